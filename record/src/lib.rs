@@ -1,0 +1,1 @@
+//! The recorder: interposes the malloc family of a running program.

@@ -1,0 +1,1 @@
+//! The trace format: written down once, for the recorder and the tool.
