@@ -1,0 +1,75 @@
+# The one entry to Larder. CMake builds the allocator, cargo the recorder and the tool; neither
+# calls the other, this file calls both and stages their results into out/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc)
+
+# rustup installs here, and a non-login shell often does not look there.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
+
+.PHONY: help setup build demo test bench install uninstall fmt lint clean
+
+help: ## Show this list
+	@echo 'Larder: a memory toolkit for native Linux programs.'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	  awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@echo
+	@echo 'Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) JOBS=$(JOBS)'
+
+setup: ## Install every package the targets below need (Debian; root or sudo)
+	@scripts/setup build demo test bench
+
+build: ## Build all of it, release mode, staged into out/
+	@scripts/setup --check build
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS)
+	cargo build --release --workspace --jobs $(JOBS)
+	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
+	@install -d out/bin out/lib
+	@install -C -m 755 "$(CARGO_OUT)/larder" out/bin/larder
+	@install -C -m 755 "$(CARGO_OUT)/liblarder_record.so" out/lib/liblarder_record.so
+	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
+
+demo: ## Record a real program on Larder and rank its allocations
+	@scripts/setup build demo
+	@$(MAKE) --no-print-directory build
+	@demo/run
+
+test: ## Set up, build, run every test; ends with "N passed, M failed"
+	@scripts/setup build test
+	@tests/run
+
+bench: ## Measure Larder against other allocators
+	@scripts/setup build bench
+	@$(MAKE) --no-print-directory build
+	@bench/run
+
+install: ## Copy the staged tree to $(DESTDIR)$(PREFIX), building it first if there is none
+	@test -x out/bin/larder || $(MAKE) --no-print-directory build
+	@scripts/install-tree install out '$(DESTDIR)$(PREFIX)'
+
+uninstall: ## Remove what make install copied
+	@scripts/install-tree uninstall out '$(DESTDIR)$(PREFIX)'
+
+fmt: ## Format all sources in place
+	@scripts/setup --check lint
+	@scripts/sources c++ | xargs -0 -r clang-format-19 -i
+	cargo fmt --all
+
+lint: ## Formatters, linters and the dependency order, errors only
+	@scripts/setup lint
+	@tests/run --only lint
+
+clean: ## Remove everything that a build made
+	rm -rf out build
+	cargo clean
