@@ -1,0 +1,128 @@
+"""Reads the log that a debug build of curl writes about its own memory (CURL_MEMDEBUG=FILE).
+
+One line a call, `MEM path:line call`; other kinds of line (FD, FILE, ADDR, LIMIT, BT, SEND, RECV,
+GETNAME) say nothing about memory. Nothing here holds state; a log is read once, in order.
+"""
+
+import collections
+import dataclasses
+import re
+
+KINDS = ("malloc", "calloc", "realloc", "strdup", "wcsdup", "free")
+OTHER_PREFIXES = ("FD", "FILE", "ADDR", "LIMIT", "BT", "SEND", "RECV", "GETNAME")
+
+_POINTER = r"(?:0x)?[0-9a-f]+|\(nil\)"
+_CALLS = re.compile(
+    rf"malloc\((?P<malloc>\d+)\) = (?P<malloc_at>{_POINTER})"
+    rf"|calloc\((?P<count>\d+),(?P<size>\d+)\) = (?P<calloc_at>{_POINTER})"
+    rf"|realloc\((?P<old>{_POINTER}), (?P<realloc>\d+)\) = (?P<realloc_at>{_POINTER})"
+    rf"|(?P<dup>strdup|wcsdup)\((?:{_POINTER})\) \((?P<dup_bytes>\d+)\) = (?P<dup_at>{_POINTER})"
+    rf"|free\((?P<free>{_POINTER})\)"
+)
+_LINE = re.compile(r"MEM (?P<path>.*?):(?P<line>\d+) (?P<call>\w+\(.*)")
+
+
+class LogError(Exception):
+    """A line that no curl writes; the message holds its number and text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One logged call; `at` is the new block (0: the call failed), `old` the one it took."""
+
+    kind: str
+    path: str
+    line: int
+    size: int = 0
+    at: int = 0
+    old: int = 0
+
+
+def parse_line(text):
+    """The call of one line without its newline; None for a line that is not about memory."""
+    if text.partition(" ")[0] in OTHER_PREFIXES or not text:
+        return None
+    line = _LINE.fullmatch(text)
+    call = _CALLS.fullmatch(line["call"]) if line else None
+    if not call:
+        raise LogError(f"not a line of a memory-debug log: {text!r}")
+    where = (line["path"], int(line["line"]))
+    if call["malloc"]:
+        return Call("malloc", *where, int(call["malloc"]), _address(call["malloc_at"]))
+    if call["size"]:
+        size = int(call["count"]) * int(call["size"])
+        return Call("calloc", *where, size, _address(call["calloc_at"]))
+    if call["realloc"]:
+        at, old = _address(call["realloc_at"]), _address(call["old"])
+        return Call("realloc", *where, int(call["realloc"]), at, old)
+    if call["dup"]:
+        return Call(call["dup"], *where, int(call["dup_bytes"]), _address(call["dup_at"]))
+    return Call("free", *where, old=_address(call["free"]))
+
+
+def read(path):
+    """All calls of a log in order, and whether its last line is cut (the program died)."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as log:
+        lines = log.read().split("\n")
+    cut = lines.pop() != ""
+    calls = []
+    for number, text in enumerate(lines, 1):
+        try:
+            call = parse_line(text)
+        except LogError as error:
+            raise LogError(f"{path}:{number}: {error}") from None
+        if call:
+            calls.append(call)
+    return calls, cut
+
+
+@dataclasses.dataclass
+class Tally:
+    """Counters of a sequence of calls.
+
+    allocations = malloc + calloc + realloc + strdup + wcsdup; total = sum of their bytes;
+    live = total - bytes freed or given up; peak = the highest that live ever was.
+    """
+
+    counts: dict
+    bytes: dict
+    sites: collections.Counter  # (path, line, kind) -> calls
+    live: int
+    peak: int
+
+    @property
+    def allocations(self):
+        return sum(count for kind, count in self.counts.items() if kind != "free")
+
+    @property
+    def total(self):
+        return sum(self.bytes.values())
+
+
+def tally(calls, header_bytes=0):
+    """Counts the calls, with `header_bytes` more in each block than the log says.
+
+    A failed call and free(NULL) count nowhere, as in Larder. A block freed that the log has never
+    seen was made before the log began; it changes no sum.
+    """
+    result = Tally(
+        dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS[:-1], 0), collections.Counter(), 0, 0
+    )
+    blocks = {}
+    for call in calls:
+        if not (call.old if call.kind == "free" else call.at):
+            continue
+        result.counts[call.kind] += 1
+        result.sites[call.path, call.line, call.kind] += 1
+        result.live -= blocks.pop(call.old, 0)
+        if call.kind != "free":
+            size = call.size + header_bytes
+            blocks[call.at] = size
+            result.bytes[call.kind] += size
+            result.live += size
+            result.peak = max(result.peak, result.live)
+    return result
+
+
+def _address(text):
+    return 0 if text == "(nil)" else int(text, 16)
