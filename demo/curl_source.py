@@ -109,7 +109,9 @@ def find_or_build(version, flavour, steps):
     """Returns the path of the curl executable, building it first where there is none."""
     release = RELEASES[version]
     options = ("-G", "Ninja", "-DBUILD_TESTING=OFF") + release.cmake + FLAVOURS[flavour]
-    key = hashlib.sha256("\0".join((release.sha256, _compiler(), *options)).encode()).hexdigest()
+    flags = [os.environ.get(name, "") for name in ("CFLAGS", "LDFLAGS")]
+    parts = (release.sha256, _compiler(), *flags, *options)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     home = cache_dir() / "curl"
     place = home / f"{version}-{flavour}-{key[:8]}"
     curl = place / "src" / "curl"
@@ -118,8 +120,9 @@ def find_or_build(version, flavour, steps):
             return curl
         require_space(home, FREE_BYTES_NEEDED, "curl's build")
         source = _source(release, home, steps)
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+        for stale in home.glob(f"{version}-{flavour}-*"):
+            shutil.rmtree(stale)
+        place.mkdir()
         with steps.step(f"Configuring curl {version} ({flavour})"):
             _logged(["cmake", "-S", str(source), "-B", str(place), *options], place / "cmake.log")
         with steps.step(f"Building curl {version} ({flavour})") as note:
@@ -127,6 +130,13 @@ def find_or_build(version, flavour, steps):
             _logged([*command, "--target", "curl"], place / "build.log", note)
         (place / "done").touch()
     return curl
+
+
+def find_source(version, steps):
+    """Returns the folder of that curl's sources, fetching them first where there are none."""
+    home = cache_dir() / "curl"
+    with _lock(home):
+        return _source(RELEASES[version], home, steps)
 
 
 def source_dir(version):
@@ -183,12 +193,12 @@ def _fetch(release, manifest_dir):
             check=True,
         ).stdout
     except FileNotFoundError:
-        raise BuildError("cargo is missing; install Rust from https://rustup.rs") from None
+        raise BuildError(_MISSING["cargo"]) from None
     except subprocess.CalledProcessError as failed:
         raise BuildError(
             f"cargo could not fetch the crate curl-sys {release.crate} "
-            f"({_reason(failed.stderr)}); check the network and cargo's registry settings, "
-            "then run this again"
+            f"({failed.stderr.strip().splitlines()[-1].strip()}); check the network and cargo's "
+            "registry settings, then run this again"
         ) from None
     lock = (manifest_dir / "Cargo.lock").read_text()
     found = re.search(r'name = "curl-sys"\n.*\n.*\nchecksum = "([0-9a-f]+)"', lock)
@@ -233,7 +243,7 @@ def _logged(command, log, note=lambda _: None):
                 if count := re.match(r"\[(\d+/\d+)\]", line):
                     note(count[1])
     except FileNotFoundError:
-        raise BuildError(f"{command[0]} is missing; run scripts/setup demo") from None
+        raise BuildError(f"{command[0]} is missing; run 'scripts/setup demo'") from None
     if running.returncode != 0:
         text = log.read_text(errors="replace")
         kept = cache_dir() / "curl" / log.name  # the build folder is emptied by the next try
@@ -242,10 +252,10 @@ def _logged(command, log, note=lambda _: None):
 
 
 def _reason(text):
-    """The line of a tool's output that says most: the first error, else the last line."""
+    """The line of a compiler's output that says most: the first error, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
-        if re.search(r"\berror\b", line, re.IGNORECASE):
+        if "error: " in line:
             return line
     return lines[-1] if lines else "no output"
 
@@ -254,8 +264,15 @@ def _compiler():
     return _output([os.environ.get("CC", "cc"), "--version"]).partition("\n")[0]
 
 
+_MISSING = {
+    name: f"{name} is missing or broken; install Rust from https://rustup.rs"
+    for name in ("cargo", "rustc")
+}
+
+
 def _output(command):
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (FileNotFoundError, subprocess.CalledProcessError):
-        raise BuildError(f"{command[0]} is missing or broken; run scripts/setup demo") from None
+    except (OSError, subprocess.CalledProcessError):
+        instead = f"{command[0]} is missing or broken; run 'scripts/setup demo'"
+        raise BuildError(_MISSING.get(command[0], instead)) from None

@@ -5,6 +5,7 @@ one plain line. Single-threaded but for the redrawing thread, which only reads `
 """
 
 import contextlib
+import shutil
 import sys
 import threading
 import time
@@ -25,7 +26,8 @@ class Steps:
         """Runs the body as one step; yields a function that tells how far it has come."""
         self._note = ""
         started = time.monotonic()
-        self._write(title + ("" if self._live else " ... "))
+        if not self._live:
+            self._write(title + " ... ")
         stop = threading.Event()
         drawer = threading.Thread(target=self._redraw, args=(title, started, stop), daemon=True)
         if self._live:
@@ -47,7 +49,8 @@ class Steps:
     def _redraw(self, title, started, stop):
         while not stop.wait(self.REDRAW_SECONDS):
             note = f" {self._note}" if self._note else ""
-            self._write(f"\r\033[K{title} ...{note} ({_elapsed(started)})")
+            line = f"{title} ...{note} ({_elapsed(started)})"
+            self._write("\r\033[K" + line[: shutil.get_terminal_size().columns - 1])
 
     def _write(self, text):
         self._stream.write(text)
