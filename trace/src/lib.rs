@@ -1,1 +1,49 @@
 //! The trace format: written down once, for the recorder and the tool.
+//!
+//! A trace file holds what one process image did with its heap: every call, with its stack, thread,
+//! time and size. The bytes are specified in `docs/trace-format.md`.
+//!
+//! Dependencies point one way: `reader` → `codec`, `modules`, `process` → `layout`, `varint`, `call`.
+//! The writing half (`layout`, `codec`, `modules`, `process`) never allocates on its own, never
+//! panics and takes no lock, because it runs inside `malloc` of a stranger's program. The reading
+//! half treats a trace as hostile input: nothing in it may cause a panic or an allocation that the
+//! file's own size does not bound.
+//!
+//! # Reading
+//!
+//! ```no_run
+//! use larder_trace::{Action, Trace};
+//!
+//! let trace = Trace::open("larder-ls-42.trace/42-0.ltrace".as_ref())?;
+//! println!("{:?}", trace.process().argv);
+//! let mut events = trace.events();
+//! while let Some(event) = events.next() {
+//!     if let Action::Alloc { size, stack, .. } = event.action {
+//!         for frame in events.stacks().frames(stack) {
+//!             println!("{size} bytes at {:#x}", frame.address);
+//!         }
+//!     }
+//! }
+//! for damage in events.damage() {
+//!     eprintln!("{damage}");
+//! }
+//! # Ok::<(), larder_trace::TraceError>(())
+//! ```
+
+pub mod call;
+pub mod codec;
+pub mod error;
+pub mod layout;
+pub mod modules;
+pub mod process;
+mod reader;
+pub mod varint;
+
+pub use call::{AllocCall, Call, FreeCall};
+pub use error::{Damage, DamageCause, TraceError};
+pub use layout::{ClockKind, EndState, Origin, StopReason};
+pub use modules::{Module, ModuleId};
+pub use process::ProcessInfo;
+pub use reader::{
+    Action, Clock, Event, Events, Frame, FrameId, Losses, StackId, StackTable, Trace, trace_files,
+};

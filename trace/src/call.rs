@@ -1,0 +1,110 @@
+//! Which function of the malloc family was called.
+//!
+//! Invariant: the numbers are part of the format; they are only ever added to.
+
+macro_rules! calls {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:literal, $text:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum $name { $($variant = $number),* }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code { $($number => Some($name::$variant),)* _ => None }
+            }
+
+            pub const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// As a programmer writes it.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text),* }
+            }
+        }
+    };
+}
+
+calls! {
+    /// A call that makes a block. `realloc` is its own action: it ends one block and makes another.
+    AllocCall {
+        Malloc = 1, "malloc";
+        Calloc = 2, "calloc";
+        AlignedAlloc = 3, "aligned_alloc";
+        PosixMemalign = 4, "posix_memalign";
+        Memalign = 5, "memalign";
+        Valloc = 6, "valloc";
+        Pvalloc = 7, "pvalloc";
+        Strdup = 8, "strdup";
+        Strndup = 9, "strndup";
+        Wcsdup = 10, "wcsdup";
+        New = 11, "operator new";
+        NewArray = 12, "operator new[]";
+        Realloc = 13, "realloc";
+        Reallocarray = 14, "reallocarray";
+    }
+}
+
+calls! {
+    /// A call that ends a block.
+    FreeCall {
+        Free = 64, "free";
+        FreeSized = 65, "free_sized";
+        FreeAlignedSized = 66, "free_aligned_sized";
+        Delete = 67, "operator delete";
+        DeleteArray = 68, "operator delete[]";
+    }
+}
+
+/// Either of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Call {
+    Alloc(AllocCall),
+    Free(FreeCall),
+}
+
+impl Call {
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if let Some(call) = AllocCall::from_code(code) {
+            return Some(Call::Alloc(call));
+        }
+        match FreeCall::from_code(code) {
+            Some(call) => Some(Call::Free(call)),
+            None => None,
+        }
+    }
+
+    pub const fn code(self) -> u8 {
+        match self {
+            Call::Alloc(call) => call.code(),
+            Call::Free(call) => call.code(),
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Call::Alloc(call) => call.name(),
+            Call::Free(call) => call.name(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_leads_back_to_its_call() {
+        for &call in AllocCall::ALL {
+            assert_eq!(Call::from_code(call.code()), Some(Call::Alloc(call)));
+        }
+        for &call in FreeCall::ALL {
+            assert_eq!(Call::from_code(call.code()), Some(Call::Free(call)));
+        }
+        assert_eq!(Call::from_code(0), None);
+        assert_eq!(Call::from_code(255), None);
+    }
+}

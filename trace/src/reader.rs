@@ -1,0 +1,269 @@
+//! Reading a trace: `Trace` is a file and its index, `Events` the calls of all threads in order of
+//! time.
+//!
+//! Memory: the index takes a few dozen bytes a chunk; `Events` holds one decompressed chunk for each
+//! thread that is active at that time, and what is distinct (stacks), never the calls.
+
+mod events;
+mod index;
+mod numbered;
+mod stacks;
+mod stream;
+
+pub use events::{Action, Event, Events};
+pub use stacks::{Frame, FrameId, StackId, StackTable};
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Damage, TraceError};
+use crate::layout::{
+    self, ClockKind, EndState, FileHeader, HEADER_BYTES, HeaderFault, Slot, StopReason,
+};
+use crate::modules::Module;
+use crate::process::ProcessInfo;
+use index::Index;
+
+/// One trace file, opened: everything but its calls.
+#[derive(Debug)]
+pub struct Trace {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    clock: Clock,
+    losses: Losses,
+    index: Index,
+    process: ProcessInfo,
+}
+
+/// What the recorder itself knows it did not record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Calls made after recording stopped; `ProcessInfo::stop` says why it did.
+    pub after_stop: u64,
+    /// Calls by signal handlers that interrupted the recorder.
+    pub reentrant: u64,
+    /// Calls by a `vfork` child, which shares its parent's memory.
+    pub vfork: u64,
+    /// Calls that are recorded, but whose stack does not reach the thread's first function.
+    pub truncated_stacks: u64,
+}
+
+impl Losses {
+    /// Calls that are not in the trace.
+    pub fn calls(&self) -> u64 {
+        self.after_stop
+            .saturating_add(self.reentrant)
+            .saturating_add(self.vfork)
+    }
+}
+
+/// Turns the ticks of a trace into nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    pub start_ticks: u64,
+    /// `CLOCK_MONOTONIC` at `start_ticks`: comparable between the files of one trace.
+    pub start_monotonic_ns: u64,
+    pub ns_per_tick: f64,
+}
+
+impl Clock {
+    fn new(header: &FileHeader, last_ticks: u64, last_ns: u64) -> Self {
+        let nominal = (1u64 << header.shift) as f64;
+        let ticks = last_ticks.saturating_sub(header.start_ticks);
+        let ns = last_ns.saturating_sub(header.start_monotonic_ns);
+        let ns_per_tick = match header.clock {
+            ClockKind::Monotonic => nominal,
+            ClockKind::Tsc if ticks > 0 && ns > 0 => ns as f64 / ticks as f64,
+            // Ended before the second look at the clocks: nothing measured, so no better guess.
+            ClockKind::Tsc => nominal / 2.0,
+        };
+        Clock {
+            start_ticks: header.start_ticks,
+            start_monotonic_ns: header.start_monotonic_ns,
+            ns_per_tick,
+        }
+    }
+
+    /// Nanoseconds since the process image started to be recorded.
+    pub fn since_start_ns(&self, ticks: u64) -> u64 {
+        (ticks.saturating_sub(self.start_ticks) as f64 * self.ns_per_tick) as u64
+    }
+
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn monotonic_ns(&self, ticks: u64) -> u64 {
+        self.start_monotonic_ns
+            .saturating_add(self.since_start_ns(ticks))
+    }
+}
+
+impl Trace {
+    /// Opens one `.ltrace` file and indexes its chunks. Damage beyond the header is not an error;
+    /// see `damage` and `Events::damage`.
+    pub fn open(path: &Path) -> Result<Trace, TraceError> {
+        let open_error = |source| TraceError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(open_error)?;
+        let meta = file.metadata().map_err(open_error)?;
+        if meta.is_dir() {
+            return Err(TraceError::NotATrace {
+                path: path.to_owned(),
+            });
+        }
+        let length = meta.len();
+        let (header, page) = read_header(path, &file, length)?;
+        let index = Index::scan(path, &file, length)?;
+        let mut process = ProcessInfo::from_header(&header);
+        if let Some((executable, argv)) = index.process() {
+            process.executable = executable.to_vec();
+            process.argv = argv.to_vec();
+        }
+        let code = |slot| u32::try_from(layout::slot(&page, slot)).unwrap_or(u32::MAX);
+        process.end = EndState::from_code(code(Slot::EndState)).unwrap_or(EndState::Running);
+        process.stop =
+            StopReason::from_code(code(Slot::StopReason)).unwrap_or(StopReason::Internal);
+        process.stop_errno = layout::slot(&page, Slot::StopErrno) as i32;
+        Ok(Trace {
+            path: path.to_owned(),
+            clock: Clock::new(
+                &header,
+                layout::slot(&page, Slot::LastTicks),
+                layout::slot(&page, Slot::LastMonotonicNs),
+            ),
+            losses: Losses {
+                after_stop: layout::slot(&page, Slot::LostStopped),
+                reentrant: layout::slot(&page, Slot::LostReentrant),
+                vfork: layout::slot(&page, Slot::LostVfork),
+                truncated_stacks: layout::slot(&page, Slot::TruncatedStacks),
+            },
+            file,
+            length,
+            index,
+            process,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Of the file, in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub fn process(&self) -> &ProcessInfo {
+        &self.process
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// Every load of a module in the program's life; `modules()[id.0]` need not hold, use `module`.
+    pub fn modules(&self) -> &[Module] {
+        self.index.modules()
+    }
+
+    pub fn module(&self, id: crate::ModuleId) -> Option<&Module> {
+        self.index.module(id)
+    }
+
+    /// What was found wrong when the chunks were indexed.
+    pub fn damage(&self) -> &[Damage] {
+        self.index.damage()
+    }
+
+    /// Calls in the file, by its chunk headers: what a progress bar needs.
+    pub fn event_count(&self) -> u64 {
+        self.index.event_count()
+    }
+
+    /// The calls of all threads, in order of time.
+    pub fn events(&self) -> Events<'_> {
+        Events::new(self)
+    }
+}
+
+fn read_header(
+    path: &Path,
+    file: &File,
+    length: u64,
+) -> Result<(FileHeader, [u8; HEADER_BYTES]), TraceError> {
+    let path = path.to_owned();
+    if length == 0 {
+        return Err(TraceError::Empty { path });
+    }
+    let mut page = [0; HEADER_BYTES];
+    let have = usize::try_from(length)
+        .unwrap_or(usize::MAX)
+        .min(HEADER_BYTES);
+    if let Err(source) = std::os::unix::fs::FileExt::read_exact_at(file, &mut page[..have], 0) {
+        return Err(TraceError::Read {
+            path,
+            offset: 0,
+            length: have,
+            source,
+        });
+    }
+    let looks_right = page
+        .iter()
+        .zip(layout::FILE_MAGIC)
+        .take(have)
+        .all(|(a, b)| *a == b);
+    if !looks_right {
+        return Err(TraceError::NotATrace { path });
+    }
+    if have < HEADER_BYTES {
+        return Err(TraceError::Short { path, length });
+    }
+    match FileHeader::decode(&page) {
+        Ok(header) => Ok((header, page)),
+        Err(HeaderFault::Magic) => Err(TraceError::NotATrace { path }),
+        Err(HeaderFault::Version(found)) => Err(TraceError::Version {
+            path,
+            found,
+            known: layout::VERSION_MAJOR,
+        }),
+        Err(HeaderFault::Field { offset, what }) => Err(TraceError::Header { path, offset, what }),
+    }
+}
+
+/// The trace files under a path: the path itself if it is a file, else the `.ltrace` files in the
+/// folder, ordered by pid and image.
+pub fn trace_files(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let open_error = |source| TraceError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    if !std::fs::metadata(path).map_err(open_error)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(open_error)? {
+        let file = entry.map_err(open_error)?.path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "ltrace")
+        {
+            let numbers = file.file_stem().and_then(|stem| {
+                let (pid, image) = stem.to_str()?.split_once('-')?;
+                Some((pid.parse::<u64>().ok()?, image.parse::<u64>().ok()?))
+            });
+            found.push((numbers.unwrap_or((u64::MAX, 0)), file));
+        }
+    }
+    if found.is_empty() {
+        return Err(TraceError::NoFiles {
+            path: path.to_owned(),
+        });
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, file)| file).collect())
+}

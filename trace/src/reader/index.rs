@@ -1,0 +1,291 @@
+//! Finds the chunks of a file, reads the small ones at once and remembers where the others are.
+//!
+//! Invariants: an entry lies wholly inside the file; `stored_bytes <= MAX_STORED_BYTES` and
+//! `raw_bytes <= MAX_RAW_BYTES`; the entries of a stream are in the order of their numbers.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::error::{Damage, DamageCause, TraceError};
+use crate::layout::{
+    CHUNK_ALIGN, CHUNK_HEADER_BYTES, CHUNK_MAGIC, CONTENTS_BYTES, ChunkFault, ChunkHeader,
+    ChunkKind, Contents, HEADER_BYTES, LIVE_DATA_OFFSET, LIVE_STATE_BYTES, MAX_RAW_BYTES,
+    MAX_STORED_BYTES, chunk_span,
+};
+use crate::modules::{self, Module, ModuleId};
+use crate::process;
+
+/// An event chunk that can be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Of the chunk header, for messages.
+    pub offset: u64,
+    pub payload_offset: u64,
+    pub stored_bytes: u32,
+    pub raw_bytes: u32,
+    pub compressed: bool,
+    /// Not sealed: no checksum covers it.
+    pub live: bool,
+    pub contents: Contents,
+}
+
+type Arguments = (Vec<u8>, Vec<Vec<u8>>);
+
+#[derive(Debug, Default)]
+pub struct Index {
+    /// By stream, then by number; with equal numbers the sealed chunk first.
+    streams: BTreeMap<u32, Vec<Entry>>,
+    modules: Vec<Module>,
+    process: Option<Arguments>,
+    damage: Vec<Damage>,
+}
+
+impl Index {
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    pub fn module(&self, id: ModuleId) -> Option<&Module> {
+        // Numbers are given in order of loading, so this is the place unless a chunk was lost.
+        match self.modules.get(id.0 as usize) {
+            Some(module) if module.id == id => Some(module),
+            _ => self.modules.iter().find(|module| module.id == id),
+        }
+    }
+
+    pub fn process(&self) -> Option<(&[u8], &[Vec<u8>])> {
+        self.process
+            .as_ref()
+            .map(|(executable, argv)| (executable.as_slice(), argv.as_slice()))
+    }
+
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    pub fn streams(&self) -> impl Iterator<Item = &[Entry]> {
+        self.streams.values().map(Vec::as_slice)
+    }
+
+    pub fn event_count(&self) -> u64 {
+        let count = |entries: &Vec<Entry>| {
+            let mut last = None;
+            let mut sum = 0;
+            for entry in entries {
+                if last != Some(entry.contents.seq) {
+                    sum += u64::from(entry.contents.events);
+                }
+                last = Some(entry.contents.seq);
+            }
+            sum
+        };
+        self.streams.values().map(count).sum()
+    }
+
+    /// Walks the file from chunk to chunk.
+    pub fn scan(path: &Path, file: &File, length: u64) -> Result<Index, TraceError> {
+        let mut scan = Scan {
+            path,
+            file,
+            length,
+            index: Index::default(),
+        };
+        let mut offset = HEADER_BYTES as u64;
+        while let Some(next) = scan.step(offset)? {
+            offset = next;
+        }
+        let mut index = scan.index;
+        for entries in index.streams.values_mut() {
+            entries.sort_by_key(|e| (e.contents.seq, e.live, u32::MAX - e.contents.events));
+        }
+        Ok(index)
+    }
+}
+
+struct Scan<'a> {
+    path: &'a Path,
+    file: &'a File,
+    length: u64,
+    index: Index,
+}
+
+impl Scan<'_> {
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<(), TraceError> {
+        self.file
+            .read_exact_at(out, offset)
+            .map_err(|source| TraceError::Read {
+                path: self.path.to_owned(),
+                offset,
+                length: out.len(),
+                source,
+            })
+    }
+
+    fn damaged(&mut self, offset: u64, length: u64, events: Option<u64>, cause: DamageCause) {
+        self.index.damage.push(Damage {
+            offset,
+            length,
+            events,
+            cause,
+        });
+    }
+
+    /// Looks at `offset`; answers where to look next, or `None` at the end.
+    fn step(&mut self, offset: u64) -> Result<Option<u64>, TraceError> {
+        let rest = self.length.saturating_sub(offset);
+        let mut bytes = [0; CHUNK_HEADER_BYTES];
+        let have = usize::try_from(rest)
+            .unwrap_or(usize::MAX)
+            .min(CHUNK_HEADER_BYTES);
+        self.read(&mut bytes[..have], offset)?;
+        if bytes[..8].iter().all(|&byte| byte == 0) || have < CHUNK_HEADER_BYTES {
+            if bytes[..have].iter().any(|&byte| byte != 0) && have < CHUNK_HEADER_BYTES {
+                self.damaged(offset, rest, None, DamageCause::CutChunk);
+                return Ok(None);
+            }
+            return self.next_mark(offset, |word| word != 0);
+        }
+        match ChunkHeader::decode(&bytes) {
+            Ok(header) => self.chunk(offset, rest, &header).map(Some),
+            Err(ChunkFault::UnknownKind { stored_bytes }) if chunk_span(stored_bytes) <= rest => {
+                let span = chunk_span(stored_bytes);
+                self.damaged(offset, span, None, DamageCause::UnknownKind);
+                Ok(Some(offset + span))
+            }
+            Err(_) => {
+                let magic = u64::from(CHUNK_MAGIC);
+                let next =
+                    self.next_mark(offset + CHUNK_ALIGN, |word| word as u32 == magic as u32)?;
+                let end = next.unwrap_or(self.length);
+                self.damaged(offset, end - offset, None, DamageCause::NoChunk);
+                Ok(next)
+            }
+        }
+    }
+
+    /// The next aligned place from `offset` on whose eight bytes satisfy `wanted`.
+    fn next_mark(
+        &self,
+        offset: u64,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Result<Option<u64>, TraceError> {
+        let mut window = vec![0; 64 << 10];
+        let mut at = offset.next_multiple_of(CHUNK_ALIGN);
+        while at < self.length {
+            let have = usize::try_from(self.length - at)
+                .unwrap_or(usize::MAX)
+                .min(window.len());
+            self.read(&mut window[..have], at)?;
+            for (number, word) in window[..have].chunks(CHUNK_ALIGN as usize).enumerate() {
+                let mut bytes = [0; 8];
+                bytes[..word.len()].copy_from_slice(word);
+                if wanted(u64::from_le_bytes(bytes)) {
+                    return Ok(Some(at + number as u64 * CHUNK_ALIGN));
+                }
+            }
+            at += have as u64;
+        }
+        Ok(None)
+    }
+
+    /// Takes a chunk with a good header into the index; answers where the next one begins.
+    fn chunk(&mut self, offset: u64, rest: u64, header: &ChunkHeader) -> Result<u64, TraceError> {
+        let span = chunk_span(header.stored_bytes);
+        let events = match header.kind {
+            ChunkKind::Events => Some(u64::from(header.contents.events)),
+            _ => None,
+        };
+        let whole = CHUNK_HEADER_BYTES as u64 + u64::from(header.stored_bytes);
+        if whole > rest && header.kind != ChunkKind::Live {
+            self.damaged(offset, rest, events, DamageCause::CutChunk);
+            return Ok(self.length);
+        }
+        if header.stored_bytes as usize > MAX_STORED_BYTES
+            || header.raw_bytes as usize > MAX_RAW_BYTES
+        {
+            self.damaged(offset, span, events, DamageCause::Record);
+            return Ok(offset + span);
+        }
+        match header.kind {
+            ChunkKind::Events => self.insert(Entry {
+                offset,
+                payload_offset: offset + CHUNK_HEADER_BYTES as u64,
+                stored_bytes: header.stored_bytes,
+                raw_bytes: header.raw_bytes,
+                compressed: header.compressed,
+                live: false,
+                contents: header.contents,
+            }),
+            ChunkKind::Live => self.live(offset, rest, header)?,
+            ChunkKind::Process | ChunkKind::Modules => self.small(offset, header)?,
+        }
+        Ok((offset + span).min(self.length))
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.index
+            .streams
+            .entry(entry.contents.stream)
+            .or_default()
+            .push(entry);
+    }
+
+    fn live(&mut self, offset: u64, rest: u64, header: &ChunkHeader) -> Result<(), TraceError> {
+        let capacity = (header.stored_bytes as usize).saturating_sub(LIVE_STATE_BYTES);
+        let have = rest.saturating_sub(LIVE_DATA_OFFSET as u64);
+        if rest < LIVE_DATA_OFFSET as u64 {
+            self.damaged(offset, rest, None, DamageCause::CutChunk);
+            return Ok(());
+        }
+        let mut state = [0; CONTENTS_BYTES];
+        self.read(&mut state, offset + CHUNK_HEADER_BYTES as u64)?;
+        let contents = Contents::decode(&state);
+        let committed = contents.check_or_committed;
+        if committed == 0 {
+            return Ok(());
+        }
+        if committed as usize > capacity || u64::from(committed) > have {
+            self.damaged(
+                offset,
+                rest.min(capacity as u64),
+                None,
+                DamageCause::CutChunk,
+            );
+            return Ok(());
+        }
+        self.insert(Entry {
+            offset,
+            payload_offset: offset + LIVE_DATA_OFFSET as u64,
+            stored_bytes: committed,
+            raw_bytes: committed,
+            compressed: false,
+            live: true,
+            contents,
+        });
+        Ok(())
+    }
+
+    /// The process and module chunks.
+    fn small(&mut self, offset: u64, header: &ChunkHeader) -> Result<(), TraceError> {
+        let span = chunk_span(header.stored_bytes);
+        let mut payload = vec![0; header.stored_bytes as usize];
+        self.read(&mut payload, offset + CHUNK_HEADER_BYTES as u64)?;
+        if header.compressed || crc32fast::hash(&payload) != header.contents.check_or_committed {
+            self.damaged(offset, span, None, DamageCause::Checksum);
+            return Ok(());
+        }
+        let whole = match header.kind {
+            ChunkKind::Process => {
+                self.index.process = process::decode(&payload);
+                self.index.process.is_some()
+            }
+            _ => modules::apply(&payload, &mut self.index.modules).is_some(),
+        };
+        if !whole {
+            self.damaged(offset, span, None, DamageCause::Record);
+        }
+        Ok(())
+    }
+}

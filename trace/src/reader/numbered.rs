@@ -1,0 +1,94 @@
+//! A table of definitions numbered in order, with holes where a lost part of the trace defined some.
+//!
+//! Invariant: memory is bounded by what was pushed, however far apart the numbers are.
+
+pub struct Numbered<T> {
+    /// Each with the number of its first value, ascending, not overlapping; never empty.
+    runs: Vec<(u32, Vec<T>)>,
+}
+
+impl<T> Numbered<T> {
+    pub fn starting_at(first: u32) -> Self {
+        Numbered {
+            runs: vec![(first, Vec::new())],
+        }
+    }
+
+    fn run_of(&self, number: u32) -> Option<usize> {
+        let last = self.runs.len() - 1;
+        if number >= self.runs[last].0 {
+            return Some(last);
+        }
+        self.runs
+            .partition_point(|run| run.0 <= number)
+            .checked_sub(1)
+    }
+
+    pub fn get(&self, number: u32) -> Option<&T> {
+        let (first, values) = &self.runs[self.run_of(number)?];
+        values.get((number - first) as usize)
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        let run = self.run_of(number)?;
+        let (first, values) = &mut self.runs[run];
+        values.get_mut((number - *first) as usize)
+    }
+
+    /// The number that the next value gets.
+    pub fn next(&self) -> u32 {
+        let (first, values) = &self.runs[self.runs.len() - 1];
+        first.saturating_add(values.len() as u32)
+    }
+
+    pub fn push(&mut self, value: T) {
+        let last = self.runs.len() - 1;
+        self.runs[last].1.push(value);
+    }
+
+    /// From here on numbers are given from `next`: values at and above it are forgotten, numbers
+    /// below it that were never given stay unknown.
+    pub fn continue_at(&mut self, next: u32) {
+        if next == self.next() {
+            return;
+        }
+        while self.runs.len() > 1 && self.runs[self.runs.len() - 1].0 >= next {
+            self.runs.pop();
+        }
+        let last = self.runs.len() - 1;
+        let (first, values) = &mut self.runs[last];
+        values.truncate(next.saturating_sub(*first) as usize);
+        if next > self.next() {
+            self.runs.push((next, Vec::new()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hole_is_unknown_and_costs_nothing() {
+        let mut table = Numbered::starting_at(2);
+        table.push('a');
+        table.push('b');
+        table.continue_at(4_000_000_000);
+        table.push('c');
+        assert_eq!(table.get(1), None);
+        assert_eq!(table.get(2), Some(&'a'));
+        assert_eq!(table.get(3), Some(&'b'));
+        assert_eq!(table.get(4), None);
+        assert_eq!(table.get(4_000_000_000), Some(&'c'));
+        assert_eq!(table.next(), 4_000_000_001);
+        table.continue_at(3);
+        assert_eq!(table.get(2), Some(&'a'));
+        assert_eq!(table.get(3), None);
+        assert_eq!(table.get(4_000_000_000), None);
+        table.push('d');
+        assert_eq!(table.get(3), Some(&'d'));
+        table.continue_at(0);
+        table.push('e');
+        assert_eq!(table.get(2), Some(&'e'));
+    }
+}

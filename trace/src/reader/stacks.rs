@@ -1,0 +1,156 @@
+//! The distinct stacks of a trace: a tree of frames, one for all threads.
+//!
+//! Invariants: a node's parent has a smaller number; equal stacks have equal numbers; a frame is
+//! resolved to its module when it is defined, by the module map of that time.
+
+use std::collections::HashMap;
+
+use crate::codec::{FIRST_NODE, ROOT_COMPLETE, ROOT_TRUNCATED};
+use crate::modules::ModuleId;
+
+/// A stack of this trace. The empty stacks are `COMPLETE_ROOT`, `TRUNCATED_ROOT` and `UNKNOWN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub u32);
+
+impl StackId {
+    pub const COMPLETE_ROOT: StackId = StackId(ROOT_COMPLETE);
+    pub const TRUNCATED_ROOT: StackId = StackId(ROOT_TRUNCATED);
+    /// Its definition is in a lost part of the trace.
+    pub const UNKNOWN: StackId = StackId(FIRST_NODE);
+}
+
+/// Numbers the distinct frames of a trace from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// In memory: where the call returns to, or, with `interrupted`, the instruction that a signal
+    /// interrupted.
+    pub address: u64,
+    pub interrupted: bool,
+    /// `None`: no known module was there (code made at run time, perhaps).
+    pub module: Option<ModuleId>,
+}
+
+impl Frame {
+    /// An address inside the calling instruction: what is to be looked up for function and line.
+    pub fn lookup_address(&self) -> u64 {
+        if self.interrupted {
+            self.address
+        } else {
+            self.address.saturating_sub(1)
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct StackTable {
+    /// Parent and frame of each node; the three roots come first.
+    nodes: Vec<(u32, FrameId)>,
+    frames: Vec<Frame>,
+    node_ids: HashMap<(u32, FrameId), u32>,
+    frame_ids: HashMap<Frame, FrameId>,
+}
+
+const NO_FRAME: FrameId = FrameId(u32::MAX);
+const ROOTS: u32 = FIRST_NODE + 1;
+
+impl Default for StackTable {
+    fn default() -> Self {
+        StackTable {
+            nodes: (0..ROOTS).map(|root| (root, NO_FRAME)).collect(),
+            frames: Vec::new(),
+            node_ids: HashMap::new(),
+            frame_ids: HashMap::new(),
+        }
+    }
+}
+
+impl StackTable {
+    /// The frames of a stack, innermost first.
+    pub fn frames(&self, stack: StackId) -> impl Iterator<Item = &Frame> {
+        self.frame_ids(stack)
+            .filter_map(|id| self.frames.get(id.0 as usize))
+    }
+
+    /// The same by number, for callers that keep something for each distinct frame.
+    pub fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
+        let mut node = stack.0;
+        std::iter::from_fn(move || {
+            if node < ROOTS {
+                return None;
+            }
+            let (parent, frame) = *self.nodes.get(node as usize)?;
+            node = parent;
+            Some(frame)
+        })
+    }
+
+    pub fn frame(&self, id: FrameId) -> Option<&Frame> {
+        self.frames.get(id.0 as usize)
+    }
+
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The stack of the innermost frame's caller.
+    pub fn parent(&self, stack: StackId) -> StackId {
+        StackId(
+            self.nodes
+                .get(stack.0 as usize)
+                .map_or(StackId::UNKNOWN.0, |node| node.0),
+        )
+    }
+
+    /// Where the path from this stack ends: `COMPLETE_ROOT`, `TRUNCATED_ROOT` or `UNKNOWN`.
+    pub fn root(&self, stack: StackId) -> StackId {
+        let mut at = stack;
+        while at.0 >= ROOTS {
+            at = self.parent(at);
+        }
+        at
+    }
+
+    pub fn is_truncated(&self, stack: StackId) -> bool {
+        self.root(stack) == StackId::TRUNCATED_ROOT
+    }
+
+    pub(super) fn add(&mut self, parent: u32, frame: Frame) -> u32 {
+        let next_frame = FrameId(self.frames.len() as u32);
+        let frame_id = *self.frame_ids.entry(frame).or_insert(next_frame);
+        if frame_id == next_frame {
+            self.frames.push(frame);
+        }
+        let next_node = self.nodes.len() as u32;
+        let node = *self.node_ids.entry((parent, frame_id)).or_insert(next_node);
+        if node == next_node {
+            self.nodes.push((parent, frame_id));
+        }
+        node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_have_equal_numbers() {
+        let mut table = StackTable::default();
+        let frame = |address| Frame {
+            address,
+            interrupted: false,
+            module: None,
+        };
+        let main = table.add(ROOT_COMPLETE, frame(10));
+        let leaf = table.add(main, frame(20));
+        assert_eq!(table.add(main, frame(20)), leaf);
+        assert_ne!(table.add(ROOT_TRUNCATED, frame(10)), main);
+        let addresses: Vec<u64> = table.frames(StackId(leaf)).map(|f| f.address).collect();
+        assert_eq!(addresses, [20, 10]);
+        assert_eq!(table.root(StackId(leaf)), StackId::COMPLETE_ROOT);
+        assert_eq!(table.frames(StackId::UNKNOWN).count(), 0);
+    }
+}
