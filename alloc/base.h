@@ -1,0 +1,51 @@
+// What every file of the allocator may use: path macros, assertions, bit arithmetic.
+//
+// LARDER_FAST marks code that is inlined into malloc and free; LARDER_SLOW marks what they reach
+// by a tail call. Nothing here owns state, allocates, or calls libc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define LARDER_FAST inline __attribute__((always_inline))
+#define LARDER_SLOW __attribute__((noinline, cold))
+
+namespace larder {
+
+// Writes one line to stderr and aborts. Never allocates.
+[[noreturn]] LARDER_SLOW void fail(const char* what, const char* file, int line);
+
+// LARDER_CHECK stays in every build, LARDER_ASSERT in debug builds only.
+#define LARDER_CHECK(cond) \
+  (__builtin_expect(!(cond), 0) ? ::larder::fail(#cond, __FILE__, __LINE__) : (void)0)
+#ifdef LARDER_DEBUG
+#define LARDER_ASSERT(cond) LARDER_CHECK(cond)
+#else
+#define LARDER_ASSERT(cond) ((void)sizeof(!(cond)))
+#endif
+
+LARDER_FAST bool likely(bool x) { return __builtin_expect(x, 1); }
+LARDER_FAST bool unlikely(bool x) { return __builtin_expect(x, 0); }
+
+constexpr bool is_pow2(size_t x) { return x != 0 && (x & (x - 1)) == 0; }
+// `align` is a power of two; the caller has excluded wrap-around.
+constexpr size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
+constexpr size_t round_down(size_t x, size_t align) { return x & ~(align - 1); }
+constexpr int log2_floor(size_t x) { return 63 - __builtin_clzll(x); }
+constexpr size_t pow2_ceil(size_t x) {
+  return x <= 1 ? 1 : size_t{1} << (64 - __builtin_clzll(x - 1));
+}
+
+// Geometry. One place; everything else derives from these.
+inline constexpr int kUnitShift = 14;
+inline constexpr size_t kUnit = size_t{1} << kUnitShift;       // 16 KiB: what the page map resolves
+inline constexpr int kBlockShift = 21;
+inline constexpr size_t kBlock = size_t{1} << kBlockShift;     // 2 MiB: what the source hands out
+inline constexpr int kUnitsPerBlock = int(kBlock / kUnit);     // 128
+inline constexpr size_t kSmallMax = 32 * 1024;                 // above: runs of units
+inline constexpr size_t kRunMax = 1024 * 1024;                 // above: whole blocks
+inline constexpr size_t kHugeMin = 4 * 1024 * 1024;            // from here: a mapping of its own
+inline constexpr size_t kMaxSize = PTRDIFF_MAX;                // larger requests are ENOMEM
+inline constexpr int kAddressBits = 48;
+
+}  // namespace larder

@@ -1,0 +1,236 @@
+// The exported malloc family: checks arguments as glibc does, then forwards. Owns nothing.
+//
+// With LARDER_PREFIXED the same functions are larder_malloc, larder_free and so on, and nothing of
+// the process's own malloc is replaced.
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "foreign.h"
+#include "fork.h"
+#include "options.h"
+#include "os.h"
+#include "registry.h"
+#include "thread_heap.h"
+#include "usage.h"
+
+#ifdef LARDER_PREFIXED
+#define LARDER_NAME(name) larder_##name
+#else
+#define LARDER_NAME(name) name
+#endif
+#define LARDER_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace larder {
+
+size_t release_free_memory();  // extension.cc
+
+namespace {
+
+[[gnu::constructor(101)]] void initialise() {
+  read_options_from_environment();
+  registry_init();
+  fork_init();
+#ifndef LARDER_PREFIXED
+  foreign_init();
+#endif
+}
+
+LARDER_SLOW void* no_memory() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
+void* realloc_any(void* p, size_t size) {
+  if (p == nullptr) return malloc_fast(size);
+  Slab* s = page_map.find(p);
+  if (unlikely(s->kind == Kind::kNull)) return foreign_realloc(p, size);
+  if (unlikely(size == 0)) {
+    free_fast(p);
+    return nullptr;
+  }
+  return resize(p, s, size);
+}
+
+}  // namespace
+}  // namespace larder
+
+using namespace larder;
+
+LARDER_EXPORT void* LARDER_NAME(malloc)(size_t size) noexcept { return malloc_fast(size); }
+
+LARDER_EXPORT void LARDER_NAME(free)(void* p) noexcept { free_fast(p); }
+
+LARDER_EXPORT void* LARDER_NAME(calloc)(size_t count, size_t size) noexcept {
+  size_t bytes;
+  if (unlikely(__builtin_mul_overflow(count, size, &bytes))) return no_memory();
+  return zeroed_alloc(bytes);
+}
+
+LARDER_EXPORT void* LARDER_NAME(realloc)(void* p, size_t size) noexcept {
+  return realloc_any(p, size);
+}
+
+LARDER_EXPORT void* LARDER_NAME(reallocarray)(void* p, size_t count, size_t size) noexcept {
+  size_t bytes;
+  if (unlikely(__builtin_mul_overflow(count, size, &bytes))) return no_memory();
+  return realloc_any(p, bytes);
+}
+
+LARDER_EXPORT void LARDER_NAME(free_sized)(void* p, size_t) noexcept { free_fast(p); }
+
+LARDER_EXPORT void LARDER_NAME(free_aligned_sized)(void* p, size_t, size_t) noexcept {
+  free_fast(p);
+}
+
+LARDER_EXPORT void* LARDER_NAME(aligned_alloc)(size_t align, size_t size) noexcept {
+  if (unlikely(!is_pow2(align))) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return aligned_alloc_any(size, align);
+}
+
+LARDER_EXPORT int LARDER_NAME(posix_memalign)(void** memptr, size_t align, size_t size) noexcept {
+  if (!is_pow2(align) || align % sizeof(void*) != 0) return EINVAL;
+  int saved = errno;
+  void* p = aligned_alloc_any(size, align);
+  errno = saved;
+  if (p == nullptr) return ENOMEM;
+  *memptr = p;
+  return 0;
+}
+
+// glibc rounds an alignment that is not a power of two up, and refuses one that has none.
+LARDER_EXPORT void* LARDER_NAME(memalign)(size_t align, size_t size) noexcept {
+  if (unlikely(align > SIZE_MAX / 2 + 1)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return aligned_alloc_any(size, align < 16 ? 16 : pow2_ceil(align));
+}
+
+LARDER_EXPORT void* LARDER_NAME(valloc)(size_t size) noexcept {
+  return aligned_alloc_any(size, os::page_size());
+}
+
+LARDER_EXPORT void* LARDER_NAME(pvalloc)(size_t size) noexcept {
+  size_t page = os::page_size();
+  if (unlikely(size > kMaxSize)) return no_memory();
+  return aligned_alloc_any(size == 0 ? page : round_up(size, page), page);
+}
+
+LARDER_EXPORT size_t LARDER_NAME(malloc_usable_size)(void* p) noexcept {
+  if (p == nullptr) return 0;
+  Slab* s = page_map.find_any(p);
+  return s->kind == Kind::kNull ? foreign_usable_size(p) : usable_size(s);
+}
+
+LARDER_EXPORT int LARDER_NAME(malloc_trim)(size_t) noexcept {
+  int saved = errno;
+  size_t bytes = release_free_memory();
+  errno = saved;
+  return bytes != 0 ? 1 : 0;
+}
+
+#ifndef LARDER_PREFIXED
+
+// glibc's other names for the same, which some programs and libraries call.
+#define LARDER_ALIAS(name) \
+  __attribute__((visibility("default"), alias(#name), copy(name)))
+extern "C" {
+LARDER_ALIAS(malloc) void* __libc_malloc(size_t) noexcept;
+LARDER_ALIAS(calloc) void* __libc_calloc(size_t, size_t) noexcept;
+LARDER_ALIAS(realloc) void* __libc_realloc(void*, size_t) noexcept;
+LARDER_ALIAS(free) void __libc_free(void*) noexcept;
+LARDER_ALIAS(free) void cfree(void*) noexcept;
+LARDER_ALIAS(memalign) void* __libc_memalign(size_t, size_t) noexcept;
+LARDER_ALIAS(valloc) void* __libc_valloc(size_t) noexcept;
+LARDER_ALIAS(pvalloc) void* __libc_pvalloc(size_t) noexcept;
+LARDER_ALIAS(posix_memalign) int __posix_memalign(void**, size_t, size_t) noexcept;
+}
+
+// Known parameters are accepted. None of them tunes anything here: what they describe (arenas,
+// bins, the top of the heap) does not exist.
+LARDER_EXPORT int mallopt(int parameter, int) noexcept {
+  switch (parameter) {
+    case M_MXFAST:
+    case M_NLBLKS:
+    case M_GRAIN:
+    case M_KEEP:
+    case M_TRIM_THRESHOLD:
+    case M_TOP_PAD:
+    case M_MMAP_THRESHOLD:
+    case M_MMAP_MAX:
+    case M_CHECK_ACTION:
+    case M_PERTURB:
+    case M_ARENA_TEST:
+    case M_ARENA_MAX:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+LARDER_EXPORT struct mallinfo2 mallinfo2() noexcept {
+  Usage usage = heap_usage();
+  size_t in_use = usage.small_in_use + usage.large_in_use;
+  struct mallinfo2 info = {};
+  info.arena = in_use + usage.free_dirty + usage.free_clean;
+  info.ordblks = usage.slabs;
+  info.hblks = usage.huge_count;
+  info.hblkhd = usage.huge_in_use;
+  info.uordblks = in_use;
+  info.fordblks = usage.free_dirty + usage.free_clean;
+  info.keepcost = usage.free_dirty + usage.kept;
+  return info;
+}
+
+// As glibc's, whose figures wrap beyond 2 GiB: that is why mallinfo2 exists.
+LARDER_EXPORT struct mallinfo mallinfo() noexcept {
+  struct mallinfo2 wide = mallinfo2();
+  struct mallinfo info = {};
+  info.arena = int(wide.arena);
+  info.ordblks = int(wide.ordblks);
+  info.hblks = int(wide.hblks);
+  info.hblkhd = int(wide.hblkhd);
+  info.uordblks = int(wide.uordblks);
+  info.fordblks = int(wide.fordblks);
+  info.keepcost = int(wide.keepcost);
+  return info;
+}
+
+LARDER_EXPORT int malloc_info(int options, FILE* stream) noexcept {
+  if (options != 0) return EINVAL;
+  Usage usage = heap_usage();
+  size_t in_use = usage.small_in_use + usage.large_in_use;
+  fprintf(stream,
+          "<malloc version=\"larder\">\n"
+          "<heap nr=\"0\">\n"
+          "<total type=\"slabs\" count=\"%zu\" size=\"%zu\"/>\n"
+          "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
+          "<total type=\"rest\" count=\"1\" size=\"%zu\"/>\n"
+          "<system type=\"current\" size=\"%zu\"/>\n"
+          "</heap>\n"
+          "</malloc>\n",
+          usage.slabs, in_use, usage.huge_count, usage.huge_in_use,
+          usage.free_dirty + usage.free_clean, usage.mapped);
+  return 0;
+}
+
+LARDER_EXPORT void malloc_stats() noexcept {
+  Usage usage = heap_usage();
+  char text[256];
+  int n = snprintf(text, sizeof text,
+                   "larder: in use bytes     = %10zu\n"
+                   "larder: free bytes       = %10zu\n"
+                   "larder: mapped bytes     = %10zu\n"
+                   "larder: mmapped blocks   = %10zu\n",
+                   usage.small_in_use + usage.large_in_use + usage.huge_in_use,
+                   usage.free_dirty + usage.free_clean, usage.mapped, usage.huge_count);
+  os::write_stderr(text, size_t(n));
+}
+
+#endif  // LARDER_PREFIXED

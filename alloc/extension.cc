@@ -1,0 +1,65 @@
+// Larder's own interface (include/larder/larder.h).
+
+#include <string.h>
+
+#include "larder/larder.h"
+#include "purge.h"
+#include "registry.h"
+#include "stats.h"
+#include "usage.h"
+
+#define LARDER_EXPORT extern "C" __attribute__((visibility("default")))
+
+#define LARDER_STRING_(x) #x
+#define LARDER_STRING(x) LARDER_STRING_(x)
+
+namespace larder {
+
+// The calling thread's kept slabs, then everything that is free.
+size_t release_free_memory() {
+  if (thread_state.busy) return 0;
+  if (ThreadHeap* heap = thread_state.heap) {
+    thread_state.busy = true;
+    heap->collect();
+    heap->trim();
+    thread_state.busy = false;
+  }
+  return purge_all();
+}
+
+}  // namespace larder
+
+LARDER_EXPORT const char* larder_version() {
+  return LARDER_STRING(LARDER_VERSION_MAJOR) "." LARDER_STRING(
+      LARDER_VERSION_MINOR) "." LARDER_STRING(LARDER_VERSION_PATCH);
+}
+
+LARDER_EXPORT int larder_get_stats(larder_stats* out, size_t size) {
+  namespace stats = larder::stats;
+  if (out == nullptr || size < sizeof(uint64_t)) return -1;
+  larder::Usage usage = larder::heap_usage();
+  larder::HeapCounts heaps = larder::heap_counts();
+  auto count = [](stats::Counter c) { return uint64_t(stats::get(c)); };
+  larder_stats s = {};
+  s.size = size < sizeof s ? size : sizeof s;
+  s.mapped = usage.mapped;
+  s.in_use = usage.small_in_use + usage.large_in_use + usage.huge_in_use;
+  s.free_dirty = usage.free_dirty;
+  s.free_clean = usage.free_clean;
+  s.kept_mappings = usage.kept;
+  s.purged_total = count(stats::kPurgedBytes);
+  s.realloc_copied_bytes = count(stats::kReallocCopiedBytes);
+  s.realloc_copied_huge_bytes = count(stats::kReallocCopiedHugeBytes);
+  s.thread_heaps = heaps.in_use;
+  s.shared_heaps = heaps.shared;
+  s.refills = count(stats::kRefills);
+  s.fresh_slabs = count(stats::kFreshSlabs);
+  s.remote_frees = count(stats::kRemoteFrees);
+  s.remote_pushes = count(stats::kRemotePushes);
+  s.system_calls = count(stats::kMmapCalls) + count(stats::kMunmapCalls) +
+                   count(stats::kMremapCalls) + count(stats::kMadviseCalls);
+  memcpy(out, &s, s.size);
+  return 0;
+}
+
+LARDER_EXPORT size_t larder_release_free_memory() { return larder::release_free_memory(); }

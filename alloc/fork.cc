@@ -1,0 +1,45 @@
+#include "fork.h"
+
+#include <pthread.h>
+
+#include "central.h"
+#include "large.h"
+#include "meta.h"
+#include "page_heap.h"
+#include "registry.h"
+#include "remote.h"
+#include "stats.h"
+
+namespace larder {
+
+namespace {
+
+// In the order in which one thread may hold several of them.
+void for_each_lock(void (*visit)(Lock&)) {
+  registry_for_each_lock(visit);
+  central_for_each_lock(visit);
+  visit(page_heap.lock());
+  visit(large_lock());
+  visit(meta_lock());
+}
+
+void before_fork() {
+  stats::add(stats::kForks, 1);
+  for_each_lock([](Lock& lock) { lock.before_fork(); });
+}
+
+void after_fork_in_parent() {
+  for_each_lock([](Lock& lock) { lock.after_fork_in_parent(); });
+}
+
+void after_fork_in_child() {
+  remote_new_generation();
+  registry_bury_others();
+  for_each_lock([](Lock& lock) { lock.after_fork_in_child(); });
+}
+
+}  // namespace
+
+void fork_init() { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
+
+}  // namespace larder

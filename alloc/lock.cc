@@ -1,0 +1,29 @@
+#include "lock.h"
+
+namespace larder {
+
+void Lock::acquire_slow() {
+  if (held_by_me() && for_fork_) {
+    ++recursion_;
+    return;
+  }
+  // Critical sections last well under a microsecond: look again a few times before sleeping, but
+  // not on one CPU, where the holder cannot be running.
+  if (os::cpu_count() > 1) {
+    for (int i = 0; i < 64; ++i) {
+      uint32_t expected = kFree;
+      if (word_.load(std::memory_order_relaxed) == kFree &&
+          word_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire))
+        return;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+  }
+  while (word_.exchange(kContended, std::memory_order_acquire) != kFree)
+    os::wait(reinterpret_cast<uint32_t*>(&word_), kContended);
+}
+
+void Lock::wake() { os::wake_one(reinterpret_cast<uint32_t*>(&word_)); }
+
+}  // namespace larder

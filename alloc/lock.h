@@ -1,0 +1,76 @@
+// A futex lock that knows its holder.
+//
+// Why not pthread_mutex: it must work before libc is ready and be reset in a fork's child, and a
+// signal handler that interrupted the holder must be able to see that waiting would be for ever.
+// Waiters spin briefly, then sleep. Holders never call out, allocate or block while they hold it.
+#pragma once
+
+#include <atomic>
+
+#include "os.h"
+
+namespace larder {
+
+// Identifies a thread; the same in a fork's child as in the thread that forked.
+uintptr_t thread_token();
+
+class Lock {
+ public:
+  void acquire() {
+    uint32_t expected = kFree;
+    if (!word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) acquire_slow();
+    if (recursion_ == 0) holder_.store(thread_token(), std::memory_order_relaxed);
+  }
+  void release() {
+    if (unlikely(recursion_ != 0)) {
+      --recursion_;
+      return;
+    }
+    holder_.store(0, std::memory_order_relaxed);
+    if (word_.exchange(kFree, std::memory_order_release) == kContended) wake();
+  }
+  bool held_by_me() const { return holder_.load(std::memory_order_relaxed) == thread_token(); }
+
+  // fork: held across it, so that what it guards is whole in the child. A lock that the forking
+  // thread holds already (fork in a signal handler) stays with the interrupted code. Between
+  // before and after, the forking thread may lock again: other fork handlers allocate.
+  void before_fork() {
+    if (held_by_me()) return;
+    acquire();
+    for_fork_ = true;
+  }
+  void after_fork_in_parent() {
+    if (!held_by_me() || !for_fork_) return;
+    for_fork_ = false;
+    release();
+  }
+  void after_fork_in_child() {
+    if (held_by_me() && !for_fork_) return;
+    for_fork_ = false;
+    recursion_ = 0;
+    holder_.store(0, std::memory_order_relaxed);
+    word_.store(kFree, std::memory_order_release);
+  }
+
+ private:
+  enum : uint32_t { kFree, kHeld, kContended };
+  LARDER_SLOW void acquire_slow();
+  LARDER_SLOW void wake();
+  std::atomic<uint32_t> word_{kFree};
+  std::atomic<uintptr_t> holder_{0};
+  uint32_t recursion_ = 0;  // written by the holder only
+  bool for_fork_ = false;
+};
+
+class LockGuard {
+ public:
+  explicit LockGuard(Lock& lock) : lock_(lock) { lock_.acquire(); }
+  ~LockGuard() { lock_.release(); }
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
+
+ private:
+  Lock& lock_;
+};
+
+}  // namespace larder

@@ -1,0 +1,45 @@
+// The contract with the kernel. os_linux.cc is the only file with system calls.
+//
+// Every function may be called from any thread, from a signal handler and before libc is set up:
+// raw system calls, no errno, no cancellation point, no allocation.
+#pragma once
+
+#include "base.h"
+
+namespace larder::os {
+
+// Bytes a page; 4, 16 or 64 KiB. Read once.
+size_t page_size();
+
+// Fresh zero pages, readable and writable, or nullptr. `size_bytes` is a multiple of the page.
+void* map(size_t size_bytes);
+// As map, at a multiple of `align` (a power of two, >= the page). What was mapped in excess to
+// find the place is unmapped again; nullptr when no address space is left.
+void* map_aligned(size_t size_bytes, size_t align);
+// False when the kernel refuses (it may: splitting a mapping can exceed vm.max_map_count); the
+// memory is then still mapped.
+bool unmap(void* addr, size_t size_bytes);
+// Resizes a mapping where it is. False: nothing changed.
+bool resize_in_place(void* addr, size_t old_bytes, size_t new_bytes);
+// Moves the pages of a mapping to `target`, replacing what is mapped there. False: nothing moved.
+bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
+// Gives pages back; afterwards they read as zeros. False: refused (mlock, a sandbox), and the
+// content must be taken as unchanged.
+bool discard(void* addr, size_t size_bytes);
+
+// Monotonic milliseconds, from a coarse clock (about 5 ns, no system call).
+uint64_t now_ms();
+// A CPU number below cpu_count(); a hint, stale by the time it is used.
+unsigned cpu();
+// CPUs this process may ever run on, >= 1; read once.
+unsigned cpu_count();
+
+// Sleeps while *word == expected; may wake spuriously.
+void wait(uint32_t* word, uint32_t expected);
+void wake_one(uint32_t* word);
+void yield();
+
+// Bytes to stderr, best effort.
+void write_stderr(const char* text, size_t size_bytes);
+
+}  // namespace larder::os

@@ -1,0 +1,197 @@
+#include "os.h"
+
+#include <linux/futex.h>
+#include <linux/mman.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "stats.h"
+
+// glibc 2.35 and later publish where the thread's registered rseq area lies.
+extern "C" {
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+}
+
+namespace larder {
+
+namespace {
+
+// Raw, because errno must stay as it is and because libc's wrappers may be interposed.
+long syscall6(long nr, long a, long b, long c, long d, long e, long f) {
+#if defined(__x86_64__)
+  long ret;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(ret)
+                   : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return ret;
+#elif defined(__aarch64__)
+  register long x8 __asm__("x8") = nr;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0"
+                   : "+r"(x0)
+                   : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                   : "memory");
+  return x0;
+#else
+#error "Larder supports x86-64 and aarch64"
+#endif
+}
+
+long call(long nr, const void* a, size_t b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+  return syscall6(nr, reinterpret_cast<long>(a), long(b), c, d, e, f);
+}
+
+bool is_error(long ret) { return ret < 0 && ret > -4096; }
+
+}  // namespace
+
+void fail(const char* what, const char* file, int line) {
+  char text[256];
+  size_t n = 0;
+  auto put = [&](const char* s) {
+    while (*s != 0 && n < sizeof text - 16) text[n++] = *s++;
+  };
+  put("larder: internal check failed: ");
+  put(what);
+  put(" at ");
+  put(file);
+  put(":");
+  char digits[12];
+  int d = 0;
+  do digits[d++] = char('0' + line % 10);
+  while ((line /= 10) != 0);
+  while (d > 0) text[n++] = digits[--d];
+  text[n++] = '\n';
+  os::write_stderr(text, n);
+  abort();
+}
+
+namespace os {
+
+size_t page_size() {
+  static std::atomic<size_t> cached{0};
+  size_t size = cached.load(std::memory_order_relaxed);
+  if (unlikely(size == 0)) {
+    size = getauxval(AT_PAGESZ);
+    if (!is_pow2(size)) size = 4096;
+    cached.store(size, std::memory_order_relaxed);
+  }
+  return size;
+}
+
+void* map(size_t size_bytes) {
+  stats::add(stats::kMmapCalls, 1);
+  long ret = call(SYS_mmap, nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (is_error(ret)) return nullptr;
+  stats::add(stats::kMappedBytes, int64_t(size_bytes));
+  return reinterpret_cast<void*>(ret);
+}
+
+void* map_aligned(size_t size_bytes, size_t align) {
+  void* first = map(size_bytes);
+  if (first == nullptr || (uintptr_t(first) & (align - 1)) == 0) return first;
+  unmap(first, size_bytes);
+  size_t extra = align - page_size();
+  if (size_bytes > kMaxSize - extra) return nullptr;
+  char* wide = static_cast<char*>(map(size_bytes + extra));
+  if (wide == nullptr) return nullptr;
+  char* base = reinterpret_cast<char*>(round_up(uintptr_t(wide), align));
+  size_t before = size_t(base - wide);
+  if (before != 0) unmap(wide, before);
+  if (extra != before) unmap(base + size_bytes, extra - before);
+  return base;
+}
+
+bool unmap(void* addr, size_t size_bytes) {
+  stats::add(stats::kMunmapCalls, 1);
+  if (is_error(call(SYS_munmap, addr, size_bytes))) return false;
+  stats::add(stats::kMappedBytes, -int64_t(size_bytes));
+  return true;
+}
+
+bool resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
+  stats::add(stats::kMremapCalls, 1);
+  if (is_error(call(SYS_mremap, addr, old_bytes, long(new_bytes), 0))) return false;
+  stats::add(stats::kMappedBytes, int64_t(new_bytes) - int64_t(old_bytes));
+  return true;
+}
+
+bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes) {
+  stats::add(stats::kMremapCalls, 1);
+  long ret = call(SYS_mremap, addr, old_bytes, long(new_bytes), MREMAP_MAYMOVE | MREMAP_FIXED,
+                  reinterpret_cast<long>(target));
+  if (is_error(ret)) return false;
+  // `target` had been counted when it was mapped; `addr` is gone.
+  stats::add(stats::kMappedBytes, -int64_t(old_bytes));
+  return true;
+}
+
+bool discard(void* addr, size_t size_bytes) {
+  stats::add(stats::kMadviseCalls, 1);
+  if (is_error(call(SYS_madvise, addr, size_bytes, MADV_DONTNEED))) return false;
+  stats::add(stats::kPurgedBytes, int64_t(size_bytes));
+  return true;
+}
+
+uint64_t now_ms() {
+  timespec ts;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+  return uint64_t(ts.tv_sec) * 1000 + uint64_t(ts.tv_nsec) / 1000000;
+}
+
+unsigned cpu() {
+  int n = -1;
+  if (&__rseq_size != nullptr && __rseq_size != 0) {
+    // struct rseq: cpu_id_start, then cpu_id; negative while unregistered.
+    const char* area = static_cast<const char*>(__builtin_thread_pointer()) + __rseq_offset;
+    n = __atomic_load_n(reinterpret_cast<const int*>(area + 4), __ATOMIC_RELAXED);
+  }
+  if (n < 0) n = sched_getcpu();
+  return n < 0 ? 0 : unsigned(n) % cpu_count();
+}
+
+unsigned cpu_count() {
+  static std::atomic<unsigned> cached{0};
+  unsigned count = cached.load(std::memory_order_relaxed);
+  if (unlikely(count == 0)) {
+    unsigned long mask[1024 / sizeof(long)] = {};
+    long bytes = call(SYS_sched_getaffinity, nullptr, sizeof mask, reinterpret_cast<long>(mask));
+    for (long i = 0; i < bytes / long(sizeof mask[0]); ++i)
+      count += unsigned(__builtin_popcountl(mask[i]));
+    if (count == 0) count = 1;
+    cached.store(count, std::memory_order_relaxed);
+  }
+  return count;
+}
+
+void wait(uint32_t* word, uint32_t expected) {
+  call(SYS_futex, word, FUTEX_WAIT_PRIVATE, long(expected), 0);
+}
+
+void wake_one(uint32_t* word) { call(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1); }
+
+void yield() { call(SYS_sched_yield, nullptr); }
+
+void write_stderr(const char* text, size_t size_bytes) {
+  syscall6(SYS_write, 2, reinterpret_cast<long>(text), long(size_bytes), 0, 0, 0);
+}
+
+}  // namespace os
+}  // namespace larder

@@ -1,0 +1,316 @@
+#include "page_heap.h"
+
+#include "page_map.h"
+#include "source.h"
+
+namespace larder {
+
+constinit PageHeap page_heap;
+
+namespace {
+
+// The units at which a run may start so that it is aligned.
+constexpr UnitSet aligned_units(unsigned align_units) {
+  UnitSet set = 1;
+  for (unsigned step = kUnitsPerBlock / 2; step >= align_units && step > 0; step /= 2)
+    set |= set << step;
+  return set;
+}
+
+int unit_index(const Slab* s) { return int((uintptr_t(s->base) >> kUnitShift) % kUnitsPerBlock); }
+
+UnitSet units_of_bytes(int first, unsigned units, size_t bytes) {
+  size_t n = (bytes + kUnit - 1) / kUnit;
+  return unit_range(first, int(n < units ? n : units));
+}
+
+}  // namespace
+
+// --- buckets and lists
+
+void PageHeap::bucket_remove(Block* b) {
+  if (b->longest == 0 || b->longest == kUnitsPerBlock) return;
+  (b->prev != nullptr ? b->prev->next : buckets_[b->longest]) = b->next;
+  if (b->next != nullptr) b->next->prev = b->prev;
+  if (buckets_[b->longest] == nullptr) bucket_bits_ &= ~(UnitSet{1} << b->longest);
+}
+
+void PageHeap::bucket_insert(Block* b) {
+  if (b->longest == 0 || b->longest == kUnitsPerBlock) return;
+  b->prev = nullptr;
+  b->next = buckets_[b->longest];
+  if (b->next != nullptr) b->next->prev = b;
+  buckets_[b->longest] = b;
+  bucket_bits_ |= UnitSet{1} << b->longest;
+}
+
+void PageHeap::dirty_insert(Block* b) {
+  DirtyList& list = dirty_list(b);
+  b->dirty_next = nullptr;
+  b->dirty_prev = list.tail;
+  (list.tail != nullptr ? list.tail->dirty_next : list.head) = b;
+  list.tail = b;
+  b->in_dirty_list = true;
+  dirty_blocks_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void PageHeap::dirty_remove(Block* b) {
+  DirtyList& list = dirty_list(b);
+  (b->dirty_prev != nullptr ? b->dirty_prev->dirty_next : list.head) = b->dirty_next;
+  (b->dirty_next != nullptr ? b->dirty_next->dirty_prev : list.tail) = b->dirty_prev;
+  b->in_dirty_list = false;
+  dirty_blocks_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// The one place where free_units changes: keeps buckets, regions and dirty lists in step.
+void PageHeap::set_free_units(Block* b, UnitSet units) {
+  bucket_remove(b);
+  if (b->in_dirty_list) dirty_remove(b);
+  b->free_units = units;
+  b->longest = uint8_t(longest_run(units));
+  uint64_t bit = uint64_t{1} << b->index();
+  if (b->wholly_free())
+    b->region->free_blocks |= bit;
+  else
+    b->region->free_blocks &= ~bit;
+  bucket_insert(b);
+  if ((units & b->dirty) != 0) dirty_insert(b);
+}
+
+void PageHeap::give_back(Block* b, UnitSet units, UnitSet dirty) {
+  LARDER_CHECK((b->free_units & units) == 0);
+  if (dirty != 0) {
+    b->last_free_ms = os::now_ms();
+    if ((b->free_units & b->dirty) == 0) b->dirty_since_ms = b->last_free_ms;
+    b->dirty |= dirty;
+  }
+  set_free_units(b, b->free_units | units);
+}
+
+// --- finding
+
+bool PageHeap::add_region(unsigned min_blocks) {
+  Region* r = source_region(min_blocks, blocks_);
+  if (r == nullptr) return false;
+  for (unsigned i = 0; i < r->count; ++i) {
+    Block& b = r->blocks[i];
+    b.region = r;
+    b.base = r->base + i * kBlock;
+    b.free_units = kAllUnits;
+    b.longest = kUnitsPerBlock;
+  }
+  blocks_ += r->count;
+  r->next = regions_;
+  regions_ = r;
+  return true;
+}
+
+// A warm block before a cold one: its pages are there already.
+Block* PageHeap::take_free_block() {
+  if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    for (Region* r = regions_; r != nullptr; r = r->next)
+      if (r->free_blocks != 0) return &r->blocks[__builtin_ctzll(r->free_blocks)];
+    if (!add_region(1)) return nullptr;
+  }
+  return nullptr;
+}
+
+Block* PageHeap::find_block(unsigned units, unsigned align_units, int* unit) {
+  UnitSet may_start = aligned_units(align_units);
+  UnitSet buckets = units >= kUnitsPerBlock ? 0 : bucket_bits_ & (kAllUnits << units);
+  while (buckets != 0) {
+    int longest = first_unit(buckets);
+    buckets &= buckets - 1;
+    // Unaligned requests fit in every block of the bucket; aligned ones look at a few.
+    int looks = 8;
+    for (Block* b = buckets_[longest]; b != nullptr && looks > 0; b = b->next, --looks) {
+      UnitSet starts = starts_of_runs(b->free_units, int(units)) & may_start;
+      if (starts == 0) continue;
+      *unit = first_unit(starts);
+      return b;
+    }
+  }
+  *unit = 0;
+  return take_free_block();
+}
+
+Slab* PageHeap::claim(Block* b, int unit, unsigned units, Kind kind) {
+  UnitSet taken = unit_range(unit, int(units));
+  LARDER_CHECK((b->free_units & taken) == taken);
+  Slab* s = &b->slabs[unit];
+  s->set_owner(kNobody);
+  s->kind = kind;
+  s->base = b->base + size_t(unit) * kUnit;
+  s->units = units;
+  s->bytes = units * kUnit;
+  s->offset = 0;
+  s->zero = (b->dirty & taken) == 0;
+  page_map.set(s->base, units, s);
+  set_free_units(b, b->free_units & ~taken);
+  return s;
+}
+
+// --- runs
+
+Slab* PageHeap::alloc_run(unsigned units, unsigned align_units, Kind kind) {
+  LockGuard guard(lock_);
+  int unit = 0;
+  Block* b = find_block(units, align_units, &unit);
+  return b == nullptr ? nullptr : claim(b, unit, units, kind);
+}
+
+void PageHeap::free_run(Slab* run, size_t touched_bytes) {
+  LockGuard guard(lock_);
+  int unit = unit_index(run);
+  UnitSet units = unit_range(unit, int(run->units));
+  UnitSet touched = units_of_bytes(unit, run->units, touched_bytes);
+  run->kind = Kind::kFree;
+  run->set_owner(kNobody);
+  give_back(block_of(run), units, touched);
+}
+
+bool PageHeap::extend_run(Slab* run, unsigned new_units) {
+  LockGuard guard(lock_);
+  int unit = unit_index(run);
+  if (unit + int(new_units) > kUnitsPerBlock) return false;
+  Block* b = block_of(run);
+  UnitSet more = unit_range(unit + int(run->units), int(new_units - run->units));
+  if ((b->free_units & more) != more) return false;
+  page_map.set(run->base + run->bytes, new_units - run->units, run);
+  run->units = new_units;
+  run->bytes = new_units * kUnit;
+  run->zero = false;
+  set_free_units(b, b->free_units & ~more);
+  return true;
+}
+
+void PageHeap::shrink_run(Slab* run, unsigned new_units) {
+  LockGuard guard(lock_);
+  UnitSet tail = unit_range(unit_index(run) + int(new_units), int(run->units - new_units));
+  run->units = new_units;
+  run->bytes = new_units * kUnit;
+  give_back(block_of(run), tail, tail);
+}
+
+// --- blocks
+
+Slab* PageHeap::alloc_blocks(unsigned count) {
+  LockGuard guard(lock_);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    for (Region* r = regions_; r != nullptr; r = r->next) {
+      UnitSet starts = starts_of_runs(r->free_blocks, int(count));
+      if (starts == 0) continue;
+      Block* first = &r->blocks[first_unit(starts)];
+      bool zero = true;
+      for (unsigned i = 0; i < count; ++i) {
+        zero = zero && first[i].dirty == 0;
+        set_free_units(&first[i], 0);
+      }
+      Slab* s = &first->slabs[0];
+      s->set_owner(kNobody);
+      s->kind = Kind::kLarge;
+      s->base = first->base;
+      s->units = count;
+      s->bytes = count * kBlock;
+      s->offset = 0;
+      s->zero = zero;
+      page_map.set(s->base, 1, s);
+      return s;
+    }
+    if (!add_region(count)) return nullptr;
+  }
+  return nullptr;
+}
+
+void PageHeap::free_blocks(Slab* large) {
+  LockGuard guard(lock_);
+  Block* first = block_of(large);
+  large->kind = Kind::kFree;
+  for (unsigned i = 0; i < large->units; ++i) give_back(&first[i], kAllUnits, kAllUnits);
+}
+
+// --- purge
+
+bool PageHeap::take_for_purge(uint64_t deadline_ms, PurgeJob* job) {
+  LockGuard guard(lock_);
+  for (DirtyList* list : {&dirty_whole_, &dirty_part_}) {
+    for (Block* b = list->head; b != nullptr; b = b->dirty_next) {
+      // A block in steady use is purged all the same once its oldest free unit is four times as
+      // old as the decay asks: an unending trickle of frees must not keep all of it.
+      bool idle = b->last_free_ms <= deadline_ms;
+      bool stale = b->dirty_since_ms + 3 * (os::now_ms() - deadline_ms) <= deadline_ms;
+      if (b->purging || !(idle || stale)) continue;
+      job->block = b;
+      job->units = b->free_units & b->dirty;
+      b->purging = true;
+      set_free_units(b, b->free_units & ~job->units);
+      return true;
+    }
+  }
+  return false;
+}
+
+void PageHeap::finish_purge(const PurgeJob& job, bool discarded) {
+  LockGuard guard(lock_);
+  Block* b = job.block;
+  b->purging = false;
+  if (discarded) b->dirty &= ~job.units;
+  b->dirty_since_ms = b->last_free_ms = os::now_ms();
+  set_free_units(b, b->free_units | job.units);
+}
+
+// --- looking at everything
+
+PageHeap::Totals PageHeap::totals() {
+  LockGuard guard(lock_);
+  Totals t = {};
+  for (Region* r = regions_; r != nullptr; r = r->next) {
+    t.region_bytes += r->count * kBlock;
+    for (unsigned i = 0; i < r->count; ++i) {
+      const Block& b = r->blocks[i];
+      t.free_bytes += size_t(count_units(b.free_units)) * kUnit;
+      t.dirty_free_bytes += size_t(count_units(b.free_units & b.dirty)) * kUnit;
+    }
+  }
+  return t;
+}
+
+void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
+  LockGuard guard(lock_);
+  for (Region* r = regions_; r != nullptr; r = r->next) {
+    for (unsigned i = 0; i < r->count; ++i) {
+      Block& b = r->blocks[i];
+      for (int unit = 0; unit < kUnitsPerBlock;) {
+        Slab* s = &b.slabs[unit];
+        bool in_use = (b.free_units >> unit & 1) == 0 && s->base == b.base + size_t(unit) * kUnit &&
+                      s->kind != Kind::kNull && s->kind != Kind::kFree;
+        if (in_use) visit(s, context);
+        if (in_use && s->kind == Kind::kLarge) break;
+        unit += in_use ? int(s->units) : 1;
+      }
+    }
+  }
+}
+
+void PageHeap::check() {
+  LockGuard guard(lock_);
+  size_t dirty_blocks = 0;
+  for (Region* r = regions_; r != nullptr; r = r->next) {
+    for (unsigned i = 0; i < r->count; ++i) {
+      const Block& b = r->blocks[i];
+      LARDER_CHECK(b.longest == longest_run(b.free_units));
+      LARDER_CHECK((r->free_blocks >> i & 1) == (b.wholly_free() ? 1u : 0u));
+      LARDER_CHECK(b.in_dirty_list == ((b.free_units & b.dirty) != 0));
+      dirty_blocks += b.in_dirty_list ? 1 : 0;
+    }
+  }
+  for (int length = 1; length < kUnitsPerBlock; ++length) {
+    LARDER_CHECK((buckets_[length] != nullptr) == ((bucket_bits_ >> length & 1) != 0));
+    for (Block* b = buckets_[length]; b != nullptr; b = b->next)
+      LARDER_CHECK(b->longest == length);
+  }
+  LARDER_CHECK(dirty_blocks == dirty_blocks_.load(std::memory_order_relaxed));
+}
+
+}  // namespace larder

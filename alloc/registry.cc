@@ -1,0 +1,152 @@
+#include "registry.h"
+
+#include <pthread.h>
+
+#include "meta.h"
+#include "options.h"
+#include "os.h"
+
+namespace larder {
+
+namespace {
+
+constexpr unsigned kMaxShared = 256;
+
+struct Registry {
+  Lock lock;
+  Lock burial;
+  ThreadHeap* heaps = nullptr;   // all thread heaps, by next; written under the lock
+  ThreadHeap* unused = nullptr;  // of threads that have ended, by next_unused
+  size_t unused_count = 0, dead = 0;
+  std::atomic<size_t> in_use{0};
+  std::atomic<ThreadHeap*> shared[kMaxShared] = {};
+  pthread_key_t key = 0;
+  bool has_key = false;
+};
+constinit Registry registry;
+
+size_t max_heaps() {
+  size_t configured = option(Option::kMaxHeaps);
+  if (configured != 0) return configured;
+  size_t by_cpus = size_t{4} * os::cpu_count();
+  return by_cpus < 64 ? 64 : by_cpus;
+}
+
+ThreadHeap* new_heap() {
+  return static_cast<ThreadHeap*>(meta_alloc(sizeof(ThreadHeap), alignof(ThreadHeap)));
+}
+
+// REQUIRES: registry.lock
+ThreadHeap* take_heap() {
+  if (registry.in_use.load(std::memory_order_relaxed) >= max_heaps()) return nullptr;
+  ThreadHeap* heap = registry.unused;
+  if (heap != nullptr) {
+    registry.unused = heap->next_unused;
+    --registry.unused_count;
+  } else {
+    heap = new_heap();
+    if (heap == nullptr) return nullptr;
+    heap->next = registry.heaps;
+    registry.heaps = heap;
+  }
+  heap->assigned = true;
+  registry.in_use.fetch_add(1, std::memory_order_relaxed);
+  return heap;
+}
+
+LARDER_SLOW ThreadHeap* thread_heap_slow() {
+  ThreadState& t = thread_state;
+  if (t.phase == ThreadState::kTornDown) return nullptr;
+  if (t.phase == ThreadState::kSurplus &&
+      registry.in_use.load(std::memory_order_relaxed) >= max_heaps())
+    return nullptr;
+  ThreadHeap* heap;
+  {
+    LockGuard guard(registry.lock);
+    heap = take_heap();
+  }
+  t.phase = heap != nullptr ? ThreadState::kHasHeap : ThreadState::kSurplus;
+  if (heap == nullptr) return nullptr;
+  heap->heads = t.heads;
+  t.heap = heap;
+  // glibc keeps the first 32 keys in the thread itself: this allocates only if the program has
+  // made that many before, and then the slow path it comes through takes an emergency block.
+  if (registry.has_key) pthread_setspecific(registry.key, heap);
+  return heap;
+}
+
+void on_thread_exit(void*) { thread_exit(); }
+
+}  // namespace
+
+ThreadHeap* thread_heap() {
+  ThreadHeap* heap = thread_state.heap;
+  return likely(heap != nullptr) ? heap : thread_heap_slow();
+}
+
+ThreadHeap* shared_heap() {
+  std::atomic<ThreadHeap*>& slot = registry.shared[os::cpu() % kMaxShared];
+  ThreadHeap* heap = slot.load(std::memory_order_acquire);
+  if (heap != nullptr) return heap;
+  LockGuard guard(registry.lock);
+  heap = slot.load(std::memory_order_relaxed);
+  if (heap == nullptr && (heap = new_heap()) != nullptr) {
+    heap->shared = true;
+    heap->heads = heap->own_heads;
+    slot.store(heap, std::memory_order_release);
+  }
+  return heap;
+}
+
+void thread_exit() {
+  ThreadState& t = thread_state;
+  ThreadHeap* heap = t.heap;
+  if (heap == nullptr) return;
+  t.busy = true;
+  heap->release_all();
+  t.heap = nullptr;
+  t.phase = ThreadState::kTornDown;
+  t.busy = false;
+  LockGuard guard(registry.lock);
+  registry.in_use.fetch_sub(1, std::memory_order_relaxed);
+  heap->assigned = false;
+  heap->next_unused = registry.unused;
+  registry.unused = heap;
+  ++registry.unused_count;
+}
+
+void registry_init() {
+  if (registry.has_key || pthread_key_create(&registry.key, on_thread_exit) != 0) return;
+  registry.has_key = true;
+  if (thread_state.heap != nullptr) pthread_setspecific(registry.key, thread_state.heap);
+}
+
+HeapCounts heap_counts() {
+  LockGuard guard(registry.lock);
+  HeapCounts counts = {registry.in_use.load(std::memory_order_relaxed), registry.unused_count, 0,
+                       registry.dead};
+  for (const auto& slot : registry.shared)
+    if (slot.load(std::memory_order_relaxed) != nullptr) ++counts.shared;
+  return counts;
+}
+
+void registry_for_each_lock(void (*visit)(Lock&)) {
+  visit(registry.lock);
+  for (auto& slot : registry.shared)
+    if (ThreadHeap* heap = slot.load(std::memory_order_acquire)) visit(heap->lock);
+  visit(registry.burial);
+}
+
+void registry_bury_others() {
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
+    if (!heap->assigned || heap == thread_state.heap) continue;
+    heap->assigned = false;
+    heap->dead = true;
+    ++registry.dead;
+  }
+  registry.in_use.store(thread_state.heap != nullptr ? 1 : 0, std::memory_order_relaxed);
+}
+
+Lock& burial_lock() { return registry.burial; }
+
+}  // namespace larder

@@ -1,0 +1,33 @@
+// Which heaps there are: at most a bounded number for threads, one a CPU for all other threads.
+//
+// Thread safety: any thread; one lock, taken when a thread gets or gives up its heap. Heaps are
+// never freed: a slab's owner can always be looked at.
+#pragma once
+
+#include "thread_heap.h"
+
+namespace larder {
+
+// The thread's heap, made if the bound allows; nullptr for a surplus or torn-down thread.
+ThreadHeap* thread_heap();
+// The heap of the CPU that runs this; nullptr only without memory at the very start.
+ThreadHeap* shared_heap();
+// The thread ends: its slabs become everyone's.
+void thread_exit();
+// Called in the constructor: before it, threads cannot be told when they end.
+void registry_init();
+
+struct HeapCounts {
+  size_t in_use, unused, shared, dead;
+};
+HeapCounts heap_counts();
+
+// The registry's lock and those of the shared heaps, in the order of locking.
+void registry_for_each_lock(void (*visit)(Lock&));
+// In a fork's child: heaps of threads that are not here any more. Their slabs are adopted, one by
+// one, by whoever frees into them, as full: what was free in them stays lost, because a list that
+// its thread was changing at that moment cannot be believed.
+void registry_bury_others();
+Lock& burial_lock();
+
+}  // namespace larder

@@ -1,0 +1,117 @@
+// Slab: the descriptor of a run of units, whatever the run holds. Out of line: no object can
+// overflow into it.
+//
+// Kinds: kSlab holds objects of one class; kRun, kLarge, kHuge, kEmergency hold one object;
+// kFree nothing; kNull stands for every address that is not Larder's.
+//
+// A kSlab is, at any time, in one of these states, told by the low bits of `remote`:
+//   kOwned    by a heap: its `current` of the class (list == &heads[class], the objects not in use
+//             are in that list), or in the heap's list of partial slabs (list == &free), or kept
+//             empty by it. Only the owner's thread touches the first cache line.
+//   kFull     nobody's: every object is in use. Whoever frees into it first adopts it, by one
+//             compare-and-swap on `remote`.
+//   kCentral  nobody's, with objects to give: in the central list of its class, under its lock.
+//
+// Invariants, for an owned slab:
+//   partial:  carved = used + |free|                  (used counts what is on `remote`, too)
+//   current:  carved = (in use) + |remote| + |heads[class]|,  used is biased by kCurrentBias and
+//             means nothing; when heads[class] is empty, in use + |remote| = carved
+//   0 <= carved <= capacity; the object i lies at base + i * size for i < carved
+//   a slab that is not owned has owner == kNobody
+#pragma once
+
+#include <atomic>
+
+#include "base.h"
+
+namespace larder {
+
+struct ThreadHeap;
+
+// Matches no heap, and not the zero that a thread's heap is before it has one.
+inline ThreadHeap* const kNobody = reinterpret_cast<ThreadHeap*>(1);
+
+enum class Kind : uint8_t { kNull, kFree, kSlab, kRun, kLarge, kHuge, kEmergency };
+
+// `used` of the current slab never reaches zero, so that free needs no other test.
+inline constexpr uint32_t kCurrentBias = 1u << 30;
+
+struct alignas(128) Slab {
+  // --- written by the owner (for a slab) or under the lock of the page heap.
+  std::atomic<uintptr_t> owner_{1};  // a heap, or kNobody
+  void** list = nullptr;   // where the owner's free pushes to
+  void* free = nullptr;    // objects to give, linked by their first word
+  uint32_t used = 0;
+  uint16_t capacity = 0;
+  uint8_t size_class = 0;
+  Kind kind = Kind::kNull;
+  char* base = nullptr;    // first byte of the run
+  uint32_t carved = 0;
+  uint32_t units = 0;      // slabs and runs; blocks for kLarge
+  Slab* next = nullptr;
+  Slab* prev = nullptr;
+
+  // --- pushed to by anyone. A word: fork generation (16) | address of the first object (48, of
+  // which the low 3 bits are the state).
+  alignas(64) std::atomic<uint64_t> remote{0};
+  // --- for what holds one object: constant while it is allocated.
+  size_t bytes = 0;        // of the run or mapping
+  uint32_t offset = 0;     // of the object in it: colour, alignment
+  bool zero = false;       // content is known to be zero
+
+  LARDER_FAST ThreadHeap* owner() const {
+    return reinterpret_cast<ThreadHeap*>(owner_.load(std::memory_order_relaxed));
+  }
+  void set_owner(ThreadHeap* heap) {
+    owner_.store(reinterpret_cast<uintptr_t>(heap), std::memory_order_relaxed);
+  }
+};
+static_assert(sizeof(Slab) == 128, "two cache lines: the owner's and everyone's");
+
+enum State : uint64_t { kOwned = 0, kFull = 1, kCentral = 2, kStateMask = 7 };
+
+// What every address that is not Larder's resolves to. Never written.
+extern Slab null_slab;
+
+LARDER_FAST void*& next_of(void* object) { return *static_cast<void**>(object); }
+
+// An intrusive list. No locking of its own: belongs to a heap, or to a central list's lock.
+class SlabList {
+ public:
+  bool empty() const { return head_ == nullptr; }
+  Slab* front() const { return head_; }
+  Slab* back() const { return tail_; }
+  size_t size() const { return size_; }
+  void push_front(Slab* s) {
+    s->prev = nullptr;
+    s->next = head_;
+    (head_ != nullptr ? head_->prev : tail_) = s;
+    head_ = s;
+    ++size_;
+  }
+  void push_back(Slab* s) {
+    s->next = nullptr;
+    s->prev = tail_;
+    (tail_ != nullptr ? tail_->next : head_) = s;
+    tail_ = s;
+    ++size_;
+  }
+  void remove(Slab* s) {
+    (s->prev != nullptr ? s->prev->next : head_) = s->next;
+    (s->next != nullptr ? s->next->prev : tail_) = s->prev;
+    s->next = s->prev = nullptr;
+    --size_;
+  }
+  Slab* pop_front() {
+    Slab* s = head_;
+    if (s != nullptr) remove(s);
+    return s;
+  }
+
+ private:
+  Slab* head_ = nullptr;
+  Slab* tail_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace larder

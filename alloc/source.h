@@ -1,0 +1,17 @@
+// Where blocks come from: regions of up to 64 blocks, mapped aligned to 2 MiB, never unmapped.
+//
+// The first region is small and each later one as large as all before it, so a process maps
+// O(log heap) regions until they reach 128 MiB; a refused size is halved down to what is needed,
+// so a program under RLIMIT_AS or strict overcommit starts, and fails only what does not fit.
+// Thread safety: the caller holds the page heap's lock.
+#pragma once
+
+#include "block.h"
+
+namespace larder {
+
+// A region of at least `min_blocks` (<= 64), all of them free, with its part of the page map
+// made; nullptr when no memory can be had.
+Region* source_region(unsigned min_blocks, size_t blocks_so_far);
+
+}  // namespace larder

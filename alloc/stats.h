@@ -1,0 +1,40 @@
+// Process-wide counters of rare events. Relaxed atomics: each is exact, together they are not a
+// snapshot. Never touched on a fast path, so they cost nothing where it matters.
+#pragma once
+
+#include <atomic>
+
+#include "base.h"
+
+namespace larder::stats {
+
+enum Counter {
+  kMappedBytes,         // mapped from the kernel now
+  kMmapCalls,
+  kMunmapCalls,
+  kMremapCalls,
+  kMadviseCalls,
+  kPurgedBytes,         // given back by madvise since the start
+  kRunBytes,            // runs and whole blocks handed out now
+  kHugeBytes,           // mappings of their own handed out now
+  kHugeCount,
+  kHugeKeptBytes,       // freed mappings kept for reuse now
+  kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
+  kReallocCopiedHugeBytes,  // of these, from blocks of 4 MiB and more
+  kRemotePushes,        // batches pushed to another heap's slab (one atomic each)
+  kRemoteFrees,         // objects in those batches
+  kAdoptedSlabs,
+  kRefills,
+  kFreshSlabs,
+  kEmergencyBlocks,     // served by a mapping of their own from a signal handler
+  kLeakedInSignal,      // frees from a signal handler that could not be carried out
+  kForks,
+  kCounters
+};
+
+extern std::atomic<int64_t> counters[kCounters];
+
+inline void add(Counter c, int64_t n) { counters[c].fetch_add(n, std::memory_order_relaxed); }
+inline int64_t get(Counter c) { return counters[c].load(std::memory_order_relaxed); }
+
+}  // namespace larder::stats

@@ -1,0 +1,414 @@
+#include "thread_heap.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "central.h"
+#include "foreign.h"
+#include "large.h"
+#include "options.h"
+#include "page_heap.h"
+#include "purge.h"
+#include "registry.h"
+#include "stats.h"
+
+namespace larder {
+
+constinit thread_local ThreadState thread_state = {};
+
+uintptr_t thread_token() { return uintptr_t(&thread_state); }
+
+namespace {
+
+size_t slab_bytes(const Slab* s) { return s->units * kUnit; }
+
+void init_slab(Slab* s, int c) {
+  s->size_class = uint8_t(c);
+  s->capacity = kSizeClasses.capacity[c];
+  s->list = &s->free;
+  s->free = nullptr;
+  s->used = 0;
+  s->carved = 0;
+}
+
+}  // namespace
+
+// --- ThreadHeap: slabs come, are current, are partial, and go
+
+void* ThreadHeap::pop(int c) {
+  void* p = heads[c];
+  heads[c] = next_of(p);
+  return p;
+}
+
+void ThreadHeap::attach(int c, Slab* s) {
+  LARDER_ASSERT(heads[c] == nullptr);
+  bins[c].current = s;
+  heads[c] = s->free;
+  s->free = nullptr;
+  s->list = &heads[c];
+  s->used += kCurrentBias;
+}
+
+// The current slab has nothing left to give. False if others freed objects in it meanwhile.
+bool ThreadHeap::let_go_full(int c) {
+  Slab* s = bins[c].current;
+  s->list = &s->free;
+  s->used = s->carved;
+  s->set_owner(kNobody);
+  if (remote_release(s, kFull)) {
+    bins[c].current = nullptr;
+    return true;
+  }
+  s->set_owner(this);
+  s->list = &heads[c];
+  s->used += kCurrentBias;
+  return false;
+}
+
+void ThreadHeap::push_local(Slab* s, void* p) {
+  void** list = s->list;
+  next_of(p) = *list;
+  *list = p;
+  if (--s->used == 0) retire(s);
+}
+
+void ThreadHeap::adopt(Slab* s) {
+  s->list = &s->free;
+  s->free = nullptr;
+  s->used = s->carved;
+  take_partial(s);
+}
+
+void ThreadHeap::take_partial(Slab* s) {
+  s->set_owner(this);
+  bins[s->size_class].partial.push_front(s);
+}
+
+void ThreadHeap::retire(Slab* s) {
+  bins[s->size_class].partial.remove(s);
+  empties.push_front(s);
+  empty_bytes += slab_bytes(s);
+  size_t limit = option(Option::kHeapEmptyKib) << 10;
+  while (empty_bytes > limit) {
+    Slab* oldest = empties.back();
+    empties.remove(oldest);
+    empty_bytes -= slab_bytes(oldest);
+    release_slab(oldest);
+  }
+}
+
+void ThreadHeap::release_slab(Slab* s) {
+  page_heap.free_run(s, size_t{s->carved} * kSizeClasses.size[s->size_class]);
+  purge_tick();
+}
+
+// What others have freed in a slab that is not current joins its free list.
+void ThreadHeap::take_remote(Slab* s) {
+  void* following = nullptr;
+  for (void* p = remote_take(s); p != nullptr; p = following) {
+    following = next_of(p);
+    next_of(p) = s->free;
+    s->free = p;
+    --s->used;
+  }
+}
+
+// Ends the ownership of a slab that is in none of the heap's lists.
+void ThreadHeap::let_go(Slab* s) {
+  for (;;) {
+    take_remote(s);
+    if (s->used == 0) return release_slab(s);
+    s->set_owner(kNobody);
+    bool full = s->free == nullptr && s->carved == s->capacity;
+    if (full ? remote_release(s, kFull) : central_push(s)) return;
+    s->set_owner(this);
+  }
+}
+
+void ThreadHeap::release_all() {
+  remote_flush(this);
+  for (int c = 0; c < kClasses; ++c) {
+    Bin& bin = bins[c];
+    if (Slab* s = bin.current) {
+      uint32_t listed = 0;
+      for (void* p = heads[c]; p != nullptr; p = next_of(p)) ++listed;
+      s->free = heads[c];
+      heads[c] = nullptr;
+      s->list = &s->free;
+      s->used = s->carved - listed;
+      bin.current = nullptr;
+      let_go(s);
+    }
+    while (Slab* s = bin.partial.pop_front()) let_go(s);
+  }
+  trim();
+}
+
+size_t ThreadHeap::trim() {
+  size_t bytes = 0;
+  while (Slab* s = empties.pop_front()) {
+    bytes += slab_bytes(s);
+    release_slab(s);
+  }
+  empty_bytes = 0;
+  return bytes;
+}
+
+void ThreadHeap::collect() {
+  for (Bin& bin : bins) {
+    for (Slab* s = bin.partial.front(); s != nullptr;) {
+      Slab* following = s->next;
+      take_remote(s);
+      if (s->used == 0) retire(s);
+      s = following;
+    }
+  }
+}
+
+// --- refill
+
+// A partial slab that has free objects, or may be carved when the current one may not.
+Slab* ThreadHeap::usable_partial(int c) {
+  Bin& bin = bins[c];
+  Slab* s = bin.partial.front();
+  if (s == nullptr) return nullptr;
+  if (s->free == nullptr) s->free = remote_take(s);
+  bool room = bin.current == nullptr || bin.current->carved == bin.current->capacity;
+  if (s->free == nullptr && !(room && s->carved < s->capacity)) return nullptr;
+  bin.partial.remove(s);
+  return s;
+}
+
+// An empty slab of the same class comes with its list; one of the same size is carved anew.
+Slab* ThreadHeap::kept_empty(int c) {
+  int looks = 8;
+  for (Slab* s = empties.front(); s != nullptr && looks > 0; s = s->next, --looks) {
+    if (s->units != kSizeClasses.units[c]) continue;
+    empties.remove(s);
+    empty_bytes -= slab_bytes(s);
+    if (s->size_class != c) init_slab(s, c);
+    return s;
+  }
+  return nullptr;
+}
+
+Slab* ThreadHeap::fresh_slab(int c) {
+  if (Slab* s = kept_empty(c)) return s;
+  remote_flush(this);
+  Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSlab);
+  if (s == nullptr) return nullptr;
+  stats::add(stats::kFreshSlabs, 1);
+  init_slab(s, c);
+  remote_reset(s);
+  s->set_owner(this);
+  return s;
+}
+
+// Links the objects that start in the next page of the current slab; a page is touched when the
+// first of its objects is needed, not before.
+void* ThreadHeap::carve(int c) {
+  Slab* s = bins[c].current;
+  size_t size = kSizeClasses.size[c];
+  char* first = s->base + s->carved * size;
+  constexpr size_t kCarveBytes = 4096;
+  size_t in_page = kCarveBytes - (uintptr_t(first) & (kCarveBytes - 1));
+  auto count = uint32_t((in_page + size - 1) / size);
+  if (count > s->capacity - s->carved) count = s->capacity - s->carved;
+  s->carved += count;
+  char* p = first;
+  for (uint32_t i = 1; i < count; ++i, p += size) next_of(p) = p + size;
+  next_of(p) = nullptr;
+  heads[c] = first;
+  return pop(c);
+}
+
+void* ThreadHeap::refill(int c) {
+  Bin& bin = bins[c];
+  for (;;) {
+    Slab* current = bin.current;
+    if (current != nullptr) {
+      heads[c] = remote_take(current);
+      if (heads[c] != nullptr) return pop(c);
+    }
+    if (Slab* s = usable_partial(c)) {
+      if (current != nullptr) {
+        if (current->carved < current->capacity) {
+          current->list = &current->free;
+          current->used = current->carved;
+          bin.partial.push_back(current);
+        } else if (!let_go_full(c)) {
+          bin.partial.push_front(s);
+          continue;
+        }
+      }
+      attach(c, s);
+      if (heads[c] != nullptr) return pop(c);
+      continue;
+    }
+    if (current != nullptr) {
+      if (current->carved < current->capacity) return carve(c);
+      if (!let_go_full(c)) continue;
+    }
+    Slab* s = central_pop(c);
+    if (s != nullptr)
+      s->set_owner(this);
+    else
+      s = fresh_slab(c);
+    if (s == nullptr) return nullptr;
+    attach(c, s);
+    if (heads[c] != nullptr) return pop(c);
+  }
+}
+
+// --- the slow paths, each guarded against a signal handler that comes in between
+
+namespace {
+
+// Marks the thread as being in a slow path. entered() is false in a signal handler that
+// interrupted one: locks may be held and lists be half changed below it.
+class SlowPath {
+ public:
+  SlowPath() : entered_(!thread_state.busy) {
+    thread_state.busy = true;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  ~SlowPath() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (entered_) thread_state.busy = false;
+  }
+  SlowPath(const SlowPath&) = delete;
+  SlowPath& operator=(const SlowPath&) = delete;
+  bool entered() const { return entered_; }
+
+ private:
+  bool entered_;
+};
+
+void* or_enomem(void* p) {
+  if (unlikely(p == nullptr)) errno = ENOMEM;
+  return p;
+}
+
+void* shared_malloc(int c) {
+  ThreadHeap* heap = shared_heap();
+  if (heap == nullptr) return nullptr;
+  LockGuard guard(heap->lock);
+  void* p = heap->heads[c];
+  if (p == nullptr) return heap->refill(c);
+  heap->heads[c] = next_of(p);
+  return p;
+}
+
+void slab_free_slow(void* p, Slab* s) {
+  if (ThreadHeap* heap = thread_heap()) return remote_free(heap, s, p);
+  // A thread without a heap: into the slab's shared heap, if it is one, else a push at once.
+  ThreadHeap* heap = shared_heap();
+  if (heap == nullptr) return;
+  LockGuard guard(heap->lock);
+  if (s->owner() == heap)
+    heap->push_local(s, p);
+  else
+    remote_free(heap, s, p);
+}
+
+void free_in_signal(void* p, Slab* s) {
+  if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
+    stats::add(stats::kLeakedInSignal, 1);
+}
+
+}  // namespace
+
+void* malloc_slow(int c) {
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(kSizeClasses.size[c], 16));
+  stats::add(stats::kRefills, 1);
+  ThreadHeap* heap = thread_heap();
+  return or_enomem(heap != nullptr ? heap->refill(c) : shared_malloc(c));
+}
+
+void* malloc_large(size_t size_bytes) {
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  bool zero;
+  return or_enomem(large_alloc(size_bytes, 16, &zero));
+}
+
+void free_empty(Slab* s) {
+  SlowPath path;
+  // In a signal handler it stays where it is: partial, with everything free.
+  if (path.entered()) thread_state.heap->retire(s);
+}
+
+void free_slow(void* p, Slab* s) {
+  if (p == nullptr) return;
+  if (s->kind == Kind::kNull) return foreign_free(p);
+  SlowPath path;
+  if (!path.entered()) return free_in_signal(p, s);
+  if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
+  if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
+  large_free(s);
+}
+
+void* aligned_alloc_any(size_t size_bytes, size_t align) {
+  if (unlikely(size_bytes > kMaxSize || align > kMaxSize || size_bytes + align > kMaxSize))
+    return or_enomem(nullptr);
+  size_t rounded = round_up(size_bytes != 0 ? size_bytes : 1, align);
+  if (align <= kUnit && rounded <= kSmallMax) return malloc_small(class_of(rounded));
+  if (align <= 16) return malloc_large(size_bytes);
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
+  bool zero;
+  return or_enomem(large_alloc(size_bytes, align, &zero));
+}
+
+void* zeroed_alloc(size_t size_bytes) {
+  if (size_bytes <= kSmallMax) {
+    void* p = malloc_fast(size_bytes);
+    return p == nullptr ? nullptr : memset(p, 0, size_bytes);
+  }
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  bool zero = false;
+  void* p = large_alloc(size_bytes, 16, &zero);
+  if (p == nullptr) return or_enomem(p);
+  return zero ? p : memset(p, 0, size_bytes);
+}
+
+size_t usable_size(const Slab* s) {
+  return s->kind == Kind::kSlab ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+}
+
+namespace {
+
+// Resizes without moving the bytes by hand. nullptr: copy.
+void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
+  if (s->kind == Kind::kSlab) {
+    // A shrink that would save less than a quarter is not worth a copy.
+    size_t have = kSizeClasses.size[s->size_class];
+    return size_bytes <= have && size_bytes >= have - have / 4 ? p : nullptr;
+  }
+  SlowPath path;
+  return path.entered() ? large_resize(s, p, size_bytes) : nullptr;
+}
+
+}  // namespace
+
+void* resize(void* p, Slab* s, size_t size_bytes) {
+  if (void* q = resize_without_copy(p, s, size_bytes)) return q;
+  if (unlikely(size_bytes > kMaxSize)) return or_enomem(nullptr);
+  size_t old = usable_size(s);
+  // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
+  size_t room = size_bytes > old && size_bytes > kSmallMax ? size_bytes / 8 : 0;
+  void* q = malloc_fast(size_bytes + room);
+  if (q == nullptr && room != 0) q = malloc_fast(size_bytes);
+  if (q == nullptr) return nullptr;
+  size_t copied = old < size_bytes ? old : size_bytes;
+  memcpy(q, p, copied);
+  if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));
+  if (copied >= kHugeMin) stats::add(stats::kReallocCopiedHugeBytes, int64_t(copied));
+  free_fast(p);
+  return q;
+}
+
+}  // namespace larder

@@ -1,0 +1,129 @@
+// A thread's heap: the fast path of malloc and free, and what is behind it.
+//
+//   malloc ── pop heads[class] ──► refill: what others freed in the current slab
+//                                       ► a slab with free objects    (this heap's, then central)
+//                                       ► carve more of the current slab
+//                                       ► a fresh slab                (kept empty, then page heap)
+//   free ──── slab.owner == my heap? ── push to *slab.list ──► used == 0: keep or give back
+//                    └── no ──► remote_free, large_free, foreign_free
+//
+// Ownership: everything here belongs to one thread, or, for shared heaps, to the holder of `lock`.
+// Threads beyond the bound on heaps, and threads that have already torn theirs down, use the
+// shared heap of their CPU.
+// Invariants:
+//   heads[c] lists objects of bins[c].current, and of no other slab
+//   every slab owned by the heap is a bin's current, in a bin's partial list, or in `empties`
+//   a slab with no free, no remote and no uncarved object is not owned (full)
+// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, current slabs <= one a class.
+#pragma once
+
+#include "lock.h"
+#include "page_map.h"
+#include "remote.h"
+#include "size_class.h"
+#include "slab.h"
+
+namespace larder {
+
+// All of a thread's static TLS: 504 bytes, so that a dlopened Larder still finds room for it.
+struct ThreadState {
+  enum Phase : uint8_t { kNew, kHasHeap, kSurplus, kTornDown };
+  void* heads[kClasses];
+  ThreadHeap* heap;
+  Phase phase;
+  bool busy;  // in a slow path; a signal handler that sees it must not touch the heap
+};
+
+extern constinit thread_local ThreadState thread_state
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+struct Bin {
+  Slab* current;
+  SlabList partial;
+};
+
+struct ThreadHeap {
+  void** heads;
+  Bin bins[kClasses];
+  SlabList empties;      // used == 0, most recently emptied first
+  size_t empty_bytes;
+  RemoteCache remote;
+  bool shared;
+  bool dead;             // its thread did not come along through fork
+  Lock lock;             // shared heaps only
+  bool assigned;         // to a living thread; this and the links belong to the registry
+  ThreadHeap* next;
+  ThreadHeap* next_unused;
+  void* own_heads[kClasses];  // shared heaps only
+
+  // An object of the class when heads[c] is empty; nullptr without memory.
+  void* refill(int c);
+  void push_local(Slab* s, void* p);
+  // The slab was adopted: nothing of it is free.
+  void adopt(Slab* s);
+  // A slab with objects to give was taken from the central list.
+  void take_partial(Slab* s);
+  // A partial slab has become empty.
+  void retire(Slab* s);
+  // Lets go of every slab: free ones to the page heap, others for anyone to take.
+  void release_all();
+  // Gives wholly free slabs back. Bytes.
+  size_t trim();
+  // Takes in what others have freed in partial slabs.
+  void collect();
+
+ private:
+  void* pop(int c);
+  void attach(int c, Slab* s);
+  bool let_go_full(int c);
+  Slab* usable_partial(int c);
+  Slab* kept_empty(int c);
+  Slab* fresh_slab(int c);
+  void* carve(int c);
+  void let_go(Slab* s);
+  void take_remote(Slab* s);
+  void release_slab(Slab* s);
+};
+
+// The slow paths behind the entry points. `c` is the size class.
+LARDER_SLOW void* malloc_slow(int c);
+LARDER_SLOW void* malloc_large(size_t size_bytes);
+LARDER_SLOW void free_slow(void* p, Slab* s);
+LARDER_SLOW void free_empty(Slab* s);
+
+LARDER_FAST void* malloc_small(int c) {
+  void** head = &thread_state.heads[c];
+  void* p = *head;
+  if (unlikely(p == nullptr)) return malloc_slow(c);
+  *head = next_of(p);
+  return p;
+}
+
+LARDER_FAST void* malloc_fast(size_t size_bytes) {
+  if (likely(size_bytes <= 1024)) return malloc_small(class_of_small_size(size_bytes));
+  if (likely(size_bytes <= kSmallMax)) return malloc_small(class_of_medium_size(size_bytes));
+  return malloc_large(size_bytes);
+}
+
+LARDER_FAST void free_fast(void* p) {
+  Slab* s = page_map.find(p);
+  if (unlikely(s->owner() != thread_state.heap))
+    return free_slow(p, s);
+  void** list = s->list;
+  next_of(p) = *list;
+  *list = p;
+  if (unlikely(--s->used == 0)) free_empty(s);
+}
+
+// An object of at least size_bytes at a multiple of align, a power of two.
+void* aligned_alloc_any(size_t size_bytes, size_t align);
+// As malloc; the content is zero.
+void* zeroed_alloc(size_t size_bytes);
+// REQUIRES: size_bytes != 0, p is Larder's.
+void* resize(void* p, Slab* s, size_t size_bytes);
+size_t usable_size(const Slab* s);
+
+// True while this thread must not enter a heap: a signal handler has interrupted a slow path.
+inline bool in_slow_path() { return thread_state.busy; }
+
+}  // namespace larder

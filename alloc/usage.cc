@@ -1,0 +1,54 @@
+#include "usage.h"
+
+#include "page_heap.h"
+#include "size_class.h"
+#include "stats.h"
+#include "thread_heap.h"
+
+namespace larder {
+
+namespace {
+
+// Other threads write what is read here; a torn view costs accuracy, nothing else.
+template <typename T>
+T peek(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_RELAXED);
+}
+
+// The current slab of this thread can be counted exactly; those of others are taken as all in use.
+size_t objects_in_use(const Slab* s) {
+  uint32_t used = peek(s->used);
+  uint32_t carved = peek(s->carved);
+  if (used < kCurrentBias / 2) return used;
+  size_t listed = 0;
+  if (s->owner() == thread_state.heap)
+    for (void* p = *s->list; p != nullptr; p = next_of(p)) ++listed;
+  return carved - (listed < carved ? listed : carved);
+}
+
+void add_slab(Slab* s, void* context) {
+  auto* usage = static_cast<Usage*>(context);
+  if (s->kind == Kind::kSlab) {
+    ++usage->slabs;
+    usage->small_in_use += objects_in_use(s) * kSizeClasses.size[peek(s->size_class)];
+  } else {
+    usage->large_in_use += peek(s->bytes) - peek(s->offset);
+  }
+}
+
+}  // namespace
+
+Usage heap_usage() {
+  Usage usage = {};
+  page_heap.for_each(add_slab, &usage);
+  PageHeap::Totals totals = page_heap.totals();
+  usage.mapped = size_t(stats::get(stats::kMappedBytes));
+  usage.huge_in_use = size_t(stats::get(stats::kHugeBytes));
+  usage.huge_count = size_t(stats::get(stats::kHugeCount));
+  usage.kept = size_t(stats::get(stats::kHugeKeptBytes));
+  usage.free_dirty = totals.dirty_free_bytes;
+  usage.free_clean = totals.free_bytes - totals.dirty_free_bytes;
+  return usage;
+}
+
+}  // namespace larder

@@ -1,0 +1,23 @@
+// What the heap holds, summed over all slabs, runs and mappings. Walks the heap: not for a hot path.
+#pragma once
+
+#include "base.h"
+
+namespace larder {
+
+struct Usage {
+  size_t mapped;        // from the system, all purposes
+  size_t small_in_use;  // objects in slabs, by class size
+  size_t large_in_use;  // runs, blocks
+  size_t huge_in_use;   // mappings of their own
+  size_t huge_count;
+  size_t slabs;         // count
+  size_t free_dirty, free_clean;
+  size_t kept;          // freed mappings
+};
+
+// Any thread. Slabs of other threads are read while they change: each figure is close, not exact,
+// unless the process is quiet.
+Usage heap_usage();
+
+}  // namespace larder
