@@ -9,6 +9,7 @@ import dataclasses
 import re
 
 KINDS = ("malloc", "calloc", "realloc", "strdup", "wcsdup", "free")
+TINY_BYTES = 32
 OTHER_PREFIXES = ("FD", "FILE", "ADDR", "LIMIT", "BT", "SEND", "RECV", "GETNAME")
 
 _POINTER = r"(?:0x)?[0-9a-f]+|\(nil\)"
@@ -80,47 +81,48 @@ def read(path):
 class Tally:
     """Counters of a sequence of calls.
 
-    allocations = malloc + calloc + realloc + strdup + wcsdup; total = sum of their bytes;
-    live = total - bytes freed or given up; peak = the highest that live ever was.
+    allocations = malloc + calloc + realloc + strdup + wcsdup; total = the sum of their bytes;
+    live = total - bytes freed or given up; peak = the highest that live ever was;
+    allocations = sum(calls); total = sum(bytes).
     """
 
-    counts: dict
-    bytes: dict
-    sites: collections.Counter  # (path, line, kind) -> calls
-    live: int
-    peak: int
+    counts: dict = dataclasses.field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    calls: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    bytes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    live: int = 0
+    peak: int = 0
+    tiny: int = 0
 
     @property
     def allocations(self):
-        return sum(count for kind, count in self.counts.items() if kind != "free")
+        return self.calls.total()
 
     @property
     def total(self):
-        return sum(self.bytes.values())
+        return self.bytes.total()
 
 
-def tally(calls, header_bytes=0):
-    """Counts the calls, with `header_bytes` more in each block than the log says.
+def tally(calls):
+    """Counts the calls; `calls` by (path, line, kind), `bytes` by (path, line), frees by neither.
 
     A failed call and free(NULL) count nowhere, as in Larder. A block freed that the log has never
     seen was made before the log began; it changes no sum.
     """
-    result = Tally(
-        dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS[:-1], 0), collections.Counter(), 0, 0
-    )
+    result = Tally()
     blocks = {}
     for call in calls:
         if not (call.old if call.kind == "free" else call.at):
             continue
         result.counts[call.kind] += 1
-        result.sites[call.path, call.line, call.kind] += 1
         result.live -= blocks.pop(call.old, 0)
-        if call.kind != "free":
-            size = call.size + header_bytes
-            blocks[call.at] = size
-            result.bytes[call.kind] += size
-            result.live += size
-            result.peak = max(result.peak, result.live)
+        if call.kind == "free":
+            continue
+        blocks[call.at] = call.size
+        result.calls[call.path, call.line, call.kind] += 1
+        result.bytes[call.path, call.line] += call.size
+        result.tiny += call.size < TINY_BYTES
+        result.live += call.size
+        result.peak = max(result.peak, result.live)
     return result
 
 

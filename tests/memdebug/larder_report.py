@@ -1,0 +1,37 @@
+"""Reads what `larder report --json` says, in the shape in which it is compared with a log."""
+
+import collections
+import dataclasses
+import json
+
+
+@dataclasses.dataclass
+class Report:
+    counters: dict
+    calls: collections.Counter  # (path, line, kind) -> calls; frees have no site
+    bytes: collections.Counter  # (path, line) -> bytes
+
+
+def parse(text):
+    """The counters and the sites. Sites that share a line (two functions of one name, two kinds)
+    are added up, as a log cannot tell them apart."""
+    document = json.loads(text)
+    report = Report(document["counters"], collections.Counter(), collections.Counter())
+    if len(document["sites"]) != document["site_count"]:
+        raise ValueError(f"{len(document['sites'])} of {document['site_count']} sites are listed")
+    for site in document["sites"]:
+        path, line = site["file"] or site["module"] or "unknown", site["line"] or 0
+        report.bytes[path, line] += site["bytes"]
+        for kind, calls in site["kinds"].items():
+            report.calls[path, line, kind] += calls
+    return report
+
+
+def differences(expected, actual):
+    """What only one of two counters has, or has more of, as sorted lines of text."""
+    lines = []
+    for place in sorted(expected.keys() | actual.keys()):
+        if expected[place] != actual[place]:
+            where = f"{place[0]}:{place[1]}" + (f" {place[2]}" if len(place) > 2 else "")
+            lines.append(f"{where}: {expected[place]} in the log, {actual[place]} in Larder")
+    return lines
