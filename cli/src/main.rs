@@ -1,2 +1,44 @@
-//! The `larder` command.
-fn main() {}
+//! The `larder` command: parses, runs, and maps failures to exit codes.
+
+mod args;
+mod doctor;
+mod execute;
+mod failure;
+mod libraries;
+mod preload;
+mod printable;
+mod record;
+mod report;
+mod run;
+mod symbols;
+mod target;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use args::Plan;
+use failure::Result;
+
+fn main() -> ExitCode {
+    match perform() {
+        Ok(code) => code,
+        Err(failure) => {
+            // A closed stderr leaves nobody to tell.
+            let _ = writeln!(std::io::stderr(), "larder: error: {failure}");
+            ExitCode::from(failure.status as u8)
+        }
+    }
+}
+
+fn perform() -> Result<ExitCode> {
+    match args::parse(std::env::args_os())? {
+        Plan::Run(plan) => match run::run(&plan)? {},
+        Plan::Record(plan) => record::record(&plan).map(ExitCode::from),
+        Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
+        Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
+        Plan::Show(text) => {
+            let _ = write!(std::io::stdout(), "{text}");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

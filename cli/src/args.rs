@@ -1,0 +1,317 @@
+//! The command line: what is typed (clap's structures), and the checked plans that come of it.
+//! A flag's definition, help and check stand together; the rest of the tool sees only plans.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::doctor::DoctorPlan;
+use crate::failure::{Failure, Result};
+use crate::record::{Allocator, RecordPlan};
+use crate::report::{Format, ReportPlan, SortKey, WrapperRule};
+use crate::run::RunPlan;
+
+const EXAMPLES: &str = "\
+Examples:
+  larder run -- python3 app.py
+      Run a program on Larder's allocator.
+  larder record -o app.trace -- ./app --input data.bin
+      Record every allocation of a run.
+  larder report app.trace
+      The counters, and the source lines that allocate most.
+  larder report app.trace --sort bytes --top 5
+  larder report app.trace --json | jq .counters
+  larder doctor ./app
+      What is missing, or in the way, on this machine and for this program.
+
+Exit codes: the command's own for run and record; 125 the tool failed; 126 the command cannot be
+executed or reached (static, setuid, other architecture); 127 the command was not found.";
+
+/// A memory toolkit for native Linux programs.
+#[derive(Debug, Parser)]
+#[command(name = "larder", version, after_help = EXAMPLES, subcommand_required = true)]
+#[command(arg_required_else_help = false, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: RawCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RawCommand {
+    /// Run a command on Larder's allocator
+    #[command(after_help = "Example:\n  larder run -- git log --oneline")]
+    Run(RawRun),
+    /// Run a command and record each of its allocations
+    #[command(after_help = "Examples:\n  larder record -- ./server --once\n  \
+        larder record --no-larder -o plain.trace -- ./server --once\n  \
+        larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once")]
+    Record(RawRecord),
+    /// Count a trace's allocations and rank the source lines that make them
+    #[command(
+        after_help = "Examples:\n  larder report app.trace --sort peak --top 20\n  \
+        larder report app.trace --json > app.json\n  \
+        larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'"
+    )]
+    Report(RawReport),
+    /// Say what is missing or in the way of running and recording
+    #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
+    Doctor(RawDoctor),
+}
+
+#[derive(Debug, Args)]
+struct RawRun {
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+struct RawRecord {
+    /// The trace directory to make [default: ./larder-NAME-PID.trace]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Leave the program its own malloc
+    #[arg(long, conflicts_with = "malloc")]
+    no_larder: bool,
+    /// Run on this shared library's malloc
+    #[arg(long, value_name = "PATH")]
+    malloc: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RawSort {
+    /// Calls that allocate
+    Calls,
+    /// Bytes requested in all
+    Bytes,
+    /// Bytes live at the program's peak
+    Peak,
+    /// Blocks under 32 bytes
+    Tiny,
+    /// Bytes still live at the end
+    Live,
+}
+
+#[derive(Debug, Args)]
+struct RawReport {
+    /// The trace: the directory that `record` made, or one .ltrace file
+    trace: PathBuf,
+    /// Show one ranking instead of all
+    #[arg(long, value_enum, value_name = "KEY")]
+    sort: Option<RawSort>,
+    /// Sites in a ranking, 0 for all [default: 10; with --json all]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Count only what passes through this function, as KIND (malloc, calloc, realloc, strdup,
+    /// wcsdup, free), with -HEADER less that many bytes of each block; `*` and `?` match; may be
+    /// repeated
+    #[arg(long, value_name = "FUNCTION=KIND[-HEADER]")]
+    wrapper: Vec<String>,
+    /// Charge this function's allocations to its caller; `*` and `?` match; may be repeated
+    #[arg(long, value_name = "FUNCTION")]
+    skip: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct RawDoctor {
+    /// A program to examine too
+    #[arg(value_name = "COMMAND")]
+    command: Option<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print this process's memory map, for the preload checks
+    #[arg(long, hide = true)]
+    print_maps: bool,
+}
+
+/// What the user asked for, checked.
+#[derive(Debug)]
+pub enum Plan {
+    Run(RunPlan),
+    Record(RecordPlan),
+    Report(ReportPlan),
+    Doctor(DoctorPlan),
+    /// Help or the version, ready to print.
+    Show(String),
+}
+
+/// Parses and checks the words after the tool's own name.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
+    match Cli::try_parse_from(words) {
+        Ok(cli) => cli.command.check(),
+        Err(error) if error.use_stderr() => Err(Failure::failed(usage_message(&error))),
+        Err(help) => Ok(Plan::Show(help.render().to_string())),
+    }
+}
+
+/// clap's first paragraph, in one line.
+fn usage_message(error: &clap::Error) -> String {
+    if error.kind() == clap::error::ErrorKind::MissingSubcommand {
+        return "no subcommand given: use run, record, report or doctor; `larder --help` shows \
+                examples"
+            .to_owned();
+    }
+    let text = error.render().to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cause =
+        crate::printable::escape(line.strip_prefix("error: ").unwrap_or(&line)).into_owned();
+    format!("{cause}: see `larder --help`")
+}
+
+impl RawCommand {
+    fn check(self) -> Result<Plan> {
+        match self {
+            RawCommand::Run(raw) => Ok(Plan::Run(RunPlan {
+                command: raw.command,
+            })),
+            RawCommand::Record(raw) => Ok(Plan::Record(raw.check())),
+            RawCommand::Report(raw) => Ok(Plan::Report(raw.check()?)),
+            RawCommand::Doctor(raw) => Ok(Plan::Doctor(DoctorPlan {
+                command: raw.command,
+                format: if raw.json { Format::Json } else { Format::Text },
+                print_maps: raw.print_maps,
+            })),
+        }
+    }
+}
+
+impl RawRecord {
+    fn check(self) -> RecordPlan {
+        let allocator = match (self.no_larder, self.malloc) {
+            (_, Some(path)) => Allocator::Other(path),
+            (true, None) => Allocator::Own,
+            (false, None) => Allocator::Larder,
+        };
+        RecordPlan {
+            output: self.output,
+            allocator,
+            command: self.command,
+        }
+    }
+}
+
+impl RawReport {
+    fn check(self) -> Result<ReportPlan> {
+        let wrappers = self
+            .wrapper
+            .iter()
+            .map(|rule| WrapperRule::parse(rule))
+            .collect::<Result<_>>()?;
+        if let Some(empty) = self.skip.iter().find(|pattern| pattern.is_empty()) {
+            return Err(Failure::failed(format!(
+                "--skip '{empty}': name a function"
+            )));
+        }
+        Ok(ReportPlan {
+            trace: self.trace,
+            sort: self.sort.map(SortKey::from),
+            top: self.top,
+            format: if self.json {
+                Format::Json
+            } else {
+                Format::Text
+            },
+            pid: self.pid,
+            wrappers,
+            skips: self.skip,
+        })
+    }
+}
+
+impl From<RawSort> for SortKey {
+    fn from(raw: RawSort) -> Self {
+        match raw {
+            RawSort::Calls => SortKey::Calls,
+            RawSort::Bytes => SortKey::Bytes,
+            RawSort::Peak => SortKey::Peak,
+            RawSort::Tiny => SortKey::Tiny,
+            RawSort::Live => SortKey::Live,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(words: &[&str]) -> Result<Plan> {
+        parse(
+            std::iter::once("larder")
+                .chain(words.iter().copied())
+                .map(OsString::from),
+        )
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_after_the_command_is_the_commands() {
+        for words in [
+            &["run", "ls", "--sort", "-l"][..],
+            &["run", "--", "ls", "--sort", "-l"],
+        ] {
+            let Plan::Run(plan) = plan(words).unwrap() else {
+                panic!("not run")
+            };
+            assert_eq!(plan.command, ["ls", "--sort", "-l"]);
+        }
+    }
+
+    #[test]
+    fn the_allocator_below_the_recorder_is_larders_unless_said() {
+        let allocator = |words: &[&str]| match plan(words).unwrap() {
+            Plan::Record(plan) => plan.allocator,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(allocator(&["record", "ls"]), Allocator::Larder);
+        assert_eq!(allocator(&["record", "--no-larder", "ls"]), Allocator::Own);
+        assert_eq!(
+            allocator(&["record", "--malloc", "/m.so", "ls"]),
+            Allocator::Other("/m.so".into())
+        );
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line() {
+        for words in [
+            &[][..],
+            &["run"],
+            &["fly"],
+            &["report"],
+            &["report", "t", "--sort", "size"],
+            &["report", "t", "--wrapper", "f"],
+            &["report", "t", "--top", "-1"],
+            &["record", "--no-larder", "--malloc", "m", "ls"],
+        ] {
+            let failure = plan(words).unwrap_err();
+            assert!(!failure.message.contains('\n'), "{words:?}: {failure}");
+            assert_eq!(failure.status, crate::failure::ExitStatus::Failed);
+        }
+    }
+
+    #[test]
+    fn help_shows_examples() {
+        let Plan::Show(help) = plan(&["--help"]).unwrap() else {
+            panic!("no help")
+        };
+        assert!(help.contains("larder record -o app.trace"), "{help}");
+    }
+}

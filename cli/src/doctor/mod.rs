@@ -1,0 +1,198 @@
+//! `larder doctor`: what is missing, or in the way, on this machine and for one program, with the
+//! remedy of each.
+//!
+//! Each check is a function from the machine to `Finding`s; nothing is changed but a temporary
+//! directory for the trial recording, which is removed.
+
+mod command;
+mod libraries;
+mod machine;
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::failure::{ExitStatus, Failure, Result};
+use crate::report::Format;
+
+#[derive(Debug)]
+pub struct DoctorPlan {
+    pub command: Option<OsString>,
+    pub format: Format,
+    /// Only show this process's memory map: what the preload checks start.
+    pub print_maps: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    Ok,
+    /// Worth knowing; nothing is lost.
+    Note,
+    /// Something will be slower, poorer or incomplete.
+    Warning,
+    /// Running or recording will fail.
+    Missing,
+}
+
+/// What one check found.
+#[derive(Debug, Serialize)]
+pub struct Finding {
+    pub check: &'static str,
+    pub health: Health,
+    pub found: String,
+    /// What to do; empty where there is nothing to do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub remedy: String,
+    /// Of a `Missing`: the exit code that `record` would have.
+    #[serde(skip)]
+    pub status: Option<ExitStatus>,
+}
+
+impl Finding {
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Health::Ok, found, "")
+    }
+
+    pub fn new(
+        check: &'static str,
+        health: Health,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            check,
+            health,
+            found: found.into(),
+            remedy: remedy.into(),
+            status: None,
+        }
+    }
+
+    /// From a failure's "cause: remedy".
+    pub fn from_failure(check: &'static str, failure: Failure) -> Self {
+        let (found, remedy) = match failure.message.rsplit_once(": ") {
+            Some((found, remedy)) => (found.to_owned(), remedy.to_owned()),
+            None => (failure.message, String::new()),
+        };
+        let status = Some(failure.status);
+        Self {
+            check,
+            health: Health::Missing,
+            found,
+            remedy,
+            status,
+        }
+    }
+}
+
+/// Prints the findings; 0, or the exit code that `record` would have.
+pub fn doctor(plan: &DoctorPlan) -> Result<u8> {
+    if plan.print_maps {
+        return print_maps();
+    }
+    let mut findings = libraries::findings();
+    findings.extend(machine::findings());
+    if let Some(command) = &plan.command {
+        findings.extend(command::findings(command));
+    }
+    let printed = match plan.format {
+        Format::Text => print_table(&findings, &mut BufWriter::new(anstream::stdout().lock())),
+        Format::Json => print_json(&findings, &mut io::stdout().lock()),
+    };
+    match printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let reason = crate::target::reason(&error);
+            Err(Failure::failed(format!(
+                "the findings cannot be written: {reason}"
+            )))
+        }
+        _ => Ok(exit_code(&findings)),
+    }
+}
+
+fn print_maps() -> Result<u8> {
+    let maps = std::fs::read("/proc/self/maps");
+    let written = maps.and_then(|maps| io::stdout().write_all(&maps));
+    written.map(|()| 0).map_err(|error| {
+        let reason = crate::target::reason(&error);
+        Failure::failed(format!("/proc/self/maps: {reason}: mount /proc"))
+    })
+}
+
+/// A command that cannot be run outranks the rest: its code says most.
+fn exit_code(findings: &[Finding]) -> u8 {
+    let missing = findings
+        .iter()
+        .filter(|finding| finding.health == Health::Missing);
+    let codes = missing.map(|finding| finding.status.unwrap_or(ExitStatus::Failed) as u8);
+    codes.max().unwrap_or(0)
+}
+
+fn print_table(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
+    let width = findings
+        .iter()
+        .map(|finding| finding.check.len())
+        .max()
+        .unwrap_or(0);
+    for finding in findings {
+        let (style, word) = match finding.health {
+            Health::Ok => (AnsiColor::Green.on_default(), "ok"),
+            Health::Note => (Style::new(), "note"),
+            Health::Warning => (AnsiColor::Yellow.on_default(), "warning"),
+            Health::Missing => (AnsiColor::Red.on_default().bold(), "missing"),
+        };
+        writeln!(
+            out,
+            "{style}{word:<7}{style:#}  {:<width$}  {}",
+            finding.check, finding.found
+        )?;
+        if !finding.remedy.is_empty() {
+            writeln!(out, "{:7}  {:<width$}  → {}", "", "", finding.remedy)?;
+        }
+    }
+    let worst = findings
+        .iter()
+        .map(|finding| finding.health)
+        .max()
+        .unwrap_or(Health::Ok);
+    writeln!(out, "\n{}", conclusion(worst))?;
+    out.flush()
+}
+
+fn conclusion(worst: Health) -> &'static str {
+    match worst {
+        Health::Ok | Health::Note => "All that is needed is there.",
+        Health::Warning => "It works; the warnings say what will be poorer than it could be.",
+        Health::Missing => "Something needed is missing.",
+    }
+}
+
+fn print_json(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
+    let document = json!({ "exit_code": exit_code(findings), "findings": findings });
+    let text = serde_json::to_string_pretty(&document)?;
+    writeln!(out, "{}", crate::printable::escape_json(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_falls_into_finding_and_remedy() {
+        let failure = Failure::unfit("/bin/x: is a directory: name a file");
+        let finding = Finding::from_failure("command", failure);
+        assert_eq!(finding.found, "/bin/x: is a directory");
+        assert_eq!(finding.remedy, "name a file");
+        assert_eq!(exit_code(&[finding]), 126);
+    }
+
+    #[test]
+    fn warnings_do_not_fail() {
+        let finding = Finding::new("x", Health::Warning, "slow", "buy another");
+        assert_eq!(exit_code(&[finding, Finding::ok("y", "fine")]), 0);
+    }
+}

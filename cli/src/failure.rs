@@ -1,0 +1,58 @@
+//! What the tool says when it cannot go on: one line, and the exit code that belongs to it.
+//!
+//! Invariant: a message is one printable line; names from outside are escaped where it is built
+//! (see `printable`).
+
+use std::fmt;
+
+/// Exit codes of the tool, apart from a recorded command's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// The tool itself failed: usage, an unreadable trace, no permission, a library not found.
+    Failed = 125,
+    /// The command was found but cannot be executed or reached by preloading.
+    Unfit = 126,
+    /// The command was not found.
+    NotFound = 127,
+}
+
+/// A failure to tell the user: cause and remedy in one line.
+#[derive(Debug)]
+pub struct Failure {
+    pub status: ExitStatus,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(status: ExitStatus, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+        }
+    }
+
+    /// The tool's own failure (125).
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(ExitStatus::Failed, message)
+    }
+
+    /// A command that cannot be run or reached (126).
+    pub fn unfit(message: impl Into<String>) -> Self {
+        Self::new(ExitStatus::Unfit, message)
+    }
+
+    /// A command that is not there (127).
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ExitStatus::NotFound, message)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+pub type Result<T> = std::result::Result<T, Failure>;

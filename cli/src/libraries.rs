@@ -1,0 +1,118 @@
+//! Where Larder's shared libraries are: `../lib` from the tool's own real path, then
+//! `$LARDER_LIB`.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Result};
+use crate::printable;
+
+/// The directory that overrides nothing but helps when the tool is not installed.
+pub const LIBRARY_VARIABLE: &str = "LARDER_LIB";
+
+/// One of the libraries that the tool preloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    Allocator,
+    Recorder,
+}
+
+impl Library {
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Library::Allocator => "liblarder.so",
+            Library::Recorder => "liblarder_record.so",
+        }
+    }
+}
+
+/// The places that are searched, in order.
+#[derive(Debug)]
+pub struct LibraryPath {
+    beside_tool: Option<PathBuf>,
+    variable: Option<OsString>,
+}
+
+impl LibraryPath {
+    pub fn from_environment() -> Self {
+        let beside_tool = env::current_exe()
+            .and_then(|exe| exe.canonicalize())
+            .ok()
+            .and_then(|exe| Some(exe.parent()?.parent()?.join("lib")));
+        Self {
+            beside_tool,
+            variable: env::var_os(LIBRARY_VARIABLE).filter(|v| !v.is_empty()),
+        }
+    }
+
+    /// The library's absolute path, or what was searched and what to do.
+    pub fn find(&self, library: Library) -> Result<PathBuf> {
+        let name = library.file_name();
+        let variable = self.variable.as_ref().map(Path::new);
+        self.beside_tool
+            .as_deref()
+            .into_iter()
+            .chain(variable)
+            .map(|directory| directory.join(name))
+            .find(|path| path.is_file())
+            .and_then(|path| path.canonicalize().ok())
+            .ok_or_else(|| Failure::failed(self.not_found_message(name)))
+    }
+
+    fn not_found_message(&self, name: &str) -> String {
+        let beside = match &self.beside_tool {
+            Some(directory) => printable::name(directory),
+            None => "../lib (the tool's own path is unknown)".to_owned(),
+        };
+        let variable = match &self.variable {
+            Some(value) => format!("${LIBRARY_VARIABLE} ({})", printable::name(value)),
+            None => format!("${LIBRARY_VARIABLE} (not set)"),
+        };
+        format!(
+            "{name} is neither in {beside} nor in {variable}: run `make build` and use \
+             out/bin/larder, or set {LIBRARY_VARIABLE} to the directory that holds {name}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_beside_the_tool_comes_before_the_variable() {
+        let beside = tempfile::tempdir().unwrap();
+        let variable = tempfile::tempdir().unwrap();
+        let path = LibraryPath {
+            beside_tool: Some(beside.path().to_owned()),
+            variable: Some(variable.path().into()),
+        };
+        std::fs::write(variable.path().join("liblarder.so"), b"").unwrap();
+        let found = path.find(Library::Allocator).unwrap();
+        assert_eq!(
+            found,
+            variable.path().canonicalize().unwrap().join("liblarder.so")
+        );
+        std::fs::write(beside.path().join("liblarder.so"), b"").unwrap();
+        let found = path.find(Library::Allocator).unwrap();
+        assert_eq!(
+            found,
+            beside.path().canonicalize().unwrap().join("liblarder.so")
+        );
+    }
+
+    #[test]
+    fn what_was_searched_is_said() {
+        let path = LibraryPath {
+            beside_tool: Some("/nowhere/lib".into()),
+            variable: None,
+        };
+        let failure = path.find(Library::Recorder).unwrap_err();
+        assert!(failure.message.contains("/nowhere/lib"), "{failure}");
+        assert!(
+            failure.message.contains("$LARDER_LIB (not set)"),
+            "{failure}"
+        );
+    }
+}

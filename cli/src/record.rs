@@ -1,0 +1,200 @@
+//! `larder record`: runs the command with the recorder preloaded and says where the trace lies.
+//!
+//! The trace directory is made before the command starts, never reused, and readable by its owner
+//! alone; the recorder writes one file a process image into it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use larder_trace::{StopReason, Trace, trace_files};
+
+use crate::execute;
+use crate::failure::{Failure, Result};
+use crate::libraries::{Library, LibraryPath};
+use crate::preload::{PRELOAD_VARIABLE, preload_value};
+use crate::printable;
+use crate::report::counted;
+use crate::target::{Target, check_preloadable_library, reason};
+
+/// Where the recorder is told to write.
+pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
+
+/// The allocator below the recorder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    Larder,
+    /// Whatever the program is linked with.
+    Own,
+    Other(PathBuf),
+}
+
+#[derive(Debug)]
+pub struct RecordPlan {
+    pub output: Option<PathBuf>,
+    pub allocator: Allocator,
+    /// At least one word.
+    pub command: Vec<OsString>,
+}
+
+/// Records one run; the command's own exit code.
+pub fn record(plan: &RecordPlan) -> Result<u8> {
+    let target = Target::resolve(&plan.command[0])?;
+    let preload = preload_value(&libraries(&plan.allocator)?)?;
+    let shown = match &plan.output {
+        Some(output) => output.clone(),
+        None => default_output(&plan.command[0]),
+    };
+    let directory = make_trace_directory(&shown)?;
+    let environment = [
+        (PRELOAD_VARIABLE, preload.as_os_str()),
+        (TRACE_DIRECTORY_VARIABLE, directory.as_os_str()),
+    ];
+    let status =
+        execute::supervise(&target.path, &plan.command, &environment).map_err(|error| {
+            let _ = fs::remove_dir(&directory);
+            Failure::unfit(format!(
+                "{}: cannot be executed: {}",
+                printable::name(&target.path),
+                reason(&error)
+            ))
+        })?;
+    // A closed stderr leaves nobody to tell.
+    let _ = writeln!(io::stderr(), "larder: {}", summary(&shown, &directory));
+    Ok(execute::exit_code(status))
+}
+
+/// One line: what was recorded, what was lost, and how to see it.
+fn summary(shown: &Path, directory: &Path) -> String {
+    let name = printable::name(shown);
+    let files = match trace_files(directory) {
+        Ok(files) => files,
+        Err(_) => {
+            return format!(
+                "nothing was recorded in {name}: the program may drop LD_PRELOAD or clear its \
+                 environment; `larder doctor PROGRAM` says more"
+            );
+        }
+    };
+    let (mut images, mut events, mut lost) = (0, 0u64, 0u64);
+    let mut stopped = false;
+    for trace in files.iter().filter_map(|file| Trace::open(file).ok()) {
+        images += 1;
+        events = events.saturating_add(trace.event_count());
+        lost = lost.saturating_add(trace.losses().calls());
+        stopped |= trace.process().stop != StopReason::None;
+    }
+    let mut text = format!("{name}: {}", counted(events, "event"));
+    if images > 1 {
+        text.push_str(&format!(" in {images} process images"));
+    }
+    if lost > 0 {
+        text.push_str(&format!(", {} lost", counted(lost, "event")));
+    }
+    if stopped {
+        text.push_str(", recording stopped early");
+    }
+    format!("{text}; see it with: larder report {}", quoted(shown))
+}
+
+/// In a form that a shell takes as one word.
+fn quoted(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./+,:@%=".contains(byte);
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        return printable::name(path);
+    }
+    let text = printable::name(path);
+    if text.as_bytes() == bytes {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    // bash and zsh undo these escapes, and single quotes are the only other thing to hide.
+    format!("$'{}'", text.replace('\'', "\\'"))
+}
+
+fn libraries(allocator: &Allocator) -> Result<Vec<PathBuf>> {
+    let path = LibraryPath::from_environment();
+    let mut libraries = vec![path.find(Library::Recorder)?];
+    match allocator {
+        Allocator::Larder => libraries.push(path.find(Library::Allocator)?),
+        Allocator::Own => {}
+        Allocator::Other(library) => {
+            check_preloadable_library(library)?;
+            libraries.push(absolute(library)?);
+        }
+    }
+    Ok(libraries)
+}
+
+fn default_output(command: &OsStr) -> PathBuf {
+    let mut name = OsString::from("larder-");
+    name.push(
+        Path::new(command)
+            .file_name()
+            .unwrap_or(OsStr::new("command")),
+    );
+    name.push(format!("-{}.trace", std::process::id()));
+    name.into()
+}
+
+/// Makes the directory; its absolute path, as the command may change its own.
+fn make_trace_directory(shown: &Path) -> Result<PathBuf> {
+    let made = DirBuilder::new().mode(0o700).create(shown);
+    made.map_err(|error| {
+        let name = printable::name(shown);
+        Failure::failed(match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                format!("{name}: is there already: remove it, or name another with -o")
+            }
+            io::ErrorKind::NotFound => {
+                format!("{name}: its parent directory does not exist: make it, or choose with -o")
+            }
+            _ => format!(
+                "{name}: cannot make the trace directory: {}: name a writable place with -o",
+                reason(&error)
+            ),
+        })
+    })?;
+    absolute(shown)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let current = env::current_dir().map_err(|error| {
+        Failure::failed(format!(
+            "the current directory cannot be found: {}",
+            reason(&error)
+        ))
+    })?;
+    Ok(current.join(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_line_can_be_pasted_into_a_shell() {
+        assert_eq!(
+            quoted(Path::new("./larder-ls-1.trace")),
+            "./larder-ls-1.trace"
+        );
+        assert_eq!(quoted(Path::new("a b")), "'a b'");
+        assert_eq!(quoted(Path::new("it's")), "'it'\\''s'");
+        let bytes = OsStr::from_bytes(b"\xff x'");
+        assert_eq!(quoted(Path::new(bytes)), "$'\\xff x\\''");
+    }
+
+    #[test]
+    fn a_trace_is_named_after_its_program() {
+        let name = default_output(OsStr::new("/usr/bin/env"));
+        let name = name.to_str().unwrap();
+        assert!(
+            name.starts_with("larder-env-") && name.ends_with(".trace"),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! One pass over a trace: every call goes into the heap of its process image, every stack is
+//! attributed when it is first seen, and at the end of an image its sums go to the sites.
+//!
+//! Memory is bounded by what is live and distinct in one image, and by the sites of all.
+
+use larder_trace::{
+    Action, AllocCall, Damage, EndState, Event, Events, FreeCall, Losses, ProcessInfo, StackId,
+    Trace,
+};
+use rustc_hash::FxHashMap;
+
+use super::attribute::{Attribution, Counted, attribute};
+use super::family::{Counters, Kind};
+use super::heap::{Block, Heap, OriginId};
+use super::resolve::{Chain, Resolver};
+use super::sites::{SiteStack, SiteTable};
+use super::wrapper::{WrapperKind, WrapperRule};
+
+/// What was found in one trace file.
+#[derive(Debug)]
+pub struct ImageReport {
+    pub path: String,
+    pub process: ProcessInfo,
+    pub counters: Counters,
+    pub threads: u64,
+    pub events: u64,
+    pub duration_ns: u64,
+    pub losses: Losses,
+    pub damage: Vec<Damage>,
+}
+
+impl ImageReport {
+    /// Calls that the program made and that are not in the counters.
+    pub fn lost_calls(&self) -> u64 {
+        let damaged = self.damage.iter().filter_map(|damage| damage.events).sum();
+        self.losses.calls().saturating_add(damaged)
+    }
+
+    /// Whether the image came to an end that the recorder saw.
+    pub fn ended(&self) -> bool {
+        self.process.end != EndState::Running
+    }
+}
+
+/// What one call from one stack adds to.
+struct Source {
+    stack: StackId,
+    call: AllocCall,
+    /// Under which the call is counted.
+    kind: Kind,
+    kind_name: &'static str,
+    header_bytes: u64,
+    site: Option<usize>,
+}
+
+pub struct Analysis {
+    rules: Vec<WrapperRule>,
+    pub resolver: Resolver,
+    pub sites: SiteTable,
+    pub images: Vec<ImageReport>,
+    pub counters: Counters,
+}
+
+impl Analysis {
+    pub fn new(rules: Vec<WrapperRule>, skips: Vec<String>) -> Self {
+        Self {
+            rules,
+            resolver: Resolver::new(skips),
+            sites: SiteTable::default(),
+            images: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Reads one file to its end; `progress` is told of each event.
+    pub fn add(&mut self, trace: &Trace, mut progress: impl FnMut()) {
+        let mut image = Image {
+            trace,
+            rules: &self.rules,
+            resolver: &mut self.resolver,
+            heap: Heap::default(),
+            sources: Vec::new(),
+            by_stack: FxHashMap::default(),
+            attributions: FxHashMap::default(),
+            reallocs: FxHashMap::default(),
+            threads: 0,
+            lost_in_streams: 0,
+        };
+        let mut events = trace.events();
+        let (mut count, mut last_time) = (0, 0);
+        while let Some(event) = events.next() {
+            count += 1;
+            last_time = event.time;
+            image.event(&event, &events);
+            progress();
+        }
+        let Image {
+            heap,
+            sources,
+            threads,
+            lost_in_streams,
+            ..
+        } = image;
+        let (counters, origins) = heap.finish();
+        let keep_peak = self.sites.begin_image(counters.peak_bytes);
+        for (source, origin) in sources.iter().zip(&origins) {
+            let resolver = &mut self.resolver;
+            let mut stack = || SiteStack {
+                chain: chain(trace, &events, resolver, source.stack),
+                site: source.site,
+            };
+            let id = self.sites.intern(&stack());
+            self.sites
+                .add(id, source.kind_name, origin, keep_peak, stack);
+        }
+        self.counters += &counters;
+        let mut losses = trace.losses();
+        // A slot of the header can be behind the streams if the program was killed.
+        losses.after_stop += lost_in_streams.saturating_sub(losses.calls());
+        self.images.push(ImageReport {
+            path: crate::printable::name(trace.path()),
+            process: trace.process().clone(),
+            counters,
+            threads,
+            events: count,
+            duration_ns: trace.clock().since_start_ns(last_time),
+            losses,
+            damage: events.damage().to_vec(),
+        });
+    }
+}
+
+/// A stack's functions, innermost first.
+fn chain(trace: &Trace, events: &Events<'_>, resolver: &mut Resolver, stack: StackId) -> Chain {
+    events
+        .stacks()
+        .frames(stack)
+        .map(|frame| {
+            let module = frame.module.and_then(|id| trace.module(id));
+            resolver.frames(module, frame.lookup_address())
+        })
+        .collect()
+}
+
+/// A process image while it is read.
+struct Image<'a> {
+    trace: &'a Trace,
+    rules: &'a [WrapperRule],
+    resolver: &'a mut Resolver,
+    heap: Heap,
+    /// By `OriginId`.
+    sources: Vec<Source>,
+    /// `None`: not counted.
+    by_stack: FxHashMap<(u32, u8), Option<OriginId>>,
+    attributions: FxHashMap<u32, Attribution>,
+    /// The old block of the realloc that a thread is in.
+    reallocs: FxHashMap<u32, Option<Block>>,
+    threads: u64,
+    lost_in_streams: u64,
+}
+
+impl Image<'_> {
+    fn event(&mut self, event: &Event, events: &Events<'_>) {
+        match event.action {
+            Action::Alloc {
+                call,
+                address,
+                size,
+                stack,
+                ..
+            } => {
+                self.alloc(events, call, address, size, stack);
+            }
+            Action::Free {
+                call,
+                address,
+                stack,
+                ..
+            } => self.free(events, call, address, stack),
+            Action::ReallocStart { old, .. } => {
+                let block = self.heap.detach(old);
+                self.reallocs.insert(event.thread, block);
+            }
+            Action::ReallocEnd {
+                call,
+                old,
+                address,
+                size,
+                stack,
+                ..
+            } => {
+                let block = self.reallocs.remove(&event.thread).flatten();
+                let block = block.or_else(|| self.heap.detach(old));
+                self.realloc(events, call, old, block, address, size, stack);
+            }
+            Action::ThreadStart => self.threads += 1,
+            Action::ThreadEnd => {}
+            Action::Lost { calls } => {
+                self.lost_in_streams = self.lost_in_streams.saturating_add(calls);
+            }
+        }
+    }
+
+    fn alloc(
+        &mut self,
+        events: &Events<'_>,
+        call: AllocCall,
+        address: u64,
+        size: u64,
+        stack: StackId,
+    ) {
+        match self.origin(events, call, stack) {
+            Some(_) if address == 0 => self.heap.counters_mut().failed += 1,
+            Some(origin) => self.make(origin, address, size),
+            // A block that is not counted has taken the place of one that was.
+            None => _ = self.heap.end_block(address),
+        }
+    }
+
+    fn make(&mut self, origin: OriginId, address: u64, size: u64) {
+        let source = &self.sources[origin.index()];
+        let size = size.saturating_sub(source.header_bytes);
+        self.heap
+            .allocate(origin, source.kind, source.call, address, size);
+    }
+
+    fn free(&mut self, events: &Events<'_>, call: FreeCall, address: u64, stack: StackId) {
+        if address == 0 {
+            return;
+        }
+        let known = self.heap.end_block(address);
+        if self.counts_as_free(events, stack) {
+            self.count_free(known);
+            if matches!(call, FreeCall::Delete | FreeCall::DeleteArray) {
+                self.heap.counters_mut().deletes += 1;
+            }
+        }
+    }
+
+    fn count_free(&mut self, known: bool) {
+        let counters = self.heap.counters_mut();
+        counters.frees += 1;
+        counters.unknown_frees += u64::from(!known);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
+    fn realloc(
+        &mut self,
+        events: &Events<'_>,
+        call: AllocCall,
+        old: u64,
+        block: Option<Block>,
+        address: u64,
+        size: u64,
+        stack: StackId,
+    ) {
+        let origin = self.origin(events, call, stack);
+        if address == 0 && !(size == 0 && old != 0) {
+            if origin.is_some() {
+                self.heap.counters_mut().failed += 1;
+            }
+            if let Some(block) = block {
+                self.heap.attach(old, block);
+            }
+            return;
+        }
+        if let Some(block) = block {
+            self.heap.release(block);
+        }
+        let known = block.is_some() || old == 0;
+        if address == 0 {
+            if origin.is_some() || self.counts_as_free(events, stack) {
+                self.count_free(known);
+            }
+            return;
+        }
+        match origin {
+            Some(origin) => {
+                self.make(origin, address, size);
+                self.heap.counters_mut().unknown_frees += u64::from(!known);
+            }
+            None => _ = self.heap.end_block(address),
+        }
+    }
+
+    /// Whether a call that ends a block is a free in the counters.
+    fn counts_as_free(&mut self, events: &Events<'_>, stack: StackId) -> bool {
+        if self.rules.is_empty() {
+            return true;
+        }
+        let counted = self.attribution(events, stack).counted;
+        matches!(
+            counted,
+            Counted::As {
+                kind: WrapperKind::Frees,
+                ..
+            }
+        )
+    }
+
+    fn attribution(&mut self, events: &Events<'_>, stack: StackId) -> Attribution {
+        if let Some(attribution) = self.attributions.get(&stack.0) {
+            return *attribution;
+        }
+        let chain = chain(self.trace, events, self.resolver, stack);
+        let attribution = attribute(&chain, self.rules);
+        self.attributions.insert(stack.0, attribution);
+        attribution
+    }
+
+    /// What an allocation is added to; `None` if it is not counted.
+    fn origin(&mut self, events: &Events<'_>, call: AllocCall, stack: StackId) -> Option<OriginId> {
+        let key = (stack.0, call.code());
+        if let Some(origin) = self.by_stack.get(&key) {
+            return *origin;
+        }
+        let Attribution { counted, site } = self.attribution(events, stack);
+        let (kind, kind_name, header_bytes) = match counted {
+            Counted::AsCalled => (Kind::of(call), call.name(), 0),
+            Counted::As {
+                kind: WrapperKind::Allocates(kind),
+                header_bytes,
+            } => (kind, kind.name(), header_bytes),
+            Counted::As {
+                kind: WrapperKind::Frees,
+                ..
+            }
+            | Counted::Not => {
+                self.by_stack.insert(key, None);
+                return None;
+            }
+        };
+        let origin = self.heap.add_origin();
+        self.sources.push(Source {
+            stack,
+            call,
+            kind,
+            kind_name,
+            header_bytes,
+            site,
+        });
+        self.by_stack.insert(key, Some(origin));
+        Some(origin)
+    }
+}

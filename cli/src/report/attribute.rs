@@ -1,0 +1,225 @@
+//! Who is charged for an allocation: the site, found by walking a stack from the allocator outward;
+//! and with `--wrapper` rules, whether the call is counted at all, and as what.
+
+use super::plumbing::ModuleRole;
+use super::resolve::{Chain, ChainFrame};
+use super::wrapper::{WrapperKind, WrapperRule};
+
+/// How a call made from one stack enters the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// There are no wrapper rules: as the function that was called.
+    AsCalled,
+    /// It came through a wrapper.
+    As {
+        kind: WrapperKind,
+        header_bytes: u64,
+    },
+    /// It came through none.
+    Not,
+}
+
+/// Where one stack belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribution {
+    pub counted: Counted,
+    /// The frame charged, counted over all functions of the chain from the innermost; none if the
+    /// stack is empty.
+    pub site: Option<usize>,
+}
+
+/// All functions of a chain, innermost first.
+pub fn functions(chain: &Chain) -> impl Iterator<Item = &ChainFrame> {
+    chain.iter().flat_map(|frames| frames.iter())
+}
+
+pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
+    let frames: Vec<&ChainFrame> = functions(chain).collect();
+    if rules.is_empty() {
+        return Attribution {
+            counted: Counted::AsCalled,
+            site: find_site(&frames, 0),
+        };
+    }
+    match find_wrapper(&frames, rules) {
+        Some((outermost, rule)) => {
+            let site = find_site(&frames, outermost + 1).or(Some(outermost));
+            let counted = Counted::As {
+                kind: rule.kind,
+                header_bytes: rule.header_bytes,
+            };
+            Attribution { counted, site }
+        }
+        None => Attribution {
+            counted: Counted::Not,
+            site: None,
+        },
+    }
+}
+
+/// The innermost frame with a line that is not plumbing; failing that, one with a name; failing
+/// that, any; failing that, the innermost that is not the malloc family.
+fn find_site(frames: &[&ChainFrame], from: usize) -> Option<usize> {
+    let find = |wanted: &dyn Fn(&ChainFrame) -> bool| {
+        (from..frames.len()).find(|index| wanted(frames[*index]))
+    };
+    let own = |frame: &ChainFrame| !frame.plumbing;
+    find(&|frame| own(frame) && frame.source.line.is_some())
+        .or_else(|| find(&|frame| own(frame) && frame.source.function.is_some()))
+        .or_else(|| find(&own))
+        .or_else(|| find(&|frame| !frame.family))
+        .or_else(|| (from < frames.len()).then_some(from))
+}
+
+/// The outermost of the wrappers that the call came through directly, and its rule.
+///
+/// Between the allocator and the innermost wrapper only the malloc family and the wrapper's own
+/// module may lie: what a library that the wrapper calls allocates is the library's.
+fn find_wrapper<'r>(
+    frames: &[&ChainFrame],
+    rules: &'r [WrapperRule],
+) -> Option<(usize, &'r WrapperRule)> {
+    let rule_of = |frame: &ChainFrame| {
+        let function = frame.source.function.as_ref()?;
+        rules
+            .iter()
+            .find(|rule| rule.matches(&function.name) || rule.matches(&function.symbol))
+    };
+    let innermost = frames
+        .iter()
+        .position(|frame| frame.module.role != ModuleRole::Larder && rule_of(frame).is_some())?;
+    let module = &frames[innermost].module;
+    let direct = frames[..innermost]
+        .iter()
+        .all(|frame| frame.family || frame.module.path == module.path);
+    if !direct {
+        return None;
+    }
+    frames[innermost..]
+        .iter()
+        .enumerate()
+        .map_while(|(index, frame)| Some((innermost + index, rule_of(frame)?)))
+        .last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::family::Kind;
+    use super::super::plumbing;
+    use super::super::resolve::ModuleLabel;
+    use super::*;
+    use crate::symbols::{FunctionName, SourceFrame};
+    use std::rc::Rc;
+
+    /// `module!function:line`, line 0 for none, function `?` for none.
+    fn chain(frames: &[&str]) -> Chain {
+        frames
+            .iter()
+            .map(|text| {
+                let (module, rest) = text.split_once('!').unwrap();
+                let (function, line) = rest.rsplit_once(':').unwrap();
+                let line: u32 = line.parse().unwrap();
+                let source = SourceFrame {
+                    function: (function != "?").then(|| FunctionName::new(function, None)),
+                    file: (line > 0).then(|| "/src/x.c".into()),
+                    line: (line > 0).then_some(line),
+                    inlined: false,
+                };
+                let role = ModuleRole::of(module);
+                Rc::from(vec![ChainFrame {
+                    family: plumbing::is_family(role, &source),
+                    plumbing: plumbing::is_plumbing(role, &source),
+                    source,
+                    module: Rc::new(ModuleLabel {
+                        path: module.into(),
+                        name: module.into(),
+                        role,
+                    }),
+                    address: 0,
+                }])
+            })
+            .collect()
+    }
+
+    fn site(frames: &[&str]) -> Option<usize> {
+        attribute(&chain(frames), &[]).site
+    }
+
+    #[test]
+    fn the_innermost_line_of_the_program_is_charged() {
+        assert_eq!(
+            site(&["prog!push:7", "prog!main:9", "libc.so.6!start:0"]),
+            Some(0)
+        );
+        assert_eq!(site(&["libstdc++.so.6!_Znwm:0", "prog!main:9"]), Some(1));
+        assert_eq!(site(&["libc.so.6!fopen:0", "prog!main:9"]), Some(1));
+    }
+
+    #[test]
+    fn a_line_beats_a_nearer_name_and_a_name_a_nearer_address() {
+        assert_eq!(
+            site(&["libx.so!?:0", "libx.so!parse:0", "prog!main:9"]),
+            Some(2)
+        );
+        assert_eq!(
+            site(&["libx.so!?:0", "libx.so!parse:0", "prog!?:0"]),
+            Some(1)
+        );
+        assert_eq!(site(&["libx.so!?:0", "prog!?:0"]), Some(0));
+    }
+
+    #[test]
+    fn where_all_is_plumbing_the_first_beyond_the_family_is_charged() {
+        assert_eq!(
+            site(&["libc.so.6!strdup:0", "ld-linux.so!dl_init:0"]),
+            Some(1)
+        );
+        assert_eq!(site(&["libc.so.6!malloc:0"]), Some(0));
+        assert_eq!(site(&[]), None);
+    }
+
+    fn rules() -> Vec<WrapperRule> {
+        ["my_malloc=malloc", "my_strdup=strdup", "my_free=free"]
+            .iter()
+            .map(|rule| WrapperRule::parse(rule).unwrap())
+            .collect()
+    }
+
+    fn counted(kind: WrapperKind) -> Counted {
+        Counted::As {
+            kind,
+            header_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_wrapper_is_counted_and_its_caller_charged() {
+        let stack = chain(&[
+            "prog!helper:1",
+            "prog!my_malloc:2",
+            "prog!work:3",
+            "prog!main:4",
+        ]);
+        let found = attribute(&stack, &rules());
+        assert_eq!(found.counted, counted(WrapperKind::Allocates(Kind::Malloc)));
+        assert_eq!(found.site, Some(2));
+    }
+
+    #[test]
+    fn of_nested_wrappers_the_outermost_counts() {
+        let stack = chain(&["prog!my_malloc:1", "prog!my_strdup:2", "prog!main:4"]);
+        let found = attribute(&stack, &rules());
+        assert_eq!(found.counted, counted(WrapperKind::Allocates(Kind::Strdup)));
+        assert_eq!(found.site, Some(2));
+    }
+
+    #[test]
+    fn what_a_library_allocates_below_a_wrapper_is_not_the_wrappers() {
+        let stack = chain(&["libc.so.6!fwrite:0", "prog!my_malloc:2", "prog!main:4"]);
+        assert_eq!(attribute(&stack, &rules()).counted, Counted::Not);
+        assert_eq!(
+            attribute(&chain(&["prog!main:4"]), &rules()).counted,
+            Counted::Not
+        );
+    }
+}

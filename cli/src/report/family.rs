@@ -1,0 +1,128 @@
+//! How the calls of the malloc family are counted: curl's five kinds of allocation, and frees.
+
+use std::ops::AddAssign;
+
+use larder_trace::AllocCall;
+use serde::Serialize;
+
+/// What an allocation is counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Malloc,
+    Calloc,
+    Realloc,
+    Strdup,
+    Wcsdup,
+}
+
+impl Kind {
+    /// C++'s `new` and the aligned family count as mallocs, `strndup` as a strdup.
+    pub fn of(call: AllocCall) -> Self {
+        match call {
+            AllocCall::Malloc
+            | AllocCall::AlignedAlloc
+            | AllocCall::PosixMemalign
+            | AllocCall::Memalign
+            | AllocCall::Valloc
+            | AllocCall::Pvalloc
+            | AllocCall::New
+            | AllocCall::NewArray => Kind::Malloc,
+            AllocCall::Calloc => Kind::Calloc,
+            AllocCall::Realloc | AllocCall::Reallocarray => Kind::Realloc,
+            AllocCall::Strdup | AllocCall::Strndup => Kind::Strdup,
+            AllocCall::Wcsdup => Kind::Wcsdup,
+        }
+    }
+
+    /// The C function's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Malloc => "malloc",
+            Kind::Calloc => "calloc",
+            Kind::Realloc => "realloc",
+            Kind::Strdup => "strdup",
+            Kind::Wcsdup => "wcsdup",
+        }
+    }
+}
+
+/// Totals of one process image, or of several. `allocations` is the sum of the five kinds.
+///
+/// Bytes are those the program asked for. A realloc ends its old block before it makes its new
+/// one, and adds its whole new size to the total.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    pub mallocs: u64,
+    pub callocs: u64,
+    pub reallocs: u64,
+    pub strdups: u64,
+    pub wcsdups: u64,
+    pub frees: u64,
+    pub allocations: u64,
+    /// Of several process images: of the one with the highest.
+    pub peak_bytes: u64,
+    pub total_bytes: u64,
+    /// At the end of the trace.
+    pub live_bytes: u64,
+    pub live_blocks: u64,
+    /// Blocks under 32 bytes.
+    pub tiny: u64,
+    /// Of the mallocs: operator new and new[].
+    pub news: u64,
+    /// Of the mallocs: aligned_alloc, posix_memalign, memalign, valloc, pvalloc.
+    pub aligned: u64,
+    /// Of the strdups: strndup.
+    pub strndups: u64,
+    /// Of the frees: operator delete and delete[].
+    pub deletes: u64,
+    /// Calls that returned no memory; counted nowhere else.
+    pub failed: u64,
+    /// Frees and reallocs of blocks whose allocation is not in the trace.
+    pub unknown_frees: u64,
+}
+
+impl Counters {
+    pub fn count_allocation(&mut self, kind: Kind, call: AllocCall) {
+        self.allocations += 1;
+        match kind {
+            Kind::Malloc => self.mallocs += 1,
+            Kind::Calloc => self.callocs += 1,
+            Kind::Realloc => self.reallocs += 1,
+            Kind::Strdup => self.strdups += 1,
+            Kind::Wcsdup => self.wcsdups += 1,
+        }
+        match call {
+            AllocCall::New | AllocCall::NewArray => self.news += 1,
+            AllocCall::AlignedAlloc
+            | AllocCall::PosixMemalign
+            | AllocCall::Memalign
+            | AllocCall::Valloc
+            | AllocCall::Pvalloc => self.aligned += 1,
+            AllocCall::Strndup => self.strndups += 1,
+            _ => {}
+        }
+    }
+}
+
+impl AddAssign<&Counters> for Counters {
+    fn add_assign(&mut self, other: &Counters) {
+        self.mallocs += other.mallocs;
+        self.callocs += other.callocs;
+        self.reallocs += other.reallocs;
+        self.strdups += other.strdups;
+        self.wcsdups += other.wcsdups;
+        self.frees += other.frees;
+        self.allocations += other.allocations;
+        self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
+        self.total_bytes += other.total_bytes;
+        self.live_bytes += other.live_bytes;
+        self.live_blocks += other.live_blocks;
+        self.tiny += other.tiny;
+        self.news += other.news;
+        self.aligned += other.aligned;
+        self.strndups += other.strndups;
+        self.deletes += other.deletes;
+        self.failed += other.failed;
+        self.unknown_frees += other.unknown_frees;
+    }
+}

@@ -1,0 +1,260 @@
+//! The program's heap, replayed from its calls: what is live, the peak, and each origin's share.
+//!
+//! One thread. Memory grows with live blocks and with origins, not with calls.
+//!
+//! A realloc's old block leaves its address when the call begins, as another thread may be given
+//! the address before the call ends, but it is live until the call has succeeded: in between it is
+//! a `Block` in the caller's hands.
+//!
+//! Invariants: `counters.live_bytes` = sum of `origins[*].live_bytes` = sum of the sizes of all
+//! blocks, those in the caller's hands included; `peak_bytes >= live_bytes` at every step. The bytes
+//! an origin had at the peak are settled when they next change (`Origin::settle`), so that a new
+//! peak costs nothing: an origin untouched since before the peak has now what it had then.
+
+use std::collections::hash_map::Entry;
+
+use larder_trace::AllocCall;
+use rustc_hash::FxHashMap;
+
+use super::family::{Counters, Kind};
+
+/// Blocks smaller than this are tiny: bookkeeping costs a good part of what they hold.
+pub const TINY_BLOCK_BYTES: u64 = 32;
+
+/// A distinct stack and call, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OriginId(u32);
+
+impl OriginId {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A live block.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    size: u64,
+    origin: OriginId,
+}
+
+/// What one stack has asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    pub calls: u64,
+    pub bytes: u64,
+    pub tiny: u64,
+    pub live_blocks: u64,
+    pub live_bytes: u64,
+    /// Valid after `Heap::finish`.
+    pub peak_bytes: u64,
+    changed_at: u64,
+}
+
+impl Origin {
+    /// Call before `live_bytes` changes: if the last peak came after the last change, what is live
+    /// now was live at that peak.
+    fn settle(&mut self, peak_at: u64, now: u64) {
+        if peak_at >= self.changed_at {
+            self.peak_bytes = self.live_bytes;
+        }
+        self.changed_at = now;
+    }
+}
+
+#[derive(Default)]
+pub struct Heap {
+    counters: Counters,
+    blocks: FxHashMap<u64, Block>,
+    origins: Vec<Origin>,
+    /// Counts changes of the heap.
+    now: u64,
+    peak_at: u64,
+}
+
+impl Heap {
+    pub fn add_origin(&mut self) -> OriginId {
+        self.origins.push(Origin {
+            changed_at: self.now + 1,
+            ..Origin::default()
+        });
+        OriginId((self.origins.len() - 1) as u32)
+    }
+
+    pub fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// A block was made. A block thought live at the same address ended unseen.
+    pub fn allocate(
+        &mut self,
+        origin: OriginId,
+        kind: Kind,
+        call: AllocCall,
+        address: u64,
+        size: u64,
+    ) {
+        self.end_block(address);
+        self.now += 1;
+        self.counters.count_allocation(kind, call);
+        let total = self.counters.total_bytes.saturating_add(size);
+        self.counters.total_bytes = total;
+        self.counters.live_bytes = self.counters.live_bytes.saturating_add(size);
+        self.counters.live_blocks += 1;
+        let entry = &mut self.origins[origin.index()];
+        entry.settle(self.peak_at, self.now);
+        entry.calls += 1;
+        entry.bytes = entry.bytes.saturating_add(size);
+        entry.live_blocks += 1;
+        entry.live_bytes = entry.live_bytes.saturating_add(size);
+        if size < TINY_BLOCK_BYTES {
+            entry.tiny += 1;
+            self.counters.tiny += 1;
+        }
+        self.blocks.insert(address, Block { size, origin });
+        if self.counters.live_bytes > self.counters.peak_bytes {
+            self.counters.peak_bytes = self.counters.live_bytes;
+            self.peak_at = self.now;
+        }
+    }
+
+    /// Ends the block at an address, if one is known there.
+    pub fn end_block(&mut self, address: u64) -> bool {
+        let block = self.detach(address);
+        if let Some(block) = block {
+            self.release(block);
+        }
+        block.is_some()
+    }
+
+    /// Takes a block from its address; it stays live.
+    pub fn detach(&mut self, address: u64) -> Option<Block> {
+        self.blocks.remove(&address)
+    }
+
+    /// Puts a detached block back, unless its address was taken.
+    pub fn attach(&mut self, address: u64, block: Block) {
+        match self.blocks.entry(address) {
+            Entry::Occupied(_) => self.release(block),
+            Entry::Vacant(place) => _ = place.insert(block),
+        }
+    }
+
+    /// Ends a detached block.
+    pub fn release(&mut self, block: Block) {
+        self.now += 1;
+        self.counters.live_bytes = self.counters.live_bytes.saturating_sub(block.size);
+        self.counters.live_blocks -= 1;
+        let entry = &mut self.origins[block.origin.index()];
+        entry.settle(self.peak_at, self.now);
+        entry.live_blocks -= 1;
+        entry.live_bytes = entry.live_bytes.saturating_sub(block.size);
+    }
+
+    /// The totals and the origins, in the order in which they were added.
+    pub fn finish(mut self) -> (Counters, Vec<Origin>) {
+        for origin in &mut self.origins {
+            origin.settle(self.peak_at, u64::MAX);
+        }
+        (self.counters, self.origins)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn malloc(heap: &mut Heap, origin: OriginId, address: u64, size: u64) {
+        heap.allocate(origin, Kind::Malloc, AllocCall::Malloc, address, size);
+    }
+
+    #[test]
+    fn the_peak_is_charged_to_what_was_live_at_it() {
+        let mut heap = Heap::default();
+        let [early, late, idle] = [heap.add_origin(), heap.add_origin(), heap.add_origin()];
+        malloc(&mut heap, idle, 1, 7);
+        malloc(&mut heap, early, 2, 100);
+        heap.end_block(2);
+        malloc(&mut heap, early, 3, 40);
+        malloc(&mut heap, late, 4, 90); // The peak: 7 + 40 + 90.
+        heap.end_block(3);
+        heap.end_block(4);
+        malloc(&mut heap, late, 5, 50);
+        let (counters, origins) = heap.finish();
+        assert_eq!(counters.peak_bytes, 137);
+        assert_eq!(counters.live_bytes, 57);
+        let peaks: Vec<u64> = origins.iter().map(|origin| origin.peak_bytes).collect();
+        assert_eq!(peaks, [40, 90, 7]);
+    }
+
+    #[test]
+    fn an_origin_first_seen_after_the_peak_has_no_share_in_it() {
+        let mut heap = Heap::default();
+        let first = heap.add_origin();
+        malloc(&mut heap, first, 1, 100);
+        heap.end_block(1);
+        let second = heap.add_origin();
+        malloc(&mut heap, second, 2, 10);
+        let (counters, origins) = heap.finish();
+        assert_eq!(counters.peak_bytes, 100);
+        assert_eq!(origins[0].peak_bytes, 100);
+        assert_eq!(origins[1].peak_bytes, 0);
+    }
+
+    #[test]
+    fn peaks_of_the_origins_add_up_to_the_peak() {
+        let mut heap = Heap::default();
+        let origins: Vec<OriginId> = (0..5).map(|_| heap.add_origin()).collect();
+        let mut state = 12345u64;
+        for _ in 0..20_000 {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let address = (state >> 33) % 500;
+            if state >> 63 == 0 || !heap.end_block(address) {
+                let origin = origins[(state >> 20) as usize % 5];
+                malloc(&mut heap, origin, address, (state >> 40) % 1000);
+            }
+        }
+        let (counters, origins) = heap.finish();
+        assert_eq!(
+            origins.iter().map(|o| o.peak_bytes).sum::<u64>(),
+            counters.peak_bytes
+        );
+        assert_eq!(
+            origins.iter().map(|o| o.live_bytes).sum::<u64>(),
+            counters.live_bytes
+        );
+        assert_eq!(
+            origins.iter().map(|o| o.bytes).sum::<u64>(),
+            counters.total_bytes
+        );
+    }
+
+    #[test]
+    fn a_block_at_an_address_that_was_live_replaces_it() {
+        let mut heap = Heap::default();
+        let origin = heap.add_origin();
+        malloc(&mut heap, origin, 1, 10);
+        malloc(&mut heap, origin, 1, 20);
+        let (counters, _) = heap.finish();
+        assert_eq!(
+            (
+                counters.live_bytes,
+                counters.live_blocks,
+                counters.peak_bytes
+            ),
+            (20, 1, 20)
+        );
+    }
+
+    #[test]
+    fn tiny_blocks_are_those_under_32_bytes() {
+        let mut heap = Heap::default();
+        let origin = heap.add_origin();
+        for (address, size) in [(1, 0), (2, 31), (3, 32)] {
+            malloc(&mut heap, origin, address, size);
+        }
+        assert_eq!(heap.finish().0.tiny, 2);
+    }
+}

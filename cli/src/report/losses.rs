@@ -1,0 +1,144 @@
+//! What is not in the counters, in words: told at the top of every report.
+
+use larder_trace::{Damage, StopReason};
+
+use super::Report;
+use super::analysis::ImageReport;
+use super::number::counted;
+
+/// One line for stderr; `None` if nothing is missing.
+pub fn summary(report: &Report) -> Option<String> {
+    let lost: u64 = report
+        .analysis
+        .images
+        .iter()
+        .map(ImageReport::lost_calls)
+        .sum();
+    let damaged: usize = report
+        .analysis
+        .images
+        .iter()
+        .map(|image| image.damage.len())
+        .sum();
+    let stopped = report
+        .analysis
+        .images
+        .iter()
+        .any(|image| image.process.stop != StopReason::None);
+    let mut parts = Vec::new();
+    if let Some(first) = report.unreadable.first() {
+        parts.push(match report.unreadable.len() {
+            1 => first.clone(),
+            more => format!(
+                "{first} (and {} more)",
+                counted(more as u64 - 1, "unreadable file")
+            ),
+        });
+    }
+    if damaged > 0 {
+        parts.push(damage_summary(report, damaged));
+    }
+    if stopped {
+        parts.push("recording stopped before the program ended".to_owned());
+    }
+    if lost > 0 {
+        parts.push(format!("{} not recorded", counted(lost, "call")));
+    }
+    (!parts.is_empty()).then(|| format!("{}; the report covers what is whole", parts.join("; ")))
+}
+
+fn damage_summary(report: &Report, damaged: usize) -> String {
+    let first = report.analysis.images.iter().find_map(|image| {
+        image
+            .damage
+            .first()
+            .map(|damage| format!("{}: {damage}", image.path))
+    });
+    let first = first.unwrap_or_default();
+    match damaged {
+        1 => first,
+        more => format!(
+            "{first} (and {} more)",
+            counted(more as u64 - 1, "damaged part")
+        ),
+    }
+}
+
+/// All of it, a line each.
+pub fn details(report: &Report) -> Vec<String> {
+    let mut lines: Vec<String> = report
+        .unreadable
+        .iter()
+        .map(|why| format!("not readable: {why}"))
+        .collect();
+    for image in &report.analysis.images {
+        lines.extend(image_details(image));
+    }
+    lines
+}
+
+fn image_details(image: &ImageReport) -> Vec<String> {
+    const DAMAGE_SHOWN: usize = 5;
+    let pid = image.process.pid;
+    let mut lines = Vec::new();
+    let mut tell = |text: String| lines.push(format!("process {pid}: {text}"));
+    if let Some(reason) = stop_reason(image) {
+        tell(format!(
+            "recording stopped: {reason}; what came after is not counted"
+        ));
+    }
+    let losses = &image.losses;
+    for (calls, why) in [
+        (losses.after_stop, "made after recording stopped"),
+        (
+            losses.reentrant,
+            "made by signal handlers inside the recorder",
+        ),
+        (losses.vfork, "made by a vfork child"),
+    ] {
+        if calls > 0 {
+            tell(format!("{} not recorded: {why}", counted(calls, "call")));
+        }
+    }
+    if losses.truncated_stacks > 0 {
+        tell(format!(
+            "{} whose stack is incomplete",
+            counted(losses.truncated_stacks, "call")
+        ));
+    }
+    for damage in image.damage.iter().take(DAMAGE_SHOWN) {
+        tell(damage_line(image, damage));
+    }
+    if image.damage.len() > DAMAGE_SHOWN {
+        let more = (image.damage.len() - DAMAGE_SHOWN) as u64;
+        tell(format!("{} more", counted(more, "damaged part")));
+    }
+    if !image.ended() {
+        tell(
+            "did not end by exit (killed, or still running); what it had live is shown".to_owned(),
+        );
+    }
+    lines
+}
+
+fn damage_line(image: &ImageReport, damage: &Damage) -> String {
+    format!("{}: {damage}", image.path)
+}
+
+/// Why recording ended before the program did, if it did.
+pub fn stop_reason(image: &ImageReport) -> Option<String> {
+    let reason = match image.process.stop {
+        StopReason::None => return None,
+        StopReason::DiskFull => "the disk was full",
+        StopReason::Quota => "the disk quota was used up",
+        StopReason::FileTooLarge => "the file reached its size limit",
+        StopReason::WriteError => "the trace could not be written",
+        StopReason::NoMemory => "the recorder got no memory",
+        StopReason::Internal => "the recorder met a state that it does not know",
+    };
+    let errno = image.process.stop_errno;
+    Some(match errno {
+        0 => reason.to_owned(),
+        errno => format!("{reason} (error {errno})"),
+    })
+}

@@ -1,0 +1,281 @@
+//! Which frames are plumbing: code between the program's own line and the allocator, to which no
+//! allocation is charged. The rules are the ones told in `docs/reading-a-report.md`.
+
+use crate::symbols::SourceFrame;
+
+/// What a module is to the program, judged by its file name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModuleRole {
+    /// The recorder and the allocator below it.
+    Larder,
+    /// The C and C++ run-time libraries.
+    System,
+    Program,
+}
+
+const LARDER_MODULES: &[&str] = &["liblarder_record.", "liblarder."];
+
+const SYSTEM_MODULES: &[&str] = &[
+    "libc.so",
+    "libc-2.",
+    "libm.so",
+    "libpthread",
+    "libdl.so",
+    "librt.so",
+    "libresolv",
+    "libnss_",
+    "ld-linux",
+    "ld-2.",
+    "ld-musl",
+    "libgcc_s",
+    "libstdc++",
+    "libc++.so",
+    "libc++abi",
+    "linux-vdso",
+    "[vdso]",
+];
+
+/// Wrappers of malloc that every one knows by name; nobody wants them as the answer.
+const KNOWN_WRAPPERS: &[&str] = &[
+    // GNU programs.
+    "xmalloc",
+    "xcalloc",
+    "xrealloc",
+    "xzalloc",
+    "xcharalloc",
+    "xmemdup",
+    "xstrdup",
+    "xstrndup",
+    "xnmalloc",
+    "xnrealloc",
+    "xreallocarray",
+    "xpalloc",
+    "x2realloc",
+    "x2nrealloc",
+    "ximalloc",
+    "xirealloc",
+    // GLib.
+    "g_malloc",
+    "g_malloc0",
+    "g_malloc_n",
+    "g_malloc0_n",
+    "g_realloc",
+    "g_realloc_n",
+    "g_try_malloc",
+    "g_try_malloc0",
+    "g_try_malloc_n",
+    "g_try_realloc",
+    "g_try_realloc_n",
+    "g_strdup",
+    "g_strndup",
+    "g_memdup",
+    "g_memdup2",
+    "g_slice_alloc",
+    "g_slice_alloc0",
+    // OpenSSL.
+    "CRYPTO_malloc",
+    "CRYPTO_zalloc",
+    "CRYPTO_realloc",
+    "CRYPTO_clear_realloc",
+    "CRYPTO_strdup",
+    "CRYPTO_strndup",
+    "CRYPTO_memdup",
+    // curl.
+    "curl_dbg_malloc",
+    "curl_dbg_calloc",
+    "curl_dbg_realloc",
+    "curl_dbg_strdup",
+    "curl_dbg_wcsdup",
+];
+
+const FAMILY: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free",
+    "cfree",
+    "aligned_alloc",
+    "memalign",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "strdup",
+    "__strdup",
+    "strndup",
+    "__strndup",
+    "wcsdup",
+    "__libc_malloc",
+    "__libc_calloc",
+    "__libc_realloc",
+    "__libc_memalign",
+    "__libc_free",
+    "free_sized",
+    "free_aligned_sized",
+    // Rust's allocator shims.
+    "__rust_alloc",
+    "__rust_alloc_zeroed",
+    "__rust_realloc",
+    "__rdl_alloc",
+    "__rdl_alloc_zeroed",
+    "__rdl_realloc",
+    "__rg_alloc",
+    "__rg_realloc",
+    "__rust_dealloc",
+    "__rdl_dealloc",
+];
+
+impl ModuleRole {
+    pub fn of(file_name: &str) -> Self {
+        let begins = |names: &[&str]| names.iter().any(|name| file_name.starts_with(name));
+        if begins(LARDER_MODULES) {
+            ModuleRole::Larder
+        } else if begins(SYSTEM_MODULES) {
+            ModuleRole::System
+        } else {
+            ModuleRole::Program
+        }
+    }
+}
+
+/// Whether the frame is the malloc family itself, wherever it is defined.
+pub fn is_family(role: ModuleRole, frame: &SourceFrame) -> bool {
+    role == ModuleRole::Larder
+        || frame.function.as_ref().is_some_and(|function| {
+            let symbol = &*function.symbol;
+            FAMILY.contains(&symbol)
+                || is_operator_new_or_delete(symbol)
+                || FAMILY
+                    .iter()
+                    .any(|name| function.name.ends_with(&format!("::{name}")))
+                    && symbol.starts_with("_R")
+        })
+}
+
+fn is_operator_new_or_delete(symbol: &str) -> bool {
+    ["_Znw", "_Zna", "_Zdl", "_Zda"]
+        .iter()
+        .any(|prefix| symbol.starts_with(prefix))
+        || symbol.starts_with("operator new")
+        || symbol.starts_with("operator delete")
+}
+
+/// Whether nothing is charged to this frame while there is another.
+pub fn is_plumbing(role: ModuleRole, frame: &SourceFrame) -> bool {
+    if role != ModuleRole::Program || is_family(role, frame) {
+        return true;
+    }
+    match &frame.file {
+        Some(file) if is_standard_library_file(file) => true,
+        Some(_) => is_known_wrapper(frame),
+        None => is_known_wrapper(frame) || is_standard_library_symbol(frame),
+    }
+}
+
+fn is_known_wrapper(frame: &SourceFrame) -> bool {
+    frame
+        .function
+        .as_ref()
+        .is_some_and(|function| KNOWN_WRAPPERS.contains(&&*function.symbol))
+}
+
+fn is_standard_library_file(file: &str) -> bool {
+    file.contains("/include/c++/")
+        || file.starts_with("/rustc/")
+        || file.starts_with("/rust/deps/")
+        || file.contains("/lib/rustlib/src/rust/library/")
+}
+
+/// For functions without debug information, where the name is all there is.
+fn is_standard_library_symbol(frame: &SourceFrame) -> bool {
+    let Some(function) = &frame.function else {
+        return false;
+    };
+    let cpp = [
+        "_ZNSt",
+        "_ZNKSt",
+        "_ZSt",
+        "_ZNSa",
+        "_ZNSs",
+        "_ZN9__gnu_cxx",
+        "_ZNK9__gnu_cxx",
+    ];
+    let rust = [
+        "alloc::",
+        "core::",
+        "std::",
+        "<alloc::",
+        "<core::",
+        "<std::",
+        "hashbrown::",
+    ];
+    cpp.iter().any(|prefix| function.symbol.starts_with(prefix))
+        || (is_rust_symbol(&function.symbol)
+            && rust.iter().any(|prefix| function.name.starts_with(prefix)))
+}
+
+fn is_rust_symbol(symbol: &str) -> bool {
+    rustc_demangle::try_demangle(symbol).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::FunctionName;
+
+    fn frame(symbol: &str, file: Option<&str>) -> SourceFrame {
+        SourceFrame {
+            function: Some(FunctionName::new(symbol, None)),
+            file: file.map(Into::into),
+            line: file.map(|_| 1),
+            inlined: false,
+        }
+    }
+
+    fn skipped(symbol: &str, file: Option<&str>) -> bool {
+        is_plumbing(ModuleRole::Program, &frame(symbol, file))
+    }
+
+    #[test]
+    fn standard_library_code_is_plumbing_wherever_it_is_compiled_to() {
+        assert!(skipped(
+            "_ZNSt6vectorIiSaIiEE9push_backERKi",
+            Some("/usr/include/c++/12/bits/x.h")
+        ));
+        assert!(skipped("_ZNSt6vectorIiSaIiEE9push_backERKi", None));
+        assert!(skipped(
+            "_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE",
+            None
+        ));
+        assert!(skipped(
+            "x",
+            Some("/rustc/abc/library/alloc/src/raw_vec.rs")
+        ));
+        assert!(skipped("_Znwm", None));
+        assert!(skipped("malloc", Some("/home/u/interpose.c")));
+    }
+
+    #[test]
+    fn the_programs_own_code_is_not() {
+        assert!(!skipped("_ZN6Parser5parseEv", Some("/home/u/parser.cc")));
+        assert!(!skipped("_ZN6Parser5parseEv", None));
+        assert!(!skipped("mallocate", None));
+        // A specialisation in namespace std that the program wrote.
+        assert!(!skipped("_ZNKSt4hashI3FooEclERKS0_", Some("/home/u/foo.h")));
+    }
+
+    #[test]
+    fn run_time_libraries_are_told_by_their_file_name() {
+        assert_eq!(ModuleRole::of("libc.so.6"), ModuleRole::System);
+        assert_eq!(ModuleRole::of("ld-linux-x86-64.so.2"), ModuleRole::System);
+        assert_eq!(ModuleRole::of("liblarder_record.so"), ModuleRole::Larder);
+        assert_eq!(ModuleRole::of("liblarder-0123.so"), ModuleRole::Program);
+        assert_eq!(ModuleRole::of("libcurl.so.4"), ModuleRole::Program);
+    }
+
+    #[test]
+    fn known_wrappers_are_plumbing_by_their_exact_name() {
+        assert!(skipped("xmalloc", Some("/src/xmalloc.c")));
+        assert!(!skipped("xmalloc_pool_make", Some("/src/pool.c")));
+    }
+}

@@ -1,0 +1,189 @@
+//! From the trace's addresses to frames with names, lines and a judgement on each.
+//!
+//! One thread. Every distinct address is resolved once and kept; modules are loaded when the first
+//! of their addresses is asked for. Kept across the process images of a trace.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use larder_trace::Module;
+use rustc_hash::FxHashMap;
+
+use super::pattern;
+use super::plumbing::{ModuleRole, is_family, is_plumbing};
+use crate::printable;
+use crate::symbols::{DebugRoots, ModuleSymbols, SourceFrame, SymbolProblem};
+
+/// A file whose code ran.
+#[derive(Debug)]
+pub struct ModuleLabel {
+    /// Escaped for printing.
+    pub path: String,
+    /// The last part of the path.
+    pub name: String,
+    pub role: ModuleRole,
+}
+
+/// One function of a stack, inlined ones included.
+#[derive(Debug)]
+pub struct ChainFrame {
+    pub source: SourceFrame,
+    pub module: Rc<ModuleLabel>,
+    /// In the module's file; in the process where no module is known.
+    pub address: u64,
+    /// The malloc family itself.
+    pub family: bool,
+    /// Nothing is charged to it while there is another frame.
+    pub plumbing: bool,
+}
+
+/// A stack, innermost frame first.
+pub type Chain = Vec<Rc<[ChainFrame]>>;
+
+/// A module and why its names are poorer than they could be.
+#[derive(Debug)]
+pub struct ModuleProblem {
+    pub path: String,
+    pub problem: SymbolProblem,
+}
+
+struct LoadedModule {
+    label: Rc<ModuleLabel>,
+    path: Vec<u8>,
+    build_id: Vec<u8>,
+    symbols: Option<ModuleSymbols>,
+}
+
+pub struct Resolver {
+    roots: DebugRoots,
+    skips: Vec<String>,
+    modules: Vec<LoadedModule>,
+    by_identity: HashMap<(Vec<u8>, Vec<u8>), usize>,
+    unknown: Rc<ModuleLabel>,
+    frames: FxHashMap<(usize, u64), Rc<[ChainFrame]>>,
+}
+
+/// The number of the place for addresses in no module.
+const NO_MODULE: usize = usize::MAX;
+
+impl Resolver {
+    /// `skips` are patterns of functions that are plumbing too.
+    pub fn new(skips: Vec<String>) -> Self {
+        Self {
+            roots: DebugRoots::from_environment(),
+            skips,
+            modules: Vec::new(),
+            by_identity: HashMap::new(),
+            unknown: Rc::new(ModuleLabel {
+                path: "[unknown]".to_owned(),
+                name: "[unknown]".to_owned(),
+                role: ModuleRole::Program,
+            }),
+            frames: FxHashMap::default(),
+        }
+    }
+
+    /// The functions at an address, innermost first; at least one.
+    ///
+    /// `address` lies inside the instruction that called.
+    pub fn frames(&mut self, module: Option<&Module>, address: u64) -> Rc<[ChainFrame]> {
+        let (index, in_file) = match module {
+            Some(module) => (self.module_index(module), address.wrapping_sub(module.bias)),
+            None => (NO_MODULE, address),
+        };
+        if let Some(frames) = self.frames.get(&(index, in_file)) {
+            return frames.clone();
+        }
+        let frames: Rc<[ChainFrame]> = self.resolve(index, in_file).into();
+        self.frames.insert((index, in_file), frames.clone());
+        frames
+    }
+
+    fn module_index(&mut self, module: &Module) -> usize {
+        let identity = (module.path.clone(), module.build_id.clone());
+        if let Some(index) = self.by_identity.get(&identity) {
+            return *index;
+        }
+        let path = Path::new(OsStr::from_bytes(&module.path));
+        let name = printable::name(path.file_name().unwrap_or_default());
+        let label = ModuleLabel {
+            path: printable::name(path),
+            role: ModuleRole::of(&name),
+            name,
+        };
+        self.modules.push(LoadedModule {
+            label: Rc::new(label),
+            path: identity.0.clone(),
+            build_id: identity.1.clone(),
+            symbols: None,
+        });
+        let index = self.modules.len() - 1;
+        self.by_identity.insert(identity, index);
+        index
+    }
+
+    fn resolve(&mut self, index: usize, address: u64) -> Vec<ChainFrame> {
+        let Some(module) = self.modules.get_mut(index) else {
+            return vec![self.bare_frame(&self.unknown, address)];
+        };
+        let roots = &self.roots;
+        let symbols = module.symbols.get_or_insert_with(|| {
+            ModuleSymbols::load(
+                Path::new(OsStr::from_bytes(&module.path)),
+                &module.build_id,
+                roots,
+            )
+        });
+        let label = module.label.clone();
+        let found = symbols.frames(address);
+        if found.is_empty() {
+            return vec![self.bare_frame(&label, address)];
+        }
+        found
+            .into_iter()
+            .map(|source| self.judge(source, &label, address))
+            .collect()
+    }
+
+    fn bare_frame(&self, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
+        let source = SourceFrame {
+            function: None,
+            file: None,
+            line: None,
+            inlined: false,
+        };
+        self.judge(source, module, address)
+    }
+
+    fn judge(&self, source: SourceFrame, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
+        let skipped = source.function.as_ref().is_some_and(|function| {
+            self.skips.iter().any(|skip| {
+                pattern::matches(skip, &function.name) || pattern::matches(skip, &function.symbol)
+            })
+        });
+        ChainFrame {
+            family: is_family(module.role, &source),
+            plumbing: skipped || is_plumbing(module.role, &source),
+            source,
+            module: module.clone(),
+            address,
+        }
+    }
+
+    /// What stood in the way of naming functions, of the modules that were looked at.
+    pub fn problems(&self) -> Vec<ModuleProblem> {
+        self.modules
+            .iter()
+            .filter_map(|module| {
+                let problem = module.symbols.as_ref()?.problem.clone()?;
+                Some(ModuleProblem {
+                    path: module.label.path.clone(),
+                    problem,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,203 @@
+//! The sites: source lines that allocate, with all that is known of each, over all process images.
+//!
+//! Invariant: over all sites, `calls`, `bytes`, `tiny` and what is live add up to the counters; the
+//! peaks add up to the peak of the process image that had the highest.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use super::SortKey;
+use super::attribute::functions;
+use super::heap::Origin;
+use super::resolve::{Chain, ModuleLabel};
+
+/// What makes two stacks the same site.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct SiteKey {
+    module: String,
+    function: Option<Rc<str>>,
+    file: Option<Rc<str>>,
+    line: Option<u32>,
+    /// Only where there is no line.
+    address: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SiteId(usize);
+
+/// A stack of a site, and which of its functions is the site's.
+#[derive(Clone, Debug)]
+pub struct SiteStack {
+    pub chain: Chain,
+    /// `None`: the stack is empty.
+    pub site: Option<usize>,
+}
+
+/// A source line, or the best that could be found in its stead.
+#[derive(Debug)]
+pub struct Site {
+    /// Demangled; `None` if not even a symbol is known.
+    pub function: Option<Rc<str>>,
+    /// Into the function, if the name is from a symbol table.
+    pub offset: Option<u64>,
+    pub file: Option<Rc<str>>,
+    pub line: Option<u32>,
+    pub module: Option<Rc<ModuleLabel>>,
+    /// In the module.
+    pub address: u64,
+    pub calls: u64,
+    pub bytes: u64,
+    pub peak_bytes: u64,
+    pub tiny: u64,
+    pub live_blocks: u64,
+    pub live_bytes: u64,
+    /// Calls by the name of the function called.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// For each ranking the stack that weighs most in it.
+    heaviest: [Option<(u64, SiteStack)>; SortKey::ALL.len()],
+}
+
+impl Site {
+    pub fn weight(&self, key: SortKey) -> u64 {
+        match key {
+            SortKey::Calls => self.calls,
+            SortKey::Bytes => self.bytes,
+            SortKey::Peak => self.peak_bytes,
+            SortKey::Tiny => self.tiny,
+            SortKey::Live => self.live_bytes,
+        }
+    }
+
+    /// The stack that weighs most in a ranking; the one with most calls if none weighs anything.
+    pub fn heaviest(&self, key: SortKey) -> Option<&SiteStack> {
+        let by_calls = &self.heaviest[SortKey::Calls as usize];
+        let (_, stack) = self.heaviest[key as usize].as_ref().or(by_calls.as_ref())?;
+        Some(stack)
+    }
+}
+
+fn origin_weight(origin: &Origin, key: SortKey) -> u64 {
+    match key {
+        SortKey::Calls => origin.calls,
+        SortKey::Bytes => origin.bytes,
+        SortKey::Peak => origin.peak_bytes,
+        SortKey::Tiny => origin.tiny,
+        SortKey::Live => origin.live_bytes,
+    }
+}
+
+#[derive(Default)]
+pub struct SiteTable {
+    sites: Vec<Site>,
+    by_key: HashMap<SiteKey, SiteId>,
+    /// The peak that the sites' `peak_bytes` are shares of.
+    peak_bytes: u64,
+}
+
+impl SiteTable {
+    /// The site of a stack.
+    pub fn intern(&mut self, stack: &SiteStack) -> SiteId {
+        let frame = stack
+            .site
+            .and_then(|index| functions(&stack.chain).nth(index));
+        let function = frame.and_then(|frame| frame.source.function.as_ref());
+        let line = frame.and_then(|frame| frame.source.line);
+        let key = SiteKey {
+            module: frame
+                .map(|frame| frame.module.path.clone())
+                .unwrap_or_default(),
+            function: function.map(|function| function.symbol.clone()),
+            file: frame.and_then(|frame| frame.source.file.clone()),
+            line,
+            address: frame
+                .filter(|_| line.is_none())
+                .map_or(0, |frame| frame.address),
+        };
+        if let Some(id) = self.by_key.get(&key) {
+            return *id;
+        }
+        let id = SiteId(self.sites.len());
+        self.sites.push(Site {
+            function: function.map(|function| function.name.clone()),
+            offset: function.and_then(|function| function.offset),
+            file: key.file.clone(),
+            line,
+            module: frame.map(|frame| frame.module.clone()),
+            address: frame.map_or(0, |frame| frame.address),
+            calls: 0,
+            bytes: 0,
+            peak_bytes: 0,
+            tiny: 0,
+            live_blocks: 0,
+            live_bytes: 0,
+            kinds: BTreeMap::new(),
+            heaviest: Default::default(),
+        });
+        self.by_key.insert(key, id);
+        id
+    }
+
+    /// Begins a process image with this peak; whether its shares of it are to be kept.
+    pub fn begin_image(&mut self, peak_bytes: u64) -> bool {
+        if peak_bytes <= self.peak_bytes {
+            return false;
+        }
+        self.peak_bytes = peak_bytes;
+        for site in &mut self.sites {
+            site.peak_bytes = 0;
+            site.heaviest[SortKey::Peak as usize] = None;
+        }
+        true
+    }
+
+    /// Adds what one stack asked for. `stack` is asked for only where it is worth keeping.
+    pub fn add(
+        &mut self,
+        id: SiteId,
+        kind: &'static str,
+        origin: &Origin,
+        keep_peak: bool,
+        mut stack: impl FnMut() -> SiteStack,
+    ) {
+        let site = &mut self.sites[id.0];
+        site.calls += origin.calls;
+        site.bytes = site.bytes.saturating_add(origin.bytes);
+        site.tiny += origin.tiny;
+        site.live_blocks += origin.live_blocks;
+        site.live_bytes = site.live_bytes.saturating_add(origin.live_bytes);
+        if keep_peak {
+            site.peak_bytes = site.peak_bytes.saturating_add(origin.peak_bytes);
+        }
+        *site.kinds.entry(kind).or_default() += origin.calls;
+        let mut resolved: Option<SiteStack> = None;
+        for key in SortKey::ALL {
+            let weight = origin_weight(origin, key);
+            let best = &mut site.heaviest[key as usize];
+            let worth = weight > best.as_ref().map_or(0, |(best, _)| *best);
+            if worth && (key != SortKey::Peak || keep_peak) {
+                let stack = resolved.get_or_insert_with(&mut stack).clone();
+                *best = Some((weight, stack));
+            }
+        }
+    }
+
+    /// The sites that weigh anything, heaviest first; equals in the order of their names.
+    pub fn ranked(&self, key: SortKey) -> Vec<&Site> {
+        let mut sites: Vec<&Site> = self.sites.iter().filter(|site| site.calls > 0).collect();
+        let name = |site: &Site| {
+            (
+                site.file.clone(),
+                site.line,
+                site.function.clone(),
+                site.address,
+            )
+        };
+        sites.sort_by(|a, b| {
+            b.weight(key)
+                .cmp(&a.weight(key))
+                .then_with(|| b.calls.cmp(&a.calls))
+                .then_with(|| name(a).cmp(&name(b)))
+        });
+        sites
+    }
+}

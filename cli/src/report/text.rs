@@ -1,0 +1,405 @@
+//! The report for people. Every name that comes from outside goes through `shown`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use super::attribute::functions;
+use super::family::Counters;
+use super::number::{counted, duration, grouped, percent};
+use super::resolve::ChainFrame;
+use super::sites::{Site, SiteStack};
+use super::{Report, SortKey, losses};
+use crate::printable::{self, escape};
+use crate::symbols::SymbolProblem;
+
+const HEADING: Style = Style::new().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default();
+const FUNCTION: Style = AnsiColor::Cyan.on_default();
+const FAINT: Style = Style::new().dimmed();
+
+/// Callers shown on the one line that a site has when all rankings are printed.
+const CALLERS_IN_LINE: usize = 4;
+
+impl SortKey {
+    fn title(self) -> &'static str {
+        match self {
+            SortKey::Calls => "Sites by calls",
+            SortKey::Bytes => "Sites by bytes requested",
+            SortKey::Peak => "Sites by bytes live at the peak",
+            SortKey::Tiny => "Sites by blocks under 32 bytes",
+            SortKey::Live => "Still live at exit",
+        }
+    }
+
+    fn total(self, counters: &Counters) -> u64 {
+        match self {
+            SortKey::Calls => counters.allocations,
+            SortKey::Bytes => counters.total_bytes,
+            SortKey::Peak => counters.peak_bytes,
+            SortKey::Tiny => counters.tiny,
+            SortKey::Live => counters.live_bytes,
+        }
+    }
+
+    fn describe_total(self, counters: &Counters) -> String {
+        let total = self.total(counters);
+        match self {
+            SortKey::Calls => counted(total, "call"),
+            SortKey::Tiny => counted(total, "block"),
+            SortKey::Live => {
+                format!(
+                    "{} in {}",
+                    counted(total, "byte"),
+                    counted(counters.live_blocks, "block")
+                )
+            }
+            SortKey::Bytes | SortKey::Peak => counted(total, "byte"),
+        }
+    }
+}
+
+pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    print_head(report, out)?;
+    print_counters(&report.analysis.counters, out)?;
+    let keys = report
+        .plan
+        .sort
+        .map_or(SortKey::ALL.to_vec(), |key| vec![key]);
+    for key in keys {
+        print_ranking(report, key, out)?;
+    }
+    print_processes(report, out)?;
+    print_symbol_problems(report, out)
+}
+
+fn print_head(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let images = &report.analysis.images;
+    if let Some(image) = images.first() {
+        let command: Vec<String> = image
+            .process
+            .argv
+            .iter()
+            .map(|word| printable::escape_bytes(word))
+            .collect();
+        let command = match command.is_empty() {
+            true => printable::escape_bytes(&image.process.executable),
+            false => command.join(" "),
+        };
+        writeln!(out, "{HEADING}{command}{HEADING:#}")?;
+    }
+    let events: u64 = images.iter().map(|image| image.events).sum();
+    let threads: u64 = images.iter().map(|image| image.threads).sum();
+    let length = images
+        .iter()
+        .map(|image| image.duration_ns)
+        .max()
+        .unwrap_or(0);
+    writeln!(
+        out,
+        "{FAINT}{}: {}, {}, {}, {}{FAINT:#}",
+        printable::name(&report.plan.trace),
+        counted(images.len() as u64, "process image"),
+        counted(threads, "thread"),
+        counted(events, "event"),
+        duration(length)
+    )?;
+    for line in losses::details(report) {
+        writeln!(out, "{WARNING}warning: {line}{WARNING:#}")?;
+    }
+    for rule in &report.plan.wrappers {
+        let name = escape(&rule.function);
+        writeln!(
+            out,
+            "{FAINT}counted only through the wrapper {name}{FAINT:#}"
+        )?;
+    }
+    writeln!(out)
+}
+
+fn print_counters(counters: &Counters, out: &mut impl Write) -> io::Result<()> {
+    for (name, value) in [
+        ("Mallocs", counters.mallocs),
+        ("Reallocs", counters.reallocs),
+        ("Callocs", counters.callocs),
+        ("Strdups", counters.strdups),
+        ("Wcsdups", counters.wcsdups),
+        ("Frees", counters.frees),
+        ("Allocations", counters.allocations),
+        ("Maximum allocated", counters.peak_bytes),
+        ("Total allocated", counters.total_bytes),
+    ] {
+        writeln!(out, "{name}: {value}")?;
+    }
+    let mut notes = Vec::new();
+    for (value, text) in [
+        (counters.news, "of the mallocs are operator new"),
+        (counters.aligned, "of the mallocs are aligned"),
+        (counters.strndups, "of the strdups are strndup"),
+        (counters.deletes, "of the frees are operator delete"),
+        (counters.failed, "more calls failed"),
+        (
+            counters.unknown_frees,
+            "frees are of blocks that the trace does not have",
+        ),
+    ] {
+        if value > 0 {
+            notes.push(format!("{} {text}", grouped(value)));
+        }
+    }
+    if !notes.is_empty() {
+        writeln!(out, "{FAINT}({}){FAINT:#}", notes.join("; "))?;
+    }
+    Ok(())
+}
+
+fn print_ranking(report: &Report, key: SortKey, out: &mut impl Write) -> io::Result<()> {
+    let counters = &report.analysis.counters;
+    let ranked = report.analysis.sites.ranked(key);
+    let weighty = ranked
+        .iter()
+        .take_while(|site| site.weight(key) > 0)
+        .count();
+    let shown = weighty.min(report.top());
+    let title = key.title();
+    let total = key.describe_total(counters);
+    if weighty == 0 {
+        return writeln!(out, "\n{HEADING}{title}: none{HEADING:#}");
+    }
+    let sites = counted(weighty as u64, "site");
+    let scope = if shown < weighty {
+        format!("{shown} of {sites}")
+    } else {
+        sites
+    };
+    writeln!(out, "\n{HEADING}{title}{HEADING:#} ({scope}; {total})")?;
+    let columns = ["share", "calls", "bytes", "at peak", "tiny", "live"];
+    let [share, calls, bytes, peak, tiny, live] = columns;
+    writeln!(
+        out,
+        "{FAINT}{share:>7} {calls:>12} {bytes:>15} {peak:>13} {tiny:>10} {live:>13}  site{FAINT:#}"
+    )?;
+    for site in ranked.iter().take(shown) {
+        print_site(
+            site,
+            key,
+            key.total(counters),
+            report.plan.sort.is_some(),
+            out,
+        )?;
+    }
+    Ok(())
+}
+
+fn print_site(
+    site: &Site,
+    key: SortKey,
+    total: u64,
+    whole_stack: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:>5.1} % {:>12} {:>15} {:>13} {:>10} {:>13}  {FUNCTION}{}{FUNCTION:#}  {}",
+        percent(site.weight(key), total),
+        grouped(site.calls),
+        grouped(site.bytes),
+        grouped(site.peak_bytes),
+        grouped(site.tiny),
+        grouped(site.live_bytes),
+        site_name(site),
+        site_place(site),
+    )?;
+    match site.heaviest(key) {
+        Some(stack) if whole_stack => print_stack(stack, out),
+        Some(stack) => print_stack_in_line(stack, out),
+        None => Ok(()),
+    }
+}
+
+fn site_name(site: &Site) -> String {
+    match (&site.function, site.offset, &site.module) {
+        (Some(function), Some(offset), _) if site.line.is_none() => {
+            format!("{}+{offset:#x}", shown(function))
+        }
+        (Some(function), ..) => shown(function),
+        (None, _, Some(module)) => format!("{}+{:#x}", module.name, site.address),
+        (None, _, None) => "[no stack]".to_owned(),
+    }
+}
+
+fn site_place(site: &Site) -> String {
+    match (&site.file, site.line, &site.module) {
+        (Some(file), Some(line), _) => format!("{}:{line}", escape(file)),
+        (_, _, Some(module)) => format!("in {}", module.path),
+        _ => String::new(),
+    }
+}
+
+fn shown(name: &str) -> String {
+    escape(name).into_owned()
+}
+
+fn frame_name(frame: &ChainFrame) -> String {
+    match &frame.source.function {
+        Some(function) => match function.offset {
+            Some(offset) if frame.source.line.is_none() => {
+                format!("{}+{offset:#x}", shown(&function.name))
+            }
+            _ => shown(&function.name),
+        },
+        None => format!("{}+{:#x}", frame.module.name, frame.address),
+    }
+}
+
+fn frame_place(frame: &ChainFrame) -> String {
+    match (&frame.source.file, frame.source.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", escape(file)),
+        _ => format!("in {}", frame.module.name),
+    }
+}
+
+const INDENT: &str = "        ";
+
+/// One line a frame, innermost first, the site marked.
+fn print_stack(stack: &SiteStack, out: &mut impl Write) -> io::Result<()> {
+    for (index, frame) in functions(&stack.chain).enumerate() {
+        let mark = if Some(index) == stack.site {
+            "→"
+        } else {
+            " "
+        };
+        let inlined = if frame.source.inlined {
+            "  [inlined]"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "{INDENT}{FAINT}{mark} {}  {}{inlined}{FAINT:#}",
+            frame_name(frame),
+            frame_place(frame)
+        )?;
+    }
+    Ok(())
+}
+
+/// What the site was inlined into, what lies between it and the allocator, and the next callers.
+fn print_stack_in_line(stack: &SiteStack, out: &mut impl Write) -> io::Result<()> {
+    let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
+    let Some(site) = stack.site else {
+        return Ok(());
+    };
+    let through: Vec<String> = frames[..site]
+        .iter()
+        .rev()
+        .filter(|frame| !frame.family)
+        .map(|f| frame_name(f))
+        .collect();
+    if !through.is_empty() {
+        writeln!(
+            out,
+            "{INDENT}{FAINT}through {}{FAINT:#}",
+            through.join(" → ")
+        )?;
+    }
+    let inlined = inlined_into(&frames, site);
+    for frame in inlined {
+        let (name, place) = (frame_name(frame), frame_place(frame));
+        writeln!(out, "{INDENT}{FAINT}inlined into {name}  {place}{FAINT:#}")?;
+    }
+    let callers = &frames[site + 1 + inlined.len()..];
+    let mut line = String::new();
+    for frame in callers.iter().take(CALLERS_IN_LINE) {
+        let place = match (&frame.source.file, frame.source.line) {
+            (Some(file), Some(line)) => {
+                let name = file.rsplit('/').next().unwrap_or(file);
+                format!(" ({}:{line})", escape(name))
+            }
+            _ => String::new(),
+        };
+        let _ = write!(line, " ← {}{place}", frame_name(frame));
+    }
+    if callers.len() > CALLERS_IN_LINE {
+        let _ = write!(line, " ← {} more", callers.len() - CALLERS_IN_LINE);
+    }
+    if line.is_empty() {
+        Ok(())
+    } else {
+        writeln!(out, "{INDENT}{FAINT}{}{FAINT:#}", line.trim())
+    }
+}
+
+/// The functions that the compiler put the site's code into, the outermost last.
+pub fn inlined_into<'a>(frames: &'a [&'a ChainFrame], site: usize) -> &'a [&'a ChainFrame] {
+    let inlined = frames[site..]
+        .iter()
+        .take_while(|frame| frame.source.inlined)
+        .count();
+    let end = (site + 1 + inlined).min(frames.len());
+    if inlined == 0 {
+        &[]
+    } else {
+        &frames[site + 1..end]
+    }
+}
+
+fn print_processes(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let images = &report.analysis.images;
+    if images.len() < 2 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{HEADING}Process images{HEADING:#} (peaks are of the one with the highest)"
+    )?;
+    for image in images {
+        let counters = &image.counters;
+        writeln!(
+            out,
+            "{:>9}  {:>12} calls {:>15} bytes {:>13} at peak  {}",
+            image.process.pid,
+            grouped(counters.allocations),
+            grouped(counters.total_bytes),
+            grouped(counters.peak_bytes),
+            printable::escape_bytes(&image.process.executable)
+        )?;
+    }
+    Ok(())
+}
+
+fn print_symbol_problems(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let problems = report.analysis.resolver.problems();
+    let mut without_lines = Vec::new();
+    let mut heading = "\n";
+    for found in &problems {
+        let line = match &found.problem {
+            SymbolProblem::NoDebugInfo => {
+                without_lines.push(found.path.as_str());
+                continue;
+            }
+            SymbolProblem::NoFile => {
+                format!("{}: not found, so its functions have no names", found.path)
+            }
+            SymbolProblem::OtherBuild {
+                recorded,
+                found: build,
+            } => format!(
+                "{}: replaced since the recording (build id {recorded} then, {build} now), so \
+                 its symbols are not used",
+                found.path
+            ),
+        };
+        writeln!(out, "{heading}{WARNING}warning: {line}{WARNING:#}")?;
+        heading = "";
+    }
+    if !without_lines.is_empty() {
+        writeln!(
+            out,
+            "{heading}{FAINT}no debug information, so no source lines, in: {}{FAINT:#}",
+            without_lines.join(", ")
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! From an address in a module to functions, files and lines, inlined frames included.
+//!
+//! Debug information is taken from the module's file, or found by build id or debug link; without
+//! it, function symbols; without those, nothing. A file whose build id is not the recorded one is
+//! never used. One thread; everything found is kept, so memory grows with distinct addresses.
+
+mod demangle;
+mod locate;
+mod table;
+
+use std::path::Path;
+use std::rc::Rc;
+
+use addr2line::Loader;
+
+use demangle::demangle;
+use locate::hex;
+pub use locate::{DebugInfo, DebugRoots, ElfFile};
+use table::SymbolTable;
+
+/// One function at an address; of several, all but the last are inlined into the next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceFrame {
+    pub function: Option<FunctionName>,
+    pub file: Option<Rc<str>>,
+    pub line: Option<u32>,
+    pub inlined: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionName {
+    /// As the linker knows it, or as debug information names it.
+    pub symbol: Rc<str>,
+    /// As a programmer writes it.
+    pub name: Rc<str>,
+    /// How far into the function the address is; only from symbol tables.
+    pub offset: Option<u64>,
+}
+
+impl FunctionName {
+    pub fn new(symbol: &str, offset: Option<u64>) -> Self {
+        Self {
+            symbol: symbol.into(),
+            name: demangle(symbol).into(),
+            offset,
+        }
+    }
+}
+
+/// Why a module's functions cannot be named as well as they could.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SymbolProblem {
+    /// The file is gone, or is no ELF file.
+    NoFile,
+    /// The file was replaced since the recording.
+    OtherBuild { recorded: String, found: String },
+    /// Names come from symbol tables, without lines.
+    NoDebugInfo,
+}
+
+/// A module whose symbols are loaded.
+pub struct ModuleSymbols {
+    dwarf: Option<Loader>,
+    tables: Vec<SymbolTable>,
+    pub problem: Option<SymbolProblem>,
+}
+
+impl ModuleSymbols {
+    /// Loads what there is for the module recorded with this path and build id.
+    pub fn load(path: &Path, build_id: &[u8], roots: &DebugRoots) -> Self {
+        let (file, mut problem) = open_recorded(path, build_id);
+        let own_dwarf = file.as_ref().is_some_and(ElfFile::has_dwarf);
+        let separate = match own_dwarf {
+            true => None,
+            false => roots.find(file.as_ref().map(|file| (path, file)), build_id),
+        };
+        let dwarf_file = if own_dwarf {
+            file.as_ref()
+        } else {
+            separate.as_ref()
+        };
+        let dwarf =
+            dwarf_file.and_then(|file| Loader::new_with_sup(&file.path, file.supplement()).ok());
+        if dwarf.is_none() && problem.is_none() {
+            problem = Some(SymbolProblem::NoDebugInfo);
+        }
+        let tables: Vec<_> = [separate, file]
+            .into_iter()
+            .flatten()
+            .map(SymbolTable::new)
+            .collect();
+        let tables = tables
+            .into_iter()
+            .filter(|table| !table.is_empty())
+            .collect();
+        Self {
+            dwarf,
+            tables,
+            problem,
+        }
+    }
+
+    /// The functions at an address of the file (its own, not the process's), innermost first.
+    /// Empty if nothing is known.
+    pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
+        let mut frames = self.dwarf_frames(address);
+        let physical_is_named = frames.last().is_some_and(|frame| frame.function.is_some());
+        if physical_is_named {
+            return frames;
+        }
+        let symbol = self.tables.iter().find_map(|table| table.find(address));
+        let function = symbol.map(|(name, offset)| FunctionName::new(name, Some(offset)));
+        match (frames.last_mut(), function) {
+            (Some(frame), function) => frame.function = function,
+            (None, Some(function)) => frames.push(SourceFrame {
+                function: Some(function),
+                file: None,
+                line: None,
+                inlined: false,
+            }),
+            (None, None) => {}
+        }
+        frames
+    }
+
+    fn dwarf_frames(&self, address: u64) -> Vec<SourceFrame> {
+        let Some(dwarf) = &self.dwarf else {
+            return Vec::new();
+        };
+        let mut frames = Vec::new();
+        // Malformed debug information ends the walk; what was found before it stands.
+        if let Ok(mut found) = dwarf.find_frames(address) {
+            while let Ok(Some(frame)) = found.next() {
+                let symbol = frame
+                    .function
+                    .as_ref()
+                    .and_then(|function| function.raw_name().ok());
+                let location = frame.location.as_ref();
+                frames.push(SourceFrame {
+                    function: symbol.map(|symbol| FunctionName::new(&symbol, None)),
+                    file: location.and_then(|location| location.file).map(tidy_path),
+                    line: location
+                        .and_then(|location| location.line)
+                        .filter(|line| *line > 0),
+                    inlined: true,
+                });
+            }
+        }
+        if let Some(physical) = frames.last_mut() {
+            physical.inlined = false;
+        }
+        frames
+    }
+}
+
+/// The file at `path`, if it is the one that was recorded.
+fn open_recorded(path: &Path, build_id: &[u8]) -> (Option<ElfFile>, Option<SymbolProblem>) {
+    let Some(file) = ElfFile::open(path) else {
+        return (None, Some(SymbolProblem::NoFile));
+    };
+    let found = file.build_id();
+    if found == build_id {
+        return (Some(file), None);
+    }
+    let problem = SymbolProblem::OtherBuild {
+        recorded: or_none(build_id),
+        found: or_none(&found),
+    };
+    (None, Some(problem))
+}
+
+fn or_none(build_id: &[u8]) -> String {
+    if build_id.is_empty() {
+        "none".to_owned()
+    } else {
+        hex(build_id)
+    }
+}
+
+/// Drops `.` and resolves `..` by name, as debug information is full of both.
+fn tidy_path(path: &str) -> Rc<str> {
+    if !path.contains("./") {
+        return path.into();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for (index, part) in path.split('/').enumerate() {
+        match part {
+            "." => {}
+            "" if index > 0 => {}
+            ".." if parts.last().is_some_and(|last| !matches!(*last, "" | "..")) => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_tidied_by_name_only() {
+        assert_eq!(&*tidy_path("/src/lib/../include/./x.h"), "/src/include/x.h");
+        assert_eq!(&*tidy_path("../x.c"), "../x.c");
+        assert_eq!(&*tidy_path("./x.c"), "x.c");
+        assert_eq!(&*tidy_path("/a/b.c"), "/a/b.c");
+    }
+
+    #[test]
+    fn a_file_of_another_build_is_not_used() {
+        let own = std::env::current_exe().unwrap();
+        let roots = DebugRoots {
+            system: "/nowhere".into(),
+            debuginfod_cache: None,
+        };
+        let symbols = ModuleSymbols::load(&own, &[1, 2, 3], &roots);
+        assert!(matches!(&symbols.problem,
+            Some(SymbolProblem::OtherBuild { recorded, .. }) if recorded == "010203"));
+        assert!(symbols.frames(0x1000).is_empty());
+    }
+
+    #[test]
+    fn a_function_of_this_program_has_its_line() {
+        let own = std::env::current_exe().unwrap();
+        let build_id = ElfFile::open(&own).unwrap().build_id();
+        let roots = DebugRoots {
+            system: "/nowhere".into(),
+            debuginfod_cache: None,
+        };
+        let symbols = ModuleSymbols::load(&own, &build_id, &roots);
+        assert_eq!(symbols.problem, None);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps
+            .lines()
+            .find(|line| line.ends_with(own.to_str().unwrap()))
+            .unwrap();
+        let base = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        let address = tidy_path as fn(&str) -> Rc<str> as usize as u64;
+        let frames = symbols.frames(address - base);
+        let physical = frames.last().unwrap();
+        assert!(
+            physical
+                .function
+                .as_ref()
+                .unwrap()
+                .name
+                .ends_with("tidy_path"),
+            "{physical:?}"
+        );
+        assert!(
+            physical.file.as_ref().unwrap().ends_with("symbols/mod.rs"),
+            "{physical:?}"
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! The function symbols of a module, for where there is no debug information: sorted by address,
+//! names left in the mapped file.
+//!
+//! Invariant: `symbols` is sorted by address, one symbol an address.
+
+use object::{Object, ObjectSymbol, SymbolKind};
+
+use super::locate::ElfFile;
+
+#[derive(Clone, Copy)]
+struct Symbol {
+    address: u64,
+    /// 0: unknown, reaches to the next symbol.
+    size: u64,
+    name_offset: usize,
+    name_len: usize,
+}
+
+/// A symbol table and the file that its names lie in.
+pub struct SymbolTable {
+    file: ElfFile,
+    symbols: Vec<Symbol>,
+}
+
+impl SymbolTable {
+    pub fn new(file: ElfFile) -> Self {
+        let symbols = collect(&file);
+        Self { file, symbols }
+    }
+
+    /// The function around an address of the file, and how far into it the address is.
+    pub fn find(&self, address: u64) -> Option<(&str, u64)> {
+        let after = self
+            .symbols
+            .partition_point(|symbol| symbol.address <= address);
+        let symbol = self.symbols.get(after.checked_sub(1)?)?;
+        let offset = address - symbol.address;
+        if symbol.size != 0 && offset >= symbol.size {
+            return None;
+        }
+        let name = self
+            .file
+            .map
+            .get(symbol.name_offset..symbol.name_offset + symbol.name_len)?;
+        Some((std::str::from_utf8(name).ok()?, offset))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+}
+
+fn collect(file: &ElfFile) -> Vec<Symbol> {
+    let Some(parsed) = file.parse() else {
+        return Vec::new();
+    };
+    let base = file.map.as_ptr() as usize;
+    let mut found: Vec<(Symbol, bool)> = parsed
+        .symbols()
+        .chain(parsed.dynamic_symbols())
+        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+        .filter_map(|symbol| {
+            let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+            let name_offset = (name.as_ptr() as usize).checked_sub(base)?;
+            if name_offset.checked_add(name.len())? > file.map.len() {
+                return None;
+            }
+            let public = !symbol.is_local() && !name.starts_with(b"_");
+            let entry = Symbol {
+                address: symbol.address(),
+                size: symbol.size(),
+                name_offset,
+                name_len: name.len(),
+            };
+            Some((entry, public))
+        })
+        .collect();
+    // Of several names for one address the public one says most, and then the one with a size.
+    found.sort_by_key(|(symbol, public)| (symbol.address, !public, symbol.size == 0));
+    found.dedup_by_key(|(symbol, _)| symbol.address);
+    found.into_iter().map(|(symbol, _)| symbol).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_exported_functions_of_libc_are_found() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path = maps.lines().find_map(|line| {
+            line.contains("libc.so.6")
+                .then(|| line.split_whitespace().last().unwrap())
+        });
+        let table = SymbolTable::new(ElfFile::open(Path::new(path.unwrap())).unwrap());
+        let malloc = table.symbols.iter().find(|symbol| {
+            table
+                .find(symbol.address)
+                .is_some_and(|(name, _)| name.starts_with("malloc"))
+        });
+        let malloc = malloc.expect("malloc is exported");
+        let (name, offset) = table.find(malloc.address + 3).unwrap();
+        assert!(name.starts_with("malloc"), "{name}");
+        assert_eq!(offset, 3);
+    }
+}

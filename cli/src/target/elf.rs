@@ -1,0 +1,142 @@
+//! What an ELF file's headers say about running and preloading it. The file is hostile input:
+//! every offset is checked by the reader, nothing is trusted.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::LittleEndian;
+use object::elf::{self, DataEncoding, FileClass, FileHeader64, Machine};
+use object::read::elf::{FileHeader, ProgramHeader};
+
+use crate::failure::{Failure, Result};
+use crate::printable;
+
+use super::reason;
+
+type Header = FileHeader64<LittleEndian>;
+
+#[cfg(target_arch = "x86_64")]
+const OWN_MACHINE: Machine = elf::EM_X86_64;
+#[cfg(target_arch = "aarch64")]
+const OWN_MACHINE: Machine = elf::EM_AARCH64;
+
+/// Refuses a program that cannot run here or that a preload cannot reach.
+pub fn check_program(path: &Path) -> Result<()> {
+    let map = map(path)?;
+    let name = printable::name(path);
+    check_machine(&map, &name)?;
+    let loader = interpreter(&map)
+        .ok_or_else(|| Failure::unfit(damaged(&name)))?
+        .ok_or_else(|| {
+            Failure::unfit(format!(
+                "{name}: is statically linked, so no library can be preloaded into it: link it \
+                 dynamically, or link liblarder.a into it"
+            ))
+        })?;
+    if is_musl(&loader) {
+        return Err(Failure::unfit(format!(
+            "{name}: is linked against musl ({}), and these libraries are built for glibc: \
+             build the program with glibc, or Larder with musl",
+            printable::name(&loader)
+        )));
+    }
+    if !loader.exists() {
+        return Err(Failure::unfit(format!(
+            "{name}: its loader {} is not installed: install the C library that it was built for",
+            printable::name(&loader)
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a file that the loader could not preload: LD_PRELOAD would only warn and go on.
+pub fn check_preloadable_library(path: &Path) -> Result<()> {
+    let map = map(path).map_err(|failure| Failure::failed(failure.message))?;
+    let name = printable::name(path);
+    if !map.starts_with(&elf::ELFMAG) {
+        return Err(Failure::failed(format!("{name}: is not a shared library")));
+    }
+    check_machine(&map, &name).map_err(|failure| Failure::failed(failure.message))?;
+    let header = Header::parse(&*map).map_err(|_| Failure::failed(damaged(&name)))?;
+    if header.e_type(LittleEndian) != elf::ET_DYN {
+        return Err(Failure::failed(format!(
+            "{name}: is an ELF file, but not a shared library"
+        )));
+    }
+    Ok(())
+}
+
+/// The loader that a program names, if it is readable and names one.
+pub fn program_loader(path: &Path) -> Option<PathBuf> {
+    interpreter(&map(path).ok()?)?
+}
+
+fn map(path: &Path) -> Result<memmap2::Mmap> {
+    let cannot = |error: std::io::Error| {
+        Failure::unfit(format!("{}: {}", printable::name(path), reason(&error)))
+    };
+    let file = File::open(path).map_err(cannot)?;
+    // SAFETY: the map is read only; a program replaced under our hands is replaced, as the
+    // kernel refuses to write to one that runs.
+    unsafe { memmap2::Mmap::map(&file) }.map_err(cannot)
+}
+
+fn damaged(name: &str) -> String {
+    format!("{name}: is a damaged ELF file: build or install it again")
+}
+
+fn check_machine(data: &[u8], name: &str) -> Result<()> {
+    let head = data
+        .get(..20)
+        .ok_or_else(|| Failure::unfit(damaged(name)))?;
+    let (class, encoding) = (FileClass(head[4]), DataEncoding(head[5]));
+    let machine = match encoding {
+        elf::ELFDATA2MSB => Machine(u16::from_be_bytes([head[18], head[19]])),
+        _ => Machine(u16::from_le_bytes([head[18], head[19]])),
+    };
+    if machine == OWN_MACHINE && class == elf::ELFCLASS64 && encoding == elf::ELFDATA2LSB {
+        return Ok(());
+    }
+    Err(Failure::unfit(format!(
+        "{name}: is built for another architecture ({}), this is {}: build it for this machine",
+        machine_name(machine, class),
+        machine_name(OWN_MACHINE, elf::ELFCLASS64)
+    )))
+}
+
+fn machine_name(machine: Machine, class: FileClass) -> String {
+    let name = match machine {
+        elf::EM_X86_64 if class == elf::ELFCLASS32 => "x32",
+        elf::EM_X86_64 => "x86-64",
+        elf::EM_386 => "i386",
+        elf::EM_AARCH64 => "aarch64",
+        elf::EM_ARM => "arm",
+        elf::EM_RISCV => "riscv",
+        elf::EM_PPC64 => "ppc64",
+        elf::EM_S390 => "s390",
+        elf::EM_MIPS => "mips",
+        elf::EM_LOONGARCH => "loongarch",
+        _ => return format!("ELF machine {}", machine.0),
+    };
+    name.to_owned()
+}
+
+/// `None`: damaged. `Some(None)`: no loader, so statically linked.
+fn interpreter(data: &[u8]) -> Option<Option<PathBuf>> {
+    let header = Header::parse(data).ok()?;
+    let segments = header.program_headers(LittleEndian, data).ok()?;
+    for segment in segments {
+        if let Some(path) = segment.interpreter(LittleEndian, data).ok()? {
+            return Some(Some(OsStr::from_bytes(path).into()));
+        }
+    }
+    Some(None)
+}
+
+fn is_musl(loader: &Path) -> bool {
+    loader
+        .file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
+}
