@@ -37,7 +37,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Show(text) => {
-            let _ = write!(std::io::stdout(), "{text}");
+            let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,0 +1,235 @@
+//! Traces that are missing, empty, cut, flipped, of a later version, or not to be read: one line
+//! that says what and where, never a panic, and what is whole is still analysed.
+
+mod common;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use common::*;
+use tempfile::TempDir;
+
+const SOURCE: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+static void *work(void *unused) {
+    for (int i = 0; i < 30000; i++) free(malloc(i % 100 + 1));
+    return unused;
+}
+int main(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, work, NULL);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    return 0;
+}
+"#;
+
+/// One recorded process image: its directory, its file, and the file's bytes.
+fn recorded() -> (TempDir, PathBuf, Vec<u8>) {
+    let directory = temporary();
+    let program = compile(
+        directory.path(),
+        "two.c",
+        SOURCE,
+        &["-g", "-O0", "-pthread"],
+    );
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let file = fs::read_dir(&trace)
+        .unwrap()
+        .next()
+        .expect("a file")
+        .unwrap()
+        .path();
+    assert_eq!(file.extension().unwrap(), "ltrace");
+    let bytes = fs::read(&file).unwrap();
+    (directory, file, bytes)
+}
+
+fn report(path: &Path) -> std::process::Output {
+    output(larder().arg("report").arg(path).arg("--json"))
+}
+
+#[test]
+fn what_is_not_there_or_holds_nothing() {
+    let directory = temporary();
+    assert_fails(
+        &report(&directory.path().join("gone")),
+        125,
+        &["no such file", "check the path"],
+    );
+    assert_fails(&report(directory.path()), 125, &["no .ltrace file"]);
+}
+
+#[test]
+fn an_empty_file() {
+    let directory = temporary();
+    let file = directory.path().join("1-0.ltrace");
+    fs::write(&file, b"").unwrap();
+    assert_fails(&report(&file), 125, &["1-0.ltrace", "empty"]);
+    assert_fails(&report(directory.path()), 125, &["1-0.ltrace", "empty"]);
+}
+
+#[test]
+fn what_is_no_trace() {
+    let directory = temporary();
+    let file = directory.path().join("1-0.ltrace");
+    fs::write(&file, "a text that has nothing to do with it\n".repeat(300)).unwrap();
+    assert_fails(&report(&file), 125, &["not a trace", "offset 0"]);
+    let odd = directory
+        .path()
+        .join(std::ffi::OsStr::from_bytes(b"\x1b]0;title\x07\xff.ltrace"));
+    fs::write(&odd, "no").unwrap();
+    let refused = report(&odd);
+    assert_fails(&refused, 125, &["not a trace", "\\x1b]0;title\\x07"]);
+}
+
+#[test]
+fn a_later_version() {
+    let (_directory, file, mut bytes) = recorded();
+    bytes[8..10].copy_from_slice(&99u16.to_le_bytes());
+    fs::write(&file, &bytes).unwrap();
+    assert_fails(&report(&file), 125, &["format 99", "later"]);
+}
+
+#[test]
+fn a_header_that_is_damaged() {
+    let (_directory, file, mut bytes) = recorded();
+    bytes[41] ^= 0x10;
+    fs::write(&file, &bytes).unwrap();
+    assert_fails(&report(&file), 125, &["header", "offset"]);
+}
+
+/// Exit 0 with at least this many allocations, or 125 with one line: nothing else may happen.
+#[track_caller]
+fn assert_survives(file: &Path, what: &str) -> Option<serde_json::Value> {
+    let reported = report(file);
+    let text = stderr(&reported);
+    assert!(text.lines().count() <= 1, "{what}: {text}");
+    match code(&reported) {
+        0 => {
+            Some(serde_json::from_slice(&reported.stdout).unwrap_or_else(|e| panic!("{what}: {e}")))
+        }
+        125 => None,
+        other => panic!("{what}: exit code {other}: {text}"),
+    }
+}
+
+#[test]
+fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_told() {
+    let (_directory, file, bytes) = recorded();
+    let whole = report_json(&file, &[])["counters"]["allocations"]
+        .as_u64()
+        .unwrap();
+    let mut last = 0;
+    for step in 1..20 {
+        let length = bytes.len() * step / 20;
+        fs::write(&file, &bytes[..length]).unwrap();
+        let Some(report) = assert_survives(&file, &format!("cut at {length}")) else {
+            continue;
+        };
+        let allocations = report["counters"]["allocations"].as_u64().unwrap();
+        assert!(
+            allocations >= last,
+            "a longer piece of the trace gave less at {length}"
+        );
+        assert!(allocations <= whole);
+        if allocations < whole {
+            let losses = &report["losses"];
+            let told = losses["complete"] == false || report["processes"][0]["end"] == "not seen";
+            assert!(told, "{length}: {losses:#}");
+        }
+        last = allocations;
+    }
+    assert!(last > 0, "no cut left anything to read");
+}
+
+#[test]
+fn a_flipped_byte_costs_a_chunk_at_most_and_is_told_with_file_and_offset() {
+    let (_directory, file, bytes) = recorded();
+    let mut told = 0;
+    for step in 0..60 {
+        let at = bytes.len() * step / 60;
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x55;
+        fs::write(&file, &flipped).unwrap();
+        let Some(report) = assert_survives(&file, &format!("flipped at {at}")) else {
+            continue;
+        };
+        if report["losses"]["damaged_parts"].as_u64().unwrap() > 0 {
+            told += 1;
+            let message = report["losses"]["messages"][0].as_str().unwrap();
+            assert!(
+                message.contains(".ltrace") && message.contains("offset"),
+                "{message}"
+            );
+        }
+    }
+    assert!(told > 0, "no flip was noticed");
+}
+
+#[test]
+fn the_warning_of_a_loss_is_one_line_on_stderr_and_at_the_top_of_the_report() {
+    let (_directory, file, bytes) = recorded();
+    // In the middle of the file lie the chunks of the calls.
+    let mut found = false;
+    for at in (bytes.len() / 4..bytes.len() * 3 / 4).step_by(bytes.len() / 40 + 1) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0xff;
+        fs::write(&file, &flipped).unwrap();
+        let reported = output(larder().arg("report").arg(&file));
+        if code(&reported) != 0 || stderr(&reported).is_empty() {
+            continue;
+        }
+        found = true;
+        let warning = stderr(&reported);
+        assert!(warning.starts_with("larder: warning: "), "{warning}");
+        let text = stdout(&reported);
+        let top = text.split("Mallocs:").next().unwrap();
+        assert!(top.contains("warning: "), "{top}");
+    }
+    assert!(found, "no flip led to a warning");
+}
+
+#[test]
+fn one_bad_file_does_not_hide_the_others() {
+    let (_directory, file, _) = recorded();
+    let bad = file.with_file_name("77-0.ltrace");
+    fs::write(&bad, b"").unwrap();
+    let reported = report(file.parent().unwrap());
+    assert_success(&reported);
+    assert!(
+        stderr(&reported).contains("77-0.ltrace: empty"),
+        "{}",
+        stderr(&reported)
+    );
+    let report: serde_json::Value = serde_json::from_slice(&reported.stdout).unwrap();
+    assert_eq!(
+        report["losses"]["unreadable_files"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert!(report["counters"]["mallocs"].as_u64().unwrap() >= 60_000);
+}
+
+#[test]
+fn a_trace_that_may_not_be_read() {
+    let (directory, file, _) = recorded();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let tool = directory.path().join("larder");
+    fs::copy(env!("CARGO_BIN_EXE_larder"), &tool).unwrap();
+    fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let refused = output(without_rights(&tool).arg("report").arg(&file));
+    assert_fails(&refused, 125, &["ermission denied"]);
+}
+
+#[test]
+fn a_process_that_is_not_in_the_trace() {
+    let (_directory, file, _) = recorded();
+    let refused = output(larder().arg("report").arg(&file).args(["--pid", "1"]));
+    assert_fails(&refused, 125, &["no process 1", "it has"]);
+}

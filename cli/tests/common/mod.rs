@@ -1,0 +1,217 @@
+//! What the end-to-end tests share: the built tool with the staged libraries, and compilers.
+//!
+//! `LARDER_OUT` names the staged tree (default: `out` at the root of the repository). A missing
+//! tool or library fails the test that needs it.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// The staged libraries' directory.
+pub fn library_directory() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace");
+    let out = std::env::var_os("LARDER_OUT").map_or_else(|| root.join("out"), PathBuf::from);
+    let lib = out.join("lib");
+    for name in ["liblarder.so", "liblarder_record.so"] {
+        assert!(
+            lib.join(name).is_file(),
+            "{name} is not in {}: run `make build`, or set LARDER_OUT to a staged tree",
+            lib.display()
+        );
+    }
+    lib.canonicalize().expect("the library directory")
+}
+
+/// The tool, with the libraries found and nothing else of Larder in the environment.
+pub fn larder() -> Command {
+    let mut command = bare_larder();
+    command.env("LARDER_LIB", library_directory());
+    command
+}
+
+/// The tool without libraries.
+pub fn bare_larder() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    for (name, _) in std::env::vars_os() {
+        let name_text = name.to_string_lossy();
+        if name_text.starts_with("LARDER_") || name_text == "LD_PRELOAD" {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+pub fn output(command: &mut Command) -> Output {
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// The exit code, or 128 + the signal.
+pub fn code(output: &Output) -> i32 {
+    output
+        .status
+        .code()
+        .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0))
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Asserts the tool's failure: this code, one line that has all the words, nothing on stdout.
+#[track_caller]
+pub fn assert_fails(output: &Output, expected: i32, words: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(code(output), expected, "{text}");
+    assert_eq!(text.lines().count(), 1, "more than one line: {text}");
+    assert!(text.starts_with("larder: error: "), "{text}");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in: {text}");
+    }
+    assert_eq!(stdout(output), "");
+}
+
+#[track_caller]
+pub fn assert_success(output: &Output) {
+    assert_eq!(
+        code(output),
+        0,
+        "stdout: {}\nstderr: {}",
+        stdout(output),
+        stderr(output)
+    );
+}
+
+pub fn temporary() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// Compiles with gcc or g++, by the source's name.
+#[track_caller]
+pub fn compile(directory: &Path, source: &str, text: &str, flags: &[&str]) -> PathBuf {
+    let path = directory.join(source);
+    fs::write(&path, text).expect("the source");
+    let program = path.with_extension("");
+    let compiler = if source.ends_with(".cc") {
+        "g++"
+    } else {
+        "gcc"
+    };
+    let built = Command::new(compiler)
+        .args(
+            ["-std=gnu++17", "-std=gnu11"]
+                .iter()
+                .filter(|flag| flag.contains("++") == source.ends_with(".cc")),
+        )
+        .arg("-o")
+        .arg(&program)
+        .arg(&path)
+        .args(flags)
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler} is needed for this test: {error}"));
+    assert!(built.status.success(), "{compiler}: {}", stderr(&built));
+    program
+}
+
+/// Records a program into `directory`; the trace's path.
+#[track_caller]
+pub fn record(directory: &Path, program: &Path, arguments: &[&str], options: &[&str]) -> PathBuf {
+    let trace = directory.join("test.trace");
+    let recorded = output(
+        larder()
+            .arg("record")
+            .arg("-o")
+            .arg(&trace)
+            .args(options)
+            .arg("--")
+            .arg(program)
+            .args(arguments),
+    );
+    assert_success(&recorded);
+    trace
+}
+
+/// `larder report --json`, parsed.
+#[track_caller]
+pub fn report_json(trace: &Path, options: &[&str]) -> serde_json::Value {
+    let reported = output(
+        larder()
+            .arg("report")
+            .arg(trace)
+            .arg("--json")
+            .args(options),
+    );
+    assert_success(&reported);
+    serde_json::from_slice(&reported.stdout).expect("JSON")
+}
+
+#[track_caller]
+pub fn report_text(trace: &Path, options: &[&str]) -> String {
+    let reported = output(larder().arg("report").arg(trace).args(options));
+    assert_success(&reported);
+    stdout(&reported)
+}
+
+/// The number of the only line that ends in `// @mark`.
+#[track_caller]
+pub fn line_of(source: &str, mark: &str) -> u64 {
+    let end = format!("// @{mark}");
+    let mut lines = source
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.ends_with(&end));
+    let (index, _) = lines
+        .next()
+        .unwrap_or_else(|| panic!("no line is marked {mark}"));
+    assert!(lines.next().is_none(), "several lines are marked {mark}");
+    index as u64 + 1
+}
+
+/// The site of this line; there must be one at most.
+#[track_caller]
+pub fn site_at(report: &serde_json::Value, file: &str, line: u64) -> serde_json::Value {
+    let sites = report["sites"].as_array().expect("sites");
+    let mut found = sites.iter().filter(|site| {
+        site["line"] == line
+            && site["file"]
+                .as_str()
+                .is_some_and(|path| path.ends_with(file))
+    });
+    let site = found
+        .next()
+        .unwrap_or_else(|| panic!("no site at {file}:{line} in {report:#}"));
+    assert!(found.next().is_none(), "two sites at {file}:{line}");
+    site.clone()
+}
+
+/// Runs a command as a user without rights: as root through `setpriv`, else as we are.
+pub fn without_rights(program: impl AsRef<OsStr>) -> Command {
+    let root = fs::read_to_string("/proc/self/status")
+        .expect("/proc")
+        .lines()
+        .any(|line| line.starts_with("Uid:\t0\t"));
+    if !root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--inh-caps=-all",
+    ]);
+    command.arg(program);
+    command
+}

@@ -1,0 +1,271 @@
+//! `larder record`: exit codes, the trace's place and rights, several processes, early ends.
+
+mod common;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::*;
+
+#[test]
+fn the_exit_code_and_the_output_are_the_commands() {
+    let directory = temporary();
+    for (script, expected) in [("echo out; exit 0", 0), ("echo out; exit 37", 37)] {
+        let trace = directory.path().join(format!("t{expected}"));
+        let recorded = output(
+            larder()
+                .arg("record")
+                .arg("-o")
+                .arg(&trace)
+                .args(["sh", "-c", script]),
+        );
+        assert_eq!(code(&recorded), expected, "{}", stderr(&recorded));
+        assert_eq!(stdout(&recorded), "out\n");
+        let text = stderr(&recorded);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains("larder report"), "{text}");
+        assert!(text.contains(trace.to_str().unwrap()), "{text}");
+    }
+}
+
+#[test]
+fn death_by_signal_is_told_as_a_shell_does() {
+    let directory = temporary();
+    for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
+        let trace = directory.path().join(name);
+        let script = format!("kill -{name} $$");
+        let recorded = output(
+            larder()
+                .arg("record")
+                .arg("-o")
+                .arg(&trace)
+                .args(["sh", "-c", &script]),
+        );
+        assert_eq!(code(&recorded), 128 + number, "{}", stderr(&recorded));
+    }
+}
+
+#[test]
+fn the_trace_is_its_owners_alone_and_named_after_the_program() {
+    let directory = temporary();
+    let recorded = output(
+        larder()
+            .current_dir(&directory)
+            .args(["record", "--", "true"]),
+    );
+    assert_success(&recorded);
+    let entries: Vec<PathBuf> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    let [trace] = &entries[..] else {
+        panic!("{entries:?}")
+    };
+    let name = trace.file_name().unwrap().to_str().unwrap();
+    assert!(
+        name.starts_with("larder-true-") && name.ends_with(".trace"),
+        "{name}"
+    );
+    assert_eq!(
+        fs::metadata(trace).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    for file in fs::read_dir(trace).unwrap() {
+        let mode = file.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+const KILLED: &str = r#"
+#include <signal.h>
+#include <stdlib.h>
+static void *volatile kept[100000];
+int main(void) {
+    for (int i = 0; i < 100000; i++) kept[i] = malloc(48);  // @make
+    raise(SIGKILL);
+    return 0;
+}
+"#;
+
+#[test]
+fn what_a_killed_program_had_done_is_in_the_trace() {
+    let directory = temporary();
+    let program = compile(directory.path(), "killed.c", KILLED, &["-g", "-O0"]);
+    let trace = directory.path().join("trace");
+    let recorded = output(larder().arg("record").arg("-o").arg(&trace).arg(&program));
+    assert_eq!(code(&recorded), 128 + 9);
+    let report = report_json(&trace, &[]);
+    let site = site_at(&report, "killed.c", line_of(KILLED, "make"));
+    let calls = site["calls"].as_u64().unwrap();
+    assert!(calls > 90_000 && calls <= 100_000, "{calls}");
+    assert_eq!(site["live_blocks"], calls);
+    assert_eq!(report["processes"][0]["end"], "not seen");
+    assert!(
+        report_text(&trace, &[]).contains("killed"),
+        "the early end is not told"
+    );
+}
+
+const FORKING: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *volatile kept;
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        kept = malloc(3000);  // @exec
+        return 0;
+    }
+    void *parents = malloc(1000);  // @parent
+    if (fork() == 0) {
+        free(parents);
+        kept = malloc(2000);  // @child
+        execl(argv[0], argv[0], "again", NULL);
+        _exit(1);
+    }
+    int status;
+    wait(&status);
+    return status;
+}
+"#;
+
+#[test]
+fn children_and_what_they_execute_are_recorded_each() {
+    let directory = temporary();
+    let program = compile(directory.path(), "forking.c", FORKING, &["-g", "-O0"]);
+    let trace = record(directory.path(), &program, &[], &[]);
+    let report = report_json(&trace, &[]);
+    let processes = report["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 3, "{processes:#?}");
+    for (mark, bytes) in [("parent", 1000), ("child", 2000), ("exec", 3000)] {
+        assert_eq!(
+            site_at(&report, "forking.c", line_of(FORKING, mark))["bytes"],
+            bytes
+        );
+    }
+    assert_eq!(report["counters"]["peak_bytes"], 3000);
+    let child = &processes
+        .iter()
+        .find(|process| process["origin"] == "fork")
+        .unwrap()["pid"];
+    let of_child = report_json(&trace, &["--pid", &child.to_string()]);
+    assert_eq!(of_child["processes"].as_array().unwrap().len(), 2);
+    assert_eq!(of_child["counters"]["total_bytes"], 5000);
+}
+
+#[test]
+fn a_place_with_spaces_and_bytes_that_are_not_utf8() {
+    let directory = temporary();
+    let odd = directory
+        .path()
+        .join(std::ffi::OsStr::from_bytes(b"a dir\xff:x"));
+    fs::create_dir(&odd).unwrap();
+    let program = odd.join("my true");
+    fs::copy("/bin/true", &program).unwrap();
+    let trace = odd.join("the trace");
+    let recorded = output(larder().arg("record").arg("-o").arg(&trace).arg(&program));
+    assert_success(&recorded);
+    assert!(
+        stderr(&recorded).contains("a dir\\xff:x/the trace"),
+        "{}",
+        stderr(&recorded)
+    );
+    let reported = output(larder().arg("report").arg(&trace));
+    assert_success(&reported);
+    assert!(
+        stdout(&reported).contains("a dir\\xff:x"),
+        "{}",
+        stdout(&reported)
+    );
+}
+
+#[test]
+fn a_file_size_limit_stops_the_recording_not_the_program() {
+    let directory = temporary();
+    let source = r#"
+#include <stdlib.h>
+int main(void) {
+    for (int i = 0; i < 2000000; i++) free(malloc((size_t)rand() % 4000 + 1));
+    return 11;
+}
+"#;
+    let program = compile(directory.path(), "many.c", source, &["-g", "-O0"]);
+    let trace = directory.path().join("trace");
+    let script = "ulimit -f 512; exec \"$0\" record -o \"$1\" \"$2\"";
+    let recorded = output(
+        Command::new("bash")
+            .args(["-c", script, env!("CARGO_BIN_EXE_larder")])
+            .args([&trace, &program])
+            .env("LARDER_LIB", library_directory()),
+    );
+    assert_eq!(code(&recorded), 11, "{}", stderr(&recorded));
+    let reported = output(larder().arg("report").arg(&trace).arg("--json"));
+    assert_success(&reported);
+    assert!(
+        stderr(&reported).contains("recording stopped"),
+        "{}",
+        stderr(&reported)
+    );
+    let report: serde_json::Value = serde_json::from_slice(&reported.stdout).unwrap();
+    assert!(
+        report["losses"]["stopped"].is_string(),
+        "{:#}",
+        report["losses"]
+    );
+    assert!(report["losses"]["calls"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_signal_sent_to_the_tool_reaches_the_command() {
+    let directory = temporary();
+    let trace = directory.path().join("trace");
+    let ready = directory.path().join("ready");
+    let script = "trap 'exit 42' TERM; : > \"$0\"; while :; do sleep 0.05; done";
+    let tool = larder()
+        .arg("record")
+        .arg("-o")
+        .arg(&trace)
+        .args(["sh", "-c", script])
+        .arg(&ready)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("larder");
+    let start = Instant::now();
+    while !ready.exists() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the command did not start"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kill = Command::new("kill")
+        .args(["-TERM", &tool.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(kill.success());
+    let ended = tool.wait_with_output().unwrap();
+    assert_eq!(code(&ended), 42, "{}", stderr(&ended));
+}
+
+#[test]
+fn doctor_finds_everything_and_tries_a_recording() {
+    let examined = output(larder().args(["doctor", "--json"]));
+    let document: serde_json::Value = serde_json::from_slice(&examined.stdout).expect("JSON");
+    assert_eq!(code(&examined), 0, "{document:#}");
+    let findings = document["findings"].as_array().unwrap();
+    for check in ["allocator", "recorder", "trial recording"] {
+        let finding = findings.iter().find(|finding| finding["check"] == check);
+        assert_eq!(finding.expect(check)["health"], "ok", "{finding:?}");
+    }
+    let examined = output(larder().arg("doctor").arg(env!("CARGO_BIN_EXE_larder")));
+    assert_success(&examined);
+    assert!(
+        stdout(&examined).contains("debug information"),
+        "{}",
+        stdout(&examined)
+    );
+}

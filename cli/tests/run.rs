@@ -1,0 +1,184 @@
+//! `larder run`: the program cannot tell that it was started by the tool.
+
+mod common;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use common::*;
+
+#[test]
+fn output_and_exit_code_are_the_commands() {
+    let ran = output(larder().args(["run", "--", "sh", "-c", "echo out; echo err >&2; exit 37"]));
+    assert_eq!(code(&ran), 37);
+    assert_eq!(stdout(&ran), "out\n");
+    assert_eq!(stderr(&ran), "err\n");
+}
+
+#[test]
+fn death_by_signal_is_the_commands() {
+    let ran = output(larder().args(["run", "--", "sh", "-c", "kill -TERM $$"]));
+    assert_eq!(code(&ran), 128 + 15);
+    assert_eq!(stderr(&ran), "");
+}
+
+#[test]
+fn the_command_runs_on_larder() {
+    let ran = output(larder().args(["run", "--", "cat", "/proc/self/maps"]));
+    assert_success(&ran);
+    assert!(stdout(&ran).contains("/liblarder.so"), "{}", stdout(&ran));
+}
+
+#[test]
+fn a_preload_of_the_caller_is_kept_behind() {
+    let preload = library_directory().join("liblarder_record.so");
+    let ran = output(larder().env("LD_PRELOAD", &preload).args([
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "echo $LD_PRELOAD",
+    ]));
+    let value = stdout(&ran);
+    let (first, rest) = value.trim().split_once(':').expect("two libraries");
+    assert!(first.ends_with("/liblarder.so"), "{value}");
+    assert_eq!(rest, preload.to_str().unwrap());
+}
+
+#[test]
+fn arguments_environment_and_argv0_arrive_unchanged() {
+    let directory = temporary();
+    let source = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(int argc, char **argv) {
+            for (int i = 0; i < argc; i++) printf("[%s]", argv[i]);
+            printf("%s\n", getenv("ODD"));
+        }"#;
+    let program = compile(directory.path(), "args.c", source, &[]);
+    let odd = std::ffi::OsStr::from_bytes(b"a b\xff\n*");
+    let ran = output(
+        larder()
+            .arg("run")
+            .arg(&program)
+            .arg("--sort")
+            .arg("")
+            .arg(odd)
+            .env("ODD", odd),
+    );
+    let mut expected = format!("[{}][--sort][][", program.display()).into_bytes();
+    expected.extend_from_slice(odd.as_bytes());
+    expected.extend_from_slice(b"]");
+    expected.extend_from_slice(odd.as_bytes());
+    expected.extend_from_slice(b"\n");
+    assert_eq!(ran.stdout, expected);
+}
+
+#[test]
+fn ignored_and_default_signals_are_handed_on() {
+    let status = "grep SigIgn /proc/self/status";
+    for setup in ["", "trap '' PIPE; ", "trap '' HUP PIPE; "] {
+        let plain = output(Command::new("sh").args(["-c", &format!("{setup}exec {status}")]));
+        let shell = format!("{setup}exec \"$TOOL\" run -- {status}");
+        let ran = output(
+            Command::new("sh")
+                .args(["-c", &shell])
+                .env("TOOL", env!("CARGO_BIN_EXE_larder"))
+                .env("LARDER_LIB", library_directory()),
+        );
+        assert_eq!(stdout(&ran), stdout(&plain), "{setup}");
+    }
+}
+
+#[test]
+fn stdin_is_the_commands() {
+    let mut child = larder()
+        .args(["run", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("larder");
+    use std::io::Write;
+    child.stdin.take().unwrap().write_all(b"through").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"through");
+}
+
+#[test]
+fn libraries_in_a_path_that_preload_cannot_carry_are_loaded_all_the_same() {
+    let directory = temporary();
+    let runtime = directory.path().join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    for name in ["with space", "with:colon", "with$dollar"] {
+        let lib = directory.path().join(name);
+        fs::create_dir(&lib).unwrap();
+        fs::copy(
+            library_directory().join("liblarder.so"),
+            lib.join("liblarder.so"),
+        )
+        .unwrap();
+        let ran = output(
+            bare_larder()
+                .env("LARDER_LIB", &lib)
+                .env("XDG_RUNTIME_DIR", &runtime)
+                .args(["run", "--", "cat", "/proc/self/maps"]),
+        );
+        assert_success(&ran);
+        assert_eq!(stderr(&ran), "");
+        assert!(
+            stdout(&ran).contains(&format!("{name}/liblarder.so")),
+            "{}",
+            stdout(&ran)
+        );
+    }
+}
+
+#[test]
+fn the_tool_finds_the_libraries_beside_itself() {
+    let prefix = temporary();
+    for part in ["bin", "lib"] {
+        fs::create_dir(prefix.path().join(part)).unwrap();
+    }
+    let tool = prefix.path().join("bin/larder");
+    fs::copy(env!("CARGO_BIN_EXE_larder"), &tool).unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let lib = prefix.path().join("lib/liblarder.so");
+    fs::copy(library_directory().join("liblarder.so"), &lib).unwrap();
+    // Through a link in another place, as /usr/local/bin has them.
+    let link = prefix.path().join("link");
+    std::os::unix::fs::symlink(&tool, &link).unwrap();
+    let ran = output(Command::new(&link).env_remove("LARDER_LIB").args([
+        "run",
+        "cat",
+        "/proc/self/maps",
+    ]));
+    assert_success(&ran);
+    assert!(stdout(&ran).contains(lib.canonicalize().unwrap().to_str().unwrap()));
+}
+
+#[test]
+fn nonsense_in_larders_variables_never_stops_the_program() {
+    let ran = output(
+        larder()
+            .env("LARDER_NO_SUCH_OPTION", "\u{1b}[31m")
+            .env("LARDER_PURGE_DECAY_MS", "-17 bananas")
+            .args(["run", "--", "sh", "-c", "echo fine; exit 5"]),
+    );
+    assert_eq!(code(&ran), 5);
+    assert_eq!(stdout(&ran), "fine\n");
+}
+
+#[test]
+fn a_path_with_spaces_and_bytes_that_are_not_utf8_is_run() {
+    let directory = temporary();
+    let odd = directory
+        .path()
+        .join(std::ffi::OsStr::from_bytes(b"a dir\xff"));
+    fs::create_dir(&odd).unwrap();
+    let program = odd.join("my echo");
+    fs::copy("/bin/echo", &program).unwrap();
+    let ran = output(larder().arg("run").arg(&program).arg("hello"));
+    assert_success(&ran);
+    assert_eq!(stdout(&ran), "hello\n");
+}
