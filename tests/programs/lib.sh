@@ -1,0 +1,53 @@
+# What every case may use; bash reads it before the script (BASH_ENV).
+#
+#   RUN       how to start the program under test: empty, or a command that takes it as arguments
+#   LIBRARY   the library that must be mapped; empty when the program runs as it is
+#   PORT PORT2  free ports of 127.0.0.1       CASE  the folder of the cases
+
+set -uo pipefail
+unset BASH_ENV
+
+# Says what is wrong and gives up; the code is no program's own.
+die() {
+  echo "case: $*" >&2
+  exit 99
+}
+
+digest() { sha256sum | cut -d ' ' -f 1; }
+
+# wait_for SECONDS COMMAND...: until the command succeeds.
+wait_for() {
+  local limit=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ $SECONDS -lt "$limit" ] || die "still not: $*"
+    sleep 0.05
+  done
+}
+
+port_is_open() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# check_mapped PID: the process runs on the library, when it should.
+check_mapped() {
+  [ -z "$LIBRARY" ] || grep -qF "$LIBRARY" "/proc/$1/maps" || die "process $1 does not map $LIBRARY"
+}
+
+# check_family PID: so does every process it has started.
+check_family() {
+  local child
+  check_mapped "$1"
+  for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do check_family "$child"; done
+}
+
+# stop PID SIGNAL SECONDS: ends a server of ours and says with which code.
+stop() {
+  local watch code
+  kill -"$2" "$1" || die "process $1 is gone before its end"
+  (sleep "$3"; kill -KILL "$1") 2>/dev/null &
+  watch=$!
+  wait "$1"
+  code=$?
+  kill "$watch" 2>/dev/null
+  wait "$watch" 2>/dev/null
+  echo "stopped with $code"
+}
