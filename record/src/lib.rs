@@ -1,1 +1,51 @@
-//! The recorder: interposes the malloc family of a running program.
+//! The recorder: interposes the malloc family of a running program and writes every call, with its
+//! stack, thread, time and sizes, into a trace.
+//!
+//! It is preloaded into programs that know nothing of it, so its first rule is to do no harm: it
+//! takes no memory from `malloc`, never panics into the program, leaves `errno` alone, and when it
+//! cannot go on it stops recording and says so in the trace.
+//!
+//! Modules, each using only those behind it: `hooks`, `operators` → `state` → `stream` → `walk`,
+//! `intern`, `chunk` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `memory`, `arch`, `sys`.
+
+mod arch;
+mod chunk;
+mod clock;
+mod config;
+mod file;
+mod fixed;
+mod hooks;
+mod intern;
+mod map;
+mod memory;
+mod operators;
+mod real;
+mod state;
+mod stream;
+mod sys;
+mod walk;
+
+#[global_allocator]
+static HEAP: memory::Heap = memory::Heap::new();
+
+/// Starts the recording even of a program that never allocates.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn constructor() {
+        real::look_up();
+        hooks::start();
+    }
+    constructor
+};
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = {
+    extern "C" fn destructor() {
+        state::at_exit();
+    }
+    destructor
+};

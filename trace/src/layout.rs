@@ -121,6 +121,8 @@ pub enum Slot {
     LostVfork = 8,
     /// Calls whose stack does not reach the thread's first function.
     TruncatedStacks = 9,
+    /// Children of fork that could not make a file of their own.
+    UnrecordedChildren = 10,
 }
 
 pub const SLOT_COUNT: usize = 16;

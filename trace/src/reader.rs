@@ -47,6 +47,8 @@ pub struct Losses {
     pub vfork: u64,
     /// Calls that are recorded, but whose stack does not reach the thread's first function.
     pub truncated_stacks: u64,
+    /// Children of fork that could not make a trace file of their own.
+    pub unrecorded_children: u64,
 }
 
 impl Losses {
@@ -137,6 +139,7 @@ impl Trace {
                 reentrant: layout::slot(&page, Slot::LostReentrant),
                 vfork: layout::slot(&page, Slot::LostVfork),
                 truncated_stacks: layout::slot(&page, Slot::TruncatedStacks),
+                unrecorded_children: layout::slot(&page, Slot::UnrecordedChildren),
             },
             file,
             length,

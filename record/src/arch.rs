@@ -1,0 +1,184 @@
+//! What depends on the processor: how a hook learns its caller's registers, the thread's own word of
+//! memory, the time stamp counter, and `vfork`.
+//!
+//! Invariants: an entry does not touch the stack before it jumps, so that the implementation's frame
+//! is the caller's callee and needs no unwinding of its own; `Local` lies in initial-exec TLS, so
+//! that reaching it never allocates.
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("the recorder knows x86-64 only");
+
+use std::arch::{asm, global_asm};
+
+use crate::stream::Stream;
+
+/// ELF's number for this processor.
+pub const MACHINE: u32 = 62;
+
+/// What a hook was called with: the caller's stack pointer (it points at the return address) and
+/// frame pointer.
+#[derive(Clone, Copy)]
+pub struct Caller {
+    pub sp: usize,
+    pub bp: usize,
+}
+
+/// A thread's own state. Zero is its first state.
+#[repr(C)]
+pub struct Local {
+    pub guard: u32,
+    /// Not 0 between `vfork` and its return in the parent; the child runs with it set.
+    pub in_vfork: u32,
+    pub stream: *mut Stream,
+    /// How often the destructors of the ending thread have run.
+    pub rounds: usize,
+    pub reserved: [usize; 5],
+}
+
+global_asm!(
+    ".section .tbss,\"awT\",@nobits",
+    ".hidden larder_record_local",
+    ".globl larder_record_local",
+    ".type larder_record_local, @object",
+    ".size larder_record_local, 64",
+    ".balign 64",
+    "larder_record_local:",
+    ".zero 64",
+    ".text",
+);
+
+const _: () = assert!(size_of::<Local>() == 64);
+
+#[inline(always)]
+pub fn local() -> *mut Local {
+    let local: *mut Local;
+    // SAFETY: the thread pointer is at fs:0, and the linker knows the variable's offset from it.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + larder_record_local@GOTTPOFF]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) local,
+            options(pure, readonly, nostack)
+        );
+    }
+    local
+}
+
+/// The thread's control block, which glibc puts at the top of every stack that it makes.
+#[inline]
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: fs:0 holds the thread pointer itself.
+    unsafe {
+        asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack))
+    };
+    pointer
+}
+
+/// The counter, read before anything that follows becomes visible to others.
+#[inline(always)]
+pub fn ticks_before() -> u64 {
+    // SAFETY: no memory is touched. Stores are made visible in order, after this has retired.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The counter, read after everything before it was done.
+#[inline(always)]
+pub fn ticks_after() -> u64 {
+    let mut processor = 0;
+    // SAFETY: rdtscp waits for all earlier loads. Its presence was checked with the counter's.
+    unsafe { core::arch::x86_64::__rdtscp(&mut processor) }
+}
+
+/// Whether the counter runs at one rate, in all power states, and can be read in order.
+pub fn has_invariant_counter() -> bool {
+    use core::arch::x86_64::__cpuid;
+    let highest = __cpuid(0x8000_0000).eax;
+    highest >= 0x8000_0007
+        && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+        && __cpuid(0x8000_0001).edx & (1 << 27) != 0
+}
+
+/// An exported function that hands its caller's registers on as fifth and sixth argument.
+macro_rules! entry {
+    ($(#[$doc:meta])* $name:literal => $implementation:path) => {
+        const _: () = {
+            $(#[$doc])*
+            #[cfg_attr(not(test), unsafe(export_name = $name))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn entry() {
+                core::arch::naked_asm!(
+                    "mov r8, rsp",
+                    "mov r9, rbp",
+                    "jmp {0}",
+                    sym $implementation
+                )
+            }
+            #[cfg(test)]
+            #[used]
+            static ENTRY: unsafe extern "C" fn() = entry;
+        };
+    };
+}
+pub(crate) use entry;
+
+// The child of vfork returns first, on the parent's stack: the return address must survive in a
+// register, as nothing on the stack below the caller's frame does.
+#[cfg(not(test))]
+global_asm!(
+    ".text",
+    ".globl vfork",
+    ".type vfork, @function",
+    "vfork:",
+    ".cfi_startproc",
+    "sub rsp, 8",
+    ".cfi_adjust_cfa_offset 8",
+    "call {before}",
+    "add rsp, 8",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdi",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_register rip, rdi",
+    "mov eax, 58",
+    "syscall",
+    "push rdi",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset rip, 0",
+    "test eax, eax",
+    "je 1f",
+    "mov rdi, rax",
+    "sub rsp, 8",
+    ".cfi_adjust_cfa_offset 8",
+    "call {after}",
+    "add rsp, 8",
+    ".cfi_adjust_cfa_offset -8",
+    "1:",
+    "ret",
+    ".cfi_endproc",
+    ".size vfork, . - vfork",
+    before = sym crate::hooks::vfork_before,
+    after = sym crate::hooks::vfork_after,
+);
+
+/// Registers of a caller that a signal interrupted, out of what the kernel saved.
+pub struct Interrupted {
+    pub ip: u64,
+    pub sp: u64,
+    pub bp: u64,
+}
+
+/// Where the kernel put the interrupted registers, seen from the signal's return trampoline.
+pub fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Option<Interrupted> {
+    // The stack pointer is at the ucontext: flags, link and alternate stack, then the registers,
+    // r8 to r15 first; see sigcontext(7)'s struct in the kernel's headers.
+    const REGISTERS: u64 = 8 + 8 + 24;
+    const RBP: u64 = REGISTERS + 8 * 10;
+    const RSP: u64 = REGISTERS + 8 * 15;
+    const RIP: u64 = REGISTERS + 8 * 16;
+    let mut at = |offset| read(sp.checked_add(offset).ok_or(())?);
+    Some(Interrupted {
+        ip: at(RIP).ok()?,
+        sp: at(RSP).ok()?,
+        bp: at(RBP).ok()?,
+    })
+}

@@ -1,0 +1,308 @@
+//! A stream's chunk under way: records go into a live region, which is a mapped part of the trace
+//! file, and from there, when it is full, compressed to the file's end.
+//!
+//! So a process that is killed leaves every record in the file: the kernel keeps what was stored.
+//!
+//! Thread safety: a `Live` belongs to a stream. Invariants: `committed` in the region counts whole
+//! records only, and is raised after their bytes are there; a region keeps its chunk until the
+//! sealed one is written, with the same number, so that nothing is lost in between.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use larder_trace::StopReason;
+use larder_trace::layout::{
+    CHUNK_HEADER_BYTES, COMMITTED_FIELD, ChunkHeader, ChunkKind, Contents, EVENTS_FIELD,
+    LIVE_DATA_OFFSET, LIVE_STATE_BYTES, MAX_RAW_BYTES,
+};
+use zstd_safe::zstd_sys as zstd;
+
+use crate::memory::Pages;
+use crate::{clock, file, state, sys};
+
+/// A thread that calls little has a small region, one that calls much soon a large one: these sizes
+/// one after the other.
+const REGION_BYTES: [usize; 4] = [8 << 10, 32 << 10, 128 << 10, 256 << 10];
+const _: () = assert!(REGION_BYTES[3] <= MAX_RAW_BYTES);
+
+/// One below zstd's default: what more it finds in records is small, and it costs a third more.
+const LEVEL: i32 = 3;
+
+pub struct Live {
+    region: *mut u8,
+    bytes: usize,
+    size: usize,
+    /// Bytes of records that are whole.
+    pub committed: usize,
+    events: u32,
+    contents: Contents,
+}
+
+impl Live {
+    pub const fn new(stream: u32) -> Self {
+        Live {
+            region: std::ptr::null_mut(),
+            bytes: 0,
+            size: 0,
+            committed: 0,
+            events: 0,
+            contents: Contents {
+                stream,
+                seq: 0,
+                events: 0,
+                tid: 0,
+                first_node: 0,
+                first_site: 0,
+                generation: 0,
+                check_or_committed: 0,
+                first_time: 0,
+                last_time: 0,
+            },
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        !self.region.is_null()
+    }
+
+    /// Gets a region; false if there is none to be had.
+    pub fn open(&mut self) -> bool {
+        let bytes = REGION_BYTES[self.size];
+        let Some(region) = file::map_region(bytes) else {
+            return false;
+        };
+        let header = ChunkHeader {
+            kind: ChunkKind::Live,
+            compressed: false,
+            stored_bytes: (bytes - CHUNK_HEADER_BYTES) as u32,
+            raw_bytes: 0,
+            contents: Contents {
+                stream: self.contents.stream,
+                ..Contents::default()
+            },
+        };
+        let encoded = header.encode();
+        // SAFETY: a region is longer than a header.
+        unsafe { region.copy_from_nonoverlapping(encoded.as_ptr(), encoded.len()) };
+        self.region = region;
+        self.bytes = bytes;
+        true
+    }
+
+    /// Begins a chunk: what it starts from is what the stream has now.
+    pub fn begin(&mut self, from: Contents) {
+        self.contents = Contents {
+            stream: self.contents.stream,
+            seq: self.contents.seq,
+            ..from
+        };
+        self.contents.check_or_committed = 0;
+        self.contents.events = 0;
+        self.committed = 0;
+        self.events = 0;
+        let encoded = self.contents.encode();
+        self.publish(0, 0);
+        // SAFETY: the state follows the chunk header in every region.
+        unsafe {
+            self.region
+                .add(CHUNK_HEADER_BYTES)
+                .copy_from_nonoverlapping(encoded.as_ptr(), encoded.len());
+        }
+    }
+
+    /// The room that is left.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.bytes.saturating_sub(LIVE_DATA_OFFSET + self.committed)
+    }
+
+    /// Where the next record goes.
+    #[inline]
+    pub fn tail(&mut self) -> &mut [u8] {
+        // SAFETY: `room` bytes behind the committed ones lie in the region, which is mapped.
+        unsafe {
+            let start = self.region.add(LIVE_DATA_OFFSET + self.committed);
+            std::slice::from_raw_parts_mut(start, self.room())
+        }
+    }
+
+    /// The record just written at the tail counts from now on.
+    #[inline]
+    pub fn commit(&mut self, bytes: usize, is_call: bool) {
+        self.committed += bytes;
+        self.events += u32::from(is_call);
+        self.publish(self.committed as u32, self.events);
+    }
+
+    #[inline]
+    fn publish(&mut self, committed: u32, events: u32) {
+        // SAFETY: both fields lie in the region's state, aligned to four.
+        unsafe {
+            let state = self.region.add(CHUNK_HEADER_BYTES);
+            (*state.add(EVENTS_FIELD).cast::<AtomicU32>()).store(events, Ordering::Relaxed);
+            (*state.add(COMMITTED_FIELD).cast::<AtomicU32>()).store(committed, Ordering::Release);
+        }
+    }
+
+    /// Writes the chunk to the file's end. False, and the recording has stopped, if that failed; the
+    /// region then still has it.
+    pub fn seal(&mut self, last_time: u64) -> bool {
+        if self.committed == 0 {
+            return true;
+        }
+        clock::note();
+        self.contents.events = self.events;
+        self.contents.last_time = last_time;
+        // SAFETY: the committed records.
+        let raw = unsafe {
+            std::slice::from_raw_parts(self.region.add(LIVE_DATA_OFFSET), self.committed)
+        };
+        let contents = self.contents;
+        let written = with_compressor(|compressor| compressor.write(raw, contents));
+        if written {
+            self.contents.seq += 1;
+        }
+        written
+    }
+
+    /// After a seal: a larger region if this one filled up.
+    pub fn enlarge(&mut self) {
+        if self.size + 1 >= REGION_BYTES.len() {
+            return;
+        }
+        let (old, bytes) = (self.region, self.bytes);
+        self.publish(0, 0);
+        self.size += 1;
+        if self.open() {
+            // SAFETY: the old region is empty and nobody else's.
+            unsafe { sys::unmap(old, bytes) };
+        } else {
+            self.size -= 1;
+        }
+    }
+
+    /// In a child of fork: the region is the parent's.
+    pub fn abandon(&mut self) {
+        if !self.region.is_null() {
+            // SAFETY: the child's own mapping of it.
+            unsafe { sys::unmap(self.region, self.bytes) };
+            self.region = std::ptr::null_mut();
+        }
+    }
+}
+
+const _: () = assert!(LIVE_STATE_BYTES >= larder_trace::layout::CONTENTS_BYTES);
+
+/// Memory for one compression at a time.
+struct Compressor {
+    busy: AtomicBool,
+    work: std::cell::UnsafeCell<Work>,
+}
+
+struct Work {
+    workspace: Pages<u64>,
+    output: Pages<u8>,
+}
+
+// SAFETY: the work is only touched by who set `busy`.
+unsafe impl Sync for Compressor {}
+
+static COMPRESSORS: [Compressor; 4] = [const {
+    Compressor {
+        busy: AtomicBool::new(false),
+        work: std::cell::UnsafeCell::new(Work {
+            workspace: Pages::empty(),
+            output: Pages::empty(),
+        }),
+    }
+}; 4];
+
+fn with_compressor(act: impl FnOnce(&mut Work) -> bool) -> bool {
+    loop {
+        for compressor in &COMPRESSORS {
+            if !compressor.busy.swap(true, Ordering::Acquire) {
+                // SAFETY: this thread set `busy`.
+                let done = act(unsafe { &mut *compressor.work.get() });
+                compressor.busy.store(false, Ordering::Release);
+                return done;
+            }
+        }
+        sys::yield_processor();
+    }
+}
+
+/// In a child of fork: who was compressing is gone.
+pub fn after_fork() {
+    for compressor in &COMPRESSORS {
+        compressor.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Work {
+    fn write(&mut self, raw: &[u8], contents: Contents) -> bool {
+        if !self.prepare() {
+            state::stop(StopReason::NoMemory, libc::ENOMEM);
+            return false;
+        }
+        let output = self.output.slice();
+        let Some(room) = output.get_mut(CHUNK_HEADER_BYTES..) else {
+            return false;
+        };
+        let packed = compress(self.workspace.slice(), room, raw);
+        let (compressed, stored) = match packed {
+            Some(bytes) if bytes < raw.len() => (true, bytes),
+            _ => {
+                let Some(place) = room.get_mut(..raw.len()) else {
+                    return false;
+                };
+                place.copy_from_slice(raw);
+                (false, raw.len())
+            }
+        };
+        let header = ChunkHeader {
+            kind: ChunkKind::Events,
+            compressed,
+            stored_bytes: stored as u32,
+            raw_bytes: raw.len() as u32,
+            contents,
+        };
+        match output.get_mut(..CHUNK_HEADER_BYTES + stored) {
+            Some(buffer) => file::append(buffer, header),
+            None => false,
+        }
+    }
+
+    fn prepare(&mut self) -> bool {
+        let raw = REGION_BYTES[REGION_BYTES.len() - 1];
+        // SAFETY: these two only compute.
+        let (workspace, output) = unsafe {
+            (
+                zstd::ZSTD_estimateCCtxSize(LEVEL),
+                zstd::ZSTD_compressBound(raw),
+            )
+        };
+        self.workspace.grow(workspace / 8 + 1) && self.output.grow(CHUNK_HEADER_BYTES + output)
+    }
+}
+
+/// One zstd frame; `None` if it does not fit.
+fn compress(workspace: &mut [u64], out: &mut [u8], raw: &[u8]) -> Option<usize> {
+    // SAFETY: the workspace is as large as zstd asked for and aligned to eight; the context made in
+    // it is not used after this function.
+    unsafe {
+        let context =
+            zstd::ZSTD_initStaticCCtx(workspace.as_mut_ptr().cast(), size_of_val(workspace));
+        if context.is_null() {
+            return None;
+        }
+        let level = zstd::ZSTD_cParameter::ZSTD_c_compressionLevel;
+        zstd::ZSTD_CCtx_setParameter(context, level, LEVEL);
+        let written = zstd::ZSTD_compress2(
+            context,
+            out.as_mut_ptr().cast(),
+            out.len(),
+            raw.as_ptr().cast(),
+            raw.len(),
+        );
+        (zstd::ZSTD_isError(written) == 0).then_some(written)
+    }
+}

@@ -1,0 +1,322 @@
+//! The trace file of this process image: its header page, its growing end, its chunks.
+//!
+//! Thread safety: space is handed out by an atomic counter, so threads write side by side without a
+//! lock. The file is not written by a child of fork: the child forgets it (`forget`) and makes its
+//! own.
+//!
+//! Invariants: the descriptor is checked to be this file before every write, because programs close
+//! descriptors that they do not know; a failed write stops the recording and nothing else; whatever
+//! is written in place (header slots, live regions) has its blocks reserved first.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+use larder_trace::StopReason;
+use larder_trace::layout::{
+    CHUNK_ALIGN, CHUNK_HEADER_BYTES, ChunkHeader, FileHeader, HEADER_BYTES, SLOTS_OFFSET, Slot,
+};
+
+use crate::fixed::FixedPath;
+use crate::state;
+use crate::sys::{self, Errno};
+
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+static DEVICE: AtomicU64 = AtomicU64::new(0);
+static INODE: AtomicU64 = AtomicU64::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
+static HEADER: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static PATH: FixedPath = FixedPath::new();
+
+/// Our descriptor is kept out of the way of programs that expect to get low ones.
+const LOWEST_DESCRIPTOR: i32 = 512;
+const PAGE: u64 = 4096;
+
+/// A file made for this image, not yet in use.
+pub struct NewFile {
+    pub image: u32,
+    fd: i32,
+}
+
+/// Makes `<folder>/<pid>-<n>.ltrace` with the first n that is free. The path stays in `PATH`.
+pub fn create(folder: &[u8], pid: u32) -> Result<NewFile, Errno> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    for image in 0..100_000 {
+        let Some(path) = PATH.set(&[
+            folder,
+            b"/",
+            decimal(&mut [0; 10], pid),
+            b"-",
+            decimal(&mut [0; 10], image),
+            b".ltrace",
+        ]) else {
+            return Err(Errno(libc::ENAMETOOLONG));
+        };
+        match sys::open(path, flags, 0o600) {
+            Ok(fd) => {
+                return Ok(NewFile {
+                    image,
+                    fd: move_up(fd),
+                });
+            }
+            Err(Errno(libc::EEXIST)) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno(libc::EEXIST))
+}
+
+fn move_up(fd: i32) -> i32 {
+    match sys::duplicate_above(fd, LOWEST_DESCRIPTOR) {
+        Ok(high) => {
+            sys::close(fd);
+            high
+        }
+        Err(_) => fd,
+    }
+}
+
+fn decimal(out: &mut [u8; 10], mut number: u32) -> &[u8] {
+    let mut start = out.len();
+    loop {
+        start -= 1;
+        out[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &out[start..];
+        }
+    }
+}
+
+impl NewFile {
+    /// Writes the header page and makes this the file that chunks go to.
+    pub fn open(self, header: &FileHeader) -> Result<(), Errno> {
+        let done = self.prepare(header);
+        if done.is_err() {
+            sys::close(self.fd);
+            PATH.with(|path| sys::unlink(path));
+        }
+        done
+    }
+
+    fn prepare(&self, header: &FileHeader) -> Result<(), Errno> {
+        reserve_blocks(self.fd, 0, HEADER_BYTES as u64)?;
+        let page = sys::map_shared(self.fd, 0, HEADER_BYTES)?;
+        let fixed = header.encode();
+        // SAFETY: the page is ours, writable, and longer than the fixed part.
+        unsafe { page.copy_from_nonoverlapping(fixed.as_ptr(), fixed.len()) };
+        let (device, inode) = sys::identity(self.fd)?;
+        DEVICE.store(device, Ordering::Relaxed);
+        INODE.store(inode, Ordering::Relaxed);
+        END.store(HEADER_BYTES as u64, Ordering::Relaxed);
+        HEADER.store(page, Ordering::Release);
+        DESCRIPTOR.store(self.fd, Ordering::Release);
+        set_slot(Slot::LastTicks, header.start_ticks);
+        set_slot(Slot::LastMonotonicNs, header.start_monotonic_ns);
+        set_slot(Slot::FileEnd, HEADER_BYTES as u64);
+        Ok(())
+    }
+}
+
+/// In a child of fork: the parent's file is none of ours. `make` makes the child's; if it cannot,
+/// the parent's header, which the child still has, counts that.
+pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    let fd = DESCRIPTOR.swap(-1, Ordering::Relaxed);
+    if fd >= 0 && is_ours(fd) {
+        sys::close(fd);
+    }
+    let page = HEADER.load(Ordering::Relaxed);
+    let made = make();
+    if made.is_err() {
+        add_to_slot(Slot::UnrecordedChildren, 1);
+    }
+    if !page.is_null() {
+        // SAFETY: mapped by `prepare` with this length, and replaced or not used any more.
+        unsafe { sys::unmap(page, HEADER_BYTES) };
+    }
+    if made.is_err() {
+        HEADER.store(std::ptr::null_mut(), Ordering::Relaxed);
+    }
+    made
+}
+
+fn slot(slot: Slot) -> Option<&'static AtomicU64> {
+    let page = HEADER.load(Ordering::Acquire);
+    if page.is_null() {
+        return None;
+    }
+    // SAFETY: the slots lie within the mapped page, aligned to eight; it is only unmapped in a child
+    // of fork, before any other use.
+    Some(unsafe {
+        &*page
+            .add(SLOTS_OFFSET + 8 * slot as usize)
+            .cast::<AtomicU64>()
+    })
+}
+
+pub fn set_slot(which: Slot, value: u64) {
+    if let Some(slot) = slot(which) {
+        slot.store(value, Ordering::Relaxed);
+    }
+}
+
+pub fn add_to_slot(which: Slot, amount: u64) {
+    if let Some(slot) = slot(which) {
+        slot.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+fn is_ours(fd: i32) -> bool {
+    let ours = (
+        DEVICE.load(Ordering::Relaxed),
+        INODE.load(Ordering::Relaxed),
+    );
+    sys::identity(fd) == Ok(ours)
+}
+
+/// The file's descriptor, opened again if the program closed it.
+fn descriptor() -> Result<i32, Errno> {
+    let fd = DESCRIPTOR.load(Ordering::Acquire);
+    if fd >= 0 && is_ours(fd) {
+        return Ok(fd);
+    }
+    let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let again = move_up(PATH.with(|path| sys::open(path, flags, 0))?);
+    if !is_ours(again) {
+        sys::close(again);
+        return Err(Errno(libc::ESTALE));
+    }
+    DESCRIPTOR.store(again, Ordering::Release);
+    Ok(again)
+}
+
+fn reserve(bytes: u64, align: u64) -> u64 {
+    let mut end = END.load(Ordering::Relaxed);
+    loop {
+        let start = end.next_multiple_of(align);
+        let new = (start + bytes).next_multiple_of(CHUNK_ALIGN);
+        match END.compare_exchange_weak(end, new, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                set_slot(Slot::FileEnd, new);
+                return start;
+            }
+            Err(now) => end = now,
+        }
+    }
+}
+
+/// Blocks for a range, by the system's own means or by writing zeros.
+fn reserve_blocks(fd: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
+    let held = sys::FileSizeSignalHeld::new();
+    let done = loop {
+        match sys::allocate(fd, offset, bytes) {
+            Err(Errno(libc::EINTR)) => {}
+            Err(Errno(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                break write_zeros(fd, offset, bytes);
+            }
+            done => break done,
+        }
+    };
+    if done == Err(Errno(libc::EFBIG)) {
+        held.swallow();
+    }
+    done
+}
+
+fn write_zeros(fd: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
+    let zeros = [0; PAGE as usize];
+    let mut at = offset;
+    while at < offset + bytes {
+        let part = (offset + bytes - at).min(PAGE) as usize;
+        at += sys::write_at(fd, &zeros[..part], at)? as u64;
+    }
+    Ok(())
+}
+
+fn write_all(fd: i32, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    let held = sys::FileSizeSignalHeld::new();
+    while !bytes.is_empty() {
+        match sys::write_at(fd, bytes, offset) {
+            Ok(0) => return Err(Errno(libc::ENOSPC)),
+            Ok(written) => {
+                bytes = bytes.get(written..).unwrap_or(&[]);
+                offset += written as u64;
+            }
+            Err(Errno(libc::EINTR)) => {}
+            Err(errno) => {
+                if errno == Errno(libc::EFBIG) {
+                    held.swallow();
+                }
+                return Err(errno);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn reason(errno: Errno) -> StopReason {
+    match errno.0 {
+        libc::ENOSPC => StopReason::DiskFull,
+        libc::EDQUOT => StopReason::Quota,
+        libc::EFBIG => StopReason::FileTooLarge,
+        libc::ENOMEM => StopReason::NoMemory,
+        _ => StopReason::WriteError,
+    }
+}
+
+/// Appends a chunk. `buffer` holds room for the header and then the payload. False, and the
+/// recording has stopped, if it could not be written.
+pub fn append(buffer: &mut [u8], mut header: ChunkHeader) -> bool {
+    let Some((head, payload)) = buffer.split_at_mut_checked(CHUNK_HEADER_BYTES) else {
+        return false;
+    };
+    header.stored_bytes = payload.len() as u32;
+    header.contents.check_or_committed = crc32fast::hash(payload);
+    head.copy_from_slice(&header.encode());
+    let written = descriptor().and_then(|fd| {
+        let offset = reserve(buffer.len() as u64, CHUNK_ALIGN);
+        write_all(fd, buffer, offset)
+    });
+    if let Err(errno) = written {
+        state::stop(reason(errno), errno.0);
+    }
+    written.is_ok()
+}
+
+/// A mapped part of the file with its blocks reserved, all zero. `None`, and the recording has
+/// stopped, if there is no room.
+pub fn map_region(bytes: usize) -> Option<*mut u8> {
+    let mapped = descriptor().and_then(|fd| {
+        let offset = reserve(bytes as u64, PAGE);
+        reserve_blocks(fd, offset, bytes as u64)?;
+        sys::map_shared(fd, offset, bytes)
+    });
+    match mapped {
+        Ok(region) => Some(region),
+        Err(errno) => {
+            state::stop(reason(errno), errno.0);
+            None
+        }
+    }
+}
+
+/// Says what went wrong, in one line, on the standard error.
+pub fn warn(what: &[u8], subject: &CStr, errno: Option<Errno>, remedy: &[u8]) {
+    let mut line = [0u8; 1024];
+    let mut len = 0;
+    let mut put = |bytes: &[u8]| {
+        let part = bytes.len().min(line.len() - len);
+        line[len..len + part].copy_from_slice(&bytes[..part]);
+        len += part;
+    };
+    put(b"larder: ");
+    put(what);
+    put(subject.to_bytes());
+    if let Some(Errno(number)) = errno {
+        put(b": ");
+        put(state::describe(number));
+    }
+    put(b"; ");
+    put(remedy);
+    put(b"\n");
+    let _ = sys::write(2, &line[..len]);
+}

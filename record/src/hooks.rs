@@ -1,0 +1,653 @@
+//! The C functions that are interposed. Each calls the one below and records what came of it.
+//!
+//! ```text
+//! entry (asm) ─> implementation ─> Hook::enter ─> state::enter_slow (first call, child of fork)
+//!                     │                └──────> stream::attach (first call of a thread)
+//!                     ├─> real::… (below)
+//!                     └─> Hook::record ─> Stream::call
+//! ```
+//!
+//! Invariants: a block's end is recorded before it happens, its making after; what the functions
+//! below call in turn is not recorded, as one call is one event; no hook changes `errno`.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use larder_trace::codec::Class;
+use larder_trace::layout::Slot;
+use larder_trace::{AllocCall, FreeCall};
+
+use crate::arch::{self, Caller, Local, entry};
+use crate::stream::{self, Call, Stream};
+use crate::{clock, file, real, state};
+
+/// What the thread is in the middle of, in `Local::guard`.
+pub mod guard {
+    pub const NONE: u32 = 0;
+    /// The recorder's own code: whoever calls now is a signal handler, or the recorder itself.
+    pub const RECORDER: u32 = 1;
+    /// A function below that may call others of the family in turn.
+    pub const BELOW: u32 = 2;
+    /// The `operator new` below: what it allocates is part of its call, what it frees is not (the
+    /// program's new-handler does that).
+    pub const NEW: u32 = 3;
+}
+
+/// A recorded call under way. The guard is set while it lives.
+pub struct Hook {
+    local: &'static mut Local,
+    stream: *mut Stream,
+    caller: Caller,
+    outer: u32,
+}
+
+impl Hook {
+    /// `None`: do what is to be done, but do not record.
+    #[inline(always)]
+    pub fn enter(sp: usize, bp: usize) -> Option<Hook> {
+        // SAFETY: the thread's own; the reference does not outlive the call.
+        let local = unsafe { &mut *arch::local() };
+        if local.guard != guard::NONE || !state::is_recording() || local.stream.is_null() {
+            return Self::enter_slow(local, sp, bp);
+        }
+        if local.in_vfork != 0 {
+            return Self::in_vfork();
+        }
+        local.guard = guard::RECORDER;
+        let stream = local.stream;
+        Some(Hook {
+            local,
+            stream,
+            caller: Caller { sp, bp },
+            outer: guard::NONE,
+        })
+    }
+
+    #[cold]
+    fn in_vfork() -> Option<Hook> {
+        file::add_to_slot(Slot::LostVfork, 1);
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_slow(local: &'static mut Local, sp: usize, bp: usize) -> Option<Hook> {
+        if local.in_vfork != 0 {
+            return if state::is_recording() {
+                Self::in_vfork()
+            } else {
+                None
+            };
+        }
+        if local.guard != guard::NONE {
+            if local.guard == guard::RECORDER && state::is_recording() && !local.stream.is_null() {
+                file::add_to_slot(Slot::LostReentrant, 1);
+            }
+            return None;
+        }
+        let errno = Errno::keep();
+        local.guard = guard::RECORDER;
+        let mut stream = std::ptr::null_mut();
+        if state::is_recording() || state::enter_slow() {
+            stream = local.stream;
+            if stream.is_null() {
+                stream = stream::attach();
+            }
+        }
+        drop(errno);
+        if stream.is_null() {
+            local.guard = guard::NONE;
+            return None;
+        }
+        Some(Hook {
+            local,
+            stream,
+            caller: Caller { sp, bp },
+            outer: guard::NONE,
+        })
+    }
+
+    /// A free inside the `operator new` below: by the program's new-handler.
+    #[inline(always)]
+    pub fn enter_free(sp: usize, bp: usize) -> Option<Hook> {
+        // SAFETY: as in `enter`.
+        let local = unsafe { &mut *arch::local() };
+        if local.guard == guard::NEW && state::is_recording() && !local.stream.is_null() {
+            local.guard = guard::RECORDER;
+            let stream = local.stream;
+            return Some(Hook {
+                local,
+                stream,
+                caller: Caller { sp, bp },
+                outer: guard::NEW,
+            });
+        }
+        Self::enter(sp, bp)
+    }
+
+    /// Runs a function below.
+    #[inline(always)]
+    pub fn below<R>(&mut self, kind: u32, act: impl FnOnce() -> R) -> R {
+        self.local.guard = kind;
+        let result = act();
+        self.local.guard = guard::RECORDER;
+        result
+    }
+
+    /// After an exception left a function below.
+    pub fn leave_below(&mut self) {
+        self.local.guard = guard::RECORDER;
+    }
+
+    #[inline(always)]
+    pub fn record(&mut self, call: &Call) {
+        // SAFETY: the thread's own stream, and the guard keeps everybody else out.
+        let stream = unsafe { &mut *self.stream };
+        stream.call(self.caller, call);
+    }
+
+    #[inline(always)]
+    pub fn made(&mut self, call: AllocCall, block: *mut c_void, size: usize, extra: usize) {
+        self.record(&Call {
+            class: Class::Alloc,
+            code: call.code(),
+            time: clock::now(),
+            address: block as usize,
+            size,
+            extra,
+            begin: 0,
+            old: 0,
+        });
+    }
+
+    #[inline(always)]
+    pub fn ends(&mut self, call: FreeCall, block: *mut c_void, size: usize, extra: usize) {
+        self.record(&Call {
+            class: Class::Free,
+            code: call.code(),
+            time: clock::before(),
+            address: block as usize,
+            size,
+            extra,
+            begin: 0,
+            old: 0,
+        });
+    }
+}
+
+impl Drop for Hook {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.local.guard = self.outer;
+    }
+}
+
+/// Puts `errno` back when it goes.
+pub struct Errno(c_int);
+
+impl Errno {
+    pub fn keep() -> Self {
+        // SAFETY: the thread's own variable.
+        Errno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: the thread's own variable.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+fn out_of_memory() -> *mut c_void {
+    // SAFETY: the thread's own variable.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    std::ptr::null_mut()
+}
+
+/// A function below, or, while they are not known yet, the static area.
+macro_rules! below {
+    ($function:ident, $early:expr) => {
+        match real::$function() {
+            Some(function) => function,
+            None if real::look_up() => match real::$function() {
+                Some(function) => function,
+                None => return out_of_memory(),
+            },
+            None => return $early,
+        }
+    };
+}
+
+entry!("malloc" => malloc);
+unsafe extern "C" fn malloc(
+    size: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> *mut c_void {
+    let function = below!(malloc, real::early(size, 1));
+    // SAFETY: the caller's own arguments, here and below.
+    let Some(mut hook) = Hook::enter(sp, bp) else {
+        return unsafe { function(size) };
+    };
+    let block = hook.below(guard::BELOW, || unsafe { function(size) });
+    hook.made(AllocCall::Malloc, block, size, 0);
+    block
+}
+
+entry!("calloc" => calloc);
+unsafe extern "C" fn calloc(
+    count: usize,
+    size: usize,
+    _: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> *mut c_void {
+    let function = below!(calloc, real::early(count.saturating_mul(size), 1));
+    let Some(mut hook) = Hook::enter(sp, bp) else {
+        return unsafe { function(count, size) };
+    };
+    let block = hook.below(guard::BELOW, || unsafe { function(count, size) });
+    hook.made(AllocCall::Calloc, block, count.saturating_mul(size), count);
+    block
+}
+
+entry!("realloc" => realloc);
+unsafe extern "C" fn realloc(
+    old: *mut c_void,
+    size: usize,
+    _: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> *mut c_void {
+    let function = below!(realloc, unsafe { move_early(old, size) });
+    if real::is_early(old) {
+        return unsafe { move_early(old, size) };
+    }
+    let act = || unsafe { function(old, size) };
+    unsafe { change_size(AllocCall::Realloc, old, size, 0, Caller { sp, bp }, act) }
+}
+
+entry!("reallocarray" => reallocarray);
+unsafe extern "C" fn reallocarray(
+    old: *mut c_void,
+    count: usize,
+    size: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> *mut c_void {
+    let Some(bytes) = count.checked_mul(size) else {
+        return out_of_memory();
+    };
+    let caller = Caller { sp, bp };
+    if real::is_early(old) {
+        return unsafe { move_early(old, bytes) };
+    }
+    match real::reallocarray() {
+        Some(function) => {
+            let act = || unsafe { function(old, count, size) };
+            unsafe { change_size(AllocCall::Reallocarray, old, bytes, count, caller, act) }
+        }
+        None => {
+            let function = below!(realloc, unsafe { move_early(old, bytes) });
+            let act = || unsafe { function(old, bytes) };
+            unsafe { change_size(AllocCall::Reallocarray, old, bytes, count, caller, act) }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn change_size(
+    call: AllocCall,
+    old: *mut c_void,
+    size: usize,
+    count: usize,
+    caller: Caller,
+    act: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    let Some(mut hook) = Hook::enter(caller.sp, caller.bp) else {
+        return act();
+    };
+    let begin = clock::before();
+    let block = hook.below(guard::BELOW, act);
+    hook.record(&Call {
+        class: Class::Realloc,
+        code: call.code(),
+        time: clock::now(),
+        address: block as usize,
+        size,
+        extra: count,
+        begin,
+        old: old as usize,
+    });
+    block
+}
+
+/// A realloc of a block from the static area.
+unsafe fn move_early(old: *mut c_void, size: usize) -> *mut c_void {
+    let block = match real::malloc() {
+        // SAFETY: any size may be asked for.
+        Some(function) => unsafe { function(size) },
+        None => real::early(size, 1),
+    };
+    if !block.is_null() && !old.is_null() {
+        let bytes = real::early_size(old).min(size);
+        // SAFETY: both blocks are at least this long, and apart.
+        unsafe { std::ptr::copy_nonoverlapping(old.cast::<u8>(), block.cast::<u8>(), bytes) };
+    }
+    block
+}
+
+entry!("free" => free);
+unsafe extern "C" fn free(block: *mut c_void, _: usize, _: usize, _: usize, sp: usize, bp: usize) {
+    if let Some(mut hook) = end_block(FreeCall::Free, block, 0, 0, Caller { sp, bp }) {
+        hook.below(guard::BELOW, || unsafe { give_back(block) });
+    } else {
+        unsafe { give_back(block) };
+    }
+}
+
+#[inline(always)]
+fn end_block(
+    call: FreeCall,
+    block: *mut c_void,
+    size: usize,
+    align: usize,
+    caller: Caller,
+) -> Option<Hook> {
+    if real::is_early(block) {
+        return None;
+    }
+    let mut hook = Hook::enter_free(caller.sp, caller.bp)?;
+    hook.ends(call, block, size, align);
+    Some(hook)
+}
+
+/// The same for the operators.
+#[inline(always)]
+pub fn end_block_for_delete(
+    call: FreeCall,
+    block: *mut c_void,
+    size: usize,
+    align: usize,
+    caller: Caller,
+) -> Option<Hook> {
+    end_block(call, block, size, align, caller)
+}
+
+/// `free` of the functions below; blocks of the static area stay.
+///
+/// # Safety
+/// The caller's own block.
+pub unsafe fn give_back(block: *mut c_void) {
+    if real::is_early(block) {
+        return;
+    }
+    if real::free().is_none() {
+        real::look_up();
+    }
+    if let Some(function) = real::free() {
+        // SAFETY: as said.
+        unsafe { function(block) };
+    }
+}
+
+entry!("free_sized" => free_sized);
+unsafe extern "C" fn free_sized(
+    block: *mut c_void,
+    size: usize,
+    _: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) {
+    let hook = end_block(FreeCall::FreeSized, block, size, 0, Caller { sp, bp });
+    let act = || match real::free_sized() {
+        Some(function) if !real::is_early(block) => unsafe { function(block, size) },
+        _ => unsafe { give_back(block) },
+    };
+    match hook {
+        Some(mut hook) => hook.below(guard::BELOW, act),
+        None => act(),
+    }
+}
+
+entry!("free_aligned_sized" => free_aligned_sized);
+unsafe extern "C" fn free_aligned_sized(
+    block: *mut c_void,
+    align: usize,
+    size: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) {
+    let hook = end_block(
+        FreeCall::FreeAlignedSized,
+        block,
+        size,
+        align,
+        Caller { sp, bp },
+    );
+    let act = || match real::free_aligned_sized() {
+        Some(function) if !real::is_early(block) => unsafe { function(block, align, size) },
+        _ => unsafe { give_back(block) },
+    };
+    match hook {
+        Some(mut hook) => hook.below(guard::BELOW, act),
+        None => act(),
+    }
+}
+
+macro_rules! aligned {
+    ($name:literal, $function:ident, $call:ident) => {
+        entry!($name => $function);
+        unsafe extern "C" fn $function(
+            align: usize,
+            size: usize,
+            _: usize,
+            _: usize,
+            sp: usize,
+            bp: usize,
+        ) -> *mut c_void {
+            let function = below!($function, real::early(size, align));
+            let Some(mut hook) = Hook::enter(sp, bp) else {
+                return unsafe { function(align, size) };
+            };
+            let block = hook.below(guard::BELOW, || unsafe { function(align, size) });
+            hook.made(AllocCall::$call, block, size, align);
+            block
+        }
+    };
+}
+
+aligned!("aligned_alloc", aligned_alloc, AlignedAlloc);
+aligned!("memalign", memalign, Memalign);
+
+entry!("posix_memalign" => posix_memalign);
+unsafe extern "C" fn posix_memalign(
+    place: *mut *mut c_void,
+    align: usize,
+    size: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> c_int {
+    if !real::are_known() && !real::look_up() {
+        // SAFETY: the caller's own place.
+        unsafe { *place = real::early(size, align) };
+        return 0;
+    }
+    let Some(function) = real::posix_memalign() else {
+        return libc::ENOMEM;
+    };
+    let Some(mut hook) = Hook::enter(sp, bp) else {
+        return unsafe { function(place, align, size) };
+    };
+    let result = hook.below(guard::BELOW, || unsafe { function(place, align, size) });
+    // SAFETY: on success the function below has written the place.
+    let block = if result == 0 {
+        unsafe { *place }
+    } else {
+        std::ptr::null_mut()
+    };
+    hook.made(AllocCall::PosixMemalign, block, size, align);
+    result
+}
+
+macro_rules! page_aligned {
+    ($name:literal, $function:ident, $call:ident) => {
+        entry!($name => $function);
+        unsafe extern "C" fn $function(
+            size: usize,
+            _: usize,
+            _: usize,
+            _: usize,
+            sp: usize,
+            bp: usize,
+        ) -> *mut c_void {
+            let function = below!($function, real::early(size, 4096));
+            let Some(mut hook) = Hook::enter(sp, bp) else { return unsafe { function(size) } };
+            let block = hook.below(guard::BELOW, || unsafe { function(size) });
+            hook.made(AllocCall::$call, block, size, 4096);
+            block
+        }
+    };
+}
+
+page_aligned!("valloc", valloc, Valloc);
+page_aligned!("pvalloc", pvalloc, Pvalloc);
+
+entry!("malloc_usable_size" => malloc_usable_size);
+unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    if real::is_early(block) {
+        return real::early_size(block);
+    }
+    match real::malloc_usable_size() {
+        // SAFETY: the caller's own block.
+        Some(function) => unsafe { function(block) },
+        None => 0,
+    }
+}
+
+/// A copy of `bytes` bytes and a terminator of `end` bytes, as one call.
+#[inline(always)]
+unsafe fn duplicate(
+    call: AllocCall,
+    text: *const u8,
+    bytes: usize,
+    end: usize,
+    caller: Caller,
+) -> *mut c_void {
+    let size = bytes + end;
+    let function = below!(malloc, real::early(size, 1));
+    let act = || {
+        // SAFETY: the text is `bytes` long, the block has room for it and the terminator.
+        unsafe {
+            let block = function(size).cast::<u8>();
+            if !block.is_null() {
+                block.copy_from_nonoverlapping(text, bytes);
+                block.add(bytes).write_bytes(0, end);
+            }
+            block.cast::<c_void>()
+        }
+    };
+    let Some(mut hook) = Hook::enter(caller.sp, caller.bp) else {
+        return act();
+    };
+    let block = hook.below(guard::BELOW, act);
+    hook.made(call, block, size, 0);
+    block
+}
+
+entry!("strdup" => strdup);
+entry!("__strdup" => strdup);
+unsafe extern "C" fn strdup(
+    text: *const c_char,
+    _: usize,
+    _: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> *mut c_void {
+    // SAFETY: a C string by contract.
+    unsafe {
+        let bytes = libc::strlen(text);
+        duplicate(AllocCall::Strdup, text.cast(), bytes, 1, Caller { sp, bp })
+    }
+}
+
+entry!("strndup" => strndup);
+entry!("__strndup" => strndup);
+unsafe extern "C" fn strndup(
+    text: *const c_char,
+    most: usize,
+    _: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> *mut c_void {
+    // SAFETY: readable up to its end or `most` bytes by contract.
+    unsafe {
+        let bytes = libc::strnlen(text, most);
+        duplicate(AllocCall::Strndup, text.cast(), bytes, 1, Caller { sp, bp })
+    }
+}
+
+entry!("wcsdup" => wcsdup);
+unsafe extern "C" fn wcsdup(
+    text: *const libc::wchar_t,
+    _: usize,
+    _: usize,
+    _: usize,
+    sp: usize,
+    bp: usize,
+) -> *mut c_void {
+    const WIDE: usize = size_of::<libc::wchar_t>();
+    // SAFETY: a wide C string by contract.
+    unsafe {
+        let bytes = libc::wcslen(text) * WIDE;
+        duplicate(
+            AllocCall::Wcsdup,
+            text.cast(),
+            bytes,
+            WIDE,
+            Caller { sp, bp },
+        )
+    }
+}
+
+/// Called on the way into `vfork`, by the parent.
+pub extern "C" fn vfork_before() {
+    // SAFETY: the thread's own.
+    unsafe { (*arch::local()).in_vfork += 1 };
+}
+
+/// Called by the parent when its child has gone; `result` is the system call's.
+pub extern "C" fn vfork_after(result: isize) -> c_int {
+    // SAFETY: the thread's own.
+    unsafe { (*arch::local()).in_vfork -= 1 };
+    if result < 0 {
+        // SAFETY: the thread's own variable.
+        unsafe { *libc::__errno_location() = -result as c_int };
+        return -1;
+    }
+    result as c_int
+}
+
+/// Begins to record before the first call.
+pub fn start() {
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    if local.guard == guard::NONE && !state::is_recording() {
+        let errno = Errno::keep();
+        local.guard = guard::RECORDER;
+        state::enter_slow();
+        local.guard = guard::NONE;
+        drop(errno);
+    }
+}

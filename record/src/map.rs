@@ -1,0 +1,557 @@
+//! Which modules are where: for unwinding here, for symbols in the trace.
+//!
+//! A snapshot is never changed once published; a change makes the next one. What a stack walk meets
+//! for the first time is checked against the loader's own lock-free look-up, so that a module that
+//! came or went is noticed without interposing `dlopen`, whose caller the loader must see.
+//!
+//! Thread safety: reading is one atomic load; changes take a spin lock, under which no lock of the
+//! loader is asked for. Old snapshots stay, as another thread may be walking with one.
+
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use framehop::x86_64::UnwinderX86_64;
+use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _};
+use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents};
+use larder_trace::modules::{Load, encode_load, encode_unload};
+
+use crate::{clock, file, sys};
+
+pub type Unwinder = UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>;
+
+struct Known {
+    id: u32,
+    loaded: u32,
+    loaded_at: u64,
+    start: u64,
+    end: u64,
+    bias: u64,
+    path: Vec<u8>,
+    build_id: Vec<u8>,
+    /// The loader's record; 0 for what was there when the program started and thus stays.
+    link_map: usize,
+}
+
+pub struct Snapshot {
+    pub generation: u32,
+    /// The last generation in which something went.
+    pub last_unload: u32,
+    pub unwinder: Unwinder,
+    modules: Vec<Arc<Known>>,
+    next_id: u32,
+}
+
+static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
+static LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// What the loader says of an address.
+#[derive(Clone, Copy)]
+struct Object {
+    start: u64,
+    end: u64,
+    link_map: *const LinkMap,
+    eh_frame_hdr: u64,
+}
+
+/// The head of the loader's public record, as `link.h` has it.
+#[repr(C)]
+struct LinkMap {
+    bias: usize,
+    name: *const libc::c_char,
+}
+
+/// `struct dl_find_object` of `dlfcn.h`, with its reserve.
+#[repr(C)]
+struct FindObjectResult {
+    flags: u64,
+    map_start: usize,
+    map_end: usize,
+    link_map: *const LinkMap,
+    eh_frame: usize,
+    reserved: [u64; 16],
+}
+
+type FindObject = unsafe extern "C" fn(*const c_void, *mut FindObjectResult) -> i32;
+
+static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+pub fn current() -> Option<&'static Snapshot> {
+    // SAFETY: published snapshots are never freed.
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+}
+
+/// In a child of fork: a lock that another thread held will not be released.
+pub fn after_fork() {
+    LOCKED.store(false, Ordering::Release);
+}
+
+/// The first snapshot: everything that is loaded now.
+pub fn start() {
+    // SAFETY: the name is a C string; the loader's function has this type since it exists.
+    let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+    FIND_OBJECT.store(find as usize, Ordering::Relaxed);
+    let mut found: Vec<Known> = Vec::new();
+    // SAFETY: the callback only reads what it is given, and the vector outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut found).cast()) };
+    let mut snapshot = Snapshot {
+        generation: 1,
+        last_unload: 0,
+        unwinder: Unwinder::new(),
+        modules: Vec::new(),
+        next_id: 0,
+    };
+    for known in found {
+        snapshot.add(known);
+    }
+    CURRENT.store(Box::into_raw(Box::new(snapshot)), Ordering::Release);
+    write_all_loads();
+}
+
+/// Writes the whole map, for a new file.
+pub fn write_all_loads() {
+    let Some(snapshot) = current() else { return };
+    let mut chunk = MapChunk::new();
+    for known in &snapshot.modules {
+        chunk.load(known);
+    }
+    chunk.write();
+}
+
+unsafe extern "C" fn collect(
+    info: *mut libc::dl_phdr_info,
+    _bytes: usize,
+    found: *mut c_void,
+) -> i32 {
+    // SAFETY: the loader's struct and the vector given to `dl_iterate_phdr`.
+    let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<Known>>()) };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader says how many there are.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    // SAFETY: a C string, or null.
+    let name = unsafe { name_of(info.dlpi_name, found.is_empty()) };
+    let image = Image {
+        bias: info.dlpi_addr,
+        headers,
+    };
+    let range = image.range();
+    found.push(known_of(&image, range, name, 0));
+    0
+}
+
+/// The loader's name for a module; the program itself has none there.
+///
+/// # Safety
+/// The pointer must be null or a C string.
+unsafe fn name_of(name: *const libc::c_char, first: bool) -> Vec<u8> {
+    let given = if name.is_null() {
+        &[]
+    } else {
+        // SAFETY: as said.
+        unsafe { CStr::from_ptr(name) }.to_bytes()
+    };
+    if given.is_empty() && first {
+        executable()
+    } else {
+        given.to_vec()
+    }
+}
+
+/// The program's own file.
+pub fn executable() -> Vec<u8> {
+    let mut path = vec![0; 4096];
+    let len = sys::readlink(c"/proc/self/exe", &mut path).unwrap_or(0);
+    path.truncate(len);
+    path
+}
+
+struct Image<'a> {
+    bias: u64,
+    headers: &'a [libc::Elf64_Phdr],
+}
+
+impl Image<'_> {
+    fn range(&self) -> (u64, u64) {
+        let mut start = u64::MAX;
+        let mut end = 0;
+        for header in self.headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
+            start = start.min(self.bias.wrapping_add(header.p_vaddr) & !4095);
+            let last = self
+                .bias
+                .wrapping_add(header.p_vaddr)
+                .wrapping_add(header.p_memsz);
+            end = end.max(last.next_multiple_of(4096));
+        }
+        (start.min(end), end)
+    }
+
+    fn build_id(&self) -> Vec<u8> {
+        const GNU_BUILD_ID: u32 = 3;
+        for header in self.headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
+            let start = self.bias.wrapping_add(header.p_vaddr) as *const u8;
+            // SAFETY: the loader mapped the segment.
+            let mut notes = unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) };
+            while let Some((head, rest)) = notes.split_at_checked(12) {
+                let word = |at: usize| {
+                    u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+                };
+                let name_bytes = (word(0) as usize).next_multiple_of(4);
+                let desc_bytes = word(4) as usize;
+                let Some((name, rest)) = rest.split_at_checked(name_bytes) else {
+                    break;
+                };
+                let Some(desc) = rest.get(..desc_bytes) else {
+                    break;
+                };
+                if word(8) == GNU_BUILD_ID && name == b"GNU\0" {
+                    return desc.to_vec();
+                }
+                notes = rest.get(desc_bytes.next_multiple_of(4)..).unwrap_or(&[]);
+            }
+        }
+        Vec::new()
+    }
+
+    /// Address and length of `.eh_frame_hdr`.
+    fn unwind_header(&self) -> Option<(u64, u64)> {
+        let header = self
+            .headers
+            .iter()
+            .find(|h| h.p_type == libc::PT_GNU_EH_FRAME)?;
+        Some((self.bias.wrapping_add(header.p_vaddr), header.p_memsz))
+    }
+
+    fn segment_end(&self, address: u64) -> Option<u64> {
+        self.headers
+            .iter()
+            .filter(|h| h.p_type == libc::PT_LOAD)
+            .map(|h| (self.bias.wrapping_add(h.p_vaddr), h.p_memsz))
+            .find(|(start, bytes)| (*start..start.saturating_add(*bytes)).contains(&address))
+            .map(|(start, bytes)| start + bytes)
+    }
+
+    /// What the unwinder needs, if the module has it.
+    fn sections(&self) -> ExplicitModuleSectionInfo<&'static [u8]> {
+        let mut info = ExplicitModuleSectionInfo::default();
+        let Some((header, header_bytes)) = self.unwind_header() else {
+            return info;
+        };
+        let Some(header_end) = self.segment_end(header) else {
+            return info;
+        };
+        if header_bytes < 8 || header + header_bytes > header_end {
+            return info;
+        }
+        // SAFETY: within a segment that the loader mapped.
+        let head =
+            unsafe { std::slice::from_raw_parts(header as *const u8, header_bytes as usize) };
+        const RELATIVE_SIGNED_32: u8 = 0x1b;
+        if head[0] != 1 || head[1] != RELATIVE_SIGNED_32 {
+            return info;
+        }
+        let offset = i32::from_ne_bytes([head[4], head[5], head[6], head[7]]);
+        let frames = header
+            .wrapping_add(4)
+            .wrapping_add(i64::from(offset) as u64);
+        let Some(end) = self.segment_end(frames) else {
+            return info;
+        };
+        // SAFETY: from the section's start to its segment's end, which the loader mapped.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(frames as *const u8, (end - frames) as usize) };
+        let svma = |address: u64| address.wrapping_sub(self.bias);
+        info.eh_frame_svma = Some(svma(frames)..svma(end));
+        info.eh_frame = Some(bytes);
+        info.eh_frame_hdr_svma = Some(svma(header)..svma(header + header_bytes));
+        info.eh_frame_hdr = Some(head);
+        info
+    }
+}
+
+fn known_of(image: &Image<'_>, range: (u64, u64), path: Vec<u8>, link_map: usize) -> Known {
+    Known {
+        id: 0,
+        loaded: 0,
+        loaded_at: clock::now(),
+        start: range.0,
+        end: range.1,
+        bias: image.bias,
+        path,
+        build_id: image.build_id(),
+        link_map,
+    }
+}
+
+impl Snapshot {
+    fn known(&self, address: u64) -> Option<&Arc<Known>> {
+        self.modules
+            .iter()
+            .find(|known| (known.start..known.end).contains(&address))
+    }
+
+    /// Whether code at this address belongs to a module.
+    pub fn covers(&self, address: u64) -> bool {
+        self.known(address).is_some()
+    }
+
+    fn add(&mut self, mut known: Known) -> Arc<Known> {
+        known.id = self.next_id;
+        known.loaded = self.generation;
+        self.next_id += 1;
+        let sections = match image_at(&known) {
+            Some(headers) => Image {
+                bias: known.bias,
+                headers,
+            }
+            .sections(),
+            None => ExplicitModuleSectionInfo::default(),
+        };
+        let range = known.start..known.end;
+        self.unwinder
+            .add_module(Module::new(String::new(), range, known.bias, sections));
+        let known = Arc::new(known);
+        self.modules.push(Arc::clone(&known));
+        known
+    }
+
+    fn remove(&mut self, start: u64) {
+        self.unwinder.remove_module(start);
+        self.modules.retain(|known| known.start != start);
+    }
+}
+
+/// A loaded module's program headers, by the ELF header at its start.
+fn image_at(known: &Known) -> Option<&'static [libc::Elf64_Phdr]> {
+    if known.end - known.start < 4096 || !sys::readable(known.start) {
+        return None;
+    }
+    // SAFETY: readable, page-aligned, and a page is longer than the header.
+    let header = unsafe { &*(known.start as *const libc::Elf64_Ehdr) };
+    let table = header.e_phoff.checked_add(u64::from(header.e_phnum) * 56)?;
+    if header.e_ident[..4] != *b"\x7fELF" || header.e_phentsize != 56 || table > 4096 {
+        return None;
+    }
+    let first = (known.start + header.e_phoff) as *const libc::Elf64_Phdr;
+    // SAFETY: the table lies within the first page.
+    Some(unsafe { std::slice::from_raw_parts(first, usize::from(header.e_phnum)) })
+}
+
+fn find_object(address: u64) -> Option<Object> {
+    let find = FIND_OBJECT.load(Ordering::Relaxed);
+    if find == 0 {
+        return find_by_iteration(address);
+    }
+    // SAFETY: the address came from dlsym for a function of this type.
+    let find: FindObject = unsafe { std::mem::transmute::<usize, FindObject>(find) };
+    // SAFETY: all-zero is a valid value.
+    let mut result: FindObjectResult = unsafe { std::mem::zeroed() };
+    // SAFETY: the result has room for the loader's struct and its reserve.
+    if unsafe { find(address as *const c_void, &mut result) } != 0 {
+        return None;
+    }
+    Some(Object {
+        start: result.map_start as u64,
+        end: result.map_end as u64,
+        link_map: result.link_map,
+        eh_frame_hdr: result.eh_frame as u64,
+    })
+}
+
+/// For a glibc before 2.35: the loader's list, under its lock.
+fn find_by_iteration(address: u64) -> Option<Object> {
+    struct Search {
+        address: u64,
+        found: Option<Object>,
+    }
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> i32 {
+        // SAFETY: the loader's struct and the search below.
+        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: the loader says how many there are.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let (start, end) = Image {
+            bias: info.dlpi_addr,
+            headers,
+        }
+        .range();
+        if !(start..end).contains(&search.address) {
+            return 0;
+        }
+        // The name's address stands in for the loader's record.
+        search.found = Some(Object {
+            start,
+            end,
+            link_map: std::ptr::null(),
+            eh_frame_hdr: 0,
+        });
+        1
+    }
+    let mut search = Search {
+        address,
+        found: None,
+    };
+    // SAFETY: the callback fits the data.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
+}
+
+fn same(known: &Known, object: &Object) -> bool {
+    if known.start != object.start || known.end != object.end {
+        return false;
+    }
+    if object.link_map.is_null() {
+        return true;
+    }
+    if known.link_map != object.link_map as usize {
+        return false;
+    }
+    // SAFETY: the loader's record of a module that is loaded: its code is on this thread's stack.
+    unsafe { CStr::from_ptr((*object.link_map).name) }.to_bytes() == known.path
+}
+
+/// Whether the snapshot is right about an address that is on the caller's stack; if not, the next
+/// snapshot is published.
+pub fn check(snapshot: &Snapshot, address: u64) -> bool {
+    let known = snapshot.known(address);
+    if known.is_some_and(|known| known.link_map == 0) {
+        return true;
+    }
+    let object = find_object(address);
+    match (known, &object) {
+        (None, None) => return true,
+        (Some(known), Some(object)) if same(known, object) => return true,
+        _ => {}
+    }
+    change(address, object);
+    false
+}
+
+fn change(address: u64, object: Option<Object>) {
+    while LOCKED.swap(true, Ordering::Acquire) {
+        sys::yield_processor();
+    }
+    if let Some(old) = current() {
+        publish_change(old, address, object);
+    }
+    LOCKED.store(false, Ordering::Release);
+}
+
+fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
+    if let (Some(known), Some(object)) = (old.known(address), &object) {
+        if same(known, object) {
+            return; // Another thread was faster.
+        }
+    }
+    let mut next = Snapshot {
+        generation: old.generation + 1,
+        last_unload: old.last_unload,
+        unwinder: old.unwinder.clone(),
+        modules: old.modules.clone(),
+        next_id: old.next_id,
+    };
+    let mut chunk = MapChunk::new();
+    let (start, end) = object.map_or((address, address + 1), |o| (o.start, o.end));
+    for known in old
+        .modules
+        .iter()
+        .filter(|k| k.start < end && start < k.end)
+    {
+        next.remove(known.start);
+        next.last_unload = next.generation;
+        chunk.unload(known.id, next.generation);
+    }
+    if let Some(object) = object {
+        let added = next.add(known_of_object(&object));
+        chunk.load(&added);
+    }
+    chunk.write();
+    CURRENT.store(Box::into_raw(Box::new(next)), Ordering::Release);
+}
+
+fn known_of_object(object: &Object) -> Known {
+    let mut known = Known {
+        id: 0,
+        loaded: 0,
+        loaded_at: clock::now(),
+        start: object.start,
+        end: object.end,
+        bias: object.start,
+        path: Vec::new(),
+        build_id: Vec::new(),
+        link_map: object.link_map as usize,
+    };
+    if !object.link_map.is_null() {
+        // SAFETY: the loader's record of a loaded module.
+        let record = unsafe { &*object.link_map };
+        known.bias = record.bias as u64;
+        // SAFETY: a C string of the loader's.
+        known.path = unsafe { name_of(record.name, false) };
+    }
+    if let Some(headers) = image_at(&known) {
+        known.build_id = Image {
+            bias: known.bias,
+            headers,
+        }
+        .build_id();
+    }
+    let _ = object.eh_frame_hdr;
+    known
+}
+
+/// The payload of a module chunk under way.
+struct MapChunk {
+    bytes: Vec<u8>,
+}
+
+impl MapChunk {
+    fn new() -> Self {
+        MapChunk {
+            bytes: vec![0; CHUNK_HEADER_BYTES],
+        }
+    }
+
+    fn put(&mut self, encode: impl Fn(&mut [u8]) -> Option<usize>) {
+        let len = self.bytes.len();
+        self.bytes.resize(len + 8192, 0);
+        let written = encode(&mut self.bytes[len..]).unwrap_or(0);
+        self.bytes.truncate(len + written);
+    }
+
+    fn load(&mut self, known: &Known) {
+        self.put(|out| {
+            let load = Load {
+                id: known.id,
+                generation: known.loaded,
+                time: known.loaded_at,
+                bias: known.bias,
+                start: known.start,
+                end: known.end,
+                build_id: &known.build_id,
+                path: &known.path,
+            };
+            encode_load(out, &load)
+        });
+    }
+
+    fn unload(&mut self, id: u32, generation: u32) {
+        self.put(|out| encode_unload(out, id, generation, clock::now()));
+    }
+
+    fn write(mut self) {
+        let raw_bytes = (self.bytes.len() - CHUNK_HEADER_BYTES) as u32;
+        let header = ChunkHeader {
+            kind: ChunkKind::Modules,
+            compressed: false,
+            stored_bytes: raw_bytes,
+            raw_bytes,
+            contents: Contents::default(),
+        };
+        file::append(&mut self.bytes, header);
+    }
+}

@@ -1,0 +1,154 @@
+//! The functions below: what the program would have called without this library.
+//!
+//! Thread safety: each is looked up once and kept in an atomic word. While the loader is asked, what
+//! it allocates comes from a small static area, which `free` knows by its addresses.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use crate::arch;
+use crate::hooks::guard;
+
+macro_rules! functions {
+    ($($number:literal $function:ident: $type:ty, $name:literal;)*) => {
+        $(
+            #[inline]
+            pub fn $function() -> Option<$type> {
+                let address = FOUND[$number].load(Ordering::Relaxed);
+                // SAFETY: the address is the next definition of this symbol, which has this type.
+                (address != 0).then(|| unsafe { std::mem::transmute::<usize, $type>(address) })
+            }
+        )*
+        const NAMES: &[&CStr] = &[$($name),*];
+    };
+}
+
+pub type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
+pub type Two = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+pub type Free = unsafe extern "C" fn(*mut c_void);
+pub type NewWithTwo = unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void;
+
+functions! {
+    0 malloc: Malloc, c"malloc";
+    1 calloc: Two, c"calloc";
+    2 realloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void, c"realloc";
+    3 reallocarray: unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void, c"reallocarray";
+    4 free: Free, c"free";
+    5 aligned_alloc: Two, c"aligned_alloc";
+    6 posix_memalign: unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> i32, c"posix_memalign";
+    7 memalign: Two, c"memalign";
+    8 valloc: Malloc, c"valloc";
+    9 pvalloc: Malloc, c"pvalloc";
+    10 free_sized: unsafe extern "C" fn(*mut c_void, usize), c"free_sized";
+    11 free_aligned_sized: unsafe extern "C" fn(*mut c_void, usize, usize), c"free_aligned_sized";
+    12 malloc_usable_size: unsafe extern "C" fn(*mut c_void) -> usize, c"malloc_usable_size";
+}
+
+static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+
+const UNKNOWN: u8 = 0;
+const LOOKING: u8 = 1;
+const KNOWN: u8 = 2;
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+#[inline]
+pub fn are_known() -> bool {
+    STATE.load(Ordering::Acquire) == KNOWN
+}
+
+/// Looks the functions up. False while that is under way: serve from the static area then.
+#[cold]
+pub fn look_up() -> bool {
+    match STATE.compare_exchange(UNKNOWN, LOOKING, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            // SAFETY: the thread's own.
+            let local = unsafe { &mut *arch::local() };
+            let outer = std::mem::replace(&mut local.guard, guard::BELOW);
+            for (place, name) in FOUND.iter().zip(NAMES) {
+                place.store(next(name), Ordering::Relaxed);
+            }
+            local.guard = outer;
+            STATE.store(KNOWN, Ordering::Release);
+            true
+        }
+        Err(state) => state == KNOWN,
+    }
+}
+
+/// The next definition of a symbol after this library's, or 0.
+pub fn next(name: &CStr) -> usize {
+    // SAFETY: the name is a C string. What is missing must not be left for the program's dlerror().
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize;
+        if found == 0 {
+            libc::dlerror();
+        }
+        found
+    }
+}
+
+const AREA_BYTES: usize = 64 << 10;
+const HEAD_BYTES: usize = 16;
+
+#[repr(C, align(4096))]
+struct Area(std::cell::UnsafeCell<[u8; AREA_BYTES]>);
+
+// SAFETY: parts of it are handed out once each.
+unsafe impl Sync for Area {}
+
+static AREA: Area = Area(std::cell::UnsafeCell::new([0; AREA_BYTES]));
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Memory before there is an allocator; zeroed, never reused. Null when the area is used up.
+pub fn early(bytes: usize, align: usize) -> *mut c_void {
+    let align = align.max(HEAD_BYTES);
+    let base = AREA.0.get() as usize;
+    let mut used = USED.load(Ordering::Relaxed);
+    loop {
+        let Some(start) = (base + used + HEAD_BYTES).checked_next_multiple_of(align) else {
+            return std::ptr::null_mut();
+        };
+        let Some(end) = start
+            .checked_add(bytes)
+            .filter(|end| *end <= base + AREA_BYTES)
+        else {
+            return std::ptr::null_mut();
+        };
+        let new = end - base;
+        match USED.compare_exchange_weak(used, new, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                // SAFETY: the bytes before the block are this block's own.
+                unsafe { ((start - HEAD_BYTES) as *mut usize).write(bytes) };
+                return start as *mut c_void;
+            }
+            Err(now) => used = now,
+        }
+    }
+}
+
+#[inline]
+pub fn is_early(block: *const c_void) -> bool {
+    (block as usize).wrapping_sub(AREA.0.get() as usize) < AREA_BYTES
+}
+
+/// The size that an early block was asked with.
+pub fn early_size(block: *const c_void) -> usize {
+    // SAFETY: `early` wrote it before the block.
+    unsafe { ((block as usize - HEAD_BYTES) as *const usize).read() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_blocks_are_aligned_and_known() {
+        let a = early(10, 1);
+        let b = early(100, 256);
+        assert!(is_early(a) && is_early(b));
+        assert_eq!((a as usize % 16, b as usize % 256), (0, 0));
+        assert_eq!((early_size(a), early_size(b)), (10, 100));
+        assert!(!is_early((&raw const a).cast()));
+        assert!(early(AREA_BYTES, 1).is_null());
+    }
+}

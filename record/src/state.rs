@@ -1,0 +1,365 @@
+//! Whether this process records, from its first call to its end, through fork, full disk and exit.
+//!
+//! Thread safety: `MODE` changes by compare-and-swap; `alive` is a word in a page that the kernel
+//! zeroes in a child of fork, so that a child is noticed at its first call however it was made, and
+//! before it touches anything that is its parent's.
+//!
+//! Invariant: hooks record only while `alive`; every way out of recording clears it.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+
+use larder_trace::layout::{
+    CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents, EndState, FileHeader, Origin, Slot,
+};
+use larder_trace::{StopReason, process};
+
+use crate::config::{self, Config};
+use crate::fixed::FixedPath;
+use crate::stream::{self, Stream};
+use crate::sys::{self, Errno};
+use crate::{HEAP, arch, chunk, clock, file, map, walk};
+
+const UNSTARTED: u8 = 0;
+const STARTING: u8 = 1;
+const RECORDING: u8 = 2;
+/// Not asked for, not allowed, or not possible.
+const OFF: u8 = 3;
+/// Ended early; calls are counted as lost.
+const STOPPED: u8 = 4;
+
+static MODE: AtomicU8 = AtomicU8::new(UNSTARTED);
+static DEAD: AtomicU32 = AtomicU32::new(0);
+static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const DEAD).cast_mut());
+static FOLDER: FixedPath = FixedPath::new();
+static FOLLOW_FORK: AtomicBool = AtomicBool::new(true);
+/// The pthread key that tells of a thread's end; one more than its number, 0 for none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+#[inline(always)]
+pub fn is_recording() -> bool {
+    // SAFETY: points at `DEAD` or at a page that stays mapped.
+    unsafe { (*ALIVE.load(Ordering::Relaxed)).load(Ordering::Relaxed) == 1 }
+}
+
+/// Called when `is_recording` says no: starts what is to be started. Answers whether to record now.
+#[cold]
+#[inline(never)]
+pub fn enter_slow() -> bool {
+    match MODE.load(Ordering::Acquire) {
+        UNSTARTED => begin(UNSTARTED, start),
+        RECORDING if !is_recording() => begin(RECORDING, start_child),
+        RECORDING => true,
+        STOPPED => {
+            file::add_to_slot(Slot::LostStopped, 1);
+            false
+        }
+        _ => false,
+    }
+}
+
+fn begin(from: u8, start: fn() -> bool) -> bool {
+    if MODE
+        .compare_exchange(from, STARTING, Ordering::AcqRel, Ordering::Relaxed)
+        .is_err()
+    {
+        return false;
+    }
+    let started = std::panic::catch_unwind(start).unwrap_or(false);
+    if started {
+        // SAFETY: points at the page that `start` made.
+        unsafe { (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Release) };
+    }
+    // A first write may have met a full disk already.
+    let to = if started { RECORDING } else { OFF };
+    let _ = MODE.compare_exchange(STARTING, to, Ordering::AcqRel, Ordering::Relaxed);
+    started && MODE.load(Ordering::Relaxed) == RECORDING
+}
+
+/// Ends the recording, for good; the program goes on.
+#[cold]
+pub fn stop(reason: StopReason, errno: i32) {
+    let was = MODE.swap(STOPPED, Ordering::AcqRel);
+    // SAFETY: as in `is_recording`.
+    unsafe { (*ALIVE.load(Ordering::Relaxed)).store(0, Ordering::Release) };
+    if was != STOPPED {
+        file::set_slot(Slot::StopErrno, errno as u64);
+        file::set_slot(Slot::StopReason, reason as u64);
+        clock::note();
+    }
+}
+
+/// The first call of the image, or the library's constructor.
+fn start() -> bool {
+    if is_privileged() {
+        return false;
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    let stack = InitialStack::find();
+    let Some(config) = config::read(&stack) else {
+        return false;
+    };
+    clock::start();
+    if !make_alive_page() || !make_key() {
+        return false;
+    }
+    FOLLOW_FORK.store(config.follow_fork, Ordering::Relaxed);
+    if !open_file(&config) {
+        return false;
+    }
+    walk::start(stack.address() as u64);
+    map::start();
+    write_process(&stack);
+    true
+}
+
+fn is_privileged() -> bool {
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn make_alive_page() -> bool {
+    let Ok(page) = sys::map_anonymous(4096) else {
+        return false;
+    };
+    // SAFETY: the page just mapped.
+    if unsafe { sys::wipe_on_fork(page, 4096) }.is_err() {
+        // A kernel before 4.14: libc's handlers see fork(), if not the bare system call.
+        // SAFETY: the handler only clears the word.
+        if unsafe { libc::pthread_atfork(None, None, Some(clear_alive)) } != 0 {
+            return false;
+        }
+    }
+    ALIVE.store(page.cast(), Ordering::Release);
+    true
+}
+
+extern "C" fn clear_alive() {
+    // SAFETY: as in `is_recording`.
+    unsafe { (*ALIVE.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
+}
+
+fn make_key() -> bool {
+    let mut key = 0;
+    // SAFETY: the destructor has the right type.
+    if unsafe { libc::pthread_key_create(&mut key, Some(at_thread_end)) } == 0 {
+        KEY.store(key + 1, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Makes the trace file in the folder that the configuration names, or says why not.
+fn open_file(config: &Config) -> bool {
+    let mut cwd = [0u8; 4096];
+    let folder = config.folder;
+    let joined = if folder.first() == Some(&b'/') {
+        FOLDER.set(&[folder])
+    } else {
+        let len = sys::working_directory(&mut cwd).unwrap_or(0);
+        FOLDER.set(&[&cwd[..len], b"/", folder])
+    };
+    let made = if joined.is_some() {
+        make_file(None)
+    } else {
+        Err(Errno(libc::ENAMETOOLONG))
+    };
+    if let Err(errno) = made {
+        file::warn(
+            b"this program is not recorded: cannot write a trace into ",
+            FOLDER.get(),
+            Some(errno),
+            b"give `larder record -o` a folder that can be written",
+        );
+        return false;
+    }
+    true
+}
+
+fn make_file(parent: Option<u32>) -> Result<(), Errno> {
+    let pid = sys::process_id();
+    let new = FOLDER.with(|folder| file::create(folder.to_bytes(), pid))?;
+    let (kind, shift) = clock::kind();
+    let origin = match (parent, new.image) {
+        (Some(_), 0) => Origin::Fork,
+        (None, 0) => Origin::Start,
+        _ => Origin::Exec,
+    };
+    let header = FileHeader {
+        pid,
+        ppid: parent.unwrap_or_else(sys::parent_id),
+        image: new.image,
+        origin,
+        clock: kind,
+        shift,
+        start_ticks: clock::now(),
+        start_monotonic_ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
+        start_wall_ns: sys::clock_ns(libc::CLOCK_REALTIME),
+        machine: arch::MACHINE,
+        page_bytes: 4096,
+    };
+    new.open(&header)
+}
+
+/// The first call of a child of fork: everything of the parent's is left behind.
+fn start_child() -> bool {
+    if !FOLLOW_FORK.load(Ordering::Relaxed) {
+        return false;
+    }
+    HEAP.after_fork();
+    map::after_fork();
+    chunk::after_fork();
+    // SAFETY: the thread's own. Its stream was the parent's.
+    unsafe { (*arch::local()).stream = std::ptr::null_mut() };
+    stream::after_fork();
+    let parent = sys::parent_id();
+    // A child that may not write here, having changed its user or its root, is counted by its
+    // parent, whose header page it still has.
+    file::leave_to_child(|| make_file(Some(parent))).is_ok_and(|()| {
+        map::write_all_loads();
+        write_process(&InitialStack::find());
+        true
+    })
+}
+
+fn write_process(stack: &InitialStack) {
+    let mut buffer = vec![0; CHUNK_HEADER_BYTES + (64 << 10)];
+    let executable = map::executable();
+    let room = &mut buffer[CHUNK_HEADER_BYTES..];
+    let Some(bytes) = process::encode(room, &executable, stack.arguments()) else {
+        return;
+    };
+    buffer.truncate(CHUNK_HEADER_BYTES + bytes);
+    let header = ChunkHeader {
+        kind: ChunkKind::Process,
+        compressed: false,
+        stored_bytes: bytes as u32,
+        raw_bytes: bytes as u32,
+        contents: Contents::default(),
+    };
+    file::append(&mut buffer, header);
+}
+
+/// What the kernel put above the main thread's stack: argument count, arguments, environment.
+pub struct InitialStack {
+    start: *const usize,
+}
+
+impl InitialStack {
+    fn find() -> Self {
+        // SAFETY: the loader's variable, which holds the stack pointer at the program's entry.
+        let start = unsafe {
+            let variable = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_stack_end".as_ptr());
+            if variable.is_null() {
+                std::ptr::null()
+            } else {
+                *variable.cast::<*const usize>()
+            }
+        };
+        InitialStack { start }
+    }
+
+    fn address(&self) -> usize {
+        self.start as usize
+    }
+
+    fn count(&self) -> usize {
+        if self.start.is_null() {
+            return 0;
+        }
+        // SAFETY: the first word is argc.
+        unsafe { self.start.read() }
+    }
+
+    pub fn arguments(&self) -> impl Iterator<Item = &'static [u8]> {
+        let first = self.start.wrapping_add(1);
+        // SAFETY: `count` pointers to C strings follow argc; they live as long as the program.
+        (0..self.count()).map_while(move |number| unsafe {
+            let argument = first.add(number).read() as *const libc::c_char;
+            (!argument.is_null()).then(|| CStr::from_ptr(argument).to_bytes())
+        })
+    }
+
+    /// The value of a variable in the environment that the program was started with.
+    pub fn variable(&self, name: &[u8]) -> Option<&'static [u8]> {
+        if self.start.is_null() {
+            return None;
+        }
+        let mut at = self.start.wrapping_add(1 + self.count() + 1);
+        loop {
+            // SAFETY: behind the arguments' null, pointers to C strings up to another null.
+            let entry = unsafe {
+                let entry = at.read() as *const libc::c_char;
+                if entry.is_null() {
+                    return None;
+                }
+                CStr::from_ptr(entry).to_bytes()
+            };
+            if let Some(value) = entry
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix(b"="))
+            {
+                return Some(value);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+}
+
+/// Asks libc to tell when the calling thread ends.
+pub fn watch_thread_end(stream: *mut Stream) {
+    if let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) {
+        // SAFETY: the key was made by `make_key`.
+        unsafe { libc::pthread_setspecific(key, stream.cast()) };
+    }
+}
+
+/// libc runs the destructors of a thread's keys up to four times while any is set: this one asks to
+/// be called again until the last, so that what the others free is recorded before.
+unsafe extern "C" fn at_thread_end(stream: *mut c_void) {
+    const ROUNDS: usize = 4;
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    if local.stream.cast() != stream || !is_recording() {
+        return;
+    }
+    local.rounds += 1;
+    local.guard += 1;
+    if local.rounds < ROUNDS {
+        watch_thread_end(local.stream);
+    } else {
+        stream::retire(local.stream);
+    }
+    local.guard -= 1;
+}
+
+/// The library's destructor.
+pub fn at_exit() {
+    if !is_recording() {
+        return;
+    }
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    local.guard += 1;
+    stream::seal_at_exit(local.stream);
+    clock::note();
+    file::set_slot(Slot::EndState, EndState::Exited as u64);
+    local.guard -= 1;
+}
+
+/// An error number in words, for the few that opening a file meets.
+pub fn describe(errno: i32) -> &'static [u8] {
+    match errno {
+        libc::ENOENT => b"it does not exist",
+        libc::EACCES | libc::EPERM => b"no permission",
+        libc::ENOTDIR => b"it is not a folder",
+        libc::ENOSPC => b"no space left on the device",
+        libc::EDQUOT => b"the disk quota is used up",
+        libc::EFBIG => b"a limit on file sizes is in the way",
+        libc::EROFS => b"the file system is read-only",
+        libc::ENAMETOOLONG => b"the path is too long",
+        libc::EMFILE | libc::ENFILE => b"too many open files",
+        libc::ELOOP => b"too many symbolic links",
+        libc::ENOMEM => b"out of memory",
+        _ => b"the system refused",
+    }
+}

@@ -1,0 +1,409 @@
+//! What a thread records into: one stream at a time, and after the thread's end the next one's.
+//!
+//! Thread safety: a stream is written by the thread that owns it, and by nobody after it retired
+//! until another thread takes it. The registry is only ever added to; taking and retiring goes under
+//! a spin lock.
+//!
+//! Invariant: a definition stands in the stream before the first record that refers to it.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use larder_trace::StopReason;
+use larder_trace::codec::{
+    CallRecord, Class, MAX_SPECIAL_BYTES, Predictor, ROOT_COMPLETE, ROOT_TRUNCATED, Record,
+    encode_nodes, max_nodes_bytes,
+};
+use larder_trace::layout::{Contents, Slot};
+
+use crate::arch::{self, Caller};
+use crate::chunk::Live;
+use crate::intern::{Found, Interned};
+use crate::map::{self, Snapshot};
+use crate::walk::Walker;
+use crate::{clock, file, state, sys};
+
+pub struct Stream {
+    /// The next in the registry.
+    next: *mut Stream,
+    /// The next among the retired.
+    next_retired: *mut Stream,
+    tid: u32,
+    generation: u32,
+    live: Live,
+    predictor: Predictor,
+    interned: Interned,
+    walker: Walker,
+}
+
+/// What a hook has to say of a call.
+pub struct Call {
+    pub class: Class,
+    pub code: u8,
+    pub time: u64,
+    pub address: usize,
+    pub size: usize,
+    pub extra: usize,
+    pub begin: u64,
+    pub old: usize,
+}
+
+/// What the encoder may write.
+const RECORD_ROOM: usize = 128;
+/// Frames in one record of nodes.
+const NODES_AT_ONCE: usize = 64;
+
+static REGISTRY: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static LOCKED: AtomicBool = AtomicBool::new(false);
+static RETIRED: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The calling thread's stream, made or taken over if it has none. Null, and the recording has
+/// stopped, if there is no memory or no room in the file.
+#[cold]
+#[inline(never)]
+pub fn attach() -> *mut Stream {
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    let mut stream = take_retired();
+    if stream.is_null() {
+        stream = make();
+    }
+    if stream.is_null() {
+        return stream;
+    }
+    // SAFETY: made or taken just now, so nobody else's.
+    if !unsafe { &mut *stream }.begin_thread() {
+        return std::ptr::null_mut();
+    }
+    local.stream = stream;
+    state::watch_thread_end(stream);
+    stream
+}
+
+fn make() -> *mut Stream {
+    let Ok(memory) = sys::map_anonymous(size_of::<Stream>()) else {
+        state::stop(StopReason::NoMemory, libc::ENOMEM);
+        return std::ptr::null_mut();
+    };
+    let stream = memory.cast::<Stream>();
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: fresh memory of the right size and alignment.
+    unsafe {
+        stream.write(Stream {
+            next: std::ptr::null_mut(),
+            next_retired: std::ptr::null_mut(),
+            tid: 0,
+            generation: 0,
+            live: Live::new(number),
+            predictor: Predictor::new(),
+            interned: Interned::new(),
+            walker: Walker::new(),
+        });
+    }
+    let mut head = REGISTRY.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: not yet shared.
+        unsafe { (*stream).next = head };
+        match REGISTRY.compare_exchange_weak(head, stream, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return stream,
+            Err(now) => head = now,
+        }
+    }
+}
+
+fn locked<R>(act: impl FnOnce() -> R) -> R {
+    while LOCKED.swap(true, Ordering::Acquire) {
+        sys::yield_processor();
+    }
+    let result = act();
+    LOCKED.store(false, Ordering::Release);
+    result
+}
+
+/// A stream whose thread is certainly gone: glibc frees a thread's last memory after its last
+/// destructor, so having retired is not enough.
+fn take_retired() -> *mut Stream {
+    let (process, thread) = (sys::process_id(), sys::thread_id());
+    locked(|| {
+        let mut before: *mut Stream = std::ptr::null_mut();
+        let mut at = RETIRED.load(Ordering::Relaxed);
+        for _ in 0..8 {
+            if at.is_null() {
+                break;
+            }
+            // SAFETY: streams are never freed, and the list is only changed under the lock.
+            let (owner, next) = unsafe { ((*at).tid, (*at).next_retired) };
+            if owner == thread || sys::thread_is_gone(process, owner) {
+                if before.is_null() {
+                    RETIRED.store(next, Ordering::Relaxed);
+                } else {
+                    // SAFETY: as above.
+                    unsafe { (*before).next_retired = next };
+                }
+                return at;
+            }
+            before = at;
+            at = next;
+        }
+        std::ptr::null_mut()
+    })
+}
+
+/// The thread ends; its stream is another's when it is gone. It still has it until then.
+pub fn retire(stream: *mut Stream) {
+    // SAFETY: the calling thread's own stream.
+    unsafe { (*stream).end_thread() };
+    locked(|| {
+        // SAFETY: in no list now, and the list is only changed under the lock.
+        unsafe { (*stream).next_retired = RETIRED.load(Ordering::Relaxed) };
+        RETIRED.store(stream, Ordering::Relaxed);
+    });
+}
+
+/// In a child of fork: every stream was the parent's, and its thread is not here.
+pub fn after_fork() {
+    let mut stream = REGISTRY.swap(std::ptr::null_mut(), Ordering::Relaxed);
+    RETIRED.store(std::ptr::null_mut(), Ordering::Relaxed);
+    LOCKED.store(false, Ordering::Release);
+    COUNT.store(0, Ordering::Relaxed);
+    while !stream.is_null() {
+        // SAFETY: the child has one thread, and none of these is in use by it.
+        unsafe {
+            let gone = &mut *stream;
+            let next = gone.next;
+            gone.live.abandon();
+            gone.interned.release();
+            gone.walker.release();
+            sys::unmap(stream.cast(), size_of::<Stream>());
+            stream = next;
+        }
+    }
+}
+
+/// At the program's end: packs what the calling thread and the ended ones have open. What others
+/// have open is in the file as it is.
+pub fn seal_at_exit(own: *mut Stream) {
+    // SAFETY: the calling thread's own stream, or null.
+    if let Some(own) = unsafe { own.as_mut() } {
+        own.seal();
+    }
+}
+
+impl Stream {
+    /// Takes the stream over for the calling thread.
+    fn begin_thread(&mut self) -> bool {
+        let fresh = !self.live.is_open();
+        if fresh && !self.live.open() {
+            return false;
+        }
+        self.tid = sys::thread_id();
+        self.walker.forget();
+        let time = clock::before();
+        if fresh {
+            self.begin_chunk(time);
+        }
+        self.special(&Record::Thread {
+            tid: self.tid,
+            time,
+        })
+    }
+
+    fn end_thread(&mut self) {
+        self.special(&Record::ThreadEnd {
+            time: clock::before(),
+        });
+    }
+
+    fn begin_chunk(&mut self, time: u64) {
+        self.live.begin(Contents {
+            tid: self.tid,
+            first_node: self.interned.next_node(),
+            first_site: self.interned.next_site(),
+            generation: self.generation,
+            first_time: time,
+            last_time: time,
+            ..Contents::default()
+        });
+        self.predictor.begin_chunk(time);
+    }
+
+    /// Seals the chunk and begins the next.
+    #[cold]
+    fn seal(&mut self) -> bool {
+        let time = self.predictor.time();
+        if !self.live.is_open() || !self.live.seal(time) {
+            return false;
+        }
+        self.begin_chunk(time);
+        true
+    }
+
+    /// Makes sure that `bytes` fit.
+    #[inline]
+    fn make_room(&mut self, bytes: usize) -> bool {
+        self.live.room() >= bytes || self.make_room_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room_slow(&mut self) -> bool {
+        let time = self.predictor.time();
+        if !self.live.is_open() || !self.live.seal(time) {
+            return false;
+        }
+        self.live.enlarge();
+        self.begin_chunk(time);
+        state::is_recording()
+    }
+
+    fn special(&mut self, record: &Record<'_>) -> bool {
+        if !self.make_room(MAX_SPECIAL_BYTES) {
+            return false;
+        }
+        match self.predictor.encode_special(self.live.tail(), record) {
+            Some(bytes) => self.live.commit(bytes, false),
+            None => state::stop(StopReason::Internal, 0),
+        }
+        true
+    }
+
+    /// Records a call.
+    #[inline]
+    pub fn call(&mut self, caller: Caller, call: &Call) {
+        let Some(node) = self.node(caller) else {
+            return;
+        };
+        // Before the site gets its number: a chunk says which numbers it begins with.
+        if !self.make_room(MAX_SPECIAL_BYTES + RECORD_ROOM) {
+            return;
+        }
+        let site = match self.interned.site(node, call.code) {
+            Found::Known(site) => site,
+            Found::New(site) => {
+                if !self.special(&Record::Site {
+                    node,
+                    call: call.code,
+                }) {
+                    return;
+                }
+                site
+            }
+            Found::Full => {
+                state::stop(StopReason::NoMemory, libc::ENOMEM);
+                return;
+            }
+        };
+        let record = CallRecord {
+            class: call.class,
+            site,
+            time: call.time,
+            address: call.address as u64,
+            size: call.size as u64,
+            extra: call.extra as u64,
+            begin: call.begin,
+            old: call.old as u64,
+        };
+        let Some((out, _)) = self.live.tail().split_first_chunk_mut::<RECORD_ROOM>() else {
+            return;
+        };
+        let mut memories = self.interned.memories();
+        let bytes = self.predictor.encode(out, &mut memories, &record);
+        if state::is_recording() {
+            self.live.commit(bytes, true);
+        }
+    }
+
+    /// The number of the caller's stack, defined if it is new.
+    #[inline]
+    fn node(&mut self, caller: Caller) -> Option<u32> {
+        let mut tries = 0;
+        loop {
+            let map = map::current()?;
+            if map.generation != self.generation && !self.follow(map) {
+                return None;
+            }
+            let Some(walked) = self.walker.walk(map, caller) else {
+                state::stop(StopReason::NoMemory, libc::ENOMEM);
+                return None;
+            };
+            let mut parent = if walked.complete {
+                ROOT_COMPLETE
+            } else {
+                file::add_to_slot(Slot::TruncatedStacks, 1);
+                ROOT_TRUNCATED
+            };
+            let frames = self.walker.last();
+            if let Some(outer) = walked.kept.checked_sub(1) {
+                parent = frames.get(outer)?.node;
+            }
+            let mut at = walked.kept;
+            while let Some(frame) = frames.get_mut(at) {
+                let packed = (frame.ip << 1) | u64::from(frame.interrupted);
+                let Some(node) = self.interned.known_node(parent, packed) else {
+                    break;
+                };
+                frame.node = node;
+                parent = node;
+                at += 1;
+            }
+            if at == frames.len() {
+                return Some(parent);
+            }
+            // What is new is checked against the loader; what is wrong is walked again.
+            let stale = frames
+                .iter()
+                .skip(at)
+                .any(|frame| !map::check(map, frame.ip));
+            if !stale || tries >= 4 {
+                return self.define(at, parent);
+            }
+            self.walker.drop_last();
+            tries += 1;
+        }
+    }
+
+    /// Numbers the frames of the last stack from `at` on, under `parent`.
+    #[cold]
+    fn define(&mut self, mut at: usize, mut parent: u32) -> Option<u32> {
+        while at < self.walker.last().len() {
+            if !self.make_room(max_nodes_bytes(NODES_AT_ONCE)) {
+                self.walker.drop_last();
+                return None;
+            }
+            let top = parent;
+            let mut addresses = [0; NODES_AT_ONCE];
+            let mut count = 0;
+            for frame in self.walker.last().iter_mut().skip(at).take(NODES_AT_ONCE) {
+                let packed = (frame.ip << 1) | u64::from(frame.interrupted);
+                // In a recursion a node further in may have been defined just before.
+                let Some(node) = self.interned.add_node(parent, packed) else {
+                    state::stop(StopReason::NoMemory, libc::ENOMEM);
+                    return None;
+                };
+                frame.node = node;
+                parent = node;
+                addresses[count] = packed;
+                count += 1;
+            }
+            let bytes = encode_nodes(self.live.tail(), top, &addresses[..count])?;
+            self.live.commit(bytes, false);
+            at += count;
+        }
+        Some(parent)
+    }
+
+    /// Goes over to another module map.
+    #[cold]
+    fn follow(&mut self, map: &Snapshot) -> bool {
+        let reset = map.last_unload > self.generation && self.generation != 0;
+        self.generation = map.generation;
+        self.walker.forget();
+        if reset {
+            self.interned.forget();
+        }
+        self.special(&Record::Generation {
+            generation: map.generation,
+            reset,
+        })
+    }
+}

@@ -1,0 +1,318 @@
+//! The system calls the recorder makes, without libc: no `errno`, no cancellation point, nothing
+//! that somebody else's preloaded library could have replaced.
+//!
+//! Every call answers `Err(Errno)` with the kernel's number. Thread safety: as the kernel's.
+
+use std::arch::asm;
+use std::ffi::CStr;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+type Result<T> = std::result::Result<T, Errno>;
+
+#[inline]
+unsafe fn syscall(number: i64, a: [usize; 6]) -> Result<usize> {
+    let result: isize;
+    // SAFETY: the caller vouches for the arguments; the kernel clobbers rcx and r11 only.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
+            in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    if (-4095..0).contains(&result) {
+        Err(Errno(-result as i32))
+    } else {
+        Ok(result as usize)
+    }
+}
+
+/// Anonymous memory, zeroed.
+pub fn map_anonymous(bytes: usize) -> Result<*mut u8> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    // SAFETY: a new mapping at a place of the kernel's choice.
+    unsafe { syscall(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
+        .map(|address| address as *mut u8)
+}
+
+/// A part of a file, shared with it.
+pub fn map_shared(fd: i32, offset: u64, bytes: usize) -> Result<*mut u8> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = libc::MAP_SHARED as usize;
+    // SAFETY: a new mapping at a place of the kernel's choice.
+    unsafe {
+        syscall(
+            libc::SYS_mmap,
+            [0, bytes, protection, flags, fd as usize, offset as usize],
+        )
+    }
+    .map(|address| address as *mut u8)
+}
+
+/// # Safety
+/// The range must be the caller's own.
+pub unsafe fn unmap(address: *mut u8, bytes: usize) {
+    // SAFETY: as said. A refusal leaves the memory mapped, which harms nobody.
+    let _ = unsafe { syscall(libc::SYS_munmap, [address as usize, bytes, 0, 0, 0, 0]) };
+}
+
+/// # Safety
+/// The range must be the caller's own, and every pointer into it is void afterwards.
+pub unsafe fn remap(address: *mut u8, old: usize, new: usize) -> Result<*mut u8> {
+    let flags = libc::MREMAP_MAYMOVE as usize;
+    // SAFETY: as said.
+    unsafe { syscall(libc::SYS_mremap, [address as usize, old, new, flags, 0, 0]) }
+        .map(|address| address as *mut u8)
+}
+
+/// The pages of the range read as zero in a child of fork.
+///
+/// # Safety
+/// The range must be the caller's own, private and anonymous.
+pub unsafe fn wipe_on_fork(address: *mut u8, bytes: usize) -> Result<()> {
+    let advice = libc::MADV_WIPEONFORK as usize;
+    // SAFETY: as said.
+    unsafe {
+        syscall(
+            libc::SYS_madvise,
+            [address as usize, bytes, advice, 0, 0, 0],
+        )
+    }
+    .map(|_| ())
+}
+
+pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<i32> {
+    let at = libc::AT_FDCWD as isize as usize;
+    let arguments = [
+        at,
+        path.as_ptr() as usize,
+        flags as usize,
+        mode as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the path ends with a NUL.
+    unsafe { syscall(libc::SYS_openat, arguments) }.map(|fd| fd as i32)
+}
+
+pub fn close(fd: i32) {
+    // SAFETY: the caller owns the descriptor; its number is free again even on an error.
+    let _ = unsafe { syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// A copy of the descriptor numbered `lowest` or higher, closed on exec.
+pub fn duplicate_above(fd: i32, lowest: i32) -> Result<i32> {
+    let arguments = [
+        fd as usize,
+        libc::F_DUPFD_CLOEXEC as usize,
+        lowest as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: no memory is touched.
+    unsafe { syscall(libc::SYS_fcntl, arguments) }.map(|fd| fd as i32)
+}
+
+/// Device and inode.
+pub fn identity(fd: i32) -> Result<(u64, u64)> {
+    // SAFETY: an all-zero stat is a valid value.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let arguments = [fd as usize, &raw mut stat as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel fills the struct.
+    unsafe { syscall(libc::SYS_fstat, arguments) }.map(|_| (stat.st_dev, stat.st_ino))
+}
+
+pub fn read(fd: i32, out: &mut [u8]) -> Result<usize> {
+    let arguments = [fd as usize, out.as_mut_ptr() as usize, out.len(), 0, 0, 0];
+    // SAFETY: the kernel writes at most `out.len()` bytes.
+    unsafe { syscall(libc::SYS_read, arguments) }
+}
+
+pub fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
+    let arguments = [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+    // SAFETY: the kernel only reads.
+    unsafe { syscall(libc::SYS_write, arguments) }
+}
+
+pub fn write_at(fd: i32, bytes: &[u8], offset: u64) -> Result<usize> {
+    let arguments = [
+        fd as usize,
+        bytes.as_ptr() as usize,
+        bytes.len(),
+        offset as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel only reads.
+    unsafe { syscall(libc::SYS_pwrite64, arguments) }
+}
+
+/// Reserves blocks, so that writing there cannot run out of space.
+pub fn allocate(fd: i32, offset: u64, bytes: u64) -> Result<()> {
+    let arguments = [fd as usize, 0, offset as usize, bytes as usize, 0, 0];
+    // SAFETY: no memory is touched.
+    unsafe { syscall(libc::SYS_fallocate, arguments) }.map(|_| ())
+}
+
+pub fn unlink(path: &CStr) {
+    // SAFETY: the path ends with a NUL.
+    let _ = unsafe { syscall(libc::SYS_unlink, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+pub fn readlink(path: &CStr, out: &mut [u8]) -> Result<usize> {
+    let arguments = [
+        path.as_ptr() as usize,
+        out.as_mut_ptr() as usize,
+        out.len(),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes at most `out.len()` bytes.
+    unsafe { syscall(libc::SYS_readlink, arguments) }
+}
+
+/// The working directory with its NUL; answers the length without it.
+pub fn working_directory(out: &mut [u8]) -> Result<usize> {
+    // SAFETY: the kernel writes at most `out.len()` bytes.
+    unsafe {
+        syscall(
+            libc::SYS_getcwd,
+            [out.as_mut_ptr() as usize, out.len(), 0, 0, 0, 0],
+        )
+    }
+    .map(|bytes| bytes.saturating_sub(1))
+}
+
+pub fn process_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+pub fn parent_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getppid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+pub fn thread_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+/// Whether the thread of this process is gone.
+pub fn thread_is_gone(process: u32, thread: u32) -> bool {
+    // SAFETY: signal 0 is not delivered, only checked.
+    let answer = unsafe {
+        syscall(
+            libc::SYS_tgkill,
+            [process as usize, thread as usize, 0, 0, 0, 0],
+        )
+    };
+    answer == Err(Errno(libc::ESRCH))
+}
+
+pub fn yield_processor() {
+    // SAFETY: no arguments.
+    let _ = unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// Nanoseconds of a clock.
+pub fn clock_ns(clock: i32) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: libc's function goes through the vdso, which is what makes it cheap; it leaves errno
+    // alone for a clock that exists.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Whether the eight bytes at an address can be read. The kernel copies the signal set before it
+/// looks at `how`, which is invalid here.
+pub fn readable(address: u64) -> bool {
+    let how = usize::MAX;
+    let arguments = [how, address as usize, 0, 8, 0, 0];
+    // SAFETY: the kernel reads the address and reports a fault as an error; the mask stays.
+    let answer = unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
+    answer == Err(Errno(libc::EINVAL))
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct KernelAction {
+    pub handler: usize,
+    pub flags: usize,
+    pub restorer: usize,
+    pub mask: u64,
+}
+
+/// Reads a signal's action, or sets it.
+///
+/// # Safety
+/// A new action must be one that the process had before.
+pub unsafe fn signal_action(signal: i32, new: Option<&KernelAction>) -> Result<KernelAction> {
+    let mut old = KernelAction::default();
+    let new = new.map_or(0, |new| std::ptr::from_ref(new) as usize);
+    let arguments = [signal as usize, new, &raw mut old as usize, 8, 0, 0];
+    // SAFETY: both structs have the kernel's layout; the rest is the caller's.
+    unsafe { syscall(libc::SYS_rt_sigaction, arguments) }.map(|_| old)
+}
+
+/// Keeps SIGXFSZ from this thread while it lives. If the write inside met the limit, `swallow` takes
+/// the signal away before the mask is lifted.
+pub struct FileSizeSignalHeld {
+    old_mask: u64,
+}
+
+const FILE_SIZE_SIGNAL: u64 = 1 << (libc::SIGXFSZ - 1);
+
+impl FileSizeSignalHeld {
+    pub fn new() -> Self {
+        let mut old_mask = 0u64;
+        let set = FILE_SIZE_SIGNAL;
+        let how = libc::SIG_BLOCK as usize;
+        let arguments = [
+            how,
+            &raw const set as usize,
+            &raw mut old_mask as usize,
+            8,
+            0,
+            0,
+        ];
+        // SAFETY: both masks are eight bytes.
+        let _ = unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
+        FileSizeSignalHeld { old_mask }
+    }
+
+    pub fn swallow(&self) {
+        if self.old_mask & FILE_SIZE_SIGNAL != 0 {
+            return; // The program holds it back itself: what is pending may be its own.
+        }
+        let set = FILE_SIZE_SIGNAL;
+        let now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let arguments = [&raw const set as usize, 0, &raw const now as usize, 8, 0, 0];
+        // SAFETY: set and time are valid; no information is asked for.
+        let _ = unsafe { syscall(libc::SYS_rt_sigtimedwait, arguments) };
+    }
+}
+
+impl Drop for FileSizeSignalHeld {
+    fn drop(&mut self) {
+        let how = libc::SIG_SETMASK as usize;
+        let arguments = [how, &raw const self.old_mask as usize, 0, 8, 0, 0];
+        // SAFETY: the mask is the one the thread had.
+        let _ = unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
+    }
+}
