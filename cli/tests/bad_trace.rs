@@ -123,8 +123,8 @@ fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_told() {
         .as_u64()
         .unwrap();
     let mut last = 0;
-    for step in 1..20 {
-        let length = bytes.len() * step / 20;
+    for step in 1..12 {
+        let length = bytes.len() * step / 12;
         fs::write(&file, &bytes[..length]).unwrap();
         let Some(report) = assert_survives(&file, &format!("cut at {length}")) else {
             continue;
@@ -149,8 +149,8 @@ fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_told() {
 fn a_flipped_byte_costs_a_chunk_at_most_and_is_told_with_file_and_offset() {
     let (_directory, file, bytes) = recorded();
     let mut told = 0;
-    for step in 0..60 {
-        let at = bytes.len() * step / 60;
+    for step in 0..30 {
+        let at = bytes.len() * step / 30;
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x55;
         fs::write(&file, &flipped).unwrap();

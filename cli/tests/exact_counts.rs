@@ -22,6 +22,8 @@ const SOURCE: &str = r#"
 
 enum { ROUNDS = 250, THREADS = 4, LEAKED = 7, KINDS = 13 };
 static pthread_barrier_t all_made;
+/* gcc makes a malloc of realloc(NULL, n). */
+static void *volatile nothing;
 static void *volatile leaked[THREADS][LEAKED];
 
 static void *work(void *argument) {
@@ -39,8 +41,8 @@ static void *work(void *argument) {
         if (posix_memalign(&slot[6], 64, 128)) abort();  // @posix_memalign
         slot[7] = aligned_alloc(32, 96);  // @aligned_alloc
         slot[8] = memalign(128, 50);  // @memalign
-        slot[9] = realloc(NULL, 31);  // @realloc_null
-        slot[10] = reallocarray(NULL, 4, 8);  // @reallocarray
+        slot[9] = realloc(nothing, 31);  // @realloc_null
+        slot[10] = reallocarray(nothing, 4, 8);  // @reallocarray
         slot[11] = valloc(33);  // @valloc
         slot[12] = pvalloc(40);  // @pvalloc
     }

@@ -64,8 +64,8 @@ static std::vector<long> grow() {
 int main() {
     auto numbers = grow();
     auto node = std::make_unique<Node>();  // @unique
-    Node *plain = new Node;  // @new
-    Node *several = new Node[3];  // @array
+    Node *volatile plain = new Node;  // @new
+    Node *volatile several = new Node[3];  // @array
     std::string text(100, 'x');  // @string
     delete plain;
     delete[] several;
@@ -318,7 +318,7 @@ fn hostile_names_are_shown_escaped() {
     let source = r#"
 #include <stdlib.h>
 static void *volatile kept;
-__attribute__((noinline)) void evil(void) __asm__("evil\033[2J");
+__attribute__((noinline)) void evil(void) __asm__("\"evil\033[2J\"");
 void evil(void) { kept = malloc(4321); }
 int main(void) { evil(); return 0; }
 "#;

@@ -100,18 +100,18 @@ fn image_details(image: &ImageReport) -> Vec<String> {
             tell(format!("{} not recorded: {why}", counted(calls, "call")));
         }
     }
-    if losses.truncated_stacks > 0 {
-        tell(format!(
-            "{} whose stack is incomplete",
-            counted(losses.truncated_stacks, "call")
-        ));
-    }
     for damage in image.damage.iter().take(DAMAGE_SHOWN) {
         tell(damage_line(image, damage));
     }
     if image.damage.len() > DAMAGE_SHOWN {
         let more = (image.damage.len() - DAMAGE_SHOWN) as u64;
         tell(format!("{} more", counted(more, "damaged part")));
+    }
+    if losses.truncated_stacks > 0 {
+        tell(format!(
+            "{} whose stack is incomplete",
+            counted(losses.truncated_stacks, "call")
+        ));
     }
     if !image.ended() {
         tell(

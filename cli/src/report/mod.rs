@@ -148,14 +148,14 @@ fn print(report: &Report) -> io::Result<()> {
 
 /// Opens the files of the trace. Those that cannot be read are told, unless none can.
 fn open(plan: &ReportPlan) -> Result<(Vec<Trace>, Vec<String>)> {
-    let failed = |error: &TraceError| Failure::failed(printable::escape(&error.to_string()));
+    let failed = |error: &TraceError| Failure::failed(describe(error));
     let files = trace_files(&plan.trace).map_err(|error| failed(&error))?;
     let (mut traces, mut unreadable, mut first_error) = (Vec::new(), Vec::new(), None);
     for file in files {
         match Trace::open(&file) {
             Ok(trace) => traces.push(trace),
             Err(error) => {
-                unreadable.push(printable::escape(&error.to_string()).into_owned());
+                unreadable.push(describe(&error));
                 first_error.get_or_insert(error);
             }
         }
@@ -171,6 +171,17 @@ fn open(plan: &ReportPlan) -> Result<(Vec<Trace>, Vec<String>)> {
         }
     }
     Ok((traces, unreadable))
+}
+
+fn describe(error: &TraceError) -> String {
+    match error {
+        TraceError::Open { path, source } => format!(
+            "{}: {}: check the path and its permissions",
+            printable::name(path),
+            crate::target::reason(source)
+        ),
+        other => printable::escape(&other.to_string()).into_owned(),
+    }
 }
 
 fn no_such_process(plan: &ReportPlan, pid: u32, mut pids: Vec<u32>) -> String {
