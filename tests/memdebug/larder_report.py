@@ -8,6 +8,7 @@ import json
 @dataclasses.dataclass
 class Report:
     counters: dict
+    complete: bool  # nothing was lost, and every stack is whole
     calls: collections.Counter  # (path, line, kind) -> calls; frees have no site
     bytes: collections.Counter  # (path, line) -> bytes
 
@@ -16,7 +17,8 @@ def parse(text):
     """The counters and the sites. Sites that share a line (two functions of one name, two kinds)
     are added up, as a log cannot tell them apart."""
     document = json.loads(text)
-    report = Report(document["counters"], collections.Counter(), collections.Counter())
+    complete = document["losses"]["complete"]
+    report = Report(document["counters"], complete, collections.Counter(), collections.Counter())
     if len(document["sites"]) != document["site_count"]:
         raise ValueError(f"{len(document['sites'])} of {document['site_count']} sites are listed")
     for site in document["sites"]:

@@ -11,6 +11,7 @@ def document(sites, count=None):
     return json.dumps(
         {
             "counters": {"mallocs": 3},
+            "losses": {"complete": True},
             "sites": sites,
             "site_count": len(sites) if count is None else count,
         }

@@ -30,8 +30,7 @@ class Place:
 class Transfer:
     """`arguments` makes curl's command line, `check` says whether the transfer did its work.
 
-    threads: a curl with a threaded resolver allocates in two, so that its log's order need not be
-    that of the calls. modern: needs a curl of version 8.
+    threads: curl allocates in two, so that its log's order need not be that of the calls.
     """
 
     name: str
@@ -40,7 +39,6 @@ class Transfer:
     check: typing.Callable = lambda place: True
     environment: dict = dataclasses.field(default_factory=dict)
     threads: bool = False
-    modern: bool = False
 
 
 def _got(name, source):
@@ -70,7 +68,6 @@ TRANSFERS = (
             *("-o", place.folder / "large", place.server.url("large.bin")),
         ],
         check=lambda place: _got("small", "small")(place) and _got("large", "large")(place),
-        modern=True,
     ),
     Transfer(
         "a file that is not there",
