@@ -3,7 +3,8 @@
 // Usage: fork_signal [FORKS]
 //
 // A high-resolution timer interrupts a loop of malloc and free at arbitrary instructions; every
-// 50th signal forks in the handler and the child allocates and leaves with _exit. With glibc's
+// 50th signal, later every second one, forks in the handler; the child allocates and leaves with
+// _exit. With glibc's
 // own malloc this can hang: it may be run there, but nothing is promised.
 
 #include <pthread.h>
@@ -19,6 +20,7 @@ constexpr unsigned kChildSeconds = 20;
 
 volatile sig_atomic_t forks_done = 0;
 volatile sig_atomic_t signals_seen = 0;
+volatile sig_atomic_t signals_per_fork = 50;
 size_t forks_wanted = 300;
 
 void use_allocator(uint64_t seed, int rounds) {
@@ -42,7 +44,7 @@ void use_allocator(uint64_t seed, int rounds) {
 void on_timer(int) {
   const int saved_errno = errno;
   signals_seen = signals_seen + 1;
-  if (signals_seen % 50 == 0 && forks_done < static_cast<sig_atomic_t>(forks_wanted)) {
+  if (signals_seen % signals_per_fork == 0) {
     const pid_t child = fork();
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -79,6 +81,25 @@ timer_t start_timer() {
   period.it_value.tv_nsec = 97'000;
   CHECK(timer_settime(timer, 0, &period, nullptr) == 0);
   return timer;
+}
+
+// Only blocks beyond the size classes: nearly every call takes the page heap's lock, and the timer
+// finds the allocator on the way into or out of it again and again.
+void use_locks() {
+  void* blocks[8];
+  for (int i = 0; i < 50; ++i) {
+    for (auto& block : blocks) block = malloc(40 * kKiB);
+    for (auto& block : blocks) free(block);
+  }
+}
+
+void fork_among_locks() {
+  signals_per_fork = 2;
+  forks_done = 0;
+  const timer_t timer = start_timer();
+  while (forks_done < static_cast<sig_atomic_t>(forks_wanted * 10)) use_locks();
+  timer_delete(timer);
+  say("%d forks inside a handler that interrupts lock after lock", static_cast<int>(forks_done));
 }
 
 void fork_in_handler(bool with_threads) {
@@ -180,5 +201,6 @@ int main(int argc, char** argv) {
   threads_in_child();
   fork_in_handler(false);
   fork_in_handler(true);
+  fork_among_locks();
   return 0;
 }
