@@ -1,7 +1,7 @@
 #include "central.h"
 
-#include "remote.h"
 #include "size_class.h"
+#include "slab_run.h"
 
 namespace larder {
 
@@ -36,13 +36,20 @@ Slab* central_pop(int size_class) {
   return s;
 }
 
-bool central_take(Slab* s) {
+bool central_free(Slab* s, const Chain& chain) {
   Central& c = central[s->size_class];
-  LockGuard guard(c.lock);
-  if ((s->remote.load(std::memory_order_relaxed) & kStateMask) != kCentral) return false;
-  c.slabs.remove(s);
-  c.count.store(c.slabs.size(), std::memory_order_relaxed);
-  remote_reset(s);
+  {
+    LockGuard guard(c.lock);
+    if ((s->remote.load(std::memory_order_relaxed) & kStateMask) != kCentral) return false;
+    next_of(chain.tail) = s->free;
+    s->free = chain.head;
+    s->used -= chain.count;
+    if (s->used != 0) return true;
+    c.slabs.remove(s);
+    c.count.store(c.slabs.size(), std::memory_order_relaxed);
+    remote_reset(s);
+  }
+  slab_release(s);
   return true;
 }
 

@@ -1,11 +1,13 @@
 // Slabs that nobody owns and that have objects to give: a list for each class, behind its lock.
 //
-// They come from threads that have ended; the next thread that needs a slab of the class takes the
-// most recent one. Invariant: a slab is in a list if and only if its state is kCentral; both change
-// under the lock.
+// They come from threads that have ended, and from frees by threads without a heap; the next
+// thread that needs a slab of the class takes the most recent one. Invariants: a slab is in a list
+// if and only if its state is kCentral, and both change under the lock, which also guards the
+// slab's free list and `used` meanwhile; used > 0.
 #pragma once
 
 #include "lock.h"
+#include "remote_word.h"
 #include "slab.h"
 
 namespace larder {
@@ -15,8 +17,9 @@ namespace larder {
 bool central_push(Slab* s);
 // An owned slab now (its owner field is the caller's to set), or nullptr.
 Slab* central_pop(int size_class);
-// Takes this very slab, if it is in the list.
-bool central_take(Slab* s);
+// Frees objects in a slab that is in the list, which stays there unless that empties it: then it
+// goes back to the page heap. False, and nothing done, if it is not in the list.
+bool central_free(Slab* s, const Chain& chain);
 
 void central_for_each_lock(void (*visit)(Lock&));
 

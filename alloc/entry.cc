@@ -29,7 +29,9 @@ size_t release_free_memory();  // extension.cc
 
 namespace {
 
+// What takes more than the four system calls that a sandbox must leave us happens here.
 [[gnu::constructor(101)]] void initialise() {
+  os::cpu_count();
   read_options_from_environment();
   registry_init();
   fork_init();
@@ -135,26 +137,9 @@ LARDER_EXPORT int LARDER_NAME(malloc_trim)(size_t) noexcept {
   return bytes != 0 ? 1 : 0;
 }
 
-#ifndef LARDER_PREFIXED
-
-// glibc's other names for the same, which some programs and libraries call.
-#define LARDER_ALIAS(name) \
-  __attribute__((visibility("default"), alias(#name), copy(name)))
-extern "C" {
-LARDER_ALIAS(malloc) void* __libc_malloc(size_t) noexcept;
-LARDER_ALIAS(calloc) void* __libc_calloc(size_t, size_t) noexcept;
-LARDER_ALIAS(realloc) void* __libc_realloc(void*, size_t) noexcept;
-LARDER_ALIAS(free) void __libc_free(void*) noexcept;
-LARDER_ALIAS(free) void cfree(void*) noexcept;
-LARDER_ALIAS(memalign) void* __libc_memalign(size_t, size_t) noexcept;
-LARDER_ALIAS(valloc) void* __libc_valloc(size_t) noexcept;
-LARDER_ALIAS(pvalloc) void* __libc_pvalloc(size_t) noexcept;
-LARDER_ALIAS(posix_memalign) int __posix_memalign(void**, size_t, size_t) noexcept;
-}
-
 // Known parameters are accepted. None of them tunes anything here: what they describe (arenas,
 // bins, the top of the heap) does not exist.
-LARDER_EXPORT int mallopt(int parameter, int) noexcept {
+LARDER_EXPORT int LARDER_NAME(mallopt)(int parameter, int) noexcept {
   switch (parameter) {
     case M_MXFAST:
     case M_NLBLKS:
@@ -174,7 +159,7 @@ LARDER_EXPORT int mallopt(int parameter, int) noexcept {
   }
 }
 
-LARDER_EXPORT struct mallinfo2 mallinfo2() noexcept {
+LARDER_EXPORT struct mallinfo2 LARDER_NAME(mallinfo2)() noexcept {
   Usage usage = heap_usage();
   size_t in_use = usage.small_in_use + usage.large_in_use;
   struct mallinfo2 info = {};
@@ -189,8 +174,8 @@ LARDER_EXPORT struct mallinfo2 mallinfo2() noexcept {
 }
 
 // As glibc's, whose figures wrap beyond 2 GiB: that is why mallinfo2 exists.
-LARDER_EXPORT struct mallinfo mallinfo() noexcept {
-  struct mallinfo2 wide = mallinfo2();
+LARDER_EXPORT struct mallinfo LARDER_NAME(mallinfo)() noexcept {
+  struct mallinfo2 wide = LARDER_NAME(mallinfo2)();
   struct mallinfo info = {};
   info.arena = int(wide.arena);
   info.ordblks = int(wide.ordblks);
@@ -202,7 +187,7 @@ LARDER_EXPORT struct mallinfo mallinfo() noexcept {
   return info;
 }
 
-LARDER_EXPORT int malloc_info(int options, FILE* stream) noexcept {
+LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
   if (options != 0) return EINVAL;
   Usage usage = heap_usage();
   size_t in_use = usage.small_in_use + usage.large_in_use;
@@ -220,7 +205,7 @@ LARDER_EXPORT int malloc_info(int options, FILE* stream) noexcept {
   return 0;
 }
 
-LARDER_EXPORT void malloc_stats() noexcept {
+LARDER_EXPORT void LARDER_NAME(malloc_stats)() noexcept {
   Usage usage = heap_usage();
   char text[256];
   int n = snprintf(text, sizeof text,
@@ -231,6 +216,22 @@ LARDER_EXPORT void malloc_stats() noexcept {
                    usage.small_in_use + usage.large_in_use + usage.huge_in_use,
                    usage.free_dirty + usage.free_clean, usage.mapped, usage.huge_count);
   os::write_stderr(text, size_t(n));
+}
+
+#ifndef LARDER_PREFIXED
+
+// glibc's other names for the same, which some programs and libraries call.
+#define LARDER_ALIAS(name) \
+  __attribute__((visibility("default"), alias(#name), copy(name)))
+extern "C" {
+LARDER_ALIAS(malloc) void* __libc_malloc(size_t) noexcept;
+LARDER_ALIAS(calloc) void* __libc_calloc(size_t, size_t) noexcept;
+LARDER_ALIAS(realloc) void* __libc_realloc(void*, size_t) noexcept;
+LARDER_ALIAS(free) void __libc_free(void*) noexcept;
+LARDER_ALIAS(free) void cfree(void*) noexcept;
+LARDER_ALIAS(memalign) void* __libc_memalign(size_t, size_t) noexcept;
+LARDER_ALIAS(valloc) void* __libc_valloc(size_t) noexcept;
+LARDER_ALIAS(pvalloc) void* __libc_pvalloc(size_t) noexcept;
 }
 
 #endif  // LARDER_PREFIXED

@@ -7,7 +7,7 @@
 #include "meta.h"
 #include "page_heap.h"
 #include "registry.h"
-#include "remote.h"
+#include "remote_word.h"
 #include "stats.h"
 
 namespace larder {

@@ -3,7 +3,7 @@
 // The page heap, the registry, the central lists and the shared heaps are locked across fork. The
 // heaps of other threads are not stopped: a copy of memory that they were changing cannot be
 // believed, page by page, so the child marks them dead, in time bounded by the number of heaps,
-// and never reads their lists (remote.h, registry.h).
+// and never reads their lists (remote_word.h, registry.h).
 #pragma once
 
 namespace larder {

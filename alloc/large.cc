@@ -173,11 +173,13 @@ bool huge_move(Slab* s, size_t bytes) {
   size_t page = os::page_size();
   auto* target = static_cast<char*>(os::map_aligned(bytes, kUnit > page ? kUnit : page));
   if (target == nullptr) return false;
+  // The old entry goes first: from the moment of the move its address may be anybody's.
+  page_map.set(s->base, 1, nullptr);
   if (!page_map.make_tables(target, 1) || !os::move_pages(s->base, s->bytes, target, bytes)) {
+    page_map.set(s->base, 1, s);
     os::unmap(target, bytes);
     return false;
   }
-  page_map.set(s->base, 1, nullptr);
   s->base = target;
   page_map.set(target, 1, s);
   return true;
@@ -188,8 +190,8 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   size_t need = round_up(new_bytes + s->offset, page);
   size_t old = s->bytes;
   if (need <= old) {
-    // Tails worth a system call go back.
-    if (old - need >= old / 8 && os::resize_in_place(s->base, old, need)) {
+    // Tails worth a system call go back: more than a reused mapping may have in excess.
+    if (old - need > old / 4 && os::resize_in_place(s->base, old, need)) {
       s->bytes = need;
       stats::add(stats::kHugeBytes, int64_t(need) - int64_t(old));
     }

@@ -3,6 +3,7 @@
 namespace larder {
 
 void Lock::acquire_slow() {
+  uint32_t me = thread_id();
   if (held_by_me() && for_fork_) {
     ++recursion_;
     return;
@@ -13,15 +14,23 @@ void Lock::acquire_slow() {
     for (int i = 0; i < 64; ++i) {
       uint32_t expected = kFree;
       if (word_.load(std::memory_order_relaxed) == kFree &&
-          word_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire))
+          word_.compare_exchange_weak(expected, me, std::memory_order_acquire))
         return;
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
     }
   }
-  while (word_.exchange(kContended, std::memory_order_acquire) != kFree)
-    os::wait(reinterpret_cast<uint32_t*>(&word_), kContended);
+  for (;;) {
+    uint32_t word = word_.load(std::memory_order_relaxed);
+    if (word == kFree) {
+      // Others may be asleep still: whoever has waited takes it as contended.
+      if (word_.compare_exchange_weak(word, me | kContended, std::memory_order_acquire)) return;
+    } else if ((word & kContended) != 0 ||
+               word_.compare_exchange_weak(word, word | kContended, std::memory_order_relaxed)) {
+      os::wait(reinterpret_cast<uint32_t*>(&word_), word | kContended);
+    }
+  }
 }
 
 void Lock::wake() { os::wake_one(reinterpret_cast<uint32_t*>(&word_)); }

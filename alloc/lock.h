@@ -11,25 +11,26 @@
 
 namespace larder {
 
-// Identifies a thread; the same in a fork's child as in the thread that forked.
-uintptr_t thread_token();
+// Identifies a thread, in 31 bits, never 0; the same in a fork's child as in the thread that forked.
+uint32_t thread_id();
 
 class Lock {
  public:
   void acquire() {
     uint32_t expected = kFree;
-    if (!word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) acquire_slow();
-    if (recursion_ == 0) holder_.store(thread_token(), std::memory_order_relaxed);
+    if (!word_.compare_exchange_strong(expected, thread_id(), std::memory_order_acquire))
+      acquire_slow();
   }
   void release() {
     if (unlikely(recursion_ != 0)) {
       --recursion_;
       return;
     }
-    holder_.store(0, std::memory_order_relaxed);
-    if (word_.exchange(kFree, std::memory_order_release) == kContended) wake();
+    if ((word_.exchange(kFree, std::memory_order_release) & kContended) != 0) wake();
   }
-  bool held_by_me() const { return holder_.load(std::memory_order_relaxed) == thread_token(); }
+  bool held_by_me() const {
+    return (word_.load(std::memory_order_relaxed) & ~kContended) == thread_id();
+  }
 
   // fork: held across it, so that what it guards is whole in the child. A lock that the forking
   // thread holds already (fork in a signal handler) stays with the interrupted code. Between
@@ -48,16 +49,18 @@ class Lock {
     if (held_by_me() && !for_fork_) return;
     for_fork_ = false;
     recursion_ = 0;
-    holder_.store(0, std::memory_order_relaxed);
     word_.store(kFree, std::memory_order_release);
   }
 
  private:
-  enum : uint32_t { kFree, kHeld, kContended };
+  static constexpr uint32_t kFree = 0;
+  static constexpr uint32_t kContended = uint32_t{1} << 31;
   LARDER_SLOW void acquire_slow();
   LARDER_SLOW void wake();
+
+  // The holder's id, in the same word as the fact that it is held: a signal handler that forks
+  // must never see the one without the other. kContended: somebody may sleep.
   std::atomic<uint32_t> word_{kFree};
-  std::atomic<uintptr_t> holder_{0};
   uint32_t recursion_ = 0;  // written by the holder only
   bool for_fork_ = false;
 };

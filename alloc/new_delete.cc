@@ -16,10 +16,16 @@ __asm__(".weak __gxx_personality_v0");
 __asm__(".weak __cxa_begin_catch");
 __asm__(".weak __cxa_end_catch");
 
+extern "C" {
+[[gnu::weak]] void _ZSt17__throw_bad_allocv();               // libstdc++: std::__throw_bad_alloc
+[[gnu::weak]] void _ZNSt3__117__throw_bad_allocEv();         // libc++: the same
+[[gnu::weak]] std::new_handler _ZSt15get_new_handlerv();     // std::get_new_handler
+}
+
 namespace larder {
 namespace {
 
-using Handler = void (*)();
+using Handler = std::new_handler;
 
 void* find_symbol(const char* name) {
   if (void* f = dlsym(RTLD_DEFAULT, name)) return f;
@@ -31,13 +37,14 @@ void* find_symbol(const char* name) {
 }
 
 Handler current_handler() {
-  static constexpr const char* kNames[] = {"_ZSt15get_new_handlerv"};
-  for (const char* name : kNames)
-    if (void* f = find_symbol(name)) return reinterpret_cast<Handler (*)()>(f)();
-  return nullptr;
+  if (&_ZSt15get_new_handlerv != nullptr) return _ZSt15get_new_handlerv();
+  void* f = find_symbol("_ZSt15get_new_handlerv");
+  return f == nullptr ? nullptr : reinterpret_cast<Handler (*)()>(f)();
 }
 
 [[noreturn]] void throw_bad_alloc() {
+  if (&_ZSt17__throw_bad_allocv != nullptr) _ZSt17__throw_bad_allocv();
+  if (&_ZNSt3__117__throw_bad_allocEv != nullptr) _ZNSt3__117__throw_bad_allocEv();
   for (const char* name : {"_ZSt17__throw_bad_allocv", "_ZNSt3__117__throw_bad_allocEv"})
     if (void* f = find_symbol(name)) reinterpret_cast<void (*)()>(f)();
   static constexpr char kText[] = "larder: out of memory in operator new, and no way to throw\n";

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -74,6 +76,30 @@ void warn(const Row& row, const char* text) {
   os::write_stderr(line, n);
 }
 
+// Names with our prefix that other parts of Larder read, or that programs may set for themselves.
+constexpr const char* kOthers[] = {"LARDER_LIB", "LARDER_TRACE_DIR", "LARDER_RECORD_",
+                                   "LARDER_CACHE", "LARDER_OUT"};
+
+bool is_known(const char* variable) {
+  size_t length = strcspn(variable, "=");
+  for (const Row& row : kRows)
+    if (strlen(row.name) == length && memcmp(variable, row.name, length) == 0) return true;
+  for (const char* other : kOthers)
+    if (strncmp(variable, other, strlen(other)) == 0) return true;
+  return false;
+}
+
+// A misspelt option would otherwise be no option at all, in silence.
+void warn_unknown(const char* variable) {
+  char line[160] = "larder: no option is called ";
+  size_t n = strlen(line);
+  for (size_t i = 0; variable[i] != '=' && variable[i] != 0 && n < sizeof line - 40; ++i)
+    line[n++] = variable[i] >= ' ' && variable[i] < 127 ? variable[i] : '?';
+  static constexpr char kEnd[] = "; it is ignored\n";
+  memcpy(line + n, kEnd, sizeof kEnd - 1);
+  os::write_stderr(line, n + sizeof kEnd - 1);
+}
+
 // Decimal digits only, no overflow.
 bool parse(const char* text, size_t* value) {
   if (*text == 0 || strlen(text) > 12) return false;
@@ -108,6 +134,9 @@ void read_options_from_environment() {
     else
       warn(kRows[i], text);
   }
+  if (getauxval(AT_SECURE) != 0 || environ == nullptr) return;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (strncmp(*variable, "LARDER_", 7) == 0 && !is_known(*variable)) warn_unknown(*variable);
 }
 
 }  // namespace larder

@@ -260,6 +260,31 @@ void PageHeap::finish_purge(const PurgeJob& job, bool discarded) {
   set_free_units(b, b->free_units | job.units);
 }
 
+size_t PageHeap::release_regions() {
+  LockGuard guard(lock_);
+  size_t bytes = 0;
+  for (Region** link = &regions_; *link != nullptr;) {
+    Region* r = *link;
+    uint64_t all = r->count == 64 ? ~uint64_t{0} : (uint64_t{1} << r->count) - 1;
+    if (r->free_blocks == all) {
+      for (unsigned i = 0; i < r->count; ++i)
+        if (r->blocks[i].in_dirty_list) dirty_remove(&r->blocks[i]);
+      Region* following = r->next;
+      unsigned count = r->count;
+      if (source_release(r)) {
+        *link = following;
+        blocks_ -= count;
+        bytes += count * kBlock;
+        continue;
+      }
+      for (unsigned i = 0; i < r->count; ++i)
+        if (r->blocks[i].dirty != 0) dirty_insert(&r->blocks[i]);
+    }
+    link = &r->next;
+  }
+  return bytes;
+}
+
 // --- looking at everything
 
 PageHeap::Totals PageHeap::totals() {

@@ -41,6 +41,9 @@ class PageHeap {
   void finish_purge(const PurgeJob& job, bool discarded);
   bool has_dirty() const { return dirty_blocks_.load(std::memory_order_relaxed) != 0; }
 
+  // Unmaps regions that are wholly free, for when address space is short. Bytes.
+  size_t release_regions();
+
   struct Totals {
     size_t region_bytes, free_bytes, dirty_free_bytes;
   };

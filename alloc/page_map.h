@@ -117,6 +117,6 @@ class PageMap {
 };
 
 using ProcessPageMap = PageMap<kAddressBits, 2>;
-extern ProcessPageMap page_map;
+extern ProcessPageMap page_map __attribute__((visibility("hidden")));
 
 }  // namespace larder

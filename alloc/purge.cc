@@ -64,4 +64,8 @@ size_t purge_all() {
   return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX);
 }
 
+bool reclaim_address_space() {
+  return large_release_kept(UINT64_MAX) + page_heap.release_regions() != 0;
+}
+
 }  // namespace larder

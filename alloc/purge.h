@@ -13,5 +13,7 @@ namespace larder {
 void purge_tick();
 // Everything that is free, now. Bytes given back.
 size_t purge_all();
+// For when the system refuses memory: unmaps what is wholly free. True if it is worth another try.
+bool reclaim_address_space();
 
 }  // namespace larder

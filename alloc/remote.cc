@@ -9,22 +9,6 @@ namespace larder {
 
 namespace {
 
-constinit std::atomic<uint64_t> generation{0};
-
-constexpr int kGenerationShift = 48;
-constexpr uint64_t kPointerMask = (uint64_t{1} << kGenerationShift) - 1 - kStateMask;
-
-uint64_t generation_bits() {
-  return generation.load(std::memory_order_relaxed) << kGenerationShift;
-}
-bool is_current(uint64_t word) {
-  return (word >> kGenerationShift) == (generation_bits() >> kGenerationShift);
-}
-// The list of a word; none if it was pushed before the last fork.
-void* list_of(uint64_t word) {
-  return is_current(word) ? reinterpret_cast<void*>(word & kPointerMask) : nullptr;
-}
-
 bool owner_is_dead(const Slab* s) {
   ThreadHeap* owner = s->owner();
   return owner != kNobody && owner->dead;
@@ -57,31 +41,27 @@ Attempt try_push(ThreadHeap* heap, Slab* s, const Chain& chain) {
     free_locally(heap, s, chain);
     return Attempt::kDone;
   }
-  uint64_t word = s->remote.load(std::memory_order_relaxed);
-  switch (word & kStateMask) {
+  switch (remote_state(s)) {
     case kOwned:
-      if (owner_is_dead(s)) return Attempt::kRetry;
-      next_of(chain.tail) = list_of(word);
-      if (!s->remote.compare_exchange_weak(word, generation_bits() | uintptr_t(chain.head),
-                                           std::memory_order_release, std::memory_order_relaxed))
-        return Attempt::kRetry;
+      if (owner_is_dead(s) || !remote_try_push(s, chain)) return Attempt::kRetry;
       stats::add(stats::kRemotePushes, 1);
       stats::add(stats::kRemoteFrees, chain.count);
       return Attempt::kDone;
     case kFull:
-      if (!s->remote.compare_exchange_strong(word, generation_bits() | kOwned,
-                                             std::memory_order_acquire, std::memory_order_relaxed))
-        return Attempt::kRetry;
-      heap->adopt(s);
-      break;
+      if (!remote_try_adopt(s)) return Attempt::kRetry;
+      stats::add(stats::kAdoptedSlabs, 1);
+      // A shared heap owns only what it allocates from: threads that come back to free after
+      // their own heap is gone must not gather slabs in it.
+      if (heap->shared) {
+        heap->adopt_for_all(s, chain);
+      } else {
+        heap->adopt(s);
+        free_locally(heap, s, chain);
+      }
+      return Attempt::kDone;
     default:
-      if (!central_take(s)) return Attempt::kRetry;
-      heap->take_partial(s);
-      break;
+      return central_free(s, chain) ? Attempt::kDone : Attempt::kRetry;
   }
-  stats::add(stats::kAdoptedSlabs, 1);
-  free_locally(heap, s, chain);
-  return Attempt::kDone;
 }
 
 void push_slot(ThreadHeap* heap, RemoteCache::Slot* slot) {
@@ -118,8 +98,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
     if (slot->count >= slot->limit) push_slot(heap, slot);
   } else {
     if (slot->slab != nullptr) push_slot(heap, slot);
-    bool owned = (s->remote.load(std::memory_order_relaxed) & kStateMask) == kOwned;
-    if (!owned || owner_is_dead(s)) return remote_push(heap, s, {p, p, 1});
+    if (remote_state(s) == kFull || owner_is_dead(s)) return remote_push(heap, s, {p, p, 1});
     *slot = {s, p, p, 1, batch_limit(object_size)};
     cache.pending_bytes += object_size;
   }
@@ -133,35 +112,9 @@ void remote_flush(ThreadHeap* heap) {
 }
 
 bool remote_push_from_signal(Slab* s, void* p) {
-  uint64_t word = s->remote.load(std::memory_order_relaxed);
-  do {
-    if ((word & kStateMask) != kOwned || owner_is_dead(s)) return false;
-    next_of(p) = list_of(word);
-  } while (!s->remote.compare_exchange_weak(word, generation_bits() | uintptr_t(p),
-                                            std::memory_order_release,
-                                            std::memory_order_relaxed));
-  return true;
-}
-
-void* remote_take(Slab* s) {
-  uint64_t word = s->remote.load(std::memory_order_relaxed);
-  if ((word & kPointerMask) == 0) return nullptr;
-  return list_of(s->remote.exchange(generation_bits() | kOwned, std::memory_order_acquire));
-}
-
-bool remote_release(Slab* s, State state) {
-  uint64_t word = s->remote.load(std::memory_order_relaxed);
-  while (list_of(word) == nullptr)
-    if (s->remote.compare_exchange_weak(word, generation_bits() | state,
-                                        std::memory_order_release, std::memory_order_relaxed))
-      return true;
+  while (remote_state(s) == kOwned && !owner_is_dead(s))
+    if (remote_try_push(s, {p, p, 1})) return true;
   return false;
 }
-
-void remote_reset(Slab* s) {
-  s->remote.store(generation_bits() | kOwned, std::memory_order_release);
-}
-
-void remote_new_generation() { generation.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace larder

@@ -54,8 +54,9 @@ struct alignas(128) Slab {
   // --- pushed to by anyone. A word: fork generation (16) | address of the first object (48, of
   // which the low 3 bits are the state).
   alignas(64) std::atomic<uint64_t> remote{0};
-  // --- for what holds one object: constant while it is allocated.
+  // --- constant while an object is allocated, but for `touched`.
   size_t bytes = 0;        // of the run or mapping
+  uint32_t touched = 0;    // a slab's bytes from the base on that may not be zero
   uint32_t offset = 0;     // of the object in it: colour, alignment
   bool zero = false;       // content is known to be zero
 
@@ -71,7 +72,7 @@ static_assert(sizeof(Slab) == 128, "two cache lines: the owner's and everyone's"
 enum State : uint64_t { kOwned = 0, kFull = 1, kCentral = 2, kStateMask = 7 };
 
 // What every address that is not Larder's resolves to. Never written.
-extern Slab null_slab;
+extern Slab null_slab __attribute__((visibility("hidden")));
 
 LARDER_FAST void*& next_of(void* object) { return *static_cast<void**>(object); }
 

@@ -1,4 +1,5 @@
-// Where blocks come from: regions of up to 64 blocks, mapped aligned to 2 MiB, never unmapped.
+// Where blocks come from: regions of up to 64 blocks, mapped aligned to 2 MiB. They stay mapped,
+// unless address space runs out.
 //
 // The first region is small and each later one as large as all before it, so a process maps
 // O(log heap) regions until they reach 128 MiB; a refused size is halved down to what is needed,
@@ -13,5 +14,7 @@ namespace larder {
 // A region of at least `min_blocks` (<= 64), all of them free, with its part of the page map
 // made; nullptr when no memory can be had.
 Region* source_region(unsigned min_blocks, size_t blocks_so_far);
+// Unmaps a region whose blocks are all free. False: the system refused, and it is as it was.
+bool source_release(Region* region);
 
 }  // namespace larder

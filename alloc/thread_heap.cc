@@ -3,35 +3,27 @@
 #include <errno.h>
 #include <string.h>
 
+#include <atomic>
+
 #include "central.h"
 #include "foreign.h"
 #include "large.h"
 #include "options.h"
-#include "page_heap.h"
 #include "purge.h"
 #include "registry.h"
+#include "slab_run.h"
 #include "stats.h"
 
 namespace larder {
 
 constinit thread_local ThreadState thread_state = {};
 
-uintptr_t thread_token() { return uintptr_t(&thread_state); }
-
-namespace {
-
-size_t slab_bytes(const Slab* s) { return s->units * kUnit; }
-
-void init_slab(Slab* s, int c) {
-  s->size_class = uint8_t(c);
-  s->capacity = kSizeClasses.capacity[c];
-  s->list = &s->free;
-  s->free = nullptr;
-  s->used = 0;
-  s->carved = 0;
+uint32_t thread_id() {
+  static constinit std::atomic<uint32_t> last{0};
+  while (unlikely(thread_state.id == 0))
+    thread_state.id = (last.fetch_add(1, std::memory_order_relaxed) + 1) & (UINT32_MAX >> 1);
+  return thread_state.id;
 }
-
-}  // namespace
 
 // --- ThreadHeap: slabs come, are current, are partial, and go
 
@@ -77,12 +69,16 @@ void ThreadHeap::adopt(Slab* s) {
   s->list = &s->free;
   s->free = nullptr;
   s->used = s->carved;
-  take_partial(s);
-}
-
-void ThreadHeap::take_partial(Slab* s) {
   s->set_owner(this);
   bins[s->size_class].partial.push_front(s);
+}
+
+void ThreadHeap::adopt_for_all(Slab* s, const Chain& chain) {
+  s->list = &s->free;
+  next_of(chain.tail) = nullptr;
+  s->free = chain.head;
+  s->used = s->carved - chain.count;
+  let_go(s);
 }
 
 void ThreadHeap::retire(Slab* s) {
@@ -94,13 +90,8 @@ void ThreadHeap::retire(Slab* s) {
     Slab* oldest = empties.back();
     empties.remove(oldest);
     empty_bytes -= slab_bytes(oldest);
-    release_slab(oldest);
+    slab_release(oldest);
   }
-}
-
-void ThreadHeap::release_slab(Slab* s) {
-  page_heap.free_run(s, size_t{s->carved} * kSizeClasses.size[s->size_class]);
-  purge_tick();
 }
 
 // What others have freed in a slab that is not current joins its free list.
@@ -118,7 +109,7 @@ void ThreadHeap::take_remote(Slab* s) {
 void ThreadHeap::let_go(Slab* s) {
   for (;;) {
     take_remote(s);
-    if (s->used == 0) return release_slab(s);
+    if (s->used == 0) return slab_release(s);
     s->set_owner(kNobody);
     bool full = s->free == nullptr && s->carved == s->capacity;
     if (full ? remote_release(s, kFull) : central_push(s)) return;
@@ -149,7 +140,7 @@ size_t ThreadHeap::trim() {
   size_t bytes = 0;
   while (Slab* s = empties.pop_front()) {
     bytes += slab_bytes(s);
-    release_slab(s);
+    slab_release(s);
   }
   empty_bytes = 0;
   return bytes;
@@ -163,6 +154,22 @@ void ThreadHeap::collect() {
       if (s->used == 0) retire(s);
       s = following;
     }
+  }
+}
+
+void ThreadHeap::collect_some() {
+  int looks = 8;
+  for (int i = 0; i < kClasses && looks > 0; ++i) {
+    Bin& bin = bins[collect_class];
+    for (size_t left = bin.partial.size(); left > 0 && looks > 0; --left, --looks) {
+      // From the back, to the front: the next turn looks at others.
+      Slab* s = bin.partial.back();
+      bin.partial.remove(s);
+      bin.partial.push_front(s);
+      take_remote(s);
+      if (s->used == 0) retire(s);
+    }
+    if (looks > 0) collect_class = (collect_class + 1) % kClasses;
   }
 }
 
@@ -187,7 +194,7 @@ Slab* ThreadHeap::kept_empty(int c) {
     if (s->units != kSizeClasses.units[c]) continue;
     empties.remove(s);
     empty_bytes -= slab_bytes(s);
-    if (s->size_class != c) init_slab(s, c);
+    if (s->size_class != c) slab_make_over(s, c);
     return s;
   }
   return nullptr;
@@ -196,12 +203,9 @@ Slab* ThreadHeap::kept_empty(int c) {
 Slab* ThreadHeap::fresh_slab(int c) {
   if (Slab* s = kept_empty(c)) return s;
   remote_flush(this);
-  Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSlab);
-  if (s == nullptr) return nullptr;
-  stats::add(stats::kFreshSlabs, 1);
-  init_slab(s, c);
-  remote_reset(s);
-  s->set_owner(this);
+  collect_some();
+  Slab* s = slab_acquire(c);
+  if (s != nullptr) s->set_owner(this);
   return s;
 }
 
@@ -290,6 +294,19 @@ void* or_enomem(void* p) {
   return p;
 }
 
+// Calls `allocate`; when it fails, gives up what this thread and the page heap keep, and tries once
+// more. Sizes that no address space holds are not worth that.
+template <typename Allocate>
+void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
+  void* p = allocate();
+  if (likely(p != nullptr)) return p;
+  if (size_bytes < size_t{1} << (kAddressBits - 1)) {
+    if (ThreadHeap* heap = thread_state.heap) heap->trim();
+    if (reclaim_address_space()) p = allocate();
+  }
+  return or_enomem(p);
+}
+
 void* shared_malloc(int c) {
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return nullptr;
@@ -323,15 +340,17 @@ void* malloc_slow(int c) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(kSizeClasses.size[c], 16));
   stats::add(stats::kRefills, 1);
-  ThreadHeap* heap = thread_heap();
-  return or_enomem(heap != nullptr ? heap->refill(c) : shared_malloc(c));
+  return allocate_or_reclaim(kSizeClasses.size[c], [c] {
+    ThreadHeap* heap = thread_heap();
+    return heap != nullptr ? heap->refill(c) : shared_malloc(c);
+  });
 }
 
 void* malloc_large(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   bool zero;
-  return or_enomem(large_alloc(size_bytes, 16, &zero));
+  return allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
 }
 
 void free_empty(Slab* s) {
@@ -359,7 +378,7 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
   bool zero;
-  return or_enomem(large_alloc(size_bytes, align, &zero));
+  return allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
 }
 
 void* zeroed_alloc(size_t size_bytes) {
@@ -370,9 +389,9 @@ void* zeroed_alloc(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   bool zero = false;
-  void* p = large_alloc(size_bytes, 16, &zero);
-  if (p == nullptr) return or_enomem(p);
-  return zero ? p : memset(p, 0, size_bytes);
+  void* p =
+      allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  return p == nullptr || zero ? p : memset(p, 0, size_bytes);
 }
 
 size_t usable_size(const Slab* s) {

@@ -31,7 +31,8 @@ struct ThreadState {
   void* heads[kClasses];
   ThreadHeap* heap;
   Phase phase;
-  bool busy;  // in a slow path; a signal handler that sees it must not touch the heap
+  bool busy;    // in a slow path; a signal handler that sees it must not touch the heap
+  uint32_t id;  // thread_id(), 0 until it is asked for
 };
 
 extern constinit thread_local ThreadState thread_state
@@ -47,6 +48,7 @@ struct ThreadHeap {
   Bin bins[kClasses];
   SlabList empties;      // used == 0, most recently emptied first
   size_t empty_bytes;
+  int collect_class;     // where the next collect_some() looks
   RemoteCache remote;
   bool shared;
   bool dead;             // its thread did not come along through fork
@@ -61,16 +63,18 @@ struct ThreadHeap {
   void push_local(Slab* s, void* p);
   // The slab was adopted: nothing of it is free.
   void adopt(Slab* s);
-  // A slab with objects to give was taken from the central list.
-  void take_partial(Slab* s);
+  // As adopt, with objects that are free; but the slab goes to the central list.
+  void adopt_for_all(Slab* s, const Chain& chain);
   // A partial slab has become empty.
   void retire(Slab* s);
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
   // Gives wholly free slabs back. Bytes.
   size_t trim();
-  // Takes in what others have freed in partial slabs.
+  // Takes in what others have freed in partial slabs: all of them; a few, in turn. Without it a
+  // slab of a class that this heap allocates no more would never be found empty.
   void collect();
+  void collect_some();
 
  private:
   void* pop(int c);
@@ -82,7 +86,6 @@ struct ThreadHeap {
   void* carve(int c);
   void let_go(Slab* s);
   void take_remote(Slab* s);
-  void release_slab(Slab* s);
 };
 
 // The slow paths behind the entry points. `c` is the size class.

@@ -5,7 +5,9 @@
 #ifndef LARDER_LARDER_MALLOC_H
 #define LARDER_LARDER_MALLOC_H
 
+#include <malloc.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +27,11 @@ void* larder_valloc(size_t size);
 void* larder_pvalloc(size_t size);
 size_t larder_malloc_usable_size(void* p);
 int larder_malloc_trim(size_t pad);
+int larder_mallopt(int parameter, int value);
+struct mallinfo larder_mallinfo(void);
+struct mallinfo2 larder_mallinfo2(void);
+int larder_malloc_info(int options, FILE* stream);
+void larder_malloc_stats(void);
 
 #ifdef __cplusplus
 }

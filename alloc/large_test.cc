@@ -1,0 +1,169 @@
+#include "large.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <set>
+#include <vector>
+
+#include "colour.h"
+#include "larder/larder_malloc.h"
+#include "options.h"
+#include "page_map.h"
+#include "purge.h"
+#include "stats.h"
+
+namespace larder {
+namespace {
+
+Kind kind_of(void* p) { return page_map.find(p)->kind; }
+
+TEST(Large, EachSizeHasItsKind) {
+  struct {
+    size_t size;
+    Kind kind;
+  } cases[] = {{kSmallMax + 1, Kind::kRun}, {kRunMax, Kind::kRun}, {kRunMax + 1, Kind::kLarge},
+               {kHugeMin - 1, Kind::kLarge}, {kHugeMin, Kind::kHuge}, {100 << 20, Kind::kHuge}};
+  for (auto& c : cases) {
+    auto* p = static_cast<char*>(larder_malloc(c.size));
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(kind_of(p), c.kind) << c.size;
+    EXPECT_GE(larder_malloc_usable_size(p), c.size);
+    p[0] = p[c.size - 1] = 1;
+    larder_free(p);
+  }
+}
+
+TEST(Large, HugeAlignmentsHold) {
+  for (size_t align = 32; align <= (size_t{64} << 20); align *= 2)
+    for (size_t size : {size_t{0}, size_t{1}, size_t{5000}, kSmallMax + 1, kRunMax + 1, kHugeMin}) {
+      auto* p = static_cast<char*>(larder_memalign(align, size));
+      ASSERT_NE(p, nullptr);
+      EXPECT_EQ(uintptr_t(p) % align, 0u);
+      memset(p, 1, larder_malloc_usable_size(p) < 65536 ? larder_malloc_usable_size(p) : 1);
+      larder_free(p);
+    }
+}
+
+TEST(Large, AKeptMappingIsReusedWithoutASystemCall) {
+  larder_free(larder_malloc(50 << 20));
+  int64_t before = stats::get(stats::kMmapCalls) + stats::get(stats::kMunmapCalls);
+  for (int i = 0; i < 100; ++i) larder_free(larder_malloc(50 << 20));
+  EXPECT_EQ(stats::get(stats::kMmapCalls) + stats::get(stats::kMunmapCalls), before);
+  purge_all();
+  EXPECT_EQ(stats::get(stats::kHugeKeptBytes), 0);
+}
+
+TEST(Large, CallocOfAReusedMappingIsZero) {
+  auto* p = static_cast<char*>(larder_malloc(8 << 20));
+  memset(p, 1, 8 << 20);
+  larder_free(p);
+  auto* q = static_cast<char*>(larder_calloc(1, 8 << 20));
+  for (size_t i = 0; i < (8 << 20); i += 64) ASSERT_EQ(q[i], 0);
+  larder_free(q);
+}
+
+TEST(Large, CallocOfFreshMemoryTouchesNothing) {
+  purge_all();
+  auto* p = static_cast<char*>(larder_calloc(1, size_t{1} << 34));
+  ASSERT_NE(p, nullptr);  // 16 GiB: touching it would not end well
+  EXPECT_EQ(p[size_t{1} << 33], 0);
+  larder_free(p);
+}
+
+TEST(Large, AHugeBlockGrowsAndShrinksWithoutACopy) {
+  size_t size = kHugeMin;
+  auto* p = static_cast<char*>(larder_malloc(size));
+  p[0] = 1;
+  p[size - 1] = 2;
+  int64_t before = stats::get(stats::kReallocCopiedBytes);
+  for (size_t next = size; next < (size_t{1} << 29); next += next / 2) {
+    p = static_cast<char*>(larder_realloc(p, next));
+    ASSERT_NE(p, nullptr);
+  }
+  EXPECT_EQ(p[0], 1);
+  EXPECT_EQ(p[size - 1], 2);
+  p = static_cast<char*>(larder_realloc(p, size));
+  EXPECT_EQ(p[size - 1], 2);
+  EXPECT_LE(larder_malloc_usable_size(p), size + size / 4);
+  EXPECT_EQ(stats::get(stats::kReallocCopiedBytes), before);
+  larder_free(p);
+}
+
+TEST(Large, ReallocToTheSameSizeTakesNoSystemCall) {
+  purge_all();
+  larder_free(larder_malloc(50 << 20));
+  void* p = larder_malloc(42 << 20);  // in the mapping of 50 MiB
+  int64_t before = stats::get(stats::kMremapCalls);
+  EXPECT_EQ(larder_realloc(p, 42 << 20), p);
+  EXPECT_EQ(stats::get(stats::kMremapCalls), before);
+  larder_free(p);
+}
+
+TEST(Large, GrowingBySmallStepsTakesFewSystemCalls) {
+  void* p = larder_malloc(kHugeMin);
+  int64_t before = stats::get(stats::kMremapCalls);
+  for (size_t size = kHugeMin; size < 16 * kHugeMin; size += 4096)
+    ASSERT_NE(p = larder_realloc(p, size), nullptr);
+  EXPECT_LE(stats::get(stats::kMremapCalls) - before, 2 * 30);
+  larder_free(p);
+}
+
+TEST(Large, AFailedReallocLeavesTheBlock) {
+  auto* p = static_cast<char*>(larder_malloc(kHugeMin));
+  p[kHugeMin - 1] = 3;
+  errno = 0;
+  EXPECT_EQ(larder_realloc(p, size_t{1} << 60), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(p[kHugeMin - 1], 3);
+  larder_free(p);
+}
+
+TEST(Large, ARunGrowsInPlaceWhenItsNeighboursAreFree) {
+  auto* p = static_cast<char*>(larder_malloc(40000));
+  auto* q = larder_realloc(p, 200000);
+  auto* r = larder_realloc(q, 220000);
+  EXPECT_EQ(q, r);
+  larder_free(r);
+}
+
+TEST(Colour, StartsDifferAndStayInTheSlack) {
+  std::set<uint32_t> seen;
+  for (int i = 0; i < 1000; ++i) {
+    uint32_t colour = next_colour(100000);
+    EXPECT_EQ(colour % kCacheLine, 0u);
+    EXPECT_LT(colour, kColourSpan);
+    seen.insert(colour);
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_LE(next_colour(200), 200u);
+  EXPECT_EQ(seen.size(), kColourSpan / kCacheLine);
+  EXPECT_EQ(next_colour(63), 0u);
+}
+
+TEST(Colour, LargeBlocksDoNotAllStartAtTheSameOffsetOfAPage) {
+  std::set<uintptr_t> offsets;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 32; ++i) {
+    blocks.push_back(larder_malloc((5 << 20) + 100));
+    offsets.insert(uintptr_t(blocks.back()) % kColourSpan);
+  }
+  EXPECT_GE(offsets.size(), 16u);
+  for (void* p : blocks) larder_free(p);
+}
+
+TEST(Emergency, ABlockWithoutAnyLockIsAnOrdinaryBlock) {
+  for (size_t align : {size_t{16}, size_t{4096}, size_t{65536}, size_t{1} << 22}) {
+    auto* p = static_cast<char*>(emergency_alloc(100000, align));
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(uintptr_t(p) % align, 0u);
+    ASSERT_GE(larder_malloc_usable_size(p), 100000u);
+    memset(p, 5, larder_malloc_usable_size(p));
+    p = static_cast<char*>(larder_realloc(p, 300000));
+    EXPECT_EQ(p[99999], 5);
+    larder_free(p);
+  }
+}
+
+}  // namespace
+}  // namespace larder

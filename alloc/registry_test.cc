@@ -1,0 +1,70 @@
+#include "registry.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <thread>
+#include <vector>
+
+#include "larder/larder_malloc.h"
+#include "options.h"
+
+namespace larder {
+namespace {
+
+TEST(Registry, AnEndedThreadsHeapServesTheNextThread) {
+  ThreadHeap* first = nullptr;
+  std::thread([&] {
+    larder_free(larder_malloc(10));
+    first = thread_state.heap;
+  }).join();
+  ASSERT_NE(first, nullptr);
+  std::thread([&] {
+    larder_free(larder_malloc(10));
+    EXPECT_EQ(thread_state.heap, first);
+  }).join();
+}
+
+TEST(Registry, ThreadsBeyondTheBoundShare) {
+  larder_free(larder_malloc(10));
+  set_option(Option::kMaxHeaps, heap_counts().in_use);
+  void* p = nullptr;
+  std::thread([&] {
+    p = larder_malloc(10);
+    EXPECT_EQ(thread_state.heap, nullptr);
+    EXPECT_EQ(thread_state.phase, ThreadState::kSurplus);
+    EXPECT_TRUE(page_map.find(p)->owner()->shared);
+    // The bound is lifted: the thread gets a heap at its next slow path.
+    set_option(Option::kMaxHeaps, 0);
+    larder_free(larder_malloc(20));
+    EXPECT_NE(thread_state.heap, nullptr);
+  }).join();
+  larder_free(p);
+}
+
+pthread_key_t late_key;
+int late_rounds = 0;
+
+void late_destructor(void*) {
+  // Runs before and after this thread's heap has been torn down.
+  for (int i = 0; i < 100; ++i) {
+    void* p = larder_malloc(size_t(i) * 50);
+    EXPECT_NE(p, nullptr);
+    larder_free(p);
+  }
+  larder_free(larder_calloc(1, 5 << 20));
+  if (++late_rounds < 4) pthread_setspecific(late_key, &late_key);
+}
+
+TEST(Registry, AThreadMayAllocateAfterItsTearDown) {
+  ASSERT_EQ(pthread_key_create(&late_key, late_destructor), 0);
+  std::thread([] {
+    larder_free(larder_malloc(10));
+    pthread_setspecific(late_key, &late_key);
+  }).join();
+  EXPECT_EQ(late_rounds, 4);
+  pthread_key_delete(late_key);
+}
+
+}  // namespace
+}  // namespace larder

@@ -1,0 +1,154 @@
+#include "thread_heap.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "larder/larder.h"
+#include "larder/larder_malloc.h"
+#include "page_heap.h"
+#include "purge.h"
+#include "registry.h"
+#include "stats.h"
+
+namespace larder {
+namespace {
+
+TEST(ThreadHeap, ObjectsOfAClassAreDistinctAndInOrder) {
+  for (int c = 0; c < kClasses; ++c) {
+    size_t size = kSizeClasses.size[c];
+    std::set<char*> seen;
+    std::vector<char*> objects;
+    for (int i = 0; i < 3 * kSizeClasses.capacity[c]; ++i) {
+      auto* p = static_cast<char*>(larder_malloc(size));
+      ASSERT_NE(p, nullptr);
+      memset(p, 7, size);
+      auto at = seen.insert(p).first;
+      if (at != seen.begin()) {
+        ASSERT_LE(*std::prev(at) + size, p);
+      }
+      if (std::next(at) != seen.end()) {
+        ASSERT_LE(p + size, *std::next(at));
+      }
+      objects.push_back(p);
+    }
+    for (char* p : objects) larder_free(p);
+  }
+  page_heap.check();
+}
+
+TEST(ThreadHeap, TheLastFreedIsTheNextHandedOut) {
+  void* p = larder_malloc(100);
+  larder_free(p);
+  EXPECT_EQ(larder_malloc(100), p);
+  larder_free(p);
+}
+
+TEST(ThreadHeap, SlabStateFollowsItsObjects) {
+  int c = class_of(304);
+  std::vector<void*> objects;
+  for (int i = 0; i < 3 * kSizeClasses.capacity[c]; ++i) objects.push_back(larder_malloc(300));
+  Slab* first = page_map.find(objects[kSizeClasses.capacity[c]]);
+  // A full slab is nobody's, and whoever frees into it first takes it.
+  EXPECT_EQ(first->owner(), kNobody);
+  EXPECT_EQ(first->remote.load() & kStateMask, kFull);
+  larder_free(objects[kSizeClasses.capacity[c]]);
+  EXPECT_EQ(first->owner(), thread_state.heap);
+  EXPECT_EQ(first->used + 1, first->carved);
+  objects[kSizeClasses.capacity[c]] = larder_malloc(1);
+  for (void* p : objects) larder_free(p);
+}
+
+TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
+  std::vector<void*> objects;
+  for (int i = 0; i < 100000; ++i) objects.push_back(larder_malloc(200));
+  size_t free_before = page_heap.totals().free_bytes;
+  for (void* p : objects) larder_free(p);
+  EXPECT_LE(thread_state.heap->empty_bytes, size_t{512} << 10);
+  EXPECT_GE(page_heap.totals().free_bytes, free_before + 100000 * 200 - (1 << 20));
+  larder_release_free_memory();
+  EXPECT_EQ(thread_state.heap->empty_bytes, 0u);
+}
+
+TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
+  // A thread of its own starts without slabs.
+  std::thread([] {
+    void* p = larder_malloc(24000);
+    Slab* s = page_map.find(p);
+    EXPECT_EQ(s->carved, 1u);
+    EXPECT_GT(s->capacity, 1);
+    larder_free(p);
+  }).join();
+}
+
+TEST(ThreadHeap, ErrnoSurvivesFreeAndIsSetByFailure) {
+  errno = 77;
+  larder_free(larder_malloc(10));
+  larder_free(larder_malloc(10 << 20));
+  larder_free(nullptr);
+  EXPECT_EQ(errno, 77);
+  EXPECT_EQ(larder_malloc(SIZE_MAX), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  errno = 0;
+  EXPECT_EQ(larder_calloc(SIZE_MAX / 2, 3), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST(ThreadHeap, ReallocKeepsContentOverAllBorders) {
+  size_t sizes[] = {1,     8,     9,       100,     1024,    1025,    32768, 32769,
+                    65536, 1 << 20, (1 << 20) + 1, 3 << 20, 5 << 20, 9 << 20};
+  for (size_t from : sizes)
+    for (size_t to : sizes) {
+      auto* p = static_cast<unsigned char*>(larder_malloc(from));
+      for (size_t i = 0; i < from; i += 97) p[i] = static_cast<unsigned char>(i * 31);
+      p = static_cast<unsigned char*>(larder_realloc(p, to));
+      ASSERT_NE(p, nullptr);
+      ASSERT_GE(larder_malloc_usable_size(p), to);
+      for (size_t i = 0; i < (from < to ? from : to); i += 97)
+        ASSERT_EQ(p[i], static_cast<unsigned char>(i * 31)) << from << " to " << to;
+      larder_free(p);
+    }
+  EXPECT_EQ(larder_realloc(larder_malloc(5), 0), nullptr);
+}
+
+TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
+  void* mine = larder_malloc(64);
+  thread_state.busy = true;  // as if a handler had interrupted a refill
+  int64_t before = stats::get(stats::kEmergencyBlocks);
+  int c = class_of(30000);
+  thread_state.heads[c] = nullptr;
+  auto* p = static_cast<char*>(larder_malloc(100000));
+  ASSERT_NE(p, nullptr);
+  memset(p, 1, 100000);
+  larder_free(p);  // cannot be carried out: counted
+  larder_free(mine);
+  EXPECT_EQ(stats::get(stats::kEmergencyBlocks), before + 1);
+  EXPECT_GE(stats::get(stats::kLeakedInSignal), 1);
+  thread_state.busy = false;
+}
+
+TEST(Statistics, FollowWhatIsAllocated) {
+  larder_stats before = {}, after = {};
+  ASSERT_EQ(larder_get_stats(&before, sizeof before), 0);
+  std::vector<void*> objects;
+  for (int i = 0; i < 10000; ++i) objects.push_back(larder_malloc(1000));
+  ASSERT_EQ(larder_get_stats(&after, sizeof after), 0);
+  EXPECT_NEAR(double(after.in_use - before.in_use), 10000.0 * 1024, 100.0 * 1024);
+  EXPECT_GE(after.mapped, after.in_use);
+  for (void* p : objects) larder_free(p);
+  EXPECT_EQ(larder_get_stats(nullptr, 100), -1);
+  EXPECT_EQ(larder_get_stats(&after, 4), -1);
+  uint64_t only_size = 0;
+  EXPECT_EQ(larder_get_stats(reinterpret_cast<larder_stats*>(&only_size), 8), 0);
+  EXPECT_EQ(only_size, 8u);
+}
+
+}  // namespace
+}  // namespace larder
