@@ -20,7 +20,7 @@ import subprocess
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
-class BuildError(Exception):
+class Failure(Exception):
     """One line for the user: what failed, where, and what to do."""
 
 
@@ -118,7 +118,7 @@ def find_or_build(version, flavour, steps):
     with _lock(home):
         if (place / "done").exists() and curl.exists():
             return curl
-        require_space(home, FREE_BYTES_NEEDED, "curl's build")
+        require_space(home, FREE_BYTES_NEEDED, "set LARDER_CACHE to a folder on another disk")
         source = _source(release, home, steps)
         for stale in home.glob(f"{version}-{flavour}-*"):
             shutil.rmtree(stale)
@@ -144,12 +144,12 @@ def source_dir(version):
     return cache_dir() / "curl" / f"{version}-source"
 
 
-def require_space(path, needed, what):
-    free = shutil.disk_usage(path).free
+def require_space(folder, needed, else_do):
+    free = shutil.disk_usage(folder).free
     if free < needed:
-        raise BuildError(
-            f"{what} needs {needed >> 20} MiB in {path}, where {free >> 20} MiB are free; "
-            "make room, or set LARDER_CACHE to a directory on another disk"
+        raise Failure(
+            f"{needed >> 20} MiB are needed in {folder}, and {free >> 20} MiB are free: "
+            f"make room, or {else_do}"
         )
 
 
@@ -193,9 +193,9 @@ def _fetch(release, manifest_dir):
             check=True,
         ).stdout
     except FileNotFoundError:
-        raise BuildError(_MISSING["cargo"]) from None
+        raise Failure(_MISSING["cargo"]) from None
     except subprocess.CalledProcessError as failed:
-        raise BuildError(
+        raise Failure(
             f"cargo could not fetch the crate curl-sys {release.crate} "
             f"({failed.stderr.strip().splitlines()[-1].strip()}); check the network and cargo's "
             "registry settings, then run this again"
@@ -203,14 +203,14 @@ def _fetch(release, manifest_dir):
     lock = (manifest_dir / "Cargo.lock").read_text()
     found = re.search(r'name = "curl-sys"\n.*\n.*\nchecksum = "([0-9a-f]+)"', lock)
     if not found or found[1] != release.sha256:
-        raise BuildError(
+        raise Failure(
             f"curl-sys {release.crate} is not the crate that was expected: sha256 "
             f"{found[1] if found else 'unknown'}, not {release.sha256}; see {manifest_dir}/Cargo.lock"
         )
     for package in json.loads(listing)["packages"]:
         if package["name"] == "curl-sys":
             return pathlib.Path(package["manifest_path"]).parent
-    raise BuildError(f"cargo did not list curl-sys; see {manifest}")
+    raise Failure(f"cargo did not list curl-sys; see {manifest}")
 
 
 @contextlib.contextmanager
@@ -219,7 +219,7 @@ def _lock(home):
         home.mkdir(parents=True, exist_ok=True)
         file = open(home / "lock", "w")
     except OSError as error:
-        raise BuildError(
+        raise Failure(
             f"cannot write to {home} ({error.strerror}); set LARDER_CACHE to a directory you own"
         ) from None
     with file:
@@ -243,12 +243,12 @@ def _logged(command, log, note=lambda _: None):
                 if count := re.match(r"\[(\d+/\d+)\]", line):
                     note(count[1])
     except FileNotFoundError:
-        raise BuildError(f"{command[0]} is missing; run 'scripts/setup demo'") from None
+        raise Failure(f"{command[0]} is missing; run 'scripts/setup demo'") from None
     if running.returncode != 0:
         text = log.read_text(errors="replace")
         kept = cache_dir() / "curl" / log.name  # the build folder is emptied by the next try
         kept.write_text(text)
-        raise BuildError(f"{command[0]} failed ({_reason(text)}); its output is in {kept}")
+        raise Failure(f"{command[0]} failed ({_reason(text)}); its output is in {kept}")
 
 
 def _reason(text):
@@ -275,4 +275,4 @@ def _output(command):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         instead = f"{command[0]} is missing or broken; run 'scripts/setup demo'"
-        raise BuildError(_MISSING.get(command[0], instead)) from None
+        raise Failure(_MISSING.get(command[0], instead)) from None
