@@ -29,14 +29,28 @@ port_is_open() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # check_mapped PID: the process runs on the library, when it should.
 check_mapped() {
-  [ -z "$LIBRARY" ] || grep -qF "$LIBRARY" "/proc/$1/maps" || die "process $1 does not map $LIBRARY"
+  local maps
+  maps=$(cat "/proc/$1/maps" 2>/dev/null) || die "process $1 is gone"
+  [ -z "$LIBRARY" ] || grep -qF "$LIBRARY" <<<"$maps" || die "process $1 does not map $LIBRARY"
 }
 
-# check_family PID: so does every process it has started.
-check_family() {
+descendants() {
   local child
+  for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
+    echo "$child"
+    descendants "$child"
+  done
+}
+
+# check_family PID: so does every process it has started and that is still there.
+check_family() {
+  local child maps
   check_mapped "$1"
-  for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do check_family "$child"; done
+  [ -n "$LIBRARY" ] || return 0
+  for child in $(descendants "$1"); do
+    maps=$(cat "/proc/$child/maps" 2>/dev/null) && [ -n "$maps" ] || continue
+    grep -qF "$LIBRARY" <<<"$maps" || die "process $child does not map $LIBRARY"
+  done
 }
 
 # stop PID SIGNAL SECONDS: ends a server of ours and says with which code.

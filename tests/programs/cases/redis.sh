@@ -5,7 +5,7 @@
 
 serve() {
   $RUN redis-server --bind 127.0.0.1 --port "$PORT" --dir "$PWD" --save '' --appendonly no \
-    --daemonize no --logfile server.log &
+    --daemonize no --enable-debug-command local --logfile server.log &
   server=$!
   wait_for 30 redis-cli -p "$PORT" ping
   check_mapped "$server"
@@ -19,10 +19,9 @@ tr '\r' '\n' <benchmark.out | grep -c 'requests per second'
 # The freeing goes to a thread of its own.
 ask flushall async
 # Sizes from 1 byte to a quarter of a megabyte, and values that grow in place.
-for number in $(seq 1 2000); do
-  echo "SET key:$number $(printf "%0$((number * number / 16 + 1))d" "$number")"
-done | ask --pipe | tail -n 1
+ask eval 'for i = 1, 2000 do redis.call("SET", "key:" .. i, string.rep(i % 10, i * i / 16 + 1)) end return 2000' 0
 for number in $(seq 1 200); do echo "APPEND grown $(printf '%01000d' "$number")"; done | ask >/dev/null
+seq 1 700000 | ask -x set large
 ask eval 'for i = 1, 20000 do redis.call("HSET", "hash", i, i * 2); redis.call("ZADD", "sorted", i, i); redis.call("RPUSH", "list", i) end return 20000' 0
 ask unlink $(seq -f 'key:%g' 2 2 2000)
 before=$(ask debug digest)
