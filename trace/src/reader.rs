@@ -116,7 +116,7 @@ impl Trace {
         }
         let length = meta.len();
         let (header, page) = read_header(path, &file, length)?;
-        let index = Index::scan(path, &file, length)?;
+        let mut index = Index::scan(path, &file, length)?;
         let mut process = ProcessInfo::from_header(&header);
         if let Some((executable, argv)) = index.process() {
             process.executable = executable.to_vec();
@@ -127,6 +127,9 @@ impl Trace {
         process.stop =
             StopReason::from_code(code(Slot::StopReason)).unwrap_or(StopReason::Internal);
         process.stop_errno = layout::slot(&page, Slot::StopErrno) as i32;
+        if process.end != EndState::Running && process.stop == StopReason::None {
+            index.expect_end(length, layout::slot(&page, Slot::FileEnd));
+        }
         Ok(Trace {
             path: path.to_owned(),
             clock: Clock::new(

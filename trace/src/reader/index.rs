@@ -84,6 +84,20 @@ impl Index {
         self.streams.values().map(count).sum()
     }
 
+    /// A recording that ended by itself was written up to `end`, but for the padding of the last
+    /// chunk; a file that is shorter was cut between chunks.
+    pub fn expect_end(&mut self, length: u64, end: u64) {
+        let told = self.damage.iter().any(|d| d.cause == DamageCause::CutChunk);
+        if length.saturating_add(CHUNK_ALIGN) <= end && !told {
+            self.damage.push(Damage {
+                offset: length,
+                length: 0,
+                events: None,
+                cause: DamageCause::CutChunk,
+            });
+        }
+    }
+
     /// Walks the file from chunk to chunk.
     pub fn scan(path: &Path, file: &File, length: u64) -> Result<Index, TraceError> {
         let mut scan = Scan {
