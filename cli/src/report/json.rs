@@ -143,6 +143,7 @@ fn image_losses(image: &ImageReport) -> Value {
         "reentrant": image.losses.reentrant,
         "vfork": image.losses.vfork,
         "truncated_stacks": image.losses.truncated_stacks,
+        "unrecorded_children": image.losses.unrecorded_children,
         "stopped": losses::stop_reason(image),
         "damage": damage,
     })

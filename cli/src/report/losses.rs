@@ -4,7 +4,7 @@ use larder_trace::{Damage, StopReason};
 
 use super::Report;
 use super::analysis::ImageReport;
-use super::number::counted;
+use super::number::{counted, grouped};
 
 /// One line for stderr; `None` if nothing is missing.
 pub fn summary(report: &Report) -> Option<String> {
@@ -100,6 +100,12 @@ fn image_details(image: &ImageReport) -> Vec<String> {
             tell(format!("{} not recorded: {why}", counted(calls, "call")));
         }
     }
+    if losses.unrecorded_children > 0 {
+        let children = grouped(losses.unrecorded_children);
+        tell(format!(
+            "{children} of its children by fork could not be recorded"
+        ));
+    }
     for damage in image.damage.iter().take(DAMAGE_SHOWN) {
         tell(damage_line(image, damage));
     }
@@ -115,7 +121,8 @@ fn image_details(image: &ImageReport) -> Vec<String> {
     }
     if !image.ended() {
         tell(
-            "did not end by exit (killed, or still running); what it had live is shown".to_owned(),
+            "its end was not seen (killed, _exit, or still running); what it had live is shown"
+                .to_owned(),
         );
     }
     lines

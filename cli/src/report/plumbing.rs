@@ -110,6 +110,7 @@ const FAMILY: &[&str] = &[
     "__libc_realloc",
     "__libc_memalign",
     "__libc_free",
+    "__libc_reallocarray",
     "free_sized",
     "free_aligned_sized",
     // Rust's allocator shims.
@@ -144,6 +145,7 @@ pub fn is_family(role: ModuleRole, frame: &SourceFrame) -> bool {
         || frame.function.as_ref().is_some_and(|function| {
             let symbol = &*function.symbol;
             FAMILY.contains(&symbol)
+                || FAMILY.contains(&&*function.name)
                 || is_operator_new_or_delete(symbol)
                 || FAMILY
                     .iter()

@@ -291,12 +291,7 @@ fn print_stack_in_line(stack: &SiteStack, out: &mut impl Write) -> io::Result<()
     let Some(site) = stack.site else {
         return Ok(());
     };
-    let through: Vec<String> = frames[..site]
-        .iter()
-        .rev()
-        .filter(|frame| !frame.family)
-        .map(|f| frame_name(f))
-        .collect();
+    let through = entry_points(&frames[..site]);
     if !through.is_empty() {
         writeln!(
             out,
@@ -329,6 +324,20 @@ fn print_stack_in_line(stack: &SiteStack, out: &mut impl Write) -> io::Result<()
     } else {
         writeln!(out, "{INDENT}{FAINT}{}{FAINT:#}", line.trim())
     }
+}
+
+/// Of the plumbing below a site, the function that each module was entered by, the site's callee
+/// first.
+fn entry_points(plumbing: &[&ChainFrame]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut module = None;
+    for frame in plumbing.iter().rev().filter(|frame| !frame.family) {
+        if module != Some(&frame.module.path) {
+            names.push(frame_name(frame));
+        }
+        module = Some(&frame.module.path);
+    }
+    names
 }
 
 /// The functions that the compiler put the site's code into, the outermost last.

@@ -12,6 +12,8 @@ const MAX_NAME_BYTES: usize = 2048;
 pub fn demangle(symbol: &str) -> String {
     // The loader's version suffix (malloc@@GLIBC_2.2.5) is no part of the name.
     let symbol = symbol.split('@').next().unwrap_or(symbol);
+    // glibc's own name for what it exports under the rest.
+    let symbol = symbol.strip_prefix("__GI_").unwrap_or(symbol);
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         return bounded(|out| write!(out, "{name:#}")).unwrap_or_else(|| symbol.to_owned());
     }
@@ -73,6 +75,7 @@ mod tests {
     fn c_names_stay() {
         assert_eq!(demangle("main"), "main");
         assert_eq!(demangle("malloc@@GLIBC_2.2.5"), "malloc");
+        assert_eq!(demangle("__GI_setlocale"), "setlocale");
     }
 
     #[test]
