@@ -52,6 +52,7 @@ impl Live {
                 tid: 0,
                 first_node: 0,
                 first_site: 0,
+                first_frame: 0,
                 generation: 0,
                 check_or_committed: 0,
                 first_time: 0,

@@ -13,10 +13,11 @@ use crate::{arch, file, sys};
 
 static USES_COUNTER: AtomicBool = AtomicBool::new(false);
 
-/// Ticks of the trace are this many bits coarser than the clock's: 16 ticks of a counter are 4 to 8
-/// ns. No two calls on one block are closer, and a byte is saved per call.
-const COUNTER_SHIFT: u32 = 4;
-const MONOTONIC_SHIFT: u32 = 3;
+/// Ticks of the trace are this many bits coarser than the clock's: 64 ticks of a counter are 16 to 32
+/// ns. A thread's own calls are in order anyway; two threads can get the same block one after the
+/// other no faster than one call is recorded, which takes longer. A byte a call is saved.
+const COUNTER_SHIFT: u32 = 6;
+const MONOTONIC_SHIFT: u32 = 4;
 
 /// Chooses the counter if the processor promises one rate and the kernel found it in step.
 pub fn start() {

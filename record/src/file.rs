@@ -93,7 +93,7 @@ impl NewFile {
         let done = self.prepare(header);
         if done.is_err() {
             sys::close(self.fd);
-            PATH.with(|path| sys::unlink(path));
+            PATH.with(sys::unlink);
         }
         done
     }

@@ -1,10 +1,10 @@
-//! A stream's distinct stacks and sites: from (parent, frame) to a node's number, and from (node,
-//! call) to a site's.
+//! What a stream has defined: from an address to a frame's number, from (parent node, address) to a
+//! node's, and from (node, call) to a site's.
 //!
 //! Thread safety: owned by a stream. Invariants: numbers are given in order; a table is at most
 //! three quarters full, so that a search ends; key 0 is an empty place.
 
-use larder_trace::codec::{FIRST_NODE, FIRST_SITE, SiteMemories, SiteMemory};
+use larder_trace::codec::{Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, SiteMemory, Tables};
 
 use crate::memory::Pages;
 
@@ -23,7 +23,18 @@ struct Site {
     number: u32,
 }
 
+#[derive(Clone, Copy)]
+struct Frame {
+    /// The packed address, never 0 in a used place.
+    address: u64,
+    number: u32,
+}
+
 pub struct Interned {
+    frames: Pages<Frame>,
+    frame_mask: usize,
+    next_frame: u32,
+    callees: Pages<Callees>,
     nodes: Pages<Node>,
     node_mask: usize,
     next_node: u32,
@@ -31,6 +42,8 @@ pub struct Interned {
     site_mask: usize,
     next_site: u32,
     memories: Pages<SiteMemory>,
+    /// The frame of each node.
+    frame_of: Pages<u32>,
 }
 
 pub enum Found {
@@ -51,6 +64,10 @@ fn mix(a: u64, b: u64) -> usize {
 impl Interned {
     pub const fn new() -> Self {
         Interned {
+            frames: Pages::empty(),
+            frame_mask: 0,
+            next_frame: FIRST_FRAME,
+            callees: Pages::empty(),
             nodes: Pages::empty(),
             node_mask: 0,
             next_node: FIRST_NODE,
@@ -58,7 +75,12 @@ impl Interned {
             site_mask: 0,
             next_site: FIRST_SITE,
             memories: Pages::empty(),
+            frame_of: Pages::empty(),
         }
+    }
+
+    pub fn next_frame(&self) -> u32 {
+        self.next_frame
     }
 
     pub fn next_node(&self) -> u32 {
@@ -77,14 +99,79 @@ impl Interned {
             number: 0,
         });
         self.sites.slice().fill(Site { key: 0, number: 0 });
+        self.frames.slice().fill(Frame {
+            address: 0,
+            number: 0,
+        });
         self.next_node = FIRST_NODE;
         self.next_site = FIRST_SITE;
+        self.next_frame = FIRST_FRAME;
     }
 
     pub fn release(&mut self) {
         self.nodes.release();
         self.sites.release();
         self.memories.release();
+        self.frames.release();
+        self.callees.release();
+        self.frame_of.release();
+    }
+
+    /// The number of this frame, given now if it has none.
+    pub fn frame(&mut self, address: u64) -> Found {
+        let mask = self.frame_mask;
+        let mut place = mix(address, 0) & mask;
+        while let Some(frame) = self.frames.slice().get(place) {
+            if frame.address == address {
+                return Found::Known(frame.number);
+            }
+            if frame.address == 0 {
+                break;
+            }
+            place = (place + 1) & mask;
+        }
+        self.add_frame(address)
+    }
+
+    fn add_frame(&mut self, address: u64) -> Found {
+        let used = (self.next_frame - FIRST_FRAME) as usize;
+        if (self.frame_mask == 0 || used * 4 >= (self.frame_mask + 1) * 3)
+            && self.grow_frames().is_none()
+        {
+            return Found::Full;
+        }
+        let number = self.next_frame;
+        let wanted = number as usize + 1;
+        if wanted > self.callees.capacity() && !self.callees.grow(wanted.next_power_of_two()) {
+            return Found::Full;
+        }
+        insert_frame(
+            self.frames.slice(),
+            self.frame_mask,
+            Frame { address, number },
+        );
+        self.next_frame = number + 1;
+        Found::New(number)
+    }
+
+    fn grow_frames(&mut self) -> Option<()> {
+        let places = next_places(self.frame_mask);
+        let mut bigger = Pages::empty();
+        if !bigger.grow(places) {
+            return None;
+        }
+        for frame in self
+            .frames
+            .slice()
+            .iter()
+            .filter(|frame| frame.address != 0)
+        {
+            insert_frame(bigger.slice(), places - 1, *frame);
+        }
+        self.frames.release();
+        self.frames = bigger;
+        self.frame_mask = places - 1;
+        Some(())
     }
 
     /// The number of this node if it has one.
@@ -106,12 +193,17 @@ impl Interned {
     }
 
     /// Numbers a node that is not known; `None` without memory.
-    pub fn add_node(&mut self, parent: u32, address: u64) -> Option<u32> {
+    pub fn add_node(&mut self, parent: u32, address: u64, frame: u32) -> Option<u32> {
         let used = (self.next_node - FIRST_NODE) as usize;
         if self.node_mask == 0 || used * 4 >= (self.node_mask + 1) * 3 {
             self.grow_nodes()?;
         }
         let number = self.next_node;
+        let wanted = number as usize + 1;
+        if wanted > self.frame_of.capacity() && !self.frame_of.grow(wanted.next_power_of_two()) {
+            return None;
+        }
+        *self.frame_of.slice().get_mut(number as usize)? = frame;
         insert_node(
             self.nodes.slice(),
             self.node_mask,
@@ -127,11 +219,7 @@ impl Interned {
 
     #[cold]
     fn grow_nodes(&mut self) -> Option<()> {
-        let places = if self.node_mask == 0 {
-            FIRST_PLACES
-        } else {
-            (self.node_mask + 1) * 2
-        };
+        let places = next_places(self.node_mask);
         let mut bigger = Pages::empty();
         if !bigger.grow(places) {
             return None;
@@ -146,7 +234,7 @@ impl Interned {
     }
 
     #[inline]
-    pub fn site(&mut self, node: u32, call: u8) -> Found {
+    pub fn site_number(&mut self, node: u32, call: u8) -> Found {
         let key = (u64::from(node) << 8) | u64::from(call);
         let mask = self.site_mask;
         let mut place = mix(key, 0) & mask;
@@ -182,11 +270,7 @@ impl Interned {
     }
 
     fn grow_sites(&mut self) -> Option<()> {
-        let places = if self.site_mask == 0 {
-            FIRST_PLACES
-        } else {
-            (self.site_mask + 1) * 2
-        };
+        let places = next_places(self.site_mask);
         let mut bigger = Pages::empty();
         if !bigger.grow(places) {
             return None;
@@ -199,11 +283,55 @@ impl Interned {
         self.site_mask = places - 1;
         Some(())
     }
+}
 
-    /// The memories of the sites that are numbered.
+/// Site 0 has no memory, as the reader has none. Frame 0 stands for the roots.
+impl Tables for Interned {
     #[inline]
-    pub fn memories(&mut self) -> Memories<'_> {
-        Memories(self.memories.slice())
+    fn site(&mut self, site: u32) -> Option<&mut SiteMemory> {
+        if site < FIRST_SITE {
+            return None;
+        }
+        self.memories.slice().get_mut(site as usize)
+    }
+
+    fn callees(&mut self, frame: u32) -> Option<&mut Callees> {
+        self.callees.slice().get_mut(frame as usize)
+    }
+
+    fn frame_of(&mut self, node: u32) -> u32 {
+        self.frame_of
+            .slice()
+            .get(node as usize)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn next_node(&self) -> u32 {
+        self.next_node
+    }
+
+    fn next_frame(&self) -> u32 {
+        self.next_frame
+    }
+}
+
+fn next_places(mask: usize) -> usize {
+    if mask == 0 {
+        FIRST_PLACES
+    } else {
+        (mask + 1) * 2
+    }
+}
+
+fn insert_frame(frames: &mut [Frame], mask: usize, frame: Frame) {
+    let mut place = mix(frame.address, 0) & mask;
+    while let Some(at) = frames.get_mut(place) {
+        if at.address == 0 {
+            *at = frame;
+            return;
+        }
+        place = (place + 1) & mask;
     }
 }
 
@@ -229,19 +357,6 @@ fn insert_site(sites: &mut [Site], mask: usize, site: Site) {
     }
 }
 
-/// Site 0 has none, as the reader has none.
-pub struct Memories<'a>(&'a mut [SiteMemory]);
-
-impl SiteMemories for Memories<'_> {
-    #[inline]
-    fn memory(&mut self, site: u32) -> Option<&mut SiteMemory> {
-        if site < FIRST_SITE {
-            return None;
-        }
-        self.0.get_mut(site as usize)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,7 +366,7 @@ mod tests {
         let mut interned = Interned::new();
         for address in 1..10_000u64 {
             assert_eq!(interned.known_node(1, address), None);
-            let number = interned.add_node(1, address).expect("memory");
+            let number = interned.add_node(1, address, 7).expect("memory");
             assert_eq!(number, FIRST_NODE + address as u32 - 1);
         }
         for address in 1..10_000u64 {
@@ -262,7 +377,7 @@ mod tests {
         }
         interned.forget();
         assert_eq!(interned.known_node(1, 5), None);
-        assert_eq!(interned.add_node(1, 5), Some(FIRST_NODE));
+        assert_eq!(interned.add_node(1, 5, 7), Some(FIRST_NODE));
         interned.release();
     }
 
@@ -270,11 +385,16 @@ mod tests {
     fn sites_are_numbered_once_and_have_a_memory() {
         let mut interned = Interned::new();
         for node in 0..5_000 {
-            assert!(matches!(interned.site(node, 3), Found::New(n) if n == node + FIRST_SITE));
-            assert!(interned.memories().memory(node + FIRST_SITE).is_some());
+            assert!(
+                matches!(interned.site_number(node, 3), Found::New(n) if n == node + FIRST_SITE)
+            );
+            assert!(Tables::site(&mut interned, node + FIRST_SITE).is_some());
         }
-        assert!(matches!(interned.site(4_999, 3), Found::Known(5_000)));
-        assert!(matches!(interned.site(4_999, 4), Found::New(5_001)));
+        assert!(matches!(
+            interned.site_number(4_999, 3),
+            Found::Known(5_000)
+        ));
+        assert!(matches!(interned.site_number(4_999, 4), Found::New(5_001)));
         interned.release();
     }
 }

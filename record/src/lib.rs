@@ -29,9 +29,8 @@ mod walk;
 static HEAP: memory::Heap = memory::Heap::new();
 
 /// Starts the recording even of a program that never allocates.
-#[cfg(not(test))]
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn constructor() {
         real::look_up();
@@ -40,9 +39,8 @@ static CONSTRUCTOR: extern "C" fn() = {
     constructor
 };
 
-#[cfg(not(test))]
 #[used]
-#[unsafe(link_section = ".fini_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".fini_array"))]
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
         state::at_exit();

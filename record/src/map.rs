@@ -443,10 +443,10 @@ fn change(address: u64, object: Option<Object>) {
 }
 
 fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
-    if let (Some(known), Some(object)) = (old.known(address), &object) {
-        if same(known, object) {
-            return; // Another thread was faster.
-        }
+    if let (Some(known), Some(object)) = (old.known(address), &object)
+        && same(known, object)
+    {
+        return; // Another thread was faster.
     }
     let mut next = Snapshot {
         generation: old.generation + 1,

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use larder_trace::StopReason;
 use larder_trace::codec::{
-    CallRecord, Class, MAX_SPECIAL_BYTES, Predictor, ROOT_COMPLETE, ROOT_TRUNCATED, Record,
-    encode_nodes, max_nodes_bytes,
+    CallRecord, Class, Link, MAX_DEFINITION_BYTES, Predictor, ROOT_COMPLETE, ROOT_TRUNCATED,
+    max_nodes_bytes,
 };
 use larder_trace::layout::{Contents, Slot};
 
@@ -189,6 +189,11 @@ pub fn seal_at_exit(own: *mut Stream) {
     }
 }
 
+fn out_of_memory<T>() -> Option<T> {
+    state::stop(StopReason::NoMemory, libc::ENOMEM);
+    None
+}
+
 impl Stream {
     /// Takes the stream over for the calling thread.
     fn begin_thread(&mut self) -> bool {
@@ -202,16 +207,13 @@ impl Stream {
         if fresh {
             self.begin_chunk(time);
         }
-        self.special(&Record::Thread {
-            tid: self.tid,
-            time,
-        })
+        let tid = self.tid;
+        self.define_with(|predictor, out| predictor.encode_thread(out, tid, time))
     }
 
     fn end_thread(&mut self) {
-        self.special(&Record::ThreadEnd {
-            time: clock::before(),
-        });
+        let time = clock::before();
+        self.define_with(|predictor, out| predictor.encode_thread_end(out, time));
     }
 
     fn begin_chunk(&mut self, time: u64) {
@@ -219,12 +221,13 @@ impl Stream {
             tid: self.tid,
             first_node: self.interned.next_node(),
             first_site: self.interned.next_site(),
+            first_frame: self.interned.next_frame(),
             generation: self.generation,
             first_time: time,
             last_time: time,
             ..Contents::default()
         });
-        self.predictor.begin_chunk(time);
+        self.predictor.begin_chunk(time, self.interned.next_node());
     }
 
     /// Seals the chunk and begins the next.
@@ -256,11 +259,15 @@ impl Stream {
         state::is_recording()
     }
 
-    fn special(&mut self, record: &Record<'_>) -> bool {
-        if !self.make_room(MAX_SPECIAL_BYTES) {
+    /// Writes a definition.
+    fn define_with(
+        &mut self,
+        encode: impl FnOnce(&mut Predictor, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        if !self.make_room(MAX_DEFINITION_BYTES) {
             return false;
         }
-        match self.predictor.encode_special(self.live.tail(), record) {
+        match encode(&mut self.predictor, self.live.tail()) {
             Some(bytes) => self.live.commit(bytes, false),
             None => state::stop(StopReason::Internal, 0),
         }
@@ -274,16 +281,17 @@ impl Stream {
             return;
         };
         // Before the site gets its number: a chunk says which numbers it begins with.
-        if !self.make_room(MAX_SPECIAL_BYTES + RECORD_ROOM) {
+        if !self.make_room(MAX_DEFINITION_BYTES + RECORD_ROOM) {
             return;
         }
-        let site = match self.interned.site(node, call.code) {
+        let site = match self.interned.site_number(node, call.code) {
             Found::Known(site) => site,
             Found::New(site) => {
-                if !self.special(&Record::Site {
-                    node,
-                    call: call.code,
-                }) {
+                let next = self.interned.next_node();
+                let define = |predictor: &mut Predictor, out: &mut [u8]| {
+                    predictor.encode_site(out, next, node, call.code)
+                };
+                if !self.define_with(define) {
                     return;
                 }
                 site
@@ -306,8 +314,7 @@ impl Stream {
         let Some((out, _)) = self.live.tail().split_first_chunk_mut::<RECORD_ROOM>() else {
             return;
         };
-        let mut memories = self.interned.memories();
-        let bytes = self.predictor.encode(out, &mut memories, &record);
+        let bytes = self.predictor.encode(out, &mut self.interned, &record);
         if state::is_recording() {
             self.live.commit(bytes, true);
         }
@@ -338,8 +345,7 @@ impl Stream {
             }
             let mut at = walked.kept;
             while let Some(frame) = frames.get_mut(at) {
-                let packed = (frame.ip << 1) | u64::from(frame.interrupted);
-                let Some(node) = self.interned.known_node(parent, packed) else {
+                let Some(node) = self.interned.known_node(parent, frame.packed()) else {
                     break;
                 };
                 frame.node = node;
@@ -370,23 +376,32 @@ impl Stream {
                 self.walker.drop_last();
                 return None;
             }
-            let top = parent;
-            let mut addresses = [0; NODES_AT_ONCE];
-            let mut count = 0;
-            for frame in self.walker.last().iter_mut().skip(at).take(NODES_AT_ONCE) {
-                let packed = (frame.ip << 1) | u64::from(frame.interrupted);
-                // In a recursion a node further in may have been defined just before.
-                let Some(node) = self.interned.add_node(parent, packed) else {
-                    state::stop(StopReason::NoMemory, libc::ENOMEM);
-                    return None;
+            let first_new = self.interned.next_frame();
+            let last = self.walker.last();
+            let part = last.get_mut(at..last.len().min(at + NODES_AT_ONCE))?;
+            let count = part.len();
+            let mut links = [Link::Frame(0); NODES_AT_ONCE];
+            let mut numbers = [0; NODES_AT_ONCE];
+            for ((frame, link), number) in part.iter().zip(&mut links).zip(&mut numbers) {
+                (*link, *number) = match self.interned.frame(frame.packed()) {
+                    Found::Known(known) => (Link::Frame(known), known),
+                    Found::New(new) => (Link::New(frame.packed()), new),
+                    Found::Full => return out_of_memory(),
+                };
+            }
+            let out = self.live.tail();
+            let tables = &mut self.interned;
+            let bytes =
+                self.predictor
+                    .encode_nodes(out, tables, parent, &links[..count], first_new)?;
+            self.live.commit(bytes, false);
+            for (frame, number) in part.iter_mut().zip(numbers) {
+                let Some(node) = self.interned.add_node(parent, frame.packed(), number) else {
+                    return out_of_memory();
                 };
                 frame.node = node;
                 parent = node;
-                addresses[count] = packed;
-                count += 1;
             }
-            let bytes = encode_nodes(self.live.tail(), top, &addresses[..count])?;
-            self.live.commit(bytes, false);
             at += count;
         }
         Some(parent)
@@ -401,9 +416,7 @@ impl Stream {
         if reset {
             self.interned.forget();
         }
-        self.special(&Record::Generation {
-            generation: map.generation,
-            reset,
-        })
+        let generation = map.generation;
+        self.define_with(|predictor, out| predictor.encode_generation(out, generation, reset))
     }
 }

@@ -32,6 +32,13 @@ pub struct Frame {
     pub interrupted: bool,
 }
 
+impl Frame {
+    /// As the trace has it.
+    pub fn packed(&self) -> u64 {
+        (self.ip << 1) | u64::from(self.interrupted)
+    }
+}
+
 /// More than two reads, or a signal's frame: such a step is always taken again.
 const UNVERIFIABLE: u8 = 3;
 

@@ -11,7 +11,13 @@
 //! predictor's, or the memory counts as empty); node n's parent is < n; numbers of nodes and sites
 //! are given in order of definition, per stream.
 
-use crate::varint::{Input, MAX_BYTES, unzigzag, zigzag};
+mod definitions;
+#[cfg(test)]
+mod tests;
+
+pub use definitions::{MAX_DEFINITION_BYTES, Record, max_nodes_bytes};
+
+use crate::varint::{Input, unzigzag, zigzag};
 
 /// No call record is longer.
 pub const MAX_CALL_BYTES: usize = 80;
@@ -22,6 +28,9 @@ pub const ROOT_COMPLETE: u32 = 0;
 pub const ROOT_TRUNCATED: u32 = 1;
 /// The first number for a node that stands for a frame.
 pub const FIRST_NODE: u32 = 2;
+
+/// Frame 0 is never defined: it stands for the roots.
+pub const FIRST_FRAME: u32 = 1;
 
 /// Site 0 is never defined: a call whose site could not be interned.
 pub const NO_SITE: u32 = 0;
@@ -44,14 +53,6 @@ const SIZE_SAME: u8 = 1 << 3;
 const EXTRA: u8 = 1 << 4;
 const CLASS_SHIFT: u32 = 5;
 const CLASS_SPECIAL: u8 = 3;
-
-// The control byte of the others: class 3 in bits 5 and 6, this in bits 0 to 4.
-const SPECIAL_NODES: u8 = 0;
-const SPECIAL_SITE: u8 = 1;
-const SPECIAL_THREAD: u8 = 2;
-const SPECIAL_THREAD_END: u8 = 3;
-const SPECIAL_GENERATION: u8 = 4;
-const SPECIAL_LOST: u8 = 5;
 
 /// What a call does to the set of live blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,19 +97,41 @@ pub struct Predictor {
     time: u64,
     address: u64,
     recent: [u64; RECENT],
+    /// Nodes from here on were defined by this chunk.
+    first_node: u32,
+    /// The packed address of the frame defined last.
+    frame_address: u64,
 }
 
-/// Where the site memories are: the recorder's array, the reader's vector.
-pub trait SiteMemories {
-    /// `None` if the site was never defined.
-    fn memory(&mut self, site: u32) -> Option<&mut SiteMemory>;
+/// Where encoder and decoder keep what a stream has defined.
+pub trait Tables {
+    /// `None` for a number that no site ever gets.
+    fn site(&mut self, site: u32) -> Option<&mut SiteMemory>;
+    /// What was last called from a frame; frame 0 stands for the roots.
+    fn callees(&mut self, frame: u32) -> Option<&mut Callees>;
+    /// The frame of a node that this chunk defined.
+    fn frame_of(&mut self, node: u32) -> u32;
+    /// The numbers that the next ones get.
+    fn next_node(&self) -> u32;
+    fn next_frame(&self) -> u32;
 }
 
-impl SiteMemories for [SiteMemory] {
-    #[inline]
-    fn memory(&mut self, site: u32) -> Option<&mut SiteMemory> {
-        self.get_mut(site as usize)
-    }
+/// The two frames that were last found under a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Callees {
+    epoch: u32,
+    last: u32,
+    before: u32,
+}
+
+/// A step from a node to one under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// A frame that was defined before.
+    Frame(u32),
+    /// A frame that gets the next number. Its packed address: times two, plus one if the frame was
+    /// interrupted there by a signal and is not waiting for a call to return.
+    New(u64),
 }
 
 #[inline]
@@ -162,7 +185,6 @@ impl Pen<'_> {
 }
 
 impl Predictor {
-    /// `epoch` must be new for every chunk of the stream, and not 0.
     pub const fn new() -> Self {
         Predictor {
             epoch: 0,
@@ -170,16 +192,21 @@ impl Predictor {
             time: 0,
             address: 0,
             recent: [0; RECENT],
+            first_node: FIRST_NODE,
+            frame_address: 0,
         }
     }
 
-    /// Forgets everything but the numbers of definitions. `time` is the chunk's first time.
-    pub fn begin_chunk(&mut self, time: u64) {
+    /// Forgets everything but the numbers of definitions. The time is the chunk's first, the node
+    /// the first that it may define.
+    pub fn begin_chunk(&mut self, time: u64, first_node: u32) {
         self.epoch = self.epoch.wrapping_add(1);
         self.previous_site = NO_SITE;
         self.time = time;
         self.address = 0;
         self.recent = [0; RECENT];
+        self.first_node = first_node;
+        self.frame_address = 0;
     }
 
     pub fn time(&self) -> u64 {
@@ -195,8 +222,8 @@ impl Predictor {
         }
     }
 
-    fn predicted_site<M: SiteMemories + ?Sized>(&self, memories: &mut M) -> u32 {
-        match memories.memory(self.previous_site) {
+    fn predicted_site<T: Tables + ?Sized>(&self, tables: &mut T) -> u32 {
+        match tables.site(self.previous_site) {
             Some(memory) if memory.epoch == self.epoch => memory.next,
             _ => NO_SITE,
         }
@@ -204,9 +231,9 @@ impl Predictor {
 
     /// What both sides do after a call.
     #[inline]
-    fn learn<M: SiteMemories + ?Sized>(&mut self, memories: &mut M, call: &CallRecord) {
+    fn learn<T: Tables + ?Sized>(&mut self, tables: &mut T, call: &CallRecord) {
         let epoch = self.epoch;
-        if let Some(previous) = memories.memory(self.previous_site) {
+        if let Some(previous) = tables.site(self.previous_site) {
             if previous.epoch != epoch {
                 *previous = SiteMemory {
                     epoch,
@@ -215,7 +242,7 @@ impl Predictor {
             }
             previous.next = call.site;
         }
-        if let Some(memory) = memories.memory(call.site) {
+        if let Some(memory) = tables.site(call.site) {
             if memory.epoch != epoch {
                 *memory = SiteMemory {
                     epoch,
@@ -236,19 +263,19 @@ impl Predictor {
     /// Writes a call and says how many bytes it took, at most `MAX_CALL_BYTES`. A time before the
     /// last record's counts as that one's.
     #[inline]
-    pub fn encode<M: SiteMemories + ?Sized>(
+    pub fn encode<T: Tables + ?Sized>(
         &mut self,
         out: &mut [u8; 128],
-        memories: &mut M,
+        tables: &mut T,
         call: &CallRecord,
     ) -> usize {
         let mut call = *call;
         call.time = call.time.max(self.time);
         call.address &= ADDRESS_BITS;
         call.old &= ADDRESS_BITS;
-        let predicted = self.predicted_site(memories);
-        let site = memories
-            .memory(call.site)
+        let predicted = self.predicted_site(tables);
+        let site = tables
+            .site(call.site)
             .map_or(SiteMemory::default(), |m| self.recall(m));
         let slot = recent_slot(call.address);
         let packed = pack_difference(call.address, self.address);
@@ -297,7 +324,7 @@ impl Predictor {
             self.encode_old(&mut pen, &call);
         }
         let len = pen.len;
-        self.learn(memories, &call);
+        self.learn(tables, &call);
         len
     }
 
@@ -316,11 +343,11 @@ impl Predictor {
         }
     }
 
-    fn decode_call<M: SiteMemories + ?Sized>(
+    fn decode_call<T: Tables + ?Sized>(
         &mut self,
         control: u8,
         input: &mut Input<'_>,
-        memories: &mut M,
+        tables: &mut T,
     ) -> Option<CallRecord> {
         let class = match control >> CLASS_SHIFT {
             0 => Class::Alloc,
@@ -330,12 +357,12 @@ impl Predictor {
         };
         let time = self.time.checked_add(input.varint()?)?;
         let site = if control & SITE_PREDICTED != 0 {
-            self.predicted_site(memories)
+            self.predicted_site(tables)
         } else {
             input.varint_u32()?
         };
-        let memory = memories
-            .memory(site)
+        let memory = tables
+            .site(site)
             .map_or(SiteMemory::default(), |m| self.recall(m));
         let size = if control & SIZE_SAME != 0 {
             memory.size
@@ -373,7 +400,7 @@ impl Predictor {
                 _ => return None,
             };
         }
-        self.learn(memories, &call);
+        self.learn(tables, &call);
         Some(call)
     }
 }
@@ -381,378 +408,5 @@ impl Predictor {
 impl Default for Predictor {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// A record that is not a call, or a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record<'a> {
-    Call(CallRecord),
-    /// A chain of frames under `parent`, outermost first; each becomes a node.
-    Nodes {
-        parent: u32,
-        addresses: Addresses<'a>,
-    },
-    /// The next site: this call, made from this stack.
-    Site {
-        node: u32,
-        call: u8,
-    },
-    /// From here on the stream belongs to this thread.
-    Thread {
-        tid: u32,
-        time: u64,
-    },
-    /// The thread is about to end; late destructors may still call.
-    ThreadEnd {
-        time: u64,
-    },
-    /// From here on addresses are to be looked up in this generation of the module map. With
-    /// `reset`, all numbers of nodes and sites are given anew.
-    Generation {
-        generation: u32,
-        reset: bool,
-    },
-    /// Calls that were not recorded, see `layout::Slot` for the reasons.
-    Lost {
-        reason: u8,
-        calls: u64,
-    },
-}
-
-/// The addresses of a chain of frames, decoded as they are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Addresses<'a> {
-    bytes: &'a [u8],
-    count: u32,
-}
-
-impl Addresses<'_> {
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Each is a return address, or the address of the instruction that a signal interrupted, times
-    /// two, plus one if it is the latter.
-    pub fn iter(&self) -> impl Iterator<Item = u64> {
-        let mut input = Input::new(self.bytes);
-        let mut address = 0u64;
-        (0..self.count).map_while(move |_| {
-            address = address.wrapping_add(unzigzag(input.varint()?) as u64);
-            Some(address)
-        })
-    }
-}
-
-fn special(kind: u8) -> u8 {
-    (CLASS_SPECIAL << CLASS_SHIFT) | kind
-}
-
-/// The most bytes that a chain of `frames` frames takes.
-pub const fn max_nodes_bytes(frames: usize) -> usize {
-    1 + (frames + 2) * MAX_BYTES
-}
-
-/// Writes a chain of frames; the caller gives room for `max_nodes_bytes`.
-pub fn encode_nodes(out: &mut [u8], parent: u32, addresses: &[u64]) -> Option<usize> {
-    let mut sink = crate::varint::Out::new(out);
-    sink.byte(special(SPECIAL_NODES));
-    sink.varint(u64::from(parent));
-    sink.varint(addresses.len() as u64);
-    let mut previous = 0u64;
-    for &address in addresses {
-        sink.varint(zigzag(address.wrapping_sub(previous) as i64));
-        previous = address;
-    }
-    sink.finish()
-}
-
-/// The most bytes of any record that is neither a call nor a chain of frames.
-pub const MAX_SPECIAL_BYTES: usize = 1 + 2 * MAX_BYTES;
-
-impl Predictor {
-    /// Writes any record but a call or a chain of frames.
-    pub fn encode_special(&mut self, out: &mut [u8], record: &Record<'_>) -> Option<usize> {
-        let mut sink = crate::varint::Out::new(out);
-        match *record {
-            Record::Site { node, call } => {
-                sink.byte(special(SPECIAL_SITE));
-                sink.varint(u64::from(node));
-                sink.byte(call);
-            }
-            Record::Thread { tid, time } => {
-                sink.byte(special(SPECIAL_THREAD));
-                sink.varint(u64::from(tid));
-                sink.varint(self.advance(time));
-            }
-            Record::ThreadEnd { time } => {
-                sink.byte(special(SPECIAL_THREAD_END));
-                sink.varint(self.advance(time));
-            }
-            Record::Generation { generation, reset } => {
-                sink.byte(special(SPECIAL_GENERATION));
-                sink.varint(u64::from(generation));
-                sink.byte(u8::from(reset));
-                if reset {
-                    self.forget_sites();
-                }
-            }
-            Record::Lost { reason, calls } => {
-                sink.byte(special(SPECIAL_LOST));
-                sink.byte(reason);
-                sink.varint(calls);
-            }
-            Record::Call(_) | Record::Nodes { .. } => return None,
-        }
-        sink.finish()
-    }
-
-    fn advance(&mut self, time: u64) -> u64 {
-        let later = time.max(self.time);
-        let difference = later - self.time;
-        self.time = later;
-        difference
-    }
-
-    /// The numbers of sites begin anew, so what was learnt about them is void.
-    fn forget_sites(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
-        self.previous_site = NO_SITE;
-    }
-
-    /// The next record, or `None` if it is malformed or cut.
-    pub fn decode<'a, M: SiteMemories + ?Sized>(
-        &mut self,
-        bytes: &'a [u8],
-        pos: &mut usize,
-        memories: &mut M,
-    ) -> Option<Record<'a>> {
-        let mut input = Input::at(bytes, *pos);
-        let control = input.byte()?;
-        if control & 0x80 != 0 {
-            return None;
-        }
-        let record = if control >> CLASS_SHIFT == CLASS_SPECIAL {
-            self.decode_special(control & 0x1f, bytes, &mut input)?
-        } else {
-            Record::Call(self.decode_call(control, &mut input, memories)?)
-        };
-        *pos = input.pos();
-        Some(record)
-    }
-
-    fn decode_special<'a>(
-        &mut self,
-        kind: u8,
-        bytes: &'a [u8],
-        input: &mut Input<'a>,
-    ) -> Option<Record<'a>> {
-        Some(match kind {
-            SPECIAL_NODES => {
-                let parent = input.varint_u32()?;
-                let count = input.varint_u32()?;
-                let start = input.pos();
-                for _ in 0..count {
-                    input.varint()?;
-                }
-                let addresses = Addresses {
-                    bytes: bytes.get(start..input.pos())?,
-                    count,
-                };
-                Record::Nodes { parent, addresses }
-            }
-            SPECIAL_SITE => Record::Site {
-                node: input.varint_u32()?,
-                call: input.byte()?,
-            },
-            SPECIAL_THREAD => {
-                let tid = input.varint_u32()?;
-                Record::Thread {
-                    tid,
-                    time: self.later(input.varint()?)?,
-                }
-            }
-            SPECIAL_THREAD_END => Record::ThreadEnd {
-                time: self.later(input.varint()?)?,
-            },
-            SPECIAL_GENERATION => {
-                let generation = input.varint_u32()?;
-                let reset = input.byte()? != 0;
-                if reset {
-                    self.forget_sites();
-                }
-                Record::Generation { generation, reset }
-            }
-            SPECIAL_LOST => Record::Lost {
-                reason: input.byte()?,
-                calls: input.varint()?,
-            },
-            _ => return None,
-        })
-    }
-
-    fn later(&mut self, difference: u64) -> Option<u64> {
-        self.time = self.time.checked_add(difference)?;
-        Some(self.time)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn calls() -> impl Strategy<Value = Vec<CallRecord>> {
-        let class = prop_oneof![Just(Class::Alloc), Just(Class::Free), Just(Class::Realloc)];
-        let address = prop_oneof![
-            4 => (0u64..64).prop_map(|n| 0x5555_0000_0000 + n * 16),
-            1 => any::<u64>().prop_map(|n| n & ADDRESS_BITS),
-            1 => Just(0),
-        ];
-        let size = prop_oneof![4 => 0u64..200, 1 => any::<u64>()];
-        let extra = prop_oneof![3 => Just(0u64), 1 => any::<u64>()];
-        let call = (
-            class,
-            0u32..20,
-            0u64..5_000,
-            address.clone(),
-            size,
-            extra,
-            address,
-        );
-        proptest::collection::vec(call, 0..300).prop_map(|raw| {
-            let mut time = 1_000;
-            raw.into_iter()
-                .map(|(class, site, step, address, size, extra, old)| {
-                    time += step;
-                    let realloc = class == Class::Realloc;
-                    CallRecord {
-                        class,
-                        site,
-                        time,
-                        address,
-                        size,
-                        extra,
-                        begin: if realloc { time - step } else { 0 },
-                        old: if realloc { old } else { 0 },
-                    }
-                })
-                .collect()
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn calls_return_as_written(calls in calls()) {
-            let mut encoder = Predictor::new();
-            let mut memories = vec![SiteMemory::default(); 15];
-            encoder.begin_chunk(1_000);
-            let mut bytes = Vec::new();
-            for call in &calls {
-                let mut out = [0; 128];
-                let len = encoder.encode(&mut out, memories.as_mut_slice(), call);
-                prop_assert!(len <= MAX_CALL_BYTES);
-                bytes.extend_from_slice(&out[..len]);
-            }
-            let mut decoder = Predictor::new();
-            let mut memories = vec![SiteMemory::default(); 15];
-            decoder.begin_chunk(1_000);
-            let mut pos = 0;
-            for call in &calls {
-                let record = decoder.decode(&bytes, &mut pos, memories.as_mut_slice());
-                prop_assert_eq!(record, Some(Record::Call(*call)));
-            }
-            prop_assert_eq!(pos, bytes.len());
-        }
-
-        #[test]
-        fn any_bytes_decode_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let mut decoder = Predictor::new();
-            decoder.begin_chunk(u64::MAX - 100_000);
-            let mut memories = vec![SiteMemory::default(); 4];
-            let mut pos = 0;
-            while let Some(record) = decoder.decode(&bytes, &mut pos, memories.as_mut_slice()) {
-                if let Record::Nodes { addresses, .. } = record {
-                    prop_assert_eq!(addresses.iter().count(), addresses.count() as usize);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn definitions_return_as_written() {
-        let mut coder = Predictor::new();
-        coder.begin_chunk(10);
-        let mut bytes = [0; 256];
-        let addresses = [0x1000, 0x7fff_0000_1234, 3];
-        let mut len = encode_nodes(&mut bytes, ROOT_COMPLETE, &addresses).expect("fits");
-        let others = [
-            Record::Site { node: 4, call: 1 },
-            Record::Thread { tid: 77, time: 15 },
-            Record::Generation {
-                generation: 3,
-                reset: true,
-            },
-            Record::Lost {
-                reason: 2,
-                calls: 1_000,
-            },
-            Record::ThreadEnd { time: 20 },
-        ];
-        for record in &others {
-            len += coder
-                .encode_special(&mut bytes[len..], record)
-                .expect("fits");
-        }
-        let mut decoder = Predictor::new();
-        decoder.begin_chunk(10);
-        let mut pos = 0;
-        let memories: &mut [SiteMemory] = &mut [];
-        match decoder.decode(&bytes[..len], &mut pos, memories) {
-            Some(Record::Nodes {
-                parent: ROOT_COMPLETE,
-                addresses: back,
-            }) => {
-                assert_eq!(back.iter().collect::<Vec<_>>(), addresses);
-            }
-            other => panic!("{other:?}"),
-        }
-        for record in others {
-            assert_eq!(
-                decoder.decode(&bytes[..len], &mut pos, memories),
-                Some(record)
-            );
-        }
-    }
-
-    #[test]
-    fn a_steady_loop_takes_two_bytes_a_call() {
-        let mut coder = Predictor::new();
-        coder.begin_chunk(0);
-        let mut memories = vec![SiteMemory::default(); 3];
-        let mut out = [0; 128];
-        let mut last = 0;
-        for turn in 0..10u64 {
-            let make = CallRecord {
-                class: Class::Alloc,
-                site: 1,
-                time: turn * 20,
-                address: 0x5000,
-                size: 50,
-                extra: 0,
-                begin: 0,
-                old: 0,
-            };
-            let end = CallRecord {
-                class: Class::Free,
-                site: 2,
-                time: turn * 20 + 9,
-                size: 0,
-                ..make
-            };
-            last = coder.encode(&mut out, memories.as_mut_slice(), &make);
-            last += coder.encode(&mut out, memories.as_mut_slice(), &end);
-        }
-        assert_eq!(last, 4);
     }
 }

@@ -246,9 +246,10 @@ pub struct Contents {
     pub events: u32,
     /// The thread that wrote the first record.
     pub tid: u32,
-    /// The stream's next free node and site number when the chunk began.
+    /// The stream's next free numbers when the chunk began.
     pub first_node: u32,
     pub first_site: u32,
+    pub first_frame: u32,
     /// The module map that the chunk began with.
     pub generation: u32,
     /// A chunk: checksum of the stored payload. A live region: bytes of records that are whole.
@@ -259,7 +260,7 @@ pub struct Contents {
 
 /// Where `Contents` stands in a chunk header, and its length.
 pub const CONTENTS_OFFSET: usize = 16;
-pub const CONTENTS_BYTES: usize = 48;
+pub const CONTENTS_BYTES: usize = 56;
 /// Where, within `Contents`, the numbers stand that a live region updates at every record.
 pub const EVENTS_FIELD: usize = 8;
 pub const COMMITTED_FIELD: usize = 28;
@@ -281,6 +282,7 @@ impl Contents {
         );
         put(&mut out, 32, self.first_time.to_le_bytes());
         put(&mut out, 40, self.last_time.to_le_bytes());
+        put(&mut out, 48, self.first_frame.to_le_bytes());
         out
     }
 
@@ -296,6 +298,7 @@ impl Contents {
             check_or_committed: u32_at(bytes, COMMITTED_FIELD),
             first_time: u64_at(bytes, 32),
             last_time: u64_at(bytes, 40),
+            first_frame: u32_at(bytes, 48),
         }
     }
 }
@@ -380,6 +383,7 @@ mod tests {
                 tid: 4,
                 first_node: 5,
                 first_site: 6,
+                first_frame: 11,
                 generation: 7,
                 check_or_committed: 8,
                 first_time: 9,

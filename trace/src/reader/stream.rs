@@ -3,7 +3,7 @@
 //! Invariants: times never go back; a stream holds at most one decompressed chunk; the tables grow
 //! by what the chunks define, so the file's size bounds them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::FileExt;
 
 use super::Trace;
@@ -13,10 +13,11 @@ use super::numbered::Numbered;
 use super::stacks::{Frame, StackId, StackTable};
 use crate::call::{AllocCall, Call};
 use crate::codec::{
-    Addresses, CallRecord, Class, FIRST_NODE, FIRST_SITE, Predictor, ROOT_COMPLETE, ROOT_TRUNCATED,
-    Record, SiteMemories, SiteMemory,
+    CallRecord, Callees, Class, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE, Predictor,
+    ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, Tables,
 };
 use crate::error::{Damage, DamageCause};
+use crate::layout::Contents;
 
 /// What a stream shares with the others while it decodes.
 pub struct Shared<'s> {
@@ -36,9 +37,8 @@ pub struct Stream<'t> {
     decoded: u32,
     lost_definitions: u64,
     predictor: Predictor,
-    sites: Sites,
-    /// The number that each of the stream's nodes has in the common table.
-    nodes: Numbered<u32>,
+    definitions: Definitions,
+    links: Vec<Link>,
     generation: u32,
     tid: u32,
 
@@ -53,17 +53,88 @@ struct Site {
     memory: SiteMemory,
 }
 
-struct Sites(Numbered<Site>);
+/// A defined frame: its packed address, and what the chunk remembers of it.
+struct FrameEntry {
+    address: u64,
+    callees: Callees,
+}
 
-impl Sites {
+/// A defined node: its number in the common table, and the stream's number of its frame.
+#[derive(Clone, Copy)]
+struct Node {
+    common: u32,
+    frame: u32,
+}
+
+struct Definitions {
+    frames: Numbered<FrameEntry>,
+    nodes: Numbered<Node>,
+    sites: Numbered<Site>,
+    /// What the chunk remembers of numbers that a lost chunk defined, and of frame 0: to predict as
+    /// the recorder did, it must be learnt all the same.
+    lost_sites: HashMap<u32, SiteMemory>,
+    lost_frames: HashMap<u32, Callees>,
+}
+
+impl Definitions {
     fn new() -> Self {
-        Sites(Numbered::starting_at(FIRST_SITE))
+        Definitions {
+            frames: Numbered::starting_at(FIRST_FRAME),
+            nodes: Numbered::starting_at(FIRST_NODE),
+            sites: Numbered::starting_at(FIRST_SITE),
+            lost_sites: HashMap::new(),
+            lost_frames: HashMap::new(),
+        }
+    }
+
+    fn begin_chunk(&mut self, contents: &Contents) {
+        self.frames
+            .continue_at(contents.first_frame.max(FIRST_FRAME));
+        self.nodes.continue_at(contents.first_node.max(FIRST_NODE));
+        self.sites.continue_at(contents.first_site.max(FIRST_SITE));
+        self.lost_sites.clear();
+        self.lost_frames.clear();
+    }
+
+    fn common_node(&self, node: u32) -> u32 {
+        match node {
+            ROOT_COMPLETE | ROOT_TRUNCATED => node,
+            _ => self
+                .nodes
+                .get(node)
+                .map_or(StackId::UNKNOWN.0, |node| node.common),
+        }
     }
 }
 
-impl SiteMemories for Sites {
-    fn memory(&mut self, site: u32) -> Option<&mut SiteMemory> {
-        self.0.get_mut(site).map(|site| &mut site.memory)
+impl Tables for Definitions {
+    fn site(&mut self, site: u32) -> Option<&mut SiteMemory> {
+        if site == NO_SITE {
+            return None;
+        }
+        match self.sites.get_mut(site) {
+            Some(site) => Some(&mut site.memory),
+            None => Some(self.lost_sites.entry(site).or_default()),
+        }
+    }
+
+    fn callees(&mut self, frame: u32) -> Option<&mut Callees> {
+        match self.frames.get_mut(frame) {
+            Some(frame) => Some(&mut frame.callees),
+            None => Some(self.lost_frames.entry(frame).or_default()),
+        }
+    }
+
+    fn frame_of(&mut self, node: u32) -> u32 {
+        self.nodes.get(node).map_or(0, |node| node.frame)
+    }
+
+    fn next_node(&self) -> u32 {
+        self.nodes.next()
+    }
+
+    fn next_frame(&self) -> u32 {
+        self.frames.next()
     }
 }
 
@@ -79,8 +150,8 @@ impl<'t> Stream<'t> {
             decoded: 0,
             lost_definitions: 0,
             predictor: Predictor::new(),
-            sites: Sites::new(),
-            nodes: Numbered::starting_at(FIRST_NODE),
+            definitions: Definitions::new(),
+            links: Vec::new(),
             generation: 0,
             tid: 0,
 
@@ -184,14 +255,12 @@ impl<'t> Stream<'t> {
         self.decoded = 0;
         self.next_seq = contents.seq.saturating_add(1);
         self.time = self.time.max(contents.first_time);
-        self.predictor.begin_chunk(contents.first_time);
+        self.predictor
+            .begin_chunk(contents.first_time, contents.first_node.max(FIRST_NODE));
         self.generation = contents.generation;
         self.tid = contents.tid;
         self.current = Some(*entry);
-        self.nodes.continue_at(contents.first_node.max(FIRST_NODE));
-        self.sites
-            .0
-            .continue_at(contents.first_site.max(FIRST_SITE));
+        self.definitions.begin_chunk(contents);
     }
 
     /// Says what was wrong with the chunk that ends here.
@@ -211,9 +280,12 @@ impl<'t> Stream<'t> {
     }
 
     fn decode_one(&mut self, shared: &mut Shared<'_>) {
-        let record = self
-            .predictor
-            .decode(&self.bytes, &mut self.pos, &mut self.sites);
+        let record = self.predictor.decode(
+            &self.bytes,
+            &mut self.pos,
+            &mut self.definitions,
+            &mut self.links,
+        );
         let Some(record) = record else {
             if let Some(entry) = &self.current {
                 let left = (self.bytes.len() - self.pos) as u64;
@@ -230,16 +302,7 @@ impl<'t> Stream<'t> {
         };
         match record {
             Record::Call(call) => self.call(&call),
-            Record::Nodes { parent, addresses } => {
-                define_nodes(
-                    self.trace,
-                    self.generation,
-                    &mut self.nodes,
-                    shared.stacks,
-                    parent,
-                    &addresses,
-                );
-            }
+            Record::Nodes { parent } => self.define_nodes(parent, shared.stacks),
             Record::Site { node, call } => self.define_site(node, call),
             Record::Thread { tid, time } => {
                 self.tid = tid;
@@ -250,20 +313,50 @@ impl<'t> Stream<'t> {
             Record::Generation { generation, reset } => {
                 self.generation = generation;
                 if reset {
-                    self.nodes = Numbered::starting_at(FIRST_NODE);
-                    self.sites = Sites::new();
+                    self.definitions = Definitions::new();
                 }
             }
-            Record::Lost { reason: _, calls } => self.emit(self.time, Action::Lost { calls }),
         }
     }
 
     fn define_site(&mut self, node: u32, call: u8) {
-        self.sites.0.push(Site {
-            stack: StackId(common_node(&self.nodes, node)),
+        self.definitions.sites.push(Site {
+            stack: StackId(self.definitions.common_node(node)),
             call: Call::from_code(call),
             memory: SiteMemory::default(),
         });
+    }
+
+    fn define_nodes(&mut self, parent: u32, stacks: &mut StackTable) {
+        let mut common = self.definitions.common_node(parent);
+        for link in &self.links {
+            let (frame, address) = match *link {
+                Link::New(address) => {
+                    let frame = self.definitions.frames.next();
+                    let callees = self
+                        .definitions
+                        .lost_frames
+                        .remove(&frame)
+                        .unwrap_or_default();
+                    self.definitions
+                        .frames
+                        .push(FrameEntry { address, callees });
+                    (frame, Some(address))
+                }
+                Link::Frame(frame) => (
+                    frame,
+                    self.definitions
+                        .frames
+                        .get(frame)
+                        .map(|frame| frame.address),
+                ),
+            };
+            common = match address {
+                Some(address) => stacks.add(common, resolve(self.trace, self.generation, address)),
+                None => StackId::UNKNOWN.0,
+            };
+            self.definitions.nodes.push(Node { common, frame });
+        }
     }
 
     fn emit(&mut self, time: u64, action: Action) {
@@ -277,7 +370,7 @@ impl<'t> Stream<'t> {
 
     fn call(&mut self, call: &CallRecord) {
         self.decoded += 1;
-        let site = self.sites.0.get(call.site);
+        let site = self.definitions.sites.get(call.site);
         let Some((stack, kind)) = site.and_then(|site| Some((site.stack, site.call?))) else {
             self.lost_definitions += 1;
             return;
@@ -344,38 +437,19 @@ fn count_or_alignment(call: AllocCall, extra: u64) -> (u64, u64) {
     }
 }
 
-fn common_node(nodes: &Numbered<u32>, node: u32) -> u32 {
-    match node {
-        ROOT_COMPLETE | ROOT_TRUNCATED => node,
-        _ => nodes.get(node).copied().unwrap_or(StackId::UNKNOWN.0),
-    }
-}
-
-fn define_nodes(
-    trace: &Trace,
-    generation: u32,
-    nodes: &mut Numbered<u32>,
-    stacks: &mut StackTable,
-    parent: u32,
-    addresses: &Addresses<'_>,
-) {
-    let mut parent = common_node(nodes, parent);
-    for packed in addresses.iter() {
-        let address = packed >> 1;
-        let interrupted = packed & 1 != 0;
-        let mut frame = Frame {
-            address,
-            interrupted,
-            module: None,
-        };
-        let lookup = frame.lookup_address();
-        // The newest first: an address is mostly asked for soon after its module appeared.
-        let modules = trace.modules().iter().rev();
-        frame.module = modules
-            .into_iter()
-            .find(|m| m.covers(lookup, generation))
-            .map(|m| m.id);
-        parent = stacks.add(parent, frame);
-        nodes.push(parent);
-    }
+/// The frame of a packed address, in the module map of its time.
+fn resolve(trace: &Trace, generation: u32, packed: u64) -> Frame {
+    let mut frame = Frame {
+        address: packed >> 1,
+        interrupted: packed & 1 != 0,
+        module: None,
+    };
+    let lookup = frame.lookup_address();
+    // The newest first: an address is mostly asked for soon after its module appeared.
+    let modules = trace.modules().iter().rev();
+    frame.module = modules
+        .into_iter()
+        .find(|m| m.covers(lookup, generation))
+        .map(|m| m.id);
+    frame
 }

@@ -1,0 +1,310 @@
+//! The records that are not calls: frames, nodes and sites as they are defined, threads, and changes
+//! of the module map.
+//!
+//! A chain of frames under a node is written link by link. What was last called from a frame is
+//! likely to be called from it again, so most links take a byte.
+
+use super::{
+    CLASS_SHIFT, CLASS_SPECIAL, CallRecord, Callees, FIRST_NODE, Link, NO_SITE, Predictor, Tables,
+};
+use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
+
+// The control byte has class 3 in bits 5 and 6, and one of these in bits 0 to 4.
+const NODES: u8 = 0;
+const SITE: u8 = 1;
+const THREAD: u8 = 2;
+const THREAD_END: u8 = 3;
+const GENERATION: u8 = 4;
+
+// A link: one of these, or a frame's number and `LINK_FRAME`.
+const LINK_LAST: u64 = 0;
+const LINK_BEFORE: u64 = 1;
+const LINK_NEW: u64 = 2;
+const LINK_FRAME: u64 = 2;
+
+/// A record of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    Call(CallRecord),
+    /// A chain of frames under `parent`, outermost first; each becomes a node. `decode` has put the
+    /// links where it was told.
+    Nodes {
+        parent: u32,
+    },
+    /// The next site: this call, made from this stack.
+    Site {
+        node: u32,
+        call: u8,
+    },
+    /// From here on the stream belongs to this thread.
+    Thread {
+        tid: u32,
+        time: u64,
+    },
+    /// The thread is about to end; late destructors may still call.
+    ThreadEnd {
+        time: u64,
+    },
+    /// From here on addresses are to be looked up in this generation of the module map. With
+    /// `reset`, all numbers of frames, nodes and sites are given anew.
+    Generation {
+        generation: u32,
+        reset: bool,
+    },
+}
+
+/// The most bytes of a record that is neither a call nor a chain of frames.
+pub const MAX_DEFINITION_BYTES: usize = 1 + 2 * MAX_BYTES;
+
+/// The most bytes that a chain of `frames` frames takes.
+pub const fn max_nodes_bytes(frames: usize) -> usize {
+    1 + (frames + 1) * 2 * MAX_BYTES
+}
+
+fn control(kind: u8) -> u8 {
+    (CLASS_SPECIAL << CLASS_SHIFT) | kind
+}
+
+impl Predictor {
+    fn callees<T: Tables + ?Sized>(&self, tables: &mut T, frame: u32) -> Callees {
+        match tables.callees(frame) {
+            Some(callees) if callees.epoch == self.epoch => *callees,
+            _ => Callees::default(),
+        }
+    }
+
+    fn learn_link<T: Tables + ?Sized>(&self, tables: &mut T, from: u32, to: u32) {
+        let mut callees = self.callees(tables, from);
+        if callees.last != to {
+            callees = Callees {
+                epoch: self.epoch,
+                last: to,
+                before: callees.last,
+            };
+        }
+        if let Some(place) = tables.callees(from) {
+            *place = Callees {
+                epoch: self.epoch,
+                ..callees
+            };
+        }
+    }
+
+    /// The frame that the first link starts from. A node of an earlier chunk counts as a root, so
+    /// that a reader that lost that chunk takes the same prediction.
+    fn frame_above<T: Tables + ?Sized>(&self, tables: &mut T, parent: u32) -> u32 {
+        if parent < FIRST_NODE || parent < self.first_node {
+            0
+        } else {
+            tables.frame_of(parent)
+        }
+    }
+
+    /// Writes a chain of frames under a node. The caller gives room for `max_nodes_bytes`, and takes
+    /// the nodes into the tables afterwards. New frames are numbered from `first_new` on.
+    pub fn encode_nodes<T: Tables + ?Sized>(
+        &mut self,
+        out: &mut [u8],
+        tables: &mut T,
+        parent: u32,
+        links: &[Link],
+        first_new: u32,
+    ) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(NODES));
+        sink.varint(u64::from(tables.next_node().checked_sub(parent)?));
+        sink.varint(links.len() as u64);
+        let mut above = self.frame_above(tables, parent);
+        let mut next_frame = first_new;
+        for link in links {
+            let callees = self.callees(tables, above);
+            let frame = match *link {
+                Link::New(packed) => {
+                    sink.varint(LINK_NEW);
+                    sink.varint(zigzag(packed.wrapping_sub(self.frame_address) as i64));
+                    self.frame_address = packed;
+                    next_frame += 1;
+                    next_frame - 1
+                }
+                Link::Frame(frame) => {
+                    let code = match frame {
+                        _ if frame == callees.last => LINK_LAST,
+                        _ if frame == callees.before => LINK_BEFORE,
+                        _ => u64::from(frame) + LINK_FRAME,
+                    };
+                    sink.varint(code);
+                    frame
+                }
+            };
+            self.learn_link(tables, above, frame);
+            above = frame;
+        }
+        sink.finish()
+    }
+
+    fn decode_nodes<T: Tables + ?Sized>(
+        &mut self,
+        input: &mut Input<'_>,
+        tables: &mut T,
+        links: &mut Vec<Link>,
+    ) -> Option<u32> {
+        let parent = tables.next_node().checked_sub(input.varint_u32()?)?;
+        let count = input.varint()?;
+        let mut above = self.frame_above(tables, parent);
+        let mut next_frame = tables.next_frame();
+        for _ in 0..count {
+            let callees = self.callees(tables, above);
+            let frame = match input.varint()? {
+                LINK_NEW => {
+                    let difference = unzigzag(input.varint()?) as u64;
+                    self.frame_address = self.frame_address.wrapping_add(difference);
+                    links.push(Link::New(self.frame_address));
+                    let frame = next_frame;
+                    next_frame = frame.checked_add(1)?;
+                    frame
+                }
+                code => {
+                    let frame = match code {
+                        LINK_LAST => callees.last,
+                        LINK_BEFORE => callees.before,
+                        _ => u32::try_from(code - LINK_FRAME).ok()?,
+                    };
+                    links.push(Link::Frame(frame));
+                    frame
+                }
+            };
+            self.learn_link(tables, above, frame);
+            above = frame;
+        }
+        Some(parent)
+    }
+
+    /// Writes a site's definition.
+    pub fn encode_site(
+        &mut self,
+        out: &mut [u8],
+        next_node: u32,
+        node: u32,
+        call: u8,
+    ) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(SITE));
+        sink.varint(u64::from(next_node.checked_sub(node)?));
+        sink.byte(call);
+        sink.finish()
+    }
+
+    pub fn encode_thread(&mut self, out: &mut [u8], tid: u32, time: u64) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(THREAD));
+        sink.varint(u64::from(tid));
+        sink.varint(self.advance(time));
+        sink.finish()
+    }
+
+    pub fn encode_thread_end(&mut self, out: &mut [u8], time: u64) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(THREAD_END));
+        sink.varint(self.advance(time));
+        sink.finish()
+    }
+
+    pub fn encode_generation(
+        &mut self,
+        out: &mut [u8],
+        generation: u32,
+        reset: bool,
+    ) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(GENERATION));
+        sink.varint(u64::from(generation));
+        sink.byte(u8::from(reset));
+        if reset {
+            self.forget_numbers();
+        }
+        sink.finish()
+    }
+
+    fn advance(&mut self, time: u64) -> u64 {
+        let later = time.max(self.time);
+        let difference = later - self.time;
+        self.time = later;
+        difference
+    }
+
+    /// Numbers begin anew, so what was learnt about them is void.
+    fn forget_numbers(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.previous_site = NO_SITE;
+        self.first_node = FIRST_NODE;
+    }
+
+    /// The next record, or `None` if it is malformed or cut. The links of a chain of frames go into
+    /// `links`, which is emptied first.
+    pub fn decode<T: Tables + ?Sized>(
+        &mut self,
+        bytes: &[u8],
+        pos: &mut usize,
+        tables: &mut T,
+        links: &mut Vec<Link>,
+    ) -> Option<Record> {
+        links.clear();
+        let mut input = Input::at(bytes, *pos);
+        let control = input.byte()?;
+        if control & 0x80 != 0 {
+            return None;
+        }
+        let record = if control >> CLASS_SHIFT == CLASS_SPECIAL {
+            self.decode_definition(control & 0x1f, &mut input, tables, links)?
+        } else {
+            Record::Call(self.decode_call(control, &mut input, tables)?)
+        };
+        *pos = input.pos();
+        Some(record)
+    }
+
+    fn decode_definition<T: Tables + ?Sized>(
+        &mut self,
+        kind: u8,
+        input: &mut Input<'_>,
+        tables: &mut T,
+        links: &mut Vec<Link>,
+    ) -> Option<Record> {
+        Some(match kind {
+            NODES => Record::Nodes {
+                parent: self.decode_nodes(input, tables, links)?,
+            },
+            SITE => {
+                let node = tables.next_node().checked_sub(input.varint_u32()?)?;
+                Record::Site {
+                    node,
+                    call: input.byte()?,
+                }
+            }
+            THREAD => {
+                let tid = input.varint_u32()?;
+                Record::Thread {
+                    tid,
+                    time: self.later(input.varint()?)?,
+                }
+            }
+            THREAD_END => Record::ThreadEnd {
+                time: self.later(input.varint()?)?,
+            },
+            GENERATION => {
+                let generation = input.varint_u32()?;
+                let reset = input.byte()? != 0;
+                if reset {
+                    self.forget_numbers();
+                }
+                Record::Generation { generation, reset }
+            }
+            _ => return None,
+        })
+    }
+
+    fn later(&mut self, difference: u64) -> Option<u64> {
+        self.time = self.time.checked_add(difference)?;
+        Some(self.time)
+    }
+}

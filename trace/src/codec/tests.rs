@@ -1,0 +1,255 @@
+use super::*;
+
+/// Tables with a fixed number of sites and frames.
+struct Fixed {
+    sites: Vec<SiteMemory>,
+    callees: Vec<Callees>,
+    frame_of: Vec<u32>,
+    next_frame: u32,
+}
+
+impl Fixed {
+    fn new() -> Self {
+        Fixed {
+            sites: vec![SiteMemory::default(); 15],
+            callees: vec![Callees::default(); 50],
+            frame_of: vec![0, 0],
+            next_frame: FIRST_FRAME,
+        }
+    }
+
+    fn take(&mut self, links: &[Link]) {
+        for link in links {
+            let frame = match *link {
+                Link::Frame(frame) => frame,
+                Link::New(_) => {
+                    self.next_frame += 1;
+                    self.next_frame - 1
+                }
+            };
+            self.frame_of.push(frame);
+        }
+    }
+}
+
+impl Tables for Fixed {
+    fn site(&mut self, site: u32) -> Option<&mut SiteMemory> {
+        self.sites.get_mut(site as usize)
+    }
+
+    fn callees(&mut self, frame: u32) -> Option<&mut Callees> {
+        self.callees.get_mut(frame as usize)
+    }
+
+    fn frame_of(&mut self, node: u32) -> u32 {
+        self.frame_of.get(node as usize).copied().unwrap_or(0)
+    }
+
+    fn next_node(&self) -> u32 {
+        self.frame_of.len() as u32
+    }
+
+    fn next_frame(&self) -> u32 {
+        self.next_frame
+    }
+}
+
+use proptest::prelude::*;
+
+fn calls() -> impl Strategy<Value = Vec<CallRecord>> {
+    let class = prop_oneof![Just(Class::Alloc), Just(Class::Free), Just(Class::Realloc)];
+    let address = prop_oneof![
+        4 => (0u64..64).prop_map(|n| 0x5555_0000_0000 + n * 16),
+        1 => any::<u64>().prop_map(|n| n & ADDRESS_BITS),
+        1 => Just(0),
+    ];
+    let size = prop_oneof![4 => 0u64..200, 1 => any::<u64>()];
+    let extra = prop_oneof![3 => Just(0u64), 1 => any::<u64>()];
+    let call = (
+        class,
+        0u32..20,
+        0u64..5_000,
+        address.clone(),
+        size,
+        extra,
+        address,
+    );
+    proptest::collection::vec(call, 0..300).prop_map(|raw| {
+        let mut time = 1_000;
+        raw.into_iter()
+            .map(|(class, site, step, address, size, extra, old)| {
+                time += step;
+                let realloc = class == Class::Realloc;
+                CallRecord {
+                    class,
+                    site,
+                    time,
+                    address,
+                    size,
+                    extra,
+                    begin: if realloc { time - step } else { 0 },
+                    old: if realloc { old } else { 0 },
+                }
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn calls_return_as_written(calls in calls()) {
+        let mut encoder = Predictor::new();
+        let mut tables = Fixed::new();
+        encoder.begin_chunk(1_000, FIRST_NODE);
+        let mut bytes = Vec::new();
+        for call in &calls {
+            let mut out = [0; 128];
+            let len = encoder.encode(&mut out, &mut tables, call);
+            prop_assert!(len <= MAX_CALL_BYTES);
+            bytes.extend_from_slice(&out[..len]);
+        }
+        let mut decoder = Predictor::new();
+        let mut tables = Fixed::new();
+        decoder.begin_chunk(1_000, FIRST_NODE);
+        let mut pos = 0;
+        let mut links = Vec::new();
+        for call in &calls {
+            let record = decoder.decode(&bytes, &mut pos, &mut tables, &mut links);
+            prop_assert_eq!(record, Some(Record::Call(*call)));
+        }
+        prop_assert_eq!(pos, bytes.len());
+    }
+
+    #[test]
+    fn any_bytes_decode_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let mut decoder = Predictor::new();
+        decoder.begin_chunk(u64::MAX - 100_000, FIRST_NODE);
+        let mut tables = Fixed::new();
+        let mut pos = 0;
+        let mut links = Vec::new();
+        while decoder.decode(&bytes, &mut pos, &mut tables, &mut links).is_some() {
+            prop_assert!(links.len() <= bytes.len());
+            tables.take(&links[..links.len().min(10)]);
+        }
+    }
+}
+
+#[test]
+fn chains_of_frames_return_as_written() {
+    let chains: [(u32, Vec<Link>); 5] = [
+        (
+            ROOT_COMPLETE,
+            vec![Link::New(0x2000), Link::New(0xffff_0000_2468), Link::New(7)],
+        ),
+        (3, vec![Link::Frame(3), Link::Frame(3), Link::New(9)]),
+        (ROOT_TRUNCATED, vec![Link::Frame(1)]),
+        (
+            ROOT_COMPLETE,
+            vec![Link::Frame(1), Link::Frame(2), Link::Frame(4)],
+        ),
+        (
+            7,
+            vec![
+                Link::Frame(2),
+                Link::Frame(3),
+                Link::Frame(2),
+                Link::Frame(4),
+            ],
+        ),
+    ];
+    for first_node in [FIRST_NODE, 5, 100] {
+        let mut coder = Predictor::new();
+        let mut tables = Fixed::new();
+        coder.begin_chunk(10, first_node);
+        let mut bytes = vec![0; 2048];
+        let mut len = 0;
+        for (parent, links) in &chains {
+            let room = &mut bytes[len..];
+            let new = tables.next_frame;
+            len += coder
+                .encode_nodes(room, &mut tables, *parent, links, new)
+                .expect("fits");
+            tables.take(links);
+        }
+        let mut decoder = Predictor::new();
+        let mut tables = Fixed::new();
+        decoder.begin_chunk(10, first_node);
+        let mut pos = 0;
+        let mut back = Vec::new();
+        for (parent, links) in &chains {
+            let record = decoder.decode(&bytes[..len], &mut pos, &mut tables, &mut back);
+            assert_eq!(record, Some(Record::Nodes { parent: *parent }));
+            assert_eq!(&back, links);
+            tables.take(&back);
+        }
+        assert_eq!(pos, len);
+    }
+}
+
+#[test]
+fn the_other_records_return_as_written() {
+    let mut coder = Predictor::new();
+    coder.begin_chunk(10, FIRST_NODE);
+    let mut bytes = [0; 256];
+    let mut len = coder.encode_site(&mut bytes, 2, 1, 5).expect("fits");
+    len += coder
+        .encode_thread(&mut bytes[len..], 77, 15)
+        .expect("fits");
+    len += coder
+        .encode_generation(&mut bytes[len..], 3, true)
+        .expect("fits");
+    len += coder
+        .encode_thread_end(&mut bytes[len..], 20)
+        .expect("fits");
+    let mut decoder = Predictor::new();
+    decoder.begin_chunk(10, FIRST_NODE);
+    let (mut pos, mut tables, mut links) = (0, Fixed::new(), Vec::new());
+    for record in [
+        Record::Site { node: 1, call: 5 },
+        Record::Thread { tid: 77, time: 15 },
+        Record::Generation {
+            generation: 3,
+            reset: true,
+        },
+        Record::ThreadEnd { time: 20 },
+    ] {
+        let back = decoder.decode(&bytes[..len], &mut pos, &mut tables, &mut links);
+        assert_eq!(back, Some(record));
+    }
+    assert!(
+        decoder
+            .decode(&bytes[..len], &mut pos, &mut tables, &mut links)
+            .is_none()
+    );
+}
+
+#[test]
+fn a_steady_loop_takes_two_bytes_a_call() {
+    let mut coder = Predictor::new();
+    coder.begin_chunk(0, FIRST_NODE);
+    let mut tables = Fixed::new();
+    let mut out = [0; 128];
+    let mut last = 0;
+    for turn in 0..10u64 {
+        let make = CallRecord {
+            class: Class::Alloc,
+            site: 1,
+            time: turn * 20,
+            address: 0x5000,
+            size: 50,
+            extra: 0,
+            begin: 0,
+            old: 0,
+        };
+        let end = CallRecord {
+            class: Class::Free,
+            site: 2,
+            time: turn * 20 + 9,
+            size: 0,
+            ..make
+        };
+        last = coder.encode(&mut out, &mut tables, &make);
+        last += coder.encode(&mut out, &mut tables, &end);
+    }
+    assert_eq!(last, 4);
+}
