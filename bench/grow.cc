@@ -61,9 +61,11 @@ int main(int argc, char** argv) {
     return scale < 1 ? static_cast<std::size_t>(static_cast<double>(usual) * scale) + 8192 : usual;
   };
   if (std::strcmp(kind, "factor") == 0) {
-    for (std::size_t i = bench::work(5); i > 0; --i) steps += grow_one(limit(256 * bench::kMiB), true);
+    for (std::size_t i = bench::work(5); i > 0; --i)
+      steps += grow_one(limit(256 * bench::kMiB), true);
   } else if (std::strcmp(kind, "step") == 0) {
-    for (std::size_t i = bench::work(6); i > 0; --i) steps += grow_one(limit(64 * bench::kMiB), false);
+    for (std::size_t i = bench::work(6); i > 0; --i)
+      steps += grow_one(limit(64 * bench::kMiB), false);
   } else if (std::strcmp(kind, "strings") == 0) {
     for (std::size_t i = bench::work(20); i > 0; --i) steps += grow_strings();
   } else {

@@ -24,7 +24,7 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc < 4) {
     fprintf(stderr, "usage: measure PRELOAD|- OUTPUT COMMAND...\n");
     return 2;
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return 1;
   }
-  FILE *output = fopen(argv[2], "we");
+  FILE* output = fopen(argv[2], "we");
   if (output == NULL) {
     fprintf(stderr, "measure: cannot write %s: %s\n", argv[2], strerror(errno));
     return 1;

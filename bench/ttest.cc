@@ -40,7 +40,8 @@ void run_one(std::size_t largest, std::uint64_t seed) {
   std::vector<void*> blocks(kBins * kBinBlocks, nullptr);
   for (std::size_t action = 0; action < kActionsPerThread; ++action) {
     void** bin = &blocks[random.below(kBins) * kBinBlocks];
-    for (std::size_t i = 0; i < kBinBlocks; ++i) fill(bin[random.below(kBinBlocks)], largest, random);
+    for (std::size_t i = 0; i < kBinBlocks; ++i)
+      fill(bin[random.below(kBinBlocks)], largest, random);
     void** emptied = &blocks[random.below(kBins) * kBinBlocks];
     for (std::size_t i = 0; i < kBinBlocks / 2; ++i) {
       std::free(emptied[i]);

@@ -85,8 +85,8 @@ class Stopwatch {
   Stopwatch() : start_(now()) {}
   void report(std::size_t operations) const {
     const double seconds = now() - start_;
-    std::printf("{\"operations\": %zu, \"seconds\": %.6f, \"ns_per_operation\": %.2f}\n", operations,
-                seconds, seconds * 1e9 / static_cast<double>(operations));
+    std::printf("{\"operations\": %zu, \"seconds\": %.6f, \"ns_per_operation\": %.2f}\n",
+                operations, seconds, seconds * 1e9 / static_cast<double>(operations));
   }
 
  private:

@@ -8,30 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int mapped(const char *part) {
+static int mapped(const char* part) {
   static char line[4096];
   int found = 0;
-  FILE *maps = fopen("/proc/self/maps", "r");
+  FILE* maps = fopen("/proc/self/maps", "r");
   if (maps == NULL) return -1;
   while (fgets(line, sizeof line, maps) != NULL) found |= strstr(line, part) != NULL;
   fclose(maps);
   return found;
 }
 
-static int failed(const char *what) {
+static int failed(const char* what) {
   fprintf(stderr, "FAILED c_only: %s\n", what);
   return 1;
 }
 
 int main(void) {
-  const char *expected = getenv("ALLOC_TEST_EXPECT");
+  const char* expected = getenv("ALLOC_TEST_EXPECT");
   if (expected != NULL && mapped(expected) != 1) return failed("the preload did not happen");
   if (expected != NULL && strstr(expected, "liblarder") != NULL) {
     if (mapped("libstdc++")) return failed("libstdc++ was loaded into a C program");
     if (mapped("libgcc_s")) return failed("libgcc_s was loaded into a C program");
   }
   enum { kBlocks = 1000 };
-  static unsigned char *blocks[kBlocks];
+  static unsigned char* blocks[kBlocks];
   unsigned seed = 1;
   for (int round = 0; round < 50; ++round) {
     for (int i = 0; i < kBlocks; ++i) {

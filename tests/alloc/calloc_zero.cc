@@ -46,7 +46,7 @@ void same_size_again() {
 
 // Fills memory with blocks of one size, frees it, and asks for zeros in another.
 void other_size_on_the_same_memory() {
-  const size_t sizes[] = {8,         48,        100,      1000,     3000,     9000,     20 * kKiB,
+  const size_t sizes[] = {8,         48,        100,      1000,     3000,     9000,    20 * kKiB,
                           33 * kKiB, 70 * kKiB, kMiB / 2, kMiB + 1, 3 * kMiB, 9 * kMiB};
   static void* blocks[1 << 20];
   for (size_t first : sizes) {

@@ -120,8 +120,8 @@ void reallocarray_detects_overflow() {
 }
 
 void free_keeps_errno() {
-  for (size_t size : {size_t{0}, size_t{8}, size_t{100}, 5 * kKiB, 100 * kKiB, 3 * kMiB, 40 * kMiB,
-                      200 * kMiB}) {
+  for (size_t size :
+       {size_t{0}, size_t{8}, size_t{100}, 5 * kKiB, 100 * kKiB, 3 * kMiB, 40 * kMiB, 200 * kMiB}) {
     void* block = malloc(size);
     CHECK(block != nullptr);
     errno = 4242;
@@ -145,8 +145,8 @@ void posix_memalign_follows_posix() {
   }
   for (unsigned shift = 3; shift <= 63; ++shift) {
     const size_t alignment = size_t{1} << shift;
-    for (size_t size : {size_t{0}, size_t{1}, size_t{100}, 5 * kKiB, SIZE_MAX / 2, SIZE_MAX - 64,
-                        SIZE_MAX}) {
+    for (size_t size :
+         {size_t{0}, size_t{1}, size_t{100}, 5 * kKiB, SIZE_MAX / 2, SIZE_MAX - 64, SIZE_MAX}) {
       void* block = marker;
       const int code = posix_memalign(&block, opaque(alignment), opaque(size));
       if (code == 0) {
@@ -184,9 +184,8 @@ void aligned_alloc_and_memalign() {
   }
   expect_enomem("aligned_alloc(64, SIZE_MAX)",
                 [] { return aligned_alloc(opaque(size_t{64}), opaque(SIZE_MAX)); });
-  expect_enomem("aligned_alloc(2^62, 2^62)", [] {
-    return aligned_alloc(opaque(size_t{1} << 62), opaque(size_t{1} << 62));
-  });
+  expect_enomem("aligned_alloc(2^62, 2^62)",
+                [] { return aligned_alloc(opaque(size_t{1} << 62), opaque(size_t{1} << 62)); });
   // glibc's code rounds a bad alignment up to a power of two.
   const struct {
     size_t asked, given;
@@ -276,14 +275,10 @@ void mallopt_knows_every_parameter() {
   const struct {
     int parameter, value;
     const char* name;
-  } known[] = {{M_MXFAST, 64, "M_MXFAST"},
-               {M_TRIM_THRESHOLD, 1 << 20, "M_TRIM_THRESHOLD"},
-               {M_TOP_PAD, 64 << 10, "M_TOP_PAD"},
-               {M_MMAP_THRESHOLD, 1 << 20, "M_MMAP_THRESHOLD"},
-               {M_MMAP_MAX, 1000, "M_MMAP_MAX"},
-               {M_CHECK_ACTION, 3, "M_CHECK_ACTION"},
-               {M_PERTURB, 0, "M_PERTURB"},
-               {M_ARENA_TEST, 8, "M_ARENA_TEST"},
+  } known[] = {{M_MXFAST, 64, "M_MXFAST"},         {M_TRIM_THRESHOLD, 1 << 20, "M_TRIM_THRESHOLD"},
+               {M_TOP_PAD, 64 << 10, "M_TOP_PAD"}, {M_MMAP_THRESHOLD, 1 << 20, "M_MMAP_THRESHOLD"},
+               {M_MMAP_MAX, 1000, "M_MMAP_MAX"},   {M_CHECK_ACTION, 3, "M_CHECK_ACTION"},
+               {M_PERTURB, 0, "M_PERTURB"},        {M_ARENA_TEST, 8, "M_ARENA_TEST"},
                {M_ARENA_MAX, 8, "M_ARENA_MAX"}};
   for (const auto& entry : known) {
     CHECK_MSG(mallopt(entry.parameter, entry.value) == 1, "mallopt(%s) must return 1", entry.name);
@@ -445,8 +440,8 @@ void sized_frees_accept_null() {
 }
 
 void requests_beyond_ptrdiff_max_fail() {
-  for (size_t size : {kTooBig, kTooBig + 4096, SIZE_MAX - 4096, SIZE_MAX - 15, SIZE_MAX - 1,
-                      SIZE_MAX}) {
+  for (size_t size :
+       {kTooBig, kTooBig + 4096, SIZE_MAX - 4096, SIZE_MAX - 15, SIZE_MAX - 1, SIZE_MAX}) {
     expect_enomem("malloc beyond PTRDIFF_MAX", [&] { return malloc(opaque(size)); });
     expect_enomem("calloc beyond PTRDIFF_MAX", [&] { return calloc(1, opaque(size)); });
     expect_enomem("realloc beyond PTRDIFF_MAX", [&] { return realloc(nullptr, opaque(size)); });
@@ -490,17 +485,25 @@ void the_libraries_of_the_system_use_it() {
 int main() {
   begin("conformance", 120);
   using Property = void (*)();
-  const Property properties[] = {
-      zero_sized_requests_are_unique,     malloc_aligns_every_size,
-      calloc_zeroes_and_detects_overflow, realloc_keeps_its_contract,
-      reallocarray_detects_overflow,      free_keeps_errno,
-      posix_memalign_follows_posix,       aligned_alloc_and_memalign,
-      aligned_blocks_can_be_reallocated,  valloc_and_pvalloc_use_pages,
-      usable_size_is_constant_and_writable, mallopt_knows_every_parameter,
-      statistics_are_real,                malloc_info_writes_xml,
-      malloc_trim_tells_the_truth,        malloc_stats_writes_to_stderr,
-      sized_frees_accept_null,            requests_beyond_ptrdiff_max_fail,
-      the_libraries_of_the_system_use_it};
+  const Property properties[] = {zero_sized_requests_are_unique,
+                                 malloc_aligns_every_size,
+                                 calloc_zeroes_and_detects_overflow,
+                                 realloc_keeps_its_contract,
+                                 reallocarray_detects_overflow,
+                                 free_keeps_errno,
+                                 posix_memalign_follows_posix,
+                                 aligned_alloc_and_memalign,
+                                 aligned_blocks_can_be_reallocated,
+                                 valloc_and_pvalloc_use_pages,
+                                 usable_size_is_constant_and_writable,
+                                 mallopt_knows_every_parameter,
+                                 statistics_are_real,
+                                 malloc_info_writes_xml,
+                                 malloc_trim_tells_the_truth,
+                                 malloc_stats_writes_to_stderr,
+                                 sized_frees_accept_null,
+                                 requests_beyond_ptrdiff_max_fail,
+                                 the_libraries_of_the_system_use_it};
   for (Property property : properties) property();
   say("%zu properties hold", sizeof properties / sizeof properties[0]);
   return 0;

@@ -60,10 +60,10 @@ struct Injection {
 };
 
 const Injection kInjections[] = {
-    {"mmap", SYS_mmap, ENOMEM},       {"munmap", SYS_munmap, ENOMEM},
+    {"mmap", SYS_mmap, ENOMEM},         {"munmap", SYS_munmap, ENOMEM},
     {"mprotect", SYS_mprotect, ENOMEM}, {"mremap", SYS_mremap, ENOMEM},
-    {"madvise", SYS_madvise, EINVAL}, {"madvise-nomem", SYS_madvise, ENOMEM},
-    {"brk", SYS_brk, ENOMEM},         {"every call", -1, ENOMEM},
+    {"madvise", SYS_madvise, EINVAL},   {"madvise-nomem", SYS_madvise, ENOMEM},
+    {"brk", SYS_brk, ENOMEM},           {"every call", -1, ENOMEM},
 };
 const long kTrapped[] = {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_brk};
 
@@ -78,9 +78,7 @@ void arguments_of(const ucontext_t* context, long (&arguments)[6]) {
   const int order[] = {REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9};
   for (int i = 0; i < 6; ++i) arguments[i] = registers[order[i]];
 }
-void set_result(ucontext_t* context, long result) {
-  context->uc_mcontext.gregs[REG_RAX] = result;
-}
+void set_result(ucontext_t* context, long result) { context->uc_mcontext.gregs[REG_RAX] = result; }
 #else
 void arguments_of(const ucontext_t* context, long (&arguments)[6]) {
   for (int i = 0; i < 6; ++i) arguments[i] = static_cast<long>(context->uc_mcontext.regs[i]);
@@ -98,8 +96,8 @@ void on_trapped_call(int, siginfo_t* info, void* raw_context) {
     if (seen >= fail_from && seen < fail_until) {
       calls_failed.fetch_add(1);
       // A failing brk returns the old break, which is what asking for 0 gives.
-      set_result(context, number == SYS_brk ? gate_syscall(SYS_brk, 0, 0, 0, 0, 0, 0)
-                                            : -injection->error);
+      set_result(context,
+                 number == SYS_brk ? gate_syscall(SYS_brk, 0, 0, 0, 0, 0, 0) : -injection->error);
       return;
     }
   }

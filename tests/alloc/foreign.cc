@@ -96,8 +96,7 @@ void libc_entry_points() {
     memset(block, 1, 3000);
     free(block);
   }
-  auto calloc_alias =
-      reinterpret_cast<Memalign>(symbol(RTLD_DEFAULT, "__libc_calloc"));
+  auto calloc_alias = reinterpret_cast<Memalign>(symbol(RTLD_DEFAULT, "__libc_calloc"));
   void* block = calloc_alias(10, 100);
   check_zero(block, 1000);
   using Realloc = void* (*)(void*, size_t);

@@ -2,10 +2,9 @@
 // forked child.
 // Usage: fork_signal [FORKS]
 //
-// A high-resolution timer interrupts a loop of malloc and free at arbitrary instructions; every
+// A high-resolution timer interrupts loops of malloc and free at arbitrary instructions. Every
 // 50th signal, later every second one, forks in the handler; the child allocates and leaves with
-// _exit. With glibc's
-// own malloc this can hang: it may be run there, but nothing is promised.
+// _exit. glibc's own malloc can hang here: it may be run, but nothing is promised.
 
 #include <pthread.h>
 #include <sys/syscall.h>

@@ -32,6 +32,7 @@ size_t fill_up(size_t chunk_bytes) {
 
 void release_all(size_t count, size_t chunk_bytes) {
   for (size_t i = 0; i < count; ++i) {
+    if (chunks[i] == nullptr) continue;
     check_pattern(chunks[i], chunk_bytes, chunk_bytes, i);
     free(chunks[i]);
   }
@@ -80,8 +81,16 @@ void under_the_limit() {
     fill_pattern(chunks[count], kChunk, count);
     ++count;
   }
-  void* grown = realloc(chunks[0], opaque(kLimit));
-  CHECK(grown == nullptr);
+  CHECK(realloc(chunks[0], opaque(kLimit)) == nullptr);
+  // Whoever gives memory back because memory is short must not be told that there is none.
+  for (size_t i = 1; i < 20; ++i) {
+    const size_t smaller = 100 * i * i;
+    void* shrunk = realloc(chunks[i], smaller);
+    CHECK_MSG(shrunk != nullptr, "realloc down to %zu bytes fails when memory is short", smaller);
+    check_pattern(shrunk, kChunk, smaller, i);
+    free(shrunk);
+    chunks[i] = nullptr;
+  }
   release_all(count, kChunk);
 
   count = fill_up(kSmallChunk);

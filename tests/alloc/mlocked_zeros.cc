@@ -8,8 +8,8 @@ using namespace alloctest;
 
 namespace {
 
-const size_t kSizes[] = {8,        100,       1000,      5000,      20 * kKiB, 40 * kKiB, 100 * kKiB,
-                         kMiB / 2, kMiB,      2 * kMiB,  3 * kMiB,  8 * kMiB,  33 * kMiB, 60 * kMiB};
+const size_t kSizes[] = {8,        100,  1000,     5000,     20 * kKiB, 40 * kKiB, 100 * kKiB,
+                         kMiB / 2, kMiB, 2 * kMiB, 3 * kMiB, 8 * kMiB,  33 * kMiB, 60 * kMiB};
 
 void dirty_everything() {
   for (size_t size : kSizes) {

@@ -66,8 +66,9 @@ void aligned_forms() {
     const auto alignment = std::align_val_t{size_t{1} << shift};
     for (size_t size : {size_t{0}, size_t{1}, size_t{40}, size_t{5000}, 200 * kKiB}) {
       void* objects[] = {operator new(size, alignment), operator new[](size, alignment),
-                         operator new(size, alignment, std::nothrow),
-                         operator new[](size, alignment, std::nothrow)};
+                                                        operator new(size, alignment, std::nothrow),
+                                                        operator new[](size, alignment,
+                                                                       std::nothrow)};
       for (void* object : objects) {
         CHECK_MSG(object != nullptr && is_aligned(object, size_t{1} << shift), "2^%zu: %p", shift,
                   object);

@@ -81,13 +81,13 @@ inline void write_fully(int fd, const char* text, size_t length) {
   _exit(1);
 }
 
-#define CHECK(condition)                                                                   \
-  do {                                                                                     \
+#define CHECK(condition)                                                                     \
+  do {                                                                                       \
     if (!(condition)) ::alloctest::fail(__FILE__, __LINE__, "%s does not hold", #condition); \
   } while (0)
 
-#define CHECK_MSG(condition, ...)                                          \
-  do {                                                                     \
+#define CHECK_MSG(condition, ...)                                         \
+  do {                                                                    \
     if (!(condition)) ::alloctest::fail(__FILE__, __LINE__, __VA_ARGS__); \
   } while (0)
 

@@ -121,7 +121,8 @@ int main(int argc, char** argv) {
   const double live = above(figures[1].live, figures[1].started) - idle;
   const double freed = above(figures[1].freed, figures[1].started) - idle;
   const double trimmed = above(figures[1].trimmed, figures[1].started) - idle;
-  say("%zu threads: %.1f MiB without allocating; above that %.1f MiB with %.1f MiB live, %.1f after "
+  say("%zu threads: %.1f MiB without allocating; above that %.1f MiB with %.1f MiB live, %.1f "
+      "after "
       "the frees, %.1f after malloc_trim",
       threads, idle, live, mib(requested), freed, trimmed);
   const double heaps = mib(kHeapsBytes);
