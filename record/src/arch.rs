@@ -32,7 +32,10 @@ pub struct Local {
     pub stream: *mut Stream,
     /// How often the destructors of the ending thread have run.
     pub rounds: usize,
-    pub reserved: [usize; 5],
+    /// In the `operator new` below: the sizes that its own allocation may have.
+    pub new_low: usize,
+    pub new_high: usize,
+    pub reserved: [usize; 3],
 }
 
 global_asm!(

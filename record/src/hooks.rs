@@ -27,8 +27,8 @@ pub mod guard {
     pub const RECORDER: u32 = 1;
     /// A function below that may call others of the family in turn.
     pub const BELOW: u32 = 2;
-    /// The `operator new` below: what it allocates is part of its call, what it frees is not (the
-    /// program's new-handler does that).
+    /// The `operator new` below: the block it gets is part of its call, but what a new-handler does
+    /// is not, nor is the exception it may throw.
     pub const NEW: u32 = 3;
 }
 
@@ -78,6 +78,16 @@ impl Hook {
                 None
             };
         }
+        if local.guard == guard::NEW && state::is_recording() && !local.stream.is_null() {
+            local.guard = guard::RECORDER;
+            let stream = local.stream;
+            return Some(Hook {
+                local,
+                stream,
+                caller: Caller { sp, bp },
+                outer: guard::NEW,
+            });
+        }
         if local.guard != guard::NONE {
             if local.guard == guard::RECORDER && state::is_recording() && !local.stream.is_null() {
                 file::add_to_slot(Slot::LostReentrant, 1);
@@ -106,22 +116,23 @@ impl Hook {
         })
     }
 
-    /// A free inside the `operator new` below: by the program's new-handler.
+    /// The same for a call that may be how the `operator new` below gets its block of this size.
     #[inline(always)]
-    pub fn enter_free(sp: usize, bp: usize) -> Option<Hook> {
+    pub fn enter_to_make(size: usize, sp: usize, bp: usize) -> Option<Hook> {
         // SAFETY: as in `enter`.
-        let local = unsafe { &mut *arch::local() };
-        if local.guard == guard::NEW && state::is_recording() && !local.stream.is_null() {
-            local.guard = guard::RECORDER;
-            let stream = local.stream;
-            return Some(Hook {
-                local,
-                stream,
-                caller: Caller { sp, bp },
-                outer: guard::NEW,
-            });
+        let local = unsafe { &*arch::local() };
+        if local.guard == guard::NEW && (local.new_low..=local.new_high).contains(&size) {
+            return None;
         }
         Self::enter(sp, bp)
+    }
+
+    /// Runs the `operator new` below.
+    #[inline(always)]
+    pub fn below_new<R>(&mut self, size: usize, align: usize, act: impl FnOnce() -> R) -> R {
+        self.local.new_low = size.max(1);
+        self.local.new_high = size.max(1).saturating_add(align);
+        self.below(guard::NEW, act)
     }
 
     /// Runs a function below.
@@ -229,7 +240,7 @@ unsafe extern "C" fn malloc(
 ) -> *mut c_void {
     let function = below!(malloc, real::early(size, 1));
     // SAFETY: the caller's own arguments, here and below.
-    let Some(mut hook) = Hook::enter(sp, bp) else {
+    let Some(mut hook) = Hook::enter_to_make(size, sp, bp) else {
         return unsafe { function(size) };
     };
     let block = hook.below(guard::BELOW, || unsafe { function(size) });
@@ -363,7 +374,7 @@ fn end_block(
     if real::is_early(block) {
         return None;
     }
-    let mut hook = Hook::enter_free(caller.sp, caller.bp)?;
+    let mut hook = Hook::enter(caller.sp, caller.bp)?;
     hook.ends(call, block, size, align);
     Some(hook)
 }
@@ -455,7 +466,7 @@ macro_rules! aligned {
             bp: usize,
         ) -> *mut c_void {
             let function = below!($function, real::early(size, align));
-            let Some(mut hook) = Hook::enter(sp, bp) else {
+            let Some(mut hook) = Hook::enter_to_make(size, sp, bp) else {
                 return unsafe { function(align, size) };
             };
             let block = hook.below(guard::BELOW, || unsafe { function(align, size) });
@@ -485,7 +496,7 @@ unsafe extern "C" fn posix_memalign(
     let Some(function) = real::posix_memalign() else {
         return libc::ENOMEM;
     };
-    let Some(mut hook) = Hook::enter(sp, bp) else {
+    let Some(mut hook) = Hook::enter_to_make(size, sp, bp) else {
         return unsafe { function(place, align, size) };
     };
     let result = hook.below(guard::BELOW, || unsafe { function(place, align, size) });
@@ -619,6 +630,27 @@ unsafe extern "C" fn wcsdup(
             Caller { sp, bp },
         )
     }
+}
+
+/// What comes next may lie where the module lay, so the map is put right at once.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    let Some(function) = real::dlclose() else {
+        return -1;
+    };
+    // SAFETY: the caller's own handle.
+    let result = unsafe { function(handle) };
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    if local.guard == guard::NONE && local.in_vfork == 0 && state::is_recording() {
+        let errno = Errno::keep();
+        local.guard = guard::RECORDER;
+        crate::map::check_all();
+        local.guard = guard::NONE;
+        drop(errno);
+    }
+    result
 }
 
 /// Called on the way into `vfork`, by the parent.

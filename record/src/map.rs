@@ -2,7 +2,8 @@
 //!
 //! A snapshot is never changed once published; a change makes the next one. What a stack walk meets
 //! for the first time is checked against the loader's own lock-free look-up, so that a module that
-//! came or went is noticed without interposing `dlopen`, whose caller the loader must see.
+//! came is noticed without interposing `dlopen`, whose caller the loader must see. After `dlclose`
+//! everything is checked, as the next module may lie where the last one lay.
 //!
 //! Thread safety: reading is one atomic load; changes take a spin lock, under which no lock of the
 //! loader is asked for. Old snapshots stay, as another thread may be walking with one.
@@ -430,6 +431,20 @@ pub fn check(snapshot: &Snapshot, address: u64) -> bool {
     }
     change(address, object);
     false
+}
+
+/// After `dlclose`: publishes a snapshot without what has gone.
+pub fn check_all() {
+    while let Some(snapshot) = current() {
+        let gone = snapshot.modules.iter().find(|known| {
+            known.link_map != 0
+                && !find_object(known.start).is_some_and(|object| same(known, &object))
+        });
+        match gone {
+            Some(known) => change(known.start, find_object(known.start)),
+            None => return,
+        }
+    }
 }
 
 fn change(address: u64, object: Option<Object>) {

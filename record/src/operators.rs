@@ -90,7 +90,7 @@ unsafe fn make(
     caller: Caller,
     act: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    let Some(mut hook) = Hook::enter(caller.sp, caller.bp) else {
+    let Some(mut hook) = Hook::enter_to_make(size, caller.sp, caller.bp) else {
         return act();
     };
     let mut failure = Unless {
@@ -100,7 +100,7 @@ unsafe fn make(
         align,
         done: false,
     };
-    let block = failure.hook.below(guard::NEW, act);
+    let block = failure.hook.below_new(size, align, act);
     failure.done = true;
     drop(failure);
     hook.made(call, block, size, align);

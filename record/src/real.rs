@@ -42,6 +42,7 @@ functions! {
     10 free_sized: unsafe extern "C" fn(*mut c_void, usize), c"free_sized";
     11 free_aligned_sized: unsafe extern "C" fn(*mut c_void, usize, usize), c"free_aligned_sized";
     12 malloc_usable_size: unsafe extern "C" fn(*mut c_void) -> usize, c"malloc_usable_size";
+    13 dlclose: unsafe extern "C" fn(*mut c_void) -> i32, c"dlclose";
 }
 
 static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];

@@ -72,12 +72,47 @@ pub struct Walked {
 /// The address of the signal trampoline, where a handler returns to.
 static TRAMPOLINE: AtomicU64 = AtomicU64::new(0);
 
+/// What a function that `makecontext` set up returns to.
+static CONTEXT_ROOT: AtomicU64 = AtomicU64::new(0);
+
 /// Where the main thread's stack began.
 static MAIN_STACK: AtomicU64 = AtomicU64::new(0);
 
 /// Learns what does not change while the program runs.
 pub fn start(main_stack: u64) {
     MAIN_STACK.store(main_stack, Ordering::Relaxed);
+    learn_trampoline();
+    learn_context_root();
+}
+
+fn learn_context_root() {
+    extern "C" fn never() {}
+    let mut stack = [0usize; 128];
+    // SAFETY: the context is set up on a stack of its own, and never entered.
+    let address = unsafe {
+        let mut context: libc::ucontext_t = std::mem::zeroed();
+        if libc::getcontext(&mut context) != 0 {
+            return;
+        }
+        context.uc_stack.ss_sp = stack.as_mut_ptr().cast();
+        context.uc_stack.ss_size = size_of_val(&stack);
+        context.uc_link = std::ptr::null_mut();
+        libc::makecontext(&mut context, never, 0);
+        let top = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+        let range = stack.as_ptr_range();
+        let inside = (range.start as usize..range.end as usize - 8).contains(&top);
+        if inside {
+            (top as *const u64).read()
+        } else {
+            0
+        }
+    };
+    if address != 0 {
+        CONTEXT_ROOT.store(address, Ordering::Relaxed);
+    }
+}
+
+fn learn_trampoline() {
     // libc tells the kernel its trampoline with every action. SIGURG is ignored by default, so
     // ignoring it for a moment changes nothing.
     // SAFETY: the action set at the end is the one found at the beginning.
@@ -252,6 +287,10 @@ impl Walker {
         if at.ip == TRAMPOLINE.load(Ordering::Relaxed) && at.ip != 0 {
             return (self.step_over_signal(at), false);
         }
+        if at.ip == CONTEXT_ROOT.load(Ordering::Relaxed) && at.ip != 0 {
+            at.read_count = 0;
+            return (None, true);
+        }
         let address = if at.interrupted {
             FrameAddress::from_instruction_pointer(at.ip)
         } else {
@@ -307,7 +346,7 @@ impl Walker {
         at.read_count = UNVERIFIABLE;
         let stack = &mut self.stack;
         let registers = arch::interrupted(at.sp, &mut |address| stack.read(address))?;
-        if registers.sp < at.sp {
+        if !(self.stack.low..self.stack.high).contains(&registers.sp) {
             // The handler ran on a stack of its own, which may lie anywhere.
             self.stack.prepare(registers.sp);
         }

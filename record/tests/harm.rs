@@ -1,0 +1,379 @@
+//! Whatever happens, the program is unharmed, and the trace says what it lacks.
+
+mod support;
+
+use std::process::Command;
+
+use larder_trace::{Action, Origin, StopReason, Trace, trace_files};
+use support::{Bench, Run};
+
+fn allocations_of(run: &Run, size: u64) -> Vec<usize> {
+    let count = |trace: &support::Recorded| {
+        let of_size = |call: &&support::Recording| matches!(call.event.action, Action::Alloc { size: s, .. } if s == size);
+        trace.calls.iter().filter(of_size).count()
+    };
+    run.traces.iter().map(count).collect()
+}
+
+#[test]
+fn a_killed_program_leaves_every_call() {
+    let source = r#"
+#include <signal.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+  int n = atoi(argv[1]);
+  for (int i = 0; i < n; i++) free(malloc(777));
+  kill(0, 0);
+  raise(SIGKILL);
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("killed.c", source, &["-fno-builtin"]);
+    for count in ["5", "20000", "200000"] {
+        let run = bench.run(&program, &[count]);
+        assert!(!run.output.status.success());
+        let trace = run.only().assert_whole();
+        assert_eq!(
+            allocations_of(&run, 777),
+            [count.parse::<usize>().expect("a number")]
+        );
+        assert_eq!(trace.damage, []);
+    }
+}
+
+#[test]
+fn every_way_to_end_leaves_every_call() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void *work(void *how) {
+  for (int i = 0; i < 3000; i++) free(malloc(777));
+  if (!strcmp(how, "thread")) exit(0);
+  return 0;
+}
+int main(int argc, char **argv) {
+  char *how = argv[1];
+  pthread_t t;
+  pthread_create(&t, 0, work, how);
+  pthread_join(t, 0);
+  if (!strcmp(how, "exit")) exit(0);
+  if (!strcmp(how, "_exit")) _exit(0);
+  if (!strcmp(how, "quick_exit")) quick_exit(0);
+  if (!strcmp(how, "syscall")) syscall(SYS_exit_group, 0);
+  if (!strcmp(how, "abort")) abort();
+  if (!strcmp(how, "segv")) *(volatile int *)8 = 1;
+  if (!strcmp(how, "exec")) { char *const none[] = {"/bin/true", 0}; execv("/bin/true", none); }
+  if (!strcmp(how, "clean")) { char *const none[] = {"/bin/true", 0}, *const env[] = {0}; execve("/bin/true", none, env); }
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("ways.c", source, &["-fno-builtin"]);
+    for how in [
+        "return",
+        "exit",
+        "_exit",
+        "quick_exit",
+        "syscall",
+        "abort",
+        "segv",
+        "thread",
+        "exec",
+        "clean",
+    ] {
+        let run = bench.run(&program, &[how]);
+        let first = run.traces.first().expect("a trace");
+        first.assert_whole();
+        assert_eq!(allocations_of(&run, 777)[0], 3000, "{how}");
+        let images = if how == "exec" { 2 } else { 1 };
+        assert_eq!(run.traces.len(), images, "{how}");
+        if how == "exec" {
+            assert_eq!(run.traces[1].process.origin, Origin::Exec);
+            assert_eq!(run.traces[1].process.pid, first.process.pid);
+        }
+    }
+}
+
+const WRITER: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned long state = 1;
+int main(void) {
+  unsigned long sum = 0;
+  for (int i = 0; i < 400000; i++) {
+    state = state * 6364136223846793005UL + 1;
+    size_t size = 100000 + (state >> 44);
+    char *p = malloc(size);
+    sum += p != 0;
+    free(p);
+  }
+  sigset_t pending;
+  sigpending(&pending);
+  printf("%lu %d\n", sum, sigismember(&pending, SIGXFSZ));
+  return 3;
+}
+"#;
+
+fn assert_lost_honestly(run: &Run, reason: StopReason) {
+    assert_eq!(run.output.status.code(), Some(3), "{}", run.stderr());
+    assert_eq!(run.stdout(), "400000 0\n");
+    assert_eq!(run.stderr(), "");
+    let trace = run.only();
+    assert_eq!(trace.process.stop, reason);
+    assert!(trace.losses.after_stop > 100_000, "{:?}", trace.losses);
+    let recorded = trace.calls_from("writer.bin").count() as u64;
+    assert!(recorded > 1000);
+    let all = 800_000;
+    let lost = trace.losses.after_stop;
+    // What libc itself allocates for the output is in the sum too.
+    assert!(
+        (all..all + 50).contains(&(recorded + lost)),
+        "{recorded} + {lost}"
+    );
+    trace.assert_addresses_make_sense();
+}
+
+#[test]
+fn a_full_disk_stops_the_recording_and_not_the_program() {
+    let bench = Bench::new();
+    let program = bench.build("writer.c", WRITER, &["-fno-builtin"]);
+    let disk = bench.path("disk");
+    std::fs::create_dir(&disk).expect("a folder");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=600k", "tmpfs"])
+        .arg(&disk)
+        .status()
+        .expect("mount runs");
+    assert!(
+        mounted.success(),
+        "this test mounts a small tmpfs: run it as root"
+    );
+    struct Unmount(std::path::PathBuf);
+    impl Drop for Unmount {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+    let _unmount = Unmount(disk.clone());
+    let run = bench.run_into(&disk, &program, &[], |_| {});
+    assert_lost_honestly(&run, StopReason::DiskFull);
+}
+
+#[test]
+fn a_limit_on_file_sizes_stops_the_recording_and_not_the_program() {
+    let bench = Bench::new();
+    bench.build("writer.c", WRITER, &["-fno-builtin"]);
+    let command = format!("ulimit -f 500; exec {}", bench.path("writer.bin").display());
+    let traces = bench.path("trace");
+    std::fs::create_dir(&traces).expect("a folder");
+    let run = bench.run_into(&traces, "/bin/bash".as_ref(), &["-c", &command], |_| {});
+    let traces: Vec<_> = run
+        .traces
+        .into_iter()
+        .filter(|t| t.calls_from("writer.bin").count() > 0)
+        .collect();
+    let run = Run { traces, ..run };
+    assert_lost_honestly(&run, StopReason::FileTooLarge);
+}
+
+#[test]
+fn no_folder_no_permission_and_nonsense_are_one_line() {
+    let bench = Bench::new();
+    let program = bench.build("small.c", "int main(void) { return 7; }", &[]);
+    let missing = bench.path("mis sing");
+    let run = bench.run_into(&missing, &program, &[], |_| {});
+    assert_eq!(run.output.status.code(), Some(7));
+    assert_eq!(run.stderr().lines().count(), 1, "{}", run.stderr());
+    assert!(
+        run.stderr().contains("mis sing: it does not exist"),
+        "{}",
+        run.stderr()
+    );
+
+    let run = bench.run_with(&program, &[], |command| {
+        command.env("LARDER_RECORD_FORK", "perhaps");
+    });
+    assert_eq!(run.output.status.code(), Some(7));
+    assert_eq!(run.stderr().lines().count(), 1, "{}", run.stderr());
+    assert!(run.stderr().contains("LARDER_RECORD_FORK"));
+    assert_eq!(run.traces.len(), 1);
+
+    let run = bench.run_with(&program, &[], |command| {
+        command.env_remove("LARDER_TRACE_DIR");
+    });
+    assert_eq!(
+        (run.output.status.code(), run.stderr().as_str()),
+        (Some(7), "")
+    );
+}
+
+#[test]
+fn errno_is_left_alone() {
+    let source = r#"
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/wait.h>
+static int check(void) {
+  for (int i = 0; i < 100000; i++) {
+    errno = 4321;
+    void *p = malloc(i % 3000 + 1);
+    if (!p || errno != 4321) return 1;
+    p = realloc(p, i % 5000 + 1);
+    if (!p || errno != 4321) return 2;
+    free(p);
+    if (errno != 4321) return 3;
+    free(strdup("text"));
+    if (errno != 4321) return 4;
+  }
+  volatile size_t huge = (size_t)1 << 62;
+  errno = 0;
+  if (malloc(huge) || errno != ENOMEM) return 5;
+  errno = 0;
+  if (calloc(huge, 16) || errno != ENOMEM) return 6;
+  errno = 0;
+  if (reallocarray(0, huge, 16) || errno != ENOMEM) return 7;
+  void *kept = &kept;
+  errno = 4321;
+  if (posix_memalign(&kept, 3, 8) != EINVAL || kept != &kept || errno != 4321) return 8;
+  return 0;
+}
+static void *work(void *unused) { (void)unused; return (void *)(long)check(); }
+int main(void) {
+  void *result;
+  pthread_t t;
+  pthread_create(&t, 0, work, 0);
+  pthread_join(t, &result);
+  if (result) return (int)(long)result;
+  if (fork() == 0) _exit(check());
+  int status;
+  wait(&status);
+  return status ? 99 : check();
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("errno.c", source, &["-fno-builtin", "-D_GNU_SOURCE"]);
+    let run = bench.run(&program, &[]);
+    run.succeeded();
+    assert_eq!(run.traces.len(), 2);
+}
+
+#[test]
+fn closed_descriptors_are_neither_missed_nor_misused() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+  for (int i = 0; i < 50000; i++) free(malloc(777));
+  closefrom(3);
+  int fds[600];
+  for (int i = 0; i < 600; i++) fds[i] = open(argv[1], O_RDWR | O_CREAT, 0600);
+  for (int i = 0; i < 200000; i++) free(malloc(777));
+  struct stat now;
+  fstat(fds[599], &now);
+  return now.st_size != 0;
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("close.c", source, &["-fno-builtin"]);
+    let victim = bench.path("victim");
+    let run = bench.run(&program, &[victim.to_str().expect("text")]);
+    run.succeeded().only().assert_whole();
+    assert_eq!(allocations_of(&run, 777), [250_000]);
+}
+
+#[test]
+fn signal_handlers_that_allocate_are_recorded_or_counted() {
+    let source = r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+static volatile int done;
+static void handler(int sig) { (void)sig; done++; }
+int main(void) {
+  struct sigaction action = {.sa_handler = handler};
+  sigaction(SIGALRM, &action, 0);
+  struct itimerval timer = {{0, 200}, {0, 200}};
+  setitimer(ITIMER_REAL, &timer, 0);
+  int calls = 0;
+  while (done < 500) { free(malloc(777)); calls++; }
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("alarm.c", source, &["-fno-builtin"]);
+    let run = bench.run(&program, &[]);
+    let trace = run.succeeded().only().assert_whole();
+    assert_eq!(trace.losses.truncated_stacks, 0);
+}
+
+#[test]
+fn cut_and_flipped_traces_are_read_without_a_panic() {
+    let source = r#"
+#include <stdlib.h>
+#include <pthread.h>
+static void *work(void *p) {
+  for (int i = 0; i < 30000; i++) p = realloc(p, 1 + i * 7 % 1000);
+  return p;
+}
+int main(void) {
+  pthread_t t[3];
+  for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, work, 0);
+  for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("some.c", source, &["-fno-builtin"]);
+    let run = bench.run(&program, &[]);
+    run.succeeded();
+    let file = trace_files(&run.folder).expect("a trace").remove(0);
+    let good = std::fs::read(&file).expect("read");
+    let whole = drain(&file).expect("readable");
+    let bad = bench.path("bad.ltrace");
+    let mut random = 12345u64;
+    let mut next = |below: usize| {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (random >> 33) as usize % below
+    };
+    for round in 0..300 {
+        let mut bytes = good.clone();
+        if round % 3 == 0 {
+            bytes.truncate(next(good.len()));
+        }
+        for _ in 0..round % 5 {
+            if !bytes.is_empty() {
+                let at = next(bytes.len());
+                bytes[at] ^= 1 << next(8);
+            }
+        }
+        std::fs::write(&bad, &bytes).expect("written");
+        if let Ok(count) = drain(&bad) {
+            assert!(count <= whole, "{count} of {whole}");
+        }
+    }
+}
+
+fn drain(file: &std::path::Path) -> Result<usize, larder_trace::TraceError> {
+    let trace = Trace::open(file)?;
+    let mut events = trace.events();
+    let mut count = 0;
+    while events.next().is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
