@@ -23,6 +23,7 @@ pub struct ImageReport {
     pub process: ProcessInfo,
     pub counters: Counters,
     pub threads: u64,
+    /// Calls, those that failed and free(NULL) included.
     pub events: u64,
     pub duration_ns: u64,
     pub losses: Losses,
@@ -89,7 +90,7 @@ impl Analysis {
         let mut events = trace.events();
         let (mut count, mut last_time) = (0, 0);
         while let Some(event) = events.next() {
-            count += 1;
+            count += u64::from(is_call(&event.action));
             last_time = event.time;
             image.event(&event, &events);
             progress();
@@ -128,6 +129,14 @@ impl Analysis {
             damage: events.damage().to_vec(),
         });
     }
+}
+
+/// Whether an event is a call of the program, whole; a realloc is its end.
+fn is_call(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Alloc { .. } | Action::Free { .. } | Action::ReallocEnd { .. }
+    )
 }
 
 /// A stack's functions, innermost first.

@@ -1,13 +1,17 @@
 //! The report for people. Every name that comes from outside goes through `shown`.
 
+use std::env;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 
 use super::attribute::functions;
 use super::family::Counters;
 use super::number::{counted, duration, grouped, percent};
+use super::plumbing::ModuleRole;
 use super::resolve::ChainFrame;
 use super::sites::{Site, SiteStack};
 use super::{Report, SortKey, losses};
@@ -231,10 +235,37 @@ fn site_name(site: &Site) -> String {
 
 fn site_place(site: &Site) -> String {
     match (&site.file, site.line, &site.module) {
-        (Some(file), Some(line), _) => format!("{}:{line}", escape(file)),
+        (Some(file), Some(line), _) => format!("{}:{line}", escape(nearby(file))),
         (_, _, Some(module)) => format!("in {}", module.path),
         _ => String::new(),
     }
+}
+
+/// The file as seen from the current directory, if it is below it.
+fn nearby(file: &str) -> &str {
+    static CURRENT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let current = CURRENT.get_or_init(|| env::current_dir().ok());
+    let below = current
+        .as_ref()
+        .and_then(|current| Path::new(file).strip_prefix(current).ok());
+    below.and_then(Path::to_str).unwrap_or(file)
+}
+
+/// The frames without the C library's outermost ones, from which every thread starts.
+fn without_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFrame] {
+    let is_start = |frame: &&ChainFrame| {
+        let name = frame
+            .source
+            .function
+            .as_ref()
+            .map(|function| &*function.symbol);
+        frame.module.role == ModuleRole::System || name == Some("_start")
+    };
+    let end = frames
+        .iter()
+        .rposition(|frame| !is_start(frame))
+        .map_or(0, |last| last + 1);
+    if end == 0 { frames } else { &frames[..end] }
 }
 
 fn shown(name: &str) -> String {
@@ -255,7 +286,7 @@ fn frame_name(frame: &ChainFrame) -> String {
 
 fn frame_place(frame: &ChainFrame) -> String {
     match (&frame.source.file, frame.source.line) {
-        (Some(file), Some(line)) => format!("{}:{line}", escape(file)),
+        (Some(file), Some(line)) => format!("{}:{line}", escape(nearby(file))),
         _ => format!("in {}", frame.module.name),
     }
 }
@@ -264,7 +295,8 @@ const INDENT: &str = "        ";
 
 /// One line a frame, innermost first, the site marked.
 fn print_stack(stack: &SiteStack, out: &mut impl Write) -> io::Result<()> {
-    for (index, frame) in functions(&stack.chain).enumerate() {
+    let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
+    for (index, frame) in without_start(&frames).iter().enumerate() {
         let mark = if Some(index) == stack.site {
             "→"
         } else {
@@ -291,6 +323,8 @@ fn print_stack_in_line(stack: &SiteStack, out: &mut impl Write) -> io::Result<()
     let Some(site) = stack.site else {
         return Ok(());
     };
+    let kept = without_start(&frames).len().max(site + 1);
+    let frames = &frames[..kept];
     let through = entry_points(&frames[..site]);
     if !through.is_empty() {
         writeln!(
@@ -299,7 +333,7 @@ fn print_stack_in_line(stack: &SiteStack, out: &mut impl Write) -> io::Result<()
             through.join(" → ")
         )?;
     }
-    let inlined = inlined_into(&frames, site);
+    let inlined = inlined_into(frames, site);
     for frame in inlined {
         let (name, place) = (frame_name(frame), frame_place(frame));
         writeln!(out, "{INDENT}{FAINT}inlined into {name}  {place}{FAINT:#}")?;
