@@ -16,6 +16,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 
+# Not the tests and benchmarks, which other targets build.
+LIBRARIES = larder_shared larder_static_archive larder_prefixed_archive
+
 .PHONY: help setup build demo test bench install uninstall fmt lint clean
 
 help: ## Show this list
@@ -32,7 +35,7 @@ setup: ## Install every package the targets below need (Debian; root or sudo)
 build: ## Build all of it, release mode, staged into out/
 	@scripts/setup --check build
 	cmake --preset release
-	cmake --build --preset release --parallel $(JOBS)
+	cmake --build --preset release --parallel $(JOBS) --target $(LIBRARIES)
 	cargo build --release --workspace --jobs $(JOBS)
 	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
 	@install -d out/bin out/lib
