@@ -31,7 +31,9 @@ void* operator new(size_t size) {
 }
 
 // Leaving the sized form to the library is the point of this program.
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wsized-deallocation"
+#endif
 void operator delete(void* object) noexcept {
   if (object == nullptr) return;
   Header* header = static_cast<Header*>(object) - 1;
