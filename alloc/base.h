@@ -38,14 +38,14 @@ constexpr size_t pow2_ceil(size_t x) {
 
 // Geometry. One place; everything else derives from these.
 inline constexpr int kUnitShift = 14;
-inline constexpr size_t kUnit = size_t{1} << kUnitShift;       // 16 KiB: what the page map resolves
+inline constexpr size_t kUnit = size_t{1} << kUnitShift;  // 16 KiB: what the page map resolves
 inline constexpr int kBlockShift = 21;
-inline constexpr size_t kBlock = size_t{1} << kBlockShift;     // 2 MiB: what the source hands out
-inline constexpr int kUnitsPerBlock = int(kBlock / kUnit);     // 128
-inline constexpr size_t kSmallMax = 32 * 1024;                 // above: runs of units
-inline constexpr size_t kRunMax = 1024 * 1024;                 // above: whole blocks
-inline constexpr size_t kHugeMin = 4 * 1024 * 1024;            // from here: a mapping of its own
-inline constexpr size_t kMaxSize = PTRDIFF_MAX;                // larger requests are ENOMEM
+inline constexpr size_t kBlock = size_t{1} << kBlockShift;  // 2 MiB: what the source hands out
+inline constexpr int kUnitsPerBlock = int(kBlock / kUnit);  // 128
+inline constexpr size_t kSmallMax = 32 * 1024;              // above: runs of units
+inline constexpr size_t kRunMax = 1024 * 1024;              // above: whole blocks
+inline constexpr size_t kHugeMin = 4 * 1024 * 1024;         // from here: a mapping of its own
+inline constexpr size_t kMaxSize = PTRDIFF_MAX;             // larger requests are ENOMEM
 inline constexpr int kAddressBits = 48;
 
 }  // namespace larder

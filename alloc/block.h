@@ -72,12 +72,17 @@ constexpr int run_length_at(UnitSet set, int at) {
 
 struct Block;
 
+// Bits of the first `count` (<= 64) blocks of a region.
+constexpr uint64_t block_bits(unsigned count) {
+  return count == 0 ? 0 : ~uint64_t{0} >> (64 - count);
+}
+
 struct Region {
   Region* next;
-  char* base;           // aligned to kBlock
-  Block* blocks;        // one each 2 MiB
-  unsigned count;       // <= 64
-  uint64_t free_blocks; // bit i: blocks[i] is wholly free
+  char* base;            // aligned to kBlock
+  Block* blocks;         // one each 2 MiB
+  unsigned count;        // <= 64
+  uint64_t free_blocks;  // bit i: blocks[i] is wholly free
 };
 
 struct alignas(128) Block {
@@ -85,9 +90,9 @@ struct alignas(128) Block {
   UnitSet dirty;
   char* base;
   Region* region;
-  Block* next;          // in its bucket
+  Block* next;  // in its bucket
   Block* prev;
-  Block* dirty_next;    // in the list of blocks to purge
+  Block* dirty_next;  // in the list of blocks to purge
   Block* dirty_prev;
   uint64_t last_free_ms;
   uint64_t dirty_since_ms;

@@ -25,8 +25,6 @@
 
 namespace larder {
 
-size_t release_free_memory();  // extension.cc
-
 namespace {
 
 // What takes more than the four system calls that a sandbox must leave us happens here.
@@ -97,9 +95,7 @@ LARDER_EXPORT void* LARDER_NAME(aligned_alloc)(size_t align, size_t size) noexce
 
 LARDER_EXPORT int LARDER_NAME(posix_memalign)(void** memptr, size_t align, size_t size) noexcept {
   if (!is_pow2(align) || align % sizeof(void*) != 0) return EINVAL;
-  int saved = errno;
   void* p = aligned_alloc_any(size, align);
-  errno = saved;
   if (p == nullptr) return ENOMEM;
   *memptr = p;
   return 0;
@@ -207,22 +203,28 @@ LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
 
 LARDER_EXPORT void LARDER_NAME(malloc_stats)() noexcept {
   Usage usage = heap_usage();
-  char text[256];
+  size_t in_use = usage.small_in_use + usage.large_in_use;
+  char text[512];
   int n = snprintf(text, sizeof text,
-                   "larder: in use bytes     = %10zu\n"
-                   "larder: free bytes       = %10zu\n"
-                   "larder: mapped bytes     = %10zu\n"
-                   "larder: mmapped blocks   = %10zu\n",
-                   usage.small_in_use + usage.large_in_use + usage.huge_in_use,
-                   usage.free_dirty + usage.free_clean, usage.mapped, usage.huge_count);
+                   "Larder:\n"
+                   "system bytes     = %10zu\n"
+                   "in use bytes     = %10zu\n"
+                   "free bytes       = %10zu\n"
+                   "Total (incl. mmap):\n"
+                   "system bytes     = %10zu\n"
+                   "in use bytes     = %10zu\n"
+                   "mmap regions     = %10zu\n"
+                   "max mmap bytes   = %10zu\n",
+                   in_use + usage.free_dirty + usage.free_clean, in_use,
+                   usage.free_dirty + usage.free_clean, usage.mapped, in_use + usage.huge_in_use,
+                   usage.huge_count, usage.huge_peak);
   os::write_stderr(text, size_t(n));
 }
 
 #ifndef LARDER_PREFIXED
 
 // glibc's other names for the same, which some programs and libraries call.
-#define LARDER_ALIAS(name) \
-  __attribute__((visibility("default"), alias(#name), copy(name)))
+#define LARDER_ALIAS(name) __attribute__((visibility("default"), alias(#name), copy(name)))
 extern "C" {
 LARDER_ALIAS(malloc) void* __libc_malloc(size_t) noexcept;
 LARDER_ALIAS(calloc) void* __libc_calloc(size_t, size_t) noexcept;

@@ -3,31 +3,15 @@
 #include <string.h>
 
 #include "larder/larder.h"
-#include "purge.h"
 #include "registry.h"
 #include "stats.h"
+#include "thread_heap.h"
 #include "usage.h"
 
 #define LARDER_EXPORT extern "C" __attribute__((visibility("default")))
 
 #define LARDER_STRING_(x) #x
 #define LARDER_STRING(x) LARDER_STRING_(x)
-
-namespace larder {
-
-// The calling thread's kept slabs, then everything that is free.
-size_t release_free_memory() {
-  if (thread_state.busy) return 0;
-  if (ThreadHeap* heap = thread_state.heap) {
-    thread_state.busy = true;
-    heap->collect();
-    heap->trim();
-    thread_state.busy = false;
-  }
-  return purge_all();
-}
-
-}  // namespace larder
 
 LARDER_EXPORT const char* larder_version() {
   return LARDER_STRING(LARDER_VERSION_MAJOR) "." LARDER_STRING(

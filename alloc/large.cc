@@ -7,7 +7,6 @@
 #include "meta.h"
 #include "page_heap.h"
 #include "page_map.h"
-#include "purge.h"
 #include "stats.h"
 
 namespace larder {
@@ -108,6 +107,11 @@ size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
   return released;
 }
 
+void count_huge(int64_t bytes) {
+  stats::add(stats::kHugeBytes, bytes);
+  stats::raise(stats::kHugePeakBytes, stats::get(stats::kHugeBytes));
+}
+
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   size_t page = os::page_size();
   // The first unit must be all ours: the page map resolves by units.
@@ -116,8 +120,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   Slab* s = reuse_kept(bytes, map_align);
   *zero = s == nullptr;
   if (s == nullptr) {
-    if (huge.kept_bytes.load(std::memory_order_relaxed) != 0)
-      release_kept_bytes(bytes, UINT64_MAX);
+    if (huge.kept_bytes.load(std::memory_order_relaxed) != 0) release_kept_bytes(bytes, UINT64_MAX);
     s = new_descriptor();
     if (s == nullptr) return nullptr;
     s->base = static_cast<char*>(os::map_aligned(bytes, map_align));
@@ -135,7 +138,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   s->zero = *zero;
   s->offset = align > 16 ? 0 : next_colour(s->bytes - size_bytes);
   page_map.set(s->base, 1, s);
-  stats::add(stats::kHugeBytes, int64_t(s->bytes));
+  count_huge(int64_t(s->bytes));
   stats::add(stats::kHugeCount, 1);
   return s->base + s->offset;
 }
@@ -165,7 +168,6 @@ void huge_free(Slab* s) {
     huge.lock.release();
   }
   if (!keep) unmap_or_keep(s);
-  purge_tick();
 }
 
 // Moves the mapping to a place where `bytes` fit.
@@ -193,7 +195,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
     // Tails worth a system call go back: more than a reused mapping may have in excess.
     if (old - need > old / 4 && os::resize_in_place(s->base, old, need)) {
       s->bytes = need;
-      stats::add(stats::kHugeBytes, int64_t(need) - int64_t(old));
+      count_huge(int64_t(need) - int64_t(old));
     }
     return s->base + s->offset;
   }
@@ -204,7 +206,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
     if (os::resize_in_place(s->base, old, bytes) || huge_move(s, bytes)) {
       s->bytes = bytes;
       s->zero = false;
-      stats::add(stats::kHugeBytes, int64_t(bytes) - int64_t(old));
+      count_huge(int64_t(bytes) - int64_t(old));
       return s->base + s->offset;
     }
   }
@@ -248,11 +250,8 @@ void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;
   if (size_bytes == 0) size_bytes = 1;
   if (size_bytes >= kHugeMin || align > kBlock) return huge_alloc(size_bytes, align, zero);
-  // A run of a whole block's size would not find its alignment twice in a block: take blocks.
-  void* p = size_bytes <= kRunMax ? run_alloc(size_bytes, align, zero)
-                                  : blocks_alloc(size_bytes, align, zero);
-  purge_tick();
-  return p;
+  return size_bytes <= kRunMax ? run_alloc(size_bytes, align, zero)
+                               : blocks_alloc(size_bytes, align, zero);
 }
 
 void large_free(Slab* s) {
@@ -267,17 +266,16 @@ void large_free(Slab* s) {
       break;
     case Kind::kHuge:
       huge_free(s);
-      return;
+      break;
     default: {
       // An emergency block: its descriptor goes with it.
       char* base = s->base;
       size_t bytes = s->bytes;
       page_map.set(base, s->units, nullptr);
       os::unmap(base, bytes);
-      return;
+      break;
     }
   }
-  purge_tick();
 }
 
 void* large_resize(Slab* s, void* object, size_t new_bytes) {

@@ -23,7 +23,7 @@ TEST(Large, EachSizeHasItsKind) {
   struct {
     size_t size;
     Kind kind;
-  } cases[] = {{kSmallMax + 1, Kind::kRun}, {kRunMax, Kind::kRun}, {kRunMax + 1, Kind::kLarge},
+  } cases[] = {{kSmallMax + 1, Kind::kRun},  {kRunMax, Kind::kRun},   {kRunMax + 1, Kind::kLarge},
                {kHugeMin - 1, Kind::kLarge}, {kHugeMin, Kind::kHuge}, {100 << 20, Kind::kHuge}};
   for (auto& c : cases) {
     auto* p = static_cast<char*>(larder_malloc(c.size));

@@ -11,7 +11,8 @@
 
 namespace larder {
 
-// Identifies a thread, in 31 bits, never 0; the same in a fork's child as in the thread that forked.
+// Identifies a thread, in 31 bits, never 0; the same in a fork's child as in the thread that
+// forked.
 uint32_t thread_id();
 
 class Lock {

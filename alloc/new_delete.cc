@@ -17,9 +17,9 @@ __asm__(".weak __cxa_begin_catch");
 __asm__(".weak __cxa_end_catch");
 
 extern "C" {
-[[gnu::weak]] void _ZSt17__throw_bad_allocv();               // libstdc++: std::__throw_bad_alloc
-[[gnu::weak]] void _ZNSt3__117__throw_bad_allocEv();         // libc++: the same
-[[gnu::weak]] std::new_handler _ZSt15get_new_handlerv();     // std::get_new_handler
+[[gnu::weak]] void _ZSt17__throw_bad_allocv();            // libstdc++: std::__throw_bad_alloc
+[[gnu::weak]] void _ZNSt3__117__throw_bad_allocEv();      // libc++: the same
+[[gnu::weak]] std::new_handler _ZSt15get_new_handlerv();  // std::get_new_handler
 }
 
 namespace larder {

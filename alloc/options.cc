@@ -12,7 +12,6 @@
 
 namespace larder {
 
-
 namespace {
 
 struct Row {
@@ -34,7 +33,8 @@ constexpr Row kRows[] = {
     {"LARDER_HEAP_EMPTY_KIB", 512, 0, 1 << 20, "KiB a heap",
      "wholly free slabs a thread keeps, so that phases do not meet at the page heap's lock"},
     {"LARDER_HUGE_KEPT_MIB", 256, 0, 1 << 20, "MiB",
-     "freed mappings kept for the decay time, so that a large malloc/free pair needs no system call"},
+     "freed mappings kept for the decay time, so that a large malloc/free pair needs no system "
+     "call"},
     {"LARDER_COLOUR", 1, 0, 1, "switch",
      "offsets large blocks by a rotating number of cache lines, so that arrays do not alias"},
 };

@@ -1,5 +1,4 @@
-#include "os.h"
-
+#include <errno.h>
 #include <linux/futex.h>
 #include <linux/mman.h>
 #include <sched.h>
@@ -11,6 +10,7 @@
 
 #include <atomic>
 
+#include "os.h"
 #include "stats.h"
 
 // glibc 2.35 and later publish where the thread's registered rseq area lies.
@@ -163,7 +163,11 @@ unsigned cpu() {
     const char* area = static_cast<const char*>(__builtin_thread_pointer()) + __rseq_offset;
     n = __atomic_load_n(reinterpret_cast<const int*>(area + 4), __ATOMIC_RELAXED);
   }
-  if (n < 0) n = sched_getcpu();
+  if (n < 0) {
+    int saved = errno;
+    n = sched_getcpu();
+    errno = saved;
+  }
   return n < 0 ? 0 : unsigned(n) % cpu_count();
 }
 

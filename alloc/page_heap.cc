@@ -265,8 +265,7 @@ size_t PageHeap::release_regions() {
   size_t bytes = 0;
   for (Region** link = &regions_; *link != nullptr;) {
     Region* r = *link;
-    uint64_t all = r->count == 64 ? ~uint64_t{0} : (uint64_t{1} << r->count) - 1;
-    if (r->free_blocks == all) {
+    if (r->free_blocks == block_bits(r->count)) {
       for (unsigned i = 0; i < r->count; ++i)
         if (r->blocks[i].in_dirty_list) dirty_remove(&r->blocks[i]);
       Region* following = r->next;
@@ -332,8 +331,7 @@ void PageHeap::check() {
   }
   for (int length = 1; length < kUnitsPerBlock; ++length) {
     LARDER_CHECK((buckets_[length] != nullptr) == ((bucket_bits_ >> length & 1) != 0));
-    for (Block* b = buckets_[length]; b != nullptr; b = b->next)
-      LARDER_CHECK(b->longest == length);
+    for (Block* b = buckets_[length]; b != nullptr; b = b->next) LARDER_CHECK(b->longest == length);
   }
   LARDER_CHECK(dirty_blocks == dirty_blocks_.load(std::memory_order_relaxed));
 }

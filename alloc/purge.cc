@@ -60,9 +60,7 @@ void purge_tick() {
   purge_until(deadline, option(Option::kPurgeMibPerTick) << 20);
 }
 
-size_t purge_all() {
-  return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX);
-}
+size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
 
 bool reclaim_address_space() {
   return large_release_kept(UINT64_MAX) + page_heap.release_regions() != 0;

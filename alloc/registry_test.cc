@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -43,7 +44,7 @@ TEST(Registry, ThreadsBeyondTheBoundShare) {
 }
 
 pthread_key_t late_key;
-int late_rounds = 0;
+std::atomic<int> late_rounds{0};
 
 void late_destructor(void*) {
   // Runs before and after this thread's heap has been torn down.

@@ -44,8 +44,8 @@ void* remote_take(Slab* s) {
 bool remote_release(Slab* s, State state) {
   uint64_t word = s->remote.load(std::memory_order_relaxed);
   while (list_of(word) == nullptr)
-    if (s->remote.compare_exchange_weak(word, generation_bits() | state,
-                                        std::memory_order_release, std::memory_order_relaxed))
+    if (s->remote.compare_exchange_weak(word, generation_bits() | state, std::memory_order_release,
+                                        std::memory_order_relaxed))
       return true;
   return false;
 }

@@ -14,11 +14,11 @@ namespace larder {
 inline constexpr int kClasses = 61;
 
 struct SizeClasses {
-  uint8_t of_small[1024 / 8 + 1] = {};            // by (size + 7) / 8
-  uint8_t of_medium[kSmallMax / 128 + 1] = {};    // by (size + 127) / 128
+  uint8_t of_small[1024 / 8 + 1] = {};          // by (size + 7) / 8
+  uint8_t of_medium[kSmallMax / 128 + 1] = {};  // by (size + 127) / 128
   uint32_t size[kClasses] = {};
-  uint16_t capacity[kClasses] = {};               // objects in a slab
-  uint8_t units[kClasses] = {};                   // units in a slab
+  uint16_t capacity[kClasses] = {};  // objects in a slab
+  uint8_t units[kClasses] = {};      // units in a slab
 
   constexpr SizeClasses() {
     int c = 0;

@@ -39,15 +39,15 @@ inline constexpr uint32_t kCurrentBias = 1u << 30;
 struct alignas(128) Slab {
   // --- written by the owner (for a slab) or under the lock of the page heap.
   std::atomic<uintptr_t> owner_{1};  // a heap, or kNobody
-  void** list = nullptr;   // where the owner's free pushes to
-  void* free = nullptr;    // objects to give, linked by their first word
+  void** list = nullptr;             // where the owner's free pushes to
+  void* free = nullptr;              // objects to give, linked by their first word
   uint32_t used = 0;
   uint16_t capacity = 0;
   uint8_t size_class = 0;
   Kind kind = Kind::kNull;
-  char* base = nullptr;    // first byte of the run
+  char* base = nullptr;  // first byte of the run
   uint32_t carved = 0;
-  uint32_t units = 0;      // slabs and runs; blocks for kLarge
+  uint32_t units = 0;  // slabs and runs; blocks for kLarge
   Slab* next = nullptr;
   Slab* prev = nullptr;
 
@@ -55,10 +55,10 @@ struct alignas(128) Slab {
   // which the low 3 bits are the state).
   alignas(64) std::atomic<uint64_t> remote{0};
   // --- constant while an object is allocated, but for `touched`.
-  size_t bytes = 0;        // of the run or mapping
-  uint32_t touched = 0;    // a slab's bytes from the base on that may not be zero
-  uint32_t offset = 0;     // of the object in it: colour, alignment
-  bool zero = false;       // content is known to be zero
+  size_t bytes = 0;      // of the run or mapping
+  uint32_t touched = 0;  // a slab's bytes from the base on that may not be zero
+  uint32_t offset = 0;   // of the object in it: colour, alignment
+  bool zero = false;     // content is known to be zero
 
   LARDER_FAST ThreadHeap* owner() const {
     return reinterpret_cast<ThreadHeap*>(owner_.load(std::memory_order_relaxed));

@@ -13,8 +13,7 @@ size_t table_size(unsigned count) { return round_up(count * sizeof(Block), os::p
 
 Region* new_descriptor() {
   Region* region = spare;
-  if (region == nullptr)
-    return static_cast<Region*>(meta_alloc(sizeof(Region), alignof(Region)));
+  if (region == nullptr) return static_cast<Region*>(meta_alloc(sizeof(Region), alignof(Region)));
   spare = region->next;
   return region;
 }
@@ -45,7 +44,7 @@ Region* source_region(unsigned min_blocks, size_t blocks_so_far) {
   region->base = base;
   region->blocks = blocks;
   region->count = count;
-  region->free_blocks = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+  region->free_blocks = block_bits(count);
   return region;
 }
 

@@ -9,25 +9,26 @@
 namespace larder::stats {
 
 enum Counter {
-  kMappedBytes,         // mapped from the kernel now
+  kMappedBytes,  // mapped from the kernel now
   kMmapCalls,
   kMunmapCalls,
   kMremapCalls,
   kMadviseCalls,
-  kPurgedBytes,         // given back by madvise since the start
-  kRunBytes,            // runs and whole blocks handed out now
-  kHugeBytes,           // mappings of their own handed out now
+  kPurgedBytes,  // given back by madvise since the start
+  kRunBytes,     // runs and whole blocks handed out now
+  kHugeBytes,    // mappings of their own handed out now
+  kHugePeakBytes,
   kHugeCount,
-  kHugeKeptBytes,       // freed mappings kept for reuse now
+  kHugeKeptBytes,           // freed mappings kept for reuse now
   kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
   kReallocCopiedHugeBytes,  // of these, from blocks of 4 MiB and more
-  kRemotePushes,        // batches pushed to another heap's slab (one atomic each)
-  kRemoteFrees,         // objects in those batches
+  kRemotePushes,            // batches pushed to another heap's slab (one atomic each)
+  kRemoteFrees,             // objects in those batches
   kAdoptedSlabs,
   kRefills,
   kFreshSlabs,
-  kEmergencyBlocks,     // served by a mapping of their own from a signal handler
-  kLeakedInSignal,      // frees from a signal handler that could not be carried out
+  kEmergencyBlocks,  // served by a mapping of their own from a signal handler
+  kLeakedInSignal,   // frees from a signal handler that could not be carried out
   kForks,
   kCounters
 };
@@ -35,6 +36,12 @@ enum Counter {
 extern std::atomic<int64_t> counters[kCounters];
 
 inline void add(Counter c, int64_t n) { counters[c].fetch_add(n, std::memory_order_relaxed); }
+// For a peak: never lowers it.
+inline void raise(Counter c, int64_t to) {
+  int64_t seen = counters[c].load(std::memory_order_relaxed);
+  while (seen < to && !counters[c].compare_exchange_weak(seen, to, std::memory_order_relaxed)) {
+  }
+}
 inline int64_t get(Counter c) { return counters[c].load(std::memory_order_relaxed); }
 
 }  // namespace larder::stats

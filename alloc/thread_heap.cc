@@ -299,6 +299,7 @@ void* or_enomem(void* p) {
 template <typename Allocate>
 void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
   void* p = allocate();
+  if (size_bytes > kSmallMax) purge_tick();
   if (likely(p != nullptr)) return p;
   if (size_bytes < size_t{1} << (kAddressBits - 1)) {
     if (ThreadHeap* heap = thread_state.heap) heap->trim();
@@ -367,6 +368,7 @@ void free_slow(void* p, Slab* s) {
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   large_free(s);
+  purge_tick();
 }
 
 void* aligned_alloc_any(size_t size_bytes, size_t align) {
@@ -389,13 +391,22 @@ void* zeroed_alloc(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   bool zero = false;
-  void* p =
-      allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   return p == nullptr || zero ? p : memset(p, 0, size_bytes);
 }
 
 size_t usable_size(const Slab* s) {
   return s->kind == Kind::kSlab ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+}
+
+size_t release_free_memory() {
+  SlowPath path;
+  if (!path.entered()) return 0;
+  if (ThreadHeap* heap = thread_state.heap) {
+    heap->collect();
+    heap->trim();
+  }
+  return purge_all();
 }
 
 namespace {
@@ -421,7 +432,8 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   size_t room = size_bytes > old && size_bytes > kSmallMax ? size_bytes / 8 : 0;
   void* q = malloc_fast(size_bytes + room);
   if (q == nullptr && room != 0) q = malloc_fast(size_bytes);
-  if (q == nullptr) return nullptr;
+  // Who gives memory back because it is short must not be told that there is none.
+  if (q == nullptr) return size_bytes <= old ? p : nullptr;
   size_t copied = old < size_bytes ? old : size_bytes;
   memcpy(q, p, copied);
   if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));

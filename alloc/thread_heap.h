@@ -46,14 +46,14 @@ struct Bin {
 struct ThreadHeap {
   void** heads;
   Bin bins[kClasses];
-  SlabList empties;      // used == 0, most recently emptied first
+  SlabList empties;  // used == 0, most recently emptied first
   size_t empty_bytes;
-  int collect_class;     // where the next collect_some() looks
+  int collect_class;  // where the next collect_some() looks
   RemoteCache remote;
   bool shared;
-  bool dead;             // its thread did not come along through fork
-  Lock lock;             // shared heaps only
-  bool assigned;         // to a living thread; this and the links belong to the registry
+  bool dead;      // its thread did not come along through fork
+  Lock lock;      // shared heaps only
+  bool assigned;  // to a living thread; this and the links belong to the registry
   ThreadHeap* next;
   ThreadHeap* next_unused;
   void* own_heads[kClasses];  // shared heaps only
@@ -110,8 +110,7 @@ LARDER_FAST void* malloc_fast(size_t size_bytes) {
 
 LARDER_FAST void free_fast(void* p) {
   Slab* s = page_map.find(p);
-  if (unlikely(s->owner() != thread_state.heap))
-    return free_slow(p, s);
+  if (unlikely(s->owner() != thread_state.heap)) return free_slow(p, s);
   void** list = s->list;
   next_of(p) = *list;
   *list = p;
@@ -123,8 +122,10 @@ void* aligned_alloc_any(size_t size_bytes, size_t align);
 // As malloc; the content is zero.
 void* zeroed_alloc(size_t size_bytes);
 // REQUIRES: size_bytes != 0, p is Larder's.
-void* resize(void* p, Slab* s, size_t size_bytes);
+[[gnu::nonnull]] void* resize(void* p, Slab* s, size_t size_bytes);
 size_t usable_size(const Slab* s);
+// Gives back what is free: the calling thread's kept slabs, then all else. Bytes.
+size_t release_free_memory();
 
 // True while this thread must not enter a heap: a signal handler has interrupted a slow path.
 inline bool in_slow_path() { return thread_state.busy; }

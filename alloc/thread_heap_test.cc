@@ -102,8 +102,8 @@ TEST(ThreadHeap, ErrnoSurvivesFreeAndIsSetByFailure) {
 }
 
 TEST(ThreadHeap, ReallocKeepsContentOverAllBorders) {
-  size_t sizes[] = {1,     8,     9,       100,     1024,    1025,    32768, 32769,
-                    65536, 1 << 20, (1 << 20) + 1, 3 << 20, 5 << 20, 9 << 20};
+  size_t sizes[] = {1,     8,     9,       100,           1024,    1025,    32768,
+                    32769, 65536, 1 << 20, (1 << 20) + 1, 3 << 20, 5 << 20, 9 << 20};
   for (size_t from : sizes)
     for (size_t to : sizes) {
       auto* p = static_cast<unsigned char*>(larder_malloc(from));

@@ -44,6 +44,7 @@ Usage heap_usage() {
   PageHeap::Totals totals = page_heap.totals();
   usage.mapped = size_t(stats::get(stats::kMappedBytes));
   usage.huge_in_use = size_t(stats::get(stats::kHugeBytes));
+  usage.huge_peak = size_t(stats::get(stats::kHugePeakBytes));
   usage.huge_count = size_t(stats::get(stats::kHugeCount));
   usage.kept = size_t(stats::get(stats::kHugeKeptBytes));
   usage.free_dirty = totals.dirty_free_bytes;

@@ -1,4 +1,5 @@
-// What the heap holds, summed over all slabs, runs and mappings. Walks the heap: not for a hot path.
+// What the heap holds, summed over all slabs, runs and mappings. Walks the heap: not for a hot
+// path.
 #pragma once
 
 #include "base.h"
@@ -11,9 +12,10 @@ struct Usage {
   size_t large_in_use;  // runs, blocks
   size_t huge_in_use;   // mappings of their own
   size_t huge_count;
-  size_t slabs;         // count
+  size_t huge_peak;  // highest huge_in_use so far
+  size_t slabs;      // count
   size_t free_dirty, free_clean;
-  size_t kept;          // freed mappings
+  size_t kept;  // freed mappings
 };
 
 // Any thread. Slabs of other threads are read while they change: each figure is close, not exact,

@@ -24,22 +24,22 @@ const char* larder_version(void);
 /* Bytes unless a name says otherwise. Each figure is exact when it is read; together they are not
  * a snapshot. Fields are only ever added at the end. */
 struct larder_stats {
-  uint64_t size;                /* of this structure, as the library filled it */
-  uint64_t mapped;              /* mapped from the system now, descriptors included */
-  uint64_t in_use;              /* in allocated objects, by their size class */
-  uint64_t free_dirty;          /* free, and perhaps still backed by memory */
-  uint64_t free_clean;          /* free, and untouched or given back */
-  uint64_t kept_mappings;       /* freed large mappings kept for reuse */
-  uint64_t purged_total;        /* given back to the system since the start */
+  uint64_t size;                      /* of this structure, as the library filled it */
+  uint64_t mapped;                    /* mapped from the system now, descriptors included */
+  uint64_t in_use;                    /* in allocated objects, by their size class */
+  uint64_t free_dirty;                /* free, and perhaps still backed by memory */
+  uint64_t free_clean;                /* free, and untouched or given back */
+  uint64_t kept_mappings;             /* freed large mappings kept for reuse */
+  uint64_t purged_total;              /* given back to the system since the start */
   uint64_t realloc_copied_bytes;      /* copied by realloc since the start: blocks over 32 KiB */
   uint64_t realloc_copied_huge_bytes; /* of these, from blocks of 4 MiB and more */
-  uint64_t thread_heaps;        /* count, in use by a thread now */
-  uint64_t shared_heaps;        /* count, for threads beyond the bound */
-  uint64_t refills;             /* count: entries into malloc's slow path since the start */
-  uint64_t fresh_slabs;         /* count: slabs taken from the page heap since the start */
-  uint64_t remote_frees;        /* count: objects freed in another heap's slab, pushed so far */
-  uint64_t remote_pushes;       /* count: atomic pushes these took */
-  uint64_t system_calls;        /* count: mmap, munmap, mremap, madvise since the start */
+  uint64_t thread_heaps;              /* count, in use by a thread now */
+  uint64_t shared_heaps;              /* count, for threads beyond the bound */
+  uint64_t refills;                   /* count: entries into malloc's slow path since the start */
+  uint64_t fresh_slabs;               /* count: slabs taken from the page heap since the start */
+  uint64_t remote_frees;  /* count: objects freed in another heap's slab, pushed so far */
+  uint64_t remote_pushes; /* count: atomic pushes these took */
+  uint64_t system_calls;  /* count: mmap, munmap, mremap, madvise since the start */
 };
 
 /* Fills at most `size` bytes of *stats. 0; -1 if stats is null or size is less than 8. Walks all
