@@ -1,6 +1,7 @@
 // What ISO C, POSIX and glibc promise of the malloc family, one assertion a promise.
 // Single-threaded; prints the number of promises checked.
 
+#include <pthread.h>
 #include <wchar.h>
 
 #include "support.h"
@@ -459,6 +460,39 @@ void requests_beyond_ptrdiff_max_fail() {
   expect_enomem("calloc(2^61, 2)", [] { return calloc(opaque(size_t{1} << 61), 2); });
 }
 
+std::atomic<bool> passed_all_calls{false};
+
+void* call_with_cancellation_pending(void*) {
+  pthread_cancel(pthread_self());
+  void* blocks[200];
+  for (size_t i = 0; i < 200; ++i) blocks[i] = malloc(i * i * 50);
+  for (size_t i = 0; i < 200; ++i) blocks[i] = realloc(blocks[i], i * i * 70 + 1);
+  for (auto& block : blocks) free(block);
+  free(calloc(1, 50 * kMiB));
+  free(aligned_alloc(4096, 5000));
+  malloc_trim(0);
+  static_cast<void>(mallinfo2());
+  malloc_stats();
+  passed_all_calls = true;
+  pthread_testcancel();
+  return nullptr;
+}
+
+void no_call_is_a_cancellation_point() {
+  const int saved = dup(STDERR_FILENO);
+  const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(null, STDERR_FILENO);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, nullptr, call_with_cancellation_pending, nullptr) == 0);
+  void* result = nullptr;
+  CHECK(pthread_join(thread, &result) == 0);
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(null);
+  CHECK_MSG(result == PTHREAD_CANCELED, "the thread was not cancelled where it asked for it");
+  CHECK_MSG(passed_all_calls || !expects_larder(), "a call of the family is a cancellation point");
+}
+
 void the_libraries_of_the_system_use_it() {
   char* text = strdup("a string");
   CHECK(strcmp(text, "a string") == 0 && malloc_usable_size(text) >= 9);
@@ -503,6 +537,7 @@ int main() {
                                  malloc_stats_writes_to_stderr,
                                  sized_frees_accept_null,
                                  requests_beyond_ptrdiff_max_fail,
+                                 no_call_is_a_cancellation_point,
                                  the_libraries_of_the_system_use_it};
   for (Property property : properties) property();
   say("%zu properties hold", sizeof properties / sizeof properties[0]);
