@@ -125,43 +125,32 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
-// The child of vfork returns first, on the parent's stack: the return address must survive in a
-// register, as nothing on the stack below the caller's frame does.
-#[cfg(not(test))]
-global_asm!(
-    ".text",
-    ".globl vfork",
-    ".type vfork, @function",
-    "vfork:",
-    ".cfi_startproc",
-    "sub rsp, 8",
-    ".cfi_adjust_cfa_offset 8",
-    "call {before}",
-    "add rsp, 8",
-    ".cfi_adjust_cfa_offset -8",
-    "pop rdi",
-    ".cfi_adjust_cfa_offset -8",
-    ".cfi_register rip, rdi",
-    "mov eax, 58",
-    "syscall",
-    "push rdi",
-    ".cfi_adjust_cfa_offset 8",
-    ".cfi_rel_offset rip, 0",
-    "test eax, eax",
-    "je 1f",
-    "mov rdi, rax",
-    "sub rsp, 8",
-    ".cfi_adjust_cfa_offset 8",
-    "call {after}",
-    "add rsp, 8",
-    ".cfi_adjust_cfa_offset -8",
-    "1:",
-    "ret",
-    ".cfi_endproc",
-    ".size vfork, . - vfork",
-    before = sym crate::hooks::vfork_before,
-    after = sym crate::hooks::vfork_after,
-);
+/// The child of vfork returns first, on the parent's stack: the return address must survive in a
+/// register, as nothing on the stack below the caller's frame does.
+#[cfg_attr(not(test), unsafe(export_name = "vfork"))]
+#[cfg_attr(test, allow(dead_code))]
+#[unsafe(naked)]
+unsafe extern "C" fn vfork() {
+    core::arch::naked_asm!(
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "pop rdi",
+        "mov eax, 58",
+        "syscall",
+        "push rdi",
+        "test eax, eax",
+        "je 2f",
+        "mov rdi, rax",
+        "sub rsp, 8",
+        "call {after}",
+        "add rsp, 8",
+        "2:",
+        "ret",
+        before = sym crate::hooks::vfork_before,
+        after = sym crate::hooks::vfork_after,
+    )
+}
 
 /// Registers of a caller that a signal interrupted, out of what the kernel saved.
 pub struct Interrupted {

@@ -654,14 +654,12 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 }
 
 /// Called on the way into `vfork`, by the parent.
-#[cfg_attr(test, allow(dead_code))]
 pub extern "C" fn vfork_before() {
     // SAFETY: the thread's own.
     unsafe { (*arch::local()).in_vfork += 1 };
 }
 
 /// Called by the parent when its child has gone; `result` is the system call's.
-#[cfg_attr(test, allow(dead_code))]
 pub extern "C" fn vfork_after(result: isize) -> c_int {
     // SAFETY: the thread's own.
     unsafe { (*arch::local()).in_vfork -= 1 };

@@ -325,7 +325,7 @@ fn cut_and_flipped_traces_are_read_without_a_panic() {
 #include <stdlib.h>
 #include <pthread.h>
 static void *work(void *p) {
-  for (int i = 0; i < 30000; i++) p = realloc(p, 1 + i * 7 % 1000);
+  for (int i = 0; i < 8000; i++) p = realloc(p, 1 + i * 7 % 1000);
   return p;
 }
 int main(void) {

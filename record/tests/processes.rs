@@ -242,7 +242,7 @@ enum { SLOTS = 64 };
 static _Atomic(void *) slot[SLOTS];
 static void *work(void *seed) {
   unsigned state = (unsigned)(long)seed * 77 + 1;
-  for (int i = 0; i < 40000; i++) {
+  for (int i = 0; i < 20000; i++) {
     state = state * 1103515245 + 12345;
     free(atomic_exchange(&slot[state >> 16 & (SLOTS - 1)], malloc(48)));
   }
@@ -258,7 +258,7 @@ int main(void) {
 "#;
     let bench = Bench::new();
     let program = bench.build("order.c", source, &["-fno-builtin"]);
-    for _ in 0..5 {
+    for _ in 0..3 {
         bench.run(&program, &[]).succeeded().only().assert_whole();
     }
 }
