@@ -205,7 +205,8 @@ def _fetch(release, manifest_dir):
     if not found or found[1] != release.sha256:
         raise Failure(
             f"curl-sys {release.crate} is not the crate that was expected: sha256 "
-            f"{found[1] if found else 'unknown'}, not {release.sha256}; see {manifest_dir}/Cargo.lock"
+            f"{found[1] if found else 'unknown'}, not {release.sha256}; "
+            f"see {manifest_dir}/Cargo.lock"
         )
     for package in json.loads(listing)["packages"]:
         if package["name"] == "curl-sys":

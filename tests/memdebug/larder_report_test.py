@@ -24,7 +24,8 @@ def site(line, kinds, size, file="a.c"):
 
 class Parse(unittest.TestCase):
     def test_sites_of_one_line_are_added_up(self):
-        report = parse(document([site(4, {"malloc": 2, "strdup": 1}, 30), site(4, {"malloc": 1}, 5)]))
+        sites = [site(4, {"malloc": 2, "strdup": 1}, 30), site(4, {"malloc": 1}, 5)]
+        report = parse(document(sites))
         self.assertEqual(report.calls, {("a.c", 4, "malloc"): 3, ("a.c", 4, "strdup"): 1})
         self.assertEqual(report.bytes, {("a.c", 4): 35})
         self.assertEqual(report.counters, {"mallocs": 3})

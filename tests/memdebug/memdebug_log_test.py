@@ -54,7 +54,9 @@ class Read(unittest.TestCase):
         self.assertEqual(len(calls), 1)
 
     def test_a_whole_log(self):
-        self.assertEqual(self.read("MEM a.c:1 free(0x1)\n"), ([Call("free", "a.c", 1, old=1)], False))
+        calls, cut = self.read("MEM a.c:1 free(0x1)\n")
+        self.assertEqual(calls, [Call("free", "a.c", 1, old=1)])
+        self.assertFalse(cut)
 
     def test_a_bad_line_is_named(self):
         with self.assertRaisesRegex(LogError, ":2: "):
