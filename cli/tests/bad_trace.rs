@@ -233,3 +233,17 @@ fn a_process_that_is_not_in_the_trace() {
     let refused = output(larder().arg("report").arg(&file).args(["--pid", "1"]));
     assert_fails(&refused, 125, &["no process 1", "it has"]);
 }
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let (_directory, file, _) = recorded();
+    let script = "\"$0\" report \"$1\" --json | head -n 1";
+    let reported = output(
+        std::process::Command::new("sh")
+            .args(["-c", script, env!("CARGO_BIN_EXE_larder")])
+            .arg(&file),
+    );
+    assert_success(&reported);
+    assert_eq!(stdout(&reported), "{\n");
+    assert_eq!(stderr(&reported), "");
+}

@@ -258,6 +258,10 @@ fn without_debug_information_there_are_functions_and_without_symbols_offsets() {
     let text = report_text(&trace, &[]);
     assert!(text.contains("make_it+0x"), "{text}");
     assert!(text.contains("no debug information"), "{text}");
+    assert!(
+        !text.contains("__libc_start"),
+        "the frames before main are shown: {text}"
+    );
 
     strip(&program, "--strip-all");
     let site = made_site(&report_json(&trace, &[]));

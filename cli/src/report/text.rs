@@ -251,20 +251,36 @@ fn nearby(file: &str) -> &str {
     below.and_then(Path::to_str).unwrap_or(file)
 }
 
-/// The frames without the C library's outermost ones, from which every thread starts.
+/// Functions of the C library from which `main` and every thread start.
+const STARTS: &[&str] = &[
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "__libc_start_main",
+    "start_thread",
+    "clone",
+    "__clone",
+    "clone3",
+    "__clone3",
+    "_start",
+];
+
+/// The frames up to `main` or a thread's function.
 fn without_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFrame] {
-    let is_start = |frame: &&ChainFrame| {
-        let name = frame
-            .source
-            .function
-            .as_ref()
-            .map(|function| &*function.symbol);
-        frame.module.role == ModuleRole::System || name == Some("_start")
+    let name = |frame: &ChainFrame| {
+        let function = frame.source.function.as_ref()?;
+        Some(function.name.clone())
     };
-    let end = frames
-        .iter()
-        .rposition(|frame| !is_start(frame))
-        .map_or(0, |last| last + 1);
+    let is_start = |frame: &ChainFrame| name(frame).is_some_and(|name| STARTS.contains(&&*name));
+    let Some(mut end) = frames.iter().position(|frame| is_start(frame)) else {
+        return frames;
+    };
+    // Without the C library's symbol table the innermost of them has no name.
+    while end > 0
+        && frames[end - 1].module.role == ModuleRole::System
+        && name(frames[end - 1]).is_none()
+    {
+        end -= 1;
+    }
     if end == 0 { frames } else { &frames[..end] }
 }
 

@@ -17,7 +17,8 @@ pub fn library_directory() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the workspace");
-    let out = std::env::var_os("LARDER_OUT").map_or_else(|| root.join("out"), PathBuf::from);
+    let out = std::env::var_os("LARDER_OUT").unwrap_or_else(|| "out".into());
+    let out = root.join(out);
     let lib = out.join("lib");
     for name in ["liblarder.so", "liblarder_record.so"] {
         assert!(
