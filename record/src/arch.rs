@@ -125,6 +125,43 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
+/// An exported function that lets another look first and then is the one below, whatever its
+/// arguments are. The one that looks answers the address of the one below.
+macro_rules! passage {
+    ($name:literal => $look:path) => {
+        const _: () = {
+            #[cfg_attr(not(test), unsafe(export_name = $name))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn passage() {
+                core::arch::naked_asm!(
+                    "push rdi",
+                    "push rsi",
+                    "push rdx",
+                    "push rcx",
+                    "push r8",
+                    "push r9",
+                    "push rax",
+                    "call {0}",
+                    "mov r11, rax",
+                    "pop rax",
+                    "pop r9",
+                    "pop r8",
+                    "pop rcx",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    "jmp r11",
+                    sym $look
+                )
+            }
+            #[cfg(test)]
+            #[used]
+            static PASSAGE: unsafe extern "C" fn() = passage;
+        };
+    };
+}
+pub(crate) use passage;
+
 /// The child of vfork returns first, on the parent's stack: the return address must survive in a
 /// register, as nothing on the stack below the caller's frame does.
 #[cfg_attr(not(test), unsafe(export_name = "vfork"))]

@@ -87,6 +87,18 @@ fn decimal(out: &mut [u8; 10], mut number: u32) -> &[u8] {
     }
 }
 
+/// File systems on which blocks that were reserved stay reserved, so that a store into a mapped part
+/// never fails: ext2 to 4, XFS, tmpfs, ramfs, F2FS, and overlays of them. On one that copies on write, a
+/// full disk would kill the program at the next store.
+const KEEPS_BLOCKS: [i64; 6] = [
+    0xef53,
+    0x5846_5342,
+    0x0102_1994,
+    0x8584_58f6,
+    0xf2f5_2010,
+    0x794c_7630,
+];
+
 impl NewFile {
     /// Writes the header page and makes this the file that chunks go to.
     pub fn open(self, header: &FileHeader) -> Result<(), Errno> {
@@ -99,6 +111,9 @@ impl NewFile {
     }
 
     fn prepare(&self, header: &FileHeader) -> Result<(), Errno> {
+        if !KEEPS_BLOCKS.contains(&sys::file_system(self.fd)?) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         reserve_blocks(self.fd, 0, HEADER_BYTES as u64)?;
         let page = sys::map_shared(self.fd, 0, HEADER_BYTES)?;
         let fixed = header.encode();

@@ -5,13 +5,14 @@
 //! takes no memory from `malloc`, never panics into the program, leaves `errno` alone, and when it
 //! cannot go on it stops recording and says so in the trace.
 //!
-//! Modules, each using only those behind it: `hooks`, `operators` → `state` → `stream` → `walk`,
+//! Modules, each using only those behind it: `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
 //! `intern`, `chunk` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `memory`, `arch`, `sys`.
 
 mod arch;
 mod chunk;
 mod clock;
 mod config;
+mod exec;
 mod file;
 mod fixed;
 mod hooks;

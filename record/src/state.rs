@@ -360,6 +360,7 @@ pub fn describe(errno: i32) -> &'static [u8] {
         libc::EMFILE | libc::ENFILE => b"too many open files",
         libc::ELOOP => b"too many symbolic links",
         libc::ENOMEM => b"out of memory",
+        libc::EOPNOTSUPP => b"its file system is none of ext4, xfs, tmpfs, f2fs, overlay",
         _ => b"the system refused",
     }
 }

@@ -129,6 +129,15 @@ pub fn identity(fd: i32) -> Result<(u64, u64)> {
     unsafe { syscall(libc::SYS_fstat, arguments) }.map(|_| (stat.st_dev, stat.st_ino))
 }
 
+/// The kernel's number for the kind of file system.
+pub fn file_system(fd: i32) -> Result<i64> {
+    // SAFETY: an all-zero statfs is a valid value.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    let arguments = [fd as usize, &raw mut stat as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel fills the struct.
+    unsafe { syscall(libc::SYS_fstatfs, arguments) }.map(|_| stat.f_type)
+}
+
 pub fn read(fd: i32, out: &mut [u8]) -> Result<usize> {
     let arguments = [fd as usize, out.as_mut_ptr() as usize, out.len(), 0, 0, 0];
     // SAFETY: the kernel writes at most `out.len()` bytes.

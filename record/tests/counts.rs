@@ -125,16 +125,14 @@ fn sizes_alignments_and_copies_are_as_asked() {
         }
         if let Action::ReallocEnd {
             call,
-            size,
+            size: size @ (100 | 40),
             count,
             old,
             ..
         } = call.event.action
         {
-            if size == 100 || size == 40 {
-                assert_ne!(old, 0);
-                seen.insert(call, (size, count, 0));
-            }
+            assert_ne!(old, 0);
+            seen.insert(call, (size, count, 0));
         }
     }
     let expected = BTreeMap::from([

@@ -4,7 +4,7 @@ mod support;
 
 use std::process::Command;
 
-use larder_trace::{Action, Origin, StopReason, Trace, trace_files};
+use larder_trace::{Action, EndState, Origin, StopReason, Trace, trace_files};
 use support::{Bench, Run};
 
 fn allocations_of(run: &Run, size: u64) -> Vec<usize> {
@@ -91,6 +91,15 @@ int main(int argc, char **argv) {
         assert_eq!(allocations_of(&run, 777)[0], 3000, "{how}");
         let images = if how == "exec" { 2 } else { 1 };
         assert_eq!(run.traces.len(), images, "{how}");
+        let end = match how {
+            "return" | "exit" | "thread" | "quick_exit" => first.process.end,
+            "exec" | "clean" => {
+                assert_eq!(first.process.end, EndState::Exec, "{how}");
+                EndState::Exec
+            }
+            _ => EndState::Running,
+        };
+        assert_eq!(first.process.end, end, "{how}");
         if how == "exec" {
             assert_eq!(run.traces[1].process.origin, Origin::Exec);
             assert_eq!(run.traces[1].process.pid, first.process.pid);

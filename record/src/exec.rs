@@ -1,0 +1,68 @@
+//! `exec` in all its forms: the trace notes that the image ended that way. Nothing needs to be saved, as
+//! every record is in the file already.
+//!
+//! If the call fails, the note stays until the program's end: it says what was tried last.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use larder_trace::EndState;
+use larder_trace::layout::Slot;
+
+use crate::arch::{self, passage};
+use crate::hooks::{Errno, guard};
+use crate::{clock, file, real, state};
+
+fn look(below: &AtomicUsize, name: &std::ffi::CStr) -> usize {
+    let _errno = Errno::keep();
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    // A child of vfork shares its parent's memory, and a child of fork that has not called yet its
+    // parent's file: neither is the image that the trace is of.
+    if local.in_vfork == 0 && state::is_recording() {
+        clock::note();
+        file::set_slot(Slot::EndState, EndState::Exec as u64);
+    }
+    let mut address = below.load(Ordering::Relaxed);
+    if address == 0 {
+        let outer = std::mem::replace(&mut local.guard, guard::BELOW);
+        address = real::next(name);
+        local.guard = outer;
+        below.store(address, Ordering::Relaxed);
+    }
+    if address == 0 {
+        missing as *const () as usize
+    } else {
+        address
+    }
+}
+
+/// Stands in for a form that this libc does not have.
+extern "C" fn missing() -> i32 {
+    // SAFETY: the thread's own variable.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    -1
+}
+
+macro_rules! forms {
+    ($($look:ident $export:literal $name:literal;)*) => {
+        $(
+            passage!($export => $look);
+            extern "C" fn $look() -> usize {
+                static BELOW: AtomicUsize = AtomicUsize::new(0);
+                look(&BELOW, $name)
+            }
+        )*
+    };
+}
+
+forms! {
+    execve "execve" c"execve";
+    execv "execv" c"execv";
+    execvp "execvp" c"execvp";
+    execvpe "execvpe" c"execvpe";
+    execl "execl" c"execl";
+    execlp "execlp" c"execlp";
+    execle "execle" c"execle";
+    fexecve "fexecve" c"fexecve";
+    execveat "execveat" c"execveat";
+}
