@@ -36,10 +36,10 @@ LARDER_EXPORT int larder_get_stats(larder_stats* out, size_t size) {
   s.realloc_copied_huge_bytes = count(stats::kReallocCopiedHugeBytes);
   s.thread_heaps = heaps.in_use;
   s.shared_heaps = heaps.shared;
-  s.refills = count(stats::kRefills);
+  s.refills = heaps.refills;
   s.fresh_slabs = count(stats::kFreshSlabs);
-  s.remote_frees = count(stats::kRemoteFrees);
-  s.remote_pushes = count(stats::kRemotePushes);
+  s.remote_frees = heaps.remote_frees;
+  s.remote_pushes = heaps.remote_pushes;
   s.system_calls = count(stats::kMmapCalls) + count(stats::kMunmapCalls) +
                    count(stats::kMremapCalls) + count(stats::kMadviseCalls);
   memcpy(out, &s, s.size);

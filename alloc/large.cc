@@ -214,13 +214,11 @@ void* huge_resize(Slab* s, size_t new_bytes) {
 }
 
 void* run_alloc(size_t size_bytes, size_t align, bool* zero) {
-  auto units = unsigned((size_bytes + kUnit - 1) / kUnit);
   auto align_units = unsigned(align > kUnit ? align / kUnit : 1);
-  Slab* s = page_heap.alloc_run(units, align_units, Kind::kRun);
+  Slab* s = page_heap.alloc_run(run_units(size_bytes), align_units, Kind::kRun);
   if (s == nullptr) return nullptr;
   if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
   *zero = s->zero;
-  stats::add(stats::kRunBytes, int64_t(s->bytes));
   return s->base + s->offset;
 }
 
@@ -229,18 +227,15 @@ void* blocks_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (s == nullptr) return nullptr;
   if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
   *zero = s->zero;
-  stats::add(stats::kRunBytes, int64_t(s->bytes));
   return s->base + s->offset;
 }
 
 void* run_resize(Slab* s, void* object, size_t new_bytes) {
-  size_t old = s->bytes;
-  auto units = unsigned((new_bytes + s->offset + kUnit - 1) / kUnit);
+  unsigned units = run_units(new_bytes + s->offset);
   if (units < s->units)
     page_heap.shrink_run(s, units);
   else if (units > s->units && !page_heap.extend_run(s, units))
     return nullptr;
-  stats::add(stats::kRunBytes, int64_t(s->bytes) - int64_t(old));
   return object;
 }
 
@@ -257,11 +252,9 @@ void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
 void large_free(Slab* s) {
   switch (s->kind) {
     case Kind::kRun:
-      stats::add(stats::kRunBytes, -int64_t(s->bytes));
       page_heap.free_run(s, s->bytes);
       break;
     case Kind::kLarge:
-      stats::add(stats::kRunBytes, -int64_t(s->bytes));
       page_heap.free_blocks(s);
       break;
     case Kind::kHuge:
@@ -291,6 +284,12 @@ void* large_resize(Slab* s, void* object, size_t new_bytes) {
     default:
       return nullptr;
   }
+}
+
+void* large_reuse(Slab* s, size_t size_bytes) {
+  s->offset = next_colour(s->bytes - size_bytes);
+  s->zero = false;
+  return s->base + s->offset;
 }
 
 size_t large_release_kept(uint64_t deadline_ms) {

@@ -123,10 +123,24 @@ void registry_init() {
 
 HeapCounts heap_counts() {
   LockGuard guard(registry.lock);
-  HeapCounts counts = {registry.in_use.load(std::memory_order_relaxed), registry.unused_count, 0,
-                       registry.dead};
-  for (const auto& slot : registry.shared)
-    if (slot.load(std::memory_order_relaxed) != nullptr) ++counts.shared;
+  HeapCounts counts = {};
+  counts.in_use = registry.in_use.load(std::memory_order_relaxed);
+  counts.unused = registry.unused_count;
+  counts.dead = registry.dead;
+  auto add = [&counts](const HeapCounters& c) {
+    counts.refills += c.refills.load(std::memory_order_relaxed);
+    counts.adopted_slabs += c.adopted_slabs.load(std::memory_order_relaxed);
+    counts.remote_frees += c.remote_frees.load(std::memory_order_relaxed);
+    counts.remote_pushes += c.remote_pushes.load(std::memory_order_relaxed);
+  };
+  for (const ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next)
+    add(heap->counters);
+  for (const auto& slot : registry.shared) {
+    const ThreadHeap* heap = slot.load(std::memory_order_acquire);
+    if (heap == nullptr) continue;
+    ++counts.shared;
+    add(heap->counters);
+  }
   return counts;
 }
 

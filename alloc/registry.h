@@ -19,6 +19,8 @@ void registry_init();
 
 struct HeapCounts {
   size_t in_use, unused, shared, dead;
+  // Sums of all heaps' counters since the start.
+  uint64_t refills, adopted_slabs, remote_frees, remote_pushes;
 };
 HeapCounts heap_counts();
 

@@ -2,7 +2,6 @@
 
 #include "central.h"
 #include "registry.h"
-#include "stats.h"
 #include "thread_heap.h"
 
 namespace larder {
@@ -44,12 +43,12 @@ Attempt try_push(ThreadHeap* heap, Slab* s, const Chain& chain) {
   switch (remote_state(s)) {
     case kOwned:
       if (owner_is_dead(s) || !remote_try_push(s, chain)) return Attempt::kRetry;
-      stats::add(stats::kRemotePushes, 1);
-      stats::add(stats::kRemoteFrees, chain.count);
+      HeapCounters::add(heap->counters.remote_pushes, 1);
+      HeapCounters::add(heap->counters.remote_frees, chain.count);
       return Attempt::kDone;
     case kFull:
       if (!remote_try_adopt(s)) return Attempt::kRetry;
-      stats::add(stats::kAdoptedSlabs, 1);
+      HeapCounters::add(heap->counters.adopted_slabs, 1);
       // A shared heap owns only what it allocates from: threads that come back to free after
       // their own heap is gone must not gather slabs in it.
       if (heap->shared) {

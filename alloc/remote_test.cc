@@ -14,7 +14,6 @@
 #include "options.h"
 #include "page_heap.h"
 #include "registry.h"
-#include "stats.h"
 #include "thread_heap.h"
 
 namespace larder {
@@ -30,14 +29,14 @@ TEST(Remote, AFreerAdoptsFullSlabs) {
   constexpr int kObjects = 10000;
   std::vector<void*> objects;
   for (int i = 0; i < kObjects; ++i) objects.push_back(larder_malloc(64));
-  int64_t pushes = stats::get(stats::kRemotePushes);
-  int64_t adopted = stats::get(stats::kAdoptedSlabs);
+  uint64_t pushes = heap_counts().remote_pushes;
+  uint64_t adopted = heap_counts().adopted_slabs;
   on_thread([&] {
     for (void* p : objects) larder_free(p);
   });
-  int64_t slabs = kObjects / kSizeClasses.capacity[class_of(64)];
-  EXPECT_GE(stats::get(stats::kAdoptedSlabs) - adopted, slabs - 1);
-  EXPECT_LE(stats::get(stats::kRemotePushes) - pushes, 8);
+  uint64_t slabs = kObjects / kSizeClasses.capacity[class_of(64)];
+  EXPECT_GE(heap_counts().adopted_slabs - adopted, slabs - 1);
+  EXPECT_LE(heap_counts().remote_pushes - pushes, 8u);
 }
 
 TEST(Remote, FreesOfAPartialSlabArriveInBatches) {
@@ -49,12 +48,12 @@ TEST(Remote, FreesOfAPartialSlabArriveInBatches) {
   for (void* p : objects)
     if (page_map.find(p) == current) in_current.push_back(p);
   if (in_current.size() < 64) GTEST_FAIL() << "the current slab should hold most of them";
-  int64_t pushes = stats::get(stats::kRemotePushes);
+  uint64_t pushes = heap_counts().remote_pushes;
   on_thread([&] {
     for (void* p : in_current) larder_free(p);
   });
-  int64_t atomics = stats::get(stats::kRemotePushes) - pushes;
-  EXPECT_LE(atomics, int64_t(in_current.size()) / 64 + 1);
+  uint64_t atomics = heap_counts().remote_pushes - pushes;
+  EXPECT_LE(atomics, in_current.size() / 64 + 1);
   void* list = remote_take(current);
   size_t count = 0;
   for (void* p = list; p != nullptr; p = next_of(p)) ++count;

@@ -1,5 +1,6 @@
-// Process-wide counters of rare events. Relaxed atomics: each is exact, together they are not a
-// snapshot. Never touched on a fast path, so they cost nothing where it matters.
+// Process-wide counters of rare events: those that take a system call or the page heap's lock
+// anyway. What threads do more often they count in their own heap (HeapCounters). Relaxed atomics:
+// each is exact, together they are not a snapshot.
 #pragma once
 
 #include <atomic>
@@ -15,17 +16,12 @@ enum Counter {
   kMremapCalls,
   kMadviseCalls,
   kPurgedBytes,  // given back by madvise since the start
-  kRunBytes,     // runs and whole blocks handed out now
   kHugeBytes,    // mappings of their own handed out now
   kHugePeakBytes,
   kHugeCount,
   kHugeKeptBytes,           // freed mappings kept for reuse now
   kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
   kReallocCopiedHugeBytes,  // of these, from blocks of 4 MiB and more
-  kRemotePushes,            // batches pushed to another heap's slab (one atomic each)
-  kRemoteFrees,             // objects in those batches
-  kAdoptedSlabs,
-  kRefills,
   kFreshSlabs,
   kEmergencyBlocks,  // served by a mapping of their own from a signal handler
   kLeakedInSignal,   // frees from a signal handler that could not be carried out

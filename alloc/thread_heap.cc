@@ -136,8 +136,29 @@ void ThreadHeap::release_all() {
   trim();
 }
 
+bool ThreadHeap::keep_run(Slab* s) {
+  if (s->units > kKeptRunUnits) return false;
+  if (kept_run_bytes + s->bytes > option(Option::kHeapEmptyKib) << 10) return false;
+  kept_run_bytes += s->bytes;
+  s->kind = Kind::kFree;
+  s->next = kept_runs[s->units];
+  kept_runs[s->units] = s;
+  return true;
+}
+
+Slab* ThreadHeap::take_run(unsigned units) {
+  Slab* s = units <= kKeptRunUnits ? kept_runs[units] : nullptr;
+  if (s == nullptr) return nullptr;
+  kept_runs[units] = s->next;
+  kept_run_bytes -= s->bytes;
+  s->kind = Kind::kRun;
+  return s;
+}
+
 size_t ThreadHeap::trim() {
-  size_t bytes = 0;
+  size_t bytes = kept_run_bytes;
+  for (unsigned units = 1; units <= kKeptRunUnits; ++units)
+    while (Slab* s = take_run(units)) large_free(s);
   while (Slab* s = empties.pop_front()) {
     bytes += slab_bytes(s);
     slab_release(s);
@@ -228,6 +249,7 @@ void* ThreadHeap::carve(int c) {
 }
 
 void* ThreadHeap::refill(int c) {
+  HeapCounters::add(counters.refills, 1);
   Bin& bin = bins[c];
   for (;;) {
     Slab* current = bin.current;
@@ -340,7 +362,6 @@ void free_in_signal(void* p, Slab* s) {
 void* malloc_slow(int c) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(kSizeClasses.size[c], 16));
-  stats::add(stats::kRefills, 1);
   return allocate_or_reclaim(kSizeClasses.size[c], [c] {
     ThreadHeap* heap = thread_heap();
     return heap != nullptr ? heap->refill(c) : shared_malloc(c);
@@ -350,6 +371,8 @@ void* malloc_slow(int c) {
 void* malloc_large(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  if (ThreadHeap* heap = thread_state.heap; heap != nullptr && size_bytes <= kRunMax)
+    if (Slab* s = heap->take_run(run_units(size_bytes))) return large_reuse(s, size_bytes);
   bool zero;
   return allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
 }
@@ -366,6 +389,8 @@ void free_slow(void* p, Slab* s) {
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
+  ThreadHeap* heap = thread_state.heap;
+  if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   large_free(s);
   purge_tick();

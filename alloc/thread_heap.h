@@ -14,7 +14,8 @@
 //   heads[c] lists objects of bins[c].current, and of no other slab
 //   every slab owned by the heap is a bin's current, in a bin's partial list, or in `empties`
 //   a slab with no free, no remote and no uncarved object is not owned (full)
-// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, current slabs <= one a class.
+// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept runs likewise, current slabs <= one a
+// class.
 #pragma once
 
 #include "lock.h"
@@ -24,6 +25,9 @@
 #include "slab.h"
 
 namespace larder {
+
+// Runs of up to 512 KiB are kept by a thread that frees them.
+inline constexpr unsigned kKeptRunUnits = 32;
 
 // All of a thread's static TLS: 504 bytes, so that a dlopened Larder still finds room for it.
 struct ThreadState {
@@ -38,6 +42,18 @@ struct ThreadState {
 extern constinit thread_local ThreadState thread_state
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+// Counted by the heap's thread alone, read by anyone.
+struct HeapCounters {
+  std::atomic<uint64_t> refills;
+  std::atomic<uint64_t> adopted_slabs;
+  std::atomic<uint64_t> remote_frees;   // objects pushed to other heaps' slabs
+  std::atomic<uint64_t> remote_pushes;  // atomic operations that these took
+
+  static void add(std::atomic<uint64_t>& counter, uint64_t n) {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+};
+
 struct Bin {
   Slab* current;
   SlabList partial;
@@ -48,8 +64,11 @@ struct ThreadHeap {
   Bin bins[kClasses];
   SlabList empties;  // used == 0, most recently emptied first
   size_t empty_bytes;
+  Slab* kept_runs[kKeptRunUnits + 1];  // freed runs, by units, linked by next
+  size_t kept_run_bytes;
   int collect_class;  // where the next collect_some() looks
   RemoteCache remote;
+  HeapCounters counters;
   bool shared;
   bool dead;      // its thread did not come along through fork
   Lock lock;      // shared heaps only
@@ -69,7 +88,10 @@ struct ThreadHeap {
   void retire(Slab* s);
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
-  // Gives wholly free slabs back. Bytes.
+  // A freed run that is worth keeping; false if it is not. A run of so many units, or nullptr.
+  bool keep_run(Slab* s);
+  Slab* take_run(unsigned units);
+  // Gives wholly free slabs and kept runs back. Bytes.
   size_t trim();
   // Takes in what others have freed in partial slabs: all of them; a few, in turn. Without it a
   // slab of a class that this heap allocates no more would never be found empty.

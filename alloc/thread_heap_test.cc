@@ -77,6 +77,20 @@ TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
   EXPECT_EQ(thread_state.heap->empty_bytes, 0u);
 }
 
+TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
+  larder_release_free_memory();
+  void* p = larder_malloc(50000);
+  Slab* s = page_map.find(p);
+  larder_free(p);
+  EXPECT_EQ(s->kind, Kind::kFree);
+  void* q = larder_malloc(49000);
+  EXPECT_EQ(page_map.find(q), s);
+  EXPECT_EQ(s->kind, Kind::kRun);
+  larder_free(q);
+  larder_release_free_memory();
+  EXPECT_EQ(thread_state.heap->kept_run_bytes, 0u);
+}
+
 TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
   // A thread of its own starts without slabs.
   std::thread([] {

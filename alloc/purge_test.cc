@@ -1,0 +1,93 @@
+#include "purge.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "larder/larder_malloc.h"
+#include "options.h"
+#include "os.h"
+#include "stats.h"
+
+namespace larder {
+namespace {
+
+// Resident pages of this process, in bytes.
+size_t resident() {
+  FILE* statm = fopen("/proc/self/statm", "r");
+  long total = 0, pages = 0;
+  EXPECT_EQ(fscanf(statm, "%ld %ld", &total, &pages), 2);
+  fclose(statm);
+  return size_t(pages) * os::page_size();
+}
+
+void wait_ms(unsigned ms) { usleep(ms * 1000); }
+
+class Purge : public testing::Test {
+ protected:
+  void SetUp() override { purge_all(); }
+  void TearDown() override {
+    set_option(Option::kPurgeDecayMs, 1000);
+    set_option(Option::kPurgeMibPerTick, 64);
+  }
+  // Leaves `mib` MiB of touched, free units behind.
+  void dirty(size_t mib) {
+    std::vector<void*> blocks;
+    for (size_t i = 0; i < mib; ++i) {
+      blocks.push_back(larder_malloc(size_t{1} << 20));
+      memset(blocks.back(), 1, size_t{1} << 20);
+    }
+    for (void* p : blocks) larder_free(p);
+  }
+};
+
+TEST_F(Purge, NothingGoesBackBeforeTheDecay) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  wait_ms(110);
+  int64_t before = stats::get(stats::kPurgedBytes);
+  dirty(16);
+  purge_tick();
+  EXPECT_EQ(stats::get(stats::kPurgedBytes), before);
+}
+
+TEST_F(Purge, FreeMemoryGoesBackAfterTheDecay) {
+  dirty(64);
+  size_t before = resident();
+  set_option(Option::kPurgeDecayMs, 20);
+  wait_ms(150);
+  purge_tick();
+  EXPECT_LE(resident() + (size_t{60} << 20), before);
+}
+
+TEST_F(Purge, ATickGivesBackABoundedAmount) {
+  dirty(64);
+  set_option(Option::kPurgeDecayMs, 20);
+  set_option(Option::kPurgeMibPerTick, 8);
+  wait_ms(150);
+  int64_t before = stats::get(stats::kPurgedBytes);
+  purge_tick();
+  purge_tick();  // not due yet
+  int64_t once = stats::get(stats::kPurgedBytes) - before;
+  EXPECT_GE(once, 8 << 20);
+  EXPECT_LE(once, 10 << 20);
+}
+
+TEST_F(Purge, KeptMappingsGoAfterTheDecay) {
+  larder_free(larder_malloc(50 << 20));
+  EXPECT_GT(stats::get(stats::kHugeKeptBytes), 0);
+  set_option(Option::kPurgeDecayMs, 20);
+  wait_ms(150);
+  purge_tick();
+  EXPECT_EQ(stats::get(stats::kHugeKeptBytes), 0);
+}
+
+TEST_F(Purge, TrimSaysWhetherMemoryWentBack) {
+  dirty(4);
+  EXPECT_EQ(larder_malloc_trim(0), 1);
+  EXPECT_EQ(larder_malloc_trim(0), 0);
+}
+
+}  // namespace
+}  // namespace larder
