@@ -79,11 +79,11 @@ TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
 
 TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
   larder_release_free_memory();
-  void* p = larder_malloc(50000);
+  void* p = larder_malloc(60000);
   Slab* s = page_map.find(p);
   larder_free(p);
   EXPECT_EQ(s->kind, Kind::kFree);
-  void* q = larder_malloc(49000);
+  void* q = larder_malloc(55000);
   EXPECT_EQ(page_map.find(q), s);
   EXPECT_EQ(s->kind, Kind::kRun);
   larder_free(q);
