@@ -102,6 +102,27 @@ pub fn has_invariant_counter() -> bool {
         && __cpuid(0x8000_0001).edx & (1 << 27) != 0
 }
 
+/// Calls a function on another stack. It must not unwind.
+///
+/// # Safety
+/// `top` must be the 16-aligned end of memory that nobody else uses as a stack now.
+pub unsafe fn on_stack(top: *mut u8, function: extern "C" fn(*mut u8), argument: *mut u8) {
+    // SAFETY: r12 survives the call and brings the stack pointer back.
+    unsafe {
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {function}",
+            "mov rsp, r12",
+            top = in(reg) top,
+            function = in(reg) function,
+            inout("rdi") argument => _,
+            out("r12") _,
+            clobber_abi("C")
+        );
+    }
+}
+
 /// An exported function that hands its caller's registers on as fifth and sixth argument.
 macro_rules! entry {
     ($(#[$doc:meta])* $name:literal => $implementation:path) => {

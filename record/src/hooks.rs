@@ -100,7 +100,7 @@ impl Hook {
         if state::is_recording() || state::enter_slow() {
             stream = local.stream;
             if stream.is_null() {
-                stream = stream::attach();
+                stream = stream::attach(sp);
             }
         }
         drop(errno);

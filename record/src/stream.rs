@@ -33,6 +33,8 @@ pub struct Stream {
     predictor: Predictor,
     interned: Interned,
     walker: Walker,
+    /// A stack to work on when the thread's is small; null until then.
+    own_stack: *mut u8,
 }
 
 /// What a hook has to say of a call.
@@ -49,6 +51,8 @@ pub struct Call {
 
 /// What the encoder may write.
 const RECORD_ROOM: usize = 128;
+/// Signal handlers may come to run on it, too.
+const OWN_STACK_BYTES: usize = 256 << 10;
 /// Frames in one record of nodes.
 const NODES_AT_ONCE: usize = 64;
 
@@ -61,7 +65,7 @@ static RETIRED: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
 /// stopped, if there is no memory or no room in the file.
 #[cold]
 #[inline(never)]
-pub fn attach() -> *mut Stream {
+pub fn attach(caller_sp: usize) -> *mut Stream {
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
     let mut stream = take_retired();
@@ -72,7 +76,11 @@ pub fn attach() -> *mut Stream {
         return stream;
     }
     // SAFETY: made or taken just now, so nobody else's.
-    if !unsafe { &mut *stream }.begin_thread() {
+    let begun = unsafe { &mut *stream };
+    begun.walker.forget();
+    let mut done = false;
+    begun.work(caller_sp, |stream| done = stream.begin_thread());
+    if !done {
         return std::ptr::null_mut();
     }
     local.stream = stream;
@@ -98,6 +106,7 @@ fn make() -> *mut Stream {
             predictor: Predictor::new(),
             interned: Interned::new(),
             walker: Walker::new(),
+            own_stack: std::ptr::null_mut(),
         });
     }
     let mut head = REGISTRY.load(Ordering::Relaxed);
@@ -174,6 +183,9 @@ pub fn after_fork() {
             gone.live.abandon();
             gone.interned.release();
             gone.walker.release();
+            if !gone.own_stack.is_null() {
+                sys::unmap(gone.own_stack, OWN_STACK_BYTES);
+            }
             sys::unmap(stream.cast(), size_of::<Stream>());
             stream = next;
         }
@@ -202,7 +214,7 @@ impl Stream {
             return false;
         }
         self.tid = sys::thread_id();
-        self.walker.forget();
+        self.walker.forget_rules();
         let time = clock::before();
         if fresh {
             self.begin_chunk(time);
@@ -277,6 +289,48 @@ impl Stream {
     /// Records a call.
     #[inline]
     pub fn call(&mut self, caller: Caller, call: &Call) {
+        if self.walker.has_room(caller.sp) {
+            self.call_here(caller, call);
+        } else {
+            self.work_on_own_stack(|stream| stream.call_here(caller, call));
+        }
+    }
+
+    /// Does something where there is room for it.
+    fn work(&mut self, sp: usize, act: impl FnOnce(&mut Stream)) {
+        if self.walker.has_room(sp) {
+            act(self)
+        } else {
+            self.work_on_own_stack(act)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn work_on_own_stack<F: FnOnce(&mut Stream)>(&mut self, act: F) {
+        struct Work<'a, F>(&'a mut Stream, Option<F>);
+        extern "C" fn work<F: FnOnce(&mut Stream)>(argument: *mut u8) {
+            // SAFETY: the struct below, which waits for this function.
+            let Work(stream, act) = unsafe { &mut *argument.cast::<Work<'_, F>>() };
+            if let Some(act) = act.take() {
+                act(stream);
+            }
+        }
+        if self.own_stack.is_null() {
+            let Ok(memory) = sys::map_anonymous(OWN_STACK_BYTES) else {
+                state::stop(StopReason::NoMemory, libc::ENOMEM);
+                return;
+            };
+            self.own_stack = memory;
+        }
+        let top = self.own_stack.wrapping_add(OWN_STACK_BYTES);
+        let mut waiting = Work(self, Some(act));
+        // SAFETY: the stack is this stream's, and the guard keeps a second call off it.
+        unsafe { arch::on_stack(top, work::<F>, (&raw mut waiting).cast()) };
+    }
+
+    #[inline]
+    fn call_here(&mut self, caller: Caller, call: &Call) {
         let Some(node) = self.node(caller) else {
             return;
         };
@@ -412,7 +466,7 @@ impl Stream {
     fn follow(&mut self, map: &Snapshot) -> bool {
         let reset = map.last_unload > self.generation && self.generation != 0;
         self.generation = map.generation;
-        self.walker.forget();
+        self.walker.forget_rules();
         if reset {
             self.interned.forget();
         }

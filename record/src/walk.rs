@@ -146,10 +146,15 @@ impl Walker {
         }
     }
 
-    /// Begins with a new thread or a new module map: nothing that was learnt holds.
+    /// Begins with a new thread.
     pub fn forget(&mut self) {
         self.len = 0;
         self.stack = Stack::new();
+    }
+
+    /// Begins with another module map: the rules that were learnt may not hold.
+    pub fn forget_rules(&mut self) {
+        self.len = 0;
         self.caches = Some(Box::new(std::array::from_fn(|_| Cache::new_in())));
     }
 
@@ -163,6 +168,13 @@ impl Walker {
     pub fn last(&mut self) -> &mut [Frame] {
         let len = self.len;
         self.frames.slice().get_mut(..len).unwrap_or(&mut [])
+    }
+
+    /// Whether the thread's stack has room for the recorder's own work below `sp`. A stack that is not
+    /// libc's may be tiny, and what lies below it anybody's.
+    #[inline]
+    pub fn has_room(&mut self, sp: usize) -> bool {
+        self.stack.has_room(sp as u64)
     }
 
     /// Drops the last stack, so that the next walk is a whole one.
@@ -384,6 +396,8 @@ struct Stack {
     /// Known to be readable, down to here: of the thread's own stack, and of the main one.
     own: Range,
     main: Range,
+    /// There is room to work down to here on the thread's own stack.
+    room_low: u64,
     /// Neither of them: a coroutine's or a signal's stack, probed as it is read.
     foreign: bool,
 }
@@ -395,6 +409,9 @@ struct Range {
 }
 
 const PAGE: u64 = 4096;
+/// What the recorder's work may take of a stack: the unwinder's tables are 13 KiB at most, compression
+/// less, and there is as much to spare.
+const WORK_BYTES: u64 = 40 << 10;
 /// A stack that is deeper than this below what is known is probed as it is read.
 const PROBE_AT_ONCE: u64 = 64 << 20;
 
@@ -406,8 +423,33 @@ impl Stack {
             high: 0,
             own: none,
             main: none,
+            room_low: u64::MAX,
             foreign: true,
         }
+    }
+
+    #[inline]
+    fn has_room(&mut self, sp: u64) -> bool {
+        self.prepare(sp);
+        let low = sp.saturating_sub(WORK_BYTES);
+        !self.foreign && (low >= self.room_low || self.find_room(sp, low))
+    }
+
+    #[cold]
+    fn find_room(&mut self, sp: u64, low: u64) -> bool {
+        if sp >= self.own.high {
+            return true; // The main stack grows as it is touched.
+        }
+        let mut at = low & !(PAGE - 1);
+        let found = at;
+        while at < sp {
+            if !sys::readable(at) {
+                return false;
+            }
+            at += PAGE;
+        }
+        self.room_low = found;
+        true
     }
 
     /// Makes ready to read from `sp` upwards.

@@ -386,3 +386,43 @@ fn drain(file: &std::path::Path) -> Result<usize, larder_trace::TraceError> {
     }
     Ok(count)
 }
+
+#[test]
+fn the_smallest_stacks_suffice() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+static char alternate[16384 + 8192];
+static void handler(int sig) { (void)sig; for (int i = 0; i < 100; i++) free(malloc(777)); }
+static void *work(void *unused) {
+  for (int i = 0; i < 1000; i++) free(malloc(777));
+  return unused;
+}
+int main(void) {
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 16384);
+  pthread_t t;
+  if (pthread_create(&t, &small, work, 0)) return 1;
+  pthread_join(t, 0);
+  memset(alternate, 'x', sizeof alternate);
+  stack_t stack = {.ss_sp = alternate + 16384, .ss_size = 8192};
+  sigaltstack(&stack, 0);
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+  sigaction(SIGUSR1, &action, 0);
+  raise(SIGUSR1);
+  for (int i = 0; i < 16384; i++) if (alternate[i] != 'x') return 2;
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("small.c", source, &["-fno-builtin"]);
+    let run = bench.run(&program, &[]);
+    let trace = run.succeeded().only().assert_whole();
+    assert_eq!(allocations_of(&run, 777), [1100]);
+    assert_eq!(trace.losses.truncated_stacks, 0);
+}
