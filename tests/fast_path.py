@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""The fast paths of malloc and free, disassembled: no call, no frame, no branch more.
+
+Usage: fast_path.py LIBLARDER_SO. Exit 1 when a path has grown; x86-64 only.
+"""
+
+import re
+import subprocess
+import sys
+
+# function: instructions up to the return, conditional jumps among them
+BOUNDS = {"malloc": (13, 2), "free": (20, 2)}
+
+
+def instructions(library, function):
+    """The straight path: from the symbol to its first return, in order of address."""
+    listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", library],
+                             check=True, capture_output=True, text=True).stdout
+    symbols = subprocess.run(["nm", "-D", library], check=True, capture_output=True, text=True).stdout
+    address = re.search(rf"^0*([0-9a-f]+) T {function}$", symbols, re.M)
+    if address is None:
+        raise SystemExit(f"fast_path: {library} does not export {function}")
+    lines = re.findall(r"^ +([0-9a-f]+):\t(\S+) *(.*)$", listing, re.M)
+    start = next(i for i, line in enumerate(lines) if line[0] == address[1])
+    path = []
+    for _, mnemonic, operands in lines[start:]:
+        path.append((mnemonic, operands))
+        if mnemonic == "ret":
+            return path
+    raise SystemExit(f"fast_path: {function} does not return")
+
+
+def check(library, function):
+    most, most_branches = BOUNDS[function]
+    path = instructions(library, function)
+    wrong = []
+    branches = sum(1 for mnemonic, _ in path if mnemonic.startswith("j"))
+    if len(path) > most:
+        wrong.append(f"{len(path)} instructions, at most {most}")
+    if branches > most_branches:
+        wrong.append(f"{branches} jumps, at most {most_branches}")
+    for mnemonic, operands in path:
+        if mnemonic.startswith(("call", "push", "lock")) or (mnemonic == "sub" and "%rsp" in operands):
+            wrong.append(f"{mnemonic} {operands}")
+    print(f"{function}: {len(path)} instructions, {branches} jumps" + "".join(f"; {w}" for w in wrong))
+    return not wrong
+
+
+def main():
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    good = [check(sys.argv[1], function) for function in BOUNDS]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
