@@ -3,6 +3,5 @@
 namespace larder {
 
 constinit ProcessPageMap page_map;
-constinit Slab null_slab;
 
 }  // namespace larder

@@ -18,10 +18,10 @@ using Maps = testing::Types<PageMap<36, 1>, PageMap<48, 2>, PageMap<57, 3>>;
 TYPED_TEST_SUITE(PageMapTest, Maps);
 
 TYPED_TEST(PageMapTest, AbsentAddressesLeadToTheNullSlab) {
-  EXPECT_EQ(this->map->find(nullptr), &null_slab);
-  EXPECT_EQ(this->map->find(unit_address(TypeParam::kRootSize - 1)), &null_slab);
-  EXPECT_EQ(this->map->find_any(reinterpret_cast<void*>(~uintptr_t{0})), &null_slab);
-  EXPECT_EQ(null_slab.owner(), kNobody);
+  EXPECT_EQ(this->map->find(nullptr), this->map->null_slab());
+  EXPECT_EQ(this->map->find(unit_address(TypeParam::kRootSize - 1)), this->map->null_slab());
+  EXPECT_EQ(this->map->find_any(reinterpret_cast<void*>(~uintptr_t{0})), this->map->null_slab());
+  EXPECT_EQ(this->map->null_slab()->owner(), kNobody);
 }
 
 TYPED_TEST(PageMapTest, EveryByteOfARunLeadsToItsSlab) {
@@ -32,10 +32,10 @@ TYPED_TEST(PageMapTest, EveryByteOfARunLeadsToItsSlab) {
   this->map->set(base, 5, slab.get());
   EXPECT_EQ(this->map->find(base), slab.get());
   EXPECT_EQ(this->map->find(base + 5 * kUnit - 1), slab.get());
-  EXPECT_EQ(this->map->find(base - 1), &null_slab);
-  EXPECT_EQ(this->map->find(base + 5 * kUnit), &null_slab);
+  EXPECT_EQ(this->map->find(base - 1), this->map->null_slab());
+  EXPECT_EQ(this->map->find(base + 5 * kUnit), this->map->null_slab());
   this->map->set(base, 5, nullptr);
-  EXPECT_EQ(this->map->find(base), &null_slab);
+  EXPECT_EQ(this->map->find(base), this->map->null_slab());
 }
 
 TEST(PageMap, ARangeOverTwoLeavesHasBothTables) {

@@ -71,9 +71,6 @@ static_assert(sizeof(Slab) == 128, "two cache lines: the owner's and everyone's"
 
 enum State : uint64_t { kOwned = 0, kFull = 1, kCentral = 2, kStateMask = 7 };
 
-// What every address that is not Larder's resolves to. Never written.
-extern Slab null_slab __attribute__((visibility("hidden")));
-
 LARDER_FAST void*& next_of(void* object) { return *static_cast<void**>(object); }
 
 // An intrusive list. No locking of its own: belongs to a heap, or to a central list's lock.

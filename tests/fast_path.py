@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 # function: instructions up to the return, conditional jumps among them
-BOUNDS = {"malloc": (13, 2), "free": (20, 2)}
+BOUNDS = {"malloc": (14, 2), "free": (22, 2)}
 
 
 def instructions(library, function):
