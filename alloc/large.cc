@@ -301,7 +301,8 @@ bool large_has_kept() { return huge.kept_bytes.load(std::memory_order_relaxed) !
 Lock& large_lock() { return huge.lock; }
 
 void* emergency_alloc(size_t size_bytes, size_t align) {
-  if (size_bytes > kMaxSize - 2 * kUnit - align) return nullptr;
+  constexpr size_t kMaxAlign = size_t{1} << 30;  // the offset has 32 bits
+  if (align > kMaxAlign || size_bytes > kMaxSize - 2 * kUnit - align) return nullptr;
   // The descriptor has the first page to itself: there is no other place without a lock.
   size_t page = os::page_size();
   size_t offset = round_up(sizeof(Slab) > page ? sizeof(Slab) : page, align);

@@ -33,7 +33,7 @@ inline ThreadHeap* const kNobody = reinterpret_cast<ThreadHeap*>(1);
 
 enum class Kind : uint8_t { kNull, kFree, kSlab, kRun, kLarge, kHuge, kEmergency };
 
-// `used` of the current slab never reaches zero, so that free needs no other test.
+// `used` of the current slab starts here and only falls, so that free needs no other test.
 inline constexpr uint32_t kCurrentBias = 1u << 30;
 
 struct alignas(128) Slab {
@@ -68,6 +68,9 @@ struct alignas(128) Slab {
   }
 };
 static_assert(sizeof(Slab) == 128, "two cache lines: the owner's and everyone's");
+
+// Of a slab that a heap owns.
+inline bool is_current(const Slab* s) { return s->list != &s->free; }
 
 enum State : uint64_t { kOwned = 0, kFull = 1, kCentral = 2, kStateMask = 7 };
 

@@ -62,7 +62,15 @@ void ThreadHeap::push_local(Slab* s, void* p) {
   void** list = s->list;
   next_of(p) = *list;
   *list = p;
-  if (--s->used == 0) retire(s);
+  if (--s->used == 0) emptied(s);
+}
+
+void ThreadHeap::emptied(Slab* s) {
+  // A current slab gets here after a billion frees that its own list served again.
+  if (is_current(s))
+    s->used = kCurrentBias;
+  else
+    retire(s);
 }
 
 void ThreadHeap::adopt(Slab* s) {
@@ -380,7 +388,7 @@ void* malloc_large(size_t size_bytes) {
 void free_empty(Slab* s) {
   SlowPath path;
   // In a signal handler it stays where it is: partial, with everything free.
-  if (path.entered()) thread_state.heap->retire(s);
+  if (path.entered()) thread_state.heap->emptied(s);
 }
 
 void free_slow(void* p, Slab* s) {

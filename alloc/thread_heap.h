@@ -84,8 +84,8 @@ struct ThreadHeap {
   void adopt(Slab* s);
   // As adopt, with objects that are free; but the slab goes to the central list.
   void adopt_for_all(Slab* s, const Chain& chain);
-  // A partial slab has become empty.
-  void retire(Slab* s);
+  // used has fallen to zero. A partial slab is kept for other use, or given back.
+  void emptied(Slab* s);
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
   // A freed run that is worth keeping; false if it is not. A run of so many units, or nullptr.
@@ -108,6 +108,7 @@ struct ThreadHeap {
   void* carve(int c);
   void let_go(Slab* s);
   void take_remote(Slab* s);
+  void retire(Slab* s);
 };
 
 // The slow paths behind the entry points. `c` is the size class.

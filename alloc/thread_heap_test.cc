@@ -51,6 +51,21 @@ TEST(ThreadHeap, TheLastFreedIsTheNextHandedOut) {
   larder_free(p);
 }
 
+TEST(ThreadHeap, ACurrentSlabOutlivesABillionFrees) {
+  void* p = larder_malloc(100);
+  Slab* s = page_map.find(p);
+  ASSERT_TRUE(is_current(s));
+  s->used = 2;  // as it is after so many
+  for (int i = 0; i < 5; ++i) {
+    larder_free(p);
+    ASSERT_EQ(larder_malloc(100), p);
+  }
+  EXPECT_GT(s->used, 1000u);
+  EXPECT_EQ(s->owner(), thread_state.heap);
+  EXPECT_EQ(thread_state.heap->bins[class_of(100)].current, s);
+  larder_free(p);
+}
+
 TEST(ThreadHeap, SlabStateFollowsItsObjects) {
   int c = class_of(304);
   std::vector<void*> objects;

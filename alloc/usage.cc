@@ -17,9 +17,8 @@ T peek(const T& field) {
 
 // The current slab of this thread can be counted exactly; those of others are taken as all in use.
 size_t objects_in_use(const Slab* s) {
-  uint32_t used = peek(s->used);
   uint32_t carved = peek(s->carved);
-  if (used < kCurrentBias / 2) return used;
+  if (peek(s->list) == &s->free) return peek(s->used);
   size_t listed = 0;
   if (s->owner() == thread_state.heap)
     for (void* p = *s->list; p != nullptr; p = next_of(p)) ++listed;
