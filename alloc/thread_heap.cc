@@ -379,8 +379,9 @@ void* malloc_slow(int c) {
 void* malloc_large(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
-  if (ThreadHeap* heap = thread_state.heap; heap != nullptr && size_bytes <= kRunMax)
-    if (Slab* s = heap->take_run(run_units(size_bytes))) return large_reuse(s, size_bytes);
+  ThreadHeap* heap = size_bytes <= kRunMax ? thread_heap() : nullptr;
+  Slab* kept = heap != nullptr ? heap->take_run(run_units(size_bytes)) : nullptr;
+  if (kept != nullptr) return large_reuse(kept, size_bytes);
   bool zero;
   return allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
 }
@@ -397,8 +398,8 @@ void free_slow(void* p, Slab* s) {
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
-  ThreadHeap* heap = thread_state.heap;
-  if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
+  ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : nullptr;
+  if (heap != nullptr && heap->keep_run(s)) return;
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   large_free(s);
   purge_tick();

@@ -93,6 +93,11 @@ TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
 }
 
 TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
+  std::thread([] {
+    larder_free(larder_malloc(60000));
+    ASSERT_NE(thread_state.heap, nullptr) << "a thread of large blocks only has a heap, too";
+    EXPECT_GE(thread_state.heap->kept_run_bytes, 60000u);
+  }).join();
   larder_release_free_memory();
   void* p = larder_malloc(60000);
   Slab* s = page_map.find(p);
