@@ -78,16 +78,11 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// The counter, read before anything that follows becomes visible to others.
+/// The counter, read after everything before it was done, and before any later store can be seen:
+/// not before the caller has got the block that it gives back, nor after anyone can get its memory.
+/// Plain `rdtsc` may run ahead of the load that brought the block here.
 #[inline(always)]
-pub fn ticks_before() -> u64 {
-    // SAFETY: no memory is touched. Stores are made visible in order, after this has retired.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-/// The counter, read after everything before it was done.
-#[inline(always)]
-pub fn ticks_after() -> u64 {
+pub fn ticks() -> u64 {
     let mut processor = 0;
     // SAFETY: rdtscp waits for all earlier loads. Its presence was checked with the counter's.
     unsafe { core::arch::x86_64::__rdtscp(&mut processor) }

@@ -1,8 +1,9 @@
 //! The clock of the trace's times.
 //!
 //! Invariant: a time that is taken before a block is given back is not later than one that is taken
-//! after another thread got the same memory: the time stamp counter is read in order with memory
-//! (`ticks_before`, `ticks_after`), and rounding both down keeps their order.
+//! after another thread got the same memory, and a time taken when a block was made is not later
+//! than one taken by whoever was handed it: the time stamp counter is read in order with memory
+//! (`ticks`), and rounding down keeps the order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,18 +47,9 @@ pub fn kind() -> (ClockKind, u32) {
 }
 
 #[inline]
-pub fn before() -> u64 {
-    if USES_COUNTER.load(Ordering::Relaxed) {
-        arch::ticks_before() >> COUNTER_SHIFT
-    } else {
-        sys::clock_ns(libc::CLOCK_MONOTONIC) >> MONOTONIC_SHIFT
-    }
-}
-
-#[inline]
 pub fn now() -> u64 {
     if USES_COUNTER.load(Ordering::Relaxed) {
-        arch::ticks_after() >> COUNTER_SHIFT
+        arch::ticks() >> COUNTER_SHIFT
     } else {
         sys::clock_ns(libc::CLOCK_MONOTONIC) >> MONOTONIC_SHIFT
     }

@@ -175,7 +175,7 @@ impl Hook {
         self.record(&Call {
             class: Class::Free,
             code: call.code(),
-            time: clock::before(),
+            time: clock::now(),
             address: block as usize,
             size,
             extra,
@@ -324,7 +324,7 @@ unsafe fn change_size(
     let Some(mut hook) = Hook::enter(caller.sp, caller.bp) else {
         return act();
     };
-    let begin = clock::before();
+    let begin = clock::now();
     let block = hook.below(guard::BELOW, act);
     hook.record(&Call {
         class: Class::Realloc,

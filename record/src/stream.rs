@@ -215,7 +215,7 @@ impl Stream {
         }
         self.tid = sys::thread_id();
         self.walker.forget_rules();
-        let time = clock::before();
+        let time = clock::now();
         if fresh {
             self.begin_chunk(time);
         }
@@ -224,7 +224,7 @@ impl Stream {
     }
 
     fn end_thread(&mut self) {
-        let time = clock::before();
+        let time = clock::now();
         self.define_with(|predictor, out| predictor.encode_thread_end(out, time));
     }
 
