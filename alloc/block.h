@@ -96,6 +96,7 @@ struct alignas(128) Block {
   Block* dirty_prev;
   uint64_t last_free_ms;
   uint64_t dirty_since_ms;
+  uint64_t purge_pass;  // the last that took units of this block
   uint8_t longest;
   bool in_dirty_list;
   bool purging;

@@ -9,6 +9,7 @@
 #include "registry.h"
 #include "remote_word.h"
 #include "stats.h"
+#include "thread_heap.h"
 
 // glibc's list of open files has a lock that fork takes, and that threads hold while they wait for
 // a FILE whose holder may be in malloc. It must come before ours; glibc's own malloc does it so
@@ -32,21 +33,64 @@ void for_each_lock(void (*visit)(Lock&)) {
   visit(meta_lock());
 }
 
+// Of the thread that holds the locks for fork, and written by it alone.
+constinit unsigned nested = 0;  // forks in signal handlers that came in the midst of a fork
+constinit bool all_taken = true;
+
+// A signal handler that allocates while locks change hands must not wait for its own thread.
+class Busy {
+ public:
+  Busy() : outer_(thread_state.busy) { thread_state.busy = true; }
+  ~Busy() { thread_state.busy = outer_; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  bool interrupted() const { return outer_; }
+
+ private:
+  bool outer_;
+};
+
 void before_fork() {
+  if (page_heap.lock().held_for_fork()) {
+    ++nested;
+    return;
+  }
   stats::add(stats::kForks, 1);
   if (&_IO_list_lock != nullptr) _IO_list_lock();
-  for_each_lock([](Lock& lock) { lock.before_fork(); });
+  Busy busy;
+  all_taken = true;
+  if (!busy.interrupted()) {
+    for_each_lock([](Lock& lock) { lock.before_fork(0); });
+    return;
+  }
+  for_each_lock([](Lock& lock) {
+    // Once one is refused the child is lost to the heap anyway: the others get a single try.
+    if (!lock.before_fork(all_taken ? 50 : 1)) all_taken = false;
+  });
 }
 
 void after_fork_in_parent() {
-  for_each_lock([](Lock& lock) { lock.after_fork_in_parent(); });
+  if (nested != 0) {
+    --nested;
+    return;
+  }
+  {
+    Busy busy;
+    for_each_lock([](Lock& lock) { lock.after_fork_in_parent(); });
+  }
   if (&_IO_list_unlock != nullptr) _IO_list_unlock();
 }
 
 void after_fork_in_child() {
-  remote_new_generation();
-  registry_bury_others();
-  for_each_lock([](Lock& lock) { lock.after_fork_in_child(); });
+  // Some lock's holder is not here: what it guards was caught in mid-change.
+  if (!all_taken) torn_by_fork = true;
+  nested = 0;
+  {
+    Busy busy;
+    remote_new_generation();
+    registry_bury_others();
+    for_each_lock([](Lock& lock) { lock.after_fork_in_child(); });
+  }
   if (&_IO_list_resetlock != nullptr) _IO_list_resetlock();
 }
 

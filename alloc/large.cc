@@ -58,7 +58,7 @@ Slab* take_kept(int i) {
 }
 
 // A refused munmap (too many mappings) keeps the memory: it is discarded and kept for reuse.
-void unmap_or_keep(Slab* s) {
+bool unmap_or_keep(Slab* s) {
   page_map.set(s->base, 1, nullptr);
   bool gone = os::unmap(s->base, s->bytes);
   if (!gone) os::discard(s->base, s->bytes);
@@ -70,6 +70,7 @@ void unmap_or_keep(Slab* s) {
     huge.kept_bytes.fetch_add(s->bytes, std::memory_order_relaxed);
     stats::add(stats::kHugeKeptBytes, int64_t(s->bytes));
   }
+  return gone;
 }
 
 // The smallest kept mapping that fits without wasting more than a fifth.
@@ -101,8 +102,8 @@ size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
       if (oldest < 0) break;
       s = take_kept(oldest);
     }
-    released += s->bytes;
-    unmap_or_keep(s);
+    size_t bytes_of_it = s->bytes;
+    if (unmap_or_keep(s)) released += bytes_of_it;
   }
   return released;
 }
@@ -177,9 +178,11 @@ bool huge_move(Slab* s, size_t bytes) {
   if (target == nullptr) return false;
   // The old entry goes first: from the moment of the move its address may be anybody's.
   page_map.set(s->base, 1, nullptr);
-  if (!page_map.make_tables(target, 1) || !os::move_pages(s->base, s->bytes, target, bytes)) {
+  bool tables = page_map.make_tables(target, 1);
+  if (!tables || !os::move_pages(s->base, s->bytes, target, bytes)) {
     page_map.set(s->base, 1, s);
-    os::unmap(target, bytes);
+    // After a failed move the target may be anybody's: leave it. That is address space, not memory.
+    if (!tables) os::unmap(target, bytes);
     return false;
   }
   s->base = target;
@@ -193,7 +196,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   size_t old = s->bytes;
   if (need <= old) {
     // Tails worth a system call go back: more than a reused mapping may have in excess.
-    if (old - need > old / 4 && os::resize_in_place(s->base, old, need)) {
+    if (old - need > old / 4 && os::resize_in_place(s->base, old, need) == os::Resized::kDone) {
       s->bytes = need;
       count_huge(int64_t(need) - int64_t(old));
     }
@@ -203,7 +206,9 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   // that growing by small steps costs O(log size) system calls.
   for (size_t bytes : {round_up(need + need / 8, page), need}) {
     if (bytes < need || bytes > kMaxSize) continue;
-    if (os::resize_in_place(s->base, old, bytes) || huge_move(s, bytes)) {
+    os::Resized resized = os::resize_in_place(s->base, old, bytes);
+    if (resized == os::Resized::kRefused) return nullptr;
+    if (resized == os::Resized::kDone || huge_move(s, bytes)) {
       s->bytes = bytes;
       s->zero = false;
       count_huge(int64_t(bytes) - int64_t(old));
@@ -272,6 +277,7 @@ void large_free(Slab* s) {
 }
 
 void* large_resize(Slab* s, void* object, size_t new_bytes) {
+  if (new_bytes > kMaxSize) return nullptr;
   switch (s->kind) {
     case Kind::kRun:
       return new_bytes > kSmallMax && new_bytes + s->offset <= kRunMax
@@ -301,6 +307,7 @@ bool large_has_kept() { return huge.kept_bytes.load(std::memory_order_relaxed) !
 Lock& large_lock() { return huge.lock; }
 
 void* emergency_alloc(size_t size_bytes, size_t align) {
+  if (size_bytes == 0) size_bytes = 1;
   constexpr size_t kMaxAlign = size_t{1} << 30;  // the offset has 32 bits
   if (align > kMaxAlign || size_bytes > kMaxSize - 2 * kUnit - align) return nullptr;
   // The descriptor has the first page to itself: there is no other place without a lock.

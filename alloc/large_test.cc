@@ -110,6 +110,24 @@ TEST(Large, GrowingBySmallStepsTakesFewSystemCalls) {
   larder_free(p);
 }
 
+TEST(Large, ASizeThatWrapsIsRefusedAndTheBlockStays) {
+  for (size_t size : {size_t{100000}, size_t{3} << 20, (size_t{8} << 20) + 100}) {
+    for (int i = 0; i < 3; ++i) {  // of several colours
+      auto* p = static_cast<char*>(larder_malloc(size));
+      p[size - 1] = 7;
+      size_t usable = larder_malloc_usable_size(p);
+      for (size_t bad : {SIZE_MAX, SIZE_MAX - 10, SIZE_MAX - 5000, size_t{PTRDIFF_MAX} + 1}) {
+        errno = 0;
+        EXPECT_EQ(larder_realloc(p, bad), nullptr);
+        EXPECT_EQ(errno, ENOMEM);
+        EXPECT_EQ(larder_malloc_usable_size(p), usable);
+      }
+      EXPECT_EQ(p[size - 1], 7);
+      larder_free(p);
+    }
+  }
+}
+
 TEST(Large, AFailedReallocLeavesTheBlock) {
   auto* p = static_cast<char*>(larder_malloc(kHugeMin));
   p[kHugeMin - 1] = 3;

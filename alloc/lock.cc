@@ -33,6 +33,16 @@ void Lock::acquire_slow() {
   }
 }
 
+bool Lock::try_acquire(unsigned tries) {
+  for (; tries > 0; --tries) {
+    uint32_t expected = kFree;
+    if (word_.compare_exchange_strong(expected, thread_id(), std::memory_order_acquire))
+      return true;
+    os::yield();
+  }
+  return false;
+}
+
 void Lock::wake() { os::wake_one(reinterpret_cast<uint32_t*>(&word_)); }
 
 }  // namespace larder

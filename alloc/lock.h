@@ -35,14 +35,20 @@ class Lock {
 
   // fork: held across it, so that what it guards is whole in the child. A lock that the forking
   // thread holds already (fork in a signal handler) stays with the interrupted code. Between
-  // before and after, the forking thread may lock again: other fork handlers allocate.
-  void before_fork() {
-    if (held_by_me()) return;
-    acquire();
+  // before and after, the forking thread may lock again: other fork handlers allocate. It waits
+  // if `tries` is 0, and gives up after so many otherwise (the handler has interrupted a slow path,
+  // whose locks the holder of this one may be waiting for): false.
+  bool before_fork(unsigned tries) {
+    if (held_by_me()) return true;
+    if (tries == 0)
+      acquire();
+    else if (!try_acquire(tries))
+      return false;
     for_fork_ = true;
+    return true;
   }
   void after_fork_in_parent() {
-    if (!held_by_me() || !for_fork_) return;
+    if (!held_for_fork()) return;
     for_fork_ = false;
     release();
   }
@@ -52,11 +58,13 @@ class Lock {
     recursion_ = 0;
     word_.store(kFree, std::memory_order_release);
   }
+  bool held_for_fork() const { return held_by_me() && for_fork_; }
 
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kContended = uint32_t{1} << 31;
   LARDER_SLOW void acquire_slow();
+  LARDER_SLOW bool try_acquire(unsigned tries);
   LARDER_SLOW void wake();
 
   // The holder's id, in the same word as the fact that it is held: a signal handler that forks

@@ -27,7 +27,7 @@ TEST(Lock, ExcludesAndKnowsItsHolder) {
 
 TEST(Lock, TheForkingThreadMayLockAgainAcrossFork) {
   Lock lock;
-  lock.before_fork();
+  ASSERT_TRUE(lock.before_fork(0));
   {
     LockGuard again(lock);
     LockGuard and_again(lock);
@@ -41,11 +41,21 @@ TEST(Lock, TheForkingThreadMayLockAgainAcrossFork) {
 TEST(Lock, AForkFromASignalHandlerLeavesTheLockWithTheInterruptedCode) {
   Lock lock;
   lock.acquire();  // the interrupted code
-  lock.before_fork();
+  ASSERT_TRUE(lock.before_fork(0));
   lock.after_fork_in_child();
   EXPECT_TRUE(lock.held_by_me());
   lock.release();
   EXPECT_FALSE(lock.held_by_me());
+}
+
+TEST(Lock, AForkThatMayNotWaitGivesUp) {
+  Lock lock;
+  lock.acquire();
+  std::thread([&] { EXPECT_FALSE(lock.before_fork(10)); }).join();
+  lock.release();
+  EXPECT_TRUE(lock.before_fork(10));
+  EXPECT_TRUE(lock.held_for_fork());
+  lock.after_fork_in_parent();
 }
 
 }  // namespace

@@ -18,24 +18,25 @@ struct Row {
   const char* name;
   size_t default_value, min, max;
   const char* unit;
+  const char* default_text;  // where the number does not say it
   const char* why;
 };
 
 constexpr Row kRows[] = {
-    {"LARDER_MIN_ALIGN", 8, 8, 16, "bytes",
+    {"LARDER_MIN_ALIGN", 8, 8, 16, "bytes", nullptr,
      "16 aligns blocks of up to 8 bytes to 16, for programs that assume it of every block"},
-    {"LARDER_PURGE_DECAY_MS", 1000, 0, 3600 * 1000, "ms",
+    {"LARDER_PURGE_DECAY_MS", 1000, 0, 3600 * 1000, "ms", nullptr,
      "free memory stays warm this long before it goes back to the system"},
-    {"LARDER_PURGE_MIB_PER_TICK", 64, 1, 1 << 20, "MiB a 100 ms",
+    {"LARDER_PURGE_MIB_PER_TICK", 64, 1, 1 << 20, "MiB a 100 ms", nullptr,
      "bounds what one allocation can spend on giving memory back"},
-    {"LARDER_MAX_HEAPS", 0, 0, 4096, "heaps",
+    {"LARDER_MAX_HEAPS", 0, 0, 4096, "heaps", "4 a CPU, at least 64",
      "threads beyond it share one heap a CPU; 0 means 4 a CPU, at least 64"},
-    {"LARDER_HEAP_EMPTY_KIB", 512, 0, 1 << 20, "KiB a heap",
+    {"LARDER_HEAP_EMPTY_KIB", 512, 0, 1 << 20, "KiB a heap", nullptr,
      "wholly free slabs a thread keeps, so that phases do not meet at the page heap's lock"},
-    {"LARDER_HUGE_KEPT_MIB", 256, 0, 1 << 20, "MiB",
+    {"LARDER_HUGE_KEPT_MIB", 256, 0, 1 << 20, "MiB", nullptr,
      "freed mappings kept for the decay time, so that a large malloc/free pair needs no system "
      "call"},
-    {"LARDER_COLOUR", 1, 0, 1, "switch",
+    {"LARDER_COLOUR", 1, 0, 1, "switch", nullptr,
      "offsets large blocks by a rotating number of cache lines, so that arrays do not alias"},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
@@ -70,8 +71,11 @@ void warn(const Row& row, const char* text) {
   put_number(row.max);
   put(" (", 99);
   put(row.unit, 99);
-  put("); using ", 99);
-  put_number(row.default_value);
+  put("); using the default, ", 99);
+  if (row.default_text != nullptr)
+    put(row.default_text, 99);
+  else
+    put_number(row.default_value);
   line[n++] = '\n';
   os::write_stderr(line, n);
 }

@@ -19,9 +19,12 @@ void* map_aligned(size_t size_bytes, size_t align);
 // False when the kernel refuses (it may: splitting a mapping can exceed vm.max_map_count); the
 // memory is then still mapped.
 bool unmap(void* addr, size_t size_bytes);
-// Resizes a mapping where it is. False: nothing changed.
-bool resize_in_place(void* addr, size_t old_bytes, size_t new_bytes);
-// Moves the pages of a mapping to `target`, replacing what is mapped there. False: nothing moved.
+// Resizes a mapping where it is. kNoRoom: nothing changed, another place may do. kRefused: nothing
+// changed, and no mremap will do (the program has split the mapping by mprotect, mlock, madvise).
+enum class Resized { kDone, kNoRoom, kRefused };
+Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes);
+// Moves the pages of a mapping to `target`, replacing what is mapped there. False: nothing moved,
+// and `target` may be unmapped already (kernels before 6.17): it must not be touched any more.
 bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
 // Gives pages back; afterwards they read as zeros. False: refused (mlock, a sandbox), and the
 // content must be taken as unchanged.

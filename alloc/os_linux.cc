@@ -126,11 +126,12 @@ bool unmap(void* addr, size_t size_bytes) {
   return true;
 }
 
-bool resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
+Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
   stats::add(stats::kMremapCalls, 1);
-  if (is_error(call(SYS_mremap, addr, old_bytes, long(new_bytes), 0))) return false;
+  long ret = call(SYS_mremap, addr, old_bytes, long(new_bytes), 0);
+  if (is_error(ret)) return ret == -ENOMEM ? Resized::kNoRoom : Resized::kRefused;
   stats::add(stats::kMappedBytes, int64_t(new_bytes) - int64_t(old_bytes));
-  return true;
+  return Resized::kDone;
 }
 
 bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes) {

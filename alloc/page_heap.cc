@@ -232,7 +232,7 @@ void PageHeap::free_blocks(Slab* large) {
 
 // --- purge
 
-bool PageHeap::take_for_purge(uint64_t deadline_ms, PurgeJob* job) {
+bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job) {
   LockGuard guard(lock_);
   for (DirtyList* list : {&dirty_whole_, &dirty_part_}) {
     for (Block* b = list->head; b != nullptr; b = b->dirty_next) {
@@ -240,10 +240,11 @@ bool PageHeap::take_for_purge(uint64_t deadline_ms, PurgeJob* job) {
       // old as the decay asks: an unending trickle of frees must not keep all of it.
       bool idle = b->last_free_ms <= deadline_ms;
       bool stale = b->dirty_since_ms + 3 * (os::now_ms() - deadline_ms) <= deadline_ms;
-      if (b->purging || !(idle || stale)) continue;
+      if (b->purging || b->purge_pass == pass || !(idle || stale)) continue;
       job->block = b;
       job->units = b->free_units & b->dirty;
       b->purging = true;
+      b->purge_pass = pass;
       set_free_units(b, b->free_units & ~job->units);
       return true;
     }
@@ -251,11 +252,11 @@ bool PageHeap::take_for_purge(uint64_t deadline_ms, PurgeJob* job) {
   return false;
 }
 
-void PageHeap::finish_purge(const PurgeJob& job, bool discarded) {
+void PageHeap::finish_purge(const PurgeJob& job, UnitSet discarded) {
   LockGuard guard(lock_);
   Block* b = job.block;
   b->purging = false;
-  if (discarded) b->dirty &= ~job.units;
+  b->dirty &= ~discarded;
   b->dirty_since_ms = b->last_free_ms = os::now_ms();
   set_free_units(b, b->free_units | job.units);
 }

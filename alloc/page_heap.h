@@ -35,10 +35,11 @@ class PageHeap {
   void free_blocks(Slab* large);
 
   // Takes free dirty units out of use so that they can be discarded without the lock: whole blocks
-  // first, those free since before `deadline_ms`. False when there are none.
-  bool take_for_purge(uint64_t deadline_ms, PurgeJob* job);
-  // Puts them back; `discarded` tells whether they read as zeros now.
-  void finish_purge(const PurgeJob& job, bool discarded);
+  // first, those free since before `deadline_ms`; each block once a pass. False when there are
+  // none.
+  bool take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job);
+  // Puts them back; those in `discarded` read as zeros now.
+  void finish_purge(const PurgeJob& job, UnitSet discarded);
   bool has_dirty() const { return dirty_blocks_.load(std::memory_order_relaxed) != 0; }
 
   // Unmaps regions that are wholly free, for when address space is short. Bytes.

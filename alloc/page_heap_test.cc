@@ -17,13 +17,14 @@ class PageHeapTest : public testing::Test {
   std::unique_ptr<PageHeap> heap = std::make_unique<PageHeap>();
 
   size_t purge(uint64_t deadline_ms) {
+    static uint64_t pass = 0;
     PurgeJob job;
     size_t units = 0;
-    while (heap->take_for_purge(deadline_ms, &job)) {
+    for (++pass; heap->take_for_purge(deadline_ms, pass, &job);) {
       units += size_t(count_units(job.units));
       for (int i = 0; i < kUnitsPerBlock; ++i)
         if ((job.units >> i & 1) != 0) os::discard(job.block->base + size_t(i) * kUnit, kUnit);
-      heap->finish_purge(job, true);
+      heap->finish_purge(job, job.units);
     }
     return units;
   }
@@ -110,8 +111,11 @@ TEST_F(PageHeapTest, ARefusedPurgeLeavesThePagesDirty) {
   Slab* a = heap->alloc_run(8, 1, Kind::kRun);
   heap->free_run(a, a->bytes);
   PurgeJob job;
-  ASSERT_TRUE(heap->take_for_purge(UINT64_MAX, &job));
-  heap->finish_purge(job, false);
+  ASSERT_TRUE(heap->take_for_purge(UINT64_MAX, 1, &job));
+  heap->finish_purge(job, 0);
+  EXPECT_FALSE(heap->take_for_purge(UINT64_MAX, 1, &job)) << "once a pass";
+  EXPECT_TRUE(heap->take_for_purge(UINT64_MAX, 2, &job));
+  heap->finish_purge(job, 0);
   EXPECT_FALSE(heap->alloc_run(8, 1, Kind::kRun)->zero);
   heap->check();
 }

@@ -11,38 +11,33 @@ namespace {
 constexpr uint64_t kTickMs = 100;
 constinit std::atomic<uint64_t> next_tick_ms{0};
 
-// Discards the units of a job run by run. All or nothing counts as zero afterwards.
-bool discard(const PurgeJob& job, size_t* discarded_bytes) {
-  // With pages larger than a unit, a unit cannot be discarded without its neighbours.
+constinit std::atomic<uint64_t> last_pass{0};
+
+// Discards the units of a job run by run. Those that went, whole.
+UnitSet discard(const PurgeJob& job, size_t* discarded_bytes) {
+  // With pages larger than a unit, a unit at the edge cannot go without its neighbour.
   size_t page = os::page_size();
-  bool all = true;
+  UnitSet gone = 0;
   for (UnitSet rest = job.units; rest != 0;) {
     int first = first_unit(rest);
     int count = run_length_at(rest, first);
     rest &= ~unit_range(first, count);
     uintptr_t begin = uintptr_t(job.block->base) + size_t(first) * kUnit;
-    uintptr_t end = begin + size_t(count) * kUnit;
-    uintptr_t from = round_up(begin, page), to = round_down(end, page);
-    if (from >= to || !os::discard(reinterpret_cast<void*>(from), to - from))
-      all = false;
-    else
-      *discarded_bytes += to - from;
-    all = all && from == begin && to == end;
+    uintptr_t from = round_up(begin, page);
+    uintptr_t to = round_down(begin + size_t(count) * kUnit, page);
+    if (from >= to || !os::discard(reinterpret_cast<void*>(from), to - from)) continue;
+    gone |= unit_range(first + int((from - begin) / kUnit), int((to - from) / kUnit));
+    *discarded_bytes += to - from;
   }
-  return all;
+  return gone;
 }
 
 size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
+  uint64_t pass = last_pass.fetch_add(1, std::memory_order_relaxed) + 1;
   size_t bytes = 0;
   PurgeJob job;
-  // A block that cannot be discarded is not tried again in the same pass.
-  uint64_t started_ms = os::now_ms();
-  for (size_t jobs = 0; bytes < budget_bytes && page_heap.take_for_purge(deadline_ms, &job);
-       ++jobs) {
-    bool ok = discard(job, &bytes);
-    page_heap.finish_purge(job, ok);
-    if (!ok && deadline_ms >= started_ms) break;
-  }
+  while (bytes < budget_bytes && page_heap.take_for_purge(deadline_ms, pass, &job))
+    page_heap.finish_purge(job, discard(job, &bytes));
   return bytes;
 }
 

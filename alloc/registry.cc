@@ -1,5 +1,6 @@
 #include "registry.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "meta.h"
@@ -36,8 +37,9 @@ ThreadHeap* new_heap() {
   return static_cast<ThreadHeap*>(meta_alloc(sizeof(ThreadHeap), alignof(ThreadHeap)));
 }
 
-// REQUIRES: registry.lock
-ThreadHeap* take_heap() {
+// REQUIRES: registry.lock. The heap is the thread's before it is assigned: a fork in a signal
+// handler must not take it for another's.
+ThreadHeap* take_heap(ThreadState& t) {
   if (registry.in_use.load(std::memory_order_relaxed) >= max_heaps()) return nullptr;
   ThreadHeap* heap = registry.unused;
   if (heap != nullptr) {
@@ -49,6 +51,8 @@ ThreadHeap* take_heap() {
     heap->next = registry.heaps;
     registry.heaps = heap;
   }
+  heap->heads = t.heads;
+  t.heap = heap;
   heap->assigned = true;
   registry.in_use.fetch_add(1, std::memory_order_relaxed);
   return heap;
@@ -63,15 +67,15 @@ LARDER_SLOW ThreadHeap* thread_heap_slow() {
   ThreadHeap* heap;
   {
     LockGuard guard(registry.lock);
-    heap = take_heap();
+    heap = take_heap(t);
   }
   t.phase = heap != nullptr ? ThreadState::kHasHeap : ThreadState::kSurplus;
   if (heap == nullptr) return nullptr;
-  heap->heads = t.heads;
-  t.heap = heap;
   // glibc keeps the first 32 keys in the thread itself: this allocates only if the program has
   // made that many before, and then the slow path it comes through takes an emergency block.
+  int saved_errno = errno;
   if (registry.has_key) pthread_setspecific(registry.key, heap);
+  errno = saved_errno;
   return heap;
 }
 
@@ -104,15 +108,17 @@ void thread_exit() {
   if (heap == nullptr) return;
   t.busy = true;
   heap->release_all();
-  t.heap = nullptr;
-  t.phase = ThreadState::kTornDown;
+  {
+    LockGuard guard(registry.lock);
+    t.phase = ThreadState::kTornDown;
+    t.heap = nullptr;
+    heap->assigned = false;
+    heap->next_unused = registry.unused;
+    registry.unused = heap;
+    ++registry.unused_count;
+    registry.in_use.fetch_sub(1, std::memory_order_relaxed);
+  }
   t.busy = false;
-  LockGuard guard(registry.lock);
-  registry.in_use.fetch_sub(1, std::memory_order_relaxed);
-  heap->assigned = false;
-  heap->next_unused = registry.unused;
-  registry.unused = heap;
-  ++registry.unused_count;
 }
 
 void registry_init() {
@@ -122,24 +128,28 @@ void registry_init() {
 }
 
 HeapCounts heap_counts() {
-  LockGuard guard(registry.lock);
   HeapCounts counts = {};
+  SlowPath path;
+  if (!path.entered()) return counts;
+  LockGuard guard(registry.lock);
   counts.in_use = registry.in_use.load(std::memory_order_relaxed);
   counts.unused = registry.unused_count;
   counts.dead = registry.dead;
-  auto add = [&counts](const HeapCounters& c) {
+  auto add = [&counts](const ThreadHeap& heap) {
+    const HeapCounters& c = heap.counters;
+    counts.kept_bytes += __atomic_load_n(&heap.kept_run_bytes, __ATOMIC_RELAXED) +
+                         __atomic_load_n(&heap.empty_bytes, __ATOMIC_RELAXED);
     counts.refills += c.refills.load(std::memory_order_relaxed);
     counts.adopted_slabs += c.adopted_slabs.load(std::memory_order_relaxed);
     counts.remote_frees += c.remote_frees.load(std::memory_order_relaxed);
     counts.remote_pushes += c.remote_pushes.load(std::memory_order_relaxed);
   };
-  for (const ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next)
-    add(heap->counters);
+  for (const ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) add(*heap);
   for (const auto& slot : registry.shared) {
     const ThreadHeap* heap = slot.load(std::memory_order_acquire);
     if (heap == nullptr) continue;
     ++counts.shared;
-    add(heap->counters);
+    add(*heap);
   }
   return counts;
 }
@@ -152,13 +162,18 @@ void registry_for_each_lock(void (*visit)(Lock&)) {
 }
 
 void registry_bury_others() {
+  size_t in_use = 0;
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
-    if (!heap->assigned || heap == thread_state.heap) continue;
-    heap->assigned = false;
-    heap->dead = true;
-    ++registry.dead;
+    if (!heap->assigned) continue;
+    if (heap == thread_state.heap) {
+      ++in_use;
+    } else {
+      heap->assigned = false;
+      heap->dead = true;
+      ++registry.dead;
+    }
   }
-  registry.in_use.store(thread_state.heap != nullptr ? 1 : 0, std::memory_order_relaxed);
+  registry.in_use.store(in_use, std::memory_order_relaxed);
 }
 
 Lock& burial_lock() { return registry.burial; }

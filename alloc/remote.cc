@@ -28,7 +28,6 @@ bool exhume(ThreadHeap* heap, Slab* s) {
   LockGuard guard(burial_lock());
   if (!owner_is_dead(s)) return false;
   s->carved = s->capacity;
-  remote_reset(s);
   heap->adopt(s);
   return true;
 }

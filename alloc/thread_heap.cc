@@ -17,6 +17,7 @@
 namespace larder {
 
 constinit thread_local ThreadState thread_state = {};
+constinit bool torn_by_fork = false;
 
 uint32_t thread_id() {
   static constinit std::atomic<uint32_t> last{0};
@@ -27,19 +28,21 @@ uint32_t thread_id() {
 
 // --- ThreadHeap: slabs come, are current, are partial, and go
 
-void* ThreadHeap::pop(int c) {
-  void* p = heads[c];
-  heads[c] = next_of(p);
-  return p;
+// Hands out the first of a list of objects of the current slab; the rest is the class's list.
+void* ThreadHeap::serve(int c, void* list) {
+  heads[c] = next_of(list);
+  return list;
 }
 
-void ThreadHeap::attach(int c, Slab* s) {
+// Makes the slab current. Its free objects: the caller serves them.
+void* ThreadHeap::attach(int c, Slab* s) {
   LARDER_ASSERT(heads[c] == nullptr);
+  void* list = s->free;
   bins[c].current = s;
-  heads[c] = s->free;
   s->free = nullptr;
   s->list = &heads[c];
   s->used += kCurrentBias;
+  return list;
 }
 
 // The current slab has nothing left to give. False if others freed objects in it meanwhile.
@@ -130,10 +133,10 @@ void ThreadHeap::release_all() {
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
     if (Slab* s = bin.current) {
-      uint32_t listed = 0;
-      for (void* p = heads[c]; p != nullptr; p = next_of(p)) ++listed;
       s->free = heads[c];
       heads[c] = nullptr;
+      uint32_t listed = 0;
+      for (void* p = s->free; p != nullptr; p = next_of(p)) ++listed;
       s->list = &s->free;
       s->used = s->carved - listed;
       bin.current = nullptr;
@@ -209,7 +212,7 @@ Slab* ThreadHeap::usable_partial(int c) {
   Bin& bin = bins[c];
   Slab* s = bin.partial.front();
   if (s == nullptr) return nullptr;
-  if (s->free == nullptr) s->free = remote_take(s);
+  if (s->free == nullptr) take_remote(s);
   bool room = bin.current == nullptr || bin.current->carved == bin.current->capacity;
   if (s->free == nullptr && !(room && s->carved < s->capacity)) return nullptr;
   bin.partial.remove(s);
@@ -252,19 +255,18 @@ void* ThreadHeap::carve(int c) {
   char* p = first;
   for (uint32_t i = 1; i < count; ++i, p += size) next_of(p) = p + size;
   next_of(p) = nullptr;
-  heads[c] = first;
-  return pop(c);
+  return serve(c, first);
 }
 
 void* ThreadHeap::refill(int c) {
   HeapCounters::add(counters.refills, 1);
+  // A signal handler may have filled it since it was looked at.
+  if (heads[c] != nullptr) return serve(c, heads[c]);
   Bin& bin = bins[c];
   for (;;) {
     Slab* current = bin.current;
-    if (current != nullptr) {
-      heads[c] = remote_take(current);
-      if (heads[c] != nullptr) return pop(c);
-    }
+    if (current != nullptr)
+      if (void* list = remote_take(current)) return serve(c, list);
     if (Slab* s = usable_partial(c)) {
       if (current != nullptr) {
         if (current->carved < current->capacity) {
@@ -276,8 +278,7 @@ void* ThreadHeap::refill(int c) {
           continue;
         }
       }
-      attach(c, s);
-      if (heads[c] != nullptr) return pop(c);
+      if (void* list = attach(c, s)) return serve(c, list);
       continue;
     }
     if (current != nullptr) {
@@ -290,34 +291,13 @@ void* ThreadHeap::refill(int c) {
     else
       s = fresh_slab(c);
     if (s == nullptr) return nullptr;
-    attach(c, s);
-    if (heads[c] != nullptr) return pop(c);
+    if (void* list = attach(c, s)) return serve(c, list);
   }
 }
 
-// --- the slow paths, each guarded against a signal handler that comes in between
+// --- the slow paths, each guarded against a signal handler that comes in between (SlowPath)
 
 namespace {
-
-// Marks the thread as being in a slow path. entered() is false in a signal handler that
-// interrupted one: locks may be held and lists be half changed below it.
-class SlowPath {
- public:
-  SlowPath() : entered_(!thread_state.busy) {
-    thread_state.busy = true;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  }
-  ~SlowPath() {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (entered_) thread_state.busy = false;
-  }
-  SlowPath(const SlowPath&) = delete;
-  SlowPath& operator=(const SlowPath&) = delete;
-  bool entered() const { return entered_; }
-
- private:
-  bool entered_;
-};
 
 void* or_enomem(void* p) {
   if (unlikely(p == nullptr)) errno = ENOMEM;
@@ -332,8 +312,9 @@ void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
   if (size_bytes > kSmallMax) purge_tick();
   if (likely(p != nullptr)) return p;
   if (size_bytes < size_t{1} << (kAddressBits - 1)) {
-    if (ThreadHeap* heap = thread_state.heap) heap->trim();
-    if (reclaim_address_space()) p = allocate();
+    ThreadHeap* heap = thread_state.heap;
+    bool trimmed = heap != nullptr && heap->trim() != 0;
+    if (reclaim_address_space() || trimmed) p = allocate();
   }
   return or_enomem(p);
 }
@@ -361,6 +342,8 @@ void slab_free_slow(void* p, Slab* s) {
 }
 
 void free_in_signal(void* p, Slab* s) {
+  // Takes no lock.
+  if (s->kind == Kind::kEmergency) return large_free(s);
   if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
     stats::add(stats::kLeakedInSignal, 1);
 }
@@ -369,7 +352,12 @@ void free_in_signal(void* p, Slab* s) {
 
 void* malloc_slow(int c) {
   SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(kSizeClasses.size[c], 16));
+  if (!path.entered()) {
+    // As aligned as any object of the class may have to be.
+    size_t size = kSizeClasses.size[c];
+    size_t align = size & (~size + 1);
+    return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
+  }
   return allocate_or_reclaim(kSizeClasses.size[c], [c] {
     ThreadHeap* heap = thread_heap();
     return heap != nullptr ? heap->refill(c) : shared_malloc(c);
@@ -459,15 +447,19 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
 }  // namespace
 
 void* resize(void* p, Slab* s, size_t size_bytes) {
-  if (void* q = resize_without_copy(p, s, size_bytes)) return q;
   if (unlikely(size_bytes > kMaxSize)) return or_enomem(nullptr);
+  if (void* q = resize_without_copy(p, s, size_bytes)) return q;
+  int saved_errno = errno;
   size_t old = usable_size(s);
   // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
   size_t room = size_bytes > old && size_bytes > kSmallMax ? size_bytes / 8 : 0;
   void* q = malloc_fast(size_bytes + room);
   if (q == nullptr && room != 0) q = malloc_fast(size_bytes);
   // Who gives memory back because it is short must not be told that there is none.
-  if (q == nullptr) return size_bytes <= old ? p : nullptr;
+  if (q == nullptr && size_bytes <= old) q = p;
+  if (q == nullptr) return nullptr;
+  errno = saved_errno;
+  if (q == p) return p;
   size_t copied = old < size_bytes ? old : size_bytes;
   memcpy(q, p, copied);
   if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));

@@ -42,6 +42,10 @@ struct ThreadState {
 extern constinit thread_local ThreadState thread_state
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+// This process is a child that was forked from a signal handler while other threads held locks:
+// what they guard cannot be used any more, and every block is a mapping of its own.
+extern bool torn_by_fork;
+
 // Counted by the heap's thread alone, read by anyone.
 struct HeapCounters {
   std::atomic<uint64_t> refills;
@@ -99,8 +103,8 @@ struct ThreadHeap {
   void collect_some();
 
  private:
-  void* pop(int c);
-  void attach(int c, Slab* s);
+  void* serve(int c, void* list);
+  void* attach(int c, Slab* s);
   bool let_go_full(int c);
   Slab* usable_partial(int c);
   Slab* kept_empty(int c);
@@ -150,7 +154,25 @@ size_t usable_size(const Slab* s);
 // Gives back what is free: the calling thread's kept slabs, then all else. Bytes.
 size_t release_free_memory();
 
-// True while this thread must not enter a heap: a signal handler has interrupted a slow path.
-inline bool in_slow_path() { return thread_state.busy; }
+// Marks the thread as being in a slow path. entered() is false in a signal handler that
+// interrupted one: locks may be held and lists be half changed below it. It is false for good in a
+// child whose fork could not take every lock (fork.cc).
+class SlowPath {
+ public:
+  SlowPath() : entered_(!thread_state.busy && !torn_by_fork) {
+    if (entered_) thread_state.busy = true;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  ~SlowPath() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (entered_) thread_state.busy = false;
+  }
+  SlowPath(const SlowPath&) = delete;
+  SlowPath& operator=(const SlowPath&) = delete;
+  bool entered() const { return entered_; }
+
+ private:
+  bool entered_;
+};
 
 }  // namespace larder

@@ -1,6 +1,7 @@
 #include "usage.h"
 
 #include "page_heap.h"
+#include "registry.h"
 #include "size_class.h"
 #include "stats.h"
 #include "thread_heap.h"
@@ -39,6 +40,9 @@ void add_slab(Slab* s, void* context) {
 
 Usage heap_usage() {
   Usage usage = {};
+  size_t kept = heap_counts().kept_bytes;
+  SlowPath path;
+  if (!path.entered()) return usage;
   page_heap.for_each(add_slab, &usage);
   PageHeap::Totals totals = page_heap.totals();
   usage.mapped = size_t(stats::get(stats::kMappedBytes));
@@ -46,7 +50,7 @@ Usage heap_usage() {
   usage.huge_peak = size_t(stats::get(stats::kHugePeakBytes));
   usage.huge_count = size_t(stats::get(stats::kHugeCount));
   usage.kept = size_t(stats::get(stats::kHugeKeptBytes));
-  usage.free_dirty = totals.dirty_free_bytes;
+  usage.free_dirty = totals.dirty_free_bytes + kept;
   usage.free_clean = totals.free_bytes - totals.dirty_free_bytes;
   return usage;
 }
