@@ -8,6 +8,7 @@ mod libraries;
 mod preload;
 mod printable;
 mod record;
+mod regular;
 mod report;
 mod run;
 mod symbols;

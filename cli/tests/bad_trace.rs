@@ -247,3 +247,59 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(stdout(&reported), "{\n");
     assert_eq!(stderr(&reported), "");
 }
+
+/// A report that is ended, with exit code 124, if it hangs.
+fn report_in_time(path: &Path) -> std::process::Output {
+    let tool = env!("CARGO_BIN_EXE_larder");
+    output(
+        std::process::Command::new("timeout")
+            .args(["20", tool, "report", "--json"])
+            .arg(path),
+    )
+}
+
+fn make_fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo").success());
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    let (_directory, file, _) = recorded();
+    let fifo = file.with_file_name("95-0.ltrace");
+    make_fifo(&fifo);
+    fs::create_dir(file.with_file_name("96-0.ltrace")).unwrap();
+    for path in [&fifo, Path::new("/dev/zero"), Path::new("/dev/null")] {
+        assert_fails(&report_in_time(path), 125, &["not a regular file; give"]);
+    }
+    let reported = report_in_time(file.parent().unwrap());
+    assert_success(&reported);
+    let report: serde_json::Value = serde_json::from_slice(&reported.stdout).unwrap();
+    let unreadable = report["losses"]["unreadable_files"].as_array().unwrap();
+    assert_eq!(unreadable.len(), 2, "{unreadable:?}");
+    for (found, name) in unreadable.iter().zip(["95-0.ltrace", "96-0.ltrace"]) {
+        let found = found.as_str().unwrap();
+        assert!(
+            found.contains(name) && found.contains("not a regular file"),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn a_module_whose_path_is_a_fifo_now_has_no_symbols() {
+    let (directory, file, _) = recorded();
+    let program = directory.path().join("two");
+    fs::remove_file(&program).unwrap();
+    make_fifo(&program);
+    let reported = report_in_time(&file);
+    assert_success(&reported);
+    let report: serde_json::Value = serde_json::from_slice(&reported.stdout).unwrap();
+    let problems = report["symbols"].as_array().unwrap();
+    let found = problems.iter().find(|problem| {
+        problem["module"]
+            .as_str()
+            .is_some_and(|path| path.ends_with("/two"))
+    });
+    assert_eq!(found.unwrap()["problem"], "file not found", "{problems:?}");
+}

@@ -22,6 +22,8 @@ pub enum TraceError {
     Empty { path: PathBuf },
     #[error("{}: cut at {length} bytes, before the end of its header; record the program again", path.display())]
     Short { path: PathBuf, length: u64 },
+    #[error("{}: not a regular file; give a file or a folder that `larder record` wrote", path.display())]
+    NotAFile { path: PathBuf },
     #[error("{}: not a trace: no trace mark at offset 0; give a file or a folder that `larder record` wrote", path.display())]
     NotATrace { path: PathBuf },
     #[error("{}: written in format {found}, and this tool reads format {known}; use the larder that recorded it, or a later one", path.display())]

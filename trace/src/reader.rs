@@ -13,7 +13,8 @@ mod stream;
 pub use events::{Action, Event, Events};
 pub use stacks::{Frame, FrameId, StackId, StackTable};
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Damage, TraceError};
@@ -107,10 +108,15 @@ impl Trace {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(open_error)?;
+        // Without O_NONBLOCK the open of a FIFO waits for a writer.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+            .map_err(open_error)?;
         let meta = file.metadata().map_err(open_error)?;
-        if meta.is_dir() {
-            return Err(TraceError::NotATrace {
+        if !meta.is_file() {
+            return Err(TraceError::NotAFile {
                 path: path.to_owned(),
             });
         }

@@ -5,12 +5,13 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use object::{Object, ObjectSection, ObjectSymbol};
+
+use crate::regular::open_regular;
 
 /// Where distributions put separate debug information.
 const DEBUG_ROOT: &str = "/usr/lib/debug";
@@ -128,10 +129,7 @@ pub struct ElfFile {
 impl ElfFile {
     /// `None` if it cannot be opened or is no ELF file.
     pub fn open(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
+        let file = open_regular(path).ok()?;
         // SAFETY: read only; whoever truncates a module while it is read ends this process, as
         // with every reader of symbols.
         let map = unsafe { Mmap::map(&file) }.ok()?;

@@ -2,7 +2,6 @@
 //! every offset is checked by the reader, nothing is trusted.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::failure::{Failure, Result};
 use crate::printable;
+use crate::regular::open_regular;
 
 use super::reason;
 
@@ -77,7 +77,7 @@ fn map(path: &Path) -> Result<memmap2::Mmap> {
     let cannot = |error: std::io::Error| {
         Failure::unfit(format!("{}: {}", printable::name(path), reason(&error)))
     };
-    let file = File::open(path).map_err(cannot)?;
+    let file = open_regular(path).map_err(cannot)?;
     // SAFETY: the map is read only; a program replaced under our hands is replaced, as the
     // kernel refuses to write to one that runs.
     unsafe { memmap2::Mmap::map(&file) }.map_err(cannot)
