@@ -1,5 +1,6 @@
 //! Starting the command so that it cannot tell the difference: the same file descriptors, signal
-//! mask, ignored signals, arguments and environment, LD_PRELOAD and LARDER_* apart.
+//! mask, ignored signals, arguments and environment, LD_PRELOAD and LARDER_* apart; and a closed
+//! descriptor 0, 1 or 2, which Rust's start-up opens on /dev/null.
 //!
 //! Rust's start-up ignores SIGPIPE before `main`, so what the caller had set is read earlier, by a
 //! constructor.

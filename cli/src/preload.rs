@@ -20,18 +20,46 @@ pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// Joins `libraries` and the caller's own LD_PRELOAD.
 pub fn preload_value(libraries: &[PathBuf]) -> Result<OsString> {
-    let mut value = OsString::new();
-    for library in libraries {
-        if !value.is_empty() {
-            value.push(":");
-        }
-        value.push(loadable_path(library)?);
-    }
-    if let Some(existing) = env::var_os(PRELOAD_VARIABLE).filter(|existing| !existing.is_empty()) {
-        value.push(":");
-        value.push(existing);
-    }
-    Ok(value)
+    let libraries = libraries
+        .iter()
+        .map(|library| loadable_path(library))
+        .collect::<Result<Vec<_>>>()?;
+    let inherited = env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
+    Ok(join(&libraries, &inherited))
+}
+
+/// An inherited recorder stays first, as what stands before it is not recorded; what is inherited
+/// and also in `libraries` is there once.
+fn join(libraries: &[PathBuf], inherited: &OsStr) -> OsString {
+    let inherited = inherited
+        .as_bytes()
+        .split(|byte| byte.is_ascii_whitespace() || *byte == b':')
+        .filter(|word| !word.is_empty())
+        .map(|word| Path::new(OsStr::from_bytes(word)));
+    let (recorders, others): (Vec<&Path>, Vec<&Path>) =
+        inherited.partition(|path| is_recorder(path));
+    let own_recorder = libraries.iter().any(|library| is_recorder(library));
+    let first = recorders.into_iter().take(usize::from(!own_recorder));
+    let same = |a: &Path, b: &Path| {
+        a == b
+            || a.canonicalize()
+                .is_ok_and(|a| Some(a) == b.canonicalize().ok())
+    };
+    let rest = others
+        .into_iter()
+        .filter(|path| !libraries.iter().any(|library| same(path, library)));
+    let all = first
+        .chain(libraries.iter().map(PathBuf::as_path))
+        .chain(rest);
+    let all: Vec<&OsStr> = all.map(Path::as_os_str).collect();
+    all.join(OsStr::new(":"))
+}
+
+/// The recorder, or the link to it that `link_in` made.
+fn is_recorder(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.strip_prefix(b"liblarder_record")
+        .is_some_and(|rest| rest == b".so" || rest.starts_with(b"-") && rest.ends_with(b".so"))
 }
 
 /// `library` itself, or a link to it that LD_PRELOAD can carry.
@@ -128,6 +156,37 @@ mod tests {
             assert!(!is_loadable(OsStr::new(path)), "{path}");
         }
         assert!(is_loadable(OsStr::from_bytes(b"/\xff/l.so")));
+    }
+
+    #[test]
+    fn an_inherited_recorder_stays_first_and_nothing_is_there_twice() {
+        let join = |libraries: &[&str], inherited: &str| {
+            let libraries: Vec<PathBuf> = libraries.iter().map(PathBuf::from).collect();
+            join(&libraries, OsStr::new(inherited))
+                .into_string()
+                .unwrap()
+        };
+        let (recorder, larder) = ("/l/liblarder_record.so", "/l/liblarder.so");
+        assert_eq!(join(&[larder], ""), larder);
+        assert_eq!(
+            join(&[larder], "/x.so /y.so"),
+            "/l/liblarder.so:/x.so:/y.so"
+        );
+        assert_eq!(
+            join(&[larder], "/x.so:/l/liblarder_record.so:/l/liblarder.so"),
+            "/l/liblarder_record.so:/l/liblarder.so:/x.so"
+        );
+        assert_eq!(
+            join(&[larder], "/tmp/larder-0/liblarder_record-0123.so"),
+            "/tmp/larder-0/liblarder_record-0123.so:/l/liblarder.so"
+        );
+        assert_eq!(
+            join(
+                &[recorder, larder],
+                "/other/liblarder_record.so:/l/liblarder.so"
+            ),
+            "/l/liblarder_record.so:/l/liblarder.so"
+        );
     }
 
     #[test]

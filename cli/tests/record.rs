@@ -158,6 +158,33 @@ fn children_and_what_they_execute_are_recorded_each() {
 }
 
 #[test]
+fn what_runs_on_larder_below_the_recorder_is_recorded() {
+    let directory = temporary();
+    let source = "#include <stdlib.h>\nvoid *volatile kept;\n\
+                  int main(void) { kept = malloc(4321); return 0; }  // @make\n";
+    let program = compile(directory.path(), "n.c", source, &["-g"]);
+    let tool = env!("CARGO_BIN_EXE_larder");
+    let library = library_directory();
+    let arguments = ["run", "--", program.to_str().unwrap()];
+    let trace = directory.path().join("nested.trace");
+    let recorded = output(
+        larder()
+            .env("LARDER_LIB", &library)
+            .args(["record", "-o"])
+            .arg(&trace)
+            .arg("--")
+            .arg(tool)
+            .args(arguments),
+    );
+    assert_success(&recorded);
+    let report = report_json(&trace, &[]);
+    assert_eq!(
+        site_at(&report, "n.c", line_of(source, "make"))["bytes"],
+        4321
+    );
+}
+
+#[test]
 fn a_place_with_spaces_and_bytes_that_are_not_utf8() {
     let directory = temporary();
     let odd = directory

@@ -33,7 +33,13 @@ fn the_command_runs_on_larder() {
 
 #[test]
 fn a_preload_of_the_caller_is_kept_behind() {
-    let preload = library_directory().join("liblarder_record.so");
+    let directory = temporary();
+    let preload = compile(
+        directory.path(),
+        "other.c",
+        "int other;",
+        &["-shared", "-fPIC"],
+    );
     let ran = output(larder().env("LD_PRELOAD", &preload).args([
         "run",
         "--",
