@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::doctor::DoctorPlan;
@@ -62,7 +63,7 @@ enum RawCommand {
 #[derive(Debug, Args)]
 struct RawRun {
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -79,7 +80,7 @@ struct RawRecord {
     #[arg(long, value_name = "PATH")]
     malloc: Option<PathBuf>,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -150,16 +151,33 @@ pub enum Plan {
 
 /// Parses and checks the words after the tool's own name.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let takes_command = words
+        .get(1)
+        .is_some_and(|word| word == "run" || word == "record");
     match Cli::try_parse_from(words) {
         Ok(cli) => cli.command.check(),
+        Err(error) if takes_command && error.kind() == ErrorKind::UnknownArgument => {
+            Err(Failure::failed(unknown_option(&error)))
+        }
         Err(error) if error.use_stderr() => Err(Failure::failed(usage_message(&error))),
         Err(help) => Ok(Plan::Show(help.render().to_string())),
     }
 }
 
+/// For a word that begins with `-` where an option or the command may stand.
+fn unknown_option(error: &clap::Error) -> String {
+    let word = error.get(ContextKind::InvalidArg);
+    let word = word.map(ToString::to_string).unwrap_or_default();
+    format!(
+        "{}: no such option; put -- before a command that begins with -: see `larder --help`",
+        crate::printable::escape(&word)
+    )
+}
+
 /// clap's first paragraph, in one line.
 fn usage_message(error: &clap::Error) -> String {
-    if error.kind() == clap::error::ErrorKind::MissingSubcommand {
+    if error.kind() == ErrorKind::MissingSubcommand {
         return "no subcommand given: use run, record, report or doctor; `larder --help` shows \
                 examples"
             .to_owned();

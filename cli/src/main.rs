@@ -14,11 +14,11 @@ mod run;
 mod symbols;
 mod target;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use args::Plan;
-use failure::Result;
+use failure::{Failure, Result};
 
 fn main() -> ExitCode {
     match perform() {
@@ -38,8 +38,17 @@ fn perform() -> Result<ExitCode> {
         Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Show(text) => {
-            let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
-            Ok(ExitCode::SUCCESS)
+            let mut out = std::io::stdout();
+            let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
+            match written {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    Err(Failure::failed(format!(
+                        "the help cannot be written: {}: name another place for it",
+                        target::reason(&error)
+                    )))
+                }
+                _ => Ok(ExitCode::SUCCESS),
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::libraries::{Library, LibraryPath};
 use crate::preload::{PRELOAD_VARIABLE, preload_value};
 use crate::printable;
 use crate::report::counted;
-use crate::target::{Target, check_preloadable_library, reason};
+use crate::target::{Target, check_allocator_library, reason};
 
 /// Where the recorder is told to write.
 pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
@@ -123,7 +123,7 @@ fn libraries(allocator: &Allocator) -> Result<Vec<PathBuf>> {
         Allocator::Larder => libraries.push(path.find(Library::Allocator)?),
         Allocator::Own => {}
         Allocator::Other(library) => {
-            check_preloadable_library(library)?;
+            check_allocator_library(library)?;
             libraries.push(absolute(library)?);
         }
     }
@@ -150,7 +150,7 @@ fn make_trace_directory(shown: &Path) -> Result<PathBuf> {
             io::ErrorKind::AlreadyExists => {
                 format!("{name}: is there already: remove it, or name another with -o")
             }
-            io::ErrorKind::NotFound => {
+            io::ErrorKind::NotFound if !parent_is_there(shown) => {
                 format!("{name}: its parent directory does not exist: make it, or choose with -o")
             }
             _ => format!(
@@ -160,6 +160,13 @@ fn make_trace_directory(shown: &Path) -> Result<PathBuf> {
         })
     })?;
     absolute(shown)
+}
+
+fn parent_is_there(path: &Path) -> bool {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.is_dir(),
+        _ => true,
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

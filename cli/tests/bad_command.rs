@@ -137,7 +137,11 @@ fn a_damaged_program() {
 #[test]
 fn what_is_no_program() {
     let directory = temporary();
-    assert_refused(directory.path(), 126, &["is a directory"]);
+    assert_refused(
+        directory.path(),
+        126,
+        &["is a directory", "name a program in it"],
+    );
     let plain = directory.path().join("plain");
     fs::write(&plain, MAIN).unwrap();
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
@@ -148,7 +152,11 @@ fn what_is_no_program() {
     let empty = directory.path().join("empty");
     write_executable(&empty, b"");
     assert_refused(&empty, 126, &["neither an ELF program nor a script"]);
-    assert_refused(Path::new("/dev/null"), 126, &["not a regular file"]);
+    assert_refused(
+        Path::new("/dev/null"),
+        126,
+        &["not a regular file", "name a program"],
+    );
 }
 
 #[test]
@@ -215,14 +223,36 @@ fn a_malloc_that_is_no_library() {
             .arg(&text)
             .arg("true"),
     );
-    assert_fails(&refused, 125, &["not a shared library"]);
+    assert_fails(&refused, 125, &["not a shared library: name an allocator"]);
     let refused = output(larder().current_dir(&directory).args([
         "record",
         "--malloc",
         "/no/such.so",
         "true",
     ]));
-    assert_fails(&refused, 125, &["/no/such.so", "no such file"]);
+    assert_fails(
+        &refused,
+        125,
+        &["/no/such.so", "no such file", "check the path"],
+    );
+    let mute = compile(
+        directory.path(),
+        "mute.c",
+        "void *malloc(unsigned long); void *f(void) { return malloc(1); }",
+        &["-shared", "-fPIC"],
+    );
+    let refused = output(
+        larder()
+            .current_dir(&directory)
+            .args(["record", "--malloc"])
+            .arg(&mute)
+            .arg("true"),
+    );
+    assert_fails(
+        &refused,
+        125,
+        &["mute: defines no malloc: name an allocator's library"],
+    );
 }
 
 #[test]
@@ -239,6 +269,33 @@ fn wrong_usage() {
 }
 
 #[test]
+fn an_unknown_option_is_not_taken_for_the_command() {
+    for (words, option) in [
+        (&["run", "--bogus"][..], "--bogus"),
+        (&["run", "-x", "ls"], "-x"),
+        (&["record", "--outputt", "x", "--", "./n"], "--outputt"),
+    ] {
+        assert_fails(
+            &output(larder().args(words)),
+            125,
+            &[
+                &format!("{option}: no such option"),
+                "put -- before a command",
+            ],
+        );
+    }
+    let refused = output(larder().args(["run", "--", "--bogus"]));
+    assert_fails(&refused, 127, &["--bogus: command not found"]);
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let refused = output(larder().arg("--help").stdout(full.unwrap()));
+    assert_fails(&refused, 125, &["no space left", "the help"]);
+}
+
+#[test]
 fn places_where_no_trace_can_be_made() {
     let directory = temporary();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -248,6 +305,9 @@ fn places_where_no_trace_can_be_made() {
     assert_fails(&record(&there), 125, &["is there already", "-o"]);
     let below = directory.path().join("gone/trace");
     assert_fails(&record(&below), 125, &["parent directory does not exist"]);
+    let refused = record(Path::new("/proc/x"));
+    assert_fails(&refused, 125, &["/proc/x", "name a writable place with -o"]);
+    assert!(!stderr(&refused).contains("parent"), "{}", stderr(&refused));
     // The tool and its libraries must be in reach of a user without rights.
     let reach = temporary();
     fs::set_permissions(reach.path(), fs::Permissions::from_mode(0o755)).unwrap();

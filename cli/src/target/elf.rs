@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use object::LittleEndian;
 use object::elf::{self, DataEncoding, FileClass, FileHeader64, Machine};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Object, ObjectSymbol};
 
 use crate::failure::{Failure, Result};
 use crate::printable;
@@ -51,18 +52,31 @@ pub fn check_program(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a file that the loader could not preload: LD_PRELOAD would only warn and go on.
-pub fn check_preloadable_library(path: &Path) -> Result<()> {
+/// Refuses a file that the loader could not preload, as LD_PRELOAD would only warn and go on; and a
+/// library without a malloc, which would leave the program its own.
+pub fn check_allocator_library(path: &Path) -> Result<()> {
     let map = map(path).map_err(|failure| Failure::failed(failure.message))?;
     let name = printable::name(path);
     if !map.starts_with(&elf::ELFMAG) {
-        return Err(Failure::failed(format!("{name}: is not a shared library")));
+        return Err(Failure::failed(format!(
+            "{name}: is not a shared library: name an allocator's .so file"
+        )));
     }
     check_machine(&map, &name).map_err(|failure| Failure::failed(failure.message))?;
     let header = Header::parse(&*map).map_err(|_| Failure::failed(damaged(&name)))?;
     if header.e_type(LittleEndian) != elf::ET_DYN {
         return Err(Failure::failed(format!(
-            "{name}: is an ELF file, but not a shared library"
+            "{name}: is an ELF file, but not a shared library: name an allocator's .so file"
+        )));
+    }
+    let file =
+        ElfFile64::<LittleEndian>::parse(&*map).map_err(|_| Failure::failed(damaged(&name)))?;
+    let defines_malloc = file
+        .dynamic_symbols()
+        .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(b"malloc"));
+    if !defines_malloc {
+        return Err(Failure::failed(format!(
+            "{name}: defines no malloc: name an allocator's library"
         )));
     }
     Ok(())
@@ -75,7 +89,11 @@ pub fn program_loader(path: &Path) -> Option<PathBuf> {
 
 fn map(path: &Path) -> Result<memmap2::Mmap> {
     let cannot = |error: std::io::Error| {
-        Failure::unfit(format!("{}: {}", printable::name(path), reason(&error)))
+        Failure::unfit(format!(
+            "{}: {}: check the path and its permissions",
+            printable::name(path),
+            reason(&error)
+        ))
     };
     let file = open_regular(path).map_err(cannot)?;
     // SAFETY: the map is read only; a program replaced under our hands is replaced, as the

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, Result};
 use crate::printable;
 
-pub use elf::{check_preloadable_library, program_loader};
+pub use elf::{check_allocator_library, program_loader};
 
 /// Interpreters of interpreters that the kernel follows (`BINPRM` in `fs/exec.c`).
 const MAX_INTERPRETERS: usize = 5;
@@ -89,12 +89,12 @@ fn check_is_program(path: &Path) -> Result<()> {
     })?;
     if metadata.is_dir() {
         return Err(Failure::unfit(format!(
-            "{name}: is a directory, not a program"
+            "{name}: is a directory, not a program: name a program in it"
         )));
     }
     if !metadata.is_file() {
         return Err(Failure::unfit(format!(
-            "{name}: is not a regular file, so not a program"
+            "{name}: is not a regular file, so not a program: name a program"
         )));
     }
     let access = rustix::fs::accessat(
