@@ -19,6 +19,7 @@ use crate::libraries::{Library, LibraryPath};
 use crate::preload::{PRELOAD_VARIABLE, preload_value};
 use crate::printable;
 use crate::report::counted;
+use crate::symbols::ElfFile;
 use crate::target::{Target, check_allocator_library, reason};
 
 /// Where the recorder is told to write.
@@ -64,12 +65,16 @@ pub fn record(plan: &RecordPlan) -> Result<u8> {
             ))
         })?;
     // A closed stderr leaves nobody to tell.
-    let _ = writeln!(io::stderr(), "larder: {}", summary(&shown, &directory));
+    let _ = writeln!(
+        io::stderr(),
+        "larder: {}",
+        summary(&shown, &directory, &target.program)
+    );
     Ok(execute::exit_code(status))
 }
 
 /// One line: what was recorded, what was lost, and how to see it.
-fn summary(shown: &Path, directory: &Path) -> String {
+fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
     let name = printable::name(shown);
     let files = match trace_files(directory) {
         Ok(files) => files,
@@ -97,6 +102,11 @@ fn summary(shown: &Path, directory: &Path) -> String {
     }
     if stopped {
         text.push_str(", recording stopped early");
+    }
+    if events == 0 && ElfFile::open(program).is_some_and(|file| file.defines_function("malloc")) {
+        text.push_str(
+            ", as the program has a malloc of its own linked in, which no preload reaches",
+        );
     }
     format!("{text}; see it with: larder report {}", quoted(shown))
 }

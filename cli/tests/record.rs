@@ -185,6 +185,32 @@ fn what_runs_on_larder_below_the_recorder_is_recorded() {
 }
 
 #[test]
+fn a_program_with_a_malloc_of_its_own_is_told_why_there_is_nothing() {
+    let directory = temporary();
+    let source = r#"
+        #include <stddef.h>
+        static char memory[4096];
+        static size_t used;
+        void *malloc(size_t size) { used += (size + 15) & ~15ul; return memory + used - size; }
+        void free(void *block) { (void)block; }
+        int main(void) { free(malloc(100)); return 0; }"#;
+    let flags = ["-fno-builtin", "-rdynamic"];
+    let program = compile(directory.path(), "own.c", source, &flags);
+    let recorded = output(
+        larder()
+            .current_dir(&directory)
+            .args(["record", "-o", "own.trace", "--"])
+            .arg(&program),
+    );
+    assert_success(&recorded);
+    let text = stderr(&recorded);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    for words in ["0 events", "a malloc of its own", "larder report own.trace"] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
 fn a_place_with_spaces_and_bytes_that_are_not_utf8() {
     let directory = temporary();
     let odd = directory
