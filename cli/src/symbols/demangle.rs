@@ -25,7 +25,18 @@ pub fn demangle(symbol: &str) -> String {
     Symbol::new(base)
         .ok()
         .and_then(|parsed| bounded(|out| parsed.structured_demangle(out, &options)))
-        .map_or_else(|| symbol.to_owned(), |name| name + clone)
+        .map_or_else(
+            || symbol.to_owned(),
+            |name| without_empty_packs(name) + clone,
+        )
+}
+
+/// An empty parameter pack is written as an argument of no letters: `make_unique<W, >`.
+fn without_empty_packs(mut name: String) -> String {
+    while name.contains(", >") {
+        name = name.replace(", >", ">");
+    }
+    name
 }
 
 /// gcc's suffixes of function clones: `.cold`, `.part.0`, `.isra.0`, `.constprop.0`. A part of a
@@ -86,6 +97,14 @@ mod tests {
         assert_eq!(
             demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
             "std::vector<int, std::allocator<int> >::push_back"
+        );
+    }
+
+    #[test]
+    fn an_empty_parameter_pack_leaves_no_comma() {
+        assert_eq!(
+            demangle("_ZSt11make_uniqueI1WJEENSt8__detail9_MakeUniqIT_E15__single_objectEDpOT0_"),
+            "std::make_unique<W>"
         );
     }
 
