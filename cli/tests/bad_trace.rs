@@ -193,6 +193,35 @@ fn the_warning_of_a_loss_is_one_line_on_stderr_and_at_the_top_of_the_report() {
 }
 
 #[test]
+fn calls_in_a_damaged_part_are_told_once_and_not_as_not_recorded() {
+    let (_directory, file, bytes) = recorded();
+    let mut told = 0;
+    for step in 0..10 {
+        let mut damaged = bytes.clone();
+        match step {
+            0 => damaged.truncate(bytes.len() - 1),
+            _ => damaged[bytes.len() * step / 10] ^= 0x55,
+        }
+        fs::write(&file, &damaged).unwrap();
+        let reported = report(&file);
+        let text = stderr(&reported);
+        assert!(!text.contains("not recorded"), "{step}: {text}");
+        if code(&reported) != 0 || !text.contains("events lost") {
+            continue;
+        }
+        told += 1;
+        let report: serde_json::Value = serde_json::from_slice(&reported.stdout).unwrap();
+        assert!(report["losses"]["calls"].as_u64().unwrap() > 0);
+        assert!(
+            !report["losses"]["messages"]
+                .to_string()
+                .contains("not recorded")
+        );
+    }
+    assert!(told > 0, "no damage cost a call");
+}
+
+#[test]
 fn one_bad_file_does_not_hide_the_others() {
     let (_directory, file, _) = recorded();
     let bad = file.with_file_name("77-0.ltrace");

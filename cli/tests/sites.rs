@@ -215,6 +215,48 @@ fn a_skipped_function_hands_its_charge_to_its_caller() {
     );
 }
 
+#[test]
+fn a_wrapper_or_skip_that_matches_nothing_is_told() {
+    let directory = temporary();
+    let program = compile(directory.path(), "wrapped.c", WRAPPED, &["-g", "-O1"]);
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let report = |options: &[&str]| {
+        output(
+            larder()
+                .args(["report", "--json"])
+                .arg(&trace)
+                .args(options),
+        )
+    };
+    let good = report(&["--wrapper", "my_mal*=malloc", "--skip", "get"]);
+    assert_success(&good);
+    assert_eq!(stderr(&good), "");
+    let good: Value = serde_json::from_slice(&good.stdout).unwrap();
+    assert_eq!(good["warnings"], json!([]));
+    let bad = report(&[
+        "--wrapper",
+        "my_malok=malloc",
+        "--wrapper",
+        "my_free=free",
+        "--skip",
+        "gett",
+    ]);
+    assert_success(&bad);
+    let text = stderr(&bad);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let bad: Value = serde_json::from_slice(&bad.stdout).unwrap();
+    let warnings = bad["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    for (warning, option) in warnings
+        .iter()
+        .zip(["--wrapper 'my_malok'", "--skip 'gett'"])
+    {
+        let warning = warning.as_str().unwrap();
+        assert!(warning.starts_with(option), "{warning}");
+        assert!(text.contains(warning), "{text}");
+    }
+}
+
 const PLAIN: &str = r#"
 #include <stdlib.h>
 static void *volatile kept;

@@ -9,10 +9,10 @@ use larder_trace::{
 };
 use rustc_hash::FxHashMap;
 
-use super::attribute::{Attribution, Counted, attribute};
+use super::attribute::{Attribution, Counted, attribute, functions};
 use super::family::{Counters, Kind};
 use super::heap::{Block, Heap, OriginId};
-use super::resolve::{Chain, Resolver};
+use super::resolve::{Chain, ChainFrame, Resolver};
 use super::sites::{SiteStack, SiteTable};
 use super::wrapper::{WrapperKind, WrapperRule};
 
@@ -56,6 +56,8 @@ struct Source {
 
 pub struct Analysis {
     rules: Vec<WrapperRule>,
+    /// Whether a function that the rule of the same place names was on a stack.
+    rules_matched: Vec<bool>,
     pub resolver: Resolver,
     pub sites: SiteTable,
     pub images: Vec<ImageReport>,
@@ -65,6 +67,7 @@ pub struct Analysis {
 impl Analysis {
     pub fn new(rules: Vec<WrapperRule>, skips: Vec<String>) -> Self {
         Self {
+            rules_matched: vec![false; rules.len()],
             rules,
             resolver: Resolver::new(skips),
             sites: SiteTable::default(),
@@ -78,6 +81,7 @@ impl Analysis {
         let mut image = Image {
             trace,
             rules: &self.rules,
+            rules_matched: &mut self.rules_matched,
             resolver: &mut self.resolver,
             heap: Heap::default(),
             sources: Vec::new(),
@@ -131,6 +135,27 @@ impl Analysis {
     }
 }
 
+impl Analysis {
+    /// A warning for each `--wrapper` and `--skip` that named nothing.
+    pub fn warnings(&self) -> Vec<String> {
+        let rules = self.rules.iter().zip(&self.rules_matched);
+        let wrappers = rules
+            .filter(|(_, matched)| !**matched)
+            .map(|(rule, _)| ("--wrapper", &*rule.function));
+        let skips = self.resolver.unmatched_skips().map(|skip| ("--skip", skip));
+        wrappers
+            .chain(skips)
+            .map(|(option, name)| {
+                let name = crate::printable::escape(name);
+                format!(
+                    "{option} '{name}' matches no function on any stack: check the name, \
+                     or put * for what varies"
+                )
+            })
+            .collect()
+    }
+}
+
 /// Whether an event is a call of the program, whole; a realloc is its end.
 fn is_call(action: &Action) -> bool {
     matches!(
@@ -155,6 +180,7 @@ fn chain(trace: &Trace, events: &Events<'_>, resolver: &mut Resolver, stack: Sta
 struct Image<'a> {
     trace: &'a Trace,
     rules: &'a [WrapperRule],
+    rules_matched: &'a mut [bool],
     resolver: &'a mut Resolver,
     heap: Heap,
     /// By `OriginId`.
@@ -313,6 +339,13 @@ impl Image<'_> {
         }
         let chain = chain(self.trace, events, self.resolver, stack);
         let attribution = attribute(&chain, self.rules);
+        for (rule, matched) in self.rules.iter().zip(self.rules_matched.iter_mut()) {
+            let named = |frame: &ChainFrame| {
+                let function = frame.source.function.as_ref();
+                function.is_some_and(|f| rule.matches(&f.name) || rule.matches(&f.symbol))
+            };
+            *matched = *matched || functions(&chain).any(named);
+        }
         self.attributions.insert(stack.0, attribution);
         attribution
     }

@@ -38,6 +38,7 @@ fn document(report: &Report) -> Value {
         "site_count": ranked.len(),
         "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
         "losses": all_losses(report),
+        "warnings": analysis.warnings(),
         "symbols": analysis.resolver.problems().iter().map(problem).collect::<Vec<_>>(),
     })
 }

@@ -12,7 +12,7 @@ pub fn summary(report: &Report) -> Option<String> {
         .analysis
         .images
         .iter()
-        .map(ImageReport::lost_calls)
+        .map(|image| image.losses.calls())
         .sum();
     let damaged: usize = report
         .analysis
@@ -48,18 +48,20 @@ pub fn summary(report: &Report) -> Option<String> {
 }
 
 fn damage_summary(report: &Report, damaged: usize) -> String {
-    let first = report.analysis.images.iter().find_map(|image| {
-        image
-            .damage
-            .first()
-            .map(|damage| format!("{}: {damage}", image.path))
+    let mut parts = report.analysis.images.iter().flat_map(|image| {
+        let damage = image.damage.iter();
+        damage.map(|damage| (damage.events.unwrap_or(0), damage_line(image, damage)))
     });
-    let first = first.unwrap_or_default();
-    match damaged {
-        1 => first,
-        more => format!(
-            "{first} (and {} more)",
-            counted(more as u64 - 1, "damaged part")
+    let first = parts.next().map(|(_, line)| line).unwrap_or_default();
+    let events = parts.map(|(events, _)| events).fold(0, u64::saturating_add);
+    let more = damaged.saturating_sub(1) as u64;
+    match (more, events) {
+        (0, _) => first,
+        (_, 0) => format!("{first} (and {} more)", counted(more, "damaged part")),
+        _ => format!(
+            "{first} (and {} more, {} lost)",
+            counted(more, "damaged part"),
+            counted(events, "event")
         ),
     }
 }

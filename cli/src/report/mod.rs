@@ -118,7 +118,11 @@ pub fn report(plan: ReportPlan) -> Result<()> {
         plan,
     };
     if let Some(warning) = losses::summary(&report) {
-        eprintln!("larder: warning: {warning}");
+        warn(&warning);
+    }
+    let unmatched = report.analysis.warnings();
+    if !unmatched.is_empty() {
+        warn(&unmatched.join("; "));
     }
     match print(&report) {
         // Whoever reads us has seen enough.
@@ -129,6 +133,11 @@ pub fn report(plan: ReportPlan) -> Result<()> {
         ))),
         Ok(()) => Ok(()),
     }
+}
+
+fn warn(warning: &str) {
+    // A closed stderr leaves nobody to tell.
+    let _ = writeln!(io::stderr(), "larder: warning: {warning}");
 }
 
 fn print(report: &Report) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! One thread. Every distinct address is resolved once and kept; modules are loaded when the first
 //! of their addresses is asked for. Kept across the process images of a trace.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -57,9 +58,15 @@ struct LoadedModule {
     symbols: Option<ModuleSymbols>,
 }
 
+/// A pattern of functions that are plumbing, and whether one of that name was seen.
+struct Skip {
+    pattern: String,
+    matched: Cell<bool>,
+}
+
 pub struct Resolver {
     roots: DebugRoots,
-    skips: Vec<String>,
+    skips: Vec<Skip>,
     modules: Vec<LoadedModule>,
     by_identity: HashMap<(Vec<u8>, Vec<u8>), usize>,
     unknown: Rc<ModuleLabel>,
@@ -74,7 +81,13 @@ impl Resolver {
     pub fn new(skips: Vec<String>) -> Self {
         Self {
             roots: DebugRoots::from_environment(),
-            skips,
+            skips: skips
+                .into_iter()
+                .map(|pattern| Skip {
+                    pattern,
+                    matched: Cell::new(false),
+                })
+                .collect(),
             modules: Vec::new(),
             by_identity: HashMap::new(),
             unknown: Rc::new(ModuleLabel {
@@ -160,9 +173,16 @@ impl Resolver {
 
     fn judge(&self, source: SourceFrame, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
         let skipped = source.function.as_ref().is_some_and(|function| {
-            self.skips.iter().any(|skip| {
-                pattern::matches(skip, &function.name) || pattern::matches(skip, &function.symbol)
-            })
+            let mut skipped = false;
+            for skip in &self.skips {
+                if pattern::matches(&skip.pattern, &function.name)
+                    || pattern::matches(&skip.pattern, &function.symbol)
+                {
+                    skip.matched.set(true);
+                    skipped = true;
+                }
+            }
+            skipped
         });
         ChainFrame {
             family: is_family(module.role, &source),
@@ -171,6 +191,12 @@ impl Resolver {
             module: module.clone(),
             address,
         }
+    }
+
+    /// The patterns to skip that no function on any stack had the name of.
+    pub fn unmatched_skips(&self) -> impl Iterator<Item = &str> {
+        let unmatched = self.skips.iter().filter(|skip| !skip.matched.get());
+        unmatched.map(|skip| &*skip.pattern)
     }
 
     /// What stood in the way of naming functions, of the modules that were looked at.
