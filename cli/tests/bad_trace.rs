@@ -149,8 +149,10 @@ fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_told() {
 fn a_flipped_byte_costs_a_chunk_at_most_and_is_told_with_file_and_offset() {
     let (_directory, file, bytes) = recorded();
     let mut told = 0;
-    for step in 0..16 {
-        let at = bytes.len() * step / 16;
+    // All over the file, much of which may be unused, and within a chunk.
+    let chunk = bytes.windows(4).position(|w| w == b"LCHK").unwrap();
+    let places = (0..16).map(|step| bytes.len() * step / 16);
+    for at in places.chain([8, 24, 100].map(|offset| chunk + offset)) {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x55;
         fs::write(&file, &flipped).unwrap();
