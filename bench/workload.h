@@ -4,6 +4,9 @@
 // be compared by their time and memory. It allocates through the public family only.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -79,23 +82,107 @@ inline void* checked(void* block) {
   return block;
 }
 
-// Measures from construction to report(): one line of JSON on stdout.
+// The rest of the process as /proc shows it. Nothing here allocates: a block taken to measure the
+// heap would change it.
+
+// Calls `line(text, length)` for each line; what goes beyond 255 characters is left out.
+template <typename Line>
+bool for_each_line(const char* path, Line&& line) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  char buffer[4096];
+  char text[256];
+  std::size_t length = 0;
+  ssize_t got;
+  while ((got = read(file, buffer, sizeof(buffer))) > 0) {
+    for (ssize_t i = 0; i < got; i++) {
+      if (buffer[i] == '\n') {
+        text[length] = '\0';
+        line(static_cast<const char*>(text), length);
+        length = 0;
+      } else if (length + 1 < sizeof(text)) {
+        text[length++] = buffer[i];
+      }
+    }
+  }
+  close(file);
+  return got == 0;
+}
+
+// Resident memory in KiB, by walking the page tables: the counters of /proc/self/statm lag behind.
+inline std::size_t resident_kib() {
+  std::size_t kib = 0;
+  const bool read = for_each_line("/proc/self/smaps_rollup", [&kib](const char* text, std::size_t) {
+    if (std::strncmp(text, "Rss:", 4) == 0) kib = std::strtoul(text + 4, nullptr, 10);
+  });
+  if (!read || kib == 0) {
+    std::fprintf(stderr, "/proc/self/smaps_rollup does not give the resident memory\n");
+    std::exit(1);
+  }
+  return kib;
+}
+
+inline std::size_t mappings() {
+  std::size_t count = 0;
+  for_each_line("/proc/self/maps", [&count](const char*, std::size_t) { count++; });
+  return count;
+}
+
+// BENCH_IDLE: seconds to sit idle, at the end, before the resident memory is read once more.
+inline double idle_seconds() {
+  const char* text = std::getenv("BENCH_IDLE");
+  const double value = text == nullptr ? 0 : std::strtod(text, nullptr);
+  if (!(value >= 0 && value <= 60)) {
+    std::fprintf(stderr, "BENCH_IDLE=%s is not a number of seconds up to 60\n", text);
+    std::exit(2);
+  }
+  return value;
+}
+
+// Measures from construction to report(): one line of JSON on stdout. Processor time is that of
+// all threads. What a workload still holds when it reports is part of rss_kib and idle_rss_kib.
 class Stopwatch {
  public:
-  Stopwatch() : start_(now()) {}
-  void report(std::size_t operations) const {
-    const double seconds = now() - start_;
-    std::printf("{\"operations\": %zu, \"seconds\": %.6f, \"ns_per_operation\": %.2f}\n",
-                operations, seconds, seconds * 1e9 / static_cast<double>(operations));
+  Stopwatch() : start_(now(CLOCK_MONOTONIC)), cpu_start_(now(CLOCK_PROCESS_CPUTIME_ID)) {}
+
+  // `extra`: further members of the JSON object, each ending in ", "; or nothing.
+  void report(std::size_t operations, const char* extra = "") const {
+    const double seconds = now(CLOCK_MONOTONIC) - start_;
+    const double cpu_seconds = now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start_;
+    const auto count = static_cast<double>(operations);
+    const std::size_t resident = resident_kib();
+    char text[1024];
+    int length =
+        std::snprintf(text, sizeof(text),
+                      "{\"operations\": %zu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+                      "\"ns_per_operation\": %.2f, \"operations_per_second\": %.0f, "
+                      "\"operations_per_cpu_second\": %.0f, %s\"rss_kib\": %zu, \"mappings\": %zu",
+                      operations, seconds, cpu_seconds, seconds * 1e9 / count, count / seconds,
+                      count / cpu_seconds, extra, resident, mappings());
+    if (const double idle = idle_seconds(); idle > 0) {
+      sleep_for(idle);
+      length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length),
+                              ", \"idle_rss_kib\": %zu", resident_kib());
+    }
+    length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length), "}\n");
+    // Not by stdio, which allocates its buffer.
+    if (write(STDOUT_FILENO, text, static_cast<std::size_t>(length)) != length) std::exit(1);
   }
 
  private:
-  static double now() {
+  static double now(clockid_t clock) {
     std::timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
   }
+  static void sleep_for(double seconds) {
+    const auto whole = static_cast<std::time_t>(seconds);
+    std::timespec time{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
+    while (nanosleep(&time, &time) != 0) {
+    }
+  }
   double start_;
+  double cpu_start_;
 };
 
 inline std::size_t number(int argc, char** argv, int index, const char* name) {
