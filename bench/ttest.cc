@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -56,7 +57,8 @@ void run_one(std::size_t largest, std::uint64_t seed) {
 int main(int argc, char** argv) {
   const std::size_t threads = bench::number(argc, argv, 1, "THREADS");
   const std::size_t largest = bench::number(argc, argv, 2, "LARGEST size in bytes");
-  const std::size_t total = bench::work(250);
+  // At least one life for each thread, however small the scale: fewer would be another cell.
+  const std::size_t total = std::max(threads, bench::work(250));
   std::atomic<std::size_t> started{0};
   const bench::Stopwatch watch;
   std::vector<std::thread> lines;

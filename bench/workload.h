@@ -143,11 +143,13 @@ inline double idle_seconds() {
 // all threads. What a workload still holds when it reports is part of rss_kib and idle_rss_kib.
 class Stopwatch {
  public:
-  Stopwatch() : start_(now(CLOCK_MONOTONIC)), cpu_start_(now(CLOCK_PROCESS_CPUTIME_ID)) {}
+  Stopwatch() : start_(seconds()), cpu_start_(now(CLOCK_PROCESS_CPUTIME_ID)) {}
+
+  static double seconds() { return now(CLOCK_MONOTONIC); }
 
   // `extra`: further members of the JSON object, each ending in ", "; or nothing.
   void report(std::size_t operations, const char* extra = "") const {
-    const double seconds = now(CLOCK_MONOTONIC) - start_;
+    const double wall_seconds = seconds() - start_;
     const double cpu_seconds = now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start_;
     const auto count = static_cast<double>(operations);
     const std::size_t resident = resident_kib();
@@ -157,8 +159,8 @@ class Stopwatch {
                       "{\"operations\": %zu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
                       "\"ns_per_operation\": %.2f, \"operations_per_second\": %.0f, "
                       "\"operations_per_cpu_second\": %.0f, %s\"rss_kib\": %zu, \"mappings\": %zu",
-                      operations, seconds, cpu_seconds, seconds * 1e9 / count, count / seconds,
-                      count / cpu_seconds, extra, resident, mappings());
+                      operations, wall_seconds, cpu_seconds, wall_seconds * 1e9 / count,
+                      count / wall_seconds, count / cpu_seconds, extra, resident, mappings());
     if (const double idle = idle_seconds(); idle > 0) {
       sleep_for(idle);
       length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length),
