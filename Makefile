@@ -17,7 +17,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 
 # Not the tests and benchmarks, which other targets build.
-LIBRARIES = larder_shared larder_static_archive larder_prefixed_archive
+LIBRARIES = larder_shared larder_static_archive larder_prefixed_archive larder-torture
 
 .PHONY: help setup build demo test bench install uninstall fmt lint clean
 

@@ -12,6 +12,7 @@
 #include "fork.h"
 #include "options.h"
 #include "os.h"
+#include "plant.h"
 #include "registry.h"
 #include "thread_heap.h"
 #include "usage.h"
@@ -51,7 +52,14 @@ void* realloc_any(void* p, size_t size) {
     free_fast(p);
     return nullptr;
   }
-  return resize(p, s, size);
+  size_t kept = plant::kept_bytes(s, size);
+  return plant::resized(resize(p, s, size), kept);
+}
+
+LARDER_FAST void free_any(void* p) {
+  if (!plant::to_be_freed(p)) return;
+  free_fast(p);
+  plant::freed();
 }
 
 }  // namespace
@@ -59,14 +67,16 @@ void* realloc_any(void* p, size_t size) {
 
 using namespace larder;
 
-LARDER_EXPORT void* LARDER_NAME(malloc)(size_t size) noexcept { return malloc_fast(size); }
+LARDER_EXPORT void* LARDER_NAME(malloc)(size_t size) noexcept {
+  return plant::handed_out(malloc_fast(plant::asked_for(size)), size);
+}
 
-LARDER_EXPORT void LARDER_NAME(free)(void* p) noexcept { free_fast(p); }
+LARDER_EXPORT void LARDER_NAME(free)(void* p) noexcept { free_any(p); }
 
 LARDER_EXPORT void* LARDER_NAME(calloc)(size_t count, size_t size) noexcept {
   size_t bytes;
   if (unlikely(__builtin_mul_overflow(count, size, &bytes))) return no_memory();
-  return zeroed_alloc(bytes);
+  return plant::zeroed(zeroed_alloc(bytes), bytes);
 }
 
 LARDER_EXPORT void* LARDER_NAME(realloc)(void* p, size_t size) noexcept {
@@ -79,10 +89,10 @@ LARDER_EXPORT void* LARDER_NAME(reallocarray)(void* p, size_t count, size_t size
   return realloc_any(p, bytes);
 }
 
-LARDER_EXPORT void LARDER_NAME(free_sized)(void* p, size_t) noexcept { free_fast(p); }
+LARDER_EXPORT void LARDER_NAME(free_sized)(void* p, size_t) noexcept { free_any(p); }
 
 LARDER_EXPORT void LARDER_NAME(free_aligned_sized)(void* p, size_t, size_t) noexcept {
-  free_fast(p);
+  free_any(p);
 }
 
 LARDER_EXPORT void* LARDER_NAME(aligned_alloc)(size_t align, size_t size) noexcept {
@@ -123,7 +133,7 @@ LARDER_EXPORT void* LARDER_NAME(pvalloc)(size_t size) noexcept {
 LARDER_EXPORT size_t LARDER_NAME(malloc_usable_size)(void* p) noexcept {
   if (p == nullptr) return 0;
   Slab* s = page_map.find_any(p);
-  return s->kind == Kind::kNull ? foreign_usable_size(p) : usable_size(s);
+  return s->kind == Kind::kNull ? foreign_usable_size(p) : plant::usable(usable_size(s));
 }
 
 LARDER_EXPORT int LARDER_NAME(malloc_trim)(size_t) noexcept {

@@ -1,0 +1,146 @@
+// Bugs planted on purpose, to prove that the torture test finds them. Of entry.cc alone, and only
+// in builds with -DLARDER_PLANT=KIND; in all others every function here is its argument.
+//
+// Each strikes once in some thousands of calls, in any thread. What it keeps in mind between calls
+// is atomic: the planted bug is to be the only one.
+#pragma once
+
+#include <errno.h>
+#include <string.h>
+
+#include <atomic>
+
+#include "thread_heap.h"
+
+namespace larder::plant {
+
+enum class Bug {
+  none,
+  overlap,          // a block within another
+  double_hand_out,  // the same block to two threads
+  misaligned,       // a block 8 bytes beyond an aligned place
+  lost_content,     // a byte changed by realloc
+  late_overwrite,   // a word written into a block that another thread freed, when it is used again
+  usable_moves,     // one byte less than the call before said
+  usable_too_small,
+  dirty_calloc,  // a byte that is not zero
+  changed_errno,
+  no_memory,  // NULL with memory there
+  growth,     // a free that does nothing
+  hang,       // a call that never returns
+  crash,      // a wild write
+};
+
+#ifdef LARDER_PLANT
+inline constexpr Bug kBug = Bug::LARDER_PLANT;
+#else
+inline constexpr Bug kBug = Bug::none;
+#endif
+
+// True once in so many calls.
+inline bool strikes(uint32_t once_in = 5000) {
+  static constinit std::atomic<uint32_t> calls{0};
+  return calls.fetch_add(1, std::memory_order_relaxed) % once_in == once_in - 1;
+}
+
+inline constinit std::atomic<char*> remembered{nullptr};
+inline constinit std::atomic<uint32_t> remembered_by{0};
+inline constinit std::atomic<size_t> remembered_size{0};
+
+LARDER_FAST size_t asked_for(size_t size) {
+  if constexpr (kBug == Bug::misaligned || kBug == Bug::overlap) return size + 64;
+  if constexpr (kBug == Bug::usable_too_small)
+    if (size > 2048 && size <= kSmallMax && strikes()) return size / 2;
+  return size;
+}
+
+// The block at p that malloc(size) hands out. What it hands out instead.
+LARDER_FAST void* handed_out(void* p, size_t size) {
+  if constexpr (kBug == Bug::none) return p;
+  auto* block = static_cast<char*>(p);
+  if (p == nullptr) return p;
+  if constexpr (kBug == Bug::overlap) {
+    // The next one of at most 32 bytes lies in this one.
+    if (char* other = size <= 32 ? remembered.exchange(nullptr) : nullptr) return other + 32;
+    if (size >= 16 && strikes()) remembered = block;
+  }
+  if constexpr (kBug == Bug::double_hand_out) {
+    if (remembered_size == size && remembered_by != thread_id())
+      if (char* other = remembered.exchange(nullptr)) return other;
+    if (size <= 64 && strikes()) {
+      remembered_by = thread_id();
+      remembered_size = size;
+      remembered = block;
+    }
+  }
+  if constexpr (kBug == Bug::misaligned)
+    if (size >= 16 && strikes()) return block + 8;
+  if constexpr (kBug == Bug::no_memory) {
+    if (strikes()) {
+      errno = ENOMEM;
+      return nullptr;
+    }
+  }
+  if constexpr (kBug == Bug::hang)
+    if (strikes())
+      for (;;) os::yield();
+  if constexpr (kBug == Bug::crash)
+    if (strikes()) {
+      uintptr_t nowhere = 64;
+      asm volatile("" : "+r"(nowhere));
+      *reinterpret_cast<volatile char*>(nowhere) = 1;
+    }
+  return p;
+}
+
+// The block that calloc hands out.
+LARDER_FAST void* zeroed(void* p, size_t size) {
+  if constexpr (kBug == Bug::dirty_calloc)
+    if (p != nullptr && size != 0 && strikes()) static_cast<char*>(p)[size * 7 / 8] = 1;
+  return p;
+}
+
+// What realloc of the slab's block to `size` must keep.
+LARDER_FAST size_t kept_bytes(const Slab* s, size_t size) {
+  if constexpr (kBug != Bug::lost_content) return 0;
+  size_t old = usable_size(s);
+  return old < size ? old : size;
+}
+
+// The block that realloc hands out; `kept` bytes of it are the old ones.
+LARDER_FAST void* resized(void* p, size_t kept) {
+  if constexpr (kBug == Bug::lost_content)
+    if (p != nullptr && kept != 0 && strikes()) static_cast<char*>(p)[kept / 2] ^= 0x10;
+  return p;
+}
+
+// False for a free that is to be dropped.
+LARDER_FAST bool to_be_freed(void* p) {
+  if constexpr (kBug == Bug::growth) return p == nullptr || !strikes();
+  if constexpr (kBug == Bug::late_overwrite) {
+    static constinit std::atomic<uint32_t> calls{0};
+    if (p == nullptr) return true;
+    // The second word: the first links free blocks, and would bring the allocator down.
+    if (calls.fetch_add(1) % 512 == 0)
+      if (char* block = remembered.exchange(nullptr)) memset(block + 8, 0xA5, 8);
+    Slab* s = page_map.find(p);
+    // Of the frees, one in ten is of another thread's block.
+    if (s->kind == Kind::kSlab && s->owner() != thread_state.heap &&
+        kSizeClasses.size[s->size_class] >= 16 && strikes(500))
+      remembered = static_cast<char*>(p);
+  }
+  return true;
+}
+
+LARDER_FAST void freed() {
+  if constexpr (kBug == Bug::changed_errno)
+    if (strikes()) errno = EAGAIN;
+}
+
+LARDER_FAST size_t usable(size_t bytes) {
+  if constexpr (kBug == Bug::usable_moves)
+    if (bytes != 0 && strikes()) return bytes - 1;
+  return bytes;
+}
+
+}  // namespace larder::plant

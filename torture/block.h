@@ -1,0 +1,47 @@
+// A live block of the allocator under test, as the torture program remembers it, and the pattern
+// that its bytes carry.
+//
+// Invariant: every byte of [p, p + usable) equals the pattern of `id`, from the moment the block is
+// marked as filled in the index to the moment it is taken out of it.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "family.h"
+
+namespace torture {
+
+struct Block {
+  unsigned char* p;
+  size_t asked;
+  size_t usable;
+  size_t align;  // asked for; 0 when the call takes none
+  uint64_t id;   // who made it and when: stream << 40 | round << 24 | number in the round
+  Make make;
+};
+
+inline constexpr int kStreamShift = 40;
+inline constexpr int kNumberBits = 24;
+constexpr unsigned stream_of(uint64_t id) { return unsigned(id >> kStreamShift); }
+constexpr unsigned round_of(uint64_t id) { return unsigned(id >> kNumberBits) & 0xFFFF; }
+constexpr unsigned number_of(uint64_t id) { return unsigned(id) & ((1U << kNumberBits) - 1); }
+
+// Where a pattern was found broken.
+struct Damage {
+  size_t first;  // offset
+  size_t bytes;  // how many differ
+  unsigned char expected[16], found[16];
+  size_t shown;  // of the two
+};
+
+// Before the first use; any two runs with one seed write the same bytes.
+void set_pattern_seed(uint64_t seed);
+// Writes the pattern of `id` to the bytes [from, to) of the block at p.
+void fill_pattern(unsigned char* p, size_t from, size_t to, uint64_t id);
+// True when the first `bytes` bytes at p carry the pattern of `id`; else says what is wrong.
+bool check_pattern(const unsigned char* p, size_t bytes, uint64_t id, Damage* damage);
+// The offset of the first byte that is not zero, or `bytes`.
+size_t first_nonzero(const unsigned char* p, size_t bytes);
+
+}  // namespace torture

@@ -1,0 +1,179 @@
+// A torture test for any malloc. See docs/torture.md.
+//
+//   main ── rounds ──► streams of threads (worker) ──► checked calls (calls) ──► the allocator
+//     │                     └── fork, short-lived threads, mailboxes        └── index, pattern
+//     ├── growth, when all is freed
+//     └── monitor: signals, progress, hangs, crashes
+//
+// Invariant: nothing here uses the allocator under test for itself, so that a broken one is still
+// reported.
+//
+// Exit codes: 0 clean, 1 a fault was found, 2 wrong usage or no resources.
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "growth.h"
+#include "index.h"
+#include "monitor.h"
+#include "worker.h"
+
+#ifdef __SANITIZE_THREAD__
+// A fork with threads is the point here, and its child starts none. Locks by the hundred are held
+// across it.
+extern "C" const char* __tsan_default_options() {
+  return "halt_on_error=1:die_after_fork=0:detect_deadlocks=0:exitcode=66";
+}
+#endif
+
+namespace torture {
+
+namespace {
+
+// Sanitizers make everything slower: shorter rounds, so that there are some.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kOperationsPerRound = 2000;
+#else
+constexpr uint64_t kOperationsPerRound = 8000;
+#endif
+
+constexpr char kHelp[] =
+    "Usage: larder-torture [OPTIONS]\n"
+    "Tortures the malloc of this process; preload one to torture that.\n"
+    "\n"
+    "  --threads N       streams of operations at a time, 1 to 512 [4]\n"
+    "  --seconds S       how long [10]\n"
+    "  --rounds N        end after so many rounds\n"
+    "  --seed X          decimal or 0x…: decides what the streams do [random]\n"
+    "  --round N         begin with this round of the seed [1]\n"
+    "  --live-mib M      at most so much is allocated at a time, about [128]\n"
+    "  --hang-seconds S  a thread without progress for so long hangs [60]\n"
+    "  --no-forks        no fork\n"
+    "  --no-signals      no signals\n"
+    "  --expect KIND     exit 0 only if a fault of this kind is found\n"
+    "  --json            a JSON object a line\n";
+
+[[noreturn]] void usage(const char* option, const char* value, const char* why) {
+  give_up("%s%s%s: %s; see --help", option, value != nullptr ? " " : "",
+          value != nullptr ? value : "", why);
+}
+
+uint64_t number(const char* option, const char* text, uint64_t low, uint64_t high) {
+  if (text == nullptr) usage(option, nullptr, "needs a value");
+  char* end = nullptr;
+  errno = 0;
+  uint64_t value = strtoull(text, &end, 0);
+  if (*text < '0' || *text > '9' || *end != 0 || errno != 0 || value < low || value > high) {
+    char why[80];
+    snprintf(why, sizeof why, "must be a number from %llu to %llu",
+             static_cast<unsigned long long>(low), static_cast<unsigned long long>(high));
+    usage(option, text, why);
+  }
+  return value;
+}
+
+void parse(int count, char** words) {
+  for (int i = 1; i < count; ++i) {
+    const char* word = words[i];
+    const char* value = i + 1 < count ? words[i + 1] : nullptr;
+    auto is = [&](const char* name) { return strcmp(word, name) == 0; };
+    ++i;
+    if (is("--threads")) {
+      settings.threads = unsigned(number(word, value, 1, kMaxThreads));
+    } else if (is("--seconds")) {
+      settings.seconds = double(number(word, value, 1, 10'000'000));
+    } else if (is("--rounds")) {
+      settings.rounds = number(word, value, 1, UINT32_MAX);
+    } else if (is("--seed")) {
+      settings.seed = number(word, value, 0, UINT64_MAX);
+    } else if (is("--round")) {
+      settings.first_round = number(word, value, 1, UINT32_MAX);
+    } else if (is("--live-mib")) {
+      settings.live_mib = size_t(number(word, value, 1, 1 << 20));
+    } else if (is("--hang-seconds")) {
+      settings.hang_seconds = unsigned(number(word, value, 1, 86400));
+    } else if (is("--expect")) {
+      if (value == nullptr) usage(word, nullptr, "needs a value");
+      settings.expect = value;
+    } else {
+      --i;
+      if (is("--no-forks")) {
+        settings.forks = false;
+      } else if (is("--no-signals")) {
+        settings.signals = false;
+      } else if (is("--json")) {
+        settings.json = true;
+      } else if (is("--help")) {
+        fputs(kHelp, stdout);
+        exit(0);
+      } else {
+        usage(word, nullptr, "no such option");
+      }
+    }
+  }
+}
+
+// True while a stream has something left to do. Starts and joins threads as it goes.
+bool drive(Worker& stream) {
+  if (stream.running) {
+    if (!stream.finished.load(std::memory_order_acquire)) return true;
+    join_thread(stream);
+  }
+  if (stream.operations_left == 0 || stop.load(std::memory_order_relaxed)) return false;
+  start_thread(stream);
+  return true;
+}
+
+void run_round(uint64_t round, uint64_t deadline_ms) {
+  main_worker().where.round.store(round);
+  for (unsigned i = 0; i < settings.threads; ++i)
+    begin_round(worker(i), round, kOperationsPerRound);
+  for (bool busy = true; busy;) {
+    busy = false;
+    where->call.store("starting and joining threads");
+    where->calls.fetch_add(1, std::memory_order_relaxed);
+    for (unsigned i = 0; i < settings.threads; ++i) busy |= drive(worker(i));
+    if (now_ms() >= deadline_ms) stop.store(true, std::memory_order_relaxed);
+    if (busy) sleep_us(500);
+  }
+  for (unsigned i = 0; i < settings.threads; ++i) release_all(worker(i));
+}
+
+void run() {
+  uint64_t start = now_ms();
+  uint64_t deadline = start + uint64_t(settings.seconds * 1000);
+  for (uint64_t round = settings.first_round; !stop.load(); ++round) {
+    run_round(round, deadline);
+    if (stop.load()) break;
+    check_growth();
+    if (totals.rounds.fetch_add(1) + 1 == settings.rounds) break;
+  }
+  print_clean(double(now_ms() - start) / 1000);
+}
+
+}  // namespace
+}  // namespace torture
+
+int main(int count, char** words) {
+  using namespace torture;
+  settings.process = getpid();
+  if (getrandom(&settings.seed, sizeof settings.seed, 0) < 0) settings.seed = now_ms();
+  settings.seed >>= 32;
+  parse(count, words);
+  set_pattern_seed(settings.seed);
+  if (!find_family()) return 2;
+  if (!live_blocks::init() || !make_workers()) give_up("no memory to begin with");
+  become(main_worker());
+  install_handlers();
+  print_start();
+  start_monitor();
+  run();
+  if (settings.expect == nullptr) return 0;
+  fprintf(stderr, "larder-torture: no fault found, but %s is expected\n", settings.expect);
+  return 1;
+}

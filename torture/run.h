@@ -1,0 +1,100 @@
+// What one run is: its settings, what every part counts, where each thread is at the moment, and
+// how a fault ends it.
+//
+// The settings are written before the first thread starts. A Where belongs to its thread; the
+// monitor and the handler of crashes read it.
+#pragma once
+
+#include <stdint.h>
+
+#include <atomic>
+
+#include "block.h"
+#include "memory.h"
+
+namespace torture {
+
+struct Settings {
+  unsigned threads = 4;
+  double seconds = 10;
+  uint64_t seed = 0;
+  uint64_t first_round = 1;
+  uint64_t rounds = 0;  // 0: until the time is up
+  size_t live_mib = 128;
+  unsigned hang_seconds = 60;
+  bool forks = true, signals = true;
+  bool json = false;
+  const char* expect = nullptr;  // the kind of fault that must be found
+  int process = 0;               // the first one's id
+};
+
+extern Settings settings;
+
+// The call that a thread is in, or was in last.
+struct Where {
+  unsigned stream;
+  std::atomic<uint64_t> round, generation, operation;
+  std::atomic<uint64_t> calls;  // rises with every call: the sign of life
+  std::atomic<const char*> call;
+  std::atomic<uintptr_t> address;
+  std::atomic<size_t> size, align;
+  std::atomic<int> thread;  // its kernel id, 0 when no thread works on the stream
+};
+
+// Of the calling thread; null in threads that do not call the allocator under test.
+extern thread_local Where* where;
+
+struct Totals {
+  std::atomic<uint64_t> operations, rounds, threads, forks, signals;
+  std::atomic<int64_t> live_bytes, live_peak;
+};
+
+extern Totals totals;
+
+// Set when the time is up: streams end after the operation that they are in.
+extern std::atomic<bool> stop;
+
+// Printed faults have one of these kinds.
+enum class Fault {
+  kOverlap,
+  kDoubleHandOut,
+  kMisaligned,
+  kLostContent,
+  kDamaged,
+  kUsableMoves,
+  kUsableTooSmall,
+  kDirtyCalloc,
+  kChangedErrno,
+  kNoMemory,
+  kWrongResult,
+  kGrowth,
+  kHang,
+  kCrash,
+};
+
+// Reports the first fault of the run and ends the process; a second one waits for that end.
+// `culprit` is the block that the call is about, `other` a second one; both may be null. Never
+// allocates, and may be called from a signal handler.
+[[noreturn, gnu::format(printf, 5, 6)]] void fault(Fault kind, const Where* at,
+                                                   const Block* culprit, const Block* other,
+                                                   const char* format, ...);
+// A sentence piece on damage, into `text`.
+void describe_damage(const Damage& damage, char* text, size_t size);
+
+// For the parent of a child that has reported a fault, or given up, and ended with this code (1–3).
+[[noreturn]] void end_like_child(int code);
+
+// Something that is no fault of the allocator: one line on stderr, exit code 2.
+[[noreturn, gnu::format(printf, 1, 2)]] void give_up(const char* format, ...);
+
+// The first lines, a line of progress, and the last line.
+void print_start();
+void print_progress(double seconds);
+void print_clean(double seconds);
+
+// From /proc/self/statm and /proc/self/status, bytes; 0 if they cannot be read.
+size_t resident_bytes();
+size_t address_space_bytes();
+size_t peak_resident_bytes();
+
+}  // namespace torture
