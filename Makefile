@@ -19,7 +19,7 @@ CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 # Not the tests and benchmarks, which other targets build.
 LIBRARIES = larder_shared larder_static_archive larder_prefixed_archive larder-torture
 
-.PHONY: help setup build demo test bench install uninstall fmt lint clean
+.PHONY: help setup build demo test bench peers workloads install uninstall fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -27,7 +27,7 @@ help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 	@echo
-	@echo 'Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) JOBS=$(JOBS)'
+	@echo 'Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) JOBS=$(JOBS) PEERS=$(PEERS)'
 
 setup: ## Install every package the targets below need (Debian; root or sudo)
 	@scripts/setup build demo test bench
@@ -56,6 +56,16 @@ bench: ## Measure Larder against other allocators
 	@scripts/setup build bench
 	@$(MAKE) --no-print-directory build
 	@bench/run
+
+peers: ## Build the allocators that Larder is compared with (PEERS=... a subset), and the workloads
+	@scripts/setup build bench
+	@$(MAKE) --no-print-directory build workloads
+	@bench/peers/build --jobs $(JOBS) $(PEERS)
+
+# What a benchmark runs, staged beside the tool.
+workloads:
+	@cmake --build --preset release --parallel $(JOBS) --target bench_workloads
+	@env -u DESTDIR cmake --install build/release --prefix out --component bench >build/release/install-bench.log
 
 install: ## Copy the staged tree to $(DESTDIR)$(PREFIX), building it first if there is none
 	@test -x out/bin/larder || $(MAKE) --no-print-directory build
