@@ -54,8 +54,8 @@ test: ## Set up, build, run every test; ends with "N passed, M failed"
 
 bench: ## Measure Larder against other allocators
 	@scripts/setup build bench
-	@$(MAKE) --no-print-directory build
-	@bench/run
+	@$(MAKE) --no-print-directory build workloads
+	@out/bin/larder bench
 
 peers: ## Build the allocators that Larder is compared with (PEERS=... a subset), and the workloads
 	@scripts/setup build bench

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::{self, BenchPlan, RawBench};
 use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
 use crate::record::{Allocator, RecordPlan};
@@ -25,6 +26,8 @@ Examples:
   larder report app.trace --json | jq .counters
   larder doctor ./app
       What is missing, or in the way, on this machine and for this program.
+  larder bench --quick
+      Larder against every other allocator, within five minutes.
 
 Exit codes: the command's own for run and record; 125 the tool failed; 126 the command cannot be
 executed or reached (static, setuid, other architecture); 127 the command was not found.";
@@ -58,6 +61,9 @@ enum RawCommand {
     /// Say what is missing or in the way of running and recording
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
     Doctor(RawDoctor),
+    /// Compare allocators: time and memory, workload by workload
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(RawBench),
 }
 
 #[derive(Debug, Args)]
@@ -145,6 +151,7 @@ pub enum Plan {
     Record(RecordPlan),
     Report(ReportPlan),
     Doctor(DoctorPlan),
+    Bench(Box<BenchPlan>),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -178,7 +185,7 @@ fn unknown_option(error: &clap::Error) -> String {
 /// clap's first paragraph, in one line.
 fn usage_message(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::MissingSubcommand {
-        return "no subcommand given: use run, record, report or doctor; `larder --help` shows \
+        return "no subcommand given: use run, record, report, doctor or bench; `larder --help` shows \
                 examples"
             .to_owned();
     }
@@ -203,6 +210,7 @@ impl RawCommand {
                 format: if raw.json { Format::Json } else { Format::Text },
                 print_maps: raw.print_maps,
             })),
+            RawCommand::Bench(raw) => Ok(Plan::Bench(Box::new(raw.check()?))),
         }
     }
 }

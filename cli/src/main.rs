@@ -1,6 +1,7 @@
 //! The `larder` command: parses, runs, and maps failures to exit codes.
 
 mod args;
+mod bench;
 mod doctor;
 mod execute;
 mod failure;
@@ -37,6 +38,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Record(plan) => record::record(&plan).map(ExitCode::from),
         Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
+        Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Show(text) => {
             let mut out = std::io::stdout();
             let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());

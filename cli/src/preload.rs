@@ -63,7 +63,7 @@ fn is_recorder(path: &Path) -> bool {
 }
 
 /// `library` itself, or a link to it that LD_PRELOAD can carry.
-fn loadable_path(library: &Path) -> Result<PathBuf> {
+pub fn loadable_path(library: &Path) -> Result<PathBuf> {
     if is_loadable(library.as_os_str()) {
         return Ok(library.to_owned());
     }

@@ -1,0 +1,74 @@
+//! How far it is: a bar on a terminal, else a line per tenth of the way. On stderr, and for people.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+pub struct Progress {
+    what: &'static str,
+    total: u64,
+    done: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    pub fn new(what: &'static str, total: usize) -> Progress {
+        let total = total as u64;
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let template = "{prefix} {bar:30} {pos}/{len}  {eta} left  {msg}";
+            let style = ProgressStyle::with_template(template);
+            let bar = ProgressBar::new(total).with_prefix(what);
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Progress {
+            what,
+            total,
+            done: 0,
+            bar,
+        }
+    }
+
+    /// One more is done: `text` says which.
+    pub fn step(&mut self, text: &str) {
+        self.done += 1;
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_owned());
+            bar.set_position(self.done);
+        } else if is_tenth(self.done, self.total) {
+            say(&format!("{} {}/{}", self.what, self.done, self.total));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The last step into another tenth.
+fn is_tenth(done: u64, total: u64) -> bool {
+    done * 10 / total.max(1) != (done - 1) * 10 / total.max(1)
+}
+
+/// A line on stderr. A closed stderr leaves nobody to tell.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "larder bench: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_ten_lines_at_most_and_the_last_is_the_end() {
+        for total in [1, 7, 10, 99, 1000] {
+            let lines: Vec<u64> = (1..=total).filter(|done| is_tenth(*done, total)).collect();
+            assert!(lines.len() <= 10, "{total}: {lines:?}");
+            assert_eq!(lines.last(), Some(&total));
+        }
+    }
+}
