@@ -16,6 +16,7 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 MANIFEST = os.path.join(HERE, "Cargo.toml")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+CLANGXX = "clang++-19"
 COMMAND_SECONDS = 1800
 
 
@@ -39,7 +40,8 @@ def sha256(path):
 @functools.cache
 def compiler_versions():
     """Which compilers build the peers; part of each peer's key."""
-    return "; ".join(output([*shlex.split(compiler), "--version"]).splitlines()[0] for compiler in (cc(), cxx()))
+    return "; ".join(output([*shlex.split(compiler), "--version"]).splitlines()[0]
+                     for compiler in (cc(), cxx(), CLANGXX))
 
 
 def cc():
@@ -89,11 +91,13 @@ class Workshop:
         if done.returncode != 0:
             raise Failure(f"{os.path.basename(command[0])} exits with {done.returncode}", done.stdout)
 
-    def compile(self, sources, flags, link_flags, library):
-        """Compiles sources in parallel, C by name and C++ otherwise, and links them to a shared library."""
+    def compile(self, sources, flags, link_flags, library, cxx_command=None):
+        """Compiles sources in parallel, C and assembler by their names and else C++, and links a shared library."""
+        cxx_command = cxx_command or cxx()
+
         def object_of(numbered):
             number, source = numbered
-            compiler = cc() if source.endswith((".c", ".S")) else cxx()
+            compiler = cc() if source.endswith((".c", ".S")) else cxx_command
             result = self.path(f"{number}-{os.path.basename(source)}.o")
             self.run([*shlex.split(compiler), *flags(source), "-c", source, "-o", result])
             return result
@@ -104,7 +108,7 @@ class Workshop:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        linker = cxx() if any(source.endswith(".cc") for source in sources) else cc()
+        linker = cxx_command if any(source.endswith(".cc") for source in sources) else cc()
         self.run([*shlex.split(linker), "-shared", *objects, *link_flags, "-o", self.path(library)])
         return self.path(library)
 
