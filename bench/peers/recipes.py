@@ -79,7 +79,8 @@ def tcmalloc(shop):
              "-I", os.path.join(crate, "c_src/abseil-cpp"), "-I", os.path.join(crate, "c_src/tcmalloc")]
     return shop.compile([os.path.join(crate, name) for name in names],
                         lambda source: flags if source.endswith(".S") else ["-std=c++17", *flags],
-                        ["-lpthread", "-Wl,-z,defs"], "libtcmalloc.so", workshop.CLANGXX)
+                        # Its calls of itself go direct, as where it is linked in.
+                        ["-lpthread", "-Wl,-z,defs,-Bsymbolic-functions"], "libtcmalloc.so", workshop.CLANGXX)
 
 
 def hardened_malloc(shop):
