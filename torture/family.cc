@@ -80,7 +80,7 @@ bool find_family() {
             .trim = larder_malloc_trim,
             .info = larder_mallinfo2,
             .operators = false,
-            .keeps_errno = true,
+            .promises_more = true,
             .object = "linked in, under the prefix larder_",
             .missing = "operator new"};
   return true;
@@ -140,7 +140,7 @@ bool find_family() {
   // libstdc++'s operators call malloc, so they belong to it whoever has them.
   family.operators = true;
   void* version = dlsym(RTLD_DEFAULT, "larder_version");
-  family.keeps_errno = version != nullptr && base_of(version) == base;
+  family.promises_more = version != nullptr && base_of(version) == base;
   return true;
 }
 

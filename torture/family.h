@@ -52,8 +52,10 @@ struct Family {
   size_t (*usable_size)(void*);
   int (*trim)(size_t);
   struct mallinfo2 (*info)();
-  bool operators;      // operator new and delete lead to this malloc
-  bool keeps_errno;    // promises not to touch errno on success either
+  bool operators;  // operator new and delete lead to this malloc
+  // Promises more than the standards ask for, as Larder does: success leaves errno alone, and
+  // blocks of no bytes are aligned like others.
+  bool promises_more;
   const char* object;  // the file that holds malloc
   char missing[160];   // names of what is not there, for people
 

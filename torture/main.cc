@@ -31,6 +31,11 @@ extern "C" const char* __tsan_default_options() {
 }
 #endif
 
+#ifdef __SANITIZE_ADDRESS__
+// At a thread's end it would unmap the signal stack, taking ours for its own.
+extern "C" const char* __asan_default_options() { return "use_sigaltstack=0"; }
+#endif
+
 namespace torture {
 
 namespace {
@@ -55,8 +60,11 @@ constexpr char kHelp[] =
     "  --hang-seconds S  a thread without progress for so long hangs [60]\n"
     "  --no-forks        no fork\n"
     "  --no-signals      no signals\n"
+    "  --ignore KIND     go on after faults misaligned, changed-errno, wrong-result or growth\n"
     "  --expect KIND     exit 0 only if a fault of this kind is found\n"
-    "  --json            a JSON object a line\n";
+    "  --progress        tell every half second how far it is\n"
+    "\n"
+    "Says what it finds in JSON, a line each. `larder torture` says it in words.\n";
 
 [[noreturn]] void usage(const char* option, const char* value, const char* why) {
   give_up("%s%s%s: %s; see --help", option, value != nullptr ? " " : "",
@@ -97,6 +105,9 @@ void parse(int count, char** words) {
       settings.live_mib = size_t(number(word, value, 1, 1 << 20));
     } else if (is("--hang-seconds")) {
       settings.hang_seconds = unsigned(number(word, value, 1, 86400));
+    } else if (is("--ignore")) {
+      if (value == nullptr || !ignore(value))
+        usage(word, value, "must be misaligned, changed-errno, wrong-result or growth");
     } else if (is("--expect")) {
       if (value == nullptr) usage(word, nullptr, "needs a value");
       settings.expect = value;
@@ -106,8 +117,8 @@ void parse(int count, char** words) {
         settings.forks = false;
       } else if (is("--no-signals")) {
         settings.signals = false;
-      } else if (is("--json")) {
-        settings.json = true;
+      } else if (is("--progress")) {
+        settings.progress = true;
       } else if (is("--help")) {
         fputs(kHelp, stdout);
         exit(0);

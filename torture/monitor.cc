@@ -77,7 +77,7 @@ void* monitor_thread(void*) {
     uint64_t now = now_ms();
     if (now - shown < 500) continue;
     shown = now;
-    print_progress(double(now - start) / 1000);
+    if (settings.progress) print_progress(double(now - start) / 1000);
     look_for_hangs(now);
   }
   return nullptr;

@@ -15,7 +15,7 @@ namespace torture {
 Settings settings;
 Totals totals;
 std::atomic<bool> stop;
-thread_local Where* where __attribute__((tls_model("initial-exec")));
+constinit thread_local Where* where = nullptr;
 
 namespace {
 
@@ -30,6 +30,7 @@ const char* fault_name(Fault kind) {
       "usable-moves", "usable-too-small", "dirty-calloc", "changed-errno", "no-memory",
       "wrong-result", "growth",           "hang",         "crash",
   };
+  static_assert(sizeof kNames / sizeof kNames[0] == size_t(Fault::kCount));
   return kNames[size_t(kind)];
 }
 
@@ -74,14 +75,6 @@ class Text {
 };
 
 void add_block(Text& text, const char* name, const Block& block) {
-  text.add("  %s: %p, %zu bytes asked for, %zu usable", name, static_cast<void*>(block.p),
-           block.asked, block.usable);
-  if (block.align != 0) text.add(", alignment %zu", block.align);
-  text.add(", made by %s as block %u of stream %u in round %u\n", make_name(block.make),
-           number_of(block.id), stream_of(block.id), round_of(block.id));
-}
-
-void add_block_json(Text& text, const char* name, const Block& block) {
   text.add(",\"%s\":{\"address\":\"%p\",\"asked\":%zu,\"usable\":%zu,\"align\":%zu,", name,
            static_cast<void*>(block.p), block.asked, block.usable, block.align);
   text.add("\"made_by\":\"%s\",\"stream\":%u,\"round\":%u,\"number\":%u}", make_name(block.make),
@@ -97,6 +90,8 @@ void add_options(Text& text, const Where* at) {
   if (round > 1) text.add(" --round %llu", static_cast<unsigned long long>(round));
   if (!settings.forks) text.add(" --no-forks");
   if (!settings.signals) text.add(" --no-signals");
+  for (size_t kind = 0; kind < size_t(Fault::kCount); ++kind)
+    if (settings.ignored[kind]) text.add(" --ignore %s", fault_name(Fault(kind)));
 }
 
 unsigned long long load(const std::atomic<uint64_t>& value) {
@@ -122,6 +117,16 @@ size_t status_bytes(const char* path, const char* key, int field) {
 
 }  // namespace
 
+bool ignore(const char* name) {
+  for (Fault kind :
+       {Fault::kMisaligned, Fault::kChangedErrno, Fault::kWrongResult, Fault::kGrowth}) {
+    if (strcmp(name, fault_name(kind)) != 0) continue;
+    settings.ignored[size_t(kind)] = true;
+    return true;
+  }
+  return false;
+}
+
 void describe_damage(const Damage& damage, char* text, size_t size) {
   size_t n = size_t(snprintf(text, size, "%zu bytes differ, the first at offset %zu: expected",
                              damage.bytes, damage.first));
@@ -143,43 +148,24 @@ void fault(Fault kind, const Where* at, const Block* culprit, const Block* other
   what.add_list(format, arguments);
   va_end(arguments);
   Text line;
-  if (settings.json) {
-    line.add("{\"fault\":{\"kind\":\"%s\",\"text\":\"", fault_name(kind));
-    line.add_escaped(what.text());
-    line.add("\"");
-    if (at != nullptr) {
-      line.add(",\"call\":\"%s\",\"stream\":%u,\"round\":%llu,\"generation\":%llu",
-               at->call.load(std::memory_order_relaxed), at->stream, load(at->round),
-               load(at->generation));
-      line.add(",\"operation\":%llu,\"thread\":%d,\"process\":%d", load(at->operation),
-               at->thread.load(std::memory_order_relaxed), getpid());
-      line.add(",\"size\":%zu,\"align\":%zu", at->size.load(std::memory_order_relaxed),
-               at->align.load(std::memory_order_relaxed));
-    }
-    if (culprit != nullptr) add_block_json(line, "block", *culprit);
-    if (other != nullptr) add_block_json(line, "other", *other);
-    line.add(",\"repeat\":\"");
-    add_options(line, at);
-    line.add("\"}}\n");
-  } else {
-    line.add("fault: %s: %s\n", fault_name(kind), what.text());
-    if (at != nullptr) {
-      line.add("  in: %s", at->call.load(std::memory_order_relaxed));
-      line.add(", size %zu", at->size.load(std::memory_order_relaxed));
-      size_t align = at->align.load(std::memory_order_relaxed);
-      if (align != 0) line.add(", alignment %zu", align);
-      line.add(", address %p\n",
-               reinterpret_cast<void*>(at->address.load(std::memory_order_relaxed)));
-      line.add("  at: round %llu, stream %u, thread %llu of it (kernel id %d), operation %llu\n",
-               load(at->round), at->stream, load(at->generation),
-               at->thread.load(std::memory_order_relaxed), load(at->operation));
-    }
-    if (culprit != nullptr) add_block(line, "block", *culprit);
-    if (other != nullptr) add_block(line, "other", *other);
-    line.add("  repeat with: ");
-    add_options(line, at);
-    line.add("\n");
+  line.add("{\"fault\":{\"kind\":\"%s\",\"text\":\"", fault_name(kind));
+  line.add_escaped(what.text());
+  line.add("\"");
+  if (at != nullptr) {
+    constexpr auto kRelaxed = std::memory_order_relaxed;
+    line.add(",\"at\":{\"call\":\"%s\",\"size\":%zu,\"align\":%zu,\"address\":\"0x%zx\"",
+             at->call.load(kRelaxed), at->size.load(kRelaxed), at->align.load(kRelaxed),
+             size_t(at->address.load(kRelaxed)));
+    line.add(",\"stream\":%u,\"round\":%llu,\"generation\":%llu,\"operation\":%llu", at->stream,
+             load(at->round), load(at->generation), load(at->operation));
+    line.add(",\"thread\":%d,\"process\":%d,\"forked\":%s}", at->thread.load(kRelaxed), getpid(),
+             getpid() == settings.process ? "false" : "true");
   }
+  if (culprit != nullptr) add_block(line, "block", *culprit);
+  if (other != nullptr) add_block(line, "other", *other);
+  line.add(",\"repeat\":\"");
+  add_options(line, at);
+  line.add("\"}}\n");
   line.write_to(STDOUT_FILENO);
   bool expected = settings.expect != nullptr && strcmp(settings.expect, fault_name(kind)) == 0;
   bool child = getpid() != settings.process;
@@ -205,50 +191,30 @@ void give_up(const char* format, ...) {
 
 void print_start() {
   Text line;
-  if (settings.json) {
-    line.add("{\"start\":{\"malloc\":\"");
-    line.add_escaped(family.object);
-    line.add("\",\"missing\":\"%s\",\"seed\":\"0x%llx\",\"process\":%d,\"hang_seconds\":%u}}\n",
-             family.missing, static_cast<unsigned long long>(settings.seed), getpid(),
-             settings.hang_seconds);
-  } else {
-    line.add("malloc: %s%s%s; seed 0x%llx, %u threads\n", family.object,
-             family.missing[0] != 0 ? ", without " : "", family.missing,
-             static_cast<unsigned long long>(settings.seed), settings.threads);
-  }
+  line.add("{\"start\":{\"malloc\":\"");
+  line.add_escaped(family.object);
+  line.add("\",\"missing\":\"%s\",\"seed\":\"0x%llx\",\"repeat\":\"", family.missing,
+           static_cast<unsigned long long>(settings.seed));
+  add_options(line, nullptr);
+  line.add("\"}}\n");
   line.write_to(STDOUT_FILENO);
 }
 
 void print_progress(double seconds) {
   Text line;
-  int64_t live = totals.live_bytes.load(std::memory_order_relaxed);
-  if (settings.json) {
-    line.add("{\"progress\":{\"seconds\":%.1f,\"operations\":%llu,\"live_bytes\":%lld}}\n", seconds,
-             load(totals.operations), static_cast<long long>(live));
-    line.write_to(STDOUT_FILENO);
-  } else if (isatty(STDERR_FILENO)) {
-    line.add("\r\033[K%.0f s, %llu operations, %lld MiB live", seconds, load(totals.operations),
-             static_cast<long long>(live >> 20));
-    line.write_to(STDERR_FILENO);
-  }
+  line.add("{\"progress\":{\"seconds\":%.1f,\"operations\":%llu,\"live_bytes\":%lld}}\n", seconds,
+           load(totals.operations),
+           static_cast<long long>(totals.live_bytes.load(std::memory_order_relaxed)));
+  line.write_to(STDOUT_FILENO);
 }
 
 void print_clean(double seconds) {
   Text line;
-  if (settings.json) {
-    line.add("{\"clean\":{\"seconds\":%.1f,\"operations\":%llu,\"rounds\":%llu,\"threads\":%llu",
-             seconds, load(totals.operations), load(totals.rounds), load(totals.threads));
-    line.add(",\"forks\":%llu,\"signals\":%llu,\"peak_live_bytes\":%lld,\"peak_rss_bytes\":%zu}}\n",
-             load(totals.forks), load(totals.signals),
-             static_cast<long long>(totals.live_peak.load()), peak_resident_bytes());
-  } else {
-    line.add("clean: %.1f s, %llu operations, %llu rounds, %llu threads, %llu forks, %llu signals",
-             seconds, load(totals.operations), load(totals.rounds), load(totals.threads),
-             load(totals.forks), load(totals.signals));
-    line.add(", peak %lld MiB live, peak RSS %zu MiB\n",
-             static_cast<long long>(totals.live_peak.load()) >> 20, peak_resident_bytes() >> 20);
-  }
-  if (isatty(STDERR_FILENO) && !settings.json) fputs("\r\033[K", stderr);
+  line.add("{\"clean\":{\"seconds\":%.1f,\"operations\":%llu,\"rounds\":%llu,\"threads\":%llu",
+           seconds, load(totals.operations), load(totals.rounds), load(totals.threads));
+  line.add(",\"forks\":%llu,\"signals\":%llu,\"peak_live_bytes\":%lld,\"peak_rss_bytes\":%zu}}\n",
+           load(totals.forks), load(totals.signals),
+           static_cast<long long>(totals.live_peak.load()), peak_resident_bytes());
   line.write_to(STDOUT_FILENO);
 }
 

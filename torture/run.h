@@ -14,6 +14,25 @@
 
 namespace torture {
 
+// What can be found.
+enum class Fault {
+  kOverlap,
+  kDoubleHandOut,
+  kMisaligned,
+  kLostContent,
+  kDamaged,
+  kUsableMoves,
+  kUsableTooSmall,
+  kDirtyCalloc,
+  kChangedErrno,
+  kNoMemory,
+  kWrongResult,
+  kGrowth,
+  kHang,
+  kCrash,
+  kCount
+};
+
 struct Settings {
   unsigned threads = 4;
   double seconds = 10;
@@ -23,7 +42,8 @@ struct Settings {
   size_t live_mib = 128;
   unsigned hang_seconds = 60;
   bool forks = true, signals = true;
-  bool json = false;
+  bool progress = false;
+  bool ignored[size_t(Fault::kCount)] = {};
   const char* expect = nullptr;  // the kind of fault that must be found
   int process = 0;               // the first one's id
 };
@@ -42,7 +62,7 @@ struct Where {
 };
 
 // Of the calling thread; null in threads that do not call the allocator under test.
-extern thread_local Where* where;
+extern constinit thread_local Where* where;
 
 struct Totals {
   std::atomic<uint64_t> operations, rounds, threads, forks, signals;
@@ -54,27 +74,14 @@ extern Totals totals;
 // Set when the time is up: streams end after the operation that they are in.
 extern std::atomic<bool> stop;
 
-// Printed faults have one of these kinds.
-enum class Fault {
-  kOverlap,
-  kDoubleHandOut,
-  kMisaligned,
-  kLostContent,
-  kDamaged,
-  kUsableMoves,
-  kUsableTooSmall,
-  kDirtyCalloc,
-  kChangedErrno,
-  kNoMemory,
-  kWrongResult,
-  kGrowth,
-  kHang,
-  kCrash,
-};
+// For kinds after which a run can go on.
+inline bool is_ignored(Fault kind) { return settings.ignored[size_t(kind)]; }
+// False for a name that is none of a kind, or of one after which no run can go on.
+bool ignore(const char* name);
 
-// Reports the first fault of the run and ends the process; a second one waits for that end.
-// `culprit` is the block that the call is about, `other` a second one; both may be null. Never
-// allocates, and may be called from a signal handler.
+// Reports, in a line on stdout, the first fault of the run and ends the process; a second one waits
+// for that end. `culprit` is the block that the call is about, `other` a second one; both may be
+// null. Never allocates, and may be called from a signal handler.
 [[noreturn, gnu::format(printf, 5, 6)]] void fault(Fault kind, const Where* at,
                                                    const Block* culprit, const Block* other,
                                                    const char* format, ...);
@@ -87,7 +94,8 @@ void describe_damage(const Damage& damage, char* text, size_t size);
 // Something that is no fault of the allocator: one line on stderr, exit code 2.
 [[noreturn, gnu::format(printf, 1, 2)]] void give_up(const char* format, ...);
 
-// The first lines, a line of progress, and the last line.
+// What is said on stdout is a JSON object a line: {"start": …}, {"progress": …} if asked for, then
+// {"clean": …} or {"fault": …}.
 void print_start();
 void print_progress(double seconds);
 void print_clean(double seconds);

@@ -1,6 +1,7 @@
 #include "worker.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -42,7 +43,7 @@ void leave_some(Worker& worker, unsigned count) {
 void leave_by_key(void* value) {
   Worker& worker = *static_cast<Worker*>(value);
   leave_some(worker, 4);
-  if (worker.random.below(3) != 0) pthread_setspecific(leaving_key, value);
+  if (--worker.leaving > 0) pthread_setspecific(leaving_key, value);
 }
 
 struct Leaver {
@@ -53,6 +54,19 @@ struct Leaver {
 };
 
 thread_local Leaver leaver;
+
+// In the last round a sanitizer has taken its leave of the thread already.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr unsigned kMostLeaving = PTHREAD_DESTRUCTOR_ITERATIONS - 2;
+#else
+constexpr unsigned kMostLeaving = PTHREAD_DESTRUCTOR_ITERATIONS;
+#endif
+
+void leave_later(Worker& worker) {
+  if (worker.random.one_in(2)) leaver.worker = &worker;
+  worker.leaving = unsigned(worker.random.below(kMostLeaving + 1));
+  if (worker.leaving > 0) pthread_setspecific(leaving_key, &worker);
+}
 
 // --- operations on the stream's own blocks
 
@@ -164,7 +178,7 @@ void receive(Worker& worker) {
 void* brood_thread(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
   become(worker);
-  leaver.worker = &worker;
+  leave_later(worker);
   for (uint64_t i = 0; i < worker.lifetime; ++i) step(worker);
   return nullptr;
 }
@@ -203,8 +217,7 @@ void raise_brood(Worker& parent) {
 void* stream_thread(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
   become(worker);
-  if (worker.random.one_in(2)) leaver.worker = &worker;
-  if (worker.random.one_in(2)) pthread_setspecific(leaving_key, &worker);
+  leave_later(worker);
   for (uint64_t i = 0; i < worker.lifetime && !stop.load(std::memory_order_relaxed); ++i)
     step(worker);
   worker.finished.store(true, std::memory_order_release);
@@ -262,7 +275,6 @@ bool make_workers() {
     made.stream = made.where.stream = i;
     made.where.call.store("start");
     bool stream = i < settings.threads;
-    made.main = i == worker_count() - 1;
     made.places = stream ? kBlocks : kBroodBlocks;
     made.most_bytes = settings.live_mib * kMiB / settings.threads / (stream ? 1 : 8);
     if (stream) made.brood = workers + settings.threads + i * kBrood;

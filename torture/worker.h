@@ -49,8 +49,8 @@ struct Worker {
   uint64_t lifetime;           // operations of the present thread
   std::atomic<bool> finished;  // the thread has done its operations
   pthread_t thread;
-  bool running;  // there is a thread to join
-  bool main;     // the process's first thread, which only clears up
+  unsigned leaving;  // rounds of key destructors that the present thread goes through
+  bool running;      // there is a thread to join
   unsigned char* signal_stack;
   Mailbox mailbox;
   Block guests[kGuests];
