@@ -67,6 +67,7 @@ now() { plain date +%s.%N; }
 
 # A folder that outlives this run, if the runner gives one, for inputs that are costly to make.
 cache=${BENCH_CACHE:-$directory}
+plain mkdir -p "$cache"
 
 # The figures of a process and of those children that have ended: "CPU_SECONDS PAGE_FAULTS".
 used() {
