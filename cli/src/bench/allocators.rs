@@ -149,7 +149,7 @@ pub fn find(choice: &Choice) -> Result<(Vec<Allocator>, Vec<String>)> {
         None => {
             if catalogue.built.is_none() {
                 notes.push(format!(
-                    "There is no {PEERS_FILE}: compared with Debian's packages alone; `make peers` builds all peers."
+                    "There is no {PEERS_FILE}: compared with Debian's packages alone. To build all peers: make peers."
                 ));
             }
             catalogue.default_names()

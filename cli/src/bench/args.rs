@@ -12,7 +12,7 @@ use crate::printable;
 
 pub const EXAMPLES: &str = "Examples:\n  \
     larder bench --quick\n      Every peer on a subset, within five minutes.\n  \
-    larder bench --out results/\n      Everything; results.json and results.md.\n  \
+    larder bench --out results/\n      Everything; results.json, results.md and index.html.\n  \
     larder bench --peer old=/tmp/old.so --allocators larder,old --only lifetimes --rounds 9\n      \
     This build against an older one.\n  \
     larder bench --peer plain=out/lib/liblarder.so,LARDER_COLOUR=0 --allocators larder,plain\n      \
@@ -74,7 +74,7 @@ pub struct RawBench {
     #[arg(long, value_name = "RESULTS.JSON", num_args = 1..)]
     #[arg(conflicts_with_all = ["quick", "smoke", "list", "allocators", "peer", "only", "time_limit"])]
     report: Vec<PathBuf>,
-    /// Write results.json and results.md into this directory
+    /// Write results.json, results.md and index.html into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write the JSON to a file, - for standard output

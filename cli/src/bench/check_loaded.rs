@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSymbol};
 
 use super::allocators::Allocator;
-use super::manifest::{Preload, Workload};
+use super::manifest::{Preload, Workload, in_path};
 use super::process::{Ended, Runner, Settings};
 use super::results::Outcome;
 use crate::failure::{Failure, Result};
@@ -122,7 +122,8 @@ fn judge(bindings: &[Binding], workload: &Workload, allocator: &Allocator) -> Re
 /// An executable that is not position-independent, and takes malloc's address, gives it an address in
 /// its own procedure linkage table, where others then bind it; the table leads to the definition.
 fn defines_malloc(file: &Path) -> bool {
-    let Ok(data) = fs::read(file) else {
+    // The log has a program's name as it was started.
+    let Some(data) = in_path(file).and_then(|file| fs::read(file).ok()) else {
         return true;
     };
     let Ok(object) = object::File::parse(&*data) else {

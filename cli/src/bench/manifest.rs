@@ -170,18 +170,19 @@ impl Workload {
 
     /// The needs that are not there.
     pub fn missing(&self) -> Vec<&Need> {
-        let there = |need: &&Need| !is_there(&need.0);
+        let there = |need: &&Need| in_path(Path::new(&need.0)).is_none();
         self.needs.iter().filter(there).collect()
     }
 }
 
-fn is_there(program: &str) -> bool {
-    if program.contains('/') {
-        return Path::new(program).exists();
+/// The file that a name means where there is no `/` in it.
+pub fn in_path(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.exists().then(|| program.to_owned());
     }
-    std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    })
+    let path = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join(program));
+    files.find(|file| file.is_file())
 }
 
 #[derive(Debug, PartialEq)]

@@ -17,6 +17,19 @@ pub const SHOWN: [Metric; 6] = [
     Metric::Mappings,
 ];
 
+/// What the Markdown and the page say alike.
+pub mod intro {
+    pub const RANKING: &str = "Each figure is the geometric mean, over the workloads, of the ratio to the best \
+                               allocator on each: 1.00 would be the best everywhere.";
+
+    pub fn ratios(reference: &str) -> String {
+        format!(
+            "A ratio is {reference} / peer, below 1 where {reference} needs less: the median of the rounds' own \
+             ratios, with its bootstrap 95 % confidence interval."
+        )
+    }
+}
+
 pub fn render(results: &Results, summary: &Summary) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -60,9 +73,8 @@ fn write_head(out: &mut String, results: &Results, summary: &Summary) -> std::fm
     )?;
     writeln!(
         out,
-        "Figures are medians over the rounds, with the smallest in brackets. A ratio is {} / peer, below 1 where {} \
-         needs less: the median of the rounds' own ratios, with its bootstrap 95 % confidence interval.\n",
-        summary.reference, summary.reference
+        "Figures are medians over the rounds, with the smallest in brackets. {}\n",
+        intro::ratios(&summary.reference)
     )?;
     for note in &results.notes {
         writeln!(out, "- {}", text(note))?;
@@ -77,8 +89,8 @@ fn write_ranking(out: &mut String, summary: &Summary) -> std::fmt::Result {
     writeln!(out, "### Ranking\n")?;
     writeln!(
         out,
-        "Each figure is the geometric mean, over the workloads, of the ratio to the best allocator on each: 1.00 \
-         would be the best everywhere. Ordered by time and peak RSS together.\n"
+        "{} Ordered by time and peak RSS together.\n",
+        intro::RANKING
     )?;
     let columns: Vec<Metric> = SHOWN
         .into_iter()

@@ -3,7 +3,7 @@
 //! ```text
 //! args        what is asked for            ranking     medians, ratios, means
 //! manifest    the workloads                markdown    ┐
-//! allocators  the peers                                ┘ the report
+//! allocators  the peers                    html        ┘ the reports; plots, svg
 //! session     the order of the runs        results     every run, as JSON
 //!   check_loaded   is it really loaded?
 //!   process        one run                 statistics, figures, machine, progress
@@ -16,15 +16,18 @@ mod allocators;
 mod args;
 mod check_loaded;
 mod figures;
+mod html;
 mod machine;
 mod manifest;
 mod markdown;
+mod plots;
 mod process;
 mod progress;
 mod ranking;
 mod results;
 mod session;
 mod statistics;
+mod svg;
 
 use std::fs;
 use std::io::{self, Write};
@@ -317,8 +320,12 @@ fn write_out(results: &Results, output: &Output) -> Result<Summary> {
         fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
         write_file(&directory.join("results.json"), &json())?;
         write_file(&directory.join("results.md"), &markdown())?;
+        write_file(
+            &directory.join("index.html"),
+            &html::render(results, &summary),
+        )?;
         say(&format!(
-            "{}: results.json, results.md",
+            "{}: results.json, results.md, index.html",
             printable::name(directory)
         ));
     }
