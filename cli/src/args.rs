@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::bench::{self, BenchPlan, RawBench};
 use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
+use crate::instruments::InstrumentPlan;
+use crate::instruments::arguments as instruments;
 use crate::record::{Allocator, RecordPlan};
 use crate::report::{Format, ReportPlan, SortKey, WrapperRule};
 use crate::run::RunPlan;
@@ -64,6 +66,24 @@ enum RawCommand {
     /// Compare allocators: time and memory, workload by workload
     #[command(after_help = bench::EXAMPLES)]
     Bench(RawBench),
+    /// Time a malloc and free by size, from 50 B to 50 MB
+    #[command(after_help = instruments::SWEEP_EXAMPLES)]
+    Sweep(instruments::RawSweep),
+    /// Run a stencil over large arrays, by padding: which of them alias, and what that costs
+    #[command(after_help = instruments::ALIAS_EXAMPLES)]
+    Alias(instruments::RawAlias),
+    /// Run t-test1's mix by threads and largest size
+    #[command(after_help = instruments::GRID_EXAMPLES)]
+    Grid(instruments::RawGrid),
+    /// Time the look-up from an address to its descriptor against a hash map behind a lock
+    #[command(after_help = instruments::PAGE_MAP_EXAMPLES)]
+    PageMap(instruments::RawPageMap),
+    /// Count what limits an allocator on many processors: atomics, locks, waits, system calls
+    #[command(after_help = instruments::COUNTS_EXAMPLES)]
+    Counts(instruments::RawCounts),
+    /// Count the instructions of a malloc and free by size
+    #[command(after_help = instruments::INSTRUCTIONS_EXAMPLES)]
+    Instructions(instruments::RawInstructions),
 }
 
 #[derive(Debug, Args)]
@@ -152,6 +172,7 @@ pub enum Plan {
     Report(ReportPlan),
     Doctor(DoctorPlan),
     Bench(Box<BenchPlan>),
+    Instrument(Box<InstrumentPlan>),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -185,8 +206,8 @@ fn unknown_option(error: &clap::Error) -> String {
 /// clap's first paragraph, in one line.
 fn usage_message(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::MissingSubcommand {
-        return "no subcommand given: use run, record, report, doctor or bench; `larder --help` shows \
-                examples"
+        return "no subcommand given: use run, record, report, doctor, bench or one of the \
+                instruments; `larder --help` shows examples"
             .to_owned();
     }
     let text = error.render().to_string();
@@ -211,8 +232,18 @@ impl RawCommand {
                 print_maps: raw.print_maps,
             })),
             RawCommand::Bench(raw) => Ok(Plan::Bench(Box::new(raw.check()?))),
+            RawCommand::Sweep(raw) => instrument(raw.check()),
+            RawCommand::Alias(raw) => instrument(raw.check()),
+            RawCommand::Grid(raw) => instrument(raw.check()),
+            RawCommand::PageMap(raw) => instrument(raw.check()),
+            RawCommand::Counts(raw) => instrument(raw.check()),
+            RawCommand::Instructions(raw) => instrument(raw.check()),
         }
     }
+}
+
+fn instrument(plan: Result<InstrumentPlan>) -> Result<Plan> {
+    plan.map(|plan| Plan::Instrument(Box::new(plan)))
 }
 
 impl RawRecord {

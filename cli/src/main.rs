@@ -5,6 +5,7 @@ mod bench;
 mod doctor;
 mod execute;
 mod failure;
+mod instruments;
 mod libraries;
 mod preload;
 mod printable;
@@ -39,6 +40,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
+        Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Show(text) => {
             let mut out = std::io::stdout();
             let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());

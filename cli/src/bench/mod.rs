@@ -12,12 +12,12 @@
 //! Measuring (left) knows nothing of computing and printing (right): between them stand the results,
 //! which can be written, read and reported again.
 
-mod allocators;
+pub mod allocators;
 mod args;
 mod check_loaded;
 mod figures;
 mod html;
-mod machine;
+pub mod machine;
 mod manifest;
 mod markdown;
 mod plots;
@@ -26,7 +26,7 @@ mod progress;
 mod ranking;
 mod results;
 mod session;
-mod statistics;
+pub mod statistics;
 mod svg;
 
 use std::fs;
@@ -47,8 +47,8 @@ use session::{Flow, SMOKE_SCALE, Session, TRIAL_SCALE};
 
 pub use args::{BenchPlan, EXAMPLES, RawBench};
 
-const LARDER: &str = "larder";
-const GLIBC: &str = "glibc";
+pub const LARDER: &str = "larder";
+pub const GLIBC: &str = "glibc";
 
 /// Larder (in a smoke test: any allocator) failed on a workload.
 const EXIT_FAILED: u8 = 1;

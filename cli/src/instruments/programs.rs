@@ -1,0 +1,285 @@
+//! Starting the instruments' programs: where they are, under which allocator, for how long.
+//!
+//! Nothing of the caller's environment that steers a loader or an allocator reaches a program. What
+//! a run leaves behind goes into a scratch folder that is removed with `Programs`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use std::cell::Cell;
+use tempfile::TempDir;
+
+use crate::bench::allocators::Allocator;
+use crate::failure::{Failure, Result};
+use crate::preload::{PRELOAD_VARIABLE, loadable_path};
+use crate::printable;
+
+/// Where the tree beside the tool is, for a tool that is not installed.
+const TREE_VARIABLE: &str = "LARDER_LIBEXEC";
+
+/// Variables that steer a loader or an allocator.
+const STEERING: [&str; 9] = [
+    "LD_",
+    "LARDER_",
+    "BENCH_",
+    "MALLOC_",
+    "GLIBC_",
+    "MIMALLOC_",
+    "TCMALLOC_",
+    "RPMALLOC_",
+    "SNMALLOC_",
+];
+
+/// No more of a program's words than this is shown.
+const MOST_SHOWN: usize = 200;
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// One run of one program.
+pub struct Launch<'a> {
+    /// Put before the program: valgrind, strace, and their options.
+    pub wrapper: Vec<OsString>,
+    /// The program, by name, and its arguments.
+    pub words: Vec<String>,
+    pub allocator: Option<&'a Allocator>,
+    pub environment: Vec<(String, OsString)>,
+}
+
+impl<'a> Launch<'a> {
+    pub fn new(words: &[impl AsRef<str>], allocator: Option<&'a Allocator>) -> Launch<'a> {
+        Launch {
+            wrapper: Vec::new(),
+            words: words.iter().map(|word| word.as_ref().to_owned()).collect(),
+            allocator,
+            environment: Vec::new(),
+        }
+    }
+
+    pub fn scaled(mut self, scale: f64) -> Launch<'a> {
+        let scale = scale.to_string().into();
+        self.environment.push(("BENCH_SCALE".to_owned(), scale));
+        self
+    }
+
+    /// What a message calls it.
+    fn describe(&self) -> String {
+        let words = printable::escape(&self.words.join(" ")).into_owned();
+        match self.allocator {
+            Some(allocator) => format!("{words} on {}", allocator.name),
+            None => words,
+        }
+    }
+}
+
+/// The folder of programs, and what limits a run.
+pub struct Programs {
+    directory: PathBuf,
+    scratch: TempDir,
+    limit: Duration,
+    folders: Cell<u32>,
+}
+
+impl Programs {
+    /// `$LARDER_LIBEXEC/bench`, or the one beside the tool; it must hold `needed`.
+    pub fn find(needed: &[&str], limit_seconds: u64) -> Result<Programs> {
+        let tree = match std::env::var_os(TREE_VARIABLE).filter(|value| !value.is_empty()) {
+            Some(value) => PathBuf::from(value),
+            None => std::env::current_exe()
+                .and_then(|exe| exe.canonicalize())
+                .ok()
+                .and_then(|exe| Some(exe.parent()?.parent()?.join("libexec/larder")))
+                .unwrap_or_default(),
+        };
+        let directory = tree.join("bench");
+        if let Some(missing) = needed.iter().find(|name| !directory.join(name).is_file()) {
+            return Err(Failure::failed(format!(
+                "{missing} is not in {}: run `make peers` and use out/bin/larder, or set \
+                 {TREE_VARIABLE} to the directory that holds bench/{missing}",
+                printable::name(&directory)
+            )));
+        }
+        let scratch = tempfile::Builder::new().prefix("larder-").tempdir();
+        Ok(Programs {
+            directory,
+            scratch: scratch.map_err(|error| no_scratch("a temporary folder", &error))?,
+            limit: Duration::from_secs(limit_seconds),
+            folders: Cell::new(0),
+        })
+    }
+
+    /// An empty folder, of this process's life.
+    pub fn scratch_folder(&self) -> Result<PathBuf> {
+        self.folders.set(self.folders.get() + 1);
+        let folder = self.scratch.path().join(self.folders.get().to_string());
+        fs::create_dir(&folder).map_err(|error| no_scratch(&printable::name(&folder), &error))?;
+        Ok(folder)
+    }
+
+    /// The absolute path of a program.
+    pub fn path(&self, name: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        path.canonicalize().unwrap_or(path)
+    }
+
+    /// Runs it to its end; the object that the program printed last.
+    pub fn run(&self, launch: &Launch) -> Result<Map<String, Value>> {
+        let folder = self.scratch_folder()?;
+        let [out, err] = ["stdout", "stderr"].map(|name| folder.join(name));
+        let outcome = self.start(launch, &out, &err).and_then(|child| {
+            let status = self.wait(child, launch)?;
+            if status.success() {
+                return Ok(last_object(&fs::read(&out).unwrap_or_default()));
+            }
+            let said = last_line(&fs::read(&err).unwrap_or_default());
+            Err(Failure::failed(format!(
+                "{} failed with {}{}{said}",
+                launch.describe(),
+                describe(status),
+                if said.is_empty() { "" } else { ": " }
+            )))
+        });
+        let _ = fs::remove_dir_all(&folder);
+        outcome
+    }
+
+    fn start(&self, launch: &Launch, out: &Path, err: &Path) -> Result<Child> {
+        let program = self.path(&launch.words[0]);
+        let mut words = launch
+            .wrapper
+            .iter()
+            .map(OsString::as_os_str)
+            .collect::<Vec<_>>();
+        words.push(program.as_os_str());
+        words.extend(launch.words[1..].iter().map(OsStr::new));
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if STEERING.iter().any(|prefix| text.starts_with(prefix)) {
+                command.env_remove(&name);
+            }
+        }
+        if let Some(allocator) = launch.allocator {
+            command.env(PRELOAD_VARIABLE, loadable_path(&allocator.library)?);
+            command.envs(&allocator.environment);
+        }
+        let create = |path: &Path| {
+            File::create(path).map_err(|error| no_scratch(&printable::name(path), &error))
+        };
+        command
+            .env("LC_ALL", "C")
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(create(out)?)
+            .stderr(create(err)?);
+        command.spawn().map_err(|error| {
+            Failure::failed(format!(
+                "{}: {}: is it installed and executable?",
+                printable::name(words[0]),
+                crate::target::reason(&error)
+            ))
+        })
+    }
+
+    fn wait(&self, mut child: Child, launch: &Launch) -> Result<ExitStatus> {
+        let start = Instant::now();
+        let failed = |error: io::Error| {
+            Failure::failed(format!(
+                "{}: {}: try again",
+                launch.describe(),
+                crate::target::reason(&error)
+            ))
+        };
+        loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                return Ok(status);
+            }
+            if start.elapsed() > self.limit {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Failure::failed(format!(
+                    "{} takes more than {} s: give it longer with --run-limit",
+                    launch.describe(),
+                    self.limit.as_secs()
+                )));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// A number that the program should have printed.
+pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> Result<f64> {
+    printed.get(name).and_then(Value::as_f64).ok_or_else(|| {
+        Failure::failed(format!(
+            "{program} printed no {name}: it is of another version; stage the programs again with \
+             `make peers`"
+        ))
+    })
+}
+
+/// A command that an instrument needs must be there before anything is run.
+pub fn require(command: &str, package: &str) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|folder| folder.join(command).is_file());
+    if there {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{command} is not installed: apt-get install {package}"
+    )))
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("signal {signal}"),
+        (None, code) => format!("exit code {}", code.unwrap_or(-1)),
+    }
+}
+
+fn last_object(printed: &[u8]) -> Map<String, Value> {
+    let lines = printed.rsplit(|byte| *byte == b'\n');
+    let mut objects = lines
+        .filter(|line| line.first() == Some(&b'{'))
+        .filter_map(|line| serde_json::from_slice(line).ok());
+    objects.next().unwrap_or_default()
+}
+
+fn last_line(text: &[u8]) -> String {
+    let lines = text.rsplit(|byte| *byte == b'\n');
+    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+    let line = line.unwrap_or_default();
+    printable::escape_bytes(&line[..line.len().min(MOST_SHOWN)])
+}
+
+fn no_scratch(what: &str, error: &io::Error) -> Failure {
+    Failure::failed(format!(
+        "{what}: {}: look at $TMPDIR and its free space",
+        crate::target::reason(error)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_object_counts() {
+        let printed = last_object(b"{\"a\": 1}\nnoise\n{\"a\": 2}\nend\n");
+        assert_eq!(number(&printed, "a", "p").unwrap(), 2.0);
+        assert!(number(&printed, "b", "p").is_err());
+        assert!(last_object(b"{broken\n").is_empty());
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let failure = Programs::find(&["bench_of_nothing"], 1).err().unwrap();
+        assert!(failure.message.contains("bench_of_nothing"), "{failure}");
+        assert!(require("no-such-command", "a-package").is_err());
+    }
+}
