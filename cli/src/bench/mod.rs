@@ -17,6 +17,7 @@ mod args;
 mod check_loaded;
 mod figures;
 mod html;
+mod interruption;
 pub mod machine;
 mod manifest;
 mod markdown;

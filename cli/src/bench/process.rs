@@ -10,8 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -19,6 +18,7 @@ use tempfile::TempDir;
 
 use super::allocators::Allocator;
 use super::figures::Figures;
+use super::interruption::Interruption;
 use super::manifest::{Places, Preload, Workload};
 use super::results::Outcome;
 use crate::failure::{Failure, Result};
@@ -77,7 +77,7 @@ pub struct Runner {
     bench: PathBuf,
     scratch: TempDir,
     limit_seconds: f64,
-    interrupted: Arc<AtomicBool>,
+    interruption: Interruption,
     count: AtomicU32,
 }
 
@@ -90,13 +90,8 @@ impl Runner {
                 printable::name(&measure)
             )));
         }
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // The second one ends us at once; the order of the two registrations matters.
-            signal_hook::flag::register_conditional_default(signal, interrupted.clone())
-                .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
-                .map_err(|error| failed("signals cannot be handled", &error))?;
-        }
+        let interruption = Interruption::handle_signals()
+            .map_err(|error| failed("signals cannot be handled", &error))?;
         let scratch = tempfile::Builder::new().prefix("larder-bench-").tempdir();
         let scratch = scratch.map_err(|error| failed("no temporary folder can be made", &error))?;
         fs::create_dir(scratch.path().join(CACHE))
@@ -105,13 +100,13 @@ impl Runner {
             bench: bench.to_owned(),
             scratch,
             limit_seconds,
-            interrupted,
+            interruption,
             count: AtomicU32::new(0),
         })
     }
 
     pub fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.interruption.is_wanted()
     }
 
     /// A folder for what belongs to one run.
@@ -206,7 +201,8 @@ impl Runner {
             .stdin(Stdio::null())
             .stdout(fs::File::create(&out).map_err(problem)?)
             .stderr(fs::File::create(&err).map_err(problem)?);
-        let status = command.status().map_err(|error| failed(MEASURE, &error))?;
+        let run = self.interruption.run(&mut command);
+        let status = run.map_err(|error| failed(MEASURE, &error))?;
         if !status.success() {
             let said = last_line(&err);
             return Err(Failure::failed(format!(
@@ -221,7 +217,6 @@ impl Runner {
             ))
         })?;
         if measured.interrupted || self.is_interrupted() {
-            self.interrupted.store(true, Ordering::Relaxed);
             return Ok(Ended::Interrupted);
         }
         if let Some(cause) = measured.failure(self.limit_seconds) {
