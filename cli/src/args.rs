@@ -15,6 +15,7 @@ use crate::instruments::arguments as instruments;
 use crate::record::{Allocator, RecordPlan};
 use crate::report::{Format, ReportPlan, SortKey, WrapperRule};
 use crate::run::RunPlan;
+use crate::torture::{self, RawTorture, TorturePlan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,6 +31,8 @@ Examples:
       What is missing, or in the way, on this machine and for this program.
   larder bench --quick
       Larder against every other allocator, within five minutes.
+  larder torture --seconds 60
+      A torture test of the allocator.
 
 Exit codes: the command's own for run and record; 125 the tool failed; 126 the command cannot be
 executed or reached (static, setuid, other architecture); 127 the command was not found.";
@@ -84,6 +87,9 @@ enum RawCommand {
     /// Count the instructions of a malloc and free by size
     #[command(after_help = instruments::INSTRUCTIONS_EXAMPLES)]
     Instructions(instruments::RawInstructions),
+    /// Look for faults in a malloc: Larder's, or any other
+    #[command(after_help = torture::EXAMPLES)]
+    Torture(RawTorture),
 }
 
 #[derive(Debug, Args)]
@@ -173,6 +179,7 @@ pub enum Plan {
     Doctor(DoctorPlan),
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
+    Torture(TorturePlan),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -206,8 +213,8 @@ fn unknown_option(error: &clap::Error) -> String {
 /// clap's first paragraph, in one line.
 fn usage_message(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::MissingSubcommand {
-        return "no subcommand given: use run, record, report, doctor, bench or one of the \
-                instruments; `larder --help` shows examples"
+        return "no subcommand given: use run, record, report, doctor, bench, torture or one of \
+                the instruments; `larder --help` shows examples"
             .to_owned();
     }
     let text = error.render().to_string();
@@ -238,6 +245,7 @@ impl RawCommand {
             RawCommand::PageMap(raw) => instrument(raw.check()),
             RawCommand::Counts(raw) => instrument(raw.check()),
             RawCommand::Instructions(raw) => instrument(raw.check()),
+            RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
         }
     }
 }

@@ -15,6 +15,7 @@ mod report;
 mod run;
 mod symbols;
 mod target;
+mod torture;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Show(text) => {
             let mut out = std::io::stdout();
             let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());

@@ -112,7 +112,7 @@ fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
 }
 
 /// In a form that a shell takes as one word.
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./+,:@%=".contains(byte);
     if !bytes.is_empty() && bytes.iter().all(plain) {
@@ -179,7 +179,7 @@ fn parent_is_there(path: &Path) -> bool {
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+pub fn absolute(path: &Path) -> Result<PathBuf> {
     let current = env::current_dir().map_err(|error| {
         Failure::failed(format!(
             "the current directory cannot be found: {}",
