@@ -188,6 +188,9 @@ struct Peer {
     source: String,
     #[serde(default)]
     note: String,
+    /// What its documentation asks for.
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
 }
 
 fn peers_directory() -> PathBuf {
@@ -257,6 +260,7 @@ impl Catalogue {
         if let Some(peer) = built {
             let mut allocator = Allocator::new(name, &peer.version, &peer.library, &peer.source)?;
             allocator.note = peer.note.clone();
+            allocator.environment = peer.environment.clone();
             return Ok(allocator);
         }
         if let Some((_, file, package)) = DEBIAN.iter().find(|(debian, ..)| *debian == name) {

@@ -175,8 +175,8 @@ impl<'a> Session<'a> {
         Ok(Flow::Done)
     }
 
-    /// The passes for idle memory, as many runs at once as there are processors: their time does not
-    /// count, and most of it is sleep.
+    /// The passes for idle memory, several runs at once: their time does not count, and most of it is
+    /// sleep.
     pub fn measure_idle(&mut self, passes: u32) -> Result<Flow> {
         let mut progress = Progress::new("idling", self.idle_pairs().len() * passes as usize);
         for pass in 0..passes {
@@ -280,7 +280,7 @@ impl<'a> Session<'a> {
 }
 
 fn idle_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() * 2)
 }
 
 /// What all runs of a workload would take.
