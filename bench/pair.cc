@@ -10,8 +10,8 @@ namespace {
 // About a second under a usual allocator; beyond its largest cached size each pair may be a
 // mapping made and removed.
 std::size_t usual_pairs(std::size_t size) {
-  if (size > 32 * bench::kMiB) return 30'000;
-  return size > bench::kMiB ? 1'000'000 : 40'000'000;
+  if (size > 32 * bench::kMiB) return 60'000;
+  return size > bench::kMiB ? 2'000'000 : 40'000'000;
 }
 
 }  // namespace
