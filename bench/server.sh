@@ -34,12 +34,14 @@ fail() {
   exit 1
 }
 
-# await WHAT LOG COMMAND...: until the command succeeds, ten seconds at most.
+# await WHAT LOG COMMAND...: until the command succeeds, ten seconds at most, and no longer than what
+# was started is alive: the dead have no /proc/PID/exe.
 await() {
   what=$1 log=$2 tries=0
   shift 2
   until plain "$@" >/dev/null 2>&1; do
     tries=$((tries + 1))
+    [ -e "/proc/${started##* }/exe" ] || tries=1001
     if [ "$tries" -gt 1000 ]; then
       plain tail -n 5 "$log" >&2
       fail "$what does not answer"
