@@ -33,7 +33,8 @@ http {
   }
 }
 END
-plain nginx -p "$directory" -e "$directory/log" -c "$directory/nginx.conf" >"$directory/out" 2>&1 &
+(without_allocator && exec nginx -p "$directory" -e "$directory/log" -c "$directory/nginx.conf") \
+  >"$directory/out" 2>&1 &
 started=$!
 url=http://127.0.0.1:$port
 await nginx "$directory/log" curl -sf -o /dev/null "$url/small"

@@ -9,7 +9,8 @@ program=${0##*/}
 directory=$(mktemp -d)
 started=
 
-# Without what makes the runner's choice of malloc, and its proof.
+# Without what makes the runner's choice of malloc, and its proof. Not for what is to be stopped by its
+# number: that would be the shell's that waits for it.
 plain() { env -u LD_PRELOAD -u LD_DEBUG -u LD_DEBUG_OUTPUT -u LD_BIND_NOW "$@"; }
 
 # For the rest of a subshell.
