@@ -92,10 +92,14 @@ void make_block(Worker& worker, Block& place) {
   worker.bytes += size;
 }
 
-void free_block(Worker& worker, Block& place) {
+void free_block(Worker& worker, Block& place, unsigned form) {
   worker.bytes -= place.asked;
-  release(place, unsigned(worker.random.next()));
+  release(place, form);
   place.p = nullptr;
+}
+
+void free_block(Worker& worker, Block& place) {
+  free_block(worker, place, unsigned(worker.random.next()));
 }
 
 // A new size: a little more, a little less, doubled, or anything.
@@ -133,10 +137,12 @@ void resize_block(Worker& worker, Block& place) {
   worker.bytes += size;
 }
 
-// To another stream, or, when its mailbox is full, nowhere.
+// To another stream; it is freed if the mailbox is full. As that is a matter of timing, both ways
+// draw the same random numbers.
 void send_block(Worker& sender, Block& place) {
   unsigned to = unsigned(sender.random.below(settings.threads));
-  if (in_child || !worker(to).mailbox.put(place)) return free_block(sender, place);
+  unsigned form = unsigned(sender.random.next());
+  if (in_child || !worker(to).mailbox.put(place)) return free_block(sender, place, form);
   sender.bytes -= place.asked;
   place.p = nullptr;
 }
