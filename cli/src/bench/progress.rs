@@ -54,9 +54,12 @@ fn is_tenth(done: u64, total: u64) -> bool {
     done * 10 / total.max(1) != (done - 1) * 10 / total.max(1)
 }
 
-/// A line on stderr. A closed stderr leaves nobody to tell.
+/// A line on stderr, in place of a bar that may be there; the bar's next step draws it anew. A closed
+/// stderr leaves nobody to tell.
 pub fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "larder bench: {text}");
+    let mut out = std::io::stderr();
+    let clear = if out.is_terminal() { "\r\x1b[K" } else { "" };
+    let _ = writeln!(out, "{clear}larder bench: {text}");
 }
 
 #[cfg(test)]
