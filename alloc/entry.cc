@@ -52,7 +52,7 @@ void* realloc_any(void* p, size_t size) {
     free_fast(p);
     return nullptr;
   }
-  size_t kept = plant::kept_bytes(s, size);
+  size_t kept = plant::kept_bytes(p, s, size);
   return plant::resized(resize(p, s, size), kept);
 }
 

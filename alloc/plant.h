@@ -100,8 +100,17 @@ LARDER_FAST void* zeroed(void* p, size_t size) {
   return p;
 }
 
-// What realloc of the slab's block to `size` must keep.
-LARDER_FAST size_t kept_bytes(const Slab* s, size_t size) {
+// The block at p may be freed: it is none that could be handed out again while it is live.
+LARDER_FAST void forget(void* p) {
+  if constexpr (kBug == Bug::overlap || kBug == Bug::double_hand_out) {
+    auto* block = static_cast<char*>(p);
+    if (p != nullptr) remembered.compare_exchange_strong(block, nullptr);
+  }
+}
+
+// What realloc of the slab's block at p to `size` must keep.
+LARDER_FAST size_t kept_bytes(void* p, const Slab* s, size_t size) {
+  forget(p);
   if constexpr (kBug != Bug::lost_content) return 0;
   size_t old = usable_size(s);
   return old < size ? old : size;
@@ -116,6 +125,7 @@ LARDER_FAST void* resized(void* p, size_t kept) {
 
 // False for a free that is to be dropped.
 LARDER_FAST bool to_be_freed(void* p) {
+  forget(p);
   if constexpr (kBug == Bug::growth) return p == nullptr || !strikes();
   if constexpr (kBug == Bug::late_overwrite) {
     static constinit std::atomic<uint32_t> calls{0};
