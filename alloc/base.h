@@ -1,13 +1,15 @@
 // What every file of the allocator may use: path macros, assertions, bit arithmetic.
 //
-// LARDER_FAST marks code that is inlined into malloc and free; LARDER_SLOW marks what they reach
-// by a tail call. Nothing here owns state, allocates, or calls libc.
+// LARDER_FAST marks code that is inlined into malloc and free; LARDER_WARM marks what they reach by
+// a tail call, LARDER_SLOW what hardly ever runs. Nothing here owns state, allocates, or calls
+// libc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #define LARDER_FAST inline __attribute__((always_inline))
+#define LARDER_WARM __attribute__((noinline))
 #define LARDER_SLOW __attribute__((noinline, cold))
 
 namespace larder {

@@ -1,5 +1,7 @@
 #include "remote_word.h"
 
+#include "os.h"
+
 namespace larder {
 
 namespace {
@@ -18,21 +20,29 @@ void* list_of(uint64_t word) {
   return current ? reinterpret_cast<void*>(word & kPointerMask) : nullptr;
 }
 
+// Replaces the word if it is still `seen`; updates `seen` otherwise. Without other threads nobody
+// can have changed it.
+bool replace(Slab* s, uint64_t& seen, uint64_t with, std::memory_order order) {
+  if (os::single_threaded()) {
+    s->remote.store(with, std::memory_order_relaxed);
+    return true;
+  }
+  return s->remote.compare_exchange_strong(seen, with, order, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 bool remote_try_push(Slab* s, const Chain& chain) {
   uint64_t word = s->remote.load(std::memory_order_relaxed);
   if ((word & kStateMask) != kOwned) return false;
   next_of(chain.tail) = list_of(word);
-  return s->remote.compare_exchange_weak(word, generation_bits() | uintptr_t(chain.head),
-                                         std::memory_order_release, std::memory_order_relaxed);
+  return replace(s, word, generation_bits() | uintptr_t(chain.head), std::memory_order_release);
 }
 
 bool remote_try_adopt(Slab* s) {
   uint64_t word = s->remote.load(std::memory_order_relaxed);
   return (word & kStateMask) == kFull &&
-         s->remote.compare_exchange_strong(word, generation_bits() | kOwned,
-                                           std::memory_order_acquire, std::memory_order_relaxed);
+         replace(s, word, generation_bits() | kOwned, std::memory_order_acquire);
 }
 
 void* remote_take(Slab* s) {
@@ -44,9 +54,7 @@ void* remote_take(Slab* s) {
 bool remote_release(Slab* s, State state) {
   uint64_t word = s->remote.load(std::memory_order_relaxed);
   while (list_of(word) == nullptr)
-    if (s->remote.compare_exchange_weak(word, generation_bits() | state, std::memory_order_release,
-                                        std::memory_order_relaxed))
-      return true;
+    if (replace(s, word, generation_bits() | state, std::memory_order_release)) return true;
   return false;
 }
 

@@ -19,6 +19,7 @@ struct SizeClasses {
   uint32_t size[kClasses] = {};
   uint16_t capacity[kClasses] = {};  // objects in a slab
   uint8_t units[kClasses] = {};      // units in a slab
+  uint8_t hold[kClasses] = {};       // freed objects that a heap may hold back from their slabs
 
   constexpr SizeClasses() {
     int c = 0;
@@ -31,6 +32,8 @@ struct SizeClasses {
     for (c = 0; c < kClasses; ++c) {
       units[c] = units_for(size[c]);
       capacity[c] = uint16_t(units[c] * kUnit / size[c]);
+      uint32_t held = 16 * 1024 / size[c];
+      hold[c] = uint8_t(held > 64 ? 64 : held < 4 ? 4 : held);
     }
     c = 0;
     for (size_t s = 0; s <= 1024; s += 8) {
@@ -65,14 +68,14 @@ struct SmallClasses {
 inline constinit SmallClasses small_classes;
 
 // size_bytes <= 1024.
-LARDER_FAST int class_of_small_size(size_t size_bytes) {
+LARDER_FAST size_t class_of_small_size(size_t size_bytes) {
   return small_classes.of[(size_bytes + 7) / 8];
 }
 // 1024 < size_bytes <= kSmallMax.
-LARDER_FAST int class_of_medium_size(size_t size_bytes) {
+LARDER_FAST size_t class_of_medium_size(size_t size_bytes) {
   return kSizeClasses.of_medium[(size_bytes + 127) / 128];
 }
-LARDER_FAST int class_of(size_t size_bytes) {
+LARDER_FAST size_t class_of(size_t size_bytes) {
   return size_bytes <= 1024 ? class_of_small_size(size_bytes) : class_of_medium_size(size_bytes);
 }
 

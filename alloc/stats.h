@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "base.h"
+#include "os.h"
 
 namespace larder::stats {
 
@@ -31,7 +31,13 @@ enum Counter {
 
 extern std::atomic<int64_t> counters[kCounters];
 
-inline void add(Counter c, int64_t n) { counters[c].fetch_add(n, std::memory_order_relaxed); }
+inline void add(Counter c, int64_t n) {
+  std::atomic<int64_t>& counter = counters[c];
+  if (os::single_threaded())
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  else
+    counter.fetch_add(n, std::memory_order_relaxed);
+}
 // For a peak: never lowers it.
 inline void raise(Counter c, int64_t to) {
   int64_t seen = counters[c].load(std::memory_order_relaxed);

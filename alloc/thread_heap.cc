@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <atomic>
+#include <utility>
 
 #include "central.h"
 #include "foreign.h"
@@ -76,12 +77,61 @@ void ThreadHeap::emptied(Slab* s) {
     retire(s);
 }
 
+bool ThreadHeap::hold(Slab* s, void* p) {
+  int c = s->size_class;
+  // A heap that does not allocate the class has no use for it; and of a slab that is met again at
+  // once there are few, so that it is worth adopting.
+  bool useful = bins[c].current != nullptr && held_last[c] != s;
+  if (!useful || held[c] >= kSizeClasses.hold[c]) return false;
+  ++held[c];
+  held_last[c] = s;
+  next_of(p) = heads[c];
+  heads[c] = p;
+  return true;
+}
+
+void ThreadHeap::release_held(int c) {
+  if (held[c] == 0 || held[c] == kHoldNoMore) return;
+  held[c] = kHoldNoMore;
+  void* list = std::exchange(heads[c], nullptr);
+  void** tail = &heads[c];
+  thread_state.last = ThreadState::kNoLast;
+  while (void* p = list) {
+    list = next_of(p);
+    Slab* s = page_map.find(p);
+    if (s == bins[c].current) {
+      *tail = p;
+      tail = &next_of(p);
+      *tail = nullptr;
+    } else {
+      remote_push(this, s, {p, p, 1});
+    }
+  }
+}
+
+void ThreadHeap::release_some_held() {
+  for (int i = 0; i < 8; ++i) {
+    release_class = (release_class + 1) % kClasses;
+    release_held(release_class);
+  }
+}
+
+void ThreadHeap::release_all_held() {
+  for (int c = 0; c < kClasses; ++c) release_held(c);
+}
+
 void ThreadHeap::adopt(Slab* s) {
   s->list = &s->free;
   s->free = nullptr;
   s->used = s->carved;
   s->set_owner(this);
-  bins[s->size_class].partial.push_front(s);
+  int c = s->size_class;
+  SlabList& partial = bins[c].partial;
+  partial.push_back(s);
+  if (idle_adoptions[c] < kIdleAdoptions)
+    ++idle_adoptions[c];
+  else if (partial.size() > kIdleAdoptions && !os::single_threaded())
+    let_go(partial.pop_front());
 }
 
 void ThreadHeap::adopt_for_all(Slab* s, const Chain& chain) {
@@ -129,7 +179,8 @@ void ThreadHeap::let_go(Slab* s) {
 }
 
 void ThreadHeap::release_all() {
-  remote_flush(this);
+  thread_state.last = ThreadState::kNoLast;
+  settle();
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
     if (Slab* s = bin.current) {
@@ -145,6 +196,21 @@ void ThreadHeap::release_all() {
     while (Slab* s = bin.partial.pop_front()) let_go(s);
   }
   trim();
+}
+
+void ThreadHeap::offer_parking(Slab* s, void* p) {
+  if (s->units > kKeptRunUnits) return;
+  parked_min = s->bytes - kUnit + 1;
+  parked_span = large_usable(s) - parked_min;
+  thread_state.last = uintptr_t(p);
+  thread_state.last_class = ThreadState::kParked;
+}
+
+void ThreadHeap::unpark() {
+  void* p = std::exchange(heads[ThreadState::kParked], nullptr);
+  if (p == nullptr) return;
+  Slab* s = page_map.find(p);
+  if (!keep_run(s)) large_free(s);
 }
 
 bool ThreadHeap::keep_run(Slab* s) {
@@ -166,7 +232,14 @@ Slab* ThreadHeap::take_run(unsigned units) {
   return s;
 }
 
+void ThreadHeap::settle() {
+  release_all_held();
+  remote_flush(this);
+  unpark();
+}
+
 size_t ThreadHeap::trim() {
+  settle();
   size_t bytes = kept_run_bytes;
   for (unsigned units = 1; units <= kKeptRunUnits; ++units)
     while (Slab* s = take_run(units)) large_free(s);
@@ -190,6 +263,7 @@ void ThreadHeap::collect() {
 }
 
 void ThreadHeap::collect_some() {
+  release_some_held();
   int looks = 8;
   for (int i = 0; i < kClasses && looks > 0; ++i) {
     Bin& bin = bins[collect_class];
@@ -260,6 +334,8 @@ void* ThreadHeap::carve(int c) {
 
 void* ThreadHeap::refill(int c) {
   HeapCounters::add(counters.refills, 1);
+  held[c] = 0;
+  idle_adoptions[c] = 0;
   // A signal handler may have filled it since it was looked at.
   if (heads[c] != nullptr) return serve(c, heads[c]);
   Bin& bin = bins[c];
@@ -348,9 +424,26 @@ void free_in_signal(void* p, Slab* s) {
     stats::add(stats::kLeakedInSignal, 1);
 }
 
+LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  ThreadHeap* heap = size_bytes <= kRunMax ? thread_heap() : nullptr;
+  void* p = nullptr;
+  if (heap != nullptr) {
+    heap->unpark();
+    if (Slab* kept = heap->take_run(run_units(size_bytes))) p = large_reuse(kept, size_bytes);
+  }
+  bool zero;
+  if (p == nullptr)
+    p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  if (p != nullptr && heap != nullptr) heap->offer_parking(page_map.find(p), p);
+  return p;
+}
+
 }  // namespace
 
-void* malloc_slow(int c) {
+void* malloc_slow(size_t c) {
+  thread_state.last = ThreadState::kNoLast;
   SlowPath path;
   if (!path.entered()) {
     // As aligned as any object of the class may have to be.
@@ -365,32 +458,51 @@ void* malloc_slow(int c) {
 }
 
 void* malloc_large(size_t size_bytes) {
-  SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
-  ThreadHeap* heap = size_bytes <= kRunMax ? thread_heap() : nullptr;
-  Slab* kept = heap != nullptr ? heap->take_run(run_units(size_bytes)) : nullptr;
-  if (kept != nullptr) return large_reuse(kept, size_bytes);
-  bool zero;
-  return allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  ThreadState& t = thread_state;
+  if (void* p = t.heads[ThreadState::kParked];
+      p != nullptr && size_bytes - t.heap->parked_min <= t.heap->parked_span) {
+    t.heads[ThreadState::kParked] = nullptr;
+    t.last = uintptr_t(p);
+    t.last_class = ThreadState::kParked;
+    return p;
+  }
+  return malloc_large_slow(size_bytes);
 }
 
 void free_empty(Slab* s) {
   SlowPath path;
   // In a signal handler it stays where it is: partial, with everything free.
-  if (path.entered()) thread_state.heap->emptied(s);
+  if (!path.entered()) return;
+  thread_state.heap->emptied(s);
+  // More is being freed than allocated: what is held might keep other slabs from becoming empty.
+  thread_state.heap->release_some_held();
 }
 
-void free_slow(void* p, Slab* s) {
+namespace {
+
+LARDER_WARM void free_slower(void* p, Slab* s) {
   if (p == nullptr) return;
   if (s->kind == Kind::kNull) return foreign_free(p);
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : nullptr;
+  // What is parked is free, whatever its descriptor says.
+  if (s->kind == Kind::kFree || (heap != nullptr && p == heap->heads[ThreadState::kParked]))
+    fail("free() of a block that is not allocated", "free", 0);
   if (heap != nullptr && heap->keep_run(s)) return;
-  if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   large_free(s);
   purge_tick();
+}
+
+}  // namespace
+
+void free_slow(void* p, Slab* s) {
+  ThreadState& t = thread_state;
+  if (s->kind == Kind::kSlab && s->owner() == kNobody && t.heap != nullptr && !t.busy &&
+      t.heap->hold(s, p))
+    return;
+  free_slower(p, s);
 }
 
 void* aligned_alloc_any(size_t size_bytes, size_t align) {
@@ -441,7 +553,10 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
     return size_bytes <= have && size_bytes >= have - have / 4 ? p : nullptr;
   }
   SlowPath path;
-  return path.entered() ? large_resize(s, p, size_bytes) : nullptr;
+  if (!path.entered()) return nullptr;
+  // What was offered for parking is no more what it was.
+  if (thread_state.last == uintptr_t(p)) thread_state.last = ThreadState::kNoLast;
+  return large_resize(s, p, size_bytes);
 }
 
 }  // namespace

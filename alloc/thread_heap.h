@@ -11,11 +11,12 @@
 // Threads beyond the bound on heaps, and threads that have already torn theirs down, use the
 // shared heap of their CPU.
 // Invariants:
-//   heads[c] lists objects of bins[c].current, and of no other slab
+//   heads[c] lists objects of bins[c].current that are free, and held ones: objects that were freed
+//   here, in use as far as their slab knows. A held object needs no slab until it is released.
 //   every slab owned by the heap is a bin's current, in a bin's partial list, or in `empties`
 //   a slab with no free, no remote and no uncarved object is not owned (full)
 // Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept runs likewise, current slabs <= one a
-// class.
+// class, held objects <= kSizeClasses.hold a class.
 #pragma once
 
 #include "lock.h"
@@ -26,17 +27,29 @@
 
 namespace larder {
 
+inline constexpr uint8_t kHoldNoMore = 255;
+// After so many adoptions without a malloc of the class, slabs are passed on.
+inline constexpr unsigned kIdleAdoptions = 8;
 // Runs of up to 512 KiB are kept by a thread that frees them.
 inline constexpr unsigned kKeptRunUnits = 32;
 
-// All of a thread's static TLS: 504 bytes, so that a dlopened Larder still finds room for it.
+// All of a thread's static TLS: 520 bytes, so that a dlopened Larder still finds room for it.
+//
+// `last` is what malloc handed out last, as long as its list is heads[last_class]. Freeing it needs
+// no look-up, and the next malloc need not wait for one: the pair of a temporary object.
+// heads[kParked] holds a run that was freed so; the heap knows which sizes it serves.
 struct ThreadState {
+  // No object, and not the null pointer that free() may be called with.
+  static constexpr uintptr_t kNoLast = 1;
+  static constexpr size_t kParked = kClasses;
   enum Phase : uint8_t { kNew, kHasHeap, kSurplus, kTornDown };
-  void* heads[kClasses];
-  ThreadHeap* heap;
-  Phase phase;
-  bool busy;    // in a slow path; a signal handler that sees it must not touch the heap
-  uint32_t id;  // thread_id(), 0 until it is asked for
+  void* heads[kClasses + 1] = {};
+  uintptr_t last = kNoLast;
+  ThreadHeap* heap = nullptr;
+  Phase phase = kNew;
+  bool busy = false;  // in a slow path; a signal handler that sees it must not touch the heap
+  uint8_t last_class = 0;
+  uint32_t id = 0;  // thread_id(), 0 until it is asked for
 };
 
 extern constinit thread_local ThreadState thread_state
@@ -66,11 +79,17 @@ struct Bin {
 struct ThreadHeap {
   void** heads;
   Bin bins[kClasses];
-  SlabList empties;  // used == 0, most recently emptied first
+  // Slabs of the class adopted since it was last refilled, to tell a heap that only frees.
+  uint8_t idle_adoptions[kClasses];
+  uint8_t held[kClasses];     // put into heads[c] since it was last empty; or kHoldNoMore
+  Slab* held_last[kClasses];  // where the last of them came from
+  SlabList empties;           // used == 0, most recently emptied first
   size_t empty_bytes;
   Slab* kept_runs[kKeptRunUnits + 1];  // freed runs, by units, linked by next
   size_t kept_run_bytes;
-  int collect_class;  // where the next collect_some() looks
+  size_t parked_min, parked_span;  // the parked run serves sizes of parked_min + 0..parked_span
+  int collect_class;               // where the next collect_some() looks
+  int release_class;               // and the next release_some_held()
   RemoteCache remote;
   HeapCounters counters;
   bool shared;
@@ -79,12 +98,21 @@ struct ThreadHeap {
   bool assigned;  // to a living thread; this and the links belong to the registry
   ThreadHeap* next;
   ThreadHeap* next_unused;
-  void* own_heads[kClasses];  // shared heaps only
+  void* own_heads[kClasses + 1];  // shared heaps only
 
   // An object of the class when heads[c] is empty; nullptr without memory.
   void* refill(int c);
   void push_local(Slab* s, void* p);
-  // The slab was adopted: nothing of it is free.
+  // Takes a freed object of a slab that nobody owns, for the next malloc of its class, instead of
+  // adopting the slab for its sake. False: enough are held.
+  bool hold(Slab* s, void* p);
+  // Held objects of the class go to their slabs, and no more are held until it is refilled.
+  void release_held(int c);
+  // Of a few classes, in turn; of all.
+  void release_some_held();
+  void release_all_held();
+  // The slab was adopted: nothing of it is free. A heap that adopts and does not allocate passes
+  // slabs on, through the central list.
   void adopt(Slab* s);
   // As adopt, with objects that are free; but the slab goes to the central list.
   void adopt_for_all(Slab* s, const Chain& chain);
@@ -92,9 +120,15 @@ struct ThreadHeap {
   void emptied(Slab* s);
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
+  // `p`, an object of the run `s`, was just handed out: its free may park it.
+  void offer_parking(Slab* s, void* p);
+  // The parked run, if there is one, is freed for others.
+  void unpark();
   // A freed run that is worth keeping; false if it is not. A run of so many units, or nullptr.
   bool keep_run(Slab* s);
   Slab* take_run(unsigned units);
+  // Whatever was freed is free for its slab, or on its way there: nothing held, pending or parked.
+  void settle();
   // Gives wholly free slabs and kept runs back. Bytes.
   size_t trim();
   // Takes in what others have freed in partial slabs: all of them; a few, in turn. Without it a
@@ -116,16 +150,18 @@ struct ThreadHeap {
 };
 
 // The slow paths behind the entry points. `c` is the size class.
-LARDER_SLOW void* malloc_slow(int c);
-LARDER_SLOW void* malloc_large(size_t size_bytes);
-LARDER_SLOW void free_slow(void* p, Slab* s);
-LARDER_SLOW void free_empty(Slab* s);
+LARDER_WARM void* malloc_slow(size_t c);
+LARDER_WARM void* malloc_large(size_t size_bytes);
+LARDER_WARM void free_slow(void* p, Slab* s);
+LARDER_WARM void free_empty(Slab* s);
 
-LARDER_FAST void* malloc_small(int c) {
+LARDER_FAST void* malloc_small(size_t c) {
   void** head = &thread_state.heads[c];
   void* p = *head;
   if (unlikely(p == nullptr)) return malloc_slow(c);
   *head = next_of(p);
+  thread_state.last = uintptr_t(p);
+  thread_state.last_class = uint8_t(c);
   return p;
 }
 
@@ -136,6 +172,13 @@ LARDER_FAST void* malloc_fast(size_t size_bytes) {
 }
 
 LARDER_FAST void free_fast(void* p) {
+  if (uintptr_t(p) == thread_state.last) {
+    void** head = &thread_state.heads[thread_state.last_class];
+    next_of(p) = *head;
+    *head = p;
+    thread_state.last = ThreadState::kNoLast;
+    return;
+  }
   Slab* s = page_map.find(p);
   if (unlikely(s->owner() != thread_state.heap)) return free_slow(p, s);
   void** list = s->list;

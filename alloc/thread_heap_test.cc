@@ -57,8 +57,10 @@ TEST(ThreadHeap, ACurrentSlabOutlivesABillionFrees) {
   ASSERT_TRUE(is_current(s));
   s->used = 2;  // as it is after so many
   for (int i = 0; i < 5; ++i) {
+    void* last = larder_malloc(50);  // p is not what was allocated last: its free looks it up
     larder_free(p);
     ASSERT_EQ(larder_malloc(100), p);
+    larder_free(last);
   }
   EXPECT_GT(s->used, 1000u);
   EXPECT_EQ(s->owner(), thread_state.heap);
@@ -71,13 +73,20 @@ TEST(ThreadHeap, SlabStateFollowsItsObjects) {
   std::vector<void*> objects;
   for (int i = 0; i < 3 * kSizeClasses.capacity[c]; ++i) objects.push_back(larder_malloc(300));
   Slab* first = page_map.find(objects[kSizeClasses.capacity[c]]);
-  // A full slab is nobody's, and whoever frees into it first takes it.
+  // A full slab is nobody's. A first object of it is held for the next malloc; whoever frees a
+  // second one takes the slab.
   EXPECT_EQ(first->owner(), kNobody);
   EXPECT_EQ(first->remote.load() & kStateMask, kFull);
-  larder_free(objects[kSizeClasses.capacity[c]]);
+  void*& held = objects[kSizeClasses.capacity[c]];
+  void*& second = objects[kSizeClasses.capacity[c] + 1];
+  ASSERT_EQ(page_map.find(second), first);
+  larder_free(held);
+  EXPECT_EQ(first->owner(), kNobody);
+  EXPECT_EQ(larder_malloc(300), held);
+  larder_free(second);
   EXPECT_EQ(first->owner(), thread_state.heap);
   EXPECT_EQ(first->used + 1, first->carved);
-  objects[kSizeClasses.capacity[c]] = larder_malloc(1);
+  second = larder_malloc(1);
   for (void* p : objects) larder_free(p);
 }
 
@@ -94,13 +103,16 @@ TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
 
 TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
   std::thread([] {
-    larder_free(larder_malloc(60000));
+    void* p = larder_malloc(60000);
+    larder_free(larder_malloc(70000));
+    larder_free(p);
     ASSERT_NE(thread_state.heap, nullptr) << "a thread of large blocks only has a heap, too";
     EXPECT_GE(thread_state.heap->kept_run_bytes, 60000u);
   }).join();
   larder_release_free_memory();
   void* p = larder_malloc(60000);
   Slab* s = page_map.find(p);
+  larder_free(larder_malloc(70000));
   larder_free(p);
   EXPECT_EQ(s->kind, Kind::kFree);
   void* q = larder_malloc(55000);
@@ -109,6 +121,46 @@ TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
   larder_free(q);
   larder_release_free_memory();
   EXPECT_EQ(thread_state.heap->kept_run_bytes, 0u);
+}
+
+TEST(ThreadHeap, TheRunAllocatedLastIsParked) {
+  auto* p = static_cast<char*>(larder_malloc(60000));
+  p[59999] = 1;
+  larder_free(p);
+  EXPECT_EQ(thread_state.heads[ThreadState::kParked], p);
+  EXPECT_EQ(larder_malloc(58000), p);
+  larder_free(p);
+  // Sizes that do not fit, larger and smaller, find it gone to the kept runs.
+  void* larger = larder_malloc(70000);
+  EXPECT_NE(larger, p);
+  EXPECT_EQ(thread_state.heads[ThreadState::kParked], nullptr);
+  // Resized in place, it is not what was offered.
+  void* resized = larder_realloc(larger, 40000);
+  larder_free(resized);
+  EXPECT_EQ(thread_state.heads[ThreadState::kParked], nullptr);
+  EXPECT_DEATH(
+      {
+        void* twice = larder_malloc(60000);
+        larder_free(twice);
+        larder_free(twice);
+      },
+      "not allocated");
+  larder_release_free_memory();
+}
+
+TEST(ThreadHeap, HeldObjectsLetTheirSlabsGo) {
+  // Every second object of many full slabs, in an order that meets no slab twice in a row.
+  constexpr int kSlabs = 200;
+  int capacity = kSizeClasses.capacity[class_of(400)];
+  std::vector<void*> objects;
+  for (int i = 0; i < kSlabs * capacity; ++i) objects.push_back(larder_malloc(400));
+  for (int i = 0; i < capacity; ++i)
+    for (int slab = 0; slab < kSlabs; ++slab) larder_free(objects[slab * capacity + i]);
+  larder_release_free_memory();
+  EXPECT_EQ(thread_state.heap->held[class_of(400)], kHoldNoMore);
+  larder_stats after = {};
+  ASSERT_EQ(larder_get_stats(&after, sizeof after), 0);
+  EXPECT_LT(after.in_use, size_t{kSlabs} * 16384 / 20);
 }
 
 TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
@@ -168,6 +220,7 @@ TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   larder_free(larder_aligned_alloc(65536, 0));
   thread_state.busy = false;
   void* large = larder_malloc(200000);
+  void* last = larder_malloc(10);
   thread_state.busy = true;
   larder_free(large);  // cannot be carried out: counted
   larder_free(mine);
@@ -176,6 +229,7 @@ TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   EXPECT_GE(stats::get(stats::kEmergencyBlocks), before + 2);
   EXPECT_GE(stats::get(stats::kLeakedInSignal), 1);
   thread_state.busy = false;
+  larder_free(last);
 }
 
 TEST(Statistics, FollowWhatIsAllocated) {

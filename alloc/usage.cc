@@ -40,9 +40,10 @@ void add_slab(Slab* s, void* context) {
 
 Usage heap_usage() {
   Usage usage = {};
-  size_t kept = heap_counts().kept_bytes;
   SlowPath path;
   if (!path.entered()) return usage;
+  if (ThreadHeap* heap = thread_state.heap) heap->settle();
+  size_t kept = heap_counts().kept_bytes;
   page_heap.for_each(add_slab, &usage);
   PageHeap::Totals totals = page_heap.totals();
   usage.mapped = size_t(stats::get(stats::kMappedBytes));
