@@ -80,7 +80,7 @@ constexpr uint64_t block_bits(unsigned count) {
 struct Region {
   Region* next;
   char* base;            // aligned to kBlock
-  Block* blocks;         // one each 2 MiB
+  Block* blocks;         // one each 2 MiB; behind them, their slabs
   unsigned count;        // <= 64
   uint64_t free_blocks;  // bit i: blocks[i] is wholly free
 };
@@ -100,16 +100,11 @@ struct alignas(128) Block {
   uint8_t longest;
   bool in_dirty_list;
   bool purging;
-  alignas(128) Slab slabs[kUnitsPerBlock];
+  Slab* slabs;  // one a unit
 
   bool wholly_free() const { return free_units == kAllUnits; }
   unsigned index() const { return unsigned(size_t(base - region->base) >> kBlockShift); }
 };
-
-// The block that a slab, run or large object is in (its first, if several).
-inline Block* block_of(Slab* s) {
-  size_t unit = (uintptr_t(s->base) >> kUnitShift) % kUnitsPerBlock;
-  return reinterpret_cast<Block*>(reinterpret_cast<char*>(s - unit) - offsetof(Block, slabs));
-}
+static_assert(sizeof(Block) == 128, "blocks of a region lie together, apart from their slabs");
 
 }  // namespace larder

@@ -95,6 +95,7 @@ bool PageHeap::add_region(unsigned min_blocks) {
   for (unsigned i = 0; i < r->count; ++i) {
     Block& b = r->blocks[i];
     b.region = r;
+    b.slabs = reinterpret_cast<Slab*>(r->blocks + r->count) + size_t{i} * kUnitsPerBlock;
     b.base = r->base + i * kBlock;
     b.free_units = kAllUnits;
     b.longest = kUnitsPerBlock;
@@ -142,6 +143,7 @@ Slab* PageHeap::claim(Block* b, int unit, unsigned units, Kind kind) {
   s->set_owner(kNobody);
   s->kind = kind;
   s->base = b->base + size_t(unit) * kUnit;
+  s->block = b;
   s->units = units;
   s->bytes = units * kUnit;
   s->offset = 0;
@@ -167,14 +169,14 @@ void PageHeap::free_run(Slab* run, size_t touched_bytes) {
   UnitSet touched = units_of_bytes(unit, run->units, touched_bytes);
   run->kind = Kind::kFree;
   run->set_owner(kNobody);
-  give_back(block_of(run), units, touched);
+  give_back(run->block, units, touched);
 }
 
 bool PageHeap::extend_run(Slab* run, unsigned new_units) {
   LockGuard guard(lock_);
   int unit = unit_index(run);
   if (unit + int(new_units) > kUnitsPerBlock) return false;
-  Block* b = block_of(run);
+  Block* b = run->block;
   UnitSet more = unit_range(unit + int(run->units), int(new_units - run->units));
   if ((b->free_units & more) != more) return false;
   page_map.set(run->base + run->bytes, new_units - run->units, run);
@@ -190,7 +192,7 @@ void PageHeap::shrink_run(Slab* run, unsigned new_units) {
   UnitSet tail = unit_range(unit_index(run) + int(new_units), int(run->units - new_units));
   run->units = new_units;
   run->bytes = new_units * kUnit;
-  give_back(block_of(run), tail, tail);
+  give_back(run->block, tail, tail);
 }
 
 // --- blocks
@@ -211,6 +213,7 @@ Slab* PageHeap::alloc_blocks(unsigned count) {
       s->set_owner(kNobody);
       s->kind = Kind::kLarge;
       s->base = first->base;
+      s->block = first;
       s->units = count;
       s->bytes = count * kBlock;
       s->offset = 0;
@@ -225,7 +228,7 @@ Slab* PageHeap::alloc_blocks(unsigned count) {
 
 void PageHeap::free_blocks(Slab* large) {
   LockGuard guard(lock_);
-  Block* first = block_of(large);
+  Block* first = large->block;
   large->kind = Kind::kFree;
   for (unsigned i = 0; i < large->units; ++i) give_back(&first[i], kAllUnits, kAllUnits);
 }

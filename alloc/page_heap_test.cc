@@ -57,9 +57,9 @@ TEST_F(PageHeapTest, TheFullestBlockThatFitsServes) {
   Slab* a = heap->alloc_run(100, 1, Kind::kRun);  // leaves 28 units
   Slab* b = heap->alloc_run(60, 1, Kind::kRun);   // another block: leaves 68
   Slab* c = heap->alloc_run(20, 1, Kind::kRun);
-  EXPECT_EQ(block_of(c), block_of(a));
+  EXPECT_EQ(c->block, a->block);
   Slab* d = heap->alloc_run(40, 1, Kind::kRun);
-  EXPECT_EQ(block_of(d), block_of(b));
+  EXPECT_EQ(d->block, b->block);
   heap->check();
 }
 

@@ -20,9 +20,9 @@ struct Registry {
   ThreadHeap* unused = nullptr;  // of threads that have ended, by next_unused
   size_t unused_count = 0, dead = 0;
   std::atomic<size_t> in_use{0};
-  std::atomic<ThreadHeap*> shared[kMaxShared] = {};
   pthread_key_t key = 0;
   bool has_key = false;
+  std::atomic<ThreadHeap*> shared[kMaxShared] = {};
 };
 constinit Registry registry;
 
@@ -53,6 +53,7 @@ ThreadHeap* take_heap(ThreadState& t) {
   }
   heap->heads = t.heads;
   t.heap = heap;
+  t.owner = reinterpret_cast<uintptr_t>(heap);
   heap->assigned = true;
   registry.in_use.fetch_add(1, std::memory_order_relaxed);
   return heap;
@@ -112,6 +113,7 @@ void thread_exit() {
     LockGuard guard(registry.lock);
     t.phase = ThreadState::kTornDown;
     t.heap = nullptr;
+    t.owner = kNoOwner;
     heap->assigned = false;
     heap->next_unused = registry.unused;
     registry.unused = heap;

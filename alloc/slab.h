@@ -26,10 +26,11 @@
 
 namespace larder {
 
+struct Block;
 struct ThreadHeap;
 
-// Matches no heap, and not the zero that a thread's heap is before it has one.
-inline ThreadHeap* const kNobody = reinterpret_cast<ThreadHeap*>(1);
+// Zero, so that the null slab and the page map around it are zero pages that no file backs.
+inline ThreadHeap* const kNobody = nullptr;
 
 enum class Kind : uint8_t { kNull, kFree, kSlab, kRun, kLarge, kHuge, kEmergency };
 
@@ -38,7 +39,7 @@ inline constexpr uint32_t kCurrentBias = 1u << 30;
 
 struct alignas(128) Slab {
   // --- written by the owner (for a slab) or under the lock of the page heap.
-  std::atomic<uintptr_t> owner_{1};  // a heap, or kNobody
+  std::atomic<uintptr_t> owner_{0};  // a heap, or kNobody
   void** list = nullptr;             // where the owner's free pushes to
   void* free = nullptr;              // objects to give, linked by their first word
   uint32_t used = 0;
@@ -55,13 +56,17 @@ struct alignas(128) Slab {
   // which the low 3 bits are the state).
   alignas(64) std::atomic<uint64_t> remote{0};
   // --- constant while an object is allocated, but for `touched`.
-  size_t bytes = 0;      // of the run or mapping
-  uint32_t touched = 0;  // a slab's bytes from the base on that may not be zero
-  uint32_t offset = 0;   // of the object in it: colour, alignment
-  bool zero = false;     // content is known to be zero
+  size_t bytes = 0;        // of the run or mapping
+  uint32_t touched = 0;    // a slab's bytes from the base on that may not be zero
+  uint32_t offset = 0;     // of the object in it: colour, alignment
+  Block* block = nullptr;  // that it is in (its first, if several); not of mappings
+  bool zero = false;       // content is known to be zero
 
   LARDER_FAST ThreadHeap* owner() const {
     return reinterpret_cast<ThreadHeap*>(owner_.load(std::memory_order_relaxed));
+  }
+  LARDER_FAST bool owned_by(uintptr_t heap) const {
+    return owner_.load(std::memory_order_relaxed) == heap;
   }
   void set_owner(ThreadHeap* heap) {
     owner_.store(reinterpret_cast<uintptr_t>(heap), std::memory_order_relaxed);

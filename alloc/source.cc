@@ -1,5 +1,7 @@
 #include "source.h"
 
+#include <string.h>
+
 #include "meta.h"
 #include "page_map.h"
 
@@ -7,15 +9,51 @@ namespace larder {
 
 namespace {
 
-constinit Region* spare = nullptr;  // descriptors of released regions, by next
+// Descriptors of released regions, by next. Those of small regions keep their table.
+constinit Region* spare = nullptr;
 
-size_t table_size(unsigned count) { return round_up(count * sizeof(Block), os::page_size()); }
+size_t table_size(unsigned count) {
+  return count * (sizeof(Block) + kUnitsPerBlock * sizeof(Slab));
+}
 
-Region* new_descriptor() {
-  Region* region = spare;
-  if (region == nullptr) return static_cast<Region*>(meta_alloc(sizeof(Region), alignof(Region)));
-  spare = region->next;
-  return region;
+// The table of a small region, as the first one is, shares pages with other descriptors: most
+// processes need no more. One that memory is mapped for goes when the region goes.
+constexpr unsigned kSmallCount = 2;
+
+Block* new_table(unsigned count) {
+  size_t bytes = table_size(count);
+  return static_cast<Block*>(count <= kSmallCount ? meta_alloc(bytes, alignof(Block))
+                                                  : os::map(round_up(bytes, os::page_size())));
+}
+
+void give_spare(Region* region) {
+  if (region->blocks != nullptr && region->count > kSmallCount) {
+    os::unmap(region->blocks, round_up(table_size(region->count), os::page_size()));
+    region->blocks = nullptr;
+  }
+  region->next = spare;
+  spare = region;
+}
+
+// With a zeroed table for `count` blocks, or nullptr.
+Region* new_descriptor(unsigned count) {
+  Region** link = &spare;
+  while (*link != nullptr && (*link)->blocks != nullptr && (*link)->count != count)
+    link = &(*link)->next;
+  Region* region = *link;
+  if (region != nullptr)
+    *link = region->next;
+  else
+    region = static_cast<Region*>(meta_alloc(sizeof(Region), alignof(Region)));
+  if (region == nullptr) return nullptr;
+  region->count = count;
+  if (region->blocks != nullptr)
+    memset(region->blocks, 0, table_size(count));
+  else
+    region->blocks = new_table(count);
+  if (region->blocks != nullptr) return region;
+  give_spare(region);
+  return nullptr;
 }
 
 }  // namespace
@@ -29,21 +67,13 @@ Region* source_region(unsigned min_blocks, size_t blocks_so_far) {
     if (base != nullptr || count == min_blocks) break;
   }
   if (base == nullptr) return nullptr;
-  size_t table_bytes = table_size(count);
-  Region* region = new_descriptor();
-  auto* blocks = region == nullptr ? nullptr : static_cast<Block*>(os::map(table_bytes));
-  if (blocks == nullptr || !page_map.make_tables(base, count * size_t{kUnitsPerBlock})) {
-    if (blocks != nullptr) os::unmap(blocks, table_bytes);
+  Region* region = new_descriptor(count);
+  if (region == nullptr || !page_map.make_tables(base, count * size_t{kUnitsPerBlock})) {
     os::unmap(base, count * kBlock);
-    if (region != nullptr) {
-      region->next = spare;
-      spare = region;
-    }
+    if (region != nullptr) give_spare(region);
     return nullptr;
   }
   region->base = base;
-  region->blocks = blocks;
-  region->count = count;
   region->free_blocks = block_bits(count);
   return region;
 }
@@ -53,9 +83,7 @@ bool source_release(Region* region) {
   size_t bytes = region->count * kBlock;
   page_map.set(region->base, bytes / kUnit, nullptr);
   if (!os::unmap(region->base, bytes)) return false;
-  os::unmap(region->blocks, table_size(region->count));
-  region->next = spare;
-  spare = region;
+  give_spare(region);
   return true;
 }
 

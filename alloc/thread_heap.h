@@ -33,7 +33,10 @@ inline constexpr unsigned kIdleAdoptions = 8;
 // Runs of up to 512 KiB are kept by a thread that frees them.
 inline constexpr unsigned kKeptRunUnits = 32;
 
-// All of a thread's static TLS: 520 bytes, so that a dlopened Larder still finds room for it.
+// The owner of no slab, not even of the null slab: what a thread without a heap compares with.
+inline constexpr uintptr_t kNoOwner = 1;
+
+// All of a thread's static TLS: 528 bytes, so that a dlopened Larder still finds room for it.
 //
 // `last` is what malloc handed out last, as long as its list is heads[last_class]. Freeing it needs
 // no look-up, and the next malloc need not wait for one: the pair of a temporary object.
@@ -46,6 +49,7 @@ struct ThreadState {
   void* heads[kClasses + 1] = {};
   uintptr_t last = kNoLast;
   ThreadHeap* heap = nullptr;
+  uintptr_t owner = kNoOwner;  // the heap, as its slabs have it
   Phase phase = kNew;
   bool busy = false;  // in a slow path; a signal handler that sees it must not touch the heap
   uint8_t last_class = 0;
@@ -81,16 +85,14 @@ struct ThreadHeap {
   Bin bins[kClasses];
   // Slabs of the class adopted since it was last refilled, to tell a heap that only frees.
   uint8_t idle_adoptions[kClasses];
-  uint8_t held[kClasses];     // put into heads[c] since it was last empty; or kHoldNoMore
-  Slab* held_last[kClasses];  // where the last of them came from
-  SlabList empties;           // used == 0, most recently emptied first
+  uint8_t held[kClasses];  // put into heads[c] since it was last empty; or kHoldNoMore
+  SlabList empties;        // used == 0, most recently emptied first
   size_t empty_bytes;
   Slab* kept_runs[kKeptRunUnits + 1];  // freed runs, by units, linked by next
   size_t kept_run_bytes;
   size_t parked_min, parked_span;  // the parked run serves sizes of parked_min + 0..parked_span
   int collect_class;               // where the next collect_some() looks
   int release_class;               // and the next release_some_held()
-  RemoteCache remote;
   HeapCounters counters;
   bool shared;
   bool dead;      // its thread did not come along through fork
@@ -98,6 +100,9 @@ struct ThreadHeap {
   bool assigned;  // to a living thread; this and the links belong to the registry
   ThreadHeap* next;
   ThreadHeap* next_unused;
+  Slab* held_last[kClasses];  // where the last held object of the class came from
+  // What most threads never touch comes last.
+  RemoteCache remote;
   void* own_heads[kClasses + 1];  // shared heaps only
 
   // An object of the class when heads[c] is empty; nullptr without memory.
@@ -180,7 +185,7 @@ LARDER_FAST void free_fast(void* p) {
     return;
   }
   Slab* s = page_map.find(p);
-  if (unlikely(s->owner() != thread_state.heap)) return free_slow(p, s);
+  if (unlikely(!s->owned_by(thread_state.owner))) return free_slow(p, s);
   void** list = s->list;
   next_of(p) = *list;
   *list = p;
