@@ -48,6 +48,10 @@ inline constexpr size_t kSmallMax = 32 * 1024;              // above: runs of un
 inline constexpr size_t kRunMax = 1024 * 1024;              // above: whole blocks
 inline constexpr size_t kHugeMin = 4 * 1024 * 1024;         // from here: a mapping of its own
 inline constexpr size_t kMaxSize = PTRDIFF_MAX;             // larger requests are ENOMEM
+#if defined(__x86_64__)
+inline constexpr int kAddressBits = 47;  // what a process gets unless it asks for more by a hint
+#else
 inline constexpr int kAddressBits = 48;
+#endif
 
 }  // namespace larder
