@@ -117,21 +117,31 @@ Block* PageHeap::take_free_block() {
   return nullptr;
 }
 
+// Warm units before cold ones, wherever they are: a page fault costs more than any search here.
 Block* PageHeap::find_block(unsigned units, unsigned align_units, int* unit) {
   UnitSet may_start = aligned_units(align_units);
   UnitSet buckets = units >= kUnitsPerBlock ? 0 : bucket_bits_ & (kAllUnits << units);
-  while (buckets != 0) {
+  Block* cold = nullptr;
+  int looks = 8;
+  while (buckets != 0 && (looks > 0 || cold == nullptr)) {
     int longest = first_unit(buckets);
     buckets &= buckets - 1;
     // Unaligned requests fit in every block of the bucket; aligned ones look at a few.
-    int looks = 8;
+    if (cold == nullptr) looks = 8;
     for (Block* b = buckets_[longest]; b != nullptr && looks > 0; b = b->next, --looks) {
+      UnitSet warm = starts_of_runs(b->free_units & b->dirty, int(units)) & may_start;
+      if (warm != 0) {
+        *unit = first_unit(warm);
+        return b;
+      }
+      if (cold != nullptr) continue;
       UnitSet starts = starts_of_runs(b->free_units, int(units)) & may_start;
       if (starts == 0) continue;
       *unit = first_unit(starts);
-      return b;
+      cold = b;
     }
   }
+  if (cold != nullptr && dirty_whole_.tail == nullptr) return cold;
   *unit = 0;
   return take_free_block();
 }

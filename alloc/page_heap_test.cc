@@ -63,6 +63,17 @@ TEST_F(PageHeapTest, TheFullestBlockThatFitsServes) {
   heap->check();
 }
 
+TEST_F(PageHeapTest, WarmUnitsServeBeforeColdOnesOfAFullerBlock) {
+  Slab* a = heap->alloc_run(128, 1, Kind::kRun);
+  Slab* b = heap->alloc_run(100, 1, Kind::kRun);
+  heap->free_run(a, a->bytes);
+  Slab* c = heap->alloc_run(20, 1, Kind::kRun);
+  EXPECT_EQ(c->block, a->block);
+  EXPECT_FALSE(c->zero);
+  EXPECT_NE(c->block, b->block);
+  heap->check();
+}
+
 TEST_F(PageHeapTest, NeighboursGrowIntoFreedUnitsAndGiveTailsBack) {
   Slab* a = heap->alloc_run(10, 1, Kind::kRun);
   Slab* b = heap->alloc_run(10, 1, Kind::kRun);

@@ -194,6 +194,7 @@ void ThreadHeap::release_all() {
       let_go(s);
     }
     while (Slab* s = bin.partial.pop_front()) let_go(s);
+    borrowed[c] = 0;
   }
   trim();
 }
@@ -311,6 +312,12 @@ Slab* ThreadHeap::fresh_slab(int c) {
   remote_flush(this);
   collect_some();
   Slab* s = slab_acquire(c);
+  // What this heap keeps is warm: it must not raise the peak.
+  if (s != nullptr && s->zero && kept_bytes() != 0) {
+    slab_release(s);
+    trim();
+    s = slab_acquire(c);
+  }
   if (s != nullptr) s->set_owner(this);
   return s;
 }
@@ -330,6 +337,24 @@ void* ThreadHeap::carve(int c) {
   for (uint32_t i = 1; i < count; ++i, p += size) next_of(p) = p + size;
   next_of(p) = nullptr;
   return serve(c, first);
+}
+
+// The first objects of a class come from a slab of a slightly larger one, if there is any: a
+// thread that uses many classes lightly has half the slabs, and touches half the pages. As
+// aligned as `c` promises, or nullptr.
+void* ThreadHeap::borrow(int c) {
+  if (borrowed[c] >= kMaxBorrowed) return nullptr;
+  uint32_t align = kSizeClasses.size[c] & (~kSizeClasses.size[c] + 1);
+  for (int lender = c + 1; lender <= c + 2 && lender < kClasses; ++lender) {
+    Bin& bin = bins[lender];
+    if (bin.current == nullptr || (kSizeClasses.size[lender] & (align - 1)) != 0) continue;
+    void* p = heads[lender];
+    if (p == nullptr && bin.current->carved == bin.current->capacity) continue;
+    ++borrowed[c];
+    return p == nullptr ? carve(lender) : serve(lender, p);
+  }
+  borrowed[c] = kMaxBorrowed;
+  return nullptr;
 }
 
 void* ThreadHeap::refill(int c) {
@@ -360,6 +385,8 @@ void* ThreadHeap::refill(int c) {
     if (current != nullptr) {
       if (current->carved < current->capacity) return carve(c);
       if (!let_go_full(c)) continue;
+    } else if (void* p = borrow(c)) {
+      return p;
     }
     Slab* s = central_pop(c);
     if (s != nullptr)

@@ -90,6 +90,8 @@ struct ThreadHeap {
   size_t empty_bytes;
   Slab* kept_runs[kKeptRunUnits + 1];  // freed runs, by units, linked by next
   size_t kept_run_bytes;
+  static constexpr uint8_t kMaxBorrowed = 32;
+  uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
   size_t parked_min, parked_span;  // the parked run serves sizes of parked_min + 0..parked_span
   int collect_class;               // where the next collect_some() looks
   int release_class;               // and the next release_some_held()
@@ -132,6 +134,7 @@ struct ThreadHeap {
   // A freed run that is worth keeping; false if it is not. A run of so many units, or nullptr.
   bool keep_run(Slab* s);
   Slab* take_run(unsigned units);
+  size_t kept_bytes() const { return empty_bytes + kept_run_bytes; }
   // Whatever was freed is free for its slab, or on its way there: nothing held, pending or parked.
   void settle();
   // Gives wholly free slabs and kept runs back. Bytes.
@@ -149,6 +152,7 @@ struct ThreadHeap {
   Slab* kept_empty(int c);
   Slab* fresh_slab(int c);
   void* carve(int c);
+  void* borrow(int c);
   void let_go(Slab* s);
   void take_remote(Slab* s);
   void retire(Slab* s);

@@ -174,6 +174,39 @@ TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
   }).join();
 }
 
+TEST(ThreadHeap, TheFirstObjectsOfAClassAreBorrowedUntilItHasASlab) {
+  std::thread([] {
+    void* lender = larder_malloc(160);
+    std::vector<void*> objects;
+    for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(144));
+    EXPECT_EQ(page_map.find(objects[0]), page_map.find(lender));
+    EXPECT_EQ(larder_malloc_usable_size(objects[0]), 160u);
+    EXPECT_EQ(larder_malloc_usable_size(objects[99]), 144u);
+    for (void* p : objects) larder_free(p);
+    larder_free(lender);
+    // What a class promises, its lender keeps.
+    lender = larder_malloc(288);
+    void* aligned = larder_aligned_alloc(256, 256);
+    EXPECT_EQ(uintptr_t(aligned) % 256, 0u);
+    larder_free(aligned);
+    larder_free(lender);
+  }).join();
+}
+
+TEST(ThreadHeap, MemoryThatAHeapKeepsServesBeforeMoreIsTouched) {
+  std::thread([] {
+    void* run = larder_malloc(200 << 10);
+    memset(run, 1, 200 << 10);
+    larder_free(run);
+    ASSERT_NE(thread_state.heap->kept_run_bytes, 0u);
+    size_t before = thread_state.heap->kept_run_bytes;
+    std::vector<void*> objects;
+    for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(20000));
+    EXPECT_LT(thread_state.heap->kept_run_bytes, before);
+    for (void* p : objects) larder_free(p);
+  }).join();
+}
+
 TEST(ThreadHeap, ErrnoSurvivesFreeAndIsSetByFailure) {
   errno = 77;
   larder_free(larder_malloc(10));
