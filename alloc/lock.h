@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "os.h"
+#include "single_threaded.h"
 
 namespace larder {
 
@@ -19,7 +20,7 @@ class Lock {
  public:
   void acquire() {
     uint32_t expected = kFree;
-    if (os::single_threaded() && word_.load(std::memory_order_relaxed) == kFree)
+    if (single_threaded() && word_.load(std::memory_order_relaxed) == kFree)
       return word_.store(thread_id(), std::memory_order_relaxed);
     if (!word_.compare_exchange_strong(expected, thread_id(), std::memory_order_acquire))
       acquire_slow();
@@ -29,7 +30,7 @@ class Lock {
       --recursion_;
       return;
     }
-    if (os::single_threaded()) return word_.store(kFree, std::memory_order_relaxed);
+    if (single_threaded()) return word_.store(kFree, std::memory_order_relaxed);
     if ((word_.exchange(kFree, std::memory_order_release) & kContended) != 0) wake();
   }
   bool held_by_me() const {

@@ -37,10 +37,6 @@ unsigned cpu();
 // CPUs this process may ever run on, >= 1; read once.
 unsigned cpu_count();
 
-// The process has one thread: what others could see needs no atomic read-modify-write. glibc (2.32
-// on) tells; where nobody does, false.
-LARDER_FAST bool single_threaded();
-
 // Sleeps while *word == expected; may wake spuriously.
 void wait(uint32_t* word, uint32_t expected);
 void wake_one(uint32_t* word);
@@ -50,9 +46,3 @@ void yield();
 void write_stderr(const char* text, size_t size_bytes);
 
 }  // namespace larder::os
-
-extern "C" [[gnu::weak]] char __libc_single_threaded;
-
-LARDER_FAST bool larder::os::single_threaded() {
-  return &__libc_single_threaded != nullptr && __libc_single_threaded != 0;
-}

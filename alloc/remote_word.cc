@@ -1,6 +1,6 @@
 #include "remote_word.h"
 
-#include "os.h"
+#include "single_threaded.h"
 
 namespace larder {
 
@@ -23,7 +23,7 @@ void* list_of(uint64_t word) {
 // Replaces the word if it is still `seen`; updates `seen` otherwise. Without other threads nobody
 // can have changed it.
 bool replace(Slab* s, uint64_t& seen, uint64_t with, std::memory_order order) {
-  if (os::single_threaded()) {
+  if (single_threaded()) {
     s->remote.store(with, std::memory_order_relaxed);
     return true;
   }

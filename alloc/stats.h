@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "os.h"
+#include "single_threaded.h"
 
 namespace larder::stats {
 
@@ -33,7 +33,7 @@ extern std::atomic<int64_t> counters[kCounters];
 
 inline void add(Counter c, int64_t n) {
   std::atomic<int64_t>& counter = counters[c];
-  if (os::single_threaded())
+  if (single_threaded())
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   else
     counter.fetch_add(n, std::memory_order_relaxed);

@@ -12,6 +12,7 @@
 #include "options.h"
 #include "purge.h"
 #include "registry.h"
+#include "single_threaded.h"
 #include "slab_run.h"
 #include "stats.h"
 
@@ -130,7 +131,7 @@ void ThreadHeap::adopt(Slab* s) {
   partial.push_back(s);
   if (idle_adoptions[c] < kIdleAdoptions)
     ++idle_adoptions[c];
-  else if (partial.size() > kIdleAdoptions && !os::single_threaded())
+  else if (partial.size() > kIdleAdoptions && !single_threaded())
     let_go(partial.pop_front());
 }
 
