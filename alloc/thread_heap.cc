@@ -314,7 +314,7 @@ Slab* ThreadHeap::fresh_slab(int c) {
   collect_some();
   Slab* s = slab_acquire(c);
   // What this heap keeps is warm: it must not raise the peak.
-  if (s != nullptr && s->zero && kept_bytes() != 0) {
+  if (s != nullptr && s->zero && (kept_bytes() != 0 || heads[ThreadState::kParked] != nullptr)) {
     slab_release(s);
     trim();
     s = slab_acquire(c);

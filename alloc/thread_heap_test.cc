@@ -197,7 +197,9 @@ TEST(ThreadHeap, MemoryThatAHeapKeepsServesBeforeMoreIsTouched) {
   std::thread([] {
     void* run = larder_malloc(200 << 10);
     memset(run, 1, 200 << 10);
+    void* last = larder_malloc(10);
     larder_free(run);
+    larder_free(last);
     ASSERT_NE(thread_state.heap->kept_run_bytes, 0u);
     size_t before = thread_state.heap->kept_run_bytes;
     std::vector<void*> objects;
