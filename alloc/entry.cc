@@ -13,6 +13,7 @@
 #include "options.h"
 #include "os.h"
 #include "plant.h"
+#include "purge.h"
 #include "registry.h"
 #include "thread_heap.h"
 #include "usage.h"
@@ -37,6 +38,7 @@ namespace {
 #ifndef LARDER_PREFIXED
   foreign_init();
 #endif
+  purge_start_background();
 }
 
 LARDER_SLOW void* no_memory() {

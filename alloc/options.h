@@ -17,6 +17,7 @@ enum class Option {
   kHeapEmptyKib,
   kHugeKeptMib,
   kColour,
+  kBackgroundPurge,
   kCount
 };
 

@@ -41,6 +41,7 @@ unsigned cpu_count();
 void wait(uint32_t* word, uint32_t expected);
 void wake_one(uint32_t* word);
 void yield();
+void sleep_ms(unsigned ms);
 
 // Bytes to stderr, best effort.
 void write_stderr(const char* text, size_t size_bytes);

@@ -194,6 +194,11 @@ void wake_one(uint32_t* word) { call(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1); }
 
 void yield() { call(SYS_sched_yield, nullptr); }
 
+void sleep_ms(unsigned ms) {
+  timespec time = {time_t(ms / 1000), long(ms % 1000) * 1000000};
+  call(SYS_nanosleep, &time);
+}
+
 void write_stderr(const char* text, size_t size_bytes) {
   syscall6(SYS_write, 2, reinterpret_cast<long>(text), long(size_bytes), 0, 0, 0);
 }

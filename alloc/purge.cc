@@ -1,5 +1,8 @@
 #include "purge.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include "large.h"
 #include "options.h"
 #include "page_heap.h"
@@ -41,10 +44,53 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
   return bytes;
 }
 
+bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
+
+// 1 while the background thread waits for work. Whoever misses that leaves it to the next free.
+constinit std::atomic<uint32_t> asleep{0};
+
+uint32_t* futex(std::atomic<uint32_t>& word) { return reinterpret_cast<uint32_t*>(&word); }
+
+LARDER_SLOW void wake_background() {
+  if (asleep.exchange(0, std::memory_order_seq_cst) != 0) os::wake_one(futex(asleep));
+}
+
+void* purge_in_background(void*) {
+  for (;;) {
+    asleep.store(1, std::memory_order_seq_cst);
+    if (!has_work()) os::wait(futex(asleep), 1);
+    asleep.store(0, std::memory_order_relaxed);
+    os::sleep_ms(unsigned(kTickMs));
+    purge_tick();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
+void purge_start_background() {
+  if (option(Option::kBackgroundPurge) == 0) return;
+  // Signals are the program's: a thread inherits the mask it is made under.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attributes, purge_in_background, nullptr) != 0) {
+      static constexpr char kText[] = "larder: LARDER_BACKGROUND_PURGE=1: no thread can be made\n";
+      os::write_stderr(kText, sizeof kText - 1);
+    }
+    pthread_attr_destroy(&attributes);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 void purge_tick() {
-  if (!page_heap.has_dirty() && !large_has_kept()) return;
+  if (!has_work()) return;
+  if (unlikely(asleep.load(std::memory_order_relaxed) != 0)) wake_background();
   uint64_t now = os::now_ms();
   uint64_t due = next_tick_ms.load(std::memory_order_relaxed);
   if (now < due) return;

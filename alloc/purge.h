@@ -1,7 +1,9 @@
 // Free memory goes back to the system: after a decay, at a bounded rate, whole blocks first.
 //
-// Driven by whoever passes through the page heap or frees a large object: no thread of its own, so
-// an idle process keeps what it had. Pages are discarded, never unmapped: mappings stay few.
+// Driven by whoever passes through the page heap or frees a large object, so an idle process keeps
+// what it had, unless LARDER_BACKGROUND_PURGE gave it a thread: it sleeps while there is nothing to
+// do, takes no signal, and allocates nothing. It is off by default because a program may count its
+// threads, forbid clone, or unshare. Pages are discarded, never unmapped: mappings stay few.
 // Thread safety: any thread; one purges at a time, and the discarding itself holds no lock.
 #pragma once
 
@@ -11,6 +13,8 @@ namespace larder {
 
 // A clock look at most every call, work at most every 100 ms, at most the configured bytes a tick.
 void purge_tick();
+// In the constructor, once options are read: starts the thread that is asked for, if it is.
+void purge_start_background();
 // Everything that is free, now. Bytes given back.
 size_t purge_all();
 // For when the system refuses memory: unmaps what is wholly free. True if it is worth another try.
