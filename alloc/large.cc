@@ -14,6 +14,7 @@ namespace larder {
 namespace {
 
 constexpr int kKept = 16;
+constexpr size_t kManyHuge = 32 * 1024 * 1024;
 
 struct Kept {
   Slab* slab;
@@ -73,13 +74,15 @@ bool unmap_or_keep(Slab* s) {
   return gone;
 }
 
-// The smallest kept mapping that fits without wasting more than a fifth.
+// The smallest kept mapping that fits without wasting more than a fifth; of the smaller ones, which
+// come and go more often, a half.
 Slab* reuse_kept(size_t bytes, size_t align) {
   LockGuard guard(huge.lock);
   int best = -1;
   for (int i = 0; i < huge.kept_count; ++i) {
     const Slab* s = huge.kept[i].slab;
-    bool fits = s->bytes >= bytes && s->bytes - bytes <= s->bytes / 5 &&
+    size_t waste = bytes < kManyHuge ? s->bytes / 2 : s->bytes / 5;
+    bool fits = s->bytes >= bytes && s->bytes - bytes <= waste &&
                 (uintptr_t(s->base) & (align - 1)) == 0;
     if (fits && (best < 0 || s->bytes < huge.kept[best].slab->bytes)) best = i;
   }
@@ -113,10 +116,31 @@ void count_huge(int64_t bytes) {
   stats::raise(stats::kHugePeakBytes, stats::get(stats::kHugeBytes));
 }
 
+// Moves the mapping to a place where `bytes` fit.
+bool huge_move(Slab* s, size_t bytes) {
+  size_t page = os::page_size();
+  auto* target = static_cast<char*>(os::map_aligned(bytes, kUnit > page ? kUnit : page));
+  if (target == nullptr) return false;
+  // The old entry goes first: from the moment of the move its address may be anybody's.
+  page_map.set(s->base, 1, nullptr);
+  bool tables = page_map.make_tables(target, 1);
+  if (!tables || !os::move_pages(s->base, s->bytes, target, bytes)) {
+    page_map.set(s->base, 1, s);
+    // After a failed move the target may be anybody's: leave it. That is address space, not memory.
+    if (!tables) os::unmap(target, bytes);
+    return false;
+  }
+  s->base = target;
+  page_map.set(target, 1, s);
+  return true;
+}
+
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   size_t page = os::page_size();
   // The first unit must be all ours: the page map resolves by units.
   size_t bytes = size_bytes < kUnit ? round_up(kUnit, page) : round_up(size_bytes, page);
+  // Arrays of whole pages are those that alias: room for a colour costs them a page.
+  if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += round_up(kColourSpan, page);
   size_t map_align = align > kUnit ? align : kUnit > page ? kUnit : page;
   Slab* s = reuse_kept(bytes, map_align);
   *zero = s == nullptr;
@@ -171,25 +195,6 @@ void huge_free(Slab* s) {
   if (!keep) unmap_or_keep(s);
 }
 
-// Moves the mapping to a place where `bytes` fit.
-bool huge_move(Slab* s, size_t bytes) {
-  size_t page = os::page_size();
-  auto* target = static_cast<char*>(os::map_aligned(bytes, kUnit > page ? kUnit : page));
-  if (target == nullptr) return false;
-  // The old entry goes first: from the moment of the move its address may be anybody's.
-  page_map.set(s->base, 1, nullptr);
-  bool tables = page_map.make_tables(target, 1);
-  if (!tables || !os::move_pages(s->base, s->bytes, target, bytes)) {
-    page_map.set(s->base, 1, s);
-    // After a failed move the target may be anybody's: leave it. That is address space, not memory.
-    if (!tables) os::unmap(target, bytes);
-    return false;
-  }
-  s->base = target;
-  page_map.set(target, 1, s);
-  return true;
-}
-
 void* huge_resize(Slab* s, size_t new_bytes) {
   size_t page = os::page_size();
   size_t need = round_up(new_bytes + s->offset, page);
@@ -228,7 +233,8 @@ void* run_alloc(size_t size_bytes, size_t align, bool* zero) {
 }
 
 void* blocks_alloc(size_t size_bytes, size_t align, bool* zero) {
-  Slab* s = page_heap.alloc_blocks(unsigned((size_bytes + kBlock - 1) / kBlock));
+  size_t room = align <= 16 ? kColourSpan : 0;
+  Slab* s = page_heap.alloc_blocks(unsigned((size_bytes + room + kBlock - 1) / kBlock));
   if (s == nullptr) return nullptr;
   if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
   *zero = s->zero;
