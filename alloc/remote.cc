@@ -85,8 +85,8 @@ void remote_push(ThreadHeap* heap, Slab* s, const Chain& chain) {
 void remote_free(ThreadHeap* heap, Slab* s, void* p) {
   RemoteCache& cache = heap->remote;
   size_t object_size = kSizeClasses.size[s->size_class];
-  size_t hash = (uintptr_t(s) >> 7) * 0x9E3779B97F4A7C15ull >> 58;
-  static_assert(RemoteCache::kSlots == 64, "the hash has six bits");
+  size_t hash = (uintptr_t(s) >> 7) * 0x9E3779B97F4A7C15ull >> 56;
+  static_assert(RemoteCache::kSlots == 256, "the hash has eight bits");
   RemoteCache::Slot* slot = &cache.slots[hash];
   if (slot->slab == s) {
     next_of(p) = slot->head;

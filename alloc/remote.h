@@ -13,7 +13,7 @@
 namespace larder {
 
 struct RemoteCache {
-  static constexpr int kSlots = 64;
+  static constexpr int kSlots = 256;
   static constexpr size_t kPendingBytes = 256 * 1024;
   struct Slot {
     Slab* slab;
