@@ -82,8 +82,8 @@ Slab* reuse_kept(size_t bytes, size_t align) {
   for (int i = 0; i < huge.kept_count; ++i) {
     const Slab* s = huge.kept[i].slab;
     size_t waste = bytes < kManyHuge ? s->bytes / 2 : s->bytes / 5;
-    bool fits = s->bytes >= bytes && s->bytes - bytes <= waste &&
-                (uintptr_t(s->base) & (align - 1)) == 0;
+    bool fits =
+        s->bytes >= bytes && s->bytes - bytes <= waste && (uintptr_t(s->base) & (align - 1)) == 0;
     if (fits && (best < 0 || s->bytes < huge.kept[best].slab->bytes)) best = i;
   }
   return best < 0 ? nullptr : take_kept(best);

@@ -12,6 +12,9 @@ namespace larder {
 namespace {
 
 constexpr unsigned kMaxShared = 256;
+// Heaps without a thread keep what they own up to these bounds: 4 MiB in all.
+constexpr size_t kWaitingHeaps = 8;
+constexpr size_t kWaitingBytes = 512 * 1024;
 
 struct Registry {
   Lock lock;
@@ -51,9 +54,7 @@ ThreadHeap* take_heap(ThreadState& t) {
     heap->next = registry.heaps;
     registry.heaps = heap;
   }
-  heap->heads = t.heads;
-  t.heap = heap;
-  t.owner = reinterpret_cast<uintptr_t>(heap);
+  heap->move_in(t);
   heap->assigned = true;
   registry.in_use.fetch_add(1, std::memory_order_relaxed);
   return heap;
@@ -108,12 +109,13 @@ void thread_exit() {
   ThreadHeap* heap = t.heap;
   if (heap == nullptr) return;
   t.busy = true;
-  heap->release_all();
+  t.phase = ThreadState::kTornDown;
+  heap->move_out(t);
+  if (heap->owned_bytes() > kWaitingBytes) heap->release_all();
   {
     LockGuard guard(registry.lock);
-    t.phase = ThreadState::kTornDown;
-    t.heap = nullptr;
-    t.owner = kNoOwner;
+    // Few enough wait already: what this one has is of no use to anyone.
+    if (registry.unused_count >= kWaitingHeaps) heap->release_all();
     heap->assigned = false;
     heap->next_unused = registry.unused;
     registry.unused = heap;
@@ -121,6 +123,17 @@ void thread_exit() {
     registry.in_use.fetch_sub(1, std::memory_order_relaxed);
   }
   t.busy = false;
+}
+
+bool registry_release_unused() {
+  LockGuard guard(registry.lock);
+  bool any = false;
+  for (ThreadHeap* heap = registry.unused; heap != nullptr; heap = heap->next_unused) {
+    if (heap->owned_bytes() == 0) continue;
+    heap->release_all();
+    any = true;
+  }
+  return any;
 }
 
 void registry_init() {

@@ -12,8 +12,12 @@ namespace larder {
 ThreadHeap* thread_heap();
 // The heap of the CPU that runs this; nullptr only without memory at the very start.
 ThreadHeap* shared_heap();
-// The thread ends: its slabs become everyone's.
+// The thread ends. The next one takes over its heap with all that it has, if that is little:
+// threads that come and go then need no lock but the registry's. Otherwise its slabs become
+// everyone's.
 void thread_exit();
+// Those of heaps that wait for a thread become everyone's, too. False if there were none.
+bool registry_release_unused();
 // Called in the constructor: before it, threads cannot be told when they end.
 void registry_init();
 

@@ -68,6 +68,17 @@ TEST(Remote, WhatAThreadLeftBehindServesTheNext) {
     slab = page_map.find(kept);
     ASSERT_EQ(slab->owner(), thread_state.heap);
   });
+  // With all of its heap, as long as that is little.
+  ThreadHeap* heap = slab->owner();
+  EXPECT_NE(heap, kNobody);
+  EXPECT_FALSE(heap->assigned);
+  on_thread([&] {
+    EXPECT_EQ(thread_heap(), heap);
+    void* p = larder_malloc(11000);
+    EXPECT_EQ(page_map.find(p), slab);
+    larder_free(p);
+  });
+  release_free_memory();
   EXPECT_EQ(slab->owner(), kNobody);
   EXPECT_EQ(slab->remote.load() & kStateMask, kCentral);
   on_thread([&] {
@@ -75,10 +86,23 @@ TEST(Remote, WhatAThreadLeftBehindServesTheNext) {
     EXPECT_EQ(page_map.find(p), slab);
     larder_free(p);
   });
+  release_free_memory();
   // The last free of a slab that nobody owns sends it back to the page heap.
   larder_free(kept);
   remote_flush(thread_state.heap);
   EXPECT_EQ(slab->kind, Kind::kFree);
+}
+
+TEST(Remote, AHeapThatOwnsMuchLetsGoOfItWhenItsThreadEnds) {
+  Slab* slab = nullptr;
+  std::vector<void*> objects;
+  on_thread([&] {
+    for (int i = 0; i < 2000; ++i) objects.push_back(larder_malloc(1000));
+    for (size_t i = 0; i < objects.size(); i += 2) larder_free(objects[i]);
+    slab = page_map.find(objects[1]);
+  });
+  EXPECT_EQ(slab->owner(), kNobody);
+  for (size_t i = 1; i < objects.size(); i += 2) larder_free(objects[i]);
 }
 
 TEST(Remote, AListOfAnOlderGenerationIsDropped) {

@@ -122,6 +122,8 @@ void ThreadHeap::release_all_held() {
 }
 
 void ThreadHeap::adopt(Slab* s) {
+  // What malloc handed out last may have been an object of it, of another class then.
+  thread_state.last = ThreadState::kNoLast;
   s->list = &s->free;
   s->free = nullptr;
   s->used = s->carved;
@@ -179,8 +181,38 @@ void ThreadHeap::let_go(Slab* s) {
   }
 }
 
+void ThreadHeap::move_in(ThreadState& t) {
+  heads = t.heads;
+  for (int c = 0; c < kClasses; ++c) {
+    t.heads[c] = std::exchange(own_heads[c], nullptr);
+    if (Slab* s = bins[c].current) s->list = &t.heads[c];
+  }
+  t.heap = this;
+  t.owner = reinterpret_cast<uintptr_t>(this);
+}
+
+void ThreadHeap::move_out(ThreadState& t) {
+  settle();
+  t.last = ThreadState::kNoLast;
+  t.owner = kNoOwner;
+  t.heap = nullptr;
+  for (int c = 0; c < kClasses; ++c) {
+    own_heads[c] = std::exchange(t.heads[c], nullptr);
+    if (Slab* s = bins[c].current) s->list = &own_heads[c];
+  }
+  heads = own_heads;
+}
+
+size_t ThreadHeap::owned_bytes() const {
+  size_t bytes = kept_bytes();
+  for (int c = 0; c < kClasses; ++c) {
+    size_t slabs = bins[c].partial.size() + (bins[c].current != nullptr ? 1 : 0);
+    bytes += slabs * kSizeClasses.units[c] * kUnit;
+  }
+  return bytes;
+}
+
 void ThreadHeap::release_all() {
-  thread_state.last = ThreadState::kNoLast;
   settle();
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
@@ -200,18 +232,28 @@ void ThreadHeap::release_all() {
   trim();
 }
 
-void ThreadHeap::offer_parking(Slab* s, void* p) {
-  if (s->units > kKeptRunUnits) return;
+bool ThreadHeap::park(Slab* s) {
+  if (parked != nullptr || s->units > kKeptRunUnits) return false;
+  s->kind = Kind::kFree;
+  parked = s;
   parked_min = s->bytes - kUnit + 1;
   parked_span = large_usable(s) - parked_min;
-  thread_state.last = uintptr_t(p);
-  thread_state.last_class = ThreadState::kParked;
+  return true;
+}
+
+void* ThreadHeap::take_parked(size_t size_bytes) {
+  Slab* s = parked;
+  if (s == nullptr || size_bytes - parked_min > parked_span) return nullptr;
+  parked = nullptr;
+  s->kind = Kind::kRun;
+  s->zero = false;
+  return s->base + s->offset;
 }
 
 void ThreadHeap::unpark() {
-  void* p = std::exchange(heads[ThreadState::kParked], nullptr);
-  if (p == nullptr) return;
-  Slab* s = page_map.find(p);
+  Slab* s = std::exchange(parked, nullptr);
+  if (s == nullptr) return;
+  s->kind = Kind::kRun;
   if (!keep_run(s)) large_free(s);
 }
 
@@ -314,7 +356,7 @@ Slab* ThreadHeap::fresh_slab(int c) {
   collect_some();
   Slab* s = slab_acquire(c);
   // What this heap keeps is warm: it must not raise the peak.
-  if (s != nullptr && s->zero && (kept_bytes() != 0 || heads[ThreadState::kParked] != nullptr)) {
+  if (s != nullptr && s->zero && kept_bytes() != 0) {
     slab_release(s);
     trim();
     s = slab_acquire(c);
@@ -360,10 +402,10 @@ void* ThreadHeap::borrow(int c) {
 
 void* ThreadHeap::refill(int c) {
   HeapCounters::add(counters.refills, 1);
-  held[c] = 0;
-  idle_adoptions[c] = 0;
+  if (idle_adoptions[c] != 0) --idle_adoptions[c];
   // A signal handler may have filled it since it was looked at.
   if (heads[c] != nullptr) return serve(c, heads[c]);
+  held[c] = 0;
   Bin& bin = bins[c];
   for (;;) {
     Slab* current = bin.current;
@@ -418,6 +460,7 @@ void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
   if (size_bytes < size_t{1} << (kAddressBits - 1)) {
     ThreadHeap* heap = thread_state.heap;
     bool trimmed = heap != nullptr && heap->trim() != 0;
+    if (registry_release_unused()) trimmed = true;
     if (reclaim_address_space() || trimmed) p = allocate();
   }
   return or_enomem(p);
@@ -464,7 +507,6 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   bool zero;
   if (p == nullptr)
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  if (p != nullptr && heap != nullptr) heap->offer_parking(page_map.find(p), p);
   return p;
 }
 
@@ -486,15 +528,9 @@ void* malloc_slow(size_t c) {
 }
 
 void* malloc_large(size_t size_bytes) {
-  ThreadState& t = thread_state;
-  if (void* p = t.heads[ThreadState::kParked];
-      p != nullptr && size_bytes - t.heap->parked_min <= t.heap->parked_span) {
-    t.heads[ThreadState::kParked] = nullptr;
-    t.last = uintptr_t(p);
-    t.last_class = ThreadState::kParked;
-    return p;
-  }
-  return malloc_large_slow(size_bytes);
+  ThreadHeap* heap = thread_state.heap;
+  void* p = heap != nullptr && !thread_state.busy ? heap->take_parked(size_bytes) : nullptr;
+  return p != nullptr ? p : malloc_large_slow(size_bytes);
 }
 
 void free_empty(Slab* s) {
@@ -515,9 +551,7 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : nullptr;
-  // What is parked is free, whatever its descriptor says.
-  if (s->kind == Kind::kFree || (heap != nullptr && p == heap->heads[ThreadState::kParked]))
-    fail("free() of a block that is not allocated", "free", 0);
+  if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   if (heap != nullptr && heap->keep_run(s)) return;
   large_free(s);
   purge_tick();
@@ -526,10 +560,11 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
 }  // namespace
 
 void free_slow(void* p, Slab* s) {
-  ThreadState& t = thread_state;
-  if (s->kind == Kind::kSlab && s->owner() == kNobody && t.heap != nullptr && !t.busy &&
-      t.heap->hold(s, p))
-    return;
+  ThreadHeap* heap = thread_state.heap;
+  if (heap != nullptr && !thread_state.busy) {
+    if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->hold(s, p)) return;
+    if (s->kind == Kind::kRun && heap->park(s)) return;
+  }
   free_slower(p, s);
 }
 
@@ -568,6 +603,7 @@ size_t release_free_memory() {
     heap->collect();
     heap->trim();
   }
+  registry_release_unused();
   return purge_all();
 }
 
@@ -582,8 +618,6 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   }
   SlowPath path;
   if (!path.entered()) return nullptr;
-  // What was offered for parking is no more what it was.
-  if (thread_state.last == uintptr_t(p)) thread_state.last = ThreadState::kNoLast;
   return large_resize(s, p, size_bytes);
 }
 

@@ -28,7 +28,7 @@
 namespace larder {
 
 inline constexpr uint8_t kHoldNoMore = 255;
-// After so many adoptions without a malloc of the class, slabs are passed on.
+// After so many adoptions more than refills of the class, slabs are passed on.
 inline constexpr unsigned kIdleAdoptions = 8;
 // Runs of up to 512 KiB are kept by a thread that frees them.
 inline constexpr unsigned kKeptRunUnits = 32;
@@ -36,17 +36,17 @@ inline constexpr unsigned kKeptRunUnits = 32;
 // The owner of no slab, not even of the null slab: what a thread without a heap compares with.
 inline constexpr uintptr_t kNoOwner = 1;
 
-// All of a thread's static TLS: 528 bytes, so that a dlopened Larder still finds room for it.
+// All of a thread's static TLS: 520 bytes, so that a dlopened Larder still finds room for it.
 //
-// `last` is what malloc handed out last, as long as its list is heads[last_class]. Freeing it needs
-// no look-up, and the next malloc need not wait for one: the pair of a temporary object.
-// heads[kParked] holds a run that was freed so; the heap knows which sizes it serves.
+// `last` is what malloc handed out last, while its list is heads[last_class] for certain: nothing
+// has come to this heap since, and no other list. What is freed goes there if it is `last` and its
+// slab is the heap's: another thread may have freed it, and its address may be another object's.
+// The processor predicts that, and the next malloc need not wait for the look-up.
 struct ThreadState {
   // No object, and not the null pointer that free() may be called with.
   static constexpr uintptr_t kNoLast = 1;
-  static constexpr size_t kParked = kClasses;
   enum Phase : uint8_t { kNew, kHasHeap, kSurplus, kTornDown };
-  void* heads[kClasses + 1] = {};
+  void* heads[kClasses] = {};
   uintptr_t last = kNoLast;
   ThreadHeap* heap = nullptr;
   uintptr_t owner = kNoOwner;  // the heap, as its slabs have it
@@ -83,7 +83,8 @@ struct Bin {
 struct ThreadHeap {
   void** heads;
   Bin bins[kClasses];
-  // Slabs of the class adopted since it was last refilled, to tell a heap that only frees.
+  // Slabs of the class adopted more often than it was refilled, up to kIdleAdoptions, to tell a
+  // heap that frees more than it allocates.
   uint8_t idle_adoptions[kClasses];
   uint8_t held[kClasses];  // put into heads[c] since it was last empty; or kHoldNoMore
   SlabList empties;        // used == 0, most recently emptied first
@@ -92,9 +93,12 @@ struct ThreadHeap {
   size_t kept_run_bytes;
   static constexpr uint8_t kMaxBorrowed = 32;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
-  size_t parked_min, parked_span;  // the parked run serves sizes of parked_min + 0..parked_span
-  int collect_class;               // where the next collect_some() looks
-  int release_class;               // and the next release_some_held()
+  // The run that was freed last, without a look at kept_runs: it serves sizes of parked_min +
+  // 0..parked_span.
+  Slab* parked;
+  size_t parked_min, parked_span;
+  int collect_class;  // where the next collect_some() looks
+  int release_class;  // and the next release_some_held()
   HeapCounters counters;
   bool shared;
   bool dead;      // its thread did not come along through fork
@@ -105,7 +109,7 @@ struct ThreadHeap {
   Slab* held_last[kClasses];  // where the last held object of the class came from
   // What most threads never touch comes last.
   RemoteCache remote;
-  void* own_heads[kClasses + 1];  // shared heaps only
+  void* own_heads[kClasses];  // of a heap that no thread has
 
   // An object of the class when heads[c] is empty; nullptr without memory.
   void* refill(int c);
@@ -125,16 +129,26 @@ struct ThreadHeap {
   void adopt_for_all(Slab* s, const Chain& chain);
   // used has fallen to zero. A partial slab is kept for other use, or given back.
   void emptied(Slab* s);
+  // The heap's lists move to the thread, or away from it: a heap whose thread has ended waits for
+  // the next one with all that it has, if that is little.
+  void move_in(ThreadState& t);
+  void move_out(ThreadState& t);
+  // Bytes of all slabs and runs that it owns or keeps. O(classes).
+  size_t owned_bytes() const;
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
-  // `p`, an object of the run `s`, was just handed out: its free may park it.
-  void offer_parking(Slab* s, void* p);
-  // The parked run, if there is one, is freed for others.
+  // A freed run, if none is parked. False: it has to go elsewhere.
+  bool park(Slab* s);
+  // The parked run, if there is one and it fits.
+  void* take_parked(size_t size_bytes);
+  // Keeps it like others, or gives it back.
   void unpark();
   // A freed run that is worth keeping; false if it is not. A run of so many units, or nullptr.
   bool keep_run(Slab* s);
   Slab* take_run(unsigned units);
-  size_t kept_bytes() const { return empty_bytes + kept_run_bytes; }
+  size_t kept_bytes() const {
+    return empty_bytes + kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
+  }
   // Whatever was freed is free for its slab, or on its way there: nothing held, pending or parked.
   void settle();
   // Gives wholly free slabs and kept runs back. Bytes.
@@ -181,15 +195,14 @@ LARDER_FAST void* malloc_fast(size_t size_bytes) {
 }
 
 LARDER_FAST void free_fast(void* p) {
+  Slab* s = page_map.find(p);
+  if (unlikely(!s->owned_by(thread_state.owner))) return free_slow(p, s);
   if (uintptr_t(p) == thread_state.last) {
     void** head = &thread_state.heads[thread_state.last_class];
     next_of(p) = *head;
     *head = p;
-    thread_state.last = ThreadState::kNoLast;
     return;
   }
-  Slab* s = page_map.find(p);
-  if (unlikely(!s->owned_by(thread_state.owner))) return free_slow(p, s);
   void** list = s->list;
   next_of(p) = *list;
   *list = p;

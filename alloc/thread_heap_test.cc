@@ -123,21 +123,22 @@ TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
   EXPECT_EQ(thread_state.heap->kept_run_bytes, 0u);
 }
 
-TEST(ThreadHeap, TheRunAllocatedLastIsParked) {
+TEST(ThreadHeap, TheRunFreedLastIsParked) {
+  larder_release_free_memory();
   auto* p = static_cast<char*>(larder_malloc(60000));
   p[59999] = 1;
   larder_free(p);
-  EXPECT_EQ(thread_state.heads[ThreadState::kParked], p);
+  ASSERT_NE(thread_state.heap->parked, nullptr);
+  EXPECT_EQ(thread_state.heap->parked->kind, Kind::kFree);
   EXPECT_EQ(larder_malloc(58000), p);
+  EXPECT_EQ(thread_state.heap->parked, nullptr);
   larder_free(p);
-  // Sizes that do not fit, larger and smaller, find it gone to the kept runs.
+  // A size that does not fit finds it gone to the kept runs.
   void* larger = larder_malloc(70000);
   EXPECT_NE(larger, p);
-  EXPECT_EQ(thread_state.heads[ThreadState::kParked], nullptr);
-  // Resized in place, it is not what was offered.
-  void* resized = larder_realloc(larger, 40000);
-  larder_free(resized);
-  EXPECT_EQ(thread_state.heads[ThreadState::kParked], nullptr);
+  EXPECT_EQ(thread_state.heap->parked, nullptr);
+  larder_free(larder_realloc(larger, 40000));
+  EXPECT_GE(larder_malloc_usable_size(larder_malloc(70000)), 70000u);
   EXPECT_DEATH(
       {
         void* twice = larder_malloc(60000);
@@ -146,6 +147,38 @@ TEST(ThreadHeap, TheRunAllocatedLastIsParked) {
       },
       "not allocated");
   larder_release_free_memory();
+}
+
+TEST(ThreadHeap, WhatMallocHandedOutLastMayBeAnotherObjectByNow) {
+  // A held object is handed out, freed by another thread with all of its slab, and its address
+  // comes back as an object of another class.
+  int capacity = kSizeClasses.capacity[class_of(64)];
+  std::vector<void*> objects;
+  for (int i = 0; i < 4 * capacity; ++i) objects.push_back(larder_malloc(64));
+  Slab* slab = page_map.find(objects[2 * capacity]);
+  std::vector<void*> of_slab;
+  for (void* p : objects)
+    if (page_map.find(p) == slab) of_slab.push_back(p);
+  ASSERT_EQ(slab->owner(), kNobody);
+  void* x = of_slab.front();
+  larder_free(x);
+  ASSERT_EQ(larder_malloc(64), x);
+  std::vector<void*> small;
+  void* same = nullptr;
+  std::thread([&] {
+    for (void* p : of_slab) larder_free(p);
+    ASSERT_EQ(slab->kind, Kind::kSlab);
+    for (int i = 0; i < 4096 && same == nullptr; ++i) {
+      small.push_back(larder_malloc(16));
+      if (small.back() == x) same = x;
+    }
+  }).join();
+  ASSERT_EQ(same, x) << "the slab should have become one of the smaller class";
+  larder_free(x);
+  for (int i = 0; i < 2 * capacity; ++i) {
+    void* p = larder_malloc(64);
+    ASSERT_GE(larder_malloc_usable_size(p), 64u);
+  }
 }
 
 TEST(ThreadHeap, HeldObjectsLetTheirSlabsGo) {
@@ -200,11 +233,11 @@ TEST(ThreadHeap, MemoryThatAHeapKeepsServesBeforeMoreIsTouched) {
     void* last = larder_malloc(10);
     larder_free(run);
     larder_free(last);
-    ASSERT_NE(thread_state.heap->kept_run_bytes, 0u);
-    size_t before = thread_state.heap->kept_run_bytes;
+    ASSERT_NE(thread_state.heap->kept_bytes(), 0u);
+    size_t before = thread_state.heap->kept_bytes();
     std::vector<void*> objects;
     for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(20000));
-    EXPECT_LT(thread_state.heap->kept_run_bytes, before);
+    EXPECT_LT(thread_state.heap->kept_bytes(), before);
     for (void* p : objects) larder_free(p);
   }).join();
 }

@@ -43,6 +43,7 @@ Usage heap_usage() {
   SlowPath path;
   if (!path.entered()) return usage;
   if (ThreadHeap* heap = thread_state.heap) heap->settle();
+  registry_release_unused();
   size_t kept = heap_counts().kept_bytes;
   page_heap.for_each(add_slab, &usage);
   PageHeap::Totals totals = page_heap.totals();

@@ -8,8 +8,7 @@ import re
 import subprocess
 import sys
 
-# function: instructions of the general path up to its return, conditional jumps among them. What
-# malloc handed out last, free recognises by the first of its jumps, and needs nine.
+# function: instructions up to the return, conditional jumps among them
 BOUNDS = {"malloc": (15, 2), "free": (24, 3)}
 
 
