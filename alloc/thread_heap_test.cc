@@ -300,6 +300,20 @@ TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   larder_free(last);
 }
 
+TEST(Statistics, AThreadWithoutAHeapMayAskWhileASlabIsMade) {
+  // As between alloc_run and init.
+  Slab* s = page_heap.alloc_run(1, 1, Kind::kSlab);
+  ASSERT_NE(s, nullptr);
+  s->list = nullptr;
+  s->carved = 0;
+  std::thread([] {
+    larder_stats stats = {};
+    EXPECT_EQ(larder_get_stats(&stats, sizeof stats), 0);
+    EXPECT_EQ(thread_state.heap, nullptr);
+  }).join();
+  page_heap.free_run(s, 0);
+}
+
 TEST(Statistics, FollowWhatIsAllocated) {
   larder_stats before = {}, after = {};
   ASSERT_EQ(larder_get_stats(&before, sizeof before), 0);

@@ -21,7 +21,8 @@ size_t objects_in_use(const Slab* s) {
   uint32_t carved = peek(s->carved);
   if (peek(s->list) == &s->free) return peek(s->used);
   size_t listed = 0;
-  if (s->owner() == thread_state.heap)
+  // A slab that is just being made has no owner, and no list yet: that is not this thread's.
+  if (thread_state.heap != nullptr && s->owner() == thread_state.heap)
     for (void* p = *s->list; p != nullptr; p = next_of(p)) ++listed;
   return carved - (listed < carved ? listed : carved);
 }
