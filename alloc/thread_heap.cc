@@ -232,10 +232,11 @@ void ThreadHeap::release_all() {
   trim();
 }
 
-bool ThreadHeap::park(Slab* s) {
+bool ThreadHeap::park(Slab* s, void* p) {
   if (parked != nullptr || s->units > kKeptRunUnits) return false;
   s->kind = Kind::kFree;
   parked = s;
+  parked_object = p;
   parked_min = s->bytes - kUnit + 1;
   parked_span = large_usable(s) - parked_min;
   return true;
@@ -247,7 +248,7 @@ void* ThreadHeap::take_parked(size_t size_bytes) {
   parked = nullptr;
   s->kind = Kind::kRun;
   s->zero = false;
-  return s->base + s->offset;
+  return parked_object;
 }
 
 void ThreadHeap::unpark() {
@@ -563,7 +564,7 @@ void free_slow(void* p, Slab* s) {
   ThreadHeap* heap = thread_state.heap;
   if (heap != nullptr && !thread_state.busy) {
     if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->hold(s, p)) return;
-    if (s->kind == Kind::kRun && heap->park(s)) return;
+    if (s->kind == Kind::kRun && heap->park(s, p)) return;
   }
   free_slower(p, s);
 }

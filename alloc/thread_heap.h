@@ -96,6 +96,7 @@ struct ThreadHeap {
   // The run that was freed last, without a look at kept_runs: it serves sizes of parked_min +
   // 0..parked_span.
   Slab* parked;
+  void* parked_object;  // known without a look at the slab, which the free has just looked up
   size_t parked_min, parked_span;
   int collect_class;  // where the next collect_some() looks
   int release_class;  // and the next release_some_held()
@@ -138,7 +139,7 @@ struct ThreadHeap {
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
   // A freed run, if none is parked. False: it has to go elsewhere.
-  bool park(Slab* s);
+  bool park(Slab* s, void* p);
   // The parked run, if there is one and it fits.
   void* take_parked(size_t size_bytes);
   // Keeps it like others, or gives it back.
