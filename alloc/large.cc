@@ -49,12 +49,17 @@ void drop_descriptor(Slab* s) {
   huge.descriptors = s;
 }
 
+// REQUIRES: huge.lock, so that no read-modify-write is needed.
+void count_kept(int64_t bytes) {
+  huge.kept_bytes.store(huge.kept_bytes.load(std::memory_order_relaxed) + size_t(bytes),
+                        std::memory_order_relaxed);
+}
+
 // REQUIRES: huge.lock
 Slab* take_kept(int i) {
   Slab* s = huge.kept[i].slab;
   huge.kept[i] = huge.kept[--huge.kept_count];
-  huge.kept_bytes.fetch_sub(s->bytes, std::memory_order_relaxed);
-  stats::add(stats::kHugeKeptBytes, -int64_t(s->bytes));
+  count_kept(-int64_t(s->bytes));
   return s;
 }
 
@@ -68,8 +73,7 @@ bool unmap_or_keep(Slab* s) {
     drop_descriptor(s);
   } else if (huge.kept_count < kKept) {
     huge.kept[huge.kept_count++] = {s, os::now_ms()};
-    huge.kept_bytes.fetch_add(s->bytes, std::memory_order_relaxed);
-    stats::add(stats::kHugeKeptBytes, int64_t(s->bytes));
+    count_kept(int64_t(s->bytes));
   }
   return gone;
 }
@@ -145,7 +149,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   Slab* s = reuse_kept(bytes, map_align);
   *zero = s == nullptr;
   if (s == nullptr) {
-    if (huge.kept_bytes.load(std::memory_order_relaxed) != 0) release_kept_bytes(bytes, UINT64_MAX);
+    if (large_kept_bytes() != 0) release_kept_bytes(bytes, UINT64_MAX);
     s = new_descriptor();
     if (s == nullptr) return nullptr;
     s->base = static_cast<char*>(os::map_aligned(bytes, map_align));
@@ -174,7 +178,7 @@ void huge_free(Slab* s) {
   size_t limit = option(Option::kHugeKeptMib) << 20;
   bool keep = s->bytes <= limit && option(Option::kPurgeDecayMs) != 0;
   if (keep) {
-    size_t kept = huge.kept_bytes.load(std::memory_order_relaxed);
+    size_t kept = large_kept_bytes();
     if (kept + s->bytes > limit) release_kept_bytes(kept + s->bytes - limit, UINT64_MAX);
     uint64_t now = os::now_ms();
     huge.lock.acquire();
@@ -187,8 +191,7 @@ void huge_free(Slab* s) {
     if (keep) {
       s->kind = Kind::kFree;
       huge.kept[huge.kept_count++] = {s, now};
-      huge.kept_bytes.fetch_add(s->bytes, std::memory_order_relaxed);
-      stats::add(stats::kHugeKeptBytes, int64_t(s->bytes));
+      count_kept(int64_t(s->bytes));
     }
     huge.lock.release();
   }
@@ -305,10 +308,10 @@ void* large_reuse(Slab* s, size_t size_bytes) {
 }
 
 size_t large_release_kept(uint64_t deadline_ms) {
-  return large_has_kept() ? release_kept_bytes(SIZE_MAX, deadline_ms) : 0;
+  return large_kept_bytes() != 0 ? release_kept_bytes(SIZE_MAX, deadline_ms) : 0;
 }
 
-bool large_has_kept() { return huge.kept_bytes.load(std::memory_order_relaxed) != 0; }
+size_t large_kept_bytes() { return huge.kept_bytes.load(std::memory_order_relaxed); }
 
 Lock& large_lock() { return huge.lock; }
 

@@ -32,7 +32,7 @@ void* large_resize(Slab* s, void* object, size_t new_bytes);
 
 // Kept mappings last used at or before the deadline are unmapped. Bytes given back.
 size_t large_release_kept(uint64_t deadline_ms);
-bool large_has_kept();
+size_t large_kept_bytes();
 Lock& large_lock();
 
 // A mapping of its own that takes no lock: for a signal handler that interrupted an allocation.

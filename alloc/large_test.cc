@@ -52,7 +52,7 @@ TEST(Large, AKeptMappingIsReusedWithoutASystemCall) {
   for (int i = 0; i < 100; ++i) larder_free(larder_malloc(50 << 20));
   EXPECT_EQ(stats::get(stats::kMmapCalls) + stats::get(stats::kMunmapCalls), before);
   purge_all();
-  EXPECT_EQ(stats::get(stats::kHugeKeptBytes), 0);
+  EXPECT_EQ(large_kept_bytes(), 0u);
 }
 
 TEST(Large, CallocOfAReusedMappingIsZero) {

@@ -44,7 +44,7 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
   return bytes;
 }
 
-bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
+bool has_work() { return page_heap.has_dirty() || large_kept_bytes() != 0; }
 
 // 1 while the background thread waits for work. Whoever misses that leaves it to the next free.
 constinit std::atomic<uint32_t> asleep{0};

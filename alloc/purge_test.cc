@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "larder/larder_malloc.h"
+#include "large.h"
 #include "options.h"
 #include "os.h"
 #include "stats.h"
@@ -76,11 +77,11 @@ TEST_F(Purge, ATickGivesBackABoundedAmount) {
 
 TEST_F(Purge, KeptMappingsGoAfterTheDecay) {
   larder_free(larder_malloc(50 << 20));
-  EXPECT_GT(stats::get(stats::kHugeKeptBytes), 0);
+  EXPECT_GT(large_kept_bytes(), 0u);
   set_option(Option::kPurgeDecayMs, 20);
   wait_ms(150);
   purge_tick();
-  EXPECT_EQ(stats::get(stats::kHugeKeptBytes), 0);
+  EXPECT_EQ(large_kept_bytes(), 0u);
 }
 
 TEST_F(Purge, TrimSaysWhetherMemoryWentBack) {

@@ -19,7 +19,6 @@ enum Counter {
   kHugeBytes,    // mappings of their own handed out now
   kHugePeakBytes,
   kHugeCount,
-  kHugeKeptBytes,           // freed mappings kept for reuse now
   kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
   kReallocCopiedHugeBytes,  // of these, from blocks of 4 MiB and more
   kFreshSlabs,

@@ -1,5 +1,6 @@
 #include "usage.h"
 
+#include "large.h"
 #include "page_heap.h"
 #include "registry.h"
 #include "size_class.h"
@@ -52,7 +53,7 @@ Usage heap_usage() {
   usage.huge_in_use = size_t(stats::get(stats::kHugeBytes));
   usage.huge_peak = size_t(stats::get(stats::kHugePeakBytes));
   usage.huge_count = size_t(stats::get(stats::kHugeCount));
-  usage.kept = size_t(stats::get(stats::kHugeKeptBytes));
+  usage.kept = large_kept_bytes();
   usage.free_dirty = totals.dirty_free_bytes + kept;
   usage.free_clean = totals.free_bytes - totals.dirty_free_bytes;
   return usage;
