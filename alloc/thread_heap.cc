@@ -39,6 +39,7 @@ void* ThreadHeap::serve(int c, void* list) {
 // Makes the slab current. Its free objects: the caller serves them.
 void* ThreadHeap::attach(int c, Slab* s) {
   LARDER_ASSERT(heads[c] == nullptr);
+  if (idle_adoptions[c] != 0) --idle_adoptions[c];
   void* list = s->free;
   bins[c].current = s;
   s->free = nullptr;
@@ -403,7 +404,6 @@ void* ThreadHeap::borrow(int c) {
 
 void* ThreadHeap::refill(int c) {
   HeapCounters::add(counters.refills, 1);
-  if (idle_adoptions[c] != 0) --idle_adoptions[c];
   // A signal handler may have filled it since it was looked at.
   if (heads[c] != nullptr) return serve(c, heads[c]);
   held[c] = 0;

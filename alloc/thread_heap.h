@@ -28,7 +28,7 @@
 namespace larder {
 
 inline constexpr uint8_t kHoldNoMore = 255;
-// After so many adoptions more than refills of the class, slabs are passed on.
+// After so many adoptions more than slabs of the class were needed, slabs are passed on.
 inline constexpr unsigned kIdleAdoptions = 8;
 // Runs of up to 512 KiB are kept by a thread that frees them.
 inline constexpr unsigned kKeptRunUnits = 32;
@@ -83,8 +83,8 @@ struct Bin {
 struct ThreadHeap {
   void** heads;
   Bin bins[kClasses];
-  // Slabs of the class adopted more often than it was refilled, up to kIdleAdoptions, to tell a
-  // heap that frees more than it allocates.
+  // Slabs of the class adopted, less those needed since, from 0 to kIdleAdoptions: tells a heap that
+  // frees more than it allocates.
   uint8_t idle_adoptions[kClasses];
   uint8_t held[kClasses];  // put into heads[c] since it was last empty; or kHoldNoMore
   SlabList empties;        // used == 0, most recently emptied first

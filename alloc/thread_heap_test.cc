@@ -9,6 +9,7 @@
 #include <atomic>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "larder/larder.h"
@@ -149,6 +150,49 @@ TEST(ThreadHeap, TheRunFreedLastIsParked) {
   larder_release_free_memory();
 }
 
+// A thread that exists already, so that to have it do something needs no malloc here.
+class Other {
+ public:
+  template <typename Work>
+  void does(Work work) {
+    work_ = [](void* w) { (*static_cast<Work*>(w))(); };
+    context_ = &work;
+    turn_.store(1);
+    while (turn_.load() != 0) std::this_thread::yield();
+  }
+  ~Other() {
+    turn_.store(2);
+    thread_.join();
+  }
+
+ private:
+  void serve() {
+    for (int turn = 0; (turn = turn_.load()) != 2;) {
+      if (turn == 1) {
+        work_(context_);
+        turn_.store(0);
+      }
+      std::this_thread::yield();
+    }
+  }
+  void (*work_)(void*) = nullptr;
+  void* context_ = nullptr;
+  std::atomic<int> turn_{0};
+  std::thread thread_{[this] { serve(); }};
+};
+
+TEST(ThreadHeap, ARunThatAnotherThreadResizedServesWhatFitsInIt) {
+  Other other;
+  void* p = larder_malloc(100000);
+  void* q = nullptr;
+  other.does([&] { q = larder_realloc(p, 40000); });
+  ASSERT_EQ(p, q);
+  larder_free(q);
+  p = larder_malloc(100000);
+  EXPECT_GE(larder_malloc_usable_size(p), 100000u);
+  larder_free(p);
+}
+
 TEST(ThreadHeap, WhatMallocHandedOutLastMayBeAnotherObjectByNow) {
   // A held object is handed out, freed by another thread with all of its slab, and its address
   // comes back as an object of another class.
@@ -194,6 +238,37 @@ TEST(ThreadHeap, HeldObjectsLetTheirSlabsGo) {
   larder_stats after = {};
   ASSERT_EQ(larder_get_stats(&after, sizeof after), 0);
   EXPECT_LT(after.in_use, size_t{kSlabs} * 16384 / 20);
+}
+
+// What another thread allocates, two free, of which this one allocates a quarter as much as it
+// frees: the slabs that it adopts must not wait here for the other's frees to be looked at.
+TEST(ThreadHeap, WhoFreesMoreThanItAllocatesPassesSlabsOn) {
+  Other allocates, frees;
+  static void* objects[2000];
+  static void* kept[500];
+  size_t at = 0;
+  auto used = [] {
+    PageHeap::Totals totals = page_heap.totals();
+    return totals.region_bytes - totals.free_bytes;
+  };
+  size_t before = used();
+  for (int round = 0; round < 200; ++round) {
+    allocates.does([] {
+      for (void*& p : objects) p = larder_malloc(400);
+    });
+    for (size_t i = 0; i < 2000; i += 2) {
+      larder_free(objects[i]);
+      if (i % 8 != 0) continue;
+      larder_free(kept[at]);
+      kept[at] = larder_malloc(400);
+      at = (at + 1) % 500;
+    }
+    frees.does([] {
+      for (size_t i = 1; i < 2000; i += 2) larder_free(objects[i]);
+    });
+  }
+  EXPECT_LT(used(), before + (size_t{16} << 20));
+  for (void*& p : kept) larder_free(std::exchange(p, nullptr));
 }
 
 TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
