@@ -285,8 +285,9 @@ void ThreadHeap::settle() {
 }
 
 size_t ThreadHeap::trim() {
+  // Parked or kept, it goes.
+  size_t bytes = kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
   settle();
-  size_t bytes = kept_run_bytes;
   for (unsigned units = 1; units <= kKeptRunUnits; ++units)
     while (Slab* s = take_run(units)) large_free(s);
   while (Slab* s = empties.pop_front()) {

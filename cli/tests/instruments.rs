@@ -95,7 +95,7 @@ fn arrays_alias_without_padding_and_do_not_with_a_line_of_it() {
         [
             "alias",
             "--allocators",
-            "glibc",
+            "glibc,larder",
             "--padding",
             padding,
             "--iterations",
@@ -109,6 +109,10 @@ fn arrays_alias_without_padding_and_do_not_with_a_line_of_it() {
     // glibc puts the header of each mapping in front: all 91 pairs are at the same offset.
     assert_eq!(first(&plain, "glibc", "alias_pairs"), 91.0);
     assert_eq!(first(&figures(&words("64")), "glibc", "alias_pairs"), 0.0);
+    assert!(
+        first(&plain, "larder", "alias_pairs") < 10.0,
+        "Larder colours blocks of whole pages"
+    );
 }
 
 #[test]
