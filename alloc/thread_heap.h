@@ -83,8 +83,8 @@ struct Bin {
 struct ThreadHeap {
   void** heads;
   Bin bins[kClasses];
-  // Slabs of the class adopted, less those needed since, from 0 to kIdleAdoptions: tells a heap that
-  // frees more than it allocates.
+  // Slabs of the class adopted, less those needed since, from 0 to kIdleAdoptions: tells a heap
+  // that frees more than it allocates.
   uint8_t idle_adoptions[kClasses];
   uint8_t held[kClasses];  // put into heads[c] since it was last empty; or kHoldNoMore
   SlabList empties;        // used == 0, most recently emptied first
