@@ -38,7 +38,8 @@ def check(library, churn, environment, must_be_true):
         maps = run_churn([churn, *must_be_true], variables)
         if not any(line.endswith(library) for line in maps.splitlines()):
             raise workshop.Failure(f"{library} is not in the maps of a program that preloads it")
-        variables.update(LD_DEBUG="bindings", LD_DEBUG_OUTPUT=os.path.join(folder, "bindings"))
+        # At once, by one thread: lines of two threads would run into each other.
+        variables.update(LD_BIND_NOW="1", LD_DEBUG="bindings", LD_DEBUG_OUTPUT=os.path.join(folder, "bindings"))
         run_churn([churn, *must_be_true], variables)
         check_bindings(library, churn, folder)
 
