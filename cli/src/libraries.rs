@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
-use crate::printable;
+use crate::{installed, printable};
 
 /// The directory that overrides nothing but helps when the tool is not installed.
 pub const LIBRARY_VARIABLE: &str = "LARDER_LIB";
@@ -36,12 +36,8 @@ pub struct LibraryPath {
 
 impl LibraryPath {
     pub fn from_environment() -> Self {
-        let beside_tool = env::current_exe()
-            .and_then(|exe| exe.canonicalize())
-            .ok()
-            .and_then(|exe| Some(exe.parent()?.parent()?.join("lib")));
         Self {
-            beside_tool,
+            beside_tool: installed::under_prefix("lib"),
             variable: env::var_os(LIBRARY_VARIABLE).filter(|v| !v.is_empty()),
         }
     }

@@ -29,10 +29,7 @@ fn write_page(out: &mut String, results: &Results, summary: &Summary) -> std::fm
     write_head(out, results, summary)?;
     write_overview(out, results, summary)?;
     for metric in SHOWN {
-        if let Some(table) = summary
-            .metric(metric)
-            .filter(|table| !table.rows.is_empty())
-        {
+        if let Some(table) = summary.metric(metric) {
             write_metric(out, results, summary, table)?;
         }
     }
@@ -43,10 +40,7 @@ fn write_page(out: &mut String, results: &Results, summary: &Summary) -> std::fm
 
 fn write_head(out: &mut String, results: &Results, summary: &Summary) -> std::fmt::Result {
     writeln!(out, "<h1>Allocators compared</h1>")?;
-    let rounds = match results.rounds {
-        1 => "one round".to_owned(),
-        rounds => format!("{rounds} interleaved rounds"),
-    };
+    let rounds = results.rounds_in_words();
     writeln!(
         out,
         "<p class=\"about\">{} allocators on {} workloads, {rounds}, {}. {}; load {:.2} at the start.<br>\

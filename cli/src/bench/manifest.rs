@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::failure::{Failure, Result};
+use crate::installed::{self, PROGRAMS_VARIABLE};
 use crate::printable;
 
-/// Where the tree beside the tool is, for a tool that is not installed.
-pub const TREE_VARIABLE: &str = "LARDER_LIBEXEC";
 pub const MANIFEST: &str = "workloads.toml";
 
 #[derive(Debug, Deserialize)]
@@ -72,17 +71,9 @@ pub struct Places<'a> {
     pub scale: f64,
 }
 
-/// `$LARDER_LIBEXEC/bench`, or the one beside the tool.
+/// The folder of the workloads' programs and of their manifest.
 pub fn directory() -> Result<PathBuf> {
-    let tree = match std::env::var_os(TREE_VARIABLE).filter(|value| !value.is_empty()) {
-        Some(value) => PathBuf::from(value),
-        None => std::env::current_exe()
-            .and_then(|exe| exe.canonicalize())
-            .ok()
-            .and_then(|exe| Some(exe.parent()?.parent()?.join("libexec/larder")))
-            .unwrap_or_default(),
-    };
-    let directory = tree.join("bench");
+    let directory = installed::programs().join("bench");
     if directory.join(MANIFEST).is_file() {
         return directory.canonicalize().map_err(|error| {
             Failure::failed(format!(
@@ -93,7 +84,7 @@ pub fn directory() -> Result<PathBuf> {
         });
     }
     Err(Failure::failed(format!(
-        "{} is not in {}: run `make peers` and use out/bin/larder, or set {TREE_VARIABLE} to the \
+        "{} is not in {}: run `make peers` and use out/bin/larder, or set {PROGRAMS_VARIABLE} to the \
          directory that holds bench/{MANIFEST}",
         MANIFEST,
         printable::name(&directory)

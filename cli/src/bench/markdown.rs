@@ -45,10 +45,7 @@ fn write_report(out: &mut String, results: &Results, summary: &Summary) -> std::
         write_best(out, summary)?;
     }
     for metric in SHOWN {
-        if let Some(table) = summary
-            .metric(metric)
-            .filter(|table| !table.rows.is_empty())
-        {
+        if let Some(table) = summary.metric(metric) {
             write_metric(out, results, summary, table)?;
         }
     }
@@ -58,10 +55,7 @@ fn write_report(out: &mut String, results: &Results, summary: &Summary) -> std::
 }
 
 fn write_head(out: &mut String, results: &Results, summary: &Summary) -> std::fmt::Result {
-    let rounds = match results.rounds {
-        1 => "one round".to_owned(),
-        rounds => format!("{rounds} interleaved rounds"),
-    };
+    let rounds = results.rounds_in_words();
     writeln!(
         out,
         "Measured {} with `{}`: {rounds}, seed {}; {}; load {:.2} at the start.\n",

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::Deserialize;
@@ -22,27 +22,12 @@ use super::interruption::Interruption;
 use super::manifest::{Places, Preload, Workload};
 use super::results::Outcome;
 use crate::failure::{Failure, Result};
+use crate::measured::{self, last_line, last_object, scratch_failure};
 use crate::{preload, printable};
 
 const MEASURE: &str = "bench_measure";
 /// Inputs that are costly to make, shared by all runs.
 const CACHE: &str = "cache";
-
-/// Variables that steer a loader or an allocator.
-const STEERING: [&str; 9] = [
-    "LD_",
-    "LARDER_",
-    "BENCH_",
-    "MALLOC_",
-    "GLIBC_",
-    "MIMALLOC_",
-    "TCMALLOC_",
-    "RPMALLOC_",
-    "SNMALLOC_",
-];
-
-/// No more of a workload's words than this is shown.
-const MOST_SHOWN: usize = 200;
 
 /// What `bench_measure` writes.
 #[derive(Debug, Deserialize)]
@@ -91,11 +76,12 @@ impl Runner {
             )));
         }
         let interruption = Interruption::handle_signals()
-            .map_err(|error| failed("signals cannot be handled", &error))?;
+            .map_err(|error| scratch_failure("signals cannot be handled", &error))?;
         let scratch = tempfile::Builder::new().prefix("larder-bench-").tempdir();
-        let scratch = scratch.map_err(|error| failed("no temporary folder can be made", &error))?;
+        let scratch =
+            scratch.map_err(|error| scratch_failure("no temporary folder can be made", &error))?;
         fs::create_dir(scratch.path().join(CACHE))
-            .map_err(|error| failed(&printable::name(scratch.path()), &error))?;
+            .map_err(|error| scratch_failure(&printable::name(scratch.path()), &error))?;
         Ok(Runner {
             bench: bench.to_owned(),
             scratch,
@@ -114,7 +100,7 @@ impl Runner {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let folder = self.scratch.path().join(number.to_string());
         fs::create_dir(&folder)
-            .map_err(|error| failed(&printable::name(&folder), &error))
+            .map_err(|error| scratch_failure(&printable::name(&folder), &error))
             .map(|()| folder)
     }
 
@@ -149,7 +135,7 @@ impl Runner {
         let ended = self.run_in(&folder, workload, allocator, settings);
         let removed = fs::remove_dir_all(&folder);
         if let (Ok(_), Err(error)) = (&ended, removed) {
-            return Err(failed(&printable::name(&folder), &error));
+            return Err(scratch_failure(&printable::name(&folder), &error));
         }
         ended
     }
@@ -161,18 +147,12 @@ impl Runner {
         allocator: &Allocator,
         settings: &Settings,
     ) -> Result<Ended> {
-        let problem = |error: io::Error| failed(&printable::name(folder), &error);
+        let problem = |error: io::Error| scratch_failure(&printable::name(folder), &error);
         let [output, out, err, work] =
             ["measured.json", "stdout", "stderr", "work"].map(|name| folder.join(name));
         fs::create_dir(&work).map_err(problem)?;
         let library = preload::loadable_path(&allocator.library)?;
-        let mut command = Command::new(self.bench.join(MEASURE));
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if STEERING.iter().any(|prefix| text.starts_with(prefix)) {
-                command.env_remove(&name);
-            }
-        }
+        let mut command = measured::command(self.bench.join(MEASURE));
         let outer = match workload.preload {
             Preload::Whole => library.as_os_str(),
             Preload::Inner => {
@@ -202,9 +182,9 @@ impl Runner {
             .stdout(fs::File::create(&out).map_err(problem)?)
             .stderr(fs::File::create(&err).map_err(problem)?);
         let run = self.interruption.run(&mut command);
-        let status = run.map_err(|error| failed(MEASURE, &error))?;
+        let status = run.map_err(|error| scratch_failure(MEASURE, &error))?;
         if !status.success() {
-            let said = last_line(&err);
+            let said = last_line(&fs::read(&err).unwrap_or_default());
             return Err(Failure::failed(format!(
                 "{} on {}: {MEASURE} failed: {said}: stage the workloads again with `make peers`",
                 workload.name, allocator.name
@@ -220,7 +200,7 @@ impl Runner {
             return Ok(Ended::Interrupted);
         }
         if let Some(cause) = measured.failure(self.limit_seconds) {
-            let said = last_line(&err);
+            let said = last_line(&fs::read(&err).unwrap_or_default());
             let said = if said.is_empty() {
                 said
             } else {
@@ -230,7 +210,7 @@ impl Runner {
         }
         let printed = fs::read(&out).map_err(problem)?;
         Ok(Ended::With(Outcome::Figures(
-            measured.figures(&own_report(&printed)),
+            measured.figures(&last_object(&printed)),
         )))
     }
 }
@@ -269,31 +249,6 @@ impl Measured {
     }
 }
 
-/// The last line of the output that is a JSON object.
-fn own_report(printed: &[u8]) -> Map<String, Value> {
-    let lines = printed.rsplit(|byte| *byte == b'\n');
-    let mut objects = lines
-        .filter(|line| line.first() == Some(&b'{'))
-        .filter_map(|line| serde_json::from_slice(line).ok());
-    objects.next().unwrap_or_default()
-}
-
-/// Of what a program said last, as much as fits a message.
-fn last_line(path: &Path) -> String {
-    let text = fs::read(path).unwrap_or_default();
-    let lines = text.rsplit(|byte| *byte == b'\n');
-    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
-    let line = line.unwrap_or_default();
-    printable::escape_bytes(&line[..line.len().min(MOST_SHOWN)])
-}
-
-fn failed(what: &str, error: &io::Error) -> Failure {
-    Failure::failed(format!(
-        "{what}: {}: look at $TMPDIR and its free space",
-        crate::target::reason(error)
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_workloads_own_figures_win() {
-        let report = own_report(
+        let report = last_object(
             b"noise\n{\"seconds\": 9}\n{broken\n{\"seconds\": 0.5, \"peak_rss_kib\": 7, \"mappings\": 3}\nend\n",
         );
         let figures = measured().figures(&report);
@@ -326,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_turned_into_time() {
-        let report = own_report(b"{\"operations_per_second\": 2000000}");
+        let report = last_object(b"{\"operations_per_second\": 2000000}");
         assert_eq!(measured().figures(&report).seconds, Some(0.5));
     }
 

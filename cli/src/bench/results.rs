@@ -73,6 +73,13 @@ pub enum Outcome {
 }
 
 impl Results {
+    pub fn rounds_in_words(&self) -> String {
+        match self.rounds {
+            1 => "one round".to_owned(),
+            rounds => format!("{rounds} interleaved rounds"),
+        }
+    }
+
     /// Whose ratios are shown: Larder, else the first.
     pub fn reference(&self) -> &str {
         let larder = self.allocators.iter().find(|a| a.name == super::LARDER);

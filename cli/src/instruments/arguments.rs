@@ -72,6 +72,10 @@ struct RawRounds {
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+}
+
+#[derive(Debug, Args)]
+struct RawScale {
     /// The factor of the usual work of a run
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
@@ -92,6 +96,8 @@ pub struct RawSweep {
     dense: bool,
     #[command(flatten)]
     rounds: RawRounds,
+    #[command(flatten)]
+    scale: RawScale,
     #[command(flatten)]
     field: RawField,
     #[command(flatten)]
@@ -115,10 +121,8 @@ pub struct RawAlias {
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iterations: u32,
-    /// Rounds; each measures everything once, in an order of its own
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    #[command(flatten)]
+    rounds: RawRounds,
     #[command(flatten)]
     field: RawField,
     #[command(flatten)]
@@ -149,6 +153,8 @@ pub struct RawGrid {
     #[command(flatten)]
     rounds: RawRounds,
     #[command(flatten)]
+    scale: RawScale,
+    #[command(flatten)]
     field: RawField,
     #[command(flatten)]
     output: RawOutput,
@@ -161,6 +167,8 @@ pub struct RawPageMap {
     threads: Option<Vec<usize>>,
     #[command(flatten)]
     rounds: RawRounds,
+    #[command(flatten)]
+    scale: RawScale,
     #[command(flatten)]
     output: RawOutput,
 }
@@ -219,13 +227,16 @@ impl From<RawOutput> for Output {
     }
 }
 
-fn check_scale(scale: f64) -> Result<f64> {
-    if scale > 0.0 && scale <= 1000.0 {
-        return Ok(scale);
+impl RawScale {
+    fn check(self) -> Result<f64> {
+        let scale = self.scale;
+        if scale > 0.0 && scale <= 1000.0 {
+            return Ok(scale);
+        }
+        Err(Failure::failed(format!(
+            "--scale {scale}: give a factor above 0 and at most 1000"
+        )))
     }
-    Err(Failure::failed(format!(
-        "--scale {scale}: give a factor above 0 and at most 1000"
-    )))
 }
 
 /// In order, each once, all within the bounds.
@@ -268,7 +279,7 @@ impl RawSweep {
         Ok(InstrumentPlan::Sweep(SweepPlan {
             sizes: list("sizes", self.sizes, &usual, 1, LARGEST)?,
             rounds: self.rounds.rounds,
-            scale: check_scale(self.rounds.scale)?,
+            scale: self.scale.check()?,
             field: self.field.check()?,
             output: self.output.into(),
         }))
@@ -285,7 +296,7 @@ impl RawAlias {
         Ok(InstrumentPlan::Alias(AliasPlan {
             paddings: list("padding", self.padding, &usual, 0, 1 << 20)?,
             iterations: self.iterations,
-            rounds: self.rounds,
+            rounds: self.rounds.rounds,
             field: self.field.check()?,
             output: self.output.into(),
         }))
@@ -303,7 +314,7 @@ impl RawGrid {
             threads: list("threads", self.threads, &threads, 1, MOST_THREADS)?,
             sizes: list("sizes", self.sizes, &sizes, 1, LARGEST)?,
             rounds: self.rounds.rounds,
-            scale: check_scale(self.rounds.scale)?,
+            scale: self.scale.check()?,
             field: self.field.check()?,
             output: self.output.into(),
         }))
@@ -315,7 +326,7 @@ impl RawPageMap {
         Ok(InstrumentPlan::PageMap(PageMapPlan {
             threads: list("threads", self.threads, &[1, 2], 1, MOST_THREADS)?,
             rounds: self.rounds.rounds,
-            scale: check_scale(self.rounds.scale)?,
+            scale: self.scale.check()?,
             output: self.output.into(),
         }))
     }
@@ -368,9 +379,10 @@ mod tests {
 
     #[test]
     fn a_scale_is_positive() {
-        assert!(check_scale(0.5).is_ok());
+        let check = |scale| RawScale { scale }.check();
+        assert!(check(0.5).is_ok());
         for wrong in [0.0, -1.0, f64::NAN, 1e9] {
-            assert!(check_scale(wrong).is_err(), "{wrong}");
+            assert!(check(wrong).is_err(), "{wrong}");
         }
     }
 }

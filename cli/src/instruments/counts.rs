@@ -553,16 +553,8 @@ mod tests {
             patterns: vec![Pattern::Local],
             threads: vec![2, 8],
             operations: 1000,
-            field: Field {
-                names: None,
-                extra: Vec::new(),
-                larder: None,
-                run_limit_seconds: 1,
-            },
-            output: Output {
-                directory: None,
-                json: false,
-            },
+            field: Field::default(),
+            output: Output::default(),
         }
     }
 

@@ -284,16 +284,8 @@ mod tests {
             sizes: vec![64],
             rounds: 1,
             scale: 1.0,
-            field: Field {
-                names: None,
-                extra: Vec::new(),
-                larder: None,
-                run_limit_seconds: 1,
-            },
-            output: Output {
-                directory: None,
-                json: false,
-            },
+            field: Field::default(),
+            output: Output::default(),
         };
         let allocators = [named(LARDER), named(GLIBC)];
         assert_eq!(reference(&allocators), 1);

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::printable;
 
 /// Where the report goes; Markdown to standard output in any case, unless JSON is asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Output {
     pub directory: Option<PathBuf>,
     pub json: bool,

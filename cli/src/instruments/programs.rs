@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
@@ -17,27 +17,11 @@ use tempfile::TempDir;
 
 use crate::bench::allocators::Allocator;
 use crate::failure::{Failure, Result};
+use crate::installed::{self, PROGRAMS_VARIABLE};
+use crate::measured::{self, last_line, last_object, scratch_failure};
 use crate::preload::{PRELOAD_VARIABLE, loadable_path};
 use crate::printable;
 
-/// Where the tree beside the tool is, for a tool that is not installed.
-const TREE_VARIABLE: &str = "LARDER_LIBEXEC";
-
-/// Variables that steer a loader or an allocator.
-const STEERING: [&str; 9] = [
-    "LD_",
-    "LARDER_",
-    "BENCH_",
-    "MALLOC_",
-    "GLIBC_",
-    "MIMALLOC_",
-    "TCMALLOC_",
-    "RPMALLOC_",
-    "SNMALLOC_",
-];
-
-/// No more of a program's words than this is shown.
-const MOST_SHOWN: usize = 200;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// One run of one program.
@@ -87,26 +71,18 @@ pub struct Programs {
 impl Programs {
     /// `$LARDER_LIBEXEC/bench`, or the one beside the tool; it must hold `needed`.
     pub fn find(needed: &[&str], limit_seconds: u64) -> Result<Programs> {
-        let tree = match std::env::var_os(TREE_VARIABLE).filter(|value| !value.is_empty()) {
-            Some(value) => PathBuf::from(value),
-            None => std::env::current_exe()
-                .and_then(|exe| exe.canonicalize())
-                .ok()
-                .and_then(|exe| Some(exe.parent()?.parent()?.join("libexec/larder")))
-                .unwrap_or_default(),
-        };
-        let directory = tree.join("bench");
+        let directory = installed::programs().join("bench");
         if let Some(missing) = needed.iter().find(|name| !directory.join(name).is_file()) {
             return Err(Failure::failed(format!(
                 "{missing} is not in {}: run `make peers` and use out/bin/larder, or set \
-                 {TREE_VARIABLE} to the directory that holds bench/{missing}",
+                 {PROGRAMS_VARIABLE} to the directory that holds bench/{missing}",
                 printable::name(&directory)
             )));
         }
         let scratch = tempfile::Builder::new().prefix("larder-").tempdir();
         Ok(Programs {
             directory,
-            scratch: scratch.map_err(|error| no_scratch("a temporary folder", &error))?,
+            scratch: scratch.map_err(|error| scratch_failure("a temporary folder", &error))?,
             limit: Duration::from_secs(limit_seconds),
             folders: Cell::new(0),
         })
@@ -116,7 +92,8 @@ impl Programs {
     pub fn scratch_folder(&self) -> Result<PathBuf> {
         self.folders.set(self.folders.get() + 1);
         let folder = self.scratch.path().join(self.folders.get().to_string());
-        fs::create_dir(&folder).map_err(|error| no_scratch(&printable::name(&folder), &error))?;
+        fs::create_dir(&folder)
+            .map_err(|error| scratch_failure(&printable::name(&folder), &error))?;
         Ok(folder)
     }
 
@@ -156,20 +133,14 @@ impl Programs {
             .collect::<Vec<_>>();
         words.push(program.as_os_str());
         words.extend(launch.words[1..].iter().map(OsStr::new));
-        let mut command = Command::new(words[0]);
+        let mut command = measured::command(words[0]);
         command.args(&words[1..]);
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if STEERING.iter().any(|prefix| text.starts_with(prefix)) {
-                command.env_remove(&name);
-            }
-        }
         if let Some(allocator) = launch.allocator {
             command.env(PRELOAD_VARIABLE, loadable_path(&allocator.library)?);
             command.envs(&allocator.environment);
         }
         let create = |path: &Path| {
-            File::create(path).map_err(|error| no_scratch(&printable::name(path), &error))
+            File::create(path).map_err(|error| scratch_failure(&printable::name(path), &error))
         };
         command
             .env("LC_ALL", "C")
@@ -240,28 +211,6 @@ fn describe(status: ExitStatus) -> String {
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit code {}", code.unwrap_or(-1)),
     }
-}
-
-fn last_object(printed: &[u8]) -> Map<String, Value> {
-    let lines = printed.rsplit(|byte| *byte == b'\n');
-    let mut objects = lines
-        .filter(|line| line.first() == Some(&b'{'))
-        .filter_map(|line| serde_json::from_slice(line).ok());
-    objects.next().unwrap_or_default()
-}
-
-fn last_line(text: &[u8]) -> String {
-    let lines = text.rsplit(|byte| *byte == b'\n');
-    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
-    let line = line.unwrap_or_default();
-    printable::escape_bytes(&line[..line.len().min(MOST_SHOWN)])
-}
-
-fn no_scratch(what: &str, error: &io::Error) -> Failure {
-    Failure::failed(format!(
-        "{what}: {}: look at $TMPDIR and its free space",
-        crate::target::reason(error)
-    ))
 }
 
 #[cfg(test)]

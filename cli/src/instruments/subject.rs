@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::printable;
 
 /// Which allocators were asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Field {
     pub names: Option<Vec<String>>,
     pub extra: Vec<ExtraPeer>,

@@ -231,16 +231,8 @@ mod tests {
             sizes: vec![50, 5_000],
             rounds: 1,
             scale: 1.0,
-            field: Field {
-                names: None,
-                extra: Vec::new(),
-                larder: None,
-                run_limit_seconds: 1,
-            },
-            output: Output {
-                directory: None,
-                json: false,
-            },
+            field: Field::default(),
+            output: Output::default(),
         };
         let allocators = [Allocator {
             name: "a".to_owned(),

@@ -7,7 +7,6 @@
 mod args;
 mod message;
 
-use std::env;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -20,6 +19,7 @@ use serde_json::json;
 
 use crate::execute;
 use crate::failure::{Failure, Result};
+use crate::installed::{self, PROGRAMS_VARIABLE};
 use crate::libraries::{Library, LibraryPath};
 use crate::preload::{PRELOAD_VARIABLE, preload_value};
 use crate::printable;
@@ -31,8 +31,6 @@ use args::Victim;
 pub use args::{EXAMPLES, RawTorture, TorturePlan};
 use message::{Clean, Fault, Message, Progress, Start};
 
-/// Where programs that the tool starts are, if not beside it.
-const PROGRAMS_VARIABLE: &str = "LARDER_LIBEXEC";
 const PROGRAM: &str = "larder-torture";
 
 /// The exit code that says that a fault was found.
@@ -241,14 +239,8 @@ impl Run {
     }
 }
 
-/// `$LARDER_LIBEXEC`, or `../libexec/larder` from the tool's own real path.
 fn find_program() -> Result<PathBuf> {
-    let variable = env::var_os(PROGRAMS_VARIABLE).filter(|value| !value.is_empty());
-    let beside = env::current_exe()
-        .and_then(|exe| exe.canonicalize())
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.parent()?.join("libexec/larder")));
-    let directory = variable.map(PathBuf::from).or(beside).unwrap_or_default();
+    let directory = installed::programs();
     let program = directory.join(PROGRAM);
     if program.is_file() {
         return Ok(program);

@@ -1,0 +1,63 @@
+//! What all measured programs have in common: how they are started and what is read of their output.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::Command;
+
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::{printable, target};
+
+/// Variables that steer a loader or an allocator.
+const STEERING: [&str; 9] = [
+    "LD_",
+    "LARDER_",
+    "BENCH_",
+    "MALLOC_",
+    "GLIBC_",
+    "MIMALLOC_",
+    "TCMALLOC_",
+    "RPMALLOC_",
+    "SNMALLOC_",
+];
+
+/// No more of a program's words than this is shown.
+const MOST_SHOWN: usize = 200;
+
+/// A command without what steers a loader or an allocator in the caller's environment.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if STEERING.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// The last line of the output that is a JSON object; empty if there is none.
+pub fn last_object(printed: &[u8]) -> Map<String, Value> {
+    let lines = printed.rsplit(|byte| *byte == b'\n');
+    let mut objects = lines
+        .filter(|line| line.first() == Some(&b'{'))
+        .filter_map(|line| serde_json::from_slice(line).ok());
+    objects.next().unwrap_or_default()
+}
+
+/// Of what a program said last, as much as fits a message.
+pub fn last_line(said: &[u8]) -> String {
+    let lines = said.rsplit(|byte| *byte == b'\n');
+    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+    let line = line.unwrap_or_default();
+    printable::escape_bytes(&line[..line.len().min(MOST_SHOWN)])
+}
+
+/// `what` a run writes cannot be written.
+pub fn scratch_failure(what: &str, error: &io::Error) -> Failure {
+    Failure::failed(format!(
+        "{what}: {}: look at $TMPDIR and its free space",
+        target::reason(error)
+    ))
+}
