@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "larder/larder.h"
-#include "registry.h"
 #include "stats.h"
 #include "thread_heap.h"
 #include "usage.h"
@@ -22,7 +21,7 @@ LARDER_EXPORT int larder_get_stats(larder_stats* out, size_t size) {
   namespace stats = larder::stats;
   if (out == nullptr || size < sizeof(uint64_t)) return -1;
   larder::Usage usage = larder::heap_usage();
-  larder::HeapCounts heaps = larder::heap_counts();
+  const larder::HeapCounts& heaps = usage.heaps;
   auto count = [](stats::Counter c) { return uint64_t(stats::get(c)); };
   larder_stats s = {};
   s.size = size < sizeof s ? size : sizeof s;

@@ -14,7 +14,8 @@ namespace larder {
 namespace {
 
 constexpr int kKept = 16;
-constexpr size_t kManyHuge = 32 * 1024 * 1024;
+// Mappings from here on are reused only where they fit closely.
+constexpr size_t kCloseFitMin = 32 * 1024 * 1024;
 
 struct Kept {
   Slab* slab;
@@ -85,7 +86,7 @@ Slab* reuse_kept(size_t bytes, size_t align) {
   int best = -1;
   for (int i = 0; i < huge.kept_count; ++i) {
     const Slab* s = huge.kept[i].slab;
-    size_t waste = bytes < kManyHuge ? s->bytes / 2 : s->bytes / 5;
+    size_t waste = bytes < kCloseFitMin ? s->bytes / 2 : s->bytes / 5;
     bool fits =
         s->bytes >= bytes && s->bytes - bytes <= waste && (uintptr_t(s->base) & (align - 1)) == 0;
     if (fits && (best < 0 || s->bytes < huge.kept[best].slab->bytes)) best = i;
@@ -203,7 +204,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   size_t need = round_up(new_bytes + s->offset, page);
   size_t old = s->bytes;
   if (need <= old) {
-    // Tails worth a system call go back: more than a reused mapping may have in excess.
+    // Only tails worth a system call go back.
     if (old - need > old / 4 && os::resize_in_place(s->base, old, need) == os::Resized::kDone) {
       s->bytes = need;
       count_huge(int64_t(need) - int64_t(old));

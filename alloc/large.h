@@ -6,9 +6,11 @@
 //
 // Freed mappings are kept for the purge's decay time, up to LARDER_HUGE_KEPT_MIB, and reused for
 // requests of at least half of their size, 4/5 beyond 32 MiB. A request that finds none first
-// releases kept ones of its own size, so that the peak is not raised. Thread safety: any thread. A
-// large object belongs to nobody; its owner in the descriptor is kNobody, and its descriptor is
-// constant while it is allocated, realloc excepted. Every function keeps errno.
+// releases kept ones of its own size, so that the peak is not raised.
+//
+// Thread safety: any thread. A large object belongs to nobody; its owner in the descriptor is
+// kNobody, and its descriptor is constant while it is allocated, realloc excepted. Every function
+// keeps errno.
 #pragma once
 
 #include "slab.h"

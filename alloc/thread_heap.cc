@@ -552,8 +552,8 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
-  ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : nullptr;
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
+  ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : nullptr;
   if (heap != nullptr && heap->keep_run(s)) return;
   large_free(s);
   purge_tick();

@@ -38,10 +38,10 @@ inline constexpr uintptr_t kNoOwner = 1;
 
 // All of a thread's static TLS: 520 bytes, so that a dlopened Larder still finds room for it.
 //
-// `last` is what malloc handed out last, while its list is heads[last_class] for certain: nothing
-// has come to this heap since, and no other list. What is freed goes there if it is `last` and its
-// slab is the heap's: another thread may have freed it, and its address may be another object's.
-// The processor predicts that, and the next malloc need not wait for the look-up.
+// `last` is what malloc handed out last, and came from heads[last_class]; kNoLast as soon as the
+// heap takes in a slab or lets go of held objects. What is freed goes to that list if it is `last`
+// and its slab is the heap's: another thread may have freed it, and its address may be another
+// object's. The processor predicts that, and the next malloc need not wait for the look-up.
 struct ThreadState {
   // No object, and not the null pointer that free() may be called with.
   static constexpr uintptr_t kNoLast = 1;

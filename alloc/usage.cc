@@ -2,7 +2,6 @@
 
 #include "large.h"
 #include "page_heap.h"
-#include "registry.h"
 #include "size_class.h"
 #include "stats.h"
 #include "thread_heap.h"
@@ -46,7 +45,7 @@ Usage heap_usage() {
   if (!path.entered()) return usage;
   if (ThreadHeap* heap = thread_state.heap) heap->settle();
   registry_release_unused();
-  size_t kept = heap_counts().kept_bytes;
+  usage.heaps = heap_counts();
   page_heap.for_each(add_slab, &usage);
   PageHeap::Totals totals = page_heap.totals();
   usage.mapped = size_t(stats::get(stats::kMappedBytes));
@@ -54,7 +53,7 @@ Usage heap_usage() {
   usage.huge_peak = size_t(stats::get(stats::kHugePeakBytes));
   usage.huge_count = size_t(stats::get(stats::kHugeCount));
   usage.kept = large_kept_bytes();
-  usage.free_dirty = totals.dirty_free_bytes + kept;
+  usage.free_dirty = totals.dirty_free_bytes + usage.heaps.kept_bytes;
   usage.free_clean = totals.free_bytes - totals.dirty_free_bytes;
   return usage;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base.h"
+#include "registry.h"
 
 namespace larder {
 
@@ -16,6 +17,7 @@ struct Usage {
   size_t slabs;      // count
   size_t free_dirty, free_clean;
   size_t kept;  // freed mappings
+  HeapCounts heaps;
 };
 
 // Any thread. Slabs of other threads are read while they change: each figure is close, not exact,
