@@ -14,8 +14,8 @@
 //
 // Invariants, for an owned slab:
 //   partial:  carved = used + |free|                  (used counts what is on `remote`, too)
-//   current:  carved = (in use) + |remote| + |its objects in heads[class]|,  used is biased by
-//             kCurrentBias and means nothing; when heads[class] is empty, in use + |remote| = carved
+//   current:  carved = (in use) + |remote| + |its objects in heads[class]|; when that is empty,
+//             carved = in use + |remote|; used is biased by kCurrentBias and means nothing
 //   An object that a heap holds (thread_heap.h) is in use.
 //   0 <= carved <= capacity; the object i lies at base + i * size for i < carved
 //   a slab that is not owned has owner == kNobody
