@@ -109,18 +109,26 @@ bool for_each_line(const char* path, Line&& line) {
   return got == 0;
 }
 
-// Resident memory in KiB, by walking the page tables: the counters of /proc/self/statm lag behind.
-inline std::size_t resident_kib() {
+// The figure, in KiB, behind a line's name; it is not 0.
+template <std::size_t n>
+std::size_t kib_in(const char* path, const char (&name)[n]) {
   std::size_t kib = 0;
-  const bool read = for_each_line("/proc/self/smaps_rollup", [&kib](const char* text, std::size_t) {
-    if (std::strncmp(text, "Rss:", 4) == 0) kib = std::strtoul(text + 4, nullptr, 10);
+  const bool read = for_each_line(path, [&](const char* text, std::size_t) {
+    if (std::strncmp(text, name, n - 1) == 0) kib = std::strtoul(text + n - 1, nullptr, 10);
   });
   if (!read || kib == 0) {
-    std::fprintf(stderr, "/proc/self/smaps_rollup does not give the resident memory\n");
+    std::fprintf(stderr, "%s does not say %s\n", path, name);
     std::exit(1);
   }
   return kib;
 }
+
+// Resident memory, by walking the page tables: the counters of /proc/self/statm lag behind.
+inline std::size_t resident_kib() { return kib_in("/proc/self/smaps_rollup", "Rss:"); }
+
+// The most that has been resident. The kernel sums its counters for it; for ru_maxrss it does not,
+// and each processor may hold back 31 pages.
+inline std::size_t peak_kib() { return kib_in("/proc/self/status", "VmHWM:"); }
 
 inline std::size_t mappings() {
   std::size_t count = 0;
@@ -152,15 +160,17 @@ class Stopwatch {
     const double wall_seconds = seconds() - start_;
     const double cpu_seconds = now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start_;
     const auto count = static_cast<double>(operations);
+    const std::size_t peak = peak_kib();
     const std::size_t resident = resident_kib();
     char text[1024];
-    int length =
-        std::snprintf(text, sizeof(text),
-                      "{\"operations\": %zu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
-                      "\"ns_per_operation\": %.2f, \"operations_per_second\": %.0f, "
-                      "\"operations_per_cpu_second\": %.0f, %s\"rss_kib\": %zu, \"mappings\": %zu",
-                      operations, wall_seconds, cpu_seconds, wall_seconds * 1e9 / count,
-                      count / wall_seconds, count / cpu_seconds, extra, resident, mappings());
+    int length = std::snprintf(
+        text, sizeof(text),
+        "{\"operations\": %zu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+        "\"ns_per_operation\": %.2f, \"operations_per_second\": %.0f, "
+        "\"operations_per_cpu_second\": %.0f, %s\"peak_rss_kib\": %zu, \"rss_kib\": %zu, "
+        "\"mappings\": %zu",
+        operations, wall_seconds, cpu_seconds, wall_seconds * 1e9 / count, count / wall_seconds,
+        count / cpu_seconds, extra, peak, resident, mappings());
     if (const double idle = idle_seconds(); idle > 0) {
       sleep_for(idle);
       length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length),
