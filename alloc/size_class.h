@@ -1,17 +1,17 @@
-// Size classes: 8; 16 to 128 by 16; eight per doubling to 4 KiB; four per doubling to 32 KiB.
+// Size classes: 8; 16 to 128 by 16; eight per doubling to 8 KiB; four per doubling to 32 KiB.
 //
 // Invariants:
 //   size(c) < size(c + 1);  of(s) = min { c : size(c) >= s } for 0 <= s <= kSmallMax
 //   size(c) is a multiple of every power of two that divides some s with of(s) == c: rounding a
 //   request up to its alignment and taking its class keeps the alignment (up to kUnit).
-//   size(c) - s <= 11 % of size(c) for 128 < s <= 4 KiB, <= 20 % to 32 KiB.
+//   size(c) - s <= 11 % of size(c) for 128 < s <= 8 KiB, <= 20 % to 32 KiB.
 #pragma once
 
 #include "base.h"
 
 namespace larder {
 
-inline constexpr int kClasses = 61;
+inline constexpr int kClasses = 65;
 
 struct SizeClasses {
   uint8_t of_small[1024 / 8 + 1] = {};          // by (size + 7) / 8
@@ -25,9 +25,9 @@ struct SizeClasses {
     int c = 0;
     size[c++] = 8;
     for (uint32_t s = 16; s <= 128; s += 16) size[c++] = s;
-    for (uint32_t base = 128; base < 4096; base *= 2)
+    for (uint32_t base = 128; base < 8192; base *= 2)
       for (uint32_t k = 1; k <= 8; ++k) size[c++] = base + k * base / 8;
-    for (uint32_t base = 4096; base < kSmallMax; base *= 2)
+    for (uint32_t base = 8192; base < kSmallMax; base *= 2)
       for (uint32_t k = 1; k <= 4; ++k) size[c++] = base + k * base / 4;
     for (c = 0; c < kClasses; ++c) {
       units[c] = units_for(size[c]);

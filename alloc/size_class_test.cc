@@ -19,7 +19,7 @@ TEST(SizeClass, WastesWithinTheStatedBound) {
   for (size_t s = 129; s <= kSmallMax; ++s) {
     size_t have = kSizeClasses.size[class_of(s)];
     double waste = double(have - s) / double(have);
-    ASSERT_LE(waste, s <= 4096 ? 0.111 : 0.20) << s;
+    ASSERT_LE(waste, s <= 8192 ? 0.111 : 0.20) << s;
   }
 }
 

@@ -36,7 +36,7 @@ inline constexpr unsigned kKeptRunUnits = 32;
 // The owner of no slab, not even of the null slab: what a thread without a heap compares with.
 inline constexpr uintptr_t kNoOwner = 1;
 
-// All of a thread's static TLS: 520 bytes, so that a dlopened Larder still finds room for it.
+// All of a thread's static TLS: 552 bytes, so that a dlopened Larder still finds room for it.
 //
 // `last` is what malloc handed out last, and came from heads[last_class]; kNoLast as soon as the
 // heap takes in a slab or lets go of held objects. What is freed goes to that list if it is `last`
