@@ -36,7 +36,7 @@ LARDER_EXPORT int larder_get_stats(larder_stats* out, size_t size) {
   s.thread_heaps = heaps.in_use;
   s.shared_heaps = heaps.shared;
   s.refills = heaps.refills;
-  s.fresh_slabs = count(stats::kFreshSlabs);
+  s.fresh_slabs = heaps.fresh_slabs;
   s.remote_frees = heaps.remote_frees;
   s.remote_pushes = heaps.remote_pushes;
   s.system_calls = count(stats::kMmapCalls) + count(stats::kMunmapCalls) +

@@ -51,7 +51,7 @@ void PageHeap::dirty_insert(Block* b) {
   (list.tail != nullptr ? list.tail->dirty_next : list.head) = b;
   list.tail = b;
   b->in_dirty_list = true;
-  dirty_blocks_.fetch_add(1, std::memory_order_relaxed);
+  dirty_blocks_.store(dirty_blocks_ + 1, std::memory_order_relaxed);
 }
 
 void PageHeap::dirty_remove(Block* b) {
@@ -59,7 +59,7 @@ void PageHeap::dirty_remove(Block* b) {
   (b->dirty_prev != nullptr ? b->dirty_prev->dirty_next : list.head) = b->dirty_next;
   (b->dirty_next != nullptr ? b->dirty_next->dirty_prev : list.tail) = b->dirty_prev;
   b->in_dirty_list = false;
-  dirty_blocks_.fetch_sub(1, std::memory_order_relaxed);
+  dirty_blocks_.store(dirty_blocks_ - 1, std::memory_order_relaxed);
 }
 
 // The one place where free_units changes: keeps buckets, regions and dirty lists in step.

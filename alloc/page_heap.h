@@ -80,7 +80,7 @@ class PageHeap {
   Block* buckets_[kUnitsPerBlock] = {};  // [longest], 1..127
   UnitSet bucket_bits_ = 0;              // which are not empty
   DirtyList dirty_whole_, dirty_part_;
-  std::atomic<size_t> dirty_blocks_{0};
+  std::atomic<size_t> dirty_blocks_{0};  // written under the lock
 };
 
 extern PageHeap page_heap;

@@ -153,6 +153,7 @@ HeapCounts heap_counts() {
     counts.kept_bytes += __atomic_load_n(&heap.kept_run_bytes, __ATOMIC_RELAXED) +
                          __atomic_load_n(&heap.empty_bytes, __ATOMIC_RELAXED);
     counts.refills += c.refills.load(std::memory_order_relaxed);
+    counts.fresh_slabs += c.fresh_slabs.load(std::memory_order_relaxed);
     counts.adopted_slabs += c.adopted_slabs.load(std::memory_order_relaxed);
     counts.remote_frees += c.remote_frees.load(std::memory_order_relaxed);
     counts.remote_pushes += c.remote_pushes.load(std::memory_order_relaxed);

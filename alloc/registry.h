@@ -25,7 +25,7 @@ struct HeapCounts {
   size_t in_use, unused, shared, dead;
   // Sums of all heaps' counters since the start.
   size_t kept_bytes;  // in kept runs and kept empty slabs, now
-  uint64_t refills, adopted_slabs, remote_frees, remote_pushes;
+  uint64_t refills, fresh_slabs, adopted_slabs, remote_frees, remote_pushes;
 };
 HeapCounts heap_counts();
 

@@ -26,6 +26,17 @@ TEST(Registry, AnEndedThreadsHeapServesTheNextThread) {
   }).join();
 }
 
+// Slabs of many classes, most of them untouched, are little: the next thread has them too.
+TEST(Registry, AHeapOfManyClassesWaitsForTheNextThread) {
+  auto live = [] {
+    for (size_t c = 0; c < class_of(2048); ++c) larder_free(larder_malloc(kSizeClasses.size[c]));
+  };
+  std::thread(live).join();
+  uint64_t fresh = heap_counts().fresh_slabs;
+  std::thread(live).join();
+  EXPECT_EQ(heap_counts().fresh_slabs, fresh);
+}
+
 TEST(Registry, ThreadsBeyondTheBoundShare) {
   larder_free(larder_malloc(10));
   set_option(Option::kMaxHeaps, heap_counts().in_use);

@@ -1,5 +1,7 @@
 #include "remote.h"
 
+#include <utility>
+
 #include "central.h"
 #include "registry.h"
 #include "thread_heap.h"
@@ -98,6 +100,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
     if (slot->slab != nullptr) push_slot(heap, slot);
     if (remote_state(s) == kFull || owner_is_dead(s)) return remote_push(heap, s, {p, p, 1});
     *slot = {s, p, p, 1, batch_limit(object_size)};
+    cache.taken[hash / 64] |= uint64_t{1} << hash % 64;
     cache.pending_bytes += object_size;
   }
   if (cache.pending_bytes > RemoteCache::kPendingBytes) remote_flush(heap);
@@ -105,8 +108,13 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
 
 void remote_flush(ThreadHeap* heap) {
   if (heap->remote.pending_bytes == 0) return;
-  for (RemoteCache::Slot& slot : heap->remote.slots)
-    if (slot.slab != nullptr) push_slot(heap, &slot);
+  RemoteCache& cache = heap->remote;
+  for (size_t word = 0; word < RemoteCache::kSlots / 64; ++word) {
+    for (uint64_t taken = std::exchange(cache.taken[word], 0); taken != 0; taken &= taken - 1) {
+      RemoteCache::Slot* slot = &cache.slots[word * 64 + size_t(__builtin_ctzll(taken))];
+      if (slot->slab != nullptr) push_slot(heap, slot);
+    }
+  }
 }
 
 bool remote_push_from_signal(Slab* s, void* p) {

@@ -23,6 +23,7 @@ struct RemoteCache {
     uint32_t limit;
   };
   Slot slots[kSlots];
+  uint64_t taken[kSlots / 64];  // bit: the slot may hold a collection
   size_t pending_bytes;
 };
 

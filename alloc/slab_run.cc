@@ -30,7 +30,6 @@ void note_touched(Slab* s) {
 Slab* slab_acquire(int c) {
   Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSlab);
   if (s == nullptr) return nullptr;
-  stats::add(stats::kFreshSlabs, 1);
   init(s, c);
   s->touched = 0;
   remote_reset(s);

@@ -21,9 +21,8 @@ enum Counter {
   kHugeCount,
   kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
   kReallocCopiedHugeBytes,  // of these, from blocks of 4 MiB and more
-  kFreshSlabs,
-  kEmergencyBlocks,  // served by a mapping of their own from a signal handler
-  kLeakedInSignal,   // frees from a signal handler that could not be carried out
+  kEmergencyBlocks,         // served by a mapping of their own from a signal handler
+  kLeakedInSignal,          // frees from a signal handler that could not be carried out
   kForks,
   kCounters
 };

@@ -132,6 +132,7 @@ void ThreadHeap::adopt(Slab* s) {
   int c = s->size_class;
   SlabList& partial = bins[c].partial;
   partial.push_back(s);
+  partial_classes |= ClassSet{1} << c;
   if (idle_adoptions[c] < kIdleAdoptions)
     ++idle_adoptions[c];
   else if (partial.size() > kIdleAdoptions && !single_threaded())
@@ -207,8 +208,9 @@ void ThreadHeap::move_out(ThreadState& t) {
 size_t ThreadHeap::owned_bytes() const {
   size_t bytes = kept_bytes();
   for (int c = 0; c < kClasses; ++c) {
-    size_t slabs = bins[c].partial.size() + (bins[c].current != nullptr ? 1 : 0);
-    bytes += slabs * kSizeClasses.units[c] * kUnit;
+    bytes += bins[c].partial.size() * kSizeClasses.units[c] * kUnit;
+    if (const Slab* s = bins[c].current)
+      bytes += round_up(size_t{s->carved} * kSizeClasses.size[c], kCarveBytes);
   }
   return bytes;
 }
@@ -312,7 +314,9 @@ void ThreadHeap::collect() {
 void ThreadHeap::collect_some() {
   release_some_held();
   int looks = 8;
-  for (int i = 0; i < kClasses && looks > 0; ++i) {
+  for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
+    ClassSet ahead = todo >> collect_class << collect_class;
+    collect_class = first_unit(ahead != 0 ? ahead : todo);
     Bin& bin = bins[collect_class];
     for (size_t left = bin.partial.size(); left > 0 && looks > 0; --left, --looks) {
       // From the back, to the front: the next turn looks at others.
@@ -322,6 +326,9 @@ void ThreadHeap::collect_some() {
       take_remote(s);
       if (s->used == 0) retire(s);
     }
+    ClassSet looked_through = ClassSet{1} << collect_class;
+    if (bin.partial.empty()) partial_classes &= ~looked_through;
+    todo &= ~looked_through;
     if (looks > 0) collect_class = (collect_class + 1) % kClasses;
   }
 }
@@ -364,7 +371,9 @@ Slab* ThreadHeap::fresh_slab(int c) {
     trim();
     s = slab_acquire(c);
   }
-  if (s != nullptr) s->set_owner(this);
+  if (s == nullptr) return nullptr;
+  HeapCounters::add(counters.fresh_slabs, 1);
+  s->set_owner(this);
   return s;
 }
 
@@ -374,7 +383,6 @@ void* ThreadHeap::carve(int c) {
   Slab* s = bins[c].current;
   size_t size = kSizeClasses.size[c];
   char* first = s->base + s->carved * size;
-  constexpr size_t kCarveBytes = 4096;
   size_t in_page = kCarveBytes - (uintptr_t(first) & (kCarveBytes - 1));
   auto count = uint32_t((in_page + size - 1) / size);
   if (count > s->capacity - s->carved) count = s->capacity - s->carved;
@@ -415,6 +423,7 @@ void* ThreadHeap::refill(int c) {
       if (void* list = remote_take(current)) return serve(c, list);
     if (Slab* s = usable_partial(c)) {
       if (current != nullptr) {
+        partial_classes |= ClassSet{1} << c;
         if (current->carved < current->capacity) {
           current->list = &current->free;
           current->used = current->carved;

@@ -19,6 +19,7 @@
 // class, held objects <= kSizeClasses.hold a class.
 #pragma once
 
+#include "block.h"
 #include "lock.h"
 #include "page_map.h"
 #include "remote.h"
@@ -30,6 +31,8 @@ namespace larder {
 inline constexpr uint8_t kHoldNoMore = 255;
 // After so many adoptions more than slabs of the class were needed, slabs are passed on.
 inline constexpr unsigned kIdleAdoptions = 8;
+// A slab is carved, and touched, by so much at a time.
+inline constexpr size_t kCarveBytes = 4096;
 // Runs of up to 512 KiB are kept by a thread that frees them.
 inline constexpr unsigned kKeptRunUnits = 32;
 
@@ -66,6 +69,7 @@ extern bool torn_by_fork;
 // Counted by the heap's thread alone, read by anyone.
 struct HeapCounters {
   std::atomic<uint64_t> refills;
+  std::atomic<uint64_t> fresh_slabs;  // from the page heap
   std::atomic<uint64_t> adopted_slabs;
   std::atomic<uint64_t> remote_frees;   // objects pushed to other heaps' slabs
   std::atomic<uint64_t> remote_pushes;  // atomic operations that these took
@@ -74,6 +78,9 @@ struct HeapCounters {
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
 };
+
+using ClassSet = UnitSet;
+static_assert(kClasses <= kUnitsPerBlock, "a set of classes is one of bits");
 
 struct Bin {
   Slab* current;
@@ -98,8 +105,9 @@ struct ThreadHeap {
   Slab* parked;
   void* parked_object;  // known without a look at the slab, which the free has just looked up
   size_t parked_min, parked_span;
-  int collect_class;  // where the next collect_some() looks
-  int release_class;  // and the next release_some_held()
+  ClassSet partial_classes;  // bit c: bins[c].partial may not be empty
+  int collect_class;         // where the next collect_some() looks
+  int release_class;         // and the next release_some_held()
   HeapCounters counters;
   bool shared;
   bool dead;      // its thread did not come along through fork
@@ -134,7 +142,7 @@ struct ThreadHeap {
   // the next one with all that it has, if that is little.
   void move_in(ThreadState& t);
   void move_out(ThreadState& t);
-  // Bytes of all slabs and runs that it owns or keeps. O(classes).
+  // Bytes of all slabs and runs that it owns or keeps, as far as they were touched. O(classes).
   size_t owned_bytes() const;
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
