@@ -25,10 +25,12 @@ enum class Bug {
   usable_too_small,
   dirty_calloc,  // a byte that is not zero
   changed_errno,
-  no_memory,  // NULL with memory there
-  growth,     // a free that does nothing
-  hang,       // a call that never returns
-  crash,      // a wild write
+  no_memory,   // NULL with memory there
+  growth,      // a free that does nothing
+  stale_last,  // what malloc handed out last is freed without a look at whose it is by now
+  hoard,       // a heap that only frees keeps every slab that it adopts
+  hang,        // a call that never returns
+  crash,       // a wild write
 };
 
 #ifdef LARDER_PLANT
@@ -127,6 +129,16 @@ LARDER_FAST void* resized(void* p, size_t kept) {
 LARDER_FAST bool to_be_freed(void* p) {
   forget(p);
   if constexpr (kBug == Bug::growth) return p == nullptr || !strikes();
+  if constexpr (kBug == Bug::stale_last) {
+    if (uintptr_t(p) != thread_state.last) return true;
+    void** head = &thread_state.heads[thread_state.last_class];
+    next_of(p) = *head;
+    *head = p;
+    return false;
+  }
+  if constexpr (kBug == Bug::hoard)
+    if (ThreadHeap* heap = thread_state.heap)
+      heap->idle_adoptions[page_map.find(p)->size_class] = 0;
   if constexpr (kBug == Bug::late_overwrite) {
     static constinit std::atomic<uint32_t> calls{0};
     if (p == nullptr) return true;

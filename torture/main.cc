@@ -1,8 +1,9 @@
 // A torture test for any malloc. See docs/torture.md.
 //
 //   main ── rounds ──► streams of threads (worker) ──► checked calls (calls) ──► the allocator
-//     │                     └── fork, short-lived threads, mailboxes        └── index, pattern
-//     ├── growth, when all is freed
+//     │                     └── fork, short-lived threads, mailboxes,       └── index, pattern
+//     │                         exchanges
+//     ├── relays and growth, when all is freed
 //     └── monitor: signals, progress, hangs, crashes
 //
 // Invariant: nothing here uses the allocator under test for itself, so that a broken one is still
@@ -21,6 +22,7 @@
 #include "growth.h"
 #include "index.h"
 #include "monitor.h"
+#include "relay.h"
 #include "worker.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -144,11 +146,14 @@ void run_round(uint64_t round, uint64_t deadline_ms) {
   main_worker().where.round.store(round);
   for (unsigned i = 0; i < settings.threads; ++i)
     begin_round(worker(i), round, kOperationsPerRound);
+  bool crowd_is_due = round % 4 == 2;
   for (bool busy = true; busy;) {
     busy = false;
     where->call.store("starting and joining threads");
     where->calls.fetch_add(1, std::memory_order_relaxed);
     for (unsigned i = 0; i < settings.threads; ++i) busy |= drive(worker(i));
+    if (crowd_is_due) raise_crowd();
+    crowd_is_due = false;
     if (now_ms() >= deadline_ms) stop.store(true, std::memory_order_relaxed);
     if (busy) sleep_us(500);
   }
@@ -161,6 +166,7 @@ void run() {
   for (uint64_t round = settings.first_round; !stop.load(); ++round) {
     run_round(round, deadline);
     if (stop.load()) break;
+    if (round % 4 == 1) run_relay(round);
     check_growth();
     if (totals.rounds.fetch_add(1) + 1 == settings.rounds) break;
   }

@@ -40,7 +40,7 @@ struct Life {
   int thread;
 };
 
-constexpr unsigned kMostWheres = kMaxThreads * (1 + kBrood) + 1;
+constexpr unsigned kMostWheres = kMaxThreads * (1 + kBrood) + kMostCrowd + 1;
 Life lives[kMostWheres];
 
 void look_for_hangs(uint64_t now) {

@@ -20,12 +20,14 @@ size_t log_uniform(Random& random, unsigned low_bits, unsigned high_bits) {
 }
 
 size_t large(Random& random, size_t most) {
-  switch (random.below(4)) {
+  switch (random.below(5)) {
     case 0:
-      return about(random, size_t{16} * kKiB * random.between(2, 64));
+      return choose_border(random) % (most + 1);
     case 1:
-      return about(random, kMiB * random.between(1, 8));
+      return about(random, size_t{16} * kKiB * random.between(2, 64));
     case 2:
+      return about(random, kMiB * random.between(1, 8));
+    case 3:
       return log_uniform(random, 15, 22);
     default:
       return log_uniform(random, 20, 26) % (most + 1);
@@ -33,6 +35,18 @@ size_t large(Random& random, size_t most) {
 }
 
 }  // namespace
+
+size_t choose_border(Random& random) {
+  static constexpr size_t kBorders[] = {16 * kKiB, 32 * kKiB, 512 * kKiB, kMiB, 2 * kMiB, 4 * kMiB};
+  static constexpr size_t kSteps[] = {0, 1, 16, 64, 4096, 16 * kKiB - 1};
+  size_t border = kBorders[random.below(sizeof kBorders / sizeof kBorders[0])];
+  size_t step = kSteps[random.below(sizeof kSteps / sizeof kSteps[0])];
+  return random.one_in(2) ? border + step : border - step;
+}
+
+size_t choose_burst(Random& random) {
+  return random.one_in(8) ? log_uniform(random, 11, 17) : log_uniform(random, 3, 11);
+}
 
 size_t choose_size(Random& random, Mood mood, size_t most) {
   unsigned roll = unsigned(random.below(1000));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "exchange.h"
 #include "fork.h"
 
 namespace torture {
@@ -15,9 +16,16 @@ bool in_child = false;
 
 namespace {
 
-Worker* workers;  // the streams, then their broods, then the main thread's
+Worker* workers;
 
-unsigned worker_count() { return settings.threads * (1 + kBrood) + 1; }
+unsigned crowd_count() {
+  auto cpus = unsigned(sysconf(_SC_NPROCESSORS_ONLN));
+  unsigned count = 4 * cpus < 64 ? 72 : 4 * cpus + 8;
+  return count < kMostCrowd ? count : kMostCrowd;
+}
+
+// The streams, their broods, the crowd, the main thread.
+unsigned worker_count() { return settings.threads * (1 + kBrood) + crowd_count() + 1; }
 
 constexpr size_t kLargest = 32 * kMiB;
 
@@ -25,7 +33,7 @@ constexpr size_t kLargest = 32 * kMiB;
 
 pthread_key_t leaving_key;
 
-// Frees a few blocks and makes one, as objects with destructors do.
+// Frees a few blocks, its own and others', and makes one, as objects with destructors do.
 void leave_some(Worker& worker, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     Block& block = worker.blocks[worker.random.below(worker.places)];
@@ -33,6 +41,9 @@ void leave_some(Worker& worker, unsigned count) {
     worker.bytes -= block.asked;
     release(block, unsigned(worker.random.next()));
     block.p = nullptr;
+    Block& guest = worker.guests[worker.guest_random.below(kGuests)];
+    if (guest.p != nullptr) release(guest, unsigned(worker.guest_random.next()));
+    guest.p = nullptr;
   }
   Block last = allocate(Make::kMalloc, worker.random.below(2000), 0, ++worker.made);
   release(last, 3);
@@ -80,8 +91,9 @@ Make choose_make(Random& random) {
 void make_block(Worker& worker, Block& place) {
   Random& random = worker.random;
   Make make = choose_make(random);
-  size_t size = choose_size(random, worker.mood,
-                            kLargest < worker.most_bytes / 2 ? kLargest : worker.most_bytes / 2);
+  size_t most = kLargest < worker.most_bytes / 2 ? kLargest : worker.most_bytes / 2;
+  size_t size = choose_size(random, worker.mood, most);
+  if (worker.only_size != 0) size = worker.only_size;
   if (worker.bytes + size > worker.most_bytes) size %= kKiB;
   size_t align = 0;
   if (takes_alignment(make)) {
@@ -119,7 +131,8 @@ size_t next_size(Random& random, Mood mood, size_t old, size_t most) {
       size = old / 2;
       break;
     default:
-      size = choose_size(random, mood, most);
+      size = old >= 8 * kKiB && random.one_in(2) ? choose_border(random)
+                                                 : choose_size(random, mood, most);
   }
   if (size > most) size = most;
   return size != 0 ? size : 1;
@@ -137,12 +150,18 @@ void resize_block(Worker& worker, Block& place) {
   worker.bytes += size;
 }
 
-// To another stream; it is freed if the mailbox is full. As that is a matter of timing, both ways
-// draw the same random numbers.
+// What streams have beyond their own blocks.
+bool is_room() {
+  return totals.live_bytes.load(std::memory_order_relaxed) < int64_t(settings.live_mib * kMiB / 2);
+}
+
+// To another stream; it is freed if the mailbox is full, or too much under way. As that is a matter
+// of timing, both ways draw the same random numbers.
 void send_block(Worker& sender, Block& place) {
   unsigned to = unsigned(sender.random.below(settings.threads));
   unsigned form = unsigned(sender.random.next());
-  if (in_child || !worker(to).mailbox.put(place)) return free_block(sender, place, form);
+  bool fits = place.asked < 64 * kKiB || is_room();
+  if (in_child || !fits || !worker(to).mailbox.put(place)) return free_block(sender, place, form);
   sender.bytes -= place.asked;
   place.p = nullptr;
 }
@@ -165,6 +184,13 @@ void batch(Worker& worker) {
   }
 }
 
+// Everything goes; from then on the thread allocates one size alone.
+void drain(Worker& worker) {
+  for (Block& block : worker.blocks)
+    if (block.p != nullptr) free_block(worker, block);
+  worker.only_size = choose_burst(worker.random);
+}
+
 // --- blocks of others
 
 void receive(Worker& worker) {
@@ -175,7 +201,8 @@ void receive(Worker& worker) {
     if (guest.p != nullptr) release(guest, unsigned(random.next()));
     guest = block;
     if (is_operator(guest.make) || !random.one_in(3)) continue;
-    resize(&guest, next_size(random, worker.mood, guest.asked, 64 * kKiB + guest.asked), false);
+    size_t most = guest.asked >= 16 * kKiB && is_room() ? 5 * kMiB : guest.asked + 64 * kKiB;
+    resize(&guest, next_size(random, worker.mood, guest.asked, most), false);
   }
 }
 
@@ -185,7 +212,10 @@ void* brood_thread(void* argument) {
   Worker& worker = *static_cast<Worker*>(argument);
   become(worker);
   leave_later(worker);
-  for (uint64_t i = 0; i < worker.lifetime; ++i) step(worker);
+  for (uint64_t i = 0; i < worker.lifetime; ++i) {
+    step(worker);
+    while (worker.gate != nullptr && !worker.gate->load(std::memory_order_acquire)) sleep_us(200);
+  }
   return nullptr;
 }
 
@@ -196,28 +226,35 @@ void reseed(Worker& worker) {
   worker.random = Random(key);
   worker.guest_random = Random(~key);
   worker.mood = Mood(worker.random.below(uint64_t(Mood::kCount)));
+  worker.habit = worker.random.one_in(2) ? Habit::kBalanced : Habit(worker.random.below(3));
+  worker.only_size = 0;
 }
 
 // Threads that are born and die while their parent waits; what they leave is the parent's to free.
-void raise_brood(Worker& parent) {
-  auto count = unsigned(parent.random.between(1, kBrood));
-  pthread_t threads[kBrood];
-  bool started[kBrood] = {};
+// With a gate, none goes on before all are there.
+void raise(Worker* children, unsigned count, Worker& parent, uint64_t most_operations,
+           std::atomic<bool>* gate) {
+  bool started[kMostCrowd] = {};
   for (unsigned i = 0; i < count; ++i) {
-    Worker& child = parent.brood[i];
+    Worker& child = children[i];
     child.where.round.store(parent.where.round);
     child.where.generation.store(child.where.generation.load() + 1);
     reseed(child);
-    child.lifetime = child.random.between(10, 300);
-    started[i] = pthread_create(&threads[i], nullptr, brood_thread, &child) == 0;
+    child.lifetime = child.random.between(10, most_operations);
+    child.gate = gate;
+    started[i] = pthread_create(&child.thread, nullptr, brood_thread, &child) == 0;
     if (started[i]) totals.threads.fetch_add(1);
   }
+  if (gate != nullptr) gate->store(true, std::memory_order_release);
   for (unsigned i = 0; i < count; ++i) {
     if (!started[i]) continue;
-    pthread_join(threads[i], nullptr);
-    parent.brood[i].where.thread.store(0);
-    release_all(parent.brood[i]);
+    join_thread(children[i]);
+    release_all(children[i]);
   }
+}
+
+void raise_brood(Worker& parent) {
+  raise(parent.brood, unsigned(parent.random.between(1, kBrood)), parent, 300, nullptr);
 }
 
 void* stream_thread(void* argument) {
@@ -247,6 +284,10 @@ void rare(Worker& worker) {
       if (!in_child && worker.brood != nullptr) raise_brood(worker);
       break;
     case 5:
+    case 6:
+      if (worker.brood != nullptr) drain(worker);
+      break;
+    case 7:
 #ifndef __SANITIZE_THREAD__
       // Reads what other threads write, on purpose.
       if (family.info != nullptr) family.info();
@@ -281,8 +322,10 @@ bool make_workers() {
     made.stream = made.where.stream = i;
     made.where.call.store("start");
     bool stream = i < settings.threads;
+    bool brood = i < settings.threads * (1 + kBrood);
     made.places = stream ? kBlocks : kBroodBlocks;
-    made.most_bytes = settings.live_mib * kMiB / settings.threads / (stream ? 1 : 8);
+    made.most_bytes =
+        settings.live_mib * kMiB / (brood ? settings.threads : crowd_count()) / (stream ? 1 : 8);
     if (stream) made.brood = workers + settings.threads + i * kBrood;
     made.signal_stack = static_cast<unsigned char*>(map_pages(kSignalStack));
     if (made.signal_stack == nullptr) return false;
@@ -328,6 +371,14 @@ void join_thread(Worker& worker) {
   worker.running = false;
 }
 
+void raise_crowd() {
+  std::atomic<bool> gate{false};
+  Worker* crowd = workers + settings.threads * (1 + kBrood);
+  uint64_t round = main_worker().where.round.load();
+  for (unsigned i = 0; i < crowd_count(); ++i) crowd[i].made = (round & 0xFFFF) << kNumberBits;
+  raise(crowd, crowd_count(), main_worker(), 60, &gate);
+}
+
 void become(Worker& worker) {
   where = &worker.where;
   stack_t stack = {};
@@ -339,19 +390,31 @@ void become(Worker& worker) {
 
 void step(Worker& worker) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
+  // Of a thousand operations on a block: free, else resize, else send, else check.
+  struct Odds {
+    unsigned free, resize, send;
+  };
+  static constexpr Odds kOdds[] = {{500, 750, 900}, {100, 200, 950}, {800, 900, 920}};
+  Odds odds = kOdds[size_t(worker.habit)];
+  bool takes = worker.habit == Habit::kTaker;
   Random& random = worker.random;
   uint64_t operation = where->operation.load(kRelaxed) + 1;
   where->operation.store(operation, kRelaxed);
   totals.operations.fetch_add(1, kRelaxed);
-  if (operation % 16 == 0 && !in_child) receive(worker);
+  if (operation % (takes ? 2 : 16) == 0 && !in_child) receive(worker);
+  serve_exchange();
   unsigned roll = unsigned(random.below(1000));
   if (roll < 2) return rare(worker);
   if (roll < 5) return batch(worker);
+  if (roll < 6) return exchange(worker);
   Block& place = worker.blocks[random.below(worker.places)];
-  if (place.p == nullptr) return make_block(worker, place);
-  if (roll < 500) return free_block(worker, place);
-  if (roll < 750) return resize_block(worker, place);
-  if (roll < 900) return send_block(worker, place);
+  if (place.p == nullptr) {
+    if (!takes || roll < 100) make_block(worker, place);
+    return;
+  }
+  if (roll < odds.free) return free_block(worker, place);
+  if (roll < odds.resize) return resize_block(worker, place);
+  if (roll < odds.send) return send_block(worker, place);
   check(place);
 }
 

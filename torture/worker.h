@@ -22,6 +22,7 @@ inline constexpr unsigned kBlocks = 1024;     // places for a stream's own block
 inline constexpr unsigned kGuests = 64;       // for blocks that others have made
 inline constexpr unsigned kBrood = 3;         // short-lived threads that a thread may start
 inline constexpr unsigned kBroodBlocks = 96;  // places that these have
+inline constexpr unsigned kMostCrowd = 512;   // threads that are there all at once
 inline constexpr unsigned kMaxThreads = 512;
 inline constexpr size_t kSignalStack = 64 * kKiB;
 
@@ -36,6 +37,9 @@ struct Mailbox {
   bool take(Block* block);
 };
 
+// What a thread mostly does: its share of all, give blocks to others, or take theirs and free.
+enum class Habit { kBalanced, kGiver, kTaker };
+
 struct Worker {
   Where where;
   unsigned stream;
@@ -43,11 +47,14 @@ struct Worker {
   Worker* brood;    // kBrood of them; null for those
   Random random, guest_random;
   Mood mood;
+  Habit habit;
+  size_t only_size;            // that the thread asks for; 0: any
   size_t bytes, most_bytes;    // asked for by the live blocks in `blocks`
   uint64_t made;               // blocks so far
   uint64_t operations_left;    // of this round
   uint64_t lifetime;           // operations of the present thread
   std::atomic<bool> finished;  // the thread has done its operations
+  std::atomic<bool>* gate;     // before it is open, the thread goes no further than one operation
   pthread_t thread;
   unsigned leaving;  // rounds of key destructors that the present thread goes through
   bool running;      // there is a thread to join
@@ -60,7 +67,7 @@ struct Worker {
 // Set in a child of fork, which has one thread, and nobody to send blocks to.
 extern bool in_child;
 
-// Of settings.threads streams; broods are numbered behind them. False without memory.
+// Of settings.threads streams; broods and crowd are numbered behind them. False without memory.
 bool make_workers();
 Worker& worker(unsigned stream);
 // The one of the first thread, which is no stream.
@@ -73,6 +80,9 @@ void begin_round(Worker& worker, uint64_t round, uint64_t operations);
 // Starts the stream's next thread; REQUIRES: not running, operations_left > 0.
 void start_thread(Worker& worker);
 void join_thread(Worker& worker);
+// Threads by the dozen, more than an allocator may have heaps for, all there at the same time; then
+// they are gone, and all that they made. By the main thread.
+void raise_crowd();
 // Makes the calling thread the one that acts for the worker: its Where, its signal stack.
 void become(Worker& worker);
 // One operation.
