@@ -45,8 +45,7 @@ inline constexpr int kBlockShift = 21;
 inline constexpr size_t kBlock = size_t{1} << kBlockShift;  // 2 MiB: what the source hands out
 inline constexpr int kUnitsPerBlock = int(kBlock / kUnit);  // 128
 inline constexpr size_t kSmallMax = 32 * 1024;              // above: runs of units
-inline constexpr size_t kRunMax = 1024 * 1024;              // above: whole blocks
-inline constexpr size_t kHugeMin = 4 * 1024 * 1024;         // from here: a mapping of its own
+inline constexpr size_t kRunMax = 1024 * 1024;              // above: mappings of their own
 inline constexpr size_t kMaxSize = PTRDIFF_MAX;             // larger requests are ENOMEM
 #if defined(__x86_64__)
 inline constexpr int kAddressBits = 47;  // what a process gets unless it asks for more by a hint

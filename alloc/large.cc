@@ -1,5 +1,7 @@
 #include "large.h"
 
+#include <string.h>
+
 #include <new>
 
 #include "colour.h"
@@ -13,31 +15,35 @@ namespace larder {
 
 namespace {
 
-constexpr int kKept = 16;
-// Mappings from here on are reused only where they fit closely.
-constexpr size_t kCloseFitMin = 32 * 1024 * 1024;
+constexpr int kKept = 128;
+constexpr size_t kSliver = 64 * 1024;  // less than this is not worth a place among the kept
 
+// Free memory, mapped. Objects take what lies together, from its low end.
 struct Kept {
-  Slab* slab;
+  char* base;  // a multiple of granule(), as `bytes` is
+  size_t bytes;
+  Slab* slab;  // of the object that had its base, or nullptr
   uint64_t freed_ms;
 };
 
 struct Huge {
   Lock lock;
   Slab* descriptors = nullptr;  // unused ones, by next
-  Kept kept[kKept] = {};
+  Kept kept[kKept] = {};        // by address
   int kept_count = 0;
   std::atomic<size_t> kept_bytes{0};
+  std::atomic<Slab*> parked{nullptr};  // counts as handed out
 };
 constinit Huge huge;
 
+// The first unit must be all an object's own: the page map resolves by units.
+size_t granule() { return kUnit > os::page_size() ? kUnit : os::page_size(); }
+
+// REQUIRES: huge.lock
 Slab* new_descriptor() {
-  {
-    LockGuard guard(huge.lock);
-    if (Slab* s = huge.descriptors) {
-      huge.descriptors = s->next;
-      return s;
-    }
+  if (Slab* s = huge.descriptors) {
+    huge.descriptors = s->next;
+    return s;
   }
   void* memory = meta_alloc(sizeof(Slab), alignof(Slab));
   return memory == nullptr ? nullptr : new (memory) Slab;
@@ -45,61 +51,112 @@ Slab* new_descriptor() {
 
 // REQUIRES: huge.lock
 void drop_descriptor(Slab* s) {
+  if (s == nullptr) return;
+  page_map.set(s->base, 1, nullptr);
   s->kind = Kind::kFree;
   s->next = huge.descriptors;
   huge.descriptors = s;
 }
 
 // REQUIRES: huge.lock, so that no read-modify-write is needed.
-void count_kept(int64_t bytes) {
-  huge.kept_bytes.store(huge.kept_bytes.load(std::memory_order_relaxed) + size_t(bytes),
+void count_kept(size_t bytes) {
+  huge.kept_bytes.store(huge.kept_bytes.load(std::memory_order_relaxed) + bytes,
                         std::memory_order_relaxed);
 }
 
+char* end_of(const Kept& k) { return k.base + k.bytes; }
+
 // REQUIRES: huge.lock
-Slab* take_kept(int i) {
-  Slab* s = huge.kept[i].slab;
-  huge.kept[i] = huge.kept[--huge.kept_count];
-  count_kept(-int64_t(s->bytes));
-  return s;
+void erase_kept(int first, int count) {
+  huge.kept_count -= count;
+  memmove(&huge.kept[first], &huge.kept[first + count],
+          size_t(huge.kept_count - first) * sizeof(Kept));
+}
+
+// REQUIRES: huge.lock. False: there are too many.
+bool insert_kept(const Kept& k) {
+  if (huge.kept_count == kKept) return false;
+  int at = huge.kept_count++;
+  for (; at > 0 && huge.kept[at - 1].base > k.base; --at) huge.kept[at] = huge.kept[at - 1];
+  huge.kept[at] = k;
+  count_kept(k.bytes);
+  return true;
 }
 
 // A refused munmap (too many mappings) keeps the memory: it is discarded and kept for reuse.
-bool unmap_or_keep(Slab* s) {
-  page_map.set(s->base, 1, nullptr);
-  bool gone = os::unmap(s->base, s->bytes);
-  if (!gone) os::discard(s->base, s->bytes);
-  LockGuard guard(huge.lock);
-  if (gone) {
-    drop_descriptor(s);
-  } else if (huge.kept_count < kKept) {
-    huge.kept[huge.kept_count++] = {s, os::now_ms()};
-    count_kept(int64_t(s->bytes));
+bool unmap_or_keep(Kept k) {
+  {
+    LockGuard guard(huge.lock);
+    drop_descriptor(k.slab);
   }
-  return gone;
+  if (os::unmap(k.base, k.bytes)) return true;
+  os::discard(k.base, k.bytes);
+  k.slab = nullptr;
+  k.freed_ms = os::now_ms();
+  LockGuard guard(huge.lock);
+  insert_kept(k);
+  return false;
 }
 
-// The smallest kept mapping that fits without wasting more than a fifth; of the smaller ones, which
-// come and go more often, a half.
+// Bytes that lie together from kept[i] on, until at least `enough`.
+// REQUIRES: huge.lock
+size_t bytes_from(int i, size_t enough) {
+  size_t bytes = huge.kept[i].bytes;
+  for (; bytes < enough && i + 1 < huge.kept_count; ++i) {
+    if (end_of(huge.kept[i]) != huge.kept[i + 1].base) break;
+    bytes += huge.kept[i + 1].bytes;
+  }
+  return bytes;
+}
+
+// Takes `bytes` from kept[i] on; returns what it took, which may be a little more.
+// REQUIRES: huge.lock, bytes_from(i, bytes) >= bytes
+size_t consume(int i, size_t bytes) {
+  size_t taken = 0;
+  int whole = 0;
+  for (Kept* k = &huge.kept[i]; taken < bytes; ++k) {
+    drop_descriptor(k->slab);
+    k->slab = nullptr;
+    size_t wanted = bytes - taken;
+    if (k->bytes < wanted + kSliver) wanted = k->bytes;
+    taken += wanted;
+    k->base += wanted;
+    k->bytes -= wanted;
+    if (k->bytes == 0) ++whole;
+  }
+  erase_kept(i, whole);
+  count_kept(-taken);
+  return taken;
+}
+
+// From the smallest kept memory that fits: a descriptor with base and bytes, or nullptr.
 Slab* reuse_kept(size_t bytes, size_t align) {
   LockGuard guard(huge.lock);
   int best = -1;
+  size_t best_bytes = SIZE_MAX;
   for (int i = 0; i < huge.kept_count; ++i) {
-    const Slab* s = huge.kept[i].slab;
-    size_t waste = bytes < kCloseFitMin ? s->bytes / 2 : s->bytes / 5;
-    bool fits =
-        s->bytes >= bytes && s->bytes - bytes <= waste && (uintptr_t(s->base) & (align - 1)) == 0;
-    if (fits && (best < 0 || s->bytes < huge.kept[best].slab->bytes)) best = i;
+    bool inside = i > 0 && end_of(huge.kept[i - 1]) == huge.kept[i].base;
+    if ((inside && align <= kUnit) || (uintptr_t(huge.kept[i].base) & (align - 1)) != 0) continue;
+    size_t have = bytes_from(i, best_bytes);
+    if (have < bytes || have >= best_bytes) continue;
+    best = i;
+    best_bytes = have;
   }
-  return best < 0 ? nullptr : take_kept(best);
+  if (best < 0) return nullptr;
+  char* base = huge.kept[best].base;
+  Slab* s = page_map.make_tables(base, 1) ? new_descriptor() : nullptr;
+  if (s == nullptr) return nullptr;
+  s->base = base;
+  s->bytes = consume(best, bytes);
+  return s;
 }
 
-// Unmaps kept mappings, oldest first, until `bytes` have gone.
+// Unmaps kept memory, oldest first, until `bytes` have gone.
 size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
   size_t released = 0;
-  // A mapping that the system would not take comes back to the list: bounded turns.
+  // What the system would not take comes back to the list: bounded turns.
   for (int turn = 0; turn < kKept && released < bytes; ++turn) {
-    Slab* s = nullptr;
+    Kept k;
     {
       LockGuard guard(huge.lock);
       int oldest = -1;
@@ -108,12 +165,33 @@ size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
             (oldest < 0 || huge.kept[i].freed_ms < huge.kept[oldest].freed_ms))
           oldest = i;
       if (oldest < 0) break;
-      s = take_kept(oldest);
+      k = huge.kept[oldest];
+      erase_kept(oldest, 1);
+      count_kept(-k.bytes);
     }
-    size_t bytes_of_it = s->bytes;
-    if (unmap_or_keep(s)) released += bytes_of_it;
+    if (unmap_or_keep(k)) released += k.bytes;
   }
   return released;
+}
+
+bool worth_keeping(size_t bytes) {
+  return bytes <= option(Option::kHugeKeptMib) << 20 && option(Option::kPurgeDecayMs) != 0;
+}
+
+// False: it is not to be kept.
+bool keep(const Kept& k) {
+  if (!worth_keeping(k.bytes)) return false;
+  size_t limit = option(Option::kHugeKeptMib) << 20;
+  size_t kept = huge.kept_bytes.load(std::memory_order_relaxed);
+  if (kept + k.bytes > limit) release_kept_bytes(kept + k.bytes - limit, UINT64_MAX);
+  for (int turn = 0; turn < 2; ++turn) {
+    {
+      LockGuard guard(huge.lock);
+      if (insert_kept(k)) return true;
+    }
+    release_kept_bytes(1, UINT64_MAX);
+  }
+  return false;
 }
 
 void count_huge(int64_t bytes) {
@@ -140,26 +218,57 @@ bool huge_move(Slab* s, size_t bytes) {
   return true;
 }
 
+// REQUIRES: s is nobody's any more.
+void huge_free(Slab* s) {
+  stats::add(stats::kHugeBytes, -int64_t(s->bytes));
+  stats::add(stats::kHugeCount, -1);
+  s->kind = Kind::kFree;
+  Kept k = {s->base, s->bytes, s, os::now_ms()};
+  if (!keep(k)) unmap_or_keep(k);
+}
+
+Slab* exchange_parked(Slab* s) {
+  if (!single_threaded()) return huge.parked.exchange(s, std::memory_order_acq_rel);
+  Slab* before = huge.parked.load(std::memory_order_relaxed);
+  huge.parked.store(s, std::memory_order_relaxed);
+  return before;
+}
+
+Slab* take_parked() {
+  bool any = huge.parked.load(std::memory_order_relaxed) != nullptr;
+  return any ? exchange_parked(nullptr) : nullptr;
+}
+
+// Before `bytes` are mapped: keeps the bound that large.h states.
+void make_room(size_t bytes) {
+  auto in_use = size_t(stats::get(stats::kHugeBytes)) + bytes;
+  auto peak = size_t(stats::get(stats::kHugePeakBytes));
+  if (peak < in_use) peak = in_use;
+  size_t total = in_use + large_kept_bytes(), most = peak + peak / 2;
+  if (total > most) release_kept_bytes(total - most, UINT64_MAX);
+}
+
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
-  size_t page = os::page_size();
-  // The first unit must be all ours: the page map resolves by units.
-  size_t bytes = size_bytes < kUnit ? round_up(kUnit, page) : round_up(size_bytes, page);
-  // Arrays of whole pages are those that alias: room for a colour costs them a page.
-  if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += round_up(kColourSpan, page);
-  size_t map_align = align > kUnit ? align : kUnit > page ? kUnit : page;
+  size_t bytes = round_up(size_bytes, granule());
+  // Arrays of whole pages are those that alias: room for a colour costs them a unit.
+  if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += granule();
+  size_t map_align = align > granule() ? align : granule();
+  large_settle();
   Slab* s = reuse_kept(bytes, map_align);
   *zero = s == nullptr;
   if (s == nullptr) {
-    if (large_kept_bytes() != 0) release_kept_bytes(bytes, UINT64_MAX);
-    s = new_descriptor();
-    if (s == nullptr) return nullptr;
-    s->base = static_cast<char*>(os::map_aligned(bytes, map_align));
-    if (s->base == nullptr || !page_map.make_tables(s->base, 1)) {
-      if (s->base != nullptr) os::unmap(s->base, bytes);
+    make_room(bytes);
+    auto* base = static_cast<char*>(os::map_aligned(bytes, map_align));
+    if (base == nullptr) return nullptr;
+    if (page_map.make_tables(base, 1)) {
       LockGuard guard(huge.lock);
-      drop_descriptor(s);
+      s = new_descriptor();
+    }
+    if (s == nullptr) {
+      os::unmap(base, bytes);
       return nullptr;
     }
+    s->base = base;
     s->bytes = bytes;
   }
   s->kind = Kind::kHuge;
@@ -173,72 +282,50 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   return s->base + s->offset;
 }
 
-void huge_free(Slab* s) {
-  stats::add(stats::kHugeBytes, -int64_t(s->bytes));
-  stats::add(stats::kHugeCount, -1);
-  size_t limit = option(Option::kHugeKeptMib) << 20;
-  bool keep = s->bytes <= limit && option(Option::kPurgeDecayMs) != 0;
-  if (keep) {
-    size_t kept = large_kept_bytes();
-    if (kept + s->bytes > limit) release_kept_bytes(kept + s->bytes - limit, UINT64_MAX);
-    uint64_t now = os::now_ms();
-    huge.lock.acquire();
-    if (huge.kept_count == kKept) {
-      huge.lock.release();
-      release_kept_bytes(1, UINT64_MAX);
-      huge.lock.acquire();
-    }
-    keep = huge.kept_count < kKept;
-    if (keep) {
-      s->kind = Kind::kFree;
-      huge.kept[huge.kept_count++] = {s, now};
-      count_kept(int64_t(s->bytes));
-    }
-    huge.lock.release();
+// Takes kept memory that lies right behind the mapping.
+bool absorb(Slab* s, size_t more_bytes) {
+  LockGuard guard(huge.lock);
+  for (int i = 0; i < huge.kept_count; ++i) {
+    if (huge.kept[i].base != s->base + s->bytes) continue;
+    if (bytes_from(i, more_bytes) < more_bytes) return false;
+    s->bytes += consume(i, more_bytes);
+    return true;
   }
-  if (!keep) unmap_or_keep(s);
+  return false;
 }
 
 void* huge_resize(Slab* s, size_t new_bytes) {
-  size_t page = os::page_size();
-  size_t need = round_up(new_bytes + s->offset, page);
+  size_t need = round_up(new_bytes + s->offset, granule());
   size_t old = s->bytes;
   if (need <= old) {
-    // Only tails worth a system call go back.
-    if (old - need > old / 4 && os::resize_in_place(s->base, old, need) == os::Resized::kDone) {
+    if (old - need > old / 4) {  // not for a small tail: it may grow again
+      Kept tail = {s->base + need, old - need, nullptr, os::now_ms()};
       s->bytes = need;
+      if (!keep(tail)) unmap_or_keep(tail);
       count_huge(int64_t(need) - int64_t(old));
     }
     return s->base + s->offset;
   }
+  bool grown = absorb(s, need - old);
   // Growth tends to go on: ask for an eighth more of address space (untouched, so no memory), so
   // that growing by small steps costs O(log size) system calls.
-  for (size_t bytes : {round_up(need + need / 8, page), need}) {
+  for (size_t bytes : {round_up(need + need / 8, granule()), need}) {
+    if (grown) break;
     if (bytes < need || bytes > kMaxSize) continue;
     os::Resized resized = os::resize_in_place(s->base, old, bytes);
     if (resized == os::Resized::kRefused) return nullptr;
-    if (resized == os::Resized::kDone || huge_move(s, bytes)) {
-      s->bytes = bytes;
-      s->zero = false;
-      count_huge(int64_t(bytes) - int64_t(old));
-      return s->base + s->offset;
-    }
+    grown = resized == os::Resized::kDone || huge_move(s, bytes);
+    if (grown) s->bytes = bytes;
   }
-  return nullptr;
+  if (!grown) return nullptr;
+  s->zero = false;
+  count_huge(int64_t(s->bytes) - int64_t(old));
+  return s->base + s->offset;
 }
 
 void* run_alloc(size_t size_bytes, size_t align, bool* zero) {
   auto align_units = unsigned(align > kUnit ? align / kUnit : 1);
   Slab* s = page_heap.alloc_run(run_units(size_bytes), align_units, Kind::kRun);
-  if (s == nullptr) return nullptr;
-  if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
-  *zero = s->zero;
-  return s->base + s->offset;
-}
-
-void* blocks_alloc(size_t size_bytes, size_t align, bool* zero) {
-  size_t room = align <= 16 ? kColourSpan : 0;
-  Slab* s = page_heap.alloc_blocks(unsigned((size_bytes + room + kBlock - 1) / kBlock));
   if (s == nullptr) return nullptr;
   if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
   *zero = s->zero;
@@ -259,18 +346,14 @@ void* run_resize(Slab* s, void* object, size_t new_bytes) {
 void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;
   if (size_bytes == 0) size_bytes = 1;
-  if (size_bytes >= kHugeMin || align > kBlock) return huge_alloc(size_bytes, align, zero);
-  return size_bytes <= kRunMax ? run_alloc(size_bytes, align, zero)
-                               : blocks_alloc(size_bytes, align, zero);
+  return size_bytes > kRunMax || align > kBlock ? huge_alloc(size_bytes, align, zero)
+                                                : run_alloc(size_bytes, align, zero);
 }
 
 void large_free(Slab* s) {
   switch (s->kind) {
     case Kind::kRun:
       page_heap.free_run(s, s->bytes);
-      break;
-    case Kind::kLarge:
-      page_heap.free_blocks(s);
       break;
     case Kind::kHuge:
       huge_free(s);
@@ -293,8 +376,6 @@ void* large_resize(Slab* s, void* object, size_t new_bytes) {
       return new_bytes > kSmallMax && new_bytes + s->offset <= kRunMax
                  ? run_resize(s, object, new_bytes)
                  : nullptr;
-    case Kind::kLarge:
-      return new_bytes > kRunMax && new_bytes <= large_usable(s) ? object : nullptr;
     case Kind::kHuge:
       return new_bytes > kRunMax ? huge_resize(s, new_bytes) : nullptr;
     default:
@@ -308,8 +389,37 @@ void* large_reuse(Slab* s, size_t size_bytes) {
   return s->base + s->offset;
 }
 
+bool large_park(Slab* s) {
+  if (!worth_keeping(s->bytes) || huge.parked.load(std::memory_order_relaxed) != nullptr)
+    return false;
+  s->kind = Kind::kFree;
+  if (Slab* before = exchange_parked(s)) huge_free(before);
+  return true;
+}
+
+void* large_take_parked(size_t size_bytes) {
+  Slab* s = take_parked();
+  if (s == nullptr) return nullptr;
+  if (large_usable(s) < size_bytes || large_usable(s) - size_bytes > s->bytes / 8) {
+    huge_free(s);
+    return nullptr;
+  }
+  s->kind = Kind::kHuge;
+  s->zero = false;
+  return s->base + s->offset;
+}
+
+void large_settle() {
+  if (Slab* s = take_parked()) huge_free(s);
+}
+
 size_t large_release_kept(uint64_t deadline_ms) {
+  large_settle();
   return large_kept_bytes() != 0 ? release_kept_bytes(SIZE_MAX, deadline_ms) : 0;
+}
+
+bool large_has_kept() {
+  return huge.parked.load(std::memory_order_relaxed) != nullptr || large_kept_bytes() != 0;
 }
 
 size_t large_kept_bytes() { return huge.kept_bytes.load(std::memory_order_relaxed); }

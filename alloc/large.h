@@ -1,12 +1,12 @@
-// Objects beyond a slab: runs of units, whole blocks, and mappings of their own.
+// Objects beyond a slab: runs of units, and mappings of their own.
 //
 //   > kSmallMax    kRun    units of a block
-//   > kRunMax      kLarge  several blocks
-//   >= kHugeMin    kHuge   a mapping, aligned to a unit, resized and moved by mremap, never copied
+//   > kRunMax      kHuge   a mapping, aligned to a unit, resized and moved by mremap, never copied
 //
-// Freed mappings are kept for the purge's decay time, up to LARDER_HUGE_KEPT_MIB, and reused for
-// requests of at least half of their size, 4/5 beyond 32 MiB. A request that finds none first
-// releases kept ones of its own size, so that the peak is not raised.
+// Freed mappings are kept for the purge's decay time, up to LARDER_HUGE_KEPT_MIB in 128 pieces. A
+// request takes the low end of the smallest kept memory that lies together and suffices, whoever
+// mapped it. One that finds none first releases the oldest, so that what is handed out and kept
+// stays within 3/2 of the most that was ever handed out.
 //
 // Thread safety: any thread. A large object belongs to nobody; its owner in the descriptor is
 // kNobody, and its descriptor is constant while it is allocated, realloc excepted. Every function
@@ -32,9 +32,18 @@ inline size_t large_usable(const Slab* s) { return s->bytes - s->offset; }
 // if it must be copied (or there is no memory); it is unchanged then.
 void* large_resize(Slab* s, void* object, size_t new_bytes);
 
+// One freed mapping of the process waits where a request of its size finds it without a lock, until
+// another request comes, or a tick of the purge. False: it has to be freed, another one waits.
+bool large_park(Slab* s);
+// The waiting one, if it is hardly larger.
+void* large_take_parked(size_t size_bytes);
+// It becomes one of the kept.
+void large_settle();
+
 // Kept mappings last used at or before the deadline are unmapped. Bytes given back.
 size_t large_release_kept(uint64_t deadline_ms);
 size_t large_kept_bytes();
+bool large_has_kept();
 Lock& large_lock();
 
 // A mapping of its own that takes no lock: for a signal handler that interrupted an allocation.

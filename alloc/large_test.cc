@@ -23,8 +23,10 @@ TEST(Large, EachSizeHasItsKind) {
   struct {
     size_t size;
     Kind kind;
-  } cases[] = {{kSmallMax + 1, Kind::kRun},  {kRunMax, Kind::kRun},   {kRunMax + 1, Kind::kLarge},
-               {kHugeMin - 1, Kind::kLarge}, {kHugeMin, Kind::kHuge}, {100 << 20, Kind::kHuge}};
+  } cases[] = {{kSmallMax + 1, Kind::kRun},
+               {kRunMax, Kind::kRun},
+               {kRunMax + 1, Kind::kHuge},
+               {100 << 20, Kind::kHuge}};
   for (auto& c : cases) {
     auto* p = static_cast<char*>(larder_malloc(c.size));
     ASSERT_NE(p, nullptr);
@@ -37,7 +39,7 @@ TEST(Large, EachSizeHasItsKind) {
 
 TEST(Large, HugeAlignmentsHold) {
   for (size_t align = 32; align <= (size_t{64} << 20); align *= 2)
-    for (size_t size : {size_t{0}, size_t{1}, size_t{5000}, kSmallMax + 1, kRunMax + 1, kHugeMin}) {
+    for (size_t size : {size_t{0}, size_t{1}, size_t{5000}, kSmallMax + 1, kRunMax + 1}) {
       auto* p = static_cast<char*>(larder_memalign(align, size));
       ASSERT_NE(p, nullptr);
       EXPECT_EQ(uintptr_t(p) % align, 0u);
@@ -53,6 +55,71 @@ TEST(Large, AKeptMappingIsReusedWithoutASystemCall) {
   EXPECT_EQ(stats::get(stats::kMmapCalls) + stats::get(stats::kMunmapCalls), before);
   purge_all();
   EXPECT_EQ(large_kept_bytes(), 0u);
+}
+
+int64_t mapping_calls() {
+  return stats::get(stats::kMmapCalls) + stats::get(stats::kMunmapCalls) +
+         stats::get(stats::kMremapCalls);
+}
+
+TEST(Large, TheMappingFreedLastServesItsSizeAgain) {
+  purge_all();
+  void* p = larder_malloc(5 << 20);
+  larder_free(p);
+  EXPECT_EQ(large_kept_bytes(), 0u) << "it waits";
+  EXPECT_TRUE(large_has_kept());
+  EXPECT_EQ(larder_malloc(5 << 20), p);
+  larder_free(p);
+  void* q = larder_malloc(2 << 20);  // too different: a part of it
+  EXPECT_GT(large_kept_bytes(), 0u);
+  larder_free(q);
+  EXPECT_DEATH(larder_free(q), "not allocated");
+}
+
+TEST(Large, KeptMemoryIsDividedAndComesTogetherAgain) {
+  purge_all();
+  larder_free(larder_malloc(60 << 20));
+  int64_t before = mapping_calls();
+  void* parts[10];
+  for (void*& part : parts) part = larder_malloc(5 << 20);
+  for (void* part : parts) larder_free(part);
+  void* whole = larder_malloc(58 << 20);
+  EXPECT_EQ(mapping_calls(), before);
+  larder_free(whole);
+}
+
+TEST(Large, WhatReallocCutsOffServesAndIsTakenBack) {
+  purge_all();
+  auto* p = static_cast<char*>(larder_malloc(40 << 20));
+  p[(10 << 20) - 1] = 5;
+  int64_t before = mapping_calls();
+  EXPECT_EQ(larder_realloc(p, 10 << 20), p);
+  larder_free(larder_malloc(20 << 20));
+  large_settle();
+  EXPECT_EQ(larder_realloc(p, 39 << 20), p);
+  EXPECT_EQ(mapping_calls(), before);
+  EXPECT_EQ(p[(10 << 20) - 1], 5);
+  larder_free(p);
+}
+
+TEST(Large, KeptMemoryThatDoesNotFitIsBounded) {
+  purge_all();
+  stats::counters[stats::kHugePeakBytes].store(0);
+  std::vector<void*> pins, live;
+  for (int i = 0; i < 8; ++i) {
+    live.push_back(larder_malloc(8 << 20));
+    pins.push_back(larder_malloc(3 << 19));
+  }
+  for (void* p : live) larder_free(p);
+  live.clear();
+  for (int i = 0; i < 6; ++i) {
+    live.push_back(larder_malloc(10 << 20));
+    auto peak = size_t(stats::get(stats::kHugePeakBytes));
+    EXPECT_LE(size_t(stats::get(stats::kHugeBytes)) + large_kept_bytes(), peak + peak / 2);
+  }
+  EXPECT_LT(large_kept_bytes(), size_t{8 * 8} << 20);
+  for (void* p : live) larder_free(p);
+  for (void* p : pins) larder_free(p);
 }
 
 TEST(Large, CallocOfAReusedMappingIsZero) {
@@ -73,7 +140,7 @@ TEST(Large, CallocOfFreshMemoryTouchesNothing) {
 }
 
 TEST(Large, AHugeBlockGrowsAndShrinksWithoutACopy) {
-  size_t size = kHugeMin;
+  size_t size = 4 << 20;
   auto* p = static_cast<char*>(larder_malloc(size));
   p[0] = 1;
   p[size - 1] = 2;
@@ -102,9 +169,9 @@ TEST(Large, ReallocToTheSameSizeTakesNoSystemCall) {
 }
 
 TEST(Large, GrowingBySmallStepsTakesFewSystemCalls) {
-  void* p = larder_malloc(kHugeMin);
+  void* p = larder_malloc(4 << 20);
   int64_t before = stats::get(stats::kMremapCalls);
-  for (size_t size = kHugeMin; size < 16 * kHugeMin; size += 4096)
+  for (size_t size = 4 << 20; size < (64 << 20); size += 4096)
     ASSERT_NE(p = larder_realloc(p, size), nullptr);
   EXPECT_LE(stats::get(stats::kMremapCalls) - before, 2 * 30);
   larder_free(p);
@@ -129,12 +196,12 @@ TEST(Large, ASizeThatWrapsIsRefusedAndTheBlockStays) {
 }
 
 TEST(Large, AFailedReallocLeavesTheBlock) {
-  auto* p = static_cast<char*>(larder_malloc(kHugeMin));
-  p[kHugeMin - 1] = 3;
+  auto* p = static_cast<char*>(larder_malloc(4 << 20));
+  p[(4 << 20) - 1] = 3;
   errno = 0;
   EXPECT_EQ(larder_realloc(p, size_t{1} << 60), nullptr);
   EXPECT_EQ(errno, ENOMEM);
-  EXPECT_EQ(p[kHugeMin - 1], 3);
+  EXPECT_EQ(p[(4 << 20) - 1], 3);
   larder_free(p);
 }
 

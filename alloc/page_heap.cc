@@ -205,44 +205,6 @@ void PageHeap::shrink_run(Slab* run, unsigned new_units) {
   give_back(run->block, tail, tail);
 }
 
-// --- blocks
-
-Slab* PageHeap::alloc_blocks(unsigned count) {
-  LockGuard guard(lock_);
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    for (Region* r = regions_; r != nullptr; r = r->next) {
-      UnitSet starts = starts_of_runs(r->free_blocks, int(count));
-      if (starts == 0) continue;
-      Block* first = &r->blocks[first_unit(starts)];
-      bool zero = true;
-      for (unsigned i = 0; i < count; ++i) {
-        zero = zero && first[i].dirty == 0;
-        set_free_units(&first[i], 0);
-      }
-      Slab* s = &first->slabs[0];
-      s->set_owner(kNobody);
-      s->kind = Kind::kLarge;
-      s->base = first->base;
-      s->block = first;
-      s->units = count;
-      s->bytes = count * kBlock;
-      s->offset = 0;
-      s->zero = zero;
-      page_map.set(s->base, 1, s);
-      return s;
-    }
-    if (!add_region(count)) return nullptr;
-  }
-  return nullptr;
-}
-
-void PageHeap::free_blocks(Slab* large) {
-  LockGuard guard(lock_);
-  Block* first = large->block;
-  large->kind = Kind::kFree;
-  for (unsigned i = 0; i < large->units; ++i) give_back(&first[i], kAllUnits, kAllUnits);
-}
-
 // --- purge
 
 bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job) {
@@ -324,7 +286,6 @@ void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
         bool in_use = (b.free_units >> unit & 1) == 0 && s->base == b.base + size_t(unit) * kUnit &&
                       s->kind != Kind::kNull && s->kind != Kind::kFree;
         if (in_use) visit(s, context);
-        if (in_use && s->kind == Kind::kLarge) break;
         unit += in_use ? int(s->units) : 1;
       }
     }

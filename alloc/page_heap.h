@@ -29,11 +29,6 @@ class PageHeap {
   bool extend_run(Slab* run, unsigned new_units);
   void shrink_run(Slab* run, unsigned new_units);
 
-  // `count` (<= 64) neighbouring blocks as one kLarge object; its page-map entry is that of the
-  // first unit. nullptr without memory.
-  Slab* alloc_blocks(unsigned count);
-  void free_blocks(Slab* large);
-
   // Takes free dirty units out of use so that they can be discarded without the lock: whole blocks
   // first, those free since before `deadline_ms`; each block once a pass. False when there are
   // none.

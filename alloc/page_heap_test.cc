@@ -131,25 +131,6 @@ TEST_F(PageHeapTest, ARefusedPurgeLeavesThePagesDirty) {
   heap->check();
 }
 
-TEST_F(PageHeapTest, NeighbouringBlocksServeLargeObjects) {
-  Slab* a = heap->alloc_blocks(2);
-  Slab* b = heap->alloc_blocks(1);
-  ASSERT_NE(a, nullptr);
-  EXPECT_EQ(uintptr_t(a->base) % kBlock, 0u);
-  EXPECT_EQ(a->bytes, 2 * kBlock);
-  EXPECT_TRUE(a->zero);
-  memset(a->base, 1, a->bytes);
-  memset(b->base, 1, b->bytes);
-  heap->free_blocks(a);
-  heap->check();
-  Slab* c = heap->alloc_blocks(2);
-  EXPECT_EQ(c->base, a->base);
-  EXPECT_FALSE(c->zero);
-  heap->free_blocks(b);
-  heap->free_blocks(c);
-  heap->check();
-}
-
 TEST_F(PageHeapTest, RandomRunsNeverOverlapAndAllComeTogetherAgain) {
   std::minstd_rand random(7);
   struct Piece {
@@ -161,18 +142,13 @@ TEST_F(PageHeapTest, RandomRunsNeverOverlapAndAllComeTogetherAgain) {
     Piece piece = live[i];
     for (size_t at = 0; at < piece.slab->bytes; at += kUnit)
       ASSERT_EQ(piece.slab->base[at], piece.mark);
-    if (piece.slab->kind == Kind::kLarge)
-      heap->free_blocks(piece.slab);
-    else
-      heap->free_run(piece.slab, piece.slab->bytes);
+    heap->free_run(piece.slab, piece.slab->bytes);
     live[i] = live.back();
     live.pop_back();
   };
   for (int i = 0; i < 20000; ++i) {
     if (live.empty() || random() % 5 < 3) {
-      Slab* s = random() % 50 == 0
-                    ? heap->alloc_blocks(1 + unsigned(random() % 3))
-                    : heap->alloc_run(1 + unsigned(random() % 64), 1u << random() % 4, Kind::kRun);
+      Slab* s = heap->alloc_run(1 + unsigned(random() % 64), 1u << random() % 4, Kind::kRun);
       ASSERT_NE(s, nullptr);
       char mark = char(random());
       for (size_t at = 0; at < s->bytes; at += kUnit) s->base[at] = mark;

@@ -44,7 +44,7 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
   return bytes;
 }
 
-bool has_work() { return page_heap.has_dirty() || large_kept_bytes() != 0; }
+bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
 
 // 1 while the background thread waits for work. Whoever misses that leaves it to the next free.
 constinit std::atomic<uint32_t> asleep{0};
@@ -88,9 +88,13 @@ void purge_start_background() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+void purge_wake() {
+  if (unlikely(asleep.load(std::memory_order_relaxed) != 0)) wake_background();
+}
+
 void purge_tick() {
   if (!has_work()) return;
-  if (unlikely(asleep.load(std::memory_order_relaxed) != 0)) wake_background();
+  purge_wake();
   uint64_t now = os::now_ms();
   uint64_t due = next_tick_ms.load(std::memory_order_relaxed);
   if (now < due) return;

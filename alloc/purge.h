@@ -13,6 +13,8 @@ namespace larder {
 
 // A clock look at most every call, work at most every 100 ms, at most the configured bytes a tick.
 void purge_tick();
+// There is something to do: for the background thread, if there is one.
+void purge_wake();
 // In the constructor, once options are read: starts the thread that is asked for, if it is.
 void purge_start_background();
 // Everything that is free, now. Bytes given back.

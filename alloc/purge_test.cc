@@ -77,11 +77,14 @@ TEST_F(Purge, ATickGivesBackABoundedAmount) {
 
 TEST_F(Purge, KeptMappingsGoAfterTheDecay) {
   larder_free(larder_malloc(50 << 20));
-  EXPECT_GT(large_kept_bytes(), 0u);
+  EXPECT_TRUE(large_has_kept());
   set_option(Option::kPurgeDecayMs, 20);
-  wait_ms(150);
-  purge_tick();
-  EXPECT_EQ(large_kept_bytes(), 0u);
+  // The one that waits for a request of its size does so until the first tick.
+  for (int tick = 0; tick < 2; ++tick) {
+    wait_ms(150);
+    purge_tick();
+  }
+  EXPECT_FALSE(large_has_kept());
 }
 
 TEST_F(Purge, TrimSaysWhetherMemoryWentBack) {

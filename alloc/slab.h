@@ -1,7 +1,7 @@
 // Slab: the descriptor of a run of units, whatever the run holds. Out of line: no object can
 // overflow into it.
 //
-// Kinds: kSlab holds objects of one class; kRun, kLarge, kHuge, kEmergency hold one object;
+// Kinds: kSlab holds objects of one class; kRun, kHuge, kEmergency hold one object;
 // kFree nothing; kNull stands for every address that is not Larder's.
 //
 // A kSlab is, at any time, in one of these states, told by the low bits of `remote`:
@@ -33,7 +33,7 @@ struct ThreadHeap;
 // Zero, so that the null slab and the page map around it are zero pages that no file backs.
 inline ThreadHeap* const kNobody = nullptr;
 
-enum class Kind : uint8_t { kNull, kFree, kSlab, kRun, kLarge, kHuge, kEmergency };
+enum class Kind : uint8_t { kNull, kFree, kSlab, kRun, kHuge, kEmergency };
 
 // `used` of the current slab starts here and only falls, so that free needs no other test.
 inline constexpr uint32_t kCurrentBias = 1u << 30;
@@ -49,7 +49,7 @@ struct alignas(128) Slab {
   Kind kind = Kind::kNull;
   char* base = nullptr;  // first byte of the run
   uint32_t carved = 0;
-  uint32_t units = 0;  // slabs and runs; blocks for kLarge
+  uint32_t units = 0;  // slabs and runs
   Slab* next = nullptr;
   Slab* prev = nullptr;
 

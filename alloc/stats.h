@@ -20,7 +20,7 @@ enum Counter {
   kHugePeakBytes,
   kHugeCount,
   kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
-  kReallocCopiedHugeBytes,  // of these, from blocks of 4 MiB and more
+  kReallocCopiedHugeBytes,  // of these, from blocks beyond 1 MiB
   kEmergencyBlocks,         // served by a mapping of their own from a signal handler
   kLeakedInSignal,          // frees from a signal handler that could not be carried out
   kForks,

@@ -515,6 +515,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
     heap->unpark();
     if (Slab* kept = heap->take_run(run_units(size_bytes))) p = large_reuse(kept, size_bytes);
   }
+  if (size_bytes > kRunMax && (p = large_take_parked(size_bytes)) != nullptr) return p;
   bool zero;
   if (p == nullptr)
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
@@ -564,6 +565,7 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : nullptr;
   if (heap != nullptr && heap->keep_run(s)) return;
+  if (s->kind == Kind::kHuge && large_park(s)) return purge_wake();
   large_free(s);
   purge_tick();
 }
@@ -651,7 +653,7 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   size_t copied = old < size_bytes ? old : size_bytes;
   memcpy(q, p, copied);
   if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));
-  if (copied >= kHugeMin) stats::add(stats::kReallocCopiedHugeBytes, int64_t(copied));
+  if (copied > kRunMax) stats::add(stats::kReallocCopiedHugeBytes, int64_t(copied));
   free_fast(p);
   return q;
 }

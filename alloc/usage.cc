@@ -44,6 +44,7 @@ Usage heap_usage() {
   SlowPath path;
   if (!path.entered()) return usage;
   if (ThreadHeap* heap = thread_state.heap) heap->settle();
+  large_settle();
   registry_release_unused();
   usage.heaps = heap_counts();
   page_heap.for_each(add_slab, &usage);
