@@ -48,20 +48,39 @@ void* ThreadHeap::attach(int c, Slab* s) {
   return list;
 }
 
-// The current slab has nothing left to give. False if others freed objects in it meanwhile.
-bool ThreadHeap::let_go_full(int c) {
-  Slab* s = bins[c].current;
+void ThreadHeap::join_partial(Slab* s) {
+  bins[s->size_class].partial.push_back(s);
+  partial_classes |= ClassSet{1} << s->size_class;
+}
+
+// The current slab has nothing left to give. It stays the heap's for a while: what is freed next
+// is likely to be in it, and then no processor has to be asked.
+void ThreadHeap::set_aside(int c) {
+  Slab* s = std::exchange(bins[c].current, nullptr);
   s->list = &s->free;
+  s->used = 1;  // the first object that comes back leads to emptied()
+  full.push_back(s);
+  full_bytes += slab_bytes(s);
+  while (full.size() > kMaxFull || full_bytes > kMaxFullBytes) let_go_full();
+}
+
+// One of the slabs that were set aside; anything that was freed in it is free again.
+void ThreadHeap::take_back(Slab* s) {
+  full.remove(s);
+  full_bytes -= slab_bytes(s);
   s->used = s->carved;
-  s->set_owner(kNobody);
-  if (remote_release(s, kFull)) {
-    bins[c].current = nullptr;
-    return true;
+  for (void* p = s->free; p != nullptr; p = next_of(p)) --s->used;
+}
+
+void ThreadHeap::let_go_full() {
+  Slab* s = full.front();
+  take_back(s);
+  if (s->free == nullptr) {
+    s->set_owner(kNobody);
+    if (remote_release(s, kFull)) return;
+    s->set_owner(this);
   }
-  s->set_owner(this);
-  s->list = &heads[c];
-  s->used += kCurrentBias;
-  return false;
+  join_partial(s);  // freed in by others, or by a signal handler
 }
 
 void ThreadHeap::push_local(Slab* s, void* p) {
@@ -71,12 +90,20 @@ void ThreadHeap::push_local(Slab* s, void* p) {
   if (--s->used == 0) emptied(s);
 }
 
-void ThreadHeap::emptied(Slab* s) {
+bool ThreadHeap::emptied(Slab* s) {
   // A current slab gets here after a billion frees that its own list served again.
-  if (is_current(s))
+  if (is_current(s)) {
     s->used = kCurrentBias;
-  else
-    retire(s);
+    return false;
+  }
+  // The first object that came back to a slab that was set aside.
+  if (s->carved == s->capacity && next_of(s->free) == nullptr) {
+    take_back(s);
+    join_partial(s);
+    return false;
+  }
+  retire(s);
+  return true;
 }
 
 bool ThreadHeap::hold(Slab* s, void* p) {
@@ -131,8 +158,7 @@ void ThreadHeap::adopt(Slab* s) {
   s->set_owner(this);
   int c = s->size_class;
   SlabList& partial = bins[c].partial;
-  partial.push_back(s);
-  partial_classes |= ClassSet{1} << c;
+  join_partial(s);
   if (idle_adoptions[c] < kIdleAdoptions)
     ++idle_adoptions[c];
   else if (partial.size() > kIdleAdoptions && !single_threaded())
@@ -177,8 +203,8 @@ void ThreadHeap::let_go(Slab* s) {
     take_remote(s);
     if (s->used == 0) return slab_release(s);
     s->set_owner(kNobody);
-    bool full = s->free == nullptr && s->carved == s->capacity;
-    if (full ? remote_release(s, kFull) : central_push(s)) return;
+    bool nothing = s->free == nullptr && s->carved == s->capacity;
+    if (nothing ? remote_release(s, kFull) : central_push(s)) return;
     s->set_owner(this);
   }
 }
@@ -195,6 +221,7 @@ void ThreadHeap::move_in(ThreadState& t) {
 
 void ThreadHeap::move_out(ThreadState& t) {
   settle();
+  while (!full.empty()) let_go_full();
   t.last = ThreadState::kNoLast;
   t.owner = kNoOwner;
   t.heap = nullptr;
@@ -217,6 +244,7 @@ size_t ThreadHeap::owned_bytes() const {
 
 void ThreadHeap::release_all() {
   settle();
+  while (!full.empty()) let_go_full();
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
     if (Slab* s = bin.current) {
@@ -301,6 +329,7 @@ size_t ThreadHeap::trim() {
 }
 
 void ThreadHeap::collect() {
+  while (!full.empty()) let_go_full();
   for (Bin& bin : bins) {
     for (Slab* s = bin.partial.front(); s != nullptr;) {
       Slab* following = s->next;
@@ -313,6 +342,7 @@ void ThreadHeap::collect() {
 
 void ThreadHeap::collect_some() {
   release_some_held();
+  for (int i = 0; i < 2 && !full.empty(); ++i) let_go_full();
   int looks = 8;
   for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
     ClassSet ahead = todo >> collect_class << collect_class;
@@ -423,14 +453,12 @@ void* ThreadHeap::refill(int c) {
       if (void* list = remote_take(current)) return serve(c, list);
     if (Slab* s = usable_partial(c)) {
       if (current != nullptr) {
-        partial_classes |= ClassSet{1} << c;
         if (current->carved < current->capacity) {
           current->list = &current->free;
           current->used = current->carved;
-          bin.partial.push_back(current);
-        } else if (!let_go_full(c)) {
-          bin.partial.push_front(s);
-          continue;
+          join_partial(current);
+        } else {
+          set_aside(c);
         }
       }
       if (void* list = attach(c, s)) return serve(c, list);
@@ -438,7 +466,7 @@ void* ThreadHeap::refill(int c) {
     }
     if (current != nullptr) {
       if (current->carved < current->capacity) return carve(c);
-      if (!let_go_full(c)) continue;
+      set_aside(c);
     } else if (void* p = borrow(c)) {
       return p;
     }
@@ -488,7 +516,12 @@ void* shared_malloc(int c) {
 }
 
 void slab_free_slow(void* p, Slab* s) {
-  if (ThreadHeap* heap = thread_heap()) return remote_free(heap, s, p);
+  if (ThreadHeap* heap = thread_heap()) {
+    if (s->owner() != kNobody || !remote_try_adopt(s)) return remote_free(heap, s, p);
+    HeapCounters::add(heap->counters.adopted_slabs, 1);
+    heap->adopt(s);
+    return heap->push_local(s, p);
+  }
   // A thread without a heap: into the slab's shared heap, if it is one, else a push at once.
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return;
@@ -549,15 +582,13 @@ void free_empty(Slab* s) {
   SlowPath path;
   // In a signal handler it stays where it is: partial, with everything free.
   if (!path.entered()) return;
-  thread_state.heap->emptied(s);
   // More is being freed than allocated: what is held might keep other slabs from becoming empty.
-  thread_state.heap->release_some_held();
+  if (thread_state.heap->emptied(s)) thread_state.heap->release_some_held();
 }
 
 namespace {
 
 LARDER_WARM void free_slower(void* p, Slab* s) {
-  if (p == nullptr) return;
   if (s->kind == Kind::kNull) return foreign_free(p);
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
@@ -573,6 +604,7 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
 }  // namespace
 
 void free_slow(void* p, Slab* s) {
+  if (p == nullptr) return;
   ThreadHeap* heap = thread_state.heap;
   if (heap != nullptr && !thread_state.busy) {
     if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->hold(s, p)) return;

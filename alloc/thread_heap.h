@@ -13,10 +13,10 @@
 // Invariants:
 //   heads[c] lists objects of bins[c].current that are free, and held ones: objects that were freed
 //   here, in use as far as their slab knows. A held object needs no slab until it is released.
-//   every slab owned by the heap is a bin's current, in a bin's partial list, or in `empties`
-//   a slab with no free, no remote and no uncarved object is not owned (full)
+//   every slab owned by the heap is a bin's current, in a bin's partial list, in `empties`, or in
+//   `full`: those that last had nothing left to give. Other full slabs are nobody's.
 // Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept runs likewise, current slabs <= one a
-// class, held objects <= kSizeClasses.hold a class.
+// class, held objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
 #pragma once
 
 #include "block.h"
@@ -33,6 +33,9 @@ inline constexpr uint8_t kHoldNoMore = 255;
 inline constexpr unsigned kIdleAdoptions = 8;
 // A slab is carved, and touched, by so much at a time.
 inline constexpr size_t kCarveBytes = 4096;
+// What others free in a slab that its owner has set aside waits for the owner: not more than this.
+inline constexpr size_t kMaxFull = 64;
+inline constexpr size_t kMaxFullBytes = 512 * 1024;
 // Runs of up to 512 KiB are kept by a thread that frees them.
 inline constexpr unsigned kKeptRunUnits = 32;
 
@@ -96,6 +99,8 @@ struct ThreadHeap {
   uint8_t held[kClasses];  // put into heads[c] since it was last empty; or kHoldNoMore
   SlabList empties;        // used == 0, most recently emptied first
   size_t empty_bytes;
+  SlabList full;  // set aside, the longest first: used == 1, so that the first free is noticed
+  size_t full_bytes;
   Slab* kept_runs[kKeptRunUnits + 1];  // freed runs, by units, linked by next
   size_t kept_run_bytes;
   static constexpr uint8_t kMaxBorrowed = 32;
@@ -136,8 +141,9 @@ struct ThreadHeap {
   void adopt(Slab* s);
   // As adopt, with objects that are free; but the slab goes to the central list.
   void adopt_for_all(Slab* s, const Chain& chain);
-  // used has fallen to zero. A partial slab is kept for other use, or given back.
-  void emptied(Slab* s);
+  // used has fallen to zero. One that was set aside is partial from now on; a partial slab is kept
+  // for other use, or given back: true.
+  bool emptied(Slab* s);
   // The heap's lists move to the thread, or away from it: a heap whose thread has ended waits for
   // the next one with all that it has, if that is little.
   void move_in(ThreadState& t);
@@ -170,7 +176,10 @@ struct ThreadHeap {
  private:
   void* serve(int c, void* list);
   void* attach(int c, Slab* s);
-  bool let_go_full(int c);
+  void join_partial(Slab* s);
+  void set_aside(int c);
+  void take_back(Slab* s);
+  void let_go_full();
   Slab* usable_partial(int c);
   Slab* kept_empty(int c);
   Slab* fresh_slab(int c);

@@ -19,7 +19,8 @@ T peek(const T& field) {
 // The current slab of this thread can be counted exactly; those of others are taken as all in use.
 size_t objects_in_use(const Slab* s) {
   uint32_t carved = peek(s->carved);
-  if (peek(s->list) == &s->free) return peek(s->used);
+  // `used` of a slab that was set aside says something else.
+  if (peek(s->list) == &s->free) return peek(s->free) == nullptr ? carved : peek(s->used);
   size_t listed = 0;
   // A slab that is just being made has no owner, and no list yet: that is not this thread's.
   if (thread_state.heap != nullptr && s->owner() == thread_state.heap)
@@ -43,7 +44,10 @@ Usage heap_usage() {
   Usage usage = {};
   SlowPath path;
   if (!path.entered()) return usage;
-  if (ThreadHeap* heap = thread_state.heap) heap->settle();
+  if (ThreadHeap* heap = thread_state.heap) {
+    heap->settle();
+    heap->collect();
+  }
   large_settle();
   registry_release_unused();
   usage.heaps = heap_counts();
