@@ -47,10 +47,11 @@ struct SizeClasses {
     }
   }
 
-  // At least 16 objects a slab up to 16 KiB, 8 above; 256 KiB at most.
+  // At least 16 objects a slab up to 4 KiB, 8 above; 256 KiB at most.
   static constexpr uint8_t units_for(uint32_t object_size) {
     size_t units = 1;
-    while (units < 16 && units * kUnit < size_t{object_size} * 16) units *= 2;
+    size_t objects = object_size <= 4096 ? 16 : 8;
+    while (units * kUnit < object_size * objects) units *= 2;
     return uint8_t(units);
   }
 };
