@@ -59,6 +59,19 @@ long call(long nr, const void* a, size_t b = 0, long c = 0, long d = 0, long e =
 
 bool is_error(long ret) { return ret < 0 && ret > -4096; }
 
+// The kernel orders an unmap before a map at the same address. ThreadSanitizer does not see these
+// calls, and would take what was written there before for a race.
+#ifdef __SANITIZE_THREAD__
+extern "C" void __tsan_acquire(void*);
+extern "C" void __tsan_release(void*);
+char address_space;
+void before_unmap() { __tsan_release(&address_space); }
+void after_map() { __tsan_acquire(&address_space); }
+#else
+void before_unmap() {}
+void after_map() {}
+#endif
+
 }  // namespace
 
 void fail(const char* what, const char* file, int line) {
@@ -100,6 +113,7 @@ void* map(size_t size_bytes) {
   long ret = call(SYS_mmap, nullptr, size_bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (is_error(ret)) return nullptr;
+  after_map();
   stats::add(stats::kMappedBytes, int64_t(size_bytes));
   return reinterpret_cast<void*>(ret);
 }
@@ -121,6 +135,7 @@ void* map_aligned(size_t size_bytes, size_t align) {
 
 bool unmap(void* addr, size_t size_bytes) {
   stats::add(stats::kMunmapCalls, 1);
+  before_unmap();
   if (is_error(call(SYS_munmap, addr, size_bytes))) return false;
   stats::add(stats::kMappedBytes, -int64_t(size_bytes));
   return true;
@@ -129,6 +144,7 @@ bool unmap(void* addr, size_t size_bytes) {
 Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
   stats::add(stats::kMremapCalls, 1);
   long ret = call(SYS_mremap, addr, old_bytes, long(new_bytes), 0);
+  after_map();
   if (is_error(ret)) return ret == -ENOMEM ? Resized::kNoRoom : Resized::kRefused;
   stats::add(stats::kMappedBytes, int64_t(new_bytes) - int64_t(old_bytes));
   return Resized::kDone;
@@ -136,6 +152,7 @@ Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
 
 bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes) {
   stats::add(stats::kMremapCalls, 1);
+  before_unmap();
   long ret = call(SYS_mremap, addr, old_bytes, long(new_bytes), MREMAP_MAYMOVE | MREMAP_FIXED,
                   reinterpret_cast<long>(target));
   if (is_error(ret)) return false;
