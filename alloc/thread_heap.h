@@ -26,6 +26,8 @@
 #include "size_class.h"
 #include "slab.h"
 
+struct larder_inline_state;
+
 namespace larder {
 
 inline constexpr uint8_t kHoldNoMore = 255;
@@ -120,7 +122,8 @@ struct ThreadHeap {
   bool assigned;  // to a living thread; this and the links belong to the registry
   ThreadHeap* next;
   ThreadHeap* next_unused;
-  Slab* held_last[kClasses];  // where the last held object of the class came from
+  larder_inline_state* inlined;  // what the thread keeps for inlined code, if anything (inline.cc)
+  Slab* held_last[kClasses];     // where the last held object of the class came from
   // What most threads never touch comes last.
   RemoteCache remote;
   void* own_heads[kClasses];  // of a heap that no thread has
@@ -133,6 +136,10 @@ struct ThreadHeap {
   bool hold(Slab* s, void* p);
   // Held objects of the class go to their slabs, and no more are held until it is refilled.
   void release_held(int c);
+  // What inlined code has kept of the class goes to its slabs, and no more is kept until it asks.
+  void release_inlined(int c);
+  // Freed objects that are in use as far as their slabs know, linked.
+  void give_back(void* list);
   // Of a few classes, in turn; of all.
   void release_some_held();
   void release_all_held();
@@ -212,8 +219,8 @@ LARDER_FAST void* malloc_fast(size_t size_bytes) {
   return malloc_large(size_bytes);
 }
 
-LARDER_FAST void free_fast(void* p) {
-  Slab* s = page_map.find(p);
+// s: the slab of p.
+LARDER_FAST void free_fast(void* p, Slab* s) {
   if (unlikely(!s->owned_by(thread_state.owner))) return free_slow(p, s);
   if (uintptr_t(p) == thread_state.last) {
     void** head = &thread_state.heads[thread_state.last_class];
@@ -226,6 +233,7 @@ LARDER_FAST void free_fast(void* p) {
   *list = p;
   if (unlikely(--s->used == 0)) free_empty(s);
 }
+LARDER_FAST void free_fast(void* p) { free_fast(p, page_map.find(p)); }
 
 // An object of at least size_bytes at a multiple of align, a power of two.
 void* aligned_alloc_any(size_t size_bytes, size_t align);

@@ -1,6 +1,6 @@
 # The programs behind the tool's own instruments (docs/instruments.md). As the workloads, they are
-# linked with the system's malloc and served by whatever is preloaded, but for the two pair loops
-# that have one of the library's archives linked in.
+# linked with the system's malloc and served by whatever is preloaded, but for the pair
+# loops that have one of the library's archives linked in.
 
 add_executable(bench_sweep sweep.cc)
 add_executable(bench_counts counts.cc)
@@ -15,6 +15,10 @@ add_executable(bench_pair_loop_prefixed pair_loop.c)
 target_compile_definitions(bench_pair_loop_prefixed PRIVATE BENCH_PREFIXED)
 target_link_libraries(bench_pair_loop_prefixed PRIVATE larder_prefixed)
 
+add_executable(bench_pair_loop_inline pair_loop.c)
+target_compile_definitions(bench_pair_loop_inline PRIVATE BENCH_INLINE)
+target_link_libraries(bench_pair_loop_inline PRIVATE larder_static)
+
 # The page map is internal to the library: its objects, not its exports.
 add_executable(bench_page_map page_map.cc
   $<TARGET_OBJECTS:larder_core> $<TARGET_OBJECTS:larder_entry_prefixed>)
@@ -26,7 +30,7 @@ target_link_libraries(bench_page_map PRIVATE ${CMAKE_DL_LIBS})
 target_compile_options(bench_himeno PRIVATE -O3)
 
 set(INSTRUMENTS sweep counts himeno pair_floor pair_loop pair_loop_static pair_loop_prefixed
-                page_map)
+                pair_loop_inline page_map)
 foreach(instrument ${INSTRUMENTS})
   target_compile_features(bench_${instrument} PRIVATE cxx_std_20)
   target_compile_options(bench_${instrument} BEFORE PRIVATE ${BENCH_FLAGS})

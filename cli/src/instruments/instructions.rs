@@ -20,9 +20,10 @@ use crate::failure::Result;
 const LOOP: &str = "bench_pair_loop";
 const FLOOR: &str = "bench_pair_floor";
 /// Larder linked in, instead of preloaded.
-const LINKED: [(&str, &str); 2] = [
+const LINKED: [(&str, &str); 3] = [
     ("larder, static", "bench_pair_loop_static"),
     ("larder, prefixed", "bench_pair_loop_prefixed"),
+    ("larder, static inlined", "bench_pair_loop_inline"),
 ];
 const FLOORS: [(&str, &str); 2] = [
     ("list", "thread-local list, inlined"),
@@ -59,7 +60,8 @@ pub fn run(plan: &InstructionsPlan) -> Result<()> {
     let machine = Machine::examine();
     plan.output.prepare()?;
     programs::require(callgrind::COMMAND, callgrind::PACKAGE)?;
-    let needed = [LOOP, FLOOR, LINKED[0].1, LINKED[1].1];
+    let mut needed = vec![LOOP, FLOOR];
+    needed.extend(LINKED.map(|(_, program)| program));
     let programs = Programs::find(&needed, plan.field.run_limit_seconds)?;
     let (allocators, notes) = plan.field.find()?;
     for allocator in &allocators {
