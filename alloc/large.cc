@@ -422,6 +422,12 @@ bool large_has_kept() {
   return huge.parked.load(std::memory_order_relaxed) != nullptr || large_kept_bytes() != 0;
 }
 
+size_t large_used_bytes() {
+  const Slab* waiting = huge.parked.load(std::memory_order_relaxed);
+  size_t parked = waiting != nullptr ? __atomic_load_n(&waiting->bytes, __ATOMIC_RELAXED) : 0;
+  return size_t(stats::get(stats::kHugeBytes)) - parked;
+}
+
 size_t large_kept_bytes() { return huge.kept_bytes.load(std::memory_order_relaxed); }
 
 Lock& large_lock() { return huge.lock; }

@@ -43,6 +43,8 @@ void large_settle();
 // Kept mappings last used at or before the deadline are unmapped. Bytes given back.
 size_t large_release_kept(uint64_t deadline_ms);
 size_t large_kept_bytes();
+// Of mappings that are in use, less the one that waits.
+size_t large_used_bytes();
 bool large_has_kept();
 Lock& large_lock();
 

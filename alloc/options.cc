@@ -40,12 +40,15 @@ constexpr Row kRows[] = {
      "offsets large blocks by a rotating number of cache lines, so that arrays do not alias"},
     {"LARDER_BACKGROUND_PURGE", 0, 0, 1, "switch", nullptr,
      "1 starts a thread that gives memory back while the program sleeps; a child of fork has none"},
+    {"LARDER_EARLY_PURGE", 1, 0, 1, "switch", nullptr,
+     "0 keeps free memory for the decay time even when hardly anything is in use any more"},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
 
 constinit std::atomic<size_t> values[size_t(Option::kCount)] = {
-    kRows[0].default_value, kRows[1].default_value, kRows[2].default_value, kRows[3].default_value,
-    kRows[4].default_value, kRows[5].default_value, kRows[6].default_value, kRows[7].default_value,
+    kRows[0].default_value, kRows[1].default_value, kRows[2].default_value,
+    kRows[3].default_value, kRows[4].default_value, kRows[5].default_value,
+    kRows[6].default_value, kRows[7].default_value, kRows[8].default_value,
 };
 
 void warn(const Row& row, const char* text) {

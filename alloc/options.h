@@ -18,6 +18,7 @@ enum class Option {
   kHugeKeptMib,
   kColour,
   kBackgroundPurge,
+  kEarlyPurge,
   kCount
 };
 

@@ -51,7 +51,7 @@ void PageHeap::dirty_insert(Block* b) {
   (list.tail != nullptr ? list.tail->dirty_next : list.head) = b;
   list.tail = b;
   b->in_dirty_list = true;
-  dirty_blocks_.store(dirty_blocks_ + 1, std::memory_order_relaxed);
+  list.add(1);
 }
 
 void PageHeap::dirty_remove(Block* b) {
@@ -59,7 +59,13 @@ void PageHeap::dirty_remove(Block* b) {
   (b->dirty_prev != nullptr ? b->dirty_prev->dirty_next : list.head) = b->dirty_next;
   (b->dirty_next != nullptr ? b->dirty_next->dirty_prev : list.tail) = b->dirty_prev;
   b->in_dirty_list = false;
-  dirty_blocks_.store(dirty_blocks_ - 1, std::memory_order_relaxed);
+  list.add(size_t(-1));
+}
+
+void PageHeap::count_used(size_t more_units) {
+  size_t used = used_bytes() + more_units * kUnit;
+  used_bytes_.store(used, std::memory_order_relaxed);
+  if (used > peak_bytes()) peak_bytes_.store(used, std::memory_order_relaxed);
 }
 
 // The one place where free_units changes: keeps buckets, regions and dirty lists in step.
@@ -159,6 +165,7 @@ Slab* PageHeap::claim(Block* b, int unit, unsigned units, Kind kind) {
   s->offset = 0;
   s->zero = (b->dirty & taken) == 0;
   page_map.set(s->base, units, s);
+  count_used(units);
   set_free_units(b, b->free_units & ~taken);
   return s;
 }
@@ -179,6 +186,7 @@ void PageHeap::free_run(Slab* run, size_t touched_bytes) {
   UnitSet touched = units_of_bytes(unit, run->units, touched_bytes);
   run->kind = Kind::kFree;
   run->set_owner(kNobody);
+  count_used(-size_t{run->units});
   give_back(run->block, units, touched);
 }
 
@@ -190,6 +198,7 @@ bool PageHeap::extend_run(Slab* run, unsigned new_units) {
   UnitSet more = unit_range(unit + int(run->units), int(new_units - run->units));
   if ((b->free_units & more) != more) return false;
   page_map.set(run->base + run->bytes, new_units - run->units, run);
+  count_used(new_units - run->units);
   run->units = new_units;
   run->bytes = new_units * kUnit;
   run->zero = false;
@@ -200,6 +209,7 @@ bool PageHeap::extend_run(Slab* run, unsigned new_units) {
 void PageHeap::shrink_run(Slab* run, unsigned new_units) {
   LockGuard guard(lock_);
   UnitSet tail = unit_range(unit_index(run) + int(new_units), int(run->units - new_units));
+  count_used(size_t{new_units} - run->units);
   run->units = new_units;
   run->bytes = new_units * kUnit;
   give_back(run->block, tail, tail);
@@ -295,6 +305,7 @@ void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
 void PageHeap::check() {
   LockGuard guard(lock_);
   size_t dirty_blocks = 0;
+  size_t free_units = 0;
   for (Region* r = regions_; r != nullptr; r = r->next) {
     for (unsigned i = 0; i < r->count; ++i) {
       const Block& b = r->blocks[i];
@@ -302,13 +313,15 @@ void PageHeap::check() {
       LARDER_CHECK((r->free_blocks >> i & 1) == (b.wholly_free() ? 1u : 0u));
       LARDER_CHECK(b.in_dirty_list == ((b.free_units & b.dirty) != 0));
       dirty_blocks += b.in_dirty_list ? 1 : 0;
+      free_units += size_t(count_units(b.free_units));
     }
   }
   for (int length = 1; length < kUnitsPerBlock; ++length) {
     LARDER_CHECK((buckets_[length] != nullptr) == ((bucket_bits_ >> length & 1) != 0));
     for (Block* b = buckets_[length]; b != nullptr; b = b->next) LARDER_CHECK(b->longest == length);
   }
-  LARDER_CHECK(dirty_blocks == dirty_blocks_.load(std::memory_order_relaxed));
+  LARDER_CHECK(dirty_blocks == dirty_whole_.count + dirty_part_.count);
+  LARDER_CHECK(used_bytes_ == (blocks_ * kUnitsPerBlock - free_units) * kUnit);
 }
 
 }  // namespace larder

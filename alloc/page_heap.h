@@ -35,7 +35,16 @@ class PageHeap {
   bool take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job);
   // Puts them back; those in `discarded` read as zeros now.
   void finish_purge(const PurgeJob& job, UnitSet discarded);
-  bool has_dirty() const { return dirty_blocks_.load(std::memory_order_relaxed) != 0; }
+  bool has_dirty() const {
+    return (dirty_whole_.count.load(std::memory_order_relaxed) |
+            dirty_part_.count.load(std::memory_order_relaxed)) != 0;
+  }
+  // Of blocks that are wholly free and dirty; of units in use, now and at most.
+  size_t dirty_whole_bytes() const {
+    return dirty_whole_.count.load(std::memory_order_relaxed) * kBlock;
+  }
+  size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
+  size_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
 
   // Unmaps regions that are wholly free, for when address space is short. Bytes.
   size_t release_regions();
@@ -55,12 +64,17 @@ class PageHeap {
   struct DirtyList {
     Block* head = nullptr;
     Block* tail = nullptr;
+    std::atomic<size_t> count{0};
+    void add(size_t n) {
+      count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    }
   };
 
   Block* find_block(unsigned units, unsigned align_units, int* unit);
   Block* take_free_block();
   Slab* claim(Block* b, int unit, unsigned units, Kind kind);
   void set_free_units(Block* b, UnitSet units);
+  void count_used(size_t more_units);
   void give_back(Block* b, UnitSet units, UnitSet dirty);
   void bucket_remove(Block* b);
   void bucket_insert(Block* b);
@@ -75,7 +89,7 @@ class PageHeap {
   Block* buckets_[kUnitsPerBlock] = {};  // [longest], 1..127
   UnitSet bucket_bits_ = 0;              // which are not empty
   DirtyList dirty_whole_, dirty_part_;
-  std::atomic<size_t> dirty_blocks_{0};  // written under the lock
+  std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};  // written under the lock
 };
 
 extern PageHeap page_heap;

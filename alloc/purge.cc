@@ -6,6 +6,7 @@
 #include "large.h"
 #include "options.h"
 #include "page_heap.h"
+#include "stats.h"
 
 namespace larder {
 
@@ -42,6 +43,51 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
   while (bytes < budget_bytes && page_heap.take_for_purge(deadline_ms, pass, &job))
     page_heap.finish_purge(job, discard(job, &bytes));
   return bytes;
+}
+
+// When hardly anything is in use any more nobody may come by again, so that free memory goes
+// without waiting for its decay. Not in a process of several threads: they come in waves, and the
+// next one wants what the last one had. What goes early may have to come back, at a page fault a
+// page: no more goes than the process ever had in use, plus kEarlyBytesPerMs, which bounds the time
+// for it to about two hundredths.
+constexpr size_t kEarlyMin = 8 << 20;
+constexpr size_t kHardlyAny = 2 << 20;
+constexpr int64_t kFewThreads = 2;
+constexpr size_t kEarlyBytesPerMs = 32 << 10;
+
+// Threads that race for it count a little wrongly: the bound is one of time, not of safety.
+struct Early {
+  std::atomic<uint64_t> next_ms{0}, last_ms{0};
+  std::atomic<size_t> allowed{0}, peak{0};
+};
+constinit Early early;
+
+// What would go early, if that is worth it.
+size_t early_bytes() {
+  size_t unused = page_heap.dirty_whole_bytes() + large_kept_bytes();
+  size_t used = page_heap.used_bytes() + large_used_bytes();
+  bool at_rest = used <= kHardlyAny && stats::get(stats::kHeaps) <= kFewThreads;
+  return unused >= kEarlyMin && at_rest ? unused : 0;
+}
+
+LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
+  uint64_t due = early.next_ms.load(std::memory_order_relaxed);
+  if (now < due || option(Option::kEarlyPurge) == 0 ||
+      !early.next_ms.compare_exchange_strong(due, now + 1, std::memory_order_relaxed))
+    return;
+  size_t peak = page_heap.peak_bytes() + size_t(stats::get(stats::kHugePeakBytes));
+  size_t allowed =
+      early.allowed.load(std::memory_order_relaxed) + peak -
+      early.peak.exchange(peak, std::memory_order_relaxed) +
+      (now - early.last_ms.exchange(now, std::memory_order_relaxed)) * kEarlyBytesPerMs;
+  if (allowed > peak) allowed = peak;
+  if (bytes > peak) bytes = peak;
+  bool go = allowed >= bytes;
+  early.allowed.store(go ? allowed - bytes : allowed, std::memory_order_relaxed);
+  if (go)
+    purge_all();
+  else
+    early.next_ms.store(now + (bytes - allowed) / kEarlyBytesPerMs, std::memory_order_relaxed);
 }
 
 bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
@@ -96,6 +142,7 @@ void purge_tick() {
   if (!has_work()) return;
   purge_wake();
   uint64_t now = os::now_ms();
+  if (size_t bytes = early_bytes()) purge_early(now, bytes);
   uint64_t due = next_tick_ms.load(std::memory_order_relaxed);
   if (now < due) return;
   if (!next_tick_ms.compare_exchange_strong(due, now + kTickMs, std::memory_order_relaxed)) return;

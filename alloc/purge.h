@@ -1,10 +1,12 @@
 // Free memory goes back to the system: after a decay, at a bounded rate, whole blocks first.
 //
-// Driven by whoever passes through the page heap or frees a large object, so an idle process keeps
-// what it had, unless LARDER_BACKGROUND_PURGE gave it a thread: it sleeps while there is nothing to
-// do, takes no signal, and allocates nothing. It is off by default because a program may count its
-// threads, forbid clone, or unshare. Pages are discarded, never unmapped: mappings stay few.
-// Thread safety: any thread; one purges at a time, and the discarding itself holds no lock.
+// Driven by whoever passes through the page heap or frees a large object. A process of one or two
+// threads that has freed nearly everything gives it back at once (LARDER_EARLY_PURGE); any other
+// keeps what it had while it sleeps, unless LARDER_BACKGROUND_PURGE gave it a thread: that sleeps
+// while there is nothing to do, takes no signal, and allocates nothing. It is off by default
+// because a program may count its threads, forbid clone, or unshare. Pages are discarded, never
+// unmapped: mappings stay few. Thread safety: any thread; one purges at a time, and the discarding
+// itself holds no lock.
 #pragma once
 
 #include "base.h"

@@ -10,6 +10,7 @@
 #include "large.h"
 #include "options.h"
 #include "os.h"
+#include "page_heap.h"
 #include "stats.h"
 
 namespace larder {
@@ -28,8 +29,12 @@ void wait_ms(unsigned ms) { usleep(ms * 1000); }
 
 class Purge : public testing::Test {
  protected:
-  void SetUp() override { purge_all(); }
+  void SetUp() override {
+    set_option(Option::kEarlyPurge, 0);
+    purge_all();
+  }
   void TearDown() override {
+    set_option(Option::kEarlyPurge, 1);
     set_option(Option::kPurgeDecayMs, 1000);
     set_option(Option::kPurgeMibPerTick, 64);
   }
@@ -85,6 +90,31 @@ TEST_F(Purge, KeptMappingsGoAfterTheDecay) {
     purge_tick();
   }
   EXPECT_FALSE(large_has_kept());
+}
+
+TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  set_option(Option::kEarlyPurge, 1);
+  size_t before = resident();
+  dirty(64);
+  EXPECT_LE(resident(), before + (size_t{16} << 20));
+  // What comes back at once is left alone: the peak once, and 32 MiB a second.
+  int64_t purged = stats::get(stats::kPurgedBytes);
+  uint64_t start_ms = os::now_ms();
+  for (int i = 0; i < 8; ++i) dirty(64);
+  size_t peak = page_heap.peak_bytes() + size_t(stats::get(stats::kHugePeakBytes));
+  size_t allowed = peak + (os::now_ms() - start_ms + 100) * (32 << 10);
+  EXPECT_LE(size_t(stats::get(stats::kPurgedBytes) - purged), allowed);
+}
+
+TEST_F(Purge, AHeapInUseWaitsForTheDecay) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  set_option(Option::kEarlyPurge, 1);
+  void* used = larder_malloc(40 << 20);
+  int64_t before = stats::get(stats::kPurgedBytes);
+  dirty(64);
+  EXPECT_EQ(stats::get(stats::kPurgedBytes), before);
+  larder_free(used);
 }
 
 TEST_F(Purge, TrimSaysWhetherMemoryWentBack) {

@@ -6,6 +6,7 @@
 #include "meta.h"
 #include "options.h"
 #include "os.h"
+#include "stats.h"
 
 namespace larder {
 
@@ -51,6 +52,7 @@ ThreadHeap* take_heap(ThreadState& t) {
   } else {
     heap = new_heap();
     if (heap == nullptr) return nullptr;
+    stats::add(stats::kHeaps, 1);
     heap->next = registry.heaps;
     registry.heaps = heap;
   }

@@ -24,6 +24,7 @@ enum Counter {
   kEmergencyBlocks,         // served by a mapping of their own from a signal handler
   kLeakedInSignal,          // frees from a signal handler that could not be carried out
   kForks,
+  kHeaps,  // made for threads
   kCounters
 };
 
