@@ -131,7 +131,7 @@ LARDER_FAST bool to_be_freed(void* p) {
   if constexpr (kBug == Bug::growth) return p == nullptr || !strikes();
   if constexpr (kBug == Bug::stale_last) {
     if (uintptr_t(p) != thread_state.last) return true;
-    void** head = &thread_state.heads[thread_state.last_class];
+    void** head = thread_state.last_head;
     next_of(p) = *head;
     *head = p;
     return false;
