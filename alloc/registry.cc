@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include <utility>
+
 #include "meta.h"
 #include "options.h"
 #include "os.h"
@@ -13,9 +15,9 @@ namespace larder {
 namespace {
 
 constexpr unsigned kMaxShared = 256;
-// Heaps without a thread keep what they own up to these bounds: 4 MiB in all.
-constexpr size_t kWaitingHeaps = 8;
+// Heaps without a thread keep what they own up to these bounds, each and in all.
 constexpr size_t kWaitingBytes = 512 * 1024;
+constexpr size_t kAllWaitingBytes = 12 * 1024 * 1024;
 
 struct Registry {
   Lock lock;
@@ -23,7 +25,8 @@ struct Registry {
   ThreadHeap* heaps = nullptr;   // all thread heaps, by next; written under the lock
   ThreadHeap* unused = nullptr;  // of threads that have ended, by next_unused
   size_t unused_count = 0, dead = 0;
-  std::atomic<size_t> in_use{0};
+  size_t waiting_bytes = 0;       // of all unused heaps
+  std::atomic<size_t> in_use{0};  // written under the lock
   pthread_key_t key = 0;
   bool has_key = false;
   std::atomic<ThreadHeap*> shared[kMaxShared] = {};
@@ -49,6 +52,7 @@ ThreadHeap* take_heap(ThreadState& t) {
   if (heap != nullptr) {
     registry.unused = heap->next_unused;
     --registry.unused_count;
+    registry.waiting_bytes -= std::exchange(heap->waiting_bytes, 0);
   } else {
     heap = new_heap();
     if (heap == nullptr) return nullptr;
@@ -58,7 +62,7 @@ ThreadHeap* take_heap(ThreadState& t) {
   }
   heap->move_in(t);
   heap->assigned = true;
-  registry.in_use.fetch_add(1, std::memory_order_relaxed);
+  registry.in_use.store(registry.in_use + 1, std::memory_order_relaxed);
   return heap;
 }
 
@@ -113,16 +117,25 @@ void thread_exit() {
   t.busy = true;
   t.phase = ThreadState::kTornDown;
   heap->move_out(t);
-  if (heap->owned_bytes() > kWaitingBytes) heap->release_all();
+  size_t bytes = heap->owned_bytes();
+  if (bytes > kWaitingBytes) {
+    heap->release_all();
+    bytes = 0;
+  }
   {
     LockGuard guard(registry.lock);
-    // Few enough wait already: what this one has is of no use to anyone.
-    if (registry.unused_count >= kWaitingHeaps) heap->release_all();
+    // Enough waits already: what this one has is of no use to anyone.
+    if (registry.waiting_bytes + bytes > kAllWaitingBytes) {
+      heap->release_all();
+      bytes = 0;
+    }
+    heap->waiting_bytes = bytes;
+    registry.waiting_bytes += bytes;
     heap->assigned = false;
     heap->next_unused = registry.unused;
     registry.unused = heap;
     ++registry.unused_count;
-    registry.in_use.fetch_sub(1, std::memory_order_relaxed);
+    registry.in_use.store(registry.in_use - 1, std::memory_order_relaxed);
   }
   t.busy = false;
 }
@@ -133,6 +146,7 @@ bool registry_release_unused() {
   for (ThreadHeap* heap = registry.unused; heap != nullptr; heap = heap->next_unused) {
     if (heap->owned_bytes() == 0) continue;
     heap->release_all();
+    registry.waiting_bytes -= std::exchange(heap->waiting_bytes, 0);
     any = true;
   }
   return any;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,26 @@ TEST(Registry, AHeapOfManyClassesWaitsForTheNextThread) {
   std::thread(live).join();
   uint64_t fresh = heap_counts().fresh_slabs;
   std::thread(live).join();
+  EXPECT_EQ(heap_counts().fresh_slabs, fresh);
+}
+
+// As many as there were at once, not a few.
+TEST(Registry, HeapsOfManyThreadsWait) {
+  constexpr int kThreads = 32;
+  auto wave = [] {
+    std::barrier all(kThreads);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&all] {
+        larder_free(larder_malloc(100));
+        all.arrive_and_wait();
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  };
+  wave();
+  uint64_t fresh = heap_counts().fresh_slabs;
+  wave();
   EXPECT_EQ(heap_counts().fresh_slabs, fresh);
 }
 

@@ -122,6 +122,7 @@ struct ThreadHeap {
   bool assigned;  // to a living thread; this and the links belong to the registry
   ThreadHeap* next;
   ThreadHeap* next_unused;
+  size_t waiting_bytes;          // owned when its thread ended, for the registry
   larder_inline_state* inlined;  // what the thread keeps for inlined code, if anything (inline.cc)
   Slab* held_last[kClasses];     // where the last held object of the class came from
   // What most threads never touch comes last.
