@@ -53,6 +53,13 @@ bool central_free(Slab* s, const Chain& chain) {
   return true;
 }
 
+void central_for_each(void (*visit)(const SlabList&, int, void*), void* context) {
+  for (int c = 0; c < kClasses; ++c) {
+    LockGuard guard(central[c].lock);
+    visit(central[c].slabs, c, context);
+  }
+}
+
 void central_for_each_lock(void (*visit)(Lock&)) {
   for (Central& c : central) visit(c.lock);
 }

@@ -21,6 +21,8 @@ Slab* central_pop(int size_class);
 // goes back to the page heap. False, and nothing done, if it is not in the list.
 bool central_free(Slab* s, const Chain& chain);
 
+// Each class's list, behind its lock.
+void central_for_each(void (*visit)(const SlabList& list, int size_class, void*), void* context);
 void central_for_each_lock(void (*visit)(Lock&));
 
 }  // namespace larder

@@ -29,6 +29,7 @@ enum class Bug {
   growth,      // a free that does nothing
   stale_last,  // what malloc handed out last is freed without a look at whose it is by now
   hoard,       // a heap that only frees keeps every slab that it adopts
+  miscount,    // a slab counts an object too many, which only a walk over the heap can tell
   hang,        // a call that never returns
   crash,       // a wild write
 };
@@ -139,6 +140,11 @@ LARDER_FAST bool to_be_freed(void* p) {
   if constexpr (kBug == Bug::hoard)
     if (ThreadHeap* heap = thread_state.heap)
       heap->idle_adoptions[page_map.find(p)->size_class] = 0;
+  if constexpr (kBug == Bug::miscount) {
+    Slab* s = page_map.find(p);
+    if (s->kind == Kind::kSlab && s->owned_by(thread_state.owner) && !is_current(s) && strikes())
+      ++s->used;
+  }
   if constexpr (kBug == Bug::late_overwrite) {
     static constinit std::atomic<uint32_t> calls{0};
     if (p == nullptr) return true;

@@ -184,6 +184,17 @@ HeapCounts heap_counts() {
   return counts;
 }
 
+void registry_for_each(void (*visit)(ThreadHeap&, void*), void* context) {
+  LockGuard guard(registry.lock);
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) visit(*heap, context);
+  for (auto& slot : registry.shared) {
+    ThreadHeap* heap = slot.load(std::memory_order_acquire);
+    if (heap == nullptr) continue;
+    LockGuard shared(heap->lock);
+    visit(*heap, context);
+  }
+}
+
 void registry_for_each_lock(void (*visit)(Lock&)) {
   visit(registry.lock);
   for (auto& slot : registry.shared)

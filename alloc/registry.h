@@ -29,6 +29,9 @@ struct HeapCounts {
 };
 HeapCounts heap_counts();
 
+// All heaps: threads', waiting, dead, shared. Holds the registry's lock, and each shared heap's.
+void registry_for_each(void (*visit)(ThreadHeap&, void*), void* context);
+
 // The registry's lock and those of the shared heaps, in the order of locking.
 void registry_for_each_lock(void (*visit)(Lock&));
 // In a fork's child: heaps of threads that are not here any more. Their slabs are adopted, one by

@@ -51,6 +51,8 @@ void* remote_take(Slab* s) {
   return list_of(s->remote.exchange(generation_bits() | kOwned, std::memory_order_acquire));
 }
 
+void* remote_list(const Slab* s) { return list_of(s->remote.load(std::memory_order_acquire)); }
+
 bool remote_release(Slab* s, State state) {
   uint64_t word = s->remote.load(std::memory_order_relaxed);
   while (list_of(word) == nullptr)

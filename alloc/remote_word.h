@@ -26,6 +26,8 @@ bool remote_try_push(Slab* s, const Chain& chain);
 bool remote_try_adopt(Slab* s);
 // REQUIRES: the caller owns `s`. All objects that others have pushed, linked; nullptr if none.
 void* remote_take(Slab* s);
+// The same list, left where it is; more may join it meanwhile.
+void* remote_list(const Slab* s);
 // REQUIRES: the caller owns `s` and has made it fit for whoever adopts it. False when others have
 // pushed meanwhile: it is still owned then.
 bool remote_release(Slab* s, State state);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "central.h"
+#include "check.h"
 #include "foreign.h"
 #include "larder/inline.h"
 #include "large.h"
@@ -497,6 +498,7 @@ void* ThreadHeap::borrow(int c) {
 
 void* ThreadHeap::refill(int c) {
   HeapCounters::add(counters.refills, 1);
+  if (kChecked && counters.refills.load(std::memory_order_relaxed) % 256 == 0) check_heap(*this);
   // A signal handler may have filled it since it was looked at.
   if (heads[c] != nullptr) return serve(c, heads[c]);
   held[c] = 0;

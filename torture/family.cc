@@ -9,6 +9,7 @@
 
 #ifdef TORTURE_PREFIXED
 #include "larder/larder_malloc.h"
+extern "C" [[gnu::weak]] void larder_check(void);
 #endif
 
 namespace torture {
@@ -79,6 +80,7 @@ bool find_family() {
             .usable_size = larder_malloc_usable_size,
             .trim = larder_malloc_trim,
             .info = larder_mallinfo2,
+            .check = larder_check,
             .operators = false,
             .promises_more = true,
             .object = "linked in, under the prefix larder_",
@@ -141,6 +143,8 @@ bool find_family() {
   family.operators = true;
   void* version = dlsym(RTLD_DEFAULT, "larder_version");
   family.promises_more = version != nullptr && base_of(version) == base;
+  if (family.promises_more)
+    family.check = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "larder_check"));
   return true;
 }
 

@@ -52,7 +52,8 @@ struct Family {
   size_t (*usable_size)(void*);
   int (*trim)(size_t);
   struct mallinfo2 (*info)();
-  bool operators;  // operator new and delete lead to this malloc
+  void (*check)();  // Larder's walk over its own invariants, in builds that have it
+  bool operators;   // operator new and delete lead to this malloc
   // Promises more than the standards ask for, as Larder does: success leaves errno alone, and
   // blocks of no bytes are aligned like others.
   bool promises_more;

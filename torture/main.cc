@@ -168,6 +168,8 @@ void run() {
     if (stop.load()) break;
     if (round % 4 == 1) run_relay(round);
     check_growth();
+    where->call.store("larder_check");
+    if (family.check != nullptr) family.check();
     if (totals.rounds.fetch_add(1) + 1 == settings.rounds) break;
   }
   print_clean(double(now_ms() - start) / 1000);

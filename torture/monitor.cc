@@ -29,7 +29,7 @@ void interrupt(int) {
 [[maybe_unused]] void crash(int number, siginfo_t* info, void*) {
   const Where* at = where;
   if (number == SIGABRT)
-    fault(Fault::kCrash, at, nullptr, nullptr, "the allocator has aborted (SIGABRT)");
+    fault(Fault::kAborted, at, nullptr, nullptr, "the allocator ends the process (SIGABRT)");
   fault(Fault::kCrash, at, nullptr, nullptr, "SIG%s at address %p", sigabbrev_np(number),
         info->si_addr);
 }

@@ -28,7 +28,7 @@ const char* fault_name(Fault kind) {
   static constexpr const char* kNames[] = {
       "overlap",      "double-hand-out",  "misaligned",   "lost-content",  "damaged",
       "usable-moves", "usable-too-small", "dirty-calloc", "changed-errno", "no-memory",
-      "wrong-result", "growth",           "hang",         "crash",
+      "wrong-result", "growth",           "hang",         "crash",         "aborted",
   };
   static_assert(sizeof kNames / sizeof kNames[0] == size_t(Fault::kCount));
   return kNames[size_t(kind)];

@@ -30,6 +30,7 @@ enum class Fault {
   kGrowth,
   kHang,
   kCrash,
+  kAborted,
   kCount
 };
 
