@@ -111,10 +111,31 @@ TEST(Inline, KeepsNoMoreThanItsBound) {
     most = std::max(most, kept(16));
   }
   EXPECT_GE(most, kSizeClasses.hold[1] / 2u) << "nothing is kept: there is nothing to test";
+  // malloc empties the newer list, and takes the older one.
+  for (int taken = 0; taken < kSizeClasses.hold[1] + 5; ++taken) {
+    objects.clear();
+    for (int i = 0; i < 300; ++i) objects.push_back(larder_malloc(16));
+    for (int i = 0; i < taken; ++i) objects.push_back(take<16>());
+    for (void* p : objects) {
+      put<16>(p);
+      most = std::max(most, kept(16));
+    }
+  }
   EXPECT_LE(most, kSizeClasses.hold[1] + 1u);
   EXPECT_EQ(in_use(), before);
   EXPECT_EQ(kept(16), 0u);
   page_heap.check();
+}
+
+TEST(Inline, SlabsThatBecomeEmptyAreNoticed) {
+  put<600>(take<600>());
+  size_t before = heap_usage().slabs;
+  std::vector<void*> objects;
+  for (int i = 0; i < 2000; ++i) objects.push_back(take<600>());
+  ASSERT_GT(heap_usage().slabs, before + 20);
+  for (void* p : objects) put<600>(p);
+  thread_state.heap->trim();
+  EXPECT_LE(heap_usage().slabs, before + 1);
 }
 
 TEST(Inline, AnUnsizedFreeServesTheNextMalloc) {
@@ -129,12 +150,16 @@ TEST(Inline, AnUnsizedFreeServesTheNextMalloc) {
 
 TEST(Inline, AThreadThatEndsKeepsNothing) {
   size_t before = in_use();
-  on_thread([] {
+  ThreadHeap* heap = nullptr;
+  on_thread([&] {
     std::vector<void*> objects;
     for (int i = 0; i < 50; ++i) objects.push_back(take<100>());
     for (void* p : objects) put<100>(p);
     EXPECT_GT(kept(100), 10u);
+    heap = thread_state.heap;
+    EXPECT_EQ(heap->inlined, &state());
   });
+  EXPECT_EQ(heap->inlined, nullptr);
   EXPECT_EQ(in_use(), before);
 }
 
@@ -187,7 +212,8 @@ pthread_key_t late_key;
 std::atomic<int> late_rounds{0};
 
 void late_destructor(void*) {
-  for (int i = 0; i < 100; ++i) {
+  // Too few to be refused for their number.
+  for (int i = 0; i < 4; ++i) {
     void *p = take<40>(), *q = take<40>();
     put<40>(p);
     put<40>(q);
