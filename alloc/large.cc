@@ -32,7 +32,8 @@ struct Huge {
   Kept kept[kKept] = {};        // by address
   int kept_count = 0;
   std::atomic<size_t> kept_bytes{0};
-  std::atomic<Slab*> parked{nullptr};  // counts as handed out
+  std::atomic<Slab*> parked{nullptr};   // counts as handed out
+  std::atomic<size_t> parked_bytes{0};  // of the one parked last
 };
 constinit Huge huge;
 
@@ -393,6 +394,7 @@ bool large_park(Slab* s) {
   if (!worth_keeping(s->bytes) || huge.parked.load(std::memory_order_relaxed) != nullptr)
     return false;
   s->kind = Kind::kFree;
+  huge.parked_bytes.store(s->bytes, std::memory_order_relaxed);
   if (Slab* before = exchange_parked(s)) huge_free(before);
   return true;
 }
@@ -423,9 +425,11 @@ bool large_has_kept() {
 }
 
 size_t large_used_bytes() {
-  const Slab* waiting = huge.parked.load(std::memory_order_relaxed);
-  size_t parked = waiting != nullptr ? __atomic_load_n(&waiting->bytes, __ATOMIC_RELAXED) : 0;
-  return size_t(stats::get(stats::kHugeBytes)) - parked;
+  // The parked descriptor may be another thread's by now: nothing is read from it.
+  bool any = huge.parked.load(std::memory_order_relaxed) != nullptr;
+  size_t parked = any ? huge.parked_bytes.load(std::memory_order_relaxed) : 0;
+  auto handed_out = size_t(stats::get(stats::kHugeBytes));
+  return handed_out > parked ? handed_out - parked : 0;
 }
 
 size_t large_kept_bytes() { return huge.kept_bytes.load(std::memory_order_relaxed); }
