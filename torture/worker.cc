@@ -20,7 +20,7 @@ Worker* workers;
 
 unsigned crowd_count() {
   auto cpus = unsigned(sysconf(_SC_NPROCESSORS_ONLN));
-  unsigned count = 4 * cpus < 64 ? 72 : 4 * cpus + 8;
+  unsigned count = (4 * cpus < 64 ? 64 : 4 * cpus) + 32;  // not all allocate at once
   return count < kMostCrowd ? count : kMostCrowd;
 }
 
