@@ -136,8 +136,9 @@ void run_relay(uint64_t round) {
   if (family.trim != nullptr) family.trim(0);
   size_t before = resident_bytes(), highest = before;
   pthread_t threads[kMostMakers + kMostFreers];
+  static void* stacks[kMostMakers + kMostFreers];
   for (unsigned i = 0; i < makers + freers; ++i) {
-    int error = pthread_create(&threads[i], nullptr, i < makers ? maker : freer, nullptr);
+    int error = start_thread_on(&stacks[i], &threads[i], i < makers ? maker : freer, nullptr);
     if (error != 0) give_up("cannot start a thread (errno %d): allow more processes", error);
   }
   uint64_t seen = kBatches;

@@ -218,6 +218,23 @@ void print_clean(double seconds) {
   line.write_to(STDOUT_FILENO);
 }
 
+int start_thread_on([[maybe_unused]] void** stack, pthread_t* thread, void* (*function)(void*),
+                    void* argument) {
+#ifdef __SANITIZE_THREAD__
+  constexpr size_t kStack = kMiB;
+  if (*stack == nullptr) *stack = map_pages(kStack);
+  if (*stack == nullptr) return ENOMEM;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, *stack, kStack);
+  int error = pthread_create(thread, &attributes, function, argument);
+  pthread_attr_destroy(&attributes);
+  return error;
+#else
+  return pthread_create(thread, nullptr, function, argument);
+#endif
+}
+
 size_t address_space_bytes() { return status_bytes("/proc/self/statm", nullptr, 0); }
 size_t resident_bytes() { return status_bytes("/proc/self/statm", nullptr, 1); }
 size_t peak_resident_bytes() { return status_bytes("/proc/self/status", "VmHWM:", 0); }

@@ -5,6 +5,7 @@
 // monitor and the handler of crashes read it.
 #pragma once
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include <atomic>
@@ -100,6 +101,11 @@ void describe_damage(const Damage& damage, char* text, size_t size);
 void print_start();
 void print_progress(double seconds);
 void print_clean(double seconds);
+
+// Starts a thread, on the stack at *stack: null is libc's, or for ThreadSanitizer one that stays.
+// It does not see libc unmap the stacks of ended threads, and would take what is mapped there next
+// for the same memory. 0 or an error.
+int start_thread_on(void** stack, pthread_t* thread, void* (*function)(void*), void* argument);
 
 // From /proc/self/statm and /proc/self/status, bytes; 0 if they cannot be read.
 size_t resident_bytes();

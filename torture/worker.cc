@@ -242,7 +242,7 @@ void raise(Worker* children, unsigned count, Worker& parent, uint64_t most_opera
     reseed(child);
     child.lifetime = child.random.between(10, most_operations);
     child.gate = gate;
-    started[i] = pthread_create(&child.thread, nullptr, brood_thread, &child) == 0;
+    started[i] = start_thread_on(&child.stack, &child.thread, brood_thread, &child) == 0;
     if (started[i]) totals.threads.fetch_add(1);
   }
   if (gate != nullptr) gate->store(true, std::memory_order_release);
@@ -359,7 +359,7 @@ void start_thread(Worker& worker) {
   if (worker.lifetime > worker.operations_left) worker.lifetime = worker.operations_left;
   worker.operations_left -= worker.lifetime;
   worker.finished.store(false);
-  int error = pthread_create(&worker.thread, nullptr, stream_thread, &worker);
+  int error = start_thread_on(&worker.stack, &worker.thread, stream_thread, &worker);
   if (error != 0) give_up("cannot start a thread (errno %d): allow more processes", error);
   worker.running = true;
   totals.threads.fetch_add(1);

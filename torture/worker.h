@@ -59,6 +59,7 @@ struct Worker {
   unsigned leaving;  // rounds of key destructors that the present thread goes through
   bool running;      // there is a thread to join
   unsigned char* signal_stack;
+  void* stack;  // see start_thread_on
   Mailbox mailbox;
   Block guests[kGuests];
   Block blocks[kBlocks];
