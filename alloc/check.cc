@@ -94,12 +94,13 @@ void check_list(const SlabList& list, Visit visit) {
 
 void check_kept(const ThreadHeap& heap) {
   size_t empty_bytes = 0;
-  check_list(heap.empties, [&](const Slab* s) {
-    check_slab(s, &heap, s->size_class);
-    check_counts(s);
-    LARDER_CHECK(s->used == 0);
-    empty_bytes += s->units * kUnit;
-  });
+  for (int step = 0; step < kSlabUnitSteps; ++step)
+    check_list(heap.empties[step], [&](const Slab* s) {
+      check_slab(s, &heap, s->size_class);
+      check_counts(s);
+      LARDER_CHECK(s->used == 0 && s->units == 1u << step);
+      empty_bytes += s->units * kUnit;
+    });
   LARDER_CHECK(empty_bytes == heap.empty_bytes);
   size_t full_bytes = 0;
   check_list(heap.full, [&](const Slab* s) {
@@ -148,7 +149,8 @@ void visit_heap(ThreadHeap& heap, void* context) {
   if (heap.dead) return;
   check_heap(heap);
   size_t& known = static_cast<Census*>(context)->owned_known;
-  known += heap.empties.size() + heap.full.size();
+  known += heap.full.size();
+  for (const SlabList& list : heap.empties) known += list.size();
   for (const Bin& bin : heap.bins) known += bin.partial.size() + (bin.current != nullptr ? 1 : 0);
 }
 

@@ -25,7 +25,7 @@ void* large_alloc(size_t size_bytes, size_t align, bool* zero);
 void large_free(Slab* s);
 // Units of the run that serves an unaligned request.
 inline unsigned run_units(size_t size_bytes) { return unsigned((size_bytes + kUnit - 1) / kUnit); }
-// A run that was kept by a heap serves again: run_units(size_bytes) == s->units.
+// A run that was kept by a heap serves again: run_units(size_bytes) <= s->units.
 void* large_reuse(Slab* s, size_t size_bytes);
 inline size_t large_usable(const Slab* s) { return s->bytes - s->offset; }
 // Resizes without copying: where it is, or by moving pages. The object's new address, or nullptr

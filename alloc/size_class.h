@@ -12,6 +12,8 @@
 namespace larder {
 
 inline constexpr int kClasses = 65;
+// Slabs are of 1, 2, 4, 8 or 16 units.
+inline constexpr int kSlabUnitSteps = 5;
 
 struct SizeClasses {
   uint8_t of_small[1024 / 8 + 1] = {};          // by (size + 7) / 8

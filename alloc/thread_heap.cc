@@ -12,6 +12,7 @@
 #include "larder/inline.h"
 #include "large.h"
 #include "options.h"
+#include "page_heap.h"
 #include "purge.h"
 #include "registry.h"
 #include "single_threaded.h"
@@ -227,19 +228,6 @@ void ThreadHeap::adopt_for_all(Slab* s, const Chain& chain) {
   let_go(s);
 }
 
-void ThreadHeap::retire(Slab* s) {
-  bins[s->size_class].partial.remove(s);
-  empties.push_front(s);
-  empty_bytes += slab_bytes(s);
-  size_t limit = option(Option::kHeapEmptyKib) << 10;
-  while (empty_bytes > limit) {
-    Slab* oldest = empties.back();
-    empties.remove(oldest);
-    empty_bytes -= slab_bytes(oldest);
-    slab_release(oldest);
-  }
-}
-
 // What others have freed in a slab that is not current joins its free list.
 void ThreadHeap::take_remote(Slab* s) {
   void* following = nullptr;
@@ -285,6 +273,7 @@ void ThreadHeap::move_out(ThreadState& t) {
     if (Slab* s = bins[c].current) s->list = &own_heads[c];
   }
   heads = own_heads;
+  keep_less();
 }
 
 size_t ThreadHeap::owned_bytes() const {
@@ -337,50 +326,10 @@ void* ThreadHeap::take_parked(size_t size_bytes) {
   return parked_object;
 }
 
-void ThreadHeap::unpark() {
-  Slab* s = std::exchange(parked, nullptr);
-  if (s == nullptr) return;
-  s->kind = Kind::kRun;
-  if (!keep_run(s)) large_free(s);
-}
-
-bool ThreadHeap::keep_run(Slab* s) {
-  if (s->units > kKeptRunUnits) return false;
-  if (kept_run_bytes + s->bytes > option(Option::kHeapEmptyKib) << 10) return false;
-  kept_run_bytes += s->bytes;
-  s->kind = Kind::kFree;
-  s->next = kept_runs[s->units];
-  kept_runs[s->units] = s;
-  return true;
-}
-
-Slab* ThreadHeap::take_run(unsigned units) {
-  Slab* s = units <= kKeptRunUnits ? kept_runs[units] : nullptr;
-  if (s == nullptr) return nullptr;
-  kept_runs[units] = s->next;
-  kept_run_bytes -= s->bytes;
-  s->kind = Kind::kRun;
-  return s;
-}
-
 void ThreadHeap::settle() {
   release_all_held();
   remote_flush(this);
   unpark();
-}
-
-size_t ThreadHeap::trim() {
-  // Parked or kept, it goes.
-  size_t bytes = kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
-  settle();
-  for (unsigned units = 1; units <= kKeptRunUnits; ++units)
-    while (Slab* s = take_run(units)) large_free(s);
-  while (Slab* s = empties.pop_front()) {
-    bytes += slab_bytes(s);
-    slab_release(s);
-  }
-  empty_bytes = 0;
-  return bytes;
 }
 
 void ThreadHeap::collect() {
@@ -432,23 +381,11 @@ Slab* ThreadHeap::usable_partial(int c) {
   return s;
 }
 
-// An empty slab of the same class comes with its list; one of the same size is carved anew.
-Slab* ThreadHeap::kept_empty(int c) {
-  int looks = 8;
-  for (Slab* s = empties.front(); s != nullptr && looks > 0; s = s->next, --looks) {
-    if (s->units != kSizeClasses.units[c]) continue;
-    empties.remove(s);
-    empty_bytes -= slab_bytes(s);
-    if (s->size_class != c) slab_make_over(s, c);
-    return s;
-  }
-  return nullptr;
-}
-
 Slab* ThreadHeap::fresh_slab(int c) {
   if (Slab* s = kept_empty(c)) return s;
   remote_flush(this);
   collect_some();
+  keep_more(kSizeClasses.units[c] * kUnit);
   Slab* s = slab_acquire(c);
   // What this heap keeps is warm: it must not raise the peak.
   if (s != nullptr && s->zero && kept_bytes() != 0) {
@@ -601,13 +538,23 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   ThreadHeap* heap = size_bytes <= kRunMax ? thread_heap() : nullptr;
   void* p = nullptr;
   if (heap != nullptr) {
+    unsigned units = run_units(size_bytes);
     heap->unpark();
-    if (Slab* kept = heap->take_run(run_units(size_bytes))) p = large_reuse(kept, size_bytes);
+    if (Slab* kept = heap->take_run(units))
+      p = large_reuse(kept, size_bytes);
+    else
+      heap->keep_more(units * kUnit);
   }
   if (size_bytes > kRunMax && (p = large_take_parked(size_bytes)) != nullptr) return p;
-  bool zero;
+  bool zero = false;
   if (p == nullptr)
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  // What this heap keeps is warm: it must not raise the peak.
+  if (p != nullptr && heap != nullptr && zero && heap->kept_bytes() != 0) {
+    page_heap.free_run(page_map.find(p), 0);
+    heap->trim();
+    p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  }
   return p;
 }
 
@@ -703,6 +650,7 @@ size_t release_free_memory() {
   if (ThreadHeap* heap = thread_state.heap) {
     heap->collect();
     heap->trim();
+    heap->keep_less();
   }
   registry_release_unused();
   return purge_all();

@@ -15,8 +15,9 @@
 //   here, in use as far as their slab knows. A held object needs no slab until it is released.
 //   every slab owned by the heap is a bin's current, in a bin's partial list, in `empties`, or in
 //   `full`: those that last had nothing left to give. Other full slabs are nobody's.
-// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept runs likewise, current slabs <= one a
-// class, held objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
+// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept runs likewise, and both together
+// keep_extra beyond that, which is kKeepExtraBytes in all heaps; current slabs <= one a class, held
+// objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
 #pragma once
 
 #include "block.h"
@@ -38,6 +39,8 @@ inline constexpr size_t kCarveBytes = 4096;
 // What others free in a slab that its owner has set aside waits for the owner: not more than this.
 inline constexpr size_t kMaxFull = 64;
 inline constexpr size_t kMaxFullBytes = 512 * 1024;
+// What all heaps together may keep beyond LARDER_HEAP_EMPTY_KIB: as much as they turn over.
+inline constexpr size_t kKeepExtraBytes = size_t{16} << 20;
 // Runs of up to 512 KiB are kept by a thread that frees them.
 inline constexpr unsigned kKeptRunUnits = 32;
 
@@ -98,13 +101,19 @@ struct ThreadHeap {
   // Slabs of the class adopted, less those needed since, from 0 to kIdleAdoptions: tells a heap
   // that frees more than it allocates.
   uint8_t idle_adoptions[kClasses];
-  uint8_t held[kClasses];  // put into heads[c] since it was last empty; or kHoldNoMore
-  SlabList empties;        // used == 0, most recently emptied first
+  uint8_t held[kClasses];            // put into heads[c] since it was last empty; or kHoldNoMore
+  SlabList empties[kSlabUnitSteps];  // used == 0, by log2(units), most recently emptied first
   size_t empty_bytes;
   SlabList full;  // set aside, the longest first: used == 1, so that the first free is noticed
   size_t full_bytes;
   Slab* kept_runs[kKeptRunUnits + 1];  // freed runs, by units, linked by next
   size_t kept_run_bytes;
+  // What it turns over: it may keep so much more than LARDER_HEAP_EMPTY_KIB (keep_more).
+  size_t keep_extra;
+  size_t given_back;   // for want of room here, and not asked for again yet
+  size_t keep_unused;  // least of what was beyond the option in the decay time, from keep_since_ms
+  uint64_t keep_since_ms;
+  uint8_t keep_events;
   static constexpr uint8_t kMaxBorrowed = 32;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
   // The run that was freed last, without a look at kept_runs: it serves sizes of parked_min +
@@ -169,6 +178,10 @@ struct ThreadHeap {
   // A freed run that is worth keeping; false if it is not. A run of so many units, or nullptr.
   bool keep_run(Slab* s);
   Slab* take_run(unsigned units);
+  // Asked the page heap for so much: if it gave back as much before, it should have kept it.
+  void keep_more(size_t bytes);
+  // Keeps no more than any heap may.
+  void keep_less();
   size_t kept_bytes() const {
     return empty_bytes + kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
   }
@@ -196,7 +209,15 @@ struct ThreadHeap {
   void let_go(Slab* s);
   void take_remote(Slab* s);
   void retire(Slab* s);
+  Slab* pop_run(unsigned units);
+  size_t beyond_option() const;
+  void keep_extra_falls(size_t bytes);
+  void count_kept();
+  void note_taken();
 };
+
+// In a fork's child.
+void forget_keep_extra_of_others();
 
 // The slow paths behind the entry points. `c` is the size class.
 LARDER_WARM void* malloc_slow(size_t c);

@@ -96,7 +96,7 @@ TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
   for (int i = 0; i < 100000; ++i) objects.push_back(larder_malloc(200));
   size_t free_before = page_heap.totals().free_bytes;
   for (void* p : objects) larder_free(p);
-  EXPECT_LE(thread_state.heap->empty_bytes, size_t{512} << 10);
+  EXPECT_LE(thread_state.heap->empty_bytes, (size_t{512} << 10) + thread_state.heap->keep_extra);
   EXPECT_GE(page_heap.totals().free_bytes, free_before + 100000 * 200 - (1 << 20));
   larder_release_free_memory();
   EXPECT_EQ(thread_state.heap->empty_bytes, 0u);
@@ -405,6 +405,51 @@ TEST(Statistics, FollowWhatIsAllocated) {
   uint64_t only_size = 0;
   EXPECT_EQ(larder_get_stats(reinterpret_cast<larder_stats*>(&only_size), 8), 0);
   EXPECT_EQ(only_size, 8u);
+}
+
+// Makes and frees `count` objects of so many bytes.
+void turn_over(size_t count, size_t size) {
+  std::vector<void*> objects(count);
+  for (void*& p : objects) p = larder_malloc(size);
+  for (void* p : objects) larder_free(p);
+}
+
+// In a thread of its own: what its heap may keep ends with it.
+void in_a_thread(void (*run)()) {
+  larder_release_free_memory();
+  std::thread(run).join();
+}
+
+TEST(ThreadHeap, WhatIsTurnedOverIsKept) {
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(1000, 5000);
+    EXPECT_GE(thread_state.heap->empty_bytes, 4u << 20);
+  });
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(40, 100000);
+    EXPECT_GE(thread_state.heap->kept_run_bytes, 3u << 20);
+  });
+}
+
+TEST(ThreadHeap, WhatIsKeptIsBoundedAndFallsWithoutUse) {
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
+    ThreadHeap* heap = thread_state.heap;
+    EXPECT_GT(heap->keep_extra, kKeepExtraBytes / 2);
+    EXPECT_LE(heap->keep_extra, kKeepExtraBytes);
+    EXPECT_LE(heap->kept_bytes(), kKeepExtraBytes + (1 << 20));
+    for (int round = 0; round < 1000; ++round) {
+      heap->keep_since_ms = 0;  // as if the time had passed
+      turn_over(60, 5000);
+    }
+    EXPECT_LE(heap->keep_extra, 1u << 20);
+    EXPECT_LE(heap->kept_bytes(), 2u << 20);
+  });
+  // It is given up with the thread.
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
+    EXPECT_GT(thread_state.heap->keep_extra, kKeepExtraBytes / 2);
+  });
 }
 
 }  // namespace
