@@ -141,8 +141,10 @@ LARDER_FAST bool to_be_freed(void* p) {
     if (ThreadHeap* heap = thread_state.heap)
       heap->idle_adoptions[page_map.find(p)->size_class] = 0;
   if constexpr (kBug == Bug::miscount) {
+    // Not of those that were set aside, where `used` is a mark.
     Slab* s = page_map.find(p);
-    if (s->kind == Kind::kSlab && s->owned_by(thread_state.owner) && !is_current(s) && strikes())
+    if (s->kind == Kind::kSlab && s->owned_by(thread_state.owner) && !is_current(s) &&
+        s->used > 1 && strikes())
       ++s->used;
   }
   if constexpr (kBug == Bug::late_overwrite) {
