@@ -4,11 +4,12 @@
 // what it gave back a moment ago keeps that, too, from then on (keep_more): each round trip takes a
 // lock, and memory that has gone through another processor's cache. All heaps together keep
 // kKeepExtraBytes more that way, and a heap gives up what it has not used for the decay time.
+#include <atomic>
 #include <utility>
 
 #include "large.h"
 #include "options.h"
-#include "purge.h"
+#include "os.h"
 #include "slab_run.h"
 #include "thread_heap.h"
 

@@ -7,7 +7,8 @@
 // A kSlab is, at any time, in one of these states, told by the low bits of `remote`:
 //   kOwned    by a heap: its `current` of the class (list == &heads[class], the objects not in use
 //             are in that list), or in the heap's list of partial slabs (list == &free), or kept
-//             empty by it. Only the owner's thread touches the first cache line.
+//             empty by it, or full and set aside. Only the owner's thread touches the first cache
+//             line.
 //   kFull     nobody's: every object is in use. Whoever frees into it first adopts it, by one
 //             compare-and-swap on `remote`.
 //   kCentral  nobody's, with objects to give: in the central list of its class, under its lock.
@@ -16,6 +17,7 @@
 //   partial:  carved = used + |free|                  (used counts what is on `remote`, too)
 //   current:  carved = (in use) + |remote| + |its objects in heads[class]|; when that is empty,
 //             carved = in use + |remote|; used is biased by kCurrentBias and means nothing
+//   set aside: carved = capacity, free is empty and used == 1, so that the first free is noticed
 //   An object that a heap holds (thread_heap.h) is in use.
 //   0 <= carved <= capacity; the object i lies at base + i * size for i < carved
 //   a slab that is not owned has owner == kNobody
