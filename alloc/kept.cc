@@ -11,6 +11,7 @@
 #include "options.h"
 #include "os.h"
 #include "slab_run.h"
+#include "stats.h"
 #include "thread_heap.h"
 
 namespace larder {
@@ -23,9 +24,18 @@ constinit std::atomic<size_t> all_keep_extra{0};
 
 }  // namespace
 
-void forget_keep_extra_of_others() {
+void forget_kept_by_others() {
   ThreadHeap* heap = thread_state.heap;
   all_keep_extra.store(heap != nullptr ? heap->keep_extra : 0, std::memory_order_relaxed);
+  int64_t kept = heap != nullptr ? int64_t(heap->told_kept) : 0;
+  stats::add(stats::kHeapsKept, kept - stats::get(stats::kHeapsKept));
+}
+
+void ThreadHeap::tell_kept() {
+  size_t kept = kept_bytes();
+  if (kept == told_kept) return;
+  stats::add(stats::kHeapsKept, int64_t(kept) - int64_t(told_kept));
+  told_kept = kept;
 }
 
 size_t ThreadHeap::beyond_option() const {
@@ -69,6 +79,7 @@ void ThreadHeap::count_kept() {
     given_back /= 2;
   }
   if (beyond_option() <= keep_extra) return;
+  tell_kept();
   auto too_much = [this](size_t b) { return b > keep_limit() && beyond_option() > keep_extra; };
   for (unsigned units = kKeptRunUnits; units > 0; --units) {
     while (too_much(kept_run_bytes) && kept_runs[units] != nullptr) {
@@ -155,6 +166,7 @@ size_t ThreadHeap::trim() {
     }
   }
   empty_bytes = 0;
+  tell_kept();
   return bytes;
 }
 

@@ -59,14 +59,16 @@ constexpr size_t kEarlyBytesPerMs = 32 << 10;
 struct Early {
   std::atomic<uint64_t> next_ms{0}, last_ms{0};
   std::atomic<size_t> allowed{0}, peak{0};
+  std::atomic<bool> went{false};
 };
 constinit Early early;
 
 // What would go early, if that is worth it.
 size_t early_bytes() {
-  size_t unused = page_heap.dirty_whole_bytes() + large_kept_bytes();
+  auto kept = size_t(stats::get(stats::kHeapsKept));
+  size_t unused = page_heap.dirty_whole_bytes() + large_kept_bytes() + kept;
   size_t used = page_heap.used_bytes() + large_used_bytes();
-  bool at_rest = used <= kHardlyAny && stats::get(stats::kHeaps) <= kFewThreads;
+  bool at_rest = used <= kHardlyAny + kept && stats::get(stats::kHeaps) <= kFewThreads;
   return unused >= kEarlyMin && at_rest ? unused : 0;
 }
 
@@ -84,10 +86,12 @@ LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
   if (bytes > peak) bytes = peak;
   bool go = allowed >= bytes;
   early.allowed.store(go ? allowed - bytes : allowed, std::memory_order_relaxed);
-  if (go)
+  if (go) {
     purge_all();
-  else
+    early.went.store(true, std::memory_order_relaxed);
+  } else {
     early.next_ms.store(now + (bytes - allowed) / kEarlyBytesPerMs, std::memory_order_relaxed);
+  }
 }
 
 bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
@@ -150,6 +154,11 @@ void purge_tick() {
   uint64_t deadline = now > decay ? now - decay : 0;
   large_release_kept(deadline);
   purge_until(deadline, option(Option::kPurgeMibPerTick) << 20);
+}
+
+bool purge_went_early() {
+  return early.went.load(std::memory_order_relaxed) &&
+         early.went.exchange(false, std::memory_order_relaxed);
 }
 
 size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }

@@ -12,6 +12,7 @@
 #include "os.h"
 #include "page_heap.h"
 #include "stats.h"
+#include "thread_heap.h"
 
 namespace larder {
 namespace {
@@ -105,6 +106,24 @@ TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
   size_t peak = page_heap.peak_bytes() + size_t(stats::get(stats::kHugePeakBytes));
   size_t allowed = peak + (os::now_ms() - start_ms + 100) * (32 << 10);
   EXPECT_LE(size_t(stats::get(stats::kPurgedBytes) - purged), allowed);
+}
+
+TEST_F(Purge, WhatAHeapKeepsIsNotInUseAndGoesWithTheRest) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  wait_ms(1000);  // so that 32 MiB may go
+  size_t before = resident();
+  void* mappings[] = {larder_malloc(5 << 20), larder_malloc(5 << 20)};
+  for (void* p : mappings) memset(p, 1, 5 << 20);
+  for (int i = 0; i < 4; ++i) {
+    void* runs[64];
+    for (void*& p : runs) p = memset(larder_malloc(200 << 10), 1, 200 << 10);
+    for (void* p : runs) larder_free(p);
+  }
+  EXPECT_GE(thread_state.heap->kept_bytes(), size_t{8} << 20);
+  set_option(Option::kEarlyPurge, 1);
+  for (void* p : mappings) larder_free(p);
+  EXPECT_EQ(thread_state.heap->kept_bytes(), 0u);
+  EXPECT_LE(resident(), before + (size_t{4} << 20));
 }
 
 TEST_F(Purge, AHeapInUseWaitsForTheDecay) {

@@ -215,7 +215,7 @@ void registry_bury_others() {
     }
   }
   registry.in_use.store(in_use, std::memory_order_relaxed);
-  forget_keep_extra_of_others();
+  forget_kept_by_others();
 }
 
 Lock& burial_lock() { return registry.burial; }

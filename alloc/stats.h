@@ -24,7 +24,8 @@ enum Counter {
   kEmergencyBlocks,         // served by a mapping of their own from a signal handler
   kLeakedInSignal,          // frees from a signal handler that could not be carried out
   kForks,
-  kHeaps,  // made for threads
+  kHeaps,      // made for threads
+  kHeapsKept,  // bytes that heaps keep, as each said when it last gave something back
   kCounters
 };
 

@@ -558,6 +558,12 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   return p;
 }
 
+void follow_early_purge(ThreadHeap* heap) {
+  if (likely(!purge_went_early()) || heap == nullptr) return;
+  heap->trim();
+  purge_all();
+}
+
 }  // namespace
 
 void* malloc_slow(size_t c) {
@@ -585,8 +591,10 @@ void free_empty(Slab* s) {
   SlowPath path;
   // In a signal handler it stays where it is: partial, with everything free.
   if (!path.entered()) return;
+  ThreadHeap* heap = thread_state.heap;
   // More is being freed than allocated: what is held might keep other slabs from becoming empty.
-  if (thread_state.heap->emptied(s)) thread_state.heap->release_some_held();
+  if (heap->emptied(s)) heap->release_some_held();
+  follow_early_purge(heap);
 }
 
 namespace {
@@ -597,11 +605,13 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
-  ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : nullptr;
-  if (heap != nullptr && heap->keep_run(s)) return;
+  ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : thread_state.heap;
+  if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
   if (s->kind == Kind::kHuge && large_park(s)) return purge_wake();
+  if (heap != nullptr) heap->tell_kept();
   large_free(s);
   purge_tick();
+  follow_early_purge(heap);
 }
 
 }  // namespace

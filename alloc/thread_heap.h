@@ -113,6 +113,7 @@ struct ThreadHeap {
   size_t given_back;   // for want of room here, and not asked for again yet
   size_t keep_unused;  // least of what was beyond the option in the decay time, from keep_since_ms
   uint64_t keep_since_ms;
+  size_t told_kept;  // its share of stats::kHeapsKept
   uint8_t keep_events;
   static constexpr uint8_t kMaxBorrowed = 32;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
@@ -182,6 +183,8 @@ struct ThreadHeap {
   void keep_more(size_t bytes);
   // Keeps no more than any heap may.
   void keep_less();
+  // For the purge, which is to know what is not really in use.
+  void tell_kept();
   size_t kept_bytes() const {
     return empty_bytes + kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
   }
@@ -217,7 +220,7 @@ struct ThreadHeap {
 };
 
 // In a fork's child.
-void forget_keep_extra_of_others();
+void forget_kept_by_others();
 
 // The slow paths behind the entry points. `c` is the size class.
 LARDER_WARM void* malloc_slow(size_t c);
