@@ -87,6 +87,9 @@ enum RawCommand {
     /// Count the instructions of a malloc and free by size
     #[command(after_help = instruments::INSTRUCTIONS_EXAMPLES)]
     Instructions(instruments::RawInstructions),
+    /// Time a program that does nothing, and look at the memory of one that does little
+    #[command(after_help = instruments::STARTUP_EXAMPLES)]
+    Startup(instruments::RawStartup),
     /// Look for faults in a malloc: Larder's, or any other
     #[command(after_help = torture::EXAMPLES)]
     Torture(RawTorture),
@@ -245,6 +248,7 @@ impl RawCommand {
             RawCommand::PageMap(raw) => instrument(raw.check()),
             RawCommand::Counts(raw) => instrument(raw.check()),
             RawCommand::Instructions(raw) => instrument(raw.check()),
+            RawCommand::Startup(raw) => instrument(raw.check()),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
         }
     }

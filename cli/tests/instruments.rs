@@ -90,6 +90,27 @@ fn the_sweep_writes_tables_data_and_plots() {
 }
 
 #[test]
+fn starting_up_takes_time_and_memory() {
+    let words = [
+        "startup",
+        "--allocators",
+        "larder,glibc",
+        "--rounds",
+        "1",
+        "--spawns",
+        "3",
+    ];
+    let data = figures(&words);
+    for allocator in ["larder", "glibc"] {
+        assert!(first(&data, allocator, "median_us") > 0.0);
+    }
+    let resident = |allocator| first(&data, allocator, "median_resident_kib");
+    // At least its own code and tables, and not a slab for every class.
+    let more = resident("larder") - resident("glibc");
+    assert!((16.0..1024.0).contains(&more), "{more} KiB");
+}
+
+#[test]
 fn arrays_alias_without_padding_and_do_not_with_a_line_of_it() {
     let words = |padding| {
         [

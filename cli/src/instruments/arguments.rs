@@ -11,6 +11,7 @@ use super::grid::GridPlan;
 use super::instructions::InstructionsPlan;
 use super::output::Output;
 use super::page_map::PageMapPlan;
+use super::startup::StartupPlan;
 use super::subject::Field;
 use super::sweep::SweepPlan;
 use crate::bench::allocators::ExtraPeer;
@@ -27,6 +28,8 @@ pub const COUNTS_EXAMPLES: &str = "Examples:\n  larder counts --allocators larde
     larder counts --patterns remote --threads 2,64 --out counts/";
 pub const INSTRUCTIONS_EXAMPLES: &str = "Examples:\n  larder instructions\n  \
     larder instructions --sizes 16 --peer old=/tmp/old.so";
+pub const STARTUP_EXAMPLES: &str =
+    "Example:\n  larder startup --allocators larder,glibc --rounds 20";
 
 const SWEEP_SIZES: [usize; 7] = [50, 500, 5_000, 50_000, 500_000, 5_000_000, 50_000_000];
 const PADDINGS: [usize; 10] = [0, 64, 128, 192, 256, 512, 1024, 1536, 2048, 4096];
@@ -206,6 +209,20 @@ pub struct RawInstructions {
     output: RawOutput,
 }
 
+#[derive(Debug, Args)]
+pub struct RawStartup {
+    /// Processes an allocator and round
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    spawns: u32,
+    #[command(flatten)]
+    rounds: RawRounds,
+    #[command(flatten)]
+    field: RawField,
+    #[command(flatten)]
+    output: RawOutput,
+}
+
 impl RawField {
     fn check(self) -> Result<Field> {
         let extra = self.peer.iter().map(|text| ExtraPeer::parse(text));
@@ -349,6 +366,17 @@ impl RawInstructions {
         Ok(InstrumentPlan::Instructions(InstructionsPlan {
             sizes: list("sizes", self.sizes, &PAIR_SIZES, 1, LARGEST)?,
             pairs: self.pairs,
+            field: self.field.check()?,
+            output: self.output.into(),
+        }))
+    }
+}
+
+impl RawStartup {
+    pub fn check(self) -> Result<InstrumentPlan> {
+        Ok(InstrumentPlan::Startup(StartupPlan {
+            spawns: self.spawns,
+            rounds: self.rounds.rounds,
             field: self.field.check()?,
             output: self.output.into(),
         }))

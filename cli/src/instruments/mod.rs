@@ -17,6 +17,7 @@ mod page_map;
 mod plot;
 mod programs;
 mod progress;
+mod startup;
 mod strace;
 mod subject;
 mod sweep;
@@ -32,6 +33,7 @@ pub enum InstrumentPlan {
     PageMap(page_map::PageMapPlan),
     Counts(counts::CountsPlan),
     Instructions(instructions::InstructionsPlan),
+    Startup(startup::StartupPlan),
 }
 
 pub fn run(plan: &InstrumentPlan) -> Result<()> {
@@ -42,5 +44,6 @@ pub fn run(plan: &InstrumentPlan) -> Result<()> {
         InstrumentPlan::PageMap(plan) => page_map::run(plan),
         InstrumentPlan::Counts(plan) => counts::run(plan),
         InstrumentPlan::Instructions(plan) => instructions::run(plan),
+        InstrumentPlan::Startup(plan) => startup::run(plan),
     }
 }

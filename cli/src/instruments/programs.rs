@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
@@ -105,12 +105,17 @@ impl Programs {
 
     /// Runs it to its end; the object that the program printed last.
     pub fn run(&self, launch: &Launch) -> Result<Map<String, Value>> {
+        Ok(last_object(&self.printed_by(launch)?))
+    }
+
+    /// Runs it to its end; all that it printed.
+    pub fn printed_by(&self, launch: &Launch) -> Result<Vec<u8>> {
         let folder = self.scratch_folder()?;
         let [out, err] = ["stdout", "stderr"].map(|name| folder.join(name));
         let outcome = self.start(launch, &out, &err).and_then(|child| {
             let status = self.wait(child, launch)?;
             if status.success() {
-                return Ok(last_object(&fs::read(&out).unwrap_or_default()));
+                return Ok(fs::read(&out).unwrap_or_default());
             }
             let said = last_line(&fs::read(&err).unwrap_or_default());
             Err(Failure::failed(format!(
@@ -124,7 +129,33 @@ impl Programs {
         outcome
     }
 
+    /// Runs it without a limit of time: how long from its start to its end.
+    pub fn time(&self, launch: &Launch) -> Result<Duration> {
+        let mut command = self.command(launch)?;
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let start = Instant::now();
+        let mut child = start_child(&mut command)?;
+        let status = child.wait().map_err(|error| lost(launch, &error))?;
+        let time = start.elapsed();
+        if status.success() {
+            return Ok(time);
+        }
+        Err(Failure::failed(format!(
+            "{} failed with {}",
+            launch.describe(),
+            describe(status)
+        )))
+    }
+
     fn start(&self, launch: &Launch, out: &Path, err: &Path) -> Result<Child> {
+        let mut command = self.command(launch)?;
+        let create = |path: &Path| {
+            File::create(path).map_err(|error| scratch_failure(&printable::name(path), &error))
+        };
+        start_child(command.stdout(create(out)?).stderr(create(err)?))
+    }
+
+    fn command(&self, launch: &Launch) -> Result<Command> {
         let program = self.path(&launch.words[0]);
         let mut words = launch
             .wrapper
@@ -139,35 +170,18 @@ impl Programs {
             command.env(PRELOAD_VARIABLE, loadable_path(&allocator.library)?);
             command.envs(&allocator.environment);
         }
-        let create = |path: &Path| {
-            File::create(path).map_err(|error| scratch_failure(&printable::name(path), &error))
-        };
         command
             .env("LC_ALL", "C")
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(create(out)?)
-            .stderr(create(err)?);
-        command.spawn().map_err(|error| {
-            Failure::failed(format!(
-                "{}: {}: is it installed and executable?",
-                printable::name(words[0]),
-                crate::target::reason(&error)
-            ))
-        })
+            .stdin(Stdio::null());
+        Ok(command)
     }
 
     fn wait(&self, mut child: Child, launch: &Launch) -> Result<ExitStatus> {
         let start = Instant::now();
-        let failed = |error: io::Error| {
-            Failure::failed(format!(
-                "{}: {}: try again",
-                launch.describe(),
-                crate::target::reason(&error)
-            ))
-        };
         loop {
-            if let Some(status) = child.try_wait().map_err(failed)? {
+            let ended = child.try_wait().map_err(|error| lost(launch, &error))?;
+            if let Some(status) = ended {
                 return Ok(status);
             }
             if start.elapsed() > self.limit {
@@ -184,6 +198,24 @@ impl Programs {
     }
 }
 
+fn start_child(command: &mut Command) -> Result<Child> {
+    command.spawn().map_err(|error| {
+        Failure::failed(format!(
+            "{}: {}: is it installed and executable?",
+            printable::name(command.get_program()),
+            crate::target::reason(&error)
+        ))
+    })
+}
+
+fn lost(launch: &Launch, error: &io::Error) -> Failure {
+    Failure::failed(format!(
+        "{}: {}: try again",
+        launch.describe(),
+        crate::target::reason(error)
+    ))
+}
+
 /// A number that the program should have printed.
 pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> Result<f64> {
     printed.get(name).and_then(Value::as_f64).ok_or_else(|| {
@@ -194,16 +226,15 @@ pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> Result
     })
 }
 
-/// A command that an instrument needs must be there before anything is run.
-pub fn require(command: &str, package: &str) -> Result<()> {
+/// Where a command is that an instrument needs: it must be there before anything is run.
+pub fn require(command: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let there = std::env::split_paths(&path).any(|folder| folder.join(command).is_file());
-    if there {
-        return Ok(());
-    }
-    Err(Failure::failed(format!(
-        "{command} is not installed: apt-get install {package}"
-    )))
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(command));
+    places.find(|place| place.is_file()).ok_or_else(|| {
+        Failure::failed(format!(
+            "{command} is not installed: apt-get install {package}"
+        ))
+    })
 }
 
 fn describe(status: ExitStatus) -> String {

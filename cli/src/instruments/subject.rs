@@ -1,5 +1,6 @@
 //! The allocators that an instrument compares, each shown to be the one that serves its program.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,10 +41,11 @@ pub fn check_loaded(programs: &Programs, allocator: &Allocator, words: &[&str]) 
         launch.environment.push((name.to_owned(), value));
     }
     programs.run(&launch)?;
+    let program = Path::new(words[0]).file_name().unwrap_or_default();
     let mut owners = Vec::new();
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
         let log = fs::read(entry.path()).unwrap_or_default();
-        owners.extend(owners_of_malloc(&String::from_utf8_lossy(&log), words[0]));
+        owners.extend(owners_of_malloc(&String::from_utf8_lossy(&log), program));
     }
     let is_it = |path: &PathBuf| {
         path.canonicalize()
@@ -63,7 +65,7 @@ pub fn check_loaded(programs: &Programs, allocator: &Allocator, words: &[&str]) 
 }
 
 /// From lines `binding file USER [0] to OWNER [0]: normal symbol `malloc'`, those of the program.
-fn owners_of_malloc(log: &str, program: &str) -> Vec<PathBuf> {
+fn owners_of_malloc(log: &str, program: impl AsRef<OsStr>) -> Vec<PathBuf> {
     let mut owners = Vec::new();
     for line in log.lines() {
         let Some((files, symbol)) = line.split_once("]: normal symbol ") else {
@@ -81,7 +83,7 @@ fn owners_of_malloc(log: &str, program: &str) -> Vec<PathBuf> {
         };
         let is_program = Path::new(user)
             .file_name()
-            .is_some_and(|name| name == program);
+            .is_some_and(|name| name == program.as_ref());
         if is_program && symbol.starts_with("`malloc'") {
             owners.push(owner.into());
         }
