@@ -68,6 +68,8 @@ void check_current(const ThreadHeap& heap, int c) {
     LARDER_CHECK(heap.heads[c] == nullptr);
   }
   LARDER_CHECK(held <= kSizeClasses.hold[c]);
+  bool counted = heap.held[c] != 0 && heap.held[c] != kHoldNoMore;
+  LARDER_CHECK(!counted || (heap.held_classes >> c & 1) != 0);
 }
 
 // Held objects are in use as far as their slab knows.

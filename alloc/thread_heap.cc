@@ -115,7 +115,7 @@ bool ThreadHeap::hold(Slab* s, void* p) {
   // once there are few, so that it is worth adopting.
   bool useful = bins[c].current != nullptr && held_last[c] != s;
   if (!useful || held[c] >= kSizeClasses.hold[c]) return false;
-  ++held[c];
+  if (held[c]++ == 0) held_classes |= ClassSet{1} << c;
   held_last[c] = s;
   next_of(p) = heads[c];
   heads[c] = p;
@@ -175,6 +175,7 @@ void ThreadHeap::release_inlined(int c) {
 
 void ThreadHeap::release_held(int c) {
   release_inlined(c);
+  held_classes &= ~(ClassSet{1} << c);
   if (held[c] == 0 || held[c] == kHoldNoMore) return;
   held[c] = kHoldNoMore;
   void* list = std::exchange(heads[c], nullptr);
@@ -194,9 +195,12 @@ void ThreadHeap::release_held(int c) {
 }
 
 void ThreadHeap::release_some_held() {
-  for (int i = 0; i < 8; ++i) {
-    release_class = (release_class + 1) % kClasses;
+  ClassSet todo = inlined != nullptr ? unit_range(0, kClasses) : held_classes;
+  for (int i = 0; i < 8 && todo != 0; ++i) {
+    ClassSet ahead = todo >> release_class << release_class;
+    release_class = first_unit(ahead != 0 ? ahead : todo);
     release_held(release_class);
+    todo &= ~(ClassSet{1} << release_class);
   }
 }
 
@@ -399,14 +403,16 @@ Slab* ThreadHeap::fresh_slab(int c) {
   return s;
 }
 
-// Links the objects that start in the next page of the current slab; a page is touched when the
-// first of its objects is needed, not before.
+// Links the objects that start in the next page of the current slab, and in those touched before; a
+// page is touched when the first of its objects is needed, not before.
 void* ThreadHeap::carve(int c) {
   Slab* s = bins[c].current;
   size_t size = kSizeClasses.size[c];
   char* first = s->base + s->carved * size;
-  size_t in_page = kCarveBytes - (uintptr_t(first) & (kCarveBytes - 1));
-  auto count = uint32_t((in_page + size - 1) / size);
+  size_t at = uintptr_t(first) - uintptr_t(s->base);
+  size_t end = round_down(at, kCarveBytes) + kCarveBytes;
+  if (end < s->touched) end = s->touched;
+  auto count = uint32_t((end - at + size - 1) / size);
   if (count > s->capacity - s->carved) count = s->capacity - s->carved;
   s->carved += count;
   char* p = first;

@@ -123,6 +123,7 @@ struct ThreadHeap {
   void* parked_object;  // known without a look at the slab, which the free has just looked up
   size_t parked_min, parked_span;
   ClassSet partial_classes;  // bit c: bins[c].partial may not be empty
+  ClassSet held_classes;     // bit c: held[c] may not be 0
   int collect_class;         // where the next collect_some() looks
   int release_class;         // and the next release_some_held()
   HeapCounters counters;

@@ -282,6 +282,22 @@ TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
   }).join();
 }
 
+// However its objects were freed, a slab that was empty hands them out as they lie in memory.
+TEST(ThreadHeap, AnEmptiedSlabServesInTheOrderOfMemory) {
+  size_t capacity = kSizeClasses.capacity[class_of(512)];
+  std::vector<void*> objects(6 * capacity);
+  for (void*& p : objects) p = larder_malloc(512);
+  for (size_t i = 0; i < objects.size(); ++i) larder_free(objects[i * 7 % objects.size()]);
+  size_t in_order = 0;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    objects[i] = larder_malloc(512);
+    if (i != 0 && static_cast<char*>(objects[i - 1]) + 512 == objects[i]) ++in_order;
+  }
+  // The slab that was current is not empty, nor is one that other objects are in.
+  EXPECT_GE(in_order, 4 * (capacity - 1));
+  for (void* p : objects) larder_free(p);
+}
+
 TEST(ThreadHeap, TheFirstObjectsOfAClassAreBorrowedUntilItHasASlab) {
   std::thread([] {
     void* lender = larder_malloc(160);
