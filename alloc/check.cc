@@ -5,6 +5,7 @@
 #include "central.h"
 #include "page_heap.h"
 #include "registry.h"
+#include "thin.h"
 #include "thread_heap.h"
 
 namespace larder {
@@ -49,7 +50,13 @@ void check_slab(const Slab* s, const ThreadHeap* owner, int c) {
 void check_counts(const Slab* s) {
   LARDER_CHECK(s->list == &s->free);
   Met met(s);
-  LARDER_CHECK(s->used + met.add_list(s->free) == s->carved);
+  uint32_t gone = 0;
+  for_each_gone(s, [&](uint32_t object) {
+    met.add(s->base + object * size_t{kSizeClasses.size[s->size_class]});
+    ++gone;
+  });
+  LARDER_CHECK(s->gone == 0 || s->thinned_at != 0);
+  LARDER_CHECK(s->used + met.add_list(s->free) + gone == s->carved);
   LARDER_CHECK(met.add_list(remote_list(s)) <= s->used);
 }
 
@@ -58,7 +65,7 @@ void check_current(const ThreadHeap& heap, int c) {
   int held = 0;
   if (s != nullptr) {
     check_slab(s, &heap, c);
-    LARDER_CHECK(s->list == &heap.heads[c] && s->free == nullptr);
+    LARDER_CHECK(s->list == &heap.heads[c] && s->free == nullptr && s->thinned_at == 0);
     LARDER_CHECK(remote_state(s) == kOwned && s->used <= kCurrentBias + s->capacity);
     Met met(s);
     for (void* p = heap.heads[c]; p != nullptr; p = next_of(p))
@@ -109,6 +116,7 @@ void check_kept(const ThreadHeap& heap) {
     // What was freed since it was set aside is counted when it leaves the list.
     check_slab(s, &heap, s->size_class);
     LARDER_CHECK(s->list == &s->free && s->carved == s->capacity && remote_state(s) == kOwned);
+    LARDER_CHECK(s->thinned_at == 0);
     Met met(s);
     met.add_list(s->free);
     met.add_list(remote_list(s));
@@ -177,6 +185,7 @@ void visit_slab(Slab* s, void* context) {
     case kFull:
       check_slab(s, kNobody, s->size_class);
       LARDER_CHECK(s->used == s->capacity && s->carved == s->capacity && s->free == nullptr);
+      LARDER_CHECK(s->thinned_at == 0);
       break;
     default:
       ++census->central;

@@ -34,6 +34,7 @@ namespace {
   os::cpu_count();
   read_options_from_environment();
   registry_init();
+  start_thinning();
   fork_init();
 #ifndef LARDER_PREFIXED
   foreign_init();

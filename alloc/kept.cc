@@ -12,11 +12,18 @@
 #include "os.h"
 #include "slab_run.h"
 #include "stats.h"
+#include "thin.h"
 #include "thread_heap.h"
 
 namespace larder {
 
 namespace {
+
+// A heap that has emptied so much without needing a slab gives back pages of partial slabs as well,
+// for a fiftieth of the time of the process, of which up to 20 ms are saved up.
+constexpr size_t kMuchEmptied = size_t{4} << 20;
+constexpr uint64_t kThinShare = 50, kThinLeastUs = 250, kThinMostUs = 20'000;
+constinit std::atomic<uint64_t> thin_paid_us{0};  // until when that time is spent
 
 size_t keep_limit() { return option(Option::kHeapEmptyKib) << 10; }
 
@@ -30,6 +37,8 @@ void forget_kept_by_others() {
   int64_t kept = heap != nullptr ? int64_t(heap->told_kept) : 0;
   stats::add(stats::kHeapsKept, kept - stats::get(stats::kHeapsKept));
 }
+
+void start_thinning() { thin_paid_us.store(os::now_us(), std::memory_order_relaxed); }
 
 void ThreadHeap::tell_kept() {
   size_t kept = kept_bytes();
@@ -103,6 +112,7 @@ void ThreadHeap::retire(Slab* s) {
   bins[s->size_class].partial.remove(s);
   empties[__builtin_ctz(s->units)].push_front(s);
   empty_bytes += slab_bytes(s);
+  emptied_bytes += slab_bytes(s);
   count_kept();
 }
 
@@ -153,6 +163,41 @@ void ThreadHeap::note_taken() {
   if (beyond < keep_unused) keep_unused = beyond;
 }
 
+void ThreadHeap::shrink() {
+  if (emptied_bytes < kMuchEmptied) return;
+  emptied_bytes = 0;
+  uint64_t now = os::now_us(), paid = thin_paid_us.load(std::memory_order_relaxed);
+  uint64_t oldest = now - kThinMostUs * kThinShare;
+  uint64_t since = paid < oldest ? oldest : paid;
+  uint64_t credit = (now - since) / kThinShare;
+  if (since > now || credit < kThinLeastUs ||
+      !thin_paid_us.compare_exchange_strong(paid, now, std::memory_order_relaxed))
+    return;
+  thin(now + credit);
+  uint64_t spent = os::now_us() - now;
+  thin_paid_us.fetch_add((spent - credit) * kThinShare, std::memory_order_relaxed);
+}
+
+void ThreadHeap::thin(uint64_t end_us) {
+  Discards discards;
+  unsigned looks = 0;
+  for (int i = 0; i < kClasses; ++i) {
+    // Larger classes first: more pages an object.
+    thin_class = (thin_class + kClasses - 1) % kClasses;
+    SlabList& list = bins[thin_class].partial;
+    // To the back: what is used next had better be what is still there.
+    for (size_t left = list.size(); left > 0; --left) {
+      Slab* s = list.pop_front();
+      slab_thin(s, discards);
+      list.push_back(s);
+      if (++looks % 16 == 0 && os::now_us() >= end_us) {
+        ++thin_class;
+        return;
+      }
+    }
+  }
+}
+
 size_t ThreadHeap::trim() {
   // Parked or kept, it goes.
   size_t bytes = kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
@@ -185,7 +230,8 @@ Slab* ThreadHeap::kept_empty(int c) {
   empty_bytes -= slab_bytes(s);
   note_taken();
   uint32_t size = kSizeClasses.size[c];
-  if (s->size_class != c || (size > 64 && size <= 1024)) slab_make_over(s, c);
+  bool own_lines = size > 64 && size <= 1024;
+  if (s->size_class != c || own_lines || s->thinned_at != 0) slab_make_over(s, c);
   return s;
 }
 

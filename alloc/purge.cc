@@ -59,7 +59,7 @@ constexpr size_t kEarlyBytesPerMs = 32 << 10;
 struct Early {
   std::atomic<uint64_t> next_ms{0}, last_ms{0};
   std::atomic<size_t> allowed{0}, peak{0};
-  std::atomic<bool> went{false};
+  std::atomic<unsigned> count{0};
 };
 constinit Early early;
 
@@ -88,7 +88,7 @@ LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
   early.allowed.store(go ? allowed - bytes : allowed, std::memory_order_relaxed);
   if (go) {
     purge_all();
-    early.went.store(true, std::memory_order_relaxed);
+    early.count.fetch_add(1, std::memory_order_relaxed);
   } else {
     early.next_ms.store(now + (bytes - allowed) / kEarlyBytesPerMs, std::memory_order_relaxed);
   }
@@ -156,10 +156,7 @@ void purge_tick() {
   purge_until(deadline, option(Option::kPurgeMibPerTick) << 20);
 }
 
-bool purge_went_early() {
-  return early.went.load(std::memory_order_relaxed) &&
-         early.went.exchange(false, std::memory_order_relaxed);
-}
+unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed); }
 
 size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
 

@@ -15,9 +15,9 @@ namespace larder {
 
 // A clock look at most every call, work at most every 100 ms, at most the configured bytes a tick.
 void purge_tick();
-// Everything that is free has gone back without waiting for its decay, since this was last asked:
-// what the caller's heap keeps is to follow.
-bool purge_went_early();
+// How often everything that was free went back without waiting for its decay. Who sees it change
+// gives up what its heap keeps, too.
+unsigned purge_early_count();
 // There is something to do: for the background thread, if there is one.
 void purge_wake();
 // In the constructor, once options are read: starts the thread that is asked for, if it is.

@@ -14,10 +14,12 @@
 //   kCentral  nobody's, with objects to give: in the central list of its class, under its lock.
 //
 // Invariants, for an owned slab:
-//   partial:  carved = used + |free|                  (used counts what is on `remote`, too)
+//   partial:  carved = used + |free| + |gone|         (used counts what is on `remote`, too)
 //   current:  carved = (in use) + |remote| + |its objects in heads[class]|; when that is empty,
 //             carved = in use + |remote|; used is biased by kCurrentBias and means nothing
 //   set aside: carved = capacity, free is empty and used == 1, so that the first free is noticed
+//   gone: objects that start in a discarded page, all of them free; in partial, empty and central
+//   slabs only, and only where thinned_at != 0
 //   An object that a heap holds (thread_heap.h) is in use.
 //   0 <= carved <= capacity; the object i lies at base + i * size for i < carved
 //   a slab that is not owned has owner == kNobody
@@ -50,20 +52,22 @@ struct alignas(128) Slab {
   uint8_t size_class = 0;
   Kind kind = Kind::kNull;
   char* base = nullptr;  // first byte of the run
-  uint32_t carved = 0;
-  uint32_t units = 0;  // slabs and runs
+  uint16_t carved = 0;
+  uint16_t thinned_at = 0;  // 1 + used when pages were last looked for, or 0
+  uint32_t units = 0;       // slabs and runs
   Slab* next = nullptr;
   Slab* prev = nullptr;
 
   // --- pushed to by anyone. A word: fork generation (16) | address of the first object (48, of
   // which the low 3 bits are the state).
   alignas(64) std::atomic<uint64_t> remote{0};
-  // --- constant while an object is allocated, but for `touched`.
+  // --- constant while an object is allocated, but for `touched` and `gone`.
   size_t bytes = 0;        // of the run or mapping
   uint32_t touched = 0;    // a slab's bytes from the base on that may not be zero
   uint32_t offset = 0;     // of the object in it: colour, alignment
   Block* block = nullptr;  // that it is in (its first, if several); not of mappings
   bool zero = false;       // content is known to be zero
+  uint64_t gone = 0;       // pages of a slab that were discarded: what starts there is not in free
 
   LARDER_FAST ThreadHeap* owner() const {
     return reinterpret_cast<ThreadHeap*>(owner_.load(std::memory_order_relaxed));

@@ -18,6 +18,7 @@
 #include "single_threaded.h"
 #include "slab_run.h"
 #include "stats.h"
+#include "thin.h"
 
 namespace larder {
 
@@ -42,6 +43,7 @@ void* ThreadHeap::serve(int c, void* list) {
 // Makes the slab current. Its free objects: the caller serves them.
 void* ThreadHeap::attach(int c, Slab* s) {
   LARDER_ASSERT(heads[c] == nullptr);
+  if (unlikely(s->thinned_at != 0)) slab_restore(s);
   if (idle_adoptions[c] != 0) --idle_adoptions[c];
   void* list = s->free;
   bins[c].current = s;
@@ -100,7 +102,7 @@ bool ThreadHeap::emptied(Slab* s) {
     return false;
   }
   // The first object that came back to a slab that was set aside.
-  if (s->carved == s->capacity && next_of(s->free) == nullptr) {
+  if (s->carved == s->capacity && s->thinned_at == 0 && next_of(s->free) == nullptr) {
     take_back(s);
     join_partial(s);
     return false;
@@ -249,7 +251,7 @@ void ThreadHeap::let_go(Slab* s) {
     take_remote(s);
     if (s->used == 0) return slab_release(s);
     s->set_owner(kNobody);
-    bool nothing = s->free == nullptr && s->carved == s->capacity;
+    bool nothing = s->free == nullptr && s->gone == 0 && s->carved == s->capacity;
     if (nothing ? remote_release(s, kFull) : central_push(s)) return;
     s->set_owner(this);
   }
@@ -380,12 +382,13 @@ Slab* ThreadHeap::usable_partial(int c) {
   if (s == nullptr) return nullptr;
   if (s->free == nullptr) take_remote(s);
   bool room = bin.current == nullptr || bin.current->carved == bin.current->capacity;
-  if (s->free == nullptr && !(room && s->carved < s->capacity)) return nullptr;
+  if (s->free == nullptr && s->gone == 0 && !(room && s->carved < s->capacity)) return nullptr;
   bin.partial.remove(s);
   return s;
 }
 
 Slab* ThreadHeap::fresh_slab(int c) {
+  emptied_bytes = 0;
   if (Slab* s = kept_empty(c)) return s;
   remote_flush(this);
   collect_some();
@@ -413,8 +416,8 @@ void* ThreadHeap::carve(int c) {
   size_t end = round_down(at, kCarveBytes) + kCarveBytes;
   if (end < s->touched) end = s->touched;
   auto count = uint32_t((end - at + size - 1) / size);
-  if (count > s->capacity - s->carved) count = s->capacity - s->carved;
-  s->carved += count;
+  if (count > uint32_t(s->capacity - s->carved)) count = uint32_t(s->capacity - s->carved);
+  s->carved = uint16_t(s->carved + count);
   char* p = first;
   for (uint32_t i = 1; i < count; ++i, p += size) next_of(p) = p + size;
   next_of(p) = nullptr;
@@ -564,8 +567,8 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   return p;
 }
 
-void follow_early_purge(ThreadHeap* heap) {
-  if (likely(!purge_went_early()) || heap == nullptr) return;
+void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
+  if (likely(purge_early_count() == count_before) || heap == nullptr) return;
   heap->trim();
   purge_all();
 }
@@ -598,9 +601,13 @@ void free_empty(Slab* s) {
   // In a signal handler it stays where it is: partial, with everything free.
   if (!path.entered()) return;
   ThreadHeap* heap = thread_state.heap;
+  unsigned early = purge_early_count();
   // More is being freed than allocated: what is held might keep other slabs from becoming empty.
-  if (heap->emptied(s)) heap->release_some_held();
-  follow_early_purge(heap);
+  if (heap->emptied(s)) {
+    heap->release_some_held();
+    heap->shrink();
+  }
+  follow_early_purge(heap, early);
 }
 
 namespace {
@@ -615,9 +622,10 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
   if (s->kind == Kind::kHuge && large_park(s)) return purge_wake();
   if (heap != nullptr) heap->tell_kept();
+  unsigned early = purge_early_count();
   large_free(s);
   purge_tick();
-  follow_early_purge(heap);
+  follow_early_purge(heap, early);
 }
 
 }  // namespace
@@ -665,6 +673,7 @@ size_t release_free_memory() {
   if (!path.entered()) return 0;
   if (ThreadHeap* heap = thread_state.heap) {
     heap->collect();
+    heap->thin(UINT64_MAX);
     heap->trim();
     heap->keep_less();
   }

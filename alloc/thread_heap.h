@@ -113,7 +113,9 @@ struct ThreadHeap {
   size_t given_back;   // for want of room here, and not asked for again yet
   size_t keep_unused;  // least of what was beyond the option in the decay time, from keep_since_ms
   uint64_t keep_since_ms;
-  size_t told_kept;  // its share of stats::kHeapsKept
+  size_t told_kept;      // its share of stats::kHeapsKept
+  size_t emptied_bytes;  // of slabs that became empty since one was needed
+  int thin_class;        // where thin() goes on
   uint8_t keep_events;
   static constexpr uint8_t kMaxBorrowed = 32;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
@@ -193,6 +195,10 @@ struct ThreadHeap {
   void settle();
   // Gives wholly free slabs and kept runs back. Bytes.
   size_t trim();
+  // More is being freed than allocated: once much is, pages within partial slabs go, too.
+  void shrink();
+  // Until the time comes, or all slabs were looked at.
+  void thin(uint64_t end_us);
   // Takes in what others have freed in partial slabs: all of them; a few, in turn. Without it a
   // slab of a class that this heap allocates no more would never be found empty.
   void collect();
@@ -220,6 +226,8 @@ struct ThreadHeap {
   void note_taken();
 };
 
+// In the constructor: the time for shrink() counts from here.
+void start_thinning();
 // In a fork's child.
 void forget_kept_by_others();
 

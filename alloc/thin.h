@@ -1,0 +1,56 @@
+// Pages of a partial slab that no object in use touches go back to the system, and come again when
+// the slab becomes current.
+//
+// What starts in such a page leaves the free list, whose links lie in the objects, and is gone;
+// `thinned_at` tells in the owner's cache line that something may be.
+// Thread safety: as for the slab's free list. A signal handler may free into it meanwhile.
+#pragma once
+
+#include "os.h"
+#include "size_class.h"
+#include "slab.h"
+
+namespace larder {
+
+// Ranges that go back together: a system call each would cost more than the pages.
+class Discards {
+ public:
+  Discards() = default;
+  ~Discards() { flush(); }
+  Discards(const Discards&) = delete;
+  Discards& operator=(const Discards&) = delete;
+  void add(char* begin, size_t size_bytes) {
+    if (count_ == kMost) flush();
+    ranges_[count_++] = {begin, size_bytes};
+  }
+  void flush() {
+    if (count_ != 0) os::discard_all(ranges_, count_);
+    count_ = 0;
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  os::Range ranges_[kMost];
+  size_t count_ = 0;
+};
+
+// O(1) where too much is in use, or hardly less than the last time; else O(capacity).
+// REQUIRES: the slab is not current, and not set aside.
+void slab_thin(Slab* s, Discards& discards);
+// Puts what is gone back into the free list.
+void slab_restore(Slab* s);
+
+// Calls `visit` with each object that is gone, by its index.
+template <typename Visit>
+void for_each_gone(const Slab* s, Visit visit) {
+  const uint32_t size = kSizeClasses.size[s->size_class];
+  const auto page = uint32_t(os::page_size());
+  for (uint64_t rest = s->gone; rest != 0; rest &= rest - 1) {
+    auto i = uint32_t(__builtin_ctzll(rest));
+    for (uint32_t object = (i * page + size - 1) / size;
+         object * size < (i + 1) * page && object < s->carved; ++object)
+      visit(object);
+  }
+}
+
+}  // namespace larder
