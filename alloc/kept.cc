@@ -20,9 +20,9 @@ namespace larder {
 namespace {
 
 // A heap that has emptied so much without needing a slab gives back pages of partial slabs as well,
-// for a fiftieth of the time of the process, of which up to 20 ms are saved up.
+// for a thirty-second of the time of the process, of which up to 20 ms are saved up.
 constexpr size_t kMuchEmptied = size_t{4} << 20;
-constexpr uint64_t kThinShare = 50, kThinLeastUs = 250, kThinMostUs = 20'000;
+constexpr uint64_t kThinShare = 32, kThinLeastUs = 250, kThinMostUs = 20'000;
 constinit std::atomic<uint64_t> thin_paid_us{0};  // until when that time is spent
 
 size_t keep_limit() { return option(Option::kHeapEmptyKib) << 10; }
@@ -179,7 +179,6 @@ void ThreadHeap::shrink() {
 }
 
 void ThreadHeap::thin(uint64_t end_us) {
-  Discards discards;
   unsigned looks = 0;
   for (int i = 0; i < kClasses; ++i) {
     // Larger classes first: more pages an object.
@@ -188,7 +187,7 @@ void ThreadHeap::thin(uint64_t end_us) {
     // To the back: what is used next had better be what is still there.
     for (size_t left = list.size(); left > 0; --left) {
       Slab* s = list.pop_front();
-      slab_thin(s, discards);
+      slab_thin(s);
       list.push_back(s);
       if (++looks % 16 == 0 && os::now_us() >= end_us) {
         ++thin_class;

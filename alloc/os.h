@@ -29,12 +29,6 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
 // Gives pages back; afterwards they read as zeros. False: refused (mlock, a sandbox), and the
 // content must be taken as unchanged.
 bool discard(void* addr, size_t size_bytes);
-// The same for several, in one call where the kernel and the sandbox let it.
-struct Range {
-  void* addr;
-  size_t size_bytes;
-};
-void discard_all(const Range* ranges, size_t count);
 
 // Monotonic milliseconds, from a coarse clock (about 5 ns, no system call).
 uint64_t now_ms();

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 
 #include <atomic>
@@ -168,26 +166,6 @@ bool discard(void* addr, size_t size_bytes) {
   if (is_error(call(SYS_madvise, addr, size_bytes, MADV_DONTNEED))) return false;
   stats::add(stats::kPurgedBytes, int64_t(size_bytes));
   return true;
-}
-
-// process_madvise on the caller itself: by a descriptor that means that, since Linux 6.15; for
-// MADV_DONTNEED since 6.13. Under a filter of system calls, which may kill who calls an unknown
-// one, it is not tried.
-void discard_all(const Range* ranges, size_t count) {
-  constexpr long kSelf = -10001;  // PIDFD_SELF_THREAD_GROUP
-  static_assert(sizeof(Range) == sizeof(iovec), "what the kernel reads");
-  static std::atomic<bool> refused{false};
-  if (!refused.load(std::memory_order_relaxed)) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; ++i) bytes += ranges[i].size_bytes;
-    stats::add(stats::kMadviseCalls, 1);
-    if (syscall6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) == 0 &&
-        syscall6(SYS_process_madvise, kSelf, reinterpret_cast<long>(ranges), long(count),
-                 MADV_DONTNEED, 0, 0) == long(bytes))
-      return stats::add(stats::kPurgedBytes, int64_t(bytes));
-    refused.store(true, std::memory_order_relaxed);
-  }
-  for (size_t i = 0; i < count; ++i) discard(ranges[i].addr, ranges[i].size_bytes);
 }
 
 uint64_t now_us() {

@@ -34,7 +34,7 @@ uint64_t pages_in_use(const Slab* s, const void* free, uint32_t size, uint32_t p
 
 }  // namespace
 
-void slab_thin(Slab* s, Discards& discards) {
+void slab_thin(Slab* s) {
   const uint32_t size = kSizeClasses.size[s->size_class];
   const auto page = uint32_t(os::page_size());
   const uint32_t pages = (s->carved * size + page - 1) / page;
@@ -58,7 +58,7 @@ void slab_thin(Slab* s, Discards& discards) {
     int first = first_unit(rest);
     int count = run_length_at(rest, first);
     rest &= ~unit_range(first, count);
-    discards.add(s->base + size_t(first) * page, size_t(count) * page);
+    os::discard(s->base + size_t(first) * page, size_t(count) * page);
   }
 }
 

@@ -12,31 +12,9 @@
 
 namespace larder {
 
-// Ranges that go back together: a system call each would cost more than the pages.
-class Discards {
- public:
-  Discards() = default;
-  ~Discards() { flush(); }
-  Discards(const Discards&) = delete;
-  Discards& operator=(const Discards&) = delete;
-  void add(char* begin, size_t size_bytes) {
-    if (count_ == kMost) flush();
-    ranges_[count_++] = {begin, size_bytes};
-  }
-  void flush() {
-    if (count_ != 0) os::discard_all(ranges_, count_);
-    count_ = 0;
-  }
-
- private:
-  static constexpr size_t kMost = 64;
-  os::Range ranges_[kMost];
-  size_t count_ = 0;
-};
-
 // O(1) where too much is in use, or hardly less than the last time; else O(capacity).
 // REQUIRES: the slab is not current, and not set aside.
-void slab_thin(Slab* s, Discards& discards);
+void slab_thin(Slab* s);
 // Puts what is gone back into the free list.
 void slab_restore(Slab* s);
 
