@@ -21,7 +21,7 @@ enum class Bug {
   misaligned,       // a block 8 bytes beyond an aligned place
   lost_content,     // a byte changed by realloc
   late_overwrite,   // a word written into a block that another thread freed, when it is used again
-  usable_moves,     // one byte less than the call before said
+  usable_moves,     // one byte more than the call before said
   usable_too_small,
   dirty_calloc,  // a byte that is not zero
   changed_errno,
@@ -169,7 +169,7 @@ LARDER_FAST void freed() {
 
 LARDER_FAST size_t usable(size_t bytes) {
   if constexpr (kBug == Bug::usable_moves)
-    if (bytes != 0 && strikes()) return bytes - 1;
+    if (bytes != 0 && strikes()) return bytes + 1;
   return bytes;
 }
 
