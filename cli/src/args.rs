@@ -7,13 +7,15 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::analysis::sites::SortKey;
+use crate::analysis::subject::RawSubject;
 use crate::bench::{self, BenchPlan, RawBench};
 use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
 use crate::record::{Allocator, RecordPlan};
-use crate::report::{Format, ReportPlan, SortKey, WrapperRule};
+use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
 use crate::torture::{self, RawTorture, TorturePlan};
 
@@ -136,8 +138,8 @@ enum RawSort {
 
 #[derive(Debug, Args)]
 struct RawReport {
-    /// The trace: the directory that `record` made, or one .ltrace file
-    trace: PathBuf,
+    #[command(flatten)]
+    subject: RawSubject,
     /// Show one ranking instead of all
     #[arg(long, value_enum, value_name = "KEY")]
     sort: Option<RawSort>,
@@ -147,17 +149,6 @@ struct RawReport {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only this process
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-    /// Count only what passes through this function, as KIND (malloc, calloc, realloc, strdup,
-    /// wcsdup, free), with -HEADER less that many bytes of each block; `*` and `?` match; may be
-    /// repeated
-    #[arg(long, value_name = "FUNCTION=KIND[-HEADER]")]
-    wrapper: Vec<String>,
-    /// Charge this function's allocations to its caller; `*` and `?` match; may be repeated
-    #[arg(long, value_name = "FUNCTION")]
-    skip: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -275,18 +266,8 @@ impl RawRecord {
 
 impl RawReport {
     fn check(self) -> Result<ReportPlan> {
-        let wrappers = self
-            .wrapper
-            .iter()
-            .map(|rule| WrapperRule::parse(rule))
-            .collect::<Result<_>>()?;
-        if let Some(empty) = self.skip.iter().find(|pattern| pattern.is_empty()) {
-            return Err(Failure::failed(format!(
-                "--skip '{empty}': name a function"
-            )));
-        }
         Ok(ReportPlan {
-            trace: self.trace,
+            subject: self.subject.check()?,
             sort: self.sort.map(SortKey::from),
             top: self.top,
             format: if self.json {
@@ -294,9 +275,6 @@ impl RawReport {
             } else {
                 Format::Text
             },
-            pid: self.pid,
-            wrappers,
-            skips: self.skip,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The `larder` command: parses, runs, and maps failures to exit codes.
 
+mod analysis;
 mod args;
 mod bench;
 mod doctor;

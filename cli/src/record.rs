@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use larder_trace::{StopReason, Trace, trace_files};
 
+use crate::analysis::number::counted;
 use crate::execute;
 use crate::failure::{Failure, Result};
 use crate::libraries::{Library, LibraryPath};
 use crate::preload::{PRELOAD_VARIABLE, preload_value};
 use crate::printable;
-use crate::report::counted;
 use crate::symbols::ElfFile;
 use crate::target::{Target, check_allocator_library, reason};
 

@@ -5,14 +5,15 @@ use std::io::{self, Write};
 use larder_trace::{EndState, Origin};
 use serde_json::{Value, json};
 
-use super::analysis::ImageReport;
-use super::attribute::functions;
-use super::family::Counters;
-use super::number::percent;
-use super::resolve::{ChainFrame, ModuleProblem};
-use super::sites::Site;
+use super::Report;
 use super::text::inlined_into;
-use super::{Report, SortKey, losses};
+use crate::analysis::attribute::functions;
+use crate::analysis::family::Counters;
+use crate::analysis::image::ImageReport;
+use crate::analysis::losses;
+use crate::analysis::number::percent;
+use crate::analysis::resolve::{ChainFrame, ModuleProblem};
+use crate::analysis::sites::{Site, SortKey};
 use crate::printable;
 use crate::symbols::SymbolProblem;
 
@@ -32,7 +33,7 @@ fn document(report: &Report) -> Value {
         .collect();
     json!({
         "larder": env!("CARGO_PKG_VERSION"),
-        "trace": printable::name(&report.plan.trace),
+        "trace": printable::name(&report.plan.subject.trace),
         "counters": analysis.counters,
         "sites": sites,
         "site_count": ranked.len(),
@@ -159,13 +160,13 @@ fn all_losses(report: &Report) -> Value {
         .sum();
     let damaged: usize = images.iter().map(|image| image.damage.len()).sum();
     json!({
-        "complete": losses::summary(report).is_none(),
+        "complete": losses::summary(&report.analysis).is_none(),
         "calls": calls,
         "truncated_stacks": truncated,
         "damaged_parts": damaged,
         "stopped": images.iter().find_map(losses::stop_reason),
-        "unreadable_files": report.unreadable,
-        "messages": losses::details(report),
+        "unreadable_files": report.analysis.unreadable,
+        "messages": losses::details(&report.analysis),
     })
 }
 

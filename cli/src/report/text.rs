@@ -8,13 +8,14 @@ use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 
-use super::attribute::functions;
-use super::family::Counters;
-use super::number::{counted, duration, grouped, percent};
-use super::plumbing::ModuleRole;
-use super::resolve::ChainFrame;
-use super::sites::{Site, SiteStack};
-use super::{Report, SortKey, losses};
+use super::Report;
+use crate::analysis::attribute::functions;
+use crate::analysis::family::Counters;
+use crate::analysis::losses;
+use crate::analysis::number::{counted, duration, grouped, percent};
+use crate::analysis::plumbing::ModuleRole;
+use crate::analysis::resolve::ChainFrame;
+use crate::analysis::sites::{Site, SiteStack, SortKey};
 use crate::printable::{self, escape};
 use crate::symbols::SymbolProblem;
 
@@ -103,16 +104,16 @@ fn print_head(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "{FAINT}{}: {}, {}, {}, {}{FAINT:#}",
-        printable::name(&report.plan.trace),
+        printable::name(&report.plan.subject.trace),
         counted(images.len() as u64, "process image"),
         counted(threads, "thread"),
         counted(events, "event"),
         duration(length)
     )?;
-    for line in losses::details(report) {
+    for line in losses::details(&report.analysis) {
         writeln!(out, "{WARNING}warning: {line}{WARNING:#}")?;
     }
-    for rule in &report.plan.wrappers {
+    for rule in &report.plan.subject.wrappers {
         let name = escape(&rule.function);
         writeln!(
             out,

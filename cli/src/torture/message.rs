@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::number::counted;
 use crate::printable;
-use crate::report::counted;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]

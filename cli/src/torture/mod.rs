@@ -17,6 +17,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use crate::analysis::number::counted;
 use crate::execute;
 use crate::failure::{Failure, Result};
 use crate::installed::{self, PROGRAMS_VARIABLE};
@@ -24,7 +25,7 @@ use crate::libraries::{Library, LibraryPath};
 use crate::preload::{PRELOAD_VARIABLE, preload_value};
 use crate::printable;
 use crate::record::{Allocator, absolute, quoted};
-use crate::report::{Format, counted};
+use crate::report::Format;
 use crate::target::{Target, check_allocator_library, reason};
 
 use args::Victim;

@@ -22,7 +22,7 @@ use super::family::{Counters, Kind};
 pub const TINY_BLOCK_BYTES: u64 = 32;
 
 /// A distinct stack and call, as a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OriginId(u32);
 
 impl OriginId {
@@ -31,11 +31,12 @@ impl OriginId {
     }
 }
 
-/// A live block.
+/// A live block, with what an observer keeps of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Block {
-    size: u64,
-    origin: OriginId,
+pub struct Block<T = ()> {
+    pub size: u64,
+    pub origin: OriginId,
+    pub note: T,
 }
 
 /// What one stack has asked for.
@@ -46,7 +47,7 @@ pub struct Origin {
     pub tiny: u64,
     pub live_blocks: u64,
     pub live_bytes: u64,
-    /// Valid after `Heap::finish`.
+    /// Valid after `Heap::settle`.
     pub peak_bytes: u64,
     changed_at: u64,
 }
@@ -62,17 +63,28 @@ impl Origin {
     }
 }
 
-#[derive(Default)]
-pub struct Heap {
+pub struct Heap<T = ()> {
     counters: Counters,
-    blocks: FxHashMap<u64, Block>,
+    blocks: FxHashMap<u64, Block<T>>,
     origins: Vec<Origin>,
     /// Counts changes of the heap.
     now: u64,
     peak_at: u64,
 }
 
-impl Heap {
+impl<T> Default for Heap<T> {
+    fn default() -> Self {
+        Self {
+            counters: Counters::default(),
+            blocks: FxHashMap::default(),
+            origins: Vec::new(),
+            now: 0,
+            peak_at: 0,
+        }
+    }
+}
+
+impl<T: Copy> Heap<T> {
     pub fn add_origin(&mut self) -> OriginId {
         self.origins.push(Origin {
             changed_at: self.now + 1,
@@ -85,16 +97,16 @@ impl Heap {
         &mut self.counters
     }
 
-    /// A block was made. A block thought live at the same address ended unseen.
+    /// A block was made. A block thought live at the same address ended unseen, and is returned.
     pub fn allocate(
         &mut self,
-        origin: OriginId,
         kind: Kind,
         call: AllocCall,
         address: u64,
-        size: u64,
-    ) {
-        self.end_block(address);
+        block: Block<T>,
+    ) -> Option<Block<T>> {
+        let replaced = self.end_block(address);
+        let (size, origin) = (block.size, block.origin);
         self.now += 1;
         self.counters.count_allocation(kind, call);
         let total = self.counters.total_bytes.saturating_add(size);
@@ -111,29 +123,28 @@ impl Heap {
             entry.tiny += 1;
             self.counters.tiny += 1;
         }
-        self.blocks.insert(address, Block { size, origin });
+        self.blocks.insert(address, block);
         if self.counters.live_bytes > self.counters.peak_bytes {
             self.counters.peak_bytes = self.counters.live_bytes;
             self.peak_at = self.now;
         }
+        replaced
     }
 
     /// Ends the block at an address, if one is known there.
-    pub fn end_block(&mut self, address: u64) -> bool {
-        let block = self.detach(address);
-        if let Some(block) = block {
-            self.release(block);
-        }
-        block.is_some()
+    pub fn end_block(&mut self, address: u64) -> Option<Block<T>> {
+        let block = self.detach(address)?;
+        self.release(block);
+        Some(block)
     }
 
     /// Takes a block from its address; it stays live.
-    pub fn detach(&mut self, address: u64) -> Option<Block> {
+    pub fn detach(&mut self, address: u64) -> Option<Block<T>> {
         self.blocks.remove(&address)
     }
 
     /// Puts a detached block back, unless its address was taken.
-    pub fn attach(&mut self, address: u64, block: Block) {
+    pub fn attach(&mut self, address: u64, block: Block<T>) {
         match self.blocks.entry(address) {
             Entry::Occupied(_) => self.release(block),
             Entry::Vacant(place) => _ = place.insert(block),
@@ -141,7 +152,7 @@ impl Heap {
     }
 
     /// Ends a detached block.
-    pub fn release(&mut self, block: Block) {
+    pub fn release(&mut self, block: Block<T>) {
         self.now += 1;
         self.counters.live_bytes = self.counters.live_bytes.saturating_sub(block.size);
         self.counters.live_blocks -= 1;
@@ -151,12 +162,25 @@ impl Heap {
         entry.live_bytes = entry.live_bytes.saturating_sub(block.size);
     }
 
-    /// The totals and the origins, in the order in which they were added.
-    pub fn finish(mut self) -> (Counters, Vec<Origin>) {
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What is live, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block<T>)> {
+        self.blocks.iter().map(|(address, block)| (*address, block))
+    }
+
+    /// Call when no block changes any more: from here on the origins' peaks hold.
+    pub fn settle(&mut self) {
         for origin in &mut self.origins {
             origin.settle(self.peak_at, u64::MAX);
         }
-        (self.counters, self.origins)
+    }
+
+    /// In the order in which they were added.
+    pub fn origins(&self) -> &[Origin] {
+        &self.origins
     }
 }
 
@@ -165,12 +189,17 @@ mod tests {
     use super::*;
 
     fn malloc(heap: &mut Heap, origin: OriginId, address: u64, size: u64) {
-        heap.allocate(origin, Kind::Malloc, AllocCall::Malloc, address, size);
+        let block = Block {
+            size,
+            origin,
+            note: (),
+        };
+        heap.allocate(Kind::Malloc, AllocCall::Malloc, address, block);
     }
 
     #[test]
     fn the_peak_is_charged_to_what_was_live_at_it() {
-        let mut heap = Heap::default();
+        let mut heap = Heap::<()>::default();
         let [early, late, idle] = [heap.add_origin(), heap.add_origin(), heap.add_origin()];
         malloc(&mut heap, idle, 1, 7);
         malloc(&mut heap, early, 2, 100);
@@ -180,7 +209,8 @@ mod tests {
         heap.end_block(3);
         heap.end_block(4);
         malloc(&mut heap, late, 5, 50);
-        let (counters, origins) = heap.finish();
+        heap.settle();
+        let (counters, origins) = (heap.counters(), heap.origins());
         assert_eq!(counters.peak_bytes, 137);
         assert_eq!(counters.live_bytes, 57);
         let peaks: Vec<u64> = origins.iter().map(|origin| origin.peak_bytes).collect();
@@ -189,13 +219,14 @@ mod tests {
 
     #[test]
     fn an_origin_first_seen_after_the_peak_has_no_share_in_it() {
-        let mut heap = Heap::default();
+        let mut heap = Heap::<()>::default();
         let first = heap.add_origin();
         malloc(&mut heap, first, 1, 100);
         heap.end_block(1);
         let second = heap.add_origin();
         malloc(&mut heap, second, 2, 10);
-        let (counters, origins) = heap.finish();
+        heap.settle();
+        let (counters, origins) = (heap.counters(), heap.origins());
         assert_eq!(counters.peak_bytes, 100);
         assert_eq!(origins[0].peak_bytes, 100);
         assert_eq!(origins[1].peak_bytes, 0);
@@ -203,7 +234,7 @@ mod tests {
 
     #[test]
     fn peaks_of_the_origins_add_up_to_the_peak() {
-        let mut heap = Heap::default();
+        let mut heap = Heap::<()>::default();
         let origins: Vec<OriginId> = (0..5).map(|_| heap.add_origin()).collect();
         let mut state = 12345u64;
         for _ in 0..20_000 {
@@ -211,12 +242,13 @@ mod tests {
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             let address = (state >> 33) % 500;
-            if state >> 63 == 0 || !heap.end_block(address) {
+            if state >> 63 == 0 || heap.end_block(address).is_none() {
                 let origin = origins[(state >> 20) as usize % 5];
                 malloc(&mut heap, origin, address, (state >> 40) % 1000);
             }
         }
-        let (counters, origins) = heap.finish();
+        heap.settle();
+        let (counters, origins) = (heap.counters(), heap.origins());
         assert_eq!(
             origins.iter().map(|o| o.peak_bytes).sum::<u64>(),
             counters.peak_bytes
@@ -233,11 +265,11 @@ mod tests {
 
     #[test]
     fn a_block_at_an_address_that_was_live_replaces_it() {
-        let mut heap = Heap::default();
+        let mut heap = Heap::<()>::default();
         let origin = heap.add_origin();
         malloc(&mut heap, origin, 1, 10);
         malloc(&mut heap, origin, 1, 20);
-        let (counters, _) = heap.finish();
+        let counters = heap.counters();
         assert_eq!(
             (
                 counters.live_bytes,
@@ -250,11 +282,11 @@ mod tests {
 
     #[test]
     fn tiny_blocks_are_those_under_32_bytes() {
-        let mut heap = Heap::default();
+        let mut heap = Heap::<()>::default();
         let origin = heap.add_origin();
         for (address, size) in [(1, 0), (2, 31), (3, 32)] {
             malloc(&mut heap, origin, address, size);
         }
-        assert_eq!(heap.finish().0.tiny, 2);
+        assert_eq!(heap.counters().tiny, 2);
     }
 }

@@ -1,5 +1,6 @@
-//! One pass over a trace: every call goes into the heap of its process image, every stack is
-//! attributed when it is first seen, and at the end of an image its sums go to the sites.
+//! One pass over a trace file: every call goes into the heap of its process image and is told to
+//! the observer, every stack is attributed when it is first seen, and at the end of the image its
+//! sums go to the sites.
 //!
 //! Memory is bounded by what is live and distinct in one image, and by the sites of all.
 
@@ -9,11 +10,13 @@ use larder_trace::{
 };
 use rustc_hash::FxHashMap;
 
+use super::Analysis;
 use super::attribute::{Attribution, Counted, attribute, functions};
 use super::family::{Counters, Kind};
 use super::heap::{Block, Heap, OriginId};
+use super::observe::{End, Finished, Made, Moment, Observer};
 use super::resolve::{Chain, ChainFrame, Resolver};
-use super::sites::{SiteStack, SiteTable};
+use super::sites::SiteStack;
 use super::wrapper::{WrapperKind, WrapperRule};
 
 /// What was found in one trace file.
@@ -44,42 +47,30 @@ impl ImageReport {
 }
 
 /// What one call from one stack adds to.
-struct Source {
-    stack: StackId,
-    call: AllocCall,
+#[derive(Debug)]
+pub struct Source {
+    pub stack: StackId,
+    pub call: AllocCall,
     /// Under which the call is counted.
-    kind: Kind,
-    kind_name: &'static str,
+    pub kind: Kind,
+    pub kind_name: &'static str,
     header_bytes: u64,
-    site: Option<usize>,
-}
-
-pub struct Analysis {
-    rules: Vec<WrapperRule>,
-    /// Whether a function that the rule of the same place names was on a stack.
-    rules_matched: Vec<bool>,
-    pub resolver: Resolver,
-    pub sites: SiteTable,
-    pub images: Vec<ImageReport>,
-    pub counters: Counters,
+    /// The frame charged, counted over all functions of the stack from the innermost.
+    pub site: Option<usize>,
 }
 
 impl Analysis {
-    pub fn new(rules: Vec<WrapperRule>, skips: Vec<String>) -> Self {
-        Self {
-            rules_matched: vec![false; rules.len()],
-            rules,
-            resolver: Resolver::new(skips),
-            sites: SiteTable::default(),
-            images: Vec::new(),
-            counters: Counters::default(),
-        }
-    }
-
     /// Reads one file to its end; `progress` is told of each event.
-    pub fn add(&mut self, trace: &Trace, mut progress: impl FnMut()) {
+    pub(super) fn add<O: Observer>(
+        &mut self,
+        trace: &Trace,
+        observer: &mut O,
+        mut progress: impl FnMut(),
+    ) {
+        observer.begin_image(trace);
         let mut image = Image {
             trace,
+            observer,
             rules: &self.rules,
             rules_matched: &mut self.rules_matched,
             resolver: &mut self.resolver,
@@ -100,15 +91,29 @@ impl Analysis {
             progress();
         }
         let Image {
-            heap,
+            observer,
+            resolver,
+            mut heap,
             sources,
             threads,
             lost_in_streams,
             ..
         } = image;
-        let (counters, origins) = heap.finish();
+        heap.settle();
+        let duration_ns = trace.clock().since_start_ns(last_time);
+        let mut finished = Finished {
+            trace,
+            events: &events,
+            resolver,
+            sources: &sources,
+            origins: heap.origins(),
+            peak_bytes: heap.counters().peak_bytes,
+            duration_ns,
+        };
+        observer.end_image(&mut finished, &mut heap.blocks());
+        let (counters, origins) = (heap.counters().clone(), heap.origins());
         let keep_peak = self.sites.begin_image(counters.peak_bytes);
-        for (source, origin) in sources.iter().zip(&origins) {
+        for (source, origin) in sources.iter().zip(origins) {
             let resolver = &mut self.resolver;
             let mut stack = || SiteStack {
                 chain: chain(trace, &events, resolver, source.stack),
@@ -128,31 +133,10 @@ impl Analysis {
             counters,
             threads,
             events: count,
-            duration_ns: trace.clock().since_start_ns(last_time),
+            duration_ns,
             losses,
             damage: events.damage().to_vec(),
         });
-    }
-}
-
-impl Analysis {
-    /// A warning for each `--wrapper` and `--skip` that named nothing.
-    pub fn warnings(&self) -> Vec<String> {
-        let rules = self.rules.iter().zip(&self.rules_matched);
-        let wrappers = rules
-            .filter(|(_, matched)| !**matched)
-            .map(|(rule, _)| ("--wrapper", &*rule.function));
-        let skips = self.resolver.unmatched_skips().map(|skip| ("--skip", skip));
-        wrappers
-            .chain(skips)
-            .map(|(option, name)| {
-                let name = crate::printable::escape(name);
-                format!(
-                    "{option} '{name}' matches no function on any stack: check the name, \
-                     or put * for what varies"
-                )
-            })
-            .collect()
     }
 }
 
@@ -165,7 +149,12 @@ fn is_call(action: &Action) -> bool {
 }
 
 /// A stack's functions, innermost first.
-fn chain(trace: &Trace, events: &Events<'_>, resolver: &mut Resolver, stack: StackId) -> Chain {
+pub(super) fn chain(
+    trace: &Trace,
+    events: &Events<'_>,
+    resolver: &mut Resolver,
+    stack: StackId,
+) -> Chain {
     events
         .stacks()
         .frames(stack)
@@ -177,41 +166,57 @@ fn chain(trace: &Trace, events: &Events<'_>, resolver: &mut Resolver, stack: Sta
 }
 
 /// A process image while it is read.
-struct Image<'a> {
+struct Image<'a, O: Observer> {
     trace: &'a Trace,
+    observer: &'a mut O,
     rules: &'a [WrapperRule],
     rules_matched: &'a mut [bool],
     resolver: &'a mut Resolver,
-    heap: Heap,
+    heap: Heap<O::Note>,
     /// By `OriginId`.
     sources: Vec<Source>,
     /// `None`: not counted.
     by_stack: FxHashMap<(u32, u8), Option<OriginId>>,
     attributions: FxHashMap<u32, Attribution>,
     /// The old block of the realloc that a thread is in.
-    reallocs: FxHashMap<u32, Option<Block>>,
+    reallocs: FxHashMap<u32, Option<Block<O::Note>>>,
     threads: u64,
     lost_in_streams: u64,
 }
 
-impl Image<'_> {
+impl<O: Observer> Image<'_, O> {
     fn event(&mut self, event: &Event, events: &Events<'_>) {
+        self.observer.event(event, events);
+        let at = |stack| Moment {
+            time: event.time,
+            thread: event.thread,
+            stack,
+        };
         match event.action {
             Action::Alloc {
                 call,
                 address,
                 size,
+                count,
+                alignment,
                 stack,
-                ..
             } => {
-                self.alloc(events, call, address, size, stack);
+                let made = Made {
+                    origin: OriginId::default(),
+                    address,
+                    size,
+                    count,
+                    alignment,
+                    old: None,
+                };
+                self.alloc(events, at(stack), call, made);
             }
             Action::Free {
                 call,
                 address,
                 stack,
                 ..
-            } => self.free(events, call, address, stack),
+            } => self.free(events, at(stack), call, address),
             Action::ReallocStart { old, .. } => {
                 let block = self.heap.detach(old);
                 self.reallocs.insert(event.thread, block);
@@ -221,12 +226,20 @@ impl Image<'_> {
                 old,
                 address,
                 size,
+                count,
                 stack,
-                ..
             } => {
                 let block = self.reallocs.remove(&event.thread).flatten();
                 let block = block.or_else(|| self.heap.detach(old));
-                self.realloc(events, call, old, block, address, size, stack);
+                let made = Made {
+                    origin: OriginId::default(),
+                    address,
+                    size,
+                    count,
+                    alignment: 0,
+                    old: block.as_ref(),
+                };
+                self.realloc(events, at(stack), call, old, made);
             }
             Action::ThreadStart => self.threads += 1,
             Action::ThreadEnd => {}
@@ -236,36 +249,46 @@ impl Image<'_> {
         }
     }
 
-    fn alloc(
-        &mut self,
-        events: &Events<'_>,
-        call: AllocCall,
-        address: u64,
-        size: u64,
-        stack: StackId,
-    ) {
-        match self.origin(events, call, stack) {
-            Some(_) if address == 0 => self.heap.counters_mut().failed += 1,
-            Some(origin) => self.make(origin, address, size),
+    fn alloc(&mut self, events: &Events<'_>, at: Moment, call: AllocCall, made: Made<'_, O::Note>) {
+        match self.origin(events, call, at.stack) {
+            Some(_) if made.address == 0 => self.heap.counters_mut().failed += 1,
+            Some(origin) => self.make(at, Made { origin, ..made }),
             // A block that is not counted has taken the place of one that was.
-            None => _ = self.heap.end_block(address),
+            None => self.replace(at, made.address),
         }
     }
 
-    fn make(&mut self, origin: OriginId, address: u64, size: u64) {
-        let source = &self.sources[origin.index()];
-        let size = size.saturating_sub(source.header_bytes);
-        self.heap
-            .allocate(origin, source.kind, source.call, address, size);
+    fn replace(&mut self, at: Moment, address: u64) {
+        if let Some(block) = self.heap.end_block(address) {
+            self.observer.ended(at, address, &block, End::Replaced);
+        }
     }
 
-    fn free(&mut self, events: &Events<'_>, call: FreeCall, address: u64, stack: StackId) {
+    fn make(&mut self, at: Moment, made: Made<'_, O::Note>) {
+        self.replace(at, made.address);
+        let source = &self.sources[made.origin.index()];
+        let size = made.size.saturating_sub(source.header_bytes);
+        let made = Made { size, ..made };
+        let note = self.observer.made(at, &made);
+        let block = Block {
+            size,
+            origin: made.origin,
+            note,
+        };
+        self.heap
+            .allocate(source.kind, source.call, made.address, block);
+    }
+
+    fn free(&mut self, events: &Events<'_>, at: Moment, call: FreeCall, address: u64) {
         if address == 0 {
             return;
         }
-        let known = self.heap.end_block(address);
-        if self.counts_as_free(events, stack) {
-            self.count_free(known);
+        let block = self.heap.end_block(address);
+        if let Some(block) = &block {
+            self.observer.ended(at, address, block, End::Freed(call));
+        }
+        if self.counts_as_free(events, at.stack) {
+            self.count_free(block.is_some());
             if matches!(call, FreeCall::Delete | FreeCall::DeleteArray) {
                 self.heap.counters_mut().deletes += 1;
             }
@@ -278,43 +301,42 @@ impl Image<'_> {
         counters.unknown_frees += u64::from(!known);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
     fn realloc(
         &mut self,
         events: &Events<'_>,
+        at: Moment,
         call: AllocCall,
         old: u64,
-        block: Option<Block>,
-        address: u64,
-        size: u64,
-        stack: StackId,
+        made: Made<'_, O::Note>,
     ) {
-        let origin = self.origin(events, call, stack);
-        if address == 0 && !(size == 0 && old != 0) {
+        let origin = self.origin(events, call, at.stack);
+        if made.address == 0 && !(made.size == 0 && old != 0) {
             if origin.is_some() {
                 self.heap.counters_mut().failed += 1;
             }
-            if let Some(block) = block {
-                self.heap.attach(old, block);
+            if let Some(block) = made.old {
+                self.heap.attach(old, *block);
             }
             return;
         }
-        if let Some(block) = block {
-            self.heap.release(block);
+        if let Some(block) = made.old {
+            self.heap.release(*block);
+            let how = End::Reallocated(made.size);
+            self.observer.ended(at, old, block, how);
         }
-        let known = block.is_some() || old == 0;
-        if address == 0 {
-            if origin.is_some() || self.counts_as_free(events, stack) {
+        let known = made.old.is_some() || old == 0;
+        if made.address == 0 {
+            if origin.is_some() || self.counts_as_free(events, at.stack) {
                 self.count_free(known);
             }
             return;
         }
         match origin {
             Some(origin) => {
-                self.make(origin, address, size);
+                self.make(at, Made { origin, ..made });
                 self.heap.counters_mut().unknown_frees += u64::from(!known);
             }
-            None => _ = self.heap.end_block(address),
+            None => self.replace(at, made.address),
         }
     }
 

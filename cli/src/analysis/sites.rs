@@ -6,10 +6,29 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::SortKey;
 use super::attribute::functions;
 use super::heap::Origin;
 use super::resolve::{Chain, ModuleLabel};
+
+/// What sites are ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortKey {
+    Calls,
+    Bytes,
+    Peak,
+    Tiny,
+    Live,
+}
+
+impl SortKey {
+    pub const ALL: [SortKey; 5] = [
+        SortKey::Calls,
+        SortKey::Bytes,
+        SortKey::Peak,
+        SortKey::Tiny,
+        SortKey::Live,
+    ];
+}
 
 /// What makes two stacks the same site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -2,32 +2,25 @@
 
 use larder_trace::{Damage, StopReason};
 
-use super::Report;
-use super::analysis::ImageReport;
+use super::Analysis;
+use super::image::ImageReport;
 use super::number::{counted, grouped};
 
 /// One line for stderr; `None` if nothing is missing.
-pub fn summary(report: &Report) -> Option<String> {
-    let lost: u64 = report
-        .analysis
+pub fn summary(analysis: &Analysis) -> Option<String> {
+    let lost: u64 = analysis
         .images
         .iter()
         .map(|image| image.losses.calls())
         .sum();
-    let damaged: usize = report
-        .analysis
-        .images
-        .iter()
-        .map(|image| image.damage.len())
-        .sum();
-    let stopped = report
-        .analysis
+    let damaged: usize = analysis.images.iter().map(|image| image.damage.len()).sum();
+    let stopped = analysis
         .images
         .iter()
         .any(|image| image.process.stop != StopReason::None);
     let mut parts = Vec::new();
-    if let Some(first) = report.unreadable.first() {
-        parts.push(match report.unreadable.len() {
+    if let Some(first) = analysis.unreadable.first() {
+        parts.push(match analysis.unreadable.len() {
             1 => first.clone(),
             more => format!(
                 "{first} (and {} more)",
@@ -36,7 +29,7 @@ pub fn summary(report: &Report) -> Option<String> {
         });
     }
     if damaged > 0 {
-        parts.push(damage_summary(report, damaged));
+        parts.push(damage_summary(analysis, damaged));
     }
     if stopped {
         parts.push("recording stopped before the program ended".to_owned());
@@ -47,8 +40,8 @@ pub fn summary(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}; the report covers what is whole", parts.join("; ")))
 }
 
-fn damage_summary(report: &Report, damaged: usize) -> String {
-    let mut parts = report.analysis.images.iter().flat_map(|image| {
+fn damage_summary(analysis: &Analysis, damaged: usize) -> String {
+    let mut parts = analysis.images.iter().flat_map(|image| {
         let damage = image.damage.iter();
         damage.map(|damage| (damage.events.unwrap_or(0), damage_line(image, damage)))
     });
@@ -67,13 +60,13 @@ fn damage_summary(report: &Report, damaged: usize) -> String {
 }
 
 /// All of it, a line each.
-pub fn details(report: &Report) -> Vec<String> {
-    let mut lines: Vec<String> = report
+pub fn details(analysis: &Analysis) -> Vec<String> {
+    let mut lines: Vec<String> = analysis
         .unreadable
         .iter()
         .map(|why| format!("not readable: {why}"))
         .collect();
-    for image in &report.analysis.images {
+    for image in &analysis.images {
         lines.extend(image_details(image));
     }
     lines

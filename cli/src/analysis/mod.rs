@@ -1,0 +1,131 @@
+//! Reading a trace: every block's life, in order, told to observers; and the counters and sites
+//! that come of it.
+//!
+//! ```text
+//! subject ─> Analysis::read ─> image (one pass a file) ─> heap ─> observer
+//!                                └─> attribute, plumbing, wrapper ─> resolve ─> symbols
+//! ```
+//!
+//! The trace is hostile input: what cannot be read is told (`losses`) and left out, and every name
+//! from it is escaped before it is printed.
+
+pub mod attribute;
+pub mod family;
+#[allow(dead_code)]
+pub mod heap;
+#[allow(dead_code)]
+pub mod image;
+pub mod losses;
+pub mod number;
+#[allow(dead_code)]
+pub mod observe;
+mod pattern;
+pub mod plumbing;
+pub mod resolve;
+pub mod sites;
+#[allow(dead_code)]
+pub mod stacks;
+pub mod subject;
+pub mod wrapper;
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use larder_trace::Trace;
+
+use crate::failure::Result;
+use family::Counters;
+use image::ImageReport;
+use observe::Observer;
+use resolve::Resolver;
+use sites::SiteTable;
+use subject::Subject;
+use wrapper::WrapperRule;
+
+/// Traces with fewer events are read before a bar would be seen.
+const PROGRESS_FROM_EVENTS: u64 = 500_000;
+/// A bar redrawn at every event would cost more than the event.
+const PROGRESS_STEP: u64 = 1 << 16;
+
+/// What is known of a trace after it was read.
+pub struct Analysis {
+    rules: Vec<WrapperRule>,
+    /// Whether a function that the rule of the same place names was on a stack.
+    rules_matched: Vec<bool>,
+    pub resolver: Resolver,
+    pub sites: SiteTable,
+    pub images: Vec<ImageReport>,
+    pub counters: Counters,
+    /// Files of the trace that could not be read at all, and why.
+    pub unreadable: Vec<String>,
+}
+
+impl Analysis {
+    /// Reads all files of a trace; `observer` sees every block, image by image. A bar on stderr
+    /// shows progress on a terminal; losses are warned of there.
+    pub fn read<O: Observer>(subject: &Subject, observer: &mut O) -> Result<Self> {
+        let (traces, unreadable) = subject.open()?;
+        let mut analysis = Self {
+            rules_matched: vec![false; subject.wrappers.len()],
+            rules: subject.wrappers.clone(),
+            resolver: Resolver::new(subject.skips.clone()),
+            sites: SiteTable::default(),
+            images: Vec::new(),
+            counters: Counters::default(),
+            unreadable,
+        };
+        let bar = progress_bar(traces.iter().map(Trace::event_count).sum());
+        for trace in &traces {
+            let mut done = 0u64;
+            analysis.add(trace, observer, || {
+                done += 1;
+                if done.is_multiple_of(PROGRESS_STEP) {
+                    bar.inc(PROGRESS_STEP);
+                }
+            });
+        }
+        bar.finish_and_clear();
+        analysis.warn();
+        Ok(analysis)
+    }
+
+    fn warn(&self) {
+        let losses = losses::summary(self);
+        let unmatched = self.warnings();
+        let unmatched = (!unmatched.is_empty()).then(|| unmatched.join("; "));
+        for warning in losses.into_iter().chain(unmatched) {
+            // A closed stderr leaves nobody to tell.
+            let _ = writeln!(io::stderr(), "larder: warning: {warning}");
+        }
+    }
+
+    /// A warning for each `--wrapper` and `--skip` that named nothing.
+    pub fn warnings(&self) -> Vec<String> {
+        let rules = self.rules.iter().zip(&self.rules_matched);
+        let wrappers = rules
+            .filter(|(_, matched)| !**matched)
+            .map(|(rule, _)| ("--wrapper", &*rule.function));
+        let skips = self.resolver.unmatched_skips().map(|skip| ("--skip", skip));
+        wrappers
+            .chain(skips)
+            .map(|(option, name)| {
+                let name = crate::printable::escape(name);
+                format!(
+                    "{option} '{name}' matches no function on any stack: check the name, \
+                     or put * for what varies"
+                )
+            })
+            .collect()
+    }
+}
+
+/// A bar on stderr for a long trace, if someone is there to see it.
+fn progress_bar(events: u64) -> ProgressBar {
+    if events < PROGRESS_FROM_EVENTS || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("reading {wide_bar} {percent:>3} %  {eta} left");
+    let bar = ProgressBar::new(events);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

@@ -1,0 +1,104 @@
+//! What an analysis beyond the counters hooks into: each block's making and end, in order of time.
+//!
+//! An observer keeps a note with each live block, so it needs no table of addresses of its own.
+
+use larder_trace::{Event, Events, FreeCall, StackId, Trace};
+
+use super::attribute::Attribution;
+use super::heap::{Block, Origin, OriginId};
+use super::image::{Source, chain};
+use super::resolve::{Chain, Resolver};
+
+/// When and by whom something happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// In ticks of the trace.
+    pub time: u64,
+    /// The system's number of the thread.
+    pub thread: u32,
+    /// Of the call that did it.
+    pub stack: StackId,
+}
+
+/// A block as it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Made<'a, N> {
+    pub origin: OriginId,
+    pub address: u64,
+    /// As it is counted: less a wrapper's header.
+    pub size: u64,
+    /// Elements of calloc and reallocarray, else 0.
+    pub count: u64,
+    /// Of the aligned calls, else 0.
+    pub alignment: u64,
+    /// The block that a realloc made it from.
+    pub old: Option<&'a Block<N>>,
+}
+
+/// How a block ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Freed(FreeCall),
+    /// A realloc made this size of it; 0 freed it.
+    Reallocated(u64),
+    /// Unseen: its address was given out again.
+    Replaced,
+}
+
+/// What an observer is told. Every method has a default that does nothing.
+pub trait Observer {
+    /// Kept with each live block.
+    type Note: Copy + Default;
+
+    fn begin_image(&mut self, _trace: &Trace) {}
+
+    /// Any event, before what it does to blocks is told.
+    fn event(&mut self, _event: &Event, _events: &Events<'_>) {}
+
+    /// A block was made. For a realloc `ended` of the old block came before.
+    fn made(&mut self, _moment: Moment, _made: &Made<'_, Self::Note>) -> Self::Note {
+        Self::Note::default()
+    }
+
+    /// A block ends.
+    fn ended(&mut self, _moment: Moment, _address: u64, _block: &Block<Self::Note>, _how: End) {}
+
+    /// All was read; `live` are the blocks that were never ended.
+    fn end_image(
+        &mut self,
+        _image: &mut Finished<'_, '_>,
+        _live: &mut dyn Iterator<Item = (u64, &Block<Self::Note>)>,
+    ) {
+    }
+}
+
+/// Sees nothing.
+impl Observer for () {
+    type Note = ();
+}
+
+/// An image that was read to its end.
+pub struct Finished<'a, 't> {
+    pub trace: &'a Trace,
+    pub events: &'a Events<'t>,
+    pub resolver: &'a mut Resolver,
+    /// What was counted, by origin; `origins` has the sums in the same order.
+    pub sources: &'a [Source],
+    pub origins: &'a [Origin],
+    pub peak_bytes: u64,
+    pub duration_ns: u64,
+}
+
+impl Finished<'_, '_> {
+    /// The functions of a stack, innermost first.
+    pub fn chain(&mut self, stack: StackId) -> Chain {
+        chain(self.trace, self.events, self.resolver, stack)
+    }
+
+    /// A stack's functions and its site, for stacks that are not an origin's.
+    pub fn attribute(&mut self, stack: StackId) -> (Chain, Attribution) {
+        let chain = self.chain(stack);
+        let attribution = super::attribute::attribute(&chain, &[]);
+        (chain, attribution)
+    }
+}
