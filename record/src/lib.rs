@@ -6,9 +6,11 @@
 //! cannot go on it stops recording and says so in the trace.
 //!
 //! Modules, each using only those behind it: `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
-//! `intern`, `chunk` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `memory`, `arch`, `sys`.
+//! `intern`, `chunk` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks` → `memory`, `arch`, `sys`.
 
 mod arch;
+#[allow(dead_code)]
+mod blocks;
 mod chunk;
 mod clock;
 mod config;
