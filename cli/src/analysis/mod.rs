@@ -16,6 +16,7 @@ pub mod heap;
 #[allow(dead_code)]
 pub mod image;
 pub mod losses;
+pub mod naming;
 pub mod number;
 #[allow(dead_code)]
 pub mod observe;

@@ -6,11 +6,11 @@ use larder_trace::{EndState, Origin};
 use serde_json::{Value, json};
 
 use super::Report;
-use super::text::inlined_into;
 use crate::analysis::attribute::functions;
 use crate::analysis::family::Counters;
 use crate::analysis::image::ImageReport;
 use crate::analysis::losses;
+use crate::analysis::naming::inlined_into;
 use crate::analysis::number::percent;
 use crate::analysis::resolve::{ChainFrame, ModuleProblem};
 use crate::analysis::sites::{Site, SortKey};
