@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::analysis::sites::SortKey;
 use crate::analysis::subject::RawSubject;
@@ -122,27 +122,13 @@ struct RawRecord {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum RawSort {
-    /// Calls that allocate
-    Calls,
-    /// Bytes requested in all
-    Bytes,
-    /// Bytes live at the program's peak
-    Peak,
-    /// Blocks under 32 bytes
-    Tiny,
-    /// Bytes still live at the end
-    Live,
-}
-
 #[derive(Debug, Args)]
 struct RawReport {
     #[command(flatten)]
     subject: RawSubject,
     /// Show one ranking instead of all
     #[arg(long, value_enum, value_name = "KEY")]
-    sort: Option<RawSort>,
+    sort: Option<SortKey>,
     /// Sites in a ranking, 0 for all [default: 10; with --json all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
@@ -268,7 +254,7 @@ impl RawReport {
     fn check(self) -> Result<ReportPlan> {
         Ok(ReportPlan {
             subject: self.subject.check()?,
-            sort: self.sort.map(SortKey::from),
+            sort: self.sort,
             top: self.top,
             format: if self.json {
                 Format::Json
@@ -276,18 +262,6 @@ impl RawReport {
                 Format::Text
             },
         })
-    }
-}
-
-impl From<RawSort> for SortKey {
-    fn from(raw: RawSort) -> Self {
-        match raw {
-            RawSort::Calls => SortKey::Calls,
-            RawSort::Bytes => SortKey::Bytes,
-            RawSort::Peak => SortKey::Peak,
-            RawSort::Tiny => SortKey::Tiny,
-            RawSort::Live => SortKey::Live,
-        }
     }
 }
 

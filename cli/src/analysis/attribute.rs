@@ -133,6 +133,7 @@ mod tests {
                     module: Rc::new(ModuleLabel {
                         path: module.into(),
                         name: module.into(),
+                        build_id: Vec::new(),
                         role,
                     }),
                     address: 0,

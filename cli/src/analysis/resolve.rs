@@ -25,6 +25,7 @@ pub struct ModuleLabel {
     pub path: String,
     /// The last part of the path.
     pub name: String,
+    pub build_id: Vec<u8>,
     pub role: ModuleRole,
 }
 
@@ -54,7 +55,6 @@ pub struct ModuleProblem {
 struct LoadedModule {
     label: Rc<ModuleLabel>,
     path: Vec<u8>,
-    build_id: Vec<u8>,
     symbols: Option<ModuleSymbols>,
 }
 
@@ -93,6 +93,7 @@ impl Resolver {
             unknown: Rc::new(ModuleLabel {
                 path: "[unknown]".to_owned(),
                 name: "[unknown]".to_owned(),
+                build_id: Vec::new(),
                 role: ModuleRole::Program,
             }),
             frames: FxHashMap::default(),
@@ -126,11 +127,11 @@ impl Resolver {
             path: printable::name(path),
             role: ModuleRole::of(&name),
             name,
+            build_id: identity.1.clone(),
         };
         self.modules.push(LoadedModule {
             label: Rc::new(label),
             path: identity.0.clone(),
-            build_id: identity.1.clone(),
             symbols: None,
         });
         let index = self.modules.len() - 1;
@@ -146,7 +147,7 @@ impl Resolver {
         let symbols = module.symbols.get_or_insert_with(|| {
             ModuleSymbols::load(
                 Path::new(OsStr::from_bytes(&module.path)),
-                &module.build_id,
+                &module.label.build_id,
                 roots,
             )
         });

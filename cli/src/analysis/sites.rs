@@ -6,17 +6,24 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use clap::ValueEnum;
+
 use super::attribute::functions;
 use super::heap::Origin;
 use super::resolve::{Chain, ModuleLabel};
 
 /// What sites are ranked by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SortKey {
+    /// Calls that allocate
     Calls,
+    /// Bytes requested in all
     Bytes,
+    /// Bytes live at the program's peak
     Peak,
+    /// Blocks under 32 bytes
     Tiny,
+    /// Bytes still live at the end
     Live,
 }
 
