@@ -14,6 +14,7 @@ use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
+use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
 use crate::record::{Allocator, RecordPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
@@ -95,6 +96,9 @@ enum RawCommand {
     /// Look for faults in a malloc: Larder's, or any other
     #[command(after_help = torture::EXAMPLES)]
     Torture(RawTorture),
+    /// Analyse the memory log of a debug build of curl
+    #[command(after_help = memdebug::EXAMPLES)]
+    Memdebug(RawMemdebug),
 }
 
 #[derive(Debug, Args)]
@@ -160,6 +164,7 @@ pub enum Plan {
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
     Torture(TorturePlan),
+    Memdebug(MemdebugPlan),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -227,6 +232,7 @@ impl RawCommand {
             RawCommand::Instructions(raw) => instrument(raw.check()),
             RawCommand::Startup(raw) => instrument(raw.check()),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
+            RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
         }
     }
 }

@@ -82,7 +82,7 @@ impl Counters {
     }
 
     /// One a line, `Name: value`.
-    pub fn write(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+    pub fn write(&self, style: Style, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         for (name, value) in self.list(style) {
             let wide = style != Style::Current && matches!(name, "Strdups" | "Wcsdups");
             writeln!(out, "{name}: {}{value}", if wide { " " } else { "" })?;
@@ -148,7 +148,7 @@ pub enum Message<'a> {
 
 impl Message<'_> {
     /// In one or two lines, each with its newline.
-    pub fn write(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+    pub fn write(&self, style: Style, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         let current = style == Style::Current;
         let mut with = |before: &str, bytes: &[u8], after: &str| {
             out.write_all(before.as_bytes())?;

@@ -8,6 +8,8 @@
 
 use std::io::{self, Read};
 
+use crate::line::{Line, Unrecognised};
+
 /// The most bytes that curl writes of a line.
 pub const MAX_LINE_BYTES: usize = 1023;
 
@@ -58,6 +60,14 @@ impl<R: Read> Lines<R> {
         }
     }
 
+    /// What comes next, up to a block of it, without taking it.
+    pub fn peek(&mut self) -> io::Result<&[u8]> {
+        if self.end - self.start <= MAX_LINE_BYTES && !self.ended {
+            self.fill()?;
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
     /// Bytes handed out so far.
     pub fn offset(&self) -> u64 {
         self.offset
@@ -66,9 +76,7 @@ impl<R: Read> Lines<R> {
     /// The next line; `None` at the end.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> io::Result<Option<RawLine<'_>>> {
-        if self.end - self.start <= MAX_LINE_BYTES && !self.ended {
-            self.fill()?;
-        }
+        self.peek()?;
         let have = &self.buffer[self.start..self.end];
         if have.is_empty() {
             return Ok(None);
@@ -112,6 +120,12 @@ impl<R: Read> Lines<R> {
         }
         Ok(())
     }
+}
+
+/// Whether a log may begin so: with a line of a known kind somewhere in it, or not at all.
+pub fn looks_like_a_log(beginning: &[u8]) -> bool {
+    let known = |line| !matches!(Line::parse(line), Err(Unrecognised::Prefix));
+    beginning.is_empty() || beginning.split(|&byte| byte == b'\n').any(known)
 }
 
 #[cfg(test)]
