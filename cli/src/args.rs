@@ -14,7 +14,6 @@ use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
-use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
 use crate::record::{Allocator, RecordPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
@@ -57,6 +56,7 @@ enum RawCommand {
     /// Run a command and record each of its allocations
     #[command(after_help = "Examples:\n  larder record -- ./server --once\n  \
         larder record --no-larder -o plain.trace -- ./server --once\n  \
+        larder record --syscalls -- ./server --once\n  \
         larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once")]
     Record(RawRecord),
     /// Count a trace's allocations and rank the source lines that make them
@@ -96,9 +96,6 @@ enum RawCommand {
     /// Look for faults in a malloc: Larder's, or any other
     #[command(after_help = torture::EXAMPLES)]
     Torture(RawTorture),
-    /// Analyse the memory log of a debug build of curl
-    #[command(after_help = memdebug::EXAMPLES)]
-    Memdebug(RawMemdebug),
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +117,9 @@ struct RawRecord {
     /// Run on this shared library's malloc
     #[arg(long, value_name = "PATH")]
     malloc: Option<PathBuf>,
+    /// Record input, output and waiting too: results of read, write, send, recv, poll and their like
+    #[arg(long)]
+    syscalls: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
@@ -164,7 +164,6 @@ pub enum Plan {
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
     Torture(TorturePlan),
-    Memdebug(MemdebugPlan),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -232,7 +231,6 @@ impl RawCommand {
             RawCommand::Instructions(raw) => instrument(raw.check()),
             RawCommand::Startup(raw) => instrument(raw.check()),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
-            RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
         }
     }
 }
@@ -251,6 +249,7 @@ impl RawRecord {
         RecordPlan {
             output: self.output,
             allocator,
+            syscalls: self.syscalls,
             command: self.command,
         }
     }

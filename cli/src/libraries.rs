@@ -16,6 +16,8 @@ pub const LIBRARY_VARIABLE: &str = "LARDER_LIB";
 pub enum Library {
     Allocator,
     Recorder,
+    /// The wrappers of system calls, beside the recorder.
+    RecorderIo,
 }
 
 impl Library {
@@ -23,6 +25,7 @@ impl Library {
         match self {
             Library::Allocator => "liblarder.so",
             Library::Recorder => "liblarder_record.so",
+            Library::RecorderIo => "liblarder_record_io.so",
         }
     }
 }

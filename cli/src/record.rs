@@ -38,6 +38,8 @@ pub enum Allocator {
 pub struct RecordPlan {
     pub output: Option<PathBuf>,
     pub allocator: Allocator,
+    /// Record the results of system calls too.
+    pub syscalls: bool,
     /// At least one word.
     pub command: Vec<OsString>,
 }
@@ -45,7 +47,7 @@ pub struct RecordPlan {
 /// Records one run; the command's own exit code.
 pub fn record(plan: &RecordPlan) -> Result<u8> {
     let target = Target::resolve(&plan.command[0])?;
-    let preload = preload_value(&libraries(&plan.allocator)?)?;
+    let preload = preload_value(&libraries(plan)?)?;
     let shown = match &plan.output {
         Some(output) => output.clone(),
         None => default_output(&plan.command[0]),
@@ -126,10 +128,13 @@ pub fn quoted(path: &Path) -> String {
     format!("$'{}'", text.replace('\'', "\\'"))
 }
 
-fn libraries(allocator: &Allocator) -> Result<Vec<PathBuf>> {
+fn libraries(plan: &RecordPlan) -> Result<Vec<PathBuf>> {
     let path = LibraryPath::from_environment();
     let mut libraries = vec![path.find(Library::Recorder)?];
-    match allocator {
+    if plan.syscalls {
+        libraries.push(path.find(Library::RecorderIo)?);
+    }
+    match &plan.allocator {
         Allocator::Larder => libraries.push(path.find(Library::Allocator)?),
         Allocator::Own => {}
         Allocator::Other(library) => {

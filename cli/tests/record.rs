@@ -322,3 +322,36 @@ fn doctor_finds_everything_and_tries_a_recording() {
         stdout(&examined)
     );
 }
+
+#[test]
+fn with_syscalls_the_results_of_input_and_output_are_in_the_trace() {
+    let (libraries, directory) = (built_libraries(), temporary());
+    let program = compile(
+        directory.path(),
+        "copy.c",
+        "#include <unistd.h>
+int main(void) { char b[3]; return read(0, b, 3) != 3 || write(1, b, 3) != 3; }",
+        &[],
+    );
+    let trace = directory.path().join("t");
+    for (option, expected) in [(&[][..], 0), (&["--syscalls"], 2)] {
+        let _ = fs::remove_dir_all(&trace);
+        let mut command = bare_larder();
+        command.env("LARDER_LIB", libraries.path());
+        command.arg("record").arg("-o").arg(&trace).args(option);
+        command
+            .arg(&program)
+            .stdin(fs::File::open("/dev/zero").unwrap());
+        assert_success(&output(&mut command));
+        let files = larder_trace::trace_files(&trace).unwrap();
+        let trace = larder_trace::Trace::open(&files[0]).unwrap();
+        let mut events = trace.events();
+        let mut results = Vec::new();
+        while let Some(event) = events.next() {
+            if let larder_trace::Action::Io { call, result, .. } = event.action {
+                results.push((call.name(), result));
+            }
+        }
+        assert_eq!(results, [("read", 3), ("write", 3)][..expected]);
+    }
+}

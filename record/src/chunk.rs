@@ -110,6 +110,11 @@ impl Live {
         }
     }
 
+    /// The number of the chunk under way.
+    pub fn chunk(&self) -> u32 {
+        self.contents.seq
+    }
+
     /// The room that is left.
     #[inline]
     pub fn room(&self) -> usize {

@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use larder_trace::codec::Class;
 use larder_trace::layout::Slot;
-use larder_trace::{AllocCall, FreeCall};
+use larder_trace::{AllocCall, FreeCall, IoCall};
 
 use crate::arch::{self, Caller, Local, entry};
 use crate::stream::{self, Call, Stream};
@@ -185,6 +185,19 @@ impl Hook {
     }
 }
 
+/// What is told by others than the malloc family; see `notes`.
+impl Hook {
+    pub fn mark(&mut self, name: &[u8]) {
+        // SAFETY: as in `record`.
+        unsafe { &mut *self.stream }.mark(self.caller.sp, name, clock::now());
+    }
+
+    pub fn io(&mut self, call: IoCall, result: isize) {
+        // SAFETY: as in `record`.
+        unsafe { &mut *self.stream }.io(self.caller, call.code(), result as i64, clock::now());
+    }
+}
+
 impl Drop for Hook {
     #[inline(always)]
     fn drop(&mut self) {
@@ -199,6 +212,10 @@ impl Errno {
     pub fn keep() -> Self {
         // SAFETY: the thread's own variable.
         Errno(unsafe { *libc::__errno_location() })
+    }
+
+    pub fn number(&self) -> c_int {
+        self.0
     }
 }
 

@@ -5,8 +5,8 @@
 //! takes no memory from `malloc`, never panics into the program, leaves `errno` alone, and when it
 //! cannot go on it stops recording and says so in the trace.
 //!
-//! Modules, each using only those behind it: `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
-//! `intern`, `chunk` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks` → `memory`, `arch`, `sys`.
+//! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
+//! `intern`, `marks`, `chunk` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks` → `memory`, `arch`, `sys`.
 
 mod arch;
 #[allow(dead_code)]
@@ -20,7 +20,9 @@ mod fixed;
 mod hooks;
 mod intern;
 mod map;
+mod marks;
 mod memory;
+mod notes;
 mod operators;
 mod real;
 mod state;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use larder_trace::StopReason;
 use larder_trace::codec::{
-    CallRecord, Class, Link, MAX_DEFINITION_BYTES, Predictor, ROOT_COMPLETE, ROOT_TRUNCATED,
-    max_nodes_bytes,
+    CallRecord, Class, Link, MAX_DEFINITION_BYTES, MAX_MARK_NAME_BYTES, Predictor, ROOT_COMPLETE,
+    ROOT_TRUNCATED, max_nodes_bytes,
 };
 use larder_trace::layout::{Contents, Slot};
 
@@ -19,6 +19,7 @@ use crate::arch::{self, Caller};
 use crate::chunk::Live;
 use crate::intern::{Found, Interned};
 use crate::map::{self, Snapshot};
+use crate::marks::MarkNames;
 use crate::walk::Walker;
 use crate::{clock, file, state, sys};
 
@@ -32,6 +33,7 @@ pub struct Stream {
     live: Live,
     predictor: Predictor,
     interned: Interned,
+    marks: MarkNames,
     walker: Walker,
     /// A stack to work on when the thread's is small; null until then.
     own_stack: *mut u8,
@@ -105,6 +107,7 @@ fn make() -> *mut Stream {
             live: Live::new(number),
             predictor: Predictor::new(),
             interned: Interned::new(),
+            marks: MarkNames::new(),
             walker: Walker::new(),
             own_stack: std::ptr::null_mut(),
         });
@@ -182,6 +185,7 @@ pub fn after_fork() {
             let next = gone.next;
             gone.live.abandon();
             gone.interned.release();
+            gone.marks.release();
             gone.walker.release();
             if !gone.own_stack.is_null() {
                 sys::unmap(gone.own_stack, OWN_STACK_BYTES);
@@ -338,22 +342,8 @@ impl Stream {
         if !self.make_room(MAX_DEFINITION_BYTES + RECORD_ROOM) {
             return;
         }
-        let site = match self.interned.site_number(node, call.code) {
-            Found::Known(site) => site,
-            Found::New(site) => {
-                let next = self.interned.next_node();
-                let define = |predictor: &mut Predictor, out: &mut [u8]| {
-                    predictor.encode_site(out, next, node, call.code)
-                };
-                if !self.define_with(define) {
-                    return;
-                }
-                site
-            }
-            Found::Full => {
-                state::stop(StopReason::NoMemory, libc::ENOMEM);
-                return;
-            }
+        let Some(site) = self.site(node, call.code) else {
+            return;
         };
         let record = CallRecord {
             class: call.class,
@@ -370,6 +360,68 @@ impl Stream {
         };
         let bytes = self.predictor.encode(out, &mut self.interned, &record);
         if state::is_recording() {
+            self.live.commit(bytes, true);
+        }
+    }
+
+    /// The number of a node's call, defined if it is new; there must be room for that.
+    #[inline(always)]
+    fn site(&mut self, node: u32, code: u8) -> Option<u32> {
+        match self.interned.site_number(node, code) {
+            Found::Known(site) => Some(site),
+            Found::New(site) => {
+                let next = self.interned.next_node();
+                let define = |predictor: &mut Predictor, out: &mut [u8]| {
+                    predictor.encode_site(out, next, node, code)
+                };
+                self.define_with(define).then_some(site)
+            }
+            Found::Full => out_of_memory(),
+        }
+    }
+
+    /// Records the end of a wrapper of a system call.
+    pub fn io(&mut self, caller: Caller, code: u8, result: i64, time: u64) {
+        self.work(caller.sp, |stream| {
+            let Some(node) = stream.node(caller) else {
+                return;
+            };
+            if !stream.make_room(MAX_DEFINITION_BYTES + RECORD_ROOM) {
+                return;
+            }
+            if let Some(site) = stream.site(node, code) {
+                stream.note(|predictor, out| predictor.encode_io(out, site, result, time));
+            }
+        });
+    }
+
+    /// Records the program's mark.
+    pub fn mark(&mut self, caller_sp: usize, name: &[u8], time: u64) {
+        self.work(caller_sp, |stream| {
+            if !stream.make_room(MAX_MARK_NAME_BYTES + RECORD_ROOM) {
+                return;
+            }
+            let Some(mark) = stream.marks.number(stream.live.chunk(), name) else {
+                state::stop(StopReason::NoMemory, libc::ENOMEM);
+                return;
+            };
+            let number = mark.number;
+            if mark.new {
+                let out = stream.live.tail();
+                let Some(bytes) = stream.predictor.encode_mark_name(out, number, name) else {
+                    return;
+                };
+                stream.live.commit(bytes, false);
+            }
+            stream.note(|predictor, out| predictor.encode_mark(out, number, time));
+        });
+    }
+
+    /// Writes a record that counts as a call; there must be room for it.
+    fn note(&mut self, encode: impl FnOnce(&mut Predictor, &mut [u8]) -> Option<usize>) {
+        if let Some(bytes) = encode(&mut self.predictor, self.live.tail())
+            && state::is_recording()
+        {
             self.live.commit(bytes, true);
         }
     }

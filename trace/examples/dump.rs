@@ -76,6 +76,8 @@ fn kind(event: &Event) -> &'static str {
         Action::Alloc { call, .. } | Action::ReallocEnd { call, .. } => call.name(),
         Action::Free { call, .. } => call.name(),
         Action::ReallocStart { .. } => "realloc start",
+        Action::Mark { .. } => "mark",
+        Action::Io { call, .. } => call.name(),
         Action::ThreadStart => "thread start",
         Action::ThreadEnd => "thread end",
         Action::Lost { .. } => "lost",
@@ -85,11 +87,19 @@ fn kind(event: &Event) -> &'static str {
 fn print_event(out: &mut impl Write, trace: &Trace, events: &Events<'_>, event: &Event) {
     let time = trace.clock().since_start_ns(event.time);
     let _ = write!(out, "{time:>12} {:>7} {:?}", event.thread, event.action);
+    if let Action::Mark { name } = event.action {
+        let _ = write!(
+            out,
+            " {:?}",
+            String::from_utf8_lossy(events.mark_name(name))
+        );
+    }
     let stack = match event.action {
         Action::Alloc { stack, .. }
         | Action::Free { stack, .. }
         | Action::ReallocStart { stack, .. }
-        | Action::ReallocEnd { stack, .. } => stack,
+        | Action::ReallocEnd { stack, .. }
+        | Action::Io { stack, .. } => stack,
         _ => StackId::COMPLETE_ROOT,
     };
     for frame in events.stacks().frames(stack) {

@@ -1,4 +1,4 @@
-//! Which function of the malloc family was called.
+//! Which function was called: of the malloc family, or a wrapper of a system call that moves data or waits.
 //!
 //! Invariant: the numbers are part of the format; they are only ever added to.
 
@@ -59,11 +59,63 @@ calls! {
     }
 }
 
-/// Either of the two.
+calls! {
+    /// A wrapper of a system call that moves data or waits.
+    IoCall {
+        Read = 128, "read";
+        Write = 129, "write";
+        Readv = 130, "readv";
+        Writev = 131, "writev";
+        Pread = 132, "pread";
+        Pwrite = 133, "pwrite";
+        Preadv = 134, "preadv";
+        Pwritev = 135, "pwritev";
+        Send = 136, "send";
+        Sendto = 137, "sendto";
+        Sendmsg = 138, "sendmsg";
+        Sendmmsg = 139, "sendmmsg";
+        Recv = 140, "recv";
+        Recvfrom = 141, "recvfrom";
+        Recvmsg = 142, "recvmsg";
+        Recvmmsg = 143, "recvmmsg";
+        Poll = 144, "poll";
+        Ppoll = 145, "ppoll";
+        Select = 146, "select";
+        Pselect = 147, "pselect";
+        EpollWait = 148, "epoll_wait";
+        EpollPwait = 149, "epoll_pwait";
+        Ioctl = 150, "ioctl";
+        Sendfile = 151, "sendfile";
+        Splice = 152, "splice";
+        CopyFileRange = 153, "copy_file_range";
+    }
+}
+
+impl IoCall {
+    /// Whether a result that is not negative counts bytes: for the others it counts descriptors,
+    /// messages, or what the device says.
+    pub const fn counts_bytes(self) -> bool {
+        !matches!(
+            self,
+            IoCall::Sendmmsg
+                | IoCall::Recvmmsg
+                | IoCall::Poll
+                | IoCall::Ppoll
+                | IoCall::Select
+                | IoCall::Pselect
+                | IoCall::EpollWait
+                | IoCall::EpollPwait
+                | IoCall::Ioctl
+        )
+    }
+}
+
+/// Any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
     Alloc(AllocCall),
     Free(FreeCall),
+    Io(IoCall),
 }
 
 impl Call {
@@ -71,8 +123,11 @@ impl Call {
         if let Some(call) = AllocCall::from_code(code) {
             return Some(Call::Alloc(call));
         }
-        match FreeCall::from_code(code) {
-            Some(call) => Some(Call::Free(call)),
+        if let Some(call) = FreeCall::from_code(code) {
+            return Some(Call::Free(call));
+        }
+        match IoCall::from_code(code) {
+            Some(call) => Some(Call::Io(call)),
             None => None,
         }
     }
@@ -81,6 +136,7 @@ impl Call {
         match self {
             Call::Alloc(call) => call.code(),
             Call::Free(call) => call.code(),
+            Call::Io(call) => call.code(),
         }
     }
 
@@ -88,6 +144,7 @@ impl Call {
         match self {
             Call::Alloc(call) => call.name(),
             Call::Free(call) => call.name(),
+            Call::Io(call) => call.name(),
         }
     }
 }
@@ -103,6 +160,9 @@ mod tests {
         }
         for &call in FreeCall::ALL {
             assert_eq!(Call::from_code(call.code()), Some(Call::Free(call)));
+        }
+        for &call in IoCall::ALL {
+            assert_eq!(Call::from_code(call.code()), Some(Call::Io(call)));
         }
         assert_eq!(Call::from_code(0), None);
         assert_eq!(Call::from_code(255), None);

@@ -15,7 +15,9 @@ mod definitions;
 #[cfg(test)]
 mod tests;
 
-pub use definitions::{MAX_DEFINITION_BYTES, Record, max_nodes_bytes};
+pub use definitions::{
+    MAX_DEFINITION_BYTES, MAX_MARK_NAME, MAX_MARK_NAME_BYTES, Record, max_nodes_bytes,
+};
 
 use crate::varint::{Input, unzigzag, zigzag};
 

@@ -39,11 +39,12 @@ pub mod process;
 mod reader;
 pub mod varint;
 
-pub use call::{AllocCall, Call, FreeCall};
+pub use call::{AllocCall, Call, FreeCall, IoCall};
 pub use error::{Damage, DamageCause, TraceError};
 pub use layout::{ClockKind, EndState, Origin, StopReason};
 pub use modules::{Module, ModuleId};
 pub use process::ProcessInfo;
 pub use reader::{
-    Action, Clock, Event, Events, Frame, FrameId, Losses, StackId, StackTable, Trace, trace_files,
+    Action, Clock, Event, Events, Frame, FrameId, Losses, MarkId, StackId, StackTable, Trace,
+    trace_files,
 };

@@ -6,11 +6,13 @@
 
 mod events;
 mod index;
+mod marks;
 mod numbered;
 mod stacks;
 mod stream;
 
 pub use events::{Action, Event, Events};
+pub use marks::MarkId;
 pub use stacks::{Frame, FrameId, StackId, StackTable};
 
 use std::fs::{File, OpenOptions};

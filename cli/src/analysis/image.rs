@@ -140,11 +140,15 @@ impl Analysis {
     }
 }
 
-/// Whether an event is a call of the program, whole; a realloc is its end.
+/// Whether an event is one of those that `Trace::event_count` counts; a realloc is its end.
 fn is_call(action: &Action) -> bool {
     matches!(
         action,
-        Action::Alloc { .. } | Action::Free { .. } | Action::ReallocEnd { .. }
+        Action::Alloc { .. }
+            | Action::Free { .. }
+            | Action::ReallocEnd { .. }
+            | Action::Mark { .. }
+            | Action::Io { .. }
     )
 }
 
@@ -242,7 +246,7 @@ impl<O: Observer> Image<'_, O> {
                 self.realloc(events, at(stack), call, old, made);
             }
             Action::ThreadStart => self.threads += 1,
-            Action::ThreadEnd => {}
+            Action::Mark { .. } | Action::Io { .. } | Action::ThreadEnd => {}
             Action::Lost { calls } => {
                 self.lost_in_streams = self.lost_in_streams.saturating_add(calls);
             }

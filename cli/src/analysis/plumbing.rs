@@ -13,7 +13,7 @@ pub enum ModuleRole {
     Program,
 }
 
-const LARDER_MODULES: &[&str] = &["liblarder_record.", "liblarder."];
+const LARDER_MODULES: &[&str] = &["liblarder_record.", "liblarder_record_io.", "liblarder."];
 
 const SYSTEM_MODULES: &[&str] = &[
     "libc.so",

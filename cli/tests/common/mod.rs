@@ -30,6 +30,34 @@ pub fn library_directory() -> PathBuf {
     lib.canonicalize().expect("the library directory")
 }
 
+/// A directory with the staged allocator and the preloaded Rust libraries, built now: cargo does not
+/// build for a test what it does not link.
+pub fn built_libraries() -> TempDir {
+    let tool = Path::new(env!("CARGO_BIN_EXE_larder"));
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "build",
+        "--quiet",
+        "-p",
+        "larder-record",
+        "-p",
+        "larder-record-io",
+    ]);
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    assert_success(&output(&mut cargo));
+    let directory = temporary();
+    let link = |name: &str, from: &Path| {
+        std::os::unix::fs::symlink(from.join(name), directory.path().join(name)).expect("a link");
+    };
+    link("liblarder.so", &library_directory());
+    for name in ["liblarder_record.so", "liblarder_record_io.so"] {
+        link(name, tool.parent().expect("a directory"));
+    }
+    directory
+}
+
 /// The tool, with the libraries found and nothing else of Larder in the environment.
 pub fn larder() -> Command {
     let mut command = bare_larder();

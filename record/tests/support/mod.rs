@@ -20,6 +20,7 @@ pub fn recorder() -> PathBuf {
 fn build_recorder() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", "larder-record"]);
+    cargo.args(["--package", "larder-record-io"]);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
@@ -39,6 +40,11 @@ fn build_recorder() -> PathBuf {
     library
 }
 
+/// The library of wrappers, built with the recorder.
+pub fn io_library() -> PathBuf {
+    recorder().with_file_name("liblarder_record_io.so")
+}
+
 pub struct Bench {
     folder: tempfile::TempDir,
 }
@@ -55,6 +61,8 @@ pub struct Recorded {
     pub losses: Losses,
     pub damage: Vec<DamageCause>,
     pub calls: Vec<Recording>,
+    /// The names of the marks, in order, with their threads.
+    pub marks: Vec<(Vec<u8>, u32)>,
     pub modules: Vec<(String, bool)>,
     pub length: u64,
     /// Times never went back.
@@ -204,11 +212,15 @@ pub fn read(file: &Path) -> Recorded {
     let trace = Trace::open(file).unwrap_or_else(|error| panic!("{error}"));
     let mut events = trace.events();
     let mut calls = Vec::new();
+    let mut marks = Vec::new();
     let mut last = 0;
     let mut ordered = true;
     while let Some(event) = events.next() {
         ordered &= event.time >= last;
         last = event.time;
+        if let Action::Mark { name } = event.action {
+            marks.push((events.mark_name(name).to_vec(), event.thread));
+        }
         let stack = stack_of(&event);
         let stacks = events.stacks();
         let mut frames = Vec::new();
@@ -236,6 +248,7 @@ pub fn read(file: &Path) -> Recorded {
         losses: trace.losses(),
         damage: events.damage().iter().map(|damage| damage.cause).collect(),
         calls,
+        marks,
         modules: trace
             .modules()
             .iter()
@@ -256,7 +269,8 @@ fn stack_of(event: &Event) -> StackId {
         Action::Alloc { stack, .. }
         | Action::Free { stack, .. }
         | Action::ReallocStart { stack, .. }
-        | Action::ReallocEnd { stack, .. } => stack,
+        | Action::ReallocEnd { stack, .. }
+        | Action::Io { stack, .. } => stack,
         _ => StackId::COMPLETE_ROOT,
     }
 }

@@ -1,5 +1,5 @@
-//! The records that are not calls: frames, nodes and sites as they are defined, threads, and changes
-//! of the module map.
+//! The records that are not calls of the malloc family: frames, nodes and sites as they are defined,
+//! threads, changes of the module map, the program's marks, and input and output.
 //!
 //! A chain of frames under a node is written link by link. What was last called from a frame is
 //! likely to be called from it again, so most links take a byte.
@@ -15,6 +15,9 @@ const SITE: u8 = 1;
 const THREAD: u8 = 2;
 const THREAD_END: u8 = 3;
 const GENERATION: u8 = 4;
+const MARK_NAME: u8 = 5;
+const MARK: u8 = 6;
+const IO: u8 = 7;
 
 // A link: one of these, or a frame's number and `LINK_FRAME`.
 const LINK_LAST: u64 = 0;
@@ -51,10 +54,33 @@ pub enum Record {
         generation: u32,
         reset: bool,
     },
+    /// The name that a number stands for from here to the chunk's end; where it lies in the bytes.
+    MarkName {
+        number: u32,
+        start: usize,
+        bytes: usize,
+    },
+    /// The program's mark.
+    Mark {
+        number: u32,
+        time: u64,
+    },
+    /// The site's call is over; its result, or the error number negated.
+    Io {
+        site: u32,
+        result: i64,
+        time: u64,
+    },
 }
 
-/// The most bytes of a record that is neither a call nor a chain of frames.
-pub const MAX_DEFINITION_BYTES: usize = 1 + 2 * MAX_BYTES;
+/// The longest name of a mark. Longer ones are cut by the recorder and malformed in a trace.
+pub const MAX_MARK_NAME: usize = 255;
+
+/// The most bytes of a mark's name as a record.
+pub const MAX_MARK_NAME_BYTES: usize = 1 + 2 * MAX_BYTES + MAX_MARK_NAME;
+
+/// The most bytes of a record that is neither a call nor a chain of frames nor a name.
+pub const MAX_DEFINITION_BYTES: usize = 1 + 3 * MAX_BYTES;
 
 /// The most bytes that a chain of `frames` frames takes.
 pub const fn max_nodes_bytes(frames: usize) -> usize {
@@ -225,6 +251,39 @@ impl Predictor {
         sink.finish()
     }
 
+    /// Writes what a number stands for until the chunk ends. The caller gives room for
+    /// `MAX_MARK_NAME_BYTES`.
+    pub fn encode_mark_name(&mut self, out: &mut [u8], number: u32, name: &[u8]) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(MARK_NAME));
+        sink.varint(u64::from(number));
+        sink.blob(name);
+        sink.finish()
+    }
+
+    pub fn encode_mark(&mut self, out: &mut [u8], number: u32, time: u64) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(MARK));
+        sink.varint(self.advance(time));
+        sink.varint(u64::from(number));
+        sink.finish()
+    }
+
+    pub fn encode_io(
+        &mut self,
+        out: &mut [u8],
+        site: u32,
+        result: i64,
+        time: u64,
+    ) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(IO));
+        sink.varint(self.advance(time));
+        sink.varint(u64::from(site));
+        sink.varint(zigzag(result));
+        sink.finish()
+    }
+
     fn advance(&mut self, time: u64) -> u64 {
         let later = time.max(self.time);
         let difference = later - self.time;
@@ -298,6 +357,29 @@ impl Predictor {
                     self.forget_numbers();
                 }
                 Record::Generation { generation, reset }
+            }
+            MARK_NAME => {
+                let number = input.varint_u32()?;
+                let bytes = input.blob()?.len();
+                if bytes > MAX_MARK_NAME {
+                    return None;
+                }
+                Record::MarkName {
+                    number,
+                    start: input.pos() - bytes,
+                    bytes,
+                }
+            }
+            MARK => {
+                let time = self.later(input.varint()?)?;
+                let number = input.varint_u32()?;
+                Record::Mark { number, time }
+            }
+            IO => {
+                let time = self.later(input.varint()?)?;
+                let site = input.varint_u32()?;
+                let result = unzigzag(input.varint()?);
+                Record::Io { site, result, time }
             }
             _ => return None,
         })

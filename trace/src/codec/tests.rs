@@ -190,7 +190,7 @@ fn chains_of_frames_return_as_written() {
 fn the_other_records_return_as_written() {
     let mut coder = Predictor::new();
     coder.begin_chunk(10, FIRST_NODE);
-    let mut bytes = [0; 256];
+    let mut bytes = [0; 512];
     let mut len = coder.encode_site(&mut bytes, 2, 1, 5).expect("fits");
     len += coder
         .encode_thread(&mut bytes[len..], 77, 15)
@@ -200,6 +200,15 @@ fn the_other_records_return_as_written() {
         .expect("fits");
     len += coder
         .encode_thread_end(&mut bytes[len..], 20)
+        .expect("fits");
+    let name = [b'n'; MAX_MARK_NAME];
+    let name_at = len + 1 + 1 + 2;
+    len += coder
+        .encode_mark_name(&mut bytes[len..], 9, &name)
+        .expect("fits");
+    len += coder.encode_mark(&mut bytes[len..], 9, 22).expect("fits");
+    len += coder
+        .encode_io(&mut bytes[len..], 4, -110, 25)
         .expect("fits");
     let mut decoder = Predictor::new();
     decoder.begin_chunk(10, FIRST_NODE);
@@ -212,6 +221,20 @@ fn the_other_records_return_as_written() {
             reset: true,
         },
         Record::ThreadEnd { time: 20 },
+        Record::MarkName {
+            number: 9,
+            start: name_at,
+            bytes: MAX_MARK_NAME,
+        },
+        Record::Mark {
+            number: 9,
+            time: 22,
+        },
+        Record::Io {
+            site: 4,
+            result: -110,
+            time: 25,
+        },
     ] {
         let back = decoder.decode(&bytes[..len], &mut pos, &mut tables, &mut links);
         assert_eq!(back, Some(record));
@@ -221,6 +244,22 @@ fn the_other_records_return_as_written() {
             .decode(&bytes[..len], &mut pos, &mut tables, &mut links)
             .is_none()
     );
+}
+
+#[test]
+fn a_name_that_is_too_long_or_cut_is_malformed() {
+    let mut coder = Predictor::new();
+    let mut tables = Fixed::new();
+    let mut bytes = [0; 512];
+    for (claimed, cut) in [(MAX_MARK_NAME + 1, 0), (MAX_MARK_NAME, 1)] {
+        let name = [b'n'; 512];
+        let len = coder
+            .encode_mark_name(&mut bytes, 1, &name[..claimed])
+            .expect("fits");
+        let mut pos = 0;
+        let back = coder.decode(&bytes[..len - cut], &mut pos, &mut tables, &mut Vec::new());
+        assert_eq!((back, pos), (None, 0));
+    }
 }
 
 #[test]

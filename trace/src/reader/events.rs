@@ -7,9 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Trace;
+use super::marks::{MarkId, MarkNames};
 use super::stacks::{StackId, StackTable};
 use super::stream::{Shared, Stream};
-use crate::call::{AllocCall, FreeCall};
+use crate::call::{AllocCall, FreeCall, IoCall};
 use crate::error::Damage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,15 @@ pub enum Action {
         count: u64,
         stack: StackId,
     },
+    /// The program called `larder_mark`; `Events::mark_name` has the name.
+    Mark { name: MarkId },
+    /// A wrapper of a system call has returned. With `record --syscalls` only.
+    Io {
+        call: IoCall,
+        /// As the call answered; a failure is the error number, negated.
+        result: i64,
+        stack: StackId,
+    },
     /// The thread made its first call.
     ThreadStart,
     /// The thread runs its last destructors; a few calls may still follow.
@@ -81,6 +91,7 @@ pub struct Events<'t> {
     /// Time, rank and number of each stream that has something left.
     queue: BinaryHeap<Reverse<(u64, u8, usize)>>,
     stacks: StackTable,
+    marks: MarkNames,
     damage: Vec<Damage>,
 }
 
@@ -102,6 +113,7 @@ impl<'t> Events<'t> {
             streams,
             queue,
             stacks: StackTable::default(),
+            marks: MarkNames::default(),
             damage: trace.index.damage().to_vec(),
         }
     }
@@ -115,6 +127,7 @@ impl<'t> Events<'t> {
             let event = stream.pop();
             let mut shared = Shared {
                 stacks: &mut self.stacks,
+                marks: &mut self.marks,
                 damage: &mut self.damage,
             };
             if stream.advance(&mut shared) {
@@ -133,6 +146,11 @@ impl<'t> Events<'t> {
     /// Every stack that an event so far has named.
     pub fn stacks(&self) -> &StackTable {
         &self.stacks
+    }
+
+    /// The name of a mark that an event so far has named: any bytes, at most `codec::MAX_MARK_NAME`.
+    pub fn mark_name(&self, id: MarkId) -> &[u8] {
+        self.marks.name(id)
     }
 
     /// What was found wrong so far, the index's findings included.

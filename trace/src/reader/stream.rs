@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use super::Trace;
 use super::events::{Action, Event};
 use super::index::Entry;
+use super::marks::{MarkId, MarkNames};
 use super::numbered::Numbered;
 use super::stacks::{Frame, StackId, StackTable};
 use crate::call::{AllocCall, Call};
@@ -22,6 +23,7 @@ use crate::layout::Contents;
 /// What a stream shares with the others while it decodes.
 pub struct Shared<'s> {
     pub stacks: &'s mut StackTable,
+    pub marks: &'s mut MarkNames,
     pub damage: &'s mut Vec<Damage>,
 }
 
@@ -39,6 +41,8 @@ pub struct Stream<'t> {
     predictor: Predictor,
     definitions: Definitions,
     links: Vec<Link>,
+    /// By the chunk's own numbers.
+    mark_names: HashMap<u32, MarkId>,
     generation: u32,
     tid: u32,
 
@@ -152,6 +156,7 @@ impl<'t> Stream<'t> {
             predictor: Predictor::new(),
             definitions: Definitions::new(),
             links: Vec::new(),
+            mark_names: HashMap::new(),
             generation: 0,
             tid: 0,
 
@@ -259,6 +264,7 @@ impl<'t> Stream<'t> {
             .begin_chunk(contents.first_time, contents.first_node.max(FIRST_NODE));
         self.generation = contents.generation;
         self.tid = contents.tid;
+        self.mark_names.clear();
         self.current = Some(*entry);
         self.definitions.begin_chunk(contents);
     }
@@ -310,6 +316,22 @@ impl<'t> Stream<'t> {
                 self.emit(time, Action::ThreadStart);
             }
             Record::ThreadEnd { time } => self.emit(time, Action::ThreadEnd),
+            Record::MarkName {
+                number,
+                start,
+                bytes,
+            } => {
+                let name = self.bytes.get(start..start + bytes).unwrap_or_default();
+                self.mark_names.insert(number, shared.marks.add(name));
+            }
+            Record::Mark { number, time } => {
+                self.decoded += 1;
+                match self.mark_names.get(&number) {
+                    Some(name) => self.emit(time, Action::Mark { name: *name }),
+                    None => self.lost_definitions += 1,
+                }
+            }
+            Record::Io { site, result, time } => self.io(site, result, time),
             Record::Generation { generation, reset } => {
                 self.generation = generation;
                 if reset {
@@ -366,6 +388,28 @@ impl<'t> Stream<'t> {
             thread: self.tid,
             action,
         });
+    }
+
+    fn io(&mut self, site: u32, result: i64, time: u64) {
+        self.decoded += 1;
+        match self.definitions.sites.get(site) {
+            Some(Site {
+                stack,
+                call: Some(Call::Io(call)),
+                ..
+            }) => {
+                let (call, stack) = (*call, *stack);
+                self.emit(
+                    time,
+                    Action::Io {
+                        call,
+                        result,
+                        stack,
+                    },
+                );
+            }
+            _ => self.lost_definitions += 1,
+        }
     }
 
     fn call(&mut self, call: &CallRecord) {

@@ -1,0 +1,49 @@
+//! What others tell the recorder: the program its marks (`larder/mark.h`), the library of wrappers
+//! (`record/io`) the results of system calls. Recorded as calls of the malloc family are, with the same
+//! guard.
+
+use std::ffi::{c_char, c_int};
+
+use larder_trace::IoCall;
+use larder_trace::codec::MAX_MARK_NAME;
+
+use crate::arch::entry;
+use crate::hooks::{Errno, Hook};
+
+entry!("larder_record_mark" => mark);
+unsafe extern "C" fn mark(name: *const c_char, _: usize, _: usize, _: usize, sp: usize, bp: usize) {
+    if name.is_null() {
+        return;
+    }
+    if let Some(mut hook) = Hook::enter(sp, bp) {
+        // SAFETY: a C string by contract, of which no more is read than is kept.
+        let name = unsafe {
+            let bytes = libc::strnlen(name, MAX_MARK_NAME);
+            std::slice::from_raw_parts(name.cast(), bytes)
+        };
+        hook.mark(name);
+    }
+}
+
+/// The wrapper of this `IoCall` got this result; the caller's registers as in `Caller`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn larder_record_io(call: u32, result: isize, sp: usize, bp: usize) {
+    let code = u8::try_from(call).ok();
+    let Some(call) = code.and_then(IoCall::from_code) else {
+        return;
+    };
+    let errno = Errno::keep();
+    // Those that count no bytes answer an int, whose register has anything in its upper half.
+    let mut result = if call.counts_bytes() {
+        result
+    } else {
+        result as c_int as isize
+    };
+    if result == -1 {
+        result = -(errno.number() as isize);
+    }
+    if let Some(mut hook) = Hook::enter(sp, bp) {
+        hook.io(call, result);
+    }
+}
