@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::analysis::sites::SortKey;
 use crate::analysis::subject::RawSubject;
 use crate::bench::{self, BenchPlan, RawBench};
+use crate::diff::{self, DiffPlan, RawDiff};
 use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
 use crate::instruments::InstrumentPlan;
@@ -66,6 +67,9 @@ enum RawCommand {
         larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'"
     )]
     Report(RawReport),
+    /// Show what differs between two traces, or how a program's sites grow with its input
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(RawDiff),
     /// Say what is missing or in the way of running and recording
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
     Doctor(RawDoctor),
@@ -160,6 +164,7 @@ pub enum Plan {
     Run(RunPlan),
     Record(RecordPlan),
     Report(ReportPlan),
+    Diff(DiffPlan),
     Doctor(DoctorPlan),
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
@@ -217,6 +222,7 @@ impl RawCommand {
             })),
             RawCommand::Record(raw) => Ok(Plan::Record(raw.check())),
             RawCommand::Report(raw) => Ok(Plan::Report(raw.check()?)),
+            RawCommand::Diff(raw) => Ok(Plan::Diff(raw.check()?)),
             RawCommand::Doctor(raw) => Ok(Plan::Doctor(DoctorPlan {
                 command: raw.command,
                 format: if raw.json { Format::Json } else { Format::Text },

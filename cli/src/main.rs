@@ -3,6 +3,7 @@
 mod analysis;
 mod args;
 mod bench;
+mod diff;
 mod doctor;
 mod execute;
 mod failure;
@@ -42,6 +43,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Run(plan) => match run::run(&plan)? {},
         Plan::Record(plan) => record::record(&plan).map(ExitCode::from),
         Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
+        Plan::Diff(plan) => diff::diff(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,135 @@
+//! The command line of `larder diff`, and the checked plan that comes of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::analysis::sites::SortKey;
+use crate::analysis::subject::{RawReading, Subject};
+use crate::failure::{Failure, Result};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder diff old.trace new.trace
+      The counters of two builds side by side, and the sites that changed.
+  larder diff old.trace new.trace --sort bytes --top 30
+  larder diff old.trace new.trace --json | jq '.sites[] | select(.status == \"new\")'
+  larder diff --growth small.trace large.trace --work 1000:10000
+      One program on two input sizes: which sites grow faster than the input.
+  larder diff --growth s.trace m.trace l.trace --work 1:2:4 --sort live";
+
+/// Sites shown, unless said otherwise.
+const DEFAULT_TOP: usize = 10;
+
+#[derive(Debug, Args)]
+pub struct RawDiff {
+    /// The trace before and the one after; with --growth two or more, the smallest input first
+    #[arg(required = true, num_args = 2.., value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: RawReading,
+    /// Rank sites by how much this changed
+    #[arg(long, value_enum, value_name = "KEY", default_value = "calls")]
+    sort: SortKey,
+    /// Sites shown, 0 for all [default: 10; with --json all]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Show what did not change, too
+    #[arg(long)]
+    all: bool,
+    /// The traces are of one program on inputs of growing size: show the sites that grow faster
+    /// than the work
+    #[arg(long)]
+    growth: bool,
+    /// How much work each trace is of, as in 1000:10000
+    #[arg(long, value_name = "SMALL:LARGE", requires = "growth")]
+    work: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is compared, and what is shown of it.
+#[derive(Debug)]
+pub struct DiffPlan {
+    /// Two or more.
+    pub subjects: Vec<Subject>,
+    pub sort: SortKey,
+    /// How many sites are shown.
+    pub top: usize,
+    pub all: bool,
+    pub growth: bool,
+    /// One number a subject, growing.
+    pub work: Option<Vec<f64>>,
+    pub json: bool,
+}
+
+impl RawDiff {
+    pub fn check(self) -> Result<DiffPlan> {
+        if self.traces.len() > 2 && !self.growth {
+            return Err(Failure::failed(
+                "diff compares two traces: name two, or add --growth for one program on inputs of \
+                 growing size",
+            ));
+        }
+        let work = self.work.as_deref().map(parse_work).transpose()?;
+        if let Some(work) = work.as_ref().filter(|work| work.len() != self.traces.len()) {
+            return Err(Failure::failed(format!(
+                "--work has {} numbers for {} traces: give one for each, as in 1000:10000",
+                work.len(),
+                self.traces.len()
+            )));
+        }
+        let subjects = self.traces.into_iter();
+        let subjects = subjects.map(|trace| self.reading.check(trace));
+        Ok(DiffPlan {
+            subjects: subjects.collect::<Result<_>>()?,
+            sort: self.sort,
+            top: match self.top {
+                Some(0) => usize::MAX,
+                Some(top) => top,
+                None if self.json => usize::MAX,
+                None => DEFAULT_TOP,
+            },
+            all: self.all,
+            growth: self.growth,
+            work,
+            json: self.json,
+        })
+    }
+}
+
+fn parse_work(text: &str) -> Result<Vec<f64>> {
+    let numbers: Option<Vec<f64>> = text
+        .split(':')
+        .map(|number| {
+            number
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_normal())
+        })
+        .collect();
+    let grows = |work: &Vec<f64>| work.is_sorted_by(|a, b| a < b) && work.iter().all(|w| *w > 0.0);
+    numbers.filter(grows).ok_or_else(|| {
+        Failure::failed(format!(
+            "--work '{}': give growing numbers, one for each trace, as in 1000:10000",
+            crate::printable::escape(text)
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_growing_numbers() {
+        assert_eq!(parse_work("1:2.5:1e3").unwrap(), [1.0, 2.5, 1000.0]);
+        for text in [
+            "", "1:", "2:1", "1:1", "0:1", "-1:1", "1:nan", "1:inf", "x\n:2",
+        ] {
+            let failure = parse_work(text).unwrap_err();
+            assert!(!failure.message.contains('\n'), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Which site of one build is which of the other.
+//!
+//! By function first, never by line or address; what is left over is sought where its function
+//! may have gone: another file, another module, its caller or a helper of its, another name. Of
+//! each stage the sites that one function has are matched among each other; every site is matched
+//! once at most.
+//!
+//! Time: with n and m sites in one group n·m comparisons, at most `GROUP`² of them a group.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::score::{MOST, alike, alike_apart_from_callers};
+use super::side::KnownSite;
+
+/// Sites of a group beyond this, fewest calls first, are not matched.
+const GROUP: usize = 500;
+
+/// Why two sites are taken for the same; in the order in which it is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The same place in the same file of code.
+    SameBuild,
+    /// In the same function.
+    Function,
+    /// In a function of the same name in another source file.
+    OtherFile,
+    /// In a function of the same name in another module.
+    OtherModule,
+    /// In the function that called it before, or in one that it was taken out to.
+    OtherDepth,
+    /// In a function of another name with the same callers, callees and sizes.
+    Renamed,
+}
+
+impl How {
+    /// Whether it may be wrong: nothing but likeness speaks for it.
+    pub fn is_guess(self) -> bool {
+        !matches!(self, How::SameBuild | How::Function)
+    }
+
+    pub fn describe(self) -> &'static str {
+        match self {
+            How::SameBuild => "same build",
+            How::Function => "same function",
+            How::OtherFile => "moved to another file",
+            How::OtherModule => "moved to another module",
+            How::OtherDepth => "moved between caller and callee",
+            How::Renamed => "renamed",
+        }
+    }
+
+    /// The least likeness that will do.
+    fn least(self) -> f64 {
+        match self {
+            How::SameBuild => 0.0,
+            How::Function => 0.3 * MOST,
+            How::OtherFile => 0.5 * MOST,
+            How::OtherModule => 0.7 * MOST,
+            How::OtherDepth => 4.5,
+            How::Renamed => 0.8 * MOST,
+        }
+    }
+}
+
+/// A site of the first build and its like in the second, as indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    pub before: usize,
+    pub after: usize,
+    pub how: How,
+}
+
+/// Matches the sites of two builds; what has no match is in no `Match`.
+pub fn match_sites(before: &[KnownSite<'_>], after: &[KnownSite<'_>]) -> Vec<Match> {
+    let mut matching = Matching {
+        before,
+        after,
+        before_done: vec![false; before.len()],
+        after_done: vec![false; after.len()],
+        found: Vec::new(),
+    };
+    matching.by_key(How::SameBuild, |known| {
+        let build_id = &known.site.module.as_ref()?.build_id;
+        let place = match known.site.line {
+            Some(line) => u64::from(line),
+            None => known.site.address,
+        };
+        let name = known.site.function.clone().unwrap_or_default();
+        let file = known.site.file.clone().unwrap_or_default();
+        (!build_id.is_empty()).then(|| (build_id.clone(), name, file, place))
+    });
+    matching.by_key(How::Function, |known| {
+        Some((
+            known.module.clone(),
+            known.function.clone()?,
+            known.file_name.clone(),
+        ))
+    });
+    matching.by_key(How::OtherFile, |known| {
+        Some((known.module.clone(), known.function.clone()?))
+    });
+    matching.by_key(How::OtherModule, |known| known.function.clone());
+    matching.by_likeness(
+        How::OtherDepth,
+        own_key,
+        outward_keys,
+        alike_apart_from_callers,
+    );
+    matching.by_likeness(
+        How::OtherDepth,
+        outward_keys,
+        own_key,
+        alike_apart_from_callers,
+    );
+    matching.by_likeness(How::Renamed, caller_keys, caller_keys, alike);
+    matching.found
+}
+
+type Key = (Rc<str>, Rc<str>);
+type Keys = fn(&KnownSite<'_>) -> Vec<Key>;
+
+/// A site's module and function.
+fn own_key(known: &KnownSite<'_>) -> Vec<Key> {
+    let function = known.function.iter();
+    function
+        .map(|name| (known.module.clone(), name.clone()))
+        .collect()
+}
+
+/// The functions that its code may have been taken into.
+fn outward_keys(known: &KnownSite<'_>) -> Vec<Key> {
+    let mut names = known.callers.clone();
+    names.extend(known.inlined_into.clone());
+    let names = names
+        .into_iter()
+        .filter(|name| *name != known.function.clone().unwrap_or_default());
+    names.map(|name| (known.module.clone(), name)).collect()
+}
+
+fn caller_keys(known: &KnownSite<'_>) -> Vec<Key> {
+    // What has no name cannot have another.
+    let callers = known.callers.iter().filter(|_| known.function.is_some());
+    callers
+        .map(|name| (known.module.clone(), name.clone()))
+        .collect()
+}
+
+struct Matching<'s, 'a> {
+    before: &'s [KnownSite<'a>],
+    after: &'s [KnownSite<'a>],
+    before_done: Vec<bool>,
+    after_done: Vec<bool>,
+    found: Vec<Match>,
+}
+
+impl Matching<'_, '_> {
+    /// Matches those that share a key, in the order in which they stand in their function.
+    fn by_key<K: Ord>(&mut self, how: How, key: impl Fn(&KnownSite<'_>) -> Option<K>) {
+        let keys = |known: &KnownSite<'_>| key(known).into_iter().collect();
+        let mut others = groups(self.after, &self.after_done, keys);
+        for (key, mine) in groups(self.before, &self.before_done, keys) {
+            if let Some(theirs) = others.remove(&key) {
+                self.align(how, mine, theirs);
+            }
+        }
+    }
+
+    /// Matches the most alike first, of those that share one of their keys.
+    fn by_likeness(
+        &mut self,
+        how: How,
+        before_keys: Keys,
+        after_keys: Keys,
+        likeness: fn(&KnownSite<'_>, &KnownSite<'_>) -> f64,
+    ) {
+        let others = groups(self.after, &self.after_done, after_keys);
+        let mut pairs = Vec::new();
+        for (key, mine) in groups(self.before, &self.before_done, before_keys) {
+            if let Some(theirs) = others.get(&key) {
+                pairs.extend(self.likely(&mine, theirs, how.least(), likeness));
+            }
+        }
+        self.take_best(how, pairs);
+    }
+
+    /// The pairs of two groups that are alike enough.
+    fn likely(
+        &self,
+        mine: &[usize],
+        theirs: &[usize],
+        least: f64,
+        likeness: fn(&KnownSite<'_>, &KnownSite<'_>) -> f64,
+    ) -> Vec<(f64, usize, usize)> {
+        let pairs = mine.iter().flat_map(|a| theirs.iter().map(|b| (*a, *b)));
+        pairs
+            .map(|(a, b)| (likeness(&self.before[a], &self.after[b]), a, b))
+            .filter(|(score, ..)| *score >= least)
+            .collect()
+    }
+
+    /// Takes pairs of sites that have no match yet, the most alike first.
+    fn take_best(&mut self, how: How, mut pairs: Vec<(f64, usize, usize)>) {
+        pairs.sort_by(|x, y| y.0.total_cmp(&x.0).then((x.1, x.2).cmp(&(y.1, y.2))));
+        for (_, a, b) in pairs {
+            if !self.before_done[a] && !self.after_done[b] {
+                self.take(how, a, b);
+            }
+        }
+    }
+
+    /// Matches the sites of one function: the most alike in all of those whose order is the same,
+    /// then what is much alike in another order.
+    fn align(&mut self, how: How, mut mine: Vec<usize>, mut theirs: Vec<usize>) {
+        if let ([a], [b], How::SameBuild | How::Function) = (&mine[..], &theirs[..], how) {
+            return self.take(how, *a, *b);
+        }
+        mine.sort_by_key(|a| self.before[*a].order());
+        theirs.sort_by_key(|b| self.after[*b].order());
+        for (a, b) in self.in_order(&mine, &theirs, how.least()) {
+            self.take(how, a, b);
+        }
+        mine.retain(|a| !self.before_done[*a]);
+        theirs.retain(|b| !self.after_done[*b]);
+        let pairs = self.likely(
+            &mine,
+            &theirs,
+            how.least().max(How::OtherModule.least()),
+            alike,
+        );
+        self.take_best(how, pairs);
+    }
+
+    /// The pairs, in the order of both, whose likeness adds up to most.
+    fn in_order(&self, mine: &[usize], theirs: &[usize], least: f64) -> Vec<(usize, usize)> {
+        let width = theirs.len() + 1;
+        // best[i][j]: of the first i and the first j.
+        let mut best = vec![0.0f64; (mine.len() + 1) * width];
+        let likeness = |i: usize, j: usize| {
+            let score = alike(&self.before[mine[i]], &self.after[theirs[j]]);
+            if score >= least { score } else { 0.0 }
+        };
+        for i in 0..mine.len() {
+            for j in 0..theirs.len() {
+                let skipped = best[i * width + j + 1].max(best[(i + 1) * width + j]);
+                best[(i + 1) * width + j + 1] = skipped.max(best[i * width + j] + likeness(i, j));
+            }
+        }
+        let mut pairs = Vec::new();
+        let (mut i, mut j) = (mine.len(), theirs.len());
+        while i > 0 && j > 0 {
+            let here = best[i * width + j];
+            if here == best[(i - 1) * width + j] {
+                i -= 1;
+            } else if here == best[i * width + j - 1] {
+                j -= 1;
+            } else {
+                (i, j) = (i - 1, j - 1);
+                pairs.push((mine[i], theirs[j]));
+            }
+        }
+        pairs
+    }
+
+    fn take(&mut self, how: How, before: usize, after: usize) {
+        let (a, b) = (&self.before[before], &self.after[after]);
+        // Where one build has no lines, nothing says that the file is another.
+        let how = match how {
+            How::OtherFile if a.file_name.is_none() || b.file_name.is_none() => How::Function,
+            how => how,
+        };
+        self.before_done[before] = true;
+        self.after_done[after] = true;
+        self.found.push(Match { before, after, how });
+    }
+}
+
+/// The sites without a match by key, `GROUP` at most of each; in the order of the sites, which is
+/// that of their calls.
+fn groups<K: Ord>(
+    sites: &[KnownSite<'_>],
+    done: &[bool],
+    keys: impl Fn(&KnownSite<'_>) -> Vec<K>,
+) -> BTreeMap<K, Vec<usize>> {
+    let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    for (index, known) in sites.iter().enumerate().filter(|(index, _)| !done[*index]) {
+        for key in keys(known) {
+            let group = groups.entry(key).or_default();
+            if group.len() < GROUP {
+                group.push(index);
+            }
+        }
+    }
+    groups
+}

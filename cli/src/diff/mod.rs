@@ -1,0 +1,74 @@
+//! `larder diff`: what differs between the traces of two builds, or how a program's sites grow with
+//! its input.
+//!
+//! ```text
+//! args ─> side (what a site is known by) ─> matching ─> compare ─> text, json
+//!                                                   └─> growth  ─> text, json
+//! ```
+//!
+//! Memory: that of reading each trace, one after the other, and the sites of all.
+
+mod args;
+mod compare;
+mod growth;
+mod json;
+mod matching;
+mod obstacles;
+mod score;
+mod side;
+mod text;
+
+use std::io::{self, BufWriter, Write};
+
+use crate::analysis::Analysis;
+use crate::failure::{Failure, Result};
+pub use args::{DiffPlan, EXAMPLES, RawDiff};
+use compare::Comparison;
+use growth::Growth;
+use side::Side;
+
+/// Prints on stdout what differs, and warnings of losses on stderr.
+pub fn diff(plan: &DiffPlan) -> Result<()> {
+    let analyses = plan
+        .subjects
+        .iter()
+        .map(|subject| Analysis::read(subject, &mut ()))
+        .collect::<Result<Vec<_>>>()?;
+    let aliases = side::pair_executables(&analyses);
+    let sides: Vec<Side> = analyses
+        .iter()
+        .zip(&plan.subjects)
+        .map(|(analysis, subject)| Side::new(analysis, &subject.trace, &aliases))
+        .collect();
+    let written = if plan.growth {
+        let growth = Growth::of(&sides, plan)?;
+        print(|out| match plan.json {
+            true => json::print(&json::growth(&growth, &sides, plan), out),
+            false => text::print_growth(&growth, &sides, plan, out),
+        })
+    } else {
+        let [before, after] = &sides[..] else {
+            return Err(Failure::failed("diff compares two traces: name two"));
+        };
+        let comparison = Comparison::of(before, after, plan.sort);
+        print(|out| match plan.json {
+            true => json::print(&json::comparison(&comparison, plan), out),
+            false => text::print_comparison(&comparison, plan, out),
+        })
+    };
+    match written {
+        // Whoever reads us has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!(
+            "the comparison cannot be written: {}",
+            crate::target::reason(&error)
+        ))),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    write(&mut out)?;
+    out.flush()
+}

@@ -1,0 +1,57 @@
+//! How alike two sites are, by what they call, who calls them, and what they ask for.
+//!
+//! Each part counts by how telling it is; the parts add up to `MOST`.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::side::KnownSite;
+
+const SAME_CALL: f64 = 2.0;
+const CALLEES: f64 = 1.0;
+const CALLERS: f64 = 3.0;
+const ANCESTORS: f64 = 1.0;
+const SIZE: f64 = 2.0;
+const CALLS: f64 = 1.0;
+
+/// What two sites that agree in everything come to.
+pub const MOST: f64 = SAME_CALL + CALLEES + CALLERS + ANCESTORS + SIZE + CALLS;
+
+/// All of it.
+pub fn alike(a: &KnownSite<'_>, b: &KnownSite<'_>) -> f64 {
+    CALLERS * overlap(&a.callers, &b.callers)
+        + ANCESTORS * overlap(&a.ancestors, &b.ancestors)
+        + alike_apart_from_callers(a, b)
+}
+
+/// The rest of it, for sites that have changed their callers.
+pub fn alike_apart_from_callers(a: &KnownSite<'_>, b: &KnownSite<'_>) -> f64 {
+    let call = most_called(a) == most_called(b);
+    let mean = |known: &KnownSite<'_>| known.site.bytes as f64 / known.site.calls.max(1) as f64;
+    SAME_CALL * f64::from(u8::from(call))
+        + CALLEES * overlap(&a.callees, &b.callees)
+        + SIZE * ratio(mean(a), mean(b))
+        + CALLS * ratio(a.site.calls as f64, b.site.calls as f64)
+}
+
+/// The function of the malloc family that a site calls most.
+fn most_called(known: &KnownSite<'_>) -> Option<&'static str> {
+    let kinds = known.site.kinds.iter();
+    kinds
+        .max_by_key(|(_, calls)| **calls)
+        .map(|(name, _)| *name)
+}
+
+/// The shared part of two sets; of two empty ones all.
+fn overlap(a: &BTreeSet<Rc<str>>, b: &BTreeSet<Rc<str>>) -> f64 {
+    let all = a.union(b).count();
+    if all == 0 {
+        return 1.0;
+    }
+    a.intersection(b).count() as f64 / all as f64
+}
+
+/// The smaller by the larger.
+fn ratio(a: f64, b: f64) -> f64 {
+    if a == b { 1.0 } else { a.min(b) / a.max(b) }
+}

@@ -1,0 +1,478 @@
+//! `larder diff`: two builds of small programs, and one program on growing inputs.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::*;
+use serde_json::{Value, json};
+
+const HEAD: &str = "#include <stdlib.h>
+#include <string.h>
+#define APART __attribute__((noinline)) static
+static void *volatile kept;
+";
+
+const OLD: &str = r#"
+APART void wait_turn(void) { kept = malloc(40); free(kept); }
+APART void load(void) {
+    kept = malloc(100);
+    kept = malloc(20);
+    kept = malloc(3000);
+}
+APART void parse_header(int n) {
+    kept = malloc(64);
+    kept = realloc(kept, 64 + n);
+}
+APART void dropped(void) { kept = calloc(7, 9); }
+static inline __attribute__((always_inline)) void leaf(void) { kept = malloc(333); }
+APART void branch(void) { leaf(); kept = strdup("branch"); }
+APART void steady(void) { kept = malloc(512); }
+int main(void) {
+    for (int i = 0; i < 1000; i++) wait_turn();
+    load();
+    for (int i = 0; i < 5; i++) parse_header(i);
+    dropped();
+    branch();
+    steady();
+    return 0;
+}
+"#;
+
+/// All moved down; fewer turns; one block of `load` gone; `parse_header` renamed; `dropped` gone and
+/// `added` new; `leaf` not inlined.
+const NEW: &str = r#"
+/* Lines
+
+   more. */
+APART void added(void) { for (int i = 0; i < 9; i++) kept = malloc(5000); }
+APART void steady(void) { kept = malloc(512); }
+APART void leaf(void) { kept = malloc(333); }
+APART void branch(void) { leaf(); kept = strdup("branch"); }
+APART void read_header(int n) {
+    kept = malloc(64);
+    kept = realloc(kept, 64 + n);
+}
+APART void load(void) {
+    kept = malloc(100);
+
+    kept = malloc(3000);
+}
+APART void wait_turn(void) { kept = malloc(40); free(kept); }
+int main(void) {
+    for (int i = 0; i < 3; i++) wait_turn();
+    load();
+    for (int i = 0; i < 5; i++) read_header(i);
+    branch();
+    steady();
+    added();
+    return 0;
+}
+"#;
+
+/// Compiles and records; the trace's path.
+fn trace(
+    directory: &Path,
+    name: &str,
+    source: &str,
+    flags: &[&str],
+    arguments: &[&str],
+) -> PathBuf {
+    let directory = directory.join(name);
+    fs::create_dir_all(&directory).unwrap();
+    let file = if flags.contains(&"-xc++") {
+        "app.cc"
+    } else {
+        "app.c"
+    };
+    let program = compile(&directory, file, &format!("{HEAD}{source}"), flags);
+    record(&directory, &program, arguments, &["--no-larder"])
+}
+
+fn diff_json(traces: &[&Path], options: &[&str]) -> Value {
+    let found = output(
+        larder()
+            .arg("diff")
+            .args(traces)
+            .arg("--json")
+            .args(options),
+    );
+    assert_success(&found);
+    serde_json::from_slice(&found.stdout).expect("JSON")
+}
+
+fn diff_text(traces: &[&Path], options: &[&str]) -> String {
+    let found = output(larder().arg("diff").args(traces).args(options));
+    assert_success(&found);
+    stdout(&found)
+}
+
+/// Status, function before and after, calls before and after, of the sites of the program's own.
+fn rows(document: &Value) -> Vec<(String, String, String, u64, u64)> {
+    let text = |site: &Value| site["function"].as_str().unwrap_or_default().to_owned();
+    let sites = document["sites"].as_array().expect("sites").iter();
+    let mut rows: Vec<_> = sites
+        .map(|row| {
+            let (before, after) = (&row["before"], &row["after"]);
+            (
+                row["status"].as_str().unwrap().to_owned(),
+                text(before),
+                text(after),
+                before["calls"].as_u64().unwrap_or(0),
+                after["calls"].as_u64().unwrap_or(0),
+            )
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+fn row(
+    status: &str,
+    before: &str,
+    after: &str,
+    calls: [u64; 2],
+) -> (String, String, String, u64, u64) {
+    (
+        status.into(),
+        before.into(),
+        after.into(),
+        calls[0],
+        calls[1],
+    )
+}
+
+#[test]
+fn sites_are_found_again_wherever_they_went() {
+    let directory = temporary();
+    let old = trace(directory.path(), "old", OLD, &["-g", "-O1"], &[]);
+    let new = trace(directory.path(), "new", NEW, &["-g", "-O1"], &[]);
+    let document = diff_json(&[&old, &new], &["--all"]);
+    let expected = [
+        row("changed", "wait_turn", "wait_turn", [1000, 3]),
+        row("gone", "dropped", "", [1, 0]),
+        row("gone", "load", "", [1, 0]),
+        row("moved", "parse_header", "read_header", [5, 5]),
+        row("moved", "parse_header", "read_header", [5, 5]),
+        row("new", "", "added", [0, 9]),
+        row("same", "branch", "branch", [1, 1]),
+        row("same", "leaf", "leaf", [1, 1]),
+        row("same", "load", "load", [1, 1]),
+        row("same", "load", "load", [1, 1]),
+        row("same", "steady", "steady", [1, 1]),
+    ];
+    assert_eq!(rows(&document), expected, "{document:#}");
+    let sites = document["sites"].as_array().unwrap();
+    let gone = sites
+        .iter()
+        .find(|row| row["before"]["function"] == "load" && row["after"].is_null());
+    assert_eq!(gone.unwrap()["before"]["bytes"], 20);
+    let renamed = sites
+        .iter()
+        .filter(|row| row["after"]["function"] == "read_header");
+    for row in renamed {
+        assert_eq!(
+            (&row["match"], &row["guess"]),
+            (&json!("renamed"), &json!(true))
+        );
+        assert_eq!(row["before"]["bytes"], row["after"]["bytes"]);
+    }
+    // The greatest change of what was asked for comes first.
+    assert_eq!(sites[0]["after"]["function"], "wait_turn");
+    let by_bytes = diff_json(&[&old, &new], &["--sort", "bytes"]);
+    assert_eq!(by_bytes["sites"][0]["after"]["function"], "added");
+}
+
+#[test]
+fn the_text_has_the_counters_and_only_what_changed() {
+    let directory = temporary();
+    let old = trace(directory.path(), "old", OLD, &["-g", "-O1"], &[]);
+    let new = trace(directory.path(), "new", NEW, &["-g", "-O1"], &[]);
+    let text = diff_text(&[&old, &new], &[]);
+    let line = |start: &str| {
+        let found = text.lines().find(|line| line.starts_with(start));
+        found
+            .unwrap_or_else(|| panic!("no line {start} in {text}"))
+            .to_owned()
+    };
+    let words = |line: String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        words(line("Allocations")),
+        "Allocations 1,017 27 -990 38 times fewer"
+    );
+    assert_eq!(words(line("Callocs")), "Callocs 1 0 -1 none any more");
+    assert_eq!(words(line("Reallocs")), "Reallocs 5 5");
+    assert!(
+        line("changed").contains("1,000               3             -997  wait_turn"),
+        "{text}"
+    );
+    assert!(
+        text.contains("1 new, 2 gone, 1 changed, 2 moved, 5 same"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("steady") && !text.contains("read_header"),
+        "{text}"
+    );
+    let all = diff_text(&[&old, &new], &["--all", "--top", "0"]);
+    assert!(all.contains("a guess: renamed; was parse_header"), "{all}");
+    let top = diff_text(&[&old, &new], &["--top", "1"]);
+    assert!(top.contains("3 more sites"), "{top}");
+    let same = diff_text(&[&old, &old], &[]);
+    assert!(same.contains("no site changed"), "{same}");
+}
+
+#[test]
+fn a_build_without_debug_information_is_matched_by_function() {
+    let directory = temporary();
+    let old = trace(directory.path(), "old", OLD, &["-g", "-O1"], &[]);
+    let new = trace(directory.path(), "new", NEW, &["-O1"], &[]);
+    let document = diff_json(&[&old, &new], &["--all"]);
+    let found = rows(&document);
+    for expected in [
+        row("changed", "wait_turn", "wait_turn", [1000, 3]),
+        row("gone", "load", "", [1, 0]),
+        row("same", "load", "load", [1, 1]),
+        row("same", "leaf", "leaf", [1, 1]),
+        row("moved", "parse_header", "read_header", [5, 5]),
+    ] {
+        assert!(
+            found.contains(&expected),
+            "{expected:?} is not in {found:#?}"
+        );
+    }
+    let warnings = document["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0]
+            .as_str()
+            .unwrap()
+            .contains("app has no source lines"),
+        "{warnings:?}"
+    );
+    // Without lines in the old build its `leaf` is a part of `branch`: only likeness is left.
+    let old = trace(directory.path(), "bare", OLD, &["-O1"], &[]);
+    let document = diff_json(&[&old, &new], &["--all"]);
+    let inlined = row("moved", "branch", "leaf", [1, 1]);
+    assert!(rows(&document).contains(&inlined), "{document:#}");
+    assert_eq!(document["warnings"], json!([]));
+}
+
+#[test]
+fn a_function_of_the_same_name_in_another_module_is_another() {
+    let library = |size: u32| {
+        format!(
+            "#include <stdlib.h>\nstatic void *volatile kept;\n\
+             __attribute__((noinline)) static void setup(void) {{ kept = malloc({size}); }}\n\
+             void start_{size}(void) {{ setup(); }}\n"
+        )
+    };
+    let main = |calls: &str| {
+        format!(
+            "void start_48(void); void start_96(void);\nint main(void) {{ {calls} return 0; }}\n"
+        )
+    };
+    let directory = temporary();
+    let build = |name: &str, calls: &str| {
+        let directory = directory.path().join(name);
+        fs::create_dir_all(&directory).unwrap();
+        let shared = ["-g", "-O0", "-shared", "-fPIC"];
+        let first = compile(&directory, "libfirst.so.c", &library(48), &shared);
+        let second = compile(&directory, "libsecond.so.c", &library(96), &shared);
+        let (first, second) = (first.to_str().unwrap(), second.to_str().unwrap());
+        let flags = ["-g", "-O0", "-Wl,--no-as-needed", first, second];
+        let program = compile(&directory, "app.c", &main(calls), &flags);
+        record(&directory, &program, &[], &["--no-larder"])
+    };
+    let old = build("old", "for (int i = 0; i < 7; i++) start_48(); start_96();");
+    let new = build("new", "start_96(); start_96();");
+    let document = diff_json(&[&old, &new], &[]);
+    let expected = [
+        row("changed", "setup", "setup", [1, 2]),
+        row("gone", "setup", "", [7, 0]),
+    ];
+    assert_eq!(rows(&document), expected, "{document:#}");
+}
+
+#[test]
+fn a_method_that_moved_to_another_file_is_a_guess() {
+    let source = |file: &str, calls: u32| {
+        format!(
+            "namespace net {{\n#line 1 \"{file}\"\ntemplate <typename T> struct Pool {{\n\
+             APART2 void grow(int n) {{ kept = new T[n]; }}\n}};\n}}\n#line 1 \"app.cc\"\n\
+             int main() {{ net::Pool<long> pool; for (int i = 0; i < {calls}; i++) pool.grow(9); }}\n"
+        )
+    };
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-xc++", "-DAPART2=__attribute__((noinline))"];
+    let old = trace(directory.path(), "old", &source("old.h", 4), &flags, &[]);
+    let new = trace(directory.path(), "new", &source("pool.h", 5), &flags, &[]);
+    let document = diff_json(&[&old, &new], &[]);
+    let name = "net::Pool<long>::grow";
+    assert_eq!(
+        rows(&document),
+        [row("moved", name, name, [4, 5])],
+        "{document:#}"
+    );
+    let moved = &document["sites"][0];
+    assert_eq!(
+        (&moved["match"], &moved["guess"]),
+        (&json!("moved to another file"), &json!(true))
+    );
+    let text = diff_text(&[&old, &new], &[]);
+    assert!(
+        text.contains("moved to another file") && text.contains("old.h:2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn recursion_and_several_sites_of_one_size_are_kept_apart() {
+    let source = |extra: &str, depth: u32| {
+        format!(
+            "APART void walk(int depth) {{\n{extra}    kept = malloc(24);\n    if (depth > 0) walk(depth - 1);\n\
+             kept = malloc(24);\n}}\nint main(void) {{ walk({depth}); return 0; }}\n"
+        )
+    };
+    let directory = temporary();
+    let old = trace(directory.path(), "old", &source("", 4), &["-g", "-O0"], &[]);
+    let new = trace(
+        directory.path(),
+        "new",
+        &source("\n\n    kept = calloc(1, 24);\n", 9),
+        &["-g", "-O0"],
+        &[],
+    );
+    let document = diff_json(&[&old, &new], &[]);
+    let expected = [
+        row("changed", "walk", "walk", [5, 10]),
+        row("changed", "walk", "walk", [5, 10]),
+        row("new", "", "walk", [0, 10]),
+    ];
+    assert_eq!(rows(&document), expected, "{document:#}");
+    for row in document["sites"].as_array().unwrap() {
+        if row["status"] == "changed" {
+            let shift =
+                row["after"]["line"].as_u64().unwrap() - row["before"]["line"].as_u64().unwrap();
+            assert_eq!(shift, 3, "{row:#}");
+        }
+    }
+}
+
+const CLEANER: &str = r#"
+APART void fill(int n) { for (int i = 0; i < n; i++) kept = malloc(16); }
+APART void clean(int n) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) { kept = malloc(8); free(kept); }  // @clean
+}
+APART void start(void) { for (int i = 0; i < 50; i++) kept = malloc(100); }
+int main(int argc, char **argv) {
+    int n = atoi(argv[argc - 1]);
+    start();
+    fill(n);
+    clean(n);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_site_that_grows_with_the_square_is_named() {
+    let directory = temporary();
+    let run = |n: &str| trace(directory.path(), n, CLEANER, &["-g", "-O1"], &[n]);
+    let [small, middle, large] = ["10", "30", "100"].map(run);
+    let line = line_of(&format!("{HEAD}{CLEANER}"), "clean");
+    let growth = |traces: &[&Path], options: &[&str]| {
+        let document = diff_json(traces, &[&["--growth"], options].concat());
+        let sites = document["sites"].as_array().unwrap().clone();
+        assert_eq!(document["superlinear"], 1, "{document:#}");
+        assert_eq!(
+            (&sites[0]["site"]["function"], &sites[0]["site"]["line"]),
+            (&json!("clean"), &json!(line))
+        );
+        (document["work_source"].clone(), sites)
+    };
+    // 55 and 5050 calls.
+    let (source, sites) = growth(&[&small, &large], &["--work", "10:100"]);
+    assert_eq!((source, sites.len()), (json!("given"), 1));
+    assert_eq!(sites[0]["values"], json!([55, 5050]));
+    let exponent = sites[0]["exponent"].as_f64().unwrap();
+    assert!(
+        (exponent - (5050.0f64 / 55.0).log10()).abs() < 1e-9,
+        "{exponent}"
+    );
+    let (source, _) = growth(&[&small, &middle, &large], &["--work", "10:30:100"]);
+    assert_eq!(source, "given");
+    let all = growth(&[&small, &large], &["--work", "10:100", "--all"]).1;
+    let exponent = |name: &str| {
+        let site = all
+            .iter()
+            .find(|row| row["site"]["function"] == name)
+            .unwrap();
+        site["exponent"].as_f64().unwrap()
+    };
+    assert!((exponent("fill") - 1.0).abs() < 1e-9 && exponent("start").abs() < 1e-9);
+    let text = diff_text(&[&small, &large], &["--growth", "--work", "10:100"]);
+    assert!(
+        text.contains("55 → 5,050") && text.contains("superlinear"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("app.c:{line}")) && !text.contains("fill"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_the_work_it_is_estimated_and_that_is_said() {
+    let directory = temporary();
+    let source = r#"
+APART void a(int n) { for (int i = 0; i < n; i++) kept = malloc(16); }
+APART void b(int n) { for (int i = 0; i < 2 * n; i++) kept = malloc(16); }
+APART void square(int n) { for (int i = 0; i < n * n; i++) { kept = malloc(8); free(kept); } }
+int main(int argc, char **argv) {
+    int n = atoi(argv[argc - 1]);
+    a(n); b(n); square(n);
+    return 0;
+}
+"#;
+    let run = |n: &str| trace(directory.path(), n, source, &["-g", "-O1"], &[n]);
+    let [small, large] = ["10", "40"].map(run);
+    let document = diff_json(&[&small, &large], &["--growth"]);
+    assert_eq!(document["work_source"], "estimated");
+    assert_eq!(document["work"], json!([1.0, 4.0]));
+    assert_eq!(document["sites"][0]["site"]["function"], "square");
+    let exponent = document["sites"][0]["exponent"].as_f64().unwrap();
+    assert!((exponent - 2.0).abs() < 1e-9, "{exponent}");
+    let text = diff_text(&[&small, &large], &["--growth"]);
+    assert!(
+        text.contains("estimated as the median growth of 3 sites"),
+        "{text}"
+    );
+    let none = output(larder().arg("diff").args([&small, &small]).arg("--growth"));
+    assert_fails(&none, 125, &["no site tells", "--work"]);
+}
+
+#[test]
+fn wrong_use_and_unreadable_traces_are_told_in_one_line() {
+    let directory = temporary();
+    let empty = directory.path().join("empty.ltrace");
+    fs::write(&empty, "").unwrap();
+    let diff = |arguments: &[&str]| output(larder().arg("diff").args(arguments));
+    let empty = empty.to_str().unwrap();
+    assert_fails(&diff(&[empty, empty]), 125, &["empty"]);
+    assert_fails(&diff(&["/nowhere"]), 125, &["2"]);
+    assert_fails(&diff(&["/nowhere", "/nowhere"]), 125, &["/nowhere"]);
+    assert_fails(&diff(&["a", "b", "c"]), 125, &["--growth"]);
+    assert_fails(&diff(&["a", "b", "--work", "1:2"]), 125, &["--growth"]);
+    assert_fails(
+        &diff(&["a", "b", "--growth", "--work", "1:2:3"]),
+        125,
+        &["3 numbers for 2 traces"],
+    );
+    assert_fails(
+        &diff(&["a", "b", "--growth", "--work", "2:1"]),
+        125,
+        &["growing numbers"],
+    );
+}
