@@ -100,6 +100,7 @@ numbered! {
         Modules = 2;
         Events = 3;
         Live = 4;
+        Symbols = 6;
     }
 }
 

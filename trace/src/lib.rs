@@ -3,9 +3,11 @@
 //! A trace file holds what one process image did with its heap: every call, with its stack, thread,
 //! time and size. The bytes are specified in `docs/trace-format.md`.
 //!
-//! Dependencies point one way: `reader` → `codec`, `modules`, `process` → `layout`, `varint`, `call`.
+//! Dependencies point one way: `reader`, `writer` → `codec`, `modules`, `process`, `symbols` →
+//! `layout`, `varint`, `call`.
 //! The writing half (`layout`, `codec`, `modules`, `process`) never allocates on its own, never
-//! panics and takes no lock, because it runs inside `malloc` of a stranger's program. The reading
+//! panics and takes no lock, because it runs inside `malloc` of a stranger's program; `writer` and
+//! `symbols` are not the recorder's and do allocate. The reading
 //! half treats a trace as hostile input: nothing in it may cause a panic or an allocation that the
 //! file's own size does not bound.
 //!
@@ -37,7 +39,9 @@ pub mod layout;
 pub mod modules;
 pub mod process;
 mod reader;
+pub mod symbols;
 pub mod varint;
+pub mod writer;
 
 pub use call::{AllocCall, Call, FreeCall, IoCall};
 pub use error::{Damage, DamageCause, TraceError};

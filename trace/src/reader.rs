@@ -25,6 +25,7 @@ use crate::layout::{
 };
 use crate::modules::Module;
 use crate::process::ProcessInfo;
+use crate::symbols::Symbols;
 use index::Index;
 
 /// One trace file, opened: everything but its calls.
@@ -187,6 +188,11 @@ impl Trace {
 
     pub fn module(&self, id: crate::ModuleId) -> Option<&Module> {
         self.index.module(id)
+    }
+
+    /// The names that the trace itself carries for its addresses; they go before any file's.
+    pub fn symbols(&self) -> &Symbols {
+        self.index.symbols()
     }
 
     /// What was found wrong when the chunks were indexed.

@@ -16,6 +16,7 @@ use crate::layout::{
 };
 use crate::modules::{self, Module, ModuleId};
 use crate::process;
+use crate::symbols::Symbols;
 
 /// An event chunk that can be read.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,7 @@ pub struct Index {
     /// By stream, then by number; with equal numbers the sealed chunk first.
     streams: BTreeMap<u32, Vec<Entry>>,
     modules: Vec<Module>,
+    symbols: Symbols,
     process: Option<Arguments>,
     damage: Vec<Damage>,
 }
@@ -53,6 +55,10 @@ impl Index {
             Some(module) if module.id == id => Some(module),
             _ => self.modules.iter().find(|module| module.id == id),
         }
+    }
+
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
     }
 
     pub fn process(&self) -> Option<(&[u8], &[Vec<u8>])> {
@@ -233,7 +239,9 @@ impl Scan<'_> {
                 contents: header.contents,
             }),
             ChunkKind::Live => self.live(offset, rest, header)?,
-            ChunkKind::Process | ChunkKind::Modules => self.small(offset, header)?,
+            ChunkKind::Process | ChunkKind::Modules | ChunkKind::Symbols => {
+                self.small(offset, header)?;
+            }
         }
         Ok((offset + span).min(self.length))
     }
@@ -281,7 +289,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The process and module chunks.
+    /// The process, module and symbol chunks.
     fn small(&mut self, offset: u64, header: &ChunkHeader) -> Result<(), TraceError> {
         let span = chunk_span(header.stored_bytes);
         let mut payload = vec![0; header.stored_bytes as usize];
@@ -295,6 +303,7 @@ impl Scan<'_> {
                 self.index.process = process::decode(&payload);
                 self.index.process.is_some()
             }
+            ChunkKind::Symbols => self.index.symbols.apply(&payload).is_some(),
             _ => modules::apply(&payload, &mut self.index.modules).is_some(),
         };
         if !whole {

@@ -1,0 +1,706 @@
+//! Writes a trace file from events: for imports and tests. The recorder has its own writing half,
+//! which does not allocate.
+//!
+//! One thread. Memory: what is distinct (stacks, sites, names), and a chunk for each recorded
+//! thread; nothing grows with the number of calls.
+//!
+//! Invariants: a stream's nodes, frames and sites are numbered in order of definition and defined
+//! before they are used; a sealed chunk's payload is at most `MAX_RAW_BYTES`.
+
+use std::collections::HashMap;
+use std::io::{self, Seek, SeekFrom, Write};
+
+use crate::call::Call;
+use crate::codec::{
+    CallRecord, Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, MAX_DEFINITION_BYTES,
+    Predictor, ROOT_COMPLETE, SiteMemory, Tables, max_nodes_bytes,
+};
+use crate::layout::{
+    CHUNK_ALIGN, ChunkHeader, ChunkKind, ClockKind, Contents, EndState, FileHeader, HEADER_BYTES,
+    MAX_RAW_BYTES, Origin, SLOTS_OFFSET, Slot,
+};
+use crate::modules::{self, Load, ModuleId};
+use crate::process;
+use crate::symbols::{Function, SymbolChunk};
+
+pub use crate::codec::Class;
+
+/// Records in a chunk before it is sealed.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Frames in one record; a longer chain takes several.
+const LINKS_AT_ONCE: usize = 1024;
+const COMPRESSION_LEVEL: i32 = 3;
+const MAX_PROCESS_BYTES: usize = 64 << 10;
+
+/// What the header and the process chunk say.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    pub pid: u32,
+    pub executable: &'a [u8],
+    pub argv: &'a [&'a [u8]],
+    /// Nanoseconds since 1970, UTC.
+    pub start_wall_ns: u64,
+}
+
+/// A stack, as `Writer::stack` numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stack(u32);
+
+impl Stack {
+    /// The stack without frames.
+    pub const EMPTY: Stack = Stack(0);
+}
+
+/// A call to write. `CallRecord` says what each field means; times are in nanoseconds and do not
+/// go back within a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenCall {
+    pub call: Call,
+    pub class: Class,
+    pub stack: Stack,
+    pub time: u64,
+    pub address: u64,
+    pub size: u64,
+    /// Elements or alignment; 0 if the call has neither.
+    pub extra: u64,
+    /// Realloc only.
+    pub old: u64,
+}
+
+pub struct Writer<W: Write + Seek> {
+    out: W,
+    header: FileHeader,
+    offset: u64,
+    /// Parent and address of each stack, by number; the first is the empty one.
+    stacks: Vec<(u32, u64)>,
+    stack_numbers: HashMap<(u32, u64), u32>,
+    streams: Vec<Stream>,
+    /// By thread id.
+    stream_numbers: HashMap<u32, usize>,
+    current: usize,
+    modules: u32,
+    symbols: SymbolChunk,
+    last_time: u64,
+}
+
+impl<W: Write + Seek> Writer<W> {
+    /// Begins a file: the header, and the process chunk.
+    pub fn new(out: W, about: &About<'_>) -> io::Result<Self> {
+        let header = FileHeader {
+            pid: about.pid,
+            ppid: 0,
+            image: 0,
+            origin: Origin::Start,
+            clock: ClockKind::Monotonic,
+            shift: 0,
+            start_ticks: 0,
+            start_monotonic_ns: 0,
+            start_wall_ns: about.start_wall_ns,
+            machine: 62,
+            page_bytes: HEADER_BYTES as u32,
+        };
+        let mut writer = Writer {
+            out,
+            header,
+            offset: 0,
+            stacks: vec![(0, 0)],
+            stack_numbers: HashMap::new(),
+            streams: Vec::new(),
+            stream_numbers: HashMap::new(),
+            current: 0,
+            modules: 0,
+            symbols: SymbolChunk::default(),
+            last_time: 0,
+        };
+        writer.write_header(EndState::Running)?;
+        writer.offset = HEADER_BYTES as u64;
+        writer.out.seek(SeekFrom::Start(writer.offset))?;
+        let mut payload = vec![0; MAX_PROCESS_BYTES];
+        let cut = about.executable.get(..MAX_PROCESS_BYTES / 2);
+        let executable = cut.unwrap_or(about.executable);
+        let length = process::encode(&mut payload, executable, about.argv.iter().copied());
+        payload.truncate(length.unwrap_or(0));
+        writer.chunk(ChunkKind::Process, &payload, Contents::default())?;
+        Ok(writer)
+    }
+
+    /// A module that is there from the beginning to the end; addresses in it need no bias.
+    pub fn module(
+        &mut self,
+        path: &[u8],
+        build_id: &[u8],
+        start: u64,
+        end: u64,
+    ) -> io::Result<ModuleId> {
+        let id = self.modules;
+        let load = Load {
+            id,
+            generation: 0,
+            time: 0,
+            bias: 0,
+            start,
+            end,
+            build_id,
+            path,
+        };
+        let mut payload = vec![0; 128 + build_id.len() + path.len()];
+        let length = modules::encode_load(&mut payload, &load);
+        payload.truncate(length.unwrap_or(0));
+        self.chunk(ChunkKind::Modules, &payload, Contents::default())?;
+        self.modules += 1;
+        Ok(ModuleId(id))
+    }
+
+    /// Names the functions at an address of a module, innermost first: for a frame, its address
+    /// less 1.
+    pub fn symbols(
+        &mut self,
+        module: ModuleId,
+        address: u64,
+        functions: &[Function<'_>],
+    ) -> io::Result<()> {
+        self.symbols.add(module, address, functions);
+        if self.symbols.is_full() {
+            self.flush_symbols()?;
+        }
+        Ok(())
+    }
+
+    /// The stack of a frame, with this return address, called by `parent`.
+    pub fn stack(&mut self, parent: Stack, return_address: u64) -> Stack {
+        let next = self.stacks.len() as u32;
+        let number = *self
+            .stack_numbers
+            .entry((parent.0, return_address))
+            .or_insert(next);
+        if number == next {
+            self.stacks.push((parent.0, return_address));
+        }
+        Stack(number)
+    }
+
+    /// The calls from here on are this thread's. Without a thread they are thread 0's, which the
+    /// trace then does not count as one.
+    pub fn thread(&mut self, tid: u32, time: u64) -> io::Result<()> {
+        let known = self.stream_numbers.contains_key(&tid);
+        self.current = self.stream_of(tid);
+        if !known {
+            self.make_room(MAX_DEFINITION_BYTES)?;
+            let stream = &mut self.streams[self.current];
+            let mut buffer = [0; MAX_DEFINITION_BYTES];
+            let length = stream.predictor.encode_thread(&mut buffer, tid, time);
+            stream
+                .bytes
+                .extend_from_slice(&buffer[..length.unwrap_or(0)]);
+        }
+        Ok(())
+    }
+
+    pub fn call(&mut self, call: &WrittenCall) -> io::Result<()> {
+        if self.streams.is_empty() {
+            self.current = self.stream_of(0);
+        }
+        let site = self.site(call.stack, call.call)?;
+        self.make_room(crate::codec::MAX_CALL_BYTES)?;
+        self.last_time = self.last_time.max(call.time);
+        let stream = &mut self.streams[self.current];
+        let record = CallRecord {
+            class: call.class,
+            site,
+            time: call.time,
+            address: call.address,
+            size: call.size,
+            extra: call.extra,
+            begin: call.time,
+            old: call.old,
+        };
+        let mut buffer = [0; 128];
+        let length = stream
+            .predictor
+            .encode(&mut buffer, &mut stream.tables, &record);
+        stream.bytes.extend_from_slice(&buffer[..length]);
+        stream.events += 1;
+        Ok(())
+    }
+
+    /// Writes what is left, and the header anew; the file is a whole trace then.
+    pub fn finish(mut self) -> io::Result<W> {
+        for number in 0..self.streams.len() {
+            self.seal(number)?;
+        }
+        self.flush_symbols()?;
+        self.write_header(EndState::Exited)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn stream_of(&mut self, tid: u32) -> usize {
+        let next = self.streams.len();
+        let number = *self.stream_numbers.entry(tid).or_insert(next);
+        if number == next {
+            self.streams.push(Stream::new(next as u32, tid));
+        }
+        number
+    }
+
+    /// The current stream's number for a stack and a call; defines what it lacks.
+    fn site(&mut self, stack: Stack, call: Call) -> io::Result<u32> {
+        let stream = &self.streams[self.current];
+        if let Some(&site) = stream.sites.get(&(stack, call)) {
+            return Ok(site);
+        }
+        let node = self.node(stack)?;
+        self.make_room(MAX_DEFINITION_BYTES)?;
+        let stream = &mut self.streams[self.current];
+        let mut buffer = [0; MAX_DEFINITION_BYTES];
+        let next_node = stream.tables.next_node();
+        let length = stream
+            .predictor
+            .encode_site(&mut buffer, next_node, node, call.code());
+        stream
+            .bytes
+            .extend_from_slice(&buffer[..length.unwrap_or(0)]);
+        let site = stream.tables.next_site();
+        stream.tables.sites.push(SiteMemory::default());
+        stream.sites.insert((stack, call), site);
+        Ok(site)
+    }
+
+    /// The current stream's node for a stack.
+    fn node(&mut self, stack: Stack) -> io::Result<u32> {
+        let stream = &self.streams[self.current];
+        let (mut missing, mut at) = (Vec::new(), stack);
+        let mut parent = loop {
+            if at == Stack::EMPTY {
+                break ROOT_COMPLETE;
+            }
+            if let Some(&node) = stream.nodes.get(&at) {
+                break node;
+            }
+            missing.push(at);
+            at = Stack(self.stacks.get(at.0 as usize).map_or(0, |stack| stack.0));
+        };
+        missing.reverse();
+        for chain in missing.chunks(LINKS_AT_ONCE) {
+            self.make_room(max_nodes_bytes(chain.len()))?;
+            let addresses = chain
+                .iter()
+                .map(|stack| self.stacks.get(stack.0 as usize).map_or(0, |stack| stack.1));
+            let addresses: Vec<u64> = addresses.collect();
+            parent = self.streams[self.current].define_nodes(parent, chain, &addresses);
+        }
+        Ok(parent)
+    }
+
+    /// Seals the current stream's chunk if so many bytes more would be too many.
+    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
+        if self.streams[self.current].bytes.len() + bytes > CHUNK_BYTES {
+            self.seal(self.current)?;
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, number: usize) -> io::Result<()> {
+        let stream = &mut self.streams[number];
+        if stream.bytes.is_empty() {
+            return Ok(());
+        }
+        let (payload, contents) = stream.take_chunk();
+        self.chunk(ChunkKind::Events, &payload, contents)
+    }
+
+    fn flush_symbols(&mut self) -> io::Result<()> {
+        let payload = self.symbols.take();
+        if payload.is_empty() {
+            return Ok(());
+        }
+        self.chunk(ChunkKind::Symbols, &payload, Contents::default())
+    }
+
+    fn chunk(&mut self, kind: ChunkKind, payload: &[u8], mut contents: Contents) -> io::Result<()> {
+        debug_assert!(payload.len() <= MAX_RAW_BYTES);
+        let mut packed = Vec::new();
+        let compressed = kind == ChunkKind::Events;
+        if compressed {
+            packed.resize(zstd_safe::compress_bound(payload.len()), 0);
+            let length = zstd_safe::compress(packed.as_mut_slice(), payload, COMPRESSION_LEVEL)
+                .map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
+            packed.truncate(length);
+        }
+        let stored = if compressed { &packed } else { payload };
+        contents.check_or_committed = crc32fast::hash(stored);
+        let header = ChunkHeader {
+            kind,
+            compressed,
+            stored_bytes: stored.len() as u32,
+            raw_bytes: payload.len() as u32,
+            contents,
+        };
+        let padding = stored.len().next_multiple_of(CHUNK_ALIGN as usize) - stored.len();
+        let parts = [
+            &header.encode()[..],
+            stored,
+            &[0; CHUNK_ALIGN as usize][..padding],
+        ];
+        for part in parts {
+            self.out.write_all(part)?;
+            self.offset += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_header(&mut self, end: EndState) -> io::Result<()> {
+        let mut page = [0; HEADER_BYTES];
+        let fixed = self.header.encode();
+        page[..fixed.len()].copy_from_slice(&fixed);
+        for (slot, value) in [
+            (Slot::LastTicks, self.last_time),
+            (Slot::LastMonotonicNs, self.last_time),
+            (Slot::FileEnd, self.offset),
+            (Slot::EndState, end as u64),
+        ] {
+            let at = SLOTS_OFFSET + 8 * slot as usize;
+            page[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        self.out.seek(SeekFrom::Start(0))?;
+        self.out.write_all(&page)
+    }
+}
+
+/// A thread's stream: its open chunk, and what it has defined.
+struct Stream {
+    number: u32,
+    tid: u32,
+    predictor: Predictor,
+    tables: Defined,
+    frames: HashMap<u64, u32>,
+    nodes: HashMap<Stack, u32>,
+    sites: HashMap<(Stack, Call), u32>,
+    bytes: Vec<u8>,
+    /// Of the open chunk; its check, events and last time are filled in when it is sealed.
+    contents: Contents,
+    events: u32,
+}
+
+impl Stream {
+    fn new(number: u32, tid: u32) -> Self {
+        let mut stream = Stream {
+            number,
+            tid,
+            predictor: Predictor::new(),
+            tables: Defined::default(),
+            frames: HashMap::new(),
+            nodes: HashMap::new(),
+            sites: HashMap::new(),
+            bytes: Vec::new(),
+            contents: Contents::default(),
+            events: 0,
+        };
+        stream.begin_chunk(0, 0);
+        stream
+    }
+
+    fn begin_chunk(&mut self, seq: u32, time: u64) {
+        self.contents = Contents {
+            stream: self.number,
+            seq,
+            tid: self.tid,
+            first_node: self.tables.next_node(),
+            first_site: self.tables.next_site(),
+            first_frame: self.tables.next_frame(),
+            first_time: time,
+            ..Contents::default()
+        };
+        self.predictor.begin_chunk(time, self.contents.first_node);
+        self.events = 0;
+    }
+
+    fn take_chunk(&mut self) -> (Vec<u8>, Contents) {
+        let payload = std::mem::take(&mut self.bytes);
+        let time = self.predictor.time();
+        let contents = Contents {
+            events: self.events,
+            last_time: time,
+            ..self.contents
+        };
+        self.begin_chunk(contents.seq + 1, time);
+        (payload, contents)
+    }
+
+    /// Defines the nodes of a chain under a node; answers the last one's number.
+    fn define_nodes(&mut self, parent: u32, chain: &[Stack], addresses: &[u64]) -> u32 {
+        let first_new = self.tables.next_frame();
+        let mut links = Vec::with_capacity(chain.len());
+        let mut frames = Vec::with_capacity(chain.len());
+        for &address in addresses {
+            let packed = address << 1;
+            let next = self.tables.next_frame();
+            let frame = *self.frames.entry(packed).or_insert(next);
+            links.push(if frame == next {
+                Link::New(packed)
+            } else {
+                Link::Frame(frame)
+            });
+            if frame == next {
+                self.tables.frames.push(Callees::default());
+            }
+            frames.push(frame);
+        }
+        let mut buffer = vec![0; max_nodes_bytes(links.len())];
+        let length =
+            self.predictor
+                .encode_nodes(&mut buffer, &mut self.tables, parent, &links, first_new);
+        self.bytes.extend_from_slice(&buffer[..length.unwrap_or(0)]);
+        let mut last = parent;
+        for (&stack, frame) in chain.iter().zip(frames) {
+            last = self.tables.next_node();
+            self.tables.node_frames.push(frame);
+            self.nodes.insert(stack, last);
+        }
+        last
+    }
+}
+
+/// What a stream has defined, by number.
+#[derive(Default)]
+struct Defined {
+    root: Callees,
+    frames: Vec<Callees>,
+    node_frames: Vec<u32>,
+    sites: Vec<SiteMemory>,
+}
+
+impl Defined {
+    fn next_site(&self) -> u32 {
+        FIRST_SITE + self.sites.len() as u32
+    }
+}
+
+impl Tables for Defined {
+    fn site(&mut self, site: u32) -> Option<&mut SiteMemory> {
+        self.sites.get_mut(site.checked_sub(FIRST_SITE)? as usize)
+    }
+
+    fn callees(&mut self, frame: u32) -> Option<&mut Callees> {
+        match frame.checked_sub(FIRST_FRAME) {
+            None => Some(&mut self.root),
+            Some(index) => self.frames.get_mut(index as usize),
+        }
+    }
+
+    fn frame_of(&mut self, node: u32) -> u32 {
+        let index = node.checked_sub(FIRST_NODE).map(|index| index as usize);
+        index
+            .and_then(|index| self.node_frames.get(index).copied())
+            .unwrap_or(0)
+    }
+
+    fn next_node(&self) -> u32 {
+        FIRST_NODE + self.node_frames.len() as u32
+    }
+
+    fn next_frame(&self) -> u32 {
+        FIRST_FRAME + self.frames.len() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Action, AllocCall, FreeCall, Trace};
+
+    const ABOUT: About<'static> = About {
+        pid: 7,
+        executable: b"/bin/x",
+        argv: &[b"x", b"y"],
+        start_wall_ns: 5,
+    };
+
+    fn writer() -> Writer<Cursor<Vec<u8>>> {
+        Writer::new(Cursor::new(Vec::new()), &ABOUT).expect("memory")
+    }
+
+    fn reopen(writer: Writer<Cursor<Vec<u8>>>) -> (tempfile::NamedTempFile, Trace) {
+        let bytes = writer.finish().expect("memory").into_inner();
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), bytes).expect("written");
+        let trace = Trace::open(file.path()).expect("a trace");
+        assert_eq!(trace.damage(), []);
+        (file, trace)
+    }
+
+    fn malloc(time: u64, address: u64, stack: Stack) -> WrittenCall {
+        WrittenCall {
+            call: Call::Alloc(AllocCall::Malloc),
+            class: Class::Alloc,
+            stack,
+            time,
+            address,
+            size: 10,
+            extra: 0,
+            old: 0,
+        }
+    }
+
+    #[test]
+    fn a_trace_without_calls_is_whole() {
+        let (_file, trace) = reopen(writer());
+        assert_eq!(trace.process().executable, b"/bin/x");
+        assert_eq!(trace.process().argv, [b"x", b"y"]);
+        assert_eq!(trace.process().end, EndState::Exited);
+        assert_eq!(trace.events().next(), None);
+    }
+
+    #[test]
+    fn names_are_found_by_the_address_of_a_frame() {
+        let mut writer = writer();
+        let module = writer
+            .module(b"/lib/m", b"id", 0x1000, 0x2000)
+            .expect("memory");
+        let named = Function {
+            name: b"f",
+            file: b"f.c",
+            line: 3,
+        };
+        writer.symbols(module, 0x1233, &[named]).expect("memory");
+        let stack = writer.stack(Stack::EMPTY, 0x1234);
+        writer.call(&malloc(1, 0x10, stack)).expect("memory");
+        let (_file, trace) = reopen(writer);
+        let mut events = trace.events();
+        let event = events.next().expect("a call");
+        let Action::Alloc { stack, .. } = event.action else {
+            panic!("{event:?}")
+        };
+        let frame = *events.stacks().frames(stack).next().expect("a frame");
+        assert_eq!(frame.module, Some(module));
+        let mut functions = trace.symbols().functions(module, frame.lookup_address());
+        assert_eq!(functions.next(), Some(named));
+    }
+
+    #[test]
+    fn a_stack_deeper_than_a_record_returns_whole() {
+        let mut writer = writer();
+        let mut stack = Stack::EMPTY;
+        for depth in 0..100_000 {
+            stack = writer.stack(stack, 0x1000 + depth % 3000);
+        }
+        writer.call(&malloc(1, 0x10, stack)).expect("memory");
+        let (_file, trace) = reopen(writer);
+        let mut events = trace.events();
+        let Some(Action::Alloc { stack, .. }) = events.next().map(|event| event.action) else {
+            panic!("no call")
+        };
+        assert_eq!(events.stacks().frames(stack).count(), 100_000);
+        assert_eq!(events.damage(), []);
+    }
+
+    /// Thread, kind, stack (two frames of five), address, size.
+    type Step = (u32, u8, [u64; 2], u64, u64);
+
+    fn step() -> impl Strategy<Value = Step> {
+        (
+            0..3u32,
+            0..4u8,
+            [0..5u64, 0..5u64],
+            1..1u64 << 50,
+            any::<u64>(),
+        )
+    }
+
+    fn written(time: u64, step: &Step, stack: Stack) -> WrittenCall {
+        let &(_, kind, _, address, size) = step;
+        let (call, class) = match kind {
+            0 => (Call::Alloc(AllocCall::Malloc), Class::Alloc),
+            1 => (Call::Alloc(AllocCall::Calloc), Class::Alloc),
+            2 => (Call::Alloc(AllocCall::Realloc), Class::Realloc),
+            _ => (Call::Free(FreeCall::Free), Class::Free),
+        };
+        let extra = u64::from(kind == 1) * (size >> 3);
+        let old = u64::from(kind == 2) * (address ^ 0x70);
+        WrittenCall {
+            call,
+            class,
+            stack,
+            time,
+            address,
+            size,
+            extra,
+            old,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn calls_return_as_written(steps in proptest::collection::vec(step(), 0..400), repeat in 1..60u64) {
+            let mut writer = writer();
+            let mut expected = Vec::new();
+            // Repeated, so that streams have several chunks.
+            for (number, step) in (0..repeat).flat_map(|_| &steps).enumerate() {
+                let time = number as u64 + 1;
+                writer.thread(step.0, time).expect("memory");
+                let mut stack = Stack::EMPTY;
+                for frame in step.2 {
+                    stack = writer.stack(stack, 0x1000 + frame);
+                }
+                let call = written(time, step, stack);
+                writer.call(&call).expect("memory");
+                expected.push((step, call));
+            }
+            let (_file, trace) = reopen(writer);
+            prop_assert_eq!(trace.event_count(), expected.len() as u64);
+            let mut events = trace.events();
+            let mut expected = expected.into_iter();
+            while let Some(event) = events.next() {
+                if matches!(event.action, Action::ThreadStart | Action::ReallocStart { .. }) {
+                    continue;
+                }
+                let (step, call) = expected.next().expect("as many as were written");
+                prop_assert_eq!((event.time, event.thread), (call.time, step.0));
+                let stack = check(&event.action, &call)?;
+                let frames: Vec<u64> = events.stacks().frames(stack).map(|f| f.address).collect();
+                prop_assert_eq!(frames, [0x1000 + step.2[1], 0x1000 + step.2[0]]);
+            }
+            prop_assert!(expected.next().is_none());
+            prop_assert_eq!(events.damage(), []);
+        }
+    }
+
+    fn check(action: &Action, call: &WrittenCall) -> Result<crate::StackId, TestCaseError> {
+        let same = |found: (Call, u64, u64, u64, u64), stack| {
+            let written = (call.call, call.address, call.size, call.extra, call.old);
+            prop_assert_eq!(found, written);
+            Ok(stack)
+        };
+        match *action {
+            Action::Alloc {
+                call,
+                address,
+                size,
+                count,
+                stack,
+                ..
+            } => same((Call::Alloc(call), address, size, count, 0), stack),
+            Action::Free {
+                call,
+                address,
+                size,
+                stack,
+                ..
+            } => same((Call::Free(call), address, size, 0, 0), stack),
+            Action::ReallocEnd {
+                call,
+                old,
+                address,
+                size,
+                count,
+                stack,
+            } => same((Call::Alloc(call), address, size, count, old), stack),
+            ref other => Err(TestCaseError::fail(format!("{other:?}"))),
+        }
+    }
+}
