@@ -68,6 +68,7 @@ impl Analysis {
         mut progress: impl FnMut(),
     ) {
         observer.begin_image(trace);
+        self.resolver.begin_image();
         let mut image = Image {
             trace,
             observer,
@@ -164,7 +165,7 @@ pub(super) fn chain(
         .frames(stack)
         .map(|frame| {
             let module = frame.module.and_then(|id| trace.module(id));
-            resolver.frames(module, frame.lookup_address())
+            resolver.frames(trace, module, frame.lookup_address())
         })
         .collect()
 }

@@ -10,13 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use larder_trace::Module;
+use larder_trace::symbols::Function;
+use larder_trace::{Module, Trace};
 use rustc_hash::FxHashMap;
 
 use super::pattern;
 use super::plumbing::{ModuleRole, is_family, is_plumbing};
 use crate::printable;
-use crate::symbols::{DebugRoots, ModuleSymbols, SourceFrame, SymbolProblem};
+use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};
 
 /// A file whose code ran.
 #[derive(Debug)]
@@ -68,7 +69,9 @@ pub struct Resolver {
     roots: DebugRoots,
     skips: Vec<Skip>,
     modules: Vec<LoadedModule>,
-    by_identity: HashMap<(Vec<u8>, Vec<u8>), usize>,
+    /// By path, build id, and, of traces that carry names themselves, the image.
+    by_identity: HashMap<(Vec<u8>, Vec<u8>, u64), usize>,
+    image: u64,
     unknown: Rc<ModuleLabel>,
     frames: FxHashMap<(usize, u64), Rc<[ChainFrame]>>,
 }
@@ -90,6 +93,7 @@ impl Resolver {
                 .collect(),
             modules: Vec::new(),
             by_identity: HashMap::new(),
+            image: 0,
             unknown: Rc::new(ModuleLabel {
                 path: "[unknown]".to_owned(),
                 name: "[unknown]".to_owned(),
@@ -100,24 +104,62 @@ impl Resolver {
         }
     }
 
-    /// The functions at an address, innermost first; at least one.
+    /// What is asked for from here on is another trace's.
+    pub fn begin_image(&mut self) {
+        self.image += 1;
+    }
+
+    /// The functions at an address, innermost first; at least one. The trace's own names go before
+    /// those of any file.
     ///
     /// `address` lies inside the instruction that called.
-    pub fn frames(&mut self, module: Option<&Module>, address: u64) -> Rc<[ChainFrame]> {
+    pub fn frames(
+        &mut self,
+        trace: &Trace,
+        module: Option<&Module>,
+        address: u64,
+    ) -> Rc<[ChainFrame]> {
         let (index, in_file) = match module {
-            Some(module) => (self.module_index(module), address.wrapping_sub(module.bias)),
+            Some(module) => (
+                self.module_index(trace, module),
+                address.wrapping_sub(module.bias),
+            ),
             None => (NO_MODULE, address),
         };
         if let Some(frames) = self.frames.get(&(index, in_file)) {
             return frames.clone();
         }
-        let frames: Rc<[ChainFrame]> = self.resolve(index, in_file).into();
+        let named = self.named(trace, module, index, in_file);
+        let frames: Rc<[ChainFrame]> = named.unwrap_or_else(|| self.resolve(index, in_file)).into();
         self.frames.insert((index, in_file), frames.clone());
         frames
     }
 
-    fn module_index(&mut self, module: &Module) -> usize {
-        let identity = (module.path.clone(), module.build_id.clone());
+    /// What the trace itself says of an address.
+    fn named(
+        &self,
+        trace: &Trace,
+        module: Option<&Module>,
+        index: usize,
+        in_file: u64,
+    ) -> Option<Vec<ChainFrame>> {
+        let label = &self.modules.get(index)?.label;
+        let functions = trace.symbols().functions(module?.id, in_file);
+        let outermost = functions.len().checked_sub(1)?;
+        let frames = functions.enumerate().map(|(depth, function)| {
+            let source = source_frame(&function, depth < outermost);
+            self.judge(source, label, in_file)
+        });
+        Some(frames.collect())
+    }
+
+    fn module_index(&mut self, trace: &Trace, module: &Module) -> usize {
+        let image = if trace.symbols().is_empty() {
+            0
+        } else {
+            self.image
+        };
+        let identity = (module.path.clone(), module.build_id.clone(), image);
         if let Some(index) = self.by_identity.get(&identity) {
             return *index;
         }
@@ -212,5 +254,18 @@ impl Resolver {
                 })
             })
             .collect()
+    }
+}
+
+fn source_frame(function: &Function<'_>, inlined: bool) -> SourceFrame {
+    let text = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        (!text.is_empty()).then(|| text.into_owned())
+    };
+    SourceFrame {
+        function: text(function.name).map(|name| FunctionName::new(&name, None)),
+        file: text(function.file).map(Into::into),
+        line: Some(function.line).filter(|line| *line > 0),
+        inlined,
     }
 }
