@@ -15,6 +15,7 @@ use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
+use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
 use crate::record::{Allocator, RecordPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
@@ -100,6 +101,9 @@ enum RawCommand {
     /// Look for faults in a malloc: Larder's, or any other
     #[command(after_help = torture::EXAMPLES)]
     Torture(RawTorture),
+    /// Analyse the memory log of a debug build of curl
+    #[command(after_help = memdebug::EXAMPLES)]
+    Memdebug(RawMemdebug),
 }
 
 #[derive(Debug, Args)]
@@ -169,6 +173,7 @@ pub enum Plan {
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
     Torture(TorturePlan),
+    Memdebug(MemdebugPlan),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -237,6 +242,7 @@ impl RawCommand {
             RawCommand::Instructions(raw) => instrument(raw.check()),
             RawCommand::Startup(raw) => instrument(raw.check()),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
+            RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
         }
     }
 }

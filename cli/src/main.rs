@@ -11,6 +11,7 @@ mod installed;
 mod instruments;
 mod libraries;
 mod measured;
+mod memdebug;
 mod preload;
 mod printable;
 mod record;
@@ -48,6 +49,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
+        Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
         Plan::Show(text) => {
             let mut out = std::io::stdout();
             let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
