@@ -13,6 +13,7 @@ use crate::bench::{self, BenchPlan, RawBench};
 use crate::diff::{self, DiffPlan, RawDiff};
 use crate::doctor::DoctorPlan;
 use crate::failure::{Failure, Result};
+use crate::import::{self, ImportPlan, RawImport};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
 use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
@@ -104,6 +105,9 @@ enum RawCommand {
     /// Analyse the memory log of a debug build of curl
     #[command(after_help = memdebug::EXAMPLES)]
     Memdebug(RawMemdebug),
+    /// Make a trace of what another tool has recorded
+    #[command(after_help = import::EXAMPLES)]
+    Import(RawImport),
 }
 
 #[derive(Debug, Args)]
@@ -174,6 +178,7 @@ pub enum Plan {
     Instrument(Box<InstrumentPlan>),
     Torture(TorturePlan),
     Memdebug(MemdebugPlan),
+    Import(ImportPlan),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -243,6 +248,7 @@ impl RawCommand {
             RawCommand::Startup(raw) => instrument(raw.check()),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
+            RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),
         }
     }
 }

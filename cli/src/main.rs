@@ -7,6 +7,7 @@ mod diff;
 mod doctor;
 mod execute;
 mod failure;
+mod import;
 mod installed;
 mod instruments;
 mod libraries;
@@ -50,6 +51,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
+        Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Show(text) => {
             let mut out = std::io::stdout();
             let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());

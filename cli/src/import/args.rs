@@ -1,0 +1,49 @@
+//! What is typed after `larder import`, and the checked plan that comes of it.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder import curl.log -o curl.trace && larder report curl.trace
+      The memory log of a debug build of curl.
+  larder import --format collapsed allocations.folded -o app.trace
+      Collapsed stacks, one `outermost;…;innermost COUNT` a line.";
+
+#[derive(Debug, Args)]
+pub struct RawImport {
+    /// The file to import; - for standard input
+    input: PathBuf,
+    /// The trace directory to make
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// What the file is
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "memdebug")]
+    format: ImportFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ImportFormat {
+    /// The memory log of a debug build of curl (CURL_MEMDEBUG)
+    Memdebug,
+    /// Collapsed stacks with counts of allocations, of unknown sizes
+    Collapsed,
+}
+
+#[derive(Debug)]
+pub struct ImportPlan {
+    pub input: PathBuf,
+    pub output: PathBuf,
+    pub format: ImportFormat,
+}
+
+impl RawImport {
+    pub fn check(self) -> ImportPlan {
+        ImportPlan {
+            input: self.input,
+            output: self.output,
+            format: self.format,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What other tools recorded, imported: the trace says what the source says, and bad input leaves
+//! nothing behind.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::*;
+use serde_json::Value;
+
+const LOG: &str = "\
+MEM lib/a.c:10 malloc(40) = 0x55d0
+MEM lib/a.c:20 calloc(2,8) = 0x55e0
+MEM lib/b.c:30 realloc(0x55d0, 100) = 0x55f0
+MEM lib/b.c:31 malloc(7) = (nil)
+FD lib/b.c:31 socket() = 5
+MEM lib/b.c:33 strdup(0x7ff1) (6) = 0x55d0
+MEM lib/b.c:40 free(0x55e0)
+MEM lib/b.c:41 free(0x99)
+";
+
+/// Imports a file with these options; the output, and the report on the trace if there is one.
+fn import(
+    directory: &Path,
+    text: impl AsRef<[u8]>,
+    options: &[&str],
+) -> (std::process::Output, Value) {
+    let (input, trace) = (directory.join("input"), directory.join("t.trace"));
+    fs::write(&input, text).unwrap();
+    let done = output(
+        bare_larder()
+            .arg("import")
+            .arg(input)
+            .args(options)
+            .arg("-o")
+            .arg(&trace),
+    );
+    if !trace.exists() {
+        return (done, Value::Null);
+    }
+    let report = output(bare_larder().arg("report").arg(&trace).arg("--json"));
+    assert_eq!((code(&report), stderr(&report).as_str()), (0, ""));
+    (done, serde_json::from_slice(&report.stdout).unwrap())
+}
+
+#[test]
+fn a_memory_debug_log_has_its_counters_and_source_lines() {
+    let directory = temporary();
+    let (done, report) = import(directory.path(), LOG, &[]);
+    assert_eq!(code(&done), 0);
+    assert!(
+        stderr(&done).contains(": 7 calls; see it"),
+        "{}",
+        stderr(&done)
+    );
+    let counters = &report["counters"];
+    for (name, value) in [
+        ("mallocs", 1),
+        ("callocs", 1),
+        ("reallocs", 1),
+        ("strdups", 1),
+        ("allocations", 4),
+        ("peak_bytes", 122),
+        ("total_bytes", 162),
+        ("live_bytes", 106),
+        ("failed", 1),
+        ("unknown_frees", 1),
+    ] {
+        assert_eq!(counters[name], value, "{name}");
+    }
+    let sites = report["sites"].as_array().unwrap();
+    let bytes = |file: &str, line: u64| {
+        let site = sites
+            .iter()
+            .find(|site| site["file"] == file && site["line"] == line);
+        site.unwrap_or_else(|| panic!("no site {file}:{line}"))["bytes"].clone()
+    };
+    assert_eq!(bytes("lib/b.c", 30), 100);
+    assert_eq!(bytes("lib/a.c", 20), 16);
+    assert_eq!(report["losses"]["complete"], true);
+}
+
+#[test]
+fn collapsed_stacks_keep_their_order_and_counts() {
+    let directory = temporary();
+    let text = "main;parse;alloc node 3\nmain;parse 2\n\nrubbish\n";
+    let (done, report) = import(directory.path(), text, &["--format", "collapsed"]);
+    assert_eq!(code(&done), 0);
+    assert!(
+        stderr(&done).contains("1 line not understood"),
+        "{}",
+        stderr(&done)
+    );
+    assert_eq!(report["counters"]["mallocs"], 5);
+    assert_eq!(report["sites"][0]["function"], "alloc node");
+    assert_eq!(report["sites"][0]["calls"], 3);
+}
+
+#[test]
+fn what_cannot_be_imported_leaves_nothing_behind() {
+    let many = format!("main {}\n", u64::MAX);
+    for (text, options, words) in [
+        ("#!/bin/sh\n", &[][..], "not a memory-debug log"),
+        ("", &["--format", "collapsed"], "holds no collapsed stack"),
+        (
+            many.as_str(),
+            &["--format", "collapsed"],
+            "divide the counts",
+        ),
+    ] {
+        let directory = temporary();
+        let (done, _) = import(directory.path(), text, options);
+        assert_fails(&done, 125, &[words]);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_directory_that_exists_is_left_alone() {
+    let directory = temporary();
+    fs::create_dir(directory.path().join("t.trace")).unwrap();
+    fs::write(directory.path().join("input"), LOG).unwrap();
+    let done = output(
+        bare_larder()
+            .current_dir(directory.path())
+            .args(["import", "input", "-o", "t.trace"]),
+    );
+    assert_fails(&done, 125, &["t.trace", "exists"]);
+}
+
+#[test]
+fn hostile_names_are_shown_not_sent() {
+    let directory = temporary();
+    let log = format!("{LOG}MEM \u{1b}[2J.c:1 malloc(10000) = 0x9\n");
+    import(directory.path(), log, &[]);
+    let report = output(
+        bare_larder()
+            .arg("report")
+            .arg(directory.path().join("t.trace")),
+    );
+    assert!(stdout(&report).contains("x1b[2J.c:1") && !stdout(&report).contains('\u{1b}'));
+}
