@@ -4,14 +4,18 @@
 //! |---|---|---|
 //! | `LARDER_TRACE_DIR` | none: do not record | the folder that the trace files go to |
 //! | `LARDER_RECORD_FORK` | `1` | record the children of fork too: `1` or `0` |
+//! | `LARDER_RECORD_COUNTERS` | `0` | count by stack instead of writing each call: `1` or `0` |
 //!
 //! Nonsense is answered by one line on the standard error, and the default holds.
+
+use std::ffi::CStr;
 
 use crate::state::InitialStack;
 
 pub struct Config {
     pub folder: &'static [u8],
     pub follow_fork: bool,
+    pub counters_only: bool,
 }
 
 /// `None`: nothing is to be recorded.
@@ -19,21 +23,21 @@ pub fn read(environment: &InitialStack) -> Option<Config> {
     let folder = environment
         .variable(b"LARDER_TRACE_DIR")
         .filter(|folder| !folder.is_empty())?;
-    let follow_fork = match environment.variable(b"LARDER_RECORD_FORK") {
-        None | Some(b"1") => true,
-        Some(b"0") => false,
-        Some(_) => {
-            crate::file::warn(
-                b"LARDER_RECORD_FORK is neither 0 nor 1",
-                c"",
-                None,
-                b"recording the children of fork, as by default",
-            );
-            true
-        }
-    };
     Some(Config {
         folder,
-        follow_fork,
+        follow_fork: switch(environment, c"LARDER_RECORD_FORK", true),
+        counters_only: switch(environment, c"LARDER_RECORD_COUNTERS", false),
     })
+}
+
+fn switch(environment: &InitialStack, name: &CStr, default: bool) -> bool {
+    match environment.variable(name.to_bytes()) {
+        None => default,
+        Some(b"1") => true,
+        Some(b"0") => false,
+        Some(_) => {
+            crate::file::warn(b"neither 0 nor 1: ", name, None, b"the default holds");
+            default
+        }
+    }
 }

@@ -154,7 +154,7 @@ pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
     made
 }
 
-fn slot(slot: Slot) -> Option<&'static AtomicU64> {
+pub fn slot(slot: Slot) -> Option<&'static AtomicU64> {
     let page = HEADER.load(Ordering::Acquire);
     if page.is_null() {
         return None;

@@ -18,7 +18,7 @@ use larder_trace::{AllocCall, FreeCall, IoCall};
 
 use crate::arch::{self, Caller, Local, entry};
 use crate::stream::{self, Call, Stream};
-use crate::{clock, file, real, state};
+use crate::{clock, counters, file, real, state};
 
 /// What the thread is in the middle of, in `Local::guard`.
 pub mod guard {
@@ -161,7 +161,7 @@ impl Hook {
         self.record(&Call {
             class: Class::Alloc,
             code: call.code(),
-            time: clock::now(),
+            time: now(),
             address: block as usize,
             size,
             extra,
@@ -170,12 +170,21 @@ impl Hook {
         });
     }
 
+    /// A realloc begins.
+    #[inline(always)]
+    fn hold(&mut self, old: *mut c_void) {
+        if counters::are_on() {
+            // SAFETY: as in `record`.
+            unsafe { (*self.stream).hold(old as usize) };
+        }
+    }
+
     #[inline(always)]
     pub fn ends(&mut self, call: FreeCall, block: *mut c_void, size: usize, extra: usize) {
         self.record(&Call {
             class: Class::Free,
             code: call.code(),
-            time: clock::now(),
+            time: now(),
             address: block as usize,
             size,
             extra,
@@ -196,6 +205,12 @@ impl Hook {
         // SAFETY: as in `record`.
         unsafe { &mut *self.stream }.io(self.caller, call.code(), result as i64, clock::now());
     }
+}
+
+/// The time of a call; counters need none.
+#[inline(always)]
+fn now() -> u64 {
+    if counters::are_on() { 0 } else { clock::now() }
 }
 
 impl Drop for Hook {
@@ -341,12 +356,13 @@ unsafe fn change_size(
     let Some(mut hook) = Hook::enter(caller.sp, caller.bp) else {
         return act();
     };
-    let begin = clock::now();
+    let begin = now();
+    hook.hold(old);
     let block = hook.below(guard::BELOW, act);
     hook.record(&Call {
         class: Class::Realloc,
         code: call.code(),
-        time: clock::now(),
+        time: now(),
         address: block as usize,
         size,
         extra: count,

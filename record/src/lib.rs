@@ -6,14 +6,14 @@
 //! cannot go on it stops recording and says so in the trace.
 //!
 //! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
-//! `intern`, `marks`, `chunk` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks` → `memory`, `arch`, `sys`.
+//! `intern`, `marks`, `chunk`, `counters` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks` → `memory`, `arch`, `sys`.
 
 mod arch;
-#[allow(dead_code)]
 mod blocks;
 mod chunk;
 mod clock;
 mod config;
+mod counters;
 mod exec;
 mod file;
 mod fixed;

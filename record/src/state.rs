@@ -18,7 +18,7 @@ use crate::config::{self, Config};
 use crate::fixed::FixedPath;
 use crate::stream::{self, Stream};
 use crate::sys::{self, Errno};
-use crate::{HEAP, arch, chunk, clock, file, map, walk};
+use crate::{HEAP, arch, chunk, clock, counters, file, map, walk};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -106,6 +106,9 @@ fn start() -> bool {
     FOLLOW_FORK.store(config.follow_fork, Ordering::Relaxed);
     if !open_file(&config) {
         return false;
+    }
+    if config.counters_only {
+        counters::start();
     }
     walk::start(stack.address() as u64);
     map::start();
@@ -211,6 +214,7 @@ fn start_child() -> bool {
     // SAFETY: the thread's own. Its stream was the parent's.
     unsafe { (*arch::local()).stream = std::ptr::null_mut() };
     stream::after_fork();
+    counters::after_fork();
     let parent = sys::parent_id();
     // A child that may not write here, having changed its user or its root, is counted by its
     // parent, whose header page it still has.

@@ -17,6 +17,7 @@ use larder_trace::layout::{Contents, Slot};
 
 use crate::arch::{self, Caller};
 use crate::chunk::Live;
+use crate::counters::{self, Tally};
 use crate::intern::{Found, Interned};
 use crate::map::{self, Snapshot};
 use crate::marks::MarkNames;
@@ -31,6 +32,7 @@ pub struct Stream {
     tid: u32,
     generation: u32,
     live: Live,
+    tally: Tally,
     predictor: Predictor,
     interned: Interned,
     marks: MarkNames,
@@ -105,6 +107,7 @@ fn make() -> *mut Stream {
             tid: 0,
             generation: 0,
             live: Live::new(number),
+            tally: Tally::new(number),
             predictor: Predictor::new(),
             interned: Interned::new(),
             marks: MarkNames::new(),
@@ -184,6 +187,7 @@ pub fn after_fork() {
             let gone = &mut *stream;
             let next = gone.next;
             gone.live.abandon();
+            gone.tally.release();
             gone.interned.release();
             gone.marks.release();
             gone.walker.release();
@@ -214,7 +218,7 @@ impl Stream {
     /// Takes the stream over for the calling thread.
     fn begin_thread(&mut self) -> bool {
         let fresh = !self.live.is_open();
-        if fresh && !self.live.open() {
+        if fresh && (!self.live.open() || (counters::are_on() && !self.tally.open())) {
             return false;
         }
         self.tid = sys::thread_id();
@@ -293,7 +297,9 @@ impl Stream {
     /// Records a call.
     #[inline]
     pub fn call(&mut self, caller: Caller, call: &Call) {
-        if self.walker.has_room(caller.sp) {
+        if counters::are_on() && call.class == Class::Free {
+            self.tally.freed(call.code, call.address);
+        } else if self.walker.has_room(caller.sp) {
             self.call_here(caller, call);
         } else {
             self.work_on_own_stack(|stream| stream.call_here(caller, call));
@@ -335,14 +341,13 @@ impl Stream {
 
     #[inline]
     fn call_here(&mut self, caller: Caller, call: &Call) {
+        if counters::are_on() {
+            return self.count_here(caller, call);
+        }
         let Some(node) = self.node(caller) else {
             return;
         };
-        // Before the site gets its number: a chunk says which numbers it begins with.
-        if !self.make_room(MAX_DEFINITION_BYTES + RECORD_ROOM) {
-            return;
-        }
-        let Some(site) = self.site(node, call.code) else {
+        let Some((site, _)) = self.site(node, call.code) else {
             return;
         };
         let record = CallRecord {
@@ -364,17 +369,22 @@ impl Stream {
         }
     }
 
-    /// The number of a node's call, defined if it is new; there must be room for that.
-    #[inline(always)]
-    fn site(&mut self, node: u32, code: u8) -> Option<u32> {
+    /// The number of a stack's call, defined if it is new, and whether it is. Room is made for a call
+    /// or a definition more.
+    #[inline]
+    fn site(&mut self, node: u32, code: u8) -> Option<(u32, bool)> {
+        // Before the site gets its number: a chunk says which numbers it begins with.
+        if !self.make_room(MAX_DEFINITION_BYTES + RECORD_ROOM) {
+            return None;
+        }
         match self.interned.site_number(node, code) {
-            Found::Known(site) => Some(site),
+            Found::Known(site) => Some((site, false)),
             Found::New(site) => {
                 let next = self.interned.next_node();
                 let define = |predictor: &mut Predictor, out: &mut [u8]| {
                     predictor.encode_site(out, next, node, code)
                 };
-                self.define_with(define).then_some(site)
+                self.define_with(define).then_some((site, true))
             }
             Found::Full => out_of_memory(),
         }
@@ -386,10 +396,7 @@ impl Stream {
             let Some(node) = stream.node(caller) else {
                 return;
             };
-            if !stream.make_room(MAX_DEFINITION_BYTES + RECORD_ROOM) {
-                return;
-            }
-            if let Some(site) = stream.site(node, code) {
+            if let Some((site, _)) = stream.site(node, code) {
                 stream.note(|predictor, out| predictor.encode_io(out, site, result, time));
             }
         });
@@ -424,6 +431,43 @@ impl Stream {
         {
             self.live.commit(bytes, true);
         }
+    }
+
+    /// A realloc of this block begins. Only with counters.
+    pub fn hold(&mut self, old: usize) {
+        self.tally.hold(old);
+    }
+
+    /// Counts a call that may make a block.
+    fn count_here(&mut self, caller: Caller, call: &Call) {
+        if call.class == Class::Realloc {
+            let freed = call.size == 0 && call.old != 0;
+            if call.address == 0 && !freed {
+                return self.tally.put_back(call.old);
+            }
+            self.tally.let_go(call.old, call.address == 0);
+            if call.address == 0 {
+                return;
+            }
+        } else if call.address == 0 {
+            return self.tally.failed();
+        }
+        if let Some(number) = self.counter(caller, call.code) {
+            self.tally.made(number, call.address, call.size);
+        }
+    }
+
+    /// The number of the counter for a call from the caller's stack.
+    #[inline]
+    fn counter(&mut self, caller: Caller, code: u8) -> Option<u32> {
+        let node = self.node(caller)?;
+        let (site, is_new) = self.site(node, code)?;
+        if !is_new {
+            return self.tally.number(site);
+        }
+        let number = self.tally.give(site)?;
+        self.define_with(|predictor, out| predictor.encode_counter(out, number))
+            .then_some(number)
     }
 
     /// The number of the caller's stack, defined if it is new.

@@ -25,6 +25,12 @@ pub const LIVE_STATE_BYTES: usize = 64;
 /// Bytes of a live region before its records.
 pub const LIVE_DATA_OFFSET: usize = CHUNK_HEADER_BYTES + LIVE_STATE_BYTES;
 
+/// Where a chunk of counters has its counters, behind the sums of the stream, and how long one is.
+pub const COUNTERS_OFFSET: usize = 128;
+pub const COUNTER_BYTES: usize = 64;
+/// A counter's number is its chunk's, times 2 to this power, and its place there.
+pub const COUNTER_PLACE_BITS: u32 = 16;
+
 /// Bounds that a reader may rely on when it reserves memory.
 pub const MAX_RAW_BYTES: usize = 1 << 20;
 pub const MAX_STORED_BYTES: usize = MAX_RAW_BYTES + (64 << 10);
@@ -100,6 +106,7 @@ numbered! {
         Modules = 2;
         Events = 3;
         Live = 4;
+        Counters = 5;
         Symbols = 6;
     }
 }
@@ -124,6 +131,10 @@ pub enum Slot {
     TruncatedStacks = 9,
     /// Children of fork that could not make a file of their own.
     UnrecordedChildren = 10,
+    /// With counters only: bytes live now.
+    LiveBytes = 11,
+    /// With counters only: the most that were.
+    PeakBytes = 12,
 }
 
 pub const SLOT_COUNT: usize = 16;
@@ -166,7 +177,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(get(bytes, at))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(get(bytes, at))
 }
 

@@ -49,6 +49,6 @@ pub use layout::{ClockKind, EndState, Origin, StopReason};
 pub use modules::{Module, ModuleId};
 pub use process::ProcessInfo;
 pub use reader::{
-    Action, Clock, Event, Events, Frame, FrameId, Losses, MarkId, StackId, StackTable, Trace,
-    trace_files,
+    Action, Clock, Counted, Counter, Counters, Event, Events, Frame, FrameId, Losses, MarkId,
+    StackId, StackTable, Totals, Trace, trace_files,
 };

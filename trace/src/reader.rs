@@ -4,6 +4,7 @@
 //! Memory: the index takes a few dozen bytes a chunk; `Events` holds one decompressed chunk for each
 //! thread that is active at that time, and what is distinct (stacks), never the calls.
 
+mod counters;
 mod events;
 mod index;
 mod marks;
@@ -11,6 +12,7 @@ mod numbered;
 mod stacks;
 mod stream;
 
+pub use counters::{Counted, Counter, Counters, Totals};
 pub use events::{Action, Event, Events};
 pub use marks::MarkId;
 pub use stacks::{Frame, FrameId, StackId, StackTable};
@@ -135,6 +137,7 @@ impl Trace {
         process.end = EndState::from_code(code(Slot::EndState)).unwrap_or(EndState::Running);
         process.stop =
             StopReason::from_code(code(Slot::StopReason)).unwrap_or(StopReason::Internal);
+        index.set_peak(layout::slot(&page, Slot::PeakBytes));
         process.stop_errno = layout::slot(&page, Slot::StopErrno) as i32;
         if process.end != EndState::Running && process.stop == StopReason::None {
             index.expect_end(length, layout::slot(&page, Slot::FileEnd));
@@ -203,6 +206,12 @@ impl Trace {
     /// Calls in the file, by its chunk headers: what a progress bar needs.
     pub fn event_count(&self) -> u64 {
         self.index.event_count()
+    }
+
+    /// What the recorder counted, if it was told to count and not to write each call; then
+    /// `events` has the threads only, and `Events::counted` what each counter counts.
+    pub fn counters(&self) -> Option<&Counters> {
+        self.index.counters()
     }
 
     /// The calls of all threads, in order of time.

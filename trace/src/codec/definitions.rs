@@ -18,6 +18,7 @@ const GENERATION: u8 = 4;
 const MARK_NAME: u8 = 5;
 const MARK: u8 = 6;
 const IO: u8 = 7;
+const COUNTER: u8 = 8;
 
 // A link: one of these, or a frame's number and `LINK_FRAME`.
 const LINK_LAST: u64 = 0;
@@ -70,6 +71,10 @@ pub enum Record {
         site: u32,
         result: i64,
         time: u64,
+    },
+    /// The site defined last is counted under this number.
+    Counter {
+        number: u32,
     },
 }
 
@@ -269,6 +274,13 @@ impl Predictor {
         sink.finish()
     }
 
+    pub fn encode_counter(&mut self, out: &mut [u8], number: u32) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(COUNTER));
+        sink.varint(u64::from(number));
+        sink.finish()
+    }
+
     pub fn encode_io(
         &mut self,
         out: &mut [u8],
@@ -381,6 +393,9 @@ impl Predictor {
                 let result = unzigzag(input.varint()?);
                 Record::Io { site, result, time }
             }
+            COUNTER => Record::Counter {
+                number: input.varint_u32()?,
+            },
             _ => return None,
         })
     }

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Trace;
+use super::counters::Counted;
 use super::marks::{MarkId, MarkNames};
 use super::stacks::{StackId, StackTable};
 use super::stream::{Shared, Stream};
@@ -93,6 +94,7 @@ pub struct Events<'t> {
     stacks: StackTable,
     marks: MarkNames,
     damage: Vec<Damage>,
+    counted: Vec<Counted>,
 }
 
 impl<'t> Events<'t> {
@@ -115,6 +117,7 @@ impl<'t> Events<'t> {
             stacks: StackTable::default(),
             marks: MarkNames::default(),
             damage: trace.index.damage().to_vec(),
+            counted: Vec::new(),
         }
     }
 
@@ -129,6 +132,7 @@ impl<'t> Events<'t> {
                 stacks: &mut self.stacks,
                 marks: &mut self.marks,
                 damage: &mut self.damage,
+                counted: &mut self.counted,
             };
             if stream.advance(&mut shared) {
                 if let Some((time, rank)) = stream.next_time() {
@@ -151,6 +155,11 @@ impl<'t> Events<'t> {
     /// The name of a mark that an event so far has named: any bytes, at most `codec::MAX_MARK_NAME`.
     pub fn mark_name(&self, id: MarkId) -> &[u8] {
         self.marks.name(id)
+    }
+
+    /// What the counters that were defined so far count; see `Trace::counters`.
+    pub fn counted(&self) -> &[Counted] {
+        &self.counted
     }
 
     /// What was found wrong so far, the index's findings included.

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::counters::Counters;
 use crate::error::{Damage, DamageCause, TraceError};
 use crate::layout::{
     CHUNK_ALIGN, CHUNK_HEADER_BYTES, CHUNK_MAGIC, CONTENTS_BYTES, ChunkFault, ChunkHeader,
@@ -41,6 +42,7 @@ pub struct Index {
     modules: Vec<Module>,
     symbols: Symbols,
     process: Option<Arguments>,
+    counters: Option<Counters>,
     damage: Vec<Damage>,
 }
 
@@ -67,6 +69,10 @@ impl Index {
             .map(|(executable, argv)| (executable.as_slice(), argv.as_slice()))
     }
 
+    pub fn counters(&self) -> Option<&Counters> {
+        self.counters.as_ref()
+    }
+
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -88,6 +94,12 @@ impl Index {
             sum
         };
         self.streams.values().map(count).sum()
+    }
+
+    pub fn set_peak(&mut self, bytes: u64) {
+        if let Some(counters) = &mut self.counters {
+            counters.peak_bytes = bytes;
+        }
     }
 
     /// A recording that ended by itself was written up to `end`, but for the padding of the last
@@ -218,7 +230,7 @@ impl Scan<'_> {
             _ => None,
         };
         let whole = CHUNK_HEADER_BYTES as u64 + u64::from(header.stored_bytes);
-        if whole > rest && header.kind != ChunkKind::Live {
+        if whole > rest && !matches!(header.kind, ChunkKind::Live | ChunkKind::Counters) {
             self.damaged(offset, rest, events, DamageCause::CutChunk);
             return Ok(self.length);
         }
@@ -239,6 +251,7 @@ impl Scan<'_> {
                 contents: header.contents,
             }),
             ChunkKind::Live => self.live(offset, rest, header)?,
+            ChunkKind::Counters => self.counters(offset, rest, header)?,
             ChunkKind::Process | ChunkKind::Modules | ChunkKind::Symbols => {
                 self.small(offset, header)?;
             }
@@ -286,6 +299,19 @@ impl Scan<'_> {
             live: true,
             contents,
         });
+        Ok(())
+    }
+
+    fn counters(&mut self, offset: u64, rest: u64, header: &ChunkHeader) -> Result<(), TraceError> {
+        let there = rest.saturating_sub(CHUNK_HEADER_BYTES as u64);
+        let stored = u64::from(header.stored_bytes);
+        let mut payload = vec![0; stored.min(there) as usize];
+        self.read(&mut payload, offset + CHUNK_HEADER_BYTES as u64)?;
+        let counters = self.index.counters.get_or_insert_default();
+        counters.add_region(header.contents.seq, &payload);
+        if there < stored {
+            self.damaged(offset, rest, None, DamageCause::CutChunk);
+        }
         Ok(())
     }
 

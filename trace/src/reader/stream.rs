@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::FileExt;
 
 use super::Trace;
+use super::counters::Counted;
 use super::events::{Action, Event};
 use super::index::Entry;
 use super::marks::{MarkId, MarkNames};
@@ -25,6 +26,7 @@ pub struct Shared<'s> {
     pub stacks: &'s mut StackTable,
     pub marks: &'s mut MarkNames,
     pub damage: &'s mut Vec<Damage>,
+    pub counted: &'s mut Vec<Counted>,
 }
 
 pub struct Stream<'t> {
@@ -338,6 +340,7 @@ impl<'t> Stream<'t> {
                     self.definitions = Definitions::new();
                 }
             }
+            Record::Counter { number } => self.define_counter(number, shared.counted),
         }
     }
 
@@ -347,6 +350,18 @@ impl<'t> Stream<'t> {
             call: Call::from_code(call),
             memory: SiteMemory::default(),
         });
+    }
+
+    fn define_counter(&mut self, number: u32, counted: &mut Vec<Counted>) {
+        let last = self.definitions.sites.next().wrapping_sub(1);
+        let site = self.definitions.sites.get(last);
+        if let Some((stack, Some(Call::Alloc(call)))) = site.map(|site| (site.stack, site.call)) {
+            counted.push(Counted {
+                number,
+                call,
+                stack,
+            });
+        }
     }
 
     fn define_nodes(&mut self, parent: u32, stacks: &mut StackTable) {

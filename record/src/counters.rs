@@ -1,0 +1,348 @@
+//! Counting instead of writing each call: for each stack and call a counter in a mapped part of the
+//! trace file, so that whatever ends the process, the last state is in the file.
+//!
+//! Thread safety: a counter is added to by the thread whose stream defined it; only what ends a
+//! block may come from any thread. Words that several threads add to are added to atomically, unless
+//! libc says that there is one thread. In a child of fork call `after_fork` before anything else.
+//!
+//! Invariants: a counter's number leads to its place as long as the process lives; every block in
+//! `BLOCKS` is owned by such a number. What is live in the process is the sum of what is live in the
+//! counters; its highest value is exact in the order in which the threads' calls reached the sum.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use larder_trace::layout::{
+    CHUNK_HEADER_BYTES, COUNTER_BYTES, COUNTER_PLACE_BITS, COUNTERS_OFFSET, ChunkHeader, ChunkKind,
+    Contents, Slot,
+};
+use larder_trace::{FreeCall, StopReason};
+
+use crate::blocks::{Block, Blocks};
+use crate::memory::Pages;
+use crate::{file, state, sys};
+
+/// A stream's chunks grow so: one after the other. No more places than a number has bits for.
+const REGION_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const _: () = assert!(places(REGION_BYTES[4]) <= 1 << COUNTER_PLACE_BITS);
+const MAX_REGIONS: usize = 1 << (32 - COUNTER_PLACE_BITS);
+/// As in the tool: blocks smaller than this count as tiny.
+const TINY_BLOCK_BYTES: u64 = 32;
+
+const fn places(bytes: usize) -> usize {
+    (bytes - COUNTERS_OFFSET) / COUNTER_BYTES
+}
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+static BLOCKS: Blocks = Blocks::new();
+static REGIONS: [AtomicPtr<u8>; MAX_REGIONS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_REGIONS];
+static REGION_COUNT: AtomicU32 = AtomicU32::new(0);
+static SEVERAL_THREADS: u8 = 0;
+/// libc's note that there is one thread.
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new((&raw const SEVERAL_THREADS).cast_mut());
+
+/// As it lies in the file.
+#[repr(C)]
+struct Counter {
+    calls: AtomicU64,
+    bytes: AtomicU64,
+    tiny: AtomicU64,
+    ended: AtomicU64,
+    ended_bytes: AtomicU64,
+    highest_bytes: AtomicU64,
+    unused: [u64; 2],
+}
+
+const _: () = assert!(size_of::<Counter>() == COUNTER_BYTES);
+
+/// The sums of a stream, as they lie in the file.
+#[repr(C)]
+struct Totals {
+    frees: AtomicU64,
+    deletes: AtomicU64,
+    failed: AtomicU64,
+    unknown_frees: AtomicU64,
+    empty: AtomicU64,
+    unused: u64,
+}
+
+const _: () = assert!(CHUNK_HEADER_BYTES + size_of::<Totals>() == COUNTERS_OFFSET);
+
+/// Whether calls are counted and not written.
+#[inline(always)]
+pub fn are_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+pub fn start() {
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    if !found.is_null() {
+        SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
+    }
+    IS_ON.store(true, Ordering::Relaxed);
+}
+
+#[inline]
+fn is_single_threaded() -> bool {
+    // SAFETY: libc's variable, or the one above; both are there for good.
+    unsafe { SINGLE_THREADED.load(Ordering::Relaxed).read_volatile() != 0 }
+}
+
+/// Adds to a word that only the calling thread writes.
+#[inline]
+fn add_own(word: &AtomicU64, amount: u64) -> u64 {
+    let sum = word.load(Ordering::Relaxed).wrapping_add(amount);
+    word.store(sum, Ordering::Relaxed);
+    sum
+}
+
+/// Adds to a word that any thread writes; answers the sum.
+#[inline]
+fn add_shared(word: &AtomicU64, amount: u64) -> u64 {
+    if is_single_threaded() {
+        add_own(word, amount)
+    } else {
+        word.fetch_add(amount, Ordering::Relaxed)
+            .wrapping_add(amount)
+    }
+}
+
+fn add_live(bytes: u64) {
+    let (Some(live), Some(peak)) = (file::slot(Slot::LiveBytes), file::slot(Slot::PeakBytes))
+    else {
+        return;
+    };
+    let sum = add_shared(live, bytes);
+    if sum > peak.load(Ordering::Relaxed) {
+        peak.fetch_max(sum, Ordering::Relaxed);
+    }
+}
+
+fn counter(number: u32) -> Option<&'static Counter> {
+    let region = REGIONS
+        .get((number >> COUNTER_PLACE_BITS) as usize)?
+        .load(Ordering::Acquire);
+    let place = (number & ((1 << COUNTER_PLACE_BITS) - 1)) as usize;
+    if region.is_null() {
+        return None;
+    }
+    // SAFETY: numbers are given for places within their region, which stays mapped and is aligned.
+    Some(unsafe {
+        &*region
+            .add(COUNTERS_OFFSET + place * COUNTER_BYTES)
+            .cast::<Counter>()
+    })
+}
+
+/// A block ends; it was its owner's.
+fn end(block: Block) {
+    if let Some(counter) = counter(block.owner) {
+        add_shared(&counter.ended, 1);
+        add_shared(&counter.ended_bytes, block.size);
+    }
+    if let Some(live) = file::slot(Slot::LiveBytes) {
+        add_shared(live, block.size.wrapping_neg());
+    }
+}
+
+/// In a child of fork: the file is the parent's, and so are the blocks.
+pub fn after_fork() {
+    BLOCKS.after_fork();
+    let count = REGION_COUNT.swap(0, Ordering::Relaxed) as usize;
+    for region in REGIONS.iter().take(count) {
+        let start = region.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        if !start.is_null() {
+            // SAFETY: the child's own mapping, of the size that its header says.
+            unsafe {
+                let stored = start.add(8).cast::<u32>().read() as usize;
+                sys::unmap(start, CHUNK_HEADER_BYTES + stored);
+            }
+        }
+    }
+}
+
+/// A stream's counters.
+pub struct Tally {
+    stream: u32,
+    totals: *const Totals,
+    /// The number that the next site gets, and how many more there are in its region.
+    next: u32,
+    left: usize,
+    /// Regions so far.
+    regions: usize,
+    of_site: Pages<u32>,
+    /// The block that a realloc under way was given.
+    held: Option<Block>,
+}
+
+impl Tally {
+    pub const fn new(stream: u32) -> Self {
+        Tally {
+            stream,
+            totals: std::ptr::null(),
+            next: 0,
+            left: 0,
+            regions: 0,
+            of_site: Pages::empty(),
+            held: None,
+        }
+    }
+
+    pub fn release(&mut self) {
+        self.of_site.release();
+    }
+
+    /// A region more. False, and the recording has stopped, if there is none to be had.
+    #[cold]
+    pub fn open(&mut self) -> bool {
+        let bytes = REGION_BYTES[self.regions.min(REGION_BYTES.len() - 1)];
+        let number = REGION_COUNT.fetch_add(1, Ordering::Relaxed);
+        let Some(place) = REGIONS.get(number as usize) else {
+            state::stop(StopReason::NoMemory, libc::ENOMEM);
+            return false;
+        };
+        let Some(region) = file::map_region(bytes) else {
+            return false;
+        };
+        let header = ChunkHeader {
+            kind: ChunkKind::Counters,
+            compressed: false,
+            stored_bytes: (bytes - CHUNK_HEADER_BYTES) as u32,
+            raw_bytes: 0,
+            contents: Contents {
+                stream: self.stream,
+                seq: number,
+                ..Contents::default()
+            },
+        };
+        let encoded = header.encode();
+        // SAFETY: a region is longer than a header.
+        unsafe { region.copy_from_nonoverlapping(encoded.as_ptr(), encoded.len()) };
+        place.store(region, Ordering::Release);
+        if self.totals.is_null() {
+            self.totals = region.wrapping_add(CHUNK_HEADER_BYTES).cast();
+        }
+        self.next = number << COUNTER_PLACE_BITS;
+        self.left = places(bytes);
+        self.regions += 1;
+        true
+    }
+
+    /// Gives a new site its counter; answers the number.
+    #[cold]
+    pub fn give(&mut self, site: u32) -> Option<u32> {
+        if self.left == 0 && !self.open() {
+            return None;
+        }
+        let wanted = site as usize + 1;
+        if wanted > self.of_site.capacity() && !self.of_site.grow(wanted.next_power_of_two()) {
+            state::stop(StopReason::NoMemory, libc::ENOMEM);
+            return None;
+        }
+        let number = self.next;
+        *self.of_site.slice().get_mut(site as usize)? = number;
+        self.next += 1;
+        self.left -= 1;
+        Some(number)
+    }
+
+    /// The counter of a site that was given one.
+    #[inline]
+    pub fn number(&mut self, site: u32) -> Option<u32> {
+        self.of_site.slice().get(site as usize).copied()
+    }
+
+    fn totals(&self) -> Option<&'static Totals> {
+        // SAFETY: null, or in the stream's first region, which stays mapped and is aligned.
+        unsafe { self.totals.as_ref() }
+    }
+
+    /// A block was made.
+    #[inline]
+    pub fn made(&mut self, number: u32, address: usize, size: usize) {
+        let size = size as u64;
+        let owned = Block {
+            size,
+            owner: number,
+        };
+        match BLOCKS.insert(address, owned) {
+            Ok(None) => {}
+            // It ended unseen.
+            Ok(Some(replaced)) => end(replaced),
+            Err(_) => state::stop(StopReason::NoMemory, libc::ENOMEM),
+        }
+        let Some(counter) = counter(number) else {
+            return;
+        };
+        add_own(&counter.calls, 1);
+        let bytes = add_own(&counter.bytes, size);
+        if size < TINY_BLOCK_BYTES {
+            add_own(&counter.tiny, 1);
+        }
+        let live = bytes.wrapping_sub(counter.ended_bytes.load(Ordering::Relaxed));
+        if live > counter.highest_bytes.load(Ordering::Relaxed) {
+            counter.highest_bytes.store(live, Ordering::Relaxed);
+        }
+        add_live(size);
+    }
+
+    #[cold]
+    pub fn failed(&mut self) {
+        if let Some(totals) = self.totals() {
+            add_own(&totals.failed, 1);
+        }
+    }
+
+    /// A call that ends a block, before it does.
+    #[inline]
+    pub fn freed(&mut self, call: u8, address: usize) {
+        let Some(totals) = self.totals() else { return };
+        if address == 0 {
+            add_own(&totals.empty, 1);
+            return;
+        }
+        add_own(&totals.frees, 1);
+        if matches!(
+            FreeCall::from_code(call),
+            Some(FreeCall::Delete | FreeCall::DeleteArray)
+        ) {
+            add_own(&totals.deletes, 1);
+        }
+        match BLOCKS.take(address) {
+            Some(block) => end(block),
+            None => _ = add_own(&totals.unknown_frees, 1),
+        }
+    }
+
+    /// A realloc begins: from here on the block's address may be handed out again.
+    #[inline]
+    pub fn hold(&mut self, old: usize) {
+        self.held = BLOCKS.take(old);
+    }
+
+    /// A realloc failed: the block lives on, unless its address was handed out.
+    #[cold]
+    pub fn put_back(&mut self, old: usize) {
+        self.failed();
+        if let Some(block) = self.held.take()
+            && let Ok(Some(newer)) = BLOCKS.insert(old, block)
+        {
+            let _ = BLOCKS.insert(old, newer);
+            end(block);
+        }
+    }
+
+    /// A realloc ended its old block; `freed` if it made no other.
+    #[inline]
+    pub fn let_go(&mut self, old: usize, freed: bool) {
+        let held = self.held.take();
+        if let Some(totals) = self.totals() {
+            add_own(&totals.frees, u64::from(freed));
+            add_own(&totals.unknown_frees, u64::from(held.is_none() && old != 0));
+        }
+        if let Some(block) = held {
+            end(block);
+        }
+    }
+}
