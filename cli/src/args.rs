@@ -123,6 +123,10 @@ struct RawRecord {
     /// The trace directory to make [default: ./larder-NAME-PID.trace]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Count by stack in memory instead of writing each call: cheaper, and enough for report and
+    /// check
+    #[arg(long, conflicts_with = "syscalls")]
+    aggregate: bool,
     /// Leave the program its own malloc
     #[arg(long, conflicts_with = "malloc")]
     no_larder: bool,
@@ -268,6 +272,7 @@ impl RawRecord {
             output: self.output,
             allocator,
             syscalls: self.syscalls,
+            aggregate: self.aggregate,
             command: self.command,
         }
     }

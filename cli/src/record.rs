@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use larder_trace::{StopReason, Trace, trace_files};
 
@@ -24,6 +25,8 @@ use crate::target::{Target, check_allocator_library, reason};
 
 /// Where the recorder is told to write.
 pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
+/// Whether it is to count instead of writing each call: 1 or 0.
+const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";
 
 /// The allocator below the recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,39 +43,67 @@ pub struct RecordPlan {
     pub allocator: Allocator,
     /// Record the results of system calls too.
     pub syscalls: bool,
+    /// Count by stack instead of writing each call.
+    pub aggregate: bool,
     /// At least one word.
     pub command: Vec<OsString>,
 }
 
 /// Records one run; the command's own exit code.
 pub fn record(plan: &RecordPlan) -> Result<u8> {
-    let target = Target::resolve(&plan.command[0])?;
-    let preload = preload_value(&libraries(plan)?)?;
     let shown = match &plan.output {
         Some(output) => output.clone(),
         None => default_output(&plan.command[0]),
     };
+    let run = Run::prepare(plan)?;
     let directory = make_trace_directory(&shown)?;
-    let environment = [
-        (PRELOAD_VARIABLE, preload.as_os_str()),
-        (TRACE_DIRECTORY_VARIABLE, directory.as_os_str()),
-    ];
-    let status =
-        execute::supervise(&target.path, &plan.command, &environment).map_err(|error| {
-            let _ = fs::remove_dir(&directory);
-            Failure::unfit(format!(
-                "{}: cannot be executed: {}",
-                printable::name(&target.path),
-                reason(&error)
-            ))
-        })?;
+    let status = run.start(&directory).inspect_err(|_| {
+        let _ = fs::remove_dir(&directory);
+    })?;
     // A closed stderr leaves nobody to tell.
     let _ = writeln!(
         io::stderr(),
         "larder: {}",
-        summary(&shown, &directory, &target.program)
+        summary(&shown, &directory, &run.target.program)
     );
     Ok(execute::exit_code(status))
+}
+
+/// A command that can be recorded.
+pub struct Run<'a> {
+    plan: &'a RecordPlan,
+    target: Target,
+    preload: OsString,
+}
+
+impl<'a> Run<'a> {
+    pub fn prepare(plan: &'a RecordPlan) -> Result<Self> {
+        Ok(Self {
+            plan,
+            target: Target::resolve(&plan.command[0])?,
+            preload: preload_value(&libraries(plan)?)?,
+        })
+    }
+
+    /// Runs it to its end; the trace goes to the directory, an absolute path.
+    pub fn start(&self, directory: &Path) -> Result<ExitStatus> {
+        let environment = [
+            (PRELOAD_VARIABLE, self.preload.as_os_str()),
+            (TRACE_DIRECTORY_VARIABLE, directory.as_os_str()),
+            (
+                AGGREGATE_VARIABLE,
+                OsStr::new(if self.plan.aggregate { "1" } else { "0" }),
+            ),
+        ];
+        let path = &self.target.path;
+        execute::supervise(path, &self.plan.command, &environment).map_err(|error| {
+            Failure::unfit(format!(
+                "{}: cannot be executed: {}",
+                printable::name(path),
+                reason(&error)
+            ))
+        })
+    }
 }
 
 /// One line: what was recorded, what was lost, and how to see it.
@@ -91,7 +122,8 @@ fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
     let mut stopped = false;
     for trace in files.iter().filter_map(|file| Trace::open(file).ok()) {
         images += 1;
-        events = events.saturating_add(trace.event_count());
+        let counted = trace.counters().map_or(0, larder_trace::Counters::calls);
+        events = events.saturating_add(trace.event_count().max(counted));
         lost = lost.saturating_add(trace.losses().calls());
         stopped |= trace.process().stop != StopReason::None;
     }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `LARDER_TRACE_DIR` | none: do not record | the folder that the trace files go to |
 //! | `LARDER_RECORD_FORK` | `1` | record the children of fork too: `1` or `0` |
-//! | `LARDER_RECORD_COUNTERS` | `0` | count by stack instead of writing each call: `1` or `0` |
+//! | `LARDER_RECORD_AGGREGATE` | `0` | count by stack instead of writing each call: `1` or `0` |
 //!
 //! Nonsense is answered by one line on the standard error, and the default holds.
 
@@ -26,7 +26,7 @@ pub fn read(environment: &InitialStack) -> Option<Config> {
     Some(Config {
         folder,
         follow_fork: switch(environment, c"LARDER_RECORD_FORK", true),
-        counters_only: switch(environment, c"LARDER_RECORD_COUNTERS", false),
+        counters_only: switch(environment, c"LARDER_RECORD_AGGREGATE", false),
     })
 }
 

@@ -37,6 +37,7 @@ pub struct Trace {
     file: File,
     length: u64,
     clock: Clock,
+    noted_ticks: u64,
     losses: Losses,
     index: Index,
     process: ProcessInfo,
@@ -149,6 +150,7 @@ impl Trace {
                 layout::slot(&page, Slot::LastTicks),
                 layout::slot(&page, Slot::LastMonotonicNs),
             ),
+            noted_ticks: layout::slot(&page, Slot::LastTicks),
             losses: Losses {
                 after_stop: layout::slot(&page, Slot::LostStopped),
                 reentrant: layout::slot(&page, Slot::LostReentrant),
@@ -178,6 +180,11 @@ impl Trace {
 
     pub fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// When the recorder last noted the time, in ticks: at exit, if it saw one.
+    pub fn noted_ticks(&self) -> u64 {
+        self.noted_ticks
     }
 
     pub fn losses(&self) -> Losses {

@@ -82,23 +82,24 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub fn count_allocation(&mut self, kind: Kind, call: AllocCall) {
-        self.allocations += 1;
-        match kind {
-            Kind::Malloc => self.mallocs += 1,
-            Kind::Calloc => self.callocs += 1,
-            Kind::Realloc => self.reallocs += 1,
-            Kind::Strdup => self.strdups += 1,
-            Kind::Wcsdup => self.wcsdups += 1,
-        }
+    pub fn count_allocations(&mut self, kind: Kind, call: AllocCall, calls: u64) {
+        let add = |sum: &mut u64| *sum = sum.saturating_add(calls);
+        add(&mut self.allocations);
+        add(match kind {
+            Kind::Malloc => &mut self.mallocs,
+            Kind::Calloc => &mut self.callocs,
+            Kind::Realloc => &mut self.reallocs,
+            Kind::Strdup => &mut self.strdups,
+            Kind::Wcsdup => &mut self.wcsdups,
+        });
         match call {
-            AllocCall::New | AllocCall::NewArray => self.news += 1,
+            AllocCall::New | AllocCall::NewArray => add(&mut self.news),
             AllocCall::AlignedAlloc
             | AllocCall::PosixMemalign
             | AllocCall::Memalign
             | AllocCall::Valloc
-            | AllocCall::Pvalloc => self.aligned += 1,
-            AllocCall::Strndup => self.strndups += 1,
+            | AllocCall::Pvalloc => add(&mut self.aligned),
+            AllocCall::Strndup => add(&mut self.strndups),
             _ => {}
         }
     }

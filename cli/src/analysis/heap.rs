@@ -13,7 +13,7 @@
 
 use std::collections::hash_map::Entry;
 
-use larder_trace::AllocCall;
+use larder_trace::{AllocCall, Counter};
 use rustc_hash::FxHashMap;
 
 use super::family::{Counters, Kind};
@@ -108,7 +108,7 @@ impl<T: Copy> Heap<T> {
         let replaced = self.end_block(address);
         let (size, origin) = (block.size, block.origin);
         self.now += 1;
-        self.counters.count_allocation(kind, call);
+        self.counters.count_allocations(kind, call, 1);
         let total = self.counters.total_bytes.saturating_add(size);
         self.counters.total_bytes = total;
         self.counters.live_bytes = self.counters.live_bytes.saturating_add(size);
@@ -160,6 +160,34 @@ impl<T: Copy> Heap<T> {
         entry.settle(self.peak_at, self.now);
         entry.live_blocks -= 1;
         entry.live_bytes = entry.live_bytes.saturating_sub(block.size);
+    }
+
+    /// Adds what a recorder counted of an origin. Its share of the peak is not known, and stays 0.
+    pub fn add_counted(
+        &mut self,
+        kind: Kind,
+        call: AllocCall,
+        origin: OriginId,
+        counted: &Counter,
+    ) {
+        let counters = &mut self.counters;
+        counters.count_allocations(kind, call, counted.calls);
+        let live_blocks = counted.calls.saturating_sub(counted.ended);
+        let live_bytes = counted.bytes.saturating_sub(counted.ended_bytes);
+        let origin = &mut self.origins[origin.index()];
+        for (sum, more) in [
+            (&mut counters.total_bytes, counted.bytes),
+            (&mut counters.tiny, counted.tiny),
+            (&mut counters.live_blocks, live_blocks),
+            (&mut counters.live_bytes, live_bytes),
+            (&mut origin.calls, counted.calls),
+            (&mut origin.bytes, counted.bytes),
+            (&mut origin.tiny, counted.tiny),
+            (&mut origin.live_blocks, live_blocks),
+            (&mut origin.live_bytes, live_bytes),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
     }
 
     pub fn counters(&self) -> &Counters {

@@ -5,8 +5,8 @@
 //! Memory is bounded by what is live and distinct in one image, and by the sites of all.
 
 use larder_trace::{
-    Action, AllocCall, Damage, EndState, Event, Events, FreeCall, Losses, ProcessInfo, StackId,
-    Trace,
+    self as trace, Action, AllocCall, Damage, DamageCause, EndState, Event, Events, FreeCall,
+    Losses, ProcessInfo, StackId, Trace,
 };
 use rustc_hash::FxHashMap;
 
@@ -31,6 +31,8 @@ pub struct ImageReport {
     pub duration_ns: u64,
     pub losses: Losses,
     pub damage: Vec<Damage>,
+    /// The recorder counted: what each site had at the peak is not known.
+    pub counters_only: bool,
 }
 
 impl ImageReport {
@@ -91,6 +93,12 @@ impl Analysis {
             image.event(&event, &events);
             progress();
         }
+        let mut damage = events.damage().to_vec();
+        if let Some(counted) = trace.counters() {
+            count = counted.calls();
+            last_time = last_time.max(trace.noted_ticks());
+            damage.extend(image.add_counters(counted, &events));
+        }
         let Image {
             observer,
             resolver,
@@ -113,7 +121,9 @@ impl Analysis {
         };
         observer.end_image(&mut finished, &mut heap.blocks());
         let (counters, origins) = (heap.counters().clone(), heap.origins());
-        let keep_peak = self.sites.begin_image(counters.peak_bytes);
+        let keep_peak = self
+            .sites
+            .begin_image(counters.peak_bytes, trace.counters().is_none());
         for (source, origin) in sources.iter().zip(origins) {
             let resolver = &mut self.resolver;
             let mut stack = || SiteStack {
@@ -136,7 +146,8 @@ impl Analysis {
             events: count,
             duration_ns,
             losses,
-            damage: events.damage().to_vec(),
+            damage,
+            counters_only: trace.counters().is_some(),
         });
     }
 }
@@ -252,6 +263,35 @@ impl<O: Observer> Image<'_, O> {
                 self.lost_in_streams = self.lost_in_streams.saturating_add(calls);
             }
         }
+    }
+
+    /// Takes in what the recorder counted; answers what cannot be told of it.
+    fn add_counters(&mut self, counted: &trace::Counters, events: &Events<'_>) -> Option<Damage> {
+        let mut left = counted.by_number.clone();
+        for defined in events.counted() {
+            let Some(counter) = left.remove(&defined.number) else {
+                continue;
+            };
+            if let Some(origin) = self.origin(events, defined.call, defined.stack) {
+                let source = &self.sources[origin.index()];
+                self.heap
+                    .add_counted(source.kind, source.call, origin, &counter);
+            }
+        }
+        let counters = self.heap.counters_mut();
+        counters.frees = counted.totals.frees;
+        counters.deletes = counted.totals.deletes;
+        counters.failed = counted.totals.failed;
+        counters.unknown_frees = counted.totals.unknown_frees;
+        counters.peak_bytes = counted.peak_bytes;
+        let lost = left.values().map(|counter| counter.calls);
+        let lost = lost.fold(0, u64::saturating_add);
+        (lost > 0).then_some(Damage {
+            offset: 0,
+            length: 0,
+            events: Some(lost),
+            cause: DamageCause::LostDefinition,
+        })
     }
 
     fn alloc(&mut self, events: &Events<'_>, at: Moment, call: AllocCall, made: Made<'_, O::Note>) {

@@ -34,7 +34,7 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_trace::Trace;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use family::Counters;
 use image::ImageReport;
 use observe::Observer;
@@ -66,6 +66,10 @@ impl Analysis {
     /// shows progress on a terminal; losses are warned of there.
     pub fn read<O: Observer>(subject: &Subject, observer: &mut O) -> Result<Self> {
         let (traces, unreadable) = subject.open()?;
+        let counted = traces.iter().find(|trace| trace.counters().is_some());
+        if let Some(counted) = counted {
+            check_counters_will_do::<O>(subject, counted)?;
+        }
         let mut analysis = Self {
             rules_matched: vec![false; subject.wrappers.len()],
             rules: subject.wrappers.clone(),
@@ -118,6 +122,21 @@ impl Analysis {
             })
             .collect()
     }
+}
+
+/// Refuses what a trace of counters cannot answer.
+fn check_counters_will_do<O: Observer>(subject: &Subject, counted: &Trace) -> Result<()> {
+    let reason = if !O::WILL_DO_WITH_COUNTERS {
+        "holds counters and not each call"
+    } else if !subject.wrappers.is_empty() {
+        "holds counters, which say nothing of where blocks are freed, so --wrapper cannot be used"
+    } else {
+        return Ok(());
+    };
+    let name = crate::printable::name(counted.path());
+    Err(Failure::failed(format!(
+        "{name}: {reason}: record again without --aggregate"
+    )))
 }
 
 /// A bar on stderr for a long trace, if someone is there to see it.

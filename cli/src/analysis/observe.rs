@@ -50,6 +50,9 @@ pub trait Observer {
     /// Kept with each live block.
     type Note: Copy + Default;
 
+    /// Whether a trace that holds counters and not calls will do.
+    const WILL_DO_WITH_COUNTERS: bool = false;
+
     fn begin_image(&mut self, _trace: &Trace) {}
 
     /// Any event, before what it does to blocks is told.
@@ -75,6 +78,7 @@ pub trait Observer {
 /// Sees nothing.
 impl Observer for () {
     type Note = ();
+    const WILL_DO_WITH_COUNTERS: bool = true;
 }
 
 /// An image that was read to its end.

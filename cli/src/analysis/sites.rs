@@ -118,9 +118,20 @@ pub struct SiteTable {
     by_key: HashMap<SiteKey, SiteId>,
     /// The peak that the sites' `peak_bytes` are shares of.
     peak_bytes: u64,
+    shares_missing: bool,
 }
 
 impl SiteTable {
+    /// Whether the sites' shares of the peak are known: not if the image that had it was only counted.
+    pub fn knows_peak_shares(&self) -> bool {
+        !self.shares_missing
+    }
+
+    /// What a site had live at the peak, if that is known.
+    pub fn at_peak(&self, site: &Site) -> Option<u64> {
+        self.knows_peak_shares().then_some(site.peak_bytes)
+    }
+
     /// The site of a stack.
     pub fn intern(&mut self, stack: &SiteStack) -> SiteId {
         let frame = stack
@@ -164,11 +175,12 @@ impl SiteTable {
     }
 
     /// Begins a process image with this peak; whether its shares of it are to be kept.
-    pub fn begin_image(&mut self, peak_bytes: u64) -> bool {
+    pub fn begin_image(&mut self, peak_bytes: u64, shares_known: bool) -> bool {
         if peak_bytes <= self.peak_bytes {
             return false;
         }
         self.peak_bytes = peak_bytes;
+        self.shares_missing = !shares_known;
         for site in &mut self.sites {
             site.peak_bytes = 0;
             site.heaviest[SortKey::Peak as usize] = None;

@@ -29,7 +29,7 @@ fn document(report: &Report) -> Value {
     let sites: Vec<Value> = ranked
         .iter()
         .take(report.top())
-        .map(|s| site(s, key, &analysis.counters))
+        .map(|s| site(s, key, &analysis.counters, analysis.sites.at_peak(s)))
         .collect();
     json!({
         "larder": env!("CARGO_PKG_VERSION"),
@@ -44,7 +44,7 @@ fn document(report: &Report) -> Value {
     })
 }
 
-fn site(site: &Site, key: SortKey, counters: &Counters) -> Value {
+fn site(site: &Site, key: SortKey, counters: &Counters, at_peak: Option<u64>) -> Value {
     let stack = site.heaviest(key);
     let frames: Vec<&ChainFrame> = stack
         .map(|stack| functions(&stack.chain).collect())
@@ -65,14 +65,14 @@ fn site(site: &Site, key: SortKey, counters: &Counters) -> Value {
         "stack": list(&frames),
         "calls": site.calls,
         "bytes": site.bytes,
-        "peak_bytes": site.peak_bytes,
+        "peak_bytes": at_peak,
         "tiny": site.tiny,
         "live_blocks": site.live_blocks,
         "live_bytes": site.live_bytes,
         "share": {
             "calls": percent(site.calls, counters.allocations),
             "bytes": percent(site.bytes, counters.total_bytes),
-            "peak": percent(site.peak_bytes, counters.peak_bytes),
+            "peak": at_peak.map(|bytes| percent(bytes, counters.peak_bytes)),
             "tiny": percent(site.tiny, counters.tiny),
             "live": percent(site.live_bytes, counters.live_bytes),
         },

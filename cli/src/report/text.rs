@@ -64,6 +64,14 @@ pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         .sort
         .map_or(SortKey::ALL.to_vec(), |key| vec![key]);
     for key in keys {
+        if key == SortKey::Peak && !report.analysis.sites.knows_peak_shares() {
+            writeln!(
+                out,
+                "\n{HEADING}{}: not known, as the calls were only counted{HEADING:#}",
+                key.title()
+            )?;
+            continue;
+        }
         print_ranking(report, key, out)?;
     }
     print_processes(report, out)?;
@@ -177,38 +185,28 @@ fn print_ranking(report: &Report, key: SortKey, out: &mut impl Write) -> io::Res
         "{FAINT}{share:>7} {calls:>12} {bytes:>15} {peak:>13} {tiny:>10} {live:>13}  site{FAINT:#}"
     )?;
     for site in ranked.iter().take(shown) {
-        print_site(
-            site,
-            key,
-            key.total(counters),
-            report.plan.sort.is_some(),
-            out,
-        )?;
+        print_site(report, site, key, out)?;
     }
     Ok(())
 }
 
-fn print_site(
-    site: &Site,
-    key: SortKey,
-    total: u64,
-    whole_stack: bool,
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn print_site(report: &Report, site: &Site, key: SortKey, out: &mut impl Write) -> io::Result<()> {
+    let total = key.total(&report.analysis.counters);
+    let at_peak = report.analysis.sites.at_peak(site);
     writeln!(
         out,
         "{:>5.1} % {:>12} {:>15} {:>13} {:>10} {:>13}  {FUNCTION}{}{FUNCTION:#}  {}",
         percent(site.weight(key), total),
         grouped(site.calls),
         grouped(site.bytes),
-        grouped(site.peak_bytes),
+        at_peak.map_or("?".to_owned(), grouped),
         grouped(site.tiny),
         grouped(site.live_bytes),
         site_name(site),
         site_place(site),
     )?;
     match site.heaviest(key) {
-        Some(stack) if whole_stack => naming::print_stack(stack, out),
+        Some(stack) if report.plan.sort.is_some() => naming::print_stack(stack, out),
         Some(stack) => naming::print_stack_in_line(stack, out),
         None => Ok(()),
     }
