@@ -206,7 +206,10 @@ impl SiteTable {
         if keep_peak {
             site.peak_bytes = site.peak_bytes.saturating_add(origin.peak_bytes);
         }
-        *site.kinds.entry(kind).or_default() += origin.calls;
+        // A call that only ever failed is no kind of allocation here.
+        if origin.calls > 0 {
+            *site.kinds.entry(kind).or_default() += origin.calls;
+        }
         let mut resolved: Option<SiteStack> = None;
         for key in SortKey::ALL {
             let weight = origin_weight(origin, key);
