@@ -18,6 +18,7 @@ use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
 use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
 use crate::record::{Allocator, RecordPlan};
+use crate::replay::{self, RawReplay, ReplayPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
 use crate::torture::{self, RawTorture, TorturePlan};
@@ -99,6 +100,9 @@ enum RawCommand {
     /// Time a program that does nothing, and look at the memory of one that does little
     #[command(after_help = instruments::STARTUP_EXAMPLES)]
     Startup(instruments::RawStartup),
+    /// Run a trace's calls again, on every allocator: time, peak memory, fragmentation
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(RawReplay),
     /// Look for faults in a malloc: Larder's, or any other
     #[command(after_help = torture::EXAMPLES)]
     Torture(RawTorture),
@@ -180,6 +184,7 @@ pub enum Plan {
     Doctor(DoctorPlan),
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
+    Replay(ReplayPlan),
     Torture(TorturePlan),
     Memdebug(MemdebugPlan),
     Import(ImportPlan),
@@ -216,7 +221,7 @@ fn unknown_option(error: &clap::Error) -> String {
 /// clap's first paragraph, in one line.
 fn usage_message(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::MissingSubcommand {
-        return "no subcommand given: use run, record, report, doctor, bench, torture or one of \
+        return "no subcommand given: use run, record, report, doctor, bench, replay, torture or one of \
                 the instruments; `larder --help` shows examples"
             .to_owned();
     }
@@ -250,6 +255,7 @@ impl RawCommand {
             RawCommand::Counts(raw) => instrument(raw.check()),
             RawCommand::Instructions(raw) => instrument(raw.check()),
             RawCommand::Startup(raw) => instrument(raw.check()),
+            RawCommand::Replay(raw) => Ok(Plan::Replay(raw.check()?)),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),

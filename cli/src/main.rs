@@ -17,6 +17,7 @@ mod preload;
 mod printable;
 mod record;
 mod regular;
+mod replay;
 mod report;
 mod run;
 mod symbols;
@@ -49,6 +50,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Replay(plan) => replay::replay(&plan).map(ExitCode::from),
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),

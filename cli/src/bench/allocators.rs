@@ -100,10 +100,11 @@ pub struct ExtraPeer {
 }
 
 impl ExtraPeer {
-    pub fn parse(text: &str) -> Result<ExtraPeer> {
+    /// `option` is the one that it was given with.
+    pub fn parse(option: &str, text: &str) -> Result<ExtraPeer> {
         let wrong = || {
             Failure::failed(format!(
-                "--peer '{}': write NAME=PATH, or NAME=PATH,VARIABLE=VALUE to set a variable for it",
+                "{option} '{}': write NAME=PATH, or NAME=PATH,VARIABLE=VALUE to set a variable for it",
                 printable::escape(text)
             ))
         };
@@ -327,13 +328,13 @@ mod tests {
 
     #[test]
     fn an_extra_peer_has_a_name_a_path_and_perhaps_variables() {
-        let peer = ExtraPeer::parse("old=/tmp/old.so,LARDER_COLOUR=0,A=b=c").unwrap();
+        let peer = ExtraPeer::parse("--peer", "old=/tmp/old.so,LARDER_COLOUR=0,A=b=c").unwrap();
         assert_eq!(peer.name, "old");
         assert_eq!(peer.library, Path::new("/tmp/old.so"));
         assert_eq!(peer.environment["LARDER_COLOUR"], "0");
         assert_eq!(peer.environment["A"], "b=c");
         for wrong in ["", "old", "=x", "old=", "o d=x", "old=x,y", "old=x,=y"] {
-            assert!(ExtraPeer::parse(wrong).is_err(), "{wrong}");
+            assert!(ExtraPeer::parse("--peer", wrong).is_err(), "{wrong}");
         }
     }
 

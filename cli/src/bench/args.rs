@@ -176,7 +176,10 @@ impl RawBench {
             quick: self.quick,
             skip_missing: self.skip_missing,
         };
-        let extra = self.peer.iter().map(|text| ExtraPeer::parse(text));
+        let extra = self
+            .peer
+            .iter()
+            .map(|text| ExtraPeer::parse("--peer", text));
         let field = Field {
             names: self.allocators,
             extra: extra.collect::<Result<_>>()?,

@@ -225,7 +225,10 @@ pub struct RawStartup {
 
 impl RawField {
     fn check(self) -> Result<Field> {
-        let extra = self.peer.iter().map(|text| ExtraPeer::parse(text));
+        let extra = self
+            .peer
+            .iter()
+            .map(|text| ExtraPeer::parse("--peer", text));
         Ok(Field {
             names: self.allocators,
             extra: extra.collect::<Result<_>>()?,

@@ -1,0 +1,136 @@
+//! The file of operations that `larder-replay` carries out; `replay/ops.h` has the other end.
+//!
+//! A header, chunks of one thread each, and a table of the threads' first chunks. Memory: of each
+//! thread what is not yet a whole chunk, 32 KiB at most, and 8 bytes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+const MAGIC: &[u8; 8] = b"LRDOPS01";
+const HEADER_BYTES: u64 = 40;
+const CHUNK_HEADER_BYTES: usize = 16;
+const CHUNK_WORDS: usize = ((32 << 10) - CHUNK_HEADER_BYTES) / 8;
+/// Of the chunk's header: where the offset of the thread's next chunk stands.
+const NEXT: u64 = 8;
+
+pub const CODE_BITS: u32 = 5;
+/// Slots have numbers below this.
+pub const MOST_SLOTS: u32 = 1 << 27;
+
+/// Up to `Realloc` they make blocks, from `Free` on they end them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[repr(u8)]
+pub enum Code {
+    Align = 1,
+    Wait,
+    High,
+    Lap,
+    Spawn,
+    Malloc,
+    Calloc,
+    AlignedAlloc,
+    PosixMemalign,
+    Memalign,
+    Valloc,
+    Pvalloc,
+    New,
+    NewArray,
+    Realloc,
+    Free,
+    Delete,
+    DeleteArray,
+}
+
+/// `small` is below `MOST_SLOTS`.
+pub fn word(code: Code, small: u32, value: u32) -> u64 {
+    u64::from(code as u8) | u64::from(small) << CODE_BITS | u64::from(value) << 32
+}
+
+/// A thread's operations that are not written yet.
+#[derive(Debug)]
+pub struct Stream {
+    words: Vec<u64>,
+    /// Where the offset of its next chunk belongs.
+    link: Link,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Link {
+    Table(usize),
+    Chunk(u64),
+}
+
+#[derive(Debug)]
+pub struct OpsFile {
+    file: File,
+    end: u64,
+    /// Offsets of the threads' first chunks; 0: none.
+    table: Vec<u64>,
+}
+
+impl OpsFile {
+    /// The file is empty.
+    pub fn new(file: File) -> OpsFile {
+        OpsFile {
+            file,
+            end: HEADER_BYTES,
+            table: Vec::new(),
+        }
+    }
+
+    /// The next thread's.
+    pub fn begin_thread(&mut self) -> Stream {
+        self.table.push(0);
+        Stream {
+            words: Vec::new(),
+            link: Link::Table(self.table.len() - 1),
+        }
+    }
+
+    pub fn push(&mut self, stream: &mut Stream, word: u64) -> io::Result<()> {
+        if stream.words.len() == CHUNK_WORDS {
+            self.flush(stream)?;
+        }
+        stream.words.push(word);
+        Ok(())
+    }
+
+    /// Writes what the stream holds, and frees its memory.
+    pub fn flush(&mut self, stream: &mut Stream) -> io::Result<()> {
+        let words = std::mem::take(&mut stream.words);
+        if words.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity(CHUNK_HEADER_BYTES + words.len() * 8);
+        bytes.extend((words.len() as u64).to_le_bytes());
+        bytes.extend(0u64.to_le_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        self.file.write_all_at(&bytes, self.end)?;
+        match stream.link {
+            Link::Table(thread) => {
+                if let Some(first) = self.table.get_mut(thread) {
+                    *first = self.end;
+                }
+            }
+            Link::Chunk(offset) => self
+                .file
+                .write_all_at(&self.end.to_le_bytes(), offset + NEXT)?,
+        }
+        stream.link = Link::Chunk(self.end);
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Every stream is flushed.
+    pub fn finish(self, slots: u64, most_threads: u64) -> io::Result<File> {
+        let table: Vec<u8> = self.table.iter().flat_map(|at| at.to_le_bytes()).collect();
+        self.file.write_all_at(&table, self.end)?;
+        let mut header = MAGIC.to_vec();
+        for field in [slots, self.table.len() as u64, self.end, most_threads] {
+            header.extend(field.to_le_bytes());
+        }
+        self.file.write_all_at(&header, 0)?;
+        Ok(self.file)
+    }
+}
