@@ -25,7 +25,8 @@ namespace {
 
 constexpr char kHelp[] =
     "Usage: larder-replay [--touch none|edges|all] [--dry] < OPERATIONS\n"
-    "Carries out what `larder replay --operations FILE` has compiled on the malloc of this process;\n"
+    "Carries out what `larder replay --operations FILE` has compiled on the malloc of this "
+    "process;\n"
     "preload one to have that.\n"
     "\n"
     "  --touch WHAT  write to no byte of a block, its first and last, or to each page [all]\n"

@@ -26,8 +26,8 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 // The file of operations is standard input; only offsets are used, so threads share it.
 void read_at(uint64_t offset, void* to, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
-    ssize_t n = pread(STDIN_FILENO, static_cast<char*>(to) + done, bytes - done,
-                      off_t(offset + done));
+    ssize_t n =
+        pread(STDIN_FILENO, static_cast<char*>(to) + done, bytes - done, off_t(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) give_up(kExitUsage, "the operations cannot be read: %s", strerror(errno));
     // The last chunk of a file may be short.
@@ -110,17 +110,28 @@ struct Operation {
 
 const char* name_of(Code code) {
   switch (code) {
-    case Code::kMalloc: return "malloc";
-    case Code::kCalloc: return "calloc";
-    case Code::kAlignedAlloc: return "aligned_alloc";
-    case Code::kPosixMemalign: return "posix_memalign";
-    case Code::kMemalign: return "memalign";
-    case Code::kValloc: return "valloc";
-    case Code::kPvalloc: return "pvalloc";
-    case Code::kNew: return "operator new";
-    case Code::kNewArray: return "operator new[]";
-    case Code::kRealloc: return "realloc";
-    default: return "operation";
+    case Code::kMalloc:
+      return "malloc";
+    case Code::kCalloc:
+      return "calloc";
+    case Code::kAlignedAlloc:
+      return "aligned_alloc";
+    case Code::kPosixMemalign:
+      return "posix_memalign";
+    case Code::kMemalign:
+      return "memalign";
+    case Code::kValloc:
+      return "valloc";
+    case Code::kPvalloc:
+      return "pvalloc";
+    case Code::kNew:
+      return "operator new";
+    case Code::kNewArray:
+      return "operator new[]";
+    case Code::kRealloc:
+      return "realloc";
+    default:
+      return "operation";
   }
 }
 
@@ -139,17 +150,24 @@ void* call_new(const Operation& op) {
 void* make(const Operation& op) {
   if (shared.dry) return &shared;
   switch (op.code) {
-    case Code::kMalloc: return malloc(op.size);
-    case Code::kCalloc: return calloc(1, op.size);
-    case Code::kAlignedAlloc: return aligned_alloc(op.align, op.size);
+    case Code::kMalloc:
+      return malloc(op.size);
+    case Code::kCalloc:
+      return calloc(1, op.size);
+    case Code::kAlignedAlloc:
+      return aligned_alloc(op.align, op.size);
     case Code::kPosixMemalign: {
       void* p = nullptr;
       return posix_memalign(&p, op.align, op.size) == 0 ? p : nullptr;
     }
-    case Code::kMemalign: return memalign(op.align, op.size);
-    case Code::kValloc: return valloc(op.size);
-    case Code::kPvalloc: return pvalloc(op.size);
-    default: return call_new(op);
+    case Code::kMemalign:
+      return memalign(op.align, op.size);
+    case Code::kValloc:
+      return valloc(op.size);
+    case Code::kPvalloc:
+      return pvalloc(op.size);
+    default:
+      return call_new(op);
   }
 }
 
@@ -190,13 +208,25 @@ class Thread {
       const auto small = uint32_t(word) >> kCodeBits;
       const auto value = uint32_t(word >> 32);
       switch (code) {
-        case Code::kEnd: return finish();
-        case Code::kAlign: align_ = size_t(1) << (value & 63); break;
-        case Code::kWait: wait_ = true, turn_ = value; break;
-        case Code::kHigh: high_ = value; break;
-        case Code::kLap: begin_lap(value); break;
-        case Code::kSpawn: spawn(value); break;
-        default: operate(code, small, value);
+        case Code::kEnd:
+          return finish();
+        case Code::kAlign:
+          align_ = size_t(1) << (value & 63);
+          break;
+        case Code::kWait:
+          wait_ = true, turn_ = value;
+          break;
+        case Code::kHigh:
+          high_ = value;
+          break;
+        case Code::kLap:
+          begin_lap(value);
+          break;
+        case Code::kSpawn:
+          spawn(value);
+          break;
+        default:
+          operate(code, small, value);
       }
     }
   }
@@ -274,8 +304,8 @@ class Thread {
     pthread_t thread;
     const int error =
         pthread_create(&thread, nullptr, start, reinterpret_cast<void*>(uintptr_t(number)));
-    if (error != 0) give_up(kExitNoMemory, "thread %u cannot be started: %s", number,
-                            strerror(error));
+    if (error != 0)
+      give_up(kExitNoMemory, "thread %u cannot be started: %s", number, strerror(error));
     pthread_detach(thread);
   }
 
@@ -319,8 +349,8 @@ void give_up(int code, const char* format, ...) {
 }
 
 void* map_resident(size_t bytes) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+                 -1, 0);
   if (p == MAP_FAILED)
     give_up(kExitNoMemory, "no memory for %zu bytes of the replay's own books", bytes);
   return p;

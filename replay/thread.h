@@ -25,9 +25,9 @@ enum class Touch : uint8_t { kNone, kEdges, kAll };
 
 struct Counts {
   std::atomic<uint64_t> makes, frees, reallocs;
-  std::atomic<uint64_t> bytes;     // asked for, in all
-  std::atomic<uint64_t> handed;    // operations on a slot that another thread had last
-  std::atomic<uint64_t> waits;     // of these, the block was not there yet
+  std::atomic<uint64_t> bytes;      // asked for, in all
+  std::atomic<uint64_t> handed;     // operations on a slot that another thread had last
+  std::atomic<uint64_t> waits;      // of these, the block was not there yet
   std::atomic<uint64_t> unplanned;  // bytes of buffers beyond those planned for
 };
 

@@ -85,7 +85,12 @@ fn figures(trace: &Path, options: &[&str]) -> Value {
 }
 
 fn recorded(directory: &Path, source: &str, text: &str) -> PathBuf {
-    let program = compile(directory, source, text, &["-O1", "-pthread", "-fno-builtin"]);
+    let program = compile(
+        directory,
+        source,
+        text,
+        &["-O1", "-pthread", "-fno-builtin"],
+    );
     record(directory, &program, &[], &["--no-larder"])
 }
 

@@ -20,8 +20,9 @@ mod slots;
 use std::fs::File;
 use std::path::Path;
 
-use larder_trace::{Trace, TraceError, trace_files};
+use larder_trace::Trace;
 
+use crate::analysis::subject::Subject;
 use crate::bench::allocators::{self, Choice};
 use crate::bench::machine::Machine;
 use crate::failure::{Failure, Result};
@@ -41,34 +42,35 @@ const EXIT_FAILED: u8 = 1;
 
 /// Which process image is replayed.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct Process {
     pub pid: u32,
     pub image: u32,
     /// The program and its arguments, printable.
     pub command: String,
-    /// Images in the trace, this one included.
+    /// Images to choose from, this one included.
     pub images: usize,
+    /// Files of the trace that could not be read at all, and why.
+    pub unreadable: Vec<String>,
 }
 
 /// 0 if all allocators carried it out, 1 if one failed.
 pub fn replay(plan: &ReplayPlan) -> Result<u8> {
-    let (trace, images) = choose(&plan.trace, plan.pid)?;
-    let subject = Subject {
-        pid: trace.process().pid,
-        image: trace.process().image,
-        command: command_of(&trace),
-        images,
-    };
+    let (trace, process) = choose(&plan.trace, plan.pid)?;
     match &plan.task {
         Task::WriteOperations(path) => {
             write_operations(&trace, path)?;
             Ok(0)
         }
-        Task::Measure(measurement) => measure(&trace, subject, plan.touch, measurement),
+        Task::Measure(measurement) => measure(&trace, &process, plan.touch, measurement),
     }
 }
 
-fn measure(trace: &Trace, subject: Subject, touch: Touch, measurement: &Measurement) -> Result<u8> {
+fn measure(
+    trace: &Trace,
+    process: &Process,
+    touch: Touch,
+    measurement: &Measurement,
+) -> Result<u8> {
     let machine = Machine::examine();
     measurement.output.prepare()?;
     let (allocators, mut notes) = allocators::find(&Choice {
@@ -92,12 +94,12 @@ fn measure(trace: &Trace, subject: Subject, touch: Touch, measurement: &Measurem
         )));
     }
     let failed = !runs.failures.is_empty();
-    notes.extend(report::notes(&subject, &totals, &allocators, &runs));
+    notes.extend(report::notes(process, &totals, &allocators, &runs));
     let figures = figures::figures(&allocators, &runs, totals.peak_live_bytes);
     report::report(
         measurement,
         touch,
-        &subject,
+        process,
         &totals,
         allocators,
         notes,
@@ -108,43 +110,31 @@ fn measure(trace: &Trace, subject: Subject, touch: Touch, measurement: &Measurem
     Ok(if failed { EXIT_FAILED } else { 0 })
 }
 
-/// The image with most calls, of this process if one is named; and how many the trace has.
-fn choose(path: &Path, pid: Option<u32>) -> Result<(Trace, usize)> {
-    let files = trace_files(path).map_err(|error| unreadable(&error))?;
-    let images = files.len();
-    let (mut best, mut first_error): (Option<Trace>, _) = (None, None);
-    for file in files {
-        match Trace::open(&file) {
-            Ok(trace) => {
-                let wanted = pid.is_none_or(|pid| trace.process().pid == pid);
-                let most = best.as_ref().map_or(0, Trace::event_count);
-                if wanted && (best.is_none() || trace.event_count() > most) {
-                    best = Some(trace);
-                }
-            }
-            Err(error) => _ = first_error.get_or_insert(error),
-        }
-    }
-    match (best, first_error, pid) {
-        (Some(trace), ..) => Ok((trace, images)),
-        (None, Some(error), None) => Err(unreadable(&error)),
-        (None, _, pid) => Err(Failure::failed(format!(
-            "{}: has no process {}: `larder report` lists them",
-            printable::name(path),
-            pid.unwrap_or(0)
-        ))),
-    }
-}
-
-fn unreadable(error: &TraceError) -> Failure {
-    Failure::failed(match error {
-        TraceError::Open { path, source } => format!(
-            "{}: {}: check the path and its permissions",
-            printable::name(path),
-            reason(source)
-        ),
-        other => printable::escape(&other.to_string()).into_owned(),
-    })
+/// The image with most calls, of this process if one is named.
+fn choose(path: &Path, pid: Option<u32>) -> Result<(Trace, Process)> {
+    let subject = Subject {
+        trace: path.to_owned(),
+        pid,
+        wrappers: Vec::new(),
+        skips: Vec::new(),
+    };
+    let (traces, unreadable) = subject.open()?;
+    let images = traces.len();
+    let largest = traces.into_iter().max_by_key(Trace::event_count);
+    let trace = largest.ok_or_else(|| {
+        Failure::failed(format!(
+            "{}: has no process: record the program again",
+            printable::name(path)
+        ))
+    })?;
+    let process = Process {
+        pid: trace.process().pid,
+        image: trace.process().image,
+        command: command_of(&trace),
+        images,
+        unreadable,
+    };
+    Ok((trace, process))
 }
 
 fn command_of(trace: &Trace) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Subject;
+use super::Process;
 use super::args::{Measurement, Touch};
 use super::compile::Totals;
 use super::figures::{Figure, Median, dry_seconds};
@@ -20,7 +20,7 @@ const KIB_PER_MIB: f64 = 1024.0;
 pub fn report(
     measurement: &Measurement,
     touch: Touch,
-    subject: &Subject,
+    process: &Process,
     totals: &Totals,
     allocators: Vec<Allocator>,
     notes: Vec<String>,
@@ -33,8 +33,8 @@ pub fn report(
         method: format!(
             "`{}`, process {}; {}; each page of a block written to once: {}; median of {} \
              interleaved rounds, a fresh process each;",
-            subject.command,
-            subject.pid,
+            process.command,
+            process.pid,
             calls(totals),
             match touch {
                 Touch::All => "yes",
@@ -47,9 +47,9 @@ pub fn report(
         notes,
         plots: vec![("replay.svg".to_owned(), draw(figures))],
         data: json!({
-            "pid": subject.pid,
-            "image": subject.image,
-            "command": subject.command,
+            "pid": process.pid,
+            "image": process.image,
+            "command": process.command,
             "rounds": measurement.rounds,
             "touch": touch.name(),
             "calls": totals,
@@ -126,7 +126,7 @@ fn seconds(value: f64) -> String {
 
 /// What a reader should know before the figures are believed.
 pub fn notes(
-    subject: &Subject,
+    process: &Process,
     totals: &Totals,
     allocators: &[Allocator],
     runs: &Runs,
@@ -136,11 +136,12 @@ pub fn notes(
         let name = allocators.get(*index).map_or("", |a| a.name.as_str());
         notes.push(format!("{name} failed: {cause}."));
     }
-    if subject.images > 1 {
+    notes.extend(process.unreadable.iter().cloned());
+    if process.images > 1 {
         notes.push(format!(
             "The trace has {} process images; this is the one with most calls, unless --pid chose \
              it. Each is a replay of its own.",
-            subject.images
+            process.images
         ));
     }
     if let Some(alone) = dry_seconds(runs) {

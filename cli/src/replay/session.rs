@@ -127,11 +127,9 @@ impl<'a> Replayer<'a> {
                     continue;
                 };
                 progress.begin(&allocator.name);
-                if !measured.failures.contains_key(&index) {
-                    match self.replay(Some(allocator), &["--touch", self.touch.name()])? {
-                        Ok(run) => measured.runs.entry(index).or_default().push(run),
-                        Err(cause) => _ = measured.failures.insert(index, cause),
-                    }
+                let failed = measured.failures.contains_key(&index);
+                if !failed && let Err(cause) = self.add_run(allocator, index, &mut measured)? {
+                    measured.failures.insert(index, cause);
                 }
                 progress.end_step();
             }
@@ -142,6 +140,16 @@ impl<'a> Replayer<'a> {
             progress.end_step();
         }
         Ok(measured)
+    }
+
+    fn add_run(
+        &self,
+        allocator: &Allocator,
+        index: usize,
+        measured: &mut Runs,
+    ) -> Result<std::result::Result<(), String>> {
+        let run = self.replay(Some(allocator), &["--touch", self.touch.name()])?;
+        Ok(run.map(|run| measured.runs.entry(index).or_default().push(run)))
     }
 
     /// The whole trace; it must have come to what was compiled.
