@@ -40,7 +40,7 @@ build: ## Build all of it, release mode, staged into out/
 	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
 	@install -d out/bin out/lib
 	@install -C -m 755 "$(CARGO_OUT)/larder" out/bin/larder
-	@install -C -m 755 "$(CARGO_OUT)"/liblarder_record{,_io}.so out/lib
+	@install -C -m 755 "$(CARGO_OUT)"/liblarder_{record,record_io,fail}.so out/lib
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
 
 demo: ## Record a real program on Larder and rank its allocations

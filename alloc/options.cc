@@ -86,8 +86,8 @@ void warn(const Row& row, const char* text) {
 }
 
 // Names with our prefix that other parts of Larder read, or that programs may set for themselves.
-constexpr const char* kOthers[] = {"LARDER_LIB", "LARDER_TRACE_DIR", "LARDER_RECORD_",
-                                   "LARDER_CACHE", "LARDER_OUT"};
+constexpr const char* kOthers[] = {"LARDER_LIB",  "LARDER_TRACE_DIR", "LARDER_RECORD_",
+                                   "LARDER_FAIL", "LARDER_CACHE",     "LARDER_OUT"};
 
 bool is_known(const char* variable) {
   size_t length = strcspn(variable, "=");

@@ -12,6 +12,7 @@ use crate::analysis::subject::RawSubject;
 use crate::bench::{self, BenchPlan, RawBench};
 use crate::diff::{self, DiffPlan, RawDiff};
 use crate::doctor::DoctorPlan;
+use crate::fail::{self, FailPlan, RawFail};
 use crate::failure::{Failure, Result};
 use crate::import::{self, ImportPlan, RawImport};
 use crate::instruments::InstrumentPlan;
@@ -55,7 +56,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum RawCommand {
     /// Run a command on Larder's allocator
-    #[command(after_help = "Example:\n  larder run -- git log --oneline")]
+    #[command(after_help = fail::EXAMPLES)]
     Run(RawRun),
     /// Run a command and record each of its allocations
     #[command(after_help = "Examples:\n  larder record -- ./server --once\n  \
@@ -116,6 +117,8 @@ enum RawCommand {
 
 #[derive(Debug, Args)]
 struct RawRun {
+    #[command(flatten)]
+    fail: RawFail,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
@@ -178,6 +181,7 @@ struct RawDoctor {
 #[derive(Debug)]
 pub enum Plan {
     Run(RunPlan),
+    Fail(Box<FailPlan>),
     Record(RecordPlan),
     Report(ReportPlan),
     Diff(DiffPlan),
@@ -236,9 +240,12 @@ fn usage_message(error: &clap::Error) -> String {
 impl RawCommand {
     fn check(self) -> Result<Plan> {
         match self {
-            RawCommand::Run(raw) => Ok(Plan::Run(RunPlan {
-                command: raw.command,
-            })),
+            RawCommand::Run(raw) => Ok(match raw.fail.check(&raw.command)? {
+                Some(plan) => Plan::Fail(Box::new(plan)),
+                None => Plan::Run(RunPlan {
+                    command: raw.command,
+                }),
+            }),
             RawCommand::Record(raw) => Ok(Plan::Record(raw.check())),
             RawCommand::Report(raw) => Ok(Plan::Report(raw.check()?)),
             RawCommand::Diff(raw) => Ok(Plan::Diff(raw.check()?)),

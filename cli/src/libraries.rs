@@ -18,6 +18,8 @@ pub enum Library {
     Recorder,
     /// The wrappers of system calls, beside the recorder.
     RecorderIo,
+    /// Lets allocations fail.
+    Fail,
 }
 
 impl Library {
@@ -26,6 +28,7 @@ impl Library {
             Library::Allocator => "liblarder.so",
             Library::Recorder => "liblarder_record.so",
             Library::RecorderIo => "liblarder_record_io.so",
+            Library::Fail => "liblarder_fail.so",
         }
     }
 }

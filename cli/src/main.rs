@@ -6,6 +6,7 @@ mod bench;
 mod diff;
 mod doctor;
 mod execute;
+mod fail;
 mod failure;
 mod import;
 mod installed;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
 fn perform() -> Result<ExitCode> {
     match args::parse(std::env::args_os())? {
         Plan::Run(plan) => match run::run(&plan)? {},
+        Plan::Fail(plan) => fail::fail(&plan).map(ExitCode::from),
         Plan::Record(plan) => record::record(&plan).map(ExitCode::from),
         Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
         Plan::Diff(plan) => diff::diff(&plan).map(|()| ExitCode::SUCCESS),

@@ -135,6 +135,17 @@ impl Resolver {
         frames
     }
 
+    /// The same for an address in a file, where there is no trace; the bias counts for nothing.
+    pub fn frames_in_file(&mut self, module: &Module, address: u64) -> Rc<[ChainFrame]> {
+        let index = self.index_of(module, 0);
+        if let Some(frames) = self.frames.get(&(index, address)) {
+            return frames.clone();
+        }
+        let frames: Rc<[ChainFrame]> = self.resolve(index, address).into();
+        self.frames.insert((index, address), frames.clone());
+        frames
+    }
+
     /// What the trace itself says of an address.
     fn named(
         &self,
@@ -159,6 +170,11 @@ impl Resolver {
         } else {
             self.image
         };
+        self.index_of(module, image)
+    }
+
+    /// `image` is 0 where names come from the file alone.
+    fn index_of(&mut self, module: &Module, image: u64) -> usize {
         let identity = (module.path.clone(), module.build_id.clone(), image);
         if let Some(index) = self.by_identity.get(&identity) {
             return *index;

@@ -35,14 +35,8 @@ pub fn library_directory() -> PathBuf {
 pub fn built_libraries() -> TempDir {
     let tool = Path::new(env!("CARGO_BIN_EXE_larder"));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--quiet",
-        "-p",
-        "larder-record",
-        "-p",
-        "larder-record-io",
-    ]);
+    cargo.args(["build", "--quiet", "-p", "larder-record"]);
+    cargo.args(["-p", "larder-record-io", "-p", "larder-fail"]);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
@@ -52,7 +46,11 @@ pub fn built_libraries() -> TempDir {
         std::os::unix::fs::symlink(from.join(name), directory.path().join(name)).expect("a link");
     };
     link("liblarder.so", &library_directory());
-    for name in ["liblarder_record.so", "liblarder_record_io.so"] {
+    for name in [
+        "liblarder_record.so",
+        "liblarder_record_io.so",
+        "liblarder_fail.so",
+    ] {
         link(name, tool.parent().expect("a directory"));
     }
     directory

@@ -1,0 +1,79 @@
+//! The source line of a call that failed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_trace::{Module, ModuleId};
+
+use super::log::FailedCall;
+use crate::analysis::attribute::{attribute, functions};
+use crate::analysis::naming::{frame_name, frame_place, without_start};
+use crate::analysis::resolve::{Chain, ChainFrame, Resolver};
+use crate::symbols::ElfFile;
+
+/// Callers shown with a site.
+const CALLERS: usize = 4;
+
+/// As people read it, escaped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FailSite {
+    /// `function  file:line`.
+    pub line: String,
+    /// Between the site and the call: functions of libraries, or wrappers, the outermost first.
+    pub through: Vec<String>,
+    /// Functions further out, the nearest first.
+    pub callers: Vec<String>,
+    /// The whole stack in this form, innermost first.
+    pub stack: Vec<String>,
+}
+
+pub struct Sites(Resolver);
+
+impl Sites {
+    pub fn new() -> Self {
+        Sites(Resolver::new(Vec::new()))
+    }
+
+    pub fn of(&mut self, failed: &FailedCall) -> FailSite {
+        let chain: Chain = failed
+            .frames
+            .iter()
+            .map(|(path, address)| {
+                let module = module(path);
+                self.0.frames_in_file(&module, address.saturating_sub(1))
+            })
+            .collect();
+        let frames: Vec<&ChainFrame> = functions(&chain).collect();
+        let shown = |frame: &ChainFrame| format!("{}  {}", frame_name(frame), frame_place(frame));
+        let site = attribute(&chain, &[]).site;
+        let kept = without_start(&frames);
+        let callers = kept.iter().skip(site.map_or(0, |site| site + 1));
+        let through = frames.iter().take(site.unwrap_or(0)).filter(|f| !f.family);
+        let through: Vec<_> = through.map(|frame| frame_name(frame)).collect();
+        let site = site.and_then(|site| frames.get(site));
+        FailSite {
+            line: site.map_or("[no stack]".to_owned(), |frame| shown(frame)),
+            through: through.into_iter().rev().take(CALLERS).collect(),
+            callers: callers.take(CALLERS).map(|f| frame_name(f)).collect(),
+            stack: kept.iter().map(|f| shown(f)).collect(),
+        }
+    }
+}
+
+/// A module at its own addresses. The library does not note build ids: the file is taken as it is now.
+fn module(path: &[u8]) -> Module {
+    let file = ElfFile::open(Path::new(OsStr::from_bytes(path)));
+    Module {
+        id: ModuleId(0),
+        path: path.to_vec(),
+        build_id: file.map_or(Vec::new(), |file| file.build_id()),
+        bias: 0,
+        start: 0,
+        end: u64::MAX,
+        loaded: 0,
+        unloaded: None,
+        loaded_at: 0,
+        unloaded_at: None,
+    }
+}

@@ -1,0 +1,57 @@
+//! The functions below: what the program would have called without this library.
+//!
+//! Thread safety: each is looked up once and kept in an atomic word.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+macro_rules! functions {
+    ($($function:ident $name:literal: $type:ty;)*) => {
+        $(
+            #[inline]
+            pub fn $function() -> Option<$type> {
+                static FOUND: AtomicUsize = AtomicUsize::new(0);
+                let mut address = FOUND.load(Ordering::Relaxed);
+                if address == 0 {
+                    address = next($name);
+                    FOUND.store(address, Ordering::Relaxed);
+                }
+                // SAFETY: the address is the next definition of this symbol, which has this type.
+                (address != 0).then(|| unsafe { std::mem::transmute::<usize, $type>(address) })
+            }
+        )*
+        /// Before the program starts: the loader is nothing for a signal handler.
+        pub fn look_up() {
+            $($function();)*
+        }
+    };
+}
+
+functions! {
+    malloc c"malloc": unsafe extern "C" fn(usize) -> *mut c_void;
+    calloc c"calloc": unsafe extern "C" fn(usize, usize) -> *mut c_void;
+    realloc c"realloc": unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+    aligned_alloc c"aligned_alloc": unsafe extern "C" fn(usize, usize) -> *mut c_void;
+    memalign c"memalign": unsafe extern "C" fn(usize, usize) -> *mut c_void;
+    valloc c"valloc": unsafe extern "C" fn(usize) -> *mut c_void;
+    pvalloc c"pvalloc": unsafe extern "C" fn(usize) -> *mut c_void;
+    posix_memalign c"posix_memalign":
+        unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
+}
+
+/// The next definition of a symbol after this library's, or 0.
+pub fn next(name: &CStr) -> usize {
+    find(libc::RTLD_NEXT, name)
+}
+
+/// A symbol, or 0. What is missing is not left for the program's dlerror().
+pub fn find(handle: *mut c_void, name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    unsafe {
+        let found = libc::dlsym(handle, name.as_ptr()) as usize;
+        if found == 0 {
+            libc::dlerror();
+        }
+        found
+    }
+}
