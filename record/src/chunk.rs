@@ -25,7 +25,7 @@ const REGION_BYTES: [usize; 4] = [8 << 10, 32 << 10, 128 << 10, 256 << 10];
 const _: () = assert!(REGION_BYTES[3] <= MAX_RAW_BYTES);
 
 /// One below zstd's default: what more it finds in records is small, and it costs a third more.
-const LEVEL: i32 = 3;
+const LEVEL: i32 = 1;
 
 pub struct Live {
     region: *mut u8,

@@ -16,6 +16,33 @@ struct Node {
     number: u32,
 }
 
+/// A node by its number, with what was last found under it: most stacks lead on as one of the last
+/// did, and a search in the tables above costs a cache miss a frame.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The packed address.
+    address: u64,
+    /// Nodes, the newest first; 0 for none. A byte of each address's hash.
+    children: [u32; CHILDREN],
+    tags: [u8; CHILDREN],
+    /// The site with the call above it; 0 for none.
+    site: u32,
+}
+
+const CHILDREN: usize = 4;
+const CALL_SHIFT: u32 = 24;
+
+const UNKNOWN: Known = Known {
+    address: 0,
+    children: [0; CHILDREN],
+    tags: [0; CHILDREN],
+    site: 0,
+};
+
+fn tag(address: u64) -> u8 {
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
 #[derive(Clone, Copy)]
 struct Site {
     /// Node and call, never 0 in a used place.
@@ -42,6 +69,8 @@ pub struct Interned {
     site_mask: usize,
     next_site: u32,
     memories: Pages<SiteMemory>,
+    /// By node, the roots included.
+    known: Pages<Known>,
     /// The frame of each node.
     frame_of: Pages<u32>,
 }
@@ -75,6 +104,7 @@ impl Interned {
             site_mask: 0,
             next_site: FIRST_SITE,
             memories: Pages::empty(),
+            known: Pages::empty(),
             frame_of: Pages::empty(),
         }
     }
@@ -103,6 +133,7 @@ impl Interned {
             address: 0,
             number: 0,
         });
+        self.known.slice().fill(UNKNOWN);
         self.next_node = FIRST_NODE;
         self.next_site = FIRST_SITE;
         self.next_frame = FIRST_FRAME;
@@ -114,6 +145,7 @@ impl Interned {
         self.memories.release();
         self.frames.release();
         self.callees.release();
+        self.known.release();
         self.frame_of.release();
     }
 
@@ -177,6 +209,34 @@ impl Interned {
     /// The number of this node if it has one.
     #[inline]
     pub fn known_node(&mut self, parent: u32, address: u64) -> Option<u32> {
+        let known = self.known.slice();
+        let at = known.get(parent as usize)?;
+        let tag = tag(address);
+        for (child, of_child) in at.children.into_iter().zip(at.tags) {
+            if of_child == tag
+                && child != 0
+                && known
+                    .get(child as usize)
+                    .is_some_and(|k| k.address == address)
+            {
+                return Some(child);
+            }
+        }
+        let number = self.find_node(parent, address)?;
+        self.note_child(parent, address, number);
+        Some(number)
+    }
+
+    /// Takes the place of the oldest.
+    fn note_child(&mut self, parent: u32, address: u64, number: u32) {
+        if let Some(known) = self.known.slice().get_mut(parent as usize) {
+            known.children.rotate_right(1);
+            known.tags.rotate_right(1);
+            (known.children[0], known.tags[0]) = (number, tag(address));
+        }
+    }
+
+    fn find_node(&mut self, parent: u32, address: u64) -> Option<u32> {
         let mask = self.node_mask;
         let nodes = self.nodes.slice();
         let mut place = mix(address, u64::from(parent)) & mask;
@@ -200,7 +260,8 @@ impl Interned {
         }
         let number = self.next_node;
         let wanted = number as usize + 1;
-        if wanted > self.frame_of.capacity() && !self.frame_of.grow(wanted.next_power_of_two()) {
+        let room = wanted.next_power_of_two();
+        if !self.frame_of.grow_to(wanted, room) || !self.known.grow_to(wanted, room) {
             return None;
         }
         *self.frame_of.slice().get_mut(number as usize)? = frame;
@@ -213,6 +274,10 @@ impl Interned {
                 number,
             },
         );
+        if let Some(known) = self.known.slice().get_mut(number as usize) {
+            *known = Known { address, ..UNKNOWN };
+        }
+        self.note_child(parent, address, number);
         self.next_node = number.checked_add(1)?;
         Some(number)
     }
@@ -235,6 +300,27 @@ impl Interned {
 
     #[inline]
     pub fn site_number(&mut self, node: u32, call: u8) -> Found {
+        let short = |site: u32| (u32::from(call) << CALL_SHIFT) | site;
+        let last = self
+            .known
+            .slice()
+            .get(node as usize)
+            .map_or(0, |known| known.site);
+        let site = last & ((1 << CALL_SHIFT) - 1);
+        if site != 0 && last == short(site) {
+            return Found::Known(site);
+        }
+        let found = self.find_site(node, call);
+        if let (Found::Known(site) | Found::New(site), Some(known)) =
+            (&found, self.known.slice().get_mut(node as usize))
+            && site >> CALL_SHIFT == 0
+        {
+            known.site = short(*site);
+        }
+        found
+    }
+
+    fn find_site(&mut self, node: u32, call: u8) -> Found {
         let key = (u64::from(node) << 8) | u64::from(call);
         let mask = self.site_mask;
         let mut place = mix(key, 0) & mask;

@@ -30,6 +30,11 @@ impl<T: Copy> Pages<T> {
         self.capacity
     }
 
+    /// Makes room for `room` elements unless there is some for `wanted`.
+    pub fn grow_to(&mut self, wanted: usize, room: usize) -> bool {
+        wanted <= self.capacity || self.grow(room)
+    }
+
     /// Makes room for at least `wanted` elements; false if the system has none.
     pub fn grow(&mut self, wanted: usize) -> bool {
         if wanted <= self.capacity {

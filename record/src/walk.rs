@@ -267,13 +267,14 @@ impl Walker {
             return Join::None;
         }
         let top = *old;
-        let mut number = top;
-        while number > 0 {
-            let frame = &frames[number - 1];
-            if !self.stack.holds(frame) {
-                break;
+        let window = self.stack.window();
+        let held = |frame: &&Frame| window.holds(frame);
+        let mut number = top - frames[..top].iter().rev().take_while(held).count();
+        if self.stack.foreign {
+            // What lies beyond the window may be readable all the same.
+            while number > 0 && self.stack.holds(&frames[number - 1]) {
+                number -= 1;
             }
-            number -= 1;
         }
         if number == 0 {
             return Join::Whole(top);
@@ -500,7 +501,8 @@ impl Stack {
 
     #[inline]
     fn read(&mut self, address: u64) -> Result<u64, ()> {
-        if address < self.low || address.checked_add(8).ok_or(())? > self.high {
+        let window = self.window();
+        if address.wrapping_sub(window.low) >= window.words {
             self.reach(address)?;
         }
         // SAFETY: within what is known to be readable of a stack below the walk's frames.
@@ -524,17 +526,47 @@ impl Stack {
     }
 
     /// Whether the words that a step had read are still what they were.
-    #[inline]
     fn holds(&mut self, frame: &Frame) -> bool {
-        if frame.read_count == UNVERIFIABLE {
-            return false;
+        let reads = frame.reads.into_iter().take(usize::from(frame.read_count));
+        frame.read_count != UNVERIFIABLE
+            && reads
+                .into_iter()
+                .all(|(address, value)| self.read(address) == Ok(value))
+    }
+
+    /// What can be read without another look.
+    #[inline]
+    fn window(&self) -> Window {
+        Window {
+            low: self.low,
+            words: (self.high - self.low).saturating_sub(7),
         }
-        let reads = frame.reads;
-        for (address, value) in reads.into_iter().take(usize::from(frame.read_count)) {
-            if self.read(address) != Ok(value) {
-                return false;
-            }
+    }
+}
+
+/// Addresses of readable words, `words` of them from `low` on.
+#[derive(Clone, Copy)]
+struct Window {
+    low: u64,
+    words: u64,
+}
+
+impl Window {
+    /// As `Stack::holds`, but false for what lies outside.
+    #[inline(always)]
+    fn holds(self, frame: &Frame) -> bool {
+        match (frame.read_count, frame.reads) {
+            (1, [first, _]) => self.still(first),
+            (2, [first, second]) => self.still(first) && self.still(second),
+            (count, _) => count == 0,
         }
-        true
+    }
+
+    #[inline(always)]
+    fn still(self, (address, value): (u64, u64)) -> bool {
+        // As one comparison: below `low` the difference wraps around.
+        // SAFETY: a word inside of the window, see `Stack::read`.
+        address.wrapping_sub(self.low) < self.words
+            && unsafe { (address as *const u64).read_unaligned() } == value
     }
 }
