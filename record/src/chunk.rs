@@ -9,27 +9,27 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use larder_trace::StopReason;
 use larder_trace::layout::{
     CHUNK_HEADER_BYTES, COMMITTED_FIELD, ChunkHeader, ChunkKind, Contents, EVENTS_FIELD,
     LIVE_DATA_OFFSET, LIVE_STATE_BYTES, MAX_RAW_BYTES,
 };
+use larder_trace::{StopReason, columns};
 use zstd_safe::zstd_sys as zstd;
 
+use crate::file::{self, Region};
 use crate::memory::Pages;
-use crate::{clock, file, state, sys};
+use crate::{clock, state, sys};
 
 /// A thread that calls little has a small region, one that calls much soon a large one: these sizes
 /// one after the other.
-const REGION_BYTES: [usize; 4] = [8 << 10, 32 << 10, 128 << 10, 256 << 10];
-const _: () = assert!(REGION_BYTES[3] <= MAX_RAW_BYTES);
+const REGION_BYTES: [usize; 5] = [8 << 10, 32 << 10, 128 << 10, 256 << 10, 1 << 20];
+const _: () = assert!(REGION_BYTES[4] + columns::HEADER_BYTES - LIVE_DATA_OFFSET <= MAX_RAW_BYTES);
 
-/// One below zstd's default: what more it finds in records is small, and it costs a third more.
+/// What higher levels find in columns is a twentieth, for twice the time.
 const LEVEL: i32 = 1;
 
 pub struct Live {
-    region: *mut u8,
-    bytes: usize,
+    region: Region,
     size: usize,
     /// Bytes of records that are whole.
     pub committed: usize,
@@ -40,8 +40,7 @@ pub struct Live {
 impl Live {
     pub const fn new(stream: u32) -> Self {
         Live {
-            region: std::ptr::null_mut(),
-            bytes: 0,
+            region: Region::NONE,
             size: 0,
             committed: 0,
             events: 0,
@@ -62,7 +61,7 @@ impl Live {
     }
 
     pub fn is_open(&self) -> bool {
-        !self.region.is_null()
+        !self.region.start.is_null()
     }
 
     /// Gets a region; false if there is none to be had.
@@ -74,6 +73,7 @@ impl Live {
         let header = ChunkHeader {
             kind: ChunkKind::Live,
             compressed: false,
+            columns: false,
             stored_bytes: (bytes - CHUNK_HEADER_BYTES) as u32,
             raw_bytes: 0,
             contents: Contents {
@@ -83,9 +83,12 @@ impl Live {
         };
         let encoded = header.encode();
         // SAFETY: a region is longer than a header.
-        unsafe { region.copy_from_nonoverlapping(encoded.as_ptr(), encoded.len()) };
+        unsafe {
+            region
+                .start
+                .copy_from_nonoverlapping(encoded.as_ptr(), encoded.len())
+        };
         self.region = region;
-        self.bytes = bytes;
         true
     }
 
@@ -105,6 +108,7 @@ impl Live {
         // SAFETY: the state follows the chunk header in every region.
         unsafe {
             self.region
+                .start
                 .add(CHUNK_HEADER_BYTES)
                 .copy_from_nonoverlapping(encoded.as_ptr(), encoded.len());
         }
@@ -118,7 +122,9 @@ impl Live {
     /// The room that is left.
     #[inline]
     pub fn room(&self) -> usize {
-        self.bytes.saturating_sub(LIVE_DATA_OFFSET + self.committed)
+        self.region
+            .bytes
+            .saturating_sub(LIVE_DATA_OFFSET + self.committed)
     }
 
     /// Where the next record goes.
@@ -126,7 +132,7 @@ impl Live {
     pub fn tail(&mut self) -> &mut [u8] {
         // SAFETY: `room` bytes behind the committed ones lie in the region, which is mapped.
         unsafe {
-            let start = self.region.add(LIVE_DATA_OFFSET + self.committed);
+            let start = self.region.start.add(LIVE_DATA_OFFSET + self.committed);
             std::slice::from_raw_parts_mut(start, self.room())
         }
     }
@@ -143,7 +149,7 @@ impl Live {
     fn publish(&mut self, committed: u32, events: u32) {
         // SAFETY: both fields lie in the region's state, aligned to four.
         unsafe {
-            let state = self.region.add(CHUNK_HEADER_BYTES);
+            let state = self.region.start.add(CHUNK_HEADER_BYTES);
             (*state.add(EVENTS_FIELD).cast::<AtomicU32>()).store(events, Ordering::Relaxed);
             (*state.add(COMMITTED_FIELD).cast::<AtomicU32>()).store(committed, Ordering::Release);
         }
@@ -160,7 +166,7 @@ impl Live {
         self.contents.last_time = last_time;
         // SAFETY: the committed records.
         let raw = unsafe {
-            std::slice::from_raw_parts(self.region.add(LIVE_DATA_OFFSET), self.committed)
+            std::slice::from_raw_parts(self.region.start.add(LIVE_DATA_OFFSET), self.committed)
         };
         let contents = self.contents;
         let written = with_compressor(|compressor| compressor.write(raw, contents));
@@ -172,26 +178,36 @@ impl Live {
 
     /// After a seal: a larger region if this one filled up.
     pub fn enlarge(&mut self) {
-        if self.size + 1 >= REGION_BYTES.len() {
-            return;
+        if self.size + 1 < REGION_BYTES.len() {
+            self.resize(self.size + 1);
         }
-        let (old, bytes) = (self.region, self.bytes);
+    }
+
+    /// After a seal: the smallest region, for what little may still come.
+    pub fn shrink(&mut self) {
+        if self.size > 0 {
+            self.resize(0);
+        }
+    }
+
+    fn resize(&mut self, size: usize) {
+        let old = (self.region, self.size);
         self.publish(0, 0);
-        self.size += 1;
+        self.size = size;
         if self.open() {
             // SAFETY: the old region is empty and nobody else's.
-            unsafe { sys::unmap(old, bytes) };
+            unsafe { old.0.release() };
         } else {
-            self.size -= 1;
+            self.size = old.1;
         }
     }
 
     /// In a child of fork: the region is the parent's.
     pub fn abandon(&mut self) {
-        if !self.region.is_null() {
+        if !self.region.start.is_null() {
             // SAFETY: the child's own mapping of it.
-            unsafe { sys::unmap(self.region, self.bytes) };
-            self.region = std::ptr::null_mut();
+            unsafe { sys::unmap(self.region.start, self.region.bytes) };
+            self.region = Region::NONE;
         }
     }
 }
@@ -207,6 +223,8 @@ struct Compressor {
 struct Work {
     workspace: Pages<u64>,
     output: Pages<u8>,
+    taken_apart: Pages<u8>,
+    columns: Pages<u8>,
 }
 
 // SAFETY: the work is only touched by who set `busy`.
@@ -218,6 +236,8 @@ static COMPRESSORS: [Compressor; 4] = [const {
         work: std::cell::UnsafeCell::new(Work {
             workspace: Pages::empty(),
             output: Pages::empty(),
+            taken_apart: Pages::empty(),
+            columns: Pages::empty(),
         }),
     }
 }; 4];
@@ -245,7 +265,7 @@ pub fn after_fork() {
 
 impl Work {
     fn write(&mut self, raw: &[u8], contents: Contents) -> bool {
-        if !self.prepare() {
+        if !self.prepare(raw.len()) {
             state::stop(StopReason::NoMemory, libc::ENOMEM);
             return false;
         }
@@ -253,7 +273,13 @@ impl Work {
         let Some(room) = output.get_mut(CHUNK_HEADER_BYTES..) else {
             return false;
         };
-        let packed = compress(self.workspace.slice(), room, raw);
+        let columns = self.columns.slice();
+        let split = columns::split(raw, self.taken_apart.slice(), columns);
+        let content = match split {
+            Some(bytes) => columns.get(..bytes).unwrap_or(raw),
+            None => raw,
+        };
+        let packed = compress(self.workspace.slice(), room, content);
         let (compressed, stored) = match packed {
             Some(bytes) if bytes < raw.len() => (true, bytes),
             _ => {
@@ -267,8 +293,9 @@ impl Work {
         let header = ChunkHeader {
             kind: ChunkKind::Events,
             compressed,
+            columns: compressed && split.is_some(),
             stored_bytes: stored as u32,
-            raw_bytes: raw.len() as u32,
+            raw_bytes: if compressed { content.len() } else { raw.len() } as u32,
             contents,
         };
         match output.get_mut(..CHUNK_HEADER_BYTES + stored) {
@@ -277,16 +304,19 @@ impl Work {
         }
     }
 
-    fn prepare(&mut self) -> bool {
-        let raw = REGION_BYTES[REGION_BYTES.len() - 1];
+    fn prepare(&mut self, raw: usize) -> bool {
+        let columns = raw + columns::HEADER_BYTES;
         // SAFETY: these two only compute.
         let (workspace, output) = unsafe {
             (
                 zstd::ZSTD_estimateCCtxSize(LEVEL),
-                zstd::ZSTD_compressBound(raw),
+                zstd::ZSTD_compressBound(columns),
             )
         };
-        self.workspace.grow(workspace / 8 + 1) && self.output.grow(CHUNK_HEADER_BYTES + output)
+        self.workspace.grow(workspace / 8 + 1)
+            && self.output.grow(CHUNK_HEADER_BYTES + output)
+            && self.taken_apart.grow(columns::COLUMNS * raw)
+            && self.columns.grow(columns)
     }
 }
 

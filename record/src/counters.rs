@@ -208,6 +208,7 @@ impl Tally {
         let header = ChunkHeader {
             kind: ChunkKind::Counters,
             compressed: false,
+            columns: false,
             stored_bytes: (bytes - CHUNK_HEADER_BYTES) as u32,
             raw_bytes: 0,
             contents: Contents {

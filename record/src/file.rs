@@ -297,13 +297,46 @@ pub fn append(buffer: &mut [u8], mut header: ChunkHeader) -> bool {
     written.is_ok()
 }
 
+/// A mapped part of the file.
+#[derive(Clone, Copy)]
+pub struct Region {
+    pub start: *mut u8,
+    pub bytes: usize,
+    offset: u64,
+}
+
+impl Region {
+    pub const NONE: Region = Region {
+        start: std::ptr::null_mut(),
+        bytes: 0,
+        offset: 0,
+    };
+
+    /// Gives its place in the file back. Whatever was in it is lost.
+    ///
+    /// # Safety
+    /// Nobody may touch the region any more.
+    pub unsafe fn release(self) {
+        // SAFETY: as said.
+        unsafe { sys::unmap(self.start, self.bytes) };
+        if let Ok(fd) = descriptor() {
+            sys::deallocate(fd, self.offset, self.bytes as u64);
+        }
+    }
+}
+
 /// A mapped part of the file with its blocks reserved, all zero. `None`, and the recording has
 /// stopped, if there is no room.
-pub fn map_region(bytes: usize) -> Option<*mut u8> {
+pub fn map_region(bytes: usize) -> Option<Region> {
     let mapped = descriptor().and_then(|fd| {
         let offset = reserve(bytes as u64, PAGE);
         reserve_blocks(fd, offset, bytes as u64)?;
-        sys::map_shared(fd, offset, bytes)
+        let start = sys::map_shared(fd, offset, bytes)?;
+        Ok(Region {
+            start,
+            bytes,
+            offset,
+        })
     });
     match mapped {
         Ok(region) => Some(region),

@@ -563,6 +563,7 @@ impl MapChunk {
         let header = ChunkHeader {
             kind: ChunkKind::Modules,
             compressed: false,
+            columns: false,
             stored_bytes: raw_bytes,
             raw_bytes,
             contents: Contents::default(),

@@ -236,6 +236,7 @@ fn write_process(stack: &InitialStack) {
     let header = ChunkHeader {
         kind: ChunkKind::Process,
         compressed: false,
+        columns: false,
         stored_bytes: bytes as u32,
         raw_bytes: bytes as u32,
         contents: Contents::default(),

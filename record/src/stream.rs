@@ -99,6 +99,9 @@ fn make() -> *mut Stream {
     };
     let stream = memory.cast::<Stream>();
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    if number > 0 {
+        clock::share();
+    }
     // SAFETY: fresh memory of the right size and alignment.
     unsafe {
         stream.write(Stream {
@@ -181,6 +184,7 @@ pub fn after_fork() {
     RETIRED.store(std::ptr::null_mut(), Ordering::Relaxed);
     LOCKED.store(false, Ordering::Release);
     COUNT.store(0, Ordering::Relaxed);
+    clock::after_fork();
     while !stream.is_null() {
         // SAFETY: the child has one thread, and none of these is in use by it.
         unsafe {
@@ -203,9 +207,16 @@ pub fn after_fork() {
 /// At the program's end: packs what the calling thread and the ended ones have open. What others
 /// have open is in the file as it is.
 pub fn seal_at_exit(own: *mut Stream) {
-    // SAFETY: the calling thread's own stream, or null.
-    if let Some(own) = unsafe { own.as_mut() } {
-        own.seal();
+    let mut next = own;
+    loop {
+        // SAFETY: the calling thread's own stream, or one whose thread is gone, or null.
+        if let Some(stream) = unsafe { next.as_mut() } {
+            stream.finish();
+        }
+        next = take_retired();
+        if next.is_null() {
+            return;
+        }
     }
 }
 
@@ -222,7 +233,7 @@ impl Stream {
             return false;
         }
         self.tid = sys::thread_id();
-        self.walker.forget_rules();
+        self.walker.learn_rules();
         let time = clock::now();
         if fresh {
             self.begin_chunk(time);
@@ -250,15 +261,13 @@ impl Stream {
         self.predictor.begin_chunk(time, self.interned.next_node());
     }
 
-    /// Seals the chunk and begins the next.
-    #[cold]
-    fn seal(&mut self) -> bool {
+    /// Seals the chunk, and begins a small one for what little may still come.
+    fn finish(&mut self) {
         let time = self.predictor.time();
-        if !self.live.is_open() || !self.live.seal(time) {
-            return false;
+        if self.live.is_open() && self.live.seal(time) {
+            self.live.shrink();
+            self.begin_chunk(time);
         }
-        self.begin_chunk(time);
-        true
     }
 
     /// Makes sure that `bytes` fit.

@@ -46,7 +46,8 @@ const UNVERIFIABLE: u8 = 3;
 const MAX_FRAMES: usize = 1 << 16;
 
 /// The unwinder's cache has 509 places, too few for a large program.
-const CACHES: usize = 4;
+const CACHES: usize = 1 << CACHE_BITS;
+const CACHE_BITS: u32 = 4;
 
 type Cache = CacheX86_64<MustNotAllocateDuringUnwind>;
 
@@ -150,6 +151,13 @@ impl Walker {
     pub fn forget(&mut self) {
         self.len = 0;
         self.stack = Stack::new();
+    }
+
+    /// Makes room for the rules, unless there is.
+    pub fn learn_rules(&mut self) {
+        if self.caches.is_none() {
+            self.forget_rules();
+        }
     }
 
     /// Begins with another module map: the rules that were learnt may not hold.
@@ -315,7 +323,8 @@ impl Walker {
         let Some(caches) = &mut self.caches else {
             return (None, false);
         };
-        let cache = &mut caches[(at.ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as usize];
+        let cache =
+            &mut caches[(at.ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CACHE_BITS)) as usize];
         let mut registers = UnwindRegsX86_64::new(at.ip, at.sp, at.bp);
         let mut reads = [(0, 0); 2];
         let mut count = 0;

@@ -335,3 +335,35 @@ int main(void) {
     }
     assert_eq!(failed, 1);
 }
+
+#[test]
+fn times_are_coarse_only_while_one_thread_records() {
+    let bench = Bench::new();
+    let program = bench.build(
+        "times.c",
+        r#"
+#include <pthread.h>
+#include <stdlib.h>
+static void *work(void *unused) {
+  for (int i = 0; i < 20000; i++) free(malloc(10 + i % 7));
+  return unused;
+}
+int main(int argc, char **argv) {
+  (void)argv;
+  work(0);
+  pthread_t thread;
+  if (argc > 1) pthread_create(&thread, 0, work, 0), work(0), pthread_join(thread, 0);
+  return 0;
+}
+"#,
+        &["-fno-builtin", "-pthread"],
+    );
+    let fine = |arguments: &[&str]| {
+        let run = bench.run(&program, arguments);
+        let trace = run.succeeded().only().assert_whole();
+        let calls = trace.assert_addresses_make_sense().calls.iter();
+        calls.filter(|call| call.event.time % 32 != 0).count()
+    };
+    assert_eq!(fine(&[]), 0);
+    assert!(fine(&["two"]) > 1000);
+}

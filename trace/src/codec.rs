@@ -12,6 +12,7 @@
 //! are given in order of definition, per stream.
 
 mod definitions;
+pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +56,12 @@ const SIZE_SAME: u8 = 1 << 3;
 const EXTRA: u8 = 1 << 4;
 const CLASS_SHIFT: u32 = 5;
 const CLASS_SPECIAL: u8 = 3;
+
+// How the old block of a realloc is given.
+const OLD_NONE: u64 = 0;
+const OLD_SAME: u64 = 1;
+const OLD_RECENT: u64 = 2;
+const OLD_DELTA: u64 = 3;
 
 /// What a call does to the set of live blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,15 +339,15 @@ impl Predictor {
 
     fn encode_old(&self, pen: &mut Pen<'_>, call: &CallRecord) {
         if call.old == 0 {
-            pen.varint(0);
+            pen.varint(OLD_NONE);
         } else if call.old == call.address {
-            pen.varint(1);
+            pen.varint(OLD_SAME);
         } else if self.recent[recent_slot(call.old) as usize] == call.old {
-            pen.varint(2);
+            pen.varint(OLD_RECENT);
             pen.byte(recent_slot(call.old));
         } else {
             // Splitting off a byte keeps the tag out of the number, which may need all its bits.
-            pen.varint(3);
+            pen.varint(OLD_DELTA);
             pen.varint(pack_difference(call.old, call.address));
         }
     }
@@ -395,10 +402,10 @@ impl Predictor {
         if class == Class::Realloc {
             call.begin = time.checked_sub(input.varint()?)?;
             call.old = match input.varint()? {
-                0 => 0,
-                1 => address,
-                2 => self.recent[usize::from(input.byte()?)],
-                3 => unpack_difference(input.varint()?, address) & ADDRESS_BITS,
+                OLD_NONE => 0,
+                OLD_SAME => address,
+                OLD_RECENT => self.recent[usize::from(input.byte()?)],
+                OLD_DELTA => unpack_difference(input.varint()?, address) & ADDRESS_BITS,
                 _ => return None,
             };
         }

@@ -8,8 +8,10 @@
 
 /// The first eight bytes. The first is no text and the last two find a newline translation.
 pub const FILE_MAGIC: [u8; 8] = *b"\x89LARDR\r\n";
-pub const VERSION_MAJOR: u16 = 1;
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 0;
+/// The oldest major version that can still be read.
+pub const OLDEST_MAJOR: u16 = 1;
 
 /// The header page's size, and where the first chunk begins.
 pub const HEADER_BYTES: usize = 4096;
@@ -218,7 +220,7 @@ impl FileHeader {
             return Err(HeaderFault::Magic);
         }
         let version = u16::from_le_bytes(get(bytes, 8));
-        if version != VERSION_MAJOR {
+        if !(OLDEST_MAJOR..=VERSION_MAJOR).contains(&version) {
             return Err(HeaderFault::Version(version));
         }
         if crc32fast::hash(&bytes[..FIXED_BYTES - 4]) != u32_at(bytes, FIXED_BYTES - 4) {
@@ -320,6 +322,8 @@ pub struct ChunkHeader {
     pub kind: ChunkKind,
     /// The payload is one zstd frame.
     pub compressed: bool,
+    /// After decompression, the records stand in columns (`columns`).
+    pub columns: bool,
     /// Bytes that follow the header.
     pub stored_bytes: u32,
     /// Bytes of the payload after decompression.
@@ -342,7 +346,14 @@ impl ChunkHeader {
     pub fn encode(&self) -> [u8; CHUNK_HEADER_BYTES] {
         let mut out = [0; CHUNK_HEADER_BYTES];
         put(&mut out, 0, CHUNK_MAGIC.to_le_bytes());
-        put(&mut out, 4, [self.kind as u8, u8::from(self.compressed)]);
+        put(
+            &mut out,
+            4,
+            [
+                self.kind as u8,
+                u8::from(self.compressed) | u8::from(self.columns) << 1,
+            ],
+        );
         put(&mut out, 8, self.stored_bytes.to_le_bytes());
         put(&mut out, 12, self.raw_bytes.to_le_bytes());
         put(&mut out, CONTENTS_OFFSET, self.contents.encode());
@@ -366,6 +377,7 @@ impl ChunkHeader {
         Ok(ChunkHeader {
             kind,
             compressed: bytes[5] & 1 != 0,
+            columns: bytes[5] & 2 != 0,
             stored_bytes,
             raw_bytes: u32_at(bytes, 12),
             contents: Contents::decode(&bytes[CONTENTS_OFFSET..]),
@@ -386,6 +398,7 @@ mod tests {
         ChunkHeader {
             kind: ChunkKind::Events,
             compressed: true,
+            columns: true,
             stored_bytes: 10,
             raw_bytes: 20,
             contents: Contents {
@@ -437,6 +450,17 @@ mod tests {
         let mut page = [0; HEADER_BYTES];
         page[..FIXED_BYTES].copy_from_slice(&header.encode());
         assert_eq!(FileHeader::decode(&page), Ok(header));
+        for (version, known) in [(0, false), (1, true), (2, true), (3, false)] {
+            let mut other = page;
+            put(&mut other, 8, u16::to_le_bytes(version));
+            let crc = crc32fast::hash(&other[..FIXED_BYTES - 4]);
+            put(&mut other, FIXED_BYTES - 4, crc.to_le_bytes());
+            assert_eq!(
+                FileHeader::decode(&other).is_ok(),
+                known,
+                "version {version}"
+            );
+        }
         for bit in 0..FIXED_BYTES * 8 {
             let mut bad = page;
             bad[bit / 8] ^= 1 << (bit % 8);

@@ -3,9 +3,9 @@
 //! A trace file holds what one process image did with its heap: every call, with its stack, thread,
 //! time and size. The bytes are specified in `docs/trace-format.md`.
 //!
-//! Dependencies point one way: `reader`, `writer` → `codec`, `modules`, `process`, `symbols` →
+//! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols` →
 //! `layout`, `varint`, `call`.
-//! The writing half (`layout`, `codec`, `modules`, `process`) never allocates on its own, never
+//! The writing half (`layout`, `codec`, `columns::split`, `modules`, `process`) never allocates on its own, never
 //! panics and takes no lock, because it runs inside `malloc` of a stranger's program; `writer` and
 //! `symbols` are not the recorder's and do allocate. The reading
 //! half treats a trace as hostile input: nothing in it may cause a panic or an allocation that the
@@ -34,6 +34,7 @@
 
 pub mod call;
 pub mod codec;
+pub mod columns;
 pub mod error;
 pub mod layout;
 pub mod modules;

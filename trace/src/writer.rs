@@ -332,6 +332,7 @@ impl<W: Write + Seek> Writer<W> {
         let header = ChunkHeader {
             kind,
             compressed,
+            columns: false,
             stored_bytes: stored.len() as u32,
             raw_bytes: payload.len() as u32,
             contents,

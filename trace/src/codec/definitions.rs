@@ -10,20 +10,20 @@ use super::{
 use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
 
 // The control byte has class 3 in bits 5 and 6, and one of these in bits 0 to 4.
-const NODES: u8 = 0;
-const SITE: u8 = 1;
-const THREAD: u8 = 2;
-const THREAD_END: u8 = 3;
-const GENERATION: u8 = 4;
-const MARK_NAME: u8 = 5;
-const MARK: u8 = 6;
-const IO: u8 = 7;
-const COUNTER: u8 = 8;
+pub(super) const NODES: u8 = 0;
+pub(super) const SITE: u8 = 1;
+pub(super) const THREAD: u8 = 2;
+pub(super) const THREAD_END: u8 = 3;
+pub(super) const GENERATION: u8 = 4;
+pub(super) const MARK_NAME: u8 = 5;
+pub(super) const MARK: u8 = 6;
+pub(super) const IO: u8 = 7;
+pub(super) const COUNTER: u8 = 8;
 
 // A link: one of these, or a frame's number and `LINK_FRAME`.
 const LINK_LAST: u64 = 0;
 const LINK_BEFORE: u64 = 1;
-const LINK_NEW: u64 = 2;
+pub(super) const LINK_NEW: u64 = 2;
 const LINK_FRAME: u64 = 2;
 
 /// A record of a chunk.

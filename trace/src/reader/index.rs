@@ -28,6 +28,7 @@ pub struct Entry {
     pub stored_bytes: u32,
     pub raw_bytes: u32,
     pub compressed: bool,
+    pub columns: bool,
     /// Not sealed: no checksum covers it.
     pub live: bool,
     pub contents: Contents,
@@ -247,6 +248,7 @@ impl Scan<'_> {
                 stored_bytes: header.stored_bytes,
                 raw_bytes: header.raw_bytes,
                 compressed: header.compressed,
+                columns: header.columns,
                 live: false,
                 contents: header.contents,
             }),
@@ -296,6 +298,7 @@ impl Scan<'_> {
             stored_bytes: committed,
             raw_bytes: committed,
             compressed: false,
+            columns: false,
             live: true,
             contents,
         });

@@ -18,6 +18,7 @@ use crate::codec::{
     CallRecord, Callees, Class, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE, Predictor,
     ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, Tables,
 };
+use crate::columns;
 use crate::error::{Damage, DamageCause};
 use crate::layout::Contents;
 
@@ -252,6 +253,10 @@ impl<'t> Stream<'t> {
             self.bytes.truncate(len);
         } else {
             self.bytes = stored;
+        }
+        if entry.columns {
+            let columns = std::mem::take(&mut self.bytes);
+            columns::join(&columns, &mut self.bytes).ok_or(DamageCause::Record)?;
         }
         Ok(())
     }

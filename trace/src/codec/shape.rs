@@ -1,0 +1,111 @@
+//! Which fields a record has, one after the other, without what they mean: enough to move records
+//! from one arrangement of their fields to another.
+
+use super::definitions::{
+    COUNTER, GENERATION, IO, LINK_NEW, MARK, MARK_NAME, NODES, SITE, THREAD, THREAD_END,
+};
+use super::{
+    ADDRESS_DELTA, ADDRESS_MASK, ADDRESS_RECENT, ADDRESS_SITE_DELTA, CLASS_SHIFT, CLASS_SPECIAL,
+    Class, EXTRA, OLD_DELTA, OLD_RECENT, SITE_PREDICTED, SIZE_SAME,
+};
+
+/// Fields of like content.
+#[derive(Clone, Copy)]
+pub enum Field {
+    Control,
+    Time,
+    Site,
+    Size,
+    Address,
+    Recent,
+    SiteAddress,
+    /// What few calls have.
+    Rest,
+    /// Of a record that is no call: all but its control byte.
+    Definition,
+}
+
+/// Moves a record's bytes, one by one.
+pub trait Move {
+    fn byte(&mut self, field: Field) -> Option<u8>;
+
+    /// A varint's value, or what fits of it.
+    #[inline(always)]
+    fn varint(&mut self, field: Field) -> Option<u64> {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte(field)?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+            shift += 7;
+        }
+    }
+}
+
+/// Moves one record; `None` if it is none, or ends early.
+#[inline(always)]
+pub fn record(fields: &mut impl Move) -> Option<()> {
+    let control = fields.byte(Field::Control)?;
+    if control & 0x80 != 0 {
+        return None;
+    }
+    if control >> CLASS_SHIFT == CLASS_SPECIAL {
+        return definition(control & 0x1f, fields);
+    }
+    fields.varint(Field::Time)?;
+    if control & SITE_PREDICTED == 0 {
+        fields.varint(Field::Site)?;
+    }
+    if control & SIZE_SAME == 0 {
+        fields.varint(Field::Size)?;
+    }
+    match control & ADDRESS_MASK {
+        ADDRESS_DELTA => _ = fields.varint(Field::Address)?,
+        ADDRESS_RECENT => _ = fields.byte(Field::Recent)?,
+        ADDRESS_SITE_DELTA => _ = fields.varint(Field::SiteAddress)?,
+        _ => {}
+    }
+    if control & EXTRA != 0 {
+        fields.varint(Field::Rest)?;
+    }
+    if control >> CLASS_SHIFT == Class::Realloc as u8 {
+        fields.varint(Field::Rest)?;
+        match fields.varint(Field::Rest)? {
+            OLD_RECENT => _ = fields.byte(Field::Rest)?,
+            OLD_DELTA => _ = fields.varint(Field::Rest)?,
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+fn definition(kind: u8, fields: &mut impl Move) -> Option<()> {
+    let mut varint = || fields.varint(Field::Definition);
+    match kind {
+        NODES => {
+            varint()?;
+            for _ in 0..varint()? {
+                if varint()? == LINK_NEW {
+                    varint()?;
+                }
+            }
+        }
+        THREAD_END | COUNTER => _ = varint()?,
+        THREAD | MARK => _ = (varint()?, varint()?),
+        IO => _ = (varint()?, varint()?, varint()?),
+        SITE | GENERATION => {
+            varint()?;
+            fields.byte(Field::Definition)?;
+        }
+        MARK_NAME => {
+            varint()?;
+            for _ in 0..varint()? {
+                fields.byte(Field::Definition)?;
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}

@@ -1,0 +1,160 @@
+//! The records of a sealed chunk, taken apart into columns: all control bytes, all times, all sizes,
+//! and so on. Like stands by like, which compresses better, and in less time.
+//!
+//! Invariants: `join` of what `split` wrote is what `split` was given. Neither allocates, panics, or
+//! writes more than the records' own bytes and `HEADER_BYTES`.
+
+use crate::codec::shape::{self, Field, Move};
+
+pub const COLUMNS: usize = Field::Definition as usize + 1;
+/// The columns' lengths, before the columns themselves.
+pub const HEADER_BYTES: usize = 4 * COLUMNS;
+
+/// Writes whole records as columns: how many bytes of `out` that took. `None` if they are no records
+/// that this version knows, or do not fit. `work` is for `COLUMNS` times as many bytes as `records`.
+pub fn split(records: &[u8], work: &mut [u8], out: &mut [u8]) -> Option<usize> {
+    let mut split = Split {
+        records,
+        at: 0,
+        room: records.len(),
+        work,
+        lengths: [0; COLUMNS],
+    };
+    while split.at < records.len() {
+        shape::record(&mut split)?;
+    }
+    let Split { work, lengths, .. } = split;
+    let (header, mut rest) = out.split_at_mut_checked(HEADER_BYTES)?;
+    let columns = work.chunks(records.len().max(1)).zip(lengths);
+    for (place, (column, length)) in header.chunks_exact_mut(4).zip(columns) {
+        place.copy_from_slice(&(length as u32).to_le_bytes());
+        let (to, behind) = rest.split_at_mut_checked(length)?;
+        to.copy_from_slice(column.get(..length)?);
+        rest = behind;
+    }
+    Some(HEADER_BYTES + lengths.iter().sum::<usize>())
+}
+
+struct Split<'a> {
+    records: &'a [u8],
+    at: usize,
+    /// Of each column in `work`.
+    room: usize,
+    work: &'a mut [u8],
+    lengths: [usize; COLUMNS],
+}
+
+impl Move for Split<'_> {
+    #[inline(always)]
+    fn byte(&mut self, field: Field) -> Option<u8> {
+        let value = *self.records.get(self.at)?;
+        let length = &mut self.lengths[field as usize];
+        // No column outgrows its room: each byte comes from the records.
+        *self.work.get_mut(field as usize * self.room + *length)? = value;
+        self.at += 1;
+        *length += 1;
+        Some(value)
+    }
+}
+
+/// Puts the records together again, behind what `out` has. `None` if the columns are malformed.
+pub fn join(columns: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let (header, mut rest) = columns.split_at_checked(HEADER_BYTES)?;
+    let mut join = Join {
+        columns: [&[]; COLUMNS],
+        out,
+    };
+    for (column, length) in join.columns.iter_mut().zip(header.chunks_exact(4)) {
+        let length = u32::from_le_bytes(length.try_into().ok()?);
+        (*column, rest) = rest.split_at_checked(length as usize)?;
+    }
+    join.out.reserve(columns.len() - HEADER_BYTES);
+    while !join.columns[Field::Control as usize].is_empty() {
+        shape::record(&mut join)?;
+    }
+    let done = rest.is_empty() && join.columns.iter().all(|column| column.is_empty());
+    done.then_some(())
+}
+
+struct Join<'a> {
+    columns: [&'a [u8]; COLUMNS],
+    out: &'a mut Vec<u8>,
+}
+
+impl Move for Join<'_> {
+    #[inline(always)]
+    fn byte(&mut self, field: Field) -> Option<u8> {
+        let column = &mut self.columns[field as usize];
+        let (value, rest) = column.split_first()?;
+        *column = rest;
+        self.out.push(*value);
+        Some(*value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn taken_apart(records: &[u8]) -> Option<Vec<u8>> {
+        let mut work = vec![0; COLUMNS * records.len()];
+        let mut out = vec![0; records.len() + HEADER_BYTES];
+        let bytes = split(records, &mut work, &mut out)?;
+        assert_eq!(bytes, out.len());
+        Some(out)
+    }
+
+    proptest! {
+        /// Random bytes are mostly records: cut off where they are not.
+        #[test]
+        fn what_was_split_is_joined(mut records in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let columns = loop {
+                match taken_apart(&records) {
+                    Some(columns) => break columns,
+                    None => _ = records.pop(),
+                }
+            };
+            let mut back = vec![7];
+            prop_assert_eq!(join(&columns, &mut back), Some(()));
+            prop_assert_eq!(&back[1..], &records[..]);
+        }
+
+        #[test]
+        fn damaged_columns_write_no_more_than_they_hold(columns in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let mut out = Vec::new();
+            let _ = join(&columns, &mut out);
+            prop_assert!(out.len() <= columns.len());
+        }
+    }
+
+    #[test]
+    fn columns_that_are_cut_or_too_long_are_malformed() {
+        // A malloc with all fields, and a free as predicted.
+        let records = [0, 1, 2, 3, 4, 0b0010_1110, 5];
+        let good = taken_apart(&records).unwrap();
+        let mut out = Vec::new();
+        assert_eq!(join(&good, &mut out), Some(()));
+        assert_eq!(out, records);
+        for length in 0..good.len() {
+            assert_eq!(join(&good[..length], &mut Vec::new()), None, "{length}");
+        }
+        let longer = [good.as_slice(), &[0]].concat();
+        assert_eq!(join(&longer, &mut Vec::new()), None);
+    }
+
+    #[test]
+    fn what_is_no_record_or_does_not_fit_is_left_alone() {
+        assert_eq!(taken_apart(&[0x80]), None);
+        assert_eq!(taken_apart(&[0b0111_1111]), None);
+        let records = [0, 1, 2, 3, 4];
+        assert_eq!(
+            split(&records, &mut [0; 45], &mut [0; HEADER_BYTES + 4]),
+            None
+        );
+        assert_eq!(
+            split(&records, &mut [0; 20], &mut [0; HEADER_BYTES + 5]),
+            None
+        );
+    }
+}
