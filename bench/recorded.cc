@@ -1,11 +1,12 @@
-// bench_recorded map|parser|threads COUNT: what `larder recording` records: calls that come from few
-// stacks, from deep ones, from four threads at once.
+// bench_recorded map|parser|threads COUNT: what `larder recording` records: calls that come from
+// few stacks, from deep ones, from four threads at once.
 //
-// map: strings counted in an ordered map and a hash table, as an indexer does: two dozen stacks in all.
-// parser: expressions of twelve levels of precedence, nested three to six deep, one template instance a
+// map: strings counted in an ordered map and a hash table, as an indexer does: two dozen stacks in
+// all. parser: expressions of twelve levels of precedence, nested three to six deep, one template
+// instance a
 //   level: 36 to 80 frames above most allocations, and thousands of distinct stacks.
-// threads: four threads, each with maps of its own, that hand a part of their strings to the next one.
-// COUNT: thousands of words, expressions, thousands of words a thread.
+// threads: four threads, each with maps of its own, that hand a part of their strings to the next
+// one. COUNT: thousands of words, expressions, thousands of words a thread.
 
 #include <map>
 #include <memory>
@@ -103,7 +104,9 @@ template <int level>
 struct Operation final : Expression {
   Operation(std::unique_ptr<Expression> a, std::unique_ptr<Expression> b)
       : left(std::move(a)), right(std::move(b)) {}
-  [[nodiscard]] std::size_t value() const override { return left->value() * level + right->value(); }
+  [[nodiscard]] std::size_t value() const override {
+    return left->value() * level + right->value();
+  }
   std::unique_ptr<Expression> left;
   std::unique_ptr<Expression> right;
 };

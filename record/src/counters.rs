@@ -202,7 +202,7 @@ impl Tally {
             state::stop(StopReason::NoMemory, libc::ENOMEM);
             return false;
         };
-        let Some(region) = file::map_region(bytes) else {
+        let Some(file::Region { start: region, .. }) = file::map_region(bytes) else {
             return false;
         };
         let header = ChunkHeader {
