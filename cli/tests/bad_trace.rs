@@ -197,12 +197,14 @@ fn the_warning_of_a_loss_is_one_line_on_stderr_and_at_the_top_of_the_report() {
 #[test]
 fn calls_in_a_damaged_part_are_told_once_and_not_as_not_recorded() {
     let (_directory, file, bytes) = recorded();
+    // Much of a short trace is holes, where damage costs nothing.
+    let in_use: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
     let mut told = 0;
     for step in 0..10 {
         let mut damaged = bytes.clone();
         match step {
             0 => damaged.truncate(bytes.len() - 1),
-            _ => damaged[bytes.len() * step / 10] ^= 0x55,
+            _ => damaged[in_use[in_use.len() * step / 10]] ^= 0x55,
         }
         fs::write(&file, &damaged).unwrap();
         let reported = report(&file);
