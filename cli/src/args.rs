@@ -10,10 +10,12 @@ use clap::{Args, Parser, Subcommand};
 use crate::analysis::sites::SortKey;
 use crate::analysis::subject::RawSubject;
 use crate::bench::{self, BenchPlan, RawBench};
+use crate::check::args::{self as check, CheckPlan, RawCheck};
 use crate::diff::{self, DiffPlan, RawDiff};
 use crate::doctor::DoctorPlan;
 use crate::fail::{self, FailPlan, RawFail};
 use crate::failure::{Failure, Result};
+use crate::history::args::{self as history, HistoryPlan, RawHistory};
 use crate::import::{self, ImportPlan, RawImport};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
@@ -104,6 +106,12 @@ enum RawCommand {
     /// Run a trace's calls again, on every allocator: time, peak memory, fragmentation
     #[command(after_help = replay::EXAMPLES)]
     Replay(RawReplay),
+    /// Is a run within its budget? If not, say what grew, and where
+    #[command(after_help = check::EXAMPLES)]
+    Check(RawCheck),
+    /// Show the runs that check kept, and the commits where a figure moved
+    #[command(after_help = history::EXAMPLES)]
+    History(RawHistory),
     /// Look for faults in a malloc: Larder's, or any other
     #[command(after_help = torture::EXAMPLES)]
     Torture(RawTorture),
@@ -191,6 +199,8 @@ pub enum Plan {
     Replay(ReplayPlan),
     Torture(TorturePlan),
     Memdebug(MemdebugPlan),
+    Check(Box<CheckPlan>),
+    History(HistoryPlan),
     Import(ImportPlan),
     /// Help or the version, ready to print.
     Show(String),
@@ -264,6 +274,8 @@ impl RawCommand {
             RawCommand::Startup(raw) => instrument(raw.check()),
             RawCommand::Replay(raw) => Ok(Plan::Replay(raw.check()?)),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
+            RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),
+            RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),
         }

@@ -3,11 +3,13 @@
 mod analysis;
 mod args;
 mod bench;
+mod check;
 mod diff;
 mod doctor;
 mod execute;
 mod fail;
 mod failure;
+mod history;
 mod import;
 mod installed;
 mod instruments;
@@ -56,6 +58,8 @@ fn perform() -> Result<ExitCode> {
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Check(plan) => check::check(&plan).map(ExitCode::from),
+        Plan::History(plan) => history::history(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Show(text) => {
             let mut out = std::io::stdout();
             let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());

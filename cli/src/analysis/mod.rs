@@ -20,7 +20,7 @@ pub mod naming;
 pub mod number;
 #[allow(dead_code)]
 pub mod observe;
-mod pattern;
+pub mod pattern;
 pub mod plumbing;
 pub mod resolve;
 pub mod sites;

@@ -28,7 +28,7 @@ mod ranking;
 mod results;
 mod session;
 pub mod statistics;
-mod svg;
+pub mod svg;
 
 use std::fs;
 use std::io::{self, Write};

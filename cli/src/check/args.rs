@@ -1,0 +1,102 @@
+//! What is typed after `larder check`, and the checked plan that comes of it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::{Failure, Result};
+use crate::history::store::Kept;
+use crate::report::Format;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder check --update -- ./app --input data.bin
+      Write larder.toml: the limits are what the run needs.
+  larder check -- ./app --input data.bin
+      Is the run within its budget? If not, five lines say what grew, and where.
+  larder check
+      The same with the command that the budget names.
+  larder check app.trace --budget app.toml --json
+
+Exit codes: 0 within the budget; 1 over it; 2 the command itself failed, so nothing was judged; 125
+the tool failed; 126 the command cannot be executed or reached; 127 the command was not found.";
+
+#[derive(Debug, Args)]
+pub struct RawCheck {
+    /// Judge this trace instead of running a command
+    #[arg(value_name = "TRACE", conflicts_with = "command")]
+    trace: Option<PathBuf>,
+    /// The budget
+    #[arg(long, value_name = "FILE", default_value = "larder.toml")]
+    budget: PathBuf,
+    /// Write what the run needs into the budget, instead of judging it
+    #[arg(long)]
+    update: bool,
+    /// Run so many times and take the lowest of each figure
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Print JSON on stdout
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    history: RawKept,
+    /// The command and its arguments [default: the budget's]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Where a run is kept.
+#[derive(Debug, Args)]
+struct RawKept {
+    /// Keep the run in this database
+    #[arg(long, value_name = "FILE", default_value = crate::history::store::DEFAULT)]
+    db: PathBuf,
+    /// Do not keep the run
+    #[arg(long, conflicts_with = "db")]
+    no_history: bool,
+    /// The run is of this commit [default: git's]
+    #[arg(long, value_name = "ID")]
+    commit: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct CheckPlan {
+    pub trace: Option<PathBuf>,
+    pub budget: PathBuf,
+    pub update: bool,
+    pub runs: u32,
+    pub format: Format,
+    /// `None`: nowhere.
+    pub keep: Option<Kept>,
+    /// Empty: the budget's.
+    pub command: Vec<OsString>,
+}
+
+impl RawCheck {
+    pub fn check(self) -> Result<CheckPlan> {
+        if self.trace.is_some() && self.runs > 1 {
+            return Err(Failure::failed(
+                "--runs: a trace is one run: give a command instead",
+            ));
+        }
+        let keep = (!self.history.no_history).then_some(Kept {
+            database: self.history.db,
+            commit: self.history.commit,
+        });
+        Ok(CheckPlan {
+            trace: self.trace,
+            budget: self.budget,
+            update: self.update,
+            runs: self.runs,
+            format: if self.json {
+                Format::Json
+            } else {
+                Format::Text
+            },
+            keep,
+            command: self.command,
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! What a budget limits: six figures of a run, and of each site the same where they can be told.
+
+use crate::analysis::family::Counters;
+use crate::analysis::number::grouped;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Figure {
+    Allocations,
+    PeakBytes,
+    TotalBytes,
+    /// Live at exit.
+    LeakedBlocks,
+    LeakedBytes,
+    /// Blocks under 32 bytes.
+    Tiny,
+}
+
+impl Figure {
+    pub const ALL: [Figure; 6] = [
+        Figure::Allocations,
+        Figure::PeakBytes,
+        Figure::TotalBytes,
+        Figure::LeakedBlocks,
+        Figure::LeakedBytes,
+        Figure::Tiny,
+    ];
+
+    /// In a budget.
+    pub fn key(self) -> &'static str {
+        match self {
+            Figure::Allocations => "allocations",
+            Figure::PeakBytes => "peak_bytes",
+            Figure::TotalBytes => "total_bytes",
+            Figure::LeakedBlocks => "leaked_blocks",
+            Figure::LeakedBytes => "leaked_bytes",
+            Figure::Tiny => "tiny",
+        }
+    }
+
+    /// A value with its unit.
+    pub fn say(self, value: u64) -> String {
+        let text = grouped(value);
+        match self {
+            Figure::Allocations => format!("{text} allocations"),
+            Figure::PeakBytes => format!("peak {text} bytes"),
+            Figure::TotalBytes => format!("total {text} bytes"),
+            Figure::LeakedBlocks => format!("leaked {text} blocks"),
+            Figure::LeakedBytes => format!("leaked {text} bytes"),
+            Figure::Tiny => format!("{text} tiny blocks"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures([u64; Figure::ALL.len()]);
+
+impl Figures {
+    pub fn of(counters: &Counters) -> Self {
+        Self([
+            counters.allocations,
+            counters.peak_bytes,
+            counters.total_bytes,
+            counters.live_blocks,
+            counters.live_bytes,
+            counters.tiny,
+        ])
+    }
+
+    pub fn get(&self, figure: Figure) -> u64 {
+        self.0[figure as usize]
+    }
+
+    pub fn set(&mut self, figure: Figure, value: u64) {
+        self.0[figure as usize] = value;
+    }
+
+    /// Of each figure the lower.
+    pub fn lower(mut self, other: &Figures) -> Self {
+        for figure in Figure::ALL {
+            self.set(figure, self.get(figure).min(other.get(figure)));
+        }
+        self
+    }
+}

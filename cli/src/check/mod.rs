@@ -1,0 +1,181 @@
+//! `larder check`: is a run within its budget?
+//!
+//! ```text
+//! budget (TOML) ─────────────┐
+//! measure (runs, or a trace) ┴─> verdict ─> print
+//!                            └─> budget::updated (--update)
+//! ```
+
+pub mod args;
+mod budget;
+pub mod figures;
+mod limit;
+mod measure;
+mod print;
+mod verdict;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::analysis::subject::Subject;
+use crate::failure::{Failure, Result};
+use crate::history::store;
+use crate::printable;
+use crate::record::{Allocator, RecordPlan, quoted};
+use crate::report::Format;
+use args::CheckPlan;
+use budget::Budget;
+use measure::Measured;
+
+const EXCEEDED: u8 = 1;
+const COMMAND_FAILED: u8 = 2;
+
+/// Judges, or updates the budget; the exit code.
+pub fn check(plan: &CheckPlan) -> Result<u8> {
+    let text = budget::read_text(&plan.budget)?;
+    if text.is_none() && !plan.update {
+        return Err(Failure::failed(format!(
+            "{}: there is no budget yet: make it with `larder check --update -- COMMAND`",
+            printable::name(&plan.budget)
+        )));
+    }
+    let budget = Budget::parse(&plan.budget, text.as_deref().unwrap_or_default())?;
+    let measured = match measure(plan, &budget)? {
+        Ok(measured) => measured,
+        Err(end) => {
+            say(&[format!("the command failed ({end}); nothing was judged")]);
+            return Ok(COMMAND_FAILED);
+        }
+    };
+    for (figure, (low, high)) in &measured.varied {
+        let (figure, runs) = (figure.key(), measured.runs);
+        say(&[format!(
+            "warning: {figure} differs between {runs} runs: {low} to {high}; the lowest counts"
+        )]);
+    }
+    let name = name(plan, &budget);
+    let breaches = verdict::judge(&budget, &measured);
+    let within = breaches.is_empty() || plan.update;
+    if let Some(keep) = &plan.keep {
+        store::keep(
+            keep,
+            &name,
+            within,
+            &measured.figures,
+            measured.times.map(|t| (t.wall, t.cpu)),
+        )?;
+    }
+    if plan.update {
+        let new = budget::updated(&plan.budget, text.as_deref(), &measured)?;
+        budget::write(&plan.budget, &new)?;
+        let file = printable::name(&plan.budget);
+        say(&[format!("{file} is written: {}", print::figures(&measured))]);
+        return Ok(0);
+    }
+    match plan.format {
+        Format::Json => print_json(&print::json(&name, &measured, &breaches))?,
+        Format::Text if within => say(&[format!(
+            "{}: within budget: {}",
+            printable::escape(&name),
+            print::figures(&measured)
+        )]),
+        Format::Text => say(&print::exceeded(&name, &breaches, &update_command(plan))),
+    }
+    Ok(if within { 0 } else { EXCEEDED })
+}
+
+/// The run, or how the command failed.
+fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Measured, String>> {
+    if let (Some(trace), true) = (&plan.trace, plan.command.is_empty()) {
+        let subject = Subject {
+            trace: trace.clone(),
+            pid: None,
+            wrappers: Vec::new(),
+            skips: Vec::new(),
+        };
+        return Measured::of_trace(&subject).map(Ok);
+    }
+    let command = match plan.command.is_empty() {
+        true => budget.command.iter().map(OsString::from).collect(),
+        false => plan.command.clone(),
+    };
+    if command.is_empty() {
+        return Err(Failure::failed(format!(
+            "no command: give one behind --, or a trace, or put command = [\"…\"] into {}",
+            printable::name(&plan.budget)
+        )));
+    }
+    let plan_of_run = RecordPlan {
+        output: None,
+        allocator: Allocator::Own,
+        aggregate: true,
+        syscalls: false,
+        command,
+    };
+    let measured = Measured::of_runs(&plan_of_run, plan.runs)?;
+    Ok(measured.map_err(measure::describe_end))
+}
+
+/// The budget's own, else its file's.
+fn name(plan: &CheckPlan, budget: &Budget) -> String {
+    let file = || plan.budget.file_stem().unwrap_or_default();
+    budget
+        .name
+        .clone()
+        .unwrap_or_else(|| file().to_string_lossy().into_owned())
+}
+
+/// What accepts the run as the new budget.
+fn update_command(plan: &CheckPlan) -> String {
+    let mut words = vec!["larder check --update".to_owned()];
+    if plan.budget != Path::new("larder.toml") {
+        words.push(format!("--budget {}", quoted(&plan.budget)));
+    }
+    if let Some(trace) = &plan.trace {
+        words.push(quoted(trace));
+    }
+    if !plan.command.is_empty() {
+        words.push("--".to_owned());
+        words.extend(plan.command.iter().map(|word| quoted(Path::new(word))));
+    }
+    words.join(" ")
+}
+
+/// Writes a file through another beside it, so that it is there whole or as it was.
+pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mode = fs::metadata(path).map_or(0o644, |old| old.permissions().mode());
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.as_file()
+        .set_permissions(fs::Permissions::from_mode(mode))?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// A closed stderr leaves nobody to tell.
+fn say(lines: &[String]) {
+    let mut out = io::stderr().lock();
+    for (index, line) in lines.iter().enumerate() {
+        let prefix = if index == 0 { "larder: " } else { "" };
+        let _ = writeln!(out, "{prefix}{line}");
+    }
+}
+
+fn print_json(document: &serde_json::Value) -> Result<()> {
+    let text = document.to_string();
+    match writeln!(io::stdout(), "{}", printable::escape_json(&text)) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
+            "the verdict cannot be written: {}",
+            crate::target::reason(&error)
+        ))),
+        _ => Ok(()),
+    }
+}

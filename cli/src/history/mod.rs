@@ -1,0 +1,89 @@
+//! `larder history`: the runs that `check` kept, and where a figure moved.
+//!
+//! ```text
+//! store (SQLite) ─> trend ─> change (which runs) ─> table, page
+//!    └── origin: commit and machine of a run that is kept
+//! ```
+
+pub mod args;
+mod change;
+mod origin;
+mod page;
+pub mod store;
+mod table;
+mod trend;
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use crate::failure::{Failure, Result};
+use crate::printable;
+use crate::report::Format;
+use args::HistoryPlan;
+use trend::Trend;
+
+pub fn history(plan: &HistoryPlan) -> Result<()> {
+    let names = store::names(&plan.database)?;
+    let wanted = |name: &str| plan.name.as_ref().is_none_or(|wanted| wanted == name);
+    let mut trends = Vec::new();
+    for (name, _) in names.iter().filter(|(name, _)| wanted(name)) {
+        let runs = store::read(&plan.database, name, plan.last)?;
+        trends.push(Trend::new(name.clone(), runs));
+    }
+    if trends.is_empty() {
+        return Err(nothing_found(plan, &names));
+    }
+    if let Some(file) = &plan.html {
+        write_page(file, &page::render(&trends))?;
+    }
+    match print(plan, &trends) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
+            "the history cannot be written: {}",
+            crate::target::reason(&error)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn nothing_found(plan: &HistoryPlan, names: &[(String, i64)]) -> Failure {
+    const SHOWN: usize = 10;
+    let database = printable::name(&plan.database);
+    let known: Vec<_> = names.iter().take(SHOWN).map(|(name, _)| name).collect();
+    Failure::failed(match (&plan.name, known.as_slice()) {
+        (Some(name), [_, ..]) => format!(
+            "{database}: no run of '{}': it has {}",
+            printable::escape(name),
+            known
+                .iter()
+                .map(|name| printable::escape(name))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+        _ => format!("{database}: no run is kept yet: `larder check` keeps them"),
+    })
+}
+
+fn print(plan: &HistoryPlan, trends: &[Trend]) -> io::Result<()> {
+    match plan.format {
+        Format::Json => {
+            let text = serde_json::to_string_pretty(&table::json(trends))?;
+            writeln!(io::stdout(), "{}", printable::escape_json(&text))
+        }
+        Format::Text => {
+            let mut out = BufWriter::new(anstream::stdout().lock());
+            table::print(trends, &mut out)?;
+            out.flush()
+        }
+    }
+}
+
+/// Whole or not at all.
+fn write_page(path: &Path, text: &str) -> Result<()> {
+    crate::check::write_whole(path, text).map_err(|error| {
+        Failure::failed(format!(
+            "{}: cannot be written: {}: name another file with --html",
+            printable::name(path),
+            crate::target::reason(&error)
+        ))
+    })
+}
