@@ -73,7 +73,7 @@ fn a_planted_allocation_a_turn_is_told_in_five_lines_that_name_it() {
     let green = check(directory.path(), &[], &[&good]);
     assert_success(&green);
     assert_eq!(stderr(&green).lines().count(), 1, "{}", stderr(&green));
-    assert!(stderr(&green).contains("larder: larder: within budget: 100 allocations"));
+    assert!(stderr(&green).contains(": within budget: 100 allocations"));
 
     let red = check(directory.path(), &[], &[&bad]);
     let text = stderr(&red);

@@ -119,13 +119,18 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
     Ok(measured.map_err(measure::describe_end))
 }
 
-/// The budget's own, else its file's.
+/// The budget's own, else its file's; of a `larder.toml` its folder's.
 fn name(plan: &CheckPlan, budget: &Budget) -> String {
-    let file = || plan.budget.file_stem().unwrap_or_default();
-    budget
-        .name
-        .clone()
-        .unwrap_or_else(|| file().to_string_lossy().into_owned())
+    if let Some(name) = &budget.name {
+        return name.clone();
+    }
+    let folder = std::path::absolute(&plan.budget).ok();
+    let folder = folder.as_deref().and_then(Path::parent);
+    let name = match plan.budget.file_stem() {
+        Some(stem) if stem != "larder" => Some(stem),
+        stem => folder.and_then(Path::file_name).or(stem),
+    };
+    name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// What accepts the run as the new budget.
