@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
+use crate::advise::{self, AdvisePlan, RawAdvise};
 use crate::analysis::sites::SortKey;
 use crate::analysis::subject::RawSubject;
 use crate::bench::{self, BenchPlan, RawBench};
@@ -34,6 +35,8 @@ Examples:
       Record every allocation of a run.
   larder report app.trace
       The counters, and the source lines that allocate most.
+  larder advise app.trace
+      Which of them need not be, and the cure of each.
   larder report app.trace --sort bytes --top 5
   larder report app.trace --json | jq .counters
   larder doctor ./app
@@ -76,6 +79,12 @@ enum RawCommand {
     /// Show what differs between two traces, or how a program's sites grow with its input
     #[command(after_help = diff::EXAMPLES)]
     Diff(RawDiff),
+    /// Say which allocations need not be, what each costs, and the cure
+    #[command(after_help = advise::EXAMPLES)]
+    Advise(RawAdvise),
+    /// Time this process's malloc, for advise
+    #[command(name = advise::HIDDEN_COMMAND, hide = true)]
+    MeasureMalloc,
     /// Say what is missing or in the way of running and recording
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
     Doctor(RawDoctor),
@@ -193,6 +202,8 @@ pub enum Plan {
     Record(RecordPlan),
     Report(ReportPlan),
     Diff(DiffPlan),
+    Advise(AdvisePlan),
+    MeasureMalloc,
     Doctor(DoctorPlan),
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
@@ -235,9 +246,7 @@ fn unknown_option(error: &clap::Error) -> String {
 /// clap's first paragraph, in one line.
 fn usage_message(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::MissingSubcommand {
-        return "no subcommand given: use run, record, report, doctor, bench, replay, torture or one of \
-                the instruments; `larder --help` shows examples"
-            .to_owned();
+        return "no subcommand given: `larder --help` lists them, with examples".to_owned();
     }
     let text = error.render().to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
@@ -259,6 +268,8 @@ impl RawCommand {
             RawCommand::Record(raw) => Ok(Plan::Record(raw.check())),
             RawCommand::Report(raw) => Ok(Plan::Report(raw.check()?)),
             RawCommand::Diff(raw) => Ok(Plan::Diff(raw.check()?)),
+            RawCommand::Advise(raw) => Ok(Plan::Advise(raw.check()?)),
+            RawCommand::MeasureMalloc => Ok(Plan::MeasureMalloc),
             RawCommand::Doctor(raw) => Ok(Plan::Doctor(DoctorPlan {
                 command: raw.command,
                 format: if raw.json { Format::Json } else { Format::Text },

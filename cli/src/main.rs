@@ -1,5 +1,6 @@
 //! The `larder` command: parses, runs, and maps failures to exit codes.
 
+mod advise;
 mod analysis;
 mod args;
 mod bench;
@@ -51,6 +52,11 @@ fn perform() -> Result<ExitCode> {
         Plan::Record(plan) => record::record(&plan).map(ExitCode::from),
         Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
         Plan::Diff(plan) => diff::diff(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Advise(plan) => advise::advise(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::MeasureMalloc => {
+            advise::MallocCosts::print_here();
+            Ok(ExitCode::SUCCESS)
+        }
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),

@@ -207,6 +207,7 @@ impl<O: Observer> Image<'_, O> {
             time: event.time,
             thread: event.thread,
             stack,
+            stacks: events.stacks(),
         };
         match event.action {
             Action::Alloc {
@@ -294,7 +295,13 @@ impl<O: Observer> Image<'_, O> {
         })
     }
 
-    fn alloc(&mut self, events: &Events<'_>, at: Moment, call: AllocCall, made: Made<'_, O::Note>) {
+    fn alloc(
+        &mut self,
+        events: &Events<'_>,
+        at: Moment<'_>,
+        call: AllocCall,
+        made: Made<'_, O::Note>,
+    ) {
         match self.origin(events, call, at.stack) {
             Some(_) if made.address == 0 => self.heap.counters_mut().failed += 1,
             Some(origin) => self.make(at, Made { origin, ..made }),
@@ -303,13 +310,13 @@ impl<O: Observer> Image<'_, O> {
         }
     }
 
-    fn replace(&mut self, at: Moment, address: u64) {
+    fn replace(&mut self, at: Moment<'_>, address: u64) {
         if let Some(block) = self.heap.end_block(address) {
             self.observer.ended(at, address, &block, End::Replaced);
         }
     }
 
-    fn make(&mut self, at: Moment, made: Made<'_, O::Note>) {
+    fn make(&mut self, at: Moment<'_>, made: Made<'_, O::Note>) {
         self.replace(at, made.address);
         let source = &self.sources[made.origin.index()];
         let size = made.size.saturating_sub(source.header_bytes);
@@ -324,7 +331,7 @@ impl<O: Observer> Image<'_, O> {
             .allocate(source.kind, source.call, made.address, block);
     }
 
-    fn free(&mut self, events: &Events<'_>, at: Moment, call: FreeCall, address: u64) {
+    fn free(&mut self, events: &Events<'_>, at: Moment<'_>, call: FreeCall, address: u64) {
         if address == 0 {
             return;
         }
@@ -349,7 +356,7 @@ impl<O: Observer> Image<'_, O> {
     fn realloc(
         &mut self,
         events: &Events<'_>,
-        at: Moment,
+        at: Moment<'_>,
         call: AllocCall,
         old: u64,
         made: Made<'_, O::Note>,

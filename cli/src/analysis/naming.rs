@@ -60,13 +60,15 @@ const STARTS: &[&str] = &[
     "_start",
 ];
 
+/// Whether `main` and threads are started by it.
+pub fn is_start(frame: &ChainFrame) -> bool {
+    let function = frame.source.function.as_ref();
+    function.is_some_and(|function| STARTS.contains(&&*function.name))
+}
+
 /// The frames up to `main` or a thread's function.
 pub fn without_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFrame] {
-    let name = |frame: &ChainFrame| {
-        let function = frame.source.function.as_ref()?;
-        Some(function.name.clone())
-    };
-    let is_start = |frame: &ChainFrame| name(frame).is_some_and(|name| STARTS.contains(&&*name));
+    let name = |frame: &ChainFrame| Some(frame.source.function.as_ref()?.name.clone());
     let Some(mut end) = frames.iter().position(|frame| is_start(frame)) else {
         return frames;
     };
@@ -82,6 +84,14 @@ pub fn without_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFram
 
 pub fn shown(name: &str) -> String {
     escape(name).into_owned()
+}
+
+/// The function alone, without a place in it, if it has a name.
+pub fn function_name(frame: &ChainFrame) -> String {
+    match &frame.source.function {
+        Some(function) => shown(&function.name),
+        None => frame_name(frame),
+    }
 }
 
 pub fn frame_name(frame: &ChainFrame) -> String {

@@ -2,7 +2,7 @@
 //!
 //! An observer keeps a note with each live block, so it needs no table of addresses of its own.
 
-use larder_trace::{Event, Events, FreeCall, StackId, Trace};
+use larder_trace::{Event, Events, FreeCall, StackId, StackTable, Trace};
 
 use super::attribute::Attribution;
 use super::heap::{Block, Origin, OriginId};
@@ -11,13 +11,14 @@ use super::resolve::{Chain, Resolver};
 
 /// When and by whom something happened.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct Moment<'a> {
     /// In ticks of the trace.
     pub time: u64,
     /// The system's number of the thread.
     pub thread: u32,
     /// Of the call that did it.
     pub stack: StackId,
+    pub stacks: &'a StackTable,
 }
 
 /// A block as it was asked for.
@@ -59,12 +60,13 @@ pub trait Observer {
     fn event(&mut self, _event: &Event, _events: &Events<'_>) {}
 
     /// A block was made. For a realloc `ended` of the old block came before.
-    fn made(&mut self, _moment: Moment, _made: &Made<'_, Self::Note>) -> Self::Note {
+    fn made(&mut self, _moment: Moment<'_>, _made: &Made<'_, Self::Note>) -> Self::Note {
         Self::Note::default()
     }
 
     /// A block ends.
-    fn ended(&mut self, _moment: Moment, _address: u64, _block: &Block<Self::Note>, _how: End) {}
+    fn ended(&mut self, _moment: Moment<'_>, _address: u64, _block: &Block<Self::Note>, _how: End) {
+    }
 
     /// All was read; `live` are the blocks that were never ended.
     fn end_image(

@@ -117,6 +117,18 @@ impl StackTable {
         self.root(stack) == StackId::TRUNCATED_ROOT
     }
 
+    /// The complete stack of these return addresses, outermost first, in no module; for tables that
+    /// are not read from a trace.
+    pub fn intern(&mut self, addresses: &[u64]) -> StackId {
+        let frame = |address| Frame {
+            address,
+            interrupted: false,
+            module: None,
+        };
+        let add = |parent, address: &u64| self.add(parent, frame(*address));
+        StackId(addresses.iter().fold(ROOT_COMPLETE, add))
+    }
+
     pub(super) fn add(&mut self, parent: u32, frame: Frame) -> u32 {
         let next_frame = FrameId(self.frames.len() as u32);
         let frame_id = *self.frame_ids.entry(frame).or_insert(next_frame);

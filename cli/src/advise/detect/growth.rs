@@ -1,0 +1,134 @@
+//! Buffers that are made larger and larger: by realloc, or by a larger block, a copy and the end of
+//! the smaller one. The cure is to ask for the final size at once; the sizes seen say which.
+
+use crate::advise::facts::{Growth, ImageFacts};
+use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
+use crate::advise::sizes::Sizes;
+use crate::analysis::number::{counted, grouped, percent};
+
+/// A buffer that grows by less than this at a step is copied a quadratic number of times.
+const SLOW_FACTOR: f64 = 1.3;
+/// Steps a buffer from which on slow growth is told.
+const SLOW_STEPS: u64 = 8;
+/// Without realloc growth is guessed from neighbours: so much of the guesses must fit.
+const FITTING: f64 = 0.9;
+
+pub fn detect(image: &ImageFacts) -> Vec<Finding> {
+    let groups = grouped_by(image, |_, site| {
+        grows(&site.facts.growth).then(|| site.place())
+    });
+    groups
+        .iter()
+        .filter_map(|group| finding(image, group))
+        .collect()
+}
+
+fn grows(growth: &Growth) -> bool {
+    let fits = growth.followed_larger as f64 >= FITTING * growth.followed as f64;
+    growth.chains > 0 && growth.steps >= FEWEST_BLOCKS && fits
+}
+
+fn finding(image: &ImageFacts, group: &[usize]) -> Option<Finding> {
+    let site = *group.first()?;
+    let (mut finals, mut steps) = (Sizes::default(), Sizes::default());
+    let (mut chains, mut outgrown, mut guessed) = (0, 0u64, 0);
+    let mut parts: Vec<Part> = Vec::new();
+    let growths = || {
+        group
+            .iter()
+            .map(|origin| &image.sites[*origin].facts.growth)
+    };
+    for growth in growths() {
+        finals.merge(&growth.finals);
+        steps.merge(&growth.step_sizes);
+        chains += growth.chains;
+        outgrown = outgrown.saturating_add(growth.outgrown_bytes);
+        guessed += growth.followed_larger;
+    }
+    let [half, most, nearly_all] = [0.5, 0.9, 0.99].map(|share| finals.covering(share));
+    let saved = steps.up_to(most) as f64 / steps.total().max(1) as f64;
+    for growth in growths() {
+        for (origin, count) in &growth.steppers {
+            parts.push(Part {
+                origin: *origin as usize,
+                calls: (*count as f64 * saved) as u64,
+                bytes: (growth.outgrown_bytes as f64 * saved * *count as f64
+                    / growth.steps.max(1) as f64) as u64,
+            });
+        }
+    }
+    let total = steps.total();
+    if steps.up_to(most) < FEWEST_BLOCKS {
+        return None;
+    }
+    let factor = mean_factor(growths(), outgrown);
+    let slow = factor < SLOW_FACTOR && total / chains.max(1) >= SLOW_STEPS;
+    let mut evidence = vec![
+        format!(
+            "{} grew {} times, {:.1} each, and gave up {} on the way",
+            counted(chains, "buffer"),
+            grouped(total),
+            total as f64 / chains as f64,
+            counted(outgrown, "byte")
+        ),
+        format!(
+            "at their end 50 % have at most {} bytes, 90 % {}, 99 % {}, all {}",
+            grouped(half),
+            grouped(most),
+            grouped(nearly_all),
+            grouped(finals.largest())
+        ),
+    ];
+    if slow {
+        evidence.push(format!(
+            "a step is {:.0} % on average: what is copied grows with the square",
+            (factor - 1.0) * 100.0
+        ));
+    }
+    let container = image.sites[site].container();
+    let how = match container {
+        Some("std::vector" | "std::string") => "reserve()",
+        _ => "ask at first for",
+    };
+    let cure = if slow {
+        format!(
+            "double the size at each step instead; or {how} {} bytes, which cover 90 %",
+            grouped(most)
+        )
+    } else {
+        format!(
+            "{how} {} bytes: {:.0} % of the steps go ({} bytes cover half, {} nearly all)",
+            grouped(most),
+            percent(steps.up_to(most), total),
+            grouped(half),
+            grouped(nearly_all)
+        )
+    };
+    Some(Finding {
+        pattern: if slow {
+            Pattern::GrowByFactor
+        } else {
+            Pattern::Reserve
+        },
+        site,
+        related: Vec::new(),
+        parts,
+        memory_bytes: 0,
+        evidence,
+        cure,
+        size_bytes: Some(most),
+        confidence: if guessed == 0 || container.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+    })
+}
+
+/// By how much a step enlarges a buffer on average.
+fn mean_factor<'a>(growths: impl Iterator<Item = &'a Growth>, outgrown: u64) -> f64 {
+    let grown: u64 = growths
+        .map(|growth| growth.grown_bytes)
+        .fold(0, u64::saturating_add);
+    grown as f64 / outgrown.max(1) as f64
+}

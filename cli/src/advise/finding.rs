@@ -1,0 +1,243 @@
+//! A piece of advice, and what the detectors share: which origins belong to one source line, and
+//! how functions are named.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::facts::{ImageFacts, Site};
+use crate::analysis::attribute::functions;
+use crate::analysis::naming::{frame_name, frame_place, function_name};
+use crate::analysis::resolve::ChainFrame;
+
+/// Patterns with fewer blocks than this are chance.
+pub const FEWEST_BLOCKS: u64 = 8;
+
+/// What was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pattern {
+    Stack,
+    Reuse,
+    Arena,
+    Array,
+    InLibrary,
+    Reserve,
+    GrowByFactor,
+    Embed,
+    MakeShared,
+    Tiny,
+    Alias,
+    Threads,
+    Growing,
+    Leak,
+    Hot,
+}
+
+impl Pattern {
+    /// The name in JSON and in `--only`.
+    pub fn id(self) -> &'static str {
+        match self {
+            Pattern::Stack => "stack",
+            Pattern::Reuse => "reuse",
+            Pattern::Arena => "arena",
+            Pattern::Array => "array",
+            Pattern::InLibrary => "in-library",
+            Pattern::Reserve => "reserve",
+            Pattern::GrowByFactor => "grow-by-factor",
+            Pattern::Embed => "embed",
+            Pattern::MakeShared => "make-shared",
+            Pattern::Tiny => "tiny",
+            Pattern::Alias => "alias",
+            Pattern::Threads => "threads",
+            Pattern::Growing => "growing",
+            Pattern::Leak => "leak",
+            Pattern::Hot => "hot",
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Pattern::Stack => "Use the stack",
+            Pattern::Reuse => "Reuse one buffer",
+            Pattern::Arena => "Take all from one arena",
+            Pattern::Array => "Make one array",
+            Pattern::InLibrary => "Call it less, or keep its state",
+            Pattern::Reserve => "Reserve the final size",
+            Pattern::GrowByFactor => "Grow by a factor",
+            Pattern::Embed => "Embed one in the other",
+            Pattern::MakeShared => "Use std::make_shared",
+            Pattern::Tiny => "Embed or pool tiny blocks",
+            Pattern::Alias => "Shift arrays that alias",
+            Pattern::Threads => "Free where it was made",
+            Pattern::Growing => "Bound what grows",
+            Pattern::Leak => "Free what is left",
+            Pattern::Hot => "Hot, without a known cure",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    Low,
+    Medium,
+    High,
+}
+
+impl Confidence {
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
+}
+
+/// What a finding would take from one origin.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Index into `ImageFacts::sites`.
+    pub origin: usize,
+    pub calls: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+pub struct Finding {
+    pub pattern: Pattern,
+    /// The origin whose line is named; the heaviest of its place.
+    pub site: usize,
+    /// More origins to show: the other of a pair.
+    pub related: Vec<usize>,
+    pub parts: Vec<Part>,
+    /// What the peak, or what is live at the end, would lose.
+    pub memory_bytes: u64,
+    pub evidence: Vec<String>,
+    pub cure: String,
+    /// A size to use in the cure, where there is one.
+    pub size_bytes: Option<u64>,
+    pub confidence: Confidence,
+}
+
+impl Finding {
+    pub fn calls(&self) -> u64 {
+        self.parts.iter().map(|part| part.calls).sum()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+/// All of an origin's calls and bytes.
+pub fn whole(image: &ImageFacts, origin: usize) -> Part {
+    let sums = &image.sites[origin].sums;
+    Part {
+        origin,
+        calls: sums.calls,
+        bytes: sums.bytes,
+    }
+}
+
+/// A source line, or the best that is known instead.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    module: String,
+    function: Option<Rc<str>>,
+    file: Option<Rc<str>>,
+    line: Option<u32>,
+    address: u64,
+}
+
+impl Place {
+    pub fn of(frame: Option<&ChainFrame>) -> Self {
+        let source = frame.map(|frame| &frame.source);
+        let line = source.and_then(|source| source.line);
+        Self {
+            module: frame.map_or_else(String::new, |frame| frame.module.path.clone()),
+            function: source
+                .and_then(|source| source.function.as_ref())
+                .map(|function| function.symbol.clone()),
+            file: source.and_then(|source| source.file.clone()),
+            line,
+            address: frame
+                .filter(|_| line.is_none())
+                .map_or(0, |frame| frame.address),
+        }
+    }
+}
+
+impl Site {
+    /// All functions of the stack, innermost first.
+    pub fn functions(&self) -> Vec<&ChainFrame> {
+        functions(&self.chain).collect()
+    }
+
+    pub fn site_frame(&self) -> Option<&ChainFrame> {
+        functions(&self.chain).nth(self.site?)
+    }
+
+    pub fn place(&self) -> Place {
+        Place::of(self.site_frame())
+    }
+
+    /// `function  file:line`.
+    pub fn shown(&self) -> String {
+        self.site_frame().map_or_else(
+            || "[no stack]".to_owned(),
+            |frame| format!("{}  {}", frame_name(frame), frame_place(frame)),
+        )
+    }
+
+    pub fn function_name(&self) -> String {
+        self.site_frame()
+            .map_or_else(|| "[no stack]".to_owned(), function_name)
+    }
+
+    /// The class of the C++ library on whose behalf the block was made.
+    pub fn container(&self) -> Option<&'static str> {
+        let below = functions(&self.chain).take(self.site?);
+        let names: Vec<&str> = below
+            .filter_map(|frame| Some(&*frame.source.function.as_ref()?.name))
+            .collect();
+        const CONTAINERS: &[(&str, &str)] = &[
+            ("__shared_count", "std::shared_ptr"),
+            ("basic_string", "std::string"),
+            ("std::vector", "std::vector"),
+            ("_Vector_base", "std::vector"),
+            ("_Rb_tree", "std::map or std::set"),
+            ("_Hashtable", "std::unordered_map or std::unordered_set"),
+            ("_Deque", "std::deque"),
+            ("std::deque", "std::deque"),
+            ("_List", "std::list"),
+            ("std::function", "std::function"),
+            ("_Function_base", "std::function"),
+        ];
+        CONTAINERS
+            .iter()
+            .find(|(part, _)| names.iter().any(|name| name.contains(part)))
+            .map(|(_, container)| *container)
+    }
+}
+
+/// Origins grouped by what `key` says of them, those of each group heaviest first, groups in the
+/// order of their first origin. Origins without a key are left out.
+pub fn grouped_by<K: std::hash::Hash + Eq>(
+    image: &ImageFacts,
+    mut key: impl FnMut(usize, &Site) -> Option<K>,
+) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut by_key: HashMap<K, usize> = HashMap::new();
+    for (index, site) in image.sites.iter().enumerate() {
+        if let Some(key) = key(index, site) {
+            let group = *by_key.entry(key).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            groups[group].push(index);
+        }
+    }
+    for group in &mut groups {
+        group.sort_by_key(|index| std::cmp::Reverse(image.sites[*index].sums.calls));
+    }
+    groups
+}

@@ -1,0 +1,130 @@
+//! `larder advise`: which allocations need not be, what each costs, and how to be rid of it.
+//!
+//! ```text
+//! watch (every block) ─> facts ─> detect (one pattern a file) ─> rank (overlaps once) ─> text, json
+//!   └─ returns, sizes                                               └─ costs (measured here)
+//! ```
+//!
+//! `watch` measures, `detect` concludes, `rank` computes, `text` and `json` print. False advice
+//! costs trust: a detector says what it saw and stays silent when one block contradicts it.
+
+mod args;
+mod costs;
+mod detect;
+mod facts;
+mod finding;
+mod json;
+mod rank;
+mod rates;
+mod returns;
+mod sizes;
+mod text;
+mod watch;
+mod wrapper;
+
+use std::io::{self, BufWriter, Write};
+
+use crate::analysis::Analysis;
+use crate::analysis::subject::Subject;
+use crate::failure::{Failure, Result};
+use crate::report::Format;
+use costs::Costs;
+use facts::ImageFacts;
+use finding::Confidence;
+use rank::{Ranked, Totals};
+use watch::Watch;
+
+pub use args::{EXAMPLES, RawAdvise};
+pub use costs::{Costs as MallocCosts, HIDDEN_COMMAND};
+
+#[derive(Debug)]
+pub struct AdvisePlan {
+    pub subject: Subject,
+    pub top: usize,
+    /// Process images to show.
+    pub processes: usize,
+    /// Findings below this are not shown.
+    pub least: Confidence,
+    pub stacks: bool,
+    pub format: Format,
+}
+
+/// A finding below this share of calls' time and of the peak is not worth a change.
+const WORTH: f64 = 0.005;
+
+/// What was found in one process image.
+pub struct ImageAdvice {
+    pub title: String,
+    pub facts: ImageFacts,
+    pub findings: Vec<Ranked>,
+    pub totals: Totals,
+    pub costs: Costs,
+    /// Findings left out for their confidence or their worth.
+    pub hidden: usize,
+}
+
+/// Reads the trace and prints what to change.
+pub fn advise(plan: &AdvisePlan) -> Result<()> {
+    let mut watch = Watch::default();
+    let analysis = Analysis::read(&plan.subject, &mut watch)?;
+    let images = watch.images.into_iter().zip(&analysis.images);
+    let mut advice: Vec<ImageAdvice> = images
+        .filter(|(facts, _)| facts.allocations > 0)
+        .map(|(facts, image)| {
+            let program = crate::printable::escape_bytes(&image.process.executable);
+            let title = format!("process {}: {program}", image.process.pid);
+            conclude(plan, facts, image.ended(), title)
+        })
+        .collect();
+    advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
+    match print(plan, &analysis, &advice) {
+        // Whoever reads us has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!(
+            "the advice cannot be written: {}",
+            crate::target::reason(&error)
+        ))),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn conclude(plan: &AdvisePlan, facts: ImageFacts, ended: bool, title: String) -> ImageAdvice {
+    let costs = Costs::of(&facts.modules);
+    let mut found = detect::all(&facts, ended);
+    let all = found.len();
+    found.retain(|finding| {
+        finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot
+    });
+    let (mut findings, totals) = rank::rank(&facts, &costs, found);
+    if plan.least > Confidence::Low {
+        findings.retain(|ranked| {
+            let pattern = ranked.finding.pattern;
+            ranked.share >= WORTH
+                || (ranked.finding.calls() == 0 && ranked.finding.memory_bytes == 0)
+                || pattern == finding::Pattern::Leak
+        });
+    }
+    ImageAdvice {
+        title,
+        hidden: all - findings.len(),
+        facts,
+        findings,
+        totals,
+        costs,
+    }
+}
+
+fn print(plan: &AdvisePlan, analysis: &Analysis, advice: &[ImageAdvice]) -> io::Result<()> {
+    match plan.format {
+        Format::Json => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            json::print(plan, analysis, advice, &mut out)?;
+            out.flush()
+        }
+        Format::Text => {
+            let mut out = BufWriter::new(anstream::stdout().lock());
+            text::print(plan, analysis, advice, &mut out)?;
+            out.flush()
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Which functions have certainly returned since an event of a thread.
+//!
+//! Two calls of one thread with stacks A and B: every function outside their common part has
+//! returned or was only entered in between. So what was on the stack at event i and is part of the
+//! common stack of every neighbouring pair since may still be running; what is not, has returned.
+//!
+//! Invariant: the depths in `dips` grow from bottom to top, and so do the events; the top is the
+//! last event. At most as many entries as the deepest stack has frames; a step costs the frames by
+//! which two neighbouring stacks differ.
+
+use larder_trace::{StackId, StackTable};
+
+/// The common part of two stacks; the complete root if they share nothing.
+pub fn common(stacks: &StackTable, a: StackId, b: StackId) -> StackId {
+    let (mut a, mut b) = (a, b);
+    // A node's parent has a smaller number, so the larger one is never an ancestor of the other.
+    while a != b {
+        let larger = if a.0 > b.0 { &mut a } else { &mut b };
+        let parent = stacks.parent(*larger);
+        if parent == *larger {
+            return StackId::COMPLETE_ROOT;
+        }
+        *larger = parent;
+    }
+    a
+}
+
+/// Depths of stacks, computed once.
+#[derive(Default)]
+pub struct Depths(Vec<u32>);
+
+impl Depths {
+    /// Frames of a stack.
+    pub fn of(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
+        let mut path = Vec::new();
+        let mut at = stack;
+        let known = loop {
+            if let Some(depth) = self.0.get(at.0 as usize)
+                && *depth != u32::MAX
+            {
+                break *depth;
+            }
+            let parent = stacks.parent(at);
+            if parent == at {
+                self.set(at, 0);
+                break 0;
+            }
+            path.push(at);
+            at = parent;
+        };
+        let mut depth = known;
+        for node in path.into_iter().rev() {
+            depth += 1;
+            self.set(node, depth);
+        }
+        depth
+    }
+
+    fn set(&mut self, stack: StackId, depth: u32) {
+        let index = stack.0 as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, u32::MAX);
+        }
+        self.0[index] = depth;
+    }
+}
+
+/// One thread's history.
+#[derive(Default)]
+pub struct Returns {
+    /// An event, and the depth of what its stack has in common with the one before.
+    dips: Vec<(u64, u32)>,
+    last: Option<StackId>,
+    events: u64,
+}
+
+impl Returns {
+    /// The thread's next event; its number.
+    pub fn step(&mut self, stacks: &StackTable, depths: &mut Depths, stack: StackId) -> u64 {
+        self.events += 1;
+        if let Some(last) = self.last {
+            let depth = depths.of(stacks, common(stacks, last, stack));
+            while self.dips.last().is_some_and(|(_, deeper)| *deeper >= depth) {
+                self.dips.pop();
+            }
+            self.dips.push((self.events, depth));
+        }
+        self.last = Some(stack);
+        self.events
+    }
+
+    pub fn now(&self) -> u64 {
+        self.events
+    }
+
+    /// The most frames that may have stayed on the stack from event `since` until now.
+    pub fn stayed(&self, since: u64) -> u32 {
+        let after = self.dips.partition_point(|(event, _)| *event <= since);
+        self.dips.get(after).map_or(u32::MAX, |(_, depth)| *depth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stacks(paths: &[&[u64]]) -> (StackTable, Vec<StackId>) {
+        let mut table = StackTable::default();
+        let ids = paths.iter().map(|path| table.intern(path)).collect();
+        (table, ids)
+    }
+
+    const MAIN: &[u64] = &[1];
+    const A: &[u64] = &[1, 10, 11];
+    const A_OTHER_LINE: &[u64] = &[1, 10, 12];
+    const B: &[u64] = &[1, 20];
+
+    #[test]
+    fn two_stacks_share_their_outer_frames() {
+        let (table, ids) = stacks(&[MAIN, A, A_OTHER_LINE, B, &[1, 10], &[9]]);
+        assert_eq!(common(&table, ids[1], ids[2]), ids[4]);
+        assert_eq!(common(&table, ids[1], ids[3]), ids[0]);
+        assert_eq!(common(&table, ids[1], ids[1]), ids[1]);
+        assert_eq!(common(&table, ids[1], ids[4]), ids[4]);
+        assert_eq!(common(&table, ids[1], ids[5]), StackId::COMPLETE_ROOT);
+        let mut depths = Depths::default();
+        let all: Vec<u32> = ids.iter().map(|id| depths.of(&table, *id)).collect();
+        assert_eq!(all, [1, 3, 3, 2, 2, 1]);
+        assert_eq!(depths.of(&table, StackId::COMPLETE_ROOT), 0);
+    }
+
+    #[test]
+    fn a_call_elsewhere_says_that_a_function_has_returned() {
+        let (table, ids) = stacks(&[A, A_OTHER_LINE, B]);
+        let (mut returns, mut depths) = (Returns::default(), Depths::default());
+        let mut step =
+            |returns: &mut Returns, index: usize| returns.step(&table, &mut depths, ids[index]);
+        let made = step(&mut returns, 0);
+        assert_eq!(returns.stayed(made), u32::MAX);
+        step(&mut returns, 1);
+        assert_eq!(
+            returns.stayed(made),
+            2,
+            "still in the function called from line 10"
+        );
+        let later = step(&mut returns, 0);
+        step(&mut returns, 2);
+        assert_eq!(returns.stayed(made), 1, "only main is left");
+        assert_eq!(returns.stayed(later), 1);
+        let last = step(&mut returns, 2);
+        assert_eq!(returns.stayed(last), u32::MAX);
+        assert_eq!(returns.stayed(last - 1), 2);
+    }
+}

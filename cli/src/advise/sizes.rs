@@ -1,0 +1,156 @@
+//! How often which size: exact to 64 bytes, beyond that eight steps a doubling, the largest exact.
+//!
+//! Memory: at most 528 counts, only those up to the largest size seen.
+
+/// Sizes below this have a count each.
+const EXACT: u64 = 64;
+const STEPS: u64 = 8;
+
+#[derive(Clone, Debug, Default)]
+pub struct Sizes {
+    counts: Vec<u64>,
+    total: u64,
+    smallest: u64,
+    largest: u64,
+}
+
+fn bucket(size: u64) -> usize {
+    if size < EXACT {
+        return size as usize;
+    }
+    let doubling = u64::from(size.ilog2());
+    let step = (size >> (doubling - 3)) & (STEPS - 1);
+    (EXACT + (doubling - 6) * STEPS + step) as usize
+}
+
+/// The largest size of a bucket.
+fn upper(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < EXACT {
+        return bucket;
+    }
+    let (doubling, step) = ((bucket - EXACT) / STEPS + 6, (bucket - EXACT) % STEPS);
+    let width = 1u64 << (doubling - 3);
+    (1u64 << doubling) + step * width + (width - 1)
+}
+
+impl Sizes {
+    pub fn add(&mut self, size: u64) {
+        let bucket = bucket(size);
+        if self.counts.len() <= bucket {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += 1;
+        self.smallest = if self.total == 0 {
+            size
+        } else {
+            self.smallest.min(size)
+        };
+        self.largest = self.largest.max(size);
+        self.total += 1;
+    }
+
+    pub fn merge(&mut self, other: &Sizes) {
+        if other.total == 0 {
+            return;
+        }
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.smallest = if self.total == 0 {
+            other.smallest
+        } else {
+            self.smallest.min(other.smallest)
+        };
+        self.largest = self.largest.max(other.largest);
+        self.total += other.total;
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub fn smallest(&self) -> u64 {
+        self.smallest
+    }
+
+    pub fn largest(&self) -> u64 {
+        self.largest
+    }
+
+    /// A size that at least this share (0 to 1) of all do not exceed; never above the largest.
+    pub fn covering(&self, share: f64) -> u64 {
+        let wanted = (self.total as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return upper(bucket).min(self.largest);
+            }
+        }
+        self.largest
+    }
+
+    /// How many are surely not above this size.
+    pub fn up_to(&self, size: u64) -> u64 {
+        if size >= self.largest {
+            return self.total;
+        }
+        let whole = |bucket: &usize| upper(*bucket) <= size;
+        let buckets = (0..self.counts.len()).take_while(whole).count();
+        self.counts[..buckets].iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_within_its_bucket_and_an_eighth_of_its_end() {
+        for size in (0..5000).chain([1 << 20, (1 << 20) + 1, u64::MAX]) {
+            let end = upper(bucket(size));
+            assert!(end >= size, "{size}");
+            assert!(end - size <= size / 8, "{size}: {end}");
+            assert!(size == 0 || bucket(size - 1) <= bucket(size));
+        }
+    }
+
+    #[test]
+    fn the_covering_size_covers() {
+        let mut sizes = Sizes::default();
+        for size in 1..=1000 {
+            sizes.add(size);
+        }
+        assert_eq!((sizes.smallest(), sizes.largest()), (1, 1000));
+        for share in [0.01, 0.5, 0.9, 0.99, 1.0] {
+            let size = sizes.covering(share);
+            assert!(size as f64 >= 1000.0 * share, "{share}: {size}");
+            assert!(size as f64 <= 1000.0 * share * 1.13, "{share}: {size}");
+        }
+        assert_eq!(sizes.covering(1.0), 1000);
+        assert_eq!(sizes.up_to(1000), 1000);
+        assert_eq!(sizes.up_to(63), 63);
+        assert_eq!(Sizes::default().covering(0.5), 0);
+    }
+
+    #[test]
+    fn a_merge_is_as_if_all_had_been_added() {
+        let (mut low, mut high, mut both) = (Sizes::default(), Sizes::default(), Sizes::default());
+        for size in [3, 7, 7000] {
+            low.add(size);
+            both.add(size);
+        }
+        for size in [1, 100_000] {
+            high.add(size);
+            both.add(size);
+        }
+        low.merge(&high);
+        low.merge(&Sizes::default());
+        assert_eq!(low.counts, both.counts);
+        assert_eq!((low.smallest, low.largest, low.total), (1, 100_000, 5));
+    }
+}

@@ -1,0 +1,105 @@
+// Blocks that are made and freed together, and blocks that only sometimes are.
+//
+// case node_and_payload: finds embed at payload
+// case variable: finds embed at text
+// case row: finds array at row
+// case outlives: nothing
+// case optional: nothing
+// case grown: nothing
+// case strangers: nothing
+#include <stdlib.h>
+#include <string.h>
+
+#define NOINLINE __attribute__((noinline))
+enum { kNodes = 300 };
+struct Node {
+  char* data;
+  long number[5];
+};
+static struct Node* nodes[kNodes];
+static char* others[kNodes];
+
+NOINLINE static char* payload_for(void) {
+  return malloc(40);  // @payload
+}
+NOINLINE static struct Node* node(void) {
+  struct Node* made = malloc(sizeof *made);
+  made->data = payload_for();
+  return made;
+}
+NOINLINE static void drop(struct Node* node) {
+  free(node->data);
+  free(node);
+}
+// In an order that is nobody's.
+static int any(int i) { return (i * 101) % kNodes; }
+
+static void case_node_and_payload(void) {
+  for (int i = 0; i < kNodes; i++) nodes[i] = node();
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
+static void case_variable(void) {
+  for (int i = 0; i < kNodes; i++) {
+    nodes[i] = malloc(sizeof *nodes[i]);
+    nodes[i]->data = malloc((size_t)(10 + i));  // @text
+  }
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
+static void case_row(void) {
+  for (int i = 0; i < kNodes; i++) others[i] = malloc(32);  // @row
+  for (int i = 0; i < kNodes; i++) free(others[i]);
+}
+
+// Made together, but the payload stays.
+static void case_outlives(void) {
+  for (int i = 0; i < kNodes; i++) nodes[i] = node();
+  for (int i = 0; i < kNodes; i++) {
+    others[i] = nodes[any(i)]->data;
+    free(nodes[any(i)]);
+  }
+  for (int i = 0; i < kNodes; i++) free(others[(i * 7) % kNodes]);
+}
+
+// Every third node has a payload.
+static void case_optional(void) {
+  for (int i = 0; i < kNodes; i++) {
+    nodes[i] = calloc(1, sizeof *nodes[i]);
+    if (i % 3 == 0) nodes[i]->data = payload_for();
+  }
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
+// The payload is made larger some time later, so it cannot be a part.
+static void case_grown(void) {
+  for (int i = 0; i < kNodes; i++) nodes[i] = node();
+  for (int i = 0; i < 20; i++) nodes[any(i)]->data = realloc(nodes[any(i)]->data, 90);
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
+// Neighbours in time without anything in common.
+NOINLINE static char* first(void) { return malloc(56); }
+NOINLINE static char* second(void) { return malloc(72); }
+static void case_strangers(void) {
+  for (int i = 0; i < kNodes; i++) {
+    nodes[i] = (struct Node*)first();
+    others[i] = second();
+  }
+  for (int i = 0; i < kNodes; i++) free(nodes[any(i)]);
+  for (int i = 0; i < kNodes; i++) free(others[(i * 7) % kNodes]);
+}
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+#define CASE(name) \
+  if (strcmp(argv[1], #name) == 0) case_##name()
+  CASE(node_and_payload);
+  CASE(variable);
+  CASE(row);
+  CASE(outlives);
+  CASE(optional);
+  CASE(grown);
+  CASE(strangers);
+  return 0;
+}

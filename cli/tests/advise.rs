@@ -1,0 +1,135 @@
+//! Each detector of `larder advise` on programs that must trigger it, and on near misses that must
+//! not: `advice/PATTERN.c` and `.cc`. A program runs one case, named by its argument; a function
+//! `case_NAME` whose comment says `finds PATTERN at MARK` must give that finding at the line marked
+//! `// @MARK`; one that says `nothing` must give none with a cure.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::*;
+use serde_json::Value;
+
+struct Case {
+    name: String,
+    /// Pattern and line; `None`: no finding.
+    expected: Option<(String, u64)>,
+}
+
+/// The cases of a source: lines `// case NAME: finds PATTERN at MARK` or `// case NAME: nothing`.
+fn cases(source: &str) -> Vec<Case> {
+    let lines = source
+        .lines()
+        .filter_map(|line| line.strip_prefix("// case "));
+    lines
+        .map(|line| {
+            let (name, expected) = line.split_once(": ").expect("a case has a name");
+            let expected = expected.strip_prefix("finds ").map(|found| {
+                let (pattern, mark) = found.split_once(" at ").expect("a place");
+                (pattern.to_owned(), line_of(source, mark))
+            });
+            Case {
+                name: name.to_owned(),
+                expected,
+            }
+        })
+        .collect()
+}
+
+fn advice(directory: &Path, program: &Path, case: &str, options: &[&str]) -> Value {
+    let trace = directory.join(format!("{case}.trace"));
+    let mut record = larder();
+    record.arg("record").arg("--no-larder").args(options);
+    assert_success(&output(
+        record
+            .arg("-o")
+            .arg(&trace)
+            .arg("--")
+            .arg(program)
+            .arg(case),
+    ));
+    let advised = output(larder().arg("advise").arg("--json").arg(&trace));
+    assert_success(&advised);
+    serde_json::from_slice(&advised.stdout).expect("JSON")
+}
+
+/// Findings with a cure, as pattern and line.
+fn found(advice: &Value) -> Vec<(String, u64)> {
+    let processes = advice["processes"].as_array().expect("processes");
+    processes
+        .iter()
+        .flat_map(|process| process["findings"].as_array().expect("findings"))
+        .filter(|finding| finding["pattern"] != "hot")
+        .map(|finding| {
+            let pattern = finding["pattern"].as_str().expect("a pattern").to_owned();
+            (pattern, finding["site"]["line"].as_u64().unwrap_or(0))
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(file: &str, flags: &[&str], options: &[&str]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/advice")
+        .join(file);
+    let source = fs::read_to_string(&path).expect("the program's source");
+    let directory = temporary();
+    let program: PathBuf = compile(directory.path(), file, &source, flags);
+    let cases = cases(&source);
+    assert!(
+        cases.iter().any(|case| case.expected.is_none()),
+        "no near miss"
+    );
+    let mut wrong = Vec::new();
+    for case in cases {
+        let advice = advice(directory.path(), &program, &case.name, options);
+        let found = found(&advice);
+        let right = match &case.expected {
+            Some(expected) => found.first() == Some(expected),
+            None => found.is_empty(),
+        };
+        if !right {
+            wrong.push(format!("{}: {:?}, not {found:?}", case.name, case.expected));
+        }
+    }
+    assert!(wrong.is_empty(), "{file} {flags:?}:\n{}", wrong.join("\n"));
+}
+
+const C: &[&str] = &["-g", "-O1", "-fno-builtin", "-pthread"];
+
+#[test]
+fn blocks_that_live_within_a_call() {
+    check("short.c", C, &[]);
+    check("short.c", &["-g", "-O2", "-fno-builtin", "-pthread"], &[]);
+}
+
+#[test]
+fn buffers_that_grow() {
+    check("growth.c", C, &[]);
+}
+
+#[test]
+fn containers_that_grow_and_objects_that_are_made_in_pairs() {
+    check("containers.cc", &["-g", "-O1"], &[]);
+}
+
+#[test]
+fn blocks_that_are_made_together() {
+    check("pairs.c", C, &[]);
+}
+
+#[test]
+fn memory_that_is_wasted_kept_or_lost() {
+    check("memory.c", C, &[]);
+}
+
+#[test]
+fn blocks_that_change_threads() {
+    check("threads.c", C, &[]);
+}
+
+#[test]
+fn arrays_that_alias() {
+    check("arrays.c", C, &[]);
+}
