@@ -2,7 +2,7 @@
 // thread for each recorded one. See docs/replay.md.
 //
 // Invariant: nothing here uses the allocator for itself between the first operation and the last,
-// but pthread_create; the books are mappings that are resident before the baseline is taken.
+// but pthread_create; the books are mappings that are resident before the start.
 //
 // Exit codes: 0 done, 2 wrong usage or operations, 3 no memory.
 
@@ -107,10 +107,6 @@ void print_path(const char* path) {
   }
 }
 
-uint64_t above(uint64_t kib, uint64_t baseline_kib) {
-  return kib > baseline_kib ? kib - baseline_kib : 0;
-}
-
 }  // namespace
 
 int run(int count, char** words) {
@@ -118,23 +114,23 @@ int run(int count, char** words) {
   prepare();
   const char* library = library_of_malloc();
   const bool exact = forget_peak();
-  const uint64_t baseline = status_field("VmRSS:");
+  const uint64_t start = status_field("VmRSS:");
   const Usage begin = now();
   if (shared.header.threads != 0) run_thread(0);
   await_threads();
   const Usage end = now();
   const Counts& counts = shared.counts;
-  const uint64_t books = baseline + counts.unplanned.load() / 1024;
+  const uint64_t unplanned = counts.unplanned.load() / 1024;
   const uint64_t peak = status_field("VmHWM:");
   await_ends();
   const uint64_t rest = status_field("VmRSS:");
 
   printf("{\"malloc\": \"");
   print_path(library);
-  printf("\", \"seconds\": %.9f, \"cpu_seconds\": %.6f, \"baseline_kib\": %" PRIu64
+  printf("\", \"seconds\": %.9f, \"cpu_seconds\": %.6f, \"start_kib\": %" PRIu64
          ", \"peak_kib\": %" PRIu64 ", \"end_kib\": %" PRIu64 ", \"peak_is_exact\": %s",
-         end.wall_seconds - begin.wall_seconds, end.cpu_seconds - begin.cpu_seconds, baseline,
-         above(peak, books), above(rest, books), exact ? "true" : "false");
+         end.wall_seconds - begin.wall_seconds, end.cpu_seconds - begin.cpu_seconds, start,
+         peak - unplanned, rest - unplanned, exact ? "true" : "false");
   printf(", \"makes\": %" PRIu64 ", \"reallocs\": %" PRIu64 ", \"frees\": %" PRIu64
          ", \"bytes\": %" PRIu64 ", \"handed_over\": %" PRIu64 ", \"waits\": %" PRIu64 "}\n",
          counts.makes.load(), counts.reallocs.load(), counts.frees.load(), counts.bytes.load(),

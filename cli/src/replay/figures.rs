@@ -24,6 +24,7 @@ pub struct Figure {
     pub allocator: String,
     pub seconds: Median,
     pub cpu_seconds: Median,
+    /// Resident memory beyond what the replay itself has.
     pub peak_kib: Median,
     pub end_kib: Median,
     /// Peak resident memory / peak of live bytes; None where nothing was live.
@@ -38,16 +39,16 @@ pub fn figures(allocators: &[Allocator], runs: &Runs, peak_live_bytes: u64) -> V
         .runs
         .iter()
         .filter_map(|(index, list)| {
-            let mut of = |value: fn(&Run) -> f64| {
+            let mut of = |value: &dyn Fn(&Run) -> f64| {
                 let values: Vec<f64> = list.iter().map(value).collect();
                 estimate(&values, &mut random).map(Median::from)
             };
-            let peak_kib = of(|run| run.peak_kib)?;
+            let peak_kib = of(&|run| run.peak_kib - runs.own_kib)?;
             Some(Figure {
                 allocator: allocators.get(*index)?.name.clone(),
-                seconds: of(|run| run.seconds)?,
-                cpu_seconds: of(|run| run.cpu_seconds)?,
-                end_kib: of(|run| run.end_kib)?,
+                seconds: of(&|run| run.seconds)?,
+                cpu_seconds: of(&|run| run.cpu_seconds)?,
+                end_kib: of(&|run| run.end_kib - runs.own_kib)?,
                 fragmentation: (peak_live_bytes > 0)
                     .then(|| peak_kib.median * 1024.0 / peak_live_bytes as f64),
                 peak_kib,

@@ -54,6 +54,7 @@ pub fn report(
             "touch": touch.name(),
             "calls": totals,
             "replay_alone_seconds": dry_seconds(runs),
+            "replay_alone_kib": runs.own_kib,
             "figures": figures,
             "failures": runs.failures.iter().map(|(index, cause)| json!({
                 "allocator": allocators.get(*index).map(|a| &a.name),

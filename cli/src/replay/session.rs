@@ -24,13 +24,14 @@ use crate::target::reason;
 const PROGRAM: &str = "larder-replay";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What `larder-replay` prints. KiB are beyond its own books.
+/// What `larder-replay` prints. KiB are of all its resident memory.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Run {
     #[serde(skip_serializing)]
     malloc: PathBuf,
     pub seconds: f64,
     pub cpu_seconds: f64,
+    pub start_kib: f64,
     pub peak_kib: f64,
     pub end_kib: f64,
     pub peak_is_exact: bool,
@@ -55,6 +56,9 @@ pub struct Runs {
     pub failures: BTreeMap<usize, String>,
     /// Seconds of the replay without any call.
     pub dry_seconds: Vec<f64>,
+    /// What the replay itself has resident before the first call, on the C library's malloc. On
+    /// another, what that has reserved by then is its own.
+    pub own_kib: f64,
 }
 
 pub struct Replayer<'a> {
@@ -134,9 +138,13 @@ impl<'a> Replayer<'a> {
                 progress.end_step();
             }
             progress.begin("no allocator");
-            if let Ok(run) = self.replay(None, &["--dry"])? {
-                measured.dry_seconds.push(run.seconds);
-            }
+            let dry = self.replay(None, &["--dry"])?.map_err(|cause| {
+                Failure::failed(format!(
+                    "{PROGRAM} without a preload failed: {cause}: try again"
+                ))
+            })?;
+            measured.dry_seconds.push(dry.seconds);
+            measured.own_kib = dry.start_kib;
             progress.end_step();
         }
         Ok(measured)
