@@ -17,6 +17,7 @@ use crate::doctor::DoctorPlan;
 use crate::fail::{self, FailPlan, RawFail};
 use crate::failure::{Failure, Result};
 use crate::history::args::{self as history, HistoryPlan, RawHistory};
+use crate::html::{self, HtmlPlan, RawHtml, RawTimeline, TimelinePlan};
 use crate::import::{self, ImportPlan, RawImport};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
@@ -85,6 +86,12 @@ enum RawCommand {
     /// Time this process's malloc, for advise
     #[command(name = advise::HIDDEN_COMMAND, hide = true)]
     MeasureMalloc,
+    /// Make a page of a trace: counters, sites, flame graph, timeline; one file, for any browser
+    #[command(after_help = html::HTML_EXAMPLES)]
+    Html(RawHtml),
+    /// Draw live bytes over time, by the sites that hold most
+    #[command(after_help = html::TIMELINE_EXAMPLES)]
+    Timeline(RawTimeline),
     /// Say what is missing or in the way of running and recording
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
     Doctor(RawDoctor),
@@ -204,6 +211,8 @@ pub enum Plan {
     Diff(DiffPlan),
     Advise(AdvisePlan),
     MeasureMalloc,
+    Html(HtmlPlan),
+    Timeline(TimelinePlan),
     Doctor(DoctorPlan),
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
@@ -270,6 +279,8 @@ impl RawCommand {
             RawCommand::Diff(raw) => Ok(Plan::Diff(raw.check()?)),
             RawCommand::Advise(raw) => Ok(Plan::Advise(raw.check()?)),
             RawCommand::MeasureMalloc => Ok(Plan::MeasureMalloc),
+            RawCommand::Html(raw) => Ok(Plan::Html(raw.check()?)),
+            RawCommand::Timeline(raw) => Ok(Plan::Timeline(raw.check()?)),
             RawCommand::Doctor(raw) => Ok(Plan::Doctor(DoctorPlan {
                 command: raw.command,
                 format: if raw.json { Format::Json } else { Format::Text },

@@ -11,12 +11,14 @@ mod execute;
 mod fail;
 mod failure;
 mod history;
+mod html;
 mod import;
 mod installed;
 mod instruments;
 mod libraries;
 mod measured;
 mod memdebug;
+mod output;
 mod preload;
 mod printable;
 mod record;
@@ -57,6 +59,8 @@ fn perform() -> Result<ExitCode> {
             advise::MallocCosts::print_here();
             Ok(ExitCode::SUCCESS)
         }
+        Plan::Html(plan) => html::html(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Timeline(plan) => html::timeline(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),

@@ -27,6 +27,7 @@ pub mod sites;
 #[allow(dead_code)]
 pub mod stacks;
 pub mod subject;
+pub mod timeline;
 pub mod wrapper;
 
 use std::io::{self, IsTerminal, Write};

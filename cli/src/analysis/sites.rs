@@ -174,6 +174,10 @@ impl SiteTable {
         id
     }
 
+    pub fn get(&self, id: SiteId) -> &Site {
+        &self.sites[id.0]
+    }
+
     /// Begins a process image with this peak; whether its shares of it are to be kept.
     pub fn begin_image(&mut self, peak_bytes: u64, shares_known: bool) -> bool {
         if peak_bytes <= self.peak_bytes {

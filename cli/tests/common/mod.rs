@@ -4,6 +4,8 @@
 //! tool or library fails the test that needs it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod browser;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -1,0 +1,433 @@
+//! Live bytes over the life of a program, by origin: an observer.
+//!
+//! Time is cut into columns of one width; when it outgrows them, pairs become one and the width
+//! doubles. A column shows the moment at which most was live in it, so that the origins' parts add
+//! up to that, and the column with the peak shows the peak exactly.
+//!
+//! Memory: for each origin 24 bytes a column in which it changed, `COLUMNS` at most. Time: constant
+//! a change; each doubling, 64 at most, passes over what is kept.
+
+use larder_trace::{Event, Events, Trace};
+use rustc_hash::FxHashMap;
+
+use super::heap::{Block, OriginId};
+use super::observe::{End, Finished, Made, Moment, Observer};
+use super::sites::{SiteId, SiteStack, SiteTable};
+
+/// Columns that are kept; even, as pairs are merged.
+pub const COLUMNS: usize = 512;
+
+/// Live bytes of a process image.
+pub struct Timeline {
+    pub pid: u32,
+    pub column_ns: f64,
+    /// The most that was live in each column.
+    pub totals: Vec<u64>,
+    pub peak_bytes: u64,
+    /// The sites with the most live bytes at any time, the greatest first, and their part of each
+    /// column.
+    pub sites: Vec<(SiteId, Vec<u64>)>,
+    /// What the `SiteId`s mean.
+    pub table: SiteTable,
+    /// Sites that are not in `sites`.
+    pub other_sites: usize,
+}
+
+/// Collects the timeline of the image with the highest peak.
+pub struct TimelineObserver {
+    /// Sites told apart.
+    shown: usize,
+    recording: Recording,
+    pub timeline: Option<Timeline>,
+}
+
+impl TimelineObserver {
+    pub fn new(shown: usize) -> Self {
+        Self {
+            shown,
+            recording: Recording::new(0),
+            timeline: None,
+        }
+    }
+
+    /// A block was made; its event was told before.
+    pub fn add(&mut self, origin: OriginId, size: u64) {
+        self.recording.change(origin.index(), Change::More(size));
+    }
+
+    /// A block ended; its event was told before.
+    pub fn remove(&mut self, origin: OriginId, size: u64) {
+        self.recording.change(origin.index(), Change::Less(size));
+    }
+
+    /// The image was read to its end.
+    pub fn finish(&mut self, image: &mut Finished<'_, '_>) {
+        let mut recording = std::mem::replace(&mut self.recording, Recording::new(0));
+        recording.close_to(recording.open + 1);
+        let peak_bytes = recording.totals.iter().copied().max().unwrap_or(0);
+        let best = self.timeline.as_ref();
+        if best.is_none_or(|best| peak_bytes > best.peak_bytes) {
+            self.timeline = Some(recording.timeline(image, self.shown, peak_bytes));
+        }
+    }
+}
+
+impl Observer for TimelineObserver {
+    type Note = ();
+
+    fn begin_image(&mut self, trace: &Trace) {
+        self.recording = Recording::new(trace.clock().start_ticks);
+    }
+
+    fn event(&mut self, event: &Event, _events: &Events<'_>) {
+        self.recording.advance(event.time);
+    }
+
+    fn made(&mut self, _moment: Moment, made: &Made<'_, ()>) {
+        self.add(made.origin, made.size);
+    }
+
+    fn ended(&mut self, _moment: Moment, _address: u64, block: &Block<()>, _how: End) {
+        self.remove(block.origin, block.size);
+    }
+
+    fn end_image(
+        &mut self,
+        image: &mut Finished<'_, '_>,
+        _live: &mut dyn Iterator<Item = (u64, &Block<()>)>,
+    ) {
+        self.finish(image);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    More(u64),
+    Less(u64),
+}
+
+/// An origin's part of one column in which it changed.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    column: usize,
+    /// At the moment that the column shows.
+    shown: u64,
+    /// At the column's end.
+    end: u64,
+}
+
+/// An origin while it is recorded. `shown` and `changed_at` are of the open column, if the origin
+/// changed in it.
+#[derive(Clone, Debug, Default)]
+struct Track {
+    live: u64,
+    shown: u64,
+    changed_at: u64,
+    open: bool,
+    parts: Vec<Part>,
+}
+
+impl Track {
+    fn settle(&mut self, shown_at: u64) {
+        if shown_at >= self.changed_at {
+            self.shown = self.live;
+        }
+    }
+}
+
+/// Invariants: `totals` are of all columns before `open`; `live` = sum of `tracks[*].live`; of every
+/// column, `totals` = sum over the tracks of what they show in it.
+struct Recording {
+    start: u64,
+    width: u64,
+    /// The column that is filled.
+    open: usize,
+    totals: Vec<u64>,
+    live: u64,
+    /// Of the open column: the most that was live, and after which change.
+    most: u64,
+    shown_at: u64,
+    /// Counts changes.
+    now: u64,
+    tracks: Vec<Track>,
+    /// Those that changed in the open column.
+    changed: Vec<usize>,
+}
+
+impl Recording {
+    fn new(start: u64) -> Self {
+        Self {
+            start,
+            width: 1,
+            open: 0,
+            totals: Vec::new(),
+            live: 0,
+            most: 0,
+            shown_at: 0,
+            now: 0,
+            tracks: Vec::new(),
+            changed: Vec::new(),
+        }
+    }
+
+    /// A change now: `advance` was told of its time.
+    fn change(&mut self, origin: usize, change: Change) {
+        if self.tracks.len() <= origin {
+            self.tracks.resize(origin + 1, Track::default());
+        }
+        let track = &mut self.tracks[origin];
+        if !track.open {
+            track.open = true;
+            self.changed.push(origin);
+        }
+        track.settle(self.shown_at);
+        self.now += 1;
+        track.changed_at = self.now;
+        let apply = |value: u64| match change {
+            Change::More(size) => value.saturating_add(size),
+            Change::Less(size) => value.saturating_sub(size),
+        };
+        track.live = apply(track.live);
+        self.live = apply(self.live);
+        if self.live > self.most {
+            self.most = self.live;
+            self.shown_at = self.now;
+        }
+    }
+
+    /// Opens the column of this time; one that is past stays open.
+    fn advance(&mut self, time: u64) {
+        let since_start = time.saturating_sub(self.start);
+        let column = |width| (since_start / width) as usize;
+        while column(self.width) >= COLUMNS {
+            self.close_to(COLUMNS);
+            self.merge();
+        }
+        if column(self.width) > self.open {
+            self.close_to(column(self.width));
+        }
+    }
+
+    /// Closes the open column and those without a change up to this one, which it opens.
+    fn close_to(&mut self, column: usize) {
+        for origin in self.changed.drain(..) {
+            let track = &mut self.tracks[origin];
+            track.settle(self.shown_at);
+            track.open = false;
+            track.parts.push(Part {
+                column: self.open,
+                shown: track.shown,
+                end: track.live,
+            });
+        }
+        self.totals.push(self.most);
+        self.totals.resize(column, self.live);
+        self.open = column;
+        self.most = self.live;
+        self.shown_at = self.now;
+    }
+
+    /// Makes one column of each pair, and shows the moment of the higher.
+    fn merge(&mut self) {
+        let first_shown: Vec<bool> = self
+            .totals
+            .chunks(2)
+            .map(|pair| pair.first() >= pair.last())
+            .collect();
+        for track in &mut self.tracks {
+            let (mut merged, mut before) = (Vec::<Part>::new(), 0);
+            let mut parts = track.parts.iter().peekable();
+            while let Some(part) = parts.next() {
+                let column = part.column / 2;
+                let pair = [2 * column, 2 * column + 1];
+                let first = (part.column == pair[0]).then_some(part);
+                let second = match first {
+                    Some(_) => parts.next_if(|next| next.column == pair[1]),
+                    None => Some(part),
+                };
+                let middle = first.map_or(before, |part| part.end);
+                let end = second.map_or(middle, |part| part.end);
+                let shown = match first_shown.get(column) {
+                    Some(true) => first.map_or(before, |part| part.shown),
+                    _ => second.map_or(middle, |part| part.shown),
+                };
+                merged.push(Part { column, shown, end });
+                before = end;
+            }
+            track.parts = merged;
+        }
+        let higher = |pair: &[u64]| pair.iter().copied().max().unwrap_or(0);
+        self.totals = self.totals.chunks(2).map(higher).collect();
+        self.width = self.width.saturating_mul(2);
+        self.open = self.totals.len();
+    }
+
+    fn timeline(mut self, image: &mut Finished<'_, '_>, shown: usize, peak_bytes: u64) -> Timeline {
+        let mut table = SiteTable::default();
+        let mut by_site: FxHashMap<SiteId, (u64, Vec<usize>)> = FxHashMap::default();
+        self.tracks.resize(image.sources.len(), Track::default());
+        for (origin, source) in image.sources.iter().enumerate() {
+            let most = self.tracks[origin]
+                .parts
+                .iter()
+                .map(|part| part.shown)
+                .max();
+            let Some(most) = most.filter(|most| *most > 0) else {
+                continue;
+            };
+            let stack = SiteStack {
+                chain: image.chain(source.stack),
+                site: source.site,
+            };
+            let (weight, origins) = by_site.entry(table.intern(&stack)).or_default();
+            *weight = weight.saturating_add(most);
+            origins.push(origin);
+        }
+        let mut ranked: Vec<(SiteId, (u64, Vec<usize>))> = by_site.into_iter().collect();
+        ranked.sort_by_key(|(_, (weight, origins))| (std::cmp::Reverse(*weight), origins.clone()));
+        let other_sites = ranked.len().saturating_sub(shown);
+        ranked.truncate(shown);
+        let sites = ranked
+            .into_iter()
+            .map(|(id, (_, origins))| (id, self.columns(&origins)));
+        Timeline {
+            pid: image.trace.process().pid,
+            column_ns: self.width as f64 * image.trace.clock().ns_per_tick,
+            peak_bytes,
+            sites: sites.collect(),
+            totals: self.totals,
+            table,
+            other_sites,
+        }
+    }
+
+    /// What some origins show in all columns.
+    fn columns(&self, origins: &[usize]) -> Vec<u64> {
+        let mut columns = vec![0u64; self.totals.len()];
+        for origin in origins {
+            let mut live = 0;
+            let mut parts = self.tracks[*origin].parts.iter().peekable();
+            for (index, column) in columns.iter_mut().enumerate() {
+                let part = parts.next_if(|part| part.column == index);
+                *column = column.saturating_add(part.map_or(live, |part| part.shown));
+                live = part.map_or(live, |part| part.end);
+            }
+        }
+        columns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time, the origin, and how its live bytes change.
+    type Step = (u64, usize, i64);
+
+    fn record(steps: &[Step]) -> Recording {
+        let mut recording = Recording::new(1000);
+        for (time, origin, bytes) in steps {
+            let change = match bytes {
+                0.. => Change::More(bytes.unsigned_abs()),
+                _ => Change::Less(bytes.unsigned_abs()),
+            };
+            recording.advance(*time);
+            recording.change(*origin, change);
+        }
+        recording.close_to(recording.open + 1);
+        recording
+    }
+
+    /// What each column must show, by looking at every moment: the first with the most live.
+    fn expected(steps: &[Step], width: u64, columns: usize) -> Vec<Vec<u64>> {
+        let origins = steps.iter().map(|step| step.1 + 1).max().unwrap_or(0);
+        let mut live = vec![0i64; origins];
+        let mut steps = steps.iter().peekable();
+        let total = |live: &[i64]| live.iter().sum::<i64>();
+        (0..columns as u64)
+            .map(|column| {
+                let mut shown = live.clone();
+                while let Some((_, origin, bytes)) =
+                    steps.next_if(|(time, ..)| (time - 1000) / width == column)
+                {
+                    live[*origin] += bytes;
+                    if total(&live) > total(&shown) {
+                        shown.clone_from(&live);
+                    }
+                }
+                shown.iter().map(|bytes| bytes.unsigned_abs()).collect()
+            })
+            .collect()
+    }
+
+    fn check(steps: &[Step]) -> Recording {
+        let recording = record(steps);
+        let expected = expected(steps, recording.width, recording.totals.len());
+        let origins = recording.tracks.len();
+        let found: Vec<Vec<u64>> = (0..origins)
+            .map(|origin| recording.columns(&[origin]))
+            .collect();
+        for (index, column) in expected.iter().enumerate() {
+            let found: Vec<u64> = found.iter().map(|columns| columns[index]).collect();
+            assert_eq!(&found, column, "column {index}");
+            assert_eq!(
+                recording.totals[index],
+                column.iter().sum::<u64>(),
+                "column {index}"
+            );
+        }
+        recording
+    }
+
+    fn random_steps(count: usize, mut state: u64, gap: u64) -> Vec<Step> {
+        let (mut time, mut live) = (1000, [0i64; 5]);
+        let mut steps = Vec::new();
+        for _ in 0..count {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let (origin, size) = ((state >> 40) as usize % 5, (state >> 50) as i64 % 100);
+            time += (state >> 33) % gap;
+            let bytes = if state >> 63 == 0 {
+                size
+            } else {
+                -size.min(live[origin])
+            };
+            live[origin] += bytes;
+            steps.push((time, origin, bytes));
+        }
+        steps
+    }
+
+    #[test]
+    fn every_column_shows_the_moment_of_its_most() {
+        for (seed, gap) in [(1, 1), (2, 3), (3, 50), (4, 10_000)] {
+            let recording = check(&random_steps(4000, seed, gap));
+            assert!(recording.totals.len() <= COLUMNS);
+        }
+    }
+
+    #[test]
+    fn the_peak_is_exact_and_long_pauses_are_columns_too() {
+        let steps = [
+            (1000, 0, 10),
+            (1003, 1, 500),
+            (1003, 1, -500),
+            (1_000_000, 0, 5),
+        ];
+        let recording = check(&steps);
+        assert_eq!(recording.totals.iter().max(), Some(&510));
+        assert!(
+            recording.totals[10..recording.totals.len() - 1]
+                .iter()
+                .all(|total| *total == 10)
+        );
+    }
+
+    #[test]
+    fn times_that_no_program_has_do_no_harm() {
+        let recording = record(&[(u64::MAX, 0, 10), (0, 1, 20), (5, 0, -30), (u64::MAX, 3, 1)]);
+        assert!(recording.totals.len() <= COLUMNS);
+        assert_eq!(recording.totals.iter().max(), Some(&30));
+    }
+}

@@ -1,0 +1,127 @@
+//! Where a command puts what it makes: stdout, or a file that appears whole or not at all.
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Result};
+use crate::printable;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    Text,
+    /// Nothing for a terminal.
+    Binary,
+}
+
+/// Writes to stdout, or to a file, which it replaces. A reader that has seen enough is no error.
+pub fn write(
+    file: Option<&Path>,
+    content: Content,
+    produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let Some(path) = file else {
+        return to_stdout(content, produce);
+    };
+    to_file(path, produce).map_err(|error| cannot_write(path, &error))
+}
+
+pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!(
+        "{}: {}: name another place with -o",
+        printable::name(path),
+        crate::target::reason(error)
+    ))
+}
+
+fn to_stdout(
+    content: Content,
+    produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    refuse_terminal(None, content)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    match produce(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
+            "stdout cannot be written: {}: name a file with -o",
+            crate::target::reason(&error)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if binary content would go to a terminal: to be asked before the work begins.
+pub fn refuse_terminal(file: Option<&Path>, content: Content) -> Result<()> {
+    if file.is_none() && content == Content::Binary && io::stdout().is_terminal() {
+        return Err(Failure::failed(
+            "this format is binary and stdout is a terminal: name a file with -o, or redirect it",
+        ));
+    }
+    Ok(())
+}
+
+fn to_file(path: &Path, produce: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let special = path.metadata().is_ok_and(|meta| !meta.is_file());
+    if special {
+        let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
+        produce(&mut out)?;
+        return out.flush();
+    }
+    let mut out = BufWriter::new(beside(path)?);
+    produce(&mut out)?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// A file without a lasting name in the folder of `path`, on its way to that name.
+pub fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .map_or_else(|| PathBuf::from("."), Path::to_owned);
+    tempfile::Builder::new()
+        .prefix(".larder-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        fs::write(&path, "before").unwrap();
+        let failed = write(Some(&path), Content::Text, |out| {
+            out.write_all(b"half")?;
+            Err(io::Error::other("no more"))
+        });
+        assert!(failed.unwrap_err().message.contains("no more"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before");
+        write(Some(&path), Content::Text, |out| out.write_all(b"after")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "after");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_device_is_written_not_replaced() {
+        write(Some(Path::new("/dev/null")), Content::Binary, |out| {
+            out.write_all(b"x")
+        })
+        .unwrap();
+        assert!(!Path::new("/dev/null").is_file());
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_told_with_a_remedy() {
+        let failed = write(Some(Path::new("/proc/no/such")), Content::Text, |_| Ok(()));
+        let message = failed.unwrap_err().message;
+        assert!(
+            message.contains("/proc/no/such") && message.contains("-o"),
+            "{message}"
+        );
+    }
+}
