@@ -454,6 +454,31 @@ int main(int argc, char **argv) {
 }
 
 #[test]
+fn counters_without_calls_are_compared_but_for_the_peak_of_each_site() {
+    let directory = temporary();
+    let full = trace(directory.path(), "full", OLD, &["-g", "-O1"], &[]);
+    let counted = directory.path().join("counted.trace");
+    let program = directory.path().join("full/app");
+    let mut record = larder();
+    record
+        .args(["record", "--aggregate", "--no-larder", "-o"])
+        .arg(&counted)
+        .arg(&program);
+    assert_success(&output(&mut record));
+    let document = diff_json(&[&full, &counted], &[]);
+    assert_eq!(document["sites"], json!([]), "{document:#}");
+    let document = diff_json(&[&full, &counted], &["--all"]);
+    assert_eq!(document["sites"][0]["after"]["peak_bytes"], Value::Null);
+    let peak = output(
+        larder()
+            .arg("diff")
+            .args([&full, &counted])
+            .args(["--sort", "peak"]),
+    );
+    assert_fails(&peak, 125, &["counted.trace", "--aggregate"]);
+}
+
+#[test]
 fn wrong_use_and_unreadable_traces_are_told_in_one_line() {
     let directory = temporary();
     let empty = directory.path().join("empty.ltrace");

@@ -51,8 +51,11 @@ impl<'a> Change<'a> {
         before: Option<&'a KnownSite<'a>>,
         after: Option<&'a KnownSite<'a>>,
         how: Option<How>,
+        keys: &[SortKey],
     ) -> Self {
-        let figures = |known: &KnownSite<'_>| SortKey::ALL.map(|key| known.site.weight(key));
+        let figures = |known: &KnownSite<'_>| -> Vec<u64> {
+            keys.iter().map(|key| known.site.weight(*key)).collect()
+        };
         let status = match (before, after) {
             (None, _) => Status::New,
             (_, None) => Status::Gone,
@@ -79,9 +82,9 @@ impl<'a> Change<'a> {
         (weight(self.before), weight(self.after))
     }
 
-    /// Whether any figure changed.
-    pub fn has_effect(&self) -> bool {
-        SortKey::ALL.iter().any(|key| {
+    /// Whether any of these figures changed.
+    fn has_effect(&self, keys: &[SortKey]) -> bool {
+        keys.iter().any(|key| {
             let (before, after) = self.figures(*key);
             before != after
         })
@@ -91,12 +94,17 @@ impl<'a> Change<'a> {
 pub struct Comparison<'a> {
     pub before: &'a Side<'a>,
     pub after: &'a Side<'a>,
+    /// The figures that are known of both.
+    pub keys: Vec<SortKey>,
     /// Of all sites of both, the greatest change first.
     pub changes: Vec<Change<'a>>,
 }
 
 impl<'a> Comparison<'a> {
     pub fn of(before: &'a Side<'a>, after: &'a Side<'a>, key: SortKey) -> Self {
+        let peaks = [before, after].map(|side| side.analysis.sites.knows_peak_shares());
+        let known = |key: &SortKey| *key != SortKey::Peak || peaks == [true, true];
+        let keys: Vec<SortKey> = SortKey::ALL.into_iter().filter(known).collect();
         let matches = match_sites(&before.sites, &after.sites);
         let mut gone = vec![true; before.sites.len()];
         let mut new = vec![true; after.sites.len()];
@@ -105,16 +113,17 @@ impl<'a> Comparison<'a> {
             gone[found.before] = false;
             new[found.after] = false;
             let (a, b) = (&before.sites[found.before], &after.sites[found.after]);
-            changes.push(Change::new(Some(a), Some(b), Some(found.how)));
+            changes.push(Change::new(Some(a), Some(b), Some(found.how), &keys));
         }
         let gone = before.sites.iter().zip(gone).filter(|(_, gone)| *gone);
-        changes.extend(gone.map(|(site, _)| Change::new(Some(site), None, None)));
+        changes.extend(gone.map(|(site, _)| Change::new(Some(site), None, None, &keys)));
         let new = after.sites.iter().zip(new).filter(|(_, new)| *new);
-        changes.extend(new.map(|(site, _)| Change::new(None, Some(site), None)));
+        changes.extend(new.map(|(site, _)| Change::new(None, Some(site), None, &keys)));
         rank(&mut changes, key);
         Self {
             before,
             after,
+            keys,
             changes,
         }
     }
@@ -127,7 +136,7 @@ impl<'a> Comparison<'a> {
     /// The changes to show: all, or those that have an effect.
     pub fn shown(&self, all: bool) -> impl Iterator<Item = &Change<'a>> {
         let changes = self.changes.iter();
-        changes.filter(move |change| all || change.has_effect())
+        changes.filter(move |change| all || change.has_effect(&self.keys))
     }
 }
 

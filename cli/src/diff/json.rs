@@ -79,7 +79,7 @@ fn site(known: &KnownSite<'_>) -> Value {
         "callers": known.callers.iter().map(|name| &**name).collect::<Vec<_>>(),
         "calls": site.calls,
         "bytes": site.bytes,
-        "peak_bytes": site.peak_bytes,
+        "peak_bytes": known.peak_bytes,
         "tiny": site.tiny,
         "live_blocks": site.live_blocks,
         "live_bytes": site.live_bytes,

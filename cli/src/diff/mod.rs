@@ -21,7 +21,9 @@ mod text;
 use std::io::{self, BufWriter, Write};
 
 use crate::analysis::Analysis;
+use crate::analysis::sites::SortKey;
 use crate::failure::{Failure, Result};
+use crate::printable;
 pub use args::{DiffPlan, EXAMPLES, RawDiff};
 use compare::Comparison;
 use growth::Growth;
@@ -34,6 +36,15 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         .iter()
         .map(|subject| Analysis::read(subject, &mut ()))
         .collect::<Result<Vec<_>>>()?;
+    let peakless = analyses.iter().zip(&plan.subjects);
+    let mut peakless = peakless.filter(|(analysis, _)| !analysis.sites.knows_peak_shares());
+    if let Some((_, subject)) = peakless.next().filter(|_| plan.sort == SortKey::Peak) {
+        return Err(Failure::failed(format!(
+            "{}: holds counters, which say nothing of each site's share of the peak: record again \
+             without --aggregate, or sort by another figure",
+            printable::name(&subject.trace)
+        )));
+    }
     let aliases = side::pair_executables(&analyses);
     let sides: Vec<Side> = analyses
         .iter()

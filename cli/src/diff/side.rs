@@ -28,6 +28,8 @@ pub struct Side<'a> {
 /// A site, with what it can be found by in another build.
 pub struct KnownSite<'a> {
     pub site: &'a Site,
+    /// `None`: the trace holds counters and not calls.
+    pub peak_bytes: Option<u64>,
     /// The same for all versions of one library, and for both builds of a program.
     pub module: Rc<str>,
     /// Without suffixes of clones, numbers of closures and hashes; `None`: not known.
@@ -61,7 +63,12 @@ impl<'a> Side<'a> {
         Self {
             analysis,
             trace: printable::name(trace),
-            sites: sites.map(|site| know(site, aliases, &mut names)).collect(),
+            sites: sites
+                .map(|site| KnownSite {
+                    peak_bytes: analysis.sites.at_peak(site),
+                    ..know(site, aliases, &mut names)
+                })
+                .collect(),
         }
     }
 }
@@ -85,6 +92,7 @@ impl Names {
 fn know<'a>(site: &'a Site, aliases: &Aliases, names: &mut Names) -> KnownSite<'a> {
     let mut known = KnownSite {
         site,
+        peak_bytes: None,
         module: site
             .module
             .as_ref()

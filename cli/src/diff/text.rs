@@ -169,7 +169,7 @@ fn print_changes(comparison: &Comparison<'_>, plan: &DiffPlan, out: Out<'_>) -> 
         "{FAINT}{what:<8} {a:>15} {b:>15} {difference:>16}  site{FAINT:#}"
     )?;
     for change in comparison.shown(plan.all).take(plan.top) {
-        print_change(change, plan.sort, out)?;
+        print_change(change, &comparison.keys, plan.sort, out)?;
     }
     let more = all.saturating_sub(plan.top);
     if more > 0 {
@@ -179,7 +179,12 @@ fn print_changes(comparison: &Comparison<'_>, plan: &DiffPlan, out: Out<'_>) -> 
     Ok(())
 }
 
-fn print_change(change: &Change<'_>, key: SortKey, out: Out<'_>) -> io::Result<()> {
+fn print_change(
+    change: &Change<'_>,
+    keys: &[SortKey],
+    key: SortKey,
+    out: Out<'_>,
+) -> io::Result<()> {
     let Some(known) = change.after.or(change.before) else {
         return Ok(());
     };
@@ -207,7 +212,7 @@ fn print_change(change: &Change<'_>, key: SortKey, out: Out<'_>) -> io::Result<(
             writeln!(out, "{INDENT}{FAINT}was {place}{FAINT:#}")?;
         }
     }
-    let others = SortKey::ALL.iter().filter(|other| **other != key);
+    let others = keys.iter().filter(|other| **other != key);
     let others: Vec<String> = others
         .map(|other| (short(*other), change.figures(*other)))
         .filter(|(_, (before, after))| before != after)
