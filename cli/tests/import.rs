@@ -141,3 +141,77 @@ fn hostile_names_are_shown_not_sent() {
     );
     assert!(stdout(&report).contains("x1b[2J.c:1") && !stdout(&report).contains('\u{1b}'));
 }
+
+const HEAPTRACK: &str = "\
+v 10400 3
+X ./app
+s 8 /bin/app
+s 4 main
+s 6 /a/a.c
+s 5 g() x
+i 401000 1 2 3 9
+i 402000 1 4 3 5 2 3 a
+i 403000 1
+t 1 0
+t 2 1
+t 3 1
+a 20 2
+a 5 3
++ 0
++ 0
+c 1f
+- 0
++ 1
+R 100
+- 1
+- 1
+? what
+# strings: 4
+";
+
+#[test]
+fn a_file_of_heaptrack_has_its_stacks_counts_and_peak() {
+    let directory = temporary();
+    let (done, report) = import(directory.path(), HEAPTRACK, &["--format", "heaptrack"]);
+    assert_eq!(code(&done), 0, "{}", stderr(&done));
+    assert!(
+        stderr(&done).contains("2 lines not understood"),
+        "{}",
+        stderr(&done)
+    );
+    let counters = &report["counters"];
+    for (name, value) in [
+        ("allocations", 3),
+        ("frees", 2),
+        ("peak_bytes", 64),
+        ("total_bytes", 69),
+        ("live_bytes", 32),
+    ] {
+        assert_eq!(counters[name], value, "{name}");
+    }
+    let site = &report["sites"][0];
+    assert_eq!(
+        (&site["function"], &site["line"], &site["calls"]),
+        (&"g() x".into(), &5.into(), &2.into())
+    );
+    let stack = site["stack"].as_array().unwrap();
+    let names: Vec<&str> = stack
+        .iter()
+        .filter_map(|frame| frame["function"].as_str())
+        .collect();
+    assert_eq!(names, ["g() x", "main", "main"]);
+}
+
+#[test]
+fn what_is_no_file_of_heaptrack_is_refused() {
+    for (text, words) in [
+        ("", "not a file of heaptrack"),
+        ("MEM a.c:1 free(0x1)\n", "not a file of heaptrack"),
+        ("v 10200 2\n", "version 2"),
+        ("\u{1f}", "not a file of heaptrack"),
+    ] {
+        let directory = temporary();
+        let (done, _) = import(directory.path(), text, &["--format", "heaptrack"]);
+        assert_fails(&done, 125, &[words]);
+    }
+}

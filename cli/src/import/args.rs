@@ -8,6 +8,8 @@ pub const EXAMPLES: &str = "\
 Examples:
   larder import curl.log -o curl.trace && larder report curl.trace
       The memory log of a debug build of curl.
+  larder import --format heaptrack heaptrack.app.4711.zst -o app.trace
+      What heaptrack has recorded.
   larder import --format collapsed allocations.folded -o app.trace
       Collapsed stacks, one `outermost;…;innermost COUNT` a line.";
 
@@ -27,6 +29,8 @@ pub struct RawImport {
 pub enum ImportFormat {
     /// The memory log of a debug build of curl (CURL_MEMDEBUG)
     Memdebug,
+    /// What heaptrack wrote: heaptrack.PROGRAM.PID.zst or .gz
+    Heaptrack,
     /// Collapsed stacks with counts of allocations, of unknown sizes
     Collapsed,
 }

@@ -4,37 +4,30 @@
 //! calls is the file's, what it says of bytes, lives and times is nothing. A line of many calls
 //! takes as many events, so the sum of the counts is bounded.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::io::{BufRead, Read};
 
 use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call};
 
-use super::target::Target;
+use super::source::{self, MAX_LINE_BYTES};
+use super::target::{Module, Target};
 use super::{ImportPlan, Outcome};
 use crate::failure::{Failure, Result};
 use crate::printable;
 
 /// Some 300 MB of trace.
 const MAX_CALLS: u64 = 100_000_000;
-/// A line that is longer is not understood.
-const MAX_LINE_BYTES: u64 = 1 << 20;
 
 pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
     let name = printable::name(&plan.input);
-    let failed = |error: &io::Error| {
-        let reason = crate::target::reason(error);
-        Failure::failed(format!("{name}: {reason}: name a readable file"))
-    };
-    let mut input = open(&plan.input).map_err(|error| failed(&error))?;
+    let mut input = source::open(&plan.input)?;
     let mut outcome = Outcome::default();
     let mut line = Vec::new();
     loop {
         line.clear();
         let mut bounded = input.by_ref().take(MAX_LINE_BYTES);
         let read = bounded.read_until(b'\n', &mut line);
-        if read.map_err(|error| failed(&error))? == 0 {
+        if read.map_err(|error| source::failed(&plan.input, &error))? == 0 {
             break;
         }
         let Some((stack, count)) = parse(line.trim_ascii_end()) else {
@@ -56,14 +49,6 @@ pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    Ok(if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(BufReader::new(File::open(path)?))
-    })
-}
-
 /// The stack and the count of a line.
 fn parse(line: &[u8]) -> Option<(&[u8], u64)> {
     let space = line.iter().rposition(|&byte| byte == b' ')?;
@@ -75,7 +60,7 @@ fn parse(line: &[u8]) -> Option<(&[u8], u64)> {
 fn write(target: &mut Target, frames: &[u8], count: u64, calls: &mut u64) -> Result<()> {
     let mut stack = Stack::EMPTY;
     for frame in frames.split(|&byte| byte == b';') {
-        stack = target.stack(stack, vec![(frame.to_vec(), Vec::new(), 0)])?;
+        stack = target.stack(stack, Module::INPUT, vec![(frame.to_vec(), Vec::new(), 0)])?;
     }
     for _ in 0..count {
         *calls += 1;

@@ -6,7 +6,7 @@ use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call, FreeCall};
 use rustc_hash::FxHashMap;
 
-use super::target::Target;
+use super::target::{Module, Target};
 use super::{ImportPlan, Outcome};
 use crate::failure::Result;
 use crate::memdebug::log::Log;
@@ -47,7 +47,8 @@ fn stack_of(place: &[u8], target: &mut Target) -> Result<Stack> {
     let line = u32::try_from(line).unwrap_or(0);
     // Sites are known by their function, which the log does not say.
     let name = place.rsplit(|&byte| byte == b'/').next().unwrap_or(place);
-    target.stack(Stack::EMPTY, vec![(name.to_vec(), path.to_vec(), line)])
+    let place = vec![(name.to_vec(), path.to_vec(), line)];
+    target.stack(Stack::EMPTY, Module::INPUT, place)
 }
 
 /// The call as a trace has it, still without a stack; `None` if it is not about memory.

@@ -5,7 +5,9 @@
 
 mod args;
 mod collapsed;
+mod heaptrack;
 mod memdebug;
+mod source;
 mod target;
 
 use std::io::{self, Write};
@@ -31,6 +33,7 @@ pub fn import(plan: &ImportPlan) -> Result<()> {
     let mut target = Target::create(plan)?;
     let outcome = match plan.format {
         ImportFormat::Memdebug => memdebug::import(plan, &mut target)?,
+        ImportFormat::Heaptrack => heaptrack::import(plan, &mut target)?,
         ImportFormat::Collapsed => collapsed::import(plan, &mut target)?,
     };
     target.finish()?;

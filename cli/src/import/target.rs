@@ -1,8 +1,9 @@
 //! The trace that an import makes: a directory with one file, whole or not there at all.
 //!
-//! Imported stacks have no addresses: each distinct frame gets one, in a module that stands for
-//! the input, and the trace carries its name. Invariant: frame n has the return address
-//! `FIRST_ADDRESS` + 2n + 1, so that the address looked up is unlike any other frame's.
+//! Imported stacks have no addresses that mean anything: each distinct frame gets one, in a module
+//! that stands for the input or one that the input names, and the trace carries the frame's name.
+//! Invariant: frame n has the return address `Module::start` + 2n + 1, so that the address looked up
+//! is unlike any other frame's.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -19,18 +20,31 @@ use super::ImportPlan;
 use crate::failure::{Failure, Result};
 use crate::printable;
 
-const FIRST_ADDRESS: u64 = 1 << 16;
-/// Beyond any number of frames that fits in memory.
-const END_ADDRESS: u64 = 1 << 48;
+/// The addresses of a module: more than there are frames.
+const MODULE_BYTES: u64 = 1 << 36;
+/// All within the bits of an address that a trace keeps; further ones count as the input.
+const MAX_MODULES: u64 = 1 << 20;
+
+/// A module of the trace; the first stands for the input itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Module(u32);
+
+impl Module {
+    pub const INPUT: Module = Module(0);
+
+    fn start(self) -> u64 {
+        (u64::from(self.0) + 1) * MODULE_BYTES
+    }
+}
 
 /// The functions at one place, innermost first: name, file, line of each.
 pub type Place = Vec<(Vec<u8>, Vec<u8>, u32)>;
 
 pub struct Target {
     writer: Writer<BufWriter<File>>,
-    module: ModuleId,
+    modules: FxHashMap<Vec<u8>, Module>,
     /// The return address of each distinct frame.
-    frames: FxHashMap<Place, u64>,
+    frames: FxHashMap<(Module, Place), u64>,
     directory: TempDir,
     output: PathBuf,
 }
@@ -61,39 +75,58 @@ impl Target {
             argv: &[],
             start_wall_ns: 0,
         };
-        let mut writer = Writer::new(BufWriter::new(file), &about).map_err(cannot)?;
-        let module = writer
-            .module(input, &[], FIRST_ADDRESS, END_ADDRESS)
-            .map_err(cannot)?;
-        Ok(Self {
+        let writer = Writer::new(BufWriter::new(file), &about).map_err(cannot)?;
+        let mut target = Self {
             writer,
-            module,
+            modules: FxHashMap::default(),
             frames: FxHashMap::default(),
             directory,
             output: plan.output.clone(),
-        })
+        };
+        target.module(input)?;
+        Ok(target)
+    }
+
+    /// The module of this path.
+    pub fn module(&mut self, path: &[u8]) -> Result<Module> {
+        if let Some(module) = self.modules.get(path) {
+            return Ok(*module);
+        }
+        if self.modules.len() as u64 >= MAX_MODULES {
+            return Ok(Module::INPUT);
+        }
+        let module = Module(self.modules.len() as u32);
+        let (start, end) = (module.start(), module.start() + MODULE_BYTES);
+        let written = self.writer.module(path, &[], start, end);
+        written.map_err(|error| cannot_write(&self.output, &error))?;
+        self.modules.insert(path.to_vec(), module);
+        Ok(module)
     }
 
     /// The stack of a frame at this place, called by `parent`.
-    pub fn stack(&mut self, parent: Stack, place: Place) -> Result<Stack> {
-        let address = match self.frames.get(&place) {
+    pub fn stack(&mut self, parent: Stack, module: Module, place: Place) -> Result<Stack> {
+        let frame = (module, place);
+        let address = match self.frames.get(&frame) {
             Some(address) => *address,
-            None => self.name(place)?,
+            None => self.name(frame)?,
         };
         Ok(self.writer.stack(parent, address))
     }
 
-    fn name(&mut self, place: Place) -> Result<u64> {
-        let address = FIRST_ADDRESS + 2 * self.frames.len() as u64 + 1;
+    fn name(&mut self, frame: (Module, Place)) -> Result<u64> {
+        let (module, place) = &frame;
+        let address = module.start() + 2 * self.frames.len() as u64 + 1;
         let functions = place.iter().map(|(name, file, line)| Function {
             name,
             file,
             line: *line,
         });
         let functions: Vec<Function<'_>> = functions.collect();
-        let named = self.writer.symbols(self.module, address - 1, &functions);
+        let named = self
+            .writer
+            .symbols(ModuleId(module.0), address - 1, &functions);
         named.map_err(|error| cannot_write(&self.output, &error))?;
-        self.frames.insert(place, address);
+        self.frames.insert(frame, address);
         Ok(address)
     }
 
