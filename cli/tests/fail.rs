@@ -81,8 +81,11 @@ int main(void) {
 fn exactly_the_wanted_calls_fail_with_enomem() {
     let bench = Bench::new();
     let program = bench.compile("family.c", FAMILY, &["-Wno-unused-result"]);
-    for own in [&[][..], &["--no-larder"]] {
-        for number in 1..=11u64 {
+    for (own, numbers) in [
+        (&[][..], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11][..]),
+        (&["--no-larder"], &[5, 7, 11]),
+    ] {
+        for number in numbers {
             let text = number.to_string();
             let options = [own, &["--fail-nth", &text]].concat();
             let run = bench.output(&options, &program);

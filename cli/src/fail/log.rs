@@ -14,6 +14,10 @@ use super::layout::{
     CALLS, FILE_BYTES, HEADER_BYTES, MAGIC, MAX_FRAMES, SLOT_BYTES, SLOTS, Slot, TEXT_BYTES,
 };
 
+/// These have room on the disk before the run begins: on a full one a store into the mapping would kill the
+/// program.
+const RESERVED_SLOTS: usize = 32;
+
 /// Of one run: what a run leaves behind may write to it for ever.
 pub struct Log(NamedTempFile);
 
@@ -40,6 +44,12 @@ impl Log {
     pub fn new() -> io::Result<Log> {
         let log = tempfile::Builder::new().prefix("larder-fail-").tempfile()?;
         log.as_file().set_len(FILE_BYTES as u64)?;
+        let flags = rustix::fs::FallocateFlags::empty();
+        let bytes = (HEADER_BYTES + RESERVED_SLOTS * SLOT_BYTES) as u64;
+        match rustix::fs::fallocate(log.as_file(), flags, 0, bytes) {
+            Err(error) if error != rustix::io::Errno::OPNOTSUPP => return Err(error.into()),
+            _ => {}
+        }
         log.as_file().write_all_at(&MAGIC.to_ne_bytes(), 0)?;
         Ok(Log(log))
     }
