@@ -14,8 +14,10 @@ use crate::bench::{self, BenchPlan, RawBench};
 use crate::check::args::{self as check, CheckPlan, RawCheck};
 use crate::diff::{self, DiffPlan, RawDiff};
 use crate::doctor::DoctorPlan;
+use crate::export::{self, ExportPlan, RawExport};
 use crate::fail::{self, FailPlan, RawFail};
 use crate::failure::{Failure, Result};
+use crate::flamegraph::{self, FlamegraphPlan, RawFlamegraph};
 use crate::history::args::{self as history, HistoryPlan, RawHistory};
 use crate::html::{self, HtmlPlan, RawHtml, RawTimeline, TimelinePlan};
 use crate::import::{self, ImportPlan, RawImport};
@@ -92,6 +94,12 @@ enum RawCommand {
     /// Draw live bytes over time, by the sites that hold most
     #[command(after_help = html::TIMELINE_EXAMPLES)]
     Timeline(RawTimeline),
+    /// Write a trace in the format of another tool
+    #[command(after_help = export::EXAMPLES)]
+    Export(RawExport),
+    /// Draw a trace's stacks as a flame graph, or how it differs from another's
+    #[command(after_help = flamegraph::EXAMPLES)]
+    Flamegraph(RawFlamegraph),
     /// Say what is missing or in the way of running and recording
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
     Doctor(RawDoctor),
@@ -213,6 +221,8 @@ pub enum Plan {
     MeasureMalloc,
     Html(HtmlPlan),
     Timeline(TimelinePlan),
+    Export(ExportPlan),
+    Flamegraph(FlamegraphPlan),
     Doctor(DoctorPlan),
     Bench(Box<BenchPlan>),
     Instrument(Box<InstrumentPlan>),
@@ -281,6 +291,8 @@ impl RawCommand {
             RawCommand::MeasureMalloc => Ok(Plan::MeasureMalloc),
             RawCommand::Html(raw) => Ok(Plan::Html(raw.check()?)),
             RawCommand::Timeline(raw) => Ok(Plan::Timeline(raw.check()?)),
+            RawCommand::Export(raw) => Ok(Plan::Export(raw.check()?)),
+            RawCommand::Flamegraph(raw) => Ok(Plan::Flamegraph(raw.check()?)),
             RawCommand::Doctor(raw) => Ok(Plan::Doctor(DoctorPlan {
                 command: raw.command,
                 format: if raw.json { Format::Json } else { Format::Text },

@@ -8,8 +8,10 @@ mod check;
 mod diff;
 mod doctor;
 mod execute;
+mod export;
 mod fail;
 mod failure;
+mod flamegraph;
 mod history;
 mod html;
 mod import;
@@ -61,6 +63,8 @@ fn perform() -> Result<ExitCode> {
         }
         Plan::Html(plan) => html::html(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Timeline(plan) => html::timeline(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Export(plan) => export::export(plan).map(|()| ExitCode::SUCCESS),
+        Plan::Flamegraph(plan) => flamegraph::flamegraph(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
         Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),

@@ -47,17 +47,19 @@ pub struct Origin {
     pub tiny: u64,
     pub live_blocks: u64,
     pub live_bytes: u64,
-    /// Valid after `Heap::settle`.
+    /// Valid after `Heap::settle`, as `peak_blocks` is.
     pub peak_bytes: u64,
+    pub peak_blocks: u64,
     changed_at: u64,
 }
 
 impl Origin {
-    /// Call before `live_bytes` changes: if the last peak came after the last change, what is live
+    /// Call before what is live changes: if the last peak came after the last change, what is live
     /// now was live at that peak.
     fn settle(&mut self, peak_at: u64, now: u64) {
         if peak_at >= self.changed_at {
             self.peak_bytes = self.live_bytes;
+            self.peak_blocks = self.live_blocks;
         }
         self.changed_at = now;
     }

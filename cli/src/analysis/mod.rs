@@ -16,6 +16,7 @@ pub mod heap;
 #[allow(dead_code)]
 pub mod image;
 pub mod losses;
+pub mod measure;
 pub mod naming;
 pub mod number;
 #[allow(dead_code)]
@@ -24,7 +25,6 @@ pub mod pattern;
 pub mod plumbing;
 pub mod resolve;
 pub mod sites;
-#[allow(dead_code)]
 pub mod stacks;
 pub mod subject;
 pub mod timeline;

@@ -1,100 +1,244 @@
 //! All distinct stacks of a trace with what each asked for: what exports and pictures are made of.
 //!
-//! Memory grows with the distinct stacks of all images.
+//! Memory grows with the distinct stacks of all images, and with what is live in one.
 
-use larder_trace::StackId;
+use larder_trace::{Event, Events, StackId};
 use rustc_hash::FxHashMap;
 
 use super::heap::{Block, Origin};
 use super::observe::{End, Finished, Made, Moment, Observer};
-use super::resolve::Chain;
+use super::resolve::{Chain, ChainFrame};
 
 /// One stack and the function of the malloc family that it called, in one image.
 #[derive(Debug)]
 pub struct StackRow {
-    /// Innermost first, the malloc family included.
-    pub chain: Chain,
+    /// Innermost first.
+    chain: Chain,
+    /// How many functions of the chain, from the innermost, are not shown.
+    hidden: usize,
     /// The frame charged, counted over all functions of the chain from the innermost.
-    pub site: Option<usize>,
+    site: Option<usize>,
     /// `malloc`, `operator new` …
     pub call: &'static str,
     /// Of the image, in the order in which the images were read.
     pub image: usize,
-    /// `peak_bytes` is 0 unless the image had the highest peak of all.
+    /// What it had at the peak is 0 unless the image had the highest peak of all.
     pub sums: Origin,
-    /// Blocks that ended before their thread allocated again, and their bytes.
+    pub life: Life,
+    pub truncated: bool,
+}
+
+/// What is known of the blocks of one stack beyond the sums of the heap.
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    /// Blocks that ended before their thread allocated again.
     pub temporary: u64,
     pub temporary_bytes: u64,
-    pub truncated: bool,
+    /// From making to end, over all blocks; those never ended lived to the end of the trace.
+    pub lifetime_ns: u64,
+    /// The most that was live of this stack at once, and in how many blocks.
+    pub max_bytes: u64,
+    pub max_blocks: u64,
+    live_bytes: u64,
+    live_blocks: u64,
+    lifetime_ticks: u64,
+}
+
+impl Life {
+    fn made(&mut self, size: u64) {
+        self.live_blocks += 1;
+        self.live_bytes = self.live_bytes.saturating_add(size);
+        if self.live_bytes >= self.max_bytes {
+            self.max_bytes = self.live_bytes;
+            self.max_blocks = self.live_blocks;
+        }
+    }
+
+    fn ended(&mut self, size: u64) {
+        self.live_blocks = self.live_blocks.saturating_sub(1);
+        self.live_bytes = self.live_bytes.saturating_sub(size);
+    }
+
+    fn lived(&mut self, ticks: u64) {
+        self.lifetime_ticks = self.lifetime_ticks.saturating_add(ticks);
+    }
+}
+
+impl StackRow {
+    /// The code addresses of the stack, innermost first: of each the functions that were inlined
+    /// there, and the one that they were inlined into, last.
+    pub fn locations(&self) -> impl DoubleEndedIterator<Item = &[ChainFrame]> {
+        let mut hidden = self.hidden;
+        let mut whole = 0;
+        while let Some(frames) = self.chain.get(whole).filter(|f| f.len() <= hidden) {
+            hidden -= frames.len();
+            whole += 1;
+        }
+        let shown = self.chain.get(whole..).unwrap_or_default().iter();
+        shown.enumerate().map(move |(index, frames)| {
+            let from = if index == 0 { hidden } else { 0 };
+            frames.get(from..).unwrap_or_default()
+        })
+    }
+
+    /// Innermost first.
+    pub fn functions(&self) -> impl DoubleEndedIterator<Item = &ChainFrame> {
+        self.locations().flatten()
+    }
+
+    /// The one that is charged.
+    pub fn site(&self) -> Option<&ChainFrame> {
+        super::attribute::functions(&self.chain).nth(self.site?)
+    }
+
+    /// Hides what lies between the site and the allocator.
+    pub fn begin_at_site(&mut self) {
+        self.hidden = self.site.unwrap_or(0);
+    }
+
+    /// The row of a stack that made no block that is counted.
+    pub fn without_sums(
+        finished: &mut Finished<'_, '_>,
+        image: usize,
+        stack: StackId,
+        call: &'static str,
+    ) -> Self {
+        let (chain, attribution) = finished.attribute(stack);
+        Self {
+            chain,
+            hidden: 0,
+            site: attribution.site,
+            call,
+            image,
+            sums: Origin::default(),
+            life: Life::default(),
+            truncated: finished.events.stacks().root(stack) != StackId::COMPLETE_ROOT,
+        }
+    }
 }
 
 /// Collects the rows.
 #[derive(Default)]
 pub struct Stacks {
     pub rows: Vec<StackRow>,
+    /// When the image with the highest peak had it, and how long it was recorded.
+    pub peak_at_ns: u64,
+    pub duration_ns: u64,
     images: usize,
     peak_bytes: u64,
+    /// Of the image that is being read.
+    image: ImageLives,
+}
+
+#[derive(Default)]
+struct ImageLives {
     /// Allocations of each thread so far.
     made: FxHashMap<u32, u64>,
-    temporary: Vec<(u64, u64)>,
+    /// By origin.
+    lives: Vec<Life>,
+    live_bytes: u64,
+    peak_bytes: u64,
+    /// In ticks.
+    peak_at: u64,
+    last: u64,
+}
+
+/// By whom a block was made, which of the thread's allocations it was, and when.
+#[derive(Clone, Copy, Default)]
+pub struct Birth {
+    thread: u32,
+    number: u64,
+    /// In ticks.
+    time: u64,
+}
+
+impl ImageLives {
+    fn life(&mut self, block: usize) -> &mut Life {
+        if self.lives.len() <= block {
+            self.lives.resize(block + 1, Life::default());
+        }
+        &mut self.lives[block]
+    }
 }
 
 impl Observer for Stacks {
-    /// The thread, and which of its allocations this is.
-    type Note = (u32, u64);
+    type Note = Birth;
 
-    fn made(&mut self, moment: Moment, _made: &Made<'_, Self::Note>) -> Self::Note {
-        let count = self.made.entry(moment.thread).or_default();
-        *count += 1;
-        (moment.thread, *count)
+    fn event(&mut self, event: &Event, _events: &Events<'_>) {
+        self.image.last = event.time;
     }
 
-    fn ended(&mut self, _moment: Moment, _address: u64, block: &Block<Self::Note>, _how: End) {
-        let (thread, number) = block.note;
-        if self.made.get(&thread) != Some(&number) {
-            return;
+    fn made(&mut self, moment: Moment, made: &Made<'_, Birth>) -> Birth {
+        let image = &mut self.image;
+        let number = image.made.entry(moment.thread).or_default();
+        *number += 1;
+        let birth = Birth {
+            thread: moment.thread,
+            number: *number,
+            time: moment.time,
+        };
+        image.life(made.origin.index()).made(made.size);
+        image.live_bytes = image.live_bytes.saturating_add(made.size);
+        if image.live_bytes > image.peak_bytes {
+            image.peak_bytes = image.live_bytes;
+            image.peak_at = moment.time;
         }
-        let index = block.origin.index();
-        if self.temporary.len() <= index {
-            self.temporary.resize(index + 1, (0, 0));
+        birth
+    }
+
+    fn ended(&mut self, moment: Moment, _address: u64, block: &Block<Birth>, _how: End) {
+        let image = &mut self.image;
+        image.live_bytes = image.live_bytes.saturating_sub(block.size);
+        let temporary = image.made.get(&block.note.thread) == Some(&block.note.number);
+        let life = image.life(block.origin.index());
+        life.ended(block.size);
+        life.lived(moment.time.saturating_sub(block.note.time));
+        if temporary {
+            life.temporary += 1;
+            life.temporary_bytes = life.temporary_bytes.saturating_add(block.size);
         }
-        let (blocks, bytes) = &mut self.temporary[index];
-        *blocks += 1;
-        *bytes = bytes.saturating_add(block.size);
     }
 
     fn end_image(
         &mut self,
         image: &mut Finished<'_, '_>,
-        _live: &mut dyn Iterator<Item = (u64, &Block<Self::Note>)>,
+        live: &mut dyn Iterator<Item = (u64, &Block<Birth>)>,
     ) {
+        let mut own = std::mem::take(&mut self.image);
+        for (_, block) in live {
+            let age = own.last.saturating_sub(block.note.time);
+            own.life(block.origin.index()).lived(age);
+        }
+        let clock = image.trace.clock();
+        let ns = |ticks: u64| (ticks as f64 * clock.ns_per_tick) as u64;
         let highest = image.peak_bytes > self.peak_bytes;
-        if highest {
+        if highest || self.images == 0 {
             self.peak_bytes = image.peak_bytes;
+            self.peak_at_ns = clock.since_start_ns(own.peak_at);
+            self.duration_ns = image.duration_ns;
             for row in &mut self.rows {
-                row.sums.peak_bytes = 0;
+                (row.sums.peak_bytes, row.sums.peak_blocks) = (0, 0);
             }
         }
         for (index, source) in image.sources.iter().enumerate() {
             let mut sums = image.origins[index].clone();
             if !highest {
-                sums.peak_bytes = 0;
+                (sums.peak_bytes, sums.peak_blocks) = (0, 0);
             }
-            let (temporary, temporary_bytes) = self.temporary.get(index).copied().unwrap_or((0, 0));
+            let mut life = std::mem::take(own.life(index));
+            life.lifetime_ns = ns(life.lifetime_ticks);
             let root = image.events.stacks().root(source.stack);
             self.rows.push(StackRow {
                 chain: image.chain(source.stack),
+                hidden: 0,
                 site: source.site,
                 call: source.kind_name,
                 image: self.images,
                 sums,
-                temporary,
-                temporary_bytes,
+                life,
                 truncated: root != StackId::COMPLETE_ROOT,
             });
         }
         self.images += 1;
-        self.made.clear();
-        self.temporary.clear();
     }
 }

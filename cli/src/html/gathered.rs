@@ -43,6 +43,7 @@ impl Observer for Gathered {
 
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         self.timeline.event(event, events);
+        self.stacks.event(event, events);
     }
 
     fn made(&mut self, moment: Moment, made: &Made<'_, Note>) -> Note {

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::document::Names;
-use crate::analysis::attribute::functions;
 use crate::analysis::naming::{frame_name, shown, without_start};
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::stacks::StackRow;
@@ -39,9 +38,9 @@ pub fn nodes(rows: &[StackRow], share: f64, names: &mut Names) -> Vec<Value> {
             row.sums.calls,
             row.sums.bytes,
             row.sums.peak_bytes,
-            row.temporary,
+            row.life.temporary,
         ];
-        let frames: Vec<&ChainFrame> = functions(&row.chain).collect();
+        let frames: Vec<&ChainFrame> = row.functions().collect();
         let frames = without_start(&frames).iter();
         let frames = frames.rev().take(DEPTH).filter(|frame| !frame.family);
         let mut path = vec![0];

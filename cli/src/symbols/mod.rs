@@ -14,8 +14,7 @@ use std::rc::Rc;
 use addr2line::Loader;
 
 use demangle::demangle;
-use locate::hex;
-pub use locate::{DebugInfo, DebugRoots, ElfFile};
+pub use locate::{DebugInfo, DebugRoots, ElfFile, hex};
 use table::SymbolTable;
 
 /// One function at an address; of several, all but the last are inlined into the next.

@@ -1,0 +1,29 @@
+//! Collapsed stacks: `outermost;…;innermost N`, a line each, equal stacks in one.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::Export;
+use super::names::folded;
+use crate::analysis::measure::Measure;
+use crate::analysis::stacks::StackRow;
+
+pub fn write(export: &Export, out: &mut dyn Write) -> io::Result<()> {
+    for (stack, value) in folded_sums(export.rows(), export.measure) {
+        writeln!(out, "{stack} {value}")?;
+    }
+    Ok(())
+}
+
+/// Stacks by name, and what each weighs; those that weigh nothing are left out.
+pub fn folded_sums(rows: &[StackRow], measure: Measure) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for row in rows {
+        let value = measure.of(row);
+        if value > 0 {
+            let sum: &mut u64 = sums.entry(folded(row)).or_default();
+            *sum = sum.saturating_add(value);
+        }
+    }
+    sums
+}

@@ -1,0 +1,47 @@
+//! The command line of `larder flamegraph`, and its check.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::FlamegraphPlan;
+use crate::analysis::measure::Measure;
+use crate::analysis::subject::{RawReading, Subject};
+use crate::failure::Result;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder flamegraph -o app.svg app.trace
+  larder flamegraph --value peak -o peak.svg app.trace
+  larder flamegraph --value bytes --diff old.trace -o change.svg new.trace
+      Red is more than in old.trace, blue is less.";
+
+#[derive(Debug, Args)]
+pub struct RawFlamegraph {
+    /// The trace: the directory that `record` made, or one .ltrace file
+    trace: PathBuf,
+    #[command(flatten)]
+    reading: RawReading,
+    /// What the widths stand for
+    #[arg(long, value_enum, value_name = "MEASURE", default_value = "calls")]
+    value: Measure,
+    /// Colour by the difference from this trace, stacks matched by their functions' names
+    #[arg(long, value_name = "TRACE")]
+    diff: Option<PathBuf>,
+    /// The SVG file to write; what is there is replaced [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl RawFlamegraph {
+    pub fn check(self) -> Result<FlamegraphPlan> {
+        let base = self.diff.map(|base| self.reading.check(base));
+        let base: Option<Subject> = base.transpose()?;
+        Ok(FlamegraphPlan {
+            subject: self.reading.check(self.trace)?,
+            base,
+            measure: self.value,
+            output: self.output,
+        })
+    }
+}
