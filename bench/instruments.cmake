@@ -4,6 +4,7 @@
 
 add_executable(bench_sweep sweep.cc)
 add_executable(bench_counts counts.cc)
+add_executable(bench_recorded recorded.cc)
 add_executable(bench_himeno himeno.c)
 add_executable(bench_pair_floor pair_floor.c)
 add_executable(bench_pair_loop pair_loop.c)
@@ -29,7 +30,7 @@ target_link_libraries(bench_page_map PRIVATE ${CMAKE_DL_LIBS})
 # -O3 for the stencil alone, as the benchmark is commonly built: its loop is to be vectorised.
 target_compile_options(bench_himeno PRIVATE -O3)
 
-set(INSTRUMENTS sweep counts himeno pair_floor pair_loop pair_loop_static pair_loop_prefixed
+set(INSTRUMENTS sweep counts recorded himeno pair_floor pair_loop pair_loop_static pair_loop_prefixed
                 pair_loop_inline page_map)
 foreach(instrument ${INSTRUMENTS})
   target_compile_features(bench_${instrument} PRIVATE cxx_std_20)

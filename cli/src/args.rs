@@ -127,6 +127,9 @@ enum RawCommand {
     /// Time a program that does nothing, and look at the memory of one that does little
     #[command(after_help = instruments::STARTUP_EXAMPLES)]
     Startup(instruments::RawStartup),
+    /// Measure what being recorded costs a program, beside heaptrack
+    #[command(after_help = instruments::RECORDING_EXAMPLES)]
+    Recording(instruments::RawRecording),
     /// Run a trace's calls again, on every allocator: time, peak memory, fragmentation
     #[command(after_help = replay::EXAMPLES)]
     Replay(RawReplay),
@@ -306,6 +309,7 @@ impl RawCommand {
             RawCommand::Counts(raw) => instrument(raw.check()),
             RawCommand::Instructions(raw) => instrument(raw.check()),
             RawCommand::Startup(raw) => instrument(raw.check()),
+            RawCommand::Recording(raw) => instrument(raw.check()),
             RawCommand::Replay(raw) => Ok(Plan::Replay(raw.check()?)),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
             RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),

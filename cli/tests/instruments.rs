@@ -268,3 +268,19 @@ fn missing_programs_are_told() {
         "{said}"
     );
 }
+
+#[test]
+fn recording_says_what_it_adds() {
+    let data = figures(&["recording", "--rounds", "1", "--scale", "0.05"]);
+    let list = data["figures"].as_array().expect("figures");
+    assert_eq!(list.len(), 4, "{data}");
+    for figure in list {
+        assert!(figure["events"].as_u64() > Some(1000), "{figure}");
+        let bytes = figure["bytes_on_disk"].as_array().expect("bytes");
+        assert_eq!(bytes[0], 0, "{figure}");
+        assert!(
+            bytes[1..].iter().all(|bytes| bytes.as_u64() > Some(0)),
+            "{figure}"
+        );
+    }
+}

@@ -11,6 +11,7 @@ use super::grid::GridPlan;
 use super::instructions::InstructionsPlan;
 use super::output::Output;
 use super::page_map::PageMapPlan;
+use super::recording::RecordingPlan;
 use super::startup::StartupPlan;
 use super::subject::Field;
 use super::sweep::SweepPlan;
@@ -30,6 +31,7 @@ pub const INSTRUCTIONS_EXAMPLES: &str = "Examples:\n  larder instructions\n  \
     larder instructions --sizes 16 --peer old=/tmp/old.so";
 pub const STARTUP_EXAMPLES: &str =
     "Example:\n  larder startup --allocators larder,glibc --rounds 20";
+pub const RECORDING_EXAMPLES: &str = "Example:\n  larder recording --rounds 9 --out recording/";
 
 const SWEEP_SIZES: [usize; 7] = [50, 500, 5_000, 50_000, 500_000, 5_000_000, 50_000_000];
 const PADDINGS: [usize; 10] = [0, 64, 128, 192, 256, 512, 1024, 1536, 2048, 4096];
@@ -221,6 +223,26 @@ pub struct RawStartup {
     field: RawField,
     #[command(flatten)]
     output: RawOutput,
+}
+
+#[derive(Debug, Args)]
+pub struct RawRecording {
+    #[command(flatten)]
+    rounds: RawRounds,
+    #[command(flatten)]
+    scale: RawScale,
+    #[command(flatten)]
+    output: RawOutput,
+}
+
+impl RawRecording {
+    pub fn check(self) -> Result<InstrumentPlan> {
+        Ok(InstrumentPlan::Recording(RecordingPlan {
+            rounds: self.rounds.rounds,
+            scale: self.scale.check()?,
+            output: self.output.into(),
+        }))
+    }
 }
 
 impl RawField {

@@ -17,6 +17,7 @@ mod page_map;
 pub mod plot;
 mod programs;
 pub mod progress;
+mod recording;
 mod startup;
 mod strace;
 mod subject;
@@ -34,6 +35,7 @@ pub enum InstrumentPlan {
     Counts(counts::CountsPlan),
     Instructions(instructions::InstructionsPlan),
     Startup(startup::StartupPlan),
+    Recording(recording::RecordingPlan),
 }
 
 pub fn run(plan: &InstrumentPlan) -> Result<()> {
@@ -45,5 +47,6 @@ pub fn run(plan: &InstrumentPlan) -> Result<()> {
         InstrumentPlan::Counts(plan) => counts::run(plan),
         InstrumentPlan::Instructions(plan) => instructions::run(plan),
         InstrumentPlan::Startup(plan) => startup::run(plan),
+        InstrumentPlan::Recording(plan) => recording::run(plan),
     }
 }

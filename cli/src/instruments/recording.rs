@@ -1,0 +1,317 @@
+//! `larder recording`: what being recorded costs a program, beside heaptrack on the same program in
+//! the same rounds: time, and bytes on disk.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use larder_trace::{Trace, trace_files};
+use serde_json::json;
+
+use super::output::{Output, Report, Table, figure, thousands};
+use super::programs::{self, Launch, Programs};
+use super::progress::Progress;
+use crate::bench::machine::Machine;
+use crate::bench::statistics::median;
+use crate::failure::{Failure, Result};
+use crate::libraries::LIBRARY_VARIABLE;
+
+const PROGRAM: &str = "bench_recorded";
+/// Each way to run a program, and its place in `Samples::seconds`.
+const WAYS: [&str; 4] = ["plain", "larder", "heaptrack", "heaptrack --raw"];
+const PLAIN: usize = 0;
+const LARDER: usize = 1;
+const HEAPTRACK: usize = 2;
+const RAW: usize = 3;
+const RUN_LIMIT_SECONDS: u64 = 600;
+/// A block of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
+
+#[derive(Debug)]
+pub struct RecordingPlan {
+    pub rounds: u32,
+    pub scale: f64,
+    pub output: Output,
+}
+
+/// A program, and what its runs gave.
+#[derive(Debug)]
+struct Case {
+    name: &'static str,
+    words: Vec<String>,
+    samples: Samples,
+}
+
+#[derive(Debug, Default)]
+struct Samples {
+    seconds: [Vec<f64>; WAYS.len()],
+    /// On disk, of the last run.
+    bytes: [u64; WAYS.len()],
+    events: u64,
+    truncated_stacks: u64,
+}
+
+/// Of one way: what it added.
+#[derive(Debug, PartialEq)]
+struct Added {
+    seconds: f64,
+    ns_per_event: f64,
+    bytes_per_event: f64,
+}
+
+pub fn run(plan: &RecordingPlan) -> Result<()> {
+    let machine = Machine::examine();
+    plan.output.prepare()?;
+    let programs = Programs::find(&[PROGRAM], RUN_LIMIT_SECONDS)?;
+    programs::require("heaptrack", "heaptrack")?;
+    let mut cases = cases(&programs, plan.scale)?;
+    measure(plan, &programs, &mut cases)?;
+    report(plan, &cases).publish(&plan.output, &machine)
+}
+
+fn cases(programs: &Programs, scale: f64) -> Result<Vec<Case>> {
+    let problem = programs.scratch_folder()?.join("pigeons.smt2");
+    let rounds = (20.0 * scale).max(1.0) as usize;
+    fs::write(&problem, pigeons(rounds))
+        .map_err(|error| crate::measured::scratch_failure("a problem for z3", &error))?;
+    let z3 = programs::require("z3", "z3")?.display().to_string();
+    let own = |kind: &str, count: &str| [PROGRAM, kind, count].map(str::to_owned).to_vec();
+    let case = |name, words| Case {
+        name,
+        words,
+        samples: Samples::default(),
+    };
+    Ok(vec![
+        case("string map", own("map", "300")),
+        case("deep templates", own("parser", "10000")),
+        case("z3", vec![z3, problem.display().to_string()]),
+        case("four threads", own("threads", "80")),
+    ])
+}
+
+/// Six pigeons and five holes, again and again, for an SMT solver.
+fn pigeons(rounds: usize) -> String {
+    let mut text = String::new();
+    for round in 0..rounds {
+        text += "(set-logic QF_UFLIA)\n";
+        for pigeon in 0..6 {
+            let name = format!("pigeon{round}_{pigeon}");
+            text +=
+                &format!("(declare-const {name} Int)(assert (and (>= {name} 0) (< {name} 5)))\n");
+            for other in 0..pigeon {
+                text += &format!("(assert (not (= {name} pigeon{round}_{other})))\n");
+            }
+        }
+        text += "(check-sat)(reset)\n";
+    }
+    text
+}
+
+fn measure(plan: &RecordingPlan, programs: &Programs, cases: &mut [Case]) -> Result<()> {
+    let progress = Progress::new(plan.rounds as usize * cases.len());
+    let mut order: Vec<usize> = (0..WAYS.len()).collect();
+    for _ in 0..plan.rounds {
+        for case in cases.iter_mut() {
+            progress.begin(case.name);
+            fastrand::shuffle(&mut order);
+            for &way in &order {
+                case.run(way, plan.scale, programs)?;
+            }
+            progress.end_step();
+        }
+    }
+    Ok(())
+}
+
+impl Case {
+    fn run(&mut self, way: usize, scale: f64, programs: &Programs) -> Result<()> {
+        let folder = programs.scratch_folder()?;
+        let trace = folder.join("trace");
+        let mut launch = Launch::new(&self.words, None).scaled(scale);
+        launch.wrapper = wrapper(way, &trace)?;
+        // Where the tool finds its libraries is not the program's to know, but the tool's.
+        if let Some(libraries) = std::env::var_os(LIBRARY_VARIABLE) {
+            let pair = (LIBRARY_VARIABLE.to_owned(), libraries);
+            launch.environment.push(pair);
+        }
+        let time = programs.time(&launch)?;
+        let samples = &mut self.samples;
+        samples.seconds[way].push(time.as_secs_f64());
+        samples.bytes[way] = bytes_on_disk(&folder);
+        if way == LARDER {
+            samples.look_at(&trace)?;
+        }
+        let _ = fs::remove_dir_all(&folder);
+        Ok(())
+    }
+}
+
+/// What stands before the program. It keeps its own malloc, so that recording is all that differs.
+fn wrapper(way: usize, trace: &Path) -> Result<Vec<OsString>> {
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let mut wrapper = match way {
+        PLAIN => return Ok(Vec::new()),
+        LARDER => {
+            let tool = std::env::current_exe().map_err(|error| {
+                Failure::failed(format!(
+                    "larder is not to be found: {error}: start it by its path"
+                ))
+            })?;
+            [vec![tool.into()], words(&["record", "--no-larder", "-o"])].concat()
+        }
+        RAW => words(&["heaptrack", "--raw", "-o"]),
+        _ => words(&["heaptrack", "-o"]),
+    };
+    wrapper.push(trace.into());
+    if way == LARDER {
+        wrapper.push("--".into());
+    }
+    Ok(wrapper)
+}
+
+/// Of all files in a folder and those in it; holes take none.
+fn bytes_on_disk(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |path: &Path| match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => bytes_on_disk(path),
+        Ok(meta) => meta.blocks() * BLOCK_BYTES,
+        Err(_) => 0,
+    };
+    entries.map(|entry| bytes(&entry.path())).sum()
+}
+
+impl Samples {
+    fn look_at(&mut self, trace: &Path) -> Result<()> {
+        let failed = |error: larder_trace::TraceError| {
+            Failure::failed(format!("the recording cannot be read: {error}"))
+        };
+        (self.events, self.truncated_stacks) = (0, 0);
+        for file in trace_files(trace).map_err(failed)? {
+            let trace = Trace::open(&file).map_err(failed)?;
+            self.events += trace.event_count();
+            self.truncated_stacks += trace.losses().truncated_stacks;
+        }
+        Ok(())
+    }
+
+    fn added(&self, way: usize) -> Option<Added> {
+        let seconds = median(&self.seconds[way])? - median(&self.seconds[PLAIN])?;
+        let events = self.events as f64;
+        (events > 0.0).then(|| Added {
+            seconds,
+            ns_per_event: seconds * 1e9 / events,
+            bytes_per_event: self.bytes[way] as f64 / events,
+        })
+    }
+}
+
+fn report(plan: &RecordingPlan, cases: &[Case]) -> Report {
+    let mut time = Table::new(
+        "Time added",
+        [
+            "program",
+            "events",
+            "plain, s",
+            "larder, ns an event",
+            "heaptrack",
+            "larder / heaptrack",
+            "heaptrack --raw",
+            "larder / raw",
+        ]
+        .map(str::to_owned),
+    );
+    let mut size = Table::new(
+        "Bytes on disk",
+        [
+            "program",
+            "larder, an event",
+            "heaptrack",
+            "larder / heaptrack",
+            "truncated stacks",
+        ]
+        .map(str::to_owned),
+    );
+    let mut data = Vec::new();
+    for case in cases {
+        let samples = &case.samples;
+        let ways = [LARDER, HEAPTRACK, RAW].map(|way| samples.added(way));
+        let ([Some(larder), Some(heaptrack), Some(raw)], Some(plain)) =
+            (&ways, median(&samples.seconds[PLAIN]))
+        else {
+            continue;
+        };
+        time.push([
+            case.name.to_owned(),
+            thousands(samples.events as f64),
+            format!("{plain:.3}"),
+            figure(larder.ns_per_event),
+            figure(heaptrack.ns_per_event),
+            figure(larder.seconds / heaptrack.seconds),
+            figure(raw.ns_per_event),
+            figure(larder.seconds / raw.seconds),
+        ]);
+        size.push([
+            case.name.to_owned(),
+            figure(larder.bytes_per_event),
+            figure(heaptrack.bytes_per_event),
+            figure(larder.bytes_per_event / heaptrack.bytes_per_event),
+            thousands(samples.truncated_stacks as f64),
+        ]);
+        data.push(json!({
+            "program": case.name,
+            "events": samples.events,
+            "truncated_stacks": samples.truncated_stacks,
+            "ways": WAYS,
+            "seconds": samples.seconds,
+            "bytes_on_disk": samples.bytes,
+        }));
+    }
+    Report {
+        name: "recording",
+        title: "What recording costs",
+        method: format!(
+            "Medians of {} rounds, interleaved, from start to end of the whole command;",
+            plan.rounds
+        ),
+        allocators: Vec::new(),
+        tables: vec![time, size],
+        notes: vec![
+            "heaptrack keeps neither time, thread nor address. Without --raw it looks symbols up \
+             meanwhile, in a process of its own."
+                .to_owned(),
+        ],
+        plots: Vec::new(),
+        data: json!({"rounds": plan.rounds, "figures": data}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_told_by_event() {
+        let samples = Samples {
+            seconds: [vec![1.0, 9.0, 1.0], vec![3.0], vec![], vec![]],
+            bytes: [0, 4_000, 0, 0],
+            events: 1_000,
+            truncated_stacks: 0,
+        };
+        let added = Added {
+            seconds: 2.0,
+            ns_per_event: 2e6,
+            bytes_per_event: 4.0,
+        };
+        assert_eq!(samples.added(LARDER), Some(added));
+        assert_eq!(samples.added(HEAPTRACK), None);
+        assert_eq!(Samples::default().added(LARDER), None);
+    }
+
+    #[test]
+    fn the_problem_has_all_pairs() {
+        let text = pigeons(2);
+        assert_eq!(text.matches("(assert (not").count(), 2 * 15);
+        assert_eq!(text.matches("(check-sat)").count(), 2);
+    }
+}
