@@ -31,8 +31,6 @@ pub struct ImageReport {
     pub duration_ns: u64,
     pub losses: Losses,
     pub damage: Vec<Damage>,
-    /// The recorder counted: what each site had at the peak is not known.
-    pub counters_only: bool,
 }
 
 impl ImageReport {
@@ -147,7 +145,6 @@ impl Analysis {
             duration_ns,
             losses,
             damage,
-            counters_only: trace.counters().is_some(),
         });
     }
 }
@@ -214,16 +211,13 @@ impl<O: Observer> Image<'_, O> {
                 call,
                 address,
                 size,
-                count,
-                alignment,
                 stack,
+                ..
             } => {
                 let made = Made {
                     origin: OriginId::default(),
                     address,
                     size,
-                    count,
-                    alignment,
                     old: None,
                 };
                 self.alloc(events, at(stack), call, made);
@@ -243,8 +237,8 @@ impl<O: Observer> Image<'_, O> {
                 old,
                 address,
                 size,
-                count,
                 stack,
+                ..
             } => {
                 let block = self.reallocs.remove(&event.thread).flatten();
                 let block = block.or_else(|| self.heap.detach(old));
@@ -252,8 +246,6 @@ impl<O: Observer> Image<'_, O> {
                     origin: OriginId::default(),
                     address,
                     size,
-                    count,
-                    alignment: 0,
                     old: block.as_ref(),
                 };
                 self.realloc(events, at(stack), call, old, made);

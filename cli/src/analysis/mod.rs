@@ -11,15 +11,12 @@
 
 pub mod attribute;
 pub mod family;
-#[allow(dead_code)]
 pub mod heap;
-#[allow(dead_code)]
 pub mod image;
 pub mod losses;
 pub mod measure;
 pub mod naming;
 pub mod number;
-#[allow(dead_code)]
 pub mod observe;
 pub mod pattern;
 pub mod plumbing;

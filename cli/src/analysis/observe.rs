@@ -28,10 +28,6 @@ pub struct Made<'a, N> {
     pub address: u64,
     /// As it is counted: less a wrapper's header.
     pub size: u64,
-    /// Elements of calloc and reallocarray, else 0.
-    pub count: u64,
-    /// Of the aligned calls, else 0.
-    pub alignment: u64,
     /// The block that a realloc made it from.
     pub old: Option<&'a Block<N>>,
 }

@@ -162,7 +162,6 @@ impl<'t> Stream<'t> {
             mark_names: HashMap::new(),
             generation: 0,
             tid: 0,
-
             time: 0,
             ready: VecDeque::new(),
         }
@@ -319,7 +318,6 @@ impl<'t> Stream<'t> {
             Record::Site { node, call } => self.define_site(node, call),
             Record::Thread { tid, time } => {
                 self.tid = tid;
-
                 self.emit(time, Action::ThreadStart);
             }
             Record::ThreadEnd { time } => self.emit(time, Action::ThreadEnd),
