@@ -60,9 +60,15 @@ pub fn refuse_terminal(file: Option<&Path>, content: Content) -> Result<()> {
     Ok(())
 }
 
-fn to_file(path: &Path, produce: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let special = path.metadata().is_ok_and(|meta| !meta.is_file());
-    if special {
+/// Replaces a file, which keeps its permissions, and writes to anything else; a link stays.
+pub fn to_file(
+    path: &Path,
+    produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    // Renaming to /dev/stdout, if that is a file, would be the end of /dev/stdout.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let old = path.metadata().ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
         let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
         produce(&mut out)?;
         return out.flush();
@@ -70,6 +76,9 @@ fn to_file(path: &Path, produce: impl FnOnce(&mut dyn Write) -> io::Result<()>) 
     let mut out = BufWriter::new(beside(path)?);
     produce(&mut out)?;
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    if let Some(old) = old {
+        file.as_file().set_permissions(old.permissions())?;
+    }
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
@@ -95,6 +104,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         fs::write(&path, "before").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
         let failed = write(Some(&path), Content::Text, |out| {
             out.write_all(b"half")?;
             Err(io::Error::other("no more"))
@@ -103,7 +113,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "before");
         write(Some(&path), Content::Text, |out| out.write_all(b"after")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "after");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o664);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "before").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write(Some(&link), Content::Text, |out| out.write_all(b"after")).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "after");
+        assert!(link.is_symlink());
     }
 
     #[test]

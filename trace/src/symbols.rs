@@ -25,9 +25,9 @@ const TEXT: u8 = 1;
 const ADDRESS: u8 = 2;
 
 /// A name that is longer is cut, so that every record fits into a chunk.
-const MAX_TEXT_BYTES: usize = 4096;
+pub const MAX_TEXT_BYTES: usize = 4096;
 /// Functions of one address; those inlined deeper are left out.
-const MAX_FUNCTIONS: usize = 64;
+pub const MAX_FUNCTIONS: usize = 64;
 /// A chunk with more bytes is full. With the longest record it stays within `MAX_RAW_BYTES`.
 const FULL_BYTES: usize = 256 << 10;
 

@@ -17,8 +17,8 @@ use super::figures::Figure;
 use super::limit::{Limit, Rule};
 use super::measure::{Measured, MeasuredSite};
 use crate::failure::{Failure, Result};
-use crate::printable;
 use crate::target::reason;
+use crate::{output, printable};
 
 const MAX_BYTES: u64 = 4 << 20;
 /// Sites that `--update` records of each ranking.
@@ -375,7 +375,7 @@ fn recorded(sites: &[MeasuredSite]) -> ArrayOfTables {
 
 /// Writes the file whole or not at all.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    super::write_whole(path, text).map_err(|error| {
+    output::to_file(path, |out| out.write_all(text.as_bytes())).map_err(|error| {
         Failure::failed(format!(
             "{}: cannot be written: {}: name another place with --budget",
             printable::name(path),

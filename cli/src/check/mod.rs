@@ -15,9 +15,7 @@ mod print;
 mod verdict;
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::analysis::subject::Subject;
@@ -147,22 +145,6 @@ fn update_command(plan: &CheckPlan) -> String {
         words.extend(plan.command.iter().map(|word| quoted(Path::new(word))));
     }
     words.join(" ")
-}
-
-/// Writes a file through another beside it, so that it is there whole or as it was.
-pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mode = fs::metadata(path).map_or(0o644, |old| old.permissions().mode());
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.as_file()
-        .set_permissions(fs::Permissions::from_mode(mode))?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 /// A closed stderr leaves nobody to tell.

@@ -17,8 +17,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
-use crate::printable;
 use crate::report::Format;
+use crate::{output, printable};
 use args::HistoryPlan;
 use trend::Trend;
 
@@ -77,9 +77,8 @@ fn print(plan: &HistoryPlan, trends: &[Trend]) -> io::Result<()> {
     }
 }
 
-/// Whole or not at all.
 fn write_page(path: &Path, text: &str) -> Result<()> {
-    crate::check::write_whole(path, text).map_err(|error| {
+    output::to_file(path, |out| out.write_all(text.as_bytes())).map_err(|error| {
         Failure::failed(format!(
             "{}: cannot be written: {}: name another file with --html",
             printable::name(path),

@@ -10,7 +10,7 @@ use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call};
 
 use super::source::{self, MAX_LINE_BYTES};
-use super::target::{Module, Target};
+use super::target::{Module, Name, Target};
 use super::{ImportPlan, Outcome};
 use crate::failure::{Failure, Result};
 use crate::printable;
@@ -60,7 +60,11 @@ fn parse(line: &[u8]) -> Option<(&[u8], u64)> {
 fn write(target: &mut Target, frames: &[u8], count: u64, calls: &mut u64) -> Result<()> {
     let mut stack = Stack::EMPTY;
     for frame in frames.split(|&byte| byte == b';') {
-        stack = target.stack(stack, Module::INPUT, vec![(frame.to_vec(), Vec::new(), 0)])?;
+        stack = target.stack(
+            stack,
+            Module::INPUT,
+            vec![(frame.into(), Name::default(), 0)],
+        )?;
     }
     for _ in 0..count {
         *calls += 1;

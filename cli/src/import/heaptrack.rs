@@ -11,11 +11,12 @@
 
 use std::io::{BufRead, Read};
 
+use larder_trace::symbols::{MAX_FUNCTIONS, MAX_TEXT_BYTES};
 use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call, FreeCall};
 
 use super::source::{self, MAX_LINE_BYTES};
-use super::target::{Module, Place, Target};
+use super::target::{Module, Name, Place, Target};
 use super::{ImportPlan, Outcome};
 use crate::failure::{Failure, Result};
 use crate::printable;
@@ -32,7 +33,7 @@ struct Allocation {
 
 #[derive(Default)]
 struct Reader {
-    strings: Vec<Vec<u8>>,
+    strings: Vec<Name>,
     instructions: Vec<(Module, Place)>,
     stacks: Vec<Stack>,
     allocations: Vec<Allocation>,
@@ -122,12 +123,13 @@ impl Reader {
         let mut words = Words(line.get(2..)?);
         let length = usize::try_from(words.number()?).ok()?;
         // A malformed one keeps its number.
+        let text = words.0.get(..length).unwrap_or(words.0);
         self.strings
-            .push(words.0.get(..length).unwrap_or(words.0).to_vec());
+            .push(text.get(..MAX_TEXT_BYTES).unwrap_or(text).into());
         (words.0.len() == length).then_some(())
     }
 
-    fn text(&self, number: u64) -> Vec<u8> {
+    fn text(&self, number: u64) -> Name {
         let index = number
             .checked_sub(1)
             .and_then(|index| usize::try_from(index).ok());
@@ -139,9 +141,11 @@ impl Reader {
         let (address, module) = (words.number(), words.number());
         let module = target.module(&self.text(module.unwrap_or(0)))?;
         // The trace's own addresses of imported frames mean nothing.
-        let unnamed = || format!("{:#x}", address.unwrap_or(0)).into_bytes();
+        let unnamed = || Name::from(format!("{:#x}", address.unwrap_or(0)).as_bytes());
         let mut place = Vec::new();
-        while let Some(function) = words.number() {
+        while place.len() < MAX_FUNCTIONS
+            && let Some(function) = words.number()
+        {
             let (file, line) = (words.number().unwrap_or(0), words.number().unwrap_or(0));
             let line = u32::try_from(line).unwrap_or(0);
             let mut name = self.text(function);
@@ -151,7 +155,7 @@ impl Reader {
             place.push((name, self.text(file), line));
         }
         if place.is_empty() {
-            place.push((unnamed(), Vec::new(), 0));
+            place.push((unnamed(), Name::default(), 0));
         }
         self.instructions.push((module, place));
         Ok(address.map(drop))
@@ -262,5 +266,36 @@ impl<'a> Words<'a> {
     fn index_from_1(&mut self, count: usize) -> Option<usize> {
         let index = usize::try_from(self.number()?.checked_sub(1)?).ok()?;
         (index < count).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::args::ImportFormat;
+
+    #[test]
+    fn a_text_that_is_named_without_end_takes_its_own_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut target = Target::create(&ImportPlan {
+            input: "x".into(),
+            output: folder.path().join("trace"),
+            format: ImportFormat::Heaptrack,
+        })
+        .unwrap();
+        let mut reader = Reader::default();
+        let long = "n".repeat(500_000);
+        let instruction = format!("i 10 0{}", " 1 1 1".repeat(100_000));
+        for line in [&format!("s {:x} {long}", long.len()), &instruction] {
+            assert_eq!(reader.line(line.as_bytes(), &mut target).unwrap(), Some(()));
+        }
+        let (_, place) = &reader.instructions[0];
+        assert_eq!(place.len(), MAX_FUNCTIONS);
+        assert_eq!(place[0].0.len(), MAX_TEXT_BYTES);
+        assert!(
+            place
+                .iter()
+                .all(|(name, ..)| Name::ptr_eq(name, &place[0].0))
+        );
     }
 }

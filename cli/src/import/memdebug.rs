@@ -47,7 +47,7 @@ fn stack_of(place: &[u8], target: &mut Target) -> Result<Stack> {
     let line = u32::try_from(line).unwrap_or(0);
     // Sites are known by their function, which the log does not say.
     let name = place.rsplit(|&byte| byte == b'/').next().unwrap_or(place);
-    let place = vec![(name.to_vec(), path.to_vec(), line)];
+    let place = vec![(name.into(), path.into(), line)];
     target.stack(Stack::EMPTY, Module::INPUT, place)
 }
 

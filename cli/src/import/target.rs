@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use larder_trace::ModuleId;
 use larder_trace::symbols::Function;
@@ -37,8 +38,11 @@ impl Module {
     }
 }
 
+/// Shared: a line of the input may name one text a hundred thousand times.
+pub type Name = Rc<[u8]>;
+
 /// The functions at one place, innermost first: name, file, line of each.
-pub type Place = Vec<(Vec<u8>, Vec<u8>, u32)>;
+pub type Place = Vec<(Name, Name, u32)>;
 
 pub struct Target {
     writer: Writer<BufWriter<File>>,
