@@ -1,6 +1,9 @@
 //! What a malloc and free costs on this machine, measured before advice is given: on the allocator
 //! that the trace's program ran on, where that is still there.
 //!
+//! A trace is hostile input: a library that it names is loaded only if it lies where this machine's
+//! administrator, or `make peers`, put libraries.
+//!
 //! Takes about 50 ms. The figure is the least of several rounds of a pair in a loop, so it is what
 //! is saved at least: a block that is not in the caches costs more.
 
@@ -11,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::bench::allocators::peers_directory;
+use crate::libraries::{Library, LibraryPath};
 use crate::preload::PRELOAD_VARIABLE;
 use crate::printable;
 
@@ -50,7 +55,7 @@ impl Costs {
         };
         let library = modules.iter().map(path).find(is_allocator);
         library
-            .and_then(|library| Self::under(&library))
+            .and_then(|library| Self::under(&trusted(&library)?))
             .unwrap_or_else(Self::of_libc)
     }
 
@@ -99,6 +104,22 @@ impl Costs {
     }
 }
 
+/// Folders of libraries that only an administrator writes to.
+const SYSTEM: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt"];
+
+/// The library itself, if it is safe to load: Larder's as the tool finds it, others by their folder.
+fn trusted(library: &Path) -> Option<PathBuf> {
+    if library.file_name()? == Library::Allocator.file_name() {
+        let path = LibraryPath::from_environment();
+        return path.find(Library::Allocator).ok();
+    }
+    let real = library.canonicalize().ok()?;
+    let folders = SYSTEM.map(PathBuf::from).into_iter();
+    let mut folders = folders.chain([peers_directory()]);
+    let within = folders.any(|folder| folder.canonicalize().is_ok_and(|f| real.starts_with(f)));
+    within.then_some(real)
+}
+
 fn time_pair(size: usize) -> f64 {
     let round = || {
         let begin = Instant::now();
@@ -131,6 +152,21 @@ mod tests {
         assert_eq!(costs.pair_ns(16), 1.0);
         assert_eq!(costs.pair_ns(17), 2.0);
         assert_eq!(costs.pair_ns(1 << 30), 8.0);
+    }
+
+    #[test]
+    fn a_library_is_not_loaded_because_a_trace_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("libjemalloc.so.2");
+        std::fs::write(&named, "").unwrap();
+        assert_eq!(trusted(&named), None);
+        let system = std::fs::read_dir("/usr/lib").unwrap();
+        let mut system = system.map(|entry| entry.unwrap().path());
+        let system = system.find(|path| path.is_dir() && !path.is_symlink());
+        let system = system.unwrap().canonicalize().unwrap();
+        assert_eq!(trusted(&system), Some(system.clone()));
+        let around = Path::new("/usr/lib/..").join(named.strip_prefix("/").unwrap());
+        assert_eq!(trusted(&around), None);
     }
 
     #[test]

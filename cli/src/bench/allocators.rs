@@ -194,7 +194,8 @@ struct Peer {
     environment: BTreeMap<String, String>,
 }
 
-fn peers_directory() -> PathBuf {
+/// Where `make peers` puts what it builds.
+pub fn peers_directory() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(directory) = set(PEERS_VARIABLE) {
         return directory.into();
