@@ -40,6 +40,10 @@ Examples:
       The counters, and the source lines that allocate most.
   larder advise app.trace
       Which of them need not be, and the cure of each.
+  larder diff old.trace new.trace
+      Which sites changed from one build to the next.
+  larder check -- ./app --input data.bin
+      Is the run within the budget in larder.toml?
   larder report app.trace --sort bytes --top 5
   larder report app.trace --json | jq .counters
   larder doctor ./app
@@ -49,8 +53,9 @@ Examples:
   larder torture --seconds 60
       A torture test of the allocator.
 
-Exit codes: the command's own for run and record; 125 the tool failed; 126 the command cannot be
-executed or reached (static, setuid, other architecture); 127 the command was not found.";
+Exit codes: the command's own for run and record; 1 what bench, check, memdebug, replay, torture or
+run --fail-each found is bad; 125 the tool failed; 126 the command cannot be executed or reached
+(static, setuid, other architecture); 127 the command was not found.";
 
 /// A memory toolkit for native Linux programs.
 #[derive(Debug, Parser)]

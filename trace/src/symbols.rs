@@ -31,6 +31,10 @@ pub const MAX_FUNCTIONS: usize = 64;
 /// A chunk with more bytes is full. With the longest record it stays within `MAX_RAW_BYTES`.
 const FULL_BYTES: usize = 256 << 10;
 
+fn cut(text: &[u8]) -> &[u8] {
+    text.get(..MAX_TEXT_BYTES).unwrap_or(text)
+}
+
 /// The payload of a symbol chunk while it is written. Allocates: not for the recorder.
 #[derive(Debug, Default)]
 pub struct SymbolChunk {
@@ -71,7 +75,7 @@ impl SymbolChunk {
     }
 
     fn text(&mut self, text: &[u8]) -> u64 {
-        let text = text.get(..MAX_TEXT_BYTES).unwrap_or(text);
+        let text = cut(text);
         if text.is_empty() {
             return 0;
         }
@@ -150,13 +154,17 @@ impl Symbols {
             match input.byte()? {
                 TEXT => {
                     let start = self.text_bytes.len();
-                    self.text_bytes.extend_from_slice(input.blob()?);
+                    self.text_bytes.extend_from_slice(cut(input.blob()?));
                     self.texts.push((start, self.text_bytes.len()));
                 }
                 ADDRESS => {
                     let module = ModuleId(input.varint_u32()?);
                     address = address.wrapping_add(unzigzag(input.varint()?) as u64);
                     let count = usize::try_from(input.varint()?).ok()?;
+                    // A reader makes a frame with a name of each.
+                    if count > MAX_FUNCTIONS {
+                        return None;
+                    }
                     let begin = self.functions.len();
                     for _ in 0..count {
                         let name = self.text_number(&mut input, first)?;
@@ -243,6 +251,22 @@ mod tests {
                 Some(function("kept", "", 0))
             );
         }
+    }
+
+    #[test]
+    fn a_reader_takes_no_more_than_a_writer_gives() {
+        let mut text = vec![TEXT, 0x80, 0x80, 0x04];
+        text.extend([b'x'; 1 << 16]);
+        let mut symbols = Symbols::default();
+        assert_eq!(
+            symbols.apply(&[&text[..], &[ADDRESS, 0, 2, 1, 1, 0, 0]].concat()),
+            Some(())
+        );
+        let name = symbols.functions(ModuleId(0), 1).next().unwrap().name;
+        assert_eq!(name.len(), MAX_TEXT_BYTES);
+        let many = |count: u8| [&[ADDRESS, 1, 2, count], &[0; 3].repeat(count.into())[..]].concat();
+        assert_eq!(symbols.apply(&many(MAX_FUNCTIONS as u8)), Some(()));
+        assert_eq!(symbols.apply(&many(MAX_FUNCTIONS as u8 + 1)), None);
     }
 
     #[test]
