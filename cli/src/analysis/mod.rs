@@ -122,19 +122,26 @@ impl Analysis {
     }
 }
 
+/// Why a trace of counters does not do where each call is needed.
+pub const ONLY_COUNTERS: &str = "holds counters and not each call";
+
 /// Refuses what a trace of counters cannot answer.
 fn check_counters_will_do<O: Observer>(subject: &Subject, counted: &Trace) -> Result<()> {
     let reason = if !O::WILL_DO_WITH_COUNTERS {
-        "holds counters and not each call"
+        ONLY_COUNTERS
     } else if !subject.wrappers.is_empty() {
         "holds counters, which say nothing of where blocks are freed, so --wrapper cannot be used"
     } else {
         return Ok(());
     };
+    Err(counters_will_not_do(counted, reason))
+}
+
+pub fn counters_will_not_do(counted: &Trace, reason: &str) -> Failure {
     let name = crate::printable::name(counted.path());
-    Err(Failure::failed(format!(
+    Failure::failed(format!(
         "{name}: {reason}: record again without --aggregate"
-    )))
+    ))
 }
 
 /// A bar on stderr for a long trace, if someone is there to see it.

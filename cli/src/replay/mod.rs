@@ -23,6 +23,7 @@ use std::path::Path;
 use larder_trace::Trace;
 
 use crate::analysis::subject::Subject;
+use crate::analysis::{ONLY_COUNTERS, counters_will_not_do};
 use crate::bench::allocators::{self, Choice};
 use crate::bench::machine::Machine;
 use crate::failure::{Failure, Result};
@@ -127,6 +128,9 @@ fn choose(path: &Path, pid: Option<u32>) -> Result<(Trace, Process)> {
             printable::name(path)
         ))
     })?;
+    if trace.counters().is_some() {
+        return Err(counters_will_not_do(&trace, ONLY_COUNTERS));
+    }
     let process = Process {
         pid: trace.process().pid,
         image: trace.process().image,
