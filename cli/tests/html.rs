@@ -53,6 +53,9 @@ fn the_page_sorts_filters_and_unfolds_in_a_browser() {
         heading.as_str().unwrap().ends_with("page an argument"),
         "{heading}"
     );
+    let findings = browser.value("document.querySelector('#findings').textContent");
+    let findings = findings.as_str().expect("the section");
+    assert!(findings.contains("Use the stack: many"), "{findings}");
     assert_eq!(browser.value(FUNCTIONS), json!(["many", "middle", "large"]));
     let click = |key: &str| {
         format!(

@@ -52,6 +52,9 @@ pub struct AdvisePlan {
 /// A finding below this share of calls' time and of the peak is not worth a change.
 const WORTH: f64 = 0.005;
 
+/// Of each process, for a page.
+const FINDINGS_A_PAGE: usize = 20;
+
 /// What was found in one process image.
 pub struct ImageAdvice {
     pub title: String,
@@ -67,6 +70,43 @@ pub struct ImageAdvice {
 pub fn advise(plan: &AdvisePlan) -> Result<()> {
     let mut watch = Watch::default();
     let analysis = Analysis::read(&plan.subject, &mut watch)?;
+    let advice = conclude_all(plan, watch, &analysis);
+    match print(plan, &analysis, &advice) {
+        // Whoever reads us has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!(
+            "the advice cannot be written: {}",
+            crate::target::reason(&error)
+        ))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The findings of a trace that was read before, for a page: a title and lines of text each. None
+/// of a trace that holds counters only.
+pub fn findings(subject: &Subject) -> Vec<(String, Vec<String>)> {
+    let plan = AdvisePlan {
+        subject: subject.clone(),
+        top: usize::MAX,
+        processes: usize::MAX,
+        least: Confidence::Medium,
+        stacks: false,
+        format: Format::Text,
+    };
+    let mut watch = Watch::default();
+    let Ok(analysis) = Analysis::read_again(subject, &mut watch) else {
+        return Vec::new();
+    };
+    let advice = conclude_all(&plan, watch, &analysis);
+    let findings = advice.iter().flat_map(|image| {
+        let findings = image.findings.iter().take(FINDINGS_A_PAGE);
+        findings.map(|ranked| text::lines(image, ranked))
+    });
+    findings.collect()
+}
+
+/// Process images with allocations, the busiest first.
+fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &Analysis) -> Vec<ImageAdvice> {
     let images = watch.images.into_iter().zip(&analysis.images);
     let mut advice: Vec<ImageAdvice> = images
         .filter(|(facts, _)| facts.allocations > 0)
@@ -77,15 +117,7 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
         })
         .collect();
     advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
-    match print(plan, &analysis, &advice) {
-        // Whoever reads us has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!(
-            "the advice cannot be written: {}",
-            crate::target::reason(&error)
-        ))),
-        Ok(()) => Ok(()),
-    }
+    advice
 }
 
 fn conclude(plan: &AdvisePlan, facts: ImageFacts, ended: bool, title: String) -> ImageAdvice {

@@ -140,6 +140,18 @@ fn print_finding(
     }
 }
 
+/// A finding without colours: its title, and what else is said.
+pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
+    let finding = &ranked.finding;
+    let site = &image.facts.sites[finding.site];
+    let title = format!("{}: {}", finding.pattern.title(), site.shown());
+    let mut lines = vec![format!("saves {}", saving(image, ranked))];
+    lines.extend(finding.evidence.iter().cloned());
+    lines.push(format!("cure: {}", finding.cure));
+    lines.push(format!("confidence {}", finding.confidence.name()));
+    (title, lines)
+}
+
 fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {
     let mut parts = Vec::new();
     let calls = ranked.finding.calls();

@@ -18,6 +18,7 @@ mod tree;
 
 pub use args::{HTML_EXAMPLES, HtmlPlan, RawHtml, RawTimeline, TIMELINE_EXAMPLES, TimelinePlan};
 
+use crate::advise;
 use crate::analysis::Analysis;
 use crate::analysis::timeline::TimelineObserver;
 use crate::failure::{Failure, Result};
@@ -36,7 +37,11 @@ pub fn html(plan: &HtmlPlan) -> Result<()> {
     let mut gathered = Gathered::new();
     let analysis = Analysis::read(&plan.subject, &mut gathered)?;
     let trace = printable::name(&plan.subject.trace);
-    let page = page::render(&analysis, &gathered, &trace, &[]);
+    let findings: Vec<Finding> = advise::findings(&plan.subject)
+        .into_iter()
+        .map(|(title, lines)| Finding { title, lines })
+        .collect();
+    let page = page::render(&analysis, &gathered, &trace, &findings);
     output::write(Some(&plan.output), Content::Text, |out| {
         out.write_all(page.as_bytes())
     })
