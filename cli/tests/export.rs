@@ -388,3 +388,41 @@ fn a_flame_graph_shows_its_total_and_a_differential_one_the_change() {
         "{picture}"
     );
 }
+
+#[test]
+fn a_memory_log_of_the_trace_has_the_reports_counters_and_lines() {
+    let (directory, trace) = recorded();
+    let log = directory.path().join("sums.log");
+    export(
+        &trace,
+        &["--format", "memdebug", "-o", log.to_str().expect("UTF-8")],
+    );
+    let analysed = output(larder().arg("memdebug").arg("--json").arg(&log));
+    // 32 of the blocks are never freed, which the analyser says and exits 1 for.
+    assert_eq!(code(&analysed), 1, "{}", stderr(&analysed));
+    let analysed: Value = serde_json::from_slice(&analysed.stdout).expect("JSON");
+    let report = report_json(&trace, &[]);
+    for (logged, counted) in [
+        ("mallocs", "mallocs"),
+        ("callocs", "callocs"),
+        ("reallocs", "reallocs"),
+        ("strdups", "strdups"),
+        ("frees", "frees"),
+        ("allocations", "allocations"),
+        ("total_allocated", "total_bytes"),
+        ("maximum_allocated", "peak_bytes"),
+    ] {
+        let (logged, counted) = (&analysed["counters"][logged], &report["counters"][counted]);
+        assert_eq!(logged, counted, "{analysed:#}");
+    }
+    let text = fs::read_to_string(&log).expect("the log");
+    let kept = format!("sums.c:{} calloc(10,50)", line_of(SOURCE, "kept"));
+    assert_eq!(text.matches(&kept).count(), 64);
+    let refused = output(larder().arg("export").arg(&trace).args([
+        "--format",
+        "memdebug",
+        "--wrapper",
+        "make=malloc",
+    ]));
+    assert_fails(&refused, 125, &["--wrapper"]);
+}

@@ -162,7 +162,7 @@ impl Call {
         &self,
         path: &[u8],
         line: u64,
-        out: &mut impl std::io::Write,
+        out: &mut (impl std::io::Write + ?Sized),
     ) -> std::io::Result<()> {
         write!(out, "{} ", self.kind())?;
         for &byte in path {

@@ -162,7 +162,7 @@ fn is_call(action: &Action) -> bool {
 }
 
 /// A stack's functions, innermost first.
-pub(super) fn chain(
+pub(crate) fn chain(
     trace: &Trace,
     events: &Events<'_>,
     resolver: &mut Resolver,

@@ -17,6 +17,8 @@ Examples:
   larder export --format speedscope -o app.speedscope.json app.trace
   larder export --format dhat -o dhat.out.app app.trace
       Load it in valgrind's dh_view.html.
+  larder export --format memdebug -o app.log app.trace
+      larder memdebug app.log
   larder export --format parquet -o app.parquet app.trace
       duckdb -c \"select count(*) from 'app.parquet/events.parquet'\"";
 
@@ -53,11 +55,16 @@ pub enum Format {
     Json,
     /// A directory of two tables: events.parquet and stacks.parquet
     Parquet,
+    /// The memory log of a debug curl, of one process
+    Memdebug,
 }
 
 impl RawExport {
     pub fn check(self) -> Result<ExportPlan> {
-        let one_of_many = matches!(self.format, Format::Dhat | Format::Json | Format::Parquet);
+        let one_of_many = matches!(
+            self.format,
+            Format::Dhat | Format::Json | Format::Parquet | Format::Memdebug
+        );
         if one_of_many && self.value.is_some() {
             return Err(Failure::failed(
                 "--value: this format holds every measure: leave it out",
@@ -68,8 +75,14 @@ impl RawExport {
                 "--format parquet: writes two files: name a directory for them with -o",
             ));
         }
+        let subject = self.subject.check()?;
+        if self.format == Format::Memdebug && !subject.wrappers.is_empty() {
+            return Err(Failure::failed(
+                "--wrapper: a log has every call: leave it out, or name the functions with --skip",
+            ));
+        }
         Ok(ExportPlan {
-            subject: self.subject.check()?,
+            subject,
             format: self.format,
             measure: self.value.unwrap_or(Measure::Calls),
             from_site: self.from_site,

@@ -7,6 +7,7 @@ mod args;
 mod collapsed;
 mod dhat;
 mod json;
+mod memdebug;
 mod names;
 mod parquet;
 mod pprof;
@@ -72,6 +73,7 @@ pub fn export(plan: ExportPlan) -> Result<()> {
         Format::Dhat => (Content::Text, dhat::write),
         Format::Json => (Content::Text, json::write),
         Format::Parquet => return parquet::export(&plan),
+        Format::Memdebug => return memdebug::export(&plan),
     };
     let output = plan.output.as_deref();
     output::refuse_terminal(output, content)?;
