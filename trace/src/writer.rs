@@ -512,7 +512,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Action, AllocCall, FreeCall, Trace};
+    use crate::{Action, AllocCall, DamageCause, FreeCall, Trace};
 
     const ABOUT: About<'static> = About {
         pid: 7,
@@ -532,6 +532,24 @@ mod tests {
         let trace = Trace::open(file.path()).expect("a trace");
         assert_eq!(trace.damage(), []);
         (file, trace)
+    }
+
+    #[test]
+    fn a_small_file_cannot_define_stacks_without_bound() {
+        let mut writer = writer();
+        let mut stack = Stack::EMPTY;
+        for frame in 0..3_000_000 {
+            stack = writer.stack(stack, 0x1000 + frame * 16);
+        }
+        writer.call(&malloc(1, 64, stack)).expect("memory");
+        let (_file, trace) = reopen(writer);
+        let most = (1 << 20) + trace.length() * 16;
+        assert!(most < 3_000_000, "the file is {} bytes", trace.length());
+        let mut events = trace.events();
+        while events.next().is_some() {}
+        let causes: Vec<DamageCause> = events.damage().iter().map(|d| d.cause).collect();
+        assert!(causes.contains(&DamageCause::Record), "{causes:?}");
+        assert!(events.stacks().frame_count() as u64 <= most);
     }
 
     fn malloc(time: u64, address: u64, stack: Stack) -> WrittenCall {

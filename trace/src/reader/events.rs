@@ -10,7 +10,7 @@ use super::Trace;
 use super::counters::Counted;
 use super::marks::{MarkId, MarkNames};
 use super::stacks::{StackId, StackTable};
-use super::stream::{Shared, Stream};
+use super::stream::{NODES_A_BYTE, NODES_ANYWAY, Shared, Stream};
 use crate::call::{AllocCall, FreeCall, IoCall};
 use crate::error::Damage;
 
@@ -95,6 +95,7 @@ pub struct Events<'t> {
     marks: MarkNames,
     damage: Vec<Damage>,
     counted: Vec<Counted>,
+    room: u64,
 }
 
 impl<'t> Events<'t> {
@@ -118,6 +119,7 @@ impl<'t> Events<'t> {
             marks: MarkNames::default(),
             damage: trace.index.damage().to_vec(),
             counted: Vec::new(),
+            room: NODES_ANYWAY.saturating_add(trace.length.saturating_mul(NODES_A_BYTE)),
         }
     }
 
@@ -133,6 +135,7 @@ impl<'t> Events<'t> {
                 marks: &mut self.marks,
                 damage: &mut self.damage,
                 counted: &mut self.counted,
+                room: &mut self.room,
             };
             if stream.advance(&mut shared) {
                 if let Some((time, rank)) = stream.next_time() {

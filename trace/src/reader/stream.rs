@@ -28,7 +28,15 @@ pub struct Shared<'s> {
     pub marks: &'s mut MarkNames,
     pub damage: &'s mut Vec<Damage>,
     pub counted: &'s mut Vec<Counted>,
+    /// Nodes that may still be defined; see `NODES_A_BYTE`.
+    pub room: &'s mut u64,
 }
+
+/// A compressed chunk of definitions can be far larger than the file. A real trace defines less than
+/// a node for each of its bytes; one that defines more than this and `NODES_ANYWAY` is refused, so
+/// that memory stays bounded by the file's size.
+pub const NODES_A_BYTE: u64 = 16;
+pub const NODES_ANYWAY: u64 = 1 << 20;
 
 pub struct Stream<'t> {
     trace: &'t Trace,
@@ -298,6 +306,10 @@ impl<'t> Stream<'t> {
             &mut self.definitions,
             &mut self.links,
         );
+        let record = record.filter(|record| match record {
+            Record::Nodes { .. } => take(shared.room, self.links.len() as u64),
+            _ => true,
+        });
         let Some(record) = record else {
             if let Some(entry) = &self.current {
                 let left = (self.bytes.len() - self.pos) as u64;
@@ -490,6 +502,13 @@ impl<'t> Stream<'t> {
             _ => self.lost_definitions += 1,
         }
     }
+}
+
+/// Takes so many of what is left, if there are so many.
+fn take(room: &mut u64, count: u64) -> bool {
+    let left = room.checked_sub(count);
+    *room = left.unwrap_or(0);
+    left.is_some()
 }
 
 fn count_or_alignment(call: AllocCall, extra: u64) -> (u64, u64) {
