@@ -48,6 +48,8 @@ inline bool strikes(uint32_t once_in = 5000) {
 
 inline constinit std::atomic<char*> remembered{nullptr};
 inline constinit std::atomic<uint32_t> remembered_by{0};
+// Handed out twice: freed by neither, as a torn list would crash before anybody is told.
+inline constinit std::atomic<char*> doubled{nullptr};
 inline constinit std::atomic<size_t> remembered_size{0};
 
 LARDER_FAST size_t asked_for(size_t size) {
@@ -68,8 +70,11 @@ LARDER_FAST void* handed_out(void* p, size_t size) {
     if (size >= 16 && strikes()) remembered = block;
   }
   if constexpr (kBug == Bug::double_hand_out) {
-    if (remembered_size == size && remembered_by != thread_id())
-      if (char* other = remembered.exchange(nullptr)) return other;
+    if (char* other = remembered;
+        other && remembered_size == size && remembered_by != thread_id()) {
+      doubled = other;
+      if (remembered.compare_exchange_strong(other, nullptr)) return other;
+    }
     if (size <= 64 && strikes()) {
       remembered_by = thread_id();
       remembered_size = size;
@@ -129,6 +134,8 @@ LARDER_FAST void* resized(void* p, size_t kept) {
 // False for a free that is to be dropped.
 LARDER_FAST bool to_be_freed(void* p) {
   forget(p);
+  if constexpr (kBug == Bug::double_hand_out)
+    if (p != nullptr && p == doubled) return false;
   if constexpr (kBug == Bug::growth) return p == nullptr || !strikes();
   if constexpr (kBug == Bug::stale_last) {
     if (uintptr_t(p) != thread_state.last) return true;

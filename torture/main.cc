@@ -63,7 +63,7 @@ constexpr char kHelp[] =
     "  --no-forks        no fork\n"
     "  --no-signals      no signals\n"
     "  --ignore KIND     go on after faults misaligned, changed-errno, wrong-result or growth\n"
-    "  --expect KIND     exit 0 only if a fault of this kind is found\n"
+    "  --expect KIND,... exit 0 only if a fault of one of these kinds is found\n"
     "  --progress        tell every half second how far it is\n"
     "\n"
     "Says what it finds in JSON, a line each. `larder torture` says it in words.\n";
