@@ -138,6 +138,16 @@ pub fn whole(image: &ImageFacts, origin: usize) -> Part {
     }
 }
 
+/// Origins that a finding is about, and whose calls it does not save.
+pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
+    let part = |origin: &usize| Part {
+        calls: 0,
+        bytes: 0,
+        ..whole(image, *origin)
+    };
+    origins.iter().map(part).collect()
+}
+
 /// A source line, or the best that is known instead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::advise::facts::{Array, ImageFacts};
-use crate::advise::finding::{Confidence, Finding, Part, Pattern, whole};
+use crate::advise::finding::{Confidence, Finding, Pattern, no_calls};
 use crate::analysis::number::{counted, grouped};
 
 /// Fewer arrays can be told apart by the cache's ways.
@@ -35,14 +35,7 @@ pub fn detect(image: &ImageFacts) -> Option<Finding> {
         pattern: Pattern::Alias,
         site: first.origin.index(),
         related: Vec::new(),
-        parts: origins
-            .iter()
-            .map(|origin| Part {
-                calls: 0,
-                bytes: 0,
-                ..whole(image, *origin)
-            })
-            .collect(),
+        parts: no_calls(image, &origins),
         memory_bytes: 0,
         evidence: vec![format!(
             "{} of {} bytes, live together, all begin at byte {} of a page",

@@ -1,7 +1,7 @@
 //! Lines with a good part of all calls. `rank` drops those for which a cure was found.
 
 use crate::advise::facts::ImageFacts;
-use crate::advise::finding::{Confidence, Finding, Part, Pattern, grouped_by, whole};
+use crate::advise::finding::{Confidence, Finding, Pattern, grouped_by, no_calls};
 use crate::analysis::number::{counted, percent};
 
 /// In percent of all calls.
@@ -19,14 +19,7 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
             pattern: Pattern::Hot,
             site: group[0],
             related: Vec::new(),
-            parts: group
-                .iter()
-                .map(|origin| Part {
-                    calls: 0,
-                    bytes: 0,
-                    ..whole(image, *origin)
-                })
-                .collect(),
+            parts: no_calls(image, group),
             memory_bytes: 0,
             evidence: vec![format!(
                 "{}, {share:.1} % of all; {} of them from one stack: in a loop",

@@ -1,9 +1,7 @@
 //! What costs memory rather than calls: tiny blocks, what grows without end, what is left.
 
 use crate::advise::facts::{ImageFacts, PARTS, Site};
-use crate::advise::finding::{
-    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by, whole,
-};
+use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, grouped_by, no_calls};
 use crate::analysis::number::{counted, grouped, percent};
 
 /// A share of the peak, or of the calls, from which on tiny blocks are worth a change.
@@ -19,15 +17,6 @@ const HELD_SHARE: f64 = 1.0;
 /// take no less than 8 or 16.
 fn chunk_bytes(size: u64) -> u64 {
     size.saturating_add(8 + 15).max(32) & !15
-}
-
-fn nothing(image: &ImageFacts, group: &[usize]) -> Vec<Part> {
-    let part = |origin: &usize| Part {
-        calls: 0,
-        bytes: 0,
-        ..whole(image, *origin)
-    };
-    group.iter().map(part).collect()
 }
 
 /// Blocks for which the allocator takes at least as much again as they hold.
@@ -52,7 +41,7 @@ pub fn tiny(image: &ImageFacts) -> Vec<Finding> {
             pattern: Pattern::Tiny,
             site: group[0],
             related: Vec::new(),
-            parts: nothing(image, group),
+            parts: no_calls(image, group),
             memory_bytes: lost,
             evidence: vec![format!(
                 "{} of {mean:.0} bytes live at the peak; malloc takes {} for each",
@@ -99,7 +88,7 @@ pub fn growing(image: &ImageFacts) -> Vec<Finding> {
             pattern: Pattern::Growing,
             site: group[0],
             related: Vec::new(),
-            parts: nothing(image, group),
+            parts: no_calls(image, group),
             memory_bytes: second_half,
             evidence: vec![
                 format!(
@@ -161,7 +150,7 @@ pub fn leaks(image: &ImageFacts) -> Vec<Finding> {
             pattern: Pattern::Leak,
             site: group[0],
             related: owner.into_iter().collect(),
-            parts: nothing(image, group),
+            parts: no_calls(image, group),
             memory_bytes: bytes,
             evidence,
             cure,

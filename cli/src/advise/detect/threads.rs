@@ -1,7 +1,7 @@
 //! Blocks that end on another thread than they were made on: each of these frees crosses caches.
 
 use crate::advise::facts::ImageFacts;
-use crate::advise::finding::{Confidence, Finding, Part, Pattern, grouped_by, whole};
+use crate::advise::finding::{Confidence, Finding, Pattern, grouped_by, no_calls};
 use crate::analysis::number::{counted, percent};
 
 /// Fewer than this are the start or the end of a thread.
@@ -22,14 +22,7 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
             pattern: Pattern::Threads,
             site: group[0],
             related: Vec::new(),
-            parts: group
-                .iter()
-                .map(|origin| Part {
-                    calls: 0,
-                    bytes: 0,
-                    ..whole(image, *origin)
-                })
-                .collect(),
+            parts: no_calls(image, group),
             memory_bytes: 0,
             evidence: vec![format!(
                 "{}, {share:.0} % of those freed, ended on another thread than they were made on",
