@@ -453,6 +453,139 @@ int main(int argc, char **argv) {
     assert_fails(&none, 125, &["no site tells", "--work"]);
 }
 
+/// Takes rows of 16 bytes from a file, sorts them, and throws them out from the last to the first,
+/// walking from the first each time with a copy of each key on the way.
+const TABLE: &str = r#"
+#include <fcntl.h>
+#include <larder/mark.h>
+#include <unistd.h>
+struct row { struct row *next; char text[16]; };
+static struct row *table;
+APART int load(const char *file, int marks) {
+    int rows = 0, fd = open(file, O_RDONLY);
+    char text[16];
+    while (read(fd, text, sizeof text) == sizeof text) {
+        if (marks) larder_mark("row");
+        if (marks && rows % 7 == 0) larder_mark("week");
+        struct row *row = malloc(sizeof *row);
+        memcpy(row->text, text, sizeof text);
+        row->next = table;
+        table = row;
+        rows++;
+    }
+    close(fd);
+    return rows;
+}
+APART void sort(int n) {
+    if (n < 2) return;
+    sort(n / 2);
+    sort(n - n / 2);
+    for (int i = 0; i < n; i++) { kept = malloc(24); free(kept); }
+}
+APART void clean(void) {
+    while (table != NULL) {
+        struct row **at = &table;
+        for (;;) {
+            kept = strdup((*at)->text);  // @clean
+            free(kept);
+            if ((*at)->next == NULL) break;
+            at = &(*at)->next;
+        }
+        free(*at);
+        *at = NULL;
+    }
+}
+int main(int argc, char **argv) {
+    int rows = load(argv[1], argv[2][0] == 'm');
+    write(1, "done\n", 5);
+    sort(rows);
+    clean();
+    return 0;
+}
+"#;
+
+#[test]
+fn the_work_is_what_the_traces_count() {
+    let directory = temporary();
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../include");
+    let text_of_program = format!("{HEAD}{TABLE}");
+    let flags = ["-g", "-O1", "-fno-builtin", include];
+    let program = compile(directory.path(), "app.c", &text_of_program, &flags);
+    let run = |rows: usize, marks: &str, options: &[&str]| {
+        let place = directory
+            .path()
+            .join(format!("{rows}{marks}{}", options.len()));
+        fs::create_dir(&place).unwrap();
+        let input = place.join("rows");
+        fs::write(&input, vec![b'x'; rows * 16]).unwrap();
+        let arguments = [input.to_str().unwrap(), marks];
+        record(
+            &place,
+            &program,
+            &arguments,
+            &[&["--no-larder"], options].concat(),
+        )
+    };
+    let both = [64, 1024].map(|rows| run(rows, "marks", &["--syscalls"]));
+    let read = [64, 1024].map(|rows| run(rows, "none", &["--syscalls"]));
+    let bare = [64, 1024].map(|rows| run(rows, "none", &[]));
+    let growth = |traces: &[PathBuf; 2], options: &[&str]| {
+        let traces = [&*traces[0], &*traces[1]];
+        let document = diff_json(&traces, &[&["--growth"], options].concat());
+        (
+            document["work_source"].clone(),
+            document["work"].clone(),
+            document,
+        )
+    };
+
+    // The cleaner alone: n log n grows by an exponent of 1.18 here, the rest as the rows do.
+    let (source, work, document) = growth(&both, &[]);
+    assert_eq!((source, work), (json!("mark:row"), json!([64.0, 1024.0])));
+    assert_eq!(document["superlinear"], 1, "{document:#}");
+    let site = &document["sites"][0]["site"];
+    let line = line_of(&text_of_program, "clean");
+    assert_eq!(
+        (&site["function"], &site["line"]),
+        (&json!("clean"), &json!(line))
+    );
+    assert_eq!(
+        document["sites"][0]["values"],
+        json!([64 * 65 / 2, 1024 * 1025 / 2])
+    );
+
+    let (source, work, _) = growth(&both, &["--work", "mark:week"]);
+    assert_eq!((source, work), (json!("mark:week"), json!([10.0, 147.0])));
+    let (source, work, document) = growth(&read, &[]);
+    assert_eq!((source, work), (json!("read"), json!([1024.0, 16384.0])));
+    assert_eq!(document["superlinear"], 1, "{document:#}");
+    // Of each run a read that finds the end, and the line that it writes.
+    let (source, work, _) = growth(&read, &["--work", "calls"]);
+    assert_eq!((source, work), (json!("calls"), json!([66.0, 1026.0])));
+    let (source, work, _) = growth(&bare, &[]);
+    assert_eq!((source, work[0].clone()), (json!("estimated"), json!(1.0)));
+    assert_eq!(growth(&both, &["--work", "estimate"]).0, "estimated");
+
+    let text = diff_text(&[&both[0], &both[1]], &["--growth"]);
+    let said = "the work is the passes of the mark 'row': --work names another measure";
+    assert!(text.contains(said), "{text}");
+    let text = diff_text(&[&both[0], &both[1]], &["--growth", "--work", "read"]);
+    assert!(text.contains("the work is the bytes read\n"), "{text}");
+    let refused = |traces: &[PathBuf; 2], work: &str, words: &[&str]| {
+        let mut diff = larder();
+        diff.args(["diff", "--growth", "--work", work]).args(traces);
+        assert_fails(&output(&mut diff), 125, words);
+    };
+    refused(&both, "write", &["bytes written do not grow", "(5, 5)"]);
+    refused(&bare, "read", &["has no bytes read", "--syscalls"]);
+    refused(
+        &bare,
+        "mark:row",
+        &["has no passes of the mark 'row'", "it has none"],
+    );
+    refused(&both, "mark:\x1b", &["'\\x1b'", "it has row, week"]);
+}
+
 #[test]
 fn counters_without_calls_are_compared_but_for_the_peak_of_each_site() {
     let directory = temporary();

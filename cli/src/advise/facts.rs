@@ -1,14 +1,13 @@
 //! What is known of an origin (a distinct stack and call) when an image ends: all that the
 //! detectors see. At most 2 KiB an origin.
 
-use std::collections::BTreeMap;
-
-use larder_trace::{IoCall, StackId};
+use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
 use super::sizes::Sizes;
 use crate::analysis::heap::{Origin, OriginId};
 use crate::analysis::resolve::Chain;
+use crate::analysis::work::{Io, Marks};
 
 /// The run is cut into this many parts of equally many events, to see what grows.
 pub const PARTS: usize = 16;
@@ -95,42 +94,6 @@ pub struct Array {
     pub size: u64,
 }
 
-/// The system calls below a function, as far as they were recorded.
-#[derive(Clone, Debug, Default)]
-pub struct Io {
-    pub calls: BTreeMap<IoCall, u64>,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
-}
-
-impl Io {
-    pub fn add(&mut self, call: IoCall, result: i64) {
-        *self.calls.entry(call).or_default() += 1;
-        let bytes = u64::try_from(result).unwrap_or(0);
-        match call {
-            _ if !call.counts_bytes() => {}
-            IoCall::Read
-            | IoCall::Readv
-            | IoCall::Pread
-            | IoCall::Preadv
-            | IoCall::Recv
-            | IoCall::Recvfrom
-            | IoCall::Recvmsg => {
-                self.read_bytes = self.read_bytes.saturating_add(bytes);
-            }
-            _ => self.written_bytes = self.written_bytes.saturating_add(bytes),
-        }
-    }
-
-    pub fn merge(&mut self, other: &Io) {
-        for (call, count) in &other.calls {
-            *self.calls.entry(*call).or_default() += count;
-        }
-        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
-        self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
-    }
-}
-
 /// One origin of an image, ready for the detectors.
 pub struct Site {
     pub chain: Chain,
@@ -165,7 +128,7 @@ pub struct ImageFacts {
     pub peak_bytes: u64,
     pub io: Io,
     /// The program's marks, and how often it passed each.
-    pub marks: BTreeMap<Vec<u8>, u64>,
+    pub marks: Marks,
     /// Files of the modules that were loaded, as the recorder saw them.
     pub modules: Vec<Vec<u8>>,
 }

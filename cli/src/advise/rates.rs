@@ -1,8 +1,9 @@
 //! Calls of a line against the work: the program's own marks, and the system calls that were
 //! recorded.
 
-use super::facts::{ImageFacts, Io, Site};
+use super::facts::{ImageFacts, Site};
 use crate::analysis::number::{counted, grouped};
+use crate::analysis::work::Io;
 use crate::printable;
 
 /// Fewer passes say nothing of a rate.
@@ -23,18 +24,15 @@ pub fn of_site(site: &Site, calls: u64) -> Option<String> {
 /// What all allocations come to for each mark, system call and MiB.
 pub fn of_all(image: &ImageFacts) -> Vec<String> {
     let calls = image.allocations;
-    let mut marks: Vec<_> = image.marks.iter().collect();
-    marks.sort_by_key(|(_, turns)| std::cmp::Reverse(**turns));
+    let marks = image.marks.ranked().into_iter().take(MARKS_SHOWN);
     let mut lines: Vec<String> = marks
-        .iter()
-        .take(MARKS_SHOWN)
-        .filter(|(_, turns)| **turns >= FEWEST_TURNS)
+        .filter(|(_, turns)| *turns >= FEWEST_TURNS)
         .map(|(name, turns)| {
             let name = printable::escape_bytes(name);
             format!(
                 "{} allocations a {name} ({})",
-                ratio(calls, **turns),
-                grouped(**turns)
+                ratio(calls, turns),
+                grouped(turns)
             )
         })
         .collect();

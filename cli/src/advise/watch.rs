@@ -3,22 +3,20 @@
 //! Memory: about 56 bytes a live block, 48 bytes a pair of origins that followed each other, and
 //! the facts.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
 use larder_trace::{Action, Event, Events, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
-use super::facts::{Array, Facts, ImageFacts, Io, Owner, PARTS, Pair, Site};
+use super::facts::{Array, Facts, ImageFacts, Owner, PARTS, Pair, Site};
 use super::returns::{Depths, Returns, common};
 use crate::analysis::heap::{Block, OriginId};
 use crate::analysis::observe::{End, Finished, Made, Moment, Observer};
 use crate::analysis::resolve::Chain;
+use crate::analysis::work::{Io, Marks};
 
 /// Pairs of origins that are looked at; beyond, new ones are not.
 const MOST_PAIRS: usize = 1 << 18;
-/// Marks of different names that are counted.
-const MOST_MARKS: usize = 1024;
 /// Blocks from this size on are looked at as arrays.
 pub const ARRAY_BYTES: u64 = 64 << 10;
 /// Arrays that are looked at in one image.
@@ -90,7 +88,7 @@ pub struct Watch {
     arrays: FxHashMap<u64, Array>,
     aliases: Vec<Array>,
     io: FxHashMap<StackId, Io>,
-    marks: BTreeMap<Vec<u8>, u64>,
+    marks: Marks,
     serial: u64,
     events: u64,
     expected: u64,
@@ -212,12 +210,7 @@ impl Observer for Watch {
                 result,
                 stack,
             } => self.io.entry(stack).or_default().add(call, result),
-            Action::Mark { name } if self.marks.len() < MOST_MARKS => {
-                *self
-                    .marks
-                    .entry(events.mark_name(name).to_vec())
-                    .or_default() += 1;
-            }
+            Action::Mark { name } => self.marks.pass(events.mark_name(name)),
             _ => {}
         }
         if let Some(stack) = stack_of(event) {

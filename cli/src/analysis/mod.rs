@@ -25,6 +25,7 @@ pub mod sites;
 pub mod stacks;
 pub mod subject;
 pub mod timeline;
+pub mod work;
 pub mod wrapper;
 
 use std::io::{self, IsTerminal, Write};

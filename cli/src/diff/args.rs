@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::work::{self, WorkRequest};
 use crate::analysis::sites::SortKey;
 use crate::analysis::subject::{RawReading, Subject};
 use crate::failure::{Failure, Result};
@@ -16,6 +17,8 @@ Examples:
   larder diff old.trace new.trace --json | jq '.sites[] | select(.status == \"new\")'
   larder diff --growth small.trace large.trace --work 1000:10000
       One program on two input sizes: which sites grow faster than the input.
+  larder diff --growth small.trace large.trace --work mark:request
+      The same by the marks that the program passed (larder_mark).
   larder diff --growth s.trace m.trace l.trace --work 1:2:4 --sort live";
 
 /// Sites shown, unless said otherwise.
@@ -41,8 +44,10 @@ pub struct RawDiff {
     /// than the work
     #[arg(long)]
     growth: bool,
-    /// How much work each trace is of, as in 1000:10000
-    #[arg(long, value_name = "SMALL:LARGE", requires = "growth")]
+    /// How much work each trace is of: numbers, as in 1000:10000; mark:NAME, the passes of that
+    /// mark; read or write, the bytes, or calls, the system calls, of record --syscalls; estimate,
+    /// the median growth of the sites [default: the first of marks, read and estimate that grows]
+    #[arg(long, value_name = "WORK", requires = "growth")]
     work: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -59,8 +64,8 @@ pub struct DiffPlan {
     pub top: usize,
     pub all: bool,
     pub growth: bool,
-    /// One number a subject, growing.
-    pub work: Option<Vec<f64>>,
+    /// `None`: what the traces tell best.
+    pub work: Option<WorkRequest>,
     pub json: bool,
 }
 
@@ -72,8 +77,10 @@ impl RawDiff {
                  growing size",
             ));
         }
-        let work = self.work.as_deref().map(parse_work).transpose()?;
-        if let Some(work) = work.as_ref().filter(|work| work.len() != self.traces.len()) {
+        let work = self.work.as_deref().map(work::parse).transpose()?;
+        if let Some(WorkRequest::Given(work)) = &work
+            && work.len() != self.traces.len()
+        {
             return Err(Failure::failed(format!(
                 "--work has {} numbers for {} traces: give one for each, as in 1000:10000",
                 work.len(),
@@ -96,40 +103,5 @@ impl RawDiff {
             work,
             json: self.json,
         })
-    }
-}
-
-fn parse_work(text: &str) -> Result<Vec<f64>> {
-    let numbers: Option<Vec<f64>> = text
-        .split(':')
-        .map(|number| {
-            number
-                .parse()
-                .ok()
-                .filter(|number: &f64| number.is_normal())
-        })
-        .collect();
-    let grows = |work: &Vec<f64>| work.is_sorted_by(|a, b| a < b) && work.iter().all(|w| *w > 0.0);
-    numbers.filter(grows).ok_or_else(|| {
-        Failure::failed(format!(
-            "--work '{}': give growing numbers, one for each trace, as in 1000:10000",
-            crate::printable::escape(text)
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_is_growing_numbers() {
-        assert_eq!(parse_work("1:2.5:1e3").unwrap(), [1.0, 2.5, 1000.0]);
-        for text in [
-            "", "1:", "2:1", "1:1", "0:1", "-1:1", "1:nan", "1:inf", "x\n:2",
-        ] {
-            let failure = parse_work(text).unwrap_err();
-            assert!(!failure.message.contains('\n'), "{failure}");
-        }
     }
 }

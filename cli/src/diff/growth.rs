@@ -6,7 +6,9 @@
 use super::DiffPlan;
 use super::matching::match_sites;
 use super::side::{KnownSite, Side};
+use super::work::{self, GROWS, Quantity, WorkRequest};
 use crate::analysis::sites::SortKey;
+use crate::analysis::work::Work;
 use crate::failure::{Failure, Result};
 
 /// Above this exponent a site grows faster than the work.
@@ -14,13 +16,16 @@ const SUPERLINEAR: f64 = 1.2;
 /// A value that exceeds linear growth by less than this is chance: in calls or blocks, in bytes.
 const LEAST_EXCESS: u64 = 16;
 const LEAST_EXCESS_BYTES: u64 = 4096;
-/// A site that grows by less than this factor says nothing about the work.
-const GROWS: f64 = 1.1;
 
 /// Where the amounts of work are from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkSource {
     Given,
+    /// Counted in the traces; `chosen`: not asked for, but found there.
+    Measured {
+        quantity: Quantity,
+        chosen: bool,
+    },
     /// The median growth of this many sites, those that grow at all.
     Estimated(usize),
 }
@@ -46,11 +51,21 @@ pub struct Growth<'a> {
 }
 
 impl<'a> Growth<'a> {
-    pub fn of(sides: &'a [Side<'a>], plan: &DiffPlan) -> Result<Self> {
+    /// `works`: one a side.
+    pub fn of(sides: &'a [Side<'a>], works: &[Work], plan: &DiffPlan) -> Result<Self> {
         let mut sites = gather(sides, plan.sort);
+        let measured = |work, quantity, chosen| (work, WorkSource::Measured { quantity, chosen });
         let (work, source) = match &plan.work {
-            Some(work) => (work.clone(), WorkSource::Given),
-            None => estimate(&sites)?,
+            Some(WorkRequest::Given(work)) => (work.clone(), WorkSource::Given),
+            Some(WorkRequest::Measured(quantity)) => {
+                let work = work::measure(works, sides, quantity)?;
+                measured(work, quantity.clone(), false)
+            }
+            Some(WorkRequest::Estimated) => estimate(&sites)?,
+            None => match work::find(works) {
+                Some((work, quantity)) => measured(work, quantity, true),
+                None => estimate(&sites)?,
+            },
         };
         for site in &mut sites {
             site.exponent = exponent(&work, &site.values);

@@ -87,9 +87,10 @@ fn site(known: &KnownSite<'_>) -> Value {
 }
 
 pub fn growth(growth: &Growth<'_>, sides: &[Side<'_>], plan: &DiffPlan) -> Value {
-    let source = match growth.source {
-        WorkSource::Given => "given",
-        WorkSource::Estimated(_) => "estimated",
+    let source = match &growth.source {
+        WorkSource::Given => "given".to_owned(),
+        WorkSource::Measured { quantity, .. } => quantity.name(),
+        WorkSource::Estimated(_) => "estimated".to_owned(),
     };
     let figure = match growth.key {
         SortKey::Calls => "calls",

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! args ─> side (what a site is known by) ─> matching ─> compare ─> text, json
-//!                                                   └─> growth  ─> text, json
+//!                                            work ─>└─> growth  ─> text, json
 //! ```
 //!
 //! Memory: that of reading each trace, one after the other, and the sites of all.
@@ -17,11 +17,13 @@ mod obstacles;
 mod score;
 mod side;
 mod text;
+mod work;
 
 use std::io::{self, BufWriter, Write};
 
 use crate::analysis::Analysis;
 use crate::analysis::sites::SortKey;
+use crate::analysis::work::Work;
 use crate::failure::{Failure, Result};
 use crate::printable;
 pub use args::{DiffPlan, EXAMPLES, RawDiff};
@@ -31,11 +33,12 @@ use side::Side;
 
 /// Prints on stdout what differs, and warnings of losses on stderr.
 pub fn diff(plan: &DiffPlan) -> Result<()> {
-    let analyses = plan
-        .subjects
-        .iter()
-        .map(|subject| Analysis::read(subject, &mut ()))
-        .collect::<Result<Vec<_>>>()?;
+    let (mut analyses, mut works) = (Vec::new(), Vec::new());
+    for subject in &plan.subjects {
+        let mut work = Work::default();
+        analyses.push(Analysis::read(subject, &mut work)?);
+        works.push(work);
+    }
     let peakless = analyses.iter().zip(&plan.subjects);
     let mut peakless = peakless.filter(|(analysis, _)| !analysis.sites.knows_peak_shares());
     if let Some((_, subject)) = peakless.next().filter(|_| plan.sort == SortKey::Peak) {
@@ -52,7 +55,7 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         .map(|(analysis, subject)| Side::new(analysis, &subject.trace, &aliases))
         .collect();
     let written = if plan.growth {
-        let growth = Growth::of(&sides, plan)?;
+        let growth = Growth::of(&sides, &works, plan)?;
         print(|out| match plan.json {
             true => json::print(&json::growth(&growth, &sides, plan), out),
             false => text::print_growth(&growth, &sides, plan, out),

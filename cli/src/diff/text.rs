@@ -245,10 +245,19 @@ pub fn print_growth(
     for line in obstacles(sides.iter()) {
         writeln!(out, "{WARNING}warning: {line}{WARNING:#}")?;
     }
-    match growth.source {
+    match &growth.source {
         WorkSource::Given => {}
+        WorkSource::Measured { quantity, chosen } => {
+            let quantity = quantity.describe();
+            let choice = if *chosen {
+                ": --work names another measure"
+            } else {
+                ""
+            };
+            writeln!(out, "{FAINT}the work is the {quantity}{choice}{FAINT:#}")?;
+        }
         WorkSource::Estimated(sites) => {
-            let sites = counted(sites as u64, "site");
+            let sites = counted(*sites as u64, "site");
             writeln!(
                 out,
                 "{WARNING}the work is estimated as the median growth of {sites}: give it with --work \

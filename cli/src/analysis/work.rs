@@ -1,0 +1,109 @@
+//! What a run did, as its trace tells it: the marks that it passed, and its system calls.
+
+use std::collections::BTreeMap;
+
+use larder_trace::{Action, Event, Events, IoCall};
+
+use super::observe::Observer;
+
+/// Marks of different names that are counted; of others nothing is known.
+const MOST_MARKS: usize = 1024;
+
+/// The program's own marks, and how often it passed each.
+#[derive(Debug, Default)]
+pub struct Marks(BTreeMap<Vec<u8>, u64>);
+
+impl Marks {
+    pub fn pass(&mut self, name: &[u8]) {
+        if let Some(passes) = self.0.get_mut(name) {
+            *passes += 1;
+        } else if self.0.len() < MOST_MARKS {
+            self.0.insert(name.to_vec(), 1);
+        }
+    }
+
+    pub fn of(&self, name: &[u8]) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// Those passed most often first.
+    pub fn ranked(&self) -> Vec<(&[u8], u64)> {
+        let passes = self.0.iter().map(|(name, passes)| (&**name, *passes));
+        let mut ranked: Vec<_> = passes.collect();
+        ranked.sort_by_key(|(_, passes)| std::cmp::Reverse(*passes));
+        ranked
+    }
+}
+
+/// System calls, as far as they were recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Io {
+    pub calls: BTreeMap<IoCall, u64>,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+impl Io {
+    pub fn add(&mut self, call: IoCall, result: i64) {
+        *self.calls.entry(call).or_default() += 1;
+        let bytes = u64::try_from(result).unwrap_or(0);
+        match call {
+            _ if !call.counts_bytes() => {}
+            IoCall::Read
+            | IoCall::Readv
+            | IoCall::Pread
+            | IoCall::Preadv
+            | IoCall::Recv
+            | IoCall::Recvfrom
+            | IoCall::Recvmsg => {
+                self.read_bytes = self.read_bytes.saturating_add(bytes);
+            }
+            _ => self.written_bytes = self.written_bytes.saturating_add(bytes),
+        }
+    }
+
+    pub fn merge(&mut self, other: &Io) {
+        for (call, count) in &other.calls {
+            *self.calls.entry(*call).or_default() += count;
+        }
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
+    }
+}
+
+/// All of it, of all process images of a trace.
+#[derive(Debug, Default)]
+pub struct Work {
+    pub marks: Marks,
+    pub io: Io,
+}
+
+impl Observer for Work {
+    type Note = ();
+    const WILL_DO_WITH_COUNTERS: bool = true;
+
+    fn event(&mut self, event: &Event, events: &Events<'_>) {
+        match event.action {
+            Action::Mark { name } => self.marks.pass(events.mark_name(name)),
+            Action::Io { call, result, .. } => self.io.add(call, result),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_beyond_the_most_are_left_out_and_the_known_ones_counted_on() {
+        let mut marks = Marks::default();
+        for number in 0..=MOST_MARKS {
+            marks.pass(number.to_string().as_bytes());
+        }
+        marks.pass(b"7");
+        assert_eq!((marks.of(b"7"), marks.ranked().len()), (2, MOST_MARKS));
+        assert_eq!(marks.of(MOST_MARKS.to_string().as_bytes()), 0);
+        assert_eq!(marks.ranked().first(), Some(&(&b"7"[..], 2)));
+    }
+}
