@@ -133,3 +133,63 @@ fn blocks_that_change_threads() {
 fn arrays_that_alias() {
     check("arrays.c", C, &[]);
 }
+
+/// Where the block is made, the function that has the loop, the line of its call, calls and turns.
+type Turns = (u64, String, u64, u64, u64);
+
+/// Cases of `loops.c`: `made at MARK, loop of FUNCTION at MARK, N calls, N turns`, or `nothing`.
+fn loop_cases(source: &str) -> Vec<(String, Option<Turns>)> {
+    let form = r"^// case (\w+): (?:nothing|made at (\w+), loop of (\w+) at (\w+), (\d+) calls, (\d+) turns)$";
+    let form = regex::Regex::new(form).unwrap();
+    let lines = source.lines().filter(|line| line.starts_with("// case "));
+    lines
+        .map(|line| {
+            let found = form.captures(line).unwrap_or_else(|| panic!("{line}"));
+            let text = |index: usize| found.get(index).map_or("", |part| part.as_str());
+            let number = |index: usize| text(index).parse().unwrap();
+            let turns = found.get(2).map(|_| {
+                let lines = [2, 4].map(|index| line_of(source, text(index)));
+                (lines[0], text(3).to_owned(), lines[1], number(5), number(6))
+            });
+            (text(1).to_owned(), turns)
+        })
+        .collect()
+}
+
+#[test]
+fn the_loop_that_makes_the_blocks_is_named_with_its_turns() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/advice/loops.c");
+    let source = fs::read_to_string(path).expect("the program's source");
+    let mut wrong = Vec::new();
+    for level in ["-O0", "-O2"] {
+        let directory = temporary();
+        let flags = ["-g", level, "-fno-builtin", "-pthread"];
+        let program = compile(directory.path(), "loops.c", &source, &flags);
+        for (name, expected) in loop_cases(&source) {
+            let advice = advice(directory.path(), &program, &name, &["--syscalls"]);
+            let processes = advice["processes"].as_array().expect("processes").iter();
+            let findings = processes.flat_map(|p| p["findings"].as_array().expect("findings"));
+            let all: Vec<Turns> = findings
+                .filter(|finding| !finding["loop"].is_null())
+                .map(|finding| {
+                    let (made, found) = (&finding["site"], &finding["loop"]);
+                    (
+                        made["line"].as_u64().unwrap_or(0),
+                        found["at"]["function"].as_str().unwrap_or("").to_owned(),
+                        found["at"]["line"].as_u64().unwrap_or(0),
+                        found["calls"].as_u64().unwrap(),
+                        found["turns"].as_u64().unwrap(),
+                    )
+                })
+                .collect();
+            let right = match &expected {
+                Some(expected) => !all.is_empty() && all.iter().all(|found| found == expected),
+                None => all.is_empty(),
+            };
+            if !right {
+                wrong.push(format!("{name} {level}: {expected:?}, not {all:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

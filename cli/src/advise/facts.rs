@@ -1,9 +1,12 @@
 //! What is known of an origin (a distinct stack and call) when an image ends: all that the
 //! detectors see. At most 2 KiB an origin.
 
+use std::collections::BTreeMap;
+
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
+use super::loops::Place;
 use super::sizes::Sizes;
 use crate::analysis::heap::{Origin, OriginId};
 use crate::analysis::resolve::Chain;
@@ -51,6 +54,9 @@ pub struct Facts {
     pub freed_at: Option<StackId>,
     /// Blocks whose `owner` function had certainly returned before they were freed.
     pub returned: u64,
+    /// Between one call and the thread's next: how many frames may have stayed on the stack, and
+    /// how often.
+    pub stays: BTreeMap<u32, u64>,
     pub growth: Growth,
     /// Least bytes live in each part of the run; `None` before the first block.
     pub least: [Option<u64>; PARTS],
@@ -66,6 +72,15 @@ impl Facts {
             }
         }
         self.part = part;
+    }
+
+    /// In percent of all calls but the first, those before which the outermost `frames` may have
+    /// stayed since the one before. `None`: one call.
+    pub fn stayed(&self, frames: usize) -> Option<u64> {
+        let all: u64 = self.stays.values().sum();
+        let least = u32::try_from(frames).unwrap_or(u32::MAX);
+        let stayed: u64 = self.stays.range(least..).map(|(_, calls)| calls).sum();
+        stayed.saturating_mul(100).checked_div(all)
     }
 
     pub fn change(&mut self, part: usize, live_bytes: u64) {
@@ -107,6 +122,8 @@ pub struct Site {
     pub owner: Option<Owner>,
     /// Of the function that is charged, in the same call path.
     pub io: Io,
+    /// The loop that makes its calls, if that can be told.
+    pub turn: Option<Place>,
 }
 
 /// See `Site::owner`.
@@ -124,6 +141,8 @@ pub struct ImageFacts {
     pub pairs: FxHashMap<(u32, u32), Pair>,
     /// The most arrays that were live at once at one place of their page, and that place.
     pub aliases: Vec<Array>,
+    /// The least turns of each loop, see `Site::turn`.
+    pub turns: Vec<u64>,
     pub allocations: u64,
     pub peak_bytes: u64,
     pub io: Io,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::facts::{ImageFacts, Site};
+use super::loops;
 use super::rank::Ranked;
 use super::rates;
 use super::{AdvisePlan, ImageAdvice};
@@ -73,6 +74,12 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
         "size_bytes": finding.size_bytes,
         "evidence": finding.evidence,
         "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),
+        "loop": loops::of_finding(image, finding).map(|found| json!({
+            "at": function(found.frame),
+            "turns": found.turns,
+            "calls": found.calls,
+            "calls_a_turn": found.a_turn(),
+        })),
         "cure": finding.cure,
     })
 }

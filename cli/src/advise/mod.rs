@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! watch (every block) ─> facts ─> detect (one pattern a file) ─> rank (overlaps once) ─> text, json
-//!   └─ returns, sizes                                               └─ costs (measured here)
+//!   └─ returns, sizes, loops                                           └─ costs (measured here)
 //! ```
 //!
 //! `watch` measures, `detect` concludes, `rank` computes, `text` and `json` print. False advice
@@ -14,6 +14,7 @@ mod detect;
 mod facts;
 mod finding;
 mod json;
+mod loops;
 mod rank;
 mod rates;
 mod returns;

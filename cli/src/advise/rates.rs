@@ -7,7 +7,7 @@ use crate::analysis::work::Io;
 use crate::printable;
 
 /// Fewer passes say nothing of a rate.
-const FEWEST_TURNS: u64 = 8;
+pub const FEWEST_TURNS: u64 = 8;
 const MARKS_SHOWN: usize = 3;
 
 /// How often a line's calls come for each system call that its function makes.
@@ -52,7 +52,7 @@ fn most_frequent(io: &Io) -> Option<(&'static str, u64)> {
     (*most.1 >= FEWEST_TURNS).then(|| (most.0.name(), *most.1))
 }
 
-fn ratio(part: u64, whole: u64) -> String {
+pub fn ratio(part: u64, whole: u64) -> String {
     let ratio = part as f64 / whole.max(1) as f64;
     match ratio {
         ..0.1 => format!("{ratio:.4}"),

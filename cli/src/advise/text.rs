@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
+use super::finding::Finding;
+use super::loops;
 use super::rank::Ranked;
 use super::rates;
 use super::{AdvisePlan, ImageAdvice, wrapper};
@@ -120,8 +122,8 @@ fn print_finding(
         let label = if index == 0 { "why" } else { "" };
         writeln!(out, "   {label:<6} {line}")?;
     }
-    if let Some(rate) = rates::of_site(site, finding.calls().max(site.sums.calls)) {
-        writeln!(out, "          {rate}")?;
+    for line in context(image, finding) {
+        writeln!(out, "          {line}")?;
     }
     writeln!(out, "   cure   {}", finding.cure)?;
     writeln!(
@@ -147,9 +149,19 @@ pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
     let title = format!("{}: {}", finding.pattern.title(), site.shown());
     let mut lines = vec![format!("saves {}", saving(image, ranked))];
     lines.extend(finding.evidence.iter().cloned());
+    lines.extend(context(image, finding));
     lines.push(format!("cure: {}", finding.cure));
     lines.push(format!("confidence {}", finding.confidence.name()));
     (title, lines)
+}
+
+/// What its calls are to be seen against: a loop, system calls.
+fn context(image: &ImageAdvice, finding: &Finding) -> impl Iterator<Item = String> {
+    let site = &image.facts.sites[finding.site];
+    let rate = rates::of_site(site, finding.calls().max(site.sums.calls));
+    loops::describe(&image.facts, finding)
+        .into_iter()
+        .chain(rate)
 }
 
 fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {

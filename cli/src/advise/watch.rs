@@ -9,6 +9,7 @@ use larder_trace::{Action, Event, Events, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
 use super::facts::{Array, Facts, ImageFacts, Owner, PARTS, Pair, Site};
+use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
 use crate::analysis::heap::{Block, OriginId};
 use crate::analysis::observe::{End, Finished, Made, Moment, Observer};
@@ -80,8 +81,8 @@ pub struct Watch {
     threads: FxHashMap<u32, Thread>,
     facts: Vec<Facts>,
     stacks: Vec<StackId>,
-    /// Live blocks by origin and thread.
-    live: FxHashMap<(u32, u32), u64>,
+    /// By origin and thread: live blocks, and the thread's event that made the last.
+    live: FxHashMap<(u32, u32), (u64, u64)>,
     pairs: FxHashMap<(u32, u32), Pair>,
     /// Blocks that a larger one without realloc took over from: root and step.
     grown: FxHashMap<u64, (u32, u32)>,
@@ -226,10 +227,16 @@ impl Observer for Watch {
         self.serial += 1;
         let part = self.part();
         let index = made.origin.index() as u32;
-        let live = self.live.entry((index, at.thread)).or_default();
+        let returns = &self.threads.entry(at.thread).or_default().returns;
+        let (live, last) = self.live.entry((index, at.thread)).or_default();
+        let stayed = (*last > 0).then(|| returns.stayed(*last));
+        *last = returns.now();
         let alone = *live == 0;
         *live += 1;
         let facts = self.facts(made.origin);
+        if let Some(stayed) = stayed {
+            *facts.stays.entry(stayed).or_default() += 1;
+        }
         facts.alone += u64::from(alone);
         let bytes = facts.live_bytes.saturating_add(made.size);
         facts.change(part, bytes);
@@ -277,7 +284,7 @@ impl Observer for Watch {
         }
         self.arrays.remove(&address);
         let (part, note) = (self.part(), block.note);
-        if let Some(live) = self
+        if let Some((live, _)) = self
             .live
             .get_mut(&(block.origin.index() as u32, note.thread))
         {
@@ -411,7 +418,11 @@ impl Watch {
     }
 
     fn finish(&mut self, image: &mut Finished<'_, '_>) -> ImageFacts {
-        let mut sites = Vec::new();
+        let (mut sites, mut loops) = (Vec::new(), Loops::default());
+        let io: Vec<(StackId, u64)> = self.io.iter().map(|(s, io)| (*s, io.all_calls())).collect();
+        for (stack, calls) in io {
+            loops.add(image, stack, calls, None);
+        }
         let (io, below) = self.io_below(image.events.stacks());
         for (index, source) in image.sources.iter().enumerate() {
             let facts = self.facts.get(index).cloned().unwrap_or_default();
@@ -432,7 +443,9 @@ impl Watch {
             let stacks = image.events.stacks();
             let function = site_node(stacks, &chain, source.stack, source.site);
             let io = below.get(&stacks.parent(function)).cloned();
+            let calls = image.origins[index].calls;
             sites.push(Site {
+                turn: loops.add(image, source.stack, calls, Some(&facts)),
                 io: io.unwrap_or_default(),
                 chain,
                 site: source.site,
@@ -445,6 +458,7 @@ impl Watch {
         ImageFacts {
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,
+            turns: loops.turns(),
             pairs: std::mem::take(&mut self.pairs),
             aliases: std::mem::take(&mut self.aliases),
             io,

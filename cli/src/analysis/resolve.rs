@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use super::pattern;
 use super::plumbing::{ModuleRole, is_family, is_plumbing};
 use crate::printable;
+use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
 use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};
 
 /// A file whose code ran.
@@ -74,6 +75,9 @@ pub struct Resolver {
     image: u64,
     unknown: Rc<ModuleLabel>,
     frames: FxHashMap<(usize, u64), Rc<[ChainFrame]>>,
+    /// By module and start.
+    functions: FxHashMap<(usize, u64), FunctionCode>,
+    loops: FxHashMap<(usize, u64, bool), Around>,
 }
 
 /// The number of the place for addresses in no module.
@@ -101,6 +105,8 @@ impl Resolver {
                 role: ModuleRole::Program,
             }),
             frames: FxHashMap::default(),
+            functions: FxHashMap::default(),
+            loops: FxHashMap::default(),
         }
     }
 
@@ -198,19 +204,11 @@ impl Resolver {
     }
 
     fn resolve(&mut self, index: usize, address: u64) -> Vec<ChainFrame> {
-        let Some(module) = self.modules.get_mut(index) else {
+        let Some(symbols) = symbols(&mut self.modules, &self.roots, index) else {
             return vec![self.bare_frame(&self.unknown, address)];
         };
-        let roots = &self.roots;
-        let symbols = module.symbols.get_or_insert_with(|| {
-            ModuleSymbols::load(
-                Path::new(OsStr::from_bytes(&module.path)),
-                &module.label.build_id,
-                roots,
-            )
-        });
-        let label = module.label.clone();
         let found = symbols.frames(address);
+        let label = self.modules[index].label.clone();
         if found.is_empty() {
             return vec![self.bare_frame(&label, address)];
         }
@@ -218,6 +216,43 @@ impl Resolver {
             .into_iter()
             .map(|source| self.judge(source, &label, address))
             .collect()
+    }
+
+    /// The innermost loop of its function that a frame's call lies in. `allocates`: the call is of
+    /// the malloc family.
+    pub fn loop_around(&mut self, frame: &ChainFrame, allocates: bool) -> Around {
+        let mut modules = self.modules.iter();
+        let Some(index) = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module))
+        else {
+            return Around::Unknown;
+        };
+        let key = (index, frame.address, allocates);
+        if let Some(known) = self.loops.get(&key) {
+            return *known;
+        }
+        let found = self.find_loop(index, frame.address, allocates);
+        self.loops.insert(key, found);
+        found
+    }
+
+    /// The functions at another address of a frame's module.
+    pub fn frames_beside(&mut self, frame: &ChainFrame, address: u64) -> Rc<[ChainFrame]> {
+        let mut modules = self.modules.iter();
+        let index = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module));
+        self.resolve(index.unwrap_or(NO_MODULE), address).into()
+    }
+
+    fn find_loop(&mut self, index: usize, address: u64, allocates: bool) -> Around {
+        let symbols = symbols(&mut self.modules, &self.roots, index);
+        let Some((start, code)) = symbols.and_then(|symbols| symbols.code(address)) else {
+            return Around::Unknown;
+        };
+        if code.len() as u64 > MOST_CODE_BYTES {
+            return Around::Unknown;
+        }
+        let known = self.functions.entry((index, start));
+        let function = known.or_insert_with(|| FunctionCode::new(code, start));
+        function.around(address.wrapping_add(1), allocates)
     }
 
     fn bare_frame(&self, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
@@ -271,6 +306,18 @@ impl Resolver {
             })
             .collect()
     }
+}
+
+/// A module's symbols, loaded when they are first asked for.
+fn symbols<'m>(
+    modules: &'m mut [LoadedModule],
+    roots: &DebugRoots,
+    index: usize,
+) -> Option<&'m ModuleSymbols> {
+    let module = modules.get_mut(index)?;
+    let path = Path::new(OsStr::from_bytes(&module.path));
+    let load = || ModuleSymbols::load(path, &module.label.build_id, roots);
+    Some(module.symbols.get_or_insert_with(load))
 }
 
 fn source_frame(function: &Function<'_>, inlined: bool) -> SourceFrame {

@@ -62,6 +62,10 @@ impl Io {
         }
     }
 
+    pub fn all_calls(&self) -> u64 {
+        self.calls.values().fold(0, |a, b| a.saturating_add(*b))
+    }
+
     pub fn merge(&mut self, other: &Io) {
         for (call, count) in &other.calls {
             *self.calls.entry(*call).or_default() += count;

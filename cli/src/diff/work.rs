@@ -55,7 +55,7 @@ impl Quantity {
             Self::Mark(name) => work.marks.of(name),
             Self::BytesRead => work.io.read_bytes,
             Self::BytesWritten => work.io.written_bytes,
-            Self::SystemCalls => work.io.calls.values().fold(0, |a, b| a.saturating_add(*b)),
+            Self::SystemCalls => work.io.all_calls(),
         }
     }
 

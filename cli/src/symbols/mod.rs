@@ -6,6 +6,7 @@
 
 mod demangle;
 mod locate;
+pub mod loops;
 mod table;
 
 use std::path::Path;
@@ -120,6 +121,19 @@ impl ModuleSymbols {
             (None, None) => {}
         }
         frames
+    }
+
+    /// The machine code of the function around an address, and where it starts.
+    pub fn code(&self, address: u64) -> Option<(u64, &[u8])> {
+        let (start, size) = self
+            .tables
+            .iter()
+            .find_map(|table| table.function(address))?;
+        let code = self
+            .tables
+            .iter()
+            .find_map(|table| table.code(start, size))?;
+        Some((start, code))
     }
 
     fn dwarf_frames(&self, address: u64) -> Vec<SourceFrame> {

@@ -3,7 +3,7 @@
 //!
 //! Invariant: `symbols` is sorted by address, one symbol an address.
 
-use object::{Object, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::locate::ElfFile;
 
@@ -30,19 +30,39 @@ impl SymbolTable {
 
     /// The function around an address of the file, and how far into it the address is.
     pub fn find(&self, address: u64) -> Option<(&str, u64)> {
+        let symbol = self.around(address)?;
+        Some((self.name(symbol)?, address - symbol.address))
+    }
+
+    fn around(&self, address: u64) -> Option<&Symbol> {
         let after = self
             .symbols
             .partition_point(|symbol| symbol.address <= address);
         let symbol = self.symbols.get(after.checked_sub(1)?)?;
-        let offset = address - symbol.address;
-        if symbol.size != 0 && offset >= symbol.size {
-            return None;
-        }
-        let name = self
-            .file
-            .map
-            .get(symbol.name_offset..symbol.name_offset + symbol.name_len)?;
-        Some((std::str::from_utf8(name).ok()?, offset))
+        (symbol.size == 0 || address - symbol.address < symbol.size).then_some(symbol)
+    }
+
+    fn name(&self, symbol: &Symbol) -> Option<&str> {
+        let end = symbol.name_offset + symbol.name_len;
+        let name = self.file.map.get(symbol.name_offset..end)?;
+        std::str::from_utf8(name).ok()
+    }
+
+    /// The start and size of the function around an address, if it is whole: not a part that the
+    /// compiler moved out of one.
+    pub fn function(&self, address: u64) -> Option<(u64, u64)> {
+        let symbol = self.around(address).filter(|symbol| symbol.size > 0)?;
+        let whole = !self.name(symbol)?.contains(".cold");
+        whole.then_some((symbol.address, symbol.size))
+    }
+
+    /// The file's bytes at an address.
+    pub fn code(&self, start: u64, size: u64) -> Option<&[u8]> {
+        let parsed = self.file.parse()?;
+        let mut sections = parsed.sections();
+        let code = sections.find_map(|section| section.data_range(start, size).ok().flatten())?;
+        let offset = (code.as_ptr() as usize).checked_sub(self.file.map.as_ptr() as usize)?;
+        self.file.map.get(offset..offset.checked_add(code.len())?)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,0 +1,499 @@
+//! Which loop of a function's machine code a call lies in. x86-64.
+//!
+//! Loops are the natural ones: a jump back to a block that dominates it. What cannot be followed
+//! (jumps by a table, parts that the compiler moved out of the function) makes the answer unknown,
+//! never none. Memory: that of the code, of at most 256 KiB a function; time: 2^24 steps a function, and
+//! 2^20 a call.
+
+use std::collections::HashMap;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+/// Larger functions are not looked into.
+pub const MOST_CODE_BYTES: u64 = 256 << 10;
+const MOST_STEPS: usize = 1 << 20;
+const MOST_STEPS_A_FUNCTION: usize = 1 << 24;
+
+/// What is known of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Around {
+    Unknown,
+    NoLoop,
+    Loop(CodeLoop),
+}
+
+/// Addresses in the function's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodeLoop {
+    /// Where every turn begins.
+    pub header: u64,
+    /// A jump back to it.
+    pub latch: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    start: u64,
+    /// Of the last instruction.
+    last: u64,
+    end: u64,
+    successors: Vec<usize>,
+    /// Ends in a jump whose targets are not known.
+    leaves_view: bool,
+    calls: bool,
+    /// The successor not taken by a call's result other than null, if the block begins with such a
+    /// test of a pointer in rax.
+    if_null: Option<usize>,
+}
+
+/// A function's blocks, and which dominates which.
+pub struct FunctionCode {
+    blocks: Vec<Block>,
+    /// By block: its immediate dominator; `None`: not reachable from the start.
+    dominators: Vec<Option<usize>>,
+    /// By block: those that jump to it.
+    sources: Vec<Vec<usize>>,
+}
+
+impl FunctionCode {
+    pub fn new(code: &[u8], start: u64) -> Self {
+        let instructions = decode(code, start);
+        let blocks = blocks(
+            &instructions,
+            start,
+            start.saturating_add(code.len() as u64),
+        );
+        let mut sources = vec![Vec::new(); blocks.len()];
+        for (index, block) in blocks.iter().enumerate() {
+            for successor in &block.successors {
+                sources[*successor].push(index);
+            }
+        }
+        let dominators = dominators(&blocks, &sources);
+        Self {
+            blocks,
+            dominators,
+            sources,
+        }
+    }
+
+    /// The innermost loop that the call which returns to `returns_to` can go on in. `allocates`:
+    /// the call is of the malloc family, so a loop that it ends by succeeding is none.
+    pub fn around(&self, returns_to: u64, allocates: bool) -> Around {
+        let call = self
+            .blocks
+            .iter()
+            .position(|block| block.calls && block.end == returns_to);
+        let Some(call) = call else {
+            return Around::Unknown;
+        };
+        let (comes_again, leaves_view) = self.goes_on(call);
+        let mut steps = 0;
+        let any = self.innermost(call, self.blocks[call].successors.clone(), &mut steps);
+        let on_success = self.innermost(call, self.after_success(call), &mut steps);
+        match (any, on_success) {
+            _ if steps > MOST_STEPS => Around::Unknown,
+            (_, Some(found)) => Around::Loop(found),
+            (Some(_), None) if !allocates => Around::Unknown,
+            (None, None) if comes_again => Around::Unknown,
+            _ if leaves_view => Around::Unknown,
+            _ => Around::NoLoop,
+        }
+    }
+
+    /// Where the call goes on if what it returned is not null.
+    fn after_success(&self, call: usize) -> Vec<usize> {
+        let next = &self.blocks[call].successors;
+        match next.first().map(|next| &self.blocks[*next]) {
+            Some(Block {
+                if_null: Some(null),
+                successors,
+                ..
+            }) => successors.iter().copied().filter(|s| s != null).collect(),
+            _ => next.clone(),
+        }
+    }
+
+    fn innermost(&self, call: usize, from: Vec<usize>, steps: &mut usize) -> Option<CodeLoop> {
+        let mut header = call;
+        loop {
+            let is_header = self.sources[header]
+                .iter()
+                .any(|latch| self.dominates(header, *latch, steps));
+            if is_header && let Some(latch) = self.back_to(header, call, &from, steps) {
+                return Some(CodeLoop {
+                    header: self.blocks[header].start,
+                    latch: self.blocks[latch].last,
+                });
+            }
+            let above = self.dominators[header]?;
+            if above == header || *steps > MOST_STEPS {
+                return None;
+            }
+            header = above;
+        }
+    }
+
+    /// The block from which a way from `call` over `from` jumps back to `header` without having
+    /// left what it dominates.
+    fn back_to(
+        &self,
+        header: usize,
+        call: usize,
+        from: &[usize],
+        steps: &mut usize,
+    ) -> Option<usize> {
+        if from.contains(&header) {
+            return Some(call);
+        }
+        let mut seen = vec![false; self.blocks.len()];
+        let mut open = from.to_vec();
+        while let Some(block) = open.pop() {
+            *steps += 1;
+            if *steps > MOST_STEPS {
+                return None;
+            }
+            if std::mem::replace(&mut seen[block], true) || !self.dominates(header, block, steps) {
+                continue;
+            }
+            if self.blocks[block].successors.contains(&header) {
+                return Some(block);
+            }
+            open.extend(&self.blocks[block].successors);
+        }
+        None
+    }
+
+    fn dominates(&self, above: usize, block: usize, steps: &mut usize) -> bool {
+        // Dominators have smaller addresses in most code, but not in all: walk the whole way up.
+        let mut at = block;
+        while at != above && *steps <= MOST_STEPS {
+            *steps += 1;
+            match self.dominators[at] {
+                Some(next) if next != at => at = next,
+                _ => return false,
+            }
+        }
+        at == above
+    }
+
+    /// Whether the call can come again, and whether it can go on to where the code cannot be
+    /// followed.
+    fn goes_on(&self, call: usize) -> (bool, bool) {
+        let mut seen = vec![false; self.blocks.len()];
+        let mut open = self.blocks[call].successors.clone();
+        let mut leaves_view = false;
+        while let Some(block) = open.pop() {
+            if !std::mem::replace(&mut seen[block], true) {
+                leaves_view |= self.blocks[block].leaves_view;
+                open.extend(&self.blocks[block].successors);
+            }
+        }
+        (seen[call], leaves_view)
+    }
+}
+
+fn decode(code: &[u8], start: u64) -> Vec<Instruction> {
+    let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+    let mut instructions = Vec::new();
+    while decoder.can_decode() {
+        instructions.push(decoder.decode());
+    }
+    instructions
+}
+
+fn ends_block(instruction: &Instruction) -> bool {
+    instruction.flow_control() != FlowControl::Next
+}
+
+fn blocks(instructions: &[Instruction], start: u64, end: u64) -> Vec<Block> {
+    let inside = |target: u64| (start..end).contains(&target);
+    let mut leaders: Vec<u64> = vec![start];
+    for instruction in instructions {
+        if ends_block(instruction) {
+            leaders.push(instruction.next_ip());
+            leaders.extend(jump_target(instruction).filter(|target| inside(*target)));
+        }
+    }
+    leaders.sort_unstable();
+    leaders.dedup();
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut number = HashMap::new();
+    let mut of_block: Vec<&[Instruction]> = Vec::new();
+    let mut rest = instructions;
+    for (index, leader) in leaders.iter().enumerate() {
+        let to = leaders.get(index + 1).copied().unwrap_or(end);
+        let count = rest.iter().take_while(|i| i.ip() < to).count();
+        let (of, after) = rest.split_at(count);
+        rest = after;
+        // A target inside an instruction is no block: the jump to it goes out of view.
+        if let (Some(first), Some(last)) = (of.first(), of.last())
+            && first.ip() == *leader
+        {
+            number.insert(*leader, blocks.len());
+            of_block.push(of);
+            blocks.push(Block {
+                start: *leader,
+                last: last.ip(),
+                end: last.next_ip(),
+                ..Block::default()
+            });
+        }
+    }
+    for (block, of) in blocks.iter_mut().zip(of_block) {
+        connect(block, of, &number);
+    }
+    blocks
+}
+
+fn jump_target(instruction: &Instruction) -> Option<u64> {
+    let near = matches!(
+        instruction.op0_kind(),
+        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+    );
+    let jumps = matches!(
+        instruction.flow_control(),
+        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+    );
+    (near && jumps).then(|| instruction.near_branch_target())
+}
+
+fn connect(block: &mut Block, instructions: &[Instruction], number: &HashMap<u64, usize>) {
+    let Some(last) = instructions.last() else {
+        return;
+    };
+    let target = jump_target(last);
+    let (taken, next) = (
+        target.and_then(|target| number.get(&target).copied()),
+        number.get(&last.next_ip()).copied(),
+    );
+    match last.flow_control() {
+        FlowControl::ConditionalBranch => {
+            block.leaves_view = taken.is_none();
+            block.if_null = match (tests_pointer(instructions), last.code()) {
+                (true, Code::Je_rel8_64 | Code::Je_rel32_64) => taken,
+                (true, Code::Jne_rel8_64 | Code::Jne_rel32_64) => next,
+                _ => None,
+            };
+            block.successors.extend(taken);
+            block.successors.extend(next.filter(|n| Some(*n) != taken));
+        }
+        // Out of the function: a tail call, unless it is to a part that was moved out, whose jump
+        // back nobody sees; such a part has a symbol of its own and is reached by a condition.
+        FlowControl::UnconditionalBranch => block.successors.extend(taken),
+        FlowControl::IndirectBranch => block.leaves_view = true,
+        FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => {}
+        FlowControl::Call | FlowControl::IndirectCall => {
+            block.calls = true;
+            block.successors.extend(next);
+        }
+        FlowControl::Next | FlowControl::XbeginXabortXend => block.successors.extend(next),
+    }
+}
+
+/// Whether the block ends by comparing with null what a call has just returned: rax, or where it
+/// was put.
+fn tests_pointer(instructions: &[Instruction]) -> bool {
+    let mut copies = vec![Register::RAX];
+    let mut stored: Option<(Register, u64)> = None;
+    let place = |i: &Instruction| (i.memory_base(), i.memory_displacement64());
+    for instruction in instructions {
+        match instruction.code() {
+            Code::Mov_r64_rm64 | Code::Mov_rm64_r64 => {
+                let from_copy = copies.contains(&instruction.op1_register());
+                if instruction.op0_kind() == OpKind::Memory {
+                    stored = from_copy.then(|| place(instruction)).or(stored);
+                } else if from_copy
+                    || (instruction.op1_kind() == OpKind::Memory
+                        && stored == Some(place(instruction)))
+                {
+                    copies.push(instruction.op0_register());
+                } else {
+                    copies.retain(|copy| *copy != instruction.op0_register());
+                }
+            }
+            Code::Test_rm64_r64 => {
+                return instruction.op0_register() == instruction.op1_register()
+                    && copies.contains(&instruction.op0_register());
+            }
+            Code::Cmp_rm64_imm8 => {
+                let held = match instruction.op0_kind() {
+                    OpKind::Memory => stored == Some(place(instruction)),
+                    _ => copies.contains(&instruction.op0_register()),
+                };
+                return held && instruction.immediate8() == 0;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Immediate dominators, by the iteration of Cooper, Harvey and Kennedy; none if that takes too long.
+fn dominators(blocks: &[Block], sources: &[Vec<usize>]) -> Vec<Option<usize>> {
+    let order = reverse_postorder(blocks);
+    let mut place = vec![usize::MAX; blocks.len()];
+    for (index, block) in order.iter().enumerate() {
+        place[*block] = index;
+    }
+    let mut found: Vec<Option<usize>> = vec![None; blocks.len()];
+    let Some(start) = order.first() else {
+        return found;
+    };
+    found[*start] = Some(*start);
+    let (mut changed, mut steps) = (true, 0usize);
+    while changed {
+        changed = false;
+        for block in &order[1..] {
+            let mut known = sources[*block].iter().filter(|s| found[**s].is_some());
+            let Some(first) = known.next() else { continue };
+            let mut dominator = *first;
+            for other in known {
+                let mut other = *other;
+                while dominator != other {
+                    steps += 1;
+                    if place[dominator] > place[other] {
+                        dominator = found[dominator].unwrap_or(*start);
+                    } else {
+                        other = found[other].unwrap_or(*start);
+                    }
+                }
+            }
+            if steps > MOST_STEPS_A_FUNCTION {
+                return vec![None; blocks.len()];
+            }
+            if found[*block] != Some(dominator) {
+                found[*block] = Some(dominator);
+                changed = true;
+            }
+        }
+    }
+    found
+}
+
+fn reverse_postorder(blocks: &[Block]) -> Vec<usize> {
+    let mut order = Vec::new();
+    let mut seen = vec![false; blocks.len()];
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    if let Some(first) = seen.first_mut() {
+        *first = true;
+        open.push((0, 0));
+    }
+    while let Some((block, next)) = open.last_mut() {
+        match blocks[*block].successors.get(*next) {
+            Some(successor) => {
+                *next += 1;
+                let successor = *successor;
+                if !std::mem::replace(&mut seen[successor], true) {
+                    open.push((successor, 0));
+                }
+            }
+            None => {
+                order.push(*block);
+                open.pop();
+            }
+        }
+    }
+    order.reverse();
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 0x1000;
+    const CALL: [u8; 5] = [0xe8, 0, 0x10, 0, 0];
+    const RET: u8 = 0xc3;
+
+    /// The code, and where the call in it returns to.
+    fn function(parts: &[&[u8]], calls: usize) -> (FunctionCode, u64) {
+        let code = parts.concat();
+        let before: usize = parts[..=calls].iter().map(|part| part.len()).sum();
+        (FunctionCode::new(&code, START), START + before as u64)
+    }
+
+    #[test]
+    fn a_call_before_a_jump_back_is_in_a_loop_and_one_behind_it_is_not() {
+        // nop; call; dec ecx; jne to the call; call; ret
+        let parts: [&[u8]; 6] = [&[0x90], &CALL, &[0xff, 0xc9], &[0x75, 0xf7], &CALL, &[RET]];
+        let (code, returns_to) = function(&parts, 1);
+        let expected = CodeLoop {
+            header: START + 1,
+            latch: START + 8,
+        };
+        assert_eq!(code.around(returns_to, false), Around::Loop(expected));
+        let (code, returns_to) = function(&parts, 4);
+        assert_eq!(code.around(returns_to, false), Around::NoLoop);
+        assert_eq!(
+            code.around(returns_to - 1, false),
+            Around::Unknown,
+            "no call"
+        );
+        assert_eq!(code.around(7, false), Around::Unknown);
+    }
+
+    #[test]
+    fn a_loop_that_success_ends_is_none_for_malloc_and_unknown_for_others() {
+        // call; test rax, rax; je to the call; ret
+        let parts: [&[u8]; 4] = [&CALL, &[0x48, 0x85, 0xc0], &[0x74, 0xf6], &[RET]];
+        let (code, returns_to) = function(&parts, 0);
+        assert_eq!(code.around(returns_to, true), Around::NoLoop);
+        assert_eq!(code.around(returns_to, false), Around::Unknown);
+        // The same with jne: a list is walked.
+        let parts: [&[u8]; 4] = [&CALL, &[0x48, 0x85, 0xc0], &[0x75, 0xf6], &[RET]];
+        let (code, returns_to) = function(&parts, 0);
+        assert!(matches!(code.around(returns_to, true), Around::Loop(_)));
+        // A status in eax is no pointer.
+        let parts: [&[u8]; 4] = [&CALL, &[0x85, 0xc0], &[0x74, 0xf7], &[RET]];
+        let (code, returns_to) = function(&parts, 0);
+        assert!(matches!(code.around(returns_to, false), Around::Loop(_)));
+    }
+
+    #[test]
+    fn the_innermost_loop_is_named() {
+        // outer: nop; inner: call; dec ecx; jne inner; dec edx; jne outer; ret
+        let parts: [&[u8]; 7] = [
+            &[0x90],
+            &CALL,
+            &[0xff, 0xc9],
+            &[0x75, 0xf7],
+            &[0xff, 0xca],
+            &[0x75, 0xf2],
+            &[RET],
+        ];
+        let (code, returns_to) = function(&parts, 1);
+        let Around::Loop(found) = code.around(returns_to, false) else {
+            panic!("no loop");
+        };
+        assert_eq!((found.header, found.latch), (START + 1, START + 8));
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_not_known() {
+        // call; jmp rax
+        let (code, returns_to) = function(&[&CALL, &[0xff, 0xe0]], 0);
+        assert_eq!(code.around(returns_to, false), Around::Unknown);
+        // call; je far out; ret
+        let (code, returns_to) = function(&[&CALL, &[0x74, 0x70], &[RET]], 0);
+        assert_eq!(code.around(returns_to, false), Around::Unknown);
+        // jmp rax; call; ret and jmp rax; call; jmp to the call: reached by a table alone.
+        let (code, returns_to) = function(&[&[0xff, 0xe0], &CALL, &[RET]], 1);
+        assert_eq!(code.around(returns_to, false), Around::NoLoop);
+        let (code, returns_to) = function(&[&[0xff, 0xe0], &CALL, &[0xeb, 0xf9]], 1);
+        assert_eq!(code.around(returns_to, false), Around::Unknown);
+        assert_eq!(FunctionCode::new(&[], 0).around(0, false), Around::Unknown);
+    }
+
+    #[test]
+    fn any_bytes_are_taken() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..2000 {
+            let code: Vec<u8> = (0..random.usize(..200)).map(|_| random.u8(..)).collect();
+            let function = FunctionCode::new(&code, u64::MAX - 300);
+            for block in &function.blocks {
+                function.around(block.end, false);
+            }
+        }
+    }
+}
