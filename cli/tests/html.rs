@@ -107,6 +107,64 @@ fn the_page_sorts_filters_and_unfolds_in_a_browser() {
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }
 
+#[test]
+fn a_program_of_several_threads_has_all_of_them_on_its_page() {
+    let source = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#define APART __attribute__((noinline)) static
+static void *volatile kept[3][500];
+APART void *produce(void *row) {
+    for (int i = 0; i < 500; i++) ((void *volatile *)row)[i] = malloc(2000);
+    return NULL;
+}
+APART void consume(void) {
+    for (int i = 0; i < 1500; i++) free(kept[i / 500][i % 500]);
+}
+int main(void) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, produce, (void *)kept[i]);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    consume();
+    return 0;
+}
+"#;
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin", "-pthread"];
+    let program = compile(directory.path(), "threads.c", source, &flags);
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let page = page(directory.path(), &trace);
+    let mut browser = Browser::open(&page, "");
+    let mut text = |of: &str| {
+        let text = browser.value(&format!("document.querySelector('{of}').textContent"));
+        text.as_str().unwrap_or_else(|| panic!("{of}")).to_owned()
+    };
+    assert!(text("#head").contains("4 threads"), "{}", text("#head"));
+    let findings = text("#findings");
+    for part in [
+        "Free where it was made: produce",
+        "1,500",
+        "1.00 calls a turn of the loop in produce",
+        "1,500 turns or more",
+    ] {
+        assert!(findings.contains(part), "{part}: {findings}");
+    }
+    // What lived at the peak: all three rows, and what the threads themselves needed.
+    let peak = report_json(&trace, &[])["counters"]["peak_bytes"].clone();
+    assert!(peak.as_u64().unwrap() >= 3_000_000, "{peak}");
+    let timeline = text("svg.timeline");
+    assert!(
+        timeline.contains("produce, ") && timeline.contains("at most 2.9 MiB"),
+        "{timeline}"
+    );
+    let figures = "[...document.querySelector('#sites tr.site').cells].slice(1, 6).map(cell => cell.textContent)";
+    assert_eq!(
+        browser.value(figures),
+        json!(["1,500", "3,000,000", "3,000,000", "0", "0"])
+    );
+    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+}
+
 fn line_of_text(source: &str, text: &str) -> usize {
     source
         .lines()

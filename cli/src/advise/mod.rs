@@ -33,7 +33,7 @@ use costs::Costs;
 use facts::ImageFacts;
 use finding::Confidence;
 use rank::{Ranked, Totals};
-use watch::Watch;
+pub use watch::Watch;
 
 pub use args::{EXAMPLES, RawAdvise};
 pub use costs::{Costs as MallocCosts, HIDDEN_COMMAND};
@@ -83,9 +83,12 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
     }
 }
 
-/// The findings of a trace that was read before, for a page: a title and lines of text each. None
-/// of a trace that holds counters only.
-pub fn findings(subject: &Subject) -> Vec<(String, Vec<String>)> {
+/// The findings of a trace that a `Watch` has seen, for a page: a title and lines of text each.
+pub fn findings(
+    subject: &Subject,
+    watch: Watch,
+    analysis: &Analysis,
+) -> Vec<(String, Vec<String>)> {
     let plan = AdvisePlan {
         subject: subject.clone(),
         top: usize::MAX,
@@ -94,11 +97,7 @@ pub fn findings(subject: &Subject) -> Vec<(String, Vec<String>)> {
         stacks: false,
         format: Format::Text,
     };
-    let mut watch = Watch::default();
-    let Ok(analysis) = Analysis::read_again(subject, &mut watch) else {
-        return Vec::new();
-    };
-    let advice = conclude_all(&plan, watch, &analysis);
+    let advice = conclude_all(&plan, watch, analysis);
     let findings = advice.iter().flat_map(|image| {
         let findings = image.findings.iter().take(FINDINGS_A_PAGE);
         findings.map(|ranked| text::lines(image, ranked))

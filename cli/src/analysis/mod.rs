@@ -64,13 +64,6 @@ impl Analysis {
     /// Reads all files of a trace; `observer` sees every block, image by image. A bar on stderr
     /// shows progress on a terminal; losses are warned of there.
     pub fn read<O: Observer>(subject: &Subject, observer: &mut O) -> Result<Self> {
-        let analysis = Self::read_again(subject, observer)?;
-        analysis.warn();
-        Ok(analysis)
-    }
-
-    /// The same without the warnings, for a second pass.
-    pub fn read_again<O: Observer>(subject: &Subject, observer: &mut O) -> Result<Self> {
         let (traces, unreadable) = subject.open()?;
         let counted = traces.iter().find(|trace| trace.counters().is_some());
         if let Some(counted) = counted {
@@ -96,6 +89,7 @@ impl Analysis {
             });
         }
         bar.finish_and_clear();
+        analysis.warn();
         Ok(analysis)
     }
 

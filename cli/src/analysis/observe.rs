@@ -32,6 +32,18 @@ pub struct Made<'a, N> {
     pub old: Option<&'a Block<N>>,
 }
 
+impl<'a, N> Made<'a, N> {
+    /// The same with the note of another observer.
+    fn with<M>(&self, old: Option<&'a Block<M>>) -> Made<'a, M> {
+        Made {
+            origin: self.origin,
+            address: self.address,
+            size: self.size,
+            old,
+        }
+    }
+}
+
 /// How a block ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -77,6 +89,71 @@ pub trait Observer {
 impl Observer for () {
     type Note = ();
     const WILL_DO_WITH_COUNTERS: bool = true;
+}
+
+/// Two that see the same, in one pass.
+pub struct Both<A, B>(pub A, pub B);
+
+fn first<A: Copy, B>(block: &Block<(A, B)>) -> Block<A> {
+    Block {
+        size: block.size,
+        origin: block.origin,
+        note: block.note.0,
+    }
+}
+
+fn second<A, B: Copy>(block: &Block<(A, B)>) -> Block<B> {
+    Block {
+        size: block.size,
+        origin: block.origin,
+        note: block.note.1,
+    }
+}
+
+impl<A: Observer, B: Observer> Observer for Both<A, B> {
+    type Note = (A::Note, B::Note);
+    const WILL_DO_WITH_COUNTERS: bool = A::WILL_DO_WITH_COUNTERS && B::WILL_DO_WITH_COUNTERS;
+
+    fn begin_image(&mut self, trace: &Trace) {
+        self.0.begin_image(trace);
+        self.1.begin_image(trace);
+    }
+
+    fn event(&mut self, event: &Event, events: &Events<'_>) {
+        self.0.event(event, events);
+        self.1.event(event, events);
+    }
+
+    fn made(&mut self, moment: Moment<'_>, made: &Made<'_, Self::Note>) -> Self::Note {
+        let (old_a, old_b) = (made.old.map(first), made.old.map(second));
+        let (a, b) = (made.with(old_a.as_ref()), made.with(old_b.as_ref()));
+        (self.0.made(moment, &a), self.1.made(moment, &b))
+    }
+
+    fn ended(&mut self, moment: Moment<'_>, address: u64, block: &Block<Self::Note>, how: End) {
+        self.0.ended(moment, address, &first(block), how);
+        self.1.ended(moment, address, &second(block), how);
+    }
+
+    fn end_image(
+        &mut self,
+        image: &mut Finished<'_, '_>,
+        live: &mut dyn Iterator<Item = (u64, &Block<Self::Note>)>,
+    ) {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for (address, block) in live {
+            a.push((address, first(block)));
+            b.push((address, second(block)));
+        }
+        self.0.end_image(
+            image,
+            &mut a.iter().map(|(address, block)| (*address, block)),
+        );
+        self.1.end_image(
+            image,
+            &mut b.iter().map(|(address, block)| (*address, block)),
+        );
+    }
 }
 
 /// An image that was read to its end.

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! Analysis::read ─> Gathered ─> document (JSON) ─> page (markup, style, script, data)
-//!                   └─> timeline (SVG) ────────────┘
+//!                   ├─> timeline (SVG) ────────────┤
+//!                   └─> advise::Watch ─> findings ─┘
 //! ```
 //!
 //! Whatever comes from the trace is data in the page, and the script shows it as text alone; a
@@ -18,8 +19,9 @@ mod tree;
 
 pub use args::{HTML_EXAMPLES, HtmlPlan, RawHtml, RawTimeline, TIMELINE_EXAMPLES, TimelinePlan};
 
-use crate::advise;
+use crate::advise::{self, Watch};
 use crate::analysis::Analysis;
+use crate::analysis::observe::Both;
 use crate::analysis::timeline::TimelineObserver;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Content};
@@ -34,10 +36,11 @@ pub struct Finding {
 }
 
 pub fn html(plan: &HtmlPlan) -> Result<()> {
-    let mut gathered = Gathered::new();
-    let analysis = Analysis::read(&plan.subject, &mut gathered)?;
+    let mut observer = Both(Gathered::new(), Watch::default());
+    let analysis = Analysis::read(&plan.subject, &mut observer)?;
+    let Both(gathered, watch) = observer;
     let trace = printable::name(&plan.subject.trace);
-    let findings: Vec<Finding> = advise::findings(&plan.subject)
+    let findings: Vec<Finding> = advise::findings(&plan.subject, watch, &analysis)
         .into_iter()
         .map(|(title, lines)| Finding { title, lines })
         .collect();

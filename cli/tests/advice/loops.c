@@ -215,9 +215,23 @@ void case_signal(void) {
 int main(int argc, char** argv) {
   (void)argc;
 #define RUN(name) \
-  if (strcmp(argv[1], #name) == 0) case_##name();
-  RUN(itself)
-  RUN(caller) RUN(twice) RUN(nested) RUN(sometimes) RUN(search) RUN(fit) RUN(retry)
-      RUN(retry_outside) RUN(inlined) RUN(stepped) RUN(threads) RUN(recursion) RUN(tree) RUN(apart)
-          RUN(callback) RUN(signal) return 0;
+  if (strcmp(argv[1], #name) == 0) case_##name()
+  RUN(itself);
+  RUN(caller);
+  RUN(twice);
+  RUN(nested);
+  RUN(sometimes);
+  RUN(search);
+  RUN(fit);
+  RUN(retry);
+  RUN(retry_outside);
+  RUN(inlined);
+  RUN(stepped);
+  RUN(threads);
+  RUN(recursion);
+  RUN(tree);
+  RUN(apart);
+  RUN(callback);
+  RUN(signal);
+  return 0;
 }
