@@ -6,7 +6,8 @@
 //! cannot go on it stops recording and says so in the trace.
 //!
 //! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
-//! `intern`, `marks`, `chunk`, `counters` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks` → `memory`, `arch`, `sys`.
+//! `intern`, `marks`, `chunk`, `counters` → `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks`, `stack` →
+//! `memory`, `arch`, `sys`.
 
 mod arch;
 mod blocks;
@@ -25,6 +26,9 @@ mod memory;
 mod notes;
 mod operators;
 mod real;
+mod recent;
+mod rules;
+mod stack;
 mod state;
 mod stream;
 mod sys;

@@ -14,6 +14,7 @@ use crate::sys;
 
 /// An array of plain values in pages of its own; new elements are zero.
 pub struct Pages<T> {
+    /// Dangling while there are none.
     start: *mut T,
     capacity: usize,
 }
@@ -21,7 +22,7 @@ pub struct Pages<T> {
 impl<T: Copy> Pages<T> {
     pub const fn empty() -> Self {
         Pages {
-            start: std::ptr::null_mut(),
+            start: std::ptr::dangling_mut(),
             capacity: 0,
         }
     }
@@ -44,7 +45,7 @@ impl<T: Copy> Pages<T> {
             return false;
         };
         let bytes = bytes.next_multiple_of(4096);
-        let mapped = if self.start.is_null() {
+        let mapped = if self.capacity == 0 {
             sys::map_anonymous(bytes)
         } else {
             // SAFETY: the range is this value's own, and nobody holds a pointer into it now.
@@ -62,15 +63,18 @@ impl<T: Copy> Pages<T> {
 
     #[inline]
     pub fn slice(&mut self) -> &mut [T] {
-        if self.start.is_null() {
-            return &mut [];
-        }
         // SAFETY: the pages hold `capacity` values, zeroed or written; T is plain.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.capacity) }
     }
 
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        // SAFETY: as in `slice`.
+        unsafe { std::slice::from_raw_parts(self.start, self.capacity) }.get(index)
+    }
+
     pub fn release(&mut self) {
-        if !self.start.is_null() {
+        if self.capacity != 0 {
             // SAFETY: the range is this value's own.
             unsafe { sys::unmap(self.start.cast(), self.bytes()) };
             *self = Pages::empty();

@@ -488,6 +488,12 @@ impl Stream {
             if map.generation != self.generation && !self.follow(map) {
                 return None;
             }
+            if let Some((node, complete)) = self.walker.recall(caller) {
+                if !complete {
+                    file::add_to_slot(Slot::TruncatedStacks, 1);
+                }
+                return Some(node);
+            }
             let Some(walked) = self.walker.walk(map, caller) else {
                 state::stop(StopReason::NoMemory, libc::ENOMEM);
                 return None;
@@ -504,7 +510,7 @@ impl Stream {
             }
             let mut at = walked.kept;
             while let Some(frame) = frames.get_mut(at) {
-                let Some(node) = self.interned.known_node(parent, frame.packed()) else {
+                let Some(node) = self.interned.known_node(parent, frame.packed) else {
                     break;
                 };
                 frame.node = node;
@@ -512,13 +518,14 @@ impl Stream {
                 at += 1;
             }
             if at == frames.len() {
+                let _ = self.walker.remember();
                 return Some(parent);
             }
             // What is new is checked against the loader; what is wrong is walked again.
             let stale = frames
                 .iter()
                 .skip(at)
-                .any(|frame| !map::check(map, frame.ip));
+                .any(|frame| !map::check(map, frame.ip()));
             if !stale || tries >= 4 {
                 return self.define(at, parent);
             }
@@ -542,9 +549,9 @@ impl Stream {
             let mut links = [Link::Frame(0); NODES_AT_ONCE];
             let mut numbers = [0; NODES_AT_ONCE];
             for ((frame, link), number) in part.iter().zip(&mut links).zip(&mut numbers) {
-                (*link, *number) = match self.interned.frame(frame.packed()) {
+                (*link, *number) = match self.interned.frame(frame.packed) {
                     Found::Known(known) => (Link::Frame(known), known),
-                    Found::New(new) => (Link::New(frame.packed()), new),
+                    Found::New(new) => (Link::New(frame.packed), new),
                     Found::Full => return out_of_memory(),
                 };
             }
@@ -555,7 +562,7 @@ impl Stream {
                     .encode_nodes(out, tables, parent, &links[..count], first_new)?;
             self.live.commit(bytes, false);
             for (frame, number) in part.iter_mut().zip(numbers) {
-                let Some(node) = self.interned.add_node(parent, frame.packed(), number) else {
+                let Some(node) = self.interned.add_node(parent, frame.packed, number) else {
                     return out_of_memory();
                 };
                 frame.node = node;

@@ -3,44 +3,47 @@
 //! A frame's caller follows from the frame's three registers and the words of memory that the
 //! unwinder read for it. So if a frame of the last stack has the registers it had, and the words its
 //! step had read hold what they held, then the step leads where it led: checking that costs two
-//! loads a frame, and is exact.
+//! loads a frame, and is exact. What changed is walked by the rules that were learnt from the
+//! unwinder (`rules`), and by the unwinder where there is none.
 //!
 //! Thread safety: a `Walker` belongs to a stream. Nothing is allocated while walking, except that
 //! the arrays of frames grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64};
-use framehop::{FrameAddress, MustNotAllocateDuringUnwind, Unwinder as _};
+use framehop::x86_64::UnwindRegsX86_64;
+use framehop::{FrameAddress, Unwinder as _};
 
 use crate::arch::{self, Caller};
 use crate::map::Snapshot;
 use crate::memory::Pages;
+use crate::recent::{self, Recents};
+use crate::rules::{Cache, Rule, Rules};
+use crate::stack::{self, Frame, Stack, Word};
 use crate::sys;
 
-#[derive(Clone, Copy)]
-pub struct Frame {
-    /// Where the frame goes on: after its call, or where a signal interrupted it.
-    pub ip: u64,
-    sp: u64,
-    bp: u64,
-    /// What was read to find this frame's caller.
-    reads: [(u64, u64); 2],
-    /// The stream's number of the stack that ends here.
-    pub node: u32,
-    read_count: u8,
-    pub interrupted: bool,
-}
-
-impl Frame {
-    /// As the trace has it.
-    pub fn packed(&self) -> u64 {
-        (self.ip << 1) | u64::from(self.interrupted)
+impl Caller {
+    fn frame(self) -> Frame {
+        // SAFETY: where a hook was called is its return address.
+        let ip = unsafe { (self.sp as *const u64).read() };
+        Frame::new(ip << 1, self.sp as u64 + 8, self.bp as u64)
     }
 }
 
-/// More than two reads, or a signal's frame: such a step is always taken again.
-const UNVERIFIABLE: u8 = 3;
+/// A frame that is not in the last stack, and what its caller follows from.
+#[derive(Clone, Copy)]
+struct Fresh {
+    frame: Frame,
+    step: Step,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    /// The caller's return address, and where its frame pointer was saved.
+    words: [Word; 2],
+    /// `None`: not by a rule.
+    rule: Option<Rule>,
+}
 
 /// Deeper stacks are cut, and counted as such.
 const MAX_FRAMES: usize = 1 << 16;
@@ -49,17 +52,27 @@ const MAX_FRAMES: usize = 1 << 16;
 const CACHES: usize = 1 << CACHE_BITS;
 const CACHE_BITS: u32 = 4;
 
-type Cache = CacheX86_64<MustNotAllocateDuringUnwind>;
-
 pub struct Walker {
     /// The last stack, outermost frame first.
     frames: Pages<Frame>,
+    /// What it was read from, in the same order.
+    words: Pages<Word>,
     len: usize,
     complete: bool,
+    /// Whether a word of theirs was read of a stack that may be unmapped by now.
+    foreign: bool,
     /// What the walk under way found, innermost first.
-    fresh: Pages<Frame>,
-    fresh_len: usize,
+    fresh: Pages<Fresh>,
+    recents: Recents,
+    /// The place among them of the call under way.
+    key: u64,
+    steps: Steps,
+}
+
+/// How to get from a frame to its caller.
+struct Steps {
     caches: Option<Box<[Cache; CACHES]>>,
+    rules: Rules,
     stack: Stack,
 }
 
@@ -76,12 +89,9 @@ static TRAMPOLINE: AtomicU64 = AtomicU64::new(0);
 /// What a function that `makecontext` set up returns to.
 static CONTEXT_ROOT: AtomicU64 = AtomicU64::new(0);
 
-/// Where the main thread's stack began.
-static MAIN_STACK: AtomicU64 = AtomicU64::new(0);
-
 /// Learns what does not change while the program runs.
 pub fn start(main_stack: u64) {
-    MAIN_STACK.store(main_stack, Ordering::Relaxed);
+    stack::start(main_stack);
     learn_trampoline();
     learn_context_root();
 }
@@ -138,24 +148,30 @@ impl Walker {
     pub const fn new() -> Self {
         Walker {
             frames: Pages::empty(),
+            words: Pages::empty(),
             len: 0,
             complete: false,
+            foreign: false,
             fresh: Pages::empty(),
-            fresh_len: 0,
-            caches: None,
-            stack: Stack::new(),
+            recents: Recents::new(),
+            key: 0,
+            steps: Steps {
+                caches: None,
+                rules: Rules::new(),
+                stack: Stack::new(),
+            },
         }
     }
 
     /// Begins with a new thread.
     pub fn forget(&mut self) {
         self.len = 0;
-        self.stack = Stack::new();
+        self.steps.stack = Stack::new();
     }
 
     /// Makes room for the rules, unless there is.
     pub fn learn_rules(&mut self) {
-        if self.caches.is_none() {
+        if self.steps.caches.is_none() {
             self.forget_rules();
         }
     }
@@ -163,12 +179,17 @@ impl Walker {
     /// Begins with another module map: the rules that were learnt may not hold.
     pub fn forget_rules(&mut self) {
         self.len = 0;
-        self.caches = Some(Box::new(std::array::from_fn(|_| Cache::new_in())));
+        self.recents.forget();
+        self.steps.rules.forget();
+        self.steps.caches = Some(Box::new(std::array::from_fn(|_| Cache::new_in())));
     }
 
     pub fn release(&mut self) {
         self.frames.release();
+        self.words.release();
         self.fresh.release();
+        self.recents.forget();
+        self.steps.rules.forget();
     }
 
     /// The last stack, outermost first; the numbers of the frames behind `kept` are the caller's to
@@ -182,7 +203,7 @@ impl Walker {
     /// libc's may be tiny, and what lies below it anybody's.
     #[inline]
     pub fn has_room(&mut self, sp: usize) -> bool {
-        self.stack.has_room(sp as u64)
+        self.steps.stack.has_room(sp as u64)
     }
 
     /// Drops the last stack, so that the next walk is a whole one.
@@ -190,149 +211,196 @@ impl Walker {
         self.len = 0;
     }
 
-    /// Walks from a hook's caller; afterwards `last` is this stack. `None` without memory.
-    pub fn walk(&mut self, map: &Snapshot, caller: Caller) -> Option<Walked> {
-        let sp = caller.sp as u64;
-        self.stack.prepare(sp);
-        // SAFETY: the hook's return address.
-        let ip = unsafe { (caller.sp as *const u64).read() };
-        let mut at = Frame {
-            ip,
-            sp: sp + 8,
-            bp: caller.bp as u64,
-            reads: [(0, 0); 2],
-            node: 0,
-            read_count: UNVERIFIABLE,
-            interrupted: false,
-        };
-        self.fresh_len = 0;
-        let mut old = self.len;
-        let (kept, complete) = loop {
-            match self.join(&at, &mut old) {
-                Join::Whole(kept) => break (kept, self.complete),
-                Join::From(frame) => at = frame,
-                Join::None => {}
-            }
-            if self.fresh_len + old >= MAX_FRAMES {
-                self.push(at)?;
-                break (0, false);
-            }
-            let (next, complete) = self.step(map, &mut at);
-            self.push(at)?;
-            match next {
-                Some(next) => at = next,
-                None => break (0, complete),
-            }
-        };
-        self.adopt(kept)?;
-        self.complete = complete;
-        Some(Walked { kept, complete })
-    }
-
-    fn push(&mut self, frame: Frame) -> Option<()> {
-        let wanted = self.fresh_len + 1;
-        if wanted > self.fresh.capacity() && !self.fresh.grow(wanted.next_power_of_two().max(64)) {
+    /// The number of the stack that a hook was called from, if it is one of the recent ones, and
+    /// whether it is complete. The last stack stays what it is.
+    #[inline(always)]
+    pub fn recall(&mut self, caller: Caller) -> Option<(u32, bool)> {
+        let stack = &mut self.steps.stack;
+        if self.foreign || stack.foreign {
             return None;
         }
-        *self.fresh.slice().get_mut(self.fresh_len)? = frame;
-        self.fresh_len += 1;
+        let at = caller.frame();
+        self.key = self.steps.key(at);
+        let last = self.frames.slice().get(..self.len)?;
+        // SAFETY: the stack was prepared for this caller.
+        let found = unsafe {
+            self.recents
+                .find(self.key, &at, last, self.steps.stack.high)
+        };
+        let (node, outer) = found?;
+        let words = self.words.slice().get(..outer.words_end())?;
+        // SAFETY: they lie on this thread's stack or the main one, which stay.
+        let held = unsafe { Word::all_hold(words) };
+        held.then_some((node, self.complete))
+    }
+
+    /// Notes the last stack as a recent one.
+    #[inline]
+    pub fn remember(&mut self) -> Option<()> {
+        if self.foreign {
+            return None;
+        }
+        let (inner, outer) = self.frames.slice().get(..self.len)?.split_last()?;
+        let end = inner.words_end();
+        let words = self.words.slice();
+        let beyond = |frame: &Frame| end - frame.words_end() > recent::WORDS;
+        let at = outer.iter().rposition(beyond).map_or(0, |at| at + 1);
+        let frame = outer.get(at)?;
+        let words = words.get(frame.words_end()..end)?;
+        self.recents.note(self.key, inner, words, at, frame);
         Some(())
     }
 
+    /// Walks from a hook's caller; afterwards `last` is this stack. `None` without memory.
+    pub fn walk(&mut self, map: &Snapshot, caller: Caller) -> Option<Walked> {
+        let (fresh, steps) = (&mut self.fresh, &mut self.steps);
+        let sp = caller.sp as u64;
+        if steps.stack.low != sp {
+            steps.stack.prepare(sp);
+        }
+        let mut at = caller.frame();
+        let mut count = 0;
+        let mut foreign = false;
+        // What of the last stack may still be part of this one.
+        let mut old = self.frames.slice().get(..self.len)?;
+        let (kept, complete) = loop {
+            while let [outer @ .., frame] = old
+                && frame.sp < at.sp
+            {
+                old = outer;
+            }
+            if let Some(frame) = old.last()
+                && frame.is(&at)
+            {
+                let words = self.words.slice().get(..frame.words_end())?;
+                match steps.stack.first_changed(words, self.foreign) {
+                    None => {
+                        foreign |= self.foreign;
+                        break (old.len(), self.complete);
+                    }
+                    Some(word) => {
+                        let outer = old.partition_point(|frame| frame.words_end() <= word);
+                        old = &old[..outer];
+                    }
+                }
+            }
+            let (step, next, complete) = match steps.by_rule(&at) {
+                Some((step, next)) => (step, Some(next), false),
+                None => steps.by_unwinder(map, &at),
+            };
+            foreign |= steps.stack.foreign;
+            if count >= fresh.capacity() && !fresh.grow((2 * count).max(64)) {
+                return None;
+            }
+            *fresh.slice().get_mut(count)? = Fresh { frame: at, step };
+            count += 1;
+            match next {
+                Some(next) if count + old.len() < MAX_FRAMES => at = next,
+                Some(_) => break (0, false),
+                None => break (0, complete),
+            }
+        };
+        self.foreign = foreign;
+        self.complete = complete;
+        self.adopt(kept, count)?;
+        Some(Walked { kept, complete })
+    }
+
     /// Puts the fresh frames on top of the kept ones.
-    fn adopt(&mut self, kept: usize) -> Option<()> {
-        let len = kept + self.fresh_len;
-        if len > self.frames.capacity() && !self.frames.grow(len.next_power_of_two().max(64)) {
-            self.len = 0;
+    fn adopt(&mut self, kept: usize, count: usize) -> Option<()> {
+        self.len = 0;
+        let len = kept + count;
+        let room = len.next_power_of_two().max(64);
+        if !self.frames.grow_to(len, room) || !self.words.grow_to(2 * len, 2 * room) {
             return None;
         }
-        let fresh = self.fresh.slice().get(..self.fresh_len)?;
-        let frames = self.frames.slice().get_mut(kept..len)?;
-        for (to, from) in frames.iter_mut().zip(fresh.iter().rev()) {
-            *to = *from;
+        let (frames, words) = (self.frames.slice(), self.words.slice());
+        let outer = frames.get(..kept)?.last();
+        let mut end = outer.map_or(0, |frame| frame.words_end());
+        let mut needs_bp = outer.is_some_and(|frame| frame.needs_bp());
+        let fresh = self.fresh.slice().get(..count)?;
+        for (to, from) in frames
+            .get_mut(kept..len)?
+            .iter_mut()
+            .zip(fresh.iter().rev())
+        {
+            // Where the frame pointer was does not matter if nothing was found by it.
+            let (both, needs) = match from.step.rule {
+                Some(rule) => (
+                    rule.restores_bp && needs_bp,
+                    rule.from_bp || (!rule.restores_bp && needs_bp),
+                ),
+                None => (true, true),
+            };
+            needs_bp = needs;
+            words
+                .get_mut(end..end + 2)?
+                .copy_from_slice(&from.step.words);
+            end += 1 + usize::from(both);
+            *to = Frame {
+                follows: (2 * end) as u32 | u32::from(needs_bp),
+                ..from.frame
+            };
         }
         self.len = len;
         Some(())
     }
+}
 
-    /// Whether the last stack has this frame, and if so from where on it still holds. `old` counts
-    /// the frames of the last stack that are at or above the frame's place.
-    #[inline]
-    fn join(&mut self, at: &Frame, old: &mut usize) -> Join {
-        let frames = self.frames.slice();
-        while *old > 0 && frames[*old - 1].sp < at.sp {
-            *old -= 1;
-        }
-        if *old == 0 {
-            return Join::None;
-        }
-        let met = &frames[*old - 1];
-        if met.sp != at.sp
-            || met.ip != at.ip
-            || met.bp != at.bp
-            || met.interrupted != at.interrupted
-        {
-            return Join::None;
-        }
-        let top = *old;
-        let window = self.stack.window();
-        let held = |frame: &&Frame| window.holds(frame);
-        let mut number = top - frames[..top].iter().rev().take_while(held).count();
-        if self.stack.foreign {
-            // What lies beyond the window may be readable all the same.
-            while number > 0 && self.stack.holds(&frames[number - 1]) {
-                number -= 1;
+impl Steps {
+    /// A hash of the innermost frames.
+    #[inline(always)]
+    fn key(&self, at: Frame) -> u64 {
+        let mix = |key: u64, frame: Frame| (key ^ frame.packed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut key = mix(at.sp.rotate_left(32), at);
+        if let Some((_, next)) = self.by_rule(&at) {
+            key = mix(key, next);
+            if let Some((_, next)) = self.by_rule(&next) {
+                key = mix(key, next);
             }
         }
-        if number == 0 {
-            return Join::Whole(top);
-        }
-        // The frames from here inwards are known; the step out of this one is to be taken again.
-        let again = number - 1;
-        let wanted = self.fresh_len + top - number;
-        if !self.fresh.grow(wanted.next_power_of_two().max(64)) {
-            *old = 0;
-            return Join::None;
-        }
-        let fresh = &mut self.fresh.slice()[self.fresh_len..wanted];
-        for (to, from) in fresh.iter_mut().zip(frames[number..top].iter().rev()) {
-            *to = *from;
-        }
-        self.fresh_len = wanted;
-        *old = again;
-        Join::From(frames[again])
+        key
     }
 
-    /// The caller of a frame, and, if there is none, whether the stack properly ends here.
-    fn step(&mut self, map: &Snapshot, at: &mut Frame) -> (Option<Frame>, bool) {
-        if at.ip == TRAMPOLINE.load(Ordering::Relaxed) && at.ip != 0 {
-            return (self.step_over_signal(at), false);
-        }
-        if at.ip == CONTEXT_ROOT.load(Ordering::Relaxed) && at.ip != 0 {
-            at.read_count = 0;
-            return (None, true);
-        }
-        let address = if at.interrupted {
-            FrameAddress::from_instruction_pointer(at.ip)
-        } else {
-            match FrameAddress::from_return_address(at.ip) {
-                Some(address) => address,
-                None => return (None, false),
-            }
+    /// The step to a frame's caller, and, if there is none, whether the stack properly ends here.
+    fn by_unwinder(&mut self, map: &Snapshot, at: &Frame) -> (Step, Option<Frame>, bool) {
+        let end = Word::always();
+        let never = Step {
+            words: [Word::never(); 2],
+            rule: None,
         };
-        let Some(caches) = &mut self.caches else {
-            return (None, false);
+        let ip = at.ip();
+        if ip == TRAMPOLINE.load(Ordering::Relaxed) && ip != 0 {
+            return (never, self.over_signal(at), false);
+        }
+        if ip == CONTEXT_ROOT.load(Ordering::Relaxed) && ip != 0 {
+            return (
+                Step {
+                    words: [end; 2],
+                    ..never
+                },
+                None,
+                true,
+            );
+        }
+        let address = if at.is_interrupted() {
+            Some(FrameAddress::from_instruction_pointer(ip))
+        } else {
+            FrameAddress::from_return_address(ip)
+        };
+        let (Some(address), Some(caches)) = (address, &mut self.caches) else {
+            return (never, None, false);
         };
         let cache =
-            &mut caches[(at.ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CACHE_BITS)) as usize];
-        let mut registers = UnwindRegsX86_64::new(at.ip, at.sp, at.bp);
-        let mut reads = [(0, 0); 2];
+            &mut caches[(ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CACHE_BITS)) as usize];
+        let mut registers = UnwindRegsX86_64::new(ip, at.sp, at.bp);
+        let mut words = [end; 2];
         let mut count = 0;
         let stack = &mut self.stack;
         let mut read = |address: u64| {
             let value = stack.read(address)?;
-            if let Some(place) = reads.get_mut(count) {
-                *place = (address, value);
+            if let Some(place) = words.get_mut(count) {
+                *place = Word { address, value };
             }
             count += 1;
             Ok(value)
@@ -340,242 +408,66 @@ impl Walker {
         let result = map
             .unwinder
             .unwind_frame(address, &mut registers, cache, &mut read);
-        at.reads = reads;
-        at.read_count = if count <= 2 {
-            count as u8
+        // What lies below the frame may be unmapped when the frame is looked at again.
+        let again = words.iter().take(count).all(|word| word.address >= at.sp);
+        let step = if count <= words.len() && again {
+            Step { words, rule: None }
         } else {
-            UNVERIFIABLE
+            never
         };
         match result {
             Ok(Some(ip)) if registers.sp() > at.sp => {
-                let next = Frame {
-                    ip,
-                    sp: registers.sp(),
-                    bp: registers.bp(),
-                    reads: [(0, 0); 2],
-                    node: 0,
-                    read_count: UNVERIFIABLE,
-                    interrupted: false,
-                };
-                (Some(next), false)
+                if !at.is_interrupted() {
+                    self.rules.learn(&map.unwinder, cache, at.ip());
+                }
+                let next = Frame::new(ip << 1, registers.sp(), registers.bp());
+                (step, Some(next), false)
             }
-            Ok(None) if map.covers(at.ip) => (None, true),
-            _ => (None, is_first_frame(at)),
+            Ok(None) if map.covers(ip) => (step, None, true),
+            _ => (step, None, stack::is_first_frame(at.sp)),
         }
     }
 
-    fn step_over_signal(&mut self, at: &mut Frame) -> Option<Frame> {
-        at.read_count = UNVERIFIABLE;
+    /// The same for most frames; `None`: not for this one.
+    #[inline(always)]
+    fn by_rule(&self, at: &Frame) -> Option<(Step, Frame)> {
+        if at.is_interrupted() {
+            return None;
+        }
+        let rule = self.rules.get(at.ip())?;
+        let base = if rule.from_bp { at.bp } else { at.sp };
+        let sp = base.wrapping_add_signed(i64::from(rule.up));
+        let bp_at = sp.wrapping_add_signed(i64::from(rule.bp_at));
+        // Both words lie from the frame's beginning to its end, and that within the stack.
+        if sp <= at.sp || bp_at < at.sp || sp > self.stack.high {
+            return None;
+        }
+        // SAFETY: what is known of the stack goes from below this frame to `high`.
+        let read = |address: u64| Word {
+            address,
+            value: unsafe { (address as *const u64).read_unaligned() },
+        };
+        let words = [read(sp - 8), read(bp_at)];
+        let [ip, bp] = words.map(|word| word.value);
+        if ip == 0 {
+            return None;
+        }
+        let step = Step {
+            words,
+            rule: Some(rule),
+        };
+        let bp = if rule.restores_bp { bp } else { at.bp };
+        Some((step, Frame::new(ip << 1, sp, bp)))
+    }
+
+    fn over_signal(&mut self, at: &Frame) -> Option<Frame> {
         let stack = &mut self.stack;
         let registers = arch::interrupted(at.sp, &mut |address| stack.read(address))?;
-        if !(self.stack.low..self.stack.high).contains(&registers.sp) {
+        if !(stack.low..stack.high).contains(&registers.sp) {
             // The handler ran on a stack of its own, which may lie anywhere.
-            self.stack.prepare(registers.sp);
+            stack.prepare(registers.sp);
         }
-        Some(Frame {
-            ip: registers.ip,
-            sp: registers.sp,
-            bp: registers.bp,
-            reads: [(0, 0); 2],
-            node: 0,
-            read_count: UNVERIFIABLE,
-            interrupted: true,
-        })
-    }
-}
-
-/// The loader's first function has no unwinding information, but nothing can lie above it.
-fn is_first_frame(at: &Frame) -> bool {
-    const ROOM: u64 = 16;
-    let main = MAIN_STACK.load(Ordering::Relaxed);
-    (main.saturating_sub(ROOM)..=main).contains(&at.sp)
-}
-
-enum Join {
-    None,
-    /// This many outermost frames of the last stack hold.
-    Whole(usize),
-    /// The walk goes on from this frame of the last stack.
-    From(Frame),
-}
-
-/// What may be read: the part of the stack from the walk's beginning to where the stack began.
-struct Stack {
-    low: u64,
-    high: u64,
-    /// Known to be readable, down to here: of the thread's own stack, and of the main one.
-    own: Range,
-    main: Range,
-    /// There is room to work down to here on the thread's own stack.
-    room_low: u64,
-    /// Neither of them: a coroutine's or a signal's stack, probed as it is read.
-    foreign: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Range {
-    low: u64,
-    high: u64,
-}
-
-const PAGE: u64 = 4096;
-/// What the recorder's work may take of a stack: the unwinder's tables are 13 KiB at most, compression
-/// less, and there is as much to spare.
-const WORK_BYTES: u64 = 40 << 10;
-/// A stack that is deeper than this below what is known is probed as it is read.
-const PROBE_AT_ONCE: u64 = 64 << 20;
-
-impl Stack {
-    const fn new() -> Self {
-        let none = Range { low: 0, high: 0 };
-        Stack {
-            low: 0,
-            high: 0,
-            own: none,
-            main: none,
-            room_low: u64::MAX,
-            foreign: true,
-        }
-    }
-
-    #[inline]
-    fn has_room(&mut self, sp: u64) -> bool {
-        self.prepare(sp);
-        let low = sp.saturating_sub(WORK_BYTES);
-        !self.foreign && (low >= self.room_low || self.find_room(sp, low))
-    }
-
-    #[cold]
-    fn find_room(&mut self, sp: u64, low: u64) -> bool {
-        if sp >= self.own.high {
-            return true; // The main stack grows as it is touched.
-        }
-        let mut at = low & !(PAGE - 1);
-        let found = at;
-        while at < sp {
-            if !sys::readable(at) {
-                return false;
-            }
-            at += PAGE;
-        }
-        self.room_low = found;
-        true
-    }
-
-    /// Makes ready to read from `sp` upwards.
-    #[inline]
-    fn prepare(&mut self, sp: u64) {
-        for range in [self.own, self.main] {
-            if (range.low..range.high).contains(&sp) {
-                (self.low, self.high, self.foreign) = (sp, range.high, false);
-                return;
-            }
-        }
-        self.find(sp);
-    }
-
-    #[cold]
-    fn find(&mut self, sp: u64) {
-        if self.own.high == 0 {
-            let own = arch::thread_pointer() as u64;
-            let main = MAIN_STACK.load(Ordering::Relaxed);
-            self.own = Range {
-                low: own,
-                high: own,
-            };
-            self.main = Range {
-                low: main,
-                high: main,
-            };
-        }
-        let page = sp & !(PAGE - 1);
-        let range = if sp < self.own.high {
-            &mut self.own
-        } else {
-            &mut self.main
-        };
-        if page < range.low && range.low - page <= PROBE_AT_ONCE {
-            let mut at = page;
-            while at < range.low && sys::readable(at) {
-                at += PAGE;
-            }
-            if at >= range.low {
-                range.low = page;
-                (self.low, self.high, self.foreign) = (sp, range.high, false);
-                return;
-            }
-        }
-        (self.low, self.high, self.foreign) = (sp, sp, true);
-    }
-
-    #[inline]
-    fn read(&mut self, address: u64) -> Result<u64, ()> {
-        let window = self.window();
-        if address.wrapping_sub(window.low) >= window.words {
-            self.reach(address)?;
-        }
-        // SAFETY: within what is known to be readable of a stack below the walk's frames.
-        Ok(unsafe { (address as *const u64).read_unaligned() })
-    }
-
-    /// Extends a foreign stack up to an address, page by page.
-    #[cold]
-    fn reach(&mut self, address: u64) -> Result<(), ()> {
-        if !self.foreign || address < self.low || address - self.low > PROBE_AT_ONCE {
-            return Err(());
-        }
-        let end = (address + 8).next_multiple_of(PAGE);
-        while self.high < end {
-            if !sys::readable(self.high) {
-                return Err(());
-            }
-            self.high = (self.high & !(PAGE - 1)) + PAGE;
-        }
-        Ok(())
-    }
-
-    /// Whether the words that a step had read are still what they were.
-    fn holds(&mut self, frame: &Frame) -> bool {
-        let reads = frame.reads.into_iter().take(usize::from(frame.read_count));
-        frame.read_count != UNVERIFIABLE
-            && reads
-                .into_iter()
-                .all(|(address, value)| self.read(address) == Ok(value))
-    }
-
-    /// What can be read without another look.
-    #[inline]
-    fn window(&self) -> Window {
-        Window {
-            low: self.low,
-            words: (self.high - self.low).saturating_sub(7),
-        }
-    }
-}
-
-/// Addresses of readable words, `words` of them from `low` on.
-#[derive(Clone, Copy)]
-struct Window {
-    low: u64,
-    words: u64,
-}
-
-impl Window {
-    /// As `Stack::holds`, but false for what lies outside.
-    #[inline(always)]
-    fn holds(self, frame: &Frame) -> bool {
-        match (frame.read_count, frame.reads) {
-            (1, [first, _]) => self.still(first),
-            (2, [first, second]) => self.still(first) && self.still(second),
-            (count, _) => count == 0,
-        }
-    }
-
-    #[inline(always)]
-    fn still(self, (address, value): (u64, u64)) -> bool {
-        // As one comparison: below `low` the difference wraps around.
-        // SAFETY: a word inside of the window, see `Stack::read`.
-        address.wrapping_sub(self.low) < self.words
-            && unsafe { (address as *const u64).read_unaligned() } == value
+        let packed = (registers.ip << 1) | 1;
+        Some(Frame::new(packed, registers.sp, registers.bp))
     }
 }

@@ -35,6 +35,11 @@ __attribute__((noinline)) static int deep(int n, int kind) {
   }
   return deep(n - 1, kind) + room[0];
 }
+/* The same frames below two callers, and the two below two more. */
+__attribute__((noinline)) static int left(int n) { return deep(n, n & 1) + 1; }
+__attribute__((noinline)) static int right(int n) { return deep(n, n & 1) + 2; }
+__attribute__((noinline)) static int north(int n) { return (n & 2 ? left(n / 4) : right(n / 4)) + 3; }
+__attribute__((noinline)) static int south(int n) { return (n & 2 ? left(n / 4) : right(n / 4)) + 4; }
 static int compare(const void *a, const void *b) {
   if (*(int *)a == 7) here();
   return *(int *)a - *(int *)b;
@@ -50,6 +55,7 @@ int main(void) {
   backtrace(warm, 2);
   for (int round = 0; round < 3; round++) {
     for (int n = 0; n < 60; n += 7) { deep(n, 0); deep(n, 1); here(); }
+    for (int n = 0; n < 64; n++) n & 1 ? north(n) : south(n);
     int values[] = {5, 7, 3, 9, 1, 2};
     qsort(values, 6, sizeof *values, compare);
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};

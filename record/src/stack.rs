@@ -1,0 +1,316 @@
+//! The calling thread's stack: which part of it can be read, how much room there is below, and what
+//! is remembered of its frames.
+//!
+//! Thread safety: a `Stack` belongs to a walker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::arch;
+use crate::sys;
+
+/// Where the main thread's stack began.
+static MAIN_STACK: AtomicU64 = AtomicU64::new(0);
+
+pub fn start(main_stack: u64) {
+    MAIN_STACK.store(main_stack, Ordering::Relaxed);
+}
+
+/// The loader's first function has no unwinding information, but nothing can lie above it.
+pub fn is_first_frame(sp: u64) -> bool {
+    const ROOM: u64 = 16;
+    let main = MAIN_STACK.load(Ordering::Relaxed);
+    (main.saturating_sub(ROOM)..=main).contains(&sp)
+}
+
+/// What may be read: the part of the stack from the walk's beginning to where the stack began.
+pub struct Stack {
+    pub low: u64,
+    pub high: u64,
+    /// How far down it is known to be readable; for another stack than the two below, nowhere.
+    known: u64,
+    /// Known to be readable, down to here: of the thread's own stack, and of the main one.
+    own: Range,
+    main: Range,
+    /// There is room to work down to here on the thread's own stack.
+    room_low: u64,
+    /// Neither of them: a coroutine's or a signal's stack, probed as it is read.
+    pub foreign: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Range {
+    low: u64,
+    high: u64,
+}
+
+const PAGE: u64 = 4096;
+/// What the recorder's work may take of a stack: the unwinder's tables are 13 KiB at most, compression
+/// less, and there is as much to spare.
+const WORK_BYTES: u64 = 40 << 10;
+/// A stack that is deeper than this below what is known is probed as it is read.
+const PROBE_AT_ONCE: u64 = 64 << 20;
+
+impl Stack {
+    pub const fn new() -> Self {
+        let none = Range { low: 0, high: 0 };
+        Stack {
+            low: 0,
+            high: 0,
+            known: 0,
+            own: none,
+            main: none,
+            room_low: u64::MAX,
+            foreign: true,
+        }
+    }
+
+    #[inline]
+    pub fn has_room(&mut self, sp: u64) -> bool {
+        self.prepare(sp);
+        let low = sp.saturating_sub(WORK_BYTES);
+        // The main stack grows as it is touched.
+        let grows = sp >= self.own.high;
+        !self.foreign && (grows || low >= self.room_low || self.find_room(sp, low))
+    }
+
+    #[cold]
+    fn find_room(&mut self, sp: u64, low: u64) -> bool {
+        let mut at = low & !(PAGE - 1);
+        let found = at;
+        while at < sp {
+            if !sys::readable(at) {
+                return false;
+            }
+            at += PAGE;
+        }
+        self.room_low = found;
+        true
+    }
+
+    /// Makes ready to read from `sp` upwards.
+    #[inline]
+    pub fn prepare(&mut self, sp: u64) {
+        if (self.known..self.high).contains(&sp) {
+            self.low = sp;
+            return;
+        }
+        self.change(sp);
+    }
+
+    #[cold]
+    fn change(&mut self, sp: u64) {
+        for range in [self.own, self.main] {
+            if (range.low..range.high).contains(&sp) {
+                self.enter(sp, range);
+                return;
+            }
+        }
+        self.find(sp);
+    }
+
+    #[cold]
+    fn find(&mut self, sp: u64) {
+        if self.own.high == 0 {
+            let own = arch::thread_pointer() as u64;
+            let main = MAIN_STACK.load(Ordering::Relaxed);
+            self.own = Range {
+                low: own,
+                high: own,
+            };
+            self.main = Range {
+                low: main,
+                high: main,
+            };
+        }
+        let page = sp & !(PAGE - 1);
+        let range = if sp < self.own.high {
+            &mut self.own
+        } else {
+            &mut self.main
+        };
+        if page < range.low && range.low - page <= PROBE_AT_ONCE {
+            let mut at = page;
+            while at < range.low && sys::readable(at) {
+                at += PAGE;
+            }
+            if at >= range.low {
+                range.low = page;
+                let range = *range;
+                self.enter(sp, range);
+                return;
+            }
+        }
+        (self.low, self.high, self.known, self.foreign) = (sp, sp, u64::MAX, true);
+    }
+
+    fn enter(&mut self, sp: u64, range: Range) {
+        (self.low, self.high, self.known, self.foreign) = (sp, range.high, range.low, false);
+    }
+
+    #[inline]
+    pub fn read(&mut self, address: u64) -> Result<u64, ()> {
+        // As one comparison: below `low` the difference wraps around.
+        if address.wrapping_sub(self.low) >= (self.high - self.low).saturating_sub(7) {
+            self.reach(address)?;
+        }
+        // SAFETY: within what is known to be readable of a stack below the walk's frames.
+        Ok(unsafe { (address as *const u64).read_unaligned() })
+    }
+
+    /// Extends a foreign stack up to an address, page by page.
+    #[cold]
+    fn reach(&mut self, address: u64) -> Result<(), ()> {
+        if !self.foreign || address < self.low || address - self.low > PROBE_AT_ONCE {
+            return Err(());
+        }
+        let end = (address + 8).next_multiple_of(PAGE);
+        while self.high < end {
+            if !sys::readable(self.high) {
+                return Err(());
+            }
+            self.high = (self.high & !(PAGE - 1)) + PAGE;
+        }
+        Ok(())
+    }
+
+    /// The first word that is not what it was. `foreign`: some may lie on another stack than this.
+    #[inline(always)]
+    pub fn first_changed(&mut self, words: &[Word], foreign: bool) -> Option<usize> {
+        if foreign || self.foreign {
+            return words.iter().position(|&word| !self.holds(word));
+        }
+        // SAFETY: the words lie on this thread's stack or the main one, which stay.
+        unsafe {
+            let (fours, rest) = words.as_chunks::<4>();
+            let whole = fours
+                .iter()
+                .take_while(|four| Word::all_hold(*four))
+                .count();
+            let part = fours.get(whole).map_or(rest, |four| four.as_slice());
+            let held = part.iter().take_while(|word| word.still_holds()).count();
+            let at = 4 * whole + held;
+            (at < words.len()).then_some(at)
+        }
+    }
+
+    /// Whether a word is still what it was.
+    pub fn holds(&mut self, word: Word) -> bool {
+        if word.address == &raw const ZERO as u64 {
+            return word.value == ZERO;
+        }
+        self.read(word.address) == Ok(word.value)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Frame {
+    /// Where the frame goes on, after its call or where a signal interrupted it, as the trace has
+    /// it: twice the address, and 1 if interrupted.
+    pub packed: u64,
+    pub sp: u64,
+    pub bp: u64,
+    /// The stream's number of the stack that ends here.
+    pub node: u32,
+    /// Twice the number of words that the frames from here outwards follow from, and 1 if they
+    /// follow from `bp` too.
+    pub follows: u32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 32);
+
+impl Frame {
+    pub fn new(packed: u64, sp: u64, bp: u64) -> Frame {
+        Frame {
+            packed,
+            sp,
+            bp,
+            node: 0,
+            follows: 0,
+        }
+    }
+
+    pub fn ip(&self) -> u64 {
+        self.packed >> 1
+    }
+
+    pub fn is_interrupted(&self) -> bool {
+        self.packed & 1 != 0
+    }
+
+    /// Whether the same frames lie beyond, if the same words do.
+    #[inline(always)]
+    pub fn is(&self, other: &Frame) -> bool {
+        self.sp == other.sp
+            && self.packed == other.packed
+            && (!self.needs_bp() || self.bp == other.bp)
+    }
+
+    #[inline(always)]
+    pub fn needs_bp(&self) -> bool {
+        self.follows & 1 != 0
+    }
+
+    /// Among the words of its stack, outermost first, where those of the frames from here outwards end.
+    #[inline(always)]
+    pub fn words_end(&self) -> usize {
+        (self.follows >> 1) as usize
+    }
+}
+
+/// A word of memory, and what it held.
+#[derive(Clone, Copy)]
+pub struct Word {
+    pub address: u64,
+    pub value: u64,
+}
+
+static ZERO: u64 = 0;
+
+impl Word {
+    /// Holds as long as the program runs.
+    pub fn always() -> Word {
+        Word {
+            address: &raw const ZERO as u64,
+            value: 0,
+        }
+    }
+
+    /// Does not hold.
+    pub fn never() -> Word {
+        Word {
+            value: 1,
+            ..Word::always()
+        }
+    }
+
+    /// The same as `Stack::holds` without a look at where the word lies.
+    ///
+    /// # Safety
+    /// It can be read.
+    #[inline(always)]
+    unsafe fn still_holds(self) -> bool {
+        // SAFETY: as said.
+        unsafe { self.difference() == 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn difference(self) -> u64 {
+        // SAFETY: as for `still_holds`.
+        unsafe { (self.address as *const u64).read_unaligned() ^ self.value }
+    }
+
+    /// Whether they all still hold.
+    ///
+    /// # Safety
+    /// They can be read.
+    #[inline(always)]
+    pub unsafe fn all_hold(words: &[Word]) -> bool {
+        let (fours, rest) = words.as_chunks::<4>();
+        // SAFETY: as said.
+        unsafe {
+            fours.iter().all(|[a, b, c, d]| {
+                a.difference() | b.difference() | c.difference() | d.difference() == 0
+            }) && rest.iter().all(|word| word.still_holds())
+        }
+    }
+}
