@@ -238,29 +238,36 @@ impl Predictor {
         }
     }
 
-    /// What both sides do after a call.
+    /// What both sides remember of a call's site and the one before. Answers what was expected: the
+    /// site, and what it had last.
     #[inline]
-    fn learn<T: Tables + ?Sized>(&mut self, tables: &mut T, call: &CallRecord) {
-        let epoch = self.epoch;
+    fn learn<T: Tables + ?Sized>(&self, tables: &mut T, call: &CallRecord) -> (u32, SiteMemory) {
+        let fresh = SiteMemory {
+            epoch: self.epoch,
+            ..SiteMemory::default()
+        };
+        let mut predicted = NO_SITE;
         if let Some(previous) = tables.site(self.previous_site) {
-            if previous.epoch != epoch {
-                *previous = SiteMemory {
-                    epoch,
-                    ..SiteMemory::default()
-                };
+            if previous.epoch != self.epoch {
+                *previous = fresh;
             }
-            previous.next = call.site;
+            predicted = std::mem::replace(&mut previous.next, call.site);
         }
-        if let Some(memory) = tables.site(call.site) {
-            if memory.epoch != epoch {
-                *memory = SiteMemory {
-                    epoch,
-                    ..SiteMemory::default()
-                };
-            }
-            memory.size = call.size;
-            memory.address = call.address;
+        let Some(memory) = tables.site(call.site) else {
+            return (predicted, SiteMemory::default());
+        };
+        if memory.epoch != self.epoch {
+            *memory = fresh;
         }
+        let before = *memory;
+        memory.size = call.size;
+        memory.address = call.address;
+        (predicted, before)
+    }
+
+    /// What both sides remember of a call otherwise.
+    #[inline]
+    fn note(&mut self, call: &CallRecord) {
         self.previous_site = call.site;
         self.time = call.time;
         if call.address != 0 {
@@ -282,10 +289,7 @@ impl Predictor {
         call.time = call.time.max(self.time);
         call.address &= ADDRESS_BITS;
         call.old &= ADDRESS_BITS;
-        let predicted = self.predicted_site(tables);
-        let site = tables
-            .site(call.site)
-            .map_or(SiteMemory::default(), |m| self.recall(m));
+        let (predicted, site) = self.learn(tables, &call);
         let slot = recent_slot(call.address);
         let packed = pack_difference(call.address, self.address);
         let site_packed = pack_difference(call.address, site.address);
@@ -333,7 +337,7 @@ impl Predictor {
             self.encode_old(&mut pen, &call);
         }
         let len = pen.len;
-        self.learn(tables, &call);
+        self.note(&call);
         len
     }
 
@@ -410,6 +414,7 @@ impl Predictor {
             };
         }
         self.learn(tables, &call);
+        self.note(&call);
         Some(call)
     }
 }
