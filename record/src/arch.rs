@@ -88,6 +88,14 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::__rdtscp(&mut processor) }
 }
 
+/// The counter, perhaps some instructions early or late. Waiting for what came before, as `ticks` does,
+/// costs a tenth of recording a call.
+#[inline(always)]
+pub fn ticks_about() -> u64 {
+    // SAFETY: rdtsc has no preconditions.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 /// Whether the counter runs at one rate, in all power states, and can be read in order.
 pub fn has_invariant_counter() -> bool {
     use core::arch::x86_64::__cpuid;

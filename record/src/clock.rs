@@ -3,7 +3,8 @@
 //! Invariant: a time that is taken before a block is given back is not later than one that is taken
 //! after another thread got the same memory, and a time taken when a block was made is not later
 //! than one taken by whoever was handed it: the time stamp counter is read in order with memory
-//! (`ticks`), and rounding down keeps the order.
+//! (`ticks`), and rounding down keeps the order. While there is one thread, no order is to be kept but
+//! its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,8 +58,15 @@ pub fn kind() -> (ClockKind, u32) {
 /// the order, as nobody else can see the block; less is to be written, and compressed, of each call.
 #[inline]
 pub fn now() -> u64 {
-    let alone = !SHARED.load(Ordering::Relaxed);
-    exact() & !(u64::from(alone) * (ALONE_TICKS - 1))
+    if SHARED.load(Ordering::Relaxed) {
+        return exact();
+    }
+    let ticks = if USES_COUNTER.load(Ordering::Relaxed) {
+        arch::ticks_about() >> COUNTER_SHIFT
+    } else {
+        exact()
+    };
+    ticks & !(ALONE_TICKS - 1)
 }
 
 /// A second thread begins to record. Its calls, and what others get from it, come after this.
