@@ -300,6 +300,13 @@ fn without_debug_information_there_are_functions_and_without_symbols_offsets() {
     let text = report_text(&trace, &[]);
     assert!(text.contains("make_it+0x"), "{text}");
     assert!(text.contains("no debug information"), "{text}");
+    let advice = output(larder().arg("advise").arg(&trace));
+    assert_success(&advice);
+    assert!(
+        stdout(&advice).contains("debuginfod-find debuginfo FILE"),
+        "{}",
+        stdout(&advice)
+    );
     assert!(
         !text.contains("__libc_start"),
         "the frames before main are shown: {text}"

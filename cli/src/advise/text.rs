@@ -48,7 +48,7 @@ pub fn print(
             "\n{FAINT}{more} not shown: --pid PID, or --top 0{FAINT:#}"
         )?;
     }
-    Ok(())
+    naming::print_problems(&analysis.resolver, out)
 }
 
 fn print_image(

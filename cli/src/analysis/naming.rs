@@ -6,15 +6,17 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use anstyle::Style;
+use anstyle::{AnsiColor, Style};
 
 use super::attribute::functions;
 use super::plumbing::ModuleRole;
-use super::resolve::ChainFrame;
+use super::resolve::{ChainFrame, Resolver};
 use super::sites::{Site, SiteStack};
 use crate::printable::escape;
+use crate::symbols::SymbolProblem;
 
 const FAINT: Style = Style::new().dimmed();
+const WARNING: Style = AnsiColor::Yellow.on_default();
 /// Callers shown on the one line that a site has when all rankings are printed.
 const CALLERS_IN_LINE: usize = 4;
 
@@ -208,4 +210,41 @@ pub fn inlined_into<'a>(frames: &'a [&'a ChainFrame], site: usize) -> &'a [&'a C
     } else {
         &frames[site + 1..end]
     }
+}
+
+/// What stood in the way of naming functions and lines, and what to do: after all else, nothing if
+/// nothing did.
+pub fn print_problems(resolver: &Resolver, out: &mut impl Write) -> io::Result<()> {
+    let mut without_lines = Vec::new();
+    let mut heading = "\n";
+    for found in resolver.problems() {
+        let line = match found.problem {
+            SymbolProblem::NoDebugInfo => {
+                without_lines.push(found.path);
+                continue;
+            }
+            SymbolProblem::NoFile => {
+                format!("{}: not found, so its functions have no names", found.path)
+            }
+            SymbolProblem::OtherBuild {
+                recorded,
+                found: build,
+            } => format!(
+                "{}: replaced since the recording (build id {recorded} then, {build} now), so \
+                 its symbols are not used",
+                found.path
+            ),
+        };
+        writeln!(out, "{heading}{WARNING}warning: {line}{WARNING:#}")?;
+        heading = "";
+    }
+    if !without_lines.is_empty() {
+        writeln!(
+            out,
+            "{heading}{FAINT}no debug information, so no source lines, in: {}\n\
+             compile with -g, or get it: debuginfod-find debuginfo FILE{FAINT:#}",
+            without_lines.join(", ")
+        )?;
+    }
+    Ok(())
 }

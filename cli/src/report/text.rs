@@ -11,7 +11,6 @@ use crate::analysis::naming::{self, site_name, site_place};
 use crate::analysis::number::{counted, duration, grouped, percent};
 use crate::analysis::sites::{Site, SortKey};
 use crate::printable::{self, escape};
-use crate::symbols::SymbolProblem;
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();
@@ -75,7 +74,7 @@ pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         print_ranking(report, key, out)?;
     }
     print_processes(report, out)?;
-    print_symbol_problems(report, out)
+    naming::print_problems(&report.analysis.resolver, out)
 }
 
 fn print_head(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -231,41 +230,6 @@ fn print_processes(report: &Report, out: &mut impl Write) -> io::Result<()> {
             grouped(counters.total_bytes),
             grouped(counters.peak_bytes),
             printable::escape_bytes(&image.process.executable)
-        )?;
-    }
-    Ok(())
-}
-
-fn print_symbol_problems(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let problems = report.analysis.resolver.problems();
-    let mut without_lines = Vec::new();
-    let mut heading = "\n";
-    for found in &problems {
-        let line = match &found.problem {
-            SymbolProblem::NoDebugInfo => {
-                without_lines.push(found.path.as_str());
-                continue;
-            }
-            SymbolProblem::NoFile => {
-                format!("{}: not found, so its functions have no names", found.path)
-            }
-            SymbolProblem::OtherBuild {
-                recorded,
-                found: build,
-            } => format!(
-                "{}: replaced since the recording (build id {recorded} then, {build} now), so \
-                 its symbols are not used",
-                found.path
-            ),
-        };
-        writeln!(out, "{heading}{WARNING}warning: {line}{WARNING:#}")?;
-        heading = "";
-    }
-    if !without_lines.is_empty() {
-        writeln!(
-            out,
-            "{heading}{FAINT}no debug information, so no source lines, in: {}{FAINT:#}",
-            without_lines.join(", ")
         )?;
     }
     Ok(())
