@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::arch;
-use crate::hooks::guard;
+use crate::hooks::{Errno, guard};
 
 macro_rules! functions {
     ($($number:literal $function:ident: $type:ty, $name:literal;)*) => {
@@ -39,10 +39,51 @@ functions! {
     7 memalign: Two, c"memalign";
     8 valloc: Malloc, c"valloc";
     9 pvalloc: Malloc, c"pvalloc";
-    10 free_sized: unsafe extern "C" fn(*mut c_void, usize), c"free_sized";
-    11 free_aligned_sized: unsafe extern "C" fn(*mut c_void, usize, usize), c"free_aligned_sized";
-    12 malloc_usable_size: unsafe extern "C" fn(*mut c_void) -> usize, c"malloc_usable_size";
-    13 dlclose: unsafe extern "C" fn(*mut c_void) -> i32, c"dlclose";
+    10 malloc_usable_size: unsafe extern "C" fn(*mut c_void) -> usize, c"malloc_usable_size";
+    11 dlclose: unsafe extern "C" fn(*mut c_void) -> i32, c"dlclose";
+}
+
+/// Not in every libc, so looked up only when it is called: taking back the loader's message takes libc's
+/// locale lock, which the caller of the process's first `malloc` may hold.
+struct Optional {
+    name: &'static CStr,
+    found: AtomicUsize,
+}
+
+impl Optional {
+    const MISSING: usize = 1;
+
+    const fn new(name: &'static CStr) -> Self {
+        let found = AtomicUsize::new(0);
+        Optional { name, found }
+    }
+
+    /// Its address, if it is there.
+    fn get(&self) -> Option<usize> {
+        let mut found = self.found.load(Ordering::Relaxed);
+        if found == 0 {
+            let _errno = Errno::keep();
+            found = next(self.name).max(Self::MISSING);
+            self.found.store(found, Ordering::Relaxed);
+        }
+        (found != Self::MISSING).then_some(found)
+    }
+}
+
+pub fn free_sized() -> Option<unsafe extern "C" fn(*mut c_void, usize)> {
+    static FUNCTION: Optional = Optional::new(c"free_sized");
+    // SAFETY: the next definition of this symbol, which has this type.
+    FUNCTION
+        .get()
+        .map(|address| unsafe { std::mem::transmute(address) })
+}
+
+pub fn free_aligned_sized() -> Option<unsafe extern "C" fn(*mut c_void, usize, usize)> {
+    static FUNCTION: Optional = Optional::new(c"free_aligned_sized");
+    // SAFETY: as above.
+    FUNCTION
+        .get()
+        .map(|address| unsafe { std::mem::transmute(address) })
 }
 
 static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];

@@ -304,6 +304,36 @@ int main(int argc, char **argv) {
 }
 
 #[test]
+fn a_first_call_under_the_lock_of_the_locale_does_not_hang() {
+    let library = r#"
+#define _GNU_SOURCE
+#include <locale.h>
+__attribute__((constructor)) static void first(void) { newlocale(LC_CTYPE_MASK, "C.UTF-8", 0); }
+void linked(void) {}
+"#;
+    let source = r#"
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+void linked(void);
+int main(void) {
+  linked();
+  setlocale(LC_ALL, "C.UTF-8");
+  free(malloc(777));
+  puts("done");
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let library = bench.build("first.c", library, &["-shared", "-fPIC"]);
+    let path = library.to_str().expect("text");
+    let program = bench.build("locale.c", source, &["-fno-builtin", path]);
+    let run = bench.run(&program, &[]);
+    assert_eq!(run.succeeded().stdout(), "done\n");
+    assert_eq!(allocations_of(&run, 777).len(), 1);
+}
+
+#[test]
 fn signal_handlers_that_allocate_are_recorded_or_counted() {
     let source = r#"
 #include <signal.h>
