@@ -5,6 +5,7 @@
 add_executable(bench_sweep sweep.cc)
 add_executable(bench_counts counts.cc)
 add_executable(bench_recorded recorded.cc)
+add_executable(bench_stacks stacks.cc)
 add_executable(bench_himeno himeno.c)
 add_executable(bench_pair_floor pair_floor.c)
 add_executable(bench_pair_loop pair_loop.c)
@@ -30,7 +31,7 @@ target_link_libraries(bench_page_map PRIVATE ${CMAKE_DL_LIBS})
 # -O3 for the stencil alone, as the benchmark is commonly built: its loop is to be vectorised.
 target_compile_options(bench_himeno PRIVATE -O3)
 
-set(INSTRUMENTS sweep counts recorded himeno pair_floor pair_loop pair_loop_static pair_loop_prefixed
+set(INSTRUMENTS sweep counts recorded stacks himeno pair_floor pair_loop pair_loop_static pair_loop_prefixed
                 pair_loop_inline page_map)
 foreach(instrument ${INSTRUMENTS})
   target_compile_features(bench_${instrument} PRIVATE cxx_std_20)
@@ -38,3 +39,16 @@ foreach(instrument ${INSTRUMENTS})
   target_link_libraries(bench_${instrument} PRIVATE Threads::Threads)
   add_dependencies(bench_workloads bench_${instrument})
 endforeach()
+
+# What bench_stacks loads, and what `larder stacks` preloads beside the recorder.
+foreach(plugin one two)
+  add_library(bench_plugin_${plugin} MODULE plugin.cc)
+  target_compile_options(bench_plugin_${plugin} PRIVATE ${BENCH_FLAGS})
+endforeach()
+target_compile_definitions(bench_plugin_one PRIVATE PLUGIN_ROOM=40)
+target_compile_definitions(bench_plugin_two PRIVATE PLUGIN_ROOM=200)
+add_library(bench_sampler MODULE sampler.c)
+target_compile_options(bench_sampler PRIVATE ${BENCH_FLAGS})
+target_link_libraries(bench_sampler PRIVATE ${CMAKE_DL_LIBS} gcc_s)
+target_link_libraries(bench_stacks PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(bench_workloads bench_plugin_one bench_plugin_two bench_sampler)

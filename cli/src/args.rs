@@ -135,6 +135,9 @@ enum RawCommand {
     /// Measure what being recorded costs a program, beside heaptrack
     #[command(after_help = instruments::RECORDING_EXAMPLES)]
     Recording(instruments::RawRecording),
+    /// Compare recorded stacks with what libgcc's and gdb's unwinders find
+    #[command(after_help = instruments::STACKS_EXAMPLES)]
+    Stacks(instruments::RawStacks),
     /// Run a trace's calls again, on every allocator: time, peak memory, fragmentation
     #[command(after_help = replay::EXAMPLES)]
     Replay(RawReplay),
@@ -315,6 +318,7 @@ impl RawCommand {
             RawCommand::Instructions(raw) => instrument(raw.check()),
             RawCommand::Startup(raw) => instrument(raw.check()),
             RawCommand::Recording(raw) => instrument(raw.check()),
+            RawCommand::Stacks(raw) => instrument(raw.check()),
             RawCommand::Replay(raw) => Ok(Plan::Replay(raw.check()?)),
             RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
             RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::{code, larder, output};
 
-const PROGRAM: &str = "bench_sweep";
+const PROGRAM: &str = "bench_stacks";
 
 /// The folder whose `bench` holds the programs.
 fn libexec() -> PathBuf {
@@ -283,4 +283,65 @@ fn recording_says_what_it_adds() {
             "{figure}"
         );
     }
+}
+
+/// The names of the instrument's table.
+const WALKED: [&str; 13] = [
+    "deep templates",
+    "exceptions",
+    "frames",
+    "tail calls",
+    "signal handlers",
+    "coroutines",
+    "plugins",
+    "threads",
+    "z3",
+    "cc1plus",
+    "python",
+    "gdb",
+    "larder",
+];
+
+/// What the comparison says of each program, after none has been found wrong.
+fn walked(words: &[&str], unwinder: &str) -> Vec<(String, u64)> {
+    let data = figures(&[&["stacks"], words].concat());
+    let list = data["figures"].as_array().expect("figures");
+    let each = list.iter().map(|one| {
+        assert_eq!(one["examples"], serde_json::json!([]), "{}", one["program"]);
+        let counts = &one[unwinder];
+        let (wrong, cut) = (&counts["false"], &counts["truncated"]);
+        assert_eq!((wrong, cut), (&0.into(), &0.into()), "{}", one["program"]);
+        let name = one["program"].as_str().expect("a name").to_owned();
+        (name, counts["samples"].as_u64().expect("a count"))
+    });
+    each.collect()
+}
+
+#[test]
+fn recorded_stacks_are_those_of_libgcc() {
+    let found = walked(&["--scale", "0.5", "--gdb", "0"], "libgcc");
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, WALKED);
+    assert!(found.iter().all(|(_, samples)| *samples > 100), "{found:?}");
+    let all: u64 = found.iter().map(|(_, samples)| samples).sum();
+    assert!(all >= 10_000, "{found:?}");
+}
+
+#[test]
+fn recorded_stacks_are_those_of_gdb() {
+    let programs = "exceptions,frames,signal handlers,coroutines,plugins";
+    let found = walked(&["--gdb", "60", "--programs", programs], "gdb");
+    assert_eq!(found.len(), 5);
+    assert!(found.iter().all(|(_, samples)| *samples > 40), "{found:?}");
+}
+
+#[test]
+fn unknown_programs_are_refused() {
+    let done = output(instrument(&["stacks", "--programs", "z3,no\x1b[31msuch"]).arg("--json"));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(code(&done), 125, "{said}");
+    assert!(
+        said.contains("--programs no\\x1b[31msuch: give names of deep templates"),
+        "{said}"
+    );
 }

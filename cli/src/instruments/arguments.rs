@@ -12,6 +12,7 @@ use super::instructions::InstructionsPlan;
 use super::output::Output;
 use super::page_map::PageMapPlan;
 use super::recording::RecordingPlan;
+use super::stacks::StacksPlan;
 use super::startup::StartupPlan;
 use super::subject::Field;
 use super::sweep::SweepPlan;
@@ -32,6 +33,8 @@ pub const INSTRUCTIONS_EXAMPLES: &str = "Examples:\n  larder instructions\n  \
 pub const STARTUP_EXAMPLES: &str =
     "Example:\n  larder startup --allocators larder,glibc --rounds 20";
 pub const RECORDING_EXAMPLES: &str = "Example:\n  larder recording --rounds 9 --out recording/";
+pub const STACKS_EXAMPLES: &str = "Examples:\n  larder stacks --out stacks/\n  \
+    larder stacks --programs z3,python --gdb 0";
 
 const SWEEP_SIZES: [usize; 7] = [50, 500, 5_000, 50_000, 500_000, 5_000_000, 50_000_000];
 const PADDINGS: [usize; 10] = [0, 64, 128, 192, 256, 512, 1024, 1536, 2048, 4096];
@@ -240,6 +243,32 @@ impl RawRecording {
         Ok(InstrumentPlan::Recording(RecordingPlan {
             rounds: self.rounds.rounds,
             scale: self.scale.check()?,
+            output: self.output.into(),
+        }))
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct RawStacks {
+    /// Of each program, samples that gdb walks as well; 0: do without gdb
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    gdb: u32,
+    /// Only these, with commas [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    programs: Option<Vec<String>>,
+    #[command(flatten)]
+    scale: RawScale,
+    #[command(flatten)]
+    output: RawOutput,
+}
+
+impl RawStacks {
+    pub fn check(self) -> Result<InstrumentPlan> {
+        Ok(InstrumentPlan::Stacks(StacksPlan {
+            scale: self.scale.check()?,
+            debugged: self.gdb,
+            programs: self.programs,
             output: self.output.into(),
         }))
     }

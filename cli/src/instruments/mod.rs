@@ -18,6 +18,7 @@ pub mod plot;
 mod programs;
 pub mod progress;
 mod recording;
+mod stacks;
 mod startup;
 mod strace;
 mod subject;
@@ -36,6 +37,7 @@ pub enum InstrumentPlan {
     Instructions(instructions::InstructionsPlan),
     Startup(startup::StartupPlan),
     Recording(recording::RecordingPlan),
+    Stacks(stacks::StacksPlan),
 }
 
 pub fn run(plan: &InstrumentPlan) -> Result<()> {
@@ -48,5 +50,6 @@ pub fn run(plan: &InstrumentPlan) -> Result<()> {
         InstrumentPlan::Instructions(plan) => instructions::run(plan),
         InstrumentPlan::Startup(plan) => startup::run(plan),
         InstrumentPlan::Recording(plan) => recording::run(plan),
+        InstrumentPlan::Stacks(plan) => stacks::run(plan),
     }
 }

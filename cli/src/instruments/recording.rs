@@ -91,7 +91,7 @@ fn cases(programs: &Programs, scale: f64) -> Result<Vec<Case>> {
 }
 
 /// Six pigeons and five holes, again and again, for an SMT solver.
-fn pigeons(rounds: usize) -> String {
+pub fn pigeons(rounds: usize) -> String {
     let mut text = String::new();
     for round in 0..rounds {
         text += "(set-logic QF_UFLIA)\n";

@@ -1,0 +1,149 @@
+//! Recorded stacks against those of another unwinder, frame by frame.
+
+use std::collections::HashMap;
+
+use super::samples::{Addresses, Key, Recorded};
+
+/// How a recorded stack stands to the other unwinder's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Same,
+    /// A frame that the other has not, or ends before the other does, as if it were complete.
+    False,
+    /// Ends before the other does, and says so.
+    Truncated,
+    /// Goes on where the other ends: right as far as it can be told.
+    Longer,
+}
+
+pub fn judge(recorded: &Recorded, other: &[u64]) -> Verdict {
+    let ours = &recorded.addresses;
+    if ours == other {
+        Verdict::Same
+    } else if other.starts_with(ours) && !recorded.complete {
+        Verdict::Truncated
+    } else if ours.starts_with(other) {
+        Verdict::Longer
+    } else {
+        Verdict::False
+    }
+}
+
+/// A recorded stack that is not the other's, as evidence.
+#[derive(Debug)]
+pub struct Example {
+    pub verdict: Verdict,
+    pub recorded: Addresses,
+    pub complete: bool,
+    pub other: Addresses,
+}
+
+const MOST_EXAMPLES: usize = 5;
+
+/// What the comparison of many samples comes to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub samples: u64,
+    pub frames: u64,
+    pub wrong: u64,
+    pub truncated: u64,
+    pub longer: u64,
+    /// Calls that are not in the trace on their own: made by a function of the family in turn.
+    pub unrecorded: u64,
+    pub examples: Vec<Example>,
+}
+
+impl Tally {
+    pub fn of(recorded: &HashMap<Key, Recorded>, other: &HashMap<Key, Addresses>) -> Tally {
+        let mut tally = Tally::default();
+        let mut keys: Vec<&Key> = other.keys().collect();
+        keys.sort_unstable();
+        for key in keys {
+            match recorded.get(key) {
+                Some(ours) => tally.add(ours, &other[key]),
+                None => tally.unrecorded += 1,
+            }
+        }
+        tally
+    }
+
+    fn add(&mut self, recorded: &Recorded, other: &[u64]) {
+        let verdict = judge(recorded, other);
+        self.samples += 1;
+        self.frames += other.len() as u64;
+        match verdict {
+            Verdict::Same => return,
+            Verdict::False => self.wrong += 1,
+            Verdict::Truncated => self.truncated += 1,
+            Verdict::Longer => self.longer += 1,
+        }
+        let alike = self.examples.iter().filter(|one| one.verdict == verdict);
+        if alike.count() < MOST_EXAMPLES {
+            self.examples.push(Example {
+                verdict,
+                recorded: recorded.addresses.clone(),
+                complete: recorded.complete,
+                other: other.to_vec(),
+            });
+        }
+    }
+
+    pub fn plus(mut self, more: &Tally) -> Tally {
+        self.samples += more.samples;
+        self.frames += more.frames;
+        self.wrong += more.wrong;
+        self.truncated += more.truncated;
+        self.longer += more.longer;
+        self.unrecorded += more.unrecorded;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(addresses: &[u64], complete: bool) -> Recorded {
+        Recorded {
+            addresses: addresses.to_vec(),
+            complete,
+        }
+    }
+
+    #[test]
+    fn a_stack_is_judged_by_each_frame_and_by_what_it_says_of_itself() {
+        let other = [1, 2, 3];
+        for (ours, complete, verdict) in [
+            (&[1, 2, 3][..], true, Verdict::Same),
+            (&[1, 2, 3], false, Verdict::Same),
+            (&[1, 2], false, Verdict::Truncated),
+            (&[1, 2], true, Verdict::False),
+            (&[1, 9, 3], true, Verdict::False),
+            (&[1, 9], false, Verdict::False),
+            (&[1, 2, 3, 4], true, Verdict::Longer),
+            (&[], true, Verdict::False),
+        ] {
+            assert_eq!(judge(&stack(ours, complete), &other), verdict, "{ours:?}");
+        }
+    }
+
+    #[test]
+    fn samples_without_a_recorded_call_are_told() {
+        let recorded =
+            HashMap::from([((1, 1), stack(&[5, 6], true)), ((1, 2), stack(&[5], false))]);
+        let other = HashMap::from([
+            ((1, 1), vec![5, 6]),
+            ((1, 2), vec![5, 6]),
+            ((1, 3), vec![5]),
+        ]);
+        let tally = Tally::of(&recorded, &other);
+        let counts = (
+            tally.samples,
+            tally.frames,
+            tally.truncated,
+            tally.unrecorded,
+        );
+        assert_eq!(counts, (2, 4, 1, 1));
+        assert_eq!(tally.examples.len(), 1);
+    }
+}
