@@ -226,3 +226,189 @@ fn counters_of_a_damaged_trace_are_read_as_far_as_they_go() {
     let report = output(larder().arg("report").arg(&trace));
     assert_success(&report);
 }
+
+/// What goes on in processes and threads at once; counts are the same in each run.
+const AT_ONCE: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { kThreads = 4, kRounds = 200, kBlocks = 50 };
+static void *volatile kept;
+static void *shared[kThreads][kBlocks];
+static pthread_barrier_t barrier;
+
+// Each thread frees what its neighbour made.
+static void *hand_on(void *argument) {
+  long me = (long)argument;
+  for (int round = 0; round < kRounds; round++) {
+    for (int i = 0; i < kBlocks; i++) shared[me][i] = malloc(24 + me);
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < kBlocks; i++) free(shared[(me + 1) % kThreads][i]);
+    pthread_barrier_wait(&barrier);
+  }
+  return argument;
+}
+
+static void *churn(void *argument) {
+  for (int i = 0; i < 20000; i++) free(realloc(malloc(40), 80));
+  return argument;
+}
+
+static void in_threads(void *(*work)(void *), void (*meanwhile)(void)) {
+  pthread_t threads[kThreads];
+  pthread_barrier_init(&barrier, NULL, kThreads);
+  for (long i = 0; i < kThreads; i++)
+    if (pthread_create(&threads[i], NULL, work, (void *)i)) abort();
+  if (meanwhile) meanwhile();
+  for (int i = 0; i < kThreads; i++) pthread_join(threads[i], NULL);
+}
+
+static void forks(void) {
+  for (int i = 0; i < 20; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      for (int j = 0; j < 100; j++) free(malloc(222));
+      kept = malloc(111);
+      if (i % 3 == 0) execl("/proc/self/exe", "child", "again", (char *)0);
+      if (i % 3 == 1) _exit(0);
+      exit(0);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0) abort();
+  }
+}
+
+static void spawn(void) {
+  char *words[] = {(char *)"child", (char *)"again", NULL};
+  for (int i = 0; i < 5; i++) {
+    pid_t child = vfork();
+    if (child == 0) {
+      execv("/proc/self/exe", words);
+      _exit(1);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0) abort();
+    if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, words, environ)) abort();
+    if (waitpid(child, &status, 0) != child || status != 0) abort();
+  }
+}
+
+static sigjmp_buf out;
+static void on_signal(int number) {
+  free(malloc(333));
+  kept = malloc(17);
+  if (number == SIGUSR2) siglongjmp(out, 1);
+}
+
+static void signals(void) {
+  signal(SIGUSR1, on_signal);
+  signal(SIGUSR2, on_signal);
+  for (volatile int i = 0; i < 500; i++) {
+    raise(SIGUSR1);
+    if (sigsetjmp(out, 1) == 0) raise(SIGUSR2);
+  }
+}
+
+static void keep_errno(void) {
+  for (int i = 0; i < 300; i++) {
+    errno = 77;
+    free(calloc(i + 1, 16));
+    kept = strdup("errno");
+    if (errno != 77) abort();
+  }
+}
+
+static void *last(void *argument) {
+  for (int i = 0; i < 100; i++) kept = malloc(60);
+  exit(0);
+  return argument;
+}
+
+int main(int count, char **words) {
+  const char *mode = words[count - 1];
+#define IS(name) (strcmp(mode, name) == 0)
+  kept = malloc(1000);
+  if (IS("again")) return 0;
+  if (IS("hand on")) in_threads(hand_on, NULL);
+  if (IS("forks")) in_threads(churn, forks);
+  if (IS("spawn")) spawn();
+  if (IS("signals")) signals();
+  if (IS("errno")) keep_errno();
+  if (IS("thread ends")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, last, NULL);
+    pthread_exit(NULL);
+  }
+  if (IS("quick")) quick_exit(0);
+  if (IS("abort")) abort();
+  if (IS("exec")) execl("/proc/self/exe", "child", "again", (char *)0);
+  return 0;
+}
+"#;
+
+#[test]
+fn threads_forks_signals_and_ends_are_counted_to_the_call() {
+    let directory = temporary();
+    let flags = ["-g", "-O0", "-fno-builtin", "-pthread"];
+    let program = compile(directory.path(), "at_once.c", AT_ONCE, &flags);
+    let run = |mode: &str, name: &str, options: &[&str]| {
+        let trace = directory.path().join(format!("{mode}-{name}"));
+        let mut record = larder();
+        record.args(["record", "--no-larder", "-o"]).arg(&trace);
+        let recorded = output(record.args(options).arg("--").arg(&program).arg(mode));
+        (code(&recorded), report_json(&trace, &[]))
+    };
+    let modes = [
+        ("hand on", 1, 40_000),
+        ("forks", 28, 160_000),
+        ("spawn", 11, 11),
+        ("signals", 1, 2000),
+        ("errno", 1, 600),
+        ("thread ends", 1, 101),
+        ("quick", 1, 1),
+        ("abort", 1, 1),
+        ("exec", 2, 2),
+    ];
+    for (mode, images, least) in modes {
+        let (full_code, full) = run(mode, "full", &[]);
+        let (counted_code, counted) = run(mode, "counted", &["--aggregate"]);
+        assert_eq!(full_code, counted_code, "{mode}");
+        assert_eq!(full_code != 0, mode == "abort", "{mode}");
+        assert_eq!(sites(&full), sites(&counted), "{mode}");
+        let mut counters = [full["counters"].clone(), counted["counters"].clone()];
+        assert!(
+            counters[0]["allocations"].as_u64() >= Some(least),
+            "{mode}: {}",
+            counters[0]
+        );
+        // Threads at once reach their highest sum in the order of the moment.
+        if ["hand on", "forks"].contains(&mode) {
+            counters = counters.map(|mut counters| {
+                counters.as_object_mut().unwrap().remove("peak_bytes");
+                counters
+            });
+        }
+        assert_eq!(counters[0], counters[1], "{mode}");
+        for report in [&full, &counted] {
+            let processes = report["processes"].as_array().expect("processes");
+            assert_eq!(processes.len(), images, "{mode}");
+            for process in processes {
+                assert_eq!(process["losses"]["calls"], 0, "{mode}");
+                assert_eq!(
+                    process["losses"]["damage"],
+                    Value::Array(Vec::new()),
+                    "{mode}"
+                );
+            }
+        }
+    }
+}
