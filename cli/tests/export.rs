@@ -389,6 +389,52 @@ fn a_flame_graph_shows_its_total_and_a_differential_one_the_change() {
     );
 }
 
+/// Each build has process numbers of its own.
+#[test]
+fn a_differential_flame_graph_takes_a_process_of_each_trace() {
+    const FORKS: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *volatile kept;
+__attribute__((noinline)) static void child(void) { for (int i = 0; i < 70; i++) kept = malloc(9); }
+int main(void) {
+    if (fork() == 0) { child(); exit(0); }
+    for (int i = 0; i < 40; i++) kept = malloc(5);
+    return wait(NULL) < 0;
+}
+"#;
+    let directories = [temporary(), temporary()];
+    let [old, new] = directories.each_ref().map(|directory| {
+        let flags = ["-g", "-O1", "-fno-builtin"];
+        let program = compile(directory.path(), "forks.c", FORKS, &flags);
+        let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+        let report = report_json(&trace, &[]);
+        let processes = report["processes"].as_array().expect("processes");
+        let child = processes
+            .iter()
+            .find(|process| process["counters"]["allocations"] == 70);
+        (trace, child.expect("the child")["pid"].to_string())
+    });
+    let draw = |options: &[&str]| {
+        let mut draw = larder();
+        draw.arg("flamegraph").arg(&new.0).args(options);
+        output(draw.arg("--diff").arg(&old.0))
+    };
+    let picture = draw(&["--pid", &new.1, "--diff-pid", &old.1]);
+    assert_success(&picture);
+    let picture = stdout(&picture);
+    assert!(picture.contains("total_samples=\"70\"") && picture.contains("child (70 calls"));
+    assert!(picture.contains(">70 → 70 calls;"), "{picture}");
+    // Of the other trace all, the 40 of its parent too.
+    let beside_all = draw(&["--pid", &new.1]);
+    assert_success(&beside_all);
+    assert!(stdout(&beside_all).contains(">110 → 70 calls;"));
+    assert_fails(&draw(&["--diff-pid", "1"]), 125, &["no process 1"]);
+    let alone = output(larder().args(["flamegraph", "--diff-pid", "1"]).arg(&new.0));
+    assert_fails(&alone, 125, &["--diff"]);
+}
+
 #[test]
 fn a_memory_log_of_the_trace_has_the_reports_counters_and_lines() {
     let (directory, trace) = recorded();

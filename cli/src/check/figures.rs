@@ -1,7 +1,7 @@
 //! What a budget limits: six figures of a run, and of each site the same where they can be told.
 
 use crate::analysis::family::Counters;
-use crate::analysis::number::grouped;
+use crate::analysis::number::counted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {
@@ -39,14 +39,13 @@ impl Figure {
 
     /// A value with its unit.
     pub fn say(self, value: u64) -> String {
-        let text = grouped(value);
         match self {
-            Figure::Allocations => format!("{text} allocations"),
-            Figure::PeakBytes => format!("peak {text} bytes"),
-            Figure::TotalBytes => format!("total {text} bytes"),
-            Figure::LeakedBlocks => format!("leaked {text} blocks"),
-            Figure::LeakedBytes => format!("leaked {text} bytes"),
-            Figure::Tiny => format!("{text} tiny blocks"),
+            Figure::Allocations => counted(value, "allocation"),
+            Figure::PeakBytes => format!("peak {}", counted(value, "byte")),
+            Figure::TotalBytes => format!("total {}", counted(value, "byte")),
+            Figure::LeakedBlocks => format!("leaked {}", counted(value, "block")),
+            Figure::LeakedBytes => format!("leaked {}", counted(value, "byte")),
+            Figure::Tiny => counted(value, "tiny block"),
         }
     }
 }

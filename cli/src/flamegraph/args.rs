@@ -28,6 +28,9 @@ pub struct RawFlamegraph {
     /// Colour by the difference from this trace, stacks matched by their functions' names
     #[arg(long, value_name = "TRACE")]
     diff: Option<PathBuf>,
+    /// Only this process of the other trace; --pid is of the first alone
+    #[arg(long, value_name = "PID", requires = "diff")]
+    diff_pid: Option<u32>,
     /// The SVG file to write; what is there is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -36,7 +39,10 @@ pub struct RawFlamegraph {
 impl RawFlamegraph {
     pub fn check(self) -> Result<FlamegraphPlan> {
         let base = self.diff.map(|base| self.reading.check(base));
-        let base: Option<Subject> = base.transpose()?;
+        let mut base: Option<Subject> = base.transpose()?;
+        if let Some(base) = &mut base {
+            base.pid = self.diff_pid;
+        }
         Ok(FlamegraphPlan {
             subject: self.reading.check(self.trace)?,
             base,
