@@ -75,6 +75,7 @@ enum RawCommand {
     #[command(after_help = "Examples:\n  larder record -- ./server --once\n  \
         larder record --no-larder -o plain.trace -- ./server --once\n  \
         larder record --syscalls -- ./server --once\n  \
+        larder record --contents -- ./server --once\n  \
         larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once")]
     Record(RawRecord),
     /// Count a trace's allocations and rank the source lines that make them
@@ -175,8 +176,11 @@ struct RawRecord {
     output: Option<PathBuf>,
     /// Count by stack in memory instead of writing each call: cheaper, and enough for report and
     /// check
-    #[arg(long, conflicts_with = "syscalls")]
+    #[arg(long, conflicts_with_all = ["syscalls", "contents"])]
     aggregate: bool,
+    /// Hash what each block holds when it ends, so that advise finds equal blocks and needless zeroing
+    #[arg(long)]
+    contents: bool,
     /// Leave the program its own malloc
     #[arg(long, conflicts_with = "malloc")]
     no_larder: bool,
@@ -345,6 +349,7 @@ impl RawRecord {
             allocator,
             syscalls: self.syscalls,
             aggregate: self.aggregate,
+            contents: self.contents,
             command: self.command,
         }
     }

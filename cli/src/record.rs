@@ -27,6 +27,8 @@ use crate::target::{Target, check_allocator_library, reason};
 pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
 /// Whether it is to count instead of writing each call: 1 or 0.
 const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";
+/// Whether it is to say what blocks hold when they end: 1 or 0.
+const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
 
 /// The allocator below the recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct RecordPlan {
     pub syscalls: bool,
     /// Count by stack instead of writing each call.
     pub aggregate: bool,
+    /// Record what blocks hold when they end.
+    pub contents: bool,
     /// At least one word.
     pub command: Vec<OsString>,
 }
@@ -87,13 +91,12 @@ impl<'a> Run<'a> {
 
     /// Runs it to its end; the trace goes to the directory, an absolute path.
     pub fn start(&self, directory: &Path) -> Result<ExitStatus> {
+        let switch = |on| OsStr::new(if on { "1" } else { "0" });
         let environment = [
             (PRELOAD_VARIABLE, self.preload.as_os_str()),
             (TRACE_DIRECTORY_VARIABLE, directory.as_os_str()),
-            (
-                AGGREGATE_VARIABLE,
-                OsStr::new(if self.plan.aggregate { "1" } else { "0" }),
-            ),
+            (AGGREGATE_VARIABLE, switch(self.plan.aggregate)),
+            (CONTENTS_VARIABLE, switch(self.plan.contents)),
         ];
         let path = &self.target.path;
         execute::supervise(path, &self.plan.command, &environment).map_err(|error| {

@@ -130,6 +130,46 @@ fn blocks_that_change_threads() {
 }
 
 #[test]
+fn what_blocks_hold() {
+    check("contents.c", C, &["--contents"]);
+}
+
+/// Sums may have begun with calloc's zeros, so that they were overwritten is only a suspicion; and
+/// a trace that does not say what blocks held gives none of this.
+#[test]
+fn contents_are_needed_and_numbers_are_suspected_only() {
+    let source = include_str!("advice/contents.c");
+    let directory = temporary();
+    let program = compile(directory.path(), "contents.c", source, C);
+    let advice = |name: &str, recorded: &[&str], advised: &[&str]| {
+        let trace = directory.path().join(name);
+        let mut record = larder();
+        record.args(["record", "--no-larder"]).args(recorded);
+        record.arg("-o").arg(&trace).arg("--").arg(&program);
+        assert_success(&output(record.arg(name)));
+        let advised = output(larder().arg("advise").args(advised).arg(&trace));
+        assert_success(&advised);
+        String::from_utf8(advised.stdout).expect("text")
+    };
+    let all = advice("sums", &["--contents"], &["--all", "--json"]);
+    let all: Value = serde_json::from_str(&all).expect("JSON");
+    assert_eq!(
+        found(&all),
+        [("zeroed".to_owned(), line_of(source, "sums"))]
+    );
+    let process = &all["processes"][0];
+    assert_eq!(process["findings"][0]["confidence"], "low");
+    assert_eq!(process["has_contents"], true);
+    assert!(process["findings"][0]["saves"]["net_ns"].as_f64() > Some(0.0));
+    let without = advice("names", &[], &[]);
+    assert!(!without.contains("Share what is equal"), "{without}");
+    assert_eq!(without.matches("--contents").count(), 1, "{without}");
+    let with = advice("messages", &["--contents"], &[]);
+    assert!(with.contains("Share what is equal"), "{with}");
+    assert!(!with.contains("--contents"), "{with}");
+}
+
+#[test]
 fn arrays_that_alias() {
     check("arrays.c", C, &[]);
 }

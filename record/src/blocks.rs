@@ -63,6 +63,19 @@ struct Shard {
     entries: UnsafeCell<Entries>,
 }
 
+impl Shard {
+    #[inline]
+    fn with<R>(&self, act: impl FnOnce(&mut Entries) -> R) -> R {
+        while self.locked.swap(true, Ordering::Acquire) {
+            sys::yield_processor();
+        }
+        // SAFETY: the lock is held.
+        let result = act(unsafe { &mut *self.entries.get() });
+        self.locked.store(false, Ordering::Release);
+        result
+    }
+}
+
 pub struct Blocks {
     shards: [Shard; SHARDS],
 }
@@ -108,16 +121,22 @@ impl Blocks {
         self.with(address, |entries| entries.take(address))
     }
 
+    /// Tells of every live block, in no order. What is told is locked meanwhile, so it must not call
+    /// back.
+    pub fn each(&self, mut act: impl FnMut(usize, Block)) {
+        for shard in &self.shards {
+            shard.with(|entries| {
+                let places = entries.places.slice().iter();
+                for &entry in places.filter(|entry| **entry != 0) {
+                    act(address_of(entry) as usize, block_of(entry));
+                }
+            });
+        }
+    }
+
     #[inline]
     fn with<R>(&self, address: u64, act: impl FnOnce(&mut Entries) -> R) -> R {
-        let shard = &self.shards[(hash(address) >> (64 - SHARDS.trailing_zeros())) as usize];
-        while shard.locked.swap(true, Ordering::Acquire) {
-            sys::yield_processor();
-        }
-        // SAFETY: the lock is held.
-        let result = act(unsafe { &mut *shard.entries.get() });
-        shard.locked.store(false, Ordering::Release);
-        result
+        self.shards[(hash(address) >> (64 - SHARDS.trailing_zeros())) as usize].with(act)
     }
 
     /// In a child of fork: begins anew, with nothing live. A shard that another thread was changing
@@ -288,6 +307,11 @@ mod tests {
                     assert_eq!(blocks.take(address as usize), model.remove(&address));
                 }
             }
+            let mut told = HashMap::new();
+            blocks.each(|address, block| {
+                assert_eq!(told.insert(address as u64, block), None);
+            });
+            assert_eq!(told, model);
             for (address, expected) in model {
                 assert_eq!(blocks.take(address as usize), Some(expected));
             }

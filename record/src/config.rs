@@ -5,6 +5,7 @@
 //! | `LARDER_TRACE_DIR` | none: do not record | the folder that the trace files go to |
 //! | `LARDER_RECORD_FORK` | `1` | record the children of fork too: `1` or `0` |
 //! | `LARDER_RECORD_AGGREGATE` | `0` | count by stack instead of writing each call: `1` or `0` |
+//! | `LARDER_RECORD_CONTENTS` | `0` | say what blocks hold when they end: `1` or `0`; not while counting |
 //!
 //! Nonsense is answered by one line on the standard error, and the default holds.
 
@@ -16,6 +17,7 @@ pub struct Config {
     pub folder: &'static [u8],
     pub follow_fork: bool,
     pub counters_only: bool,
+    pub contents: bool,
 }
 
 /// `None`: nothing is to be recorded.
@@ -27,6 +29,7 @@ pub fn read(environment: &InitialStack) -> Option<Config> {
         folder,
         follow_fork: switch(environment, c"LARDER_RECORD_FORK", true),
         counters_only: switch(environment, c"LARDER_RECORD_AGGREGATE", false),
+        contents: switch(environment, c"LARDER_RECORD_CONTENTS", false),
     })
 }
 

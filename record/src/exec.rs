@@ -19,6 +19,7 @@ fn look(below: &AtomicUsize, name: &std::ffi::CStr) -> usize {
     // A child of vfork shares its parent's memory, and a child of fork that has not called yet its
     // parent's file: neither is the image that the trace is of.
     if local.in_vfork == 0 && state::is_recording() {
+        state::tell_live(local);
         clock::note();
         file::set_slot(Slot::EndState, EndState::Exec as u64);
     }

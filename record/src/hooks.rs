@@ -14,11 +14,12 @@ use std::ffi::{c_char, c_int, c_void};
 
 use larder_trace::codec::Class;
 use larder_trace::layout::Slot;
-use larder_trace::{AllocCall, FreeCall, IoCall};
+use larder_trace::{AllocCall, Fingerprint, FreeCall, IoCall};
 
 use crate::arch::{self, Caller, Local, entry};
+use crate::blocks::Block;
 use crate::stream::{self, Call, Stream};
-use crate::{clock, counters, file, real, state};
+use crate::{clock, contents, counters, file, real, state};
 
 /// What the thread is in the middle of, in `Local::guard`.
 pub mod guard {
@@ -168,23 +169,44 @@ impl Hook {
             begin: 0,
             old: 0,
         });
+        if contents::are_on() {
+            contents::made(call, block as usize, size, extra);
+        }
     }
 
-    /// A realloc begins.
+    /// A realloc begins; the block that it was given, if its contents are looked at.
     #[inline(always)]
-    fn hold(&mut self, old: *mut c_void) {
+    fn hold(&mut self, old: *mut c_void, begin: u64) -> Option<Block> {
         if counters::are_on() {
             // SAFETY: as in `record`.
             unsafe { (*self.stream).hold(old as usize) };
+        }
+        if !contents::are_on() {
+            return None;
+        }
+        let (block, held) = contents::hold(old as usize);
+        self.tell(old, held, begin);
+        block
+    }
+
+    /// What a block holds.
+    fn tell(&mut self, block: *mut c_void, held: Option<Fingerprint>, time: u64) {
+        if let Some(held) = held {
+            // SAFETY: as in `record`.
+            unsafe { &mut *self.stream }.contents(self.caller.sp, block as usize, held, time);
         }
     }
 
     #[inline(always)]
     pub fn ends(&mut self, call: FreeCall, block: *mut c_void, size: usize, extra: usize) {
+        let time = now();
+        if contents::are_on() {
+            self.tell(block, contents::ending(block as usize), time);
+        }
         self.record(&Call {
             class: Class::Free,
             code: call.code(),
-            time: now(),
+            time,
             address: block as usize,
             size,
             extra,
@@ -357,7 +379,7 @@ unsafe fn change_size(
         return act();
     };
     let begin = now();
-    hook.hold(old);
+    let held = hook.hold(old, begin);
     let block = hook.below(guard::BELOW, act);
     hook.record(&Call {
         class: Class::Realloc,
@@ -369,6 +391,13 @@ unsafe fn change_size(
         begin,
         old: old as usize,
     });
+    if contents::are_on() {
+        let failed = block.is_null() && (size != 0 || old.is_null());
+        match held {
+            Some(held) if failed => contents::put_back(old as usize, held),
+            _ => contents::made(call, block as usize, size, count),
+        }
+    }
     block
 }
 

@@ -6,14 +6,15 @@
 //! cannot go on it stops recording and says so in the trace.
 //!
 //! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
-//! `intern`, `marks`, `chunk`, `counters` → `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`, `fixed`, `blocks`, `stack` →
-//! `memory`, `arch`, `sys`.
+//! `intern`, `marks`, `chunk`, `counters`, `contents` → `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
+//! `fixed`, `blocks`, `stack` → `memory`, `arch`, `sys`.
 
 mod arch;
 mod blocks;
 mod chunk;
 mod clock;
 mod config;
+mod contents;
 mod counters;
 mod exec;
 mod file;

@@ -14,11 +14,12 @@ use larder_trace::layout::{
 };
 use larder_trace::{StopReason, process};
 
+use crate::arch::Local;
 use crate::config::{self, Config};
 use crate::fixed::FixedPath;
 use crate::stream::{self, Stream};
 use crate::sys::{self, Errno};
-use crate::{HEAP, arch, chunk, clock, counters, file, map, walk};
+use crate::{HEAP, arch, chunk, clock, contents, counters, file, map, walk};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -109,6 +110,8 @@ fn start() -> bool {
     }
     if config.counters_only {
         counters::start();
+    } else if config.contents {
+        contents::start();
     }
     walk::start(stack.address() as u64);
     map::start();
@@ -215,6 +218,7 @@ fn start_child() -> bool {
     unsafe { (*arch::local()).stream = std::ptr::null_mut() };
     stream::after_fork();
     counters::after_fork();
+    contents::after_fork();
     let parent = sys::parent_id();
     // A child that may not write here, having changed its user or its root, is counted by its
     // parent, whose header page it still has.
@@ -337,6 +341,24 @@ unsafe extern "C" fn at_thread_end(stream: *mut c_void) {
     local.guard -= 1;
 }
 
+/// The image ends: what its live blocks hold goes into the trace, if that was asked for. Not from a
+/// signal handler that interrupted the recorder, which may hold a lock.
+pub fn tell_live(local: &mut Local) {
+    // SAFETY: the thread's own stream, or null.
+    let stream = unsafe { local.stream.as_mut() };
+    if let Some(stream) = stream
+        && contents::are_on()
+        && local.guard == 0
+    {
+        local.guard += 1;
+        let here = 0u8;
+        contents::each_live(|address, fingerprint| {
+            stream.contents((&raw const here).addr(), address, fingerprint, clock::now());
+        });
+        local.guard -= 1;
+    }
+}
+
 /// The library's destructor.
 pub fn at_exit() {
     if !is_recording() {
@@ -344,6 +366,7 @@ pub fn at_exit() {
     }
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
+    tell_live(local);
     local.guard += 1;
     stream::seal_at_exit(local.stream);
     clock::note();

@@ -8,12 +8,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use larder_trace::StopReason;
 use larder_trace::codec::{
     CallRecord, Class, Link, MAX_DEFINITION_BYTES, MAX_MARK_NAME_BYTES, Predictor, ROOT_COMPLETE,
     ROOT_TRUNCATED, max_nodes_bytes,
 };
 use larder_trace::layout::{Contents, Slot};
+use larder_trace::{Fingerprint, StopReason};
 
 use crate::arch::{self, Caller};
 use crate::chunk::Live;
@@ -408,6 +408,15 @@ impl Stream {
             if let Some((site, _)) = stream.site(node, code) {
                 stream.note(|predictor, out| predictor.encode_io(out, site, result, time));
             }
+        });
+    }
+
+    /// Records what a block holds.
+    pub fn contents(&mut self, sp: usize, address: usize, held: Fingerprint, time: u64) {
+        self.work(sp, |stream| {
+            stream.define_with(|predictor, out| {
+                predictor.encode_contents(out, address as u64, held, time)
+            });
         });
     }
 

@@ -80,6 +80,7 @@ fn kind(event: &Event) -> &'static str {
         Action::Io { call, .. } => call.name(),
         Action::ThreadStart => "thread start",
         Action::ThreadEnd => "thread end",
+        Action::Contents { .. } => "contents",
         Action::Lost { .. } => "lost",
     }
 }

@@ -4,7 +4,7 @@
 //! time and size. The bytes are specified in `docs/trace-format.md`.
 //!
 //! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols` →
-//! `layout`, `varint`, `call`.
+//! `layout`, `varint`, `call`, `fingerprint`.
 //! The writing half (`layout`, `codec`, `columns::split`, `modules`, `process`) never allocates on its own, never
 //! panics and takes no lock, because it runs inside `malloc` of a stranger's program; `writer` and
 //! `symbols` are not the recorder's and do allocate. The reading
@@ -36,6 +36,7 @@ pub mod call;
 pub mod codec;
 pub mod columns;
 pub mod error;
+mod fingerprint;
 pub mod layout;
 pub mod modules;
 pub mod process;
@@ -46,6 +47,7 @@ pub mod writer;
 
 pub use call::{AllocCall, Call, FreeCall, IoCall};
 pub use error::{Damage, DamageCause, TraceError};
+pub use fingerprint::Fingerprint;
 pub use layout::{ClockKind, EndState, Origin, StopReason};
 pub use modules::{Module, ModuleId};
 pub use process::ProcessInfo;

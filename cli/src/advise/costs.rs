@@ -102,6 +102,23 @@ impl Costs {
         let last = self.pair_ns.last().copied().unwrap_or(0.0);
         self.pair_ns.get(index).copied().unwrap_or(last)
     }
+
+    /// Nanoseconds to zero this many bytes that are in the caches: 1 MiB is timed at most, and more
+    /// counted in proportion. Measured now.
+    pub fn zero_ns(&self, size: u64) -> f64 {
+        let timed = size.clamp(1, 1 << 20);
+        let mut bytes = vec![1u8; timed as usize];
+        let times = ((1 << 20) / timed).clamp(1, ROUND_PAIRS as u64);
+        let mut round = || {
+            let begin = Instant::now();
+            for _ in 0..times {
+                black_box(&mut bytes).fill(0);
+            }
+            begin.elapsed().as_nanos() as f64 / times as f64
+        };
+        let least = (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min);
+        least * (size as f64 / timed as f64)
+    }
 }
 
 /// Folders of libraries that only an administrator writes to.

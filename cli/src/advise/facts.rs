@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
+use super::contents::{Copies, Zeros};
 use super::loops::Place;
 use super::sizes::Sizes;
 use crate::analysis::heap::{Origin, OriginId};
@@ -58,6 +59,7 @@ pub struct Facts {
     /// how often.
     pub stays: BTreeMap<u32, u64>,
     pub growth: Growth,
+    pub zeros: Zeros,
     /// Least bytes live in each part of the run; `None` before the first block.
     pub least: [Option<u64>; PARTS],
     pub live_bytes: u64,
@@ -139,6 +141,10 @@ pub struct ImageFacts {
     pub sites: Vec<Site>,
     /// By index into `sites`.
     pub pairs: FxHashMap<(u32, u32), Pair>,
+    /// By the origins of the copy and of the block that held the bytes first; indices into `sites`.
+    pub copies: FxHashMap<(u32, u32), Copies>,
+    /// Whether the trace tells what blocks held.
+    pub has_contents: bool,
     /// The most arrays that were live at once at one place of their page, and that place.
     pub aliases: Vec<Array>,
     /// The least turns of each loop, see `Site::turn`.

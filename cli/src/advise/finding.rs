@@ -29,6 +29,8 @@ pub enum Pattern {
     Threads,
     Growing,
     Leak,
+    Duplicates,
+    Zeroed,
     Hot,
 }
 
@@ -50,6 +52,8 @@ impl Pattern {
             Pattern::Threads => "threads",
             Pattern::Growing => "growing",
             Pattern::Leak => "leak",
+            Pattern::Duplicates => "duplicates",
+            Pattern::Zeroed => "zeroed",
             Pattern::Hot => "hot",
         }
     }
@@ -70,6 +74,8 @@ impl Pattern {
             Pattern::Threads => "Free where it was made",
             Pattern::Growing => "Bound what grows",
             Pattern::Leak => "Free what is left",
+            Pattern::Duplicates => "Share what is equal",
+            Pattern::Zeroed => "Zero nothing that is overwritten",
             Pattern::Hot => "Hot, without a known cure",
         }
     }

@@ -36,6 +36,7 @@ fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
         "process": image.title,
         "allocations": image.facts.allocations,
         "peak_bytes": image.facts.peak_bytes,
+        "has_contents": image.facts.has_contents,
         "measured_on": image.costs.allocator,
         "rates": rates::of_all(&image.facts),
         "saved": {

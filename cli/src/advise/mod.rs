@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! watch (every block) ─> facts ─> detect (one pattern a file) ─> rank (overlaps once) ─> text, json
-//!   └─ returns, sizes, loops                                           └─ costs (measured here)
+//!   └─ returns, sizes, loops, contents                                 └─ costs (measured here)
 //! ```
 //!
 //! `watch` measures, `detect` concludes, `rank` computes, `text` and `json` print. False advice
 //! costs trust: a detector says what it saw and stays silent when one block contradicts it.
 
 mod args;
+mod contents;
 mod costs;
 mod detect;
 mod facts;
@@ -132,7 +133,9 @@ fn conclude(plan: &AdvisePlan, facts: ImageFacts, ended: bool, title: String) ->
         findings.retain(|ranked| {
             let pattern = ranked.finding.pattern;
             ranked.share >= WORTH
-                || (ranked.finding.calls() == 0 && ranked.finding.memory_bytes == 0)
+                || (ranked.finding.calls() == 0
+                    && ranked.finding.memory_bytes == 0
+                    && pattern != finding::Pattern::Zeroed)
                 || pattern == finding::Pattern::Leak
         });
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::costs::Costs;
 use super::facts::ImageFacts;
-use super::finding::{Confidence, Finding, Pattern};
+use super::finding::{Confidence, Finding, Part, Pattern};
 
 /// A finding in its place, with what it saves that no finding before it does.
 #[derive(Debug)]
@@ -48,7 +48,13 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         .enumerate()
         .map(|(origin, site)| (origin, site.sums.calls))
         .collect();
-    let mut waiting = without_weaker(findings);
+    let mut waiting: Vec<(Finding, f64)> = without_weaker(findings)
+        .into_iter()
+        .map(|finding| {
+            let ns = zeroing_ns(image, costs, &finding);
+            (finding, ns)
+        })
+        .collect();
     let (mut ranked, mut totals) = (
         Vec::new(),
         Totals {
@@ -57,8 +63,8 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         },
     );
     while !waiting.is_empty() {
-        let weigh = |finding: &Finding| {
-            let mut net = (0u64, 0u64, 0.0);
+        let weigh = |(finding, zeroing_ns): &(Finding, f64)| {
+            let mut net = (0u64, 0u64, *zeroing_ns);
             for part in &finding.parts {
                 let calls = part.calls.min(left.get(&part.origin).copied().unwrap_or(0));
                 let bytes = part.bytes as f64 * calls as f64 / part.calls.max(1) as f64;
@@ -86,7 +92,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         });
         let Some(best) = best else { break };
         let ((net_calls, net_bytes, net_ns), share, _) = weigh(&waiting[best]);
-        let finding = waiting.remove(best);
+        let (finding, _) = waiting.remove(best);
         for part in &finding.parts {
             if let Some(left) = left.get_mut(&part.origin) {
                 *left = left.saturating_sub(part.calls);
@@ -104,6 +110,16 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         });
     }
     (ranked, totals)
+}
+
+/// What calloc takes to zero the blocks that a finding says need none of it.
+fn zeroing_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
+    if finding.pattern != Pattern::Zeroed {
+        return 0.0;
+    }
+    let sums = |part: &Part| &image.sites[part.origin].sums;
+    let calls: u64 = finding.parts.iter().map(|part| sums(part).calls).sum();
+    calls as f64 * costs.zero_ns(finding.size_bytes.unwrap_or(0))
 }
 
 /// A hot line is only told where no other finding explains it.

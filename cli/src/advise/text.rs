@@ -37,6 +37,13 @@ pub fn print(
     for image in advice.iter().take(plan.processes) {
         print_image(plan, image, advice.len() > 1, out)?;
     }
+    if advice.iter().all(|image| !image.facts.has_contents) {
+        writeln!(
+            out,
+            "\n{FAINT}equal blocks and needless zeroing were not looked for: record with \
+             --contents{FAINT:#}"
+        )?;
+    }
     let more = advice.len().saturating_sub(plan.processes);
     if more > 0 {
         let more = match more {
@@ -179,6 +186,10 @@ fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {
             let counted_before = grouped(calls - ranked.net_calls);
             parts.push(format!("{counted_before} more are counted above"));
         }
+    }
+    if calls == 0 && ranked.net_ns > 0.0 {
+        let time = duration(ranked.net_ns as u64);
+        parts.push(format!("about {time} of zeroing"));
     }
     if ranked.finding.memory_bytes > 0 {
         let bytes = ranked.finding.memory_bytes;

@@ -5,9 +5,10 @@
 
 use std::collections::hash_map::Entry;
 
-use larder_trace::{Action, Event, Events, StackId, StackTable, Trace};
+use larder_trace::{Action, Event, Events, Fingerprint, FreeCall, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
+use super::contents::{Contents, Life};
 use super::facts::{Array, Facts, ImageFacts, Owner, PARTS, Pair, Site};
 use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
@@ -88,6 +89,7 @@ pub struct Watch {
     grown: FxHashMap<u64, (u32, u32)>,
     arrays: FxHashMap<u64, Array>,
     aliases: Vec<Array>,
+    contents: Contents,
     io: FxHashMap<StackId, Io>,
     marks: Marks,
     serial: u64,
@@ -211,6 +213,10 @@ impl Observer for Watch {
                 result,
                 stack,
             } => self.io.entry(stack).or_default().add(call, result),
+            Action::Contents {
+                address,
+                fingerprint,
+            } => self.contents.tell(address, fingerprint),
             Action::Mark { name } => self.marks.pass(events.mark_name(name)),
             _ => {}
         }
@@ -225,6 +231,7 @@ impl Observer for Watch {
 
     fn made(&mut self, at: Moment<'_>, made: &Made<'_, Note>) -> Note {
         self.serial += 1;
+        self.contents.take(made.address);
         let part = self.part();
         let index = made.origin.index() as u32;
         let returns = &self.threads.entry(at.thread).or_default().returns;
@@ -295,6 +302,9 @@ impl Observer for Watch {
         let facts = self.facts(block.origin);
         let bytes = facts.live_bytes.saturating_sub(block.size);
         facts.change(part, bytes);
+        let held = self.contents.take(address);
+        self.look(held, &block, how, self.serial);
+        let facts = self.facts(block.origin);
         match how {
             End::Reallocated(size) if size > 0 => {
                 facts.reallocated += 1;
@@ -370,6 +380,24 @@ impl Watch {
         }
     }
 
+    /// A block ends, at this many makings.
+    fn look(&mut self, held: Option<Fingerprint>, block: &Block<Note>, how: End, ended: u64) {
+        let Some(held) = held else { return };
+        let zeros = &mut self.facts(block.origin).zeros;
+        zeros.told += 1;
+        zeros.overwritten += u64::from(held.has(Fingerprint::NO_ZEROS));
+        zeros.data += u64::from(held.has(Fingerprint::DATA));
+        if matches!(how, End::Freed(_) | End::Reallocated(0)) {
+            let life = Life {
+                origin: block.origin.index() as u32,
+                size: block.size,
+                made: block.note.serial,
+                ended,
+            };
+            self.contents.end(held, life);
+        }
+    }
+
     /// What never ended counts as its buffer's end, and as live together with its neighbour.
     fn settle(&mut self, live: &mut dyn Iterator<Item = (u64, &Block<Note>)>) {
         let mut serials = FxHashMap::default();
@@ -381,6 +409,8 @@ impl Watch {
             if let Some(facts) = self.facts.get_mut(root as usize) {
                 facts.growth.finals.add(block.size);
             }
+            let held = self.contents.take(address);
+            self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
             serials.insert(
                 block.note.serial,
                 (
@@ -455,7 +485,10 @@ impl Watch {
                 owner,
             });
         }
+        let (copies, has_contents) = std::mem::take(&mut self.contents).finish();
         ImageFacts {
+            copies,
+            has_contents,
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,
             turns: loops.turns(),

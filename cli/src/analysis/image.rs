@@ -251,7 +251,10 @@ impl<O: Observer> Image<'_, O> {
                 self.realloc(events, at(stack), call, old, made);
             }
             Action::ThreadStart => self.threads += 1,
-            Action::Mark { .. } | Action::Io { .. } | Action::ThreadEnd => {}
+            Action::Mark { .. }
+            | Action::Io { .. }
+            | Action::Contents { .. }
+            | Action::ThreadEnd => {}
             Action::Lost { calls } => {
                 self.lost_in_streams = self.lost_in_streams.saturating_add(calls);
             }

@@ -111,6 +111,7 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
         allocator: Allocator::Own,
         aggregate: true,
         syscalls: false,
+        contents: false,
         command,
     };
     let measured = Measured::of_runs(&plan_of_run, plan.runs)?;

@@ -163,7 +163,7 @@ impl Compiler {
             }
             Action::ThreadStart => self.start_thread(id).map(|_| ()),
             Action::ThreadEnd => self.end_thread(id),
-            Action::Mark { .. } | Action::Io { .. } => Ok(()),
+            Action::Mark { .. } | Action::Io { .. } | Action::Contents { .. } => Ok(()),
             Action::Lost { calls } => {
                 self.totals.lost = self.totals.lost.saturating_add(calls);
                 Ok(())

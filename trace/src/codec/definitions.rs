@@ -1,12 +1,14 @@
 //! The records that are not calls of the malloc family: frames, nodes and sites as they are defined,
-//! threads, changes of the module map, the program's marks, and input and output.
+//! threads, changes of the module map, the program's marks, input and output, and what blocks held.
 //!
 //! A chain of frames under a node is written link by link. What was last called from a frame is
 //! likely to be called from it again, so most links take a byte.
 
 use super::{
-    CLASS_SHIFT, CLASS_SPECIAL, CallRecord, Callees, FIRST_NODE, Link, NO_SITE, Predictor, Tables,
+    ADDRESS_BITS, CLASS_SHIFT, CLASS_SPECIAL, CallRecord, Callees, FIRST_NODE, Link, NO_SITE,
+    Predictor, Tables, pack_difference, unpack_difference,
 };
+use crate::fingerprint::Fingerprint;
 use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
 
 // The control byte has class 3 in bits 5 and 6, and one of these in bits 0 to 4.
@@ -19,6 +21,10 @@ pub(super) const MARK_NAME: u8 = 5;
 pub(super) const MARK: u8 = 6;
 pub(super) const IO: u8 = 7;
 pub(super) const COUNTER: u8 = 8;
+pub(super) const CONTENTS: u8 = 9;
+
+/// Flags and hash.
+pub(super) const FINGERPRINT_BYTES: usize = 1 + 8;
 
 // A link: one of these, or a frame's number and `LINK_FRAME`.
 const LINK_LAST: u64 = 0;
@@ -75,6 +81,12 @@ pub enum Record {
     /// The site defined last is counted under this number.
     Counter {
         number: u32,
+    },
+    /// What the block at an address holds.
+    Contents {
+        time: u64,
+        address: u64,
+        fingerprint: Fingerprint,
     },
 }
 
@@ -296,6 +308,24 @@ impl Predictor {
         sink.finish()
     }
 
+    pub fn encode_contents(
+        &mut self,
+        out: &mut [u8],
+        address: u64,
+        fingerprint: Fingerprint,
+        time: u64,
+    ) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(CONTENTS));
+        sink.varint(self.advance(time));
+        sink.varint(pack_difference(address & ADDRESS_BITS, self.address));
+        sink.byte(fingerprint.flags);
+        for byte in fingerprint.hash.to_le_bytes() {
+            sink.byte(byte);
+        }
+        sink.finish()
+    }
+
     fn advance(&mut self, time: u64) -> u64 {
         let later = time.max(self.time);
         let difference = later - self.time;
@@ -396,6 +426,23 @@ impl Predictor {
             COUNTER => Record::Counter {
                 number: input.varint_u32()?,
             },
+            CONTENTS => {
+                let time = self.later(input.varint()?)?;
+                let address = unpack_difference(input.varint()?, self.address) & ADDRESS_BITS;
+                let flags = input.byte()?;
+                let mut hash = [0; FINGERPRINT_BYTES - 1];
+                for byte in &mut hash {
+                    *byte = input.byte()?;
+                }
+                Record::Contents {
+                    time,
+                    address,
+                    fingerprint: Fingerprint {
+                        hash: u64::from_le_bytes(hash),
+                        flags,
+                    },
+                }
+            }
             _ => return None,
         })
     }

@@ -2,7 +2,8 @@
 //! from one arrangement of their fields to another.
 
 use super::definitions::{
-    COUNTER, GENERATION, IO, LINK_NEW, MARK, MARK_NAME, NODES, SITE, THREAD, THREAD_END,
+    CONTENTS, COUNTER, FINGERPRINT_BYTES, GENERATION, IO, LINK_NEW, MARK, MARK_NAME, NODES, SITE,
+    THREAD, THREAD_END,
 };
 use super::{
     ADDRESS_DELTA, ADDRESS_MASK, ADDRESS_RECENT, ADDRESS_SITE_DELTA, CLASS_SHIFT, CLASS_SPECIAL,
@@ -95,6 +96,12 @@ fn definition(kind: u8, fields: &mut impl Move) -> Option<()> {
         THREAD_END | COUNTER => _ = varint()?,
         THREAD | MARK => _ = (varint()?, varint()?),
         IO => _ = (varint()?, varint()?, varint()?),
+        CONTENTS => {
+            _ = (varint()?, varint()?);
+            for _ in 0..FINGERPRINT_BYTES {
+                fields.byte(Field::Definition)?;
+            }
+        }
         SITE | GENERATION => {
             varint()?;
             fields.byte(Field::Definition)?;

@@ -1,4 +1,6 @@
 use super::*;
+use crate::columns;
+use crate::fingerprint::Fingerprint;
 
 /// Tables with a fixed number of sites and frames.
 struct Fixed {
@@ -210,6 +212,15 @@ fn the_other_records_return_as_written() {
     len += coder
         .encode_io(&mut bytes[len..], 4, -110, 25)
         .expect("fits");
+    let fingerprint = Fingerprint {
+        hash: u64::MAX - 1,
+        flags: 0xff,
+    };
+    let before = len;
+    len += coder
+        .encode_contents(&mut bytes[len..], ADDRESS_BITS, fingerprint, 30)
+        .expect("fits");
+    assert!(len - before <= MAX_DEFINITION_BYTES);
     let mut decoder = Predictor::new();
     decoder.begin_chunk(10, FIRST_NODE);
     let (mut pos, mut tables, mut links) = (0, Fixed::new(), Vec::new());
@@ -235,6 +246,11 @@ fn the_other_records_return_as_written() {
             result: -110,
             time: 25,
         },
+        Record::Contents {
+            time: 30,
+            address: ADDRESS_BITS,
+            fingerprint,
+        },
     ] {
         let back = decoder.decode(&bytes[..len], &mut pos, &mut tables, &mut links);
         assert_eq!(back, Some(record));
@@ -244,6 +260,16 @@ fn the_other_records_return_as_written() {
             .decode(&bytes[..len], &mut pos, &mut tables, &mut links)
             .is_none()
     );
+    for cut in before + 1..len {
+        let mut at = before;
+        let back = decoder.decode(&bytes[..cut], &mut at, &mut tables, &mut links);
+        assert_eq!((back, at), (None, before));
+    }
+    let (mut work, mut columns) = ([0; 16 << 10], [0; 1024]);
+    let split = columns::split(&bytes[..len], &mut work, &mut columns).expect("records");
+    let mut joined = Vec::new();
+    assert_eq!(columns::join(&columns[..split], &mut joined), Some(()));
+    assert_eq!(joined, bytes[..len]);
 }
 
 #[test]

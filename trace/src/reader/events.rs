@@ -13,6 +13,7 @@ use super::stacks::{StackId, StackTable};
 use super::stream::{NODES_A_BYTE, NODES_ANYWAY, Shared, Stream};
 use crate::call::{AllocCall, FreeCall, IoCall};
 use crate::error::Damage;
+use crate::fingerprint::Fingerprint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -69,6 +70,12 @@ pub enum Action {
         result: i64,
         stack: StackId,
     },
+    /// What the block at this address holds: told before the call that ends it, and at the process's end
+    /// of those that live. With `record --contents` only; what is told last holds.
+    Contents {
+        address: u64,
+        fingerprint: Fingerprint,
+    },
     /// The thread made its first call.
     ThreadStart,
     /// The thread runs its last destructors; a few calls may still follow.
@@ -81,7 +88,7 @@ impl Event {
     /// Of equal times, the lower comes first.
     pub(super) fn rank(&self) -> u8 {
         match self.action {
-            Action::Free { .. } | Action::ReallocStart { .. } => 0,
+            Action::Free { .. } | Action::ReallocStart { .. } | Action::Contents { .. } => 0,
             _ => 1,
         }
     }

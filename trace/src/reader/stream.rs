@@ -355,6 +355,17 @@ impl<'t> Stream<'t> {
                     self.definitions = Definitions::new();
                 }
             }
+            Record::Contents {
+                time,
+                address,
+                fingerprint,
+            } => self.emit(
+                time,
+                Action::Contents {
+                    address,
+                    fingerprint,
+                },
+            ),
             Record::Counter { number } => self.define_counter(number, shared.counted),
         }
     }

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod batch;
+mod contents;
 mod growth;
 mod hot;
 mod memory;
@@ -34,6 +35,8 @@ pub fn all(image: &ImageFacts, ended: bool) -> Vec<Finding> {
     }
     findings.extend(threads::detect(image));
     findings.extend(arrays::detect(image));
+    findings.extend(contents::duplicates(image));
+    findings.extend(contents::zeroed(image));
     findings.extend(hot::detect(image));
     findings
 }

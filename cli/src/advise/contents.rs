@@ -1,0 +1,285 @@
+//! Blocks that held equal bytes while both were live, found from what a trace tells of each block at
+//! its end; and how many of calloc's blocks kept none of their zeros.
+//!
+//! Of each content the lives that overlap are one group, which one block would have served: all of
+//! them but the one made first are copies. Ends come in order, so a new life overlaps a group if it
+//! began before the group's last end. A life that began long ago can take in groups that ended since:
+//! `before` keeps them, summed up by origin.
+//!
+//! Memory: 100 bytes for each of the `MOST` contents seen last; those not seen for longer are forgotten,
+//! so that copies may be missed, never invented. 40 bytes a pair of origins, of which `MOST_PAIRS` are
+//! kept; 24 bytes a live block that something was told of.
+
+use larder_trace::Fingerprint;
+use rustc_hash::FxHashMap;
+
+/// Contents of one generation; two are kept.
+const MOST: usize = 1 << 18;
+const MOST_PAIRS: usize = 1 << 16;
+/// Groups that are kept of a content, besides the last.
+const MOST_BEFORE: usize = 8;
+/// Smaller blocks are equal by chance.
+const SMALLEST: u64 = 16;
+
+/// A block's life; the numbers count makings.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    pub origin: u32,
+    pub size: u64,
+    pub made: u64,
+    pub ended: u64,
+}
+
+/// Of one origin, copies of what another made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    pub blocks: u64,
+    pub bytes: u64,
+    /// Of the blocks, those with text or data.
+    pub dense: u64,
+    /// At least so many equal ones were live at once, and their size.
+    pub most: u64,
+    pub most_size: u64,
+}
+
+/// What calloc's blocks of an origin held.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Zeros {
+    /// Blocks that something was told of.
+    pub told: u64,
+    pub overwritten: u64,
+    pub data: u64,
+}
+
+/// Groups of one origin, each ended before the next began.
+#[derive(Clone, Copy)]
+struct Before {
+    origin: u32,
+    groups: u64,
+    made: u64,
+}
+
+struct Group {
+    /// Who made the first, and when.
+    origin: u32,
+    made: u64,
+    ended: u64,
+    /// So many lives cover this moment.
+    moment: u64,
+    covering: u64,
+    before: Vec<Before>,
+}
+
+#[derive(Default)]
+pub struct Contents {
+    /// By address.
+    told: FxHashMap<u64, Fingerprint>,
+    /// By size and hash.
+    groups: FxHashMap<(u64, u64), Group>,
+    older: FxHashMap<(u64, u64), Group>,
+    copies: FxHashMap<(u32, u32), Copies>,
+    any: bool,
+}
+
+impl Contents {
+    pub fn tell(&mut self, address: u64, held: Fingerprint) {
+        self.any = true;
+        self.told.insert(address, held);
+    }
+
+    /// What the block at this address held, once.
+    pub fn take(&mut self, address: u64) -> Option<Fingerprint> {
+        self.told.remove(&address)
+    }
+
+    /// A block has ended that no realloc made another of.
+    pub fn end(&mut self, held: Fingerprint, life: Life) {
+        if life.size < SMALLEST || held.has(Fingerprint::UNIFORM) {
+            return;
+        }
+        let key = (life.size, held.hash);
+        let known = self.groups.remove(&key).or_else(|| self.older.remove(&key));
+        let group = match known {
+            None => Group::new(life),
+            Some(group) if group.ended < life.made => group.followed_by(life),
+            Some(mut group) => {
+                let dense = held.has(Fingerprint::DENSE);
+                group.join(life, dense, &mut self.copies);
+                group
+            }
+        };
+        if self.groups.len() >= MOST {
+            self.older = std::mem::take(&mut self.groups);
+        }
+        self.groups.insert(key, group);
+    }
+
+    /// Copies by the origins of copy and first block; and whether anything was told at all.
+    pub fn finish(self) -> (FxHashMap<(u32, u32), Copies>, bool) {
+        (self.copies, self.any)
+    }
+}
+
+impl Group {
+    fn new(life: Life) -> Self {
+        Group {
+            origin: life.origin,
+            made: life.made,
+            ended: life.ended,
+            moment: life.ended,
+            covering: 1,
+            before: Vec::new(),
+        }
+    }
+
+    /// The group is over; this one begins another.
+    fn followed_by(mut self, life: Life) -> Self {
+        match self.before.last_mut() {
+            Some(last) if last.origin == self.origin => last.groups += 1,
+            _ => {
+                if self.before.len() == MOST_BEFORE {
+                    self.before.remove(0);
+                }
+                self.before.push(Before {
+                    origin: self.origin,
+                    groups: 1,
+                    made: self.made,
+                });
+            }
+        }
+        Group {
+            before: self.before,
+            ..Group::new(life)
+        }
+    }
+
+    fn join(&mut self, life: Life, dense: bool, copies: &mut FxHashMap<(u32, u32), Copies>) {
+        if life.made <= self.moment {
+            self.covering += 1;
+        } else {
+            (self.moment, self.covering) = (life.ended, 1);
+        }
+        self.ended = life.ended;
+        let most = self.covering.max(2);
+        let mut charge = |copy, first, blocks: u64| {
+            let full = copies.len() >= MOST_PAIRS && !copies.contains_key(&(copy, first));
+            if full {
+                return;
+            }
+            let copies = copies.entry((copy, first)).or_default();
+            copies.blocks += blocks;
+            copies.dense += if dense { blocks } else { 0 };
+            copies.bytes = copies
+                .bytes
+                .saturating_add(blocks.saturating_mul(life.size));
+            if most > copies.most {
+                (copies.most, copies.most_size) = (most, life.size);
+            }
+        };
+        if life.made > self.made {
+            return charge(life.origin, self.origin, 1);
+        }
+        charge(self.origin, life.origin, 1);
+        while let Some(before) = self.before.pop_if(|before| life.made <= before.made) {
+            charge(before.origin, life.origin, before.groups);
+        }
+        (self.origin, self.made) = (life.origin, life.made);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELD: Fingerprint = Fingerprint { hash: 7, flags: 0 };
+
+    fn life(origin: u32, made: u64, ended: u64) -> Life {
+        Life {
+            origin,
+            size: 100,
+            made,
+            ended,
+        }
+    }
+
+    /// Copies and the most at once, by the origins of copy and first block.
+    fn copies(lives: &[Life]) -> Vec<(u32, u32, u64, u64)> {
+        let mut contents = Contents::default();
+        for life in lives {
+            contents.end(HELD, *life);
+        }
+        let (copies, _) = contents.finish();
+        let flat = |((copy, first), copies): ((u32, u32), Copies)| {
+            assert_eq!(copies.bytes, 100 * copies.blocks);
+            (copy, first, copies.blocks, copies.most)
+        };
+        let mut all: Vec<_> = copies.into_iter().map(flat).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn lives_that_overlap_are_copies_of_the_first() {
+        let together: Vec<Life> = (1..=10).map(|n| life(1, n, 10)).collect();
+        assert_eq!(copies(&together), [(1, 1, 9, 10)]);
+        let reversed: Vec<Life> = together.iter().rev().copied().collect();
+        assert_eq!(copies(&reversed), [(1, 1, 9, 10)]);
+        let window: Vec<Life> = (1..=50).map(|n| life(1, n, n + 4)).collect();
+        assert_eq!(copies(&window), [(1, 1, 49, 5)]);
+    }
+
+    #[test]
+    fn lives_one_after_another_are_none() {
+        let apart: Vec<Life> = (1..=50).map(|n| life(1, n, n)).collect();
+        assert_eq!(copies(&apart), []);
+    }
+
+    #[test]
+    fn one_that_lived_all_the_time_is_the_first_of_all() {
+        let mut lives: Vec<Life> = (2..=50).map(|n| life(2, n, n)).collect();
+        lives.push(life(1, 1, 50));
+        assert_eq!(copies(&lives), [(2, 1, 49, 2)]);
+        // Of this one's life only the last groups were certainly a part.
+        lives.pop();
+        lives.push(life(1, 49, 50));
+        assert_eq!(copies(&lives), [(2, 1, 1, 2)]);
+    }
+
+    #[test]
+    fn sizes_hashes_fillers_and_small_blocks_are_told_apart() {
+        let mut contents = Contents::default();
+        let other = Fingerprint { hash: 8, flags: 0 };
+        let filler = Fingerprint {
+            flags: Fingerprint::UNIFORM,
+            ..HELD
+        };
+        for made in 1..10 {
+            contents.end(Fingerprint { hash: made, ..HELD }, life(1, made, 10));
+            contents.end(filler, life(1, made, 10));
+            let sized = |size| Life {
+                size,
+                ..life(1, made, 10)
+            };
+            contents.end(other, sized(15));
+            contents.end(other, sized(100 + made));
+        }
+        assert!(contents.finish().0.is_empty());
+    }
+
+    #[test]
+    fn contents_of_long_ago_are_forgotten_and_memory_is_bounded() {
+        let mut contents = Contents::default();
+        for hash in 0..3 * MOST as u64 {
+            contents.end(Fingerprint { hash, flags: 0 }, life(1, hash + 1, u64::MAX));
+            assert!(contents.groups.len() + contents.older.len() <= 2 * MOST);
+        }
+        contents.end(Fingerprint { hash: 0, flags: 0 }, life(1, 2, u64::MAX));
+        assert!(contents.copies.is_empty());
+        let before: Vec<Life> = (1..100).map(|n| life(n as u32, n, n)).collect();
+        let mut group = Group::new(before[0]);
+        for life in &before {
+            group = group.followed_by(*life);
+            assert!(group.before.len() <= MOST_BEFORE);
+        }
+    }
+}
