@@ -512,9 +512,7 @@ fn the_work_is_what_the_traces_count() {
     let flags = ["-g", "-O1", "-fno-builtin", include];
     let program = compile(directory.path(), "app.c", &text_of_program, &flags);
     let run = |rows: usize, marks: &str, options: &[&str]| {
-        let place = directory
-            .path()
-            .join(format!("{rows}{marks}{}", options.len()));
+        let place = directory.path().join(format!("{rows}{marks}{options:?}"));
         fs::create_dir(&place).unwrap();
         let input = place.join("rows");
         fs::write(&input, vec![b'x'; rows * 16]).unwrap();
@@ -565,6 +563,10 @@ fn the_work_is_what_the_traces_count() {
     let (source, work, _) = growth(&bare, &[]);
     assert_eq!((source, work[0].clone()), (json!("estimated"), json!(1.0)));
     assert_eq!(growth(&both, &["--work", "estimate"]).0, "estimated");
+    let counted = [64, 1024].map(|rows| run(rows, "marks", &["--aggregate"]));
+    let (source, work, document) = growth(&counted, &[]);
+    assert_eq!((source, work), (json!("mark:row"), json!([64.0, 1024.0])));
+    assert_eq!(document["superlinear"], 1, "{document:#}");
 
     let text = diff_text(&[&both[0], &both[1]], &["--growth"]);
     let said = "the work is the passes of the mark 'row': --work names another measure";
