@@ -37,9 +37,16 @@ fn cases(source: &str) -> Vec<Case> {
         .collect()
 }
 
-fn advice(directory: &Path, program: &Path, case: &str, options: &[&str]) -> Value {
+fn advice(
+    directory: &Path,
+    libraries: &Path,
+    program: &Path,
+    case: &str,
+    options: &[&str],
+) -> Value {
     let trace = directory.join(format!("{case}.trace"));
     let mut record = larder();
+    record.env("LARDER_LIB", libraries);
     record.arg("record").arg("--no-larder").args(options);
     assert_success(&output(
         record
@@ -76,6 +83,7 @@ fn check(file: &str, flags: &[&str], options: &[&str]) {
     let source = fs::read_to_string(&path).expect("the program's source");
     let directory = temporary();
     let program: PathBuf = compile(directory.path(), file, &source, flags);
+    let libraries = built_libraries();
     let cases = cases(&source);
     assert!(
         cases.iter().any(|case| case.expected.is_none()),
@@ -83,7 +91,13 @@ fn check(file: &str, flags: &[&str], options: &[&str]) {
     );
     let mut wrong = Vec::new();
     for case in cases {
-        let advice = advice(directory.path(), &program, &case.name, options);
+        let advice = advice(
+            directory.path(),
+            libraries.path(),
+            &program,
+            &case.name,
+            options,
+        );
         let found = found(&advice);
         let right = match &case.expected {
             Some(expected) => found.first() == Some(expected),
@@ -141,9 +155,11 @@ fn contents_are_needed_and_numbers_are_suspected_only() {
     let source = include_str!("advice/contents.c");
     let directory = temporary();
     let program = compile(directory.path(), "contents.c", source, C);
+    let libraries = built_libraries();
     let advice = |name: &str, recorded: &[&str], advised: &[&str]| {
         let trace = directory.path().join(name);
         let mut record = larder();
+        record.env("LARDER_LIB", libraries.path());
         record.args(["record", "--no-larder"]).args(recorded);
         record.arg("-o").arg(&trace).arg("--").arg(&program);
         assert_success(&output(record.arg(name)));
@@ -200,13 +216,20 @@ fn loop_cases(source: &str) -> Vec<(String, Option<Turns>)> {
 fn the_loop_that_makes_the_blocks_is_named_with_its_turns() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/advice/loops.c");
     let source = fs::read_to_string(path).expect("the program's source");
+    let libraries = built_libraries();
     let mut wrong = Vec::new();
     for level in ["-O0", "-O2"] {
         let directory = temporary();
         let flags = ["-g", level, "-fno-builtin", "-pthread"];
         let program = compile(directory.path(), "loops.c", &source, &flags);
         for (name, expected) in loop_cases(&source) {
-            let advice = advice(directory.path(), &program, &name, &["--syscalls"]);
+            let advice = advice(
+                directory.path(),
+                libraries.path(),
+                &program,
+                &name,
+                &["--syscalls"],
+            );
             let processes = advice["processes"].as_array().expect("processes").iter();
             let findings = processes.flat_map(|p| p["findings"].as_array().expect("findings"));
             let all: Vec<Turns> = findings
