@@ -62,6 +62,7 @@ int main() {
     caught = true;
   }
   CHECK(caught);
+  CHECK(opaque(operator new(opaque(size_t{1} << 61), std::nothrow)) == nullptr);
   say("malloc is the program's own");
   return 0;
 }
