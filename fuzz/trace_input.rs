@@ -6,6 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::PathBuf;
 
+use larder_trace::codec::MAX_MARK_NAME;
 use larder_trace::layout::{CHUNK_ALIGN, CHUNK_HEADER_BYTES, FIXED_BYTES, HEADER_BYTES};
 use larder_trace::{Action, StackId, Trace};
 
@@ -24,13 +25,24 @@ pub fn read(bytes: &[u8]) {
             Action::Alloc { stack, .. }
             | Action::Free { stack, .. }
             | Action::ReallocStart { stack, .. }
-            | Action::ReallocEnd { stack, .. } => stack,
+            | Action::ReallocEnd { stack, .. }
+            | Action::Io { stack, .. } => stack,
+            Action::Mark { name } => {
+                assert!(events.mark_name(name).len() <= MAX_MARK_NAME);
+                continue;
+            }
             _ => continue,
         };
         // Deep stacks of many calls would take all the time.
         if stacks < 10_000 {
             stacks += look_at(&trace, &events, stack);
         }
+    }
+    for counted in events.counted().iter().take(1000) {
+        look_at(&trace, &events, counted.stack);
+    }
+    if let Some(counters) = trace.counters() {
+        let _ = (counters.calls(), counters.peak_bytes);
     }
     for damage in events.damage() {
         let _ = damage.to_string();
