@@ -194,6 +194,58 @@ fn the_warning_of_a_loss_is_one_line_on_stderr_and_at_the_top_of_the_report() {
     assert!(found, "no flip led to a warning");
 }
 
+/// Where the header counts lost calls (of handlers) and incomplete stacks.
+const LOST_SLOT: usize = 256 + 7 * 8;
+const INCOMPLETE_SLOT: usize = 256 + 9 * 8;
+
+#[test]
+fn every_command_tells_of_lost_calls_and_incomplete_stacks() {
+    let (directory, file, mut bytes) = recorded();
+    bytes[LOST_SLOT..LOST_SLOT + 8].copy_from_slice(&3u64.to_le_bytes());
+    bytes[INCOMPLETE_SLOT..INCOMPLETE_SLOT + 8].copy_from_slice(&7u64.to_le_bytes());
+    fs::write(&file, bytes).unwrap();
+    let trace = file.to_str().unwrap();
+    let mut commands: Vec<Vec<&str>> = vec![
+        vec!["report"],
+        vec!["report", "--json"],
+        vec!["advise"],
+        vec!["advise", "--json"],
+        vec!["diff", trace],
+        vec!["diff", "--json", trace],
+        vec!["html"],
+        vec!["flamegraph"],
+        vec!["timeline"],
+    ];
+    let formats = [
+        "pprof",
+        "collapsed",
+        "speedscope",
+        "dhat",
+        "parquet",
+        "json",
+        "memdebug",
+    ];
+    commands.extend(formats.map(|format| vec!["export", "--format", format]));
+    for (number, words) in commands.iter().enumerate() {
+        let out = directory.path().join(format!("out-{number}"));
+        let mut command = larder();
+        command.args(words).arg(trace);
+        if ["html", "flamegraph", "timeline", "export"].contains(&words[0]) {
+            command.arg("-o").arg(out);
+        }
+        let done = output(&mut command);
+        assert_success(&done);
+        let said = stderr(&done);
+        for told in ["3 calls not recorded", "7 calls whose stack is incomplete"] {
+            assert_eq!(
+                said.matches(told).count(),
+                if words[0] == "diff" { 2 } else { 1 },
+                "{words:?}: {said}"
+            );
+        }
+    }
+}
+
 #[test]
 fn calls_in_a_damaged_part_are_told_once_and_not_as_not_recorded() {
     let (_directory, file, bytes) = recorded();

@@ -1,10 +1,13 @@
 //! What is not in the counters, in words: told at the top of every report.
 
-use larder_trace::{Damage, StopReason};
+use std::io::{self, Write};
+
+use larder_trace::{Damage, Events, Losses, StopReason, Trace};
 
 use super::Analysis;
 use super::image::ImageReport;
 use super::number::{counted, grouped};
+use crate::printable;
 
 /// One line for stderr; `None` if nothing is missing.
 pub fn summary(analysis: &Analysis) -> Option<String> {
@@ -38,6 +41,36 @@ pub fn summary(analysis: &Analysis) -> Option<String> {
         parts.push(format!("{} not recorded", counted(lost, "call")));
     }
     (!parts.is_empty()).then(|| format!("{}; the report covers what is whole", parts.join("; ")))
+}
+
+/// One line for stderr: calls that are counted, but at a site that may be another's.
+pub fn incomplete_stacks(losses: impl Iterator<Item = Losses>) -> Option<String> {
+    let calls = losses.map(|losses| losses.truncated_stacks);
+    let calls = calls.fold(0, u64::saturating_add);
+    (calls > 0).then(|| format!("{} whose stack is incomplete", counted(calls, "call")))
+}
+
+/// Of a trace that is read without an analysis: the lines for stderr.
+pub fn of_events(trace: &Trace, events: &Events) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(first) = events.damage().first() {
+        let more = counted(events.damage().len() as u64 - 1, "more damaged part");
+        lines.push(format!(
+            "{}: {first} (and {more})",
+            printable::name(trace.path())
+        ));
+    }
+    let lost = trace.losses().calls();
+    if lost > 0 {
+        lines.push(format!("{} not recorded", counted(lost, "call")));
+    }
+    lines.extend(incomplete_stacks([trace.losses()].into_iter()));
+    lines
+}
+
+pub fn warn(line: &str) {
+    // A closed stderr leaves nobody to tell.
+    let _ = writeln!(io::stderr(), "larder: warning: {line}");
 }
 
 fn damage_summary(analysis: &Analysis, damaged: usize) -> String {

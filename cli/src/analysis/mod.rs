@@ -28,7 +28,7 @@ pub mod timeline;
 pub mod work;
 pub mod wrapper;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_trace::Trace;
@@ -97,9 +97,9 @@ impl Analysis {
         let losses = losses::summary(self);
         let unmatched = self.warnings();
         let unmatched = (!unmatched.is_empty()).then(|| unmatched.join("; "));
-        for warning in losses.into_iter().chain(unmatched) {
-            // A closed stderr leaves nobody to tell.
-            let _ = writeln!(io::stderr(), "larder: warning: {warning}");
+        let incomplete = losses::incomplete_stacks(self.images.iter().map(|image| image.losses));
+        for warning in losses.into_iter().chain(incomplete).chain(unmatched) {
+            losses::warn(&warning);
         }
     }
 

@@ -19,6 +19,7 @@ use super::ExportPlan;
 use crate::analysis::attribute::{attribute, functions};
 use crate::analysis::family::Kind;
 use crate::analysis::image::chain;
+use crate::analysis::losses;
 use crate::analysis::resolve::Resolver;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Content};
@@ -42,6 +43,7 @@ pub fn export(plan: &ExportPlan) -> Result<()> {
             printable::name(&plan.subject.trace)
         )));
     }
+    let mut missing = Vec::new();
     output::write(plan.output.as_deref(), Content::Text, |out| {
         let mut log = Log::new(trace, plan.subject.skips.clone());
         let mut events = trace.events();
@@ -50,8 +52,11 @@ pub fn export(plan: &ExportPlan) -> Result<()> {
             log.write(out)?;
         }
         log.give_up();
+        missing = losses::of_events(trace, &events);
         log.write(out)
-    })
+    })?;
+    missing.iter().for_each(|line| losses::warn(line));
+    Ok(())
 }
 
 /// Where a call is charged: the path and the line of its site.
