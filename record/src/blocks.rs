@@ -34,6 +34,9 @@ type Entry = u128;
 const FIELD_BITS: u32 = 48;
 const FIELD_END: u64 = 1 << FIELD_BITS;
 const SHARDS: usize = 32;
+/// Blocks that lie together are in one shard: allocators give each thread memory of its own, so that
+/// mostly one thread has to do with a shard.
+const PART_BITS: u32 = 18;
 const FIRST_ENTRIES: usize = 4096 / size_of::<Entry>();
 
 fn address_of(entry: Entry) -> u64 {
@@ -47,7 +50,6 @@ fn block_of(entry: Entry) -> Block {
     }
 }
 
-/// The high bits choose the shard, those below them the place in it.
 fn hash(address: u64) -> u64 {
     address.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -136,7 +138,8 @@ impl Blocks {
 
     #[inline]
     fn with<R>(&self, address: u64, act: impl FnOnce(&mut Entries) -> R) -> R {
-        self.shards[(hash(address) >> (64 - SHARDS.trailing_zeros())) as usize].with(act)
+        let part = hash(address >> PART_BITS) >> (64 - SHARDS.trailing_zeros());
+        self.shards[part as usize].with(act)
     }
 
     /// In a child of fork: begins anew, with nothing live. A shard that another thread was changing
@@ -161,8 +164,7 @@ impl Entries {
     /// Where an address belongs among so many places.
     #[inline]
     fn home(address: u64, places: usize) -> usize {
-        let within = hash(address) << SHARDS.trailing_zeros();
-        ((u128::from(within) * places as u128) >> 64) as usize
+        ((u128::from(hash(address)) * places as u128) >> 64) as usize
     }
 
     fn insert(&mut self, entry: Entry) -> Result<Option<Block>, Refused> {

@@ -7,7 +7,9 @@
 //!
 //! Invariants: a counter's number leads to its place as long as the process lives; every block in
 //! `BLOCKS` is owned by such a number. What is live in the process is the sum of what is live in the
-//! counters; its highest value is exact in the order in which the threads' calls reached the sum.
+//! counters; its highest value is exact while there is one thread or less than a mebibyte live, and else
+//! right to a thousandth for each thread: a sum that all threads write at each call would cost more than
+//! all the rest.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -25,6 +27,11 @@ use crate::{file, state, sys};
 const REGION_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 const _: () = assert!(places(REGION_BYTES[4]) <= 1 << COUNTER_PLACE_BITS);
 const MAX_REGIONS: usize = 1 << (32 - COUNTER_PLACE_BITS);
+/// What a thread may keep to itself of what it adds to the live bytes: this part of them, once there
+/// are so many.
+const LIVE_PART: u64 = 1024;
+const MANY_LIVE_BYTES: u64 = 1 << 20;
+const MAX_LOT_BYTES: u64 = 16 << 10;
 /// As in the tool: blocks smaller than this count as tiny.
 const TINY_BLOCK_BYTES: u64 = 32;
 
@@ -36,6 +43,8 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static BLOCKS: Blocks = Blocks::new();
 static REGIONS: [AtomicPtr<u8>; MAX_REGIONS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_REGIONS];
+/// The streams of the regions.
+static OWNERS: [AtomicU32; MAX_REGIONS] = [const { AtomicU32::new(0) }; MAX_REGIONS];
 static REGION_COUNT: AtomicU32 = AtomicU32::new(0);
 static SEVERAL_THREADS: u8 = 0;
 /// libc's note that there is one thread.
@@ -50,7 +59,8 @@ struct Counter {
     ended: AtomicU64,
     ended_bytes: AtomicU64,
     highest_bytes: AtomicU64,
-    unused: [u64; 2],
+    ended_elsewhere: AtomicU64,
+    ended_elsewhere_bytes: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Counter>() == COUNTER_BYTES);
@@ -63,7 +73,8 @@ struct Totals {
     failed: AtomicU64,
     unknown_frees: AtomicU64,
     empty: AtomicU64,
-    unused: u64,
+    /// Bytes live, or fewer of them if the number is negative, that the process's sum has not got yet.
+    pending: AtomicU64,
 }
 
 const _: () = assert!(CHUNK_HEADER_BYTES + size_of::<Totals>() == COUNTERS_OFFSET);
@@ -108,17 +119,6 @@ fn add_shared(word: &AtomicU64, amount: u64) -> u64 {
     }
 }
 
-fn add_live(bytes: u64) {
-    let (Some(live), Some(peak)) = (file::slot(Slot::LiveBytes), file::slot(Slot::PeakBytes))
-    else {
-        return;
-    };
-    let sum = add_shared(live, bytes);
-    if sum > peak.load(Ordering::Relaxed) {
-        peak.fetch_max(sum, Ordering::Relaxed);
-    }
-}
-
 fn counter(number: u32) -> Option<&'static Counter> {
     let region = REGIONS
         .get((number >> COUNTER_PLACE_BITS) as usize)?
@@ -133,17 +133,6 @@ fn counter(number: u32) -> Option<&'static Counter> {
             .add(COUNTERS_OFFSET + place * COUNTER_BYTES)
             .cast::<Counter>()
     })
-}
-
-/// A block ends; it was its owner's.
-fn end(block: Block) {
-    if let Some(counter) = counter(block.owner) {
-        add_shared(&counter.ended, 1);
-        add_shared(&counter.ended_bytes, block.size);
-    }
-    if let Some(live) = file::slot(Slot::LiveBytes) {
-        add_shared(live, block.size.wrapping_neg());
-    }
 }
 
 /// In a child of fork: the file is the parent's, and so are the blocks.
@@ -171,6 +160,8 @@ pub struct Tally {
     left: usize,
     /// Regions so far.
     regions: usize,
+    /// What may be pending of the live bytes.
+    lot: u64,
     of_site: Pages<u32>,
     /// The block that a realloc under way was given.
     held: Option<Block>,
@@ -184,6 +175,7 @@ impl Tally {
             next: 0,
             left: 0,
             regions: 0,
+            lot: 0,
             of_site: Pages::empty(),
             held: None,
         }
@@ -220,6 +212,9 @@ impl Tally {
         let encoded = header.encode();
         // SAFETY: a region is longer than a header.
         unsafe { region.copy_from_nonoverlapping(encoded.as_ptr(), encoded.len()) };
+        if let Some(owner) = OWNERS.get(number as usize) {
+            owner.store(self.stream, Ordering::Relaxed);
+        }
         place.store(region, Ordering::Release);
         if self.totals.is_null() {
             self.totals = region.wrapping_add(CHUNK_HEADER_BYTES).cast();
@@ -259,6 +254,62 @@ impl Tally {
         unsafe { self.totals.as_ref() }
     }
 
+    /// A block ends; it was its owner's.
+    #[inline]
+    fn end(&mut self, block: Block) {
+        if let Some(counter) = counter(block.owner) {
+            if self.owns(block.owner) {
+                add_own(&counter.ended, 1);
+                add_own(&counter.ended_bytes, block.size);
+            } else {
+                add_shared(&counter.ended_elsewhere, 1);
+                add_shared(&counter.ended_elsewhere_bytes, block.size);
+            }
+        }
+        self.add_live(block.size.wrapping_neg());
+    }
+
+    /// Whether this stream gave the counter its number.
+    #[inline]
+    fn owns(&self, number: u32) -> bool {
+        OWNERS
+            .get((number >> COUNTER_PLACE_BITS) as usize)
+            .is_some_and(|owner| owner.load(Ordering::Relaxed) == self.stream)
+    }
+
+    /// Adds to what is live. With several threads the process's sum gets it in lots.
+    #[inline]
+    fn add_live(&mut self, bytes: u64) {
+        let Some(totals) = self.totals() else { return };
+        let pending = add_own(&totals.pending, bytes);
+        if is_single_threaded() || pending.cast_signed().unsigned_abs() > self.lot {
+            self.tell_live();
+        }
+    }
+
+    /// Adds what is pending to what is live in the process.
+    pub fn tell_live(&mut self) {
+        let (Some(totals), Some(live), Some(peak)) = (
+            self.totals(),
+            file::slot(Slot::LiveBytes),
+            file::slot(Slot::PeakBytes),
+        ) else {
+            return;
+        };
+        let pending = totals.pending.load(Ordering::Relaxed);
+        let sum = add_shared(live, pending);
+        totals.pending.store(0, Ordering::Relaxed);
+        // It is less than nothing while others keep to themselves what they added.
+        let sum = u64::try_from(sum.cast_signed()).unwrap_or(0);
+        if sum > peak.load(Ordering::Relaxed) {
+            peak.fetch_max(sum, Ordering::Relaxed);
+        }
+        self.lot = match sum {
+            MANY_LIVE_BYTES.. => (sum / LIVE_PART).min(MAX_LOT_BYTES),
+            _ => 0,
+        };
+    }
+
     /// A block was made.
     #[inline]
     pub fn made(&mut self, number: u32, address: usize, size: usize) {
@@ -270,7 +321,7 @@ impl Tally {
         match BLOCKS.insert(address, owned) {
             Ok(None) => {}
             // It ended unseen.
-            Ok(Some(replaced)) => end(replaced),
+            Ok(Some(replaced)) => self.end(replaced),
             Err(_) => state::stop(StopReason::NoMemory, libc::ENOMEM),
         }
         let Some(counter) = counter(number) else {
@@ -281,11 +332,13 @@ impl Tally {
         if size < TINY_BLOCK_BYTES {
             add_own(&counter.tiny, 1);
         }
-        let live = bytes.wrapping_sub(counter.ended_bytes.load(Ordering::Relaxed));
+        let live = bytes
+            .wrapping_sub(counter.ended_bytes.load(Ordering::Relaxed))
+            .wrapping_sub(counter.ended_elsewhere_bytes.load(Ordering::Relaxed));
         if live > counter.highest_bytes.load(Ordering::Relaxed) {
             counter.highest_bytes.store(live, Ordering::Relaxed);
         }
-        add_live(size);
+        self.add_live(size);
     }
 
     #[cold]
@@ -311,7 +364,7 @@ impl Tally {
             add_own(&totals.deletes, 1);
         }
         match BLOCKS.take(address) {
-            Some(block) => end(block),
+            Some(block) => self.end(block),
             None => _ = add_own(&totals.unknown_frees, 1),
         }
     }
@@ -330,7 +383,7 @@ impl Tally {
             && let Ok(Some(newer)) = BLOCKS.insert(old, block)
         {
             let _ = BLOCKS.insert(old, newer);
-            end(block);
+            self.end(block);
         }
     }
 
@@ -343,7 +396,7 @@ impl Tally {
             add_own(&totals.unknown_frees, u64::from(held.is_none() && old != 0));
         }
         if let Some(block) = held {
-            end(block);
+            self.end(block);
         }
     }
 }

@@ -243,6 +243,7 @@ impl Stream {
     }
 
     fn end_thread(&mut self) {
+        self.tally.tell_live();
         let time = clock::now();
         self.define_with(|predictor, out| predictor.encode_thread_end(out, time));
     }
@@ -263,6 +264,7 @@ impl Stream {
 
     /// Seals the chunk, and begins a small one for what little may still come.
     fn finish(&mut self) {
+        self.tally.tell_live();
         let time = self.predictor.time();
         if self.live.is_open() && self.live.seal(time) {
             self.live.shrink();

@@ -80,8 +80,8 @@ impl Counters {
                 calls: u64_at(bytes, 0),
                 bytes: u64_at(bytes, 8),
                 tiny: u64_at(bytes, 16),
-                ended: u64_at(bytes, 24),
-                ended_bytes: u64_at(bytes, 32),
+                ended: u64_at(bytes, 24).saturating_add(u64_at(bytes, 48)),
+                ended_bytes: u64_at(bytes, 32).saturating_add(u64_at(bytes, 56)),
                 highest_bytes: u64_at(bytes, 40),
             };
             if counter.calls > 0 {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn regions_add_up_and_what_counts_nothing_is_left_out() {
         let mut counters = Counters::default();
-        let used = [3, 30, 2, 1, 10, 25, 0, 0];
+        let used = [3, 30, 2, 1, 10, 25, 1, 15];
         counters.add_region(0, &payload([5, 1, 2, 3, 4, 0], &[used, [0; 8]]));
         counters.add_region(2, &payload([1, 0, 0, 0, 0, 0], &[[0; 8], used]));
         assert_eq!(
@@ -120,8 +120,8 @@ mod tests {
         );
         let counter = counters.by_number[&0];
         assert_eq!(
-            (counter.calls, counter.ended, counter.highest_bytes),
-            (3, 1, 25)
+            (counter.calls, counter.ended, counter.ended_bytes),
+            (3, 2, 25)
         );
         assert_eq!(counters.totals.frees, 6);
         assert_eq!(counters.calls(), 3 + 3 + 6 + 2 + 4);
