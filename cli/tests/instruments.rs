@@ -273,7 +273,8 @@ fn missing_programs_are_told() {
 fn recording_says_what_it_adds() {
     let data = figures(&["recording", "--rounds", "1", "--scale", "0.05"]);
     let list = data["figures"].as_array().expect("figures");
-    assert_eq!(list.len(), 4, "{data}");
+    // Some are left out where they are not installed.
+    assert!((4..=7).contains(&list.len()), "{data}");
     for figure in list {
         assert!(figure["events"].as_u64() > Some(1000), "{figure}");
         let bytes = figure["bytes_on_disk"].as_array().expect("bytes");

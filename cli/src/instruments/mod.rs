@@ -17,6 +17,7 @@ mod page_map;
 pub mod plot;
 mod programs;
 pub mod progress;
+mod recorded;
 mod recording;
 mod stacks;
 mod startup;

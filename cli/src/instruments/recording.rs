@@ -12,6 +12,7 @@ use serde_json::json;
 use super::output::{Output, Report, Table, figure, thousands};
 use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
+use super::recorded::{self, Recorded};
 use crate::bench::machine::Machine;
 use crate::bench::statistics::median;
 use crate::failure::{Failure, Result};
@@ -38,8 +39,7 @@ pub struct RecordingPlan {
 /// A program, and what its runs gave.
 #[derive(Debug)]
 struct Case {
-    name: &'static str,
-    words: Vec<String>,
+    program: Recorded,
     samples: Samples,
 }
 
@@ -66,8 +66,10 @@ pub fn run(plan: &RecordingPlan) -> Result<()> {
     let programs = Programs::find(&[PROGRAM], RUN_LIMIT_SECONDS)?;
     programs::require("heaptrack", "heaptrack")?;
     let mut cases = cases(&programs, plan.scale)?;
+    let (others, absent) = recorded::find(&programs.scratch_folder()?, plan.scale)?;
+    cases.extend(others.into_iter().map(Case::new));
     measure(plan, &programs, &mut cases)?;
-    report(plan, &cases).publish(&plan.output, &machine)
+    report(plan, &cases, absent).publish(&plan.output, &machine)
 }
 
 fn cases(programs: &Programs, scale: f64) -> Result<Vec<Case>> {
@@ -77,10 +79,12 @@ fn cases(programs: &Programs, scale: f64) -> Result<Vec<Case>> {
         .map_err(|error| crate::measured::scratch_failure("a problem for z3", &error))?;
     let z3 = programs::require("z3", "z3")?.display().to_string();
     let own = |kind: &str, count: &str| [PROGRAM, kind, count].map(str::to_owned).to_vec();
-    let case = |name, words| Case {
-        name,
-        words,
-        samples: Samples::default(),
+    let case = |name, words| {
+        Case::new(Recorded {
+            name,
+            words,
+            environment: Vec::new(),
+        })
     };
     Ok(vec![
         case("string map", own("map", "300")),
@@ -113,7 +117,7 @@ fn measure(plan: &RecordingPlan, programs: &Programs, cases: &mut [Case]) -> Res
     let mut order: Vec<usize> = (0..WAYS.len()).collect();
     for _ in 0..plan.rounds {
         for case in cases.iter_mut() {
-            progress.begin(case.name);
+            progress.begin(case.program.name);
             fastrand::shuffle(&mut order);
             for &way in &order {
                 case.run(way, plan.scale, programs)?;
@@ -125,11 +129,22 @@ fn measure(plan: &RecordingPlan, programs: &Programs, cases: &mut [Case]) -> Res
 }
 
 impl Case {
+    fn new(program: Recorded) -> Case {
+        Case {
+            program,
+            samples: Samples::default(),
+        }
+    }
+
     fn run(&mut self, way: usize, scale: f64, programs: &Programs) -> Result<()> {
         let folder = programs.scratch_folder()?;
         let trace = folder.join("trace");
-        let mut launch = Launch::new(&self.words, None).scaled(scale);
+        let mut launch = Launch::new(&self.program.words, None).scaled(scale);
         launch.wrapper = wrapper(way, &trace)?;
+        let environment = self.program.environment.iter();
+        launch
+            .environment
+            .extend(environment.map(|(name, value)| (name.clone(), value.into())));
         // Where the tool finds its libraries is not the program's to know, but the tool's.
         if let Some(libraries) = std::env::var_os(LIBRARY_VARIABLE) {
             let pair = (LIBRARY_VARIABLE.to_owned(), libraries);
@@ -206,7 +221,7 @@ impl Samples {
     }
 }
 
-fn report(plan: &RecordingPlan, cases: &[Case]) -> Report {
+fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
     let mut time = Table::new(
         "Time added",
         [
@@ -242,7 +257,7 @@ fn report(plan: &RecordingPlan, cases: &[Case]) -> Report {
             continue;
         };
         time.push([
-            case.name.to_owned(),
+            case.program.name.to_owned(),
             thousands(samples.events as f64),
             format!("{plain:.3}"),
             figure(larder.ns_per_event),
@@ -252,14 +267,14 @@ fn report(plan: &RecordingPlan, cases: &[Case]) -> Report {
             figure(larder.seconds / raw.seconds),
         ]);
         size.push([
-            case.name.to_owned(),
+            case.program.name.to_owned(),
             figure(larder.bytes_per_event),
             figure(heaptrack.bytes_per_event),
             figure(larder.bytes_per_event / heaptrack.bytes_per_event),
             thousands(samples.truncated_stacks as f64),
         ]);
         data.push(json!({
-            "program": case.name,
+            "program": case.program.name,
             "events": samples.events,
             "truncated_stacks": samples.truncated_stacks,
             "ways": WAYS,
@@ -276,11 +291,14 @@ fn report(plan: &RecordingPlan, cases: &[Case]) -> Report {
         ),
         allocators: Vec::new(),
         tables: vec![time, size],
-        notes: vec![
+        notes: [
             "heaptrack keeps neither time, thread nor address. Without --raw it looks symbols up \
              meanwhile, in a process of its own."
                 .to_owned(),
-        ],
+        ]
+        .into_iter()
+        .chain(absent)
+        .collect(),
         plots: Vec::new(),
         data: json!({"rounds": plan.rounds, "figures": data}),
     }
