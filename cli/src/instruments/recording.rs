@@ -1,5 +1,5 @@
-//! `larder recording`: what being recorded costs a program, beside heaptrack on the same program in
-//! the same rounds: time, and bytes on disk.
+//! `larder recording`: what being recorded, or only counted, costs a program, beside heaptrack on the
+//! same program in the same rounds: time, and bytes on disk.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,11 +20,20 @@ use crate::libraries::LIBRARY_VARIABLE;
 
 const PROGRAM: &str = "bench_recorded";
 /// Each way to run a program, and its place in `Samples::seconds`.
-const WAYS: [&str; 4] = ["plain", "larder", "heaptrack", "heaptrack --raw"];
+const WAYS: [&str; 6] = [
+    "plain",
+    "larder",
+    "larder --aggregate",
+    "larder --contents",
+    "heaptrack",
+    "heaptrack --raw",
+];
 const PLAIN: usize = 0;
 const LARDER: usize = 1;
-const HEAPTRACK: usize = 2;
-const RAW: usize = 3;
+const AGGREGATE: usize = 2;
+const CONTENTS: usize = 3;
+const HEAPTRACK: usize = 4;
+const RAW: usize = 5;
 const RUN_LIMIT_SECONDS: u64 = 600;
 /// A block of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
@@ -165,24 +174,28 @@ impl Case {
 /// What stands before the program. It keeps its own malloc, so that recording is all that differs.
 fn wrapper(way: usize, trace: &Path) -> Result<Vec<OsString>> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-    let mut wrapper = match way {
-        PLAIN => return Ok(Vec::new()),
-        LARDER => {
-            let tool = std::env::current_exe().map_err(|error| {
-                Failure::failed(format!(
-                    "larder is not to be found: {error}: start it by its path"
-                ))
-            })?;
-            [vec![tool.into()], words(&["record", "--no-larder", "-o"])].concat()
-        }
-        RAW => words(&["heaptrack", "--raw", "-o"]),
-        _ => words(&["heaptrack", "-o"]),
+    let tool = || {
+        let tool = std::env::current_exe().map_err(|error| {
+            Failure::failed(format!(
+                "larder is not to be found: {error}: start it by its path"
+            ))
+        })?;
+        Ok([vec![tool.into()], words(&["record", "--no-larder"])].concat())
     };
-    wrapper.push(trace.into());
-    if way == LARDER {
-        wrapper.push("--".into());
-    }
-    Ok(wrapper)
+    let trace = trace.as_os_str();
+    Ok(match way {
+        PLAIN => Vec::new(),
+        HEAPTRACK => [words(&["heaptrack", "-o"]), vec![trace.into()]].concat(),
+        RAW => [words(&["heaptrack", "--raw", "-o"]), vec![trace.into()]].concat(),
+        _ => {
+            let mode: &[&str] = match way {
+                AGGREGATE => &["--aggregate", "-o"],
+                CONTENTS => &["--contents", "-o"],
+                _ => &["-o"],
+            };
+            [tool()?, words(mode), vec![trace.into()], words(&["--"])].concat()
+        }
+    })
 }
 
 /// Of all files in a folder and those in it; holes take none.
@@ -247,12 +260,31 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
         ]
         .map(str::to_owned),
     );
+    let mut modes = Table::new(
+        "Other ways to record",
+        [
+            "program",
+            "--aggregate, ns an event",
+            "of recording",
+            "--contents",
+            "of recording",
+        ]
+        .map(str::to_owned),
+    );
     let mut data = Vec::new();
     for case in cases {
         let samples = &case.samples;
-        let ways = [LARDER, HEAPTRACK, RAW].map(|way| samples.added(way));
-        let ([Some(larder), Some(heaptrack), Some(raw)], Some(plain)) =
-            (&ways, median(&samples.seconds[PLAIN]))
+        let ways = [LARDER, AGGREGATE, CONTENTS, HEAPTRACK, RAW].map(|way| samples.added(way));
+        let (
+            [
+                Some(larder),
+                Some(aggregate),
+                Some(contents),
+                Some(heaptrack),
+                Some(raw),
+            ],
+            Some(plain),
+        ) = (&ways, median(&samples.seconds[PLAIN]))
         else {
             continue;
         };
@@ -273,6 +305,13 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             figure(larder.bytes_per_event / heaptrack.bytes_per_event),
             thousands(samples.truncated_stacks as f64),
         ]);
+        modes.push([
+            case.program.name.to_owned(),
+            figure(aggregate.ns_per_event),
+            figure(aggregate.seconds / larder.seconds),
+            figure(contents.ns_per_event),
+            figure(contents.seconds / larder.seconds),
+        ]);
         data.push(json!({
             "program": case.program.name,
             "events": samples.events,
@@ -290,7 +329,7 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             plan.rounds
         ),
         allocators: Vec::new(),
-        tables: vec![time, size],
+        tables: vec![time, modes, size],
         notes: [
             "heaptrack keeps neither time, thread nor address. Without --raw it looks symbols up \
              meanwhile, in a process of its own."
@@ -311,8 +350,15 @@ mod tests {
     #[test]
     fn what_was_added_is_told_by_event() {
         let samples = Samples {
-            seconds: [vec![1.0, 9.0, 1.0], vec![3.0], vec![], vec![]],
-            bytes: [0, 4_000, 0, 0],
+            seconds: [
+                vec![1.0, 9.0, 1.0],
+                vec![3.0],
+                vec![],
+                vec![],
+                vec![],
+                vec![],
+            ],
+            bytes: [0, 4_000, 0, 0, 0, 0],
             events: 1_000,
             truncated_stacks: 0,
         };
