@@ -23,8 +23,8 @@ pub struct Rule {
     /// The caller's stack pointer is this far above the frame's own, or its frame pointer. The
     /// return address lies just below.
     pub up: i32,
-    /// Where the caller's frame pointer is, from its stack pointer. If it is still in its register,
-    /// where the return address is.
+    /// Where the caller's frame pointer is, from its stack pointer, and not above the return address.
+    /// If it is still in its register, where the return address is.
     pub bp_at: i16,
     pub from_bp: bool,
     pub restores_bp: bool,
@@ -128,7 +128,7 @@ fn take_step(
     } else {
         RETURN_ADDRESS_AT
     };
-    if count != 1 + usize::from(restores_bp) {
+    if count != 1 + usize::from(restores_bp) || bp_at > RETURN_ADDRESS_AT {
         return None;
     }
     let from_bp = top > bp;
