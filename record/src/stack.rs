@@ -10,9 +10,14 @@ use crate::sys;
 
 /// Where the main thread's stack began.
 static MAIN_STACK: AtomicU64 = AtomicU64::new(0);
+/// The main thread's control block. It is on no stack: what lies below is what the program maps.
+static MAIN_THREAD: AtomicU64 = AtomicU64::new(0);
 
 pub fn start(main_stack: u64) {
     MAIN_STACK.store(main_stack, Ordering::Relaxed);
+    if sys::thread_id() == sys::process_id() {
+        MAIN_THREAD.store(arch::thread_pointer() as u64, Ordering::Relaxed);
+    }
 }
 
 /// The loader's first function has no unwinding information, but nothing can lie above it.
@@ -28,7 +33,8 @@ pub struct Stack {
     pub high: u64,
     /// How far down it is known to be readable; for another stack than the two below, nowhere.
     known: u64,
-    /// Known to be readable, down to here: of the thread's own stack, and of the main one.
+    /// Known to be readable, down to here: of the thread's own stack, unless it is the main one, and of
+    /// the main one.
     own: Range,
     main: Range,
     /// There is room to work down to here on the thread's own stack.
@@ -110,13 +116,15 @@ impl Stack {
 
     #[cold]
     fn find(&mut self, sp: u64) {
-        if self.own.high == 0 {
-            let own = arch::thread_pointer() as u64;
+        if self.main.high == 0 {
+            let thread = arch::thread_pointer() as u64;
             let main = MAIN_STACK.load(Ordering::Relaxed);
-            self.own = Range {
-                low: own,
-                high: own,
-            };
+            if thread != MAIN_THREAD.load(Ordering::Relaxed) {
+                self.own = Range {
+                    low: thread,
+                    high: thread,
+                };
+            }
             self.main = Range {
                 low: main,
                 high: main,

@@ -456,3 +456,66 @@ int main(void) {
     assert_eq!(allocations_of(&run, 777), [1100]);
     assert_eq!(trace.losses.truncated_stacks, 0);
 }
+
+#[test]
+fn what_lies_below_a_small_stack_of_the_main_thread_is_left_alone() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+enum { BELOW = 65536, STACK = 8192 };
+static ucontext_t back, there;
+static void work(void) { for (int i = 0; i < 100; i++) free(malloc(777)); }
+int main(void) {
+  // Where the next mapping often is: next to what the thread's control block lies in.
+  char *end = (char *)((uintptr_t)__builtin_thread_pointer() & -4096ul);
+  while (!msync(end - 4096, 4096, MS_ASYNC)) end -= 4096;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+  char *low = mmap(end - STACK - BELOW, BELOW + STACK, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (low == MAP_FAILED || getcontext(&there)) return 1;
+  memset(low, 'x', BELOW);
+  there.uc_stack.ss_sp = low + BELOW;
+  there.uc_stack.ss_size = STACK;
+  there.uc_link = &back;
+  makecontext(&there, work, 0);
+  if (swapcontext(&back, &there)) return 1;
+  for (int i = 0; i < BELOW; i++) if (low[i] != 'x') return 2;
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let options = ["-fno-builtin", "-Wl,-z,now"];
+    let program = bench.build("below.c", source, &options);
+    let run = bench.run(&program, &[]);
+    let trace = run.succeeded().only().assert_whole();
+    assert_eq!(allocations_of(&run, 777), [100]);
+    assert_eq!(trace.losses.truncated_stacks, 0);
+}
+
+#[test]
+fn a_frame_pointer_said_to_lie_above_the_stack_is_not_read_there() {
+    let source = r#"
+#include <stdlib.h>
+#include <string.h>
+__asm__(
+  ".text\n.globl odd\n.type odd, @function\nodd:\n.cfi_startproc\n"
+  "sub $8, %rsp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, 32000\n"
+  "mov $777, %edi\ncall malloc\nmov %rax, %rdi\ncall free\n"
+  "add $8, %rsp\nret\n.cfi_endproc\n.size odd, . - odd\n");
+void odd(void);
+static void deep(void) { volatile char room[65536]; memset((char *)room, 0, sizeof room); odd(); room[0]++; }
+int main(void) {
+  deep();
+  for (int i = 0; i < 100; i++) odd();
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("odd.c", source, &["-fno-builtin", "-fomit-frame-pointer"]);
+    let run = bench.run(&program, &[]);
+    run.succeeded().only().assert_whole();
+    assert_eq!(allocations_of(&run, 777), [101]);
+}
