@@ -19,7 +19,7 @@ use larder_trace::{AllocCall, Fingerprint, FreeCall, IoCall};
 use crate::arch::{self, Caller, Local, entry};
 use crate::blocks::Block;
 use crate::stream::{self, Call, Stream};
-use crate::{clock, contents, counters, file, real, state};
+use crate::{clock, contents, counters, file, real, stack, state};
 
 /// What the thread is in the middle of, in `Local::guard`.
 pub mod guard {
@@ -713,6 +713,39 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
         drop(errno);
     }
     result
+}
+
+/// The program gives threads stacks of its own: nothing keeps the recorder's work from what lies below.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+pub unsafe extern "C" fn pthread_attr_setstack(
+    attributes: *mut libc::pthread_attr_t,
+    start: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    stack::trust_no_guard();
+    match real::pthread_attr_setstack() {
+        // SAFETY: the caller's own arguments.
+        Some(function) => unsafe { function(attributes, start, bytes) },
+        None => libc::ENOSYS,
+    }
+}
+
+/// The same if its threads' stacks are to have no guard pages.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+pub unsafe extern "C" fn pthread_attr_setguardsize(
+    attributes: *mut libc::pthread_attr_t,
+    bytes: usize,
+) -> c_int {
+    if bytes == 0 {
+        stack::trust_no_guard();
+    }
+    match real::pthread_attr_setguardsize() {
+        // SAFETY: the caller's own arguments.
+        Some(function) => unsafe { function(attributes, bytes) },
+        None => libc::ENOSYS,
+    }
 }
 
 /// Called on the way into `vfork`, by the parent.

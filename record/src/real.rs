@@ -86,6 +86,25 @@ pub fn free_aligned_sized() -> Option<unsafe extern "C" fn(*mut c_void, usize, u
         .map(|address| unsafe { std::mem::transmute(address) })
 }
 
+type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> i32;
+type SetGuardSize = unsafe extern "C" fn(*mut libc::pthread_attr_t, usize) -> i32;
+
+pub fn pthread_attr_setstack() -> Option<SetStack> {
+    static FUNCTION: Optional = Optional::new(c"pthread_attr_setstack");
+    // SAFETY: as above.
+    FUNCTION
+        .get()
+        .map(|address| unsafe { std::mem::transmute(address) })
+}
+
+pub fn pthread_attr_setguardsize() -> Option<SetGuardSize> {
+    static FUNCTION: Optional = Optional::new(c"pthread_attr_setguardsize");
+    // SAFETY: as above.
+    FUNCTION
+        .get()
+        .map(|address| unsafe { std::mem::transmute(address) })
+}
+
 static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
 const UNKNOWN: u8 = 0;

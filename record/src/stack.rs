@@ -3,7 +3,7 @@
 //!
 //! Thread safety: a `Stack` belongs to a walker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arch;
 use crate::sys;
@@ -12,6 +12,13 @@ use crate::sys;
 static MAIN_STACK: AtomicU64 = AtomicU64::new(0);
 /// The main thread's control block. It is on no stack: what lies below is what the program maps.
 static MAIN_THREAD: AtomicU64 = AtomicU64::new(0);
+/// Whether a page that cannot be touched lies below each thread's stack.
+static HAVE_GUARDS: AtomicBool = AtomicBool::new(true);
+
+/// Some threads' stacks will end where other memory of the program begins.
+pub fn trust_no_guard() {
+    HAVE_GUARDS.store(false, Ordering::Relaxed);
+}
 
 pub fn start(main_stack: u64) {
     MAIN_STACK.store(main_stack, Ordering::Relaxed);
@@ -81,6 +88,9 @@ impl Stack {
 
     #[cold]
     fn find_room(&mut self, sp: u64, low: u64) -> bool {
+        if !HAVE_GUARDS.load(Ordering::Relaxed) {
+            return false;
+        }
         let mut at = low & !(PAGE - 1);
         let found = at;
         while at < sp {

@@ -519,3 +519,45 @@ int main(void) {
     run.succeeded().only().assert_whole();
     assert_eq!(allocations_of(&run, 777), [101]);
 }
+
+#[test]
+fn what_lies_below_a_stack_that_a_thread_was_given_is_left_alone() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+enum { BELOW = 65536, STACK = 16384 };
+__attribute__((noinline)) static void *deep(int n) {
+  volatile char room[256];
+  room[0] = 1;
+  void *block = n ? deep(n - 1) : malloc(777);
+  room[1] = 2;
+  return block;
+}
+static void *work(void *unused) {
+  for (int i = 0; i < 100; i++) free(deep(20));
+  return unused;
+}
+int main(void) {
+  char *low = mmap(0, BELOW + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (low == MAP_FAILED) return 1;
+  memset(low, 'x', BELOW);
+  pthread_attr_t given;
+  pthread_attr_init(&given);
+  pthread_t t;
+  if (pthread_attr_setstack(&given, low + BELOW, STACK)) return 1;
+  if (pthread_create(&t, &given, work, 0) || pthread_join(t, 0)) return 1;
+  for (int i = 0; i < BELOW; i++) if (low[i] != 'x') return 2;
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let options = ["-fno-builtin", "-Wl,-z,now"];
+    let program = bench.build("given.c", source, &options);
+    let run = bench.run(&program, &[]);
+    let trace = run.succeeded().only().assert_whole();
+    assert_eq!(allocations_of(&run, 777), [100]);
+    assert_eq!(trace.losses.truncated_stacks, 0);
+}
