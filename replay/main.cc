@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,8 +74,13 @@ void prepare() {
   const ssize_t n = pread(STDIN_FILENO, &header, sizeof header, 0);
   if (n != ssize_t(sizeof header) || memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     give_up(kExitUsage, "standard input has no operations of this version; see --help");
-  if (header.slots > uint64_t(1) << kSmallBits || header.most_threads > UINT32_MAX)
-    give_up(kExitUsage, "the operations are damaged");
+  // Each slot takes a word at least, each thread its place in the table.
+  struct stat file;
+  const bool sized = fstat(STDIN_FILENO, &file) == 0 && S_ISREG(file.st_mode);
+  const uint64_t most = sized ? uint64_t(file.st_size) / sizeof(uint64_t) : UINT32_MAX;
+  if (header.slots > uint64_t(1) << kSmallBits || header.slots > most || header.threads > most ||
+      header.most_threads > header.threads)
+    give_up_damaged();
   shared.slots = static_cast<Slot*>(map_resident((header.slots + 1) * sizeof(Slot)));
   plan_buffers(header.most_threads + 1);
 }

@@ -2,7 +2,8 @@
 // ends are of one build: the magic number changes with the format.
 //
 // A file is a header, chunks, and a table. A chunk belongs to one thread: its header, then words of
-// 8 bytes. The table has the offset of each thread's first chunk, by the thread's number.
+// 8 bytes. The table has the offset of each thread's first chunk, by the thread's number. A
+// thread's chunks lie in the file in their order.
 //
 // A word: bits 0 to 4 are the code, 5 to 31 a slot or another small number, 32 to 63 a value.
 // Prefixes hold for the next operation of their thread.

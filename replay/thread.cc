@@ -23,17 +23,19 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// The file of operations is standard input; only offsets are used, so threads share it.
-void read_at(uint64_t offset, void* to, size_t bytes) {
-  for (size_t done = 0; done < bytes;) {
+// The file of operations is standard input; only offsets are used, so threads share it. Answers how
+// many bytes are there: the last chunk of a file may be short.
+size_t read_at(uint64_t offset, void* to, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes) {
     ssize_t n =
         pread(STDIN_FILENO, static_cast<char*>(to) + done, bytes - done, off_t(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) give_up(kExitUsage, "the operations cannot be read: %s", strerror(errno));
-    // The last chunk of a file may be short.
-    if (n == 0) return;
+    if (n == 0) break;
     done += size_t(n);
   }
+  return done;
 }
 
 struct Buffer {
@@ -71,7 +73,10 @@ class Words {
  public:
   explicit Words(uint32_t thread) : buffer_(take_buffer()) {
     uint64_t first = 0;
-    read_at(shared.header.table + uint64_t(thread) * sizeof first, &first, sizeof first);
+    if (thread >= shared.header.threads ||
+        read_at(shared.header.table + uint64_t(thread) * sizeof first, &first, sizeof first) !=
+            sizeof first)
+      give_up_damaged();
     buffer_->header = {0, 0, first};
     at_ = end_ = buffer_->words;
   }
@@ -89,14 +94,20 @@ class Words {
   }
 
  private:
+  // Chunks of a thread that went back in the file would have no end.
   void refill() {
-    read_at(buffer_->header.next, buffer_, sizeof *buffer_);
-    if (buffer_->header.words > kChunkWords) give_up(kExitUsage, "the operations are damaged");
+    const uint64_t offset = buffer_->header.next;
+    const size_t there = offset > offset_ ? read_at(offset, buffer_, sizeof *buffer_) : 0;
+    if (there < sizeof(ChunkHeader) ||
+        (there - sizeof(ChunkHeader)) / sizeof(uint64_t) < buffer_->header.words)
+      give_up_damaged();
+    offset_ = offset;
     at_ = buffer_->words;
     end_ = at_ + buffer_->header.words;
   }
 
   Buffer* buffer_;
+  uint64_t offset_ = 0;  // of the chunk in it; 0: none yet
   const uint64_t* at_;
   const uint64_t* end_;
 };
@@ -233,7 +244,7 @@ class Thread {
 
  private:
   void operate(Code code, uint32_t number, uint32_t low) {
-    if (number >= shared.header.slots) give_up(kExitUsage, "the operations are damaged");
+    if (number >= shared.header.slots || code > Code::kDeleteArray) give_up_damaged();
     Slot& slot = shared.slots[number];
     const Operation op = {code, size_t(uint64_t(high_) << 32 | low), align_};
     if (wait_) await(slot);
@@ -300,6 +311,8 @@ class Thread {
   }
 
   static void spawn(uint32_t number) {
+    // All but the first, once.
+    if (shared.spawned.fetch_add(1, kRelaxed) + 1 >= shared.header.threads) give_up_damaged();
     shared.live_threads.fetch_add(1);
     pthread_t thread;
     const int error =
@@ -346,6 +359,10 @@ void give_up(int code, const char* format, ...) {
   strcat(text, "\n");
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, strlen(text));
   _exit(code);
+}
+
+void give_up_damaged() {
+  give_up(kExitUsage, "the operations are damaged: compile the trace anew");
 }
 
 void* map_resident(size_t bytes) {

@@ -40,6 +40,7 @@ struct Shared {
   Pace pace;
   Counts counts;
   std::atomic<uint32_t> live_threads;
+  std::atomic<uint64_t> spawned;  // threads, so far
 };
 extern Shared shared;
 
@@ -48,6 +49,9 @@ inline constexpr int kExitNoMemory = 3;
 
 // Says it on stderr in one line and ends the process.
 [[noreturn]] void give_up(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// The same for a file that no compiler of traces has written.
+[[noreturn]] void give_up_damaged();
 
 // Zeroed pages that are resident from the start.
 void* map_resident(size_t bytes);

@@ -176,28 +176,102 @@ fn the_replay_recorded_makes_the_same_calls() {
     assert!((1..=40).contains(&own), "{own}");
 }
 
+/// larder-replay, built with a sanitizer.
+fn sanitized(directory: &Path, sanitizer: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay");
+    let program = directory.join("sanitized");
+    let built = output(
+        Command::new("g++")
+            .args([
+                "-std=c++20",
+                "-O1",
+                "-g",
+                "-pthread",
+                "-fsized-deallocation",
+            ])
+            .arg(format!("-fsanitize={sanitizer}"))
+            .args(["main.cc", "pace.cc", "resident.cc", "thread.cc"].map(|f| root.join(f)))
+            .arg("-o")
+            .arg(&program),
+    );
+    assert_success(&built);
+    program
+}
+
+/// A file of operations of one slot: its words, what its only chunk says of itself, and how many
+/// threads there are, all of that chunk.
+fn written_operations(words: &[u64], counted: u64, next: u64, threads: u64) -> Vec<u8> {
+    let (header_bytes, chunk_header_bytes) = (40, 16);
+    let table = header_bytes + chunk_header_bytes + words.len() as u64 * 8;
+    let mut bytes = b"LRDOPS01".to_vec();
+    let fields = [1, threads, table, threads, counted, next];
+    let table = (0..threads).map(|_| header_bytes);
+    let all = fields.into_iter().chain(words.iter().copied()).chain(table);
+    bytes.extend(all.flat_map(u64::to_le_bytes));
+    bytes
+}
+
+#[test]
+fn damaged_operations_are_refused() {
+    let directory = temporary();
+    let program = sanitized(directory.path(), "address,undefined");
+    let run = |bytes: &[u8]| {
+        let path = directory.path().join("operations");
+        fs::write(&path, bytes).unwrap();
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&program);
+        output(command.stdin(File::open(path).unwrap()))
+    };
+    let (malloc, free) = (6 | 100 << 32, 16);
+    let whole = written_operations(&[malloc, free], 2, 0, 1);
+    let ran = run(&whole);
+    assert_success(&ran);
+    assert!(stdout(&ran).contains("\"makes\": 1"), "{}", stdout(&ran));
+
+    let mut many_slots = whole.clone();
+    many_slots[8..16].copy_from_slice(&(1u64 << 26).to_le_bytes());
+    let damaged = [
+        ("its own next", written_operations(&[], 0, 40, 1)),
+        (
+            "a next behind the file",
+            written_operations(&[], 0, 1 << 20, 1),
+        ),
+        (
+            "fewer words",
+            written_operations(&[malloc, free], 4000, 0, 1),
+        ),
+        (
+            "a thread without end",
+            written_operations(&[5 | 1 << 32], 1, 0, 2),
+        ),
+        (
+            "no such thread",
+            written_operations(&[5 | 9 << 32], 1, 0, 2),
+        ),
+        (
+            "no such operation",
+            written_operations(&[malloc, 19], 2, 0, 1),
+        ),
+        ("slots", many_slots),
+        ("no table", whole[..whole.len() - 8].to_vec()),
+    ];
+    for (what, bytes) in damaged {
+        let ran = run(&bytes);
+        assert_eq!(code(&ran), 2, "{what}: {}", stderr(&ran));
+        assert!(
+            stderr(&ran).contains("the operations are damaged"),
+            "{what}"
+        );
+        assert_eq!(stdout(&ran), "", "{what}");
+    }
+}
+
 #[test]
 fn sanitizers_find_nothing_in_a_replay_of_threads() {
     let directory = temporary();
     let trace = recorded(directory.path(), "exchange.cc", EXCHANGE);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay");
     for sanitizer in ["thread", "address,undefined"] {
-        let program = directory.path().join("sanitized");
-        let built = output(
-            Command::new("g++")
-                .args([
-                    "-std=c++20",
-                    "-O1",
-                    "-g",
-                    "-pthread",
-                    "-fsized-deallocation",
-                ])
-                .arg(format!("-fsanitize={sanitizer}"))
-                .args(["main.cc", "pace.cc", "resident.cc", "thread.cc"].map(|f| root.join(f)))
-                .arg("-o")
-                .arg(&program),
-        );
-        assert_success(&built);
+        let program = sanitized(directory.path(), sanitizer);
         let mut command = Command::new(&program);
         command
             .stdin(operations(directory.path(), &trace))
