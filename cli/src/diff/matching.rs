@@ -5,11 +5,13 @@
 //! each stage the sites that one function has are matched among each other; every site is matched
 //! once at most.
 //!
-//! Time: with n and m sites in one group n·m comparisons, at most `GROUP`² of them a group.
+//! Time: with n and m sites in one group n·m comparisons, at most `GROUP`² of them a group; see also
+//! `pairing`. Memory: by the sites, and `GROUP`² scores at a time.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::pairing::best_first;
 use super::score::{MOST, alike, alike_apart_from_callers};
 use super::side::KnownSite;
 
@@ -174,38 +176,30 @@ impl Matching<'_, '_> {
         after_keys: Keys,
         likeness: fn(&KnownSite<'_>, &KnownSite<'_>) -> f64,
     ) {
-        let others = groups(self.after, &self.after_done, after_keys);
-        let mut pairs = Vec::new();
-        for (key, mine) in groups(self.before, &self.before_done, before_keys) {
-            if let Some(theirs) = others.get(&key) {
-                pairs.extend(self.likely(&mine, theirs, how.least(), likeness));
-            }
-        }
-        self.take_best(how, pairs);
+        let mine = groups(self.before, &self.before_done, before_keys);
+        let theirs = groups(self.after, &self.after_done, after_keys);
+        let sought = mine.iter().filter_map(|(key, mine)| {
+            let theirs = theirs.get(key)?;
+            Some(mine.iter().map(|before| (*before, &theirs[..])))
+        });
+        self.take_best(how, sought.flatten(), how.least(), likeness);
     }
 
-    /// The pairs of two groups that are alike enough.
-    fn likely(
-        &self,
-        mine: &[usize],
-        theirs: &[usize],
+    /// Matches sites with others of their groups, the most alike first.
+    fn take_best<'g>(
+        &mut self,
+        how: How,
+        sought: impl Iterator<Item = (usize, &'g [usize])>,
         least: f64,
         likeness: fn(&KnownSite<'_>, &KnownSite<'_>) -> f64,
-    ) -> Vec<(f64, usize, usize)> {
-        let pairs = mine.iter().flat_map(|a| theirs.iter().map(|b| (*a, *b)));
-        pairs
-            .map(|(a, b)| (likeness(&self.before[a], &self.after[b]), a, b))
-            .filter(|(score, ..)| *score >= least)
-            .collect()
-    }
-
-    /// Takes pairs of sites that have no match yet, the most alike first.
-    fn take_best(&mut self, how: How, mut pairs: Vec<(f64, usize, usize)>) {
-        pairs.sort_by(|x, y| y.0.total_cmp(&x.0).then((x.1, x.2).cmp(&(y.1, y.2))));
-        for (_, a, b) in pairs {
-            if !self.before_done[a] && !self.after_done[b] {
-                self.take(how, a, b);
-            }
+    ) {
+        let (before, after) = (self.before, self.after);
+        let score = |a: usize, b: usize| {
+            let score = likeness(&before[a], &after[b]);
+            (score >= least).then_some(score)
+        };
+        for pair in best_first(sought, &mut self.after_done, score) {
+            self.take(how, pair.before, pair.after);
         }
     }
 
@@ -222,13 +216,9 @@ impl Matching<'_, '_> {
         }
         mine.retain(|a| !self.before_done[*a]);
         theirs.retain(|b| !self.after_done[*b]);
-        let pairs = self.likely(
-            &mine,
-            &theirs,
-            how.least().max(How::OtherModule.least()),
-            alike,
-        );
-        self.take_best(how, pairs);
+        let least = how.least().max(How::OtherModule.least());
+        let sought = mine.iter().map(|before| (*before, &theirs[..]));
+        self.take_best(how, sought, least, alike);
     }
 
     /// The pairs, in the order of both, whose likeness adds up to most.

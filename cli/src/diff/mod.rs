@@ -14,6 +14,7 @@ mod growth;
 mod json;
 mod matching;
 mod obstacles;
+mod pairing;
 mod score;
 mod side;
 mod text;
