@@ -3,12 +3,17 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::*;
+use larder_trace::AllocCall;
+use larder_trace::call::Call;
+use larder_trace::codec::Class;
+use larder_trace::writer::{About, Stack, Writer, WrittenCall};
 use tempfile::TempDir;
 
 const SOURCE: &str = r#"
@@ -60,6 +65,48 @@ fn what_is_not_there_or_holds_nothing() {
         &["no such file", "check the path"],
     );
     assert_fails(&report(directory.path()), 125, &["no .ltrace file"]);
+}
+
+/// Many sites at the end of one deep stack: a chain of its own for each would take gigabytes.
+#[test]
+fn deep_stacks_take_memory_once() {
+    const DEPTH: u64 = 6000;
+    const SITES: u64 = 6000;
+    let directory = temporary();
+    let path = directory.path().join("1-0.ltrace");
+    let about = About {
+        pid: 1,
+        executable: b"/bin/deep",
+        argv: &[b"deep"],
+        start_wall_ns: 1,
+    };
+    let mut writer = Writer::new(File::create(&path).unwrap(), &about).unwrap();
+    let callers = (0..DEPTH).map(|frame| 0x10_0000 + 16 * frame);
+    let deep = callers.fold(Stack::EMPTY, |stack, at| writer.stack(stack, at));
+    for site in 0..SITES {
+        let call = WrittenCall {
+            call: Call::Alloc(AllocCall::Malloc),
+            class: Class::Alloc,
+            stack: writer.stack(deep, 0x1000_0000 + 16 * site),
+            time: site + 1,
+            address: 64 * (site + 1),
+            size: 8,
+            extra: 0,
+            old: 0,
+        };
+        writer.call(&call).unwrap();
+    }
+    writer.finish().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < 1 << 20);
+    let limited = output(
+        Command::new("bash")
+            .args(["-c", "ulimit -v 1000000; exec \"$0\" report \"$1\""])
+            .arg(env!("CARGO_BIN_EXE_larder"))
+            .arg(&path),
+    );
+    assert_success(&limited);
+    let text = stdout(&limited);
+    assert!(text.contains("Mallocs: 6000\n"), "{text}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use super::contents::{Copies, Zeros};
 use super::loops::Place;
 use super::sizes::Sizes;
+use crate::analysis::chain::Chain;
 use crate::analysis::heap::{Origin, OriginId};
-use crate::analysis::resolve::Chain;
 use crate::analysis::work::{Io, Marks};
 
 /// The run is cut into this many parts of equally many events, to see what grows.

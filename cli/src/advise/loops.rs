@@ -13,10 +13,11 @@ use rustc_hash::FxHashMap;
 use super::facts::{Facts, ImageFacts};
 use super::finding::Finding;
 use super::rates::{FEWEST_TURNS, ratio};
+use crate::analysis::chain::Chain;
 use crate::analysis::naming::{frame_place, function_name};
 use crate::analysis::number::counted;
 use crate::analysis::observe::Finished;
-use crate::analysis::resolve::{Chain, ChainFrame, Resolver};
+use crate::analysis::resolve::{ChainFrame, Resolver};
 use crate::symbols::loops::{Around, CodeLoop};
 
 /// Of a stack's calls, in percent: with at least this many in the same call of a function it may be
@@ -95,13 +96,14 @@ fn innermost(
     facts: Option<&Facts>,
 ) -> Option<(usize, CodeLoop)> {
     let mut allocates = true;
+    let all = chain.depth();
     for (depth, frames) in chain.iter().enumerate() {
         let frame = frames.last()?;
         match resolver.loop_around(frame, allocates) {
             Around::Unknown => return None,
             Around::NoLoop => {}
             Around::Loop(found) => {
-                let stayed = facts.and_then(|facts| facts.stayed(chain.len() - depth - 1));
+                let stayed = facts.and_then(|facts| facts.stayed(all - depth - 1));
                 match stayed.unwrap_or(100) {
                     IN_ONE_CALL.. => return Some((depth, found)),
                     ..=IN_NEW_CALLS => {}

@@ -12,9 +12,9 @@ use super::contents::{Contents, Life};
 use super::facts::{Array, Facts, ImageFacts, Owner, PARTS, Pair, Site};
 use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
+use crate::analysis::chain::Chain;
 use crate::analysis::heap::{Block, OriginId};
 use crate::analysis::observe::{End, Finished, Made, Moment, Observer};
-use crate::analysis::resolve::Chain;
 use crate::analysis::work::{Io, Marks};
 
 /// Pairs of origins that are looked at; beyond, new ones are not.

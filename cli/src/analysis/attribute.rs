@@ -1,8 +1,9 @@
 //! Who is charged for an allocation: the site, found by walking a stack from the allocator outward;
 //! and with `--wrapper` rules, whether the call is counted at all, and as what.
 
+use super::chain::Chain;
 use super::plumbing::ModuleRole;
-use super::resolve::{Chain, ChainFrame};
+use super::resolve::ChainFrame;
 use super::wrapper::{WrapperKind, WrapperRule};
 
 /// How a call made from one stack enters the counters.

@@ -15,7 +15,7 @@ use super::attribute::{Attribution, Counted, attribute, functions};
 use super::family::{Counters, Kind};
 use super::heap::{Block, Heap, OriginId};
 use super::observe::{End, Finished, Made, Moment, Observer};
-use super::resolve::{Chain, ChainFrame, Resolver};
+use super::resolve::{ChainFrame, Resolver};
 use super::sites::SiteStack;
 use super::wrapper::{WrapperKind, WrapperRule};
 
@@ -125,7 +125,7 @@ impl Analysis {
         for (source, origin) in sources.iter().zip(origins) {
             let resolver = &mut self.resolver;
             let mut stack = || SiteStack {
-                chain: chain(trace, &events, resolver, source.stack),
+                chain: resolver.chain(trace, events.stacks(), source.stack),
                 site: source.site,
             };
             let id = self.sites.intern(&stack());
@@ -159,23 +159,6 @@ fn is_call(action: &Action) -> bool {
             | Action::Mark { .. }
             | Action::Io { .. }
     )
-}
-
-/// A stack's functions, innermost first.
-pub(crate) fn chain(
-    trace: &Trace,
-    events: &Events<'_>,
-    resolver: &mut Resolver,
-    stack: StackId,
-) -> Chain {
-    events
-        .stacks()
-        .frames(stack)
-        .map(|frame| {
-            let module = frame.module.and_then(|id| trace.module(id));
-            resolver.frames(trace, module, frame.lookup_address())
-        })
-        .collect()
 }
 
 /// A process image while it is read.
@@ -406,7 +389,7 @@ impl<O: Observer> Image<'_, O> {
         if let Some(attribution) = self.attributions.get(&stack.0) {
             return *attribution;
         }
-        let chain = chain(self.trace, events, self.resolver, stack);
+        let chain = self.resolver.chain(self.trace, events.stacks(), stack);
         let attribution = attribute(&chain, self.rules);
         for (rule, matched) in self.rules.iter().zip(self.rules_matched.iter_mut()) {
             let named = |frame: &ChainFrame| {

@@ -10,6 +10,7 @@
 //! from it is escaped before it is printed.
 
 pub mod attribute;
+pub mod chain;
 pub mod family;
 pub mod heap;
 pub mod image;

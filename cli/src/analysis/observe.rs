@@ -5,9 +5,10 @@
 use larder_trace::{Event, Events, FreeCall, StackId, StackTable, Trace};
 
 use super::attribute::Attribution;
+use super::chain::Chain;
 use super::heap::{Block, Origin, OriginId};
-use super::image::{Source, chain};
-use super::resolve::{Chain, Resolver};
+use super::image::Source;
+use super::resolve::Resolver;
 
 /// When and by whom something happened.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +172,8 @@ pub struct Finished<'a, 't> {
 impl Finished<'_, '_> {
     /// The functions of a stack, innermost first.
     pub fn chain(&mut self, stack: StackId) -> Chain {
-        chain(self.trace, self.events, self.resolver, stack)
+        let stacks = self.events.stacks();
+        self.resolver.chain(self.trace, stacks, stack)
     }
 
     /// A stack's functions and its site, for stacks that are not an origin's.

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use larder_trace::symbols::Function;
-use larder_trace::{Module, Trace};
+use larder_trace::{Module, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
+use super::chain::{Chain, Location};
 use super::pattern;
 use super::plumbing::{ModuleRole, is_family, is_plumbing};
 use crate::printable;
@@ -44,9 +45,6 @@ pub struct ChainFrame {
     pub plumbing: bool,
 }
 
-/// A stack, innermost frame first.
-pub type Chain = Vec<Rc<[ChainFrame]>>;
-
 /// A module and why its names are poorer than they could be.
 #[derive(Debug)]
 pub struct ModuleProblem {
@@ -74,7 +72,12 @@ pub struct Resolver {
     by_identity: HashMap<(Vec<u8>, Vec<u8>, u64), usize>,
     image: u64,
     unknown: Rc<ModuleLabel>,
-    frames: FxHashMap<(usize, u64), Rc<[ChainFrame]>>,
+    frames: FxHashMap<(usize, u64), Location>,
+    /// The stacks of the image that were asked for, by number; empty where none was.
+    chains: Vec<Chain>,
+    /// Of the trace's own names.
+    names: HashMap<Vec<u8>, FunctionName>,
+    files: HashMap<Vec<u8>, Rc<str>>,
     /// By module and start.
     functions: FxHashMap<(usize, u64), FunctionCode>,
     loops: FxHashMap<(usize, u64, bool), Around>,
@@ -105,6 +108,9 @@ impl Resolver {
                 role: ModuleRole::Program,
             }),
             frames: FxHashMap::default(),
+            chains: Vec::new(),
+            names: HashMap::new(),
+            files: HashMap::new(),
             functions: FxHashMap::default(),
             loops: FxHashMap::default(),
         }
@@ -113,6 +119,33 @@ impl Resolver {
     /// What is asked for from here on is another trace's.
     pub fn begin_image(&mut self) {
         self.image += 1;
+        self.chains.clear();
+    }
+
+    /// A stack of the image. Takes time and memory by what of it no stack before had.
+    pub fn chain(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId) -> Chain {
+        let (mut at, mut new) = (stack, Vec::new());
+        let mut chain = Chain::default();
+        while let Some(frame) = stacks.frames(at).next() {
+            match self.chains.get(at.0 as usize) {
+                Some(known) if !known.is_empty() => {
+                    chain = known.clone();
+                    break;
+                }
+                _ => new.push((at, *frame)),
+            }
+            at = stacks.parent(at);
+        }
+        while let Some((at, frame)) = new.pop() {
+            let module = frame.module.and_then(|id| trace.module(id));
+            chain = Chain::called(self.frames(trace, module, frame.lookup_address()), chain);
+            let place = at.0 as usize;
+            if self.chains.len() <= place {
+                self.chains.resize(place + 1, Chain::default());
+            }
+            self.chains[place] = chain.clone();
+        }
+        chain
     }
 
     /// The functions at an address, innermost first; at least one. The trace's own names go before
@@ -154,20 +187,37 @@ impl Resolver {
 
     /// What the trace itself says of an address.
     fn named(
-        &self,
+        &mut self,
         trace: &Trace,
         module: Option<&Module>,
         index: usize,
         in_file: u64,
     ) -> Option<Vec<ChainFrame>> {
-        let label = &self.modules.get(index)?.label;
+        let label = self.modules.get(index)?.label.clone();
         let functions = trace.symbols().functions(module?.id, in_file);
         let outermost = functions.len().checked_sub(1)?;
         let frames = functions.enumerate().map(|(depth, function)| {
-            let source = source_frame(&function, depth < outermost);
-            self.judge(source, label, in_file)
+            let source = self.source_frame(&function, depth < outermost);
+            self.judge(source, &label, in_file)
         });
         Some(frames.collect())
+    }
+
+    /// Names are shared: a short record can point to a long one.
+    fn source_frame(&mut self, function: &Function<'_>, inlined: bool) -> SourceFrame {
+        let text = String::from_utf8_lossy;
+        let name = some(function.name).map(|name| {
+            let new = || FunctionName::new(&text(name), None);
+            shared(&mut self.names, name, new)
+        });
+        let file =
+            some(function.file).map(|file| shared(&mut self.files, file, || (*text(file)).into()));
+        SourceFrame {
+            function: name,
+            file,
+            line: Some(function.line).filter(|line| *line > 0),
+            inlined,
+        }
     }
 
     fn module_index(&mut self, trace: &Trace, module: &Module) -> usize {
@@ -320,15 +370,39 @@ fn symbols<'m>(
     Some(module.symbols.get_or_insert_with(load))
 }
 
-fn source_frame(function: &Function<'_>, inlined: bool) -> SourceFrame {
-    let text = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        (!text.is_empty()).then(|| text.into_owned())
-    };
-    SourceFrame {
-        function: text(function.name).map(|name| FunctionName::new(&name, None)),
-        file: text(function.file).map(Into::into),
-        line: Some(function.line).filter(|line| *line > 0),
-        inlined,
+fn some(text: &[u8]) -> Option<&[u8]> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// What is known under a key, made where it is not.
+fn shared<T: Clone>(known: &mut HashMap<Vec<u8>, T>, key: &[u8], make: impl FnOnce() -> T) -> T {
+    if let Some(value) = known.get(key) {
+        return value.clone();
+    }
+    let value = make();
+    known.insert(key.to_vec(), value.clone());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_trace_is_kept_once() {
+        let mut resolver = Resolver::new(Vec::new());
+        let function = Function {
+            name: b"_ZN3box4growEv",
+            file: b"/src/box.cc",
+            line: 3,
+        };
+        let [a, b] = [true, false].map(|inlined| resolver.source_frame(&function, inlined));
+        let names = [&a, &b].map(|frame| frame.function.as_ref().unwrap());
+        assert_eq!(&*names[0].name, "box::grow");
+        assert!(Rc::ptr_eq(&names[0].symbol, &names[1].symbol));
+        assert!(Rc::ptr_eq(&names[0].name, &names[1].name));
+        assert!(Rc::ptr_eq(&a.file.unwrap(), &b.file.unwrap()));
+        let unknown = resolver.source_frame(&Function::default(), false);
+        assert!(unknown.function.is_none() && unknown.file.is_none() && unknown.line.is_none());
     }
 }

@@ -9,8 +9,9 @@ use std::rc::Rc;
 use clap::ValueEnum;
 
 use super::attribute::functions;
+use super::chain::Chain;
 use super::heap::Origin;
-use super::resolve::{Chain, ModuleLabel};
+use super::resolve::ModuleLabel;
 
 /// What sites are ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -202,10 +203,10 @@ impl SiteTable {
         mut stack: impl FnMut() -> SiteStack,
     ) {
         let site = &mut self.sites[id.0];
-        site.calls += origin.calls;
+        site.calls = site.calls.saturating_add(origin.calls);
         site.bytes = site.bytes.saturating_add(origin.bytes);
-        site.tiny += origin.tiny;
-        site.live_blocks += origin.live_blocks;
+        site.tiny = site.tiny.saturating_add(origin.tiny);
+        site.live_blocks = site.live_blocks.saturating_add(origin.live_blocks);
         site.live_bytes = site.live_bytes.saturating_add(origin.live_bytes);
         if keep_peak {
             site.peak_bytes = site.peak_bytes.saturating_add(origin.peak_bytes);

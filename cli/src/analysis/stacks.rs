@@ -5,9 +5,10 @@
 use larder_trace::{Event, Events, StackId};
 use rustc_hash::FxHashMap;
 
+use super::chain::Chain;
 use super::heap::{Block, Origin};
 use super::observe::{End, Finished, Made, Moment, Observer};
-use super::resolve::{Chain, ChainFrame};
+use super::resolve::ChainFrame;
 
 /// One stack and the function of the malloc family that it called, in one image.
 #[derive(Debug)]
@@ -69,16 +70,12 @@ impl StackRow {
     /// there, and the one that they were inlined into, last.
     pub fn locations(&self) -> impl DoubleEndedIterator<Item = &[ChainFrame]> {
         let mut hidden = self.hidden;
-        let mut whole = 0;
-        while let Some(frames) = self.chain.get(whole).filter(|f| f.len() <= hidden) {
-            hidden -= frames.len();
-            whole += 1;
-        }
-        let shown = self.chain.get(whole..).unwrap_or_default().iter();
-        shown.enumerate().map(move |(index, frames)| {
-            let from = if index == 0 { hidden } else { 0 };
-            frames.get(from..).unwrap_or_default()
-        })
+        let shown = self.chain.iter().filter_map(|frames| {
+            let from = hidden.min(frames.len());
+            hidden -= from;
+            frames.get(from..).filter(|rest| !rest.is_empty())
+        });
+        shown.collect::<Vec<_>>().into_iter()
     }
 
     /// Innermost first.

@@ -18,7 +18,6 @@ use rustc_hash::FxHashMap;
 use super::ExportPlan;
 use crate::analysis::attribute::{attribute, functions};
 use crate::analysis::family::Kind;
-use crate::analysis::image::chain;
 use crate::analysis::losses;
 use crate::analysis::resolve::Resolver;
 use crate::failure::{Failure, Result};
@@ -192,7 +191,8 @@ impl<'t> Log<'t> {
         if let Some(place) = self.places.get(&stack) {
             return place.clone();
         }
-        let chain = chain(self.trace, events, &mut self.resolver, stack);
+        let stacks = events.stacks();
+        let chain = self.resolver.chain(self.trace, stacks, stack);
         let site = attribute(&chain, &[]).site;
         let frame = site.and_then(|index| functions(&chain).nth(index));
         let (path, line) = match frame {

@@ -8,8 +8,9 @@ use larder_trace::{Module, ModuleId};
 
 use super::log::FailedCall;
 use crate::analysis::attribute::{attribute, functions};
+use crate::analysis::chain::Chain;
 use crate::analysis::naming::{frame_name, frame_place, without_start};
-use crate::analysis::resolve::{Chain, ChainFrame, Resolver};
+use crate::analysis::resolve::{ChainFrame, Resolver};
 use crate::symbols::ElfFile;
 
 /// Callers shown with a site.

@@ -1,6 +1,7 @@
 //! Two blocks that are always made together and end together: one could be part of the other.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, Place, whole};
@@ -63,13 +64,9 @@ fn belongs(image: &ImageFacts, first: usize, second: usize, made: u64, together:
 
 /// Whether one function, or a short chain of calls from it, makes both.
 fn near(a: &Site, b: &Site) -> bool {
-    let same = a
-        .chain
-        .iter()
-        .rev()
-        .zip(b.chain.iter().rev())
-        .take_while(|(x, y)| std::rc::Rc::ptr_eq(x, y))
-        .count();
+    let [outer_a, outer_b] = [a, b].map(|site| site.chain.iter().collect::<Vec<_>>());
+    let pairs = outer_a.iter().rev().zip(outer_b.iter().rev());
+    let same = pairs.take_while(|(x, y)| Rc::ptr_eq(x, y)).count();
     let site_frames = |site: &Site| {
         let index = site.site.unwrap_or(0);
         let mut seen = 0;
@@ -77,7 +74,7 @@ fn near(a: &Site, b: &Site) -> bool {
             seen += frame.len();
             seen <= index
         });
-        site.chain.len() - inner.count()
+        site.chain.depth() - inner.count()
     };
     let apart = |site: &Site| site_frames(site).saturating_sub(same);
     apart(a).max(apart(b)) <= MOST_FRAMES_APART

@@ -1,0 +1,112 @@
+//! A stack of resolved code addresses, innermost first, whose callers stacks share: all chains of a
+//! trace take memory by its distinct stacks, not by how deep each of them is.
+
+use std::fmt;
+use std::rc::Rc;
+
+use super::resolve::ChainFrame;
+
+/// The functions at one code address, innermost first: what was inlined there, and into what.
+pub type Location = Rc<[ChainFrame]>;
+
+/// A stack, innermost frame first. A clone takes no memory of its own.
+#[derive(Clone, Default)]
+pub struct Chain(Option<Rc<Link>>);
+
+struct Link {
+    location: Location,
+    callers: Chain,
+}
+
+impl Chain {
+    /// The stack of a call made at `location` by what `callers` called.
+    pub fn called(location: Location, callers: Chain) -> Self {
+        Self(Some(Rc::new(Link { location, callers })))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// How many code addresses. Takes time by that number.
+    pub fn depth(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// The address at this depth, counted from the innermost. Takes time by the depth.
+    pub fn get(&self, depth: usize) -> Option<&Location> {
+        self.iter().nth(depth)
+    }
+
+    pub fn iter(&self) -> Locations<'_> {
+        Locations(self)
+    }
+}
+
+impl Drop for Chain {
+    /// One link after the other: a stack may be deeper than ours.
+    fn drop(&mut self) {
+        let mut next = self.0.take();
+        while let Some(mut link) = next.and_then(Rc::into_inner) {
+            next = link.callers.0.take();
+        }
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self).finish()
+    }
+}
+
+impl FromIterator<Location> for Chain {
+    fn from_iter<I: IntoIterator<Item = Location>>(locations: I) -> Self {
+        let locations: Vec<Location> = locations.into_iter().collect();
+        let outward = locations.into_iter().rev();
+        outward.fold(Chain::default(), |callers, location| {
+            Chain::called(location, callers)
+        })
+    }
+}
+
+/// Goes outward.
+pub struct Locations<'a>(&'a Chain);
+
+impl<'a> Iterator for Locations<'a> {
+    type Item = &'a Location;
+
+    fn next(&mut self) -> Option<&'a Location> {
+        let link = self.0.0.as_ref()?;
+        self.0 = &link.callers;
+        Some(&link.location)
+    }
+}
+
+impl<'a> IntoIterator for &'a Chain {
+    type Item = &'a Location;
+    type IntoIter = Locations<'a>;
+
+    fn into_iter(self) -> Locations<'a> {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_share_their_callers_and_any_depth_can_be_dropped() {
+        let location: Location = Rc::new([]);
+        let deep: Chain = std::iter::repeat_n(location.clone(), 1 << 20).collect();
+        let sites: Vec<Chain> = (0..1 << 12)
+            .map(|_| Chain::called(location.clone(), deep.clone()))
+            .collect();
+        // The deep one's addresses and one for each site, and this one.
+        assert_eq!(Rc::strong_count(&location), (1 << 20) + (1 << 12) + 1);
+        assert_eq!(sites[7].depth(), (1 << 20) + 1);
+        drop(deep);
+        drop(sites);
+        assert_eq!(Rc::strong_count(&location), 1);
+    }
+}
