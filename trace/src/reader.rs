@@ -7,6 +7,7 @@
 mod counters;
 mod events;
 mod index;
+mod map;
 mod marks;
 mod numbered;
 mod stacks;

@@ -3,12 +3,13 @@
 //! Invariants: an entry lies wholly inside the file; `stored_bytes <= MAX_STORED_BYTES` and
 //! `raw_bytes <= MAX_RAW_BYTES`; the entries of a stream are in the order of their numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::counters::Counters;
+use super::map::ModuleMap;
 use crate::error::{Damage, DamageCause, TraceError};
 use crate::layout::{
     CHUNK_ALIGN, CHUNK_HEADER_BYTES, CHUNK_MAGIC, CONTENTS_BYTES, ChunkFault, ChunkHeader,
@@ -41,6 +42,9 @@ pub struct Index {
     /// By stream, then by number; with equal numbers the sealed chunk first.
     streams: BTreeMap<u32, Vec<Entry>>,
     modules: Vec<Module>,
+    /// Places of the modules; of a number that was given twice the first.
+    by_number: HashMap<ModuleId, usize>,
+    map: ModuleMap,
     symbols: Symbols,
     process: Option<Arguments>,
     counters: Option<Counters>,
@@ -56,8 +60,13 @@ impl Index {
         // Numbers are given in order of loading, so this is the place unless a chunk was lost.
         match self.modules.get(id.0 as usize) {
             Some(module) if module.id == id => Some(module),
-            _ => self.modules.iter().find(|module| module.id == id),
+            _ => self.modules.get(*self.by_number.get(&id)?),
         }
+    }
+
+    /// Of the modules at an address in a generation of the map the newest.
+    pub fn module_at(&self, address: u64, generation: u32) -> Option<ModuleId> {
+        self.map.find(&self.modules, address, generation)
     }
 
     pub fn symbols(&self) -> &Symbols {
@@ -130,6 +139,10 @@ impl Index {
             offset = next;
         }
         let mut index = scan.index;
+        index.map = ModuleMap::new(&index.modules);
+        for (place, module) in index.modules.iter().enumerate() {
+            index.by_number.entry(module.id).or_insert(place);
+        }
         for entries in index.streams.values_mut() {
             entries.sort_by_key(|e| (e.contents.seq, e.live, u32::MAX - e.contents.events));
         }

@@ -536,12 +536,6 @@ fn resolve(trace: &Trace, generation: u32, packed: u64) -> Frame {
         interrupted: packed & 1 != 0,
         module: None,
     };
-    let lookup = frame.lookup_address();
-    // The newest first: an address is mostly asked for soon after its module appeared.
-    let modules = trace.modules().iter().rev();
-    frame.module = modules
-        .into_iter()
-        .find(|m| m.covers(lookup, generation))
-        .map(|m| m.id);
+    frame.module = trace.index.module_at(frame.lookup_address(), generation);
     frame
 }
