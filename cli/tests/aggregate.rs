@@ -4,11 +4,14 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use common::*;
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// Every call, in the main thread, in threads that come and go, in a child of fork and in a library
 /// that is unloaded, in a fixed order.
@@ -89,25 +92,44 @@ int main(int count, char **words) {
 
 const LIBRARY: &str = "#include <stdlib.h>\nvoid *make(int size) { return malloc(size); }\n";
 
+/// The tool, with the recorder of this build.
+struct Built(TempDir);
+
+impl Built {
+    fn new() -> Self {
+        Self(built_libraries())
+    }
+
+    fn record(&self, trace: &Path, options: &[&str], command: &[&OsStr]) -> Output {
+        let mut record = larder();
+        record.env("LARDER_LIB", self.0.path());
+        record.args(["record", "--no-larder", "-o"]).arg(trace);
+        output(record.args(options).arg("--").args(command))
+    }
+}
+
+/// A program of one call, counted: its trace.
+fn counted(directory: &Path) -> PathBuf {
+    let source = "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n";
+    let program = compile(directory, "one.c", source, &["-g", "-fno-builtin"]);
+    let trace = directory.join("test.trace");
+    let recorded = Built::new().record(&trace, &["--aggregate"], &[program.as_os_str()]);
+    assert_success(&recorded);
+    trace
+}
+
 /// A program and its library, recorded in both ways.
 fn both(directory: &Path, arguments: &[&str]) -> (Value, Value) {
     let flags = ["-g", "-O0", "-fno-builtin", "-pthread", "-ldl"];
     let program = compile(directory, "all.c", SOURCE, &flags);
     let shared = ["-g", "-shared", "-fPIC", "-fno-builtin"];
     let library = compile(directory, "library.c", LIBRARY, &shared);
-    let mut words = vec![library.to_str().expect("UTF-8")];
-    words.extend(arguments);
+    let mut words = vec![program.as_os_str(), library.as_os_str()];
+    words.extend(arguments.iter().map(OsStr::new));
+    let built = Built::new();
     let run = |name: &str, options: &[&str]| {
         let trace = directory.join(name);
-        output(
-            larder()
-                .args(["record", "--no-larder", "-o"])
-                .arg(&trace)
-                .args(options)
-                .arg("--")
-                .arg(&program)
-                .args(&words),
-        );
+        built.record(&trace, options, &words);
         report_json(&trace, &[])
     };
     (run("full", &[]), run("counted", &["--aggregate"]))
@@ -176,10 +198,7 @@ fn a_killed_program_leaves_its_counters() {
 #[test]
 fn what_counters_do_not_know_is_said() {
     let directory = temporary();
-    let source = "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n";
-    let flags = ["-g", "-fno-builtin"];
-    let program = compile(directory.path(), "one.c", source, &flags);
-    let trace = record(directory.path(), &program, &[], &["--aggregate"]);
+    let trace = counted(directory.path());
     let text = report_text(&trace, &[]);
     assert!(
         text.contains("Sites by bytes live at the peak: not known"),
@@ -202,10 +221,7 @@ fn what_counters_do_not_know_is_said() {
 #[test]
 fn counters_of_a_damaged_trace_are_read_as_far_as_they_go() {
     let directory = temporary();
-    let source = "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n";
-    let flags = ["-g", "-fno-builtin"];
-    let program = compile(directory.path(), "one.c", source, &flags);
-    let trace = record(directory.path(), &program, &[], &["--aggregate"]);
+    let trace = counted(directory.path());
     let mut files = fs::read_dir(&trace).expect("the trace");
     let file = files.next().expect("a file").expect("a file").path();
     let whole = fs::read(&file).expect("readable");
@@ -223,8 +239,12 @@ fn counters_of_a_damaged_trace_are_read_as_far_as_they_go() {
         *byte ^= 0xff;
     }
     fs::write(&file, &flipped).expect("writable");
-    let report = output(larder().arg("report").arg(&trace));
-    assert_success(&report);
+    let damaged = report_json(&trace, &[]);
+    assert_eq!(damaged["counters"]["allocations"], 0);
+    assert_eq!(damaged["counters"]["frees"], 0);
+    assert_eq!(damaged["losses"]["complete"], false);
+    let text = report_text(&trace, &[]);
+    assert!(text.contains("counters contradict themselves"), "{text}");
 }
 
 /// What goes on in processes and threads at once; counts are the same in each run.
@@ -360,11 +380,11 @@ fn threads_forks_signals_and_ends_are_counted_to_the_call() {
     let directory = temporary();
     let flags = ["-g", "-O0", "-fno-builtin", "-pthread"];
     let program = compile(directory.path(), "at_once.c", AT_ONCE, &flags);
+    let built = Built::new();
     let run = |mode: &str, name: &str, options: &[&str]| {
         let trace = directory.path().join(format!("{mode}-{name}"));
-        let mut record = larder();
-        record.args(["record", "--no-larder", "-o"]).arg(&trace);
-        let recorded = output(record.args(options).arg("--").arg(&program).arg(mode));
+        let command = [program.as_os_str(), OsStr::new(mode)];
+        let recorded = built.record(&trace, options, &command);
         (code(&recorded), report_json(&trace, &[]))
     };
     let modes = [

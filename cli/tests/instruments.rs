@@ -8,7 +8,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{code, larder, output};
+use common::{built_libraries, code, larder, output};
 
 const PROGRAM: &str = "bench_stacks";
 
@@ -35,9 +35,13 @@ fn instrument(words: &[&str]) -> Command {
 
 /// The JSON that it prints.
 fn figures(words: &[&str]) -> serde_json::Value {
-    let done = output(instrument(words).arg("--json"));
+    figures_of(&mut instrument(words))
+}
+
+fn figures_of(command: &mut Command) -> serde_json::Value {
+    let done = output(command.arg("--json"));
     let said = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(code(&done), 0, "{words:?}: {said}");
+    assert_eq!(code(&done), 0, "{command:?}: {said}");
     let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     report["data"].clone()
 }
@@ -305,7 +309,9 @@ const WALKED: [&str; 13] = [
 
 /// What the comparison says of each program, after none has been found wrong.
 fn walked(words: &[&str], unwinder: &str) -> Vec<(String, u64)> {
-    let data = figures(&[&["stacks"], words].concat());
+    let libraries = built_libraries();
+    let mut stacks = instrument(&[&["stacks"], words].concat());
+    let data = figures_of(stacks.env("LARDER_LIB", libraries.path()));
     let list = data["figures"].as_array().expect("figures");
     let each = list.iter().map(|one| {
         assert_eq!(one["examples"], serde_json::json!([]), "{}", one["program"]);

@@ -70,6 +70,8 @@ pub enum DamageCause {
     UnknownKind,
     #[error("a chunk of this stream is missing")]
     MissingChunk,
+    #[error("counters contradict themselves")]
+    Counter,
     #[error("a call refers to a definition in a lost chunk")]
     LostDefinition,
 }

@@ -25,6 +25,23 @@ pub struct Counter {
     pub highest_bytes: u64,
 }
 
+/// No program makes more calls from one place.
+const MOST_CALLS: u64 = 1 << 48;
+const TINY_BLOCK_BYTES: u64 = 32;
+
+impl Counter {
+    /// Whether a recorder can have left it. One that is killed leaves at most one call's bytes out.
+    fn is_plausible(&self) -> bool {
+        let larger = self.calls.saturating_sub(self.tiny).saturating_sub(1);
+        self.calls <= MOST_CALLS
+            && self.tiny <= self.calls
+            && self.ended <= self.calls
+            && self.ended_bytes <= self.bytes
+            && self.highest_bytes <= self.bytes
+            && larger.saturating_mul(TINY_BLOCK_BYTES) <= self.bytes
+    }
+}
+
 /// What belongs to no counter, of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -56,19 +73,49 @@ pub struct Counters {
     pub peak_bytes: u64,
 }
 
+impl Totals {
+    fn of(payload: &[u8]) -> Self {
+        let word = |at| u64_at(payload, at);
+        Self {
+            frees: word(0),
+            deletes: word(8),
+            failed: word(16),
+            unknown_frees: word(24),
+            empty: word(32),
+        }
+    }
+
+    fn is_plausible(&self) -> bool {
+        let calls = [self.frees, self.failed, self.unknown_frees, self.empty];
+        calls.iter().all(|calls| *calls <= MOST_CALLS) && self.deletes <= self.frees
+    }
+
+    fn add(&mut self, more: &Self) {
+        for (sum, more) in [
+            (&mut self.frees, more.frees),
+            (&mut self.deletes, more.deletes),
+            (&mut self.failed, more.failed),
+            (&mut self.unknown_frees, more.unknown_frees),
+            (&mut self.empty, more.empty),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
 impl Counters {
-    /// Takes in the payload of a chunk, or as much of it as is there.
-    pub(super) fn add_region(&mut self, region: u32, payload: &[u8]) {
-        let totals = &mut self.totals;
-        let fields = [
-            &mut totals.frees,
-            &mut totals.deletes,
-            &mut totals.failed,
-            &mut totals.unknown_frees,
-            &mut totals.empty,
-        ];
-        for (field, at) in fields.into_iter().zip((0..).step_by(8)) {
-            *field = field.saturating_add(u64_at(payload, at));
+    /// Takes in the payload of a chunk, or as much of it as is there. No checksum covers it: answers
+    /// where what no recorder can have left begins, and how many bytes of it were left out.
+    pub(super) fn add_region(&mut self, region: u32, payload: &[u8]) -> Option<(u64, u64)> {
+        let mut damaged: Option<(u64, u64)> = None;
+        let mut leave_out = |at: usize, bytes: usize| {
+            damaged.get_or_insert((at as u64, 0)).1 += bytes as u64;
+        };
+        let totals = Totals::of(payload);
+        if totals.is_plausible() {
+            self.totals.add(&totals);
+        } else {
+            leave_out(0, COUNTERS_OFFSET - CHUNK_HEADER_BYTES);
         }
         let places = payload
             .get(COUNTERS_OFFSET - CHUNK_HEADER_BYTES..)
@@ -84,10 +131,14 @@ impl Counters {
                 ended_bytes: u64_at(bytes, 32).saturating_add(u64_at(bytes, 56)),
                 highest_bytes: u64_at(bytes, 40),
             };
-            if counter.calls > 0 {
+            if !counter.is_plausible() {
+                let before = COUNTERS_OFFSET - CHUNK_HEADER_BYTES;
+                leave_out(before + place as usize * COUNTER_BYTES, COUNTER_BYTES);
+            } else if counter.calls > 0 {
                 self.by_number.insert(first | place, counter);
             }
         }
+        damaged
     }
 
     /// Calls of all kinds.
@@ -111,7 +162,7 @@ mod tests {
     #[test]
     fn regions_add_up_and_what_counts_nothing_is_left_out() {
         let mut counters = Counters::default();
-        let used = [3, 30, 2, 1, 10, 25, 1, 15];
+        let used = [3, 40, 2, 1, 10, 25, 1, 15];
         counters.add_region(0, &payload([5, 1, 2, 3, 4, 0], &[used, [0; 8]]));
         counters.add_region(2, &payload([1, 0, 0, 0, 0, 0], &[[0; 8], used]));
         assert_eq!(
@@ -130,11 +181,45 @@ mod tests {
     #[test]
     fn a_cut_region_gives_what_is_whole() {
         let mut counters = Counters::default();
-        let bytes = payload([1; 6], &[[7; 8], [7; 8]]);
+        let whole = [7, 70, 7, 3, 30, 40, 4, 40];
+        let bytes = payload([1; 6], &[whole, whole]);
         counters.add_region(u32::MAX, &bytes[..bytes.len() - 1]);
         assert_eq!(counters.by_number.len(), 1);
         counters.add_region(0, &bytes[..3]);
-        counters.add_region(0, &payload([u64::MAX; 6], &[[u64::MAX; 8]]));
-        assert_eq!(counters.calls(), u64::MAX);
+        assert_eq!(counters.calls(), 7 + 3);
+    }
+
+    #[test]
+    fn what_no_recorder_can_have_left_is_left_out_and_told() {
+        let whole = [5, 100, 3, 2, 30, 90, 1, 20];
+        let alone = |counter: [u64; 8]| {
+            let mut counters = Counters::default();
+            let damaged = counters.add_region(0, &payload([0; 6], &[counter]));
+            (counters.by_number.len(), damaged)
+        };
+        assert_eq!(alone(whole), (1, None));
+        // Killed between the call and its bytes.
+        assert_eq!(alone([3, 32, 1, 0, 0, 0, 0, 0]), (1, None));
+        for (field, value) in [
+            (0, MOST_CALLS + 1),
+            (0, 2),
+            (0, 99),
+            (1, 49),
+            (2, 6),
+            (3, 5),
+            (4, 90),
+            (5, 101),
+            (6, u64::MAX),
+        ] {
+            let mut counter = whole;
+            counter[field] = value;
+            assert_eq!(alone(counter), (0, Some((48, 64))), "{field}: {value}");
+        }
+        let mut counters = Counters::default();
+        let bytes = payload([u64::MAX; 6], &[whole, [u64::MAX; 8], whole]);
+        assert_eq!(counters.add_region(0, &bytes), Some((0, 48 + 64)));
+        assert_eq!((counters.by_number.len(), counters.calls()), (2, 10));
+        let more_deletes = payload([1, 2, 0, 0, 0, 0], &[]);
+        assert_eq!(counters.add_region(1, &more_deletes), Some((0, 48)));
     }
 }

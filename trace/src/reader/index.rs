@@ -324,7 +324,11 @@ impl Scan<'_> {
         let mut payload = vec![0; stored.min(there) as usize];
         self.read(&mut payload, offset + CHUNK_HEADER_BYTES as u64)?;
         let counters = self.index.counters.get_or_insert_default();
-        counters.add_region(header.contents.seq, &payload);
+        let damaged = counters.add_region(header.contents.seq, &payload);
+        if let Some((at, length)) = damaged {
+            let at = offset + CHUNK_HEADER_BYTES as u64 + at;
+            self.damaged(at, length, None, DamageCause::Counter);
+        }
         if there < stored {
             self.damaged(offset, rest, None, DamageCause::CutChunk);
         }
