@@ -25,6 +25,7 @@ struct Held {
     calls: u64,
     marks: u64,
     io: u64,
+    contents: u64,
     counters: usize,
     named: bool,
 }
@@ -49,6 +50,7 @@ fn held(name: &str) -> Held {
             }
             Action::Mark { name } if events.mark_name(name) == b"round" => held.marks += 1,
             Action::Io { .. } => held.io += 1,
+            Action::Contents { .. } => held.contents += 1,
             _ => {}
         }
     }
@@ -63,6 +65,9 @@ fn the_seeds_of_this_version_are_read_whole() {
     let marked = held("marked.ltrace");
     assert!(marked.calls > 2000, "{marked:?}");
     assert_eq!((marked.marks, marked.io), (30, 20));
+    let contents = held("contents.ltrace");
+    assert!(contents.calls > 500, "{contents:?}");
+    assert!(contents.contents > 400, "{contents:?}");
     let killed = held("cut-off.ltrace");
     assert!(killed.calls > 2000, "{killed:?}");
     let counted = held("counted.ltrace");
