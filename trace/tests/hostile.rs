@@ -5,8 +5,12 @@ mod mutate;
 #[path = "../../fuzz/trace_input.rs"]
 mod trace_input;
 
+use std::io::Write;
 use std::path::Path;
 
+use larder_trace::layout::{
+    CHUNK_ALIGN, CHUNK_HEADER_BYTES, CONTENTS_BYTES, ChunkHeader, ChunkKind, Contents,
+};
 use larder_trace::{Action, Trace};
 
 #[test]
@@ -57,6 +61,50 @@ fn held(name: &str) -> Held {
     held.counters = events.counted().len();
     assert!(events.damage().is_empty(), "{name}: {:?}", events.damage());
     held
+}
+
+/// Writes that end at a full disk leave a part of a chunk behind the region that it was made from.
+#[test]
+fn a_cut_chunk_that_is_in_its_live_region_loses_no_calls() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/trace");
+    let mut bytes = std::fs::read(folder.join("cut-off.ltrace")).expect("the seed");
+    let live = (0..bytes.len())
+        .step_by(CHUNK_ALIGN as usize)
+        .find_map(|at| {
+            let header = ChunkHeader::decode(bytes.get(at..)?.first_chunk()?).ok()?;
+            let state = bytes.get(at + CHUNK_HEADER_BYTES..)?;
+            let contents = Contents::decode(state.get(..CONTENTS_BYTES)?);
+            let used = header.kind == ChunkKind::Live && contents.check_or_committed > 0;
+            used.then_some(contents)
+        });
+    let contents = live.expect("a live region");
+    bytes.resize(bytes.len().next_multiple_of(CHUNK_ALIGN as usize), 0);
+    let cut = |seq| {
+        let header = ChunkHeader {
+            kind: ChunkKind::Events,
+            compressed: true,
+            columns: true,
+            stored_bytes: 5000,
+            raw_bytes: 9000,
+            contents: Contents { seq, ..contents },
+        };
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(&bytes).expect("written");
+        file.write_all(&header.encode()).expect("written");
+        file.write_all(&[1; 100]).expect("written");
+        let trace = Trace::open(file.path()).expect("a trace");
+        let mut events = trace.events();
+        let calls = std::iter::from_fn(|| events.next()).count();
+        let lost: Vec<Option<u64>> = events.damage().iter().map(|d| d.events).collect();
+        (calls, lost)
+    };
+    let (calls, lost) = cut(contents.seq);
+    assert!(calls > 2000, "{calls}");
+    assert_eq!(lost, [None]);
+    assert_eq!(
+        cut(contents.seq + 1),
+        (calls, vec![Some(contents.events.into())])
+    );
 }
 
 /// A seed that a reader gives up on would fuzz little: these are of this version and whole.

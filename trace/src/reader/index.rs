@@ -133,11 +133,13 @@ impl Index {
             file,
             length,
             index: Index::default(),
+            cut: None,
         };
         let mut offset = HEADER_BYTES as u64;
         while let Some(next) = scan.step(offset)? {
             offset = next;
         }
+        scan.look_for_the_cut_one();
         let mut index = scan.index;
         index.map = ModuleMap::new(&index.modules);
         for (place, module) in index.modules.iter().enumerate() {
@@ -155,6 +157,8 @@ struct Scan<'a> {
     file: &'a File,
     length: u64,
     index: Index,
+    /// The chunk that the file ends in: its damage's place, its stream and number.
+    cut: Option<(usize, u32, u32)>,
 }
 
 impl Scan<'_> {
@@ -245,6 +249,10 @@ impl Scan<'_> {
         };
         let whole = CHUNK_HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         if whole > rest && !matches!(header.kind, ChunkKind::Live | ChunkKind::Counters) {
+            if events.is_some() {
+                let contents = &header.contents;
+                self.cut = Some((self.index.damage.len(), contents.stream, contents.seq));
+            }
             self.damaged(offset, rest, events, DamageCause::CutChunk);
             return Ok(self.length);
         }
@@ -272,6 +280,19 @@ impl Scan<'_> {
             }
         }
         Ok((offset + span).min(self.length))
+    }
+
+    /// A recorder that could not write a chunk has its records still in the live region.
+    fn look_for_the_cut_one(&mut self) {
+        let Some((place, stream, seq)) = self.cut else {
+            return;
+        };
+        let mut entries = self.index.streams.get(&stream).into_iter().flatten();
+        if entries.any(|entry| entry.contents.seq == seq)
+            && let Some(damage) = self.index.damage.get_mut(place)
+        {
+            damage.events = None;
+        }
     }
 
     fn insert(&mut self, entry: Entry) {
