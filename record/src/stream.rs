@@ -220,6 +220,12 @@ pub fn seal_at_exit(own: *mut Stream) {
     }
 }
 
+/// A call that found the recording at its end.
+#[cold]
+fn count_lost() {
+    file::add_to_slot(Slot::LostStopped, 1);
+}
+
 fn out_of_memory<T>() -> Option<T> {
     state::stop(StopReason::NoMemory, libc::ENOMEM);
     None
@@ -353,14 +359,17 @@ impl Stream {
     #[inline]
     fn call_here(&mut self, caller: Caller, call: &Call) {
         if counters::are_on() {
-            return self.count_here(caller, call);
+            self.count_here(caller, call);
+        } else if self.record_here(caller, call).is_none() {
+            count_lost();
         }
-        let Some(node) = self.node(caller) else {
-            return;
-        };
-        let Some((site, _)) = self.site(node, call.code) else {
-            return;
-        };
+    }
+
+    /// `None` if the recording has stopped.
+    #[inline]
+    fn record_here(&mut self, caller: Caller, call: &Call) -> Option<()> {
+        let node = self.node(caller)?;
+        let (site, _) = self.site(node, call.code)?;
         let record = CallRecord {
             class: call.class,
             site,
@@ -371,13 +380,9 @@ impl Stream {
             begin: call.begin,
             old: call.old as u64,
         };
-        let Some((out, _)) = self.live.tail().split_first_chunk_mut::<RECORD_ROOM>() else {
-            return;
-        };
+        let (out, _) = self.live.tail().split_first_chunk_mut::<RECORD_ROOM>()?;
         let bytes = self.predictor.encode(out, &mut self.interned, &record);
-        if state::is_recording() {
-            self.live.commit(bytes, true);
-        }
+        state::is_recording().then(|| self.live.commit(bytes, true))
     }
 
     /// The number of a stack's call, defined if it is new, and whether it is. Room is made for a call
@@ -472,8 +477,9 @@ impl Stream {
         } else if call.address == 0 {
             return self.tally.failed();
         }
-        if let Some(number) = self.counter(caller, call.code) {
-            self.tally.made(number, call.address, call.size);
+        match self.counter(caller, call.code) {
+            Some(number) => self.tally.made(number, call.address, call.size),
+            None => count_lost(),
         }
     }
 

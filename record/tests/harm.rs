@@ -5,7 +5,7 @@ mod support;
 use std::process::Command;
 
 use larder_trace::{Action, EndState, Origin, StopReason, Trace, trace_files};
-use support::{Bench, Run};
+use support::{Bench, Recorded, Run};
 
 fn allocations_of(run: &Run, size: u64) -> Vec<usize> {
     let count = |trace: &support::Recorded| {
@@ -188,6 +188,30 @@ fn a_limit_on_file_sizes_stops_the_recording_and_not_the_program() {
         .collect();
     let run = Run { traces, ..run };
     assert_lost_honestly(&run, StopReason::FileTooLarge);
+}
+
+const EXACT: &str = r#"
+#include <stdlib.h>
+int main(void) {
+  for (unsigned long i = 0; i < 200000; i++) free(malloc(i * i % 10000));
+  return 3;
+}
+"#;
+
+#[test]
+fn the_call_that_finds_the_disk_full_is_counted_too() {
+    let bench = Bench::new();
+    bench.build("exact.c", EXACT, &["-fno-builtin"]);
+    let command = format!("ulimit -f 300; exec {}", bench.path("exact.bin").display());
+    let traces = bench.path("trace");
+    std::fs::create_dir(&traces).expect("a folder");
+    let run = bench.run_into(&traces, "/bin/bash".as_ref(), &["-c", &command], |_| {});
+    assert_eq!(run.output.status.code(), Some(3), "{}", run.stderr());
+    let recorded = |trace: &Recorded| trace.calls_from("exact.bin").count() as u64;
+    let trace = run.traces.iter().find(|trace| recorded(trace) > 0);
+    let trace = trace.expect("a trace of the program");
+    assert_eq!(trace.process.stop, StopReason::FileTooLarge);
+    assert_eq!(recorded(trace) + trace.losses.after_stop, 400_000);
 }
 
 #[test]
