@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backing.h"
 #include "foreign.h"
 #include "fork.h"
-#include "options.h"
 #include "os.h"
 #include "plant.h"
 #include "purge.h"
@@ -32,7 +32,7 @@ namespace {
 // What takes more than the four system calls that a sandbox must leave us happens here.
 [[gnu::constructor(101)]] void initialise() {
   os::cpu_count();
-  read_options_from_environment();
+  backing::init();
   registry_init();
   start_thinning();
   fork_init();
@@ -247,6 +247,21 @@ LARDER_ALIAS(free) void cfree(void*) noexcept;
 LARDER_ALIAS(memalign) void* __libc_memalign(size_t, size_t) noexcept;
 LARDER_ALIAS(valloc) void* __libc_valloc(size_t) noexcept;
 LARDER_ALIAS(pvalloc) void* __libc_pvalloc(size_t) noexcept;
+}
+
+#define LARDER_OWN(name) __attribute__((visibility("hidden"), alias(#name), copy(name)))
+extern "C" {
+LARDER_OWN(calloc) void* larder_own_calloc(size_t, size_t) noexcept;
+LARDER_OWN(realloc) void* larder_own_realloc(void*, size_t) noexcept;
+LARDER_OWN(memalign) void* larder_own_memalign(size_t, size_t) noexcept;
+LARDER_OWN(posix_memalign) int larder_own_posix_memalign(void**, size_t, size_t) noexcept;
+LARDER_OWN(valloc) void* larder_own_valloc(size_t) noexcept;
+LARDER_OWN(pvalloc) void* larder_own_pvalloc(size_t) noexcept;
+LARDER_OWN(malloc_usable_size) size_t larder_own_malloc_usable_size(void*) noexcept;
+LARDER_OWN(malloc_stats) void larder_own_malloc_stats() noexcept;
+LARDER_OWN(mallopt) int larder_own_mallopt(int, int) noexcept;
+LARDER_OWN(mallinfo) struct mallinfo larder_own_mallinfo() noexcept;
+LARDER_OWN(mallinfo2) struct mallinfo2 larder_own_mallinfo2() noexcept;
 }
 
 #endif  // LARDER_PREFIXED

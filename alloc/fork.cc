@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "backing.h"
 #include "central.h"
 #include "large.h"
 #include "meta.h"
@@ -31,6 +32,7 @@ void for_each_lock(void (*visit)(Lock&)) {
   visit(page_heap.lock());
   visit(large_lock());
   visit(meta_lock());
+  visit(backing::lock());
 }
 
 // Of the thread that holds the locks for fork, and written by it alone.
@@ -59,14 +61,14 @@ void before_fork() {
   if (&_IO_list_lock != nullptr) _IO_list_lock();
   Busy busy;
   all_taken = true;
-  if (!busy.interrupted()) {
+  if (!busy.interrupted())
     for_each_lock([](Lock& lock) { lock.before_fork(0); });
-    return;
-  }
-  for_each_lock([](Lock& lock) {
-    // Once one is refused the child is lost to the heap anyway: the others get a single try.
-    if (!lock.before_fork(all_taken ? 50 : 1)) all_taken = false;
-  });
+  else
+    for_each_lock([](Lock& lock) {
+      // Once one is refused the child is lost to the heap anyway: the others get a single try.
+      if (!lock.before_fork(all_taken ? 50 : 1)) all_taken = false;
+    });
+  backing::before_fork();
 }
 
 void after_fork_in_parent() {
@@ -74,6 +76,7 @@ void after_fork_in_parent() {
     --nested;
     return;
   }
+  backing::after_fork_in_parent();
   {
     Busy busy;
     for_each_lock([](Lock& lock) { lock.after_fork_in_parent(); });
@@ -87,6 +90,7 @@ void after_fork_in_child() {
   nested = 0;
   {
     Busy busy;
+    backing::after_fork_in_child();
     remote_new_generation();
     registry_bury_others();
     for_each_lock([](Lock& lock) { lock.after_fork_in_child(); });

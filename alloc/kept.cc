@@ -25,7 +25,20 @@ constexpr size_t kMuchEmptied = size_t{4} << 20;
 constexpr uint64_t kThinShare = 32, kThinLeastUs = 250, kThinMostUs = 20'000;
 constinit std::atomic<uint64_t> thin_paid_us{0};  // until when that time is spent
 
-size_t keep_limit() { return option(Option::kHeapEmptyKib) << 10; }
+// LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is shared out evenly: half of it among heaps, to which they
+// are entitled, and what that leaves to those that turn over more.
+size_t keep_limit() {
+  size_t limit = option(Option::kHeapEmptyKib) << 10;
+  size_t total = option(Option::kMaxThreadCacheBytes);
+  if (likely(total == 0)) return limit;
+  size_t share = total / (4 * (1 + size_t(stats::get(stats::kHeaps))));
+  return share < limit ? share : limit;
+}
+
+size_t keep_extra_limit() {
+  size_t total = option(Option::kMaxThreadCacheBytes);
+  return total == 0 ? kKeepExtraBytes : total / 2;
+}
 
 constinit std::atomic<size_t> all_keep_extra{0};
 
@@ -60,7 +73,7 @@ void ThreadHeap::keep_more(size_t bytes) {
   // Nobody but its thread can take what a heap keeps, and who asks for memory to go back while the
   // program sleeps wants it to go.
   if (shared || keep_limit() == 0 || option(Option::kBackgroundPurge) != 0) return;
-  if (all_keep_extra.fetch_add(bytes, std::memory_order_relaxed) + bytes > kKeepExtraBytes)
+  if (all_keep_extra.fetch_add(bytes, std::memory_order_relaxed) + bytes > keep_extra_limit())
     all_keep_extra.fetch_sub(bytes, std::memory_order_relaxed);
   else
     keep_extra += bytes;
@@ -81,7 +94,7 @@ void ThreadHeap::keep_extra_falls(size_t bytes) {
 // One more is kept. Now and then the heap gives up what it had no use for all the while; the
 // largest first: fewer locks for as many bytes.
 void ThreadHeap::count_kept() {
-  if (++keep_events == 0 && os::now_ms() - keep_since_ms >= option(Option::kPurgeDecayMs)) {
+  if (++keep_events == 0 && os::now_ms() - keep_since_ms >= purge_decay_ms()) {
     keep_extra_falls(keep_unused);
     keep_unused = beyond_option();
     keep_since_ms = os::now_ms();
@@ -166,6 +179,7 @@ void ThreadHeap::note_taken() {
 void ThreadHeap::shrink() {
   if (emptied_bytes < kMuchEmptied) return;
   emptied_bytes = 0;
+  if (release_rate() == 0) return;
   uint64_t now = os::now_us(), paid = thin_paid_us.load(std::memory_order_relaxed);
   uint64_t oldest = now - kThinMostUs * kThinShare;
   uint64_t since = paid < oldest ? oldest : paid;

@@ -4,11 +4,13 @@
 
 #include <new>
 
+#include "backing.h"
 #include "colour.h"
 #include "lock.h"
 #include "meta.h"
 #include "page_heap.h"
 #include "page_map.h"
+#include "report.h"
 #include "stats.h"
 
 namespace larder {
@@ -90,8 +92,8 @@ bool unmap_or_keep(Kept k) {
     LockGuard guard(huge.lock);
     drop_descriptor(k.slab);
   }
-  if (os::unmap(k.base, k.bytes)) return true;
-  os::discard(k.base, k.bytes);
+  if (backing::unmap(k.base, k.bytes)) return true;
+  backing::discard(k.base, k.bytes);
   k.slab = nullptr;
   k.freed_ms = os::now_ms();
   LockGuard guard(huge.lock);
@@ -175,14 +177,17 @@ size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
   return released;
 }
 
-bool worth_keeping(size_t bytes) {
-  return bytes <= option(Option::kHugeKeptMib) << 20 && option(Option::kPurgeDecayMs) != 0;
+// At a release rate of 0 nothing goes that there is a place for.
+size_t most_kept() {
+  return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;
 }
+
+bool worth_keeping(size_t bytes) { return bytes <= most_kept() && purge_decay_ms() != 0; }
 
 // False: it is not to be kept.
 bool keep(const Kept& k) {
   if (!worth_keeping(k.bytes)) return false;
-  size_t limit = option(Option::kHugeKeptMib) << 20;
+  size_t limit = most_kept();
   size_t kept = huge.kept_bytes.load(std::memory_order_relaxed);
   if (kept + k.bytes > limit) release_kept_bytes(kept + k.bytes - limit, UINT64_MAX);
   for (int turn = 0; turn < 2; ++turn) {
@@ -203,6 +208,7 @@ void count_huge(int64_t bytes) {
 // Moves the mapping to a place where `bytes` fit.
 bool huge_move(Slab* s, size_t bytes) {
   size_t page = os::page_size();
+  // What can be moved came from mmap.
   auto* target = static_cast<char*>(os::map_aligned(bytes, kUnit > page ? kUnit : page));
   if (target == nullptr) return false;
   // The old entry goes first: from the moment of the move its address may be anybody's.
@@ -246,7 +252,7 @@ void make_room(size_t bytes) {
   auto peak = size_t(stats::get(stats::kHugePeakBytes));
   if (peak < in_use) peak = in_use;
   size_t total = in_use + large_kept_bytes(), most = peak + peak / 2;
-  if (total > most) release_kept_bytes(total - most, UINT64_MAX);
+  if (total > most && release_rate() != 0) release_kept_bytes(total - most, UINT64_MAX);
 }
 
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
@@ -259,14 +265,14 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   *zero = s == nullptr;
   if (s == nullptr) {
     make_room(bytes);
-    auto* base = static_cast<char*>(os::map_aligned(bytes, map_align));
+    auto* base = static_cast<char*>(backing::map_aligned(bytes, map_align));
     if (base == nullptr) return nullptr;
     if (page_map.make_tables(base, 1)) {
       LockGuard guard(huge.lock);
       s = new_descriptor();
     }
     if (s == nullptr) {
-      os::unmap(base, bytes);
+      backing::unmap(base, bytes);
       return nullptr;
     }
     s->base = base;
@@ -313,7 +319,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   for (size_t bytes : {round_up(need + need / 8, granule()), need}) {
     if (grown) break;
     if (bytes < need || bytes > kMaxSize) continue;
-    os::Resized resized = os::resize_in_place(s->base, old, bytes);
+    os::Resized resized = backing::resize_in_place(s->base, old, bytes);
     if (resized == os::Resized::kRefused) return nullptr;
     grown = resized == os::Resized::kDone || huge_move(s, bytes);
     if (grown) s->bytes = bytes;
@@ -347,8 +353,10 @@ void* run_resize(Slab* s, void* object, size_t new_bytes) {
 void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;
   if (size_bytes == 0) size_bytes = 1;
-  return size_bytes > kRunMax || align > kBlock ? huge_alloc(size_bytes, align, zero)
-                                                : run_alloc(size_bytes, align, zero);
+  void* p = size_bytes > kRunMax || align > kBlock ? huge_alloc(size_bytes, align, zero)
+                                                   : run_alloc(size_bytes, align, zero);
+  if (likely(p != nullptr)) report_if_large(p, size_bytes);
+  return p;
 }
 
 void large_free(Slab* s) {

@@ -3,10 +3,10 @@
 // Compiled with exceptions, but needs no libstdc++: what throwing takes is referred to weakly, and
 // only looked for when memory is out. A C program never comes here.
 
+#include "new_delete.h"
+
 #include <dlfcn.h>
 #include <stdlib.h>
-
-#include <new>
 
 #include "os.h"
 #include "thread_heap.h"
@@ -25,8 +25,6 @@ extern "C" {
 namespace larder {
 namespace {
 
-using Handler = std::new_handler;
-
 void* find_symbol(const char* name) {
   if (void* f = dlsym(RTLD_DEFAULT, name)) return f;
   // libstdc++ may have come with a library that was opened locally.
@@ -34,12 +32,6 @@ void* find_symbol(const char* name) {
     if (void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD))
       if (void* f = dlsym(handle, name)) return f;
   return nullptr;
-}
-
-Handler current_handler() {
-  if (&_ZSt15get_new_handlerv != nullptr) return _ZSt15get_new_handlerv();
-  void* f = find_symbol("_ZSt15get_new_handlerv");
-  return f == nullptr ? nullptr : reinterpret_cast<Handler (*)()>(f)();
 }
 
 [[noreturn]] void throw_bad_alloc() {
@@ -52,17 +44,23 @@ Handler current_handler() {
   abort();
 }
 
-// The standard's loop: the handler may free memory, throw, or end the program.
-LARDER_SLOW void* new_slow(size_t size, size_t align) {
+}  // namespace
+
+std::new_handler current_new_handler() {
+  if (&_ZSt15get_new_handlerv != nullptr) return _ZSt15get_new_handlerv();
+  void* f = find_symbol("_ZSt15get_new_handlerv");
+  return f == nullptr ? nullptr : reinterpret_cast<std::new_handler (*)()>(f)();
+}
+
+void* new_slow(size_t size, size_t align) {
   for (;;) {
-    Handler handler = current_handler();
+    std::new_handler handler = current_new_handler();
     if (handler == nullptr) throw_bad_alloc();
     handler();
     if (void* p = align <= 16 ? malloc_fast(size) : aligned_alloc_any(size, align)) return p;
   }
 }
 
-}  // namespace
 }  // namespace larder
 
 #define LARDER_EXPORT __attribute__((visibility("default")))

@@ -2,116 +2,139 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <initializer_list>
 
-#include "os.h"
+#include "line.h"
 #include "size_class.h"
 
 namespace larder {
 
 namespace {
 
+enum class Form : uint8_t { kNumber, kSwitch, kRate };
+
+// Text is kept in place: pointers would have to be relocated in every process.
 struct Row {
-  const char* name;
+  char name[30];  // behind LARDER_
+  Form form;
   size_t default_value, min, max;
-  const char* unit;
-  const char* default_text;  // where the number does not say it
-  const char* why;
+  char unit[16];
+  char default_text[48];     // where the number does not say it
+  bool of_tcmalloc = false;  // TCMALLOC_ with the same name means the same
 };
 
+// Rates are stored as their bits.
+constexpr size_t bits_of(double rate) { return __builtin_bit_cast(size_t, rate); }
+
 constexpr Row kRows[] = {
-    {"LARDER_MIN_ALIGN", 8, 8, 16, "bytes", nullptr,
-     "16 aligns blocks of up to 8 bytes to 16, for programs that assume it of every block"},
-    {"LARDER_PURGE_DECAY_MS", 1000, 0, 3600 * 1000, "ms", nullptr,
-     "free memory stays warm this long before it goes back to the system"},
-    {"LARDER_PURGE_MIB_PER_TICK", 64, 1, 1 << 20, "MiB a 100 ms", nullptr,
-     "bounds what one allocation can spend on giving memory back"},
-    {"LARDER_MAX_HEAPS", 0, 0, 4096, "heaps", "4 a CPU, at least 64",
-     "threads beyond it share one heap a CPU; 0 means 4 a CPU, at least 64"},
-    {"LARDER_HEAP_EMPTY_KIB", 512, 0, 1 << 20, "KiB a heap", nullptr,
-     "wholly free slabs a thread keeps, so that phases do not meet at the page heap's lock"},
-    {"LARDER_HUGE_KEPT_MIB", 256, 0, 1 << 20, "MiB", nullptr,
-     "freed mappings kept for the decay time, so that a large malloc/free pair needs no system "
-     "call"},
-    {"LARDER_COLOUR", 1, 0, 1, "switch", nullptr,
-     "offsets large blocks by a rotating number of cache lines, so that arrays do not alias"},
-    {"LARDER_BACKGROUND_PURGE", 0, 0, 1, "switch", nullptr,
-     "1 starts a thread that gives memory back while the program sleeps; a child of fork has none"},
-    {"LARDER_EARLY_PURGE", 1, 0, 1, "switch", nullptr,
-     "0 keeps free memory for the decay time even when hardly anything is in use any more"},
+    // 16 aligns blocks of up to 8 bytes to 16, for programs that assume it of every block.
+    {"MIN_ALIGN", Form::kNumber, 8, 8, 16, "bytes", ""},
+    // Free memory stays warm this long before it goes back to the system.
+    {"PURGE_DECAY_MS", Form::kNumber, 1000, 0, 3600 * 1000, "ms", ""},
+    // Bounds what one allocation can spend on giving memory back.
+    {"PURGE_MIB_PER_TICK", Form::kNumber, 64, 1, 1 << 20, "MiB a 100 ms", ""},
+    // Threads beyond it share one heap a CPU; 0 means 4 a CPU, at least 64.
+    {"MAX_HEAPS", Form::kNumber, 0, 0, 4096, "heaps", "4 a CPU, at least 64"},
+    // Wholly free slabs a thread keeps, so that phases do not meet at the page heap's lock.
+    {"HEAP_EMPTY_KIB", Form::kNumber, 512, 0, 1 << 20, "KiB a heap", ""},
+    // Freed mappings kept for the decay time, so that a large malloc/free pair needs no system
+    // call.
+    {"HUGE_KEPT_MIB", Form::kNumber, 256, 0, 1 << 20, "MiB", ""},
+    // Offsets large blocks by a rotating number of cache lines, so that arrays do not alias.
+    {"COLOUR", Form::kSwitch, 1, 0, 1, "switch", ""},
+    // 1 starts a thread that gives memory back while the program sleeps; a child of fork has none.
+    {"BACKGROUND_PURGE", Form::kSwitch, 0, 0, 1, "switch", ""},
+    // 0 keeps free memory for the decay time even when hardly anything is in use any more.
+    {"EARLY_PURGE", Form::kSwitch, 1, 0, 1, "switch", ""},
+    // Free memory goes back so many times as fast; 0: never by itself.
+    {"RELEASE_RATE", Form::kRate, bits_of(1), 0, 1000, "times", "1", true},
+    // Bounds what all threads together keep for themselves.
+    {"MAX_TOTAL_THREAD_CACHE_BYTES", Form::kNumber, 0, 512 << 10, size_t{1} << 40, "bytes",
+     "16 MiB beyond what each heap keeps", true},
+    // 1 gives back whatever is free at the next occasion, without a decay.
+    {"AGGRESSIVE_DECOMMIT", Form::kSwitch, 0, 0, 1, "switch", "", true},
+    // What would map more for objects fails.
+    {"HEAP_LIMIT_MB", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no limit", true},
+    // Larger blocks are reported on stderr, with the stack that asks for them.
+    {"LARGE_ALLOC_REPORT_THRESHOLD", Form::kNumber, 0, 0, size_t{1} << 62, "bytes", "no reports",
+     true},
+    // 1 takes memory for objects by sbrk.
+    {"SKIP_MMAP", Form::kSwitch, 0, 0, 1, "switch", "", true},
+    // 0 takes memory by sbrk when mmap refuses.
+    {"SKIP_SBRK", Form::kSwitch, kSbrkInPlaceOfMmap, 0, 1, "switch",
+     "sbrk only where LARDER_SKIP_MMAP asks for it", true},
+    // Where in the device memory begins that may be used.
+    {"DEVMEM_START", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no device memory", true},
+    // Where in the device it ends.
+    {"DEVMEM_LIMIT", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no limit", true},
+    // Bounds what is taken from the file system.
+    {"MEMFS_LIMIT_MB", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no limit", true},
+    // 1 ends the program when the file system has no more.
+    {"MEMFS_ABORT_ON_FAIL", Form::kSwitch, 0, 0, 1, "switch", "", true},
+    // 1 asks the file system again after it refused.
+    {"MEMFS_IGNORE_MMAP_FAIL", Form::kSwitch, 0, 0, 1, "switch", "", true},
+    // 1 maps its memory privately, which fork need not copy.
+    {"MEMFS_MAP_PRIVATE", Form::kSwitch, 0, 0, 1, "switch", "", true},
+    // 1 takes memory for objects from nowhere else.
+    {"MEMFS_DISABLE_FALLBACK", Form::kSwitch, 0, 0, 1, "switch", "", true},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
 
-constinit std::atomic<size_t> values[size_t(Option::kCount)] = {
-    kRows[0].default_value, kRows[1].default_value, kRows[2].default_value,
-    kRows[3].default_value, kRows[4].default_value, kRows[5].default_value,
-    kRows[6].default_value, kRows[7].default_value, kRows[8].default_value,
+struct Values {
+  size_t of[size_t(Option::kCount)];
+  constexpr Values() : of() {
+    for (size_t i = 0; i < size_t(Option::kCount); ++i) of[i] = kRows[i].default_value;
+  }
 };
+constinit Values values;
 
-void warn(const Row& row, const char* text) {
-  char line[256];
-  size_t n = 0;
-  auto put = [&](const char* s, size_t limit) {
-    for (size_t i = 0; s[i] != 0 && i < limit && n < sizeof line - 1; ++i)
-      line[n++] = s[i] >= ' ' && s[i] < 127 ? s[i] : '?';
-  };
-  auto put_number = [&](size_t v) {
-    char digits[24];
-    int d = 24;
-    digits[--d] = 0;
-    do digits[--d] = char('0' + v % 10);
-    while ((v /= 10) != 0);
-    put(digits + d, 24);
-  };
-  put("larder: ", 99);
-  put(row.name, 99);
-  put("=", 99);
-  put(text, 32);
-  put(" is not a number from ", 99);
-  put_number(row.min);
-  put(" to ", 99);
-  put_number(row.max);
-  put(" (", 99);
-  put(row.unit, 99);
-  put("); using the default, ", 99);
-  if (row.default_text != nullptr)
-    put(row.default_text, 99);
+// `variable` is NAME=VALUE.
+void warn(const Row& row, const char* variable) {
+  Line line;
+  line.put(variable, strcspn(variable, "=") + 33).put(" is not a number from ");
+  line.put_number(row.min).put(" to ").put_number(row.max).put(" (").put(row.unit);
+  line.put("); using the default, ");
+  if (row.default_text[0] != 0)
+    line.put(row.default_text);
   else
-    put_number(row.default_value);
-  line[n++] = '\n';
-  os::write_stderr(line, n);
+    line.put_number(row.default_value);
+  line.write();
 }
 
 // Names with our prefix that other parts of Larder read, or that programs may set for themselves.
-constexpr const char* kOthers[] = {"LARDER_LIB",  "LARDER_TRACE_DIR", "LARDER_RECORD_",
-                                   "LARDER_FAIL", "LARDER_CACHE",     "LARDER_OUT"};
+constexpr const char* kOthers[] = {"LIB",   "TRACE_DIR", "RECORD_",       "FAIL",
+                                   "CACHE", "OUT",       "DEVMEM_DEVICE", "MEMFS_MALLOC_PATH"};
 
-bool is_known(const char* variable) {
-  size_t length = strcspn(variable, "=");
+// Of NAME=VALUE; nullptr if there is no such row.
+const Row* find_row(const char* name) {
+  size_t length = strcspn(name, "=");
   for (const Row& row : kRows)
-    if (strlen(row.name) == length && memcmp(variable, row.name, length) == 0) return true;
+    if (strlen(row.name) == length && memcmp(name, row.name, length) == 0) return &row;
+  return nullptr;
+}
+
+bool is_of_others(const char* name) {
   for (const char* other : kOthers)
-    if (strncmp(variable, other, strlen(other)) == 0) return true;
+    if (strncmp(name, other, strlen(other)) == 0) return true;
   return false;
 }
 
 // A misspelt option would otherwise be no option at all, in silence.
 void warn_unknown(const char* variable) {
-  char line[160] = "larder: no option is called ";
-  size_t n = strlen(line);
-  for (size_t i = 0; variable[i] != '=' && variable[i] != 0 && n < sizeof line - 40; ++i)
-    line[n++] = variable[i] >= ' ' && variable[i] < 127 ? variable[i] : '?';
-  static constexpr char kEnd[] = "; it is ignored\n";
-  memcpy(line + n, kEnd, sizeof kEnd - 1);
-  os::write_stderr(line, n + sizeof kEnd - 1);
+  Line()
+      .put("no option is called ")
+      .put(variable, strcspn(variable, "="))
+      .put("; it is ignored")
+      .write();
 }
 
 // Decimal digits only, no overflow.
-bool parse(const char* text, size_t* value) {
-  if (*text == 0 || strlen(text) > 12) return false;
+bool parse_number(const char* text, size_t* value) {
+  if (*text == 0 || strlen(text) > 18) return false;
   size_t v = 0;
   for (; *text != 0; ++text) {
     if (*text < '0' || *text > '9') return false;
@@ -121,31 +144,122 @@ bool parse(const char* text, size_t* value) {
   return true;
 }
 
+// As tcmalloc takes them, and their opposites; one that is set to nothing is on there.
+bool parse_switch(const char* text, bool of_tcmalloc, size_t* value) {
+  if (*text == 0) {
+    *value = 1;
+    return of_tcmalloc;
+  }
+  for (const char* word : {"1", "t", "y", "true", "yes", "0", "f", "n", "false", "no"}) {
+    if (strcasecmp(text, word) != 0) continue;
+    *value = strchr("1ty", *word) != nullptr ? 1 : 0;
+    return true;
+  }
+  return false;
+}
+
+// Digits with a point among them, or none.
+bool parse_rate(const char* text, double* rate) {
+  if (*text == 0 || strlen(text) > 12) return false;
+  double v = 0, unit = 1;
+  bool point = false, digit = false;
+  for (; *text != 0; ++text) {
+    if (*text == '.' && !point) {
+      point = true;
+      continue;
+    }
+    if (*text < '0' || *text > '9') return false;
+    digit = true;
+    v = v * 10 + (*text - '0');
+    if (point) unit *= 10;
+  }
+  *rate = v / unit;
+  return digit;
+}
+
+// False: it is no value for this row.
+bool take(const Row& row, const char* text, bool of_tcmalloc) {
+  size_t value = 0;
+  if (row.form == Form::kRate) {
+    double rate = 0;
+    if (!parse_rate(text, &rate) || rate < double(row.min) || rate > double(row.max)) return false;
+    value = bits_of(rate);
+  } else if (row.form == Form::kSwitch
+                 ? !parse_switch(text, of_tcmalloc, &value)
+                 : !parse_number(text, &value) || value < row.min || value > row.max) {
+    return false;
+  }
+  set_option(Option(&row - kRows), value);
+  return true;
+}
+
+// The first of several of a name counts, as for getenv.
+void read_with_prefix(const char* prefix, bool of_tcmalloc) {
+  static_assert(size_t(Option::kCount) <= 64, "a bit an option");
+  uint64_t seen = 0;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (strncmp(*variable, prefix, strlen(prefix)) != 0) continue;
+    const char* name = *variable + strlen(prefix);
+    const Row* row = find_row(name);
+    if (row == nullptr) {
+      if (!of_tcmalloc && !is_of_others(name)) warn_unknown(*variable);
+      continue;
+    }
+    uint64_t bit = uint64_t{1} << (row - kRows);
+    if ((of_tcmalloc && !row->of_tcmalloc) || (seen & bit) != 0) continue;
+    seen |= bit;
+    const char* text = strchr(name, '=');
+    if (text != nullptr && !take(*row, text + 1, of_tcmalloc)) warn(*row, *variable);
+  }
+}
+
 }  // namespace
 
-size_t option(Option o) { return values[size_t(o)].load(std::memory_order_relaxed); }
+size_t option(Option o) { return __atomic_load_n(&values.of[size_t(o)], __ATOMIC_RELAXED); }
 
 void set_option(Option o, size_t value) {
-  values[size_t(o)].store(value, std::memory_order_relaxed);
+  __atomic_store_n(&values.of[size_t(o)], value, __ATOMIC_RELAXED);
   if (o == Option::kMinAlign) {
     uint8_t smallest = value > 8 ? 1 : 0;
     small_classes.of[0] = small_classes.of[1] = smallest;
   }
 }
 
-void read_options_from_environment() {
-  for (size_t i = 0; i < size_t(Option::kCount); ++i) {
-    const char* text = secure_getenv(kRows[i].name);
-    if (text == nullptr) continue;
-    size_t value = 0;
-    if (parse(text, &value) && value >= kRows[i].min && value <= kRows[i].max)
-      set_option(Option(i), value);
-    else
-      warn(kRows[i], text);
+double release_rate() { return __builtin_bit_cast(double, option(Option::kReleaseRate)); }
+
+void set_release_rate(double rate) {
+  if (rate != rate) return;
+  if (rate < 0) rate = 0;
+  if (rate > kMostReleaseRate) rate = kMostReleaseRate;
+  set_option(Option::kReleaseRate, bits_of(rate));
+}
+
+uint64_t purge_decay_ms() {
+  if (option(Option::kAggressiveDecommit) != 0) return 0;
+  uint64_t decay = option(Option::kPurgeDecayMs);
+  double rate = release_rate();
+  if (likely(rate == 1)) return decay;
+  double slower = rate > 0 ? double(decay) / rate : 1e18;
+  return slower < 1e18 ? uint64_t(slower) : uint64_t{1000'000'000'000'000'000};
+}
+
+const char* option_text(const char* name) {
+  if (getauxval(AT_SECURE) != 0 || environ == nullptr) return nullptr;
+  for (const char* prefix : {"LARDER_", "TCMALLOC_"}) {
+    size_t prefix_length = strlen(prefix), length = strlen(name);
+    for (char** v = environ; *v != nullptr; ++v)
+      if (strncmp(*v, prefix, prefix_length) == 0 &&
+          strncmp(*v + prefix_length, name, length) == 0 && (*v)[prefix_length + length] == '=' &&
+          (*v)[prefix_length + length + 1] != 0)
+        return *v + prefix_length + length + 1;
   }
+  return nullptr;
+}
+
+void read_options_from_environment() {
   if (getauxval(AT_SECURE) != 0 || environ == nullptr) return;
-  for (char** variable = environ; *variable != nullptr; ++variable)
-    if (strncmp(*variable, "LARDER_", 7) == 0 && !is_known(*variable)) warn_unknown(*variable);
+  read_with_prefix("TCMALLOC_", true);
+  read_with_prefix("LARDER_", false);
 }
 
 }  // namespace larder

@@ -30,6 +30,20 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
 // content must be taken as unchanged.
 bool discard(void* addr, size_t size_bytes);
 
+// Memory for the pages of this range, to be written or to be read, so that touching them cannot
+// fail. kUnknown: the kernel does not know how.
+enum class Populated { kYes, kNo, kUnknown };
+Populated populate(void* addr, size_t size_bytes, bool to_write);
+// Frees the file's pages behind a shared mapping; they read as zeros then. False: refused.
+bool punch(void* addr, size_t size_bytes);
+// As map_aligned, by sbrk; the program may move the break as well. It may fail in a signal handler
+// that interrupted another call of it.
+void* grow_break(size_t size_bytes, size_t align);
+// Whether sbrk may have given this.
+bool from_break(const void* addr);
+// From now on map() asks sbrk for what mmap refuses.
+void use_break_when_refused();
+
 // Monotonic milliseconds, from a coarse clock (about 5 ns, no system call).
 uint64_t now_ms();
 // Monotonic microseconds, exact.

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -58,6 +59,18 @@ long call(long nr, const void* a, size_t b = 0, long c = 0, long d = 0, long e =
 }
 
 bool is_error(long ret) { return ret < 0 && ret > -4096; }
+
+void count_mapped(size_t more_bytes) {
+  stats::add(stats::kMappedBytes, int64_t(more_bytes));
+  stats::add(stats::kMappedTotalBytes, int64_t(more_bytes));
+}
+
+struct Breaking {
+  std::atomic<bool> busy{false};
+  bool when_refused = false;                         // written once, before there are threads
+  std::atomic<uintptr_t> low{UINTPTR_MAX}, high{0};  // what it gave lies between
+};
+constinit Breaking breaking;
 
 // The kernel orders an unmap before a map at the same address. ThreadSanitizer does not see these
 // calls, and would take what was written there before for a race.
@@ -112,9 +125,9 @@ void* map(size_t size_bytes) {
   stats::add(stats::kMmapCalls, 1);
   long ret = call(SYS_mmap, nullptr, size_bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (is_error(ret)) return nullptr;
+  if (is_error(ret)) return breaking.when_refused ? grow_break(size_bytes, page_size()) : nullptr;
   after_map();
-  stats::add(stats::kMappedBytes, int64_t(size_bytes));
+  count_mapped(size_bytes);
   return reinterpret_cast<void*>(ret);
 }
 
@@ -147,6 +160,7 @@ Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
   after_map();
   if (is_error(ret)) return ret == -ENOMEM ? Resized::kNoRoom : Resized::kRefused;
   stats::add(stats::kMappedBytes, int64_t(new_bytes) - int64_t(old_bytes));
+  if (new_bytes > old_bytes) stats::add(stats::kMappedTotalBytes, int64_t(new_bytes - old_bytes));
   return Resized::kDone;
 }
 
@@ -167,6 +181,54 @@ bool discard(void* addr, size_t size_bytes) {
   stats::add(stats::kPurgedBytes, int64_t(size_bytes));
   return true;
 }
+
+Populated populate(void* addr, size_t size_bytes, bool to_write) {
+  constexpr long kPopulateRead = 22, kPopulateWrite = 23;  // of Linux 5.14
+  long ret;
+  do ret = call(SYS_madvise, addr, size_bytes, to_write ? kPopulateWrite : kPopulateRead);
+  while (ret == -EINTR || ret == -EAGAIN);
+  if (ret == -EINVAL) return Populated::kUnknown;
+  return is_error(ret) ? Populated::kNo : Populated::kYes;
+}
+
+bool punch(void* addr, size_t size_bytes) {
+  stats::add(stats::kMadviseCalls, 1);
+  if (is_error(call(SYS_madvise, addr, size_bytes, MADV_REMOVE))) return false;
+  stats::add(stats::kPurgedBytes, int64_t(size_bytes));
+  return true;
+}
+
+void* grow_break(size_t size_bytes, size_t align) {
+  // libc keeps the break, and would not know of one that is moved behind its back; nor does it
+  // take a lock for it.
+  constexpr int kTries = 10'000;
+  for (int i = 0; breaking.busy.exchange(true, std::memory_order_acquire); ++i) {
+    if (i == kTries) return nullptr;
+    yield();
+  }
+  int saved = errno;
+  auto now = uintptr_t(sbrk(0));
+  size_t bytes = round_up(now, align) - now + size_bytes;
+  void* got = bytes <= kMaxSize ? sbrk(intptr_t(bytes)) : reinterpret_cast<void*>(-1);
+  errno = saved;
+  uintptr_t base = round_up(uintptr_t(got), align);
+  bool fits = got != reinterpret_cast<void*>(-1) && base + size_bytes <= uintptr_t(got) + bytes;
+  if (fits) {
+    if (base < breaking.low) breaking.low = base;
+    if (base + size_bytes > breaking.high) breaking.high = base + size_bytes;
+    count_mapped(size_bytes);
+  }
+  breaking.busy.store(false, std::memory_order_release);
+  return fits ? reinterpret_cast<void*>(base) : nullptr;
+}
+
+bool from_break(const void* addr) {
+  auto p = uintptr_t(addr);
+  return p >= breaking.low.load(std::memory_order_relaxed) &&
+         p < breaking.high.load(std::memory_order_relaxed);
+}
+
+void use_break_when_refused() { breaking.when_refused = true; }
 
 uint64_t now_us() {
   timespec ts;

@@ -302,6 +302,24 @@ void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
   }
 }
 
+void PageHeap::for_each_free(void (*visit)(const void*, size_t, bool, void*), void* context) {
+  LockGuard guard(lock_);
+  for (Region* r = regions_; r != nullptr; r = r->next) {
+    for (unsigned i = 0; i < r->count; ++i) {
+      const Block& b = r->blocks[i];
+      for (UnitSet set : {b.free_units & b.dirty, b.free_units & ~b.dirty}) {
+        for (UnitSet rest = set; rest != 0;) {
+          int first = first_unit(rest);
+          int count = run_length_at(rest, first);
+          rest &= ~unit_range(first, count);
+          visit(b.base + size_t(first) * kUnit, size_t(count) * kUnit, (set & b.dirty) != 0,
+                context);
+        }
+      }
+    }
+  }
+}
+
 void PageHeap::check() {
   LockGuard guard(lock_);
   size_t dirty_blocks = 0;

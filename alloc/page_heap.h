@@ -55,6 +55,9 @@ class PageHeap {
   Totals totals();
   // Calls `visit(slab, context)` for each slab, run and large object. Holds the lock meanwhile.
   void for_each(void (*visit)(Slab*, void*), void* context);
+  // And for each run of free units, told whether they may hold memory.
+  void for_each_free(void (*visit)(const void* base, size_t bytes, bool dirty, void* context),
+                     void* context);
   // Checks every invariant of block.h; debug builds and tests.
   void check();
 

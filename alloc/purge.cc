@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "backing.h"
 #include "large.h"
 #include "options.h"
 #include "page_heap.h"
@@ -29,7 +30,7 @@ UnitSet discard(const PurgeJob& job, size_t* discarded_bytes) {
     uintptr_t begin = uintptr_t(job.block->base) + size_t(first) * kUnit;
     uintptr_t from = round_up(begin, page);
     uintptr_t to = round_down(begin + size_t(count) * kUnit, page);
-    if (from >= to || !os::discard(reinterpret_cast<void*>(from), to - from)) continue;
+    if (from >= to || !backing::discard(reinterpret_cast<void*>(from), to - from)) continue;
     gone |= unit_range(first + int((from - begin) / kUnit), int((to - from) / kUnit));
     *discarded_bytes += to - from;
   }
@@ -143,22 +144,30 @@ void purge_wake() {
 }
 
 void purge_tick() {
-  if (!has_work()) return;
+  double rate = release_rate();
+  if (!has_work() || rate == 0) return;
   purge_wake();
   uint64_t now = os::now_ms();
   if (size_t bytes = early_bytes()) purge_early(now, bytes);
   uint64_t due = next_tick_ms.load(std::memory_order_relaxed);
   if (now < due) return;
   if (!next_tick_ms.compare_exchange_strong(due, now + kTickMs, std::memory_order_relaxed)) return;
-  uint64_t decay = option(Option::kPurgeDecayMs);
+  uint64_t decay = purge_decay_ms();
   uint64_t deadline = now > decay ? now - decay : 0;
   large_release_kept(deadline);
-  purge_until(deadline, option(Option::kPurgeMibPerTick) << 20);
+  purge_until(deadline, size_t(double(option(Option::kPurgeMibPerTick) << 20) * rate));
 }
 
 unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed); }
 
 size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
+
+size_t purge_passes() { return last_pass.load(std::memory_order_relaxed); }
+
+size_t purge_bytes(size_t bytes) {
+  size_t purged = purge_until(UINT64_MAX, bytes);
+  return purged < bytes ? purged + large_release_kept(UINT64_MAX) : purged;
+}
 
 bool reclaim_address_space() {
   return large_release_kept(UINT64_MAX) + page_heap.release_regions() != 0;

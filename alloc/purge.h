@@ -24,6 +24,10 @@ void purge_wake();
 void purge_start_background();
 // Everything that is free, now. Bytes given back.
 size_t purge_all();
+// About so many bytes of it. Bytes given back.
+size_t purge_bytes(size_t bytes);
+// How often it was looked for memory to give back.
+size_t purge_passes();
 // For when the system refuses memory: unmaps what is wholly free. True if it is worth another try.
 bool reclaim_address_space();
 

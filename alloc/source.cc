@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "backing.h"
 #include "meta.h"
 #include "page_map.h"
 
@@ -59,17 +60,19 @@ Region* new_descriptor(unsigned count) {
 }  // namespace
 
 Region* source_region(unsigned min_blocks, size_t blocks_so_far) {
-  unsigned count = blocks_so_far < 2 ? 2 : blocks_so_far > 64 ? 64 : unsigned(blocks_so_far);
+  backing::init();
+  unsigned most = backing::most_blocks();
+  unsigned count = blocks_so_far < 2 ? 2 : blocks_so_far > most ? most : unsigned(blocks_so_far);
   if (count < min_blocks) count = min_blocks;
   char* base = nullptr;
   for (;; count = count / 2 < min_blocks ? min_blocks : count / 2) {
-    base = static_cast<char*>(os::map_aligned(count * kBlock, kBlock));
+    base = static_cast<char*>(backing::map_aligned(count * kBlock, kBlock));
     if (base != nullptr || count == min_blocks) break;
   }
   if (base == nullptr) return nullptr;
   Region* region = new_descriptor(count);
   if (region == nullptr || !page_map.make_tables(base, count * size_t{kUnitsPerBlock})) {
-    os::unmap(base, count * kBlock);
+    backing::unmap(base, count * kBlock);
     if (region != nullptr) give_spare(region);
     return nullptr;
   }
@@ -82,7 +85,7 @@ bool source_release(Region* region) {
   // First the map: from the moment it is unmapped, the range may be anybody's.
   size_t bytes = region->count * kBlock;
   page_map.set(region->base, bytes / kUnit, nullptr);
-  if (!os::unmap(region->base, bytes)) return false;
+  if (!backing::unmap(region->base, bytes)) return false;
   give_spare(region);
   return true;
 }

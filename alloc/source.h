@@ -1,4 +1,4 @@
-// Where blocks come from: regions of up to 64 blocks, mapped aligned to 2 MiB. They stay mapped,
+// Where blocks come from: regions of up to 64 blocks, aligned to 2 MiB (backing). They stay mapped,
 // unless address space runs out.
 //
 // The first region is small and each later one as large as all before it, so a process maps

@@ -10,7 +10,8 @@
 namespace larder::stats {
 
 enum Counter {
-  kMappedBytes,  // mapped from the kernel now
+  kMappedBytes,       // mapped from the kernel now
+  kMappedTotalBytes,  // mapped since the start
   kMmapCalls,
   kMunmapCalls,
   kMremapCalls,

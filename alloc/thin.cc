@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backing.h"
 #include "block.h"
 
 namespace larder {
@@ -58,7 +59,7 @@ void slab_thin(Slab* s) {
     int first = first_unit(rest);
     int count = run_length_at(rest, first);
     rest &= ~unit_range(first, count);
-    os::discard(s->base + size_t(first) * page, size_t(count) * page);
+    backing::discard(s->base + size_t(first) * page, size_t(count) * page);
   }
 }
 

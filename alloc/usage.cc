@@ -16,7 +16,8 @@ T peek(const T& field) {
   return __atomic_load_n(&field, __ATOMIC_RELAXED);
 }
 
-// The current slab of this thread can be counted exactly; those of others are taken as all in use.
+}  // namespace
+
 size_t objects_in_use(const Slab* s) {
   uint32_t carved = peek(s->carved);
   // `used` of a slab that was set aside says something else.
@@ -28,6 +29,8 @@ size_t objects_in_use(const Slab* s) {
     for (void* p = *s->list; p != nullptr; p = next_of(p)) ++listed;
   return carved - (listed < carved ? listed : carved);
 }
+
+namespace {
 
 void add_slab(Slab* s, void* context) {
   auto* usage = static_cast<Usage*>(context);

@@ -7,6 +7,8 @@
 
 namespace larder {
 
+struct Slab;
+
 struct Usage {
   size_t mapped;        // from the system, all purposes
   size_t small_in_use;  // objects in slabs, by class size
@@ -23,5 +25,8 @@ struct Usage {
 // Any thread. Slabs of other threads are read while they change: each figure is close, not exact,
 // unless the process is quiet.
 Usage heap_usage();
+// The current slab of the calling thread can be counted exactly; those of others are taken as all
+// in use.
+size_t objects_in_use(const Slab* s);
 
 }  // namespace larder

@@ -14,8 +14,10 @@ FAMILY = """malloc calloc realloc reallocarray free free_sized free_aligned_size
 posix_memalign memalign valloc pvalloc malloc_usable_size mallopt mallinfo mallinfo2 malloc_info
 malloc_stats malloc_trim""".split()
 OPERATORS = "_Znwm _Znam _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZnwmSt11align_val_t _ZdlPvSt11align_val_t".split()
-# The mangled operators new and delete, and libc's own names for its malloc.
-EXPORTABLE = re.compile(r"^(larder_\w+|_Z(nw|na|dl|da)\w+|__libc_\w+|cfree|__posix_memalign|__malloc_\w+)$")
+# The mangled operators new and delete, libc's own names for its malloc, and gperftools' interface.
+EXPORTABLE = re.compile(r"^(larder_\w+|_Z(nw|na|dl|da)\w+|__libc_\w+|cfree|__posix_memalign|__malloc_\w+"
+                        r"|tc_\w+|nallocx|MallocExtension_\w+|_ZN1(5MallocExtension|2SysAllocator)\w+"
+                        r"|_ZT[VIS]1(5MallocExtension|2SysAllocator))$")
 
 
 def run(*command):

@@ -1,0 +1,43 @@
+// Where the memory for objects comes from: mmap, unless options choose sbrk, a memory file system
+// or a device. All that maps, resizes, discards or unmaps memory for objects goes through here;
+// descriptors, and blocks for signal handlers, come from mmap always.
+//
+// A file or device is mapped once, as a *window* of address space that is handed out in chunks of
+// 2 MiB; what an address belongs to is told by the window that it is in. Nothing of it is needed
+// after that: a program may close all its files. Windows are tried in the order memfs, device; what
+// they cannot give comes from mmap, then sbrk, as far as those are allowed.
+//
+// Invariants: a chunk's `used` is the number of its units that are handed out; the memory of what
+// is handed out reads as zeros; the first and the last chunk of a window are never used, so that no
+// object ever reaches beyond it.
+// Thread safety: any thread; one lock, the last but for none. Unless an option asks for more, each
+// function costs one load beyond the system call.
+#pragma once
+
+#include "lock.h"
+#include "os.h"
+
+namespace larder::backing {
+
+// Reads the options, and opens what they ask for; what cannot be had is told in a line on stderr.
+// In the constructor, or before the first memory for objects if that comes earlier; the first call
+// that finds an environment counts.
+void init();
+
+// As the functions of that name in os.h.
+void* map_aligned(size_t size_bytes, size_t align);
+bool unmap(void* addr, size_t size_bytes);
+os::Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes);
+bool discard(void* addr, size_t size_bytes);
+
+// What a window gives is taken from its file at once: no more blocks than this in one go.
+unsigned most_blocks();
+
+Lock& lock();
+// A window that is shared would be shared with a child of fork, too: the child replaces it by a
+// copy, and the parent waits for that. In fork's handlers.
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+
+}  // namespace larder::backing
