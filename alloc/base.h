@@ -49,8 +49,10 @@ inline constexpr size_t kRunMax = 1024 * 1024;              // above: mappings o
 inline constexpr size_t kMaxSize = PTRDIFF_MAX;             // larger requests are ENOMEM
 #if defined(__x86_64__)
 inline constexpr int kAddressBits = 47;  // what a process gets unless it asks for more by a hint
+inline constexpr size_t kLargestPage = 4096;
 #else
 inline constexpr int kAddressBits = 48;
+inline constexpr size_t kLargestPage = 64 * 1024;
 #endif
 
 }  // namespace larder

@@ -120,7 +120,11 @@ class PageMap {
 
   Entry root_[kRootSize] = {};
   Entry null_leaf_[kLevels == 1 ? 1 : kLeafSize] = {};
-  Slab null_slab_;
+  // Alone in its pages, which nothing ever writes: the kernel's zero page, mapped for reading.
+  // free(NULL) looks here, and where the processor guesses that the block is its thread's, it goes
+  // on to `--used`. On a page that may be written that guess takes the line away from all other
+  // processors each time, although nothing is stored.
+  alignas(kLargestPage) Slab null_slab_;
 };
 
 using ProcessPageMap = PageMap<kAddressBits, 2>;

@@ -24,6 +24,13 @@ TYPED_TEST(PageMapTest, AbsentAddressesLeadToTheNullSlab) {
   EXPECT_EQ(this->map->null_slab()->owner(), kNobody);
 }
 
+// On a page that something else writes, the look at it in free(NULL) costs other processors theirs.
+TYPED_TEST(PageMapTest, TheNullSlabIsAloneInItsPages) {
+  auto begin = reinterpret_cast<uintptr_t>(this->map->null_slab());
+  EXPECT_EQ(begin % kLargestPage, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(this->map.get() + 1) - begin, kLargestPage);
+}
+
 TYPED_TEST(PageMapTest, EveryByteOfARunLeadsToItsSlab) {
   auto slab = std::make_unique<Slab>();
   // Across the border of a leaf, where there is more than one.
