@@ -314,7 +314,10 @@ fn walked(words: &[&str], unwinder: &str) -> Vec<(String, u64)> {
     let data = figures_of(stacks.env("LARDER_LIB", libraries.path()));
     let list = data["figures"].as_array().expect("figures");
     let each = list.iter().map(|one| {
-        assert_eq!(one["examples"], serde_json::json!([]), "{}", one["program"]);
+        // Where a signal interrupted the recorder itself the other may give up before it does.
+        let mut examples = one["examples"].as_array().expect("examples").iter();
+        let wrong = examples.find(|example| example["verdict"] != "longer");
+        assert_eq!(wrong, None, "{}", one["program"]);
         let counts = &one[unwinder];
         let (wrong, cut) = (&counts["false"], &counts["truncated"]);
         assert_eq!((wrong, cut), (&0.into(), &0.into()), "{}", one["program"]);
