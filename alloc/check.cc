@@ -68,11 +68,10 @@ void check_current(const ThreadHeap& heap, int c) {
     LARDER_CHECK(s->list == &heap.heads[c] && s->free == nullptr && s->thinned_at == 0);
     LARDER_CHECK(remote_state(s) == kOwned && s->used <= kCurrentBias + s->capacity);
     Met met(s);
-    for (void* p = heap.heads[c]; p != nullptr; p = next_of(p))
-      page_map.find(p) == s ? met.add(p) : void(++held);
+    heap.for_each_listed(c, [&](void* p) { page_map.find(p) == s ? met.add(p) : void(++held); });
     met.add_list(remote_list(s));
   } else {
-    LARDER_CHECK(heap.heads[c] == nullptr);
+    LARDER_CHECK(heap.heads[c] == nullptr && heap.bins[c].marks == nullptr);
   }
   LARDER_CHECK(held <= kSizeClasses.hold[c]);
   bool counted = heap.held[c] != 0 && heap.held[c] != kHoldNoMore;
@@ -81,13 +80,13 @@ void check_current(const ThreadHeap& heap, int c) {
 
 // Held objects are in use as far as their slab knows.
 void check_held(const ThreadHeap& heap, int c) {
-  for (void* p = heap.heads[c]; p != nullptr; p = next_of(p)) {
+  heap.for_each_listed(c, [&](void* p) {
     const Slab* s = page_map.find(p);
     LARDER_CHECK(s->kind == Kind::kSlab && s->size_class == c);
     LARDER_CHECK(size_t(static_cast<char*>(p) - s->base) % kSizeClasses.size[c] == 0);
-    if (s == heap.bins[c].current || s->owner() != &heap) continue;
+    if (s == heap.bins[c].current || s->owner() != &heap) return;
     for (void* other = s->free; other != nullptr; other = next_of(other)) LARDER_CHECK(other != p);
-  }
+  });
 }
 
 template <typename Visit>

@@ -13,6 +13,7 @@
 #include "fork.h"
 #include "os.h"
 #include "plant.h"
+#include "profile.h"
 #include "purge.h"
 #include "registry.h"
 #include "thread_heap.h"
@@ -35,6 +36,7 @@ namespace {
   backing::init();
   registry_init();
   start_thinning();
+  profile_init();
   fork_init();
 #ifndef LARDER_PREFIXED
   foreign_init();

@@ -1,8 +1,11 @@
 // Larder's own interface (include/larder/larder.h).
 
+#include <errno.h>
 #include <string.h>
 
 #include "larder/larder.h"
+#include "profile.h"
+#include "sample.h"
 #include "stats.h"
 #include "thread_heap.h"
 #include "usage.h"
@@ -43,6 +46,20 @@ LARDER_EXPORT int larder_get_stats(larder_stats* out, size_t size) {
                    count(stats::kMremapCalls) + count(stats::kMadviseCalls);
   memcpy(out, &s, s.size);
   return 0;
+}
+
+LARDER_EXPORT void larder_profile_set_mean(size_t bytes) { larder::set_sample_mean(bytes); }
+
+LARDER_EXPORT int larder_profile_write(int file) {
+  int error = larder::profile_write(file);
+  if (error != 0) errno = error;
+  return error == 0 ? 0 : -1;
+}
+
+LARDER_EXPORT int larder_profile_mark() {
+  int error = larder::profile_mark();
+  if (error != 0) errno = error;
+  return error == 0 ? 0 : -1;
 }
 
 LARDER_EXPORT size_t larder_release_free_memory() { return larder::release_free_memory(); }

@@ -9,6 +9,7 @@
 #include "page_heap.h"
 #include "registry.h"
 #include "remote_word.h"
+#include "sample.h"
 #include "stats.h"
 #include "thread_heap.h"
 
@@ -29,6 +30,7 @@ namespace {
 void for_each_lock(void (*visit)(Lock&)) {
   registry_for_each_lock(visit);
   central_for_each_lock(visit);
+  visit(sample_lock());
   visit(page_heap.lock());
   visit(large_lock());
   visit(meta_lock());

@@ -132,6 +132,7 @@ void ThreadHeap::retire(Slab* s) {
 void ThreadHeap::unpark() {
   Slab* s = std::exchange(parked, nullptr);
   if (s == nullptr) return;
+  if (s->mark != nullptr) mark_drop(std::exchange(s->mark, nullptr));
   s->kind = Kind::kRun;
   if (!keep_run(s)) large_free(s);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <new>
+#include <utility>
 
 #include "backing.h"
 #include "colour.h"
@@ -11,6 +12,7 @@
 #include "page_heap.h"
 #include "page_map.h"
 #include "report.h"
+#include "sample.h"
 #include "stats.h"
 
 namespace larder {
@@ -227,6 +229,7 @@ bool huge_move(Slab* s, size_t bytes) {
 
 // REQUIRES: s is nobody's any more.
 void huge_free(Slab* s) {
+  if (s->mark != nullptr) mark_drop(std::exchange(s->mark, nullptr));
   stats::add(stats::kHugeBytes, -int64_t(s->bytes));
   stats::add(stats::kHugeCount, -1);
   s->kind = Kind::kFree;

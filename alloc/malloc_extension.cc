@@ -20,6 +20,7 @@
 #include "options.h"
 #include "os.h"
 #include "page_heap.h"
+#include "profile.h"
 #include "properties.h"
 #include "purge.h"
 #include "survey.h"
@@ -104,8 +105,10 @@ struct RangeList {
 };
 
 void add_range(Slab* s, void* context) {
-  size_t used = s->kind == Kind::kSlab ? objects_in_use(s) * kSizeClasses.size[s->size_class]
-                                       : s->bytes - s->offset;
+  size_t used = s->bytes - s->offset;
+  if (is_small(s))
+    used =
+        (s->kind == Kind::kSlab ? objects_in_use(s) : s->used) * kSizeClasses.size[s->size_class];
   static_cast<RangeList*>(context)->add(s->base, s->bytes, base::MallocRange::INUSE,
                                         double(used) / double(s->bytes));
 }
@@ -123,9 +126,33 @@ void gather(RangeList* ranges) {
   page_heap.for_each_free(add_free_range, ranges);
 }
 
+// The profile, gathered where nothing may be allocated.
+struct Sample {
+  char* text;
+  size_t length, capacity;
+
+  static int add(void* context, const char* text, size_t bytes) {
+    auto* s = static_cast<Sample*>(context);
+    if (s->length + bytes > s->capacity) {
+      size_t capacity = round_up(2 * (s->capacity + bytes), os::page_size());
+      auto* grown = static_cast<char*>(os::map(capacity));
+      if (grown == nullptr) return ENOMEM;
+      if (s->text != nullptr) {
+        memcpy(grown, s->text, s->length);
+        os::unmap(s->text, s->capacity);
+      }
+      s->text = grown;
+      s->capacity = capacity;
+    }
+    memcpy(s->text + s->length, text, bytes);
+    s->length += bytes;
+    return 0;
+  }
+};
+
 // Why there are no stacks, in the form of a comment that pprof skips.
 constexpr char kNoSamples[] =
-    "# larder: this library samples no allocations; `larder record` shows every one of them\n";
+    "# larder: no samples of this here; `larder record` shows every allocation\n";
 
 }  // namespace
 
@@ -174,7 +201,12 @@ void MallocExtension::GetStats(char* buffer, int buffer_length) {
   if (buffer_length > 0) describe_heap(buffer, size_t(buffer_length));
 }
 
-void MallocExtension::GetHeapSample(MallocExtensionWriter* writer) { append(writer, kNoSamples); }
+void MallocExtension::GetHeapSample(MallocExtensionWriter* writer) {
+  Sample sample = {};
+  bool whole = profile_write(Sample::add, &sample) == 0 && Sample::add(&sample, "", 1) == 0;
+  append(writer, whole ? sample.text : kNoSamples);
+  if (sample.text != nullptr) os::unmap(sample.text, sample.capacity);
+}
 void MallocExtension::GetHeapGrowthStacks(MallocExtensionWriter* writer) {
   append(writer, kNoSamples);
 }

@@ -81,6 +81,8 @@ constexpr Row kRows[] = {
     {"MEMFS_MAP_PRIVATE", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // 1 takes memory for objects from nowhere else.
     {"MEMFS_DISABLE_FALLBACK", Form::kSwitch, 0, 0, 1, "switch", "", true},
+    // Mean distance of the heap profile's samples; 0 takes none.
+    {"PROFILE_BYTES", Form::kNumber, 512 * 1024, 0, size_t{1} << 36, "bytes", "", true},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
 
@@ -106,15 +108,18 @@ void warn(const Row& row, const char* variable) {
 }
 
 // Names with our prefix that other parts of Larder read, or that programs may set for themselves.
-constexpr const char* kOthers[] = {"LIB",   "TRACE_DIR", "RECORD_",       "FAIL",
-                                   "CACHE", "OUT",       "DEVMEM_DEVICE", "MEMFS_MALLOC_PATH"};
+constexpr const char* kOthers[] = {"LIB", "TRACE_DIR",     "RECORD_",           "FAIL",    "CACHE",
+                                   "OUT", "DEVMEM_DEVICE", "MEMFS_MALLOC_PATH", "PROFILE="};
 
 // Of NAME=VALUE; nullptr if there is no such row.
 const Row* find_row(const char* name) {
   size_t length = strcspn(name, "=");
   for (const Row& row : kRows)
     if (strlen(row.name) == length && memcmp(name, row.name, length) == 0) return &row;
-  return nullptr;
+  // tcmalloc's name.
+  return strncmp(name, "SAMPLE_PARAMETER", length) == 0 && length == strlen("SAMPLE_PARAMETER")
+             ? &kRows[size_t(Option::kProfileBytes)]
+             : nullptr;
 }
 
 bool is_of_others(const char* name) {

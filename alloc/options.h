@@ -34,6 +34,7 @@ enum class Option {
   kMemfsIgnoreMmapFail,
   kMemfsMapPrivate,
   kMemfsDisableFallback,
+  kProfileBytes,
   kCount
 };
 

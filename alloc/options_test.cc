@@ -35,6 +35,24 @@ TEST(Options, NonsenseIsReportedInOneLineAndTheDefaultStays) {
   }
 }
 
+TEST(Options, TheSamplersMeanGoesByTcmallocsNameToo) {
+  EXPECT_EQ(read_with("TCMALLOC_SAMPLE_PARAMETER", "1000"), "");
+  EXPECT_EQ(option(Option::kProfileBytes), 1000u);
+  EXPECT_EQ(read_with("LARDER_SAMPLE_PARAMETER", "2000"), "");
+  EXPECT_EQ(option(Option::kProfileBytes), 2000u);
+  EXPECT_EQ(read_with("LARDER_PROFILE", "/nowhere"), "");
+  EXPECT_NE(read_with("LARDER_SAMPLE_PARAMETERS", "1"), "");
+  EXPECT_EQ(read_with("LARDER_PROFILE_BYTES", "0"), "");
+  EXPECT_EQ(option(Option::kProfileBytes), 0u);
+  set_option(Option::kProfileBytes, 524288);
+  for (const char* text : {"512k", "-1", "68719476737", "99999999999999999999"}) {
+    std::string said = read_with("TCMALLOC_SAMPLE_PARAMETER", text);
+    EXPECT_NE(said.find("TCMALLOC_SAMPLE_PARAMETER="), std::string::npos) << text;
+    EXPECT_NE(said.find("from 0 to 68719476736 (bytes)"), std::string::npos) << said;
+    EXPECT_EQ(option(Option::kProfileBytes), 524288u);
+  }
+}
+
 TEST(Options, MinAlignSixteenTakesTheSmallestClassOut) {
   EXPECT_EQ(class_of(8), 0);
   set_option(Option::kMinAlign, 16);

@@ -59,6 +59,19 @@ void wake_one(uint32_t* word);
 void yield();
 void sleep_ms(unsigned ms);
 
+// A new file for the process's user alone: a descriptor, or -errno. Never follows or replaces what
+// is there.
+int create(const char* path);
+// To read: a descriptor, or -errno.
+int open(const char* path);
+// Bytes read, 0 at the end, or -errno.
+long read(int file, void* to, size_t size_bytes);
+// All of it: 0, or -errno.
+int write(int file, const void* from, size_t size_bytes);
+void close(int file);
+// Not cached: a child of fork has its own.
+int process_id();
+
 // Bytes to stderr, best effort.
 void write_stderr(const char* text, size_t size_bytes);
 

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/mman.h>
 #include <sched.h>
@@ -283,6 +284,39 @@ void sleep_ms(unsigned ms) {
   timespec time = {time_t(ms / 1000), long(ms % 1000) * 1000000};
   call(SYS_nanosleep, &time);
 }
+
+int create(const char* path) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  return int(syscall6(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), kFlags, 0600, 0, 0));
+}
+
+int open(const char* path) {
+  return int(
+      syscall6(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_RDONLY | O_CLOEXEC, 0, 0, 0));
+}
+
+long read(int file, void* to, size_t size_bytes) {
+  long n;
+  do n = syscall6(SYS_read, file, reinterpret_cast<long>(to), long(size_bytes), 0, 0, 0);
+  while (n == -EINTR);
+  return n;
+}
+
+int write(int file, const void* from, size_t size_bytes) {
+  auto* at = static_cast<const char*>(from);
+  while (size_bytes > 0) {
+    long n = syscall6(SYS_write, file, reinterpret_cast<long>(at), long(size_bytes), 0, 0, 0);
+    if (n == -EINTR) continue;
+    if (n <= 0) return n == 0 ? -EIO : int(n);
+    at += n;
+    size_bytes -= size_t(n);
+  }
+  return 0;
+}
+
+void close(int file) { syscall6(SYS_close, file, 0, 0, 0, 0, 0); }
+
+int process_id() { return int(syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0)); }
 
 void write_stderr(const char* text, size_t size_bytes) {
   syscall6(SYS_write, 2, reinterpret_cast<long>(text), long(size_bytes), 0, 0, 0);

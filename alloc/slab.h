@@ -1,7 +1,8 @@
 // Slab: the descriptor of a run of units, whatever the run holds. Out of line: no object can
 // overflow into it.
 //
-// Kinds: kSlab holds objects of one class; kRun, kHuge, kEmergency hold one object;
+// Kinds: kSlab holds objects of one class, as kSampled does, which is nobody's and the sampler's
+// (sample.h); kRun, kHuge, kEmergency hold one object;
 // kFree nothing; kNull stands for every address that is not Larder's.
 //
 // A kSlab is, at any time, in one of these states, told by the low bits of `remote`:
@@ -32,12 +33,13 @@
 namespace larder {
 
 struct Block;
+struct Mark;
 struct ThreadHeap;
 
 // Zero, so that the null slab and the page map around it are zero pages that no file backs.
 inline ThreadHeap* const kNobody = nullptr;
 
-enum class Kind : uint8_t { kNull, kFree, kSlab, kRun, kHuge, kEmergency };
+enum class Kind : uint8_t { kNull, kFree, kSlab, kSampled, kRun, kHuge, kEmergency };
 
 // `used` of the current slab starts here and only falls, so that free needs no other test.
 inline constexpr uint32_t kCurrentBias = 1u << 30;
@@ -68,6 +70,9 @@ struct alignas(128) Slab {
   Block* block = nullptr;  // that it is in (its first, if several); not of mappings
   bool zero = false;       // content is known to be zero
   uint64_t gone = 0;       // pages of a slab that were discarded: what starts there is not in free
+  // Of runs and mappings, for the sampler: on them, or nullptr; bytes that it has counted.
+  Mark* mark = nullptr;
+  size_t charged = 0;
 
   LARDER_FAST ThreadHeap* owner() const {
     return reinterpret_cast<ThreadHeap*>(owner_.load(std::memory_order_relaxed));
@@ -80,6 +85,9 @@ struct alignas(128) Slab {
   }
 };
 static_assert(sizeof(Slab) == 128, "two cache lines: the owner's and everyone's");
+
+// Holds objects of a size class.
+inline bool is_small(const Slab* s) { return s->kind == Kind::kSlab || s->kind == Kind::kSampled; }
 
 // Of a slab that a heap owns.
 inline bool is_current(const Slab* s) { return s->list != &s->free; }

@@ -34,6 +34,7 @@ void add_slab(Slab* s, void* context) {
     count_objects(out, 1, s->bytes - s->offset);
     return;
   }
+  // Sampled objects have slots in other slabs, which are counted.
   if (s->kind != Kind::kSlab) return;
   int c = s->size_class;
   if (c >= kClasses || s->carved > s->capacity) {
@@ -80,7 +81,8 @@ void survey_heap(Survey* out) {
 bool is_object(const void* p) {
   const Slab* s = page_map.find_any(p);
   switch (s->kind) {
-    case Kind::kSlab: {
+    case Kind::kSlab:
+    case Kind::kSampled: {
       auto at = size_t(static_cast<const char*>(p) - s->base);
       size_t size = kSizeClasses.size[s->size_class];
       return at % size == 0 && at / size < s->carved;

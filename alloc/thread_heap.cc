@@ -34,10 +34,26 @@ uint32_t thread_id() {
 
 // --- ThreadHeap: slabs come, are current, are partial, and go
 
+namespace {
+
+// Of a slab that is not current, with what is gone.
+size_t free_bytes(const Slab* s) {
+  return size_t{s->carved - s->used} * kSizeClasses.size[s->size_class];
+}
+
+}  // namespace
+
 // Hands out the first of a list of objects of the current slab; the rest is the class's list.
 void* ThreadHeap::serve(int c, void* list) {
   heads[c] = next_of(list);
   return list;
+}
+
+// As serve, for objects that have just come, of `bytes` at most: some may get marks.
+void* ThreadHeap::hand_out(int c, void* list, size_t bytes) {
+  if (unlikely(countdown.bytes < bytes)) return hand_out_marked(c, list, bytes);
+  countdown.bytes -= bytes;
+  return serve(c, list);
 }
 
 // Makes the slab current. Its free objects: the caller serves them.
@@ -124,76 +140,44 @@ bool ThreadHeap::hold(Slab* s, void* p) {
   return true;
 }
 
-void ThreadHeap::give_back(void* list) {
-  thread_state.last = ThreadState::kNoLast;
-  while (void* head = list) {
-    Slab* s = page_map.find(head);
-    uint32_t count = 0;
-    void* tail = nullptr;
-    do {
-      tail = list;
-      list = next_of(tail);
-      ++count;
-    } while ((uintptr_t(list) ^ uintptr_t(head)) >> kUnitShift == 0);
-    if (s->owner() == this) {
-      // The first may find the slab set aside, which the others do not expect.
-      void* second = next_of(head);
-      push_local(s, head);
-      if (count == 1) continue;
-      next_of(tail) = *s->list;
-      *s->list = second;
-      if ((s->used -= count - 1) == 0) emptied(s);
-      continue;
-    }
-    if (s->kind == Kind::kSlab && s->owner() == kNobody) {
-      remote_push(this, s, {head, tail, count});
-      continue;
-    }
-    for (void* p = head; count != 0; --count) {
-      void* following = next_of(p);
-      // Others than slabs': shrunk in place, or made in a signal handler.
-      if (s->kind == Kind::kSlab)
-        remote_free(this, s, p);
-      else if (s->kind == Kind::kNull)
-        foreign_free(p);
-      else
-        large_free(s);
-      p = following;
-    }
-  }
-}
-
-void ThreadHeap::release_inlined(int c) {
-  if (inlined == nullptr || c >= LARDER_INLINE_CLASSES) return;
-  inlined->room[c] = 0;
-  void* kept = std::exchange(inlined->kept[c], nullptr);
-  if (LARDER_INLINE_IS_OBJECT(kept)) {
-    next_of(kept) = nullptr;
-    give_back(kept);
-  }
-  give_back(std::exchange(inlined->newer[c], nullptr));
-  give_back(std::exchange(inlined->older[c], nullptr));
-}
-
 void ThreadHeap::release_held(int c) {
   release_inlined(c);
   held_classes &= ~(ClassSet{1} << c);
   if (held[c] == 0 || held[c] == kHoldNoMore) return;
   held[c] = kHoldNoMore;
-  void* list = std::exchange(heads[c], nullptr);
-  void** tail = &heads[c];
   thread_state.last = ThreadState::kNoLast;
-  while (void* p = list) {
-    list = next_of(p);
-    Slab* s = page_map.find(p);
-    if (s == bins[c].current) {
-      *tail = p;
-      tail = &next_of(p);
-      *tail = nullptr;
-    } else {
-      remote_push(this, s, {p, p, 1});
+  // Marks stay on what stays in the list.
+  Mark* mark = std::exchange(bins[c].marks, nullptr);
+  Mark** marks = &bins[c].marks;
+  void* kept = nullptr;
+  void** tail = &kept;
+  for (void* list = std::exchange(heads[c], nullptr);;) {
+    while (void* p = list) {
+      list = next_of(p);
+      Slab* s = page_map.find(p);
+      if (s == bins[c].current) {
+        *tail = p;
+        tail = &next_of(p);
+        *tail = nullptr;
+      } else {
+        remote_push(this, s, {p, p, 1});
+      }
     }
+    if (mark == nullptr) break;
+    Mark* following = mark->next;
+    list = mark->slot;
+    if (page_map.find(list) == bins[c].current) {
+      tail = &next_of(list);
+      list = std::exchange(*tail, nullptr);
+      mark->next = nullptr;
+      *marks = mark;
+      marks = &mark->next;
+    } else {
+      mark_drop(mark);
+    }
+    mark = following;
   }
+  heads[c] = kept;
 }
 
 void ThreadHeap::release_some_held() {
@@ -298,8 +282,7 @@ void ThreadHeap::release_all() {
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
     if (Slab* s = bin.current) {
-      s->free = heads[c];
-      heads[c] = nullptr;
+      s->free = unmarked_list(c);
       uint32_t listed = 0;
       for (void* p = s->free; p != nullptr; p = next_of(p)) ++listed;
       s->list = &s->free;
@@ -314,7 +297,7 @@ void ThreadHeap::release_all() {
 }
 
 bool ThreadHeap::park(Slab* s, void* p) {
-  if (parked != nullptr || s->units > kKeptRunUnits) return false;
+  if (parked != nullptr || s->units > kKeptRunUnits || s->mark != nullptr) return false;
   s->kind = Kind::kFree;
   parked = s;
   parked_object = p;
@@ -421,7 +404,7 @@ void* ThreadHeap::carve(int c) {
   char* p = first;
   for (uint32_t i = 1; i < count; ++i, p += size) next_of(p) = p + size;
   next_of(p) = nullptr;
-  return serve(c, first);
+  return hand_out(c, first, count * size);
 }
 
 // The first objects of a class come from a slab of a slightly larger one, if there is any: a
@@ -434,8 +417,10 @@ void* ThreadHeap::borrow(int c) {
     Bin& bin = bins[lender];
     if (bin.current == nullptr || (kSizeClasses.size[lender] & (align - 1)) != 0) continue;
     void* p = heads[lender];
-    if (p == nullptr && bin.current->carved == bin.current->capacity) continue;
+    bool marked = p == nullptr && bin.marks != nullptr;
+    if (p == nullptr && !marked && bin.current->carved == bin.current->capacity) continue;
     ++borrowed[c];
+    if (marked) return take_marked(lender);
     return p == nullptr ? carve(lender) : serve(lender, p);
   }
   borrowed[c] = kMaxBorrowed;
@@ -447,12 +432,13 @@ void* ThreadHeap::refill(int c) {
   if (kChecked && counters.refills.load(std::memory_order_relaxed) % 256 == 0) check_heap(*this);
   // A signal handler may have filled it since it was looked at.
   if (heads[c] != nullptr) return serve(c, heads[c]);
-  held[c] = 0;
   Bin& bin = bins[c];
+  if (bin.marks != nullptr) return take_marked(c);
+  held[c] = 0;
   for (;;) {
     Slab* current = bin.current;
     if (current != nullptr)
-      if (void* list = remote_take(current)) return serve(c, list);
+      if (void* list = remote_take(current)) return hand_out(c, list, slab_bytes(current));
     if (Slab* s = usable_partial(c)) {
       if (current != nullptr) {
         if (current->carved < current->capacity) {
@@ -463,7 +449,8 @@ void* ThreadHeap::refill(int c) {
           set_aside(c);
         }
       }
-      if (void* list = attach(c, s)) return serve(c, list);
+      size_t bytes = free_bytes(s);
+      if (void* list = attach(c, s)) return hand_out(c, list, bytes);
       continue;
     }
     if (current != nullptr) {
@@ -478,7 +465,8 @@ void* ThreadHeap::refill(int c) {
     else
       s = fresh_slab(c);
     if (s == nullptr) return nullptr;
-    if (void* list = attach(c, s)) return serve(c, list);
+    size_t bytes = free_bytes(s);
+    if (void* list = attach(c, s)) return hand_out(c, list, bytes);
   }
 }
 
@@ -507,13 +495,38 @@ void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
   return or_enomem(p);
 }
 
-void* shared_malloc(int c) {
+// What malloc_slow() returns for an object whose mark the heap has just taken off.
+LARDER_SLOW void* sample_taken(Mark* mark, void* caller) {
+  // The slot may be of a larger class, if it is borrowed.
+  return sample_small(mark, page_map.find(mark->slot)->size_class, caller);
+}
+
+LARDER_SLOW void* shared_malloc(int c, void* caller) {
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return nullptr;
-  LockGuard guard(heap->lock);
-  void* p = heap->heads[c];
-  if (p == nullptr) return heap->refill(c);
-  heap->heads[c] = next_of(p);
+  Mark* mark = nullptr;
+  void* p = nullptr;
+  {
+    LockGuard guard(heap->lock);
+    p = heap->heads[c];
+    if (p != nullptr) {
+      heap->heads[c] = next_of(p);
+      return p;
+    }
+    p = heap->refill(c);
+    mark = std::exchange(heap->taken, nullptr);
+  }
+  return mark == nullptr ? p : sample_taken(mark, caller);
+}
+
+// A run or mapping that is handed out afresh.
+void* charge_large(void* p, size_t size_bytes, void* caller) {
+  if (p == nullptr) return p;
+  Slab* s = page_map.find(p);
+  s->charged = size_bytes;
+  if (likely(!countdown_hits(size_bytes))) return p;
+  Mark* mark = mark_new(nullptr, objects_of_mark(size_bytes, double(sample_mean())));
+  if (mark != nullptr) sample_large(mark, s, size_bytes, caller);
   return p;
 }
 
@@ -537,6 +550,7 @@ void slab_free_slow(void* p, Slab* s) {
 void free_in_signal(void* p, Slab* s) {
   // Takes no lock.
   if (s->kind == Kind::kEmergency) return large_free(s);
+  if (s->kind == Kind::kSampled) return sample_defer(p);
   if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
     stats::add(stats::kLeakedInSignal, 1);
 }
@@ -544,9 +558,14 @@ void free_in_signal(void* p, Slab* s) {
 LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  void* caller = __builtin_return_address(0);
   ThreadHeap* heap = size_bytes <= kRunMax ? thread_heap() : nullptr;
   void* p = nullptr;
   if (heap != nullptr) {
+    if (Slab* s = heap->take_parked_marked(size_bytes)) {
+      sample_large(s->mark, s, size_bytes, caller);
+      return s->base + s->offset;
+    }
     unsigned units = run_units(size_bytes);
     heap->unpark();
     if (Slab* kept = heap->take_run(units))
@@ -554,7 +573,11 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
     else
       heap->keep_more(units * kUnit);
   }
-  if (size_bytes > kRunMax && (p = large_take_parked(size_bytes)) != nullptr) return p;
+  if (size_bytes > kRunMax && (p = large_take_parked(size_bytes)) != nullptr) {
+    Slab* s = page_map.find(p);
+    if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller);
+    return p;
+  }
   bool zero = false;
   if (p == nullptr)
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
@@ -564,7 +587,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
     heap->trim();
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   }
-  return p;
+  return charge_large(p, size_bytes, caller);
 }
 
 void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
@@ -584,9 +607,13 @@ void* malloc_slow(size_t c) {
     size_t align = size & (~size + 1);
     return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
   }
-  return allocate_or_reclaim(kSizeClasses.size[c], [c] {
+  void* caller = __builtin_return_address(0);
+  return allocate_or_reclaim(kSizeClasses.size[c], [c, caller] {
     ThreadHeap* heap = thread_heap();
-    return heap != nullptr ? heap->refill(c) : shared_malloc(c);
+    if (heap == nullptr) return shared_malloc(int(c), caller);
+    void* p = heap->refill(int(c));
+    if (likely(heap->taken == nullptr)) return p;
+    return sample_taken(std::exchange(heap->taken, nullptr), caller);
   });
 }
 
@@ -612,13 +639,64 @@ void free_empty(Slab* s) {
 
 namespace {
 
+// The slot of a sampled object, by a thread without a heap.
+void free_slot_shared(Mark* mark) {
+  Slab* s = page_map.find(mark->slot);
+  ThreadHeap* heap = shared_heap();
+  if (heap == nullptr) return mark_drop(mark);
+  LockGuard guard(heap->lock);
+  if (s->owner() == heap) {
+    heap->push_local(s, mark->slot);
+    heap->freed_marked(s->size_class, mark);
+  } else {
+    remote_free(heap, s, mark->slot);
+    mark_drop(mark);
+  }
+}
+
+// Then the slot is freed as the object would have been, were it there.
+LARDER_WARM void free_sampled(void* p, Slab* s) {
+  Mark* mark = nullptr;
+  {
+    SlowPath path;
+    if (!path.entered()) return free_in_signal(p, s);
+    mark = sample_free(s, p);
+    if (thread_heap() == nullptr) return free_slot_shared(mark);
+  }
+  int c = s->size_class;
+  free_fast(mark->slot);
+  {
+    SlowPath path;
+    if (path.entered()) thread_state.heap->freed_marked(c, mark);
+  }
+  void* following = nullptr;
+  for (p = sample_take_deferred(); p != nullptr; p = following) {
+    following = next_of(p);
+    free_fast(p);
+  }
+}
+
+// True if the run or mapping is parked, with its mark.
+bool free_marked_large(ThreadHeap* heap, void* p, Slab* s) {
+  sample_end(s->mark);
+  if (heap != nullptr && heap->keep_mark(s->mark)) {
+    if (s->kind == Kind::kRun ? heap->park_marked(s, p) : large_park(s)) return true;
+    mark_drop(std::exchange(s->mark, nullptr));
+    return false;
+  }
+  mark_drop(std::exchange(s->mark, nullptr));
+  return s->kind == Kind::kRun && heap != nullptr && heap->park(s, p);
+}
+
 LARDER_WARM void free_slower(void* p, Slab* s) {
   if (s->kind == Kind::kNull) return foreign_free(p);
+  if (s->kind == Kind::kSampled) return free_sampled(p, s);
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : thread_state.heap;
+  if (unlikely(s->mark != nullptr) && free_marked_large(heap, p, s)) return;
   if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
   if (s->kind == Kind::kHuge && large_park(s)) return purge_wake();
   if (heap != nullptr) heap->tell_kept();
@@ -649,7 +727,8 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
   bool zero;
-  return allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
+  void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
+  return charge_large(p, size_bytes, __builtin_return_address(0));
 }
 
 void* zeroed_alloc(size_t size_bytes) {
@@ -661,11 +740,12 @@ void* zeroed_alloc(size_t size_bytes) {
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   bool zero = false;
   void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  charge_large(p, size_bytes, __builtin_return_address(0));
   return p == nullptr || zero ? p : memset(p, 0, size_bytes);
 }
 
 size_t usable_size(const Slab* s) {
-  return s->kind == Kind::kSlab ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+  return is_small(s) ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
 }
 
 size_t release_free_memory() {
@@ -679,44 +759,6 @@ size_t release_free_memory() {
   }
   registry_release_unused();
   return purge_all();
-}
-
-namespace {
-
-// Resizes without moving the bytes by hand. nullptr: copy.
-void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
-  if (s->kind == Kind::kSlab) {
-    // A shrink that would save less than a quarter is not worth a copy.
-    size_t have = kSizeClasses.size[s->size_class];
-    return size_bytes <= have && size_bytes >= have - have / 4 ? p : nullptr;
-  }
-  SlowPath path;
-  if (!path.entered()) return nullptr;
-  return large_resize(s, p, size_bytes);
-}
-
-}  // namespace
-
-void* resize(void* p, Slab* s, size_t size_bytes) {
-  if (unlikely(size_bytes > kMaxSize)) return or_enomem(nullptr);
-  if (void* q = resize_without_copy(p, s, size_bytes)) return q;
-  int saved_errno = errno;
-  size_t old = usable_size(s);
-  // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
-  size_t room = size_bytes > old && size_bytes > kSmallMax ? size_bytes / 8 : 0;
-  void* q = malloc_fast(size_bytes + room);
-  if (q == nullptr && room != 0) q = malloc_fast(size_bytes);
-  // Who gives memory back because it is short must not be told that there is none.
-  if (q == nullptr && size_bytes <= old) q = p;
-  if (q == nullptr) return nullptr;
-  errno = saved_errno;
-  if (q == p) return p;
-  size_t copied = old < size_bytes ? old : size_bytes;
-  memcpy(q, p, copied);
-  if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));
-  if (copied > kRunMax) stats::add(stats::kReallocCopiedHugeBytes, int64_t(copied));
-  free_fast(p);
-  return q;
 }
 
 }  // namespace larder

@@ -13,6 +13,8 @@
 // Invariants:
 //   heads[c] lists objects of bins[c].current that are free, and held ones: objects that were freed
 //   here, in use as far as their slab knows. A held object needs no slab until it is released.
+//   The list is cut before each object with a mark (sample.h), so that malloc ends up in refill
+//   there: it goes on with bins[c].marks.
 //   every slab owned by the heap is a bin's current, in a bin's partial list, in `empties`, or in
 //   `full`: those that last had nothing left to give. Other full slabs are nobody's.
 // Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept runs likewise, and both together
@@ -24,6 +26,7 @@
 #include "lock.h"
 #include "page_map.h"
 #include "remote.h"
+#include "sample.h"
 #include "size_class.h"
 #include "slab.h"
 
@@ -92,6 +95,7 @@ static_assert(kClasses <= kUnitsPerBlock, "a set of classes is one of bits");
 
 struct Bin {
   Slab* current;
+  Mark* marks;  // on free slots of the class: each begins a list that follows on heads[c]
   SlabList partial;
 };
 
@@ -129,6 +133,8 @@ struct ThreadHeap {
   int collect_class;         // where the next collect_some() looks
   int release_class;         // and the next release_some_held()
   HeapCounters counters;
+  Countdown countdown;  // to the next mark
+  Mark* taken;          // on the object that refill() has just returned, if any
   bool shared;
   bool dead;      // its thread did not come along through fork
   Lock lock;      // shared heaps only
@@ -142,7 +148,8 @@ struct ThreadHeap {
   RemoteCache remote;
   void* own_heads[kClasses];  // of a heap that no thread has
 
-  // An object of the class when heads[c] is empty; nullptr without memory.
+  // An object of the class when heads[c] is empty; nullptr without memory. If it is marked, `taken`
+  // is its mark, and the caller samples it.
   void* refill(int c);
   void push_local(Slab* s, void* p);
   // Takes a freed object of a slab that nobody owns, for the next malloc of its class, instead of
@@ -204,8 +211,30 @@ struct ThreadHeap {
   void collect();
   void collect_some();
 
+  // Marks (marks.cc).
+  // A marked object is free. While it is the next to be handed out, its mark stays.
+  void freed_marked(int c, Mark* mark);
+  // What inlined code has kept is free.
+  void forget_sampled(Slab* s, void* p);
+  // Whether the mark of a place that may be handed out again at once is to stay; that is bounded.
+  bool keep_mark(Mark* mark);
+  // As park(), with its mark; the marked run that is parked, if it fits.
+  bool park_marked(Slab* s, void* p);
+  Slab* take_parked_marked(size_t size_bytes);
+  template <typename Visit>
+  void for_each_listed(int c, Visit visit) const {
+    for (void* p = heads[c]; p != nullptr; p = next_of(p)) visit(p);
+    for (Mark* mark = bins[c].marks; mark != nullptr; mark = mark->next)
+      for (void* p = mark->slot; p != nullptr; p = next_of(p)) visit(p);
+  }
+
  private:
   void* serve(int c, void* list);
+  void* hand_out(int c, void* list, size_t bytes);
+  LARDER_WARM void* hand_out_marked(int c, void* list, size_t bytes);
+  void* take_marked(int c);
+  // Without marks the list is whole again.
+  void* unmarked_list(int c);
   void* attach(int c, Slab* s);
   void join_partial(Slab* s);
   void set_aside(int c);
@@ -230,6 +259,12 @@ struct ThreadHeap {
 void start_thinning();
 // In a fork's child.
 void forget_kept_by_others();
+
+// Whether a large object gets a mark: by the thread's own chance, if it has a heap.
+inline bool countdown_hits(size_t object_bytes) {
+  ThreadHeap* heap = thread_state.heap;
+  return heap != nullptr ? heap->countdown.hits(object_bytes) : sample_hits(object_bytes);
+}
 
 // The slow paths behind the entry points. `c` is the size class.
 LARDER_WARM void* malloc_slow(size_t c);

@@ -26,7 +26,7 @@ size_t objects_in_use(const Slab* s) {
   size_t listed = 0;
   // A slab that is just being made has no owner, and no list yet: that is not this thread's.
   if (thread_state.heap != nullptr && s->owner() == thread_state.heap)
-    for (void* p = *s->list; p != nullptr; p = next_of(p)) ++listed;
+    thread_state.heap->for_each_listed(s->size_class, [&](void*) { ++listed; });
   return carved - (listed < carved ? listed : carved);
 }
 
@@ -34,6 +34,8 @@ namespace {
 
 void add_slab(Slab* s, void* context) {
   auto* usage = static_cast<Usage*>(context);
+  // Their objects have slots in other slabs, which are counted.
+  if (s->kind == Kind::kSampled) return;
   if (s->kind == Kind::kSlab) {
     ++usage->slabs;
     usage->small_in_use += objects_in_use(s) * kSizeClasses.size[peek(s->size_class)];

@@ -50,6 +50,22 @@ int larder_get_stats(struct larder_stats* stats, size_t size);
  * kept mappings. Bytes given back. Other threads' kept slabs stay. */
 size_t larder_release_free_memory(void);
 
+/* The heap profile: what is in use by the stack that allocated it, estimated from samples
+ * (docs/profile.md). On from the start, at a mean of 512 KiB or of LARDER_PROFILE_BYTES.
+ *
+ * Sets the mean distance between two samples, in bytes; 0 takes none from now on. What has been
+ * sampled stays. Threads follow within their next MiB. */
+void larder_profile_set_mean(size_t bytes);
+
+/* Writes the profile to an open file, as text that pprof reads. 0; -1 with errno: what write()
+ * says, EBUSY in a signal handler that interrupted the allocator, ENOSYS where stacks cannot be
+ * walked. */
+int larder_profile_write(int file);
+
+/* What each stack has in use now is written beside what it has later: growth is the difference.
+ * 0; -1 with errno EBUSY as above. */
+int larder_profile_mark(void);
+
 #ifdef __cplusplus
 }
 #endif

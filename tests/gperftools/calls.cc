@@ -277,6 +277,8 @@ void check_texts() {
     extension()->GetHeapSample(&sample);
     extension()->GetHeapGrowthStacks(&growth);
     CHECK(sample.size() > length && sample.substr(0, length) == std::string(length, 's'));
+    CHECK(sample.compare(length, 14, "heap profile: ") == 0);
+    CHECK(sample.find("\nMAPPED_LIBRARIES:\n") != std::string::npos);
     CHECK(growth.size() > length && growth.substr(0, length) == std::string(length, 'g'));
     sample += " and it can be added to";
     CHECK(strlen(sample.c_str()) == sample.size());

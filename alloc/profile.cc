@@ -1,0 +1,278 @@
+#include "profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "os.h"
+#include "sample.h"
+#include "site.h"
+#include "thread_heap.h"
+
+namespace larder {
+
+namespace {
+
+constexpr size_t kPathBytes = 4096;
+char path_wanted[kPathBytes];
+int process_of_path;
+
+// Text into a sink, a buffer at a time.
+class Writer {
+ public:
+  Writer(ProfileSink sink, void* context) : sink_(sink), context_(context) {}
+  void put(const char* text) { put(text, strlen(text)); }
+  void put(const char* text, size_t size) {
+    for (; size > 0; --size) {
+      if (used_ == sizeof text_) flush();
+      text_[used_++] = *text++;
+    }
+  }
+  void number(double value) {
+    if (value < 0) put("-");
+    double size = value < 0 ? -value : value;
+    auto rest = uint64_t(size);
+    if (size - double(rest) >= 0.5) ++rest;
+    char digits[24];
+    int at = 24;
+    do digits[--at] = char('0' + rest % 10);
+    while ((rest /= 10) != 0);
+    put(digits + at, size_t(24 - at));
+  }
+  void address(uintptr_t value) {
+    put("0x");
+    int shift = 60;
+    while (shift > 0 && value >> shift == 0) shift -= 4;
+    for (; shift >= 0; shift -= 4) put(&"0123456789abcdef"[value >> shift & 15], 1);
+  }
+  // objects: bytes
+  void estimate(const Estimate& e) {
+    number(e.objects);
+    put(": ");
+    number(e.bytes);
+  }
+  void flush() {
+    if (error_ == 0 && used_ != 0) error_ = sink_(context_, text_, used_);
+    used_ = 0;
+  }
+  int error() const { return error_; }
+
+ private:
+  ProfileSink sink_;
+  void* context_;
+  int error_ = 0;
+  size_t used_ = 0;
+  char text_[2048];
+};
+
+// The site as it is now.
+Site copy_of(const Site* site) {
+  LockGuard guard(sample_lock());
+  Site copy = *site;
+  copy.at_peak = peak_of(copy);
+  return copy;
+}
+
+Site* next_site(const Site* site) { return __atomic_load_n(&site->next, __ATOMIC_ACQUIRE); }
+
+void add(Estimate& sum, const Estimate& more) {
+  sum.objects += more.objects;
+  sum.bytes += more.bytes;
+}
+
+void write_interval(Writer& out, const Site& site) {
+  Interval interval =
+      interval_of(site.in_use.bytes, site.variance, site.heaviest, double(site.sampled_bytes));
+  out.put("95 % in use: ");
+  out.number(interval.low);
+  out.put(" to ");
+  out.number(interval.high);
+}
+
+void write_header(Writer& out) {
+  Site sum = {};
+  for (Site* site = first_site(); site != nullptr; site = next_site(site)) {
+    Site now = copy_of(site);
+    add(sum.in_use, now.in_use);
+    add(sum.allocated, now.allocated);
+    add(sum.at_peak, now.at_peak);
+    add(sum.at_mark, now.at_mark);
+    sum.variance += now.variance;
+    sum.sampled_bytes += now.sampled_bytes;
+    sum.samples += now.samples;
+    if (sum.heaviest < now.heaviest) sum.heaviest = now.heaviest;
+  }
+  out.put("heap profile: ");
+  out.estimate(sum.in_use);
+  out.put(" [");
+  out.estimate(sum.allocated);
+  out.put("] @ heapprofile\n# larder 1; mean ");
+  out.number(double(sample_mean()));
+  out.put("; process ");
+  out.number(os::process_id());
+  out.put("; ");
+  write_interval(out, sum);
+  out.put("; samples ");
+  out.number(double(sum.samples));
+  out.put("; peak ");
+  out.estimate(sum.at_peak);
+  out.put("; at mark ");
+  out.estimate(sum.at_mark);
+  out.put("\n");
+}
+
+void write_lifetimes(Writer& out, const Site& site) {
+  bool any = false;
+  for (int i = 0; i < kLifetimes; ++i) {
+    if (site.lifetimes[i] == 0) continue;
+    if (!any) out.put("; lifetimes");
+    any = true;
+    out.put(" ");
+    out.number(double(uint64_t{1} << i));
+    out.put(":");
+    out.number(double(site.lifetimes[i]));
+  }
+}
+
+void write_site(Writer& out, const Site& site) {
+  if (site.allocated.objects == 0) return;
+  out.estimate(site.in_use);
+  out.put(" [");
+  out.estimate(site.allocated);
+  out.put("] @");
+  for (uint32_t i = 0; i < site.depth; ++i) {
+    out.put(" ");
+    out.address(site.frames[i]);
+  }
+  out.put(site.depth == 0 ? " 0x0\n# other stacks; " : "\n# ");
+  if (site.truncated) out.put("truncated; ");
+  write_interval(out, site);
+  out.put("; samples ");
+  out.number(double(site.samples));
+  out.put("; peak ");
+  out.estimate(site.at_peak);
+  out.put("; at mark ");
+  out.estimate(site.at_mark);
+  write_lifetimes(out, site);
+  out.put("\n");
+}
+
+void write_mappings(Writer& out) {
+  out.put("\nMAPPED_LIBRARIES:\n");
+  int maps = os::open("/proc/self/maps");
+  if (maps < 0) return;
+  char text[1024];
+  for (long n; (n = os::read(maps, text, sizeof text)) > 0;) out.put(text, size_t(n));
+  os::close(maps);
+}
+
+// `pattern` with %p as the process's id, and with the id behind it where the name would be another
+// process's. False: too long.
+bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
+  char digits[12];
+  int first = 12;
+  digits[--first] = 0;
+  int id = os::process_id();
+  do digits[--first] = char('0' + id % 10);
+  while ((id /= 10) != 0);
+  size_t used = 0;
+  auto put = [&](const char* text) {
+    while (*text != 0 && used < kPathBytes - 1) path[used++] = *text++;
+    return *text == 0;
+  };
+  bool fits = true;
+  for (const char* at = pattern; *at != 0; ++at) {
+    char one[2] = {*at, 0};
+    bool is_id = at[0] == '%' && at[1] == 'p';
+    fits = put(is_id ? digits + first : one) && fits;
+    if (is_id) ++at;
+  }
+  if (with_id) fits = put(".") && put(digits + first) && fits;
+  path[used] = 0;
+  return fits;
+}
+
+void complain(const char* path, int error) {
+  char line[kPathBytes + 100];
+  size_t used = 0;
+  auto put = [&](const char* text) {
+    for (; *text != 0 && used < sizeof line - 20; ++text)
+      line[used++] = *text >= ' ' && *text < 127 ? *text : '?';
+  };
+  put("larder: cannot write the heap profile to ");
+  put(path);
+  put(": ");
+  const char* name = strerrordesc_np(error);
+  put(name != nullptr ? name : "unknown error");
+  line[used++] = '\n';
+  os::write_stderr(line, used);
+}
+
+[[gnu::destructor(101)]] void write_at_exit() {
+  if (path_wanted[0] == 0 || torn_by_fork) return;
+  char path[kPathBytes];
+  bool is_child = os::process_id() != process_of_path;
+  bool fits = expand(path_wanted, is_child && strstr(path_wanted, "%p") == nullptr, path);
+  int file = fits ? os::create(path) : -ENAMETOOLONG;
+  // Of a program that this one was executed by, perhaps.
+  if (file == -EEXIST && expand(path_wanted, true, path)) file = os::create(path);
+  if (file < 0) return complain(path, -file);
+  if (int error = profile_write(file)) complain(path, error);
+  os::close(file);
+}
+
+}  // namespace
+
+Interval interval_of(double estimate, double variance, double deviation, double at_least) {
+  constexpr double kQuantile = 1.959964;
+  // Wilson and Hilferty: a quantile of the gamma distribution with this mean and variance.
+  auto quantile = [](double mean, double spread, double z) {
+    if (mean <= 0 || spread <= 0) return mean;
+    double ninth = spread / (9 * mean * mean);
+    double root = 1 - ninth + z * __builtin_sqrt(ninth);
+    return root <= 0 ? 0 : mean * root * root * root;
+  };
+  double low = quantile(estimate, variance, -kQuantile);
+  double high = quantile(estimate + deviation, variance + deviation * deviation, kQuantile);
+  return {low > at_least ? low : at_least, high > estimate ? high : estimate};
+}
+
+void profile_init() {
+  set_sample_mean(option(Option::kProfileBytes));
+  const char* path = secure_getenv("LARDER_PROFILE");
+  if (path == nullptr || *path == 0) return;
+  if (strlen(path) >= kPathBytes) return complain(path, ENAMETOOLONG);
+  memcpy(path_wanted, path, strlen(path) + 1);
+  process_of_path = os::process_id();
+}
+
+int profile_write(ProfileSink sink, void* context) {
+  if (!can_capture()) return ENOSYS;
+  SlowPath path;
+  if (!path.entered()) return EBUSY;
+  Writer out(sink, context);
+  write_header(out);
+  for (Site* site = first_site(); site != nullptr && out.error() == 0; site = next_site(site))
+    write_site(out, copy_of(site));
+  write_mappings(out);
+  out.flush();
+  return out.error();
+}
+
+int profile_write(int file) {
+  auto sink = [](void* context, const char* text, size_t bytes) {
+    return -os::write(*static_cast<int*>(context), text, bytes);
+  };
+  return profile_write(sink, &file);
+}
+
+int profile_mark() {
+  SlowPath path;
+  if (!path.entered()) return EBUSY;
+  LockGuard guard(sample_lock());
+  sites_mark();
+  return 0;
+}
+
+}  // namespace larder

@@ -1,0 +1,30 @@
+// The heap profile as a file: text that pprof reads (docs/profile.md), written by raw system calls.
+//
+// Thread safety: any thread. It takes the sampler's lock for each site anew, so that nobody waits
+// for a disk.
+#pragma once
+
+#include "base.h"
+
+namespace larder {
+
+// In the constructor, once options are read: sets the mean, and takes LARDER_PROFILE down.
+void profile_init();
+// Takes a part of the profile; 0, or an error of errno.h. It must not allocate.
+using ProfileSink = int (*)(void* context, const char* text, size_t bytes);
+// 0, or an error of errno.h: what the sink refuses; EBUSY in a signal handler that interrupted
+// the allocator; ENOSYS where stacks cannot be walked.
+int profile_write(ProfileSink sink, void* context);
+// The same, to a descriptor.
+int profile_write(int file);
+// Growth counts from now on. 0 or EBUSY.
+int profile_mark();
+
+// The 95 % interval of an estimate that is a sum over samples (gamma distribution of Fay and
+// Feuer); `deviation` is the largest that one sample brought.
+struct Interval {
+  double low, high;
+};
+Interval interval_of(double estimate, double variance, double deviation, double at_least);
+
+}  // namespace larder

@@ -1,0 +1,259 @@
+#include "sample.h"
+
+#include "meta.h"
+#include "page_heap.h"
+#include "page_map.h"
+#include "site.h"
+
+namespace larder {
+
+namespace {
+
+// The mean is looked at again after so much.
+constexpr size_t kLookBytes = size_t{1} << 20;
+
+struct Sampler {
+  Lock lock;
+  Mark* unused = nullptr;
+  Countdown countdown = {};
+  SlabList slabs[kClasses];             // with objects to give
+  void** unused_arrays[kClasses] = {};  // linked by their first word
+};
+constinit Sampler sampler;
+constinit std::atomic<size_t> mean_bytes{0};
+constinit std::atomic<void*> deferred{nullptr};
+
+// REQUIRES: the sampler's lock
+void** new_array(int c) {
+  void** array = sampler.unused_arrays[c];
+  if (array == nullptr)
+    return static_cast<void**>(meta_alloc(kSizeClasses.capacity[c] * sizeof(Mark*), 8));
+  sampler.unused_arrays[c] = static_cast<void**>(array[0]);
+  array[0] = nullptr;
+  return array;
+}
+
+// REQUIRES: the sampler's lock
+Slab* new_slab(int c) {
+  void** array = new_array(c);
+  if (array == nullptr) return nullptr;
+  Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSampled);
+  if (s == nullptr) {
+    array[0] = static_cast<void*>(sampler.unused_arrays[c]);
+    sampler.unused_arrays[c] = array;
+    return nullptr;
+  }
+  s->size_class = uint8_t(c);
+  s->capacity = kSizeClasses.capacity[c];
+  s->list = array;
+  s->free = nullptr;
+  s->used = 0;
+  s->carved = 0;
+  sampler.slabs[c].push_front(s);
+  return s;
+}
+
+// REQUIRES: the sampler's lock
+void drop_slab(Slab* s) {
+  int c = s->size_class;
+  sampler.slabs[c].remove(s);
+  s->list[0] = static_cast<void*>(sampler.unused_arrays[c]);
+  sampler.unused_arrays[c] = s->list;
+  s->list = nullptr;
+  page_heap.free_run(s, size_t{s->carved} * kSizeClasses.size[c]);
+}
+
+void*& mark_at(Slab* s, void* p) {
+  return s->list[size_t(static_cast<char*>(p) - s->base) / kSizeClasses.size[s->size_class]];
+}
+
+// REQUIRES: the sampler's lock
+void* new_object(int c, Mark* mark) {
+  Slab* s = sampler.slabs[c].front();
+  if (s == nullptr && (s = new_slab(c)) == nullptr) return nullptr;
+  void* p = s->free;
+  if (p != nullptr)
+    s->free = next_of(p);
+  else
+    p = s->base + size_t{s->carved++} * kSizeClasses.size[c];
+  mark_at(s, p) = mark;
+  if (++s->used == s->capacity) sampler.slabs[c].remove(s);
+  return p;
+}
+
+// One sample more of the site, or less (sign -1).
+// REQUIRES: the sampler's lock
+void count_in_use(Mark* mark, double sign) {
+  Site* site = mark->site;
+  sites_before_change(site);
+  double objects = mark->objects * mark->factor, bytes = objects * double(mark->bytes);
+  double variance = objects * (objects - 1) * double(mark->bytes) * double(mark->bytes);
+  site->in_use.objects += sign * objects;
+  site->in_use.bytes += sign * bytes;
+  site->variance += sign * variance;
+  site->samples += sign > 0 ? 1 : -size_t{1};
+  site->sampled_bytes += sign > 0 ? mark->bytes : -mark->bytes;
+  if (sign > 0 && variance > site->heaviest * site->heaviest)
+    site->heaviest = __builtin_sqrt(variance);
+  sites_after_change(sign * bytes);
+  // Rounding must not add up.
+  if (site->samples == 0) {
+    site->in_use = {};
+    site->variance = 0;
+  }
+}
+
+// REQUIRES: the sampler's lock
+void begin(Mark* mark, const Stack& stack, size_t bytes) {
+  mark->site = site_of(stack);
+  mark->bytes = bytes;
+  mark->since_us = os::now_us();
+  double objects = mark->objects * mark->factor;
+  mark->site->allocated.objects += objects;
+  mark->site->allocated.bytes += objects * double(bytes);
+  count_in_use(mark, 1);
+}
+
+// REQUIRES: the sampler's lock
+void end(Mark* mark) {
+  uint64_t lived = os::now_us() - mark->since_us;
+  int i = lived == 0 ? 0 : log2_floor(lived);
+  mark->site->lifetimes[i < kLifetimes ? i : kLifetimes - 1] += float(mark->objects * mark->factor);
+  count_in_use(mark, -1);
+  mark->site = nullptr;
+}
+
+// REQUIRES: the sampler's lock
+void drop(Mark* mark) {
+  mark->next = sampler.unused;
+  sampler.unused = mark;
+}
+
+}  // namespace
+
+size_t sample_mean() { return mean_bytes.load(std::memory_order_relaxed); }
+void set_sample_mean(size_t bytes) {
+  mean_bytes.store(can_capture() ? bytes : 0, std::memory_order_relaxed);
+}
+
+double objects_of_mark(size_t size_bytes, double mean) {
+  // 1 / (1 - exp(-x)) = exp(x) / (exp(x) - 1)
+  double e = exp_minus_one(double(size_bytes) / mean);
+  return (e + 1) / e;
+}
+
+uint32_t Countdown::walks_left() {
+  constexpr uint64_t kWalksPerMs = 2;
+  uint64_t now_ms = os::now_ms(), more = (now_ms - walks_since_ms) * kWalksPerMs;
+  walks_since_ms = now_ms;
+  return walks = more > kMostWalks - walks ? kMostWalks : walks + uint32_t(more);
+}
+
+bool Countdown::spend_walk() {
+  if (walks_left() == 0) return false;
+  --walks;
+  return true;
+}
+
+void Countdown::draw() {
+  // Who asks for a smaller mean than the default wants every sample.
+  constexpr size_t kPacedMean = 256 * 1024;
+  size_t now = sample_mean();
+  mean = double(now);
+  if (now >= kPacedMean) {
+    uint32_t left = walks_left();
+    if (left < kMostWalks / 2) mean *= left < kMostWalks / 8 ? 32 : 4;
+  }
+  double distance = now == 0 ? double(kLookBytes) : chance.exponential() * mean;
+  // The process has no memory: what was drawn beyond may be drawn again.
+  only_a_look = distance >= double(kLookBytes);
+  bytes = only_a_look ? kLookBytes : size_t(distance);
+}
+
+bool sample_hits(size_t bytes) {
+  LockGuard guard(sampler.lock);
+  return sampler.countdown.hits(bytes);
+}
+
+Mark* mark_new(void* slot, double objects) {
+  LockGuard guard(sampler.lock);
+  Mark* mark = sampler.unused;
+  if (mark != nullptr)
+    sampler.unused = mark->next;
+  else
+    mark = static_cast<Mark*>(meta_alloc(sizeof(Mark), alignof(Mark)));
+  if (mark == nullptr) return nullptr;
+  *mark = {nullptr, slot, objects, 1, 0, nullptr, 0, 0};
+  return mark;
+}
+
+void mark_drop(Mark* mark) {
+  LockGuard guard(sampler.lock);
+  drop(mark);
+}
+
+void* sample_small(Mark* mark, int c, void* caller) {
+  Stack stack;
+  capture(stack, caller);
+  void* slot = mark->slot;
+  LockGuard guard(sampler.lock);
+  void* p = new_object(c, mark);
+  if (p == nullptr) {
+    drop(mark);
+    return slot;
+  }
+  begin(mark, stack, kSizeClasses.size[c]);
+  return p;
+}
+
+Mark* sample_free(Slab* s, void* p) {
+  LockGuard guard(sampler.lock);
+  void*& entry = mark_at(s, p);
+  auto* mark = static_cast<Mark*>(entry);
+  if (mark == nullptr) fail("free() of a block that is not allocated", "free", 0);
+  entry = nullptr;
+  end(mark);
+  next_of(p) = s->free;
+  s->free = p;
+  SlabList& slabs = sampler.slabs[s->size_class];
+  if (s->used-- == s->capacity) slabs.push_front(s);
+  if (s->used == 0 && slabs.size() > 1) drop_slab(s);
+  return mark;
+}
+
+void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller) {
+  Stack stack;
+  capture(stack, caller);
+  LockGuard guard(sampler.lock);
+  s->mark = mark;
+  begin(mark, stack, size_bytes);
+}
+
+void sample_end(Mark* mark) {
+  LockGuard guard(sampler.lock);
+  end(mark);
+}
+
+void sample_resize(Mark* mark, size_t size_bytes, double objects) {
+  LockGuard guard(sampler.lock);
+  count_in_use(mark, -1);
+  mark->bytes = size_bytes;
+  mark->objects = objects;
+  count_in_use(mark, 1);
+}
+
+void sample_defer(void* p) {
+  void* head = deferred.load(std::memory_order_relaxed);
+  do next_of(p) = head;
+  while (!deferred.compare_exchange_weak(head, p, std::memory_order_release,
+                                         std::memory_order_relaxed));
+}
+
+void* sample_take_deferred() {
+  if (deferred.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return deferred.exchange(nullptr, std::memory_order_acquire);
+}
+
+Lock& sample_lock() { return sampler.lock; }
+
+}  // namespace larder

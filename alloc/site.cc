@@ -1,0 +1,149 @@
+#include "site.h"
+
+#include <features.h>
+#include <string.h>
+#include <unwind.h>
+
+#include "meta.h"
+#include "os.h"
+
+namespace larder {
+
+namespace {
+
+constexpr size_t kFirstSlots = 512;
+
+struct Sites {
+  Site others = {};  // beyond kMaxSites, or without memory
+  Site* last = &others;
+  Site** slots = nullptr;  // open addressing, at most half full
+  size_t slot_count = 0, count = 0;
+  double bytes = 0, peak_bytes = 0;
+  uint64_t peak_version = 0;
+};
+constinit Sites sites;
+
+struct Walk {
+  Stack* stack;
+  uintptr_t first;
+  unsigned skipped;
+  bool started;
+};
+
+_Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
+  constexpr unsigned kMostSkipped = 16;
+  auto* walk = static_cast<Walk*>(argument);
+  uintptr_t address = _Unwind_GetIP(context);
+  if (address == 0) return _URC_END_OF_STACK;
+  if (!walk->started) {
+    walk->started = address == walk->first;
+    if (!walk->started) return ++walk->skipped < kMostSkipped ? _URC_NO_REASON : _URC_END_OF_STACK;
+  }
+  Stack& stack = *walk->stack;
+  if (stack.depth == kMaxFrames) {
+    stack.truncated = true;
+    return _URC_END_OF_STACK;
+  }
+  stack.frames[stack.depth++] = address;
+  return _URC_NO_REASON;
+}
+
+uint64_t hash_of(const Stack& stack) {
+  uint64_t hash = stack.depth;
+  for (uint32_t i = 0; i < stack.depth; ++i) {
+    hash = (hash ^ stack.frames[i]) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+bool grow() {
+  size_t wanted = sites.slot_count == 0 ? kFirstSlots : sites.slot_count * 2;
+  auto* slots = static_cast<Site**>(os::map(wanted * sizeof(Site*)));
+  if (slots == nullptr) return false;
+  for (Site* site = sites.others.next; site != nullptr; site = site->next) {
+    size_t i = site->hash & (wanted - 1);
+    while (slots[i] != nullptr) i = (i + 1) & (wanted - 1);
+    slots[i] = site;
+  }
+  if (sites.slots != nullptr)
+    os::unmap(static_cast<void*>(sites.slots), sites.slot_count * sizeof(Site*));
+  sites.slots = slots;
+  sites.slot_count = wanted;
+  return true;
+}
+
+Site* new_site(const Stack& stack, uint64_t hash) {
+  size_t bytes = sizeof(Site) + stack.depth * sizeof(uintptr_t);
+  void* memory = meta_alloc(bytes, alignof(Site));
+  if (memory == nullptr) return nullptr;
+  auto* site = static_cast<Site*>(memory);
+  auto* frames = reinterpret_cast<uintptr_t*>(site + 1);
+  memcpy(frames, stack.frames, stack.depth * sizeof(uintptr_t));
+  site->hash = hash;
+  site->frames = frames;
+  site->depth = stack.depth;
+  site->truncated = stack.truncated;
+  site->peak_version = sites.peak_version;
+  // Whoever writes the profile follows the links without the lock.
+  __atomic_store_n(&sites.last->next, site, __ATOMIC_RELEASE);
+  sites.last = site;
+  ++sites.count;
+  return site;
+}
+
+}  // namespace
+
+bool can_capture() {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
+  return true;  // libgcc asks _dl_find_object
+#else
+  return false;  // dl_iterate_phdr takes the loader's lock
+#endif
+}
+
+void capture(Stack& stack, void* caller) {
+  stack.depth = 0;
+  stack.truncated = false;
+  Walk walk = {&stack, uintptr_t(caller), 0, false};
+  if (can_capture()) _Unwind_Backtrace(visit, &walk);
+  if (stack.depth == 0) stack.frames[stack.depth++] = uintptr_t(caller);
+}
+
+Site* site_of(const Stack& stack) {
+  if (sites.count * 2 >= sites.slot_count && !grow()) return &sites.others;
+  uint64_t hash = hash_of(stack);
+  size_t mask = sites.slot_count - 1, i = hash & mask;
+  for (; Site* site = sites.slots[i]; i = (i + 1) & mask)
+    if (site->hash == hash && site->depth == stack.depth &&
+        memcmp(site->frames, stack.frames, stack.depth * sizeof(uintptr_t)) == 0)
+      return site;
+  Site* site = sites.count < kMaxSites ? new_site(stack, hash) : nullptr;
+  if (site == nullptr) return &sites.others;
+  return sites.slots[i] = site;
+}
+
+Site* first_site() { return &sites.others; }
+
+void sites_before_change(Site* site) {
+  if (site->peak_version == sites.peak_version) return;
+  site->peak_version = sites.peak_version;
+  site->at_peak = site->in_use;
+}
+
+void sites_after_change(double more_bytes) {
+  sites.bytes += more_bytes;
+  if (sites.bytes <= sites.peak_bytes) return;
+  sites.peak_bytes = sites.bytes;
+  ++sites.peak_version;
+}
+
+Estimate peak_of(const Site& site) {
+  return site.peak_version == sites.peak_version ? site.at_peak : site.in_use;
+}
+
+void sites_mark() {
+  for (Site* site = &sites.others; site != nullptr; site = site->next) site->at_mark = site->in_use;
+}
+
+}  // namespace larder

@@ -1,0 +1,62 @@
+// Where sampled objects were allocated: stacks, each kept once, with what is estimated of it.
+//
+// Thread safety: the caller holds the sampler's lock, but for capture(). Memory: 512 bytes a
+// stack and 8 a frame, never freed; at most kMaxSites, all later ones count as the one without
+// frames.
+#pragma once
+
+#include "base.h"
+
+namespace larder {
+
+inline constexpr size_t kMaxFrames = 64;
+inline constexpr size_t kMaxSites = 64 * 1024;
+// Lifetimes by their logarithm: [i] counts those from 2^i to 2^(i + 1) microseconds.
+inline constexpr int kLifetimes = 40;
+
+struct Stack {
+  uintptr_t frames[kMaxFrames];  // return addresses, the innermost first
+  uint32_t depth;
+  bool truncated;
+};
+
+// Walks the stack from the frame that returns to `caller` on. Any thread, signal handlers too;
+// takes no lock and allocates nothing.
+void capture(Stack& stack, void* caller);
+// Whether that is so: it depends on the C library.
+bool can_capture();
+
+struct Estimate {
+  double objects, bytes;
+};
+
+struct Site {
+  Site* next;  // in the order in which they were made
+  uint64_t hash;
+  const uintptr_t* frames;
+  uint32_t depth;
+  bool truncated;
+  Estimate in_use, allocated;
+  // Of in_use.bytes: its variance, the bytes of the samples themselves, and how many those are.
+  double variance;
+  size_t sampled_bytes, samples;
+  double heaviest;  // the largest standard deviation that one sample brought
+  Estimate at_mark;
+  Estimate at_peak;  // of all sites' sum, if peak_version is the current one; else in_use
+  uint64_t peak_version;
+  float lifetimes[kLifetimes];  // objects freed
+};
+
+// Of the stack; never null.
+Site* site_of(const Stack& stack);
+// The first: the one without frames.
+Site* first_site();
+
+// Before a site changes, and after: keeps what each was when the sum of all was highest.
+void sites_before_change(Site* site);
+void sites_after_change(double more_bytes);
+Estimate peak_of(const Site& site);
+// growth is counted from now on.
+void sites_mark();
+
+}  // namespace larder
