@@ -19,7 +19,7 @@ constexpr uint64_t kBatches = 1000;
 constexpr uint64_t kBatches = 80000;
 #endif
 // In the queue and in hands are at most 5 MiB. The rest is for caches.
-constexpr size_t kAllowed = 24 * kMiB;
+constexpr size_t kAllowed = 36 * kMiB;
 
 struct Piece {
   char* p;
