@@ -88,6 +88,13 @@ void write_interval(Writer& out, const Site& site) {
   out.number(interval.low);
   out.put(" to ");
   out.number(interval.high);
+  // What the interval of a sum of sites is made of.
+  out.put("; deviation ");
+  out.number(__builtin_sqrt(site.variance));
+  out.put(" heaviest ");
+  out.number(site.heaviest);
+  out.put(" sampled ");
+  out.number(double(site.sampled_bytes));
 }
 
 void write_header(Writer& out) {

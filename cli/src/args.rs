@@ -24,6 +24,7 @@ use crate::import::{self, ImportPlan, RawImport};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
 use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
+use crate::profile::{self, ProfilePlan, RawProfile};
 use crate::record::{Allocator, RecordPlan};
 use crate::replay::{self, RawReplay, ReplayPlan};
 use crate::report::{Format, ReportPlan};
@@ -154,6 +155,9 @@ enum RawCommand {
     /// Analyse the memory log of a debug build of curl
     #[command(after_help = memdebug::EXAMPLES)]
     Memdebug(RawMemdebug),
+    /// Say which source lines hold memory, from a heap profile: cheap enough to be on always
+    #[command(after_help = profile::EXAMPLES)]
+    Profile(RawProfile),
     /// Make a trace of what another tool has recorded
     #[command(after_help = import::EXAMPLES)]
     Import(RawImport),
@@ -247,6 +251,7 @@ pub enum Plan {
     Check(Box<CheckPlan>),
     History(HistoryPlan),
     Import(ImportPlan),
+    Profile(Box<ProfilePlan>),
     /// Help or the version, ready to print.
     Show(String),
 }
@@ -329,6 +334,7 @@ impl RawCommand {
             RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),
+            RawCommand::Profile(raw) => Ok(Plan::Profile(Box::new(raw.check()?))),
         }
     }
 }

@@ -23,6 +23,7 @@ mod memdebug;
 mod output;
 mod preload;
 mod printable;
+mod profile;
 mod record;
 mod regular;
 mod replay;
@@ -74,6 +75,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Check(plan) => check::check(&plan).map(ExitCode::from),
         Plan::History(plan) => history::history(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Profile(plan) => profile::profile(&plan).map(ExitCode::from),
         Plan::Show(text) => {
             let mut out = std::io::stdout();
             let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());

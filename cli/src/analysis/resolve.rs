@@ -174,9 +174,10 @@ impl Resolver {
         frames
     }
 
-    /// The same for an address in a file, where there is no trace; the bias counts for nothing.
-    pub fn frames_in_file(&mut self, module: &Module, address: u64) -> Rc<[ChainFrame]> {
-        let index = self.index_of(module, 0);
+    /// The same for an address in a file, or in none, where there is no trace; the bias counts for
+    /// nothing.
+    pub fn frames_in_file(&mut self, module: Option<&Module>, address: u64) -> Rc<[ChainFrame]> {
+        let index = module.map_or(NO_MODULE, |module| self.index_of(module, 0));
         if let Some(frames) = self.frames.get(&(index, address)) {
             return frames.clone();
         }

@@ -93,6 +93,20 @@ impl StackRow {
         self.hidden = self.site.unwrap_or(0);
     }
 
+    /// The row of a stack of which sums are known and nothing else.
+    pub fn with_sums(chain: Chain, site: Option<usize>, image: usize, sums: Origin) -> Self {
+        Self {
+            chain,
+            hidden: 0,
+            site,
+            call: "",
+            image,
+            sums,
+            life: Life::default(),
+            truncated: false,
+        }
+    }
+
     /// The row of a stack that made no block that is counted.
     pub fn without_sums(
         finished: &mut Finished<'_, '_>,

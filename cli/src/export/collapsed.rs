@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::Export;
+use super::Weighed;
 use super::names::folded;
 use crate::analysis::measure::Measure;
 use crate::analysis::stacks::StackRow;
 
-pub fn write(export: &Export, out: &mut dyn Write) -> io::Result<()> {
-    for (stack, value) in folded_sums(export.rows(), export.measure) {
+pub fn write(weighed: &Weighed<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for (stack, value) in folded_sums(weighed.rows, weighed.measure) {
         writeln!(out, "{stack} {value}")?;
     }
     Ok(())

@@ -4,14 +4,14 @@
 //! Memory grows with the distinct stacks of the trace, never with its events.
 
 mod args;
-mod collapsed;
+pub mod collapsed;
 mod dhat;
 mod json;
 mod memdebug;
 mod names;
 mod parquet;
-mod pprof;
-mod speedscope;
+pub mod pprof;
+pub mod speedscope;
 mod table;
 
 use std::io::{self, Write};
@@ -21,6 +21,7 @@ pub use args::{EXAMPLES, RawExport};
 pub use collapsed::folded_sums;
 
 use crate::analysis::Analysis;
+use crate::analysis::losses;
 use crate::analysis::measure::Measure;
 use crate::analysis::stacks::{StackRow, Stacks};
 use crate::analysis::subject::Subject;
@@ -63,13 +64,60 @@ impl Export {
     }
 }
 
+/// Stacks for the formats that need little more: of a trace, or of a heap profile.
+pub struct Weighed<'a> {
+    pub rows: &'a [StackRow],
+    /// Those that the rows have.
+    pub measures: &'a [Measure],
+    /// The one that is shown first.
+    pub measure: Measure,
+    /// Printable.
+    pub name: String,
+}
+
+impl Export {
+    fn weighed(&self) -> Weighed<'_> {
+        Weighed {
+            rows: self.rows(),
+            measures: &Measure::ALL,
+            measure: self.measure,
+            name: crate::printable::name(&self.trace),
+        }
+    }
+
+    fn about(&self) -> pprof::About {
+        let images = &self.analysis.images;
+        let program = images.first();
+        let mut comments = vec![format!("command: {}", self.command())];
+        comments.extend(losses::details(&self.analysis));
+        pprof::About {
+            program: program.map(|image| crate::printable::escape_bytes(&image.process.executable)),
+            pids: images.iter().map(|image| image.process.pid).collect(),
+            start_ns: images
+                .iter()
+                .map(|i| i.process.start_wall_ns)
+                .min()
+                .unwrap_or(0),
+            duration_ns: images.iter().map(|i| i.duration_ns).max().unwrap_or(0),
+            period: 1,
+            comments,
+        }
+    }
+}
+
 type Writer = fn(&Export, &mut dyn Write) -> io::Result<()>;
 
 pub fn export(plan: ExportPlan) -> Result<()> {
     let (content, write): (Content, Writer) = match plan.format {
-        Format::Collapsed => (Content::Text, collapsed::write),
-        Format::Pprof => (Content::Binary, pprof::write),
-        Format::Speedscope => (Content::Text, speedscope::write),
+        Format::Collapsed => (Content::Text, |export, out| {
+            collapsed::write(&export.weighed(), out)
+        }),
+        Format::Pprof => (Content::Binary, |export, out| {
+            pprof::write(&export.weighed(), &export.about(), out)
+        }),
+        Format::Speedscope => (Content::Text, |export, out| {
+            speedscope::write(&export.weighed(), out)
+        }),
         Format::Dhat => (Content::Text, dhat::write),
         Format::Json => (Content::Text, json::write),
         Format::Parquet => return parquet::export(&plan),

@@ -13,12 +13,11 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 
 use super::table::Table;
-use super::{Export, names};
-use crate::analysis::losses;
+use super::{Weighed, names};
 use crate::analysis::measure::Measure;
 use crate::analysis::resolve::{ChainFrame, ModuleLabel};
 use crate::analysis::stacks::StackRow;
-use crate::printable::{escape, escape_bytes};
+use crate::printable::escape;
 use crate::symbols::hex;
 
 /// The sample types, as pprof's own heap profiles name them, and two that those lack.
@@ -144,8 +143,22 @@ struct Function {
     filename: i64,
 }
 
-pub fn write(export: &Export, out: &mut dyn Write) -> io::Result<()> {
-    let profile = Builder::new().build(export);
+/// What a profile says beside its samples.
+pub struct About {
+    /// The path of the program's own module, printable.
+    pub program: Option<String>,
+    /// By a row's image.
+    pub pids: Vec<u32>,
+    /// Since 1970; 0: not known, as is the next.
+    pub start_ns: u64,
+    pub duration_ns: u64,
+    /// Bytes from one sample to the next.
+    pub period: u64,
+    pub comments: Vec<String>,
+}
+
+pub fn write(weighed: &Weighed<'_>, about: &About, out: &mut dyn Write) -> io::Result<()> {
+    let profile = Builder::new().build(weighed, about);
     let mut out = GzEncoder::new(out, Compression::default());
     out.write_all(&profile.encode_to_vec())?;
     out.finish().map(drop)
@@ -174,23 +187,34 @@ impl Builder {
         }
     }
 
-    fn build(mut self, export: &Export) -> Profile {
-        for (measure, kind, unit) in SAMPLE_TYPES {
+    fn build(mut self, weighed: &Weighed<'_>, about: &About) -> Profile {
+        let has = |(measure, ..): &(Measure, _, _)| weighed.measures.contains(measure);
+        let types: Vec<_> = SAMPLE_TYPES.into_iter().filter(has).collect();
+        for (measure, kind, unit) in &types {
             let value_type = self.value_type(kind, unit);
             self.profile.sample_type.push(value_type);
-            if measure == export.measure {
+            if *measure == weighed.measure {
                 self.profile.default_sample_type = value_type.kind;
             }
         }
         self.profile.period_type = Some(self.value_type("space", "bytes"));
-        self.profile.period = 1;
-        self.program_first(export);
-        for row in export.rows().iter().filter(|row| row.sums.calls > 0) {
-            let pid = export.analysis.images.get(row.image);
-            let sample = self.sample(row, pid.map_or(0, |image| image.process.pid));
-            self.profile.sample.push(sample);
+        self.profile.period = clamp(about.period);
+        self.program_first(weighed, about);
+        for row in weighed.rows {
+            let values: Vec<u64> = types.iter().map(|(measure, ..)| measure.of(row)).collect();
+            if values.iter().any(|value| *value > 0) {
+                let pid = about.pids.get(row.image).copied().unwrap_or(0);
+                let sample = self.sample(row, pid, &values);
+                self.profile.sample.push(sample);
+            }
         }
-        self.about(export);
+        self.profile.time_nanos = clamp(about.start_ns);
+        self.profile.duration_nanos = clamp(about.duration_ns);
+        let own = format!("larder {}", env!("CARGO_PKG_VERSION"));
+        for comment in std::iter::once(&own).chain(&about.comments) {
+            let comment = self.text(comment);
+            self.profile.comment.push(comment);
+        }
         let functions = self.functions.into_values().into_iter();
         self.profile.function = functions
             .zip(1..)
@@ -201,44 +225,27 @@ impl Builder {
     }
 
     /// pprof takes the first mapping for the program.
-    fn program_first(&mut self, export: &Export) {
-        let image = export.analysis.images.first();
-        let program = image.map(|image| escape_bytes(&image.process.executable));
-        let is_program = |frame: &&ChainFrame| Some(&frame.module.path) == program.as_ref();
-        let mut frames = export.rows().iter().flat_map(StackRow::functions);
+    fn program_first(&mut self, weighed: &Weighed<'_>, about: &About) {
+        let is_program = |frame: &&ChainFrame| Some(&frame.module.path) == about.program.as_ref();
+        let mut frames = weighed.rows.iter().flat_map(StackRow::functions);
         if let Some(frame) = frames.find(is_program) {
             self.mapping(&frame.module, &[]);
         }
     }
 
-    /// When, how long, of what, and what is missing.
-    fn about(&mut self, export: &Export) {
-        let images = &export.analysis.images;
-        let start = images.iter().map(|image| image.process.start_wall_ns).min();
-        let duration = images.iter().map(|image| image.duration_ns).max();
-        self.profile.time_nanos = clamp(start.unwrap_or(0));
-        self.profile.duration_nanos = clamp(duration.unwrap_or(0));
-        let mut comments = vec![
-            format!("larder {}", env!("CARGO_PKG_VERSION")),
-            format!("command: {}", export.command()),
-        ];
-        comments.extend(losses::details(&export.analysis));
-        for comment in comments {
-            let comment = self.text(&comment);
-            self.profile.comment.push(comment);
-        }
-    }
-
-    fn sample(&mut self, row: &StackRow, pid: u32) -> Sample {
+    fn sample(&mut self, row: &StackRow, pid: u32, values: &[u64]) -> Sample {
         let location_id = row
             .locations()
             .map(|frames| self.location(frames))
             .collect();
-        let mut label = vec![Label {
-            key: self.text("call"),
-            text: self.text(row.call),
-            number: 0,
-        }];
+        let mut label = Vec::new();
+        if !row.call.is_empty() {
+            label.push(Label {
+                key: self.text("call"),
+                text: self.text(row.call),
+                number: 0,
+            });
+        }
         label.push(Label {
             key: self.text("pid"),
             text: 0,
@@ -253,9 +260,7 @@ impl Builder {
         }
         Sample {
             location_id,
-            value: SAMPLE_TYPES
-                .map(|(measure, ..)| clamp(measure.of(row)))
-                .to_vec(),
+            value: values.iter().map(|value| clamp(*value)).collect(),
             label,
         }
     }

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::table::Table;
-use super::{Export, names};
+use super::{Weighed, names};
 use crate::analysis::measure::Measure;
-use crate::printable::{escape, name};
+use crate::printable::escape;
 
 #[derive(Serialize)]
 struct File<'a> {
@@ -50,10 +50,10 @@ struct Profile<'a> {
     weights: Vec<u64>,
 }
 
-pub fn write(export: &Export, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(weighed: &Weighed<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut frames = Table::new();
-    let stacks: Vec<Vec<usize>> = export
-        .rows()
+    let stacks: Vec<Vec<usize>> = weighed
+        .rows
         .iter()
         .map(|row| {
             let functions = row.functions().rev();
@@ -68,26 +68,29 @@ pub fn write(export: &Export, out: &mut dyn Write) -> io::Result<()> {
                 .collect()
         })
         .collect();
+    let mut measures = weighed.measures.iter();
+    let active = measures.position(|measure| *measure == weighed.measure);
     let file = File {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: format!("larder {}", env!("CARGO_PKG_VERSION")),
-        name: name(&export.trace),
-        active_profile: export.measure as usize,
+        name: weighed.name.clone(),
+        active_profile: active.unwrap_or(0),
         shared: Shared {
             frames: frames.into_values(),
         },
-        profiles: Measure::ALL
+        profiles: weighed
+            .measures
             .iter()
-            .map(|measure| profile(export, &stacks, *measure))
+            .map(|measure| profile(weighed, &stacks, *measure))
             .collect(),
     };
     serde_json::to_writer(&mut *out, &file)?;
     writeln!(out)
 }
 
-fn profile<'a>(export: &Export, stacks: &'a [Vec<usize>], measure: Measure) -> Profile<'a> {
-    let weighed = export.rows().iter().zip(stacks);
-    let (weights, samples): (Vec<u64>, Vec<&[usize]>) = weighed
+fn profile<'a>(weighed: &Weighed<'_>, stacks: &'a [Vec<usize>], measure: Measure) -> Profile<'a> {
+    let rows = weighed.rows.iter().zip(stacks);
+    let (weights, samples): (Vec<u64>, Vec<&[usize]>) = rows
         .map(|(row, stack)| (measure.of(row), stack.as_slice()))
         .filter(|(weight, _)| *weight > 0)
         .unzip();

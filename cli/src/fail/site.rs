@@ -42,7 +42,8 @@ impl Sites {
             .iter()
             .map(|(path, address)| {
                 let module = module(path);
-                self.0.frames_in_file(&module, address.saturating_sub(1))
+                self.0
+                    .frames_in_file(Some(&module), address.saturating_sub(1))
             })
             .collect();
         let frames: Vec<&ChainFrame> = functions(&chain).collect();

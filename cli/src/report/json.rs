@@ -80,7 +80,7 @@ fn site(site: &Site, key: SortKey, counters: &Counters, at_peak: Option<u64>) ->
     })
 }
 
-fn frame(frame: &ChainFrame) -> Value {
+pub fn frame(frame: &ChainFrame) -> Value {
     json!({
         "function": frame.source.function.as_ref().map(|function| &*function.name),
         "file": frame.source.file.as_deref(),

@@ -5,6 +5,8 @@
 mod json;
 mod text;
 
+pub use json::frame as frame_json;
+
 use std::io::{self, BufWriter, Write};
 
 use crate::analysis::Analysis;

@@ -1,0 +1,114 @@
+//! The report for programs: one object, described in `docs/profile.md`.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::Report;
+use super::heap::{Estimate, Figures, HeapProfile, Origin};
+use super::interval::Interval;
+use super::sites::{Base, ProfiledSite};
+use super::text::{ranked, weight};
+use crate::analysis::attribute::functions;
+use crate::printable;
+use crate::report::frame_json;
+
+pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&document(report))?;
+    writeln!(out, "{}", printable::escape_json(&text))
+}
+
+fn document(report: &Report<'_>) -> Value {
+    let profiled = &report.profiled;
+    let key = report.key();
+    let sites = ranked(report, key);
+    let shown = sites.iter().take(report.top());
+    json!({
+        "larder": env!("CARGO_PKG_VERSION"),
+        "profiles": report.profiles.iter().map(about).collect::<Vec<_>>(),
+        "total": figures(&profiled.total),
+        "growth": growth(report, &profiled.total_before, &profiled.total),
+        "base": match profiled.base {
+            Base::None => Value::Null,
+            Base::Earlier => json!("same process"),
+            Base::OtherRun => json!("other run"),
+        },
+        "sites": shown.map(|site| self::site(report, site)).collect::<Vec<_>>(),
+        "site_count": sites.len(),
+    })
+}
+
+fn about(profile: &HeapProfile) -> Value {
+    json!({
+        "process": profile.process,
+        "kind": match profile.origin {
+            Origin::Larder => "estimated",
+            Origin::Sampled => "scaled",
+            Origin::Exact => "exact",
+        },
+        "mean_bytes": profile.mean,
+        "stacks": profile.stacks.len(),
+        "damaged_lines": profile.damaged,
+        "cut_off": profile.cut_off,
+    })
+}
+
+fn site(report: &Report<'_>, site: &ProfiledSite) -> Value {
+    let profiled = &report.profiled;
+    let named = profiled.named(site);
+    let key = report.key();
+    let row = profiled.heaviest(site, |figures| weight(key, figures));
+    let frames = row.map(|row| functions(&row.chain).map(frame_json).collect::<Vec<_>>());
+    json!({
+        "function": named.function.as_deref(),
+        "file": named.file.as_deref(),
+        "line": named.line,
+        "module": named.module.as_ref().map(|module| &module.path),
+        "address": named.address,
+        "figures": figures(&site.figures),
+        "growth": growth(report, &site.before, &site.figures),
+        "stacks": site.rows.len(),
+        "stack": frames,
+        "stack_truncated": row.is_some_and(|row| row.truncated),
+    })
+}
+
+fn figures(figures: &Figures) -> Value {
+    let lifetimes = figures.lifetimes.iter().enumerate();
+    let lifetimes = lifetimes.filter(|(_, freed)| **freed > 0.0);
+    json!({
+        "in_use": estimate(figures.in_use),
+        "in_use_bytes_95": interval(figures.spread.interval(figures.in_use.bytes)),
+        "samples": whole(figures.spread.samples),
+        "allocated": estimate(figures.allocated),
+        "peak": estimate(figures.at_peak),
+        "at_mark": estimate(figures.at_mark),
+        "freed_by_lifetime": lifetimes
+            .map(|(class, freed)| json!({
+                "from_us": 1u64 << class,
+                "objects": whole(*freed),
+            }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn growth(report: &Report<'_>, before: &Figures, now: &Figures) -> Value {
+    let (growth, has_interval) = report.profiled.growth(before, now);
+    json!({
+        "bytes": whole(growth.bytes),
+        "bytes_95": has_interval.then(|| interval(growth.interval)),
+        "significant": has_interval.then(|| growth.is_significant()),
+    })
+}
+
+fn estimate(estimate: Estimate) -> Value {
+    json!({ "objects": whole(estimate.objects), "bytes": whole(estimate.bytes) })
+}
+
+fn interval(interval: Interval) -> Value {
+    json!([whole(interval.low), whole(interval.high)])
+}
+
+fn whole(value: f64) -> i64 {
+    value.round() as i64
+}

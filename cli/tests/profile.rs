@@ -1,0 +1,300 @@
+//! `larder profile`: what a run's profile says against what the program did; every format holds the
+//! same; profiles that are cut, hostile or none.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use common::*;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Sizes that are classes of the allocator: with a mean of 1 each object counts, to the byte.
+const SOURCE: &str = r#"
+#include <stdlib.h>
+static void *volatile kept[1000];
+__attribute__((noinline)) static void keep(int i) { kept[i] = malloc(64); }  // @keep
+__attribute__((noinline)) static void large(int i) { kept[i] = malloc(100000); }  // @large
+__attribute__((noinline)) static void drop(void) { free(malloc(1024)); }  // @drop
+int main(int argc, char **argv) {
+    int count = argc > 1 ? atoi(argv[1]) : 500;
+    for (int i = 0; i < count; i++) keep(i);
+    for (int i = 0; i < 300; i++) drop();
+    for (int i = 0; i < 10; i++) large(999 - i);
+    return argc > 2 ? atoi(argv[2]) : 0;
+}
+"#;
+
+fn program() -> (TempDir, PathBuf) {
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin"];
+    let program = compile(directory.path(), "sites.c", SOURCE, &flags);
+    (directory, program)
+}
+
+/// A profile of a run that keeps so many objects.
+#[track_caller]
+fn profiled(program: &Path, name: &str, kept: u32) -> PathBuf {
+    let file = program.with_file_name(name);
+    let mut command = larder();
+    command.args(["profile", "--mean", "1", "-o"]).arg(&file);
+    command.arg("--").arg(program).arg(kept.to_string());
+    assert_success(&output(&mut command));
+    file
+}
+
+#[track_caller]
+fn json_of(file: &Path, options: &[&str]) -> Value {
+    let printed = output(larder().args(["profile", "--json"]).arg(file).args(options));
+    assert_success(&printed);
+    serde_json::from_slice(&printed.stdout).expect("JSON")
+}
+
+#[track_caller]
+fn site<'a>(report: &'a Value, function: &str) -> &'a Value {
+    let mut sites = report["sites"].as_array().expect("sites").iter();
+    sites
+        .find(|site| site["function"] == function)
+        .unwrap_or_else(|| panic!("no {function} in {report:#}"))
+}
+
+#[test]
+fn a_run_in_which_every_object_is_sampled_is_told_to_the_byte() {
+    let (_directory, program) = program();
+    let mut command = larder();
+    command.args(["profile", "--mean", "1", "--json", "--"]);
+    let run = output(command.arg(&program).args(["500", "7"]));
+    assert_eq!(code(&run), 7, "{}", stderr(&run));
+    let report: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    assert_eq!(report["profiles"][0]["mean_bytes"], 1);
+    let keep = site(&report, "keep");
+    assert_eq!(keep["figures"]["in_use"]["objects"], 500);
+    assert_eq!(keep["figures"]["in_use"]["bytes"], 500 * 64);
+    assert_eq!(keep["file"], program.with_extension("c").to_str().unwrap());
+    assert_eq!(keep["line"], line_of(SOURCE, "keep"));
+    assert_eq!(
+        site(&report, "large")["figures"]["in_use"]["bytes"],
+        1_000_000
+    );
+    let dropped = output(
+        larder()
+            .args([
+                "profile",
+                "--mean",
+                "1",
+                "--json",
+                "--sort",
+                "lifetimes",
+                "--",
+            ])
+            .arg(&program),
+    );
+    let report: Value = serde_json::from_slice(&dropped.stdout).expect("JSON");
+    let drop = &site(&report, "drop")["figures"];
+    assert_eq!(drop["in_use"]["bytes"], 0);
+    // What is allocated is an estimate even so; all of it was freed.
+    let freed = drop["freed_by_lifetime"].as_array().unwrap().iter();
+    let freed: u64 = freed.map(|class| class["objects"].as_u64().unwrap()).sum();
+    assert!(freed > 0);
+    assert_eq!(drop["allocated"]["objects"], freed);
+}
+
+#[test]
+fn sites_are_ranked_with_their_lines_and_intervals() {
+    let (_directory, program) = program();
+    let mut command = larder();
+    let run = output(
+        command
+            .args(["profile", "--mean", "4096", "--"])
+            .arg(&program),
+    );
+    assert_success(&run);
+    let text = stdout(&run);
+    let place = format!("sites.c:{}", line_of(SOURCE, "large"));
+    for part in [
+        "one sample in 4 KiB",
+        "In use: ",
+        "(95 %: ",
+        "large",
+        &place,
+    ] {
+        assert!(text.contains(part), "no {part:?} in: {text}");
+    }
+    let full = output(
+        larder()
+            .args([
+                "profile", "--sort", "in-use", "--top", "1", "--mean", "1", "--",
+            ])
+            .arg(&program),
+    );
+    let text = stdout(&full);
+    assert!(text.contains("→ large") && text.contains("main"), "{text}");
+    assert!(text.contains("(1 of ") && !text.contains("keep"), "{text}");
+}
+
+#[test]
+fn growth_is_told_from_chance() {
+    let (_directory, program) = program();
+    let few = profiled(&program, "few.heap", 100);
+    let many = profiled(&program, "many.heap", 900);
+    let base = ["--base", few.to_str().unwrap()];
+    let report = json_of(&many, &base);
+    assert_eq!(report["base"], "other run");
+    let keep = site(&report, "keep");
+    assert_eq!(keep["growth"]["bytes"], 800 * 64);
+    assert_eq!(keep["growth"]["significant"], true);
+    assert_eq!(report["growth"]["bytes"], 800 * 64);
+    // The same profile again: nothing has grown.
+    let same = json_of(&few, &base);
+    assert_eq!(same["base"], "same process");
+    assert_eq!(same["site_count"], 0);
+    assert_eq!(same["growth"]["significant"], false);
+    // One sample more at a mean of 1000 bytes is none.
+    let write = |name: &str, objects: u32| {
+        let path = program.with_file_name(name);
+        let header = "heap profile: 0: 0 [0: 0] @ heap_v2/1000\n";
+        let text = format!(
+            "{header}{objects}: {0} [{objects}: {0}] @ 0x1\n\nMAPPED_LIBRARIES:\n",
+            objects * 10
+        );
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (before, after) = (write("before", 20), write("after", 21));
+    let printed = output(
+        larder()
+            .arg("profile")
+            .arg(&after)
+            .arg("--base")
+            .arg(&before),
+    );
+    let text = stdout(&printed);
+    assert!(
+        text.contains("of another run") && text.contains("; not significant)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn every_format_holds_the_same() {
+    let (directory, program) = program();
+    let heap = profiled(&program, "app.heap", 500);
+    let total = 500 * 64 + 1_000_000;
+    let make = |name: &str, options: &[&str]| {
+        let file = directory.path().join(name);
+        let made = output(
+            larder()
+                .arg("profile")
+                .arg(&heap)
+                .args(options)
+                .arg("-o")
+                .arg(&file),
+        );
+        assert_success(&made);
+        fs::read(&file).unwrap()
+    };
+    let folded = String::from_utf8(make("out.folded", &[])).unwrap();
+    let weight = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    let in_use = folded
+        .lines()
+        .filter(|line| line.contains("main;"))
+        .map(weight)
+        .sum::<u64>();
+    assert_eq!(in_use, total);
+    let objects = String::from_utf8(make("o.folded", &["--sort", "objects"])).unwrap();
+    assert!(
+        objects
+            .lines()
+            .any(|line| line.ends_with(";keep 500") || line.ends_with("keep;malloc 500")),
+        "{objects}"
+    );
+    let svg = String::from_utf8(make("out.svg", &[])).unwrap();
+    assert!(svg.starts_with("<?xml") && svg.contains("Bytes in use") && svg.contains("keep"));
+    let speedscope: Value = serde_json::from_slice(&make("out.speedscope.json", &[])).unwrap();
+    assert_eq!(speedscope["profiles"].as_array().unwrap().len(), 5);
+    let again = make("again.heap", &[]);
+    assert_eq!(again, fs::read(&heap).unwrap());
+    let mut profile = Vec::new();
+    let zipped = make("out.pb.gz", &[]);
+    flate2::read::GzDecoder::new(&*zipped)
+        .read_to_end(&mut profile)
+        .unwrap();
+    for name in [
+        "inuse_objects",
+        "inuse_space",
+        "alloc_space",
+        "peak_space",
+        "keep",
+    ] {
+        let found = profile
+            .windows(name.len())
+            .any(|part| part == name.as_bytes());
+        assert!(found, "no {name}");
+    }
+    let refused =
+        output(
+            larder()
+                .arg("profile")
+                .arg(&heap)
+                .args(["--sort", "lifetimes", "--format", "svg"]),
+        );
+    assert_fails(&refused, 125, &["--sort", "choose"]);
+    let unknown = output(larder().arg("profile").arg(&heap).args(["-o", "nothing"]));
+    assert_fails(&unknown, 125, &["nothing", "--format"]);
+}
+
+#[test]
+fn what_is_no_profile_is_told_in_one_line() {
+    let directory = temporary();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let newer = b"heap profile: 0: 0 [0: 0] @ heapprofile\n# larder 9; mean 1\n";
+    for (path, words) in [
+        (
+            directory.path().join("none"),
+            ["no such file", "name a heap profile"],
+        ),
+        (directory.path().to_owned(), ["not a regular file", "name"]),
+        (write("empty", b""), ["is empty", "again"]),
+        (write("zip", b"\x1f\x8b\x08\x00"), ["pprof", "compressed"]),
+        (write("text\x1b[2J", b"\nhello\n"), ["line 2", "\\x1b"]),
+        (write("newer", newer), ["version 9", "newer larder"]),
+    ] {
+        assert_fails(&output(larder().arg("profile").arg(path)), 125, &words);
+    }
+    assert_fails(&output(larder().arg("profile")), 125, &["FILE"]);
+    let gone = output(larder().args(["profile", "--", "/no/such/program"]));
+    assert_fails(&gone, 127, &["/no/such/program"]);
+    let killed = output(larder().args(["profile", "--", "sh", "-c", "kill -9 $$"]));
+    assert_fails(&killed, 125, &["137", "wrote no heap profile"]);
+}
+
+#[test]
+fn what_is_whole_of_a_damaged_profile_is_used_and_its_names_are_only_shown() {
+    let directory = temporary();
+    let file = directory.path().join("hurt");
+    let text = "heap profile: 1: 10 [1: 10] @ heapprofile\n1: 10 [1: 10] @ 0x1500\n1: 2 [x\n\
+                MAPPED_LIBRARIES:\n1000-2000 r-xp 00000000 00:00 0 /usr/lib/\x1b]0;evil\x07\n";
+    fs::write(&file, text).unwrap();
+    let read = output(larder().arg("profile").arg(&file));
+    assert_success(&read);
+    assert!(
+        stderr(&read).contains("line 3") && stderr(&read).contains("1 line left out"),
+        "{}",
+        stderr(&read)
+    );
+    let shown = stdout(&read);
+    assert!(
+        shown.contains("\\x1b]0;evil\\x07+0x4ff") && !shown.contains('\x1b'),
+        "{shown}"
+    );
+    assert!(shown.contains("In use: 10 bytes in 1 object"), "{shown}");
+    fs::write(&file, &text[..70]).unwrap();
+    let cut = output(larder().arg("profile").arg(&file));
+    assert!(stderr(&cut).contains("cut off"), "{}", stderr(&cut));
+}
