@@ -45,7 +45,7 @@ struct Window {
 
 struct Backing {
   Lock lock;
-  // Anything but plain mmap without a limit. Written once, before there are threads.
+  // Anything but plain mmap. Written once, before there are threads.
   bool special = false;
   bool ready = false;
   bool use_mmap = true;
@@ -244,10 +244,6 @@ void init_device(uint64_t start, const char* path) {
 }
 
 LARDER_SLOW void* map_special(size_t size_bytes, size_t align) {
-  if (size_t limit = option(Option::kHeapLimitMib)) {
-    auto mapped = size_t(stats::get(stats::kMappedBytes));
-    if (mapped + size_bytes > limit << 20) return nullptr;
-  }
   LockGuard guard(backing.lock);
   for (Window& w : backing.windows) {
     void* p = take(w, size_bytes, align);
@@ -319,9 +315,8 @@ void init() {
 }
 
 void* map_aligned(size_t size_bytes, size_t align) {
-  if (likely(!backing.special && option(Option::kHeapLimitMib) == 0))
-    return os::map_aligned(size_bytes, align);
-  return map_special(size_bytes, align);
+  return likely(!backing.special) ? os::map_aligned(size_bytes, align)
+                                  : map_special(size_bytes, align);
 }
 
 bool unmap(void* addr, size_t size_bytes) {
@@ -335,10 +330,6 @@ bool unmap(void* addr, size_t size_bytes) {
 
 os::Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
   if (window_of(addr) != nullptr || os::from_break(addr)) return os::Resized::kRefused;
-  if (size_t limit = option(Option::kHeapLimitMib)) {
-    auto mapped = size_t(stats::get(stats::kMappedBytes));
-    if (mapped + new_bytes - old_bytes > limit << 20) return os::Resized::kRefused;
-  }
   return os::resize_in_place(addr, old_bytes, new_bytes);
 }
 

@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "larder/larder.h"
+#include "limit.h"
+#include "options.h"
+#include "pressure.h"
 #include "profile.h"
 #include "sample.h"
 #include "stats.h"
@@ -60,6 +63,32 @@ LARDER_EXPORT int larder_profile_mark() {
   int error = larder::profile_mark();
   if (error != 0) errno = error;
   return error == 0 ? 0 : -1;
+}
+
+LARDER_EXPORT int larder_set_limit(larder_limit which, size_t bytes) {
+  if (which != LARDER_SOFT_LIMIT && which != LARDER_HARD_LIMIT) {
+    errno = EINVAL;
+    return -1;
+  }
+  size_t mib = (bytes >> 20) + ((bytes & ((1 << 20) - 1)) != 0 ? 1 : 0);
+  using larder::Option;
+  larder::set_option(which == LARDER_SOFT_LIMIT ? Option::kSoftLimitMib : Option::kHeapLimitMib,
+                     mib);
+  larder::SlowPath path;
+  if (path.entered()) larder::relieve_pressure();
+  return 0;
+}
+
+LARDER_EXPORT size_t larder_get_limit(larder_limit which) {
+  return which == LARDER_SOFT_LIMIT   ? larder::limit::soft()
+         : which == LARDER_HARD_LIMIT ? larder::limit::hard()
+                                      : 0;
+}
+
+LARDER_EXPORT int larder_set_pressure_callback(larder::PressureCallback function, void* context) {
+  if (larder::set_pressure_callback(function, context)) return 0;
+  errno = ENOMEM;
+  return -1;
 }
 
 LARDER_EXPORT size_t larder_release_free_memory() { return larder::release_free_memory(); }

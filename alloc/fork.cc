@@ -7,6 +7,7 @@
 #include "large.h"
 #include "meta.h"
 #include "page_heap.h"
+#include "pressure.h"
 #include "registry.h"
 #include "remote_word.h"
 #include "sample.h"
@@ -95,6 +96,7 @@ void after_fork_in_child() {
     backing::after_fork_in_child();
     remote_new_generation();
     registry_bury_others();
+    forget_callers();
     for_each_lock([](Lock& lock) { lock.after_fork_in_child(); });
   }
   if (&_IO_list_resetlock != nullptr) _IO_list_resetlock();

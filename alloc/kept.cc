@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "large.h"
+#include "limit.h"
 #include "options.h"
 #include "os.h"
 #include "slab_run.h"
@@ -28,6 +29,7 @@ constinit std::atomic<uint64_t> thin_paid_us{0};  // until when that time is spe
 // LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is shared out evenly: half of it among heaps, to which they
 // are entitled, and what that leaves to those that turn over more.
 size_t keep_limit() {
+  if (unlikely(limit::pressed())) return 0;
   size_t limit = option(Option::kHeapEmptyKib) << 10;
   size_t total = option(Option::kMaxThreadCacheBytes);
   if (likely(total == 0)) return limit;

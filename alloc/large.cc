@@ -7,6 +7,7 @@
 
 #include "backing.h"
 #include "colour.h"
+#include "limit.h"
 #include "lock.h"
 #include "meta.h"
 #include "page_heap.h"
@@ -184,7 +185,9 @@ size_t most_kept() {
   return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;
 }
 
-bool worth_keeping(size_t bytes) { return bytes <= most_kept() && purge_decay_ms() != 0; }
+bool worth_keeping(size_t bytes) {
+  return bytes <= most_kept() && purge_decay_ms() != 0 && likely(!limit::pressed());
+}
 
 // False: it is not to be kept.
 bool keep(const Kept& k) {
@@ -258,6 +261,12 @@ void make_room(size_t bytes) {
   if (total > most && release_rate() != 0) release_kept_bytes(total - most, UINT64_MAX);
 }
 
+void* map_within_limits(size_t bytes, size_t align) {
+  if (likely(!limit::any())) return backing::map_aligned(bytes, align);
+  LockGuard guard(page_heap.lock());
+  return limit::allows(bytes) ? backing::map_aligned(bytes, align) : nullptr;
+}
+
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   size_t bytes = round_up(size_bytes, granule());
   // Arrays of whole pages are those that alias: room for a colour costs them a unit.
@@ -268,7 +277,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   *zero = s == nullptr;
   if (s == nullptr) {
     make_room(bytes);
-    auto* base = static_cast<char*>(backing::map_aligned(bytes, map_align));
+    auto* base = static_cast<char*>(map_within_limits(bytes, map_align));
     if (base == nullptr) return nullptr;
     if (page_map.make_tables(base, 1)) {
       LockGuard guard(huge.lock);
@@ -304,6 +313,20 @@ bool absorb(Slab* s, size_t more_bytes) {
   return false;
 }
 
+os::Resized grow_now(Slab* s, size_t bytes) {
+  os::Resized resized = backing::resize_in_place(s->base, s->bytes, bytes);
+  if (resized == os::Resized::kNoRoom && huge_move(s, bytes)) resized = os::Resized::kDone;
+  if (resized == os::Resized::kDone) s->bytes = bytes;
+  return resized;
+}
+
+// Where it is, or by moving its pages. kNoRoom: fewer bytes may fit.
+os::Resized huge_grow(Slab* s, size_t bytes) {
+  if (likely(!limit::any())) return grow_now(s, bytes);
+  LockGuard guard(page_heap.lock());
+  return limit::allows(bytes - s->bytes) ? grow_now(s, bytes) : os::Resized::kNoRoom;
+}
+
 void* huge_resize(Slab* s, size_t new_bytes) {
   size_t need = round_up(new_bytes + s->offset, granule());
   size_t old = s->bytes;
@@ -322,10 +345,9 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   for (size_t bytes : {round_up(need + need / 8, granule()), need}) {
     if (grown) break;
     if (bytes < need || bytes > kMaxSize) continue;
-    os::Resized resized = backing::resize_in_place(s->base, old, bytes);
+    os::Resized resized = huge_grow(s, bytes);
     if (resized == os::Resized::kRefused) return nullptr;
-    grown = resized == os::Resized::kDone || huge_move(s, bytes);
-    if (grown) s->bytes = bytes;
+    grown = resized == os::Resized::kDone;
   }
   if (!grown) return nullptr;
   s->zero = false;

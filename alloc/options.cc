@@ -57,8 +57,10 @@ constexpr Row kRows[] = {
      "16 MiB beyond what each heap keeps", true},
     // 1 gives back whatever is free at the next occasion, without a decay.
     {"AGGRESSIVE_DECOMMIT", Form::kSwitch, 0, 0, 1, "switch", "", true},
-    // What would map more for objects fails.
-    {"HEAP_LIMIT_MB", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no limit", true},
+    // What would hold more memory fails.
+    {"HEAP_LIMIT_MB", Form::kNumber, 0, 0, kMaxSize >> 20, "MiB", "no limit", true},
+    // While more is held, free memory goes back at once.
+    {"SOFT_LIMIT_MIB", Form::kNumber, 0, 0, kMaxSize >> 20, "MiB", "no limit"},
     // Larger blocks are reported on stderr, with the stack that asks for them.
     {"LARGE_ALLOC_REPORT_THRESHOLD", Form::kNumber, 0, 0, size_t{1} << 62, "bytes", "no reports",
      true},

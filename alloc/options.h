@@ -24,6 +24,7 @@ enum class Option {
   kMaxThreadCacheBytes,
   kAggressiveDecommit,
   kHeapLimitMib,
+  kSoftLimitMib,
   kLargeAllocReportThreshold,
   kSkipMmap,
   kSkipSbrk,

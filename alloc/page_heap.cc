@@ -1,5 +1,6 @@
 #include "page_heap.h"
 
+#include "limit.h"
 #include "page_map.h"
 #include "source.h"
 
@@ -68,8 +69,11 @@ void PageHeap::count_used(size_t more_units) {
   if (used > peak_bytes()) peak_bytes_.store(used, std::memory_order_relaxed);
 }
 
-// The one place where free_units changes: keeps buckets, regions and dirty lists in step.
+// The one place where free_units changes: keeps buckets, regions, dirty lists and what is held in
+// step.
 void PageHeap::set_free_units(Block* b, UnitSet units) {
+  int more_clean = count_units(units & ~b->dirty) - count_units(b->free_units & ~b->dirty);
+  limit::count_clean(int64_t(more_clean) * int64_t(kUnit));
   bucket_remove(b);
   if (b->in_dirty_list) dirty_remove(b);
   b->free_units = units;
@@ -106,6 +110,7 @@ bool PageHeap::add_region(unsigned min_blocks) {
     b.free_units = kAllUnits;
     b.longest = kUnitsPerBlock;
   }
+  limit::count_clean(int64_t(r->count * kBlock));
   blocks_ += r->count;
   r->next = regions_;
   regions_ = r;
@@ -176,7 +181,10 @@ Slab* PageHeap::alloc_run(unsigned units, unsigned align_units, Kind kind) {
   LockGuard guard(lock_);
   int unit = 0;
   Block* b = find_block(units, align_units, &unit);
-  return b == nullptr ? nullptr : claim(b, unit, units, kind);
+  if (b == nullptr) return nullptr;
+  int clean = count_units(unit_range(unit, int(units)) & ~b->dirty);
+  if (clean != 0 && !limit::allows(size_t(clean) * kUnit)) return nullptr;
+  return claim(b, unit, units, kind);
 }
 
 void PageHeap::free_run(Slab* run, size_t touched_bytes) {
@@ -196,7 +204,8 @@ bool PageHeap::extend_run(Slab* run, unsigned new_units) {
   if (unit + int(new_units) > kUnitsPerBlock) return false;
   Block* b = run->block;
   UnitSet more = unit_range(unit + int(run->units), int(new_units - run->units));
-  if ((b->free_units & more) != more) return false;
+  if ((b->free_units & more) != more || !limit::allows(size_t(count_units(more)) * kUnit))
+    return false;
   page_map.set(run->base + run->bytes, new_units - run->units, run);
   count_used(new_units - run->units);
   run->units = new_units;
@@ -246,6 +255,12 @@ void PageHeap::finish_purge(const PurgeJob& job, UnitSet discarded) {
   set_free_units(b, b->free_units | job.units);
 }
 
+size_t PageHeap::dirty_bytes() const {
+  size_t blocks = __atomic_load_n(&blocks_, __ATOMIC_RELAXED);
+  size_t rest = used_bytes() + limit::state.clean_bytes.load(std::memory_order_relaxed);
+  return blocks * kBlock > rest ? blocks * kBlock - rest : 0;
+}
+
 size_t PageHeap::release_regions() {
   LockGuard guard(lock_);
   size_t bytes = 0;
@@ -256,7 +271,10 @@ size_t PageHeap::release_regions() {
         if (r->blocks[i].in_dirty_list) dirty_remove(&r->blocks[i]);
       Region* following = r->next;
       unsigned count = r->count;
+      int dirty = 0;
+      for (unsigned i = 0; i < count; ++i) dirty += count_units(r->blocks[i].dirty);
       if (source_release(r)) {
+        limit::count_clean(int64_t(size_t(dirty) * kUnit) - int64_t(count * kBlock));
         *link = following;
         blocks_ -= count;
         bytes += count * kBlock;
@@ -323,7 +341,7 @@ void PageHeap::for_each_free(void (*visit)(const void*, size_t, bool, void*), vo
 void PageHeap::check() {
   LockGuard guard(lock_);
   size_t dirty_blocks = 0;
-  size_t free_units = 0;
+  size_t free_units = 0, clean_units = 0;
   for (Region* r = regions_; r != nullptr; r = r->next) {
     for (unsigned i = 0; i < r->count; ++i) {
       const Block& b = r->blocks[i];
@@ -332,6 +350,7 @@ void PageHeap::check() {
       LARDER_CHECK(b.in_dirty_list == ((b.free_units & b.dirty) != 0));
       dirty_blocks += b.in_dirty_list ? 1 : 0;
       free_units += size_t(count_units(b.free_units));
+      clean_units += size_t(count_units(b.free_units & ~b.dirty));
     }
   }
   for (int length = 1; length < kUnitsPerBlock; ++length) {
@@ -339,6 +358,7 @@ void PageHeap::check() {
     for (Block* b = buckets_[length]; b != nullptr; b = b->next) LARDER_CHECK(b->longest == length);
   }
   LARDER_CHECK(dirty_blocks == dirty_whole_.count + dirty_part_.count);
+  LARDER_CHECK(this != &page_heap || limit::state.clean_bytes == clean_units * kUnit);
   LARDER_CHECK(used_bytes_ == (blocks_ * kUnitsPerBlock - free_units) * kUnit);
 }
 

@@ -43,6 +43,8 @@ class PageHeap {
   size_t dirty_whole_bytes() const {
     return dirty_whole_.count.load(std::memory_order_relaxed) * kBlock;
   }
+  // Of free units that may hold memory.
+  size_t dirty_bytes() const;
   size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
   size_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
 

@@ -5,6 +5,7 @@
 
 #include "backing.h"
 #include "large.h"
+#include "limit.h"
 #include "options.h"
 #include "page_heap.h"
 #include "stats.h"
@@ -95,6 +96,20 @@ LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
   }
 }
 
+// Work under pressure is done as soon as it is worth a system call, or that time has passed.
+constexpr uint64_t kPressedTickMs = 10;
+constexpr size_t kPressedBytes = 1 << 20;
+constinit std::atomic<uint64_t> next_pressed_ms{0};
+
+LARDER_SLOW void purge_pressed(uint64_t now) {
+  uint64_t due = next_pressed_ms.load(std::memory_order_relaxed);
+  if (now < due && page_heap.dirty_bytes() + large_kept_bytes() < kPressedBytes) return;
+  if (!next_pressed_ms.compare_exchange_strong(due, now + kPressedTickMs,
+                                               std::memory_order_relaxed))
+    return;
+  purge_to_limit();
+}
+
 bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
 
 // 1 while the background thread waits for work. Whoever misses that leaves it to the next free.
@@ -145,9 +160,14 @@ void purge_wake() {
 
 void purge_tick() {
   double rate = release_rate();
-  if (!has_work() || rate == 0) return;
+  bool pressed = limit::pressed();
+  if (likely(!pressed) && (!has_work() || rate == 0)) return;
   purge_wake();
   uint64_t now = os::now_ms();
+  if (unlikely(pressed)) {
+    purge_pressed(now);
+    if (!has_work() || rate == 0) return;
+  }
   if (size_t bytes = early_bytes()) purge_early(now, bytes);
   uint64_t due = next_tick_ms.load(std::memory_order_relaxed);
   if (now < due) return;
@@ -161,6 +181,13 @@ void purge_tick() {
 unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed); }
 
 size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
+
+void purge_to_limit() {
+  size_t lowest = limit::lowest(), wanted = lowest - lowest / 16;
+  size_t held = limit::held_bytes();
+  if (lowest != 0 && held > wanted) purge_bytes(held - wanted);
+  if (lowest == 0 || limit::held_bytes() <= wanted) limit::relax();
+}
 
 size_t purge_passes() { return last_pass.load(std::memory_order_relaxed); }
 

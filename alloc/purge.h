@@ -22,6 +22,9 @@ unsigned purge_early_count();
 void purge_wake();
 // In the constructor, once options are read: starts the thread that is asked for, if it is.
 void purge_start_background();
+// Gives back what is free until a sixteenth less is held than the lower limit allows. Once that is
+// so, the pressure ends.
+void purge_to_limit();
 // Everything that is free, now. Bytes given back.
 size_t purge_all();
 // About so many bytes of it. Bytes given back.

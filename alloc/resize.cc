@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "large.h"
+#include "limit.h"
+#include "purge.h"
 #include "stats.h"
 #include "thread_heap.h"
 
@@ -37,6 +39,11 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return nullptr;
   void* q = large_resize(s, p, size_bytes);
+  // A copy would need room for both.
+  if (q == nullptr && size_bytes > s->bytes && !limit::allows(size_bytes - s->bytes)) {
+    purge_all();
+    q = large_resize(s, p, size_bytes);
+  }
   if (q != nullptr) charge_resized(s, size_bytes, __builtin_return_address(0));
   return q;
 }

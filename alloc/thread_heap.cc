@@ -11,8 +11,10 @@
 #include "foreign.h"
 #include "larder/inline.h"
 #include "large.h"
+#include "limit.h"
 #include "options.h"
 #include "page_heap.h"
+#include "pressure.h"
 #include "purge.h"
 #include "registry.h"
 #include "single_threaded.h"
@@ -479,19 +481,17 @@ void* or_enomem(void* p) {
   return p;
 }
 
-// Calls `allocate`; when it fails, gives up what this thread and the page heap keep, and tries once
-// more. Sizes that no address space holds are not worth that.
+// Calls `allocate`; when it fails, gives back what is free and tries once more, then asks the
+// program to free something. Sizes that no address space holds are not worth that.
 template <typename Allocate>
 void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
   void* p = allocate();
   if (size_bytes > kSmallMax) purge_tick();
-  if (likely(p != nullptr)) return p;
-  if (size_bytes < size_t{1} << (kAddressBits - 1)) {
-    ThreadHeap* heap = thread_state.heap;
-    bool trimmed = heap != nullptr && heap->trim() != 0;
-    if (registry_release_unused()) trimmed = true;
-    if (reclaim_address_space() || trimmed) p = allocate();
+  if (p == nullptr && size_bytes < size_t{1} << (kAddressBits - 1)) {
+    if (reclaim_memory()) p = allocate();
+    if (p == nullptr && plead_for_memory(size_bytes)) p = allocate();
   }
+  if (unlikely(limit::crossed())) relieve_pressure();
   return or_enomem(p);
 }
 

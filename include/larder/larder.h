@@ -50,6 +50,34 @@ int larder_get_stats(struct larder_stats* stats, size_t size);
  * kept mappings. Bytes given back. Other threads' kept slabs stay. */
 size_t larder_release_free_memory(void);
 
+/* Limits on memory (docs/limits.md), in bytes, rounded up to MiB; 0: none, as is the default.
+ *
+ * Beyond the soft limit memory that is free goes back to the system at once, and threads keep less
+ * of it; no allocation fails. What would go beyond the hard limit fails with ENOMEM, or throws
+ * bad_alloc, once all memory that is free was given back. Both count what may be resident:
+ * what is in use, what is free and not given back, and descriptors. A limit may be below what is
+ * in use. They are LARDER_SOFT_LIMIT_MIB and LARDER_HEAP_LIMIT_MB at the start. */
+enum larder_limit { LARDER_SOFT_LIMIT = 1, LARDER_HARD_LIMIT = 2 };
+/* 0; -1 with errno EINVAL if there is no such limit. */
+int larder_set_limit(enum larder_limit which, size_t bytes);
+size_t larder_get_limit(enum larder_limit which);
+
+enum larder_pressure {
+  LARDER_PRESSURE_SOFT = 1, /* the soft limit is crossed, with all given back that was free */
+  LARDER_PRESSURE_HARD = 2  /* an allocation is about to fail */
+};
+/* Calls function(pressure, bytes, context) when memory is short: `bytes` are to be freed to end
+ * that. An allocation that is about to fail is tried again afterwards. Of the soft limit it is told
+ * once, until a sixteenth less is held than that.
+ *
+ * It is called within malloc, on the thread that asks for memory: it may allocate and free, but
+ * takes no lock that a caller of malloc may hold, and has to return. One thread calls it at a time,
+ * and never from within itself; allocations that fail meanwhile, fail. NULL: nothing is called.
+ * 0; -1 with errno ENOMEM. */
+int larder_set_pressure_callback(void (*function)(enum larder_pressure, size_t bytes,
+                                                  void* context),
+                                 void* context);
+
 /* The heap profile: what is in use by the stack that allocated it, estimated from samples
  * (docs/profile.md). On from the start, at a mean of 512 KiB or of LARDER_PROFILE_BYTES.
  *
