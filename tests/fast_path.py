@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The fast paths of malloc and free, disassembled: no call, no frame, no branch more.
 
-Usage: fast_path.py LIBLARDER_SO. Exit 1 when a path has grown; x86-64 only.
+Usage: fast_path.py LIBLARDER_SO [OTHER_SO]. Exit 1 when a path has grown, or when the other library has another; x86-64
+only.
 """
 
 import re
@@ -30,6 +31,31 @@ def instructions(library, function):
     raise SystemExit(f"fast_path: {function} does not return")
 
 
+# Tail calls lead from them to the slow paths, the same functions at other addresses.
+SAME = ("malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv")
+
+
+def whole(library, function):
+    """Its instructions, but for addresses of other code and of data."""
+    symbols = subprocess.run(["nm", "-D", "-S", library], check=True, capture_output=True, text=True).stdout
+    found = re.search(rf"^([0-9a-f]+) ([0-9a-f]+) T {function}$", symbols, re.M)
+    if found is None:
+        raise SystemExit(f"fast_path: {library} does not export {function}")
+    start, size = (int(number, 16) for number in found.groups())
+    listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", f"--start-address={start}",
+                              f"--stop-address={start + size}", library],
+                             check=True, capture_output=True, text=True).stdout
+    lines = re.findall(r"^ +[0-9a-f]+:\t(.*)$", listing, re.M)
+    return [re.sub(r"[0-9a-f]+ <[^>]*>|# .*|0x[0-9a-f]+\(%rip\)", "", line) for line in lines]
+
+
+def same(library, other, function):
+    code = whole(library, function)
+    is_same = bool(code) and code == whole(other, function)
+    print(f"{function}: {len(code)} instructions, {'the same' if is_same else 'others'} in {other}")
+    return is_same
+
+
 def check(library, function):
     most, most_branches = BOUNDS[function]
     path = instructions(library, function)
@@ -47,9 +73,11 @@ def check(library, function):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
-    good = [check(sys.argv[1], function) for function in BOUNDS]
+    library, *others = sys.argv[1:]
+    good = [check(library, function) for function in BOUNDS]
+    good += [same(library, other, function) for other in others for function in SAME]
     return 0 if all(good) else 1
 
 

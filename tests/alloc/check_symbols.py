@@ -3,6 +3,7 @@
 
 prefixed FILE.a   every global symbol starts with larder_, or is hidden and of this project
 program FILE      malloc, free and the rest are defined in the program itself
+minimal FILE.so   as shared, without gperftools' profiler and leak checker
 shared FILE.so    the whole family is exported, and nothing but the family and larder_ names
 """
 
@@ -73,8 +74,13 @@ def check_shared(path):
     return faults
 
 
+def check_minimal(path):
+    exported = [name for name, _, _ in symbols(path, dynamic=True)]
+    return check_shared(path) + [f"exports {name}" for name in exported if re.search(r"HeapProfiler|HeapLeakCheck", name)]
+
+
 def main():
-    checks = {"prefixed": check_prefixed, "program": check_program, "shared": check_shared}
+    checks = {"minimal": check_minimal, "prefixed": check_prefixed, "program": check_program, "shared": check_shared}
     if len(sys.argv) != 3 or sys.argv[1] not in checks:
         sys.exit(__doc__)
     faults = checks[sys.argv[1]](sys.argv[2])

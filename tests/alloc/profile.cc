@@ -1,6 +1,6 @@
 // The heap profile as a program gets it: by its functions, and as a file when it ends. Two sites
 // allocate in turn, one of them keeps; what the file says of each is compared with exact counts.
-// Usage: profile [worker]
+// Usage: profile [worker | minimal], the last for a library without a profiler.
 
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -184,10 +184,28 @@ void at_exit() {
   CHECK(rmdir(directory) == 0);
 }
 
+// Of a library without a profiler.
+void is_told_so() {
+  auto* write = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "larder_profile_write"));
+  auto* mark = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "larder_profile_mark"));
+  auto* set = reinterpret_cast<void (*)(size_t)>(dlsym(RTLD_DEFAULT, "larder_profile_set_mean"));
+  CHECK(write != nullptr && mark != nullptr && set != nullptr);
+  set(64);
+  for (int i = 0; i < 100000; ++i) free(allocate_freed());
+  for (size_t size = 1; size < 100 * kMiB; size *= 2) free(opaque(malloc(size)));
+  CHECK(write(1) == -1 && errno == ENOSYS);
+  errno = 0;
+  CHECK(mark() == -1 && errno == ENOSYS);
+}
+
 }  // namespace
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
   begin("profile", 120);
+  if (argc > 1 && strcmp(argv[1], "minimal") == 0) {
+    is_told_so();
+    return 0;
+  }
   if (argc > 1) {
     for (int i = 0; i < 1000; ++i) opaque(allocate_kept());
     return 7;

@@ -1,0 +1,57 @@
+// liblarder_minimal.so: what the allocator calls of the profiler, the leak checker and the
+// endpoint, for a library without them. No place ever gets a mark.
+#include <errno.h>
+#include <stdlib.h>
+
+#include <initializer_list>
+
+#include "line.h"
+#include "profile.h"
+#include "sample.h"
+
+namespace larder {
+
+namespace {
+
+constinit Lock unused;
+
+[[noreturn]] void never() { fail("a sample in a library without the sampler", "sample", 0); }
+
+}  // namespace
+
+size_t sample_mean() { return 0; }
+void set_sample_mean(size_t) {}
+Lock& sample_lock() { return unused; }
+
+// The countdown of a heap runs out all the same, now and then.
+void Countdown::draw() {
+  bytes = SIZE_MAX / 2;
+  only_a_look = true;
+  mean = 0;
+}
+bool Countdown::spend_walk() { return false; }
+uint64_t Chance::next() { return 0; }
+double Chance::exponential() { return 1; }
+double objects_of_mark(size_t, double) { return 0; }
+bool sample_hits(size_t) { return false; }
+
+Mark* mark_new(void*, double) { return nullptr; }
+void mark_drop(Mark*) { never(); }
+void* sample_small(Mark*, int, void*) { never(); }
+Mark* sample_free(Slab*, void*) { never(); }
+void sample_large(Mark*, Slab*, size_t, void*) { never(); }
+void sample_end(Mark*) { never(); }
+void sample_resize(Mark*, size_t, double) { never(); }
+void sample_defer(void*) { never(); }
+void* sample_take_deferred() { return nullptr; }
+
+void profile_init() {
+  for (const char* variable : {"LARDER_PROFILE"})
+    if (secure_getenv(variable) != nullptr)
+      Line().put(variable).put(": this library has no profiler; take liblarder.so").write();
+}
+int profile_write(ProfileSink, void*) { return ENOSYS; }
+int profile_write(int) { return ENOSYS; }
+int profile_mark() { return ENOSYS; }
+
+}  // namespace larder
