@@ -4,6 +4,7 @@
 //! it allocates comes from a small static area, which `free` knows by its addresses.
 
 use std::ffi::{CStr, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::arch;
@@ -45,65 +46,59 @@ functions! {
 
 /// Not in every libc, so looked up only when it is called: taking back the loader's message takes libc's
 /// locale lock, which the caller of the process's first `malloc` may hold.
-struct Optional {
+struct Optional<F> {
     name: &'static CStr,
     found: AtomicUsize,
+    function: PhantomData<F>,
 }
 
-impl Optional {
+impl<F> Optional<F> {
     const MISSING: usize = 1;
 
-    const fn new(name: &'static CStr) -> Self {
-        let found = AtomicUsize::new(0);
-        Optional { name, found }
+    /// # Safety
+    /// `F` is the type of a pointer to the function of that name.
+    const unsafe fn new(name: &'static CStr) -> Self {
+        const { assert!(size_of::<F>() == size_of::<usize>()) };
+        Optional {
+            name,
+            found: AtomicUsize::new(0),
+            function: PhantomData,
+        }
     }
 
-    /// Its address, if it is there.
-    fn get(&self) -> Option<usize> {
+    fn get(&self) -> Option<F> {
         let mut found = self.found.load(Ordering::Relaxed);
         if found == 0 {
             let _errno = Errno::keep();
             found = next(self.name).max(Self::MISSING);
             self.found.store(found, Ordering::Relaxed);
         }
-        (found != Self::MISSING).then_some(found)
+        // SAFETY: the address of the next definition of the symbol, which has this type.
+        (found != Self::MISSING).then(|| unsafe { std::mem::transmute_copy(&found) })
     }
 }
 
-pub fn free_sized() -> Option<unsafe extern "C" fn(*mut c_void, usize)> {
-    static FUNCTION: Optional = Optional::new(c"free_sized");
-    // SAFETY: the next definition of this symbol, which has this type.
-    FUNCTION
-        .get()
-        .map(|address| unsafe { std::mem::transmute(address) })
+macro_rules! optional_functions {
+    ($($function:ident: $type:ty, $name:literal;)*) => {
+        $(
+            pub fn $function() -> Option<$type> {
+                // SAFETY: libc declares it so.
+                static FUNCTION: Optional<$type> = unsafe { Optional::new($name) };
+                FUNCTION.get()
+            }
+        )*
+    };
 }
 
-pub fn free_aligned_sized() -> Option<unsafe extern "C" fn(*mut c_void, usize, usize)> {
-    static FUNCTION: Optional = Optional::new(c"free_aligned_sized");
-    // SAFETY: as above.
-    FUNCTION
-        .get()
-        .map(|address| unsafe { std::mem::transmute(address) })
+optional_functions! {
+    free_sized: unsafe extern "C" fn(*mut c_void, usize), c"free_sized";
+    free_aligned_sized: unsafe extern "C" fn(*mut c_void, usize, usize), c"free_aligned_sized";
+    pthread_attr_setstack: SetStack, c"pthread_attr_setstack";
+    pthread_attr_setguardsize: SetGuardSize, c"pthread_attr_setguardsize";
 }
 
 type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> i32;
 type SetGuardSize = unsafe extern "C" fn(*mut libc::pthread_attr_t, usize) -> i32;
-
-pub fn pthread_attr_setstack() -> Option<SetStack> {
-    static FUNCTION: Optional = Optional::new(c"pthread_attr_setstack");
-    // SAFETY: as above.
-    FUNCTION
-        .get()
-        .map(|address| unsafe { std::mem::transmute(address) })
-}
-
-pub fn pthread_attr_setguardsize() -> Option<SetGuardSize> {
-    static FUNCTION: Optional = Optional::new(c"pthread_attr_setguardsize");
-    // SAFETY: as above.
-    FUNCTION
-        .get()
-        .map(|address| unsafe { std::mem::transmute(address) })
-}
 
 static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
