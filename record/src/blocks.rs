@@ -14,7 +14,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::memory::Pages;
-use crate::sys;
+use crate::{hash, sys};
 
 /// A live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +48,6 @@ fn block_of(entry: Entry) -> Block {
         size: (entry >> FIELD_BITS) as u64 & (FIELD_END - 1),
         owner: (entry >> (2 * FIELD_BITS)) as u32,
     }
-}
-
-fn hash(address: u64) -> u64 {
-    address.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 struct Entries {
@@ -138,8 +134,8 @@ impl Blocks {
 
     #[inline]
     fn with<R>(&self, address: u64, act: impl FnOnce(&mut Entries) -> R) -> R {
-        let part = hash(address >> PART_BITS) >> (64 - SHARDS.trailing_zeros());
-        self.shards[part as usize].with(act)
+        let part = hash::top(address >> PART_BITS, SHARDS.trailing_zeros());
+        self.shards[part].with(act)
     }
 
     /// In a child of fork: begins anew, with nothing live. A shard that another thread was changing
@@ -164,7 +160,7 @@ impl Entries {
     /// Where an address belongs among so many places.
     #[inline]
     fn home(address: u64, places: usize) -> usize {
-        ((u128::from(hash(address)) * places as u128) >> 64) as usize
+        ((u128::from(hash::spread(address)) * places as u128) >> 64) as usize
     }
 
     fn insert(&mut self, entry: Entry) -> Result<Option<Block>, Refused> {

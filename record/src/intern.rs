@@ -6,6 +6,7 @@
 
 use larder_trace::codec::{Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, SiteMemory, Tables};
 
+use crate::hash;
 use crate::memory::Pages;
 
 #[derive(Clone, Copy)]
@@ -40,7 +41,7 @@ const UNKNOWN: Known = Known {
 };
 
 fn tag(address: u64) -> u8 {
-    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    hash::top(address, 8) as u8
 }
 
 #[derive(Clone, Copy)]
@@ -86,7 +87,7 @@ pub enum Found {
 const FIRST_PLACES: usize = 256;
 
 fn mix(a: u64, b: u64) -> usize {
-    let hash = (a ^ b.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hash = hash::spread(a ^ b.rotate_left(32));
     (hash ^ (hash >> 32)) as usize
 }
 

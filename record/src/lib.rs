@@ -7,7 +7,7 @@
 //!
 //! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
 //! `intern`, `marks`, `chunk`, `counters`, `contents` → `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
-//! `fixed`, `blocks`, `stack` → `memory`, `arch`, `sys`.
+//! `fixed`, `blocks`, `stack` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;
 mod blocks;
@@ -19,6 +19,7 @@ mod counters;
 mod exec;
 mod file;
 mod fixed;
+mod hash;
 mod hooks;
 mod intern;
 mod map;

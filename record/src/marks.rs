@@ -7,6 +7,7 @@
 
 use larder_trace::codec::MAX_MARK_NAME;
 
+use crate::hash;
 use crate::memory::Pages;
 
 #[derive(Clone, Copy)]
@@ -41,9 +42,9 @@ impl MarkNames {
         if !self.0.grow(PLACES) {
             return None;
         }
-        let hash = name.iter().fold(0u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        });
+        let hash = name
+            .iter()
+            .fold(0u64, |hash, byte| hash::spread(hash ^ u64::from(*byte)));
         let number = (hash >> 58) as usize;
         let place = self.0.slice().get_mut(number)?;
         let chunk = chunk.wrapping_add(1);

@@ -11,6 +11,7 @@
 use framehop::x86_64::UnwindRegsX86_64;
 use framehop::{FrameAddress, Unwinder as _};
 
+use crate::hash;
 use crate::map::Unwinder;
 use crate::memory::Pages;
 
@@ -48,7 +49,7 @@ pub struct Rules {
 }
 
 fn place(ip: u64) -> usize {
-    (ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACE_BITS)) as usize
+    hash::top(ip, PLACE_BITS)
 }
 
 impl Rules {

@@ -15,6 +15,7 @@ use framehop::x86_64::UnwindRegsX86_64;
 use framehop::{FrameAddress, Unwinder as _};
 
 use crate::arch::{self, Caller};
+use crate::hash;
 use crate::map::Snapshot;
 use crate::memory::Pages;
 use crate::recent::{self, Recents};
@@ -351,7 +352,7 @@ impl Steps {
     /// A hash of the innermost frames.
     #[inline(always)]
     fn key(&self, at: Frame) -> u64 {
-        let mix = |key: u64, frame: Frame| (key ^ frame.packed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mix = |key: u64, frame: Frame| hash::spread(key ^ frame.packed);
         let mut key = mix(at.sp.rotate_left(32), at);
         if let Some((_, next)) = self.by_rule(&at) {
             key = mix(key, next);
@@ -391,8 +392,7 @@ impl Steps {
         let (Some(address), Some(caches)) = (address, &mut self.caches) else {
             return (never, None, false);
         };
-        let cache =
-            &mut caches[(ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CACHE_BITS)) as usize];
+        let cache = &mut caches[hash::top(ip, CACHE_BITS)];
         let mut registers = UnwindRegsX86_64::new(ip, at.sp, at.bp);
         let mut words = [end; 2];
         let mut count = 0;

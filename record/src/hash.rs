@@ -1,0 +1,16 @@
+//! The hash of addresses and of what else keys the recorder's tables: one multiplication, after which the
+//! high bits depend on all of the key's.
+
+/// 2^64 over the golden ratio.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline(always)]
+pub const fn spread(key: u64) -> u64 {
+    key.wrapping_mul(FACTOR)
+}
+
+/// The highest bits alone.
+#[inline(always)]
+pub const fn top(key: u64, bits: u32) -> usize {
+    (spread(key) >> (64 - bits)) as usize
+}
