@@ -23,18 +23,19 @@ pub fn duplicates(image: &ImageFacts) -> Vec<Finding> {
             pairs.push((*first as usize, *copies));
         }
     }
-    let groups = grouped_by(image, |index, site| {
-        (!of_copy[index].is_empty()).then(|| site.place())
-    });
+    let groups = grouped_by(image, |_, site| Some(site.place()));
     let finding = |group: &Vec<usize>| duplicated(image, group, &of_copy);
     groups.iter().filter_map(finding).collect()
 }
 
 fn duplicated(
     image: &ImageFacts,
-    group: &[usize],
+    sites: &[usize],
     of_copy: &[Vec<(usize, Copies)>],
 ) -> Option<Finding> {
+    let with_copies = sites.iter().filter(|origin| !of_copy[**origin].is_empty());
+    let group: Vec<usize> = with_copies.copied().collect();
+    let place = image.sites[*group.first()?].place();
     let parts: Vec<Part> = group
         .iter()
         .map(|&origin| Part {
@@ -44,13 +45,8 @@ fn duplicated(
         })
         .collect();
     let copies: u64 = parts.iter().map(|part| part.calls).sum();
-    let place = image.sites[group[0]].place();
-    let calls: u64 = image
-        .sites
-        .iter()
-        .filter(|site| site.place() == place)
-        .map(|site| site.sums.calls)
-        .sum();
+    let all = sites.iter().map(|origin| image.sites[*origin].sums.calls);
+    let calls: u64 = all.sum();
     if copies < FEWEST_BLOCKS || percent(copies, calls) < COPIES_SHARE {
         return None;
     }
