@@ -16,7 +16,6 @@ pub fn summary(analysis: &Analysis) -> Option<String> {
         .iter()
         .map(|image| image.losses.calls())
         .sum();
-    let damaged: usize = analysis.images.iter().map(|image| image.damage.len()).sum();
     let stopped = analysis
         .images
         .iter()
@@ -31,9 +30,10 @@ pub fn summary(analysis: &Analysis) -> Option<String> {
             ),
         });
     }
-    if damaged > 0 {
-        parts.push(damage_summary(analysis, damaged));
-    }
+    parts.extend(damage_summary(analysis.images.iter().flat_map(|image| {
+        let damage = image.damage.iter();
+        damage.map(|damage| (image.path.as_str(), damage))
+    })));
     if stopped {
         parts.push("recording stopped before the program ended".to_owned());
     }
@@ -53,13 +53,9 @@ pub fn incomplete_stacks(losses: impl Iterator<Item = Losses>) -> Option<String>
 /// Of a trace that is read without an analysis: the lines for stderr.
 pub fn of_events(trace: &Trace, events: &Events) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(first) = events.damage().first() {
-        let more = counted(events.damage().len() as u64 - 1, "more damaged part");
-        lines.push(format!(
-            "{}: {first} (and {more})",
-            printable::name(trace.path())
-        ));
-    }
+    let path = printable::name(trace.path());
+    let damage = events.damage().iter().map(|damage| (&*path, damage));
+    lines.extend(damage_summary(damage));
     let lost = trace.losses().calls();
     if lost > 0 {
         lines.push(format!("{} not recorded", counted(lost, "call")));
@@ -73,15 +69,16 @@ pub fn warn(line: &str) {
     let _ = writeln!(io::stderr(), "larder: warning: {line}");
 }
 
-fn damage_summary(analysis: &Analysis, damaged: usize) -> String {
-    let mut parts = analysis.images.iter().flat_map(|image| {
-        let damage = image.damage.iter();
-        damage.map(|damage| (damage.events.unwrap_or(0), damage_line(image, damage)))
-    });
-    let first = parts.next().map(|(_, line)| line).unwrap_or_default();
-    let events = parts.map(|(events, _)| events).fold(0, u64::saturating_add);
-    let more = damaged.saturating_sub(1) as u64;
-    match (more, events) {
+/// The first damaged part of all, and how much more there is; `None` if there is none.
+fn damage_summary<'a>(mut damage: impl Iterator<Item = (&'a str, &'a Damage)>) -> Option<String> {
+    let (path, first) = damage.next()?;
+    let first = damage_line(path, first);
+    let (mut more, mut events) = (0, 0u64);
+    for (_, damage) in damage {
+        more += 1;
+        events = events.saturating_add(damage.events.unwrap_or(0));
+    }
+    Some(match (more, events) {
         (0, _) => first,
         (_, 0) => format!("{first} (and {} more)", counted(more, "damaged part")),
         _ => format!(
@@ -89,7 +86,7 @@ fn damage_summary(analysis: &Analysis, damaged: usize) -> String {
             counted(more, "damaged part"),
             counted(events, "event")
         ),
-    }
+    })
 }
 
 /// All of it, a line each.
@@ -135,7 +132,7 @@ fn image_details(image: &ImageReport) -> Vec<String> {
         ));
     }
     for damage in image.damage.iter().take(DAMAGE_SHOWN) {
-        tell(damage_line(image, damage));
+        tell(damage_line(&image.path, damage));
     }
     if image.damage.len() > DAMAGE_SHOWN {
         let more = (image.damage.len() - DAMAGE_SHOWN) as u64;
@@ -156,8 +153,8 @@ fn image_details(image: &ImageReport) -> Vec<String> {
     lines
 }
 
-fn damage_line(image: &ImageReport, damage: &Damage) -> String {
-    format!("{}: {damage}", image.path)
+fn damage_line(path: &str, damage: &Damage) -> String {
+    format!("{path}: {damage}")
 }
 
 /// Why recording ended before the program did, if it did.
@@ -176,4 +173,37 @@ pub fn stop_reason(image: &ImageReport) -> Option<String> {
         0 => reason.to_owned(),
         errno => format!("{reason} (error {errno})"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_trace::DamageCause;
+
+    use super::*;
+
+    #[test]
+    fn more_damage_is_told_only_if_there_is_more() {
+        let damage = |events| Damage {
+            offset: 5,
+            length: 7,
+            events,
+            cause: DamageCause::NoChunk,
+        };
+        let summary = |all: &[Damage]| damage_summary(all.iter().map(|damage| ("a", damage)));
+        let one = damage_line("a", &damage(None));
+        for (all, expected) in [
+            (&[][..], None),
+            (&[damage(Some(3))], Some(format!("a: {}", damage(Some(3))))),
+            (
+                &[damage(None), damage(None)],
+                Some(format!("{one} (and 1 damaged part more)")),
+            ),
+            (
+                &[damage(None), damage(Some(3)), damage(Some(4))],
+                Some(format!("{one} (and 2 damaged parts more, 7 events lost)")),
+            ),
+        ] {
+            assert_eq!(summary(all), expected);
+        }
+    }
 }
