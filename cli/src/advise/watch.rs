@@ -14,7 +14,7 @@ use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
 use crate::analysis::chain::Chain;
 use crate::analysis::heap::{Block, OriginId};
-use crate::analysis::observe::{End, Finished, Made, Moment, Observer};
+use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::analysis::work::{Io, Marks};
 
 /// Pairs of origins that are looked at; beyond, new ones are not.
@@ -342,11 +342,7 @@ impl Observer for Watch {
         self.part_together(at.thread, &block);
     }
 
-    fn end_image(
-        &mut self,
-        image: &mut Finished<'_, '_>,
-        live: &mut dyn Iterator<Item = (u64, &Block<Note>)>,
-    ) {
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
         self.settle(live);
         let images = self.finish(image);
         let done = std::mem::take(self);
@@ -399,9 +395,9 @@ impl Watch {
     }
 
     /// What never ended counts as its buffer's end, and as live together with its neighbour.
-    fn settle(&mut self, live: &mut dyn Iterator<Item = (u64, &Block<Note>)>) {
+    fn settle(&mut self, live: &Live<'_, Note>) {
         let mut serials = FxHashMap::default();
-        for (address, block) in live {
+        live(&mut |address, block| {
             let root = self
                 .grown
                 .get(&address)
@@ -419,7 +415,7 @@ impl Watch {
                     block.origin.index() as u32,
                 ),
             );
-        }
+        });
         for (before, before_origin, origin) in serials.values() {
             if *before_origin != NONE
                 && serials.contains_key(before)

@@ -117,7 +117,10 @@ impl Analysis {
             peak_bytes: heap.counters().peak_bytes,
             duration_ns,
         };
-        observer.end_image(&mut finished, &mut heap.blocks());
+        observer.end_image(&mut finished, &|tell| {
+            heap.blocks()
+                .for_each(|(address, block)| tell(address, block));
+        });
         let (counters, origins) = (heap.counters().clone(), heap.origins());
         let keep_peak = self
             .sites

@@ -55,6 +55,9 @@ pub enum End {
     Replaced,
 }
 
+/// Tells of each block that was never ended, with its address.
+pub type Live<'a, N> = dyn Fn(&mut dyn FnMut(u64, &Block<N>)) + 'a;
+
 /// What an observer is told. Every method has a default that does nothing.
 pub trait Observer {
     /// Kept with each live block.
@@ -77,13 +80,8 @@ pub trait Observer {
     fn ended(&mut self, _moment: Moment<'_>, _address: u64, _block: &Block<Self::Note>, _how: End) {
     }
 
-    /// All was read; `live` are the blocks that were never ended.
-    fn end_image(
-        &mut self,
-        _image: &mut Finished<'_, '_>,
-        _live: &mut dyn Iterator<Item = (u64, &Block<Self::Note>)>,
-    ) {
-    }
+    /// All was read; `live` tells of what is left.
+    fn end_image(&mut self, _image: &mut Finished<'_, '_>, _live: &Live<'_, Self::Note>) {}
 }
 
 /// Sees nothing.
@@ -136,24 +134,13 @@ impl<A: Observer, B: Observer> Observer for Both<A, B> {
         self.1.ended(moment, address, &second(block), how);
     }
 
-    fn end_image(
-        &mut self,
-        image: &mut Finished<'_, '_>,
-        live: &mut dyn Iterator<Item = (u64, &Block<Self::Note>)>,
-    ) {
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        for (address, block) in live {
-            a.push((address, first(block)));
-            b.push((address, second(block)));
-        }
-        self.0.end_image(
-            image,
-            &mut a.iter().map(|(address, block)| (*address, block)),
-        );
-        self.1.end_image(
-            image,
-            &mut b.iter().map(|(address, block)| (*address, block)),
-        );
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Self::Note>) {
+        self.0.end_image(image, &|tell| {
+            live(&mut |address, block| tell(address, &first(block)));
+        });
+        self.1.end_image(image, &|tell| {
+            live(&mut |address, block| tell(address, &second(block)));
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::chain::Chain;
 use super::heap::{Block, Origin};
-use super::observe::{End, Finished, Made, Moment, Observer};
+use super::observe::{End, Finished, Live, Made, Moment, Observer};
 use super::resolve::ChainFrame;
 
 /// One stack and the function of the malloc family that it called, in one image.
@@ -210,16 +210,12 @@ impl Observer for Stacks {
         }
     }
 
-    fn end_image(
-        &mut self,
-        image: &mut Finished<'_, '_>,
-        live: &mut dyn Iterator<Item = (u64, &Block<Birth>)>,
-    ) {
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Birth>) {
         let mut own = std::mem::take(&mut self.image);
-        for (_, block) in live {
+        live(&mut |_, block| {
             let age = own.last.saturating_sub(block.note.time);
             own.life(block.origin.index()).lived(age);
-        }
+        });
         let clock = image.trace.clock();
         let ns = |ticks: u64| (ticks as f64 * clock.ns_per_tick) as u64;
         let highest = image.peak_bytes > self.peak_bytes;

@@ -11,7 +11,7 @@ use larder_trace::{Event, Events, Trace};
 use rustc_hash::FxHashMap;
 
 use super::heap::{Block, OriginId};
-use super::observe::{End, Finished, Made, Moment, Observer};
+use super::observe::{End, Finished, Live, Made, Moment, Observer};
 use super::sites::{SiteId, SiteStack, SiteTable};
 
 /// Columns that are kept; even, as pairs are merged.
@@ -91,11 +91,7 @@ impl Observer for TimelineObserver {
         self.remove(block.origin, block.size);
     }
 
-    fn end_image(
-        &mut self,
-        image: &mut Finished<'_, '_>,
-        _live: &mut dyn Iterator<Item = (u64, &Block<()>)>,
-    ) {
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, _live: &Live<'_, ()>) {
         self.finish(image);
     }
 }

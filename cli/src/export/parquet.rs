@@ -18,7 +18,7 @@ use super::ExportPlan;
 use super::table::Table;
 use crate::analysis::Analysis;
 use crate::analysis::heap::Block;
-use crate::analysis::observe::{End, Finished, Made, Moment, Observer};
+use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::stacks::{Birth, StackRow, Stacks};
 use crate::failure::Result;
@@ -301,11 +301,7 @@ impl Observer for Calls<'_> {
         self.stacks.ended(moment, address, block, how);
     }
 
-    fn end_image(
-        &mut self,
-        image: &mut Finished<'_, '_>,
-        live: &mut dyn Iterator<Item = (u64, &Block<Birth>)>,
-    ) {
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Birth>) {
         self.write_pending();
         self.stacks.end_image(image, live);
         for source in image.sources {

@@ -4,7 +4,7 @@ use larder_trace::{Event, Events, Trace};
 
 use super::timeline::SITES;
 use crate::analysis::heap::Block;
-use crate::analysis::observe::{End, Finished, Made, Moment, Observer};
+use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::analysis::stacks::Stacks;
 use crate::analysis::timeline::TimelineObserver;
 
@@ -59,11 +59,7 @@ impl Observer for Gathered {
         self.stacks.ended(moment, address, block, how);
     }
 
-    fn end_image(
-        &mut self,
-        image: &mut Finished<'_, '_>,
-        live: &mut dyn Iterator<Item = (u64, &Block<Note>)>,
-    ) {
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
         self.timeline.finish(image);
         self.stacks.end_image(image, live);
     }
