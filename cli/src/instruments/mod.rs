@@ -24,6 +24,7 @@ mod startup;
 mod strace;
 mod subject;
 mod sweep;
+mod traces;
 
 use crate::failure::Result;
 

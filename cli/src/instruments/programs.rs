@@ -230,11 +230,14 @@ pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> Result
 pub fn require(command: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(command));
-    places.find(|place| place.is_file()).ok_or_else(|| {
-        Failure::failed(format!(
-            "{command} is not installed: apt-get install {package}"
-        ))
-    })
+    let found = places.find(|place| place.is_file());
+    found.ok_or_else(|| missing(command, package))
+}
+
+pub fn missing(command: &str, package: &str) -> Failure {
+    Failure::failed(format!(
+        "{command} is not installed: apt-get install {package}"
+    ))
 }
 
 fn describe(status: ExitStatus) -> String {

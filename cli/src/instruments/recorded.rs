@@ -1,5 +1,5 @@
-//! Programs of `larder recording` that nobody here wrote: a compiler, a database, an interpreter.
-//! Each is made ready in the scratch folder if it is on this machine.
+//! Programs for `larder recording` and `larder stacks` that nobody here wrote: a compiler, a database, an
+//! interpreter, a solver's problem. What they read is made ready in the scratch folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,18 @@ pub fn find(scratch: &Path, scale: f64) -> Result<(Vec<Recorded>, Vec<String>)> 
 /// A program, or the package that has it.
 type Maybe = std::result::Result<Recorded, &'static str>;
 
-/// Started by itself: the driver's time is not to be measured.
+/// Where g++ has what compiles for it: the driver's time is not to be measured.
+pub fn compiler_itself() -> Option<String> {
+    let path = answer("g++", &["-print-prog-name=cc1plus"])?;
+    Path::new(&path).is_file().then_some(path)
+}
+
+/// Where the interpreter is: what is found by name may be a script that starts it.
+pub fn interpreter_itself() -> Option<PathBuf> {
+    let path = answer("python3", &["-c", "import sys; print(sys.executable)"])?;
+    fs::canonicalize(path).ok()
+}
+
 fn compiler(scratch: &Path) -> Result<Maybe> {
     const SOURCE: &str = "#include <map>\n#include <string>\n\
         int count(const std::string& text) {\n\
@@ -50,15 +61,14 @@ fn compiler(scratch: &Path) -> Result<Maybe> {
     let (source, plain) = (scratch.join("words.cc"), scratch.join("words.ii"));
     fs::write(&source, SOURCE)
         .map_err(|error| scratch_failure("a program for the compiler", &error))?;
-    let itself = answer("g++", &["-print-prog-name=cc1plus".as_ref()]);
     let preprocessed = Command::new("g++")
         .args(["-E".as_ref(), "-o".as_ref(), plain.as_os_str()])
         .arg(&source)
         .stderr(Stdio::null())
         .status();
     let ready = preprocessed.is_ok_and(|status| status.success());
-    Ok(match itself {
-        Some(path) if ready && Path::new(&path).is_file() => Ok(Recorded {
+    Ok(match compiler_itself() {
+        Some(path) if ready => Ok(Recorded {
             name: "cc1plus",
             words: [
                 &path,
@@ -103,13 +113,7 @@ fn database(scratch: &Path, scale: f64) -> Result<Maybe> {
 /// With malloc for all objects, of which its own allocator would hide most.
 fn interpreter(scale: f64) -> Maybe {
     let rounds = (40.0 * scale).max(1.0) as u64;
-    let program = answer(
-        "python3",
-        &["-c".as_ref(), "import sys; print(sys.executable)".as_ref()],
-    );
-    // What is found by name may be a script that starts it.
-    let path = program.and_then(|path| fs::canonicalize(path).ok());
-    let path: PathBuf = path.ok_or("python3")?;
+    let path = interpreter_itself().ok_or("python3")?;
     let code = format!(
         "import json\nfor n in range({rounds}):\n    \
          data = {{str(i): [i, str(i * n), {{'size': i / 7}}] for i in range(3000)}}\n    \
@@ -127,8 +131,26 @@ fn interpreter(scale: f64) -> Maybe {
     })
 }
 
+/// Six pigeons and five holes, again and again, for an SMT solver.
+pub fn pigeons(rounds: usize) -> String {
+    let mut text = String::new();
+    for round in 0..rounds {
+        text += "(set-logic QF_UFLIA)\n";
+        for pigeon in 0..6 {
+            let name = format!("pigeon{round}_{pigeon}");
+            text +=
+                &format!("(declare-const {name} Int)(assert (and (>= {name} 0) (< {name} 5)))\n");
+            for other in 0..pigeon {
+                text += &format!("(assert (not (= {name} pigeon{round}_{other})))\n");
+            }
+        }
+        text += "(check-sat)(reset)\n";
+    }
+    text
+}
+
 /// What a command prints, in one line.
-fn answer(command: &str, arguments: &[&std::ffi::OsStr]) -> Option<String> {
+pub fn answer(command: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(command)
         .args(arguments)
         .stdin(Stdio::null())
@@ -137,4 +159,16 @@ fn answer(command: &str, arguments: &[&std::ffi::OsStr]) -> Option<String> {
         .ok()?;
     let line = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (output.status.success() && !line.is_empty()).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_problem_has_all_pairs() {
+        let text = pigeons(2);
+        assert_eq!(text.matches("(assert (not").count(), 2 * 15);
+        assert_eq!(text.matches("(check-sat)").count(), 2);
+    }
 }

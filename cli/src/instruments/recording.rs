@@ -6,13 +6,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use larder_trace::{Trace, trace_files};
 use serde_json::json;
 
 use super::output::{Output, Report, Table, figure, thousands};
 use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
-use super::recorded::{self, Recorded};
+use super::recorded::{self, Recorded, pigeons};
+use super::traces::Counted;
 use crate::bench::machine::Machine;
 use crate::bench::statistics::median;
 use crate::failure::{Failure, Result};
@@ -57,8 +57,8 @@ struct Samples {
     seconds: [Vec<f64>; WAYS.len()],
     /// On disk, of the last run.
     bytes: [u64; WAYS.len()],
-    events: u64,
-    truncated_stacks: u64,
+    /// Of the last recorded run.
+    counted: Counted,
 }
 
 /// Of one way: what it added.
@@ -101,24 +101,6 @@ fn cases(programs: &Programs, scale: f64) -> Result<Vec<Case>> {
         case("z3", vec![z3, problem.display().to_string()]),
         case("four threads", own("threads", "80")),
     ])
-}
-
-/// Six pigeons and five holes, again and again, for an SMT solver.
-pub fn pigeons(rounds: usize) -> String {
-    let mut text = String::new();
-    for round in 0..rounds {
-        text += "(set-logic QF_UFLIA)\n";
-        for pigeon in 0..6 {
-            let name = format!("pigeon{round}_{pigeon}");
-            text +=
-                &format!("(declare-const {name} Int)(assert (and (>= {name} 0) (< {name} 5)))\n");
-            for other in 0..pigeon {
-                text += &format!("(assert (not (= {name} pigeon{round}_{other})))\n");
-            }
-        }
-        text += "(check-sat)(reset)\n";
-    }
-    text
 }
 
 fn measure(plan: &RecordingPlan, programs: &Programs, cases: &mut [Case]) -> Result<()> {
@@ -164,7 +146,7 @@ impl Case {
         samples.seconds[way].push(time.as_secs_f64());
         samples.bytes[way] = bytes_on_disk(&folder);
         if way == LARDER {
-            samples.look_at(&trace)?;
+            samples.counted = Counted::of(&trace)?;
         }
         let _ = fs::remove_dir_all(&folder);
         Ok(())
@@ -210,22 +192,9 @@ fn bytes_on_disk(folder: &Path) -> u64 {
 }
 
 impl Samples {
-    fn look_at(&mut self, trace: &Path) -> Result<()> {
-        let failed = |error: larder_trace::TraceError| {
-            Failure::failed(format!("the recording cannot be read: {error}"))
-        };
-        (self.events, self.truncated_stacks) = (0, 0);
-        for file in trace_files(trace).map_err(failed)? {
-            let trace = Trace::open(&file).map_err(failed)?;
-            self.events += trace.event_count();
-            self.truncated_stacks += trace.losses().truncated_stacks;
-        }
-        Ok(())
-    }
-
     fn added(&self, way: usize) -> Option<Added> {
         let seconds = median(&self.seconds[way])? - median(&self.seconds[PLAIN])?;
-        let events = self.events as f64;
+        let events = self.counted.events as f64;
         (events > 0.0).then(|| Added {
             seconds,
             ns_per_event: seconds * 1e9 / events,
@@ -290,7 +259,7 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
         };
         time.push([
             case.program.name.to_owned(),
-            thousands(samples.events as f64),
+            thousands(samples.counted.events as f64),
             format!("{plain:.3}"),
             figure(larder.ns_per_event),
             figure(heaptrack.ns_per_event),
@@ -303,7 +272,7 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             figure(larder.bytes_per_event),
             figure(heaptrack.bytes_per_event),
             figure(larder.bytes_per_event / heaptrack.bytes_per_event),
-            thousands(samples.truncated_stacks as f64),
+            thousands(samples.counted.truncated_stacks as f64),
         ]);
         modes.push([
             case.program.name.to_owned(),
@@ -314,8 +283,8 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
         ]);
         data.push(json!({
             "program": case.program.name,
-            "events": samples.events,
-            "truncated_stacks": samples.truncated_stacks,
+            "events": samples.counted.events,
+            "truncated_stacks": samples.counted.truncated_stacks,
             "ways": WAYS,
             "seconds": samples.seconds,
             "bytes_on_disk": samples.bytes,
@@ -359,8 +328,10 @@ mod tests {
                 vec![],
             ],
             bytes: [0, 4_000, 0, 0, 0, 0],
-            events: 1_000,
-            truncated_stacks: 0,
+            counted: Counted {
+                events: 1_000,
+                truncated_stacks: 0,
+            },
         };
         let added = Added {
             seconds: 2.0,
@@ -370,12 +341,5 @@ mod tests {
         assert_eq!(samples.added(LARDER), Some(added));
         assert_eq!(samples.added(HEAPTRACK), None);
         assert_eq!(Samples::default().added(LARDER), None);
-    }
-
-    #[test]
-    fn the_problem_has_all_pairs() {
-        let text = pigeons(2);
-        assert_eq!(text.matches("(assert (not").count(), 2 * 15);
-        assert_eq!(text.matches("(check-sat)").count(), 2);
     }
 }

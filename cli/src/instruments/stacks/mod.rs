@@ -9,15 +9,16 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use larder_trace::{Module, Trace, trace_files};
+use larder_trace::Module;
 use serde_json::{Value, json};
 
 use self::compare::{Example, Tally};
 use super::output::{Output, Report, Table, thousands};
 use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
+use super::recorded;
+use super::traces::{self, Counted};
 use crate::bench::machine::Machine;
 use crate::failure::{Failure, Result};
 use crate::libraries::{Library, LibraryPath};
@@ -57,9 +58,8 @@ struct Compared {
     name: &'static str,
     libgcc: Tally,
     gdb: Tally,
-    /// By the recorder's own count, of all calls in the first run.
-    events: u64,
-    recorder_truncated: u64,
+    /// Of the first run.
+    counted: Counted,
     /// Frames of the examples, named while the trace is there.
     examples: Vec<Value>,
 }
@@ -93,21 +93,13 @@ fn cases(programs: &Programs) -> Result<Vec<Case>> {
     };
     let own = |kind: &str, rounds: &str| [PROGRAM, kind, rounds].map(str::to_owned).to_vec();
     let case = |name, words, every| Case { name, words, every };
-    let said_by = |program: &str, package: &str, words: &[&str]| {
-        programs::require(program, package)?;
-        let said = Command::new(program).args(words).output();
-        let said = said
-            .map_err(|error| scratch_failure(program, &error))?
-            .stdout;
-        Ok::<_, Failure>(String::from_utf8_lossy(&said).trim().to_owned())
-    };
     let z3 = programs::require("z3", "z3")?.display().to_string();
     let gdb = programs::require("gdb", "gdb")?.display().to_string();
-    let compiler = said_by("g++", "g++", &["-print-prog-name=cc1plus"])?;
-    let headers = said_by("g++", "g++", &["-print-multiarch"])?;
-    // What stands in PATH may be a script that finds the interpreter.
-    let find_python = ["-c", "import sys; print(sys.executable)"];
-    let python = said_by("python3", "python3", &find_python)?;
+    let compiler = recorded::compiler_itself().ok_or_else(|| programs::missing("g++", "g++"))?;
+    let headers = recorded::answer("g++", &["-print-multiarch"]).unwrap_or_default();
+    let python = recorded::interpreter_itself();
+    let python = python.ok_or_else(|| programs::missing("python3", "python3"))?;
+    let python = python.display().to_string();
     let tool = std::env::current_exe().map_err(|error| scratch_failure("larder", &error))?;
     let tool = tool.display().to_string();
     let words = |words: &[&str]| {
@@ -117,7 +109,7 @@ fn cases(programs: &Programs) -> Result<Vec<Case>> {
             .collect::<Vec<_>>()
     };
     let debugged = programs.path(PROGRAM).display().to_string();
-    let problem = input("pigeons.smt2", &super::recording::pigeons(4))?;
+    let problem = input("pigeons.smt2", &recorded::pigeons(4))?;
     let source = input("source.cc", SOURCE)?;
     let script = input("script.py", SCRIPT)?;
     let parser = words(&[PARSER, "parser", "4000"]);
@@ -204,22 +196,22 @@ fn compare(plan: &StacksPlan, programs: &Programs, case: &Case) -> Result<Compar
     let every = (f64::from(case.every) / plan.scale).round().max(1.0);
     let first = Sampling::of(programs, case, folder.join("plain"), every)?;
     programs.printed_by(&first.launch(case, None))?;
+    let libgcc = first.tally(&first.samples)?;
     let mut compared = Compared {
         name: case.name,
-        libgcc: first.tally(&first.samples)?,
+        counted: Counted::of(&first.trace)?,
+        examples: named("libgcc", &libgcc, &first.trace)?,
+        libgcc,
         gdb: Tally::default(),
-        events: 0,
-        recorder_truncated: 0,
-        examples: Vec::new(),
     };
-    compared.look_at(&first.trace)?;
     if plan.debugged > 0 {
         let second = Sampling::of(programs, case, folder.join("gdb"), every)?;
         let script = second.folder.join("debugger.py");
         fs::write(&script, DEBUGGER).map_err(|error| scratch_failure("a script", &error))?;
         programs.printed_by(&second.launch(case, Some((&script, plan.debugged))))?;
         compared.gdb = second.tally(&second.debugged)?;
-        compared.name_examples("gdb", &second.trace)?;
+        let examples = named("gdb", &compared.gdb, &second.trace)?;
+        compared.examples.extend(examples);
     }
     let _ = fs::remove_dir_all(&folder);
     Ok(compared)
@@ -288,45 +280,23 @@ impl Sampling {
 
     fn tally(&self, samples: &Path) -> Result<Tally> {
         let bytes = fs::read(samples).map_err(|error| scratch_failure("the samples", &error))?;
-        let recorded = samples::recorded(&self.trace).map_err(unreadable)?;
+        let recorded = samples::recorded(&self.trace).map_err(traces::unreadable)?;
         Ok(Tally::of(&recorded, &samples::parse(&bytes)))
     }
 }
 
-fn unreadable(error: larder_trace::TraceError) -> Failure {
-    Failure::failed(format!("the recording cannot be read: {error}"))
-}
-
-impl Compared {
-    fn look_at(&mut self, trace: &Path) -> Result<()> {
-        for file in trace_files(trace).map_err(unreadable)? {
-            let trace = Trace::open(&file).map_err(unreadable)?;
-            self.events += trace.event_count();
-            self.recorder_truncated += trace.losses().truncated_stacks;
+/// A tally's examples with their frames' modules and offsets, as a run's trace has them.
+fn named(unwinder: &str, tally: &Tally, trace: &Path) -> Result<Vec<Value>> {
+    let mut modules = HashMap::new();
+    for trace in traces::all(trace)? {
+        for module in trace.modules() {
+            modules.insert((module.start, module.end), module.clone());
         }
-        self.name_examples("libgcc", trace)
     }
-
-    fn name_examples(&mut self, unwinder: &str, trace: &Path) -> Result<()> {
-        let mut modules = HashMap::new();
-        for file in trace_files(trace).map_err(unreadable)? {
-            let trace = Trace::open(&file).map_err(unreadable)?;
-            for module in trace.modules() {
-                modules.insert((module.start, module.end), module.clone());
-            }
-        }
-        let tally = if unwinder == "gdb" {
-            &self.gdb
-        } else {
-            &self.libgcc
-        };
-        let named = tally
-            .examples
-            .iter()
-            .map(|one| example(unwinder, one, &modules));
-        self.examples.extend(named.collect::<Vec<_>>());
-        Ok(())
-    }
+    let examples = tally.examples.iter();
+    Ok(examples
+        .map(|one| example(unwinder, one, &modules))
+        .collect())
 }
 
 fn example(unwinder: &str, one: &Example, modules: &HashMap<(u64, u64), Module>) -> Value {
@@ -367,8 +337,8 @@ fn report(plan: &StacksPlan, compared: &[Compared]) -> Report {
     let data = compared.iter().map(|one| {
         json!({
             "program": one.name,
-            "events": one.events,
-            "recorder_truncated": one.recorder_truncated,
+            "events": one.counted.events,
+            "recorder_truncated": one.counted.truncated_stacks,
             "libgcc": figures(&one.libgcc),
             "gdb": figures(&one.gdb),
             "examples": one.examples,
@@ -383,7 +353,8 @@ fn report(plan: &StacksPlan, compared: &[Compared]) -> Report {
         notes: vec![
             "False: a frame that the other unwinder has not, or an end too early that is not told. \
              Truncated: ends too early, and is marked so. Longer: goes on where the other gives up. Not \
-             recorded: made by a function of the family in turn, which is one call in the trace."
+             recorded: made by a function of the family in turn, which is one call in the trace; or by \
+             a handler that interrupted the recorder, which the trace counts as lost."
                 .to_owned(),
         ],
         plots: Vec::new(),
