@@ -8,15 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int mapped(const char* part) {
-  static char line[4096];
-  int found = 0;
-  FILE* maps = fopen("/proc/self/maps", "r");
-  if (maps == NULL) return -1;
-  while (fgets(line, sizeof line, maps) != NULL) found |= strstr(line, part) != NULL;
-  fclose(maps);
-  return found;
-}
+#include "mapped.h"
 
 static int failed(const char* what) {
   fprintf(stderr, "FAILED c_only: %s\n", what);

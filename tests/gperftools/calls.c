@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../alloc/mapped.h"
+
 static int failures;
 
 static void expect(int holds, const char* what) {
@@ -13,16 +15,6 @@ static void expect(int holds, const char* what) {
   ++failures;
 }
 #define EXPECT(condition) expect((condition) != 0, #condition)
-
-static int mapped(const char* part) {
-  static char line[4096];
-  int found = 0;
-  FILE* maps = fopen("/proc/self/maps", "r");
-  if (maps == NULL) return -1;
-  while (fgets(line, sizeof line, maps) != NULL) found |= strstr(line, part) != NULL;
-  fclose(maps);
-  return found;
-}
 
 static size_t property(const char* name) {
   size_t value = 0;
