@@ -10,8 +10,8 @@
 // Invariants: a chunk's `used` is the number of its units that are handed out; the memory of what
 // is handed out reads as zeros; the first and the last chunk of a window are never used, so that no
 // object ever reaches beyond it.
-// Thread safety: any thread; one lock, the last but for none. Unless an option asks for more, each
-// function costs one load beyond the system call.
+// Thread safety: any thread. There is one lock, and no other is ever taken under it; unless an
+// option asks for such a source, each function costs one load beyond the system call.
 #pragma once
 
 #include "lock.h"

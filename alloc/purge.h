@@ -29,7 +29,7 @@ void purge_to_limit();
 size_t purge_all();
 // About so many bytes of it. Bytes given back.
 size_t purge_bytes(size_t bytes);
-// How often it was looked for memory to give back.
+// How many times the process has been searched for memory to give back.
 size_t purge_passes();
 // For when the system refuses memory: unmaps what is wholly free. True if it is worth another try.
 bool reclaim_address_space();
