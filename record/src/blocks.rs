@@ -7,8 +7,9 @@
 //! Invariants: an entry is 16 bytes, and a shard at most seven eighths full, so that a search ends;
 //! between an entry and the place its address hashes to no place is empty.
 //!
-//! Bounds: 18 to 28 bytes a block of the most that were live at once, and a page a shard; a shard
-//! that grows moves its entries while it is locked. Memory is not given back.
+//! Bounds: 18 to 28 bytes a block of the most that were live at once, and a page for each 256 KiB of
+//! addresses that had any, 4 MiB in all; a shard that grows moves its entries while it is locked. Memory
+//! is not given back.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,10 +34,10 @@ type Entry = u128;
 
 const FIELD_BITS: u32 = 48;
 const FIELD_END: u64 = 1 << FIELD_BITS;
-const SHARDS: usize = 32;
 /// Blocks that lie together are in one shard: allocators give each thread memory of its own, so that
-/// mostly one thread has to do with a shard.
+/// mostly one thread has to do with a shard. Of few shards each would have parts of all threads.
 const PART_BITS: u32 = 18;
+const SHARDS: usize = 1024;
 const FIRST_ENTRIES: usize = 4096 / size_of::<Entry>();
 
 fn address_of(entry: Entry) -> u64 {
@@ -145,6 +146,10 @@ impl Blocks {
             // SAFETY: the child has one thread.
             let entries = unsafe { &mut *shard.entries.get() };
             if !shard.locked.load(Ordering::Acquire) {
+                if entries.places.capacity() == 0 {
+                    // Its page stays the parent's as well.
+                    continue;
+                }
                 entries.places.release();
             }
             *entries = Entries {
@@ -334,7 +339,8 @@ mod tests {
             .map(|shard| unsafe { (*shard.entries.get()).places.capacity() })
             .sum();
         let bytes = places * size_of::<Entry>();
-        assert!(bytes <= 28 * live + 4096 * SHARDS, "{bytes} bytes");
+        let parts = 1 + ((32 * live) >> PART_BITS);
+        assert!(bytes <= 28 * live + 4096 * parts, "{bytes} bytes");
         blocks.after_fork();
     }
 

@@ -56,7 +56,9 @@ pub fn start() {
 
 /// In a child of fork: what its parent made is not known here.
 pub fn after_fork() {
-    BLOCKS.after_fork();
+    if are_on() {
+        BLOCKS.after_fork();
+    }
 }
 
 /// A block was made; `count` elements of it, if calloc made it.

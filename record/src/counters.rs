@@ -137,6 +137,9 @@ fn counter(number: u32) -> Option<&'static Counter> {
 
 /// In a child of fork: the file is the parent's, and so are the blocks.
 pub fn after_fork() {
+    if !are_on() {
+        return;
+    }
     BLOCKS.after_fork();
     let count = REGION_COUNT.swap(0, Ordering::Relaxed) as usize;
     for region in REGIONS.iter().take(count) {
