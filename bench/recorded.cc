@@ -1,16 +1,18 @@
-// bench_recorded map|parser|threads COUNT: what `larder recording` records: calls that come from
-// few stacks, from deep ones, from four threads at once.
+// bench_recorded map|parser|threads|crowd COUNT: what `larder recording` records: calls that come
+// from few stacks, from deep ones, from four threads at once; and what threads cost in memory.
 //
 // map: strings counted in an ordered map and a hash table, as an indexer does: two dozen stacks in
 // all. parser: expressions of twelve levels of precedence, nested three to six deep, one template
-// instance a
-//   level: 36 to 80 frames above most allocations, and thousands of distinct stacks.
+// instance a level: 36 to 80 frames above most allocations, and thousands of distinct stacks.
 // threads: four threads, each with maps of its own, that hand a part of their strings to the next
-// one. COUNT: thousands of words, expressions, thousands of words a thread.
+// one. crowd: threads that allocate from 22 stacks each and then sleep until the memory is told.
+// COUNT: thousands of words, expressions, thousands of words a thread, threads.
 
+#include <latch>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -85,6 +87,38 @@ std::size_t threads(std::size_t count) {
   for (const std::size_t size : sizes) sum += size;
   return sum;
 }
+
+// A block at each of so many depths.
+[[gnu::noinline]] std::size_t descend(std::size_t depth) {
+  const std::string text(100 + depth, 'x');
+  return depth == 1 ? text.size() : descend(depth - 1) + text.size();
+}
+
+class Crowd {
+ public:
+  explicit Crowd(std::size_t count) : working_(static_cast<std::ptrdiff_t>(count)) {
+    for (std::size_t i = 0; i < count; i++) {
+      threads_.emplace_back([this] {
+        constexpr std::size_t kStacks = 22;
+        bench::opaque(descend(kStacks));
+        working_.count_down();
+        ended_.wait();
+      });
+    }
+    working_.wait();
+  }
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+  ~Crowd() {
+    ended_.count_down();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::latch working_;
+  std::latch ended_{1};
+  std::vector<std::thread> threads_;
+};
 
 struct Expression {
   Expression() = default;
@@ -185,14 +219,17 @@ int main(int argc, char** argv) {
   const std::size_t count = bench::number(argc, argv, 2, "the amount of work");
   const bench::Stopwatch stopwatch;
   std::size_t result = 0;
+  std::optional<Crowd> crowd;
   if (kind == "map") {
     result = map(bench::work(count * 1000));
   } else if (kind == "threads") {
     result = threads(bench::work(count * 1000));
   } else if (kind == "parser") {
     result = parser(bench::work(count));
+  } else if (kind == "crowd") {
+    crowd.emplace(count);
   } else {
-    std::fprintf(stderr, "usage: bench_recorded map|parser|threads COUNT\n");
+    std::fprintf(stderr, "usage: bench_recorded map|parser|threads|crowd COUNT\n");
     return 2;
   }
   bench::opaque(result);
