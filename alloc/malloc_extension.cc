@@ -126,30 +126,6 @@ void gather(RangeList* ranges) {
   page_heap.for_each_free(add_free_range, ranges);
 }
 
-// The profile, gathered where nothing may be allocated.
-struct Sample {
-  char* text;
-  size_t length, capacity;
-
-  static int add(void* context, const char* text, size_t bytes) {
-    auto* s = static_cast<Sample*>(context);
-    if (s->length + bytes > s->capacity) {
-      size_t capacity = round_up(2 * (s->capacity + bytes), os::page_size());
-      auto* grown = static_cast<char*>(os::map(capacity));
-      if (grown == nullptr) return ENOMEM;
-      if (s->text != nullptr) {
-        memcpy(grown, s->text, s->length);
-        os::unmap(s->text, s->capacity);
-      }
-      s->text = grown;
-      s->capacity = capacity;
-    }
-    memcpy(s->text + s->length, text, bytes);
-    s->length += bytes;
-    return 0;
-  }
-};
-
 // Why there are no stacks, in the form of a comment that pprof skips.
 constexpr char kNoSamples[] =
     "# larder: no samples of this here; `larder record` shows every allocation\n";
@@ -202,10 +178,8 @@ void MallocExtension::GetStats(char* buffer, int buffer_length) {
 }
 
 void MallocExtension::GetHeapSample(MallocExtensionWriter* writer) {
-  Sample sample = {};
-  bool whole = profile_write(Sample::add, &sample) == 0 && Sample::add(&sample, "", 1) == 0;
-  append(writer, whole ? sample.text : kNoSamples);
-  if (sample.text != nullptr) os::unmap(sample.text, sample.capacity);
+  ProfileText profile;
+  append(writer, profile.gather() == 0 ? profile.text() : kNoSamples);
 }
 void MallocExtension::GetHeapGrowthStacks(MallocExtensionWriter* writer) {
   append(writer, kNoSamples);

@@ -43,8 +43,7 @@ void* ThreadHeap::hand_out_marked(int c, void* list, size_t bytes) {
     }
     if (p == nullptr) break;
     at = (index + 1) * size;
-    countdown.spend_walk();
-    Mark* mark = mark_new(p, objects_of_mark(size, mean));
+    Mark* mark = mark_new(p, objects_of_mark(double(size) / mean));
     if (mark == nullptr) continue;
     *link = nullptr;
     *marks = mark;
@@ -78,7 +77,7 @@ void* ThreadHeap::unmarked_list(int c) {
 }
 
 bool ThreadHeap::keep_mark(Mark* mark) {
-  if (countdown.spend_walk()) {
+  if (countdown.budget_left() != 0) {
     mark->quick = 0;
     return true;
   }

@@ -29,29 +29,38 @@ void Countdown::draw() {
   only_a_look = true;
   mean = 0;
 }
-bool Countdown::spend_walk() { return false; }
+bool Countdown::hits_slowly(size_t, double* expected) {
+  large_bytes = SIZE_MAX / 2;
+  *expected = 0;
+  return false;
+}
+uint32_t Countdown::budget_left() { return 0; }
 uint64_t Chance::next() { return 0; }
 double Chance::exponential() { return 1; }
-double objects_of_mark(size_t, double) { return 0; }
-bool sample_hits(size_t) { return false; }
+double objects_of_mark(double) { return 0; }
+bool sample_hits(size_t, double* expected) {
+  *expected = 0;
+  return false;
+}
 
 Mark* mark_new(void*, double) { return nullptr; }
 void mark_drop(Mark*) { never(); }
-void* sample_small(Mark*, int, void*) { never(); }
+void* sample_small(Mark*, int, void*, Countdown*) { never(); }
 Mark* sample_free(Slab*, void*) { never(); }
-void sample_large(Mark*, Slab*, size_t, void*) { never(); }
+void sample_large(Mark*, Slab*, size_t, void*, Countdown*) { never(); }
 void sample_end(Mark*) { never(); }
 void sample_resize(Mark*, size_t, double) { never(); }
 void sample_defer(void*) { never(); }
 void* sample_take_deferred() { return nullptr; }
 
 void profile_init() {
-  for (const char* variable : {"LARDER_PROFILE"})
+  for (const char* variable : {"LARDER_PROFILE", "LARDER_HEAPPROFILE", "HEAPPROFILE"})
     if (secure_getenv(variable) != nullptr)
       Line().put(variable).put(": this library has no profiler; take liblarder.so").write();
 }
 int profile_write(ProfileSink, void*) { return ENOSYS; }
 int profile_write(int) { return ENOSYS; }
+int ProfileText::gather() { return ENOSYS; }
 int profile_mark() { return ENOSYS; }
 
 }  // namespace larder

@@ -200,22 +200,6 @@ bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
   return fits;
 }
 
-void complain(const char* path, int error) {
-  char line[kPathBytes + 100];
-  size_t used = 0;
-  auto put = [&](const char* text) {
-    for (; *text != 0 && used < sizeof line - 20; ++text)
-      line[used++] = *text >= ' ' && *text < 127 ? *text : '?';
-  };
-  put("larder: cannot write the heap profile to ");
-  put(path);
-  put(": ");
-  const char* name = strerrordesc_np(error);
-  put(name != nullptr ? name : "unknown error");
-  line[used++] = '\n';
-  os::write_stderr(line, used);
-}
-
 [[gnu::destructor(101)]] void write_at_exit() {
   if (path_wanted[0] == 0 || torn_by_fork) return;
   char path[kPathBytes];
@@ -224,8 +208,8 @@ void complain(const char* path, int error) {
   int file = fits ? os::create(path) : -ENAMETOOLONG;
   // Of a program that this one was executed by, perhaps.
   if (file == -EEXIST && expand(path_wanted, true, path)) file = os::create(path);
-  if (file < 0) return complain(path, -file);
-  if (int error = profile_write(file)) complain(path, error);
+  if (file < 0) return profile_complain(path, -file);
+  if (int error = profile_write(file)) profile_complain(path, error);
   os::close(file);
 }
 
@@ -249,15 +233,31 @@ void profile_init() {
   set_sample_mean(option(Option::kProfileBytes));
   const char* path = secure_getenv("LARDER_PROFILE");
   if (path == nullptr || *path == 0) return;
-  if (strlen(path) >= kPathBytes) return complain(path, ENAMETOOLONG);
+  if (strlen(path) >= kPathBytes) return profile_complain(path, ENAMETOOLONG);
   memcpy(path_wanted, path, strlen(path) + 1);
   process_of_path = os::process_id();
 }
 
-int profile_write(ProfileSink sink, void* context) {
+void profile_complain(const char* path, int error) {
+  char line[kPathBytes + 100];
+  size_t used = 0;
+  auto put = [&](const char* text) {
+    for (; *text != 0 && used < sizeof line - 20; ++text)
+      line[used++] = *text >= ' ' && *text < 127 ? *text : '?';
+  };
+  put("larder: cannot write the heap profile to ");
+  put(path);
+  put(": ");
+  const char* name = strerrordesc_np(error);
+  put(name != nullptr ? name : "unknown error");
+  line[used++] = '\n';
+  os::write_stderr(line, used);
+}
+
+namespace {
+
+int write_entered(ProfileSink sink, void* context) {
   if (!can_capture()) return ENOSYS;
-  SlowPath path;
-  if (!path.entered()) return EBUSY;
   Writer out(sink, context);
   write_header(out);
   for (Site* site = first_site(); site != nullptr && out.error() == 0; site = next_site(site))
@@ -267,11 +267,38 @@ int profile_write(ProfileSink sink, void* context) {
   return out.error();
 }
 
-int profile_write(int file) {
-  auto sink = [](void* context, const char* text, size_t bytes) {
-    return -os::write(*static_cast<int*>(context), text, bytes);
-  };
-  return profile_write(sink, &file);
+int put_into_file(void* file, const char* text, size_t bytes) {
+  return -os::write(*static_cast<int*>(file), text, bytes);
+}
+
+}  // namespace
+
+int profile_write(ProfileSink sink, void* context) {
+  SlowPath path;
+  return path.entered() ? write_entered(sink, context) : EBUSY;
+}
+
+int profile_write(int file) { return profile_write(put_into_file, &file); }
+int profile_write_entered(int file) { return write_entered(put_into_file, &file); }
+
+int ProfileText::gather() { return profile_write(add, this); }
+
+int ProfileText::add(void* context, const char* text, size_t bytes) {
+  auto* to = static_cast<ProfileText*>(context);
+  if (to->length_ + bytes >= to->capacity_) {
+    size_t capacity = round_up(2 * (to->capacity_ + bytes), os::page_size());
+    auto* grown = static_cast<char*>(os::map(capacity));
+    if (grown == nullptr) return ENOMEM;
+    if (to->text_ != nullptr) {
+      memcpy(grown, to->text_, to->length_);
+      os::unmap(to->text_, to->capacity_);
+    }
+    to->text_ = grown;
+    to->capacity_ = capacity;
+  }
+  memcpy(to->text_ + to->length_, text, bytes);
+  to->length_ += bytes;
+  return 0;  // what lies behind is zero
 }
 
 int profile_mark() {

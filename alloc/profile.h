@@ -4,7 +4,7 @@
 // for a disk.
 #pragma once
 
-#include "base.h"
+#include "os.h"
 
 namespace larder {
 
@@ -17,6 +17,31 @@ using ProfileSink = int (*)(void* context, const char* text, size_t bytes);
 int profile_write(ProfileSink sink, void* context);
 // The same, to a descriptor.
 int profile_write(int file);
+// By a thread that is in the slow path already.
+int profile_write_entered(int file);
+void profile_complain(const char* path, int error);
+
+// The profile in memory that is not the heap's.
+class ProfileText {
+ public:
+  ProfileText() = default;
+  ~ProfileText() {
+    if (text_ != nullptr) os::unmap(text_, capacity_);
+  }
+  ProfileText(const ProfileText&) = delete;
+  ProfileText& operator=(const ProfileText&) = delete;
+  // 0, or an error of errno.h.
+  int gather();
+  const char* text() const { return text_ != nullptr ? text_ : ""; }
+  size_t length() const { return length_; }
+
+ private:
+  static int add(void* context, const char* text, size_t bytes);
+
+  char* text_ = nullptr;
+  size_t length_ = 0, capacity_ = 0;
+};
+
 // Growth counts from now on. 0 or EBUSY.
 int profile_mark();
 

@@ -12,20 +12,24 @@ namespace larder {
 
 namespace {
 
-// A run or mapping has been resized: what it has grown by is charged.
+// A run or mapping has been resized: what it has grown by is charged, in steps that a block which
+// grows page by page can afford.
 void charge_resized(Slab* s, size_t size_bytes, void* caller) {
+  size_t known = s->mark != nullptr ? s->mark->bytes : s->charged, step = known / 32;
+  if (size_bytes <= known + step && (s->mark == nullptr || size_bytes + step >= known)) return;
   bool hit = false;
   if (size_bytes > s->charged) {
-    hit = countdown_hits(size_bytes - s->charged);
+    double expected = 0;
+    hit = countdown_hits(size_bytes - s->charged, &expected);
+    s->expected += float(expected);
     s->charged = size_bytes;
   }
-  if (s->mark == nullptr && !hit) return;
-  auto mean = double(sample_mean());
   if (s->mark != nullptr) {
-    double objects = mean == 0 ? s->mark->objects : objects_of_mark(s->charged, mean);
-    sample_resize(s->mark, size_bytes, objects);
-  } else if (Mark* mark = mark_new(nullptr, objects_of_mark(s->charged, mean))) {
-    sample_large(mark, s, size_bytes, caller);
+    sample_resize(s->mark, size_bytes, objects_of_mark(double(s->expected)));
+  } else if (!hit) {
+    return;
+  } else if (Mark* mark = mark_new(nullptr, objects_of_mark(double(s->expected)))) {
+    sample_large(mark, s, size_bytes, caller, countdown_of_thread());
   }
 }
 

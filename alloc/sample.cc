@@ -12,16 +12,27 @@ namespace {
 // The mean is looked at again after so much.
 constexpr size_t kLookBytes = size_t{1} << 20;
 
+// About 0.3 us each: four a millisecond, and so many saved up, are a thousandth of the time.
+constexpr uint32_t kBudgetPerMs = 4, kMostBudget = 320, kFirstBudget = 160;
+constexpr uint32_t kWalk = 8;  // as many samples without one
+
 struct Sampler {
   Lock lock;
   Mark* unused = nullptr;
   Countdown countdown = {};
   SlabList slabs[kClasses];             // with objects to give
   void** unused_arrays[kClasses] = {};  // linked by their first word
+  double allocated_bytes = 0;
 };
 constinit Sampler sampler;
 constinit std::atomic<size_t> mean_bytes{0};
 constinit std::atomic<void*> deferred{nullptr};
+constinit std::atomic<void (*)()> watch{nullptr};
+
+// REQUIRES: not the sampler's lock
+void tell() {
+  if (auto* told = watch.load(std::memory_order_acquire)) told();
+}
 
 // REQUIRES: the sampler's lock
 void** new_array(int c) {
@@ -103,14 +114,43 @@ void count_in_use(Mark* mark, double sign) {
   }
 }
 
+// The sampler's lock, and the site of the stack from the caller on.
+class LockedSite {
+ public:
+  LARDER_SLOW LockedSite(void* caller, Countdown* payer) {
+    void* frame = __builtin_frame_address(0);
+    sampler.lock.acquire();
+    site_ = recall_site(caller, frame);
+    if (payer != nullptr) payer->spend(site_ != nullptr ? 1 : kWalk);
+    if (site_ == nullptr) walk(caller, frame);
+  }
+  ~LockedSite() { sampler.lock.release(); }
+  LockedSite(const LockedSite&) = delete;
+  LockedSite& operator=(const LockedSite&) = delete;
+  Site* get() const { return site_; }
+
+ private:
+  LARDER_SLOW void walk(void* caller, void* frame) {
+    sampler.lock.release();
+    Stack stack;
+    capture(stack, caller);
+    sampler.lock.acquire();
+    site_ = site_of(stack);
+    remember_site(caller, frame, stack, site_);
+  }
+
+  Site* site_;
+};
+
 // REQUIRES: the sampler's lock
-void begin(Mark* mark, const Stack& stack, size_t bytes) {
-  mark->site = site_of(stack);
+void begin(Mark* mark, Site* site, size_t bytes) {
+  mark->site = site;
   mark->bytes = bytes;
   mark->since_us = os::now_us();
   double objects = mark->objects * mark->factor;
   mark->site->allocated.objects += objects;
   mark->site->allocated.bytes += objects * double(bytes);
+  sampler.allocated_bytes += objects * double(bytes);
   count_in_use(mark, 1);
 }
 
@@ -136,43 +176,65 @@ void set_sample_mean(size_t bytes) {
   mean_bytes.store(can_capture() ? bytes : 0, std::memory_order_relaxed);
 }
 
-double objects_of_mark(size_t size_bytes, double mean) {
+double objects_of_mark(double expected) {
+  if (expected > 40) return 1;
   // 1 / (1 - exp(-x)) = exp(x) / (exp(x) - 1)
-  double e = exp_minus_one(double(size_bytes) / mean);
+  double e = exp_minus_one(expected);
   return (e + 1) / e;
 }
 
-uint32_t Countdown::walks_left() {
-  constexpr uint64_t kWalksPerMs = 2;
-  uint64_t now_ms = os::now_ms(), more = (now_ms - walks_since_ms) * kWalksPerMs;
-  walks_since_ms = now_ms;
-  return walks = more > kMostWalks - walks ? kMostWalks : walks + uint32_t(more);
+uint32_t Countdown::budget_left() {
+  uint64_t now_ms = os::now_ms(), more = (now_ms - budget_since_ms) * kBudgetPerMs;
+  if (budget_since_ms == 0) more = kFirstBudget;
+  budget_since_ms = now_ms;
+  return budget = more > kMostBudget - budget ? kMostBudget : budget + uint32_t(more);
 }
 
-bool Countdown::spend_walk() {
-  if (walks_left() == 0) return false;
-  --walks;
-  return true;
-}
+void Countdown::spend(uint32_t samples) { budget -= samples < budget ? samples : budget; }
 
-void Countdown::draw() {
+double Countdown::paced_mean() {
   // Who asks for a smaller mean than the default wants every sample.
   constexpr size_t kPacedMean = 256 * 1024;
   size_t now = sample_mean();
-  mean = double(now);
-  if (now >= kPacedMean) {
-    uint32_t left = walks_left();
-    if (left < kMostWalks / 2) mean *= left < kMostWalks / 8 ? 32 : 4;
-  }
-  double distance = now == 0 ? double(kLookBytes) : chance.exponential() * mean;
+  if (now < kPacedMean) return double(now);
+  uint32_t left = budget_left();
+  if (left >= kMostBudget / 4) return double(now);
+  return double(now) * (left < kMostBudget / 16 ? 32 : 4);
+}
+
+void Countdown::draw() {
+  mean = paced_mean();
+  double distance = mean == 0 ? double(kLookBytes) : chance.exponential() * mean;
   // The process has no memory: what was drawn beyond may be drawn again.
   only_a_look = distance >= double(kLookBytes);
   bytes = only_a_look ? kLookBytes : size_t(distance);
 }
 
-bool sample_hits(size_t bytes) {
+void Countdown::draw_large() {
+  large_for = sample_mean();
+  double large_mean = paced_mean();
+  constexpr double kMost = 1e18;
+  double distance = large_mean == 0 ? kMost : chance.exponential() * large_mean;
+  large_rate = large_mean == 0 ? 0 : 1 / large_mean;
+  large_bytes = size_t(distance < kMost ? distance : kMost) + 1;
+}
+
+// The process has no memory: what lies beyond a mark, or was drawn for another mean, is drawn anew.
+bool Countdown::hits_slowly(size_t object_bytes, double* expected) {
+  if (large_for != sample_mean() || large_bytes == 0) draw_large();
+  *expected = double(object_bytes) * large_rate;
+  if (object_bytes < large_bytes) {
+    large_bytes -= object_bytes;
+    return false;
+  }
+  bool is_hit = large_rate != 0;
+  draw_large();
+  return is_hit;
+}
+
+bool sample_hits(size_t bytes, double* expected) {
   LockGuard guard(sampler.lock);
-  return sampler.countdown.hits(bytes);
+  return sampler.countdown.hits(bytes, expected);
 }
 
 Mark* mark_new(void* slot, double objects) {
@@ -192,21 +254,25 @@ void mark_drop(Mark* mark) {
   drop(mark);
 }
 
-void* sample_small(Mark* mark, int c, void* caller) {
-  Stack stack;
-  capture(stack, caller);
+void* sample_small(Mark* mark, int c, void* caller, Countdown* payer) {
   void* slot = mark->slot;
-  LockGuard guard(sampler.lock);
-  void* p = new_object(c, mark);
-  if (p == nullptr) {
-    drop(mark);
-    return slot;
+  void* p = nullptr;
+  {
+    LockedSite site(caller, payer);
+    p = new_object(c, mark);
+    if (p == nullptr) {
+      drop(mark);
+      return slot;
+    }
+    begin(mark, site.get(), kSizeClasses.size[c]);
   }
-  begin(mark, stack, kSizeClasses.size[c]);
+  tell();
   return p;
 }
 
-Mark* sample_free(Slab* s, void* p) {
+namespace {
+
+Mark* take_freed(Slab* s, void* p) {
   LockGuard guard(sampler.lock);
   void*& entry = mark_at(s, p);
   auto* mark = static_cast<Mark*>(entry);
@@ -221,17 +287,29 @@ Mark* sample_free(Slab* s, void* p) {
   return mark;
 }
 
-void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller) {
-  Stack stack;
-  capture(stack, caller);
-  LockGuard guard(sampler.lock);
-  s->mark = mark;
-  begin(mark, stack, size_bytes);
+}  // namespace
+
+Mark* sample_free(Slab* s, void* p) {
+  Mark* mark = take_freed(s, p);
+  tell();
+  return mark;
+}
+
+void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller, Countdown* payer) {
+  {
+    LockedSite site(caller, payer);
+    s->mark = mark;
+    begin(mark, site.get(), size_bytes);
+  }
+  tell();
 }
 
 void sample_end(Mark* mark) {
-  LockGuard guard(sampler.lock);
-  end(mark);
+  {
+    LockGuard guard(sampler.lock);
+    end(mark);
+  }
+  tell();
 }
 
 void sample_resize(Mark* mark, size_t size_bytes, double objects) {
@@ -253,6 +331,13 @@ void* sample_take_deferred() {
   if (deferred.load(std::memory_order_relaxed) == nullptr) return nullptr;
   return deferred.exchange(nullptr, std::memory_order_acquire);
 }
+
+SampleTotals sample_totals() {
+  LockGuard guard(sampler.lock);
+  return {sampler.allocated_bytes, bytes_in_use()};
+}
+
+void set_sample_watch(void (*to_tell)()) { watch.store(to_tell, std::memory_order_release); }
 
 Lock& sample_lock() { return sampler.lock; }
 

@@ -43,51 +43,69 @@ struct Mark {
   uint64_t since_us;
 };
 
-// The distance to the next byte of small objects that is marked. One a heap.
+// The distance to the next byte that is marked, of small objects and of large ones. One a heap.
 //
-// Each sample costs a walk of the stack, for which a heap has a budget: where it allocates so fast
-// that it has spent most of that, it draws with a larger mean, and each mark stands for more.
+// Each sample costs time, most of it where the stack is to be walked, for which a heap has a
+// budget: where it allocates so fast that it has spent most of that, it draws with a larger mean,
+// and each mark stands for more.
 struct Countdown {
-  static constexpr uint32_t kMostWalks = 256;  // saved up
-
   size_t bytes;
   bool only_a_look;  // nothing is marked there: the mean is to be looked at again
   double mean;       // that it was drawn with
   Chance chance;
-  uint32_t walks;  // left
-  uint64_t walks_since_ms;
+  size_t large_bytes;
+  size_t large_for;   // sample_mean() as it was then
+  double large_rate;  // marks a byte that large_bytes was drawn with
+  uint32_t budget;    // left, in samples without a walk
+  uint64_t budget_since_ms;
 
   void draw();
-  uint32_t walks_left();
-  // False: none is left.
-  bool spend_walk();
-  // Whether a large object is marked: one draw for it alone.
-  bool hits(size_t object_bytes) {
-    size_t now = sample_mean();
-    return now != 0 && chance.exponential() * double(now) < double(object_bytes);
+  uint32_t budget_left();
+  void spend(uint32_t samples);
+  // Whether a mark falls on so many bytes of a large object; *expected marks do on the average.
+  bool hits(size_t object_bytes, double* expected) {
+    if (unlikely(large_for != sample_mean() || object_bytes >= large_bytes))
+      return hits_slowly(object_bytes, expected);
+    large_bytes -= object_bytes;
+    *expected = double(object_bytes) * large_rate;
+    return false;
   }
+
+ private:
+  double paced_mean();
+  void draw_large();
+  bool hits_slowly(size_t object_bytes, double* expected);
 };
 
 // As Countdown::hits, for a thread without a heap.
-bool sample_hits(size_t bytes);
+bool sample_hits(size_t bytes, double* expected);
 
-// How many objects of the size one that is marked stands for.
-double objects_of_mark(size_t size_bytes, double mean);
+// How many objects one that is marked stands for, by the marks that are expected on each.
+double objects_of_mark(double expected);
 
 // A mark on nothing; nullptr without memory.
 Mark* mark_new(void* slot, double objects);
 void mark_drop(Mark* mark);
 
 // An object of the class for a marked slot; without memory the slot itself, and no mark.
-// `caller` is where the allocation returns to.
-void* sample_small(Mark* mark, int c, void* caller);
+// `caller` is where the allocation returns to; `payer`, if any, whose budget it is taken from.
+void* sample_small(Mark* mark, int c, void* caller, Countdown* payer);
 // The object of a sample slab is free. Its mark, which is on the slot still.
 Mark* sample_free(Slab* s, void* p);
-void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller);
+void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller, Countdown* payer);
 // The place is not in use any more.
 void sample_end(Mark* mark);
 // The object was resized where it is.
 void sample_resize(Mark* mark, size_t size_bytes, double objects);
+
+// Estimated bytes.
+struct SampleTotals {
+  double allocated, in_use;
+  double freed() const { return allocated - in_use; }
+};
+SampleTotals sample_totals();
+// Called after each sample is taken or ends, from within the allocator; nullptr: nobody.
+void set_sample_watch(void (*watch)());
 
 // Objects of sample slabs that a signal handler has freed: linked, for whoever can free them.
 void sample_defer(void* p);

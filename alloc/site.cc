@@ -23,6 +23,14 @@ struct Sites {
 };
 constinit Sites sites;
 
+struct Recent {
+  uintptr_t caller, frame;
+  Site* site;
+  const uintptr_t* slots[kMaxFrames];
+};
+constexpr size_t kRecent = 64;
+constinit Recent* recent[kRecent] = {};
+
 struct Walk {
   Stack* stack;
   uintptr_t first;
@@ -44,6 +52,16 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
     stack.truncated = true;
     return _URC_END_OF_STACK;
   }
+#if defined(__x86_64__)
+  // Of a frame that a signal interrupted there is no call, and perhaps no memory.
+  int interrupted = 0;
+  _Unwind_GetIPInfo(context, &interrupted);
+  auto* slot = reinterpret_cast<const uintptr_t*>(_Unwind_GetCFA(context)) - 1;
+  stack.has_slots = stack.has_slots && interrupted == 0 && *slot == address;
+  stack.slots[stack.depth] = slot;
+#else
+  stack.has_slots = false;
+#endif
   stack.frames[stack.depth++] = address;
   return _URC_NO_REASON;
 }
@@ -56,6 +74,12 @@ uint64_t hash_of(const Stack& stack) {
   }
   return hash;
 }
+
+size_t recent_index(void* caller, void* frame) {
+  uint64_t hash = (uintptr_t(caller) ^ uintptr_t(frame) << 20) * 0x9E3779B97F4A7C15ull;
+  return hash >> 58;
+}
+static_assert(kRecent == 1u << (64 - 58));
 
 bool grow() {
   size_t wanted = sites.slot_count == 0 ? kFirstSlots : sites.slot_count * 2;
@@ -105,9 +129,12 @@ bool can_capture() {
 void capture(Stack& stack, void* caller) {
   stack.depth = 0;
   stack.truncated = false;
+  stack.has_slots = true;
   Walk walk = {&stack, uintptr_t(caller), 0, false};
   if (can_capture()) _Unwind_Backtrace(visit, &walk);
-  if (stack.depth == 0) stack.frames[stack.depth++] = uintptr_t(caller);
+  if (stack.depth != 0) return;
+  stack.frames[stack.depth++] = uintptr_t(caller);
+  stack.has_slots = false;
 }
 
 Site* site_of(const Stack& stack) {
@@ -121,6 +148,27 @@ Site* site_of(const Stack& stack) {
   Site* site = sites.count < kMaxSites ? new_site(stack, hash) : nullptr;
   if (site == nullptr) return &sites.others;
   return sites.slots[i] = site;
+}
+
+Site* recall_site(void* caller, void* frame) {
+  const Recent* r = recent[recent_index(caller, frame)];
+  if (r == nullptr || r->caller != uintptr_t(caller) || r->frame != uintptr_t(frame))
+    return nullptr;
+  Site* site = r->site;
+  for (uint32_t i = 0; i < site->depth; ++i)
+    if (*r->slots[i] != site->frames[i]) return nullptr;
+  return site;
+}
+
+void remember_site(void* caller, void* frame, const Stack& stack, Site* site) {
+  if (!stack.has_slots || site->depth != stack.depth) return;
+  Recent*& r = recent[recent_index(caller, frame)];
+  if (r == nullptr) r = static_cast<Recent*>(meta_alloc(sizeof(Recent), alignof(Recent)));
+  if (r == nullptr) return;
+  r->caller = uintptr_t(caller);
+  r->frame = uintptr_t(frame);
+  r->site = site;
+  for (uint32_t i = 0; i < stack.depth; ++i) r->slots[i] = stack.slots[i];
 }
 
 Site* first_site() { return &sites.others; }
@@ -137,6 +185,8 @@ void sites_after_change(double more_bytes) {
   sites.peak_bytes = sites.bytes;
   ++sites.peak_version;
 }
+
+double bytes_in_use() { return sites.bytes; }
 
 Estimate peak_of(const Site& site) {
   return site.peak_version == sites.peak_version ? site.at_peak : site.in_use;

@@ -15,9 +15,11 @@ inline constexpr size_t kMaxSites = 64 * 1024;
 inline constexpr int kLifetimes = 40;
 
 struct Stack {
-  uintptr_t frames[kMaxFrames];  // return addresses, the innermost first
+  uintptr_t frames[kMaxFrames];        // return addresses, the innermost first
+  const uintptr_t* slots[kMaxFrames];  // where these lie
   uint32_t depth;
   bool truncated;
+  bool has_slots;
 };
 
 // Walks the stack from the frame that returns to `caller` on. Any thread, signal handlers too;
@@ -49,6 +51,12 @@ struct Site {
 
 // Of the stack; never null.
 Site* site_of(const Stack& stack);
+// A stack that was walked lately, from the same `frame` on: its site, if every return address is
+// where it was. They are looked at from the innermost on, so each lies in a frame that is there.
+// Where frames differ in size from call to call, one of an earlier call may be taken for a later
+// one's.
+Site* recall_site(void* caller, void* frame);
+void remember_site(void* caller, void* frame, const Stack& stack, Site* site);
 // The first: the one without frames.
 Site* first_site();
 
@@ -56,6 +64,8 @@ Site* first_site();
 void sites_before_change(Site* site);
 void sites_after_change(double more_bytes);
 Estimate peak_of(const Site& site);
+// Of all sites.
+double bytes_in_use();
 // growth is counted from now on.
 void sites_mark();
 

@@ -69,6 +69,7 @@ struct alignas(128) Slab {
   uint32_t offset = 0;     // of the object in it: colour, alignment
   Block* block = nullptr;  // that it is in (its first, if several); not of mappings
   bool zero = false;       // content is known to be zero
+  float expected = 0;      // marks on the `charged` bytes, on the average
   uint64_t gone = 0;       // pages of a slab that were discarded: what starts there is not in free
   // Of runs and mappings, for the sampler: on them, or nullptr; bytes that it has counted.
   Mark* mark = nullptr;

@@ -498,7 +498,7 @@ void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
 // What malloc_slow() returns for an object whose mark the heap has just taken off.
 LARDER_SLOW void* sample_taken(Mark* mark, void* caller) {
   // The slot may be of a larger class, if it is borrowed.
-  return sample_small(mark, page_map.find(mark->slot)->size_class, caller);
+  return sample_small(mark, page_map.find(mark->slot)->size_class, caller, countdown_of_thread());
 }
 
 LARDER_SLOW void* shared_malloc(int c, void* caller) {
@@ -524,9 +524,12 @@ void* charge_large(void* p, size_t size_bytes, void* caller) {
   if (p == nullptr) return p;
   Slab* s = page_map.find(p);
   s->charged = size_bytes;
-  if (likely(!countdown_hits(size_bytes))) return p;
-  Mark* mark = mark_new(nullptr, objects_of_mark(size_bytes, double(sample_mean())));
-  if (mark != nullptr) sample_large(mark, s, size_bytes, caller);
+  double expected = 0;
+  bool hit = countdown_hits(size_bytes, &expected);
+  s->expected = float(expected);
+  if (likely(!hit)) return p;
+  Mark* mark = mark_new(nullptr, objects_of_mark(expected));
+  if (mark != nullptr) sample_large(mark, s, size_bytes, caller, countdown_of_thread());
   return p;
 }
 
@@ -563,7 +566,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   void* p = nullptr;
   if (heap != nullptr) {
     if (Slab* s = heap->take_parked_marked(size_bytes)) {
-      sample_large(s->mark, s, size_bytes, caller);
+      sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
       return s->base + s->offset;
     }
     unsigned units = run_units(size_bytes);
@@ -575,7 +578,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   }
   if (size_bytes > kRunMax && (p = large_take_parked(size_bytes)) != nullptr) {
     Slab* s = page_map.find(p);
-    if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller);
+    if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
     return p;
   }
   bool zero = false;

@@ -260,10 +260,15 @@ void start_thinning();
 // In a fork's child.
 void forget_kept_by_others();
 
+inline Countdown* countdown_of_thread() {
+  return thread_state.heap != nullptr ? &thread_state.heap->countdown : nullptr;
+}
+
 // Whether a large object gets a mark: by the thread's own chance, if it has a heap.
-inline bool countdown_hits(size_t object_bytes) {
+inline bool countdown_hits(size_t object_bytes, double* expected) {
   ThreadHeap* heap = thread_state.heap;
-  return heap != nullptr ? heap->countdown.hits(object_bytes) : sample_hits(object_bytes);
+  return heap != nullptr ? heap->countdown.hits(object_bytes, expected)
+                         : sample_hits(object_bytes, expected);
 }
 
 // The slow paths behind the entry points. `c` is the size class.

@@ -17,7 +17,7 @@ malloc_stats malloc_trim""".split()
 OPERATORS = "_Znwm _Znam _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZnwmSt11align_val_t _ZdlPvSt11align_val_t".split()
 # The mangled operators new and delete, libc's own names for its malloc, and gperftools' interface.
 EXPORTABLE = re.compile(r"^(larder_\w+|_Z(nw|na|dl|da)\w+|__libc_\w+|cfree|__posix_memalign|__malloc_\w+"
-                        r"|tc_\w+|nallocx|MallocExtension_\w+|_ZN1(5MallocExtension|2SysAllocator)\w+"
+                        r"|tc_\w+|nallocx|HeapProfiler(Start|Stop|Dump)|IsHeapProfilerRunning|GetHeapProfile|MallocExtension_\w+|_ZN1(5MallocExtension|2SysAllocator)\w+"
                         r"|_ZT[VIS]1(5MallocExtension|2SysAllocator))$")
 
 
