@@ -11,6 +11,7 @@
 #include "backing.h"
 #include "foreign.h"
 #include "fork.h"
+#include "leak.h"
 #include "os.h"
 #include "plant.h"
 #include "profile.h"
@@ -38,6 +39,7 @@ namespace {
   start_thinning();
   profile_init();
   fork_init();
+  leaks_are_asked_for() ? leak_init() : os::forget_own_mappings();
 #ifndef LARDER_PREFIXED
   foreign_init();
 #endif

@@ -40,7 +40,7 @@ LARDER_FAST larder_inline_state& state() { return LARDER_INLINE_NAME(state); }
 
 LARDER_WARM void* malloc_older(size_t c) {
   void* p = std::exchange(state().older[c], nullptr);
-  if (p == nullptr) return malloc_small(c);
+  if (p == nullptr) return malloc_small(c, kSizeClasses.size[c]);
   state().newer[c] = next_of(p);
   state().room[c] = 0;
   return p;

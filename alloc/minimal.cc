@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 
+#include "leak.h"
 #include "line.h"
 #include "profile.h"
 #include "sample.h"
@@ -45,6 +46,8 @@ bool sample_hits(size_t, double* expected) {
 
 Mark* mark_new(void*, double) { return nullptr; }
 void mark_drop(Mark*) { never(); }
+constinit bool sample_all = false;
+void* sample_exact(int, size_t, void*) { never(); }
 void* sample_small(Mark*, int, void*, Countdown*) { never(); }
 Mark* sample_free(Slab*, void*) { never(); }
 void sample_large(Mark*, Slab*, size_t, void*, Countdown*) { never(); }
@@ -57,6 +60,10 @@ void profile_init() {
   for (const char* variable : {"LARDER_PROFILE", "LARDER_HEAPPROFILE", "HEAPPROFILE"})
     if (secure_getenv(variable) != nullptr)
       Line().put(variable).put(": this library has no profiler; take liblarder.so").write();
+}
+void leak_init() {
+  Line().put("HEAPCHECK: this library has no leak checker; take liblarder.so").write();
+  os::forget_own_mappings();
 }
 int profile_write(ProfileSink, void*) { return ENOSYS; }
 int profile_write(int) { return ENOSYS; }

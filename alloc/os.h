@@ -44,6 +44,20 @@ bool from_break(const void* addr);
 // From now on map() asks sbrk for what mmap refuses.
 void use_break_when_refused();
 
+struct Range {
+  uintptr_t begin, end;
+};
+// Whether the address lies in what these functions have mapped, and until where that goes on: for
+// the leak checker, which says first that it needs to know, or not. A map in a signal handler that
+// interrupted another may be missed.
+bool is_own(uintptr_t address, uintptr_t* until);
+void forget_own_mappings();
+// Nobody else maps or unmaps here meanwhile.
+void hold_own_mappings();
+void release_own_mappings();
+// Where that is written down.
+void own_tables(Range (&tables)[2]);
+
 // Monotonic milliseconds, from a coarse clock (about 5 ns, no system call).
 uint64_t now_ms();
 // Monotonic microseconds, exact.
@@ -66,6 +80,7 @@ int create(const char* path);
 int open(const char* path);
 // Bytes read, 0 at the end, or -errno.
 long read(int file, void* to, size_t size_bytes);
+long read_at(int file, void* to, size_t size_bytes, uint64_t offset);
 // All of it: 0, or -errno.
 int write(int file, const void* from, size_t size_bytes);
 void close(int file);

@@ -4,6 +4,7 @@
 #include <linux/mman.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -13,6 +14,7 @@
 #include <atomic>
 
 #include "os.h"
+#include "raw_call.h"
 #include "stats.h"
 
 // glibc 2.35 and later publish where the thread's registered rseq area lies.
@@ -25,45 +27,111 @@ namespace larder {
 
 namespace {
 
-// Raw, because errno must stay as it is and because libc's wrappers may be interposed.
-long syscall6(long nr, long a, long b, long c, long d, long e, long f) {
-#if defined(__x86_64__)
-  long ret;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(ret)
-                   : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return ret;
-#elif defined(__aarch64__)
-  register long x8 __asm__("x8") = nr;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0"
-                   : "+r"(x0)
-                   : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                   : "memory");
-  return x0;
-#else
-#error "Larder supports x86-64 and aarch64"
-#endif
-}
-
 long call(long nr, const void* a, size_t b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
   return syscall6(nr, reinterpret_cast<long>(a), long(b), c, d, e, f);
 }
 
-bool is_error(long ret) { return ret < 0 && ret > -4096; }
-
 void count_mapped(size_t more_bytes) {
   stats::add(stats::kMappedBytes, int64_t(more_bytes));
   stats::add(stats::kMappedTotalBytes, int64_t(more_bytes));
+}
+
+constinit thread_local bool holds_own = false;
+
+// What is mapped here, by address, without gaps between neighbours. Known from the start on until
+// somebody says that it is not asked for, in a table that most processes never fill.
+struct OwnMappings {
+  std::atomic<bool> busy{false};
+  bool wanted = true, complete = true;
+  size_t count = 0, room = sizeof first / sizeof first[0];
+  os::Range* ranges = first;
+  os::Range first[16] = {};
+
+  bool enter() {
+    if (holds_own) return true;
+    // Whoever it waits for may be the code that this signal handler has interrupted.
+    constexpr int kYields = 100, kTries = 5000;
+    for (int i = 0; busy.exchange(true, std::memory_order_acquire); ++i) {
+      if (i == kTries) return complete = false;
+      i < kYields ? os::yield() : os::sleep_ms(1);
+    }
+    return true;
+  }
+  void leave() {
+    if (!holds_own) busy.store(false, std::memory_order_release);
+  }
+
+  // REQUIRES: entered. The first range that does not end before `at`.
+  size_t find(uintptr_t at) const {
+    size_t low = 0, high = count;
+    while (low < high) {
+      size_t middle = (low + high) / 2;
+      if (ranges[middle].end < at)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
+  void move(size_t from, size_t to) {
+    memmove(&ranges[to], &ranges[from], (count - from) * sizeof(os::Range));
+    count = count + to - from;
+  }
+  bool make_room() {
+    if (count < room) return true;
+    long more = syscall6(SYS_mmap, 0, long(room * 2 * sizeof(os::Range)), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (is_error(more)) return complete = false;
+    os::Range* before = ranges;
+    ranges = reinterpret_cast<os::Range*>(more);
+    memcpy(ranges, before, count * sizeof(os::Range));
+    if (before != first)
+      syscall6(SYS_munmap, long(before), long(room * sizeof(os::Range)), 0, 0, 0, 0);
+    room *= 2;
+    return true;
+  }
+  void add(uintptr_t begin, uintptr_t end) {
+    if (!wanted || !enter()) return;
+    size_t i = find(begin), last = i;
+    while (last < count && ranges[last].begin <= end) ++last;
+    if (last > i) {
+      if (ranges[i].begin < begin) begin = ranges[i].begin;
+      if (ranges[last - 1].end > end) end = ranges[last - 1].end;
+      move(last, i + 1);
+      ranges[i] = {begin, end};
+    } else if (make_room()) {
+      move(i, i + 1);
+      ranges[i] = {begin, end};
+    }
+    leave();
+  }
+  void remove(uintptr_t begin, uintptr_t end) {
+    if (!wanted || !enter()) return;
+    for (size_t i = find(begin + 1); i < count && ranges[i].begin < end;) {
+      os::Range range = ranges[i];
+      if (range.begin < begin && range.end > end) {
+        if (make_room()) {
+          move(i, i + 1);
+          ranges[i].end = begin;
+          ranges[i + 1].begin = end;
+        }
+        break;
+      }
+      if (range.begin < begin)
+        ranges[i++].end = begin;
+      else if (range.end > end)
+        ranges[i++].begin = end;
+      else
+        move(i + 1, i);
+    }
+    leave();
+  }
+};
+constinit OwnMappings own;
+
+void add_own(const void* addr, size_t bytes) { own.add(uintptr_t(addr), uintptr_t(addr) + bytes); }
+void remove_own(const void* addr, size_t bytes) {
+  own.remove(uintptr_t(addr), uintptr_t(addr) + bytes);
 }
 
 struct Breaking {
@@ -129,6 +197,7 @@ void* map(size_t size_bytes) {
   if (is_error(ret)) return breaking.when_refused ? grow_break(size_bytes, page_size()) : nullptr;
   after_map();
   count_mapped(size_bytes);
+  add_own(reinterpret_cast<void*>(ret), size_bytes);
   return reinterpret_cast<void*>(ret);
 }
 
@@ -151,6 +220,7 @@ bool unmap(void* addr, size_t size_bytes) {
   stats::add(stats::kMunmapCalls, 1);
   before_unmap();
   if (is_error(call(SYS_munmap, addr, size_bytes))) return false;
+  remove_own(addr, size_bytes);
   stats::add(stats::kMappedBytes, -int64_t(size_bytes));
   return true;
 }
@@ -161,6 +231,10 @@ Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
   after_map();
   if (is_error(ret)) return ret == -ENOMEM ? Resized::kNoRoom : Resized::kRefused;
   stats::add(stats::kMappedBytes, int64_t(new_bytes) - int64_t(old_bytes));
+  if (new_bytes > old_bytes)
+    add_own(addr, new_bytes);
+  else
+    remove_own(static_cast<char*>(addr) + new_bytes, old_bytes - new_bytes);
   if (new_bytes > old_bytes) stats::add(stats::kMappedTotalBytes, int64_t(new_bytes - old_bytes));
   return Resized::kDone;
 }
@@ -172,6 +246,7 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes) {
                   reinterpret_cast<long>(target));
   if (is_error(ret)) return false;
   // `target` had been counted when it was mapped; `addr` is gone.
+  remove_own(addr, old_bytes);
   stats::add(stats::kMappedBytes, -int64_t(old_bytes));
   return true;
 }
@@ -218,6 +293,7 @@ void* grow_break(size_t size_bytes, size_t align) {
     if (base < breaking.low) breaking.low = base;
     if (base + size_bytes > breaking.high) breaking.high = base + size_bytes;
     count_mapped(size_bytes);
+    add_own(reinterpret_cast<void*>(base), size_bytes);
   }
   breaking.busy.store(false, std::memory_order_release);
   return fits ? reinterpret_cast<void*>(base) : nullptr;
@@ -230,6 +306,29 @@ bool from_break(const void* addr) {
 }
 
 void use_break_when_refused() { breaking.when_refused = true; }
+
+void forget_own_mappings() { own.wanted = false; }
+
+void hold_own_mappings() {
+  own.enter();
+  holds_own = true;
+}
+void release_own_mappings() {
+  holds_own = false;
+  own.leave();
+}
+
+bool is_own(uintptr_t address, uintptr_t* until) {
+  size_t i = own.find(address + 1);
+  bool inside = i < own.count && own.ranges[i].begin <= address;
+  *until = i == own.count ? UINTPTR_MAX : inside ? own.ranges[i].end : own.ranges[i].begin;
+  return inside;
+}
+
+void own_tables(Range (&tables)[2]) {
+  tables[0] = {uintptr_t(&own), uintptr_t(&own + 1)};
+  tables[1] = {uintptr_t(own.ranges), uintptr_t(own.ranges + own.room)};
+}
 
 uint64_t now_us() {
   timespec ts;
@@ -298,6 +397,15 @@ int open(const char* path) {
 long read(int file, void* to, size_t size_bytes) {
   long n;
   do n = syscall6(SYS_read, file, reinterpret_cast<long>(to), long(size_bytes), 0, 0, 0);
+  while (n == -EINTR);
+  return n;
+}
+
+long read_at(int file, void* to, size_t size_bytes, uint64_t offset) {
+  long n;
+  do
+    n = syscall6(SYS_pread64, file, reinterpret_cast<long>(to), long(size_bytes), long(offset), 0,
+                 0);
   while (n == -EINTR);
   return n;
 }

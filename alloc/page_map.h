@@ -48,6 +48,20 @@ class PageMap {
     return (uintptr_t(addr) >> kBits) != 0 ? null_slab() : find(addr);
   }
 
+  // Calls visit(address, slab) for each unit that has an entry.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    static_assert(kLevels == 2, "of the process's");
+    for (size_t i = 0; i < kRootSize; ++i) {
+      if (root_[i].load(std::memory_order_relaxed) == 0) continue;
+      const Entry* leaf = table(&root_[i]);
+      for (size_t j = 0; j < kLeafSize; ++j) {
+        uintptr_t offset = leaf[j].load(std::memory_order_relaxed);
+        if (offset != 0) visit(((i << kLeafBits) + j) << kUnitShift, slab_at(offset));
+      }
+    }
+  }
+
   // Makes the tables that entries of these units need. False: no memory. Any thread.
   bool make_tables(const void* addr, size_t units) {
     size_t first = uintptr_t(addr) >> kUnitShift;

@@ -68,7 +68,7 @@ ThreadHeap* take_heap(ThreadState& t) {
 
 LARDER_SLOW ThreadHeap* thread_heap_slow() {
   ThreadState& t = thread_state;
-  if (t.phase == ThreadState::kTornDown) return nullptr;
+  if (t.phase == ThreadState::kTornDown || sample_all) return nullptr;
   if (t.phase == ThreadState::kSurplus &&
       registry.in_use.load(std::memory_order_relaxed) >= max_heaps())
     return nullptr;

@@ -15,6 +15,10 @@ namespace {
 // A run or mapping has been resized: what it has grown by is charged, in steps that a block which
 // grows page by page can afford.
 void charge_resized(Slab* s, size_t size_bytes, void* caller) {
+  if (sample_all && s->mark != nullptr) {
+    sample_end(s->mark);
+    return sample_large(s->mark, s, size_bytes, caller, nullptr);
+  }
   size_t known = s->mark != nullptr ? s->mark->bytes : s->charged, step = known / 32;
   if (size_bytes <= known + step && (s->mark == nullptr || size_bytes + step >= known)) return;
   bool hit = false;
@@ -37,6 +41,7 @@ void charge_resized(Slab* s, size_t size_bytes, void* caller) {
 void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   if (is_small(s)) {
     // A shrink that would save less than a quarter is not worth a copy.
+    if (unlikely(sample_all)) return nullptr;
     size_t have = kSizeClasses.size[s->size_class];
     return size_bytes <= have && size_bytes >= have - have / 4 ? p : nullptr;
   }
@@ -63,7 +68,7 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   int saved_errno = errno;
   size_t old = usable_size(s);
   // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
-  size_t room = size_bytes > old && size_bytes > kSmallMax ? size_bytes / 8 : 0;
+  size_t room = size_bytes > old && size_bytes > kSmallMax && !sample_all ? size_bytes / 8 : 0;
   void* q = malloc_fast(size_bytes + room);
   if (q == nullptr && room != 0) q = malloc_fast(size_bytes);
   // Who gives memory back because it is short must not be told that there is none.

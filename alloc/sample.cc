@@ -1,11 +1,15 @@
 #include "sample.h"
 
+#include <string.h>
+
 #include "meta.h"
 #include "page_heap.h"
 #include "page_map.h"
 #include "site.h"
 
 namespace larder {
+
+constinit bool sample_all = false;
 
 namespace {
 
@@ -33,6 +37,7 @@ constinit std::atomic<void (*)()> watch{nullptr};
 void tell() {
   if (auto* told = watch.load(std::memory_order_acquire)) told();
 }
+constinit thread_local uint32_t first_state = 0;
 
 // REQUIRES: the sampler's lock
 void** new_array(int c) {
@@ -120,7 +125,7 @@ class LockedSite {
   LARDER_SLOW LockedSite(void* caller, Countdown* payer) {
     void* frame = __builtin_frame_address(0);
     sampler.lock.acquire();
-    site_ = recall_site(caller, frame);
+    site_ = sample_all ? nullptr : recall_site(caller, frame);
     if (payer != nullptr) payer->spend(site_ != nullptr ? 1 : kWalk);
     if (site_ == nullptr) walk(caller, frame);
   }
@@ -167,6 +172,18 @@ void end(Mark* mark) {
 void drop(Mark* mark) {
   mark->next = sampler.unused;
   sampler.unused = mark;
+}
+
+// REQUIRES: the sampler's lock
+Mark* make_mark(void* slot, double objects) {
+  Mark* mark = sampler.unused;
+  if (mark != nullptr)
+    sampler.unused = mark->next;
+  else
+    mark = static_cast<Mark*>(meta_alloc(sizeof(Mark), alignof(Mark)));
+  if (mark == nullptr) return nullptr;
+  *mark = {nullptr, slot, objects, 1, 0, first_state, nullptr, 0, 0};
+  return mark;
 }
 
 }  // namespace
@@ -239,14 +256,7 @@ bool sample_hits(size_t bytes, double* expected) {
 
 Mark* mark_new(void* slot, double objects) {
   LockGuard guard(sampler.lock);
-  Mark* mark = sampler.unused;
-  if (mark != nullptr)
-    sampler.unused = mark->next;
-  else
-    mark = static_cast<Mark*>(meta_alloc(sizeof(Mark), alignof(Mark)));
-  if (mark == nullptr) return nullptr;
-  *mark = {nullptr, slot, objects, 1, 0, nullptr, 0, 0};
-  return mark;
+  return make_mark(slot, objects);
 }
 
 void mark_drop(Mark* mark) {
@@ -284,10 +294,32 @@ Mark* take_freed(Slab* s, void* p) {
   SlabList& slabs = sampler.slabs[s->size_class];
   if (s->used-- == s->capacity) slabs.push_front(s);
   if (s->used == 0 && slabs.size() > 1) drop_slab(s);
-  return mark;
+  if (mark->slot != nullptr) return mark;
+  drop(mark);
+  return nullptr;
 }
 
 }  // namespace
+
+void* sample_exact(int c, size_t size_bytes, void* caller) {
+  void* p = nullptr;
+  {
+    LockedSite site(caller, nullptr);
+    Mark* mark = make_mark(nullptr, 1);
+    if (mark == nullptr) return nullptr;
+    p = new_object(c, mark);
+    if (p == nullptr) {
+      drop(mark);
+      return nullptr;
+    }
+    begin(mark, site.get(), size_bytes);
+  }
+  tell();
+  // What was there before might point to what is lost.
+  return memset(p, 0, kSizeClasses.size[c]);
+}
+
+void set_state_of_new_marks(uint32_t state) { first_state = state; }
 
 Mark* sample_free(Slab* s, void* p) {
   Mark* mark = take_freed(s, p);

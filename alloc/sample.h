@@ -13,6 +13,10 @@
 // knows. A sample slab's `list` is an array of its objects' marks, its `free` lists objects to
 // give. Sampled runs and mappings stay where they are (Slab::mark).
 //
+// For the leak checker everything is sampled, exactly (sample_everything): no thread has a heap
+// then, so that every malloc comes to the slow path, every object lies in a sample slab, as a run
+// or as a mapping, and its mark has no slot and the size that was asked for.
+//
 // Thread safety: any thread; one lock. Not from a signal handler that interrupted a slow path.
 // Bounds: a mark of 64 bytes for each sampled object, its slot and its object; marks and arrays of
 // slabs are used again, never freed. At most one empty sample slab a class is kept.
@@ -37,6 +41,7 @@ struct Mark {
   double objects;  // that it stands for, by its chance
   double factor;   // and since it was once kept where others were not
   uint32_t quick;  // times in a row that it was kept by lot
+  uint32_t state;  // of the object, for the leak checker (reach.h)
   // While its place is in use:
   Site* site;
   size_t bytes;
@@ -90,7 +95,8 @@ void mark_drop(Mark* mark);
 // An object of the class for a marked slot; without memory the slot itself, and no mark.
 // `caller` is where the allocation returns to; `payer`, if any, whose budget it is taken from.
 void* sample_small(Mark* mark, int c, void* caller, Countdown* payer);
-// The object of a sample slab is free. Its mark, which is on the slot still.
+// The object of a sample slab is free. Its mark, which is on the slot still; nullptr if it had
+// none.
 Mark* sample_free(Slab* s, void* p);
 void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller, Countdown* payer);
 // The place is not in use any more.
@@ -106,6 +112,13 @@ struct SampleTotals {
 SampleTotals sample_totals();
 // Called after each sample is taken or ends, from within the allocator; nullptr: nobody.
 void set_sample_watch(void (*watch)());
+
+// Everything from now on, once and for all. The calling thread gives up its heap.
+extern bool sample_all __attribute__((visibility("hidden")));
+// Of the class, zero; with what was asked for.
+void* sample_exact(int c, size_t size_bytes, void* caller);
+// What marks begin with: their state.
+void set_state_of_new_marks(uint32_t state);
 
 // Objects of sample slabs that a signal handler has freed: linked, for whoever can free them.
 void sample_defer(void* p);

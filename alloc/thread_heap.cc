@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "backing.h"
 #include "central.h"
 #include "check.h"
 #include "foreign.h"
@@ -519,16 +520,23 @@ LARDER_SLOW void* shared_malloc(int c, void* caller) {
   return mark == nullptr ? p : sample_taken(mark, caller);
 }
 
+// What was there before might point to what is lost.
+void clear_large(Slab* s) {
+  if (s->kind == Kind::kHuge && backing::discard(s->base, s->bytes)) return;
+  memset(s->base, 0, s->bytes);
+}
+
 // A run or mapping that is handed out afresh.
-void* charge_large(void* p, size_t size_bytes, void* caller) {
+void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
   if (p == nullptr) return p;
   Slab* s = page_map.find(p);
   s->charged = size_bytes;
   double expected = 0;
   bool hit = countdown_hits(size_bytes, &expected);
   s->expected = float(expected);
-  if (likely(!hit)) return p;
-  Mark* mark = mark_new(nullptr, objects_of_mark(expected));
+  if (likely(!hit && !sample_all)) return p;
+  if (sample_all && !zero) clear_large(s);
+  Mark* mark = mark_new(nullptr, sample_all ? 1 : objects_of_mark(expected));
   if (mark != nullptr) sample_large(mark, s, size_bytes, caller, countdown_of_thread());
   return p;
 }
@@ -576,7 +584,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
     else
       heap->keep_more(units * kUnit);
   }
-  if (size_bytes > kRunMax && (p = large_take_parked(size_bytes)) != nullptr) {
+  if (size_bytes > kRunMax && !sample_all && (p = large_take_parked(size_bytes)) != nullptr) {
     Slab* s = page_map.find(p);
     if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
     return p;
@@ -590,7 +598,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
     heap->trim();
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   }
-  return charge_large(p, size_bytes, caller);
+  return charge_large(p, size_bytes, zero, caller);
 }
 
 void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
@@ -601,7 +609,7 @@ void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
 
 }  // namespace
 
-void* malloc_slow(size_t c) {
+void* malloc_slow(size_t size_bytes, size_t c) {
   thread_state.last = ThreadState::kNoLast;
   SlowPath path;
   if (!path.entered()) {
@@ -611,7 +619,8 @@ void* malloc_slow(size_t c) {
     return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
   }
   void* caller = __builtin_return_address(0);
-  return allocate_or_reclaim(kSizeClasses.size[c], [c, caller] {
+  return allocate_or_reclaim(kSizeClasses.size[c], [size_bytes, c, caller] {
+    if (unlikely(sample_all)) return sample_exact(int(c), size_bytes, caller);
     ThreadHeap* heap = thread_heap();
     if (heap == nullptr) return shared_malloc(int(c), caller);
     void* p = heap->refill(int(c));
@@ -664,11 +673,11 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
     SlowPath path;
     if (!path.entered()) return free_in_signal(p, s);
     mark = sample_free(s, p);
-    if (thread_heap() == nullptr) return free_slot_shared(mark);
+    if (mark != nullptr && thread_heap() == nullptr) return free_slot_shared(mark);
   }
-  int c = s->size_class;
-  free_fast(mark->slot);
-  {
+  if (mark != nullptr) {
+    int c = s->size_class;
+    free_fast(mark->slot);
     SlowPath path;
     if (path.entered()) thread_state.heap->freed_marked(c, mark);
   }
@@ -701,7 +710,7 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : thread_state.heap;
   if (unlikely(s->mark != nullptr) && free_marked_large(heap, p, s)) return;
   if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
-  if (s->kind == Kind::kHuge && large_park(s)) return purge_wake();
+  if (s->kind == Kind::kHuge && !sample_all && large_park(s)) return purge_wake();
   if (heap != nullptr) heap->tell_kept();
   unsigned early = purge_early_count();
   large_free(s);
@@ -725,13 +734,13 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
   if (unlikely(size_bytes > kMaxSize || align > kMaxSize || size_bytes + align > kMaxSize))
     return or_enomem(nullptr);
   size_t rounded = round_up(size_bytes != 0 ? size_bytes : 1, align);
-  if (align <= kUnit && rounded <= kSmallMax) return malloc_small(class_of(rounded));
+  if (align <= kUnit && rounded <= kSmallMax) return malloc_small(class_of(rounded), size_bytes);
   if (align <= 16) return malloc_large(size_bytes);
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
-  bool zero;
+  bool zero = false;
   void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
-  return charge_large(p, size_bytes, __builtin_return_address(0));
+  return charge_large(p, size_bytes, zero, __builtin_return_address(0));
 }
 
 void* zeroed_alloc(size_t size_bytes) {
@@ -743,7 +752,7 @@ void* zeroed_alloc(size_t size_bytes) {
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   bool zero = false;
   void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  charge_large(p, size_bytes, __builtin_return_address(0));
+  charge_large(p, size_bytes, true, __builtin_return_address(0));
   return p == nullptr || zero ? p : memset(p, 0, size_bytes);
 }
 

@@ -272,12 +272,12 @@ inline bool countdown_hits(size_t object_bytes, double* expected) {
 }
 
 // The slow paths behind the entry points. `c` is the size class.
-LARDER_WARM void* malloc_slow(size_t c);
+LARDER_WARM void* malloc_slow(size_t size_bytes, size_t c);
 LARDER_WARM void* malloc_large(size_t size_bytes);
 LARDER_WARM void free_slow(void* p, Slab* s);
 LARDER_WARM void free_empty(Slab* s);
 
-LARDER_FAST void* malloc_small(size_t c) {
+LARDER_FAST void* malloc_small(size_t c, size_t size_bytes) {
   ThreadState* t = &thread_state;
   __asm__("" : "+r"(t));
   void** head = &t->heads[c];
@@ -289,7 +289,7 @@ LARDER_FAST void* malloc_small(size_t c) {
 #else
   void* p = *head;
 #endif
-  if (unlikely(p == nullptr)) return malloc_slow(c);
+  if (unlikely(p == nullptr)) return malloc_slow(size_bytes, c);
   *head = next_of(p);
   t->last = uintptr_t(p);
   t->last_head = head;
@@ -297,8 +297,9 @@ LARDER_FAST void* malloc_small(size_t c) {
 }
 
 LARDER_FAST void* malloc_fast(size_t size_bytes) {
-  if (likely(size_bytes <= 1024)) return malloc_small(class_of_small_size(size_bytes));
-  if (likely(size_bytes <= kSmallMax)) return malloc_small(class_of_medium_size(size_bytes));
+  if (likely(size_bytes <= 1024)) return malloc_small(class_of_small_size(size_bytes), size_bytes);
+  if (likely(size_bytes <= kSmallMax))
+    return malloc_small(class_of_medium_size(size_bytes), size_bytes);
   return malloc_large(size_bytes);
 }
 

@@ -1,0 +1,134 @@
+#include "leak.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "large.h"
+#include "leak_report.h"
+#include "line.h"
+#include "registry.h"
+#include "sample.h"
+#include "thread_heap.h"
+
+// Of glibc, for thread_local objects; from the compiler.
+extern "C" {
+[[gnu::weak]] int __cxa_thread_atexit_impl(void (*)(void*), void*, void*);
+[[gnu::visibility("hidden")]] extern void* __dso_handle;
+}
+
+namespace larder {
+
+LeakOptions* leak_options = nullptr;
+
+namespace {
+
+struct Checker {
+  Lock lock;  // one check at a time; taken before all others
+  int process = 0;
+  bool checked = false;
+};
+constinit Checker checker;
+
+void say(const char* text) { os::write_stderr(text, strlen(text)); }
+
+void explain(LeakList::Result result) {
+  switch (result) {
+    case LeakList::Result::kDone:
+      break;
+    case LeakList::Result::kBusy:
+      Line().put("leaks cannot be checked within a signal handler or after a torn fork").write();
+      break;
+    case LeakList::Result::kNoMemory:
+      Line().put("leaks cannot be checked: no memory").write();
+      break;
+    case LeakList::Result::kNoProc:
+      Line().put("leaks cannot be checked: /proc/self/maps cannot be read").write();
+      break;
+  }
+}
+
+// Whether what leaked would be reached by pointers that lie anywhere.
+void test_alignment(const CallingThread& me) {
+  LeakOptions options = *leak_options;
+  options.source_alignment = 1;
+  LeakList list;
+  if (list.find(me, options) != LeakList::Result::kDone) return;
+  say(list.total.objects == 0
+          ? "Found no leaks without pointer alignment: something might be placing pointers at "
+            "unaligned addresses! This needs to be fixed.\n"
+          : "Found leaks without pointer alignment as well: unaligned pointers must not be the "
+            "cause of leaks.\n");
+}
+
+void check_whole_program() {
+  if (!leak_is_on() || !leak_options->whole_program || checker.checked) return;
+  if (checker.process != os::process_id() || torn_by_fork) return;
+  checker.checked = true;
+  if (leak_options->delay_seconds != 0) os::sleep_ms(unsigned(leak_options->delay_seconds * 1000));
+  LeakList list;
+  if (leak_check("_main_", &list)) return;
+  say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");
+  // What the program has printed is not lost.
+  fflush(nullptr);
+  _exit(leak_options->exit_code);
+}
+
+// exit() runs what a thread has registered before all else: the program's data are whole still.
+void check_before_destructors(void*) {
+  CallingThread me;
+  // But the thread may just end.
+  if (!leak_options->after_destructors && capture_caller(&me)) check_whole_program();
+}
+
+[[gnu::destructor(101)]] void check_after_destructors() { check_whole_program(); }
+
+}  // namespace
+
+void leak_init() {
+  LeakOptions read;
+  read_leak_options(&read);
+  if (read.on && !can_capture()) {
+    Line().put("HEAPCHECK needs glibc 2.35 or later; nothing is checked").write();
+    read.on = false;
+  }
+  void* memory = read.on ? os::map(round_up(sizeof read, os::page_size())) : nullptr;
+  if (memory == nullptr) return os::forget_own_mappings();
+  leak_options = static_cast<LeakOptions*>(memory);
+  memcpy(memory, &read, sizeof read);
+  checker.process = os::process_id();
+  // It takes a block for it, which is nobody's when the time comes.
+  if (&__cxa_thread_atexit_impl != nullptr)
+    __cxa_thread_atexit_impl(check_before_destructors, nullptr, static_cast<void*>(&__dso_handle));
+  large_settle();
+  thread_exit();
+  sample_all = true;
+  if (leak_options->verbose >= 0)
+    say("WARNING: Larder's heap leak checker is active -- Performance may suffer\n");
+}
+
+bool leak_check(const char* name, LeakList* list) {
+  CallingThread me;
+  capture_caller(&me);
+  LockGuard guard(checker.lock);
+  LeakList::Result result = list->find(me, *leak_options);
+  explain(result);
+  if (result != LeakList::Result::kDone) return true;
+  if (list->others_unstopped)
+    Line()
+        .put("other threads could not be stopped (ptrace is not allowed here, perhaps): ")
+        .put("what only their registers hold may be called a leak")
+        .write();
+  if (list->total.objects == 0) {
+    if (leak_options->verbose >= 0) report_no_leaks(name, *list);
+    return true;
+  }
+  if (leak_options->report) {
+    report_leaks(name, *list, *leak_options);
+    if (leak_options->test_alignment) test_alignment(me);
+  }
+  return false;
+}
+
+}  // namespace larder

@@ -1,0 +1,179 @@
+#include "leak_report.h"
+
+#include <string.h>
+
+#include "shell_sort.h"
+#include "symbol.h"
+
+// Of the C++ library, if the program has one.
+extern "C" [[gnu::weak]] char* __cxa_demangle(const char*, char*, size_t*, int*);
+extern "C" void free(void*);
+
+// From the linker: this library's code.
+extern "C" {
+[[gnu::visibility("hidden")]] extern const char __ehdr_start;
+[[gnu::visibility("hidden")]] extern const char etext;
+}
+
+namespace larder {
+
+namespace {
+
+class Text {
+ public:
+  ~Text() { flush(); }
+  Text& put(const char* text) {
+    for (; *text != 0; ++text) {
+      if (used_ == sizeof text_) flush();
+      text_[used_++] = *text;
+    }
+    return *this;
+  }
+  Text& number(size_t value, unsigned base = 10) {
+    char digits[24];
+    int d = 24;
+    digits[--d] = 0;
+    do digits[--d] = "0123456789abcdef"[value % base];
+    while ((value /= base) != 0);
+    return put(digits + d);
+  }
+  // N bytes in M objects
+  Text& sum(size_t bytes, size_t objects) {
+    return number(bytes).put(" bytes in ").number(objects).put(" objects");
+  }
+
+ private:
+  void flush() {
+    os::write_stderr(text_, used_);
+    used_ = 0;
+  }
+  size_t used_ = 0;
+  char text_[2048];
+};
+
+// The names of all functions in the stacks of the first sums.
+class Names {
+ public:
+  Names(const LeakSum* sums, size_t count) {
+    for (size_t i = 0; i < count; ++i) room_ += sums[i].site->depth;
+    bytes_ = round_up(room_ * sizeof(Symbol) + 1, os::page_size());
+    symbols_ = static_cast<Symbol*>(os::map(bytes_));
+    if (symbols_ == nullptr) return;
+    // Sorted as numbers first: a symbol is large.
+    auto* addresses = reinterpret_cast<uintptr_t*>(symbols_);
+    for (size_t i = 0; i < count; ++i)
+      for (uint32_t f = 0; f < sums[i].site->depth; ++f)
+        addresses[count_++] = sums[i].site->frames[f];
+    shell_sort(addresses, count_, [](uintptr_t a, uintptr_t b) { return a < b; });
+    size_t distinct = 0;
+    for (size_t i = 0; i < count_; ++i)
+      if (i == 0 || addresses[i] != addresses[i - 1]) addresses[distinct++] = addresses[i];
+    count_ = distinct;
+    for (size_t i = count_; i-- > 0;) symbols_[i].address = addresses[i];
+    name_symbols(symbols_, count_);
+  }
+  ~Names() {
+    if (symbols_ != nullptr) os::unmap(symbols_, bytes_);
+  }
+  Names(const Names&) = delete;
+  Names& operator=(const Names&) = delete;
+
+  const Symbol* find(uintptr_t address) const {
+    size_t low = 0, high = count_;
+    while (low < high) {
+      size_t middle = (low + high) / 2;
+      if (symbols_[middle].address < address)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low < count_ && symbols_[low].address == address ? &symbols_[low] : nullptr;
+  }
+
+ private:
+  Symbol* symbols_ = nullptr;
+  size_t room_ = 0, count_ = 0, bytes_ = 0;
+};
+
+// The allocator's own frames say nothing. Linked into the program they are told by their names.
+bool is_allocator(uintptr_t address, const Symbol* symbol) {
+  constexpr const char* kNames[] = {"malloc",       "calloc",        "realloc",
+                                    "reallocarray", "aligned_alloc", "posix_memalign",
+                                    "memalign",     "valloc",        "pvalloc"};
+  if (symbol == nullptr) return false;
+  if (strncmp(symbol->name, "_Znw", 4) == 0 || strncmp(symbol->name, "_Zna", 4) == 0 ||
+      strncmp(symbol->name, "_ZN6larder", 10) == 0 || strncmp(symbol->name, "tc_", 3) == 0)
+    return true;
+  for (const char* name : kNames)
+    if (strcmp(symbol->name, name) == 0) return true;
+  bool is_own = address > uintptr_t(&__ehdr_start) && address <= uintptr_t(&etext);
+  return is_own && strstr(symbol->module_name, "liblarder") != nullptr;
+}
+
+void put_frame(Text& out, uintptr_t address, const Symbol* symbol) {
+  out.put("\t@ ").number(address, 16).put(" ");
+  if (symbol == nullptr || symbol->name[0] == 0) {
+    if (symbol != nullptr && symbol->module >= 0)
+      out.put("(").put(symbol->module_name).put("+0x").number(symbol->in_file, 16).put(")");
+  } else {
+    int status = 0;
+    char* plain = &__cxa_demangle != nullptr && symbol->name[0] == '_'
+                      ? __cxa_demangle(symbol->name, nullptr, nullptr, &status)
+                      : nullptr;
+    out.put(plain != nullptr ? plain : symbol->name);
+    free(plain);
+  }
+  out.put("\n");
+}
+
+void put_stack(Text& out, const Site& site, const Names& names) {
+  bool inside = true;
+  for (uint32_t i = 0; i < site.depth; ++i) {
+    const Symbol* symbol = names.find(site.frames[i]);
+    inside = inside && i + 1 < site.depth && is_allocator(site.frames[i], symbol);
+    if (!inside) put_frame(out, site.frames[i], symbol);
+  }
+  if (site.depth == 0) out.put("\t(too many different stacks: this one was not kept)\n");
+}
+
+void put_objects(Text& out, const LeakList& list, const LeakSum& sum) {
+  for (size_t i = 0; i < sum.objects; ++i) {
+    const LeakedObject& object = list.objects()[sum.first + i];
+    out.put("\t0x").number(object.address, 16).put(": ").number(object.bytes);
+    out.put(object.indirect ? " bytes, indirectly\n" : " bytes\n");
+  }
+}
+
+}  // namespace
+
+void report_leaks(const char* name, const LeakList& list, const LeakOptions& options) {
+  size_t count = list.sum_count() < options.most_leaks ? list.sum_count() : options.most_leaks;
+  Names names(list.sums(), count);
+  Text out;
+  out.put("Leak check ").put(name).put(" detected leaks of ");
+  out.sum(list.total.bytes, list.total.objects).put("\n");
+  if (list.total.indirect_objects != 0)
+    out.put("Of these, ")
+        .sum(list.total.indirect_bytes, list.total.indirect_objects)
+        .put(" are lost with others that lead to them\n");
+  out.put("The ").number(count).put(" largest leaks:\n");
+  for (size_t i = 0; i < count; ++i) {
+    const LeakSum& sum = list.sums()[i];
+    out.put("Leak of ").sum(sum.bytes, sum.objects).put(" allocated from:\n");
+    put_stack(out, *sum.site, names);
+    if (sum.indirect_objects != 0)
+      out.put("\t(").sum(sum.indirect_bytes, sum.indirect_objects).put(" of them indirectly)\n");
+    if (options.identify) put_objects(out, list, sum);
+  }
+  out.put("\n");
+}
+
+void report_no_leaks(const char* name, const LeakList& list) {
+  Text out;
+  out.put("No leaks found for check \"").put(name);
+  out.put("\" (but no 100% guarantee that there aren't any): found ");
+  out.number(list.reachable.objects).put(" reachable heap objects of ");
+  out.number(list.reachable.bytes).put(" bytes\n");
+}
+
+}  // namespace larder

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""What HEAPCHECK says of planted leaks, and of what only looks like one: sums, stacks, exit code.
+
+Usage: check.py LIBLARDER_SO PLANTED [CASE]. Exit 1 when anything differs.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+# case: bytes and objects that leak; of these, those that hang from other leaks
+EXPECTED = {
+    "direct": (100, 1, 0, 0),
+    "zero_bytes": (0, 1, 0, 0),
+    "chain": (144, 3, 96, 2),
+    "ring": (144, 3, 96, 2),
+    "ring_and_head": (144, 3, 96, 2),
+    "self": (48, 1, 0, 0),
+    "interior": (0, 0, 0, 0),
+    "behind": (64, 1, 0, 0),
+    "exclusive_or": (64, 1, 0, 0),
+    "run": (100 << 10, 1, 0, 0),
+    "mapping": (5 << 20, 1, 0, 0),
+    "mapping_inside": (0, 0, 0, 0),
+    "aligned": (640 + 5000 + 70000, 3, 0, 0),
+    "cpp": (7 + 32 + 1001 + 24, 4, 1001, 1),
+    "grown": (50, 1, 0, 0),
+    "cleared": (33, 1, 0, 0),
+    "stale": (33, 1, 0, 0),
+    "kept": (0, 0, 0, 0),
+    "kept_in_mapping": (0, 0, 0, 0),
+    "kept_in_constant_data": (0, 0, 0, 0),
+    "ended_thread": (3 * (123 + 321 + (5 << 20)), 9, 0, 0),
+    "threads_hold": (0, 0, 0, 0),
+    "suspended_coroutine": (0, 0, 0, 0),
+    "forked": (0, 0, 0, 0),
+    "exits_within": (0, 0, 0, 0),
+    "prints_without_newline": (100, 1, 0, 0),
+    "fails_itself": (100, 1, 0, 0),
+    "many_sites": (3 * (100 + 33 + (100 << 10)), 12, 0, 0),
+    "sanitary": (0, 0, 0, 0),
+}
+wrong = []
+
+
+def expect(good, what):
+    if not good:
+        wrong.append(what)
+
+
+class Run:
+    """One run of the program: its exit code, output, and what was said about leaks."""
+
+    def __init__(self, library, program, case, mode="normal", **variables):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("HEAP", "LARDER_"))}
+        environment.update(LD_PRELOAD=library, HEAPCHECK=mode, **variables)
+        done = subprocess.run([program, case], env=environment, capture_output=True, text=True, timeout=120, check=False)
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+        self.what = f"{case} with HEAPCHECK={mode} {variables}"
+        total = re.search(r"^Leak check _main_ detected leaks of (\d+) bytes in (\d+) objects$", self.err, re.M)
+        self.total = tuple(map(int, total.groups())) if total else (0, 0)
+        indirect = re.search(r"^Of these, (\d+) bytes in (\d+) objects are lost with", self.err, re.M)
+        self.indirect = tuple(map(int, indirect.groups())) if indirect else (0, 0)
+        self.sites = [(int(a), int(b)) for a, b in
+                      re.findall(r"^Leak of (\d+) bytes in (\d+) objects allocated from:$", self.err, re.M)]
+        self.none = "No leaks found for check \"_main_\"" in self.err
+
+    def expect(self, good, what):
+        expect(good, f"{self.what}: {what}\n{self.out}{self.err}")
+
+
+def check_planted(library, program, case):
+    run = Run(library, program, case)
+    size, objects, indirect_size, indirect = EXPECTED[case]
+    run.expect(run.total == (size, objects), f"{run.total} leaked, not {(size, objects)}")
+    run.expect(run.indirect == (indirect_size, indirect), f"{run.indirect} indirectly")
+    run.expect(run.code == (1 if objects else 0), f"exit code {run.code}")
+    run.expect(run.none == (objects == 0), "it does not say so")
+    run.expect(run.sites == sorted(run.sites, reverse=True, key=lambda s: s[0]), f"{run.sites} are not in order")
+    run.expect(sum(s[0] for s in run.sites) == size and sum(s[1] for s in run.sites) == objects, f"sites {run.sites}")
+
+
+def check_details(library, program):
+    run = Run(library, program, "direct")
+    stack = run.err[run.err.index("allocated from:"):].splitlines()[1:]
+    run.expect(re.match(r"\t@ [0-9a-f]+ .*lose", stack[0]), f"innermost {stack[0]}")
+    run.expect(re.match(r"\t@ [0-9a-f]+ .*direct", stack[1]), f"then {stack[1]}")
+    run.expect(any(re.match(r"\t@ [0-9a-f]+ main$", frame) for frame in stack), "no main")
+    run = Run(library, program, "prints_without_newline")
+    run.expect(run.out == "not lost", "what it printed is lost")
+    run = Run(library, program, "forked")
+    run.expect(run.out == "child 7\n" and run.err.count("No leaks") == 1, "the child reports, too")
+    run = Run(library, program, "many_sites")
+    run.expect(run.sites == [(3 * (100 << 10), 3), (300, 3), (99, 3), (0, 3)], f"{run.sites}")
+    run.expect("The 4 largest leaks:" in run.err, "their number")
+
+
+def check_modes(library, program):
+    for mode in ("minimal", "normal", "strict", "as-is"):
+        run = Run(library, program, "direct", mode)
+        run.expect(run.total == (100, 1) and run.code == 1, f"{run.total}, {run.code}")
+        run = Run(library, program, "kept", mode)
+        run.expect(run.total == ((4, 1) if mode == "strict" else (0, 0)), f"{run.total}")
+    run = Run(library, program, "kept", "draconian")
+    run.expect(run.total[0] >= 144 + 55 + 24 + 16 + 12 and run.code == 1, f"{run.total}")
+    run = Run(library, program, "threads_hold", "as-is", HEAP_CHECK_IGNORE_THREAD_LIVE="false")
+    run.expect(any(site[0] == 201 for site in run.sites), f"{run.sites}")
+    run = Run(library, program, "kept", "as-is", HEAP_CHECK_IGNORE_GLOBAL_LIVE="0")
+    run.expect(any(site[0] == 48 for site in run.sites), f"{run.sites}")
+    run = Run(library, program, "kept", "as-is", HEAP_CHECK_AFTER_DESTRUCTORS="1")
+    run.expect(run.total == (4, 1), f"{run.total}")
+    run = Run(library, program, "direct", "local")
+    run.expect(run.code == 0 and "Leak" not in run.err, "checked all the same")
+    for bad in ("", "Normal", "yes", "normal ", "x" * 5000):
+        run = Run(library, program, "direct", bad)
+        told = run.err.startswith("larder: HEAPCHECK=") and run.err.count("\n") == 1
+        run.expect(run.code == 0 and (told if bad else run.err == ""), "not told in one line")
+
+
+def check_variables(library, program):
+    run = Run(library, program, "many_sites", HEAP_CHECK_MAX_LEAKS="2")
+    run.expect(len(run.sites) == 2 and "The 2 largest leaks:" in run.err, "not two")
+    run = Run(library, program, "many_sites", HEAP_CHECK_MAX_LEAKS="0")
+    run.expect(len(run.sites) == 4, "not all")
+    run = Run(library, program, "direct", HEAP_CHECK_ERROR_EXIT_CODE="42")
+    run.expect(run.code == 42, f"exit code {run.code}")
+    run = Run(library, program, "direct", HEAP_CHECK_REPORT="false")
+    run.expect(run.code == 1 and "Leak" not in run.err, "reported")
+    run = Run(library, program, "direct", HEAP_CHECK_IDENTIFY_LEAKS="1")
+    run.expect(re.search(r"^\t0x[0-9a-f]+: 100 bytes$", run.err, re.M), "no address")
+    run = Run(library, program, "interior", HEAP_CHECK_MAX_POINTER_OFFSET="3999")
+    run.expect(run.total == (5000, 1), f"{run.total}")
+    run = Run(library, program, "interior", HEAP_CHECK_MAX_POINTER_OFFSET="4000")
+    run.expect(run.total == (0, 0), f"{run.total}")
+    run = Run(library, program, "unaligned")
+    run.expect(run.total == (71, 1), f"{run.total}")
+    run = Run(library, program, "unaligned", HEAP_CHECK_POINTER_SOURCE_ALIGNMENT="1")
+    run.expect(run.total == (0, 0), f"{run.total}")
+    run = Run(library, program, "unaligned", HEAP_CHECK_TEST_POINTER_ALIGNMENT="1")
+    run.expect("Found no leaks without pointer alignment" in run.err, "not tested")
+    run = Run(library, program, "direct", HEAP_CHECK_TEST_POINTER_ALIGNMENT="1")
+    run.expect("Found leaks without pointer alignment as well" in run.err, "not tested")
+    run = Run(library, program, "sanitary", PERFTOOLS_VERBOSE="-1")
+    run.expect(run.err == "" and run.code == 0, "not silent")
+    run = Run(library, program, "direct", "draconian", LARDER_HEAPCHECK="local")
+    run.expect(run.code == 0, "Larder's own name does not go before")
+    for name in ("MAX_LEAKS", "ERROR_EXIT_CODE", "REPORT", "IDENTIFY_LEAKS", "POINTER_SOURCE_ALIGNMENT",
+                 "MAX_POINTER_OFFSET", "DELAY_SECONDS", "TEST_POINTER_ALIGNMENT"):
+        for bad in ("x", "-", "99999999999999999999", "1.5", "\033[31m"):
+            run = Run(library, program, "direct", **{"HEAP_CHECK_" + name: bad})
+            told = [line for line in run.err.splitlines() if line.startswith("larder: HEAP_CHECK_" + name)]
+            run.expect(run.code == 1 and len(told) == 1 and "\033" not in run.err, "bad value not told")
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        raise SystemExit(__doc__)
+    library, program = sys.argv[1:3]
+    for case in EXPECTED if len(sys.argv) == 3 else sys.argv[3:]:
+        check_planted(library, program, case)
+    if len(sys.argv) == 3:
+        check_details(library, program)
+        check_modes(library, program)
+        check_variables(library, program)
+    for what in wrong:
+        print(what)
+    print(f"{len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

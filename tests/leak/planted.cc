@@ -1,0 +1,286 @@
+// Leaks, and what looks like one and is none, each by its name: what HEAPCHECK says of them is
+// compared by check.py. Usage: planted NAME
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+// For all to see: what nobody can read the compiler need not write.
+void* global;
+uintptr_t hidden;
+char* inside;
+std::vector<int*>* in_global_vector;
+std::vector<int*> destroyed_at_exit;
+thread_local void* in_tls;
+
+namespace {
+
+#define APART [[gnu::noinline]]
+
+// Keeps the compiler from knowing what is done with it.
+template <typename T>
+T* opaque(T* p) {
+  __asm__ volatile("" : "+r"(p) : : "memory");
+  return p;
+}
+
+// What was left on the stack by frames that have returned is no reference; but frames that are
+// still there may have holes where it shows.
+APART void wipe_stack() {
+  char room[16384];
+  memset(opaque(room), 0, sizeof room);
+  opaque(room);
+}
+
+struct Node {
+  Node* next;
+  char payload[40];
+};
+APART Node* node(Node* next) {
+  auto* n = static_cast<Node*>(opaque(malloc(sizeof(Node))));
+  n->next = next;
+  return n;
+}
+
+APART void lose(size_t size) { memset(opaque(malloc(size)), 1, size); }
+
+APART void direct() { lose(100); }
+APART void zero_bytes() { opaque(malloc(0)); }
+APART void chain() { opaque(node(node(node(nullptr)))); }
+APART void ring() {
+  Node* last = node(nullptr);
+  last->next = node(node(last));
+}
+APART void ring_and_head() {
+  Node* last = node(nullptr);
+  last->next = node(last);
+  opaque(node(last));
+}
+APART void self() {
+  Node* n = node(nullptr);
+  n->next = n;
+}
+APART void interior() { inside = static_cast<char*>(malloc(5000)) + 4000; }
+APART void behind() { inside = static_cast<char*>(malloc(64)) + 64; }
+APART void exclusive_or() { hidden = reinterpret_cast<uintptr_t>(malloc(64)) ^ 0xF03A5F7BF03A5F7B; }
+APART void run() { lose(100 * 1024); }
+APART void mapping() { lose(5 * 1024 * 1024); }
+APART void mapping_inside() { inside = static_cast<char*>(malloc(8 << 20)) + (7 << 20); }
+APART void aligned() {
+  opaque(aligned_alloc(64, 640));
+  void* p;
+  if (posix_memalign(&p, 4096, 5000) != 0) abort();
+  opaque(memalign(1 << 20, 70000));
+}
+APART void cpp() {
+  opaque(new char[7]);
+  opaque(new std::string(1000, 'x'));
+  opaque(::operator new(24, std::align_val_t(64)));
+}
+APART void grown() {
+  void* p = malloc(10);
+  for (size_t size : {20, 3000, 200'000, 3'000'000, 50}) p = opaque(realloc(p, size));
+}
+APART void cleared() { opaque(calloc(3, 11)); }
+APART void stale() {
+  // A block that is handed out again has nothing of what it held.
+  auto** first = static_cast<void**>(malloc(48));
+  *opaque(first) = malloc(33);
+  free(first);
+  global = opaque(malloc(48));
+}
+APART void unaligned() {
+  char* packed = static_cast<char*>(malloc(48));
+  global = packed;
+  void* p = malloc(71);
+  memcpy(packed + 3, &p, sizeof p);
+}
+APART void kept_in_mapping() {
+  auto** page = static_cast<void**>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  page[17] = malloc(77);
+}
+APART void kept_in_constant_data() {
+  void* p = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  static_cast<void**>(p)[3] = malloc(77);
+  mprotect(p, 4096, PROT_READ);
+}
+APART void kept() {
+  global = node(node(node(nullptr)));
+  in_tls = malloc(55);
+  in_global_vector = new std::vector<int*>{new int, new int};
+  destroyed_at_exit.push_back(new int);
+}
+
+APART void* lose_in_thread(void*) {
+  lose(123);
+  in_tls = malloc(321);
+  lose(5 << 20);
+  return nullptr;
+}
+void ended_thread() {
+  pthread_t t;
+  for (int i = 0; i < 3; ++i) {
+    pthread_create(&t, nullptr, lose_in_thread, nullptr);
+    pthread_join(t, nullptr);
+  }
+}
+
+// Threads that hold what nobody else does: on their stack, in a register, in their storage.
+std::atomic<int> ready{0};
+APART void* hold_on_stack(void*) {
+  void* volatile p = malloc(200);
+  ++ready;
+  for (;;) pause();
+  free(p);
+}
+APART void* hold_in_register(void*) {
+  void* p = malloc(201);
+#if defined(__x86_64__)
+  register void* held __asm__("r12") = p;
+  p = nullptr;
+  __asm__ volatile("lock incl %1\n1: pause\njmp 1b" : "+r"(held), "+m"(ready));
+#else
+  ++ready;
+  for (;;) opaque(p);
+#endif
+  return p;
+}
+APART void* hold_in_vector_register(void*) {
+#if defined(__x86_64__)
+  uintptr_t p = reinterpret_cast<uintptr_t>(malloc(203));
+  __asm__ volatile("movq %0, %%xmm7\nxor %0, %0\nxor %%eax, %%eax\nlock incl %1\n1: pause\njmp 1b"
+                   : "+r"(p), "+m"(ready)
+                   :
+                   : "xmm7", "rax");
+#else
+  return hold_in_register(nullptr);
+#endif
+  return nullptr;
+}
+APART void* hold_in_tls(void*) {
+  in_tls = malloc(202);
+  ++ready;
+  for (;;) pause();
+}
+void threads_hold() {
+  pthread_t t;
+  for (auto* hold : {hold_on_stack, hold_in_register, hold_in_vector_register, hold_in_tls})
+    pthread_create(&t, nullptr, hold, nullptr);
+  while (ready != 4) usleep(1000);
+}
+
+// A coroutine that waits, on a stack of its own making.
+ucontext_t outer, inner;
+void coroutine() {
+  void* volatile p = malloc(88);
+  swapcontext(&inner, &outer);
+  free(p);
+}
+APART void suspended_coroutine() {
+  char* stack = static_cast<char*>(
+      mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  getcontext(&inner);
+  inner.uc_stack.ss_sp = stack;
+  inner.uc_stack.ss_size = 65536;
+  inner.uc_link = &outer;
+  makecontext(&inner, coroutine, 0);
+  swapcontext(&outer, &inner);
+}
+
+APART void forked() {
+  pid_t child = fork();
+  if (child == 0) {
+    lose(100);
+    exit(7);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  printf("child %d\n", WEXITSTATUS(status));
+}
+
+void exits_within() {
+  void* volatile p = malloc(60);
+  exit(0);
+  free(p);
+}
+void prints_without_newline() {
+  lose(100);
+  printf("not lost");
+}
+void fails_itself() {
+  lose(100);
+  wipe_stack();
+  exit(3);
+}
+void many_sites() {
+  void (*const sites[])() = {direct, run, cleared, zero_bytes};
+  for (int i = 0; i < 3; ++i)
+    for (auto* site : sites) site();
+}
+void sanitary() {
+  free(malloc(3));
+  std::thread([] { delete new int; }).join();
+}
+
+struct Case {
+  const char* name;
+  void (*plant)();
+};
+constexpr Case kCases[] = {
+    {"direct", direct},
+    {"zero_bytes", zero_bytes},
+    {"chain", chain},
+    {"ring", ring},
+    {"ring_and_head", ring_and_head},
+    {"self", self},
+    {"interior", interior},
+    {"behind", behind},
+    {"exclusive_or", exclusive_or},
+    {"run", run},
+    {"mapping", mapping},
+    {"mapping_inside", mapping_inside},
+    {"aligned", aligned},
+    {"cpp", cpp},
+    {"grown", grown},
+    {"cleared", cleared},
+    {"stale", stale},
+    {"unaligned", unaligned},
+    {"kept", kept},
+    {"kept_in_mapping", kept_in_mapping},
+    {"kept_in_constant_data", kept_in_constant_data},
+    {"ended_thread", ended_thread},
+    {"threads_hold", threads_hold},
+    {"suspended_coroutine", suspended_coroutine},
+    {"forked", forked},
+    {"exits_within", exits_within},
+    {"prints_without_newline", prints_without_newline},
+    {"fails_itself", fails_itself},
+    {"many_sites", many_sites},
+    {"sanitary", sanitary},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const Case& c : kCases) {
+    if (argc != 2 || strcmp(argv[1], c.name) != 0) continue;
+    c.plant();
+    wipe_stack();
+    return 0;
+  }
+  fprintf(stderr, "usage: planted NAME\n");
+  return 2;
+}
