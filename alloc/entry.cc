@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backing.h"
+#include "endpoint.h"
 #include "foreign.h"
 #include "fork.h"
 #include "leak.h"
@@ -44,6 +46,9 @@ namespace {
   foreign_init();
 #endif
   purge_start_background();
+  // Who does not ask for it does not touch its code.
+  const char* listen = secure_getenv("LARDER_LISTEN");
+  if (listen != nullptr && *listen != 0) endpoint_init();
 }
 
 LARDER_SLOW void* no_memory() {

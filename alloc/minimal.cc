@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 
+#include "endpoint.h"
 #include "leak.h"
 #include "line.h"
 #include "profile.h"
@@ -69,5 +70,9 @@ int profile_write(ProfileSink, void*) { return ENOSYS; }
 int profile_write(int) { return ENOSYS; }
 int ProfileText::gather() { return ENOSYS; }
 int profile_mark() { return ENOSYS; }
+
+void endpoint_init() {
+  Line().put("LARDER_LISTEN: this library has no endpoint; take liblarder.so").write();
+}
 
 }  // namespace larder

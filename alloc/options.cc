@@ -113,7 +113,7 @@ void warn(const Row& row, const char* variable) {
 constexpr const char* kOthers[] = {
     "LIB",           "TRACE_DIR",     "RECORD_",           "FAIL",     "CACHE",
     "OUT",           "DEVMEM_DEVICE", "MEMFS_MALLOC_PATH", "PROFILE=", "HEAPPROFILE",
-    "HEAP_PROFILE_", "HEAPCHECK=",    "HEAP_CHECK_"};
+    "HEAP_PROFILE_", "HEAPCHECK=",    "HEAP_CHECK_",       "LISTEN=",  "TOKEN="};
 
 // Of NAME=VALUE; nullptr if there is no such row.
 const Row* find_row(const char* name) {

@@ -142,17 +142,22 @@ void write_lifetimes(Writer& out, const Site& site) {
   }
 }
 
+void write_frames(Writer& out, const Site& site) {
+  for (uint32_t i = 0; i < site.depth; ++i) {
+    out.put(" ");
+    out.address(site.frames[i]);
+  }
+  if (site.depth == 0) out.put(" 0x0");
+}
+
 void write_site(Writer& out, const Site& site) {
   if (site.allocated.objects == 0) return;
   out.estimate(site.in_use);
   out.put(" [");
   out.estimate(site.allocated);
   out.put("] @");
-  for (uint32_t i = 0; i < site.depth; ++i) {
-    out.put(" ");
-    out.address(site.frames[i]);
-  }
-  out.put(site.depth == 0 ? " 0x0\n# other stacks; " : "\n# ");
+  write_frames(out, site);
+  out.put(site.depth == 0 ? "\n# other stacks; " : "\n# ");
   if (site.truncated) out.put("truncated; ");
   write_interval(out, site);
   out.put("; samples ");
@@ -162,6 +167,19 @@ void write_site(Writer& out, const Site& site) {
   out.put("; at mark ");
   out.estimate(site.at_mark);
   write_lifetimes(out, site);
+  out.put("\n");
+}
+
+void write_twice(Writer& out, const Estimate& e) {
+  out.estimate(e);
+  out.put(" [");
+  out.estimate(e);
+  out.put("] @");
+}
+
+void write_growth(Writer& out, const Site& site, const Estimate& grown) {
+  write_twice(out, grown);
+  write_frames(out, site);
   out.put("\n");
 }
 
@@ -299,6 +317,35 @@ int ProfileText::add(void* context, const char* text, size_t bytes) {
   memcpy(to->text_ + to->length_, text, bytes);
   to->length_ += bytes;
   return 0;  // what lies behind is zero
+}
+
+int profile_write_growth(ProfileSink sink, void* context) {
+  if (!can_capture()) return ENOSYS;
+  SlowPath path;
+  if (!path.entered()) return EBUSY;
+  Writer out(sink, context);
+  // Twice: the header has the sum.
+  Estimate sum = {};
+  for (bool header : {true, false}) {
+    for (Site* site = first_site(); site != nullptr && out.error() == 0; site = next_site(site)) {
+      Site now = copy_of(site);
+      Estimate grown = {now.in_use.objects - now.at_mark.objects,
+                        now.in_use.bytes - now.at_mark.bytes};
+      if (grown.bytes < 1) continue;
+      if (grown.objects < 0) grown.objects = 0;
+      if (header)
+        add(sum, grown);
+      else
+        write_growth(out, now, grown);
+    }
+    if (!header) break;
+    out.put("heap profile: ");
+    write_twice(out, sum);
+    out.put(" growthz\n");
+  }
+  write_mappings(out);
+  out.flush();
+  return out.error();
 }
 
 int profile_mark() {

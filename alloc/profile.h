@@ -42,6 +42,8 @@ class ProfileText {
   size_t length_ = 0, capacity_ = 0;
 };
 
+// What has grown since profile_mark(), in the form of gperftools' growth profile.
+int profile_write_growth(ProfileSink sink, void* context);
 // Growth counts from now on. 0 or EBUSY.
 int profile_mark();
 

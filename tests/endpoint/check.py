@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""The library's endpoint: what it serves, to whom, and what it refuses.
+
+Usage: check.py LIBLARDER_SO WORKER. pprof and promtool read what it serves if they are there (PPROF and PROMTOOL name
+them); what is missing is said and not counted. Exit 1 when a test fails.
+"""
+
+import concurrent.futures
+import contextlib
+import os
+import random
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+LIBRARY, WORKER = (os.path.abspath(path) for path in sys.argv[1:3])
+TOKEN = "0123456789abcdef-token"
+failures = []
+
+
+def check(condition, what, detail=""):
+    if not condition:
+        failures.append(what)
+        print(f"FAILED {what}: {detail!r}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def program(mode="wait", **variables):
+    """A worker on Larder that has begun; it ends with its stdin."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LARDER_", "TCMALLOC_"))}
+    env.update(variables, LD_PRELOAD=LIBRARY)
+    process = subprocess.Popen([WORKER, mode], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.stdout.readline()
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+        process.wait(30)
+
+
+def ended(process):
+    process.stdin.close()
+    process.wait(30)
+    return process.stderr.read().decode(errors="replace")
+
+
+def connection(place):
+    if isinstance(place, str):
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(20)
+        client.connect(place)
+        return client
+    return socket.create_connection(("127.0.0.1", place), 20)
+
+
+def exchange(place, request):
+    """The whole answer to these bytes."""
+    with connection(place) as client:
+        client.sendall(request)
+        parts = []
+        with contextlib.suppress(ConnectionResetError):
+            while part := client.recv(65536):
+                parts.append(part)
+        return b"".join(parts)
+
+
+def get(place, path, header="", version="1.1"):
+    """Status and body."""
+    answer = exchange(place, f"GET {path} HTTP/{version}\r\nHost: h\r\n{header}\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = int(head.split()[1]) if head else 0
+    if b"chunked" not in head:
+        return status, body
+    whole = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        count = int(size, 16)
+        if count == 0:
+            return status, whole
+        whole, body = whole + body[:count], body[count + 2:]
+    return status, None  # no last chunk
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_routes(folder):
+    path = os.path.join(folder, "routes.%p")
+    with program(LARDER_LISTEN="unix:" + path) as process:
+        path = path.replace("%p", str(process.pid))
+        mode = os.stat(path)
+        check(stat.S_ISSOCK(mode.st_mode) and stat.S_IMODE(mode.st_mode) == 0o600, "a socket, the user's alone", mode)
+        status, listing = get(path, "/")
+        check(status == 200 and b"/metrics\n" in listing, "a list", listing)
+        for route in listing.decode().split():
+            for version in ("1.0", "1.1"):
+                status, body = get(path, route, version=version)
+                check(status == 200 and body, f"{route} by {version}", (status, body))
+        status, heap = get(path, "/debug/pprof/heap")
+        check(heap.startswith(b"heap profile: ") and b"MAPPED_LIBRARIES:" in heap and b"worker" in heap, "heap", heap[:200])
+        in_use = int(heap.split()[3])
+        check(30 << 20 < in_use < 60 << 20, "heap: 40 MiB are in use", in_use)
+        check(get(path, "/pprof/cmdline") == (200, WORKER.encode() + b"\0wait\0"), "cmdline")
+        status, growth = get(path, "/debug/pprof/growth")
+        check(b"@ growthz" in growth.splitlines()[0], "growth", growth[:100])
+        status, metrics = get(path, "/metrics")
+        value = re.search(rb"^larder_in_use_bytes (\d+)$", metrics, re.M)
+        check(value and 40 << 20 <= int(value[1]) < 50 << 20, "metrics: in use", value)
+        for bad, want in (("/nothing", 404), ("/metrics/", 404), ("/debug/pprof/heap?seconds=3", 400)):
+            check(get(path, bad)[0] == want, f"{bad}: {want}", get(path, bad))
+        names = sorted(open(f"/proc/{process.pid}/task/{t}/comm", encoding="ascii").read().strip()
+                       for t in os.listdir(f"/proc/{process.pid}/task"))
+        check(names == ["endpoint_worker", "larder-endpoint"], "its thread has a name", names)
+        files = [os.readlink(f"/proc/{process.pid}/fd/{f}") for f in os.listdir(f"/proc/{process.pid}/fd")]
+        check(not any("socket" in f for f in files), "the program sees no socket", files)
+        others = f"/proc/{process.pid}/task"
+        thread = next(t for t in os.listdir(others) if t != str(process.pid))
+        files = [os.readlink(f"{others}/{thread}/fd/{f}") for f in os.listdir(f"{others}/{thread}/fd")]
+        check(len(files) == 1 and "socket" in files[0], "the thread has nothing but its socket", files)
+        tools(path)
+        check(ended(process) == "", "nothing is said")
+    check(not os.path.exists(path), "the socket goes with the program")
+
+
+def tools(path):
+    metrics = get(path, "/metrics")[1]
+    promtool = os.environ.get("PROMTOOL") or shutil.which("promtool")
+    if promtool is None:
+        print("not tested: promtool is not there")
+    else:
+        done = subprocess.run([promtool, "check", "metrics"], input=metrics, capture_output=True, check=False)
+        check(done.returncode == 0 and done.stderr + done.stdout == b"", "promtool is content", done)
+
+
+def test_pprof():
+    pprof = os.environ.get("PPROF") or shutil.which("pprof")
+    port = free_port()
+    with program(LARDER_LISTEN=f"127.0.0.1:{port}", LARDER_TOKEN=TOKEN):
+        for header, query, want in (("", "", 401), ("", "?token=" + TOKEN, 200), ("", "?token=" + TOKEN[:-1], 401),
+                                    (f"Authorization: Bearer {TOKEN}\r\n", "", 200),
+                                    (f"Authorization: Bearer {TOKEN}x\r\n", "", 401),
+                                    ("Authorization: Bearer \r\n", "", 401), ("", "?token=", 401),
+                                    (f"Authorization: Basic {TOKEN}\r\n", "", 401)):
+            for route in ("/metrics", "/", "/nothing"):
+                status = get(port, route + query, header)[0]
+                check(status == (404 if want == 200 and route == "/nothing" else want), f"{header}{route}{query}", status)
+        if pprof is None:
+            print("not tested: pprof is not there")
+            return
+        for route, want in (("heap", "allocate_kept"), ("growth", "allocate_kept")):
+            url = f"http://127.0.0.1:{port}/debug/pprof/{route}?token={TOKEN}"
+            done = subprocess.run([pprof, "-top", url], capture_output=True, text=True, check=False,
+                                  env=dict(os.environ, PPROF_TMPDIR=tempfile.gettempdir(), HOME="/tmp"))
+            check(done.returncode == 0 and want in done.stdout, f"pprof reads {route}", (done.stdout, done.stderr))
+
+
+def test_requests(folder):
+    path = os.path.join(folder, "requests")
+    noise = random.Random(1)
+    with program(LARDER_LISTEN="unix:" + path) as process:
+        for text, want in ((b"POST /metrics HTTP/1.1\r\n\r\n", 405), (b"GET /metrics\r\n\r\n", 400),
+                           (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 3000 + b"\r\n", 431), (b"x" * 20000, 431),
+                           (b"GET / HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789", 413),
+                           (b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", 400), (b"\0\xff\r\n\r\n", 400)):
+            with contextlib.suppress(BrokenPipeError):
+                answer = exchange(path, text)
+                check(answer.startswith(b"HTTP/1.1 %d " % want), f"{text[:30]}: {want}", answer[:80])
+        for _ in range(300):
+            with contextlib.suppress(BrokenPipeError):
+                exchange(path, noise.randbytes(noise.randrange(3000)) + b"\r\n\r\n")
+        check(get(path, "/metrics")[0] == 200, "it serves after noise")
+        # Slow ones: those that say nothing, and one that does not read.
+        idle = [connection(path) for _ in range(40)]
+        deaf = connection(path)
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.sendall(b"GET /debug/pprof/heap HTTP/1.1\r\n\r\n")
+        begin = time.monotonic()
+        check(get(path, "/metrics")[0] == 200 and time.monotonic() - begin < 15, "it serves beside slow clients",
+              time.monotonic() - begin)
+        time.sleep(3)
+        check(all(client.recv(1) == b"" for client in idle), "who says nothing is let go")
+        half = connection(path)
+        half.sendall(b"GET /metrics HT")
+        time.sleep(3)
+        check(half.recv(1) == b"", "who stops in the middle is let go")
+        for client in (*idle, deaf, half):
+            client.close()
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            done = list(pool.map(lambda _: get_again(path), range(1000)))
+        check(all(done), "1,000 connections", done.count(False))
+        check(process.poll() is None, "the program goes on")
+
+
+def get_again(path):
+    """More at once than it keeps: one that was let go asks again."""
+    for _ in range(50):
+        with contextlib.suppress(OSError):
+            if get(path, "/debug/pprof/heap")[0] == 200:
+                return True
+    return False
+
+
+def test_fork(folder):
+    path = os.path.join(folder, "fork")
+    with program("fork", LARDER_LISTEN="unix:" + path) as process:
+        for _ in range(100):
+            status, body = get(path, "/debug/pprof/heap")
+            check(status == 200 and body is not None, "a profile while the program forks", (status, body))
+        check(ended(process) == "" and process.returncode == 0, "forks while it serves", process.returncode)
+    check(not os.path.exists(path), "children leave the socket to their parent")
+
+
+def told(where, why, **more):
+    with program(LARDER_LISTEN=where, **more) as process:
+        text = ended(process)
+        check(process.returncode == 0 and text.count("\n") == 1 and why in text and "\x1b" not in text,
+              f"{where[:40]!r} is told and the program runs", text)
+
+
+def test_places(folder):
+    for where, why in (("banana", "unix:PATH"), ("0.0.0.0:8080", "unix:PATH"), ("localhost:8080", "unix:PATH"),
+                       ("unix:", "no path"), ("unix:" + "x" * 108, "107"), ("unix:/no/such/place", "No such"),
+                       ("\x1b[31m", "unix:PATH"), ("127.0.0.1:", "port"), ("127.0.0.1:0", "port"),
+                       ("127.0.0.1:65536", "port"), ("127.0.0.1:99999999999", "port"), ("127.0.0.1:8x", "port")):
+        told(where, why, LARDER_TOKEN=TOKEN)
+    port = free_port()
+    told(f"127.0.0.1:{port}", "LARDER_TOKEN")
+    for token in ("", "short", "x" * 300, "has a space in its middle", "control\x01characters-in-it"):
+        told(f"127.0.0.1:{port}", "LARDER_TOKEN", LARDER_TOKEN=token)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        told(f"127.0.0.1:{taken.getsockname()[1]}", "in use", LARDER_TOKEN=TOKEN)
+    path = os.path.join(folder, "there")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("mine")
+    told("unix:" + path, "in use")
+    with open(path, encoding="ascii") as file:
+        check(file.read() == "mine", "a file stays")
+    link = os.path.join(folder, "link")
+    os.symlink(os.path.join(folder, "elsewhere"), link)
+    told("unix:" + link, "in use")
+    check(os.path.islink(link) and not os.path.exists(link), "a link is not followed")
+
+
+def test_dead_socket(folder):
+    path = os.path.join(folder, "dead")
+    with program(LARDER_LISTEN="unix:" + path) as process:
+        told("unix:" + path, "in use")
+        check(get(path, "/metrics")[0] == 200, "the first goes on")
+        process.kill()
+    check(os.path.exists(path), "one that was killed leaves its socket")
+    with program(LARDER_LISTEN="unix:" + path):
+        check(get(path, "/metrics")[0] == 200, "the next one takes it over")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for test in (test_routes, test_requests, test_fork, test_places, test_dead_socket):
+            test(folder)
+        test_pprof()
+    print("endpoint: " + (f"{len(failures)} failed" if failures else "serves what it should, to whom it should"))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
