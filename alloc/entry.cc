@@ -19,8 +19,8 @@
 #include "profile.h"
 #include "purge.h"
 #include "registry.h"
+#include "survey.h"
 #include "thread_heap.h"
-#include "usage.h"
 
 #ifdef LARDER_PREFIXED
 #define LARDER_NAME(name) larder_##name
@@ -178,16 +178,18 @@ LARDER_EXPORT int LARDER_NAME(mallopt)(int parameter, int) noexcept {
 }
 
 LARDER_EXPORT struct mallinfo2 LARDER_NAME(mallinfo2)() noexcept {
-  Usage usage = heap_usage();
-  size_t in_use = usage.small_in_use + usage.large_in_use;
+  Survey survey;
+  survey_heap(&survey);
+  size_t in_use = survey.small_in_use + survey.run_bytes,
+         unused = survey.free_dirty() + survey.untouched_bytes();
   struct mallinfo2 info = {};
-  info.arena = in_use + usage.free_dirty + usage.free_clean;
-  info.ordblks = usage.slabs;
-  info.hblks = usage.huge_count;
-  info.hblkhd = usage.huge_in_use;
+  info.arena = in_use + unused;
+  info.ordblks = survey.slabs;
+  info.hblks = survey.mappings;
+  info.hblkhd = survey.huge_bytes;
   info.uordblks = in_use;
-  info.fordblks = usage.free_dirty + usage.free_clean;
-  info.keepcost = usage.free_dirty + usage.kept;
+  info.fordblks = unused;
+  info.keepcost = survey.free_dirty() + survey.part(Part::kKeptMappings);
   return info;
 }
 
@@ -207,8 +209,10 @@ LARDER_EXPORT struct mallinfo LARDER_NAME(mallinfo)() noexcept {
 
 LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
   if (options != 0) return EINVAL;
-  Usage usage = heap_usage();
-  size_t in_use = usage.small_in_use + usage.large_in_use;
+  Survey survey;
+  survey_heap(&survey);
+  size_t in_use = survey.small_in_use + survey.run_bytes,
+         unused = survey.free_dirty() + survey.untouched_bytes();
   fprintf(stream,
           "<malloc version=\"larder\">\n"
           "<heap nr=\"0\">\n"
@@ -218,14 +222,15 @@ LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
           "<system type=\"current\" size=\"%zu\"/>\n"
           "</heap>\n"
           "</malloc>\n",
-          usage.slabs, in_use, usage.huge_count, usage.huge_in_use,
-          usage.free_dirty + usage.free_clean, usage.mapped);
+          survey.slabs, in_use, survey.mappings, survey.huge_bytes, unused, survey.mapped);
   return 0;
 }
 
 LARDER_EXPORT void LARDER_NAME(malloc_stats)() noexcept {
-  Usage usage = heap_usage();
-  size_t in_use = usage.small_in_use + usage.large_in_use;
+  Survey survey;
+  survey_heap(&survey);
+  size_t in_use = survey.small_in_use + survey.run_bytes,
+         unused = survey.free_dirty() + survey.untouched_bytes();
   char text[512];
   int n = snprintf(text, sizeof text,
                    "Larder:\n"
@@ -237,9 +242,8 @@ LARDER_EXPORT void LARDER_NAME(malloc_stats)() noexcept {
                    "in use bytes     = %10zu\n"
                    "mmap regions     = %10zu\n"
                    "max mmap bytes   = %10zu\n",
-                   in_use + usage.free_dirty + usage.free_clean, in_use,
-                   usage.free_dirty + usage.free_clean, usage.mapped, in_use + usage.huge_in_use,
-                   usage.huge_count, usage.huge_peak);
+                   in_use + unused, in_use, unused, survey.mapped, in_use + survey.huge_bytes,
+                   survey.mappings, survey.huge_peak);
   os::write_stderr(text, size_t(n));
 }
 

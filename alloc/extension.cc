@@ -9,9 +9,8 @@
 #include "pressure.h"
 #include "profile.h"
 #include "sample.h"
-#include "stats.h"
+#include "statistics.h"
 #include "thread_heap.h"
-#include "usage.h"
 
 #define LARDER_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -24,31 +23,21 @@ LARDER_EXPORT const char* larder_version() {
 }
 
 LARDER_EXPORT int larder_get_stats(larder_stats* out, size_t size) {
-  namespace stats = larder::stats;
   if (out == nullptr || size < sizeof(uint64_t)) return -1;
-  larder::Usage usage = larder::heap_usage();
-  const larder::HeapCounts& heaps = usage.heaps;
-  auto count = [](stats::Counter c) { return uint64_t(stats::get(c)); };
-  larder_stats s = {};
+  larder_stats s;
+  larder::fill_statistics(&s);
   s.size = size < sizeof s ? size : sizeof s;
-  s.mapped = usage.mapped;
-  s.in_use = usage.small_in_use + usage.large_in_use + usage.huge_in_use;
-  s.free_dirty = usage.free_dirty;
-  s.free_clean = usage.free_clean;
-  s.kept_mappings = usage.kept;
-  s.purged_total = count(stats::kPurgedBytes);
-  s.realloc_copied_bytes = count(stats::kReallocCopiedBytes);
-  s.realloc_copied_huge_bytes = count(stats::kReallocCopiedHugeBytes);
-  s.thread_heaps = heaps.in_use;
-  s.shared_heaps = heaps.shared;
-  s.refills = heaps.refills;
-  s.fresh_slabs = heaps.fresh_slabs;
-  s.remote_frees = heaps.remote_frees;
-  s.remote_pushes = heaps.remote_pushes;
-  s.system_calls = count(stats::kMmapCalls) + count(stats::kMunmapCalls) +
-                   count(stats::kMremapCalls) + count(stats::kMadviseCalls);
   memcpy(out, &s, s.size);
   return 0;
+}
+
+LARDER_EXPORT int larder_stats_json(int file) {
+  auto sink = [](void* to, const char* text, size_t bytes) {
+    return -larder::os::write(*static_cast<int*>(to), text, bytes);
+  };
+  int error = larder::write_statistics(sink, &file);
+  if (error != 0) errno = error;
+  return error == 0 ? 0 : -1;
 }
 
 LARDER_EXPORT void larder_profile_set_mean(size_t bytes) { larder::set_sample_mean(bytes); }

@@ -19,8 +19,8 @@
 #include "options.h"
 #include "page_heap.h"
 #include "registry.h"
+#include "survey.h"
 #include "thread_heap.h"
-#include "usage.h"
 
 namespace larder {
 namespace {
@@ -65,9 +65,16 @@ void on_thread(Body body) {
   std::thread(body).join();
 }
 
+size_t slabs() {
+  Survey survey;
+  survey_heap(&survey);
+  return survey.slabs;
+}
+
 size_t in_use() {
-  Usage usage = heap_usage();
-  return usage.small_in_use + usage.large_in_use;
+  Survey survey;
+  survey_heap(&survey);
+  return survey.small_in_use + survey.run_bytes;
 }
 
 TEST(Inline, WhatWasFreedLastIsHandedOutNext) {
@@ -129,13 +136,13 @@ TEST(Inline, KeepsNoMoreThanItsBound) {
 
 TEST(Inline, SlabsThatBecomeEmptyAreNoticed) {
   put<600>(take<600>());
-  size_t before = heap_usage().slabs;
+  size_t before = slabs();
   std::vector<void*> objects;
   for (int i = 0; i < 2000; ++i) objects.push_back(take<600>());
-  ASSERT_GT(heap_usage().slabs, before + 20);
+  ASSERT_GT(slabs(), before + 20);
   for (void* p : objects) put<600>(p);
   thread_state.heap->trim();
-  EXPECT_LE(heap_usage().slabs, before + 1);
+  EXPECT_LE(slabs(), before + 1);
 }
 
 TEST(Inline, AnUnsizedFreeServesTheNextMalloc) {

@@ -7,6 +7,7 @@
 
 #include "backing.h"
 #include "colour.h"
+#include "layout.h"
 #include "limit.h"
 #include "lock.h"
 #include "meta.h"
@@ -34,11 +35,13 @@ struct Kept {
 struct Huge {
   Lock lock;
   Slab* descriptors = nullptr;  // unused ones, by next
+  Slab* all = nullptr;          // used ones, too, by prev
   Kept kept[kKept] = {};        // by address
   int kept_count = 0;
   std::atomic<size_t> kept_bytes{0};
   std::atomic<Slab*> parked{nullptr};   // counts as handed out
   std::atomic<size_t> parked_bytes{0};  // of the one parked last
+  uint64_t reused_bytes = 0;            // of kept memory, since the start
 };
 constinit Huge huge;
 
@@ -52,7 +55,10 @@ Slab* new_descriptor() {
     return s;
   }
   void* memory = meta_alloc(sizeof(Slab), alignof(Slab));
-  return memory == nullptr ? nullptr : new (memory) Slab;
+  if (memory == nullptr) return nullptr;
+  auto* s = new (memory) Slab;
+  s->prev = huge.all;
+  return huge.all = s;
 }
 
 // REQUIRES: huge.lock
@@ -132,6 +138,7 @@ size_t consume(int i, size_t bytes) {
   }
   erase_kept(i, whole);
   count_kept(-taken);
+  huge.reused_bytes += taken;
   return taken;
 }
 
@@ -375,6 +382,15 @@ void* run_resize(Slab* s, void* object, size_t new_bytes) {
 
 }  // namespace
 
+constinit const LargeLayout large_layout = {.descriptors = static_cast<const void*>(&huge.all),
+                                            .kept = &huge.kept,
+                                            .kept_count = &huge.kept_count,
+                                            .reused_bytes = &huge.reused_bytes,
+                                            .most_kept = kKept,
+                                            .kept_bytes = sizeof(Kept),
+                                            .kept_base = offsetof(Kept, base),
+                                            .kept_length = offsetof(Kept, bytes)};
+
 void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;
   if (size_bytes == 0) size_bytes = 1;
@@ -466,6 +482,35 @@ size_t large_used_bytes() {
 }
 
 size_t large_kept_bytes() { return huge.kept_bytes.load(std::memory_order_relaxed); }
+
+void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* context) {
+  const Slab* s;
+  {
+    LockGuard guard(huge.lock);
+    s = huge.all;
+  }
+  // They are never freed, and their links never change.
+  for (; s != nullptr; s = s->prev) {
+    auto* kind = reinterpret_cast<const uint8_t*>(&s->kind);
+    if (Kind(__atomic_load_n(kind, __ATOMIC_RELAXED)) == Kind::kHuge)
+      visit(__atomic_load_n(&s->base, __ATOMIC_RELAXED),
+            __atomic_load_n(&s->bytes, __ATOMIC_RELAXED),
+            __atomic_load_n(&s->offset, __ATOMIC_RELAXED), context);
+  }
+}
+
+void large_for_each_kept(void (*visit)(const char*, size_t, void*), void* context) {
+  Kept kept[kKept];
+  int count;
+  {
+    LockGuard guard(huge.lock);
+    count = huge.kept_count;
+    memcpy(kept, huge.kept, size_t(count) * sizeof(Kept));
+  }
+  for (int i = 0; i < count; ++i) visit(kept[i].base, kept[i].bytes, context);
+}
+
+uint64_t large_reused_bytes() { return __atomic_load_n(&huge.reused_bytes, __ATOMIC_RELAXED); }
 
 Lock& large_lock() { return huge.lock; }
 

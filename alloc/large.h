@@ -43,9 +43,16 @@ void large_settle();
 // Kept mappings last used at or before the deadline are unmapped. Bytes given back.
 size_t large_release_kept(uint64_t deadline_ms);
 size_t large_kept_bytes();
+// Of kept mappings handed out again, since the start.
+uint64_t large_reused_bytes();
 // Of mappings that are in use, less the one that waits.
 size_t large_used_bytes();
 bool large_has_kept();
+// Calls `visit(base, bytes, offset of the object, context)` for each mapping that is in use; and
+// `visit(base, bytes, context)` for each kept one. No lock is held: those that come or go meanwhile
+// may be met or not.
+void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* context);
+void large_for_each_kept(void (*visit)(const char*, size_t, void*), void* context);
 Lock& large_lock();
 
 // A mapping of its own that takes no lock: for a signal handler that interrupted an allocation.

@@ -25,7 +25,6 @@
 #include "purge.h"
 #include "survey.h"
 #include "thread_heap.h"
-#include "usage.h"
 
 __asm__(".weak _ZTVN10__cxxabiv117__class_type_infoE");
 __asm__(".weak __cxa_pure_virtual");
@@ -168,7 +167,7 @@ bool MallocExtension::MallocMemoryStats(int* blocks, size_t* total,
   survey_heap(&survey);
   auto count = [](size_t n) { return n > INT32_MAX ? INT32_MAX : int(n); };
   *blocks = count(survey.objects);
-  *total = survey.in_use;
+  *total = survey.in_use();
   for (int i = 0; i < kHistogram; ++i) histogram[i] = count(survey.histogram[i]);
   return true;
 }
@@ -252,13 +251,15 @@ void MallocExtension::GetFreeListSizes(std::vector<FreeListInfo>* v) {
   for (int c = 0; c < kClasses; ++c) {
     size_t least = c == 0 ? 1 : kSizeClasses.size[c - 1] + 1;
     size_t most = kSizeClasses.size[c];
-    append<FreeListInfo>(v, {least, most, survey.own_free[c], "tcmalloc.thread"});
-    append<FreeListInfo>(v, {least, most, survey.central_free[c], "tcmalloc.central"});
+    append<FreeListInfo>(v, {least, most, survey.of_class[c].own_free, "tcmalloc.thread"});
+    append<FreeListInfo>(v, {least, most, survey.of_class[c].central_free, "tcmalloc.central"});
   }
-  append<FreeListInfo>(v, {largest + 1, kRunMax, survey.kept_run_bytes, "tcmalloc.thread"});
-  append<FreeListInfo>(v, {kUnit, kRunMax, survey.page_free, "tcmalloc.page"});
-  append<FreeListInfo>(v, {kUnit, kRunMax, survey.page_untouched, "tcmalloc.page_unmapped"});
-  append<FreeListInfo>(v, {kRunMax + 1, INT64_MAX, survey.huge_kept, "tcmalloc.large"});
+  append<FreeListInfo>(v, {largest + 1, kRunMax, survey.part(Part::kHeapRuns), "tcmalloc.thread"});
+  append<FreeListInfo>(v, {kUnit, kRunMax, survey.part(Part::kPageDirty), "tcmalloc.page"});
+  append<FreeListInfo>(v,
+                       {kUnit, kRunMax, survey.part(Part::kPageClean), "tcmalloc.page_unmapped"});
+  append<FreeListInfo>(
+      v, {kRunMax + 1, INT64_MAX, survey.part(Part::kKeptMappings), "tcmalloc.large"});
 }
 
 extern "C" {

@@ -10,6 +10,8 @@ namespace larder {
 
 // Zero memory at a multiple of `align` (<= the page), or nullptr.
 void* meta_alloc(size_t size_bytes, size_t align);
+// Calls `visit` for each chunk that there is.
+void meta_for_each_chunk(void (*visit)(const void*, size_t, void*), void* context);
 Lock& meta_lock();
 
 }  // namespace larder

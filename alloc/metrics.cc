@@ -4,13 +4,14 @@
 #include <stdio.h>
 
 #include "larder/larder.h"
+#include "large.h"
 #include "limit.h"
 #include "page_heap.h"
 #include "sample.h"
 #include "site.h"
 #include "stats.h"
+#include "survey.h"
 #include "thread_heap.h"
-#include "usage.h"
 
 namespace larder {
 
@@ -18,7 +19,7 @@ namespace {
 
 class Metrics {
  public:
-  Metrics(ProfileSink sink, void* context) : sink_(sink), context_(context) {}
+  Metrics(TextSink sink, void* context) : sink_(sink), context_(context) {}
   void family(const char* name, const char* type, const char* help) {
     name_ = name;
     line("# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -41,64 +42,61 @@ class Metrics {
     if (error_ == 0 && n > 0 && size_t(n) < sizeof text) error_ = sink_(context_, text, size_t(n));
   }
 
-  ProfileSink sink_;
+  TextSink sink_;
   void* context_;
   const char* name_ = nullptr;
   int error_ = 0;
 };
 
-struct Classes {
-  size_t objects[kClasses], slabs[kClasses];
-};
-
-void count_slab(Slab* s, void* context) {
-  auto* classes = static_cast<Classes*>(context);
-  if (s->kind != Kind::kSlab) return;
-  int c = __atomic_load_n(&s->size_class, __ATOMIC_RELAXED);
-  classes->objects[c] += objects_in_use(s);
-  ++classes->slabs[c];
-}
-
 size_t count_of(stats::Counter c) { return size_t(stats::get(c)); }
 
-void write_heap(Metrics& out, const Usage& usage) {
+void write_heap(Metrics& out, const Survey& survey) {
   out.family("larder_build_info", "gauge", "Larder's version.");
   out.value("version", larder_version(), 1);
   out.one("larder_in_use_bytes", "gauge", "In allocated objects, by the size of their class.",
-          usage.small_in_use + usage.large_in_use + usage.huge_in_use);
+          survey.in_use());
+  out.one("larder_in_use_objects", "gauge", "Allocated objects.", survey.objects);
   out.one("larder_mapped_bytes", "gauge", "Mapped from the system, descriptors included.",
-          usage.mapped);
+          survey.mapped);
   out.one("larder_held_bytes", "gauge", "Of these, what may be in memory; limits are for it.",
           limit::held_bytes());
   out.family("larder_limit_bytes", "gauge", "Limits on what is held; 0: none.");
   out.value("kind", "soft", limit::soft());
   out.value("kind", "hard", limit::hard());
-  out.family("larder_free_bytes", "gauge", "Free, by where it is.");
-  out.value("kind", "page_heap_dirty", usage.free_dirty);
-  out.value("kind", "page_heap_clean", usage.free_clean);
-  out.value("kind", "kept_mapping", usage.kept);
+  out.family("larder_free_bytes", "gauge", "Mapped for objects and not in use, by kind.");
+  out.value("kind", "slab", survey.part(Part::kSlabFree));
+  out.value("kind", "uncarved", survey.part(Part::kUncarved));
+  out.value("kind", "tail", survey.part(Part::kTail));
+  out.value("kind", "heap_run", survey.part(Part::kHeapRuns));
+  out.value("kind", "page_heap_dirty", survey.part(Part::kPageDirty));
+  out.value("kind", "page_heap_clean", survey.part(Part::kPageClean));
+  out.value("kind", "kept_mapping", survey.part(Part::kKeptMappings));
+  out.one("larder_metadata_bytes", "gauge", "Descriptors and the page map.",
+          survey.part(Part::kMetadata));
+  out.family("larder_large_objects", "gauge", "Allocated objects beyond 32 KiB.");
+  out.value("kind", "run", survey.runs);
+  out.value("kind", "mapping", survey.mappings);
   out.family("larder_thread_heaps", "gauge", "Heaps of threads, by state.");
-  out.value("state", "assigned", usage.heaps.in_use);
-  out.value("state", "waiting", usage.heaps.unused);
-  out.value("state", "shared", usage.heaps.shared);
-  out.value("state", "dead", usage.heaps.dead);
+  out.value("state", "assigned", survey.heaps.in_use);
+  out.value("state", "waiting", survey.heaps.unused);
+  out.value("state", "shared", survey.heaps.shared);
+  out.value("state", "dead", survey.heaps.dead);
 }
 
-void write_classes(Metrics& out) {
-  Classes classes = {};
-  page_heap.for_each(count_slab, &classes);
-  auto all = [&](const size_t* values, size_t times_size) {
+void write_classes(Metrics& out, const Survey& survey) {
+  auto all = [&](auto value_of) {
     for (int c = 0; c < kClasses; ++c) {
       char size[24];
       snprintf(size, sizeof size, "%u", unsigned(kSizeClasses.size[c]));
-      if (classes.slabs[c] != 0)
-        out.value("size", size, values[c] * (times_size != 0 ? kSizeClasses.size[c] : 1));
+      if (survey.of_class[c].slabs != 0) out.value("size", size, value_of(survey.of_class[c], c));
     }
   };
-  out.family("larder_class_objects", "gauge", "Objects in use, by the size of their class.");
-  all(classes.objects, 0);
+  out.family("larder_class_objects", "gauge", "Allocated objects, by the size of their class.");
+  all([](const ClassSurvey& of, int) { return of.objects; });
   out.family("larder_class_slabs", "gauge", "Slabs, by the size of their class.");
-  all(classes.slabs, 0);
+  all([](const ClassSurvey& of, int) { return of.slabs; });
+  out.family("larder_class_free_bytes", "gauge", "Freed objects, by the size of their class.");
+  all([](const ClassSurvey& of, int c) { return of.free_objects * kSizeClasses.size[c]; });
 }
 
 void write_samples(Metrics& out) {
@@ -122,7 +120,7 @@ void write_samples(Metrics& out) {
           "The heap profile's estimate of all that was allocated.", size_t(allocated));
 }
 
-void write_counters(Metrics& out, const Usage& usage) {
+void write_counters(Metrics& out, const Survey& survey) {
   out.one("larder_purged_bytes_total", "counter", "Given back to the system by madvise.",
           count_of(stats::kPurgedBytes));
   out.one("larder_mapped_bytes_total", "counter", "Mapped since the start.",
@@ -132,27 +130,30 @@ void write_counters(Metrics& out, const Usage& usage) {
   out.value("call", "munmap", count_of(stats::kMunmapCalls));
   out.value("call", "mremap", count_of(stats::kMremapCalls));
   out.value("call", "madvise", count_of(stats::kMadviseCalls));
+  out.one("larder_reused_bytes_total", "counter",
+          "Free memory handed out again that may have been in memory still.",
+          page_heap.reused_bytes() + large_reused_bytes());
   out.one("larder_realloc_copied_bytes_total", "counter", "Copied by realloc, blocks beyond slabs.",
           count_of(stats::kReallocCopiedBytes));
   out.one("larder_refills_total", "counter", "Entries into malloc's slow path.",
-          usage.heaps.refills);
+          survey.heaps.refills);
   out.one("larder_fresh_slabs_total", "counter", "Slabs taken from the page heap.",
-          usage.heaps.fresh_slabs);
+          survey.heaps.fresh_slabs);
   out.one("larder_remote_frees_total", "counter", "Objects freed in another thread's slab.",
-          usage.heaps.remote_frees);
+          survey.heaps.remote_frees);
 }
 
 }  // namespace
 
-int metrics_write(ProfileSink sink, void* context) {
-  Usage usage = heap_usage();
-  SlowPath path;
-  if (!path.entered()) return EBUSY;
+int metrics_write(TextSink sink, void* context) {
+  Survey survey;
+  survey_heap(&survey);
+  if (!survey.complete) return EBUSY;
   Metrics out(sink, context);
-  write_heap(out, usage);
-  write_classes(out);
+  write_heap(out, survey);
+  write_classes(out, survey);
   write_samples(out);
-  write_counters(out, usage);
+  write_counters(out, survey);
   return out.error();
 }
 

@@ -3,11 +3,11 @@
 // Thread safety: any thread. It walks all slabs, as larder_get_stats() does.
 #pragma once
 
-#include "profile.h"
+#include "writer.h"
 
 namespace larder {
 
 // 0, or an error of errno.h, as profile_write().
-int metrics_write(ProfileSink sink, void* context);
+int metrics_write(TextSink sink, void* context);
 
 }  // namespace larder

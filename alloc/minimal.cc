@@ -6,10 +6,12 @@
 #include <initializer_list>
 
 #include "endpoint.h"
+#include "layout.h"
 #include "leak.h"
 #include "line.h"
 #include "profile.h"
 #include "sample.h"
+#include "site.h"
 
 namespace larder {
 
@@ -20,6 +22,13 @@ constinit Lock unused;
 [[noreturn]] void never() { fail("a sample in a library without the sampler", "sample", 0); }
 
 }  // namespace
+
+// There are no sites: whoever reads from outside is told so.
+constinit const ProfileLayout profile_layout = {};
+constinit const SamplerLayout sampler_layout = {};
+size_t sites_count() { return 0; }
+double sites_bytes() { return 0; }
+void sites_table(void (*)(const void*, size_t, void*), void*) {}
 
 size_t sample_mean() { return 0; }
 void set_sample_mean(size_t) {}
@@ -66,7 +75,7 @@ void leak_init() {
   Line().put("HEAPCHECK: this library has no leak checker; take liblarder.so").write();
   os::forget_own_mappings();
 }
-int profile_write(ProfileSink, void*) { return ENOSYS; }
+int profile_write(TextSink, void*) { return ENOSYS; }
 int profile_write(int) { return ENOSYS; }
 int ProfileText::gather() { return ENOSYS; }
 int profile_mark() { return ENOSYS; }

@@ -31,6 +31,9 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
 // content must be taken as unchanged.
 bool discard(void* addr, size_t size_bytes);
 
+// For each page of the range, which begins with one: its lowest bit says whether it is in memory.
+// False: refused, or not mapped.
+bool resident(const void* addr, size_t size_bytes, unsigned char* pages);
 // Memory for the pages of this range, to be written or to be read, so that touching them cannot
 // fail. kUnknown: the kernel does not know how.
 enum class Populated { kYes, kNo, kUnknown };

@@ -258,6 +258,11 @@ bool discard(void* addr, size_t size_bytes) {
   return true;
 }
 
+bool resident(const void* addr, size_t size_bytes, unsigned char* pages) {
+  return !is_error(
+      call(SYS_mincore, const_cast<void*>(addr), size_bytes, reinterpret_cast<long>(pages)));
+}
+
 Populated populate(void* addr, size_t size_bytes, bool to_write) {
   constexpr long kPopulateRead = 22, kPopulateWrite = 23;  // of Linux 5.14
   long ret;

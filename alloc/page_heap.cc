@@ -1,5 +1,6 @@
 #include "page_heap.h"
 
+#include "layout.h"
 #include "limit.h"
 #include "page_map.h"
 #include "source.h"
@@ -26,6 +27,34 @@ UnitSet units_of_bytes(int first, unsigned units, size_t bytes) {
 }
 
 }  // namespace
+
+constinit const PagesLayout PageHeap::layout = {
+    .first_region = static_cast<const void*>(&page_heap.regions_),
+    .reused_bytes = &page_heap.reused_bytes_,
+    .region_bytes = sizeof(Region),
+    .region_next = offsetof(Region, next),
+    .region_base = offsetof(Region, base),
+    .region_blocks = offsetof(Region, blocks),
+    .region_count = offsetof(Region, count),
+    .shared_table_blocks = kSharedTableBlocks,
+    .block_bytes = sizeof(Block),
+    .block_free = offsetof(Block, free_units),
+    .block_dirty = offsetof(Block, dirty),
+    .slab_bytes = sizeof(Slab),
+    .slab_owner = offsetof(Slab, owner_),
+    .slab_list = offsetof(Slab, list),
+    .slab_free = offsetof(Slab, free),
+    .slab_used = offsetof(Slab, used),
+    .slab_capacity = offsetof(Slab, capacity),
+    .slab_class = offsetof(Slab, size_class),
+    .slab_kind = offsetof(Slab, kind),
+    .slab_base = offsetof(Slab, base),
+    .slab_carved = offsetof(Slab, carved),
+    .slab_thinned = offsetof(Slab, thinned_at),
+    .slab_units = offsetof(Slab, units),
+    .slab_run_bytes = offsetof(Slab, bytes),
+    .slab_offset = offsetof(Slab, offset),
+    .slab_prev = offsetof(Slab, prev)};
 
 // --- buckets and lists
 
@@ -169,6 +198,7 @@ Slab* PageHeap::claim(Block* b, int unit, unsigned units, Kind kind) {
   s->bytes = units * kUnit;
   s->offset = 0;
   s->zero = (b->dirty & taken) == 0;
+  reused_bytes_ += size_t(count_units(b->dirty & taken)) * kUnit;
   page_map.set(s->base, units, s);
   count_used(units);
   set_free_units(b, b->free_units & ~taken);
@@ -304,20 +334,32 @@ PageHeap::Totals PageHeap::totals() {
   return t;
 }
 
-void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
+Slab* PageHeap::run_at(Block& b, int unit) {
+  Slab* s = &b.slabs[unit];
+  bool in_use = (b.free_units >> unit & 1) == 0 && s->base == b.base + size_t(unit) * kUnit &&
+                s->kind != Kind::kNull && s->kind != Kind::kFree;
+  return in_use ? s : nullptr;
+}
+
+void PageHeap::for_each_block(void (*visit)(Block&, void*), void* context) {
   LockGuard guard(lock_);
-  for (Region* r = regions_; r != nullptr; r = r->next) {
-    for (unsigned i = 0; i < r->count; ++i) {
-      Block& b = r->blocks[i];
-      for (int unit = 0; unit < kUnitsPerBlock;) {
-        Slab* s = &b.slabs[unit];
-        bool in_use = (b.free_units >> unit & 1) == 0 && s->base == b.base + size_t(unit) * kUnit &&
-                      s->kind != Kind::kNull && s->kind != Kind::kFree;
-        if (in_use) visit(s, context);
-        unit += in_use ? int(s->units) : 1;
-      }
+  for (Region* r = regions_; r != nullptr; r = r->next)
+    for (unsigned i = 0; i < r->count; ++i) visit(r->blocks[i], context);
+}
+
+void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
+  struct Visit {
+    void (*visit)(Slab*, void*);
+    void* context;
+  } each = {visit, context};
+  auto visit_block = [](Block& b, void* to) {
+    for (int unit = 0; unit < kUnitsPerBlock;) {
+      Slab* s = run_at(b, unit);
+      if (s != nullptr) static_cast<Visit*>(to)->visit(s, static_cast<Visit*>(to)->context);
+      unit += s != nullptr ? int(s->units) : 1;
     }
-  }
+  };
+  for_each_block(visit_block, &each);
 }
 
 void PageHeap::for_each_free(void (*visit)(const void*, size_t, bool, void*), void* context) {

@@ -17,6 +17,8 @@ struct PurgeJob {
   UnitSet units;
 };
 
+struct PagesLayout;
+
 class PageHeap {
  public:
   // A run of `units` (1..128) whose base is a multiple of `align_units` (a power of two, <= 128),
@@ -55,6 +57,10 @@ class PageHeap {
     size_t region_bytes, free_bytes, dirty_free_bytes;
   };
   Totals totals();
+  // Calls `visit(block, context)` for each block. Holds the lock meanwhile.
+  void for_each_block(void (*visit)(Block&, void*), void* context);
+  // The slab, run or large object that begins at this unit, or nullptr.
+  static Slab* run_at(Block& b, int unit);
   // Calls `visit(slab, context)` for each slab, run and large object. Holds the lock meanwhile.
   void for_each(void (*visit)(Slab*, void*), void* context);
   // And for each run of free units, told whether they may hold memory.
@@ -64,6 +70,10 @@ class PageHeap {
   void check();
 
   Lock& lock() { return lock_; }
+  // Of runs handed out from memory that may be there already, since the start: no page faults.
+  uint64_t reused_bytes() const { return __atomic_load_n(&reused_bytes_, __ATOMIC_RELAXED); }
+
+  static const PagesLayout layout;
 
  private:
   struct DirtyList {
@@ -95,6 +105,7 @@ class PageHeap {
   UnitSet bucket_bits_ = 0;              // which are not empty
   DirtyList dirty_whole_, dirty_part_;
   std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};  // written under the lock
+  uint64_t reused_bytes_ = 0;
 };
 
 extern PageHeap page_heap;

@@ -40,6 +40,26 @@ class PageMap {
     return map->slab_at(map->entry(uintptr_t(addr) >> kUnitShift)->load(std::memory_order_relaxed));
   }
 
+  // For who reads the tables from outside: entries of the root lead on from so many bytes behind
+  // it.
+  static constexpr size_t kNullLeafOffset = kRootSize * sizeof(uintptr_t);
+
+  // Calls `visit(base, bytes, context)` for the map itself and for each table that was made for it.
+  // What `touched(base, bytes)` denies of the root is not looked at: a look would map it.
+  template <typename Touched>
+  void for_each_table(Touched touched, void (*visit)(const void*, size_t, void*),
+                      void* context) const {
+    static_assert(kLevels == 2);
+    constexpr size_t kStep = 4096 / sizeof(Entry);
+    visit(this, sizeof *this, context);
+    for (size_t first = 0; first < kRootSize; first += kStep) {
+      if (!touched(&root_[first], kStep * sizeof(Entry))) continue;
+      for (size_t i = first; i < first + kStep; ++i)
+        if (root_[i].load(std::memory_order_relaxed) != 0)
+          visit(table(&root_[i]), kLeafSize * sizeof(Entry), context);
+    }
+  }
+
   // What every address that is not Larder's resolves to. Never written.
   Slab* null_slab() const { return const_cast<Slab*>(&null_slab_); }
 

@@ -9,6 +9,7 @@
 #include "sample.h"
 #include "site.h"
 #include "thread_heap.h"
+#include "writer.h"
 
 namespace larder {
 
@@ -18,53 +19,12 @@ constexpr size_t kPathBytes = 4096;
 char path_wanted[kPathBytes];
 int process_of_path;
 
-// Text into a sink, a buffer at a time.
-class Writer {
- public:
-  Writer(ProfileSink sink, void* context) : sink_(sink), context_(context) {}
-  void put(const char* text) { put(text, strlen(text)); }
-  void put(const char* text, size_t size) {
-    for (; size > 0; --size) {
-      if (used_ == sizeof text_) flush();
-      text_[used_++] = *text++;
-    }
-  }
-  void number(double value) {
-    if (value < 0) put("-");
-    double size = value < 0 ? -value : value;
-    auto rest = uint64_t(size);
-    if (size - double(rest) >= 0.5) ++rest;
-    char digits[24];
-    int at = 24;
-    do digits[--at] = char('0' + rest % 10);
-    while ((rest /= 10) != 0);
-    put(digits + at, size_t(24 - at));
-  }
-  void address(uintptr_t value) {
-    put("0x");
-    int shift = 60;
-    while (shift > 0 && value >> shift == 0) shift -= 4;
-    for (; shift >= 0; shift -= 4) put(&"0123456789abcdef"[value >> shift & 15], 1);
-  }
-  // objects: bytes
-  void estimate(const Estimate& e) {
-    number(e.objects);
-    put(": ");
-    number(e.bytes);
-  }
-  void flush() {
-    if (error_ == 0 && used_ != 0) error_ = sink_(context_, text_, used_);
-    used_ = 0;
-  }
-  int error() const { return error_; }
-
- private:
-  ProfileSink sink_;
-  void* context_;
-  int error_ = 0;
-  size_t used_ = 0;
-  char text_[2048];
-};
+// objects: bytes
+void put(Writer& out, const Estimate& e) {
+  out.number(e.objects);
+  out.put(": ");
+  out.number(e.bytes);
+}
 
 // The site as it is now.
 Site copy_of(const Site* site) {
@@ -111,9 +71,9 @@ void write_header(Writer& out) {
     if (sum.heaviest < now.heaviest) sum.heaviest = now.heaviest;
   }
   out.put("heap profile: ");
-  out.estimate(sum.in_use);
+  put(out, sum.in_use);
   out.put(" [");
-  out.estimate(sum.allocated);
+  put(out, sum.allocated);
   out.put("] @ heapprofile\n# larder 1; mean ");
   out.number(double(sample_mean()));
   out.put("; process ");
@@ -123,9 +83,9 @@ void write_header(Writer& out) {
   out.put("; samples ");
   out.number(double(sum.samples));
   out.put("; peak ");
-  out.estimate(sum.at_peak);
+  put(out, sum.at_peak);
   out.put("; at mark ");
-  out.estimate(sum.at_mark);
+  put(out, sum.at_mark);
   out.put("\n");
 }
 
@@ -152,9 +112,9 @@ void write_frames(Writer& out, const Site& site) {
 
 void write_site(Writer& out, const Site& site) {
   if (site.allocated.objects == 0) return;
-  out.estimate(site.in_use);
+  put(out, site.in_use);
   out.put(" [");
-  out.estimate(site.allocated);
+  put(out, site.allocated);
   out.put("] @");
   write_frames(out, site);
   out.put(site.depth == 0 ? "\n# other stacks; " : "\n# ");
@@ -163,17 +123,17 @@ void write_site(Writer& out, const Site& site) {
   out.put("; samples ");
   out.number(double(site.samples));
   out.put("; peak ");
-  out.estimate(site.at_peak);
+  put(out, site.at_peak);
   out.put("; at mark ");
-  out.estimate(site.at_mark);
+  put(out, site.at_mark);
   write_lifetimes(out, site);
   out.put("\n");
 }
 
 void write_twice(Writer& out, const Estimate& e) {
-  out.estimate(e);
+  put(out, e);
   out.put(" [");
-  out.estimate(e);
+  put(out, e);
   out.put("] @");
 }
 
@@ -274,7 +234,7 @@ void profile_complain(const char* path, int error) {
 
 namespace {
 
-int write_entered(ProfileSink sink, void* context) {
+int write_entered(TextSink sink, void* context) {
   if (!can_capture()) return ENOSYS;
   Writer out(sink, context);
   write_header(out);
@@ -291,7 +251,7 @@ int put_into_file(void* file, const char* text, size_t bytes) {
 
 }  // namespace
 
-int profile_write(ProfileSink sink, void* context) {
+int profile_write(TextSink sink, void* context) {
   SlowPath path;
   return path.entered() ? write_entered(sink, context) : EBUSY;
 }
@@ -319,7 +279,7 @@ int ProfileText::add(void* context, const char* text, size_t bytes) {
   return 0;  // what lies behind is zero
 }
 
-int profile_write_growth(ProfileSink sink, void* context) {
+int profile_write_growth(TextSink sink, void* context) {
   if (!can_capture()) return ENOSYS;
   SlowPath path;
   if (!path.entered()) return EBUSY;

@@ -5,16 +5,15 @@
 #pragma once
 
 #include "os.h"
+#include "writer.h"
 
 namespace larder {
 
 // In the constructor, once options are read: sets the mean, and takes LARDER_PROFILE down.
 void profile_init();
-// Takes a part of the profile; 0, or an error of errno.h. It must not allocate.
-using ProfileSink = int (*)(void* context, const char* text, size_t bytes);
 // 0, or an error of errno.h: what the sink refuses; EBUSY in a signal handler that interrupted
 // the allocator; ENOSYS where stacks cannot be walked.
-int profile_write(ProfileSink sink, void* context);
+int profile_write(TextSink sink, void* context);
 // The same, to a descriptor.
 int profile_write(int file);
 // By a thread that is in the slow path already.
@@ -43,7 +42,7 @@ class ProfileText {
 };
 
 // What has grown since profile_mark(), in the form of gperftools' growth profile.
-int profile_write_growth(ProfileSink sink, void* context);
+int profile_write_growth(TextSink sink, void* context);
 // Growth counts from now on. 0 or EBUSY.
 int profile_mark();
 

@@ -33,7 +33,7 @@ struct Property {
 };
 
 constexpr Property kProperties[] = {
-    {"generic.current_allocated_bytes", [](const Survey& s) { return s.in_use; }},
+    {"generic.current_allocated_bytes", [](const Survey& s) { return s.in_use(); }},
     {"generic.heap_size", [](const Survey& s) { return s.heap_bytes(); }},
     {"generic.total_physical_bytes",
      [](const Survey& s) { return committed(s) + metadata_bytes(s); }},
@@ -133,7 +133,7 @@ void describe_heap(char* text, size_t size_bytes) {
   size_t metadata = metadata_bytes(s);
   Text out(text, size_bytes);
   out.line("------------------------------------------------\n");
-  out.figure(' ', s.in_use, "Bytes in use by application");
+  out.figure(' ', s.in_use(), "Bytes in use by application");
   out.figure('+', s.page_heap_free(), "Bytes in page heap freelist");
   out.figure('+', s.free_in_central(), "Bytes in central cache freelist");
   out.figure('+', 0, "Bytes in transfer cache freelist");

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "layout.h"
 #include "meta.h"
 #include "options.h"
 #include "os.h"
@@ -90,6 +91,23 @@ LARDER_SLOW ThreadHeap* thread_heap_slow() {
 void on_thread_exit(void*) { thread_exit(); }
 
 }  // namespace
+
+constinit const HeapsLayout heaps_layout = {
+    .first = static_cast<const void*>(&registry.heaps),
+    .shared = &registry.shared,
+    .most_shared = kMaxShared,
+    .heap_bytes = offsetof(ThreadHeap, remote),
+    .next = offsetof(ThreadHeap, next),
+    .heads = offsetof(ThreadHeap, heads),
+    .bins = offsetof(ThreadHeap, bins),
+    .bin_bytes = sizeof(Bin),
+    .bin_marks = offsetof(Bin, marks),
+    .kept_run_bytes = offsetof(ThreadHeap, kept_run_bytes),
+    .refills = offsetof(ThreadHeap, counters.refills),
+    .fresh_slabs = offsetof(ThreadHeap, counters.fresh_slabs),
+    .remote_frees = offsetof(ThreadHeap, counters.remote_frees),
+    .dead = offsetof(ThreadHeap, dead),
+    .assigned = offsetof(ThreadHeap, assigned)};
 
 ThreadHeap* thread_heap() {
   ThreadHeap* heap = thread_state.heap;

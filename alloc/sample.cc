@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "layout.h"
 #include "meta.h"
 #include "page_heap.h"
 #include "page_map.h"
@@ -187,6 +188,11 @@ Mark* make_mark(void* slot, double objects) {
 }
 
 }  // namespace
+
+constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
+                                                .mark_bytes = sizeof(Mark),
+                                                .mark_next = offsetof(Mark, next),
+                                                .mark_slot = offsetof(Mark, slot)};
 
 size_t sample_mean() { return mean_bytes.load(std::memory_order_relaxed); }
 void set_sample_mean(size_t bytes) {

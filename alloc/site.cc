@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unwind.h>
 
+#include "layout.h"
 #include "meta.h"
 #include "os.h"
 
@@ -118,6 +119,29 @@ Site* new_site(const Stack& stack, uint64_t hash) {
 
 }  // namespace
 
+constinit const ProfileLayout profile_layout = {.first_site = &sites.others,
+                                                .slots = static_cast<const void*>(&sites.slots),
+                                                .slot_count = &sites.slot_count,
+                                                .peak_version = &sites.peak_version,
+                                                .most_sites = kMaxSites + 1,
+                                                .site_bytes = sizeof(Site),
+                                                .most_frames = kMaxFrames,
+                                                .lifetimes = kLifetimes,
+                                                .next = offsetof(Site, next),
+                                                .frames = offsetof(Site, frames),
+                                                .depth = offsetof(Site, depth),
+                                                .truncated = offsetof(Site, truncated),
+                                                .in_use = offsetof(Site, in_use),
+                                                .allocated = offsetof(Site, allocated),
+                                                .variance = offsetof(Site, variance),
+                                                .sampled_bytes = offsetof(Site, sampled_bytes),
+                                                .samples = offsetof(Site, samples),
+                                                .heaviest = offsetof(Site, heaviest),
+                                                .at_mark = offsetof(Site, at_mark),
+                                                .at_peak = offsetof(Site, at_peak),
+                                                .own_peak_version = offsetof(Site, peak_version),
+                                                .freed = offsetof(Site, lifetimes)};
+
 bool can_capture() {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
   return true;  // libgcc asks _dl_find_object
@@ -172,6 +196,22 @@ void remember_site(void* caller, void* frame, const Stack& stack, Site* site) {
 }
 
 Site* first_site() { return &sites.others; }
+
+size_t sites_count() { return __atomic_load_n(&sites.count, __ATOMIC_RELAXED); }
+
+double sites_bytes() {
+  double bytes;
+  __atomic_load(&sites.bytes, &bytes, __ATOMIC_RELAXED);
+  return bytes;
+}
+
+// It may be replaced meanwhile: what is not mapped any more is not in memory.
+void sites_table(void (*visit)(const void*, size_t, void*), void* context) {
+  auto* slots = __atomic_load_n(&sites.slots, __ATOMIC_RELAXED);
+  if (slots != nullptr)
+    visit(static_cast<const void*>(slots),
+          __atomic_load_n(&sites.slot_count, __ATOMIC_RELAXED) * sizeof(Site*), context);
+}
 
 void sites_before_change(Site* site) {
   if (site->peak_version == sites.peak_version) return;

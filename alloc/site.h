@@ -60,6 +60,12 @@ void remember_site(void* caller, void* frame, const Stack& stack, Site* site);
 // The first: the one without frames.
 Site* first_site();
 
+// Their number, but for the first; and the table by which they are found.
+size_t sites_count();
+// The estimate of all that is in use, in bytes.
+double sites_bytes();
+void sites_table(void (*visit)(const void*, size_t, void*), void* context);
+
 // Before a site changes, and after: keeps what each was when the sum of all was highest.
 void sites_before_change(Site* site);
 void sites_after_change(double more_bytes);

@@ -17,18 +17,15 @@ size_t table_size(unsigned count) {
   return count * (sizeof(Block) + kUnitsPerBlock * sizeof(Slab));
 }
 
-// The table of a small region, as the first one is, shares pages with other descriptors: most
-// processes need no more. One that memory is mapped for goes when the region goes.
-constexpr unsigned kSmallCount = 2;
-
 Block* new_table(unsigned count) {
   size_t bytes = table_size(count);
-  return static_cast<Block*>(count <= kSmallCount ? meta_alloc(bytes, alignof(Block))
-                                                  : os::map(round_up(bytes, os::page_size())));
+  return static_cast<Block*>(count <= kSharedTableBlocks
+                                 ? meta_alloc(bytes, alignof(Block))
+                                 : os::map(round_up(bytes, os::page_size())));
 }
 
 void give_spare(Region* region) {
-  if (region->blocks != nullptr && region->count > kSmallCount) {
+  if (region->blocks != nullptr && region->count > kSharedTableBlocks) {
     os::unmap(region->blocks, round_up(table_size(region->count), os::page_size()));
     region->blocks = nullptr;
   }
@@ -79,6 +76,10 @@ Region* source_region(unsigned min_blocks, size_t blocks_so_far) {
   region->base = base;
   region->free_blocks = block_bits(count);
   return region;
+}
+
+size_t source_table_bytes(const Region& region) {
+  return region.count > kSharedTableBlocks ? table_size(region.count) : 0;
 }
 
 bool source_release(Region* region) {

@@ -11,9 +11,15 @@
 
 namespace larder {
 
+// The table of a small region, as the first one is, shares pages with other descriptors: most
+// processes need no more.
+inline constexpr unsigned kSharedTableBlocks = 2;
+
 // A region of at least `min_blocks` (<= 64), all of them free, with its part of the page map
 // made; nullptr when no memory can be had.
 Region* source_region(unsigned min_blocks, size_t blocks_so_far);
+// Of its table, if that has memory of its own; others lie among descriptors.
+size_t source_table_bytes(const Region& region);
 // Unmaps a region whose blocks are all free. False: the system refused, and it is as it was.
 bool source_release(Region* region);
 

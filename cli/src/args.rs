@@ -29,6 +29,7 @@ use crate::record::{Allocator, RecordPlan};
 use crate::replay::{self, RawReplay, ReplayPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
+use crate::stats::{self, RawStats, StatsPlan};
 use crate::torture::{self, RawTorture, TorturePlan};
 
 const EXAMPLES: &str = "\
@@ -158,6 +159,9 @@ enum RawCommand {
     /// Say which source lines hold memory, from a heap profile: cheap enough to be on always
     #[command(after_help = profile::EXAMPLES)]
     Profile(RawProfile),
+    /// Say what the heap of a running process holds, by kind and size class
+    #[command(after_help = stats::EXAMPLES)]
+    Stats(RawStats),
     /// Make a trace of what another tool has recorded
     #[command(after_help = import::EXAMPLES)]
     Import(RawImport),
@@ -248,6 +252,7 @@ pub enum Plan {
     Replay(ReplayPlan),
     Torture(TorturePlan),
     Memdebug(MemdebugPlan),
+    Stats(StatsPlan),
     Check(Box<CheckPlan>),
     History(HistoryPlan),
     Import(ImportPlan),
@@ -333,6 +338,7 @@ impl RawCommand {
             RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),
             RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
+            RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check())),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),
             RawCommand::Profile(raw) => Ok(Plan::Profile(Box::new(raw.check()?))),
         }

@@ -18,6 +18,8 @@ mod import;
 mod installed;
 mod instruments;
 mod libraries;
+#[allow(dead_code, unused_imports)]
+mod live;
 mod measured;
 mod memdebug;
 mod output;
@@ -29,6 +31,7 @@ mod regular;
 mod replay;
 mod report;
 mod run;
+mod stats;
 mod symbols;
 mod target;
 mod torture;
@@ -72,6 +75,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Replay(plan) => replay::replay(&plan).map(ExitCode::from),
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
+        Plan::Stats(plan) => stats::stats(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Check(plan) => check::check(&plan).map(ExitCode::from),
         Plan::History(plan) => history::history(&plan).map(|()| ExitCode::SUCCESS),

@@ -40,11 +40,48 @@ struct larder_stats {
   uint64_t remote_frees;  /* count: objects freed in another heap's slab, pushed so far */
   uint64_t remote_pushes; /* count: atomic pushes these took */
   uint64_t system_calls;  /* count: mmap, munmap, mremap, madvise since the start */
+
+  /* What is mapped, by kind: in_use and these add up to mapped and the page map's address space. */
+  uint64_t slab_free;       /* free objects in slabs */
+  uint64_t slab_uncarved;   /* of slabs, never handed out since they are slabs */
+  uint64_t slab_tail;       /* ends of slabs; before large objects, for their alignment */
+  uint64_t sample_slabs;    /* where sampled objects are, whose slots are in use as well */
+  uint64_t heap_runs;       /* free runs that threads' heaps keep */
+  uint64_t page_heap_dirty; /* free for any thread, and perhaps in memory */
+  uint64_t page_heap_clean; /* free for any thread, and not in memory */
+  uint64_t metadata;        /* descriptors and the page map */
+
+  uint64_t objects;        /* count, in use */
+  uint64_t slabs;          /* count, with an object in use or kept empty */
+  uint64_t rounding_most;  /* of in_use at most: what objects have beyond what was asked for */
+  uint64_t reused_total;   /* free memory handed out since the start that may have been in memory
+                              still, so that it takes no page faults */
+  uint64_t sample_mean;    /* of the heap profile; 0: off */
+  uint64_t sites;          /* count, of stacks in the profile */
+  uint64_t sampled_in_use; /* the profile's estimate of in_use */
+
+  /* Of each kind, what is in memory: the sum is what the heap adds to the process's RSS. All 0
+   * where the system does not tell (a sandbox that refuses mincore). */
+  uint64_t resident; /* the sum */
+  uint64_t resident_in_use;
+  uint64_t resident_slab_free;
+  uint64_t resident_slab_uncarved;
+  uint64_t resident_slab_tail;
+  uint64_t resident_sample_slabs;
+  uint64_t resident_heap_runs;
+  uint64_t resident_page_heap_dirty;
+  uint64_t resident_page_heap_clean;
+  uint64_t resident_kept_mappings;
+  uint64_t resident_metadata;
 };
 
 /* Fills at most `size` bytes of *stats. 0; -1 if stats is null or size is less than 8. Walks all
- * slabs: about a microsecond a MiB of heap. */
+ * slabs: a few microseconds a MiB of heap. docs/statistics.md says what each figure is. */
 int larder_get_stats(struct larder_stats* stats, size_t size);
+
+/* The same as JSON, and by size class, to an open file. 0; -1 with errno: what write() says, EBUSY
+ * in a signal handler that interrupted the allocator. */
+int larder_stats_json(int file);
 
 /* Gives back to the system all memory that is free: the calling thread's kept slabs, free runs,
  * kept mappings. Bytes given back. Other threads' kept slabs stay. */

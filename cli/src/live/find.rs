@@ -1,0 +1,89 @@
+//! Where a process has its `larder_anchor`: in a preloaded or linked liblarder, or in the program
+//! itself; by its symbol, or, of a program without symbols, by the magic number in the data that
+//! the loader has relocated.
+
+use object::{Object, ObjectSymbol};
+
+use super::Obstacle;
+use super::anchor::{Anchor, MAGIC};
+use super::maps::{self, Mapping};
+use super::memory::Memory;
+
+const SYMBOL: &str = "larder_anchor";
+/// Data of a program without symbols that is searched.
+const MOST_SEARCHED: u64 = 256 << 20;
+const PIECE: u64 = 1 << 20;
+const MOST_FOUND: usize = 8;
+
+pub fn anchor(memory: &Memory) -> Result<Anchor, Obstacle> {
+    let mappings = maps::read(memory)?;
+    let mut groups: Vec<&[Mapping]> = maps::by_file(&mappings).collect();
+    let program = memory.proc_path("exe").metadata().map(|file| {
+        use std::os::unix::fs::MetadataExt;
+        file.ino()
+    });
+    groups.sort_by_key(|group| {
+        let Some(first) = group.first() else { return 3 };
+        let name = first
+            .path
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default();
+        match () {
+            () if name.starts_with(b"liblarder") => 0,
+            () if program.as_ref().is_ok_and(|inode| *inode == first.inode) => 1,
+            () => 2,
+        }
+    });
+    for group in &groups {
+        if let Some(address) = by_symbol(memory, group) {
+            return Anchor::read(memory, address);
+        }
+    }
+    let mut first = None;
+    let of_programs = groups.iter().take(2).copied().flatten();
+    for mapping in of_programs.filter(|mapping| !mapping.executable) {
+        for address in by_magic(memory, mapping)? {
+            // A page of the file that is mapped twice has the addresses as they are in the file.
+            match Anchor::read(memory, address) {
+                Ok(anchor) => return Ok(anchor),
+                Err(obstacle) => first = first.or(Some(obstacle)),
+            }
+        }
+    }
+    if let Some(obstacle) = first {
+        return Err(obstacle);
+    }
+    // Where nothing may be read, nothing is found either.
+    mappings
+        .first()
+        .map_or(Ok(()), |first| memory.read(first.start, &mut [0]))?;
+    Err(Obstacle::NotLarder)
+}
+
+fn by_symbol(memory: &Memory, group: &[Mapping]) -> Option<u64> {
+    let (_, file) = maps::open_file(memory, group.first()?)?;
+    let parsed = file.parse()?;
+    let mut symbols = parsed.dynamic_symbols().chain(parsed.symbols());
+    let found = symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(SYMBOL))?;
+    Some(found.address().wrapping_add(maps::bias(&file, group)?))
+}
+
+/// Where the magic number is, a few times at most.
+fn by_magic(memory: &Memory, mapping: &Mapping) -> Result<Vec<u64>, Obstacle> {
+    let end = mapping.end.min(mapping.start.saturating_add(MOST_SEARCHED));
+    let mut found = Vec::new();
+    let mut at = mapping.start;
+    while at < end {
+        let piece = memory.bytes(at, PIECE.min(end - at) as usize)?;
+        // Aligned as any structure with addresses in it is.
+        for i in (0..piece.len()).step_by(8) {
+            let rest = piece.get(i..).unwrap_or_default();
+            if rest.starts_with(&MAGIC) && found.len() < MOST_FOUND {
+                found.push(at + i as u64);
+            }
+        }
+        at += PIECE - 4096;
+    }
+    Ok(found)
+}

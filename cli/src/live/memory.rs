@@ -1,0 +1,193 @@
+//! The memory of another process, read by process_vm_readv: whole or not at all, never more than
+//! asked for. Numbers in it are the machine's own, little end first.
+//!
+//! The directory under /proc stays open, so that a number that is given to another process later
+//! is not taken for the same.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use rustix::fs::{Mode, OFlags, openat};
+
+use super::Obstacle;
+
+/// Nothing that is read in one go is larger: the table of a region of 64 blocks is 1 MiB.
+pub const MOST_BYTES: usize = 4 << 20;
+/// Text files under /proc: of a process with 65,530 mappings, with long names.
+const MOST_TEXT: u64 = 64 << 20;
+
+pub struct Memory {
+    id: u32,
+    directory: File,
+}
+
+impl Memory {
+    pub fn open(id: u32) -> Result<Self, Obstacle> {
+        let directory = File::open(format!("/proc/{id}")).map_err(|_| Obstacle::NoProcess)?;
+        Ok(Self { id, directory })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// A path below the process's directory in /proc.
+    pub fn proc_path(&self, name: &str) -> PathBuf {
+        format!("/proc/{}/{name}", self.id).into()
+    }
+
+    pub fn open_file(&self, name: &str) -> Result<File, Obstacle> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        match openat(self.directory.as_fd(), name, flags, Mode::empty()) {
+            Ok(file) => Ok(file.into()),
+            Err(error) => Err(obstacle(error.kind())),
+        }
+    }
+
+    pub fn text(&self, name: &str) -> Result<Vec<u8>, Obstacle> {
+        let mut text = Vec::new();
+        let file = self.open_file(name)?;
+        let read = file.take(MOST_TEXT).read_to_end(&mut text);
+        read.map_err(|error| obstacle(error.kind()))?;
+        Ok(text)
+    }
+
+    /// Fills all of `bytes`, or fails.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Obstacle> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if address.checked_add(bytes.len() as u64).is_none() || bytes.len() > MOST_BYTES {
+            return Err(Obstacle::Unsound("an address"));
+        }
+        let local = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: address as *mut libc::c_void,
+            iov_len: bytes.len(),
+        };
+        // SAFETY: `local` describes `bytes`, which lives through the call; `remote` is the other
+        // process's, and the kernel checks it.
+        let read = unsafe { libc::process_vm_readv(self.id as i32, &local, 1, &remote, 1, 0) };
+        if usize::try_from(read) == Ok(bytes.len()) {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error();
+        match (read, error.raw_os_error()) {
+            (-1, Some(libc::EPERM)) => Err(Obstacle::NotPermitted),
+            (-1, Some(libc::ESRCH)) => Err(Obstacle::Ended),
+            // Not mapped: another program by now, or on its way out; or a stale address.
+            _ if self.has_ended() => Err(Obstacle::Ended),
+            _ => Err(Obstacle::Unsound("an address")),
+        }
+    }
+
+    pub fn bytes(&self, address: u64, count: usize) -> Result<Vec<u8>, Obstacle> {
+        if count > MOST_BYTES {
+            return Err(Obstacle::Unsound("a size"));
+        }
+        let mut bytes = vec![0; count];
+        self.read(address, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub fn word(&self, address: u64) -> Result<u64, Obstacle> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// Whether it is gone, or a zombie: its memory is.
+    pub fn has_ended(&self) -> bool {
+        self.text("maps").map_or(true, |maps| maps.is_empty())
+    }
+}
+
+/// What lies together, read a page at a time and kept.
+pub struct Pieces<'a> {
+    memory: &'a Memory,
+    pages: HashMap<u64, Vec<u8>>,
+}
+
+impl<'a> Pieces<'a> {
+    const BYTES: u64 = 4096;
+
+    pub fn new(memory: &'a Memory) -> Self {
+        let pages = HashMap::new();
+        Self { memory, pages }
+    }
+
+    /// What is asked for from now on is read anew.
+    pub fn forget(&mut self) {
+        self.pages.clear();
+    }
+
+    pub fn bytes(&mut self, at: u64, count: usize) -> Result<Vec<u8>, Obstacle> {
+        let end = at
+            .checked_add(count as u64)
+            .ok_or(Obstacle::Unsound("an address"))?;
+        let mut bytes = Vec::with_capacity(count);
+        let mut from = at;
+        while from < end {
+            let base = from / Self::BYTES * Self::BYTES;
+            let page = match self.pages.entry(base) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.memory.bytes(base, Self::BYTES as usize)?),
+            };
+            let to = end.min(base + Self::BYTES);
+            let part = page.get((from - base) as usize..(to - base) as usize);
+            bytes.extend_from_slice(part.unwrap_or_default());
+            from = to;
+        }
+        Ok(bytes)
+    }
+
+    pub fn word(&mut self, at: u64) -> Result<u64, Obstacle> {
+        Ok(Fields(&self.bytes(at, 8)?).u64(0))
+    }
+}
+
+fn obstacle(kind: ErrorKind) -> Obstacle {
+    match kind {
+        ErrorKind::PermissionDenied => Obstacle::NotPermitted,
+        _ => Obstacle::Ended,
+    }
+}
+
+/// Fields of a structure that was read, by their offsets in bytes; 0 beyond its end, which the
+/// layout's check excludes.
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        let bytes = self.0.get(at..).and_then(|rest| rest.first_chunk());
+        bytes.copied().unwrap_or([0; N])
+    }
+    pub fn u8(&self, at: usize) -> u8 {
+        u8::from_ne_bytes(self.array(at))
+    }
+    pub fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes(self.array(at))
+    }
+    pub fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.array(at))
+    }
+    pub fn u64(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(self.array(at))
+    }
+    pub fn u128(&self, at: usize) -> u128 {
+        u128::from_ne_bytes(self.array(at))
+    }
+    pub fn f32(&self, at: usize) -> f32 {
+        f32::from_ne_bytes(self.array(at))
+    }
+    pub fn f64(&self, at: usize) -> f64 {
+        f64::from_ne_bytes(self.array(at))
+    }
+}

@@ -1,0 +1,105 @@
+//! Which pages of a process are in memory (/proc/PID/pagemap), asked for a window at a time.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::Obstacle;
+use super::memory::{MOST_BYTES, Memory};
+
+const WINDOW: u64 = 2 << 20;
+/// 256 GiB of address space are looked at, and not more: about a second.
+const MOST_WINDOWS: u32 = 1 << 17;
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+
+pub struct Residence {
+    file: File,
+    page: u64,
+    /// The window that was read last, and its entries.
+    window: u64,
+    entries: Vec<u64>,
+    left: u32,
+}
+
+impl Residence {
+    pub fn open(memory: &Memory) -> Result<Self, Obstacle> {
+        Ok(Self {
+            file: memory.open_file("pagemap")?,
+            page: rustix::param::page_size() as u64,
+            window: u64::MAX,
+            entries: Vec::new(),
+            left: MOST_WINDOWS,
+        })
+    }
+
+    /// Bytes of the range that are in memory. Takes time by the range's size: a window of 2 MiB
+    /// takes about 10 microseconds.
+    pub fn resident(&mut self, start: u64, end: u64) -> u64 {
+        let (mut from, mut bytes) = (start, 0);
+        while from < end {
+            let to = end.min(from / self.page * self.page + self.page);
+            if self.entry(from) & PRESENT != 0 {
+                bytes += to - from;
+            }
+            from = to;
+        }
+        bytes
+    }
+
+    /// False: there was more than is looked at.
+    pub fn is_complete(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Memory of the process. What was never written reads as zeros, and is left alone: to read it
+    /// would give the process a page of zeros there.
+    pub fn read(&mut self, memory: &Memory, at: u64, count: usize) -> Result<Vec<u8>, Obstacle> {
+        if count > MOST_BYTES {
+            return Err(Obstacle::Unsound("a size"));
+        }
+        let mut bytes = vec![0; count];
+        let mut done = 0;
+        while done < count {
+            let from = at.wrapping_add(done as u64);
+            let to = count.min(done + (self.page - from % self.page) as usize);
+            if self.entry(from) & (PRESENT | SWAPPED) != 0 {
+                memory.read(from, bytes.get_mut(done..to).unwrap_or_default())?;
+            }
+            done = to;
+        }
+        Ok(bytes)
+    }
+
+    fn entry(&mut self, address: u64) -> u64 {
+        let window = address / WINDOW;
+        if window != self.window {
+            self.window = window;
+            self.entries.clear();
+            self.left = self.left.saturating_sub(1);
+            if self.left > 0 {
+                self.read_window();
+            }
+        }
+        let at = (address % WINDOW / self.page) as usize;
+        self.entries.get(at).copied().unwrap_or(0)
+    }
+
+    /// What cannot be read is beyond the address space: not in memory.
+    fn read_window(&mut self) {
+        let mut bytes = vec![0; (WINDOW / self.page * 8) as usize];
+        let at = self.window.saturating_mul(WINDOW / self.page * 8);
+        let (mut filled, length) = (0, bytes.len());
+        while filled < length {
+            let rest = bytes.get_mut(filled..).unwrap_or_default();
+            match self.file.read_at(rest, at.saturating_add(filled as u64)) {
+                Ok(read) if read > 0 => filled += read,
+                _ => break,
+            }
+        }
+        bytes.truncate(filled);
+        let entries = bytes
+            .chunks_exact(8)
+            .map(|entry| entry.try_into().unwrap_or_default());
+        self.entries = entries.map(u64::from_ne_bytes).collect();
+    }
+}

@@ -1,0 +1,344 @@
+//! `larder stats`: running programs on the staged allocator, looked into from outside.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use common::{
+    assert_fails, assert_success, compile, larder, library_directory, output, stdout, temporary,
+};
+use serde_json::Value;
+
+/// Fills a heap of every kind, writes its own statistics to stdout and waits for the end of stdin.
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int larder_stats_json(int) __attribute__((weak));
+
+static void* blocks[60000];
+
+static void* work(void* argument) {
+  uint32_t random = 7 + (uintptr_t)argument;
+  for (int i = 0; i < 60000; ++i) {
+    random = random * 1664525 + 1013904223;
+    size_t size = 1 + (random >> 8) % (i % 1000 == 0 ? 400000 : i % 50 == 0 ? 20000 : 700);
+    void* p = malloc(size);
+    memset(p, 1, size);
+    if (argument == 0) blocks[i] = p; else if (i % 3 != 0) free(p);
+  }
+  return argument;
+}
+
+int main(void) {
+  work(0);
+  for (int i = 0; i < 60000; i += 1 + i % 3) free(blocks[i]), blocks[i] = NULL;
+  pthread_t thread;
+  pthread_create(&thread, NULL, work, (void*)1);
+  pthread_join(thread, NULL);
+  char* large = malloc(9 << 20);
+  memset(large, 1, 5 << 20);
+  free(memset(malloc(3 << 20), 1, 3 << 20));
+  int null = dup(1);
+  FILE* nothing = fopen("/dev/null", "w");
+  if (larder_stats_json == NULL) return 3;
+  larder_stats_json(fileno(nothing));
+  larder_stats_json(null);
+  char byte;
+  return read(0, &byte, 1) == 0 && large != NULL ? 0 : 4;
+}
+"#;
+
+/// A started program; ended, and waited for, when this goes.
+struct Running {
+    child: Child,
+    /// What the program said of itself.
+    own: String,
+    /// Kept open: what else it says is no error.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(program: &Path, preload: Option<&OsStr>) -> Self {
+        let mut command = Command::new(program);
+        if let Some(library) = preload {
+            command.env("LD_PRELOAD", library);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut own = String::new();
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        while !own.ends_with("}\n") {
+            assert!(
+                lines.read_line(&mut own).expect("a line") > 0,
+                "it ended: {own}"
+            );
+        }
+        Self {
+            child,
+            own,
+            _out: lines,
+        }
+    }
+
+    fn stats(&self, arguments: &[&str]) -> std::process::Output {
+        output(
+            larder()
+                .arg("stats")
+                .arg(self.child.id().to_string())
+                .args(arguments),
+        )
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn preload() -> PathBuf {
+    library_directory().join("liblarder.so")
+}
+
+fn program(directory: &Path) -> PathBuf {
+    compile(directory, "heap.c", PROGRAM, &["-O1", "-pthread"])
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// All that both say, they say alike.
+#[track_caller]
+fn assert_same(own: &Value, found: &Value) {
+    for name in [
+        "mapped",
+        "resident",
+        "kinds",
+        "objects",
+        "slabs",
+        "runs",
+        "mappings",
+        "rounding_most",
+        "purged_total",
+        "reused_total",
+        "realloc_copied_bytes",
+        "sample_mean",
+        "sites",
+        "classes",
+    ] {
+        assert!(!own[name].is_null(), "the program does not say {name}");
+        assert_eq!(own[name], found[name], "{name}");
+    }
+}
+
+#[test]
+fn what_is_seen_from_outside_is_what_the_program_says_of_itself() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()), Some(preload().as_os_str()));
+    let found = running.stats(&["--json"]);
+    assert_success(&found);
+    let (own, found) = (json(&running.own), json(&stdout(&found)));
+    assert_same(&own, &found);
+    let number = |value: &Value| value.as_u64().expect("a number");
+    // The kinds are all that is mapped; and in memory there is not more than the process has.
+    let kinds = found["kinds"].as_object().expect("kinds").values();
+    let sum: u64 = kinds.clone().map(|kind| number(&kind["bytes"])).sum();
+    assert_eq!(sum, number(&found["mapped"]));
+    let (heap, anonymous) = (number(&found["resident"]), number(&found["anonymous"]));
+    assert!(heap <= anonymous, "{heap} of {anonymous}");
+    assert!(
+        anonymous - heap < 1 << 20,
+        "{heap} of {anonymous} explained"
+    );
+    // Nine MiB, of which five were touched.
+    let in_use = &found["kinds"]["in_use"];
+    assert!(number(&in_use["bytes"]) > number(&in_use["resident"]) + (7 << 19));
+    let own_thread = found["heaps"]
+        .as_array()
+        .expect("heaps")
+        .iter()
+        .find(|heap| heap["thread"] == running.child.id());
+    let heap = own_thread.expect("the main thread's heap");
+    assert_eq!(heap["name"], "heap");
+    assert!(number(&heap["in_use"]) > 1 << 20, "{heap}");
+}
+
+#[test]
+fn a_program_that_larder_is_linked_into_is_found_even_without_symbols() {
+    let directory = temporary();
+    let archive = library_directory().join("liblarder.a");
+    let archive = archive.to_str().expect("a name");
+    for flags in [
+        &["-no-pie"][..],
+        &["-static-pie"],
+        &["-s"],
+        &["-s", "-Wl,--gc-sections"],
+    ] {
+        let flags: Vec<&str> = [
+            &["-O1", "-pthread"],
+            flags,
+            &["-Wl,--whole-archive", archive, "-Wl,--no-whole-archive"][..],
+            &["-ldl"],
+        ]
+        .concat();
+        let running = Running::start(&compile(directory.path(), "heap.c", PROGRAM, &flags), None);
+        let found = running.stats(&["--json"]);
+        assert_success(&found);
+        assert_same(&json(&running.own), &json(&stdout(&found)));
+    }
+}
+
+#[test]
+fn the_tables_are_for_people_and_metrics_for_collectors() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()), Some(preload().as_os_str()));
+    let text = stdout(&running.stats(&[]));
+    for words in [
+        "(heap) on Larder 0.1.0",
+        "free in slabs",
+        "mappings kept",
+        "since the start",
+    ] {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    let metrics = stdout(&running.stats(&["--format", "prometheus"]));
+    let mapped = json(&running.own)["mapped"].clone();
+    let id = running.child.id();
+    let line = format!("larder_mapped_bytes{{pid=\"{id}\",comm=\"heap\"}} {mapped}\n");
+    assert!(metrics.contains(&line), "no {line} in: {metrics}");
+    for sample in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = sample.rsplit_once(' ').expect("a value");
+        assert!(
+            name.starts_with("larder_") && name.ends_with('}'),
+            "{sample}"
+        );
+        assert!(
+            value.parse::<f64>().is_ok_and(|value| value >= 0.0),
+            "{sample}"
+        );
+    }
+}
+
+#[test]
+fn several_processes_are_a_list() {
+    let directory = temporary();
+    let program = program(directory.path());
+    let [one, two] = [(); 2].map(|()| Running::start(&program, Some(preload().as_os_str())));
+    let both = one.stats(&[&two.child.id().to_string(), "--json"]);
+    assert_success(&both);
+    let both = json(&stdout(&both));
+    assert_eq!(both[0]["process"], one.child.id());
+    assert_eq!(both[1]["process"], two.child.id());
+}
+
+#[test]
+fn who_cannot_be_looked_into_is_told_why() {
+    let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let found = output(larder().arg("stats").arg(sleeping.id().to_string()));
+    assert_fails(&found, 125, &["does not run on Larder", "larder run"]);
+    let id = sleeping.id().to_string();
+    sleeping.kill().expect("it ends");
+    sleeping.wait().expect("it has ended");
+    let found = output(larder().arg("stats").arg(&id));
+    assert_fails(&found, 125, &["no such process"]);
+    for bad in ["0", "-1", "x", "99999999999"] {
+        let found = output(larder().arg("stats").arg(bad));
+        assert_eq!(common::code(&found), 125, "{bad}");
+    }
+}
+
+/// A program that has what looks like an anchor, and leads nowhere or in circles.
+const IMPOSTOR: &str = r#"
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+struct { char magic[16]; uint32_t version, bytes; char library[16]; uint64_t words[13]; }
+    larder_anchor __attribute__((aligned(8))) =
+    {"larder anchor\0\r", 1, 144, "\033[2J", {0}};
+static uint64_t layout[64];
+int main(int argc, char** argv) {
+  larder_anchor.magic[15] = '\n';
+  unsigned kind = argc > 1 ? argv[1][0] - '0' : 0;
+  if (kind == 1) larder_anchor.version = 7;
+  if (kind == 2) larder_anchor.bytes = 9999;
+  for (int i = 0; i < 13 && kind >= 3; ++i) larder_anchor.words[i] = (uint64_t)(uintptr_t)layout;
+  for (int i = 0; i < 64 && kind >= 4; ++i)
+    layout[i] = kind == 4 ? (uint64_t)(uintptr_t)layout : kind == 5 ? UINT64_MAX : 0x0080008000800080;
+  puts("{}");
+  fflush(stdout);
+  char byte;
+  return read(0, &byte, 1) == 1;
+}
+"#;
+
+#[test]
+fn a_process_that_lies_is_not_believed() {
+    let directory = temporary();
+    let impostor = compile(directory.path(), "impostor.c", IMPOSTOR, &["-O1"]);
+    let expected: [&[&str]; 7] = [
+        &["cannot be true"],
+        &["version 7", "same release"],
+        &["cannot be true"],
+        &["cannot be true"],
+        &["cannot be true"],
+        &["cannot be true"],
+        &["cannot be true"],
+    ];
+    for (kind, words) in expected.iter().enumerate() {
+        let script = directory.path().join("start");
+        std::fs::write(
+            &script,
+            format!("#!/bin/sh\nexec {} {kind}\n", impostor.display()),
+        )
+        .unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let running = Running::start(&script, None);
+        assert_fails(&running.stats(&[]), 125, words);
+    }
+}
+
+/// The heap changes all the time, and is looked at many times: every look has an end, and figures.
+#[test]
+fn a_heap_in_motion_is_read_to_its_end() {
+    let directory = temporary();
+    let text = PROGRAM
+        .replace(
+            "else if (i % 3 != 0) free(p);",
+            "else free(ring[i % 5000]), ring[i % 5000] = p;",
+        )
+        .replace(
+            "uint32_t random",
+            "static __thread void* ring[5000];\n  uint32_t random",
+        )
+        .replace(
+            "char byte;",
+            "puts(\"{}\");\n  fflush(stdout);\n  for (;;) {\n    \
+             pthread_create(&thread, NULL, work, (void*)2);\n    work((void*)1);\n    \
+             pthread_join(thread, NULL);\n  }\n  char byte;",
+        );
+    let program = compile(directory.path(), "busy.c", &text, &["-O1", "-pthread"]);
+    let running = Running::start(&program, Some(preload().as_os_str()));
+    for _ in 0..20 {
+        let found = running.stats(&["--json"]);
+        assert_success(&found);
+        let found = json(&stdout(&found));
+        assert!(
+            found["kinds"]["in_use"]["bytes"].as_u64() > Some(1 << 20),
+            "{found}"
+        );
+    }
+}
