@@ -55,8 +55,8 @@ Examples:
   larder torture --seconds 60
       A torture test of the allocator.
 
-Exit codes: the command's own for run and record; 1 what bench, check, memdebug, replay, torture or
-run --fail-each found is bad; 125 the tool failed; 126 the command cannot be executed or reached
+Exit codes: the command's own for run and record; 1 what bench, check, memdebug, replay, torture,
+profile --growing or run --fail-each found is bad; 125 the tool failed; 126 the command cannot be executed or reached
 (static, setuid, other architecture); 127 the command was not found.";
 
 /// A memory toolkit for native Linux programs.

@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
 
 use common::*;
 use serde_json::Value;
@@ -270,6 +271,17 @@ fn what_is_no_profile_is_told_in_one_line() {
     assert_fails(&output(larder().arg("profile")), 125, &["FILE"]);
     let gone = output(larder().args(["profile", "--", "/no/such/program"]));
     assert_fails(&gone, 127, &["/no/such/program"]);
+    let many = larder()
+        .args(["profile", "--format", "heap", "--", "sh", "-c"])
+        .arg("ls /dev/null >&2; ls /dev/null >&2; exit 0")
+        .output()
+        .unwrap();
+    assert_eq!(code(&many), 125);
+    assert!(
+        stderr(&many).contains(" processes have written"),
+        "{}",
+        stderr(&many)
+    );
     let killed = output(larder().args(["profile", "--", "sh", "-c", "kill -9 $$"]));
     assert_fails(&killed, 125, &["137", "wrote no heap profile"]);
 }
@@ -297,4 +309,139 @@ fn what_is_whole_of_a_damaged_profile_is_used_and_its_names_are_only_shown() {
     fs::write(&file, &text[..70]).unwrap();
     let cut = output(larder().arg("profile").arg(&file));
     assert!(stderr(&cut).contains("cut off"), "{}", stderr(&cut));
+}
+
+/// Leaks at one line, beside a cache that fills and then stays, one that was full before, and one
+/// whose entries come and go; says when it is ready.
+const LEAKING: &str = r#"
+#include <stdlib.h>
+#include <unistd.h>
+static void *volatile sink, *cache[300], *early[5000], *busy[5000];
+__attribute__((noinline)) static void leak(void) { sink = malloc(1000); }  // @leak
+__attribute__((noinline)) static void fill(int i) { cache[i] = malloc(1000); }
+__attribute__((noinline)) static void before(int i) { early[i] = malloc(1000); }  // @before
+__attribute__((noinline)) static void churn(int i) { free(busy[i]); busy[i] = malloc(1000); }
+int main(void) {
+    for (int i = 0; i < 5000; i++) before(i), churn(i);
+    if (write(1, "ready\n", 6) != 6) return 1;
+    for (int i = 0;; i++) {
+        leak();
+        if (i < 300) fill(i);
+        for (int k = 0; k < 5; k++) churn(rand() % 5000);
+        usleep(100);
+    }
+}
+"#;
+
+/// A child that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn start(program: &Path, mean: &str) -> Self {
+        let mut command = larder();
+        command.env("LARDER_PROFILE_BYTES", mean);
+        let mut child = command
+            .arg("run")
+            .arg(program)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let mut ready = [0; 6];
+        let mut said = child.stdout.take().expect("a pipe");
+        said.read_exact(&mut ready).expect("a line");
+        Self(child)
+    }
+
+    fn profile(&self, options: &[&str]) -> Output {
+        let id = self.0.id().to_string();
+        output(larder().arg("profile").arg(id).args(options))
+    }
+}
+
+#[test]
+fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin"];
+    let program = compile(directory.path(), "leaking.c", LEAKING, &flags);
+    let process = Running::start(&program, "4096");
+    let once = process.profile(&["--json"]);
+    assert_success(&once);
+    let report: Value = serde_json::from_slice(&once.stdout).expect("JSON");
+    assert_eq!(report["profiles"][0]["process"], process.0.id());
+    let before = site(&report, "before");
+    assert_eq!(before["line"], line_of(LEAKING, "before"));
+    let [low, high] = [0, 1].map(|end| before["figures"]["in_use_bytes_95"][end].as_f64().unwrap());
+    let middle = before["figures"]["in_use"]["bytes"].as_f64().unwrap();
+    let truth = 5000.0 * 1024.0;
+    assert!(truth > middle - 3.0 * (middle - low) && truth < middle + 3.0 * (high - middle));
+
+    // The cache is full by the time that the first interval ends.
+    let text = stdout(&process.profile(&["--seconds", "1"]));
+    for part in [
+        "Allocated in 1.",
+        "Growth since the base, of the same process: +",
+        "leak  ",
+    ] {
+        assert!(text.contains(part), "no {part:?} in: {text}");
+    }
+    let growing = process.profile(&["--growing=3", "--seconds", "1", "--json"]);
+    assert_eq!(code(&growing), 1, "{}", stderr(&growing));
+    let report: Value = serde_json::from_slice(&growing.stdout).expect("JSON");
+    assert_eq!(report["site_count"], 1, "{report:#}");
+    let leak = site(&report, "leak");
+    assert_eq!(leak["each"].as_array().unwrap().len(), 3);
+    assert!(
+        leak["each"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|growth| growth["significant"] == true)
+    );
+    assert_eq!(leak["line"], line_of(LEAKING, "leak"));
+
+    // What is written of it is a base for later.
+    let file = directory.path().join("then.heap");
+    assert_success(&process.profile(&["-o", file.to_str().unwrap()]));
+    let later = process.profile(&["--json", "--base", file.to_str().unwrap()]);
+    let report: Value = serde_json::from_slice(&later.stdout).expect("JSON");
+    assert_eq!(report["base"], "same process");
+}
+
+#[test]
+fn a_process_that_cannot_be_read_is_told() {
+    let directory = temporary();
+    let program = compile(directory.path(), "leaking.c", LEAKING, &["-O1"]);
+    let process = Running::start(&program, "0");
+    assert_fails(
+        &process.profile(&[]),
+        125,
+        &["takes no samples", "LARDER_PROFILE_BYTES"],
+    );
+    let own = std::process::id().to_string();
+    let other = output(larder().args(["profile", &own]));
+    assert_fails(&other, 125, &[&own, "larder run"]);
+    for (words, told) in [
+        (&["profile", "4194304999"][..], "no such process"),
+        (&["profile", "4194303"], "no such process"),
+        (&["profile", "1", "--seconds", "0"], "seconds"),
+        (&["profile", "1", "--growing=1"], "--growing"),
+        (&["profile", "heap", "--growing"], "of a process"),
+        (
+            &["profile", "1", "--growing", "--format", "svg"],
+            "text or json",
+        ),
+        (
+            &["profile", "1", "--seconds", "1", "--format", "heap"],
+            "one time",
+        ),
+    ] {
+        assert_fails(&output(larder().args(words)), 125, &[told]);
+    }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -18,16 +19,22 @@ Examples:
       A profile that Larder (LARDER_PROFILE=heap.%p), gperftools or jemalloc has written.
   larder profile heap.4711 --base heap.4700
       What has grown from one to the other, and whether that is more than chance.
+  larder profile 4711
+      A running process on Larder, which is neither stopped nor asked.
+  larder profile 4711 --seconds 10
+      What it allocates within ten seconds, how long that lives, and what grows.
+  larder profile 4711 --growing --seconds 60
+      What leaks, perhaps: sites that grow in each of three minutes.
   larder profile heap.4711 -o heap.svg
       A flame graph; heap.pb.gz is for pprof, heap.folded and heap.speedscope.json for others.
 
-Exit codes: 0; with -- the command's own; 125 the tool failed; 126 the command cannot be executed
+Exit codes: 0; with -- the command's own; with --growing 1 if a site grows; 125 the tool failed; 126 the command cannot be executed
 or reached; 127 the command was not found.";
 
 #[derive(Debug, Args)]
 pub struct RawProfile {
-    /// A heap profile
-    #[arg(value_name = "FILE", required_unless_present = "command")]
+    /// A process, or a heap profile (./4711 if its name is a number)
+    #[arg(value_name = "PID|FILE", required_unless_present = "command")]
     #[arg(conflicts_with = "command")]
     subject: Option<PathBuf>,
     /// What sites are ranked by, and what the widths of a flame graph stand for
@@ -39,6 +46,15 @@ pub struct RawProfile {
     /// Show the growth since this profile, of the same process or of another run
     #[arg(long, value_name = "FILE")]
     base: Option<PathBuf>,
+    /// Look at a process twice, so far apart: what happened in between
+    #[arg(long, value_name = "N", conflicts_with_all = ["base", "command"])]
+    #[arg(value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Name the sites of a process that grow in each of N intervals of --seconds [default: 3 of 10]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "3", conflicts_with_all = ["base", "command", "sort"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=100))]
+    growing: Option<u32>,
     /// What to make [default: by the name of the output; text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
@@ -121,9 +137,49 @@ impl Format {
     }
 }
 
+/// How a process is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    Once,
+    /// Before and after.
+    For(Duration),
+    /// So many times, and once more.
+    Growing {
+        intervals: u32,
+        each: Duration,
+    },
+}
+
+impl Watch {
+    /// How many readings, and how far apart.
+    pub fn readings(self) -> (u32, Duration) {
+        match self {
+            Watch::Once => (1, Duration::ZERO),
+            Watch::For(length) => (2, length),
+            Watch::Growing { intervals, each } => (intervals + 1, each),
+        }
+    }
+}
+
+/// From one look at a process to the next, unless said otherwise.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let value = text
+        .parse::<f64>()
+        .ok()
+        .filter(|value| (0.001..=1e7).contains(value));
+    let value = value.ok_or("give 0.001 to 10000000 seconds")?;
+    Ok(Duration::from_secs_f64(value))
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub enum Source {
     File(PathBuf),
+    Process {
+        id: u32,
+        watch: Watch,
+    },
     /// At least one word.
     Command {
         words: Vec<OsString>,
@@ -144,14 +200,46 @@ pub struct ProfilePlan {
 
 impl RawProfile {
     pub fn check(self) -> Result<ProfilePlan> {
+        let id = self.subject.as_ref().and_then(|name| process_id(name));
         let source = match self.subject {
-            Some(file) => Source::File(file),
+            Some(file) => match id {
+                Some(id) => Source::Process {
+                    id,
+                    watch: match (self.growing, self.seconds) {
+                        (None, None) => Watch::Once,
+                        (None, Some(length)) => Watch::For(length),
+                        (Some(intervals), each) => Watch::Growing {
+                            intervals,
+                            each: each.unwrap_or(DEFAULT_INTERVAL),
+                        },
+                    },
+                },
+                None if self.seconds.is_some() || self.growing.is_some() => {
+                    return Err(Failure::failed(format!(
+                        "{}: --seconds and --growing are of a process: name one by its number",
+                        printable::name(&file)
+                    )));
+                }
+                None => Source::File(file),
+            },
             None => Source::Command {
                 words: self.command,
                 mean: self.mean,
             },
         };
         let format = format(self.format, self.json, self.output.as_deref())?;
+        let looks_twice = matches!(&source, Source::Process { watch, .. } if *watch != Watch::Once);
+        let whole = matches!(format, Format::Text | Format::Json);
+        if let (Some(_), false) = (self.growing, whole) {
+            return Err(Failure::failed(
+                "--growing: names sites: choose --format text or json",
+            ));
+        }
+        if looks_twice && format == Format::Heap {
+            return Err(Failure::failed(
+                "--seconds: a heap profile is of one time: leave it out, or choose another --format",
+            ));
+        }
         let draws = matches!(format, Format::Svg | Format::Collapsed);
         if let (true, Some(None)) = (draws, self.sort.map(Key::measure)) {
             return Err(Failure::failed(
@@ -168,6 +256,12 @@ impl RawProfile {
             output: self.output,
         })
     }
+}
+
+fn process_id(name: &Path) -> Option<u32> {
+    let text = name.to_str()?;
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
 }
 
 fn format(format: Option<Format>, json: bool, output: Option<&Path>) -> Result<Format> {
@@ -188,6 +282,19 @@ fn format(format: Option<Format>, json: bool, output: Option<&Path>) -> Result<F
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_a_process() {
+        let id = |name: &str| process_id(Path::new(name));
+        assert_eq!(id("4711"), Some(4711));
+        for name in ["./4711", "+1", "", "heap.1", "99999999999"] {
+            assert_eq!(id(name), None, "{name}");
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "nan", "inf", "1e99", "x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_name_of_the_output_says_what_to_make() {

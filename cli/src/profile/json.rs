@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::Report;
+use super::growing::Growing;
 use super::heap::{Estimate, Figures, HeapProfile, Origin};
-use super::interval::Interval;
+use super::interval::{Growth, Interval};
 use super::sites::{Base, ProfiledSite};
 use super::text::{ranked, weight};
 use crate::analysis::attribute::functions;
@@ -15,6 +16,34 @@ use crate::report::frame_json;
 
 pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&document(report))?;
+    writeln!(out, "{}", printable::escape_json(&text))
+}
+
+/// The sites that grew in every interval.
+pub fn print_growing(
+    report: &Report<'_>,
+    found: &[Growing],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let sites = found.iter().take(report.top()).filter_map(|growing| {
+        let of = report.profiled.sites.get(growing.site)?;
+        let each = growing
+            .each
+            .iter()
+            .map(|growth| self::growth(report, growth));
+        let mut value = site(report, of);
+        value["each"] = each.collect();
+        Some(value)
+    });
+    let sites: Vec<Value> = sites.collect();
+    let document = json!({
+        "larder": env!("CARGO_PKG_VERSION"),
+        "profiles": report.profiles.iter().map(about).collect::<Vec<_>>(),
+        "seconds": report.seconds,
+        "sites": sites,
+        "site_count": found.len(),
+    });
+    let text = serde_json::to_string_pretty(&document)?;
     writeln!(out, "{}", printable::escape_json(&text))
 }
 
@@ -27,7 +56,8 @@ fn document(report: &Report<'_>) -> Value {
         "larder": env!("CARGO_PKG_VERSION"),
         "profiles": report.profiles.iter().map(about).collect::<Vec<_>>(),
         "total": figures(&profiled.total),
-        "growth": growth(report, &profiled.total_before, &profiled.total),
+        "seconds": report.seconds,
+        "growth": growth(report, &profiled.total_growth),
         "base": match profiled.base {
             Base::None => Value::Null,
             Base::Earlier => json!("same process"),
@@ -66,7 +96,7 @@ fn site(report: &Report<'_>, site: &ProfiledSite) -> Value {
         "module": named.module.as_ref().map(|module| &module.path),
         "address": named.address,
         "figures": figures(&site.figures),
-        "growth": growth(report, &site.before, &site.figures),
+        "growth": growth(report, &site.growth),
         "stacks": site.rows.len(),
         "stack": frames,
         "stack_truncated": row.is_some_and(|row| row.truncated),
@@ -92,12 +122,12 @@ fn figures(figures: &Figures) -> Value {
     })
 }
 
-fn growth(report: &Report<'_>, before: &Figures, now: &Figures) -> Value {
-    let (growth, has_interval) = report.profiled.growth(before, now);
+fn growth(report: &Report<'_>, growth: &Growth) -> Value {
+    let sure = report.profiled.growth_is_sure();
     json!({
         "bytes": whole(growth.bytes),
-        "bytes_95": has_interval.then(|| interval(growth.interval)),
-        "significant": has_interval.then(|| growth.is_significant()),
+        "bytes_95": sure.then(|| interval(growth.interval)),
+        "significant": sure.then(|| growth.is_significant()),
     })
 }
 

@@ -2,8 +2,9 @@
 //! chance.
 //!
 //! ```text
-//! file ─> parse ─> heap ─┬─> sites (modules, attribution) ─> text, json
-//! command ─> file        └─> export, flame graph
+//! file ─> parse ──┬─> heap ─┬─> sites (modules, attribution) ─> growing, text, json
+//! command ─> file │         └─> export, flame graph
+//! process ─> running
 //! ```
 //!
 //! Profiles are hostile input. Memory grows with them, and with the symbols of the modules that
@@ -11,20 +12,23 @@
 
 pub mod args;
 mod command;
+mod growing;
 mod heap;
 mod interval;
 mod json;
 mod modules;
 mod parse;
 mod rows;
+mod running;
 mod sites;
 mod text;
 mod write;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anstream::adapter::strip_bytes;
+use anstream::{AutoStream, ColorChoice};
 
 pub use args::{EXAMPLES, ProfilePlan, RawProfile};
 
@@ -34,7 +38,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{self, Content};
 use crate::printable;
 use crate::regular::open_regular;
-use args::{Format, Source};
+use args::{Format, Source, Watch};
 use heap::HeapProfile;
 use parse::NoProfile;
 use sites::Profiled;
@@ -46,6 +50,8 @@ struct Report<'a> {
     title: String,
     profiles: Vec<HeapProfile>,
     profiled: Profiled,
+    /// How long a process was watched.
+    seconds: Option<f64>,
 }
 
 /// Sites in a ranking of the text form, unless said otherwise.
@@ -65,12 +71,27 @@ impl Report<'_> {
 pub fn profile(plan: &ProfilePlan) -> Result<u8> {
     output::refuse_terminal(plan.output.as_deref(), content(plan.format))?;
     let base = plan.base.as_deref().map(|file| read(file).map(|p| vec![p]));
-    let base = base.transpose()?;
+    let mut base = base.transpose()?;
+    let mut seconds = None;
     let (profiles, title, code) = match &plan.source {
         Source::File(file) => (vec![read(file)?], printable::name(file), 0),
         Source::Command { words, mean } => {
             let (profiles, code) = command::run(words, *mean)?;
             (profiles, printable::name(&words[0]), code)
+        }
+        Source::Process { id, watch } => {
+            let process = running::open(*id)?;
+            let (count, apart) = watch.readings();
+            let (mut readings, length) = running::series(&process, count, apart)?;
+            let title = running::title(&process);
+            if let Watch::Growing { .. } = watch {
+                return watched(plan, title, readings, length);
+            }
+            let last = readings.split_off(count as usize - 1);
+            if *watch != Watch::Once {
+                (base, seconds) = (Some(readings), Some(length));
+            }
+            (last, title, 0)
         }
     };
     if plan.format == Format::Heap {
@@ -82,9 +103,36 @@ pub fn profile(plan: &ProfilePlan) -> Result<u8> {
         title,
         profiled: Profiled::new(&profiles, base.as_deref()),
         profiles,
+        seconds,
     };
     print(&report)?;
     Ok(code)
+}
+
+/// The exit code: 1 if a site grew in every interval.
+fn watched(
+    plan: &ProfilePlan,
+    title: String,
+    mut readings: Vec<HeapProfile>,
+    seconds: f64,
+) -> Result<u8> {
+    let last = readings.split_off(readings.len().saturating_sub(1));
+    let first = readings.get(..1).unwrap_or_default();
+    let mut profiled = Profiled::new(&last, Some(first));
+    let found = growing::growing(&mut profiled, readings.iter().chain(&last));
+    let report = Report {
+        plan,
+        title,
+        profiled,
+        profiles: last,
+        seconds: Some(seconds),
+    };
+    write_text_or(
+        &report,
+        |out| text::print_growing(&report, &found, out),
+        |out| json::print_growing(&report, &found, out),
+    )?;
+    Ok(u8::from(!found.is_empty()))
 }
 
 fn content(format: Format) -> Content {
@@ -97,8 +145,8 @@ fn content(format: Format) -> Content {
 fn write_again(plan: &ProfilePlan, profiles: &[HeapProfile]) -> Result<()> {
     let [profile] = profiles else {
         return Err(Failure::failed(format!(
-            "{} have written profiles, and a heap profile is of one: choose another --format",
-            counted(profiles.len() as u64, "process")
+            "{} processes have written profiles, and a heap profile is of one: choose another --format",
+            profiles.len()
         )));
     };
     output::write(plan.output.as_deref(), Content::Text, |out| {
@@ -107,34 +155,36 @@ fn write_again(plan: &ProfilePlan, profiles: &[HeapProfile]) -> Result<()> {
 }
 
 fn print(report: &Report<'_>) -> Result<()> {
-    let plan = report.plan;
-    if let (Format::Text, None) = (plan.format, &plan.output) {
-        let mut out = BufWriter::new(anstream::stdout().lock());
-        return match text::print(report, &mut out).and_then(|()| out.flush()) {
-            // Whoever reads us has seen enough.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::failed(format!(
-                    "the report cannot be written: {}",
-                    crate::target::reason(&error)
-                )))
-            }
-            _ => Ok(()),
-        };
-    }
-    match plan.format {
+    match report.plan.format {
         Format::Svg => rows::draw(report),
         Format::Pprof | Format::Collapsed | Format::Speedscope => rows::export(report),
-        Format::Text | Format::Heap => {
-            output::write(plan.output.as_deref(), Content::Text, |out| {
-                let mut text = Vec::new();
-                text::print(report, &mut text)?;
-                out.write_all(&strip_bytes(&text).into_vec())
-            })
-        }
-        Format::Json => output::write(plan.output.as_deref(), Content::Text, |out| {
-            json::print(report, out)
-        }),
+        Format::Text | Format::Heap | Format::Json => write_text_or(
+            report,
+            |out| text::print(report, out),
+            |out| json::print(report, out),
+        ),
     }
+}
+
+/// The form for people, in colour on a terminal, or the one for programs.
+fn write_text_or(
+    report: &Report<'_>,
+    text: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    json: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let plan = report.plan;
+    let file = plan.output.as_deref();
+    output::write(file, Content::Text, |out| {
+        if plan.format == Format::Json {
+            return json(out);
+        }
+        let mut coloured = Vec::new();
+        text(&mut coloured)?;
+        if file.is_none() && AutoStream::choice(&io::stdout()) != ColorChoice::Never {
+            return out.write_all(&coloured);
+        }
+        out.write_all(&strip_bytes(&coloured).into_vec())
+    })
 }
 
 /// A profile; what of it could not be read is told on stderr.

@@ -27,11 +27,20 @@ pub struct Row {
 #[derive(Debug)]
 pub struct ProfiledSite {
     id: SiteId,
+    /// Now; what was allocated and freed since the base, if that is an earlier time.
     pub figures: Figures,
-    /// In the base.
+    /// Since the base, or without one since the last mark.
+    pub growth: Growth,
+    /// In the base, from its beginning.
     pub before: Figures,
     /// Of `Profiled::rows`; none if only the base has it.
     pub rows: Vec<usize>,
+}
+
+impl ProfiledSite {
+    pub fn id(&self) -> SiteId {
+        self.id
+    }
 }
 
 /// What the profiles are compared with.
@@ -51,8 +60,9 @@ pub struct Profiled {
     /// Of the base alone.
     pub base_rows: Vec<Row>,
     pub base: Base,
+    /// As of a site.
     pub total: Figures,
-    pub total_before: Figures,
+    pub total_growth: Growth,
 }
 
 impl Profiled {
@@ -67,10 +77,26 @@ impl Profiled {
             sites: Vec::new(),
             base: base.map_or(Base::None, |base| relation(profiles, base)),
             total: Figures::default(),
-            total_before: Figures::default(),
+            total_growth: Growth::default(),
         };
         profiled.gather();
         profiled
+    }
+
+    /// Whether a growth has an interval: no profile has that of the last mark.
+    pub fn growth_is_sure(&self) -> bool {
+        self.base != Base::None
+    }
+
+    /// What another profile of the same processes has, by site; sites that only it has are not
+    /// known here.
+    pub fn by_site(&mut self, profile: &HeapProfile) -> FxHashMap<SiteId, Figures> {
+        let mut sums: FxHashMap<SiteId, Figures> = FxHashMap::default();
+        for row in rows(&mut self.resolver, std::slice::from_ref(profile)) {
+            let id = self.table.intern(&row.stack());
+            sums.entry(id).or_default().add(&row.figures);
+        }
+        sums
     }
 
     fn gather(&mut self) {
@@ -82,6 +108,7 @@ impl Profiled {
                 sites.push(ProfiledSite {
                     id,
                     figures: Figures::default(),
+                    growth: Growth::default(),
                     before: Figures::default(),
                     rows: Vec::new(),
                 });
@@ -96,31 +123,22 @@ impl Profiled {
             site.rows.push(index);
             self.total.add(&row.figures);
         }
+        let mut total_before = Figures::default();
         for (row, place) in self.base_rows.iter().zip(base_places) {
             self.sites[place].before.add(&row.figures);
-            self.total_before.add(&row.figures);
+            total_before.add(&row.figures);
         }
+        for site in &mut self.sites {
+            site.growth = growth(self.base, &site.before, &site.figures);
+            since(self.base, &site.before, &mut site.figures);
+        }
+        self.total_growth = growth(self.base, &total_before, &self.total);
+        since(self.base, &total_before, &mut self.total);
     }
 
     /// Its name and place.
     pub fn named(&self, site: &ProfiledSite) -> &Site {
         self.table.get(site.id)
-    }
-
-    /// How much more is in use than in the base, or without one than at the last mark: then without
-    /// an interval, as no profile has that of the mark.
-    pub fn growth(&self, before: &Figures, now: &Figures) -> (Growth, bool) {
-        match self.base {
-            Base::None => {
-                let growth = Growth {
-                    bytes: now.in_use.bytes - now.at_mark.bytes,
-                    ..Growth::default()
-                };
-                (growth, false)
-            }
-            Base::Earlier => (Growth::since(&level(before), &level(now)), true),
-            Base::OtherRun => (Growth::between(&level(before), &level(now)), true),
-        }
     }
 
     /// The stack of a site that weighs most by this measure.
@@ -136,6 +154,28 @@ impl Row {
             chain: self.chain.clone(),
             site: self.site,
         }
+    }
+}
+
+fn growth(base: Base, before: &Figures, now: &Figures) -> Growth {
+    match base {
+        Base::None => Growth {
+            bytes: now.in_use.bytes - now.at_mark.bytes,
+            ..Growth::default()
+        },
+        Base::Earlier => Growth::since(&level(before), &level(now)),
+        Base::OtherRun => Growth::between(&level(before), &level(now)),
+    }
+}
+
+/// Of what only adds up, takes away what was there before.
+fn since(base: Base, before: &Figures, now: &mut Figures) {
+    if base != Base::Earlier {
+        return;
+    }
+    now.allocated = now.allocated.less(before.allocated);
+    for (now, before) in now.lifetimes.iter_mut().zip(&before.lifetimes) {
+        *now = (*now - before).max(0.0);
     }
 }
 

@@ -6,8 +6,9 @@ use anstyle::{AnsiColor, Style};
 
 use super::Report;
 use super::args::Key;
+use super::growing::Growing;
 use super::heap::{Figures, HeapProfile, Origin};
-use super::interval::Interval;
+use super::interval::{Growth, Interval};
 use super::sites::{Base, ProfiledSite};
 use crate::analysis::naming::{self, site_name, site_place};
 use crate::analysis::number::{counted, duration, grouped};
@@ -56,7 +57,7 @@ pub fn weight(key: Key, figures: &Figures) -> f64 {
 pub fn ranked<'a>(report: &'a Report<'_>, key: Key) -> Vec<&'a ProfiledSite> {
     let profiled = &report.profiled;
     let weight = |site: &ProfiledSite| match key {
-        Key::Growth => profiled.growth(&site.before, &site.figures).0.bytes,
+        Key::Growth => site.growth.bytes,
         _ => weight(key, &site.figures),
     };
     let mut sites: Vec<(f64, &ProfiledSite)> = profiled
@@ -77,13 +78,89 @@ pub fn print(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     naming::print_problems(&report.profiled.resolver, out)
 }
 
+/// The sites that grew in every interval.
+pub fn print_growing(
+    report: &Report<'_>,
+    found: &[Growing],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    print_head(report, out)?;
+    print_totals(report, out)?;
+    let intervals = found.first().map_or(0, |growing| growing.each.len());
+    let mean = report.profiles.first().map_or(0, |profile| profile.mean);
+    if found.is_empty() {
+        writeln!(out, "\n{HEADING}No site grew in every interval.{HEADING:#}")?;
+    } else {
+        let sites = counted(found.len() as u64, "site");
+        let title = format!("Sites that grew in each of {intervals} intervals");
+        writeln!(out, "\n{HEADING}{title}{HEADING:#} ({sites})")?;
+        let header = ["growth", "95 %", "in use", "a second", "samples"];
+        writeln!(
+            out,
+            "{FAINT}{}  site{FAINT:#}",
+            cells(header.map(str::to_owned), Key::Growth)
+        )?;
+    }
+    for growing in found.iter().take(report.top()) {
+        if let Some(site) = report.profiled.sites.get(growing.site) {
+            print_growing_site(report, growing, site, out)?;
+        }
+    }
+    let least = counted(mean.saturating_mul(SAMPLES_FOR_GROWTH), "byte");
+    writeln!(
+        out,
+        "\n{FAINT}growth of less than some {least} an interval is not told from chance{FAINT:#}"
+    )
+}
+
+/// So many new samples, and none that is gone, are more than chance.
+const SAMPLES_FOR_GROWTH: u64 = 5;
+
+fn print_growing_site(
+    report: &Report<'_>,
+    growing: &Growing,
+    site: &ProfiledSite,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let named = report.profiled.named(site);
+    let Growth { bytes, interval } = growing.growth;
+    let seconds = report.seconds.unwrap_or(1.0).max(1e-3);
+    let line = [
+        signed(bytes),
+        format!("{} to {}", signed(interval.low), signed(interval.high)),
+        grouped(whole(site.figures.in_use.bytes)),
+        grouped(whole(bytes / seconds)),
+        grouped(whole(site.figures.spread.samples)),
+    ];
+    writeln!(
+        out,
+        "{}  {FUNCTION}{}{FUNCTION:#}  {}",
+        cells(line, Key::Growth),
+        site_name(named),
+        site_place(named),
+    )?;
+    let each: Vec<String> = growing
+        .each
+        .iter()
+        .map(|growth| signed(growth.bytes))
+        .collect();
+    writeln!(out, "        {FAINT}in turn {}{FAINT:#}", each.join(", "))?;
+    match report
+        .profiled
+        .heaviest(site, |figures| figures.in_use.bytes)
+    {
+        Some(row) => naming::print_stack(&row.stack(), out),
+        None => Ok(()),
+    }
+}
+
 fn print_head(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{HEADING}{}{HEADING:#}", report.title)?;
     let mut about: Vec<String> = match &report.profiles[..] {
         [one] => vec![how(one)],
         many => {
             let first = many.first().map(how);
-            let count = counted(many.len() as u64, "process").replace("processs", "processes");
+            let count = format!("{} processes", many.len());
             vec![count].into_iter().chain(first).collect()
         }
     };
@@ -134,32 +211,29 @@ fn print_totals(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     };
     let interval = total.spread.interval(total.in_use.bytes);
     writeln!(out, "{}{}", line("In use", total.in_use), told(&interval))?;
+    let allocated = match (profiled.base, report.seconds) {
+        (Base::Earlier, Some(seconds)) => format!("Allocated in {seconds:.1} s"),
+        (Base::Earlier, None) => "Allocated since the base".to_owned(),
+        _ => "Allocated".to_owned(),
+    };
     if total.allocated.bytes > 0.0 {
-        writeln!(out, "{}", line("Allocated", total.allocated))?;
+        writeln!(out, "{}", line(&allocated, total.allocated))?;
     }
     if total.at_peak.bytes > 0.0 {
         writeln!(out, "{}", line("At the peak", total.at_peak))?;
     }
-    let (growth, has_interval) = profiled.growth(&profiled.total_before, total);
-    match profiled.base {
-        Base::None if total.at_mark.bytes > 0.0 => {
-            writeln!(out, "Growth since the mark: {} bytes", signed(growth.bytes))
-        }
-        Base::None => Ok(()),
-        Base::Earlier | Base::OtherRun => {
-            let interval = has_interval.then(|| told_growth(&growth.interval));
-            let from = match profiled.base {
-                Base::Earlier => "of the same process",
-                _ => "of another run",
-            };
-            let bytes = signed(growth.bytes);
-            let interval = interval.unwrap_or_default();
-            writeln!(
-                out,
-                "Growth since the base, {from}: {bytes} bytes{interval}"
-            )
-        }
-    }
+    let from = match profiled.base {
+        Base::None if total.at_mark.bytes > 0.0 => "the mark",
+        Base::None => return Ok(()),
+        Base::Earlier => "the base, of the same process",
+        Base::OtherRun => "the base, of another run",
+    };
+    let growth = &profiled.total_growth;
+    let interval = profiled
+        .growth_is_sure()
+        .then(|| told_growth(&growth.interval));
+    let (bytes, interval) = (signed(growth.bytes), interval.unwrap_or_default());
+    writeln!(out, "Growth since {from}: {bytes} bytes{interval}")
 }
 
 fn told(interval: &Interval) -> String {
@@ -271,12 +345,12 @@ fn figures(report: &Report<'_>, site: &ProfiledSite, key: Key) -> [String; 5] {
     };
     match key {
         Key::Growth => {
-            let (growth, has_interval) = report.profiled.growth(&site.before, figures);
+            let growth = &site.growth;
             let before = match report.profiled.base {
                 Base::None => figures.at_mark,
                 _ => site.before.in_use,
             };
-            let interval = match (has_interval, growth.is_significant()) {
+            let interval = match (report.profiled.growth_is_sure(), growth.is_significant()) {
                 (false, _) => String::new(),
                 (true, false) => "not significant".to_owned(),
                 (true, true) => {
