@@ -17,7 +17,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 
 # Not the tests and benchmarks, which other targets build.
-LIBRARIES = larder_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
+LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
 
 .PHONY: help setup build demo test bench peers workloads install uninstall fmt lint clean
 

@@ -6,10 +6,10 @@
 #include "shell_sort.h"
 #include "thread_heap.h"
 
-// From the linker: this library's code.
+// From the linker: where this library is.
 extern "C" {
 [[gnu::visibility("hidden")]] extern const char __ehdr_start;
-[[gnu::visibility("hidden")]] extern const char etext;
+[[gnu::visibility("hidden")]] extern const char _end;
 void exit(int);
 }
 
@@ -33,7 +33,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   auto* search = static_cast<Search*>(argument);
   uintptr_t address = _Unwind_GetIP(context);
   if (address == 0) return _URC_END_OF_STACK;
-  bool is_own = address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&etext);
+  bool is_own = address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&_end);
   bool is_exit = _Unwind_GetRegionStart(context) == uintptr_t(&exit);
   // The frames of exit() lie where main's were, and hold what it has left there.
   bool take = search->through_exit || (!is_own && !search->found);

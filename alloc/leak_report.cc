@@ -12,7 +12,7 @@ extern "C" void free(void*);
 // From the linker: this library's code.
 extern "C" {
 [[gnu::visibility("hidden")]] extern const char __ehdr_start;
-[[gnu::visibility("hidden")]] extern const char etext;
+[[gnu::visibility("hidden")]] extern const char _end;
 }
 
 namespace larder {
@@ -106,7 +106,7 @@ bool is_allocator(uintptr_t address, const Symbol* symbol) {
     return true;
   for (const char* name : kNames)
     if (strcmp(symbol->name, name) == 0) return true;
-  bool is_own = address > uintptr_t(&__ehdr_start) && address <= uintptr_t(&etext);
+  bool is_own = address > uintptr_t(&__ehdr_start) && address <= uintptr_t(&_end);
   return is_own && strstr(symbol->module_name, "liblarder") != nullptr;
 }
 

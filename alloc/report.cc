@@ -10,7 +10,7 @@ extern "C" {
 [[gnu::weak]] _Unwind_Ptr _Unwind_GetIP(_Unwind_Context*);
 // From the linker: this library's code.
 [[gnu::visibility("hidden")]] extern const char __ehdr_start;
-[[gnu::visibility("hidden")]] extern const char etext;
+[[gnu::visibility("hidden")]] extern const char _end;
 }
 
 namespace larder {
@@ -25,7 +25,7 @@ struct Frames {
 };
 
 bool is_own_code(uintptr_t address) {
-  return address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&etext);
+  return address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&_end);
 }
 
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
