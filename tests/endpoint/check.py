@@ -30,12 +30,12 @@ def check(condition, what, detail=""):
 
 
 @contextlib.contextmanager
-def program(mode="wait", **variables):
-    """A worker on Larder that has begun; it ends with its stdin."""
+def program(mode="wait", without=None, **variables):
+    """A worker on Larder that has begun, without the file of this number; it ends with its stdin."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LARDER_", "TCMALLOC_"))}
     env.update(variables, LD_PRELOAD=LIBRARY)
     process = subprocess.Popen([WORKER, mode], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE)
+                               stderr=subprocess.PIPE, preexec_fn=without and (lambda: os.close(without)))
     process.stdout.readline()
     try:
         yield process
@@ -252,6 +252,12 @@ def test_places(folder):
     check(os.path.islink(link) and not os.path.exists(link), "a link is not followed")
 
 
+def test_closed_file(folder):
+    path = os.path.join(folder, "closed")
+    with program(without=2, LARDER_LISTEN="unix:" + path):
+        check(get(path, "/metrics")[0] == 200, "it serves a program that has no stderr")
+
+
 def test_dead_socket(folder):
     path = os.path.join(folder, "dead")
     with program(LARDER_LISTEN="unix:" + path) as process:
@@ -265,7 +271,7 @@ def test_dead_socket(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for test in (test_routes, test_requests, test_fork, test_places, test_dead_socket):
+        for test in (test_routes, test_requests, test_fork, test_places, test_closed_file, test_dead_socket):
             test(folder)
         test_pprof()
     print("endpoint: " + (f"{len(failures)} failed" if failures else "serves what it should, to whom it should"))
