@@ -70,8 +70,9 @@ void check_whole_program() {
   LeakList list;
   if (leak_check("_main_", &list)) return;
   say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");
-  // What the program has printed is not lost.
-  fflush(nullptr);
+  // What the program has printed is not lost: as exit() does it, which does not wait for a thread
+  // that is reading.
+  fcloseall();
   _exit(leak_options->exit_code);
 }
 

@@ -37,6 +37,7 @@ EXPECTED = {
     "forked": (0, 0, 0, 0),
     "exits_within": (0, 0, 0, 0),
     "prints_without_newline": (100, 1, 0, 0),
+    "waits_for_input": (100, 1, 0, 0),
     "fails_itself": (100, 1, 0, 0),
     "many_sites": (3 * (100 + 33 + (100 << 10)), 12, 0, 0),
     "sanitary": (0, 0, 0, 0),
@@ -87,8 +88,9 @@ def check_details(library, program):
     run.expect(re.match(r"\t@ [0-9a-f]+ .*lose", stack[0]), f"innermost {stack[0]}")
     run.expect(re.match(r"\t@ [0-9a-f]+ .*direct", stack[1]), f"then {stack[1]}")
     run.expect(any(re.match(r"\t@ [0-9a-f]+ main$", frame) for frame in stack), "no main")
-    run = Run(library, program, "prints_without_newline")
-    run.expect(run.out == "not lost", "what it printed is lost")
+    for case in ("prints_without_newline", "waits_for_input"):
+        run = Run(library, program, case)
+        run.expect(run.out == "not lost", "what it printed is lost")
     run = Run(library, program, "forked")
     run.expect(run.out == "child 7\n" and run.err.count("No leaks") == 1, "the child reports, too")
     run = Run(library, program, "many_sites")

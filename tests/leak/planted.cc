@@ -220,6 +220,22 @@ void prints_without_newline() {
   lose(100);
   printf("not lost");
 }
+// Whoever reads has the file's lock.
+void waits_for_input() {
+  static int ends[2];
+  if (pipe(ends) != 0) abort();
+  static std::atomic<bool> begun{false};
+  static FILE* input = fdopen(ends[0], "r");
+  std::thread([] {
+    char line[10];
+    begun = true;
+    if (fgets(line, sizeof line, input) != nullptr) abort();
+  }).detach();
+  while (!begun) usleep(1000);
+  usleep(100'000);
+  lose(100);
+  printf("not lost");
+}
 void fails_itself() {
   lose(100);
   wipe_stack();
@@ -267,6 +283,7 @@ constexpr Case kCases[] = {
     {"forked", forked},
     {"exits_within", exits_within},
     {"prints_without_newline", prints_without_newline},
+    {"waits_for_input", waits_for_input},
     {"fails_itself", fails_itself},
     {"many_sites", many_sites},
     {"sanitary", sanitary},
