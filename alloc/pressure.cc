@@ -1,5 +1,7 @@
 #include "pressure.h"
 
+#include <errno.h>
+
 #include "limit.h"
 #include "meta.h"
 #include "purge.h"
@@ -39,7 +41,9 @@ bool tell(larder_pressure kind, size_t bytes) {
   if (callback == nullptr || !caller.compare_exchange_strong(nobody, thread_id())) return false;
   thread_state.busy = false;
   std::atomic_signal_fence(std::memory_order_seq_cst);
+  int saved_errno = errno;
   callback->function(kind, bytes, callback->context);
+  errno = saved_errno;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   thread_state.busy = true;
   caller.store(0);

@@ -268,6 +268,7 @@ void count_call(larder_pressure pressure, size_t bytes, void* context) {
   if (calls->reserve.first != nullptr) calls->reserve.clear();
   free(p);
   CHECK(calls->inside.fetch_sub(1) == 1);
+  errno = E2BIG;
 }
 
 void program_is_told() {
@@ -278,7 +279,9 @@ void program_is_told() {
   hoard.fill(300 * kKiB, 40 * kMiB);
   CHECK_MSG(calls.soft == 0, "told below the limit");
   for (int crossings = 1; crossings <= 3; ++crossings) {
+    errno = 0;
     hoard.fill(300 * kKiB, 100 * kMiB);
+    CHECK_MSG(errno == 0, "malloc sets errno %d", errno);
     CHECK_MSG(calls.soft == crossings, "told %d times of %d", calls.soft.load(), crossings);
     CHECK_MSG(calls.bytes > 0 && calls.bytes < 8 * kMiB, "%zu bytes", calls.bytes.load());
     while (hoard.bytes > 40 * kMiB) hoard.drop();
