@@ -94,6 +94,8 @@ void after_fork_in_child() {
   {
     Busy busy;
     backing::after_fork_in_child();
+    // Another thread may have been in the midst of writing one down. A child does not report leaks.
+    os::forget_own_mappings();
     remote_new_generation();
     registry_bury_others();
     forget_callers();
