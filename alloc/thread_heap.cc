@@ -669,6 +669,7 @@ void free_slot_shared(Mark* mark) {
 // Then the slot is freed as the object would have been, were it there.
 LARDER_WARM void free_sampled(void* p, Slab* s) {
   Mark* mark = nullptr;
+  int c = s->size_class;  // the slab may be another's as soon as the object is free
   {
     SlowPath path;
     if (!path.entered()) return free_in_signal(p, s);
@@ -676,7 +677,6 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
     if (mark != nullptr && thread_heap() == nullptr) return free_slot_shared(mark);
   }
   if (mark != nullptr) {
-    int c = s->size_class;
     free_fast(mark->slot);
     SlowPath path;
     if (path.entered()) thread_state.heap->freed_marked(c, mark);
