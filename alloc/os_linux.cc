@@ -219,22 +219,26 @@ void* map_aligned(size_t size_bytes, size_t align) {
 bool unmap(void* addr, size_t size_bytes) {
   stats::add(stats::kMunmapCalls, 1);
   before_unmap();
-  if (is_error(call(SYS_munmap, addr, size_bytes))) return false;
+  // First: as soon as it is unmapped, another thread's mapping may lie there.
   remove_own(addr, size_bytes);
+  if (is_error(call(SYS_munmap, addr, size_bytes))) {
+    add_own(addr, size_bytes);
+    return false;
+  }
   stats::add(stats::kMappedBytes, -int64_t(size_bytes));
   return true;
 }
 
 Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
   stats::add(stats::kMremapCalls, 1);
+  char* kept_end = static_cast<char*>(addr) + new_bytes;
+  if (new_bytes < old_bytes) remove_own(kept_end, old_bytes - new_bytes);
   long ret = call(SYS_mremap, addr, old_bytes, long(new_bytes), 0);
   after_map();
+  if (is_error(ret) && new_bytes < old_bytes) add_own(kept_end, old_bytes - new_bytes);
   if (is_error(ret)) return ret == -ENOMEM ? Resized::kNoRoom : Resized::kRefused;
   stats::add(stats::kMappedBytes, int64_t(new_bytes) - int64_t(old_bytes));
-  if (new_bytes > old_bytes)
-    add_own(addr, new_bytes);
-  else
-    remove_own(static_cast<char*>(addr) + new_bytes, old_bytes - new_bytes);
+  if (new_bytes > old_bytes) add_own(addr, new_bytes);
   if (new_bytes > old_bytes) stats::add(stats::kMappedTotalBytes, int64_t(new_bytes - old_bytes));
   return Resized::kDone;
 }
@@ -242,11 +246,14 @@ Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes) {
 bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes) {
   stats::add(stats::kMremapCalls, 1);
   before_unmap();
+  remove_own(addr, old_bytes);
   long ret = call(SYS_mremap, addr, old_bytes, long(new_bytes), MREMAP_MAYMOVE | MREMAP_FIXED,
                   reinterpret_cast<long>(target));
-  if (is_error(ret)) return false;
+  if (is_error(ret)) {
+    add_own(addr, old_bytes);
+    return false;
+  }
   // `target` had been counted when it was mapped; `addr` is gone.
-  remove_own(addr, old_bytes);
   stats::add(stats::kMappedBytes, -int64_t(old_bytes));
   return true;
 }
