@@ -207,7 +207,7 @@ size_t sites_count() { return __atomic_load_n(&sites.count, __ATOMIC_RELAXED); }
 double sites_bytes() {
   double bytes;
   __atomic_load(&sites.bytes, &bytes, __ATOMIC_RELAXED);
-  return bytes;
+  return bytes > 0 ? bytes : 0;  // what is rounded may add up to less
 }
 
 // It may be replaced meanwhile: what is not mapped any more is not in memory.
