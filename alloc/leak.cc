@@ -112,6 +112,7 @@ void leak_init() {
 bool leak_check(const char* name, LeakList* list) {
   CallingThread me;
   capture_caller(&me);
+  free_deferred();
   LockGuard guard(checker.lock);
   LeakList::Result result = list->find(me, *leak_options);
   explain(result);

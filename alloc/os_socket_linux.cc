@@ -18,7 +18,8 @@ long bits(const void* p) { return reinterpret_cast<long>(p); }
 
 // Never one of the standard files, which the program may have been started without.
 int new_socket(int family) {
-  long socket = syscall6(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0);
+  long socket =
+      syscall6(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0);
   if (socket < 0 || socket > 2) return int(socket);
   long other = syscall6(SYS_fcntl, socket, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
   close(int(socket));

@@ -58,8 +58,8 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   int interrupted = 0;
   _Unwind_GetIPInfo(context, &interrupted);
   auto* slot = reinterpret_cast<const uintptr_t*>(_Unwind_GetCFA(context)) - 1;
-  // Nor one where the stack goes on elsewhere, as a fiber's does on who resumed it: that may be gone
-  // the next time.
+  // Nor one where the stack goes on elsewhere, as a fiber's does on who resumed it: that may be
+  // gone the next time.
   constexpr uintptr_t kMostBytes = 1 << 20;
   bool goes_on = stack.depth == 0 ||
                  uintptr_t(slot) - uintptr_t(stack.slots[stack.depth - 1]) - 1 < kMostBytes;

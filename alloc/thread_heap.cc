@@ -681,11 +681,7 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
     SlowPath path;
     if (path.entered()) thread_state.heap->freed_marked(c, mark);
   }
-  void* following = nullptr;
-  for (p = sample_take_deferred(); p != nullptr; p = following) {
-    following = next_of(p);
-    free_fast(p);
-  }
+  free_deferred();
 }
 
 // True if the run or mapping is parked, with its mark.
@@ -758,6 +754,14 @@ void* zeroed_alloc(size_t size_bytes) {
 
 size_t usable_size(const Slab* s) {
   return is_small(s) ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+}
+
+void free_deferred() {
+  void* following = nullptr;
+  for (void* p = sample_take_deferred(); p != nullptr; p = following) {
+    following = next_of(p);
+    free_fast(p);
+  }
 }
 
 size_t release_free_memory() {

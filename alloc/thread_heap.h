@@ -276,6 +276,8 @@ LARDER_WARM void* malloc_slow(size_t size_bytes, size_t c);
 LARDER_WARM void* malloc_large(size_t size_bytes);
 LARDER_WARM void free_slow(void* p, Slab* s);
 LARDER_WARM void free_empty(Slab* s);
+// What signal handlers have left to be freed (sample_defer).
+void free_deferred();
 
 LARDER_FAST void* malloc_small(size_t c, size_t size_bytes) {
   ThreadState* t = &thread_state;

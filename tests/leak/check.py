@@ -40,6 +40,7 @@ EXPECTED = {
     "waits_for_input": (100, 1, 0, 0),
     "fails_itself": (100, 1, 0, 0),
     "many_sites": (3 * (100 + 33 + (100 << 10)), 12, 0, 0),
+    "freed_in_handler": (0, 0, 0, 0),
     "sanitary": (0, 0, 0, 0),
 }
 wrong = []

@@ -3,10 +3,12 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // For all to see: what nobody can read the compiler need not write.
@@ -246,6 +249,25 @@ void many_sites() {
   for (int i = 0; i < 3; ++i)
     for (auto* site : sites) site();
 }
+// A handler that interrupts the allocator leaves what it frees to the next free.
+void freed_in_handler() {
+  static void* blocks[200];
+  static volatile int freed = 0;
+  for (void*& block : blocks) block = malloc(40);
+  signal(SIGALRM, [](int) {
+    if (freed < 200) free(std::exchange(blocks[freed], nullptr));
+    freed = freed + 1;
+  });
+  itimerval often = {{0, 500}, {0, 500}};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  static void** kept = nullptr;
+  while (freed < 200) {
+    auto** p = static_cast<void**>(malloc(64));
+    *p = kept;
+    kept = p;
+  }
+  setitimer(ITIMER_REAL, nullptr, nullptr);
+}
 void sanitary() {
   free(malloc(3));
   std::thread([] { delete new int; }).join();
@@ -286,6 +308,7 @@ constexpr Case kCases[] = {
     {"waits_for_input", waits_for_input},
     {"fails_itself", fails_itself},
     {"many_sites", many_sites},
+    {"freed_in_handler", freed_in_handler},
     {"sanitary", sanitary},
 };
 
