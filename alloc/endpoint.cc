@@ -46,6 +46,7 @@ struct Endpoint {
   bool is_local = false;
   char token[256] = {};
   int process = 0;  // whose socket in the file system it is
+  os::FileId file = {};
   std::atomic<uint32_t> starting{0};
 };
 constinit Endpoint endpoint;
@@ -358,7 +359,10 @@ void* run(void*) {
     complain("close_range", "the system cannot separate open files; it takes Linux 5.9");
   size_t bytes = round_up(kMostConnections * sizeof(Connection), os::page_size());
   auto* all = static_cast<Connection*>(socket < 0 ? nullptr : os::map(bytes));
-  if (all != nullptr && endpoint.is_local) endpoint.process = os::process_id();
+  if (all != nullptr && endpoint.is_local) {
+    endpoint.file = os::id_of_socket(endpoint.address.local.sun_path);
+    endpoint.process = os::process_id();
+  }
   os::close_standard_files();
   endpoint.starting.store(0, std::memory_order_release);
   os::wake_one(reinterpret_cast<uint32_t*>(&endpoint.starting));
@@ -380,8 +384,11 @@ bool start_thread() {
 }
 
 [[gnu::destructor(101)]] void remove_socket() {
-  if (endpoint.process != 0 && endpoint.process == os::process_id())
-    os::remove(endpoint.address.local.sun_path);
+  const char* path = endpoint.address.local.sun_path;
+  // The program may be in another directory by now, or the name be another's.
+  if (endpoint.process != 0 && endpoint.process == os::process_id() && endpoint.file.inode != 0 &&
+      os::id_of_socket(path) == endpoint.file)
+    os::remove(path);
 }
 
 }  // namespace

@@ -20,6 +20,12 @@ void name_thread(const char* name);
 int listen_at(const sockaddr* address, socklen_t bytes);
 // A socket of this user that nobody listens at any more: what a process leaves that was killed.
 bool is_dead_socket(const sockaddr_un& address);
+struct FileId {
+  uint64_t device, inode;
+  bool operator==(const FileId&) const = default;
+};
+// Of the socket that has this name; zero: none has.
+FileId id_of_socket(const char* path);
 void remove(const char* path);
 
 // A connection, or -errno.

@@ -26,6 +26,12 @@ int new_socket(int family) {
   return int(other);
 }
 
+bool find_socket(const char* path, struct stat* status) {
+  return syscall6(SYS_newfstatat, AT_FDCWD, bits(path), bits(status), AT_SYMLINK_NOFOLLOW, 0, 0) ==
+             0 &&
+         S_ISSOCK(status->st_mode);
+}
+
 }  // namespace
 
 bool leave_files(unsigned first) {
@@ -59,15 +65,20 @@ int listen_at(const sockaddr* address, socklen_t bytes) {
 
 bool is_dead_socket(const sockaddr_un& address) {
   struct stat status = {};
-  if (syscall6(SYS_newfstatat, AT_FDCWD, bits(address.sun_path), bits(&status), AT_SYMLINK_NOFOLLOW,
-               0, 0) != 0 ||
-      !S_ISSOCK(status.st_mode) || long(status.st_uid) != syscall6(SYS_geteuid, 0, 0, 0, 0, 0, 0))
+  if (!find_socket(address.sun_path, &status) ||
+      long(status.st_uid) != syscall6(SYS_geteuid, 0, 0, 0, 0, 0, 0))
     return false;
   int socket = new_socket(AF_UNIX);
   if (socket < 0) return false;
   long answer = syscall6(SYS_connect, socket, bits(&address), sizeof address, 0, 0, 0);
   close(socket);
   return answer == -ECONNREFUSED;
+}
+
+FileId id_of_socket(const char* path) {
+  struct stat status = {};
+  if (!find_socket(path, &status)) return {};
+  return {status.st_dev, status.st_ino};
 }
 
 void remove(const char* path) { syscall6(SYS_unlinkat, AT_FDCWD, bits(path), 0, 0, 0, 0); }

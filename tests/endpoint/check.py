@@ -258,6 +258,15 @@ def test_closed_file(folder):
         check(get(path, "/metrics")[0] == 200, "it serves a program that has no stderr")
 
 
+def test_replaced_socket(folder):
+    path = os.path.join(folder, "replaced")
+    with program(LARDER_LISTEN="unix:" + path):
+        os.unlink(path)
+        with open(path, "w", encoding="ascii"):
+            pass
+    check(os.path.exists(path), "what has taken the socket's name stays")
+
+
 def test_dead_socket(folder):
     path = os.path.join(folder, "dead")
     with program(LARDER_LISTEN="unix:" + path) as process:
@@ -271,7 +280,7 @@ def test_dead_socket(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for test in (test_routes, test_requests, test_fork, test_places, test_closed_file, test_dead_socket):
+        for test in (test_routes, test_requests, test_fork, test_places, test_closed_file, test_replaced_socket, test_dead_socket):
             test(folder)
         test_pprof()
     print("endpoint: " + (f"{len(failures)} failed" if failures else "serves what it should, to whom it should"))
