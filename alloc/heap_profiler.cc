@@ -229,7 +229,10 @@ void read_signal() {
   if (!is_running()) return;
   Reason reason;
   Text text(reason.text, sizeof reason.text);
-  text.put("Exiting, ").put_number(mib(sample_totals().in_use)).put(" MB in use");
+  {
+    SlowPath path;  // a signal handler that allocates must not wait for the sampler's lock
+    text.put("Exiting, ").put_number(mib(sample_totals().in_use)).put(" MB in use");
+  }
   HeapProfilerDump(reason.text);
   // gperftools' own library, if it is loaded as well, asks for one more.
   HeapProfilerStop();
