@@ -114,10 +114,8 @@ void find_modules(Symbol* symbols, size_t count) {
 // Symbols of one file, by their place in it.
 void name_in(Symbol* symbols, size_t count) {
   ElfFile file(symbols[0].module_name);
-  bool readable = file.begin();
-  for (size_t i = 0; i < count; ++i)
-    symbols[i].in_file = readable ? file.address_at(symbols[i].in_file) : 0;
-  if (!readable) return;
+  if (!file.begin()) return;  // replaced, perhaps: the place in it is all that can be said
+  for (size_t i = 0; i < count; ++i) symbols[i].in_file = file.address_at(symbols[i].in_file);
   file.for_each_function([&](const Elf64_Sym& function, const Elf64_Shdr& names) {
     if (function.st_name >= names.sh_size || function.st_value == 0) return;
     uint64_t begin = function.st_value;
