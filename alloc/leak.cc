@@ -8,6 +8,7 @@
 #include "large.h"
 #include "leak_report.h"
 #include "line.h"
+#include "reach.h"
 #include "registry.h"
 #include "sample.h"
 #include "thread_heap.h"
@@ -28,6 +29,7 @@ struct Checker {
   Lock lock;  // one check at a time; taken before all others
   int process = 0;
   bool checked = false;
+  void (*cleanup)() = nullptr;
 };
 constinit Checker checker;
 
@@ -50,11 +52,11 @@ void explain(LeakList::Result result) {
 }
 
 // Whether what leaked would be reached by pointers that lie anywhere.
-void test_alignment(const CallingThread& me) {
+void test_alignment(const CallingThread& me, uint64_t since_us) {
   LeakOptions options = *leak_options;
   options.source_alignment = 1;
   LeakList list;
-  if (list.find(me, options) != LeakList::Result::kDone) return;
+  if (list.find(me, options, since_us) != LeakList::Result::kDone) return;
   say(list.total.objects == 0
           ? "Found no leaks without pointer alignment: something might be placing pointers at "
             "unaligned addresses! This needs to be fixed.\n"
@@ -63,12 +65,12 @@ void test_alignment(const CallingThread& me) {
 }
 
 void check_whole_program() {
-  if (!leak_is_on() || !leak_options->whole_program || checker.checked) return;
-  if (checker.process != os::process_id() || torn_by_fork) return;
+  if (!leak_is_active() || !leak_options->whole_program || checker.checked) return;
+  if (checker.cleanup != nullptr) checker.cleanup();
   checker.checked = true;
   if (leak_options->delay_seconds != 0) os::sleep_ms(unsigned(leak_options->delay_seconds * 1000));
   LeakList list;
-  if (leak_check("_main_", &list)) return;
+  if (leak_check("_main_", 0, &list)) return;
   say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");
   // What the program has printed is not lost: as exit() does it, which does not wait for a thread
   // that is reading.
@@ -109,12 +111,30 @@ void leak_init() {
     say("WARNING: Larder's heap leak checker is active -- Performance may suffer\n");
 }
 
-bool leak_check(const char* name, LeakList* list) {
+bool leak_is_active() {
+  return leak_is_on() && checker.process == os::process_id() && !torn_by_fork;
+}
+
+void leak_cancel() { checker.checked = true; }
+void leak_set_cleanup(void (*cleanup)()) { checker.cleanup = cleanup; }
+
+bool leak_ignore(const void* address, bool on) {
+  SlowPath path;
+  if (!path.entered()) return false;
+  HeapHeld held;
+  HeapObject object = find_object(address);
+  if (object.mark == nullptr) return false;
+  bool was_on = (object.mark->state & kIgnored) != 0;
+  object.mark->state = on ? object.mark->state | kIgnored : object.mark->state & ~kIgnored;
+  return on || was_on;
+}
+
+bool leak_check(const char* name, uint64_t since_us, LeakList* list) {
   CallingThread me;
   capture_caller(&me);
   free_deferred();
   LockGuard guard(checker.lock);
-  LeakList::Result result = list->find(me, *leak_options);
+  LeakList::Result result = list->find(me, *leak_options, since_us);
   explain(result);
   if (result != LeakList::Result::kDone) return true;
   if (list->others_unstopped)
@@ -128,7 +148,7 @@ bool leak_check(const char* name, LeakList* list) {
   }
   if (leak_options->report) {
     report_leaks(name, *list, *leak_options);
-    if (leak_options->test_alignment) test_alignment(me);
+    if (leak_options->test_alignment) test_alignment(me, since_us);
   }
   return false;
 }

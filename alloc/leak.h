@@ -40,8 +40,8 @@ class LeakList {
   LeakList& operator=(const LeakList&) = delete;
 
   enum class Result { kDone, kBusy, kNoMemory, kNoProc };
-  // REQUIRES: the checker is on.
-  Result find(const CallingThread& me, const LeakOptions& options);
+  // Of what was allocated at this time of os::now_us() or later. REQUIRES: the checker is on.
+  Result find(const CallingThread& me, const LeakOptions& options, uint64_t since_us);
 
   LeakSum total = {};
   LeakSum reachable = {};
@@ -65,8 +65,18 @@ bool capture_caller(CallingThread* me);
 
 extern LeakOptions* leak_options;  // nullptr: the checker is off
 inline bool leak_is_on() { return leak_options != nullptr; }
+// And this is the process that it was turned on in.
+bool leak_is_active();
 
-// Checks, and reports under the name what there is. True: no leak was found.
-bool leak_check(const char* name, LeakList* list);
+// Checks what was allocated since, and reports under the name what there is. True: no leak was
+// found.
+bool leak_check(const char* name, uint64_t since_us, LeakList* list);
+// The program is not checked when it ends.
+void leak_cancel();
+// Run before the whole program is checked; from within it may allocate and free.
+void leak_set_cleanup(void (*cleanup)());
+// The object that has the address is ignored, and what it leads to, or no longer. False: there is
+// none, or none that was ignored.
+bool leak_ignore(const void* address, bool on);
 
 }  // namespace larder

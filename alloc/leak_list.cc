@@ -69,7 +69,8 @@ bool LeakList::reserve(size_t most_objects) {
   return objects_ != nullptr;
 }
 
-LeakList::Result LeakList::find(const CallingThread& me, const LeakOptions& options) {
+LeakList::Result LeakList::find(const CallingThread& me, const LeakOptions& options,
+                                uint64_t since_us) {
   SlowPath path;
   if (!path.entered()) return Result::kBusy;
   HeapHeld held;
@@ -86,8 +87,9 @@ LeakList::Result LeakList::find(const CallingThread& me, const LeakOptions& opti
   if (!for_each_root(world, me, wanted, visit, &reach)) return Result::kNoProc;
   reach.add_exempt(kIgnored | kDisabled);
   reach.sort_out();
-  reach.for_each([this](HeapObject object) {
+  reach.for_each([this, since_us](HeapObject object) {
     const Mark& mark = *object.mark;
+    if (mark.since_us < since_us) return;
     if ((mark.state & kReached) != 0) {
       ++reachable.objects;
       reachable.bytes += mark.bytes;

@@ -11,6 +11,30 @@ namespace larder {
 
 namespace {
 
+// The object of a slab by its number, or the one of a run or mapping.
+HeapObject object_of(Slab* s, uint64_t i) {
+  HeapObject object = {nullptr, nullptr};
+  if (s->kind == Kind::kSampled) {
+    if (i >= s->carved) return object;
+    object.mark = static_cast<Mark*>(s->list[i]);
+    object.at = s->base + i * kSizeClasses.size[s->size_class];
+  } else if (s->kind == Kind::kRun || s->kind == Kind::kHuge) {
+    object.mark = s->mark;
+    object.at = s->base + s->offset;
+    if (object.mark != nullptr && object.mark->site == nullptr) object.mark = nullptr;
+  }
+  return object;
+}
+
+// Whether the address is one of it, or none is.
+bool has(HeapObject object, uintptr_t address, size_t most_offset) {
+  if (object.mark == nullptr) return false;
+  size_t offset = address - uintptr_t(object.at);  // beyond all bounds if it is before the object
+  // One of no bytes has an address all the same.
+  size_t bytes = object.mark->bytes != 0 ? object.mark->bytes : 1;
+  return offset < bytes && offset <= most_offset;
+}
+
 // In the order in which one thread may hold several of them.
 void for_each_lock(void (*visit)(Lock&)) {
   visit(sample_lock());
@@ -29,6 +53,19 @@ HeapHeld::HeapHeld() {
 HeapHeld::~HeapHeld() {
   os::release_own_mappings();
   for_each_lock([](Lock& lock) { lock.release(); });
+}
+
+HeapObject find_object(const void* pointer) {
+  auto address = uintptr_t(pointer);
+  Slab* found = page_map.find_any(pointer);
+  // Within a mapping only its first unit is in the map.
+  if (found->kind == Kind::kNull)
+    page_map.for_each([&](uintptr_t unit, Slab* s) {
+      if (s->kind == Kind::kHuge && address - unit < s->bytes) found = s;
+    });
+  size_t size = kSizeClasses.size[found->size_class];
+  HeapObject object = object_of(found, size == 0 ? 0 : (address - uintptr_t(found->base)) / size);
+  return has(object, address, SIZE_MAX) ? object : HeapObject{nullptr, nullptr};
 }
 
 // Who is mapping one just now may be ahead of the lock.
@@ -71,22 +108,6 @@ void Reach::survey() {
   for_each([](HeapObject object) { object.mark->state &= kStays; });
 }
 
-HeapObject Reach::object_of(Slab* s, uintptr_t address) const {
-  HeapObject object = {nullptr, nullptr};
-  if (s->kind == Kind::kSampled) {
-    uint64_t offset = address - uintptr_t(s->base);
-    uint64_t i = offset * reciprocal_[s->size_class] >> 40;
-    if (i >= s->carved) return object;
-    object.mark = static_cast<Mark*>(s->list[i]);
-    object.at = s->base + i * kSizeClasses.size[s->size_class];
-  } else if (s->kind == Kind::kRun || s->kind == Kind::kHuge) {
-    object.mark = s->mark;
-    object.at = s->base + s->offset;
-    if (object.mark != nullptr && object.mark->site == nullptr) object.mark = nullptr;
-  }
-  return object;
-}
-
 HeapObject Reach::find(uintptr_t address) const {
   HeapObject none = {nullptr, nullptr};
   if (address - low_ >= high_ - low_) return none;
@@ -100,12 +121,9 @@ HeapObject Reach::find(uintptr_t address) const {
     if (address < huge_[low].begin || address >= huge_[low].end) return none;
     s = huge_[low].slab;
   }
-  HeapObject object = object_of(s, address);
-  if (object.mark == nullptr) return none;
-  size_t offset = address - uintptr_t(object.at);  // beyond all bounds if it is before the object
-  // One of no bytes has an address all the same.
-  size_t bytes = object.mark->bytes != 0 ? object.mark->bytes : 1;
-  return offset < bytes && offset <= options_.most_offset ? object : none;
+  uint64_t i = (address - uintptr_t(s->base)) * reciprocal_[s->size_class] >> 40;
+  HeapObject object = object_of(s, i);
+  return has(object, address, options_.most_offset) ? object : none;
 }
 
 // Calls meet(object) for each word of [begin, end) that points to one.

@@ -27,6 +27,9 @@ struct HeapObject {
   char* at;
 };
 
+// The one that has the address, anywhere within it; without a mark: none. REQUIRES: HeapHeld.
+HeapObject find_object(const void* address);
+
 class Reach {
  public:
   struct Options {
@@ -59,7 +62,6 @@ class Reach {
     Slab* slab;
   };
   HeapObject find(uintptr_t address) const;
-  HeapObject object_of(Slab* s, uintptr_t address) const;
   template <typename Meet>
   void scan(uintptr_t begin, uintptr_t end, Meet meet) const;
   template <typename Meet>

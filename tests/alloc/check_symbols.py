@@ -18,6 +18,7 @@ OPERATORS = "_Znwm _Znam _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZnwmSt11align_val_t _Zdl
 # The mangled operators new and delete, libc's own names for its malloc, and gperftools' interface.
 EXPORTABLE = re.compile(r"^(larder_\w+|_Z(nw|na|dl|da)\w+|__libc_\w+|cfree|__posix_memalign|__malloc_\w+"
                         r"|tc_\w+|nallocx|HeapProfiler(Start|Stop|Dump)|IsHeapProfilerRunning|GetHeapProfile|MallocExtension_\w+|_ZN1(5MallocExtension|2SysAllocator)\w+"
+                        r"|_ZNK?1(5HeapLeakChecker|1HeapCleaner)\w+|_Z3\dHeapLeakChecker_\w+|__lsan_\w+"
                         r"|_ZT[VIS]1(5MallocExtension|2SysAllocator))$")
 
 
@@ -76,7 +77,8 @@ def check_shared(path):
 
 def check_minimal(path):
     exported = [name for name, _, _ in symbols(path, dynamic=True)]
-    return check_shared(path) + [f"exports {name}" for name in exported if re.search(r"HeapProfiler|HeapLeakCheck", name)]
+    return check_shared(path) + [f"exports {name}" for name in exported
+                                 if re.search(r"HeapProfiler|HeapLeakCheck|HeapCleaner|lsan", name)]
 
 
 def main():
