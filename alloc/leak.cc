@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "large.h"
+#include "leak_exempt.h"
+#include "leak_profile.h"
 #include "leak_report.h"
 #include "line.h"
 #include "reach.h"
@@ -101,6 +103,7 @@ void leak_init() {
   leak_options = static_cast<LeakOptions*>(memory);
   memcpy(memory, &read, sizeof read);
   checker.process = os::process_id();
+  leak_exempt_init();
   // It takes a block for it, which is nobody's when the time comes.
   if (&__cxa_thread_atexit_impl != nullptr)
     __cxa_thread_atexit_impl(check_before_destructors, nullptr, static_cast<void*>(&__dso_handle));
@@ -134,7 +137,9 @@ bool leak_check(const char* name, uint64_t since_us, LeakList* list) {
   capture_caller(&me);
   free_deferred();
   LockGuard guard(checker.lock);
-  LeakList::Result result = list->find(me, *leak_options, since_us);
+  LeakList::Result result;
+  do result = list->find(me, *leak_options, since_us);
+  while (result == LeakList::Result::kDone && exempt_sites(*list, *leak_options));
   explain(result);
   if (result != LeakList::Result::kDone) return true;
   if (list->others_unstopped)
@@ -148,6 +153,7 @@ bool leak_check(const char* name, uint64_t since_us, LeakList* list) {
   }
   if (leak_options->report) {
     report_leaks(name, *list, *leak_options);
+    write_leak_profile(name, *list, *leak_options);
     if (leak_options->test_alignment) test_alignment(me, since_us);
   }
   return false;

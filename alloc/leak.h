@@ -35,7 +35,8 @@ struct LeakedObject {
 class LeakList {
  public:
   LeakList() = default;
-  ~LeakList();
+  ~LeakList() { clear(); }
+  void clear();
   LeakList(const LeakList&) = delete;
   LeakList& operator=(const LeakList&) = delete;
 

@@ -54,13 +54,17 @@ bool capture_caller(CallingThread* me) {
   me->stack_pointer = uintptr_t(__builtin_frame_address(0));
   me->count = 0;
   Search search = {me, false, false, false};
-  if (can_capture()) _Unwind_Backtrace(visit, &search);
+  if (frames_are_known()) _Unwind_Backtrace(visit, &search);
   return search.exits;
 }
 
-LeakList::~LeakList() {
+void LeakList::clear() {
   if (objects_ != nullptr) os::unmap(objects_, mapped_bytes_);
   if (sums_ != nullptr) os::unmap(sums_, sums_bytes_);
+  objects_ = nullptr;
+  sums_ = nullptr;
+  count_ = sum_count_ = 0;
+  total = reachable = {};
 }
 
 bool LeakList::reserve(size_t most_objects) {
@@ -71,6 +75,7 @@ bool LeakList::reserve(size_t most_objects) {
 
 LeakList::Result LeakList::find(const CallingThread& me, const LeakOptions& options,
                                 uint64_t since_us) {
+  clear();
   SlowPath path;
   if (!path.entered()) return Result::kBusy;
   HeapHeld held;

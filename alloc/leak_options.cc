@@ -114,6 +114,12 @@ void read_leak_options(LeakOptions* o) {
   bool strict = true;  // what it was for has no other way here
   read_switch("HEAP_CHECK_STRICT_CHECK", &strict);
   read_numbers(o);
+  const char* directory = variable("HEAP_CHECK_DUMP_DIRECTORY");
+  if (directory == nullptr) return;
+  if (strlen(directory) < sizeof o->dump_directory)
+    memcpy(o->dump_directory, directory, strlen(directory) + 1);
+  else
+    complain("HEAP_CHECK_DUMP_DIRECTORY", directory, "short enough; no profile is written");
 }
 
 }  // namespace larder

@@ -24,6 +24,7 @@ struct LeakOptions {
   int exit_code = 1;
   int verbose = 0;
   size_t delay_seconds = 0;
+  char dump_directory[3072] = {};  // empty: none
 };
 
 // Whether there is anything to read.

@@ -137,21 +137,6 @@ void write_twice(Writer& out, const Estimate& e) {
   out.put("] @");
 }
 
-void write_growth(Writer& out, const Site& site, const Estimate& grown) {
-  write_twice(out, grown);
-  write_frames(out, site);
-  out.put("\n");
-}
-
-void write_mappings(Writer& out) {
-  out.put("\nMAPPED_LIBRARIES:\n");
-  int maps = os::open("/proc/self/maps");
-  if (maps < 0) return;
-  char text[1024];
-  for (long n; (n = os::read(maps, text, sizeof text)) > 0;) out.put(text, size_t(n));
-  os::close(maps);
-}
-
 // `pattern` with %p as the process's id, and with the id behind it where the name would be another
 // process's. False: too long.
 bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
@@ -192,6 +177,31 @@ bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
 }
 
 }  // namespace
+
+void profile_put_sum(Writer& out, const Estimate& sum, const char* kind) {
+  out.put("heap profile: ");
+  write_twice(out, sum);
+  out.put(kind);
+}
+
+void profile_put_part(Writer& out, const Site& site, const Estimate& part) {
+  write_twice(out, part);
+  write_frames(out, site);
+  out.put("\n");
+}
+
+void profile_put_mappings(Writer& out) {
+  out.put("\nMAPPED_LIBRARIES:\n");
+  int maps = os::open("/proc/self/maps");
+  if (maps < 0) return;
+  char text[1024];
+  for (long n; (n = os::read(maps, text, sizeof text)) > 0;) out.put(text, size_t(n));
+  os::close(maps);
+}
+
+int profile_put_into_file(void* file, const char* text, size_t bytes) {
+  return -os::write(*static_cast<int*>(file), text, bytes);
+}
 
 Interval interval_of(double estimate, double variance, double deviation, double at_least) {
   constexpr double kQuantile = 1.959964;
@@ -240,13 +250,9 @@ int write_entered(TextSink sink, void* context) {
   write_header(out);
   for (Site* site = first_site(); site != nullptr && out.error() == 0; site = next_site(site))
     write_site(out, copy_of(site));
-  write_mappings(out);
+  profile_put_mappings(out);
   out.flush();
   return out.error();
-}
-
-int put_into_file(void* file, const char* text, size_t bytes) {
-  return -os::write(*static_cast<int*>(file), text, bytes);
 }
 
 }  // namespace
@@ -256,8 +262,8 @@ int profile_write(TextSink sink, void* context) {
   return path.entered() ? write_entered(sink, context) : EBUSY;
 }
 
-int profile_write(int file) { return profile_write(put_into_file, &file); }
-int profile_write_entered(int file) { return write_entered(put_into_file, &file); }
+int profile_write(int file) { return profile_write(profile_put_into_file, &file); }
+int profile_write_entered(int file) { return write_entered(profile_put_into_file, &file); }
 
 int ProfileText::gather() { return profile_write(add, this); }
 
@@ -296,14 +302,12 @@ int profile_write_growth(TextSink sink, void* context) {
       if (header)
         add(sum, grown);
       else
-        write_growth(out, now, grown);
+        profile_put_part(out, now, grown);
     }
     if (!header) break;
-    out.put("heap profile: ");
-    write_twice(out, sum);
-    out.put(" growthz\n");
+    profile_put_sum(out, sum, " growthz\n");
   }
-  write_mappings(out);
+  profile_put_mappings(out);
   out.flush();
   return out.error();
 }

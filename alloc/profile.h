@@ -5,6 +5,7 @@
 #pragma once
 
 #include "os.h"
+#include "site.h"
 #include "writer.h"
 
 namespace larder {
@@ -40,6 +41,13 @@ class ProfileText {
   char* text_ = nullptr;
   size_t length_ = 0, capacity_ = 0;
 };
+
+// For profiles that are made of other things: a sum, then its parts, then where the code lies.
+void profile_put_sum(Writer& out, const Estimate& sum, const char* kind);
+void profile_put_part(Writer& out, const Site& site, const Estimate& part);
+void profile_put_mappings(Writer& out);
+// A sink: `file` is a descriptor's address.
+int profile_put_into_file(void* file, const char* text, size_t bytes);
 
 // What has grown since profile_mark(), in the form of gperftools' growth profile.
 int profile_write_growth(TextSink sink, void* context);

@@ -6,6 +6,7 @@
 #include "os.h"
 #include "page_heap.h"
 #include "shell_sort.h"
+#include "site.h"
 
 namespace larder {
 
@@ -165,7 +166,7 @@ void Reach::add_root(uintptr_t begin, uintptr_t end) {
 
 void Reach::add_exempt(uint32_t states) {
   for_each([&](HeapObject object) {
-    if ((object.mark->state & states) == 0) return;
+    if ((object.mark->state & states) == 0 && !object.mark->site->exempt) return;
     object.mark->state |= kReached;
     auto at = uintptr_t(object.at);
     add_root(at, at + object.mark->bytes);

@@ -13,14 +13,13 @@
 
 namespace larder {
 
-// Of Mark::state. The upper three stay between two checks.
+// Of Mark::state. The upper two stay between two checks.
 inline constexpr uint32_t kReached = 1;   // from a root
 inline constexpr uint32_t kVisited = 2;   // as a leak
 inline constexpr uint32_t kIndirect = 4;  // from another leak
 inline constexpr uint32_t kIgnored = 8;   // and what it points to
 inline constexpr uint32_t kDisabled = 16;
-inline constexpr uint32_t kEarly = 32;  // made before main
-inline constexpr uint32_t kStays = kIgnored | kDisabled | kEarly;
+inline constexpr uint32_t kStays = kIgnored | kDisabled;
 
 struct HeapObject {
   Mark* mark;
@@ -48,7 +47,8 @@ class Reach {
   size_t most_objects() const { return room_; }
   // What can be reached from [begin, end) is.
   void add_root(uintptr_t begin, uintptr_t end);
-  // And from what nobody may call a leak: marks with one of these bits, early objects.
+  // And from what nobody may call a leak: marks with one of these bits, exempt sites, early
+  // objects.
   void add_exempt(uint32_t states);
   // Tells leaks that others point to from the rest.
   void sort_out();

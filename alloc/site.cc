@@ -2,6 +2,7 @@
 
 #include <features.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unwind.h>
 
 #include "layout.h"
@@ -155,12 +156,21 @@ bool can_capture() {
 #endif
 }
 
+bool frames_are_known() {
+  static constinit bool known = false;
+  if (__atomic_load_n(&known, __ATOMIC_RELAXED)) return true;
+  if (_Unwind_FindEnclosingFunction(reinterpret_cast<void*>(&frames_are_known)) == nullptr)
+    return false;
+  __atomic_store_n(&known, getauxval(AT_BASE) != 0, __ATOMIC_RELAXED);
+  return true;
+}
+
 void capture(Stack& stack, void* caller) {
   stack.depth = 0;
   stack.truncated = false;
   stack.has_slots = true;
   Walk walk = {&stack, uintptr_t(caller), 0, false};
-  if (can_capture()) _Unwind_Backtrace(visit, &walk);
+  if (can_capture() && frames_are_known()) _Unwind_Backtrace(visit, &walk);
   if (stack.depth != 0) return;
   stack.frames[stack.depth++] = uintptr_t(caller);
   stack.has_slots = false;

@@ -27,6 +27,9 @@ struct Stack {
 void capture(Stack& stack, void* caller);
 // Whether that is so: it depends on the C library.
 bool can_capture();
+// Whether it can be done now: a static program may tell libgcc of its frames in one constructor,
+// and of their end in a destructor. Without them there is only the caller.
+bool frames_are_known();
 
 struct Estimate {
   double objects, bytes;
@@ -38,6 +41,7 @@ struct Site {
   const uintptr_t* frames;
   uint32_t depth;
   bool truncated;
+  bool exempt;  // for the leak checker: nothing from there is a leak
   Estimate in_use, allocated;
   // Of in_use.bytes: its variance, the bytes of the samples themselves, and how many those are.
   double variance;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What HEAPCHECK says of planted leaks, and of what only looks like one: sums, stacks, exit code.
 
-Usage: check.py LIBLARDER_SO PLANTED [CASE]. Exit 1 when anything differs.
+Usage: check.py LIBLARDER_SO PLANTED [CASE]...; a static program needs no library. Exit 1 when anything differs.
 """
 
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
 # case: bytes and objects that leak; of these, those that hang from other leaks
 EXPECTED = {
@@ -39,6 +40,8 @@ EXPECTED = {
     "prints_without_newline": (100, 1, 0, 0),
     "waits_for_input": (100, 1, 0, 0),
     "fails_itself": (100, 1, 0, 0),
+    "early": (61 + 63, 2, 0, 0),
+    "early_exits": (61 + 62 + 63, 3, 0, 0),
     "many_sites": (3 * (100 + 33 + (100 << 10)), 12, 0, 0),
     "freed_in_handler": (0, 0, 0, 0),
     "sanitary": (0, 0, 0, 0),
@@ -115,10 +118,34 @@ def check_modes(library, program):
     run.expect(run.total == (4, 1), f"{run.total}")
     run = Run(library, program, "direct", "local")
     run.expect(run.code == 0 and "Leak" not in run.err, "checked all the same")
+    for case, mode in (("early", "minimal"), ("early", "as-is"), ("early_exits", "minimal")):
+        run = Run(library, program, case, mode, HEAP_CHECK_BEFORE_CONSTRUCTORS="false")
+        here = 62 if case == "early_exits" else 0
+        run.expect(run.total[0] == here + 63, f"{run.total} leaked with those before main")
     for bad in ("", "Normal", "yes", "normal ", "x" * 5000):
         run = Run(library, program, "direct", bad)
         told = run.err.startswith("larder: HEAPCHECK=") and run.err.count("\n") == 1
         run.expect(run.code == 0 and (told if bad else run.err == ""), "not told in one line")
+
+
+def check_profile(library, program):
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(library, program, "many_sites", HEAP_CHECK_DUMP_DIRECTORY=folder)
+        names = os.listdir(folder)
+        name = re.escape(os.path.basename(program)[:15])
+        run.expect(len(names) == 1 and re.fullmatch(rf"{name}\w*\.\d+\._main_-end\.heap", names[0]), f"{names}")
+        with open(os.path.join(folder, names[0]), encoding="ascii") as file:
+            lines = file.read().splitlines()
+        size, objects = EXPECTED["many_sites"][:2]
+        run.expect(lines[0] == f"heap profile: {objects}: {size} [{objects}: {size}] @ heapprofile", lines[0])
+        run.expect(re.match(r"3: 307200 \[3: 307200\] @( 0x[0-9a-f]+)+$", lines[1]), lines[1])
+        run.expect(lines[5:7] == ["", "MAPPED_LIBRARIES:"], f"{lines[5:7]}")
+        run = Run(library, program, "sanitary", HEAP_CHECK_DUMP_DIRECTORY=folder)
+        run.expect(os.listdir(folder) == names, "a profile of no leaks")
+    for bad in ("/nowhere\033", "/" + "x" * 4000):
+        run = Run(library, program, "direct", HEAP_CHECK_DUMP_DIRECTORY=bad)
+        told = [line for line in run.err.splitlines() if line.startswith("larder: ")]
+        run.expect(run.code == 1 and len(told) == 1 and "\033" not in run.err, f"a bad directory: {told}")
 
 
 def check_variables(library, program):
@@ -148,6 +175,7 @@ def check_variables(library, program):
     run.expect(run.err == "" and run.code == 0, "not silent")
     run = Run(library, program, "direct", "draconian", LARDER_HEAPCHECK="local")
     run.expect(run.code == 0, "Larder's own name does not go before")
+    check_profile(library, program)
     for name in ("MAX_LEAKS", "ERROR_EXIT_CODE", "REPORT", "IDENTIFY_LEAKS", "POINTER_SOURCE_ALIGNMENT",
                  "MAX_POINTER_OFFSET", "DELAY_SECONDS", "TEST_POINTER_ALIGNMENT"):
         for bad in ("x", "-", "99999999999999999999", "1.5", "\033[31m"):
@@ -157,7 +185,7 @@ def check_variables(library, program):
 
 
 def main():
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) < 3:
         raise SystemExit(__doc__)
     library, program = sys.argv[1:3]
     for case in EXPECTED if len(sys.argv) == 3 else sys.argv[3:]:

@@ -239,6 +239,13 @@ void waits_for_input() {
   lose(100);
   printf("not lost");
 }
+// Before main, by constructors of the program: see the one below.
+void early() {}
+void early_exits() {
+  lose(62);
+  wipe_stack();
+  exit(0);
+}
 void fails_itself() {
   lose(100);
   wipe_stack();
@@ -306,11 +313,20 @@ constexpr Case kCases[] = {
     {"exits_within", exits_within},
     {"prints_without_newline", prints_without_newline},
     {"waits_for_input", waits_for_input},
+    {"early", early},
+    {"early_exits", early_exits},
     {"fails_itself", fails_itself},
     {"many_sites", many_sites},
     {"freed_in_handler", freed_in_handler},
     {"sanitary", sanitary},
 };
+
+[[gnu::constructor]] void lose_before_main(int argc, char** argv, char**) {
+  if (argc != 2 || strncmp(argv[1], "early", 5) != 0) return;
+  lose(61);
+  std::thread(lose, 63).join();
+  wipe_stack();
+}
 
 }  // namespace
 
