@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "large.h"
 #include "leak_exempt.h"
 #include "leak_profile.h"
@@ -13,6 +15,7 @@
 #include "reach.h"
 #include "registry.h"
 #include "sample.h"
+#include "suppressions.h"
 #include "thread_heap.h"
 
 // Of glibc, for thread_local objects; from the compiler.
@@ -72,12 +75,7 @@ void check_whole_program() {
   checker.checked = true;
   if (leak_options->delay_seconds != 0) os::sleep_ms(unsigned(leak_options->delay_seconds * 1000));
   LeakList list;
-  if (leak_check("_main_", 0, &list)) return;
-  say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");
-  // What the program has printed is not lost: as exit() does it, which does not wait for a thread
-  // that is reading.
-  fcloseall();
-  _exit(leak_options->exit_code);
+  if (!leak_check("_main_", 0, &list)) leak_exit();
 }
 
 // exit() runs what a thread has registered before all else: the program's data are whole still.
@@ -104,6 +102,7 @@ void leak_init() {
   memcpy(memory, &read, sizeof read);
   checker.process = os::process_id();
   leak_exempt_init();
+  suppressions_init();
   // It takes a block for it, which is nobody's when the time comes.
   if (&__cxa_thread_atexit_impl != nullptr)
     __cxa_thread_atexit_impl(check_before_destructors, nullptr, static_cast<void*>(&__dso_handle));
@@ -118,7 +117,22 @@ bool leak_is_active() {
   return leak_is_on() && checker.process == os::process_id() && !torn_by_fork;
 }
 
-void leak_cancel() { checker.checked = true; }
+bool leak_cancel() { return !std::exchange(checker.checked, true); }
+
+void leak_exit() {
+  say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");
+  // What the program has printed is not lost: as exit() does it, which does not wait for a thread
+  // that is reading.
+  fcloseall();
+  _exit(leak_options->exit_code);
+}
+
+void leak_disable(int more) {
+  static constinit thread_local int depth = 0;
+  depth += more;
+  set_state_of_new_marks(depth > 0 ? kDisabled : 0);
+}
+
 void leak_set_cleanup(void (*cleanup)()) { checker.cleanup = cleanup; }
 
 bool leak_ignore(const void* address, bool on) {
@@ -141,6 +155,7 @@ bool leak_check(const char* name, uint64_t since_us, LeakList* list) {
   do result = list->find(me, *leak_options, since_us);
   while (result == LeakList::Result::kDone && exempt_sites(*list, *leak_options));
   explain(result);
+  if (leak_options->verbose >= 0 && leak_options->report) report_suppressions();
   if (result != LeakList::Result::kDone) return true;
   if (list->others_unstopped)
     Line()

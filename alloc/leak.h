@@ -72,8 +72,12 @@ bool leak_is_active();
 // Checks what was allocated since, and reports under the name what there is. True: no leak was
 // found.
 bool leak_check(const char* name, uint64_t since_us, LeakList* list);
-// The program is not checked when it ends.
-void leak_cancel();
+// Ends the process as one that leaks.
+[[noreturn]] void leak_exit();
+// The program is not checked when it ends. False: it would not be any more.
+bool leak_cancel();
+// What the calling thread allocates is no leak while these add up to more than 0.
+void leak_disable(int more);
 // Run before the whole program is checked; from within it may allocate and free.
 void leak_set_cleanup(void (*cleanup)());
 // The object that has the address is ignored, and what it leads to, or no longer. False: there is

@@ -12,7 +12,6 @@
 
 #include "leak.h"
 #include "meta.h"
-#include "reach.h"
 #include "thread_heap.h"
 
 using namespace larder;
@@ -20,13 +19,6 @@ using namespace larder;
 static_assert(sizeof(HeapLeakChecker) == 56, "the size in gperftools");
 
 namespace {
-
-constinit thread_local unsigned disabled_depth = 0;
-
-void set_disabled(unsigned depth) {
-  disabled_depth = depth;
-  set_state_of_new_marks(depth != 0 ? kDisabled : 0);
-}
 
 struct Cleanup {
   Cleanup* next;
@@ -114,8 +106,8 @@ ssize_t HeapLeakChecker::ObjectsLeaked() const {
   return objects_leaked_;
 }
 
-HeapLeakChecker::Disabler::Disabler() { set_disabled(disabled_depth + 1); }
-HeapLeakChecker::Disabler::~Disabler() { set_disabled(disabled_depth - 1); }
+HeapLeakChecker::Disabler::Disabler() { leak_disable(1); }
+HeapLeakChecker::Disabler::~Disabler() { leak_disable(-1); }
 
 void HeapLeakChecker::DoIgnoreObject(const void* p) {
   if (leak_is_active()) leak_ignore(p, true);

@@ -3,6 +3,9 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include "leak_names.h"
+#include "suppressions.h"
+
 namespace larder {
 
 namespace {
@@ -36,6 +39,17 @@ class BeforeMain {
   Stack now_ = {};
 };
 
+bool is_suppressed(const LeakSum& sum, const LeakNames& names) {
+  for (uint32_t i = 0; i < sum.site->depth && suppressions_count() != 0; ++i) {
+    const Symbol* symbol = names.find(sum.site->frames[i]);
+    if (symbol == nullptr) continue;
+    PlainName plain(*symbol);
+    if (suppress({plain.get(), symbol->name, symbol->module_name}, sum.objects, sum.bytes))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void leak_exempt_init() {
@@ -47,10 +61,12 @@ void leak_exempt_init() {
 bool exempt_sites(const LeakList& list, const LeakOptions& options) {
   bool any = false;
   BeforeMain before_main;
+  LeakNames names(list.sums(), suppressions_count() != 0 ? list.sum_count() : 0);
   for (size_t i = 0; i < list.sum_count(); ++i) {
     // It is the sampler's, which does not look at this.
     auto* site = const_cast<Site*>(list.sums()[i].site);
-    if (site->exempt || options.before_constructors || !before_main.has(*site)) continue;
+    bool is_early = !options.before_constructors && before_main.has(*site);
+    if (site->exempt || (!is_early && !is_suppressed(list.sums()[i], names))) continue;
     site->exempt = true;
     any = true;
   }

@@ -1,5 +1,5 @@
 // Whole sites whose objects are no leaks, nor what can be reached from there: those that ran before
-// main, under HEAPCHECK=minimal.
+// main, under HEAPCHECK=minimal, and those that a suppression matches.
 //
 // They are told from others only once something leaks there (Site::exempt), and the check is made
 // again. Thread safety: one check at a time.

@@ -2,12 +2,7 @@
 
 #include <string.h>
 
-#include "shell_sort.h"
-#include "symbol.h"
-
-// Of the C++ library, if the program has one.
-extern "C" [[gnu::weak]] char* __cxa_demangle(const char*, char*, size_t*, int*);
-extern "C" void free(void*);
+#include "leak_names.h"
 
 // From the linker: this library's code.
 extern "C" {
@@ -51,50 +46,6 @@ class Text {
   char text_[2048];
 };
 
-// The names of all functions in the stacks of the first sums.
-class Names {
- public:
-  Names(const LeakSum* sums, size_t count) {
-    for (size_t i = 0; i < count; ++i) room_ += sums[i].site->depth;
-    bytes_ = round_up(room_ * sizeof(Symbol) + 1, os::page_size());
-    symbols_ = static_cast<Symbol*>(os::map(bytes_));
-    if (symbols_ == nullptr) return;
-    // Sorted as numbers first: a symbol is large.
-    auto* addresses = reinterpret_cast<uintptr_t*>(symbols_);
-    for (size_t i = 0; i < count; ++i)
-      for (uint32_t f = 0; f < sums[i].site->depth; ++f)
-        addresses[count_++] = sums[i].site->frames[f];
-    shell_sort(addresses, count_, [](uintptr_t a, uintptr_t b) { return a < b; });
-    size_t distinct = 0;
-    for (size_t i = 0; i < count_; ++i)
-      if (i == 0 || addresses[i] != addresses[i - 1]) addresses[distinct++] = addresses[i];
-    count_ = distinct;
-    for (size_t i = count_; i-- > 0;) symbols_[i].address = addresses[i];
-    name_symbols(symbols_, count_);
-  }
-  ~Names() {
-    if (symbols_ != nullptr) os::unmap(symbols_, bytes_);
-  }
-  Names(const Names&) = delete;
-  Names& operator=(const Names&) = delete;
-
-  const Symbol* find(uintptr_t address) const {
-    size_t low = 0, high = count_;
-    while (low < high) {
-      size_t middle = (low + high) / 2;
-      if (symbols_[middle].address < address)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low < count_ && symbols_[low].address == address ? &symbols_[low] : nullptr;
-  }
-
- private:
-  Symbol* symbols_ = nullptr;
-  size_t room_ = 0, count_ = 0, bytes_ = 0;
-};
-
 // The allocator's own frames say nothing. Linked into the program they are told by their names.
 bool is_allocator(uintptr_t address, const Symbol* symbol) {
   constexpr const char* kNames[] = {"malloc",       "calloc",        "realloc",
@@ -116,17 +67,12 @@ void put_frame(Text& out, uintptr_t address, const Symbol* symbol) {
     if (symbol != nullptr && symbol->module >= 0)
       out.put("(").put(symbol->module_name).put("+0x").number(symbol->in_file, 16).put(")");
   } else {
-    int status = 0;
-    char* plain = &__cxa_demangle != nullptr && symbol->name[0] == '_'
-                      ? __cxa_demangle(symbol->name, nullptr, nullptr, &status)
-                      : nullptr;
-    out.put(plain != nullptr ? plain : symbol->name);
-    free(plain);
+    out.put(PlainName(*symbol).get());
   }
   out.put("\n");
 }
 
-void put_stack(Text& out, const Site& site, const Names& names) {
+void put_stack(Text& out, const Site& site, const LeakNames& names) {
   bool inside = true;
   for (uint32_t i = 0; i < site.depth; ++i) {
     const Symbol* symbol = names.find(site.frames[i]);
@@ -148,7 +94,7 @@ void put_objects(Text& out, const LeakList& list, const LeakSum& sum) {
 
 void report_leaks(const char* name, const LeakList& list, const LeakOptions& options) {
   size_t count = list.sum_count() < options.most_leaks ? list.sum_count() : options.most_leaks;
-  Names names(list.sums(), count);
+  LeakNames names(list.sums(), count);
   Text out;
   out.put("Leak check ").put(name).put(" detected leaks of ");
   out.sum(list.total.bytes, list.total.objects).put("\n");

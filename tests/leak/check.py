@@ -40,6 +40,10 @@ EXPECTED = {
     "prints_without_newline": (100, 1, 0, 0),
     "waits_for_input": (100, 1, 0, 0),
     "fails_itself": (100, 1, 0, 0),
+    "lsan_disabled": (43, 1, 0, 0),
+    "lsan_ignored": (0, 0, 0, 0),
+    "lsan_ends": (0, 0, 0, 0),
+    "lsan_ends_leaking": (46, 1, 0, 0),
     "early": (61 + 63, 2, 0, 0),
     "early_exits": (61 + 62 + 63, 3, 0, 0),
     "many_sites": (3 * (100 + 33 + (100 << 10)), 12, 0, 0),
@@ -128,6 +132,57 @@ def check_modes(library, program):
         run.expect(run.code == 0 and (told if bad else run.err == ""), "not told in one line")
 
 
+def check_lsan(library, program):
+    run = Run(library, program, "lsan_checks")
+    run.expect(run.code == 1 and run.out == "" and run.total == (44, 1), f"{run.code}, {run.total}")
+    run.expect(run.err.count("detected leaks") == 2 and run.err.count("No leaks") == 1, "by calls, and at the end")
+    run = Run(library, program, "lsan_ends_leaking")
+    run.expect(run.out == "" and run.err.count("Leak check _main_") == 1, "not by the call")
+    off = subprocess.run([program, "lsan_checks"], env={"LD_PRELOAD": library}, capture_output=True, text=True,
+                         timeout=60, check=False)
+    expect(off.stdout == "not found\n" and off.stderr == "" and off.returncode == 0, f"off: {off}")
+
+
+def check_suppressions(library, program):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "known")
+
+        def with_file(text, case="direct", **variables):
+            with open(path, "wb") as file:
+                file.write(text)
+            return Run(library, program, case, **(variables or {"LARDER_LEAK_SUPPRESSIONS": path}))
+
+        for pattern in ("lose", "::lose(unsigned long)$", "^(anonymous namespace)::d*()$", "^_ZN*directEv$",
+                        "planted", "^main$", "^*main", "*", "a*e*s*e"):
+            run = with_file(f"# known\n\n  leak:{pattern} \r\n".encode())
+            run.expect(run.total == (0, 0) and run.code == 0 and run.none, f"{pattern} matches not")
+            used = f"larder: suppressed 100 bytes in 1 objects by leak:{pattern}\n"
+            run.expect(used in run.err and run.err.count("larder: ") == 1, f"{pattern} is not told")
+        for pattern in ("^lose", "lose$", "direct*lose$", "^$", "^ain$", "#lose"):
+            run = with_file(f"leak:{pattern}".encode())
+            run.expect(run.total == (100, 1) and "larder: " not in run.err, f"{pattern} matches")
+        run = with_file(b"leak:cleared\nleak:zero_bytes", "many_sites")
+        run.expect(run.total[0] == 3 * (100 + (100 << 10)) and run.err.count("larder: suppressed") == 2, f"{run.total}")
+        # What a leak leads to is suppressed with it.
+        run = with_file(b"leak:make_head", "lost_parts")
+        run.expect(run.total == (0, 0) and "suppressed 48 bytes in 1 objects" in run.err, f"{run.total}")
+        for options in (f"suppressions={path}", f"verbosity=1:suppressions='{path}':x=\"a:b\"", f"a=b suppressions={path},"):
+            run = with_file(b"leak:lose", LSAN_OPTIONS=options)
+            run.expect(run.total == (0, 0), f"{options} is not taken")
+        for text in (b"leak:\nleak:direct", b"lose\nleak:direct", b"race:lose\nleak:direct", b"leak:direct\n\0\xff\033"):
+            run = with_file(text)
+            told = [line for line in run.err.splitlines() if ": not leak:PATTERN; 1 such lines" in line]
+            run.expect(run.total == (0, 0) and len(told) == 1, f"{text}: {told}")
+        for text in (b"leak:lose\n" * 200_000, b"leak:lose" * 200_000):
+            run = with_file(text)
+            run.expect(run.total == (100, 1) and "none is used" in run.err, "too much")
+        run = with_file(b"leak:x\n" * 149_000 + b"leak:" + b"*a" * 2000 + b"\nleak:lose")
+        run.expect(run.total == (0, 0), "many patterns")
+    for bad in ("/nowhere", "/", "/" + "x" * 5000):
+        run = Run(library, program, "direct", LARDER_LEAK_SUPPRESSIONS=bad)
+        run.expect(run.code == 1 and run.err.count("none is used") == 1, "not told")
+
+
 def check_profile(library, program):
     with tempfile.TemporaryDirectory() as folder:
         run = Run(library, program, "many_sites", HEAP_CHECK_DUMP_DIRECTORY=folder)
@@ -176,6 +231,8 @@ def check_variables(library, program):
     run = Run(library, program, "direct", "draconian", LARDER_HEAPCHECK="local")
     run.expect(run.code == 0, "Larder's own name does not go before")
     check_profile(library, program)
+    check_lsan(library, program)
+    check_suppressions(library, program)
     for name in ("MAX_LEAKS", "ERROR_EXIT_CODE", "REPORT", "IDENTIFY_LEAKS", "POINTER_SOURCE_ALIGNMENT",
                  "MAX_POINTER_OFFSET", "DELAY_SECONDS", "TEST_POINTER_ALIGNMENT"):
         for bad in ("x", "-", "99999999999999999999", "1.5", "\033[31m"):

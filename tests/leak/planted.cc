@@ -20,6 +20,15 @@
 #include <utility>
 #include <vector>
 
+// LeakSanitizer's calls, which Larder has.
+extern "C" {
+[[gnu::weak]] void __lsan_disable();
+[[gnu::weak]] void __lsan_enable();
+[[gnu::weak]] void __lsan_ignore_object(const void*);
+[[gnu::weak]] void __lsan_do_leak_check();
+[[gnu::weak]] int __lsan_do_recoverable_leak_check();
+}
+
 // For all to see: what nobody can read the compiler need not write.
 void* global;
 uintptr_t hidden;
@@ -239,6 +248,38 @@ void waits_for_input() {
   lose(100);
   printf("not lost");
 }
+APART Node* make_head(Node* next) { return node(next); }
+APART void lost_parts() { opaque(make_head(node(node(nullptr)))); }
+void lsan_disabled() {
+  __lsan_disable();
+  __lsan_disable();
+  lose(41);
+  __lsan_enable();
+  lose(42);
+  __lsan_enable();
+  lose(43);
+}
+APART void lsan_ignored() {
+  __lsan_ignore_object(reinterpret_cast<char*>(opaque(node(node(nullptr)))) + 9);
+}
+void lsan_checks() {
+  if (__lsan_do_recoverable_leak_check() != 0) printf("too early\n");
+  lose(44);
+  wipe_stack();
+  if (__lsan_do_recoverable_leak_check() == 0) printf("not found\n");
+}
+void lsan_ends() {
+  __lsan_do_leak_check();
+  lose(45);
+  wipe_stack();
+  __lsan_do_leak_check();  // once is enough
+}
+void lsan_ends_leaking() {
+  lose(46);
+  wipe_stack();
+  __lsan_do_leak_check();
+  printf("not ended\n");
+}
 // Before main, by constructors of the program: see the one below.
 void early() {}
 void early_exits() {
@@ -315,6 +356,12 @@ constexpr Case kCases[] = {
     {"waits_for_input", waits_for_input},
     {"early", early},
     {"early_exits", early_exits},
+    {"lost_parts", lost_parts},
+    {"lsan_disabled", lsan_disabled},
+    {"lsan_ignored", lsan_ignored},
+    {"lsan_checks", lsan_checks},
+    {"lsan_ends", lsan_ends},
+    {"lsan_ends_leaking", lsan_ends_leaking},
     {"fails_itself", fails_itself},
     {"many_sites", many_sites},
     {"freed_in_handler", freed_in_handler},
