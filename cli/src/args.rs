@@ -30,6 +30,7 @@ use crate::replay::{self, RawReplay, ReplayPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
 use crate::stats::{self, RawStats, StatsPlan};
+use crate::top::{self, RawTop, TopPlan};
 use crate::torture::{self, RawTorture, TorturePlan};
 
 const EXAMPLES: &str = "\
@@ -162,6 +163,9 @@ enum RawCommand {
     /// Say what the heap of a running process holds, by kind and size class
     #[command(after_help = stats::EXAMPLES)]
     Stats(RawStats),
+    /// Watch the heap of a running process: what its source lines hold, and what grows
+    #[command(after_help = top::EXAMPLES)]
+    Top(RawTop),
     /// Make a trace of what another tool has recorded
     #[command(after_help = import::EXAMPLES)]
     Import(RawImport),
@@ -253,6 +257,7 @@ pub enum Plan {
     Torture(TorturePlan),
     Memdebug(MemdebugPlan),
     Stats(StatsPlan),
+    Top(TopPlan),
     Check(Box<CheckPlan>),
     History(HistoryPlan),
     Import(ImportPlan),
@@ -339,6 +344,7 @@ impl RawCommand {
             RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
             RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check())),
+            RawCommand::Top(raw) => Ok(Plan::Top(raw.check())),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),
             RawCommand::Profile(raw) => Ok(Plan::Profile(Box::new(raw.check()?))),
         }

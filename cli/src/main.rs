@@ -34,6 +34,7 @@ mod run;
 mod stats;
 mod symbols;
 mod target;
+mod top;
 mod torture;
 
 use std::io::{ErrorKind, Write};
@@ -76,6 +77,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
         Plan::Stats(plan) => stats::stats(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Top(plan) => top::top(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Check(plan) => check::check(&plan).map(ExitCode::from),
         Plan::History(plan) => history::history(&plan).map(|()| ExitCode::SUCCESS),

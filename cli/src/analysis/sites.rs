@@ -50,7 +50,7 @@ struct SiteKey {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SiteId(usize);
+pub struct SiteId(pub usize);
 
 /// A stack of a site, and which of its functions is the site's.
 #[derive(Clone, Debug)]

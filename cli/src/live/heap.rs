@@ -114,6 +114,25 @@ impl Heap {
         self.kinds[IN_USE].bytes
     }
 
+    /// Of what is in use, objects in slabs.
+    fn in_slabs(&self) -> u64 {
+        let classes = self.classes.iter();
+        let sizes = classes.map(|class| class.objects.saturating_mul(class.size.into()));
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    /// Of these, those in slabs of no thread's heap: full ones, and those for whoever wants them.
+    pub fn in_no_heap(&self) -> u64 {
+        let owned = self.heaps.iter().map(|heap| heap.in_use);
+        self.in_slabs()
+            .saturating_sub(owned.fold(0, u64::saturating_add))
+    }
+
+    /// Of what is in use, objects that have pages of their own.
+    pub fn in_runs(&self) -> u64 {
+        self.in_use().saturating_sub(self.in_slabs())
+    }
+
     /// What is in memory for the heap: its part of the process's RSS.
     pub fn resident(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.resident).sum()

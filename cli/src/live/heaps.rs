@@ -49,6 +49,14 @@ pub struct ThreadHeap {
     pub remote_frees: u64,
 }
 
+impl ThreadHeap {
+    /// Bytes, used and free.
+    pub fn held(&self) -> u64 {
+        let in_slabs = self.in_use.saturating_add(self.free);
+        in_slabs.saturating_add(self.kept_runs)
+    }
+}
+
 /// The heaps, and how many free objects of each class each has in its list.
 pub struct Heaps {
     pub heaps: Vec<ThreadHeap>,

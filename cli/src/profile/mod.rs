@@ -31,6 +31,10 @@ use anstream::adapter::strip_bytes;
 use anstream::{AutoStream, ColorChoice};
 
 pub use args::{EXAMPLES, ProfilePlan, RawProfile};
+pub use heap::HeapProfile;
+pub use interval::{Growth, Interval};
+pub use running::with_modules;
+pub use sites::{Profiled, ProfiledSite};
 
 use crate::analysis::losses;
 use crate::analysis::number::counted;
@@ -39,9 +43,7 @@ use crate::output::{self, Content};
 use crate::printable;
 use crate::regular::open_regular;
 use args::{Format, Source, Watch};
-use heap::HeapProfile;
 use parse::NoProfile;
-use sites::Profiled;
 
 /// All that is printed.
 struct Report<'a> {

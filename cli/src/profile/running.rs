@@ -12,7 +12,7 @@ use super::interval::Spread;
 use crate::analysis::losses;
 use crate::analysis::number::counted;
 use crate::failure::{Failure, Result};
-use crate::live::{Obstacle, Process, Site};
+use crate::live::{Obstacle, Process, Profile, Site};
 use crate::printable;
 
 pub fn open(id: u32) -> Result<Process> {
@@ -33,7 +33,10 @@ pub fn title(process: &Process) -> String {
 /// others; one that cannot be is left out, and told.
 pub fn read(process: &Process) -> Result<HeapProfile> {
     let id = process.id();
-    let profile = try_read(process).map_err(|obstacle| obstacle.failure(id))?;
+    let profile = process
+        .profile()
+        .and_then(|seen| with_modules(process, seen))
+        .map_err(|obstacle| obstacle.failure(id))?;
     if profile.mean == 0 && profile.stacks.is_empty() {
         return Err(Failure::failed(format!(
             "process {id}: takes no samples: start it without LARDER_PROFILE_BYTES=0"
@@ -48,8 +51,11 @@ pub fn read(process: &Process) -> Result<HeapProfile> {
     Ok(profile)
 }
 
-fn try_read(process: &Process) -> std::result::Result<HeapProfile, Obstacle> {
-    let seen = process.profile()?;
+/// The profile that was read of a process, and where its modules lie now.
+pub fn with_modules(
+    process: &Process,
+    seen: Profile,
+) -> std::result::Result<HeapProfile, Obstacle> {
     let modules = process.modules()?;
     let mappings = process.mappings()?;
     let code = mappings

@@ -68,19 +68,34 @@ pub struct Profiled {
 impl Profiled {
     /// Takes time and memory by the frames of the profiles, and by the size of the modules' symbols.
     pub fn new(profiles: &[HeapProfile], base: Option<&[HeapProfile]>) -> Self {
-        let mut resolver = Resolver::new(Vec::new());
-        let mut profiled = Self {
-            rows: rows(&mut resolver, profiles),
-            base_rows: rows(&mut resolver, base.unwrap_or_default()),
-            resolver,
+        let mut profiled = Self::charging_callers_of(Vec::new());
+        profiled.read_again(profiles, base);
+        profiled
+    }
+
+    /// Of no profile yet. What functions of these patterns allocate is charged to their callers.
+    pub fn charging_callers_of(skips: Vec<String>) -> Self {
+        Self {
+            rows: Vec::new(),
+            base_rows: Vec::new(),
+            resolver: Resolver::new(skips),
             table: SiteTable::default(),
             sites: Vec::new(),
-            base: base.map_or(Base::None, |base| relation(profiles, base)),
+            base: Base::None,
             total: Figures::default(),
             total_growth: Growth::default(),
-        };
-        profiled.gather();
-        profiled
+        }
+    }
+
+    /// What other profiles of the same processes say. Sites keep their numbers, and symbols that
+    /// are loaded stay so.
+    pub fn read_again(&mut self, profiles: &[HeapProfile], base: Option<&[HeapProfile]>) {
+        self.rows = rows(&mut self.resolver, profiles);
+        self.base_rows = rows(&mut self.resolver, base.unwrap_or_default());
+        self.base = base.map_or(Base::None, |base| relation(profiles, base));
+        self.sites.clear();
+        self.total = Figures::default();
+        self.gather();
     }
 
     /// Whether a growth has an interval: no profile has that of the last mark.
@@ -134,6 +149,15 @@ impl Profiled {
         }
         self.total_growth = growth(self.base, &total_before, &self.total);
         since(self.base, &total_before, &mut self.total);
+    }
+
+    /// Bytes that a site has allocated since the process began.
+    pub fn allocated_so_far(&self, site: &ProfiledSite) -> f64 {
+        let before = match self.base {
+            Base::Earlier => site.before.allocated.bytes,
+            _ => 0.0,
+        };
+        site.figures.allocated.bytes + before
     }
 
     /// Its name and place.

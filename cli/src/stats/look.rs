@@ -1,7 +1,7 @@
 //! One look at a process: its heap, its profile's sums, and what the kernel says of its memory.
 
 use crate::failure::Result;
-use crate::live::{Heap, Obstacle, Process};
+use crate::live::{Heap, Obstacle, Process, Profile};
 use crate::printable;
 
 /// What a process has in memory, in bytes, as the kernel counts.
@@ -43,8 +43,12 @@ pub fn look(id: u32) -> Result<Look> {
 
 impl Look {
     pub fn at(process: &Process) -> std::result::Result<Self, Obstacle> {
+        Self::beside(process, &process.profile()?)
+    }
+
+    /// With the profile that was just read.
+    pub fn beside(process: &Process, profile: &Profile) -> std::result::Result<Self, Obstacle> {
         let heap = process.heap()?;
-        let profile = process.profile()?;
         let sites = profile.sites.iter();
         Ok(Self {
             process: process.id(),

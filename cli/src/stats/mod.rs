@@ -12,7 +12,10 @@ use crate::failure::Result;
 use crate::output::{self, Content};
 use args::Format;
 pub use args::{EXAMPLES, RawStats, StatsPlan};
-use look::{Look, mib};
+pub use look::{Look, mib};
+#[cfg(test)]
+pub use look::{Memory, Sampled};
+pub use text::{KIND_LABELS, holder};
 
 pub fn stats(plan: &StatsPlan) -> Result<()> {
     let looks = plan.processes.iter().map(|process| look::look(*process));

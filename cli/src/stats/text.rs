@@ -119,8 +119,8 @@ fn classes(look: &Look, out: &mut dyn Write) -> io::Result<()> {
             grouped(class.slabs),
         )?;
     }
-    let large = heap.runs + heap.mappings;
-    let of_large = mib(heap.in_use().saturating_sub(in_slabs(look)));
+    let large = heap.runs.saturating_add(heap.mappings);
+    let of_large = mib(heap.in_runs());
     writeln!(
         out,
         "{:>9} {:>14} {of_large:>12.1}",
@@ -131,14 +131,12 @@ fn classes(look: &Look, out: &mut dyn Write) -> io::Result<()> {
 
 fn heaps(look: &Look, out: &mut dyn Write) -> io::Result<()> {
     let mut heaps: Vec<&ThreadHeap> = look.heap.heaps.iter().collect();
-    heaps.sort_by_key(|heap| std::cmp::Reverse(heap.in_use + heap.free + heap.kept_runs));
+    heaps.sort_by_key(|heap| std::cmp::Reverse(heap.held()));
     writeln!(
         out,
         "\n{:24} {:>12} {:>12} {:>12}",
         "slabs of the heap of", "MiB in use", "free", "runs kept"
     )?;
-    let owned: u64 = heaps.iter().map(|heap| heap.in_use).sum();
-    let small: u64 = in_slabs(look).saturating_sub(owned);
     for heap in heaps {
         writeln!(
             out,
@@ -149,16 +147,7 @@ fn heaps(look: &Look, out: &mut dyn Write) -> io::Result<()> {
             mib(heap.kept_runs)
         )?;
     }
-    // Slabs that are full, and those that are for whoever wants them.
-    writeln!(out, "{:24} {:>12.1}", "nobody", mib(small))
-}
-
-/// Bytes of objects in slabs.
-fn in_slabs(look: &Look) -> u64 {
-    let classes = look.heap.classes.iter();
-    classes
-        .map(|class| class.objects.saturating_mul(class.size.into()))
-        .sum()
+    writeln!(out, "{:24} {:>12.1}", "nobody", mib(look.heap.in_no_heap()))
 }
 
 /// Whose heap it is, in words.

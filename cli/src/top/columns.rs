@@ -1,0 +1,213 @@
+//! The columns of the table of sites: what each is called, shows and sorts by, on the screen and in
+//! tables alike.
+
+use clap::ValueEnum;
+
+use super::model::SiteRow;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Column {
+    /// Bytes in use
+    InUse,
+    /// Since the start, or the mark
+    Growth,
+    /// Bytes allocated in a second
+    Rate,
+    /// Objects in use
+    Objects,
+    /// Samples in use, on which the rest of the figures rests
+    Samples,
+    /// The name
+    Site,
+}
+
+impl Column {
+    /// From left to right.
+    pub const ALL: [Self; 6] = [
+        Self::InUse,
+        Self::Growth,
+        Self::Rate,
+        Self::Objects,
+        Self::Samples,
+        Self::Site,
+    ];
+
+    /// The one so far to the right, or, beyond the end, at the other.
+    pub fn beside(self, steps: usize) -> Self {
+        let at = Self::ALL.iter().position(|column| *column == self);
+        Self::ALL[(at.unwrap_or(0) + steps) % Self::ALL.len()]
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::InUse => "IN USE         95 %",
+            Self::Growth => "GROWTH ",
+            Self::Rate => "RATE/s",
+            Self::Objects => "OBJECTS",
+            Self::Samples => "SAMPLES",
+            Self::Site => "SITE",
+        }
+    }
+
+    fn width(self) -> usize {
+        match self {
+            Self::InUse => 20,
+            Self::Growth => 9,
+            _ => 8,
+        }
+    }
+
+    fn aligned(self, text: &str) -> String {
+        let width = self.width();
+        match self {
+            Self::Site => text.to_owned(),
+            _ => format!("{text:>width$}"),
+        }
+    }
+
+    /// With a mark at what is sorted by.
+    pub fn header(self, sorted: bool, reversed: bool) -> String {
+        let mark = match (sorted, reversed) {
+            (false, _) => "",
+            (true, false) => "▼",
+            (true, true) => "▲",
+        };
+        // The mark takes the place of a blank of the title's.
+        match self.title().strip_suffix(' ') {
+            Some(title) if sorted => self.aligned(&format!("{title}{mark}")),
+            _ => self.aligned(&format!("{mark}{}", self.title())),
+        }
+    }
+
+    pub fn cell(self, site: &SiteRow) -> String {
+        let text = match self {
+            Self::InUse => {
+                let (low, high) = (site.interval.low, site.interval.high);
+                format!(
+                    "{:>6} {:>6}-{:<6}",
+                    size(site.in_use),
+                    size(low),
+                    size(high)
+                )
+            }
+            Self::Growth => growth(site),
+            Self::Rate => site.rate.map_or_else(|| "-".to_owned(), size),
+            Self::Objects => number(site.objects),
+            Self::Samples => number(site.samples),
+            Self::Site => format!("{}  {}", site.name, site.place),
+        };
+        self.aligned(&text)
+    }
+
+    /// The rows, those that have most of it first, and names from a on.
+    pub fn sort(self, rows: &mut [&SiteRow]) {
+        let key: fn(&SiteRow) -> f64 = match self {
+            Self::InUse => |row| row.in_use,
+            Self::Growth => |row| row.growth.bytes,
+            Self::Rate => |row| row.rate.unwrap_or(0.0),
+            Self::Objects => |row| row.objects,
+            Self::Samples => |row| row.samples,
+            Self::Site => return rows.sort_by(|a, b| (&a.name, a.id.0).cmp(&(&b.name, b.id.0))),
+        };
+        // Equal ones keep their place from one look to the next.
+        rows.sort_by(|a, b| key(b).total_cmp(&key(a)).then(a.id.0.cmp(&b.id.0)));
+    }
+}
+
+/// A star: it is more than chance.
+fn growth(site: &SiteRow) -> String {
+    let star = if site.growth.is_significant() {
+        "*"
+    } else {
+        " "
+    };
+    format!("{}{star}", signed(site.growth.bytes))
+}
+
+pub fn signed(bytes: f64) -> String {
+    let sign = match bytes.round() {
+        rounded if rounded > 0.0 => "+",
+        rounded if rounded < 0.0 => "-",
+        _ => "",
+    };
+    format!("{sign}{}", size(bytes.abs()))
+}
+
+/// Bytes in at most six characters: 1.5M is 1.5 MiB.
+pub fn size(bytes: f64) -> String {
+    short(bytes, 1024.0)
+}
+
+fn number(count: f64) -> String {
+    short(count, 1000.0)
+}
+
+fn short(value: f64, step: f64) -> String {
+    let mut value = value;
+    for unit in ["", "K", "M", "G", "T", "P"] {
+        let digits = usize::from(!unit.is_empty());
+        if value < step - 0.05 {
+            return format!("{value:.digits$}{unit}");
+        }
+        value /= step;
+    }
+    "?".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::tests::site;
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, text) in [
+            (0.0, "0"),
+            (1023.0, "1023"),
+            (1024.0, "1.0K"),
+            (1048570.0, "1.0M"),
+            (1.5 * 1048576.0, "1.5M"),
+            (1e15, "909.5T"),
+            (f64::MAX, "?"),
+            (f64::NAN, "?"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(signed(-2048.0), "-2.0K");
+        assert_eq!(signed(0.2), "0");
+    }
+
+    #[test]
+    fn headers_stand_over_their_cells() {
+        let row = site(1, "main", 5e6, 1e6);
+        for column in Column::ALL {
+            if column == Column::Site {
+                continue;
+            }
+            for (sorted, reversed) in [(false, false), (true, false), (true, true)] {
+                let header = column.header(sorted, reversed);
+                assert_eq!(header.chars().count(), column.width(), "{header}");
+            }
+            assert_eq!(column.cell(&row).chars().count(), column.width());
+        }
+    }
+
+    #[test]
+    fn sorting_is_by_the_column_and_steady() {
+        let (a, b, c) = (
+            site(1, "b", 5e6, 1e6),
+            site(2, "a", 9e6, 1e6),
+            site(3, "c", 5e6, 2e6),
+        );
+        let names = |column: Column| {
+            let mut rows = vec![&c, &b, &a];
+            column.sort(&mut rows);
+            rows.iter().map(|row| &*row.name).collect::<String>()
+        };
+        assert_eq!(names(Column::InUse), "abc");
+        assert_eq!(names(Column::Growth), "cba");
+        assert_eq!(names(Column::Site), "abc");
+        assert_eq!(Column::Site.beside(1), Column::InUse);
+        assert_eq!(Column::InUse.beside(5), Column::Site);
+    }
+}

@@ -1,0 +1,544 @@
+//! `larder top`: a running program on the staged allocator, watched from outside; the screen in a
+//! pseudoterminal, whose output vt100 draws.
+
+mod common;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::num::NonZero;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{
+    assert_fails, assert_success, compile, larder, library_directory, line_of, output, stderr,
+    stdout, temporary,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use serde_json::Value;
+
+/// Keeps 16 MiB in `fill`, and leaks about 3 MiB a second in `leak`; takes and frees as much in
+/// `churn`.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void* volatile kept[1 << 14];
+
+__attribute__((noinline)) static void fill(void) {
+  for (int i = 0; i < 1 << 14; ++i) kept[i] = malloc(1024);  // @fill
+}
+__attribute__((noinline)) static void leak(void) {
+  memset(kept[0] = malloc(3000), 1, 3000);  // @leak
+}
+__attribute__((noinline)) static void churn(void) {
+  void* volatile p = malloc(3000);  // @churn
+  free(p);
+}
+
+int main(void) {
+  fill();
+  puts("{}");
+  fflush(stdout);
+  for (;;) {
+    for (int i = 0; i < 10; ++i) leak(), churn();
+    usleep(10000);
+  }
+}
+"#;
+
+/// Ended at the latest with this.
+struct Process(Child);
+
+impl Process {
+    #[track_caller]
+    fn wait(&mut self) -> ExitStatus {
+        let deadline = failure_at();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// When what has not come will not.
+fn failure_at() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+struct Running {
+    child: Process,
+    _out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(directory: &Path) -> Self {
+        let program = compile(directory, "leaky.c", PROGRAM, &["-O1", "-g"]);
+        let mut child = Command::new(program)
+            .env("LD_PRELOAD", library_directory().join("liblarder.so"))
+            // Steady figures from a short run.
+            .env("LARDER_PROFILE_BYTES", "16384")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        assert_eq!(line, "{}\n");
+        Self {
+            child: Process(child),
+            _out: out,
+        }
+    }
+
+    fn id(&self) -> String {
+        self.child.0.id().to_string()
+    }
+
+    fn end(&mut self) {
+        self.child.0.kill().expect("it ends");
+        self.child.wait();
+    }
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    text.lines().map(parse).collect()
+}
+
+/// The site at the line of the program that has this mark.
+#[track_caller]
+fn site<'a>(top: &'a Value, mark: &str) -> &'a Value {
+    let place = format!("leaky.c:{}", line_of(PROGRAM, mark));
+    let sites = top["sites"].as_array().expect("sites");
+    let found = sites
+        .iter()
+        .find(|site| site["place"].as_str().is_some_and(|p| p.ends_with(&place)));
+    found.unwrap_or_else(|| panic!("no {place} in {top}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+#[test]
+fn what_leaks_grows_and_what_is_freed_has_only_a_rate() {
+    let directory = temporary();
+    let running = Running::start(directory.path());
+    let found = output(larder().args(["top", &running.id(), "-n", "3", "-d", "0.5", "--json"]));
+    assert_success(&found);
+    let looks = objects(&stdout(&found));
+    assert_eq!(looks.len(), 3);
+    let last = &looks[2];
+    let (fill, leak, churn) = (site(last, "fill"), site(last, "leak"), site(last, "churn"));
+    let kept = number(&fill["in_use"]);
+    assert!((14e6..20e6).contains(&kept), "{fill}");
+    assert_eq!(number(&fill["growth"]), 0.0);
+    assert!(number(&leak["growth_95"][0]) > 0.0, "{leak}");
+    assert!(number(&churn["in_use"]) < 1e6, "{churn}");
+    for moving in [leak, churn] {
+        assert!(number(&moving["allocated_per_second"]) > 1e5, "{moving}");
+    }
+    assert_eq!(number(&fill["allocated_per_second"]), 0.0);
+    // Growth is since the beginning, the rate of an interval.
+    let early = number(&site(&looks[0], "leak")["growth"]);
+    assert!(number(&leak["growth"]) > early, "{early} {leak}");
+    let in_use = number(&last["kinds"]["in_use"]["resident"]);
+    assert!(in_use > 0.0 && in_use <= number(&last["rss"]), "{last}");
+    let thread = &last["threads"][0];
+    assert_eq!(thread["name"], format!("{} leaky", running.id()), "{last}");
+}
+
+/// While the program stands still, three ways to look have the same figures, and the kernel too.
+#[test]
+fn figures_are_those_of_stats_profile_and_the_kernel() {
+    let directory = temporary();
+    let running = Running::start(directory.path());
+    let id = running.id();
+    kill_process(Pid::from_child(&running.child.0), Signal::STOP).expect("kill");
+    let stopped = || std::fs::read_to_string(format!("/proc/{id}/stat")).expect("stat");
+    while !stopped().contains(" T ") {
+        std::thread::yield_now();
+    }
+    let look = |arguments: &[&str]| {
+        let found = output(larder().args(arguments));
+        assert_success(&found);
+        serde_json::from_slice::<Value>(&found.stdout).expect("JSON")
+    };
+    let top = look(&["top", &id, "--once", "-d", "0.1", "--json"]);
+    let stats = look(&["stats", &id, "--json"]);
+    for same in ["rss", "mapped", "resident", "kinds", "sample_mean"] {
+        assert_eq!(top[same], stats[same], "{same}");
+    }
+    let heaps = stats["heaps"].as_array().expect("heaps");
+    for (thread, heap) in top["threads"]
+        .as_array()
+        .expect("threads")
+        .iter()
+        .zip(heaps)
+    {
+        for same in ["in_use", "free", "kept_runs", "slabs", "remote_frees"] {
+            assert_eq!(thread[same], heap[same], "{same}");
+        }
+    }
+    let profile = look(&["profile", &id, "--json", "--top", "0"]);
+    let (total, of_profile) = (&top["total"], &profile["total"]);
+    for (here, there) in [
+        (&total["in_use"], &of_profile["in_use"]["bytes"]),
+        (&total["objects"], &of_profile["in_use"]["objects"]),
+        (&total["samples"], &of_profile["samples"]),
+    ] {
+        assert_eq!(number(here).round(), number(there), "{profile}");
+    }
+    let rollup = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).expect("smaps");
+    let rss = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kib = rss.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    let kib: f64 = kib.expect("Rss").parse().expect("a number");
+    assert_eq!(number(&top["rss"]), kib * 1024.0);
+    // What is in use is known exactly; the estimate's interval holds it.
+    let in_use = number(&top["in_use"]);
+    let bounds = &top["total"]["in_use_95"];
+    let wide = number(&bounds[0]) * 0.9..number(&bounds[1]) * 1.1;
+    assert!(wide.contains(&in_use), "{in_use} {bounds}");
+}
+
+#[test]
+fn tables_are_ranked_filtered_and_cut() {
+    let directory = temporary();
+    let running = Running::start(directory.path());
+    let id = running.id();
+    let top = |arguments: &[&str]| {
+        let found = output(
+            larder()
+                .args(["top", &id, "--once", "-d", "0.3"])
+                .args(arguments),
+        );
+        assert_success(&found);
+        stdout(&found)
+    };
+    let text = top(&["--top", "1"]);
+    for words in [
+        "(leaky) on Larder",
+        "RSS ",
+        "Profile: ",
+        "free in slabs",
+        "more",
+    ] {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    assert!(
+        text.contains("fill  ") && !text.contains("leak  "),
+        "{text}"
+    );
+    let text = top(&["--sort", "growth", "--top", "1"]);
+    assert!(
+        text.contains("leak  ") && !text.contains("fill  "),
+        "{text}"
+    );
+    let text = top(&["--filter", "CHURN"]);
+    assert!(
+        text.contains("churn  ") && !text.contains("fill  "),
+        "{text}"
+    );
+    // The marked line is then main's.
+    let text = top(&["--skip", "chur?", "--skip", "*ll", "--sort", "rate"]);
+    assert!(
+        text.contains("main  ") && !text.contains("churn  "),
+        "{text}"
+    );
+    let text = top(&["--threads"]);
+    assert!(
+        text.contains("HEAP OF") && text.contains("leaky\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_end_of_the_process_and_of_the_reader_is_no_failure() {
+    let directory = temporary();
+    let mut running = Running::start(directory.path());
+    let mut top = larder()
+        .args(["top", &running.id(), "-d", "0.1", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(top.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a look");
+    running.end();
+    lines.read_to_string(&mut line).expect("its end");
+    let ended = top.wait_with_output().expect("it ends");
+    assert!(ended.status.success(), "{}", stderr(&ended));
+
+    let running = Running::start(directory.path());
+    let mut top = larder()
+        .args(["top", &running.id(), "-d", "0.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(top.stdout.take());
+    let ended = top.wait_with_output().expect("it ends");
+    assert!(ended.status.success(), "{}", stderr(&ended));
+}
+
+#[test]
+fn who_cannot_be_watched_is_told_why() {
+    let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");
+    let id = sleeping.id().to_string();
+    let found = output(larder().args(["top", &id, "--once"]));
+    assert_fails(&found, 125, &["does not run on Larder", "larder run"]);
+    sleeping.kill().expect("it ends");
+    sleeping.wait().expect("it has ended");
+    let found = output(larder().args(["top", &id]));
+    assert_fails(&found, 125, &["no such process"]);
+    for bad in [
+        &["0"][..],
+        &["x"],
+        &["1", "-d", "0"],
+        &["1", "-n", "0"],
+        &["1", "--skip", ""],
+        &["1", "--sort", "x"],
+    ] {
+        assert_eq!(common::code(&output(larder().arg("top").args(bad))), 125);
+    }
+}
+
+/// The tool on a terminal of its own.
+struct OnTerminal {
+    child: Process,
+    master: File,
+    /// Kept open, so that what the terminal is set to can be asked when the tool has ended.
+    slave: File,
+    shown: vt100::Parser,
+}
+
+/// (rows, columns)
+const USUAL: (u16, u16) = (30, 120);
+
+impl OnTerminal {
+    /// Until its first screen is drawn.
+    #[track_caller]
+    fn start(id: &str) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a terminal");
+        grantpt(&master).expect("a terminal");
+        unlockpt(&master).expect("a terminal");
+        let name = ptsname(&master, Vec::new()).expect("its name");
+        let name = name.into_string().expect("its name");
+        let slave = File::options().read(true).write(true).open(name);
+        let slave = slave.expect("its other end");
+        let end = || Stdio::from(slave.try_clone().expect("its other end"));
+        let child = Command::new("setsid")
+            .arg("--ctty")
+            .arg(larder().get_program())
+            .args(["top", id, "-d", "0.2"])
+            .env("TERM", "xterm-256color")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .expect("setsid");
+        let mut terminal = Self {
+            child: Process(child),
+            master: master.into(),
+            slave,
+            shown: vt100::Parser::default(),
+        };
+        terminal.resize(USUAL);
+        terminal.wait_for("10Quit");
+        assert!(terminal.shown.screen().alternate_screen());
+        terminal
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).expect("keys");
+    }
+
+    fn resize(&mut self, (rows, columns): (u16, u16)) {
+        let length = |cells| NonZero::new(cells).unwrap_or(NonZero::<u16>::MIN);
+        let screen = self.shown.screen_mut();
+        screen.set_size(length(rows), length(columns));
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.master, size).expect("a size");
+    }
+
+    /// Reads on until the screen is so.
+    #[track_caller]
+    fn wait_until(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
+        let deadline = failure_at();
+        let mut bytes = [0; 4096];
+        while !is_so(self.shown.screen()) {
+            let now = self.shown.screen().contents();
+            assert!(Instant::now() < deadline, "not {what}:\n{now}");
+            let mut ready = [PollFd::new(&self.master, PollFlags::IN)];
+            let second = Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            };
+            if poll(&mut ready, Some(&second)).expect("poll") > 0 {
+                let count = self.master.read(&mut bytes).expect("output");
+                self.shown.process(&bytes[..count]);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn wait_for(&mut self, words: &str) {
+        self.wait_until(words, |screen| screen.contents().contains(words));
+    }
+
+    /// Presses these, and waits until the screen has this.
+    #[track_caller]
+    fn turn(&mut self, keys: &str, words: &str) {
+        self.press(keys);
+        self.wait_for(words);
+    }
+
+    fn line(&self, with: &str) -> Option<String> {
+        let contents = self.shown.screen().contents();
+        contents
+            .lines()
+            .find(|line| line.contains(with))
+            .map(str::to_owned)
+    }
+
+    /// The tool has ended, the screen is left, the cursor is there, and the terminal edits lines
+    /// and echoes again.
+    #[track_caller]
+    fn ended(&mut self) -> ExitStatus {
+        let status = self.child.wait();
+        self.wait_until("left", |screen| !screen.alternate_screen());
+        assert!(!self.shown.screen().hide_cursor());
+        let modes = tcgetattr(&self.slave).expect("a terminal").local_modes;
+        let edits = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        assert!(modes.contains(edits), "{modes:?}");
+        status
+    }
+}
+
+#[test]
+fn keys_turn_pages_filter_and_sort() {
+    let directory = temporary();
+    let running = Running::start(directory.path());
+    let mut top = OnTerminal::start(&running.id());
+    top.wait_for("leak  ");
+    top.turn("t", "REFILLS/s");
+    top.turn("?", "KEYS AND COLUMNS");
+    top.turn("\x1b[A\x0c\x1b[B", "KEYS AND COLUMNS");
+    top.turn("?", "▼IN USE");
+    top.turn("/", "Filter: _");
+    top.turn("chuRX\x7f", "Filter: chuR_");
+    assert_eq!(top.line("leak  "), None);
+    top.turn("\r", "1 site with \u{201c}chuR\u{201d}");
+    top.turn("\r", "→ churn");
+    top.turn("\r", "▼IN USE");
+    top.press("\x1b");
+    top.wait_until("without a filter", |screen| {
+        let text = screen.contents();
+        text.contains("leak  ") && !text.contains("chuR")
+    });
+    top.turn("G", "GROWTH▼");
+    top.turn(">", "▼RATE/s");
+    top.turn("I", "▲RATE/s");
+    top.turn("M", "▲IN USE");
+    top.turn("I", "▼IN USE");
+    // Another one is selected, and its stacks are shown.
+    top.turn("\x1b[B\n", "→ leak");
+    top.turn("\x1b", "▼IN USE");
+    top.turn(" ", "PAUSED");
+    top.press(" ");
+    top.wait_until("going on", |screen| !screen.contents().contains("PAUSED"));
+    // It goes on when a part of a key has come; and there is no shell to stop for.
+    top.press("\x1b[");
+    let watched = top.line("watched for").expect("a title");
+    top.wait_until("later", |screen| !screen.contents().contains(&watched));
+    top.turn("B\x1a", "10Quit");
+    top.press("q");
+    assert_eq!(top.ended().code(), Some(0));
+}
+
+#[test]
+fn the_screen_follows_the_terminals_size() {
+    let directory = temporary();
+    let running = Running::start(directory.path());
+    let mut top = OnTerminal::start(&running.id());
+    top.wait_for("leak  ");
+    for small in [(5, 20), (2, 10), (1, 1), (0, 0)] {
+        top.resize(small);
+        if small == (5, 20) {
+            top.wait_until("small", |screen| {
+                let text = screen.contents();
+                let lines: Vec<&str> = text.lines().collect();
+                lines.len() == 5 && lines[2].contains("IN USE") && lines[4].starts_with("F1Help")
+            });
+        }
+    }
+    top.resize((40, 150));
+    top.wait_until("large", |screen| {
+        let text = screen.contents();
+        text.contains("Waste free in slabs") && text.contains("leaky.c:") && text.contains("10Quit")
+    });
+    top.press("\x03");
+    assert_eq!(top.ended().code(), Some(0));
+}
+
+#[test]
+fn the_terminal_is_given_back_when_the_process_ends_and_on_a_signal() {
+    let directory = temporary();
+    let mut running = Running::start(directory.path());
+    let mut top = OnTerminal::start(&running.id());
+    running.end();
+    assert_eq!(top.ended().code(), Some(0));
+    top.wait_for(&format!("process {} has ended", running.id()));
+
+    let running = Running::start(directory.path());
+    for keys in ["", "/", "\x1b[", "p"] {
+        let mut top = OnTerminal::start(&running.id());
+        top.press(keys);
+        kill_process(Pid::from_child(&top.child.0), Signal::TERM).expect("kill");
+        assert_eq!(
+            top.ended().signal(),
+            Some(Signal::TERM.as_raw()),
+            "{keys:?}"
+        );
+    }
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_it() {
+    let directory = temporary();
+    let running = Running::start(directory.path());
+    let OnTerminal {
+        mut child,
+        master,
+        slave,
+        ..
+    } = OnTerminal::start(&running.id());
+    drop((master, slave));
+    assert_eq!(child.wait().signal(), Some(Signal::HUP.as_raw()));
+}
