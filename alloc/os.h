@@ -1,5 +1,5 @@
 // The contract with the kernel. os_linux.cc is the only file with system calls, but for
-// sockets (os_socket.h).
+// sockets (os_socket.h) and threads that are stopped (stop_world.cc).
 //
 // Every function may be called from any thread, from a signal handler and before libc is set up:
 // raw system calls, no errno, no cancellation point, no allocation.
