@@ -26,6 +26,15 @@ size_t resident() {
   return size_t(pages) * os::page_size();
 }
 
+// A figure of the whole process: ThreadSanitizer's shadow of what went back stays.
+void expect_resident(size_t most) {
+#ifndef __SANITIZE_THREAD__
+  EXPECT_LE(resident(), most);
+#else
+  (void)most;
+#endif
+}
+
 void wait_ms(unsigned ms) { usleep(ms * 1000); }
 
 class Purge : public testing::Test {
@@ -65,7 +74,7 @@ TEST_F(Purge, FreeMemoryGoesBackAfterTheDecay) {
   set_option(Option::kPurgeDecayMs, 20);
   wait_ms(150);
   purge_tick();
-  EXPECT_LE(resident() + (size_t{60} << 20), before);
+  expect_resident(before - (size_t{60} << 20));
 }
 
 TEST_F(Purge, ATickGivesBackABoundedAmount) {
@@ -98,7 +107,7 @@ TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
   set_option(Option::kEarlyPurge, 1);
   size_t before = resident();
   dirty(64);
-  EXPECT_LE(resident(), before + (size_t{16} << 20));
+  expect_resident(before + (size_t{16} << 20));
   // What comes back at once is left alone: the peak once, and 32 MiB a second.
   int64_t purged = stats::get(stats::kPurgedBytes);
   uint64_t start_ms = os::now_ms();
@@ -123,7 +132,7 @@ TEST_F(Purge, WhatAHeapKeepsIsNotInUseAndGoesWithTheRest) {
   set_option(Option::kEarlyPurge, 1);
   for (void* p : mappings) larder_free(p);
   EXPECT_EQ(thread_state.heap->kept_bytes(), 0u);
-  EXPECT_LE(resident(), before + (size_t{4} << 20));
+  expect_resident(before + (size_t{4} << 20));
 }
 
 TEST_F(Purge, AHeapInUseWaitsForTheDecay) {
