@@ -62,24 +62,7 @@ void on_timer(int) {
 }
 
 timer_t start_timer() {
-  struct sigaction action = {};
-  action.sa_handler = on_timer;
-  action.sa_flags = SA_RESTART;
-  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
-  sigevent event = {};
-  event.sigev_notify = SIGEV_THREAD_ID;
-  event.sigev_signo = SIGUSR1;
-#ifndef sigev_notify_thread_id
-#define sigev_notify_thread_id _sigev_un._tid
-#endif
-  event.sigev_notify_thread_id = static_cast<pid_t>(syscall(SYS_gettid));
-  timer_t timer;
-  CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
-  itimerspec period = {};
-  period.it_interval.tv_nsec = 97'000;
-  period.it_value.tv_nsec = 97'000;
-  CHECK(timer_settime(timer, 0, &period, nullptr) == 0);
-  return timer;
+  return signal_every(97'000, static_cast<pid_t>(syscall(SYS_gettid)), on_timer);
 }
 
 // Only blocks beyond the size classes: nearly every call takes the page heap's lock, and the timer

@@ -94,17 +94,7 @@ int main(int argc, char** argv) {
   begin("profile_storm", static_cast<unsigned>(seconds) + 120);
   auto write_to = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "larder_profile_write"));
   CHECK(write_to != nullptr);
-  struct sigaction action = {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
-  sigevent event = {};
-  event.sigev_notify = SIGEV_SIGNAL;
-  event.sigev_signo = SIGUSR1;
-  timer_t timer;
-  const itimerspec every = {{0, 1000000}, {0, 1000000}};
-  CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
-  CHECK(timer_settime(timer, 0, &every, nullptr) == 0);
+  const timer_t timer = signal_every(1'000'000, 0, on_signal);
 
   pthread_t starters[2];
   for (uintptr_t i = 0; i < 2; ++i)

@@ -245,6 +245,26 @@ inline void sleep_ms(long milliseconds) {
   }
 }
 
+// Signals SIGUSR1 again and again: to the thread, or where it is 0 to the process.
+inline timer_t signal_every(long nanoseconds, pid_t thread, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
+  sigevent event = {};
+  event.sigev_notify = thread != 0 ? SIGEV_THREAD_ID : SIGEV_SIGNAL;
+  event.sigev_signo = SIGUSR1;
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+  event.sigev_notify_thread_id = thread;
+  timer_t timer;
+  const itimerspec every = {{0, nanoseconds}, {0, nanoseconds}};
+  CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+  CHECK(timer_settime(timer, 0, &every, nullptr) == 0);
+  return timer;
+}
+
 // ---- random numbers and patterns ----------------------------------------------------------------
 
 // xorshift64*: small, seeded, the same on every machine.
