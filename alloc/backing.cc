@@ -11,6 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "environment.h"
 #include "line.h"
 #include "options.h"
 #include "stats.h"
@@ -306,9 +307,9 @@ void init() {
     backing.use_mmap = true;
   }
   if (skip_sbrk == 0) os::use_break_when_refused();
-  if (const char* path = option_text("MEMFS_MALLOC_PATH")) init_memfs(path);
+  if (const char* path = variable("MEMFS_MALLOC_PATH", "TCMALLOC_")) init_memfs(path);
   if (size_t start = option(Option::kDevmemStartMib)) {
-    const char* path = option_text("DEVMEM_DEVICE");
+    const char* path = variable("DEVMEM_DEVICE", "TCMALLOC_");
     init_device(uint64_t{start} << 20, path != nullptr ? path : "/dev/mem");
   }
   backing.special = !backing.use_mmap || memfs.chunks != 0 || device.chunks != 0;

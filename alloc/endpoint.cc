@@ -61,23 +61,13 @@ void complain(const char* what, const char* why) {
 bool take_path(const char* pattern) {
   sockaddr_un& local = endpoint.address.local;
   local.sun_family = AF_UNIX;
-  size_t used = 0;
-  for (const char* at = pattern; *at != 0; ++at) {
-    char text[12] = {*at, 0};
-    if (at[0] == '%' && at[1] == 'p') {
-      snprintf(text, sizeof text, "%d", os::process_id());
-      ++at;
-    }
-    if (used + strlen(text) >= sizeof local.sun_path) {
-      complain(pattern, "a socket's path has at most 107 characters");
-      return false;
-    }
-    used += size_t(stpcpy(local.sun_path + used, text) - (local.sun_path + used));
-  }
-  if (used == 0) complain("unix:", "there is no path");
+  TextBuffer path(local.sun_path, sizeof local.sun_path);
+  path.put_pattern(pattern, unsigned(os::process_id()));
+  if (!path.fits()) complain(pattern, "a socket's path has at most 107 characters");
+  if (path.length() == 0) complain("unix:", "there is no path");
   endpoint.is_local = true;
   endpoint.address_bytes = sizeof local;
-  return used != 0;
+  return path.fits() && path.length() != 0;
 }
 
 bool take_token() {

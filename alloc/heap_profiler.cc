@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "environment.h"
 #include "line.h"
 #include "profile.h"
 #include "sample.h"
@@ -43,36 +44,14 @@ constinit Profiler profiler;
 
 // Bytes, seconds; 0: never for this reason.
 struct Intervals {
-  size_t allocated = size_t{1} << 30;
-  size_t freed = 0;
-  size_t more_in_use = size_t{100} << 20;
-  size_t seconds = 0;
+  int64_t allocated = int64_t{1} << 30;
+  int64_t freed = 0;
+  int64_t more_in_use = int64_t{100} << 20;
+  int64_t seconds = 0;
 };
 constinit Intervals every;
 
 bool is_running() { return profiler.running.load(std::memory_order_relaxed) != 0; }
-
-class Text {
- public:
-  Text(char* to, size_t capacity) : to_(to), capacity_(capacity) { to_[0] = 0; }
-  Text& put(const char* text) {
-    for (; *text != 0 && length_ + 1 < capacity_; ++text) to_[length_++] = *text;
-    to_[length_] = 0;
-    return *this;
-  }
-  Text& put_number(uint64_t value, int least_digits = 1) {
-    char digits[24];
-    int d = 24;
-    digits[--d] = 0;
-    for (; value != 0 || least_digits > 0; value /= 10, --least_digits)
-      digits[--d] = char('0' + value % 10);
-    return put(digits + d);
-  }
-
- private:
-  char* to_;
-  size_t capacity_, length_ = 0;
-};
 
 struct Reason {
   char text[100];
@@ -88,7 +67,7 @@ bool try_to_be_writer() {
 void end_writing() { profiler.writer.store(0, std::memory_order_release); }
 
 const char* next_path(bool with_id) {
-  Text path(profiler.path, sizeof profiler.path);
+  TextBuffer path(profiler.path, sizeof profiler.path);
   path.put(profiler.prefix);
   if (with_id) path.put("_").put_number(uint64_t(os::process_id()));
   path.put(".").put_number(profiler.count, 4).put(".heap");
@@ -118,8 +97,8 @@ void write_next(const char* reason) {
 // Why a profile is due; false if none is.
 bool is_due(Reason* reason) {
   SampleTotals now = sample_totals();
-  Text text(reason->text, sizeof reason->text);
-  auto reached = [](double value, double since, size_t interval) {
+  TextBuffer text(reason->text, sizeof reason->text);
+  auto reached = [](double value, double since, int64_t interval) {
     return interval != 0 && value >= since + double(interval);
   };
   if (profiler.wanted.exchange(0, std::memory_order_relaxed))
@@ -131,7 +110,7 @@ bool is_due(Reason* reason) {
   else if (reached(now.in_use, profiler.most_in_use, every.more_in_use))
     text.put("");
   else if (every.seconds != 0 &&
-           os::now_ms() >= profiler.written_ms + uint64_t{1000} * every.seconds)
+           os::now_ms() >= profiler.written_ms + 1000 * uint64_t(every.seconds))
     text.put_number((os::now_ms() - profiler.written_ms) / 1000).put(" sec since the last dump");
   else
     return false;
@@ -167,68 +146,41 @@ void dump_for_signal(int) {
   if (!as_writer([] { write_next("signal"); })) profiler.wanted.store(1, std::memory_order_relaxed);
 }
 
-// `name` begins with LARDER_; without it, it is gperftools'.
-const char* variable(const char* name) {
-  const char* value = secure_getenv(name);
-  if (value == nullptr) value = secure_getenv(name + strlen("LARDER_"));
-  return value != nullptr && *value != 0 ? value : nullptr;
-}
-
-void read_number(const char* name, size_t most, size_t* to) {
-  const char* text = variable(name);
-  if (text == nullptr) return;
-  size_t value = 0;
-  for (const char* at = text; *at != 0; ++at) {
-    if (*at < '0' || *at > '9' || value > most / 10) {
-      value = most + 1;
-      break;
-    }
-    value = value * 10 + size_t(*at - '0');
-  }
-  if (value <= most) {
-    *to = value;
-    return;
-  }
-  Line line;
-  line.put(name + strlen("LARDER_")).put("=").put(text, 32).put(" is not a number from 0 to ");
-  line.put_number(most).put("; using the default, ").put_number(*to).write();
-}
-
 void read_signal() {
-  size_t number = 0;
-  read_number("LARDER_HEAPPROFILESIGNAL", 64, &number);
+  int64_t number = 0;
+  read_number("HEAPPROFILESIGNAL", 0, 64, &number);
   if (number == 0) return;
   struct sigaction action = {};
   action.sa_handler = dump_for_signal;
   action.sa_flags = SA_RESTART;
   if (sigaction(int(number), &action, nullptr) != 0)
-    Line().put("HEAPPROFILESIGNAL: signal ").put_number(number).put(" cannot be taken").write();
+    Line()
+        .put("HEAPPROFILESIGNAL: signal ")
+        .put_number(size_t(number))
+        .put(" cannot be taken")
+        .write();
 }
 
 // Once options are read, and the mean of samples is set.
 [[gnu::constructor(102)]] void start_from_environment() {
   read_signal();
-  constexpr size_t kMostBytes = size_t{1} << 50;
-  read_number("LARDER_HEAP_PROFILE_ALLOCATION_INTERVAL", kMostBytes, &every.allocated);
-  read_number("LARDER_HEAP_PROFILE_DEALLOCATION_INTERVAL", kMostBytes, &every.freed);
-  read_number("LARDER_HEAP_PROFILE_INUSE_INTERVAL", kMostBytes, &every.more_in_use);
-  read_number("LARDER_HEAP_PROFILE_TIME_INTERVAL", 1000'000'000, &every.seconds);
-  const char* prefix = variable("LARDER_HEAPPROFILE");
+  constexpr int64_t kMostBytes = int64_t{1} << 50;
+  read_number("HEAP_PROFILE_ALLOCATION_INTERVAL", 0, kMostBytes, &every.allocated);
+  read_number("HEAP_PROFILE_DEALLOCATION_INTERVAL", 0, kMostBytes, &every.freed);
+  read_number("HEAP_PROFILE_INUSE_INTERVAL", 0, kMostBytes, &every.more_in_use);
+  read_number("HEAP_PROFILE_TIME_INTERVAL", 0, 1000'000'000, &every.seconds);
+  const char* prefix = variable("HEAPPROFILE");
   if (prefix == nullptr) return;
-  for (const char* name : {"LARDER_HEAP_PROFILE_MMAP", "LARDER_HEAP_PROFILE_ONLY_MMAP",
-                           "LARDER_HEAP_PROFILE_MMAP_LOG"})
+  for (const char* name : {"HEAP_PROFILE_MMAP", "HEAP_PROFILE_ONLY_MMAP", "HEAP_PROFILE_MMAP_LOG"})
     if (variable(name) != nullptr)
-      Line()
-          .put(name + strlen("LARDER_"))
-          .put(" is not taken: the profile has what malloc gives")
-          .write();
+      Line().put(name).put(" is not taken: the profile has what malloc gives").write();
   HeapProfilerStart(prefix);
 }
 
 [[gnu::destructor(102)]] void write_at_exit() {
   if (!is_running()) return;
   Reason reason;
-  Text text(reason.text, sizeof reason.text);
+  TextBuffer text(reason.text, sizeof reason.text);
   {
     SlowPath path;  // a signal handler that allocates must not wait for the sampler's lock
     text.put("Exiting, ").put_number(mib(sample_totals().in_use)).put(" MB in use");

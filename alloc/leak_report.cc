@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "leak_names.h"
+#include "text.h"
 
 // From the linker: this library's code.
 extern "C" {
@@ -24,14 +25,7 @@ class Text {
     }
     return *this;
   }
-  Text& number(size_t value, unsigned base = 10) {
-    char digits[24];
-    int d = 24;
-    digits[--d] = 0;
-    do digits[--d] = "0123456789abcdef"[value % base];
-    while ((value /= base) != 0);
-    return put(digits + d);
-  }
+  Text& number(size_t value, unsigned base = 10) { return put(Digits(value, base).text()); }
   // N bytes in M objects
   Text& sum(size_t bytes, size_t objects) {
     return number(bytes).put(" bytes in ").number(objects).put(" objects");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "os.h"
+#include "text.h"
 
 namespace larder {
 
@@ -14,14 +15,7 @@ class Line {
       text_[length_++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
     return *this;
   }
-  Line& put_number(size_t value, unsigned base = 10) {
-    char digits[24];
-    int d = 24;
-    digits[--d] = 0;
-    do digits[--d] = "0123456789abcdef"[value % base];
-    while ((value /= base) != 0);
-    return put(digits + d);
-  }
+  Line& put_number(size_t value, unsigned base = 10) { return put(Digits(value, base).text()); }
   void write() {
     text_[length_++] = '\n';
     os::write_stderr(text_, length_);

@@ -1,13 +1,10 @@
 #include "options.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include <initializer_list>
-
+#include "environment.h"
 #include "line.h"
 #include "size_class.h"
 
@@ -141,63 +138,28 @@ void warn_unknown(const char* variable) {
       .write();
 }
 
-// Decimal digits only, no overflow.
-bool parse_number(const char* text, size_t* value) {
-  if (*text == 0 || strlen(text) > 18) return false;
-  size_t v = 0;
-  for (; *text != 0; ++text) {
-    if (*text < '0' || *text > '9') return false;
-    v = v * 10 + size_t(*text - '0');
-  }
-  *value = v;
-  return true;
-}
-
-// As tcmalloc takes them, and their opposites; one that is set to nothing is on there.
-bool parse_switch(const char* text, bool of_tcmalloc, size_t* value) {
-  if (*text == 0) {
-    *value = 1;
-    return of_tcmalloc;
-  }
-  for (const char* word : {"1", "t", "y", "true", "yes", "0", "f", "n", "false", "no"}) {
-    if (strcasecmp(text, word) != 0) continue;
-    *value = strchr("1ty", *word) != nullptr ? 1 : 0;
-    return true;
-  }
-  return false;
-}
-
-// Digits with a point among them, or none.
-bool parse_rate(const char* text, double* rate) {
-  if (*text == 0 || strlen(text) > 12) return false;
-  double v = 0, unit = 1;
-  bool point = false, digit = false;
-  for (; *text != 0; ++text) {
-    if (*text == '.' && !point) {
-      point = true;
-      continue;
-    }
-    if (*text < '0' || *text > '9') return false;
-    digit = true;
-    v = v * 10 + (*text - '0');
-    if (point) unit *= 10;
-  }
-  *rate = v / unit;
-  return digit;
-}
-
 // False: it is no value for this row.
 bool take(const Row& row, const char* text, bool of_tcmalloc) {
   size_t value = 0;
-  if (row.form == Form::kRate) {
-    double rate = 0;
-    if (!parse_rate(text, &rate) || rate < double(row.min) || rate > double(row.max)) return false;
-    value = bits_of(rate);
-  } else if (row.form == Form::kSwitch
-                 ? !parse_switch(text, of_tcmalloc, &value)
-                 : !parse_number(text, &value) || value < row.min || value > row.max) {
-    return false;
+  double rate = 0;
+  bool on = of_tcmalloc, good = false;
+  switch (row.form) {
+    case Form::kRate:
+      good = parse_rate(text, &rate) && rate >= double(row.min) && rate <= double(row.max);
+      value = bits_of(rate);
+      break;
+    case Form::kSwitch:
+      // One of tcmalloc's that is set to nothing is on.
+      good = (of_tcmalloc && *text == 0) || parse_switch(text, &on);
+      value = on ? 1 : 0;
+      break;
+    case Form::kNumber:
+      int64_t number;
+      good = parse_number(text, int64_t(row.min), int64_t(row.max), &number);
+      value = size_t(number);
+      break;
   }
+  if (!good) return false;
   set_option(Option(&row - kRows), value);
   return true;
 }
@@ -250,19 +212,6 @@ uint64_t purge_decay_ms() {
   if (likely(rate == 1)) return decay;
   double slower = rate > 0 ? double(decay) / rate : 1e18;
   return slower < 1e18 ? uint64_t(slower) : uint64_t{1000'000'000'000'000'000};
-}
-
-const char* option_text(const char* name) {
-  if (getauxval(AT_SECURE) != 0 || environ == nullptr) return nullptr;
-  for (const char* prefix : {"LARDER_", "TCMALLOC_"}) {
-    size_t prefix_length = strlen(prefix), length = strlen(name);
-    for (char** v = environ; *v != nullptr; ++v)
-      if (strncmp(*v, prefix, prefix_length) == 0 &&
-          strncmp(*v + prefix_length, name, length) == 0 && (*v)[prefix_length + length] == '=' &&
-          (*v)[prefix_length + length + 1] != 0)
-        return *v + prefix_length + length + 1;
-  }
-  return nullptr;
 }
 
 void read_options_from_environment() {

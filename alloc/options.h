@@ -52,8 +52,6 @@ double release_rate();
 void set_release_rate(double rate);
 // LARDER_PURGE_DECAY_MS at this rate.
 uint64_t purge_decay_ms();
-// Of an option that is no number, by its name without the prefix: nullptr unless it is set.
-const char* option_text(const char* name);
 void read_options_from_environment();
 
 }  // namespace larder

@@ -16,6 +16,7 @@
 #include "os.h"
 #include "raw_call.h"
 #include "stats.h"
+#include "text.h"
 
 // glibc 2.35 and later publish where the thread's registered rseq area lies.
 extern "C" {
@@ -158,22 +159,10 @@ void after_map() {}
 
 void fail(const char* what, const char* file, int line) {
   char text[256];
-  size_t n = 0;
-  auto put = [&](const char* s) {
-    while (*s != 0 && n < sizeof text - 16) text[n++] = *s++;
-  };
-  put("larder: internal check failed: ");
-  put(what);
-  put(" at ");
-  put(file);
-  put(":");
-  char digits[12];
-  int d = 0;
-  do digits[d++] = char('0' + line % 10);
-  while ((line /= 10) != 0);
-  while (d > 0) text[n++] = digits[--d];
-  text[n++] = '\n';
-  os::write_stderr(text, n);
+  TextBuffer out(text, sizeof text);
+  out.put("larder: internal check failed: ").put(what).put(" at ").put(file).put(":");
+  out.put_number(unsigned(line)).put("\n");
+  os::write_stderr(text, out.length());
   abort();
 }
 

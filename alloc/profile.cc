@@ -26,6 +26,14 @@ void put(Writer& out, const Estimate& e) {
   out.number(e.bytes);
 }
 
+// in use [allocated] @
+void put(Writer& out, const Estimate& in_use, const Estimate& allocated) {
+  put(out, in_use);
+  out.put(" [");
+  put(out, allocated);
+  out.put("] @");
+}
+
 // The site as it is now.
 Site copy_of(const Site* site) {
   LockGuard guard(sample_lock());
@@ -41,7 +49,7 @@ void add(Estimate& sum, const Estimate& more) {
   sum.bytes += more.bytes;
 }
 
-void write_interval(Writer& out, const Site& site) {
+void write_details(Writer& out, const Site& site) {
   Interval interval =
       interval_of(site.in_use.bytes, site.variance, site.heaviest, double(site.sampled_bytes));
   out.put("95 % in use: ");
@@ -55,6 +63,12 @@ void write_interval(Writer& out, const Site& site) {
   out.number(site.heaviest);
   out.put(" sampled ");
   out.number(double(site.sampled_bytes));
+  out.put("; samples ");
+  out.number(double(site.samples));
+  out.put("; peak ");
+  put(out, site.at_peak);
+  out.put("; at mark ");
+  put(out, site.at_mark);
 }
 
 void write_header(Writer& out) {
@@ -71,21 +85,13 @@ void write_header(Writer& out) {
     if (sum.heaviest < now.heaviest) sum.heaviest = now.heaviest;
   }
   out.put("heap profile: ");
-  put(out, sum.in_use);
-  out.put(" [");
-  put(out, sum.allocated);
-  out.put("] @ heapprofile\n# larder 1; mean ");
+  put(out, sum.in_use, sum.allocated);
+  out.put(" heapprofile\n# larder 1; mean ");
   out.number(double(sample_mean()));
   out.put("; process ");
   out.number(os::process_id());
   out.put("; ");
-  write_interval(out, sum);
-  out.put("; samples ");
-  out.number(double(sum.samples));
-  out.put("; peak ");
-  put(out, sum.at_peak);
-  out.put("; at mark ");
-  put(out, sum.at_mark);
+  write_details(out, sum);
   out.put("\n");
 }
 
@@ -112,55 +118,23 @@ void write_frames(Writer& out, const Site& site) {
 
 void write_site(Writer& out, const Site& site) {
   if (site.allocated.objects == 0) return;
-  put(out, site.in_use);
-  out.put(" [");
-  put(out, site.allocated);
-  out.put("] @");
+  put(out, site.in_use, site.allocated);
   write_frames(out, site);
   out.put(site.depth == 0 ? "\n# other stacks; " : "\n# ");
   if (site.truncated) out.put("truncated; ");
-  write_interval(out, site);
-  out.put("; samples ");
-  out.number(double(site.samples));
-  out.put("; peak ");
-  put(out, site.at_peak);
-  out.put("; at mark ");
-  put(out, site.at_mark);
+  write_details(out, site);
   write_lifetimes(out, site);
   out.put("\n");
-}
-
-void write_twice(Writer& out, const Estimate& e) {
-  put(out, e);
-  out.put(" [");
-  put(out, e);
-  out.put("] @");
 }
 
 // `pattern` with %p as the process's id, and with the id behind it where the name would be another
 // process's. False: too long.
 bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
-  char digits[12];
-  int first = 12;
-  digits[--first] = 0;
-  int id = os::process_id();
-  do digits[--first] = char('0' + id % 10);
-  while ((id /= 10) != 0);
-  size_t used = 0;
-  auto put = [&](const char* text) {
-    while (*text != 0 && used < kPathBytes - 1) path[used++] = *text++;
-    return *text == 0;
-  };
-  bool fits = true;
-  for (const char* at = pattern; *at != 0; ++at) {
-    char one[2] = {*at, 0};
-    bool is_id = at[0] == '%' && at[1] == 'p';
-    fits = put(is_id ? digits + first : one) && fits;
-    if (is_id) ++at;
-  }
-  if (with_id) fits = put(".") && put(digits + first) && fits;
-  path[used] = 0;
-  return fits;
+  TextBuffer out(path, kPathBytes);
+  auto id = unsigned(os::process_id());
+  out.put_pattern(pattern, id);
+  if (with_id) out.put(".").put_number(id);
+  return out.fits();
 }
 
 [[gnu::destructor(101)]] void write_at_exit() {
@@ -180,12 +154,12 @@ bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
 
 void profile_put_sum(Writer& out, const Estimate& sum, const char* kind) {
   out.put("heap profile: ");
-  write_twice(out, sum);
+  put(out, sum, sum);
   out.put(kind);
 }
 
 void profile_put_part(Writer& out, const Site& site, const Estimate& part) {
-  write_twice(out, part);
+  put(out, part, part);
   write_frames(out, site);
   out.put("\n");
 }

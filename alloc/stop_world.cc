@@ -17,6 +17,7 @@
 #include <atomic>
 
 #include "raw_call.h"
+#include "text.h"
 
 // <sys/ptrace.h> and <linux/ptrace.h> do not go together.
 #ifndef __WALL
@@ -62,27 +63,10 @@ struct DirectoryEntry {
 struct TaskPath {
   char text[64];
   TaskPath(int process, int thread, const char* rest) {
-    size_t n = 0;
-    auto put = [&](const char* part) {
-      while (*part != 0) text[n++] = *part++;
-    };
-    auto put_number = [&](int value) {
-      char digits[12];
-      int d = 12;
-      digits[--d] = 0;
-      do digits[--d] = char('0' + value % 10);
-      while ((value /= 10) != 0);
-      put(digits + d);
-    };
-    put("/proc/");
-    put_number(process);
-    put("/task");
-    if (thread != 0) {
-      put("/");
-      put_number(thread);
-    }
-    put(rest);
-    text[n] = 0;
+    TextBuffer path(text, sizeof text);
+    path.put("/proc/").put_number(unsigned(process)).put("/task");
+    if (thread != 0) path.put("/").put_number(unsigned(thread));
+    path.put(rest);
   }
 };
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base.h"
+#include "text.h"
 
 namespace larder {
 
@@ -27,18 +27,10 @@ class Writer {
     auto rest = uint64_t(size);
     whole(size - double(rest) >= 0.5 ? rest + 1 : rest);
   }
-  void whole(uint64_t value) {
-    char digits[24];
-    int at = 24;
-    do digits[--at] = char('0' + value % 10);
-    while ((value /= 10) != 0);
-    put(digits + at, size_t(24 - at));
-  }
+  void whole(uint64_t value) { put(Digits(value).text()); }
   void address(uintptr_t value) {
     put("0x");
-    int shift = 60;
-    while (shift > 0 && value >> shift == 0) shift -= 4;
-    for (; shift >= 0; shift -= 4) put(&"0123456789abcdef"[value >> shift & 15], 1);
+    put(Digits(value, 16).text());
   }
   void flush() {
     if (error_ == 0 && used_ != 0) error_ = sink_(context_, text_, used_);
