@@ -30,6 +30,22 @@ pub struct Module {
 }
 
 impl Module {
+    /// A file at its own addresses, which is there all the time.
+    pub fn of_file(path: Vec<u8>, build_id: Vec<u8>) -> Self {
+        Self {
+            id: ModuleId(0),
+            path,
+            build_id,
+            bias: 0,
+            start: 0,
+            end: u64::MAX,
+            loaded: 0,
+            unloaded: None,
+            loaded_at: 0,
+            unloaded_at: None,
+        }
+    }
+
     pub fn covers(&self, address: u64, generation: u32) -> bool {
         (self.start..self.end).contains(&address)
             && self.loaded <= generation

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_trace::{Module, ModuleId};
+use larder_trace::Module;
 
 use super::log::FailedCall;
 use crate::analysis::attribute::{attribute, functions};
@@ -66,16 +66,6 @@ impl Sites {
 /// A module at its own addresses. The library does not note build ids: the file is taken as it is now.
 fn module(path: &[u8]) -> Module {
     let file = ElfFile::open(Path::new(OsStr::from_bytes(path)));
-    Module {
-        id: ModuleId(0),
-        path: path.to_vec(),
-        build_id: file.map_or(Vec::new(), |file| file.build_id()),
-        bias: 0,
-        start: 0,
-        end: u64::MAX,
-        loaded: 0,
-        unloaded: None,
-        loaded_at: 0,
-        unloaded_at: None,
-    }
+    let build_id = file.map_or(Vec::new(), |file| file.build_id());
+    Module::of_file(path.to_vec(), build_id)
 }

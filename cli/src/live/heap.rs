@@ -50,16 +50,20 @@ pub const KINDS: [&str; 10] = [
     "kept_mappings",
     "metadata",
 ];
-const IN_USE: usize = 0;
-const SLAB_FREE: usize = 1;
-const UNCARVED: usize = 2;
-const TAIL: usize = 3;
-const SAMPLE_SLABS: usize = 4;
-const HEAP_RUNS: usize = 5;
-const PAGE_DIRTY: usize = 6;
-const PAGE_CLEAN: usize = 7;
-const KEPT: usize = 8;
-const METADATA: usize = 9;
+/// A kind, by its place in `KINDS`.
+#[derive(Clone, Copy)]
+enum Part {
+    InUse,
+    SlabFree,
+    Uncarved,
+    Tail,
+    SampleSlabs,
+    HeapRuns,
+    PageDirty,
+    PageClean,
+    Kept,
+    Metadata,
+}
 
 /// System calls that are counted, in the order of their counters.
 pub const CALLS: [&str; 4] = ["mmap", "munmap", "mremap", "madvise"];
@@ -111,7 +115,7 @@ pub struct Heap {
 
 impl Heap {
     pub fn in_use(&self) -> u64 {
-        self.kinds[IN_USE].bytes
+        self.kinds[Part::InUse as usize].bytes
     }
 
     /// Of what is in use, objects in slabs.
@@ -216,13 +220,13 @@ struct Descriptor<'a> {
 }
 
 impl Walk<'_> {
-    fn add(&mut self, kind: usize, start: u64, bytes: u64) {
+    fn add(&mut self, part: Part, start: u64, bytes: u64) {
         let resident = self.residence.resident(start, start.saturating_add(bytes));
-        self.add_known(kind, bytes, resident);
+        self.add_known(part, bytes, resident);
     }
 
-    fn add_known(&mut self, kind: usize, bytes: u64, resident: u64) {
-        let size = &mut self.out.kinds[kind];
+    fn add_known(&mut self, part: Part, bytes: u64, resident: u64) {
+        let size = &mut self.out.kinds[part as usize];
         size.bytes = size.bytes.saturating_add(bytes);
         size.resident = size.resident.saturating_add(resident);
     }
@@ -290,12 +294,12 @@ impl Walk<'_> {
                 unit += units;
                 continue;
             }
-            let kind = match (is_free, is_dirty) {
-                (false, _) => HEAP_RUNS,
-                (true, true) => PAGE_DIRTY,
-                (true, false) => PAGE_CLEAN,
+            let part = match (is_free, is_dirty) {
+                (false, _) => Part::HeapRuns,
+                (true, true) => Part::PageDirty,
+                (true, false) => Part::PageClean,
             };
-            self.add(kind, start, UNIT);
+            self.add(part, start, UNIT);
             unit += 1;
         }
         Ok(())
@@ -316,7 +320,7 @@ impl Walk<'_> {
         let bytes = units as u64 * UNIT;
         match kind {
             kind::SLAB => self.slab(descriptor, start, bytes),
-            kind::SAMPLED => self.add(SAMPLE_SLABS, start, bytes),
+            kind::SAMPLED => self.add(Part::SampleSlabs, start, bytes),
             _ => {
                 self.out.runs += 1;
                 self.large(start, bytes, fields.u32(layout.slab_offset.into()).into());
@@ -333,7 +337,7 @@ impl Walk<'_> {
         let size = self.classes.sizes.get(class).copied().map_or(0, u64::from);
         if size == 0 || carved > capacity || u64::from(capacity) * size > bytes {
             self.out.unsound += 1;
-            return self.add(IN_USE, start, bytes);
+            return self.add(Part::InUse, start, bytes);
         }
         let owner = fields.u64(layout.slab_owner.into());
         let used = self.objects_in_use(descriptor, owner, class, carved.into());
@@ -363,10 +367,10 @@ impl Walk<'_> {
         let (handed_out, room) = (start + carved * size, start + u64::from(capacity) * size);
         let resident = self.residence.resident(start, handed_out);
         let of_used = resident.min(in_use);
-        self.add_known(IN_USE, in_use, of_used);
-        self.add_known(SLAB_FREE, carved * size - in_use, resident - of_used);
-        self.add(UNCARVED, handed_out, room - handed_out);
-        self.add(TAIL, room, start + bytes - room);
+        self.add_known(Part::InUse, in_use, of_used);
+        self.add_known(Part::SlabFree, carved * size - in_use, resident - of_used);
+        self.add(Part::Uncarved, handed_out, room - handed_out);
+        self.add(Part::Tail, room, start + bytes - room);
     }
 
     fn objects_in_use(&self, slab: &Descriptor<'_>, owner: u64, class: usize, carved: u32) -> u32 {
@@ -387,8 +391,8 @@ impl Walk<'_> {
         let used = bytes.saturating_sub(offset);
         let resident = self.residence.resident(start, start.saturating_add(bytes));
         let of_used = resident.min(used);
-        self.add_known(IN_USE, used, of_used);
-        self.add_known(TAIL, bytes - used, resident - of_used);
+        self.add_known(Part::InUse, used, of_used);
+        self.add_known(Part::Tail, bytes - used, resident - of_used);
         self.out.objects += 1;
         self.out.rounding_most += used.min(UNIT - 1);
     }
@@ -441,7 +445,7 @@ impl Walk<'_> {
             if base >> 48 == 0 && bytes >> 48 == 0 {
                 self.object_bytes += bytes;
                 self.note_leaf(base, 1);
-                self.add(KEPT, base, bytes);
+                self.add(Part::Kept, base, bytes);
             }
         }
         Ok(())
@@ -465,7 +469,7 @@ impl Walk<'_> {
 
     /// Descriptors that lie at a known place.
     fn descriptors(&mut self, start: u64, bytes: u64) {
-        self.out.kinds[METADATA].resident +=
+        self.out.kinds[Part::Metadata as usize].resident +=
             self.residence.resident(start, start.saturating_add(bytes));
     }
 
@@ -478,7 +482,8 @@ impl Walk<'_> {
     }
 
     fn metadata(&mut self) -> Result<(), Obstacle> {
-        self.out.kinds[METADATA].bytes = self.out.mapped.saturating_sub(self.object_bytes);
+        self.out.kinds[Part::Metadata as usize].bytes =
+            self.out.mapped.saturating_sub(self.object_bytes);
         let meta = &self.anchor.meta;
         let (mut chunk, mut met) = (self.memory.word(meta.last_chunk)?, HashSet::new());
         while chunk != 0 {

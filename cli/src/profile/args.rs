@@ -28,8 +28,8 @@ Examples:
   larder profile heap.4711 -o heap.svg
       A flame graph; heap.pb.gz is for pprof, heap.folded and heap.speedscope.json for others.
 
-Exit codes: 0; with -- the command's own; with --growing 1 if a site grows; 125 the tool failed; 126 the command cannot be executed
-or reached; 127 the command was not found.";
+Exit codes: 0; with -- the command's own; with --growing 1 if a site grows; 125 the
+tool failed; 126 the command cannot be executed or reached; 127 the command was not found.";
 
 #[derive(Debug, Args)]
 pub struct RawProfile {

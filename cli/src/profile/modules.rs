@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_trace::{Module, ModuleId};
+use larder_trace::Module;
 use object::{Object, ObjectSegment};
 
 use super::heap::Mapping;
@@ -94,18 +94,10 @@ impl LoadedFile {
         });
         Self {
             segments: segments.collect(),
-            module: Module {
-                id: ModuleId(0),
-                path: mapping.path.clone(),
-                build_id: file.as_ref().map(ElfFile::build_id).unwrap_or_default(),
-                bias: 0,
-                start: 0,
-                end: u64::MAX,
-                loaded: 0,
-                unloaded: None,
-                loaded_at: 0,
-                unloaded_at: None,
-            },
+            module: Module::of_file(
+                mapping.path.clone(),
+                file.as_ref().map(ElfFile::build_id).unwrap_or_default(),
+            ),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::Look;
-use crate::live::{CALLS, Holder, KINDS};
+use crate::live::{CALLS, Holder, KINDS, ThreadHeap};
 
 #[derive(Clone, Copy)]
 enum Type {
@@ -43,6 +43,11 @@ fn kind(look: &Look, name: &str) -> u64 {
     kinds
         .find(|(kind, _)| **kind == name)
         .map_or(0, |(_, size)| size.bytes)
+}
+
+fn over_heaps(look: &Look, value: fn(&ThreadHeap) -> u64) -> Vec<(String, f64)> {
+    let values = look.heap.heaps.iter().map(value);
+    one(values.fold(0, u64::saturating_add))
 }
 
 fn by_class(look: &Look, value: fn(&crate::live::Class) -> u64) -> Vec<(String, f64)> {
@@ -203,33 +208,19 @@ const METRICS: &[Metric] = &[
         name: "larder_refills_total",
         help: "Entries into malloc's slow path.",
         kind: Type::Counter,
-        samples: |look| one(look.heap.heaps.iter().map(|heap| heap.refills).sum::<u64>()),
+        samples: |look| over_heaps(look, |heap| heap.refills),
     },
     Metric {
         name: "larder_fresh_slabs_total",
         help: "Slabs taken from the page heap.",
         kind: Type::Counter,
-        samples: |look| {
-            one(look
-                .heap
-                .heaps
-                .iter()
-                .map(|heap| heap.fresh_slabs)
-                .sum::<u64>())
-        },
+        samples: |look| over_heaps(look, |heap| heap.fresh_slabs),
     },
     Metric {
         name: "larder_remote_frees_total",
         help: "Objects freed in another heap's slab.",
         kind: Type::Counter,
-        samples: |look| {
-            one(look
-                .heap
-                .heaps
-                .iter()
-                .map(|heap| heap.remote_frees)
-                .sum::<u64>())
-        },
+        samples: |look| over_heaps(look, |heap| heap.remote_frees),
     },
     Metric {
         name: "larder_process_resident_bytes",
