@@ -311,6 +311,49 @@ fn a_process_that_lies_is_not_believed() {
     }
 }
 
+/// A program on Larder that puts before its large objects 70,000 that cannot be: together they are
+/// more than 64 bits can count, and each is more than there is to look at.
+const BRAGGART: &str = r#"
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+enum { kPages = 2, kLarge = 3, kKind = 16, kBase = 17, kRunBytes = 21, kPrev = 23, kCount = 70000 };
+static char claims[kCount][128];
+static void put(char* to, uint64_t value, int bytes) { memcpy(to, &value, bytes); }
+int main(void) {
+  const char* anchor = dlsym(RTLD_DEFAULT, "larder_anchor");
+  uint64_t* const* parts = (uint64_t* const*)(anchor + 40);
+  const uint16_t* of = (const uint16_t*)(parts[kPages] + 2);
+  uint64_t* first = (uint64_t*)parts[kLarge][0];
+  for (int i = 0; i < kCount; ++i) {
+    put(claims[i] + of[kKind], 5, 1);
+    put(claims[i] + of[kBase], 1 << 21, 8);
+    put(claims[i] + of[kRunBytes], (UINT64_C(1) << 48) - 1, 8);
+    put(claims[i] + of[kPrev], i > 0 ? (uintptr_t)claims[i - 1] : *first, 8);
+  }
+  *first = (uintptr_t)claims[kCount - 1];
+  puts("{}");
+  fflush(stdout);
+  char byte;
+  return read(0, &byte, 1) == 1;
+}
+"#;
+
+#[test]
+fn what_a_process_claims_takes_a_bounded_time_to_count() {
+    let directory = temporary();
+    let program = compile(directory.path(), "braggart.c", BRAGGART, &["-O1", "-ldl"]);
+    let running = Running::start(&program, Some(preload().as_os_str()));
+    let found = running.stats(&["--json"]);
+    assert_success(&found);
+    let found = json(&stdout(&found));
+    assert!(found["mappings"].as_u64() >= Some(70_000), "{found}");
+    assert_eq!(found["resident_known"], false, "{found}");
+    assert_eq!(found["kinds"]["in_use"]["bytes"], u64::MAX, "{found}");
+}
+
 /// The heap changes all the time, and is looked at many times: every look has an end, and figures.
 #[test]
 fn a_heap_in_motion_is_read_to_its_end() {

@@ -128,7 +128,7 @@ impl Anchor {
         profile.site_bytes <= 1024
             && profile.most_frames <= 256
             && profile.lifetimes <= 64
-            && profile.most_sites <= 1 << 20
+            && profile.most_sites <= 1 << 17
             && (self.sampler.mark_bytes, pages.region_bytes) <= (256, 256)
             && pages.block_bytes == 128
             && pages.slab_bytes == 128

@@ -75,7 +75,12 @@ fn by_magic(memory: &Memory, mapping: &Mapping) -> Result<Vec<u64>, Obstacle> {
     let mut found = Vec::new();
     let mut at = mapping.start;
     while at < end {
-        let piece = memory.bytes(at, PIECE.min(end - at) as usize)?;
+        let piece = match memory.bytes(at, PIECE.min(end - at) as usize) {
+            Ok(piece) => piece,
+            // What keeps segments apart cannot be read.
+            Err(Obstacle::Unsound(_)) => break,
+            Err(obstacle) => return Err(obstacle),
+        };
         // Aligned as any structure with addresses in it is.
         for i in (0..piece.len()).step_by(8) {
             let rest = piece.get(i..).unwrap_or_default();
@@ -86,4 +91,18 @@ fn by_magic(memory: &Memory, mapping: &Mapping) -> Result<Vec<u64>, Obstacle> {
         at += PIECE - 4096;
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_read_has_no_anchor() {
+        let memory = Memory::open(std::process::id()).unwrap();
+        let mut mapping = maps::read(&memory).unwrap().swap_remove(0);
+        // Where no process has anything.
+        (mapping.start, mapping.end) = (0, 4096);
+        assert_eq!(by_magic(&memory, &mapping), Ok(Vec::new()));
+    }
 }

@@ -416,7 +416,7 @@ impl Walk<'_> {
                 let base = fields.u64(pages.slab_base.into());
                 let bytes = fields.u64(pages.slab_run_bytes.into());
                 if base >> 48 == 0 && bytes >> 48 == 0 {
-                    self.object_bytes += bytes;
+                    self.object_bytes = self.object_bytes.saturating_add(bytes);
                     self.out.mappings += 1;
                     self.note_leaf(base, 1);
                     self.large(base, bytes, fields.u32(pages.slab_offset.into()).into());
@@ -443,7 +443,7 @@ impl Walk<'_> {
                 fields.u64(large.kept_length.into()),
             );
             if base >> 48 == 0 && bytes >> 48 == 0 {
-                self.object_bytes += bytes;
+                self.object_bytes = self.object_bytes.saturating_add(bytes);
                 self.note_leaf(base, 1);
                 self.add(Part::Kept, base, bytes);
             }

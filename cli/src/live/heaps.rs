@@ -15,6 +15,8 @@ use crate::printable;
 
 /// More heaps than LARDER_MAX_HEAPS allows, and the shared ones.
 const MOST_HEAPS: usize = 8192;
+/// Free objects in all lists together, and marks; a second or ten.
+const MOST_FREE: u32 = 1 << 25;
 /// How far behind the list heads a thread's descriptor may begin.
 const MOST_TLS: usize = 16 << 10;
 const TID_IN_DESCRIPTOR: u64 = 0x2d0;
@@ -77,6 +79,7 @@ pub fn read(
         listed: HashMap::new(),
     };
     let mut pieces = Pieces::new(memory);
+    let mut left = MOST_FREE;
     for (address, shared) in addresses(memory, anchor)? {
         let layout = &anchor.heaps;
         let bytes = residence.read(memory, address, layout.heap_bytes.into())?;
@@ -98,7 +101,10 @@ pub fn read(
                     marks,
                     most: u32::from(*capacity) + 256,
                 };
-                let count = lists.count(&mut pieces, anchor);
+                let count = lists.count(&mut pieces, anchor, &mut left);
+                if left == 0 {
+                    return Err(Obstacle::Unsound("the lists of free objects"));
+                }
                 if count > 0 {
                     found.listed.insert((address, class), count);
                 }
@@ -151,13 +157,14 @@ struct Lists {
 
 impl Lists {
     /// Lists change while they are followed: what cannot be read ends one, as `most` does.
-    fn count(&self, pieces: &mut Pieces<'_>, anchor: &Anchor) -> u32 {
+    fn count(&self, pieces: &mut Pieces<'_>, anchor: &Anchor, left: &mut u32) -> u32 {
+        let most = self.most.min(*left);
         let mut count = 0;
         let mut follow = |pieces: &mut Pieces<'_>, from: u64| {
             let mut at = from;
             while let Ok(next) = pieces.word(at)
                 && next != 0
-                && count < self.most
+                && count < most
             {
                 count += 1;
                 at = next;
@@ -165,13 +172,14 @@ impl Lists {
         };
         follow(pieces, self.first);
         let (mut mark, mut marks) = (self.marks, 0);
-        while mark != 0 && marks < self.most {
+        while mark != 0 && marks < most {
             let slot = mark.wrapping_add(anchor.sampler.mark_slot.into());
             follow(pieces, slot);
             let next = pieces.word(mark.wrapping_add(anchor.sampler.mark_next.into()));
             mark = next.unwrap_or(0);
             marks += 1;
         }
+        *left = left.saturating_sub(count.max(marks));
         count
     }
 }

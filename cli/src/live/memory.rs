@@ -109,7 +109,7 @@ impl Memory {
     }
 }
 
-/// What lies together, read a page at a time and kept.
+/// What lies together, read a page at a time and kept, up to 16 MiB.
 pub struct Pieces<'a> {
     memory: &'a Memory,
     pages: HashMap<u64, Vec<u8>>,
@@ -117,6 +117,7 @@ pub struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     const BYTES: u64 = 4096;
+    const MOST_PAGES: usize = 4096;
 
     pub fn new(memory: &'a Memory) -> Self {
         let pages = HashMap::new();
@@ -136,6 +137,9 @@ impl<'a> Pieces<'a> {
         let mut from = at;
         while from < end {
             let base = from / Self::BYTES * Self::BYTES;
+            if self.pages.len() >= Self::MOST_PAGES && !self.pages.contains_key(&base) {
+                self.forget();
+            }
             let page = match self.pages.entry(base) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(self.memory.bytes(base, Self::BYTES as usize)?),
@@ -189,5 +193,28 @@ impl Fields<'_> {
     }
     pub fn f64(&self, at: usize) -> f64 {
         f64::from_ne_bytes(self.array(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_read_over_pages_and_kept_within_their_bound() {
+        let memory = Memory::open(std::process::id()).unwrap();
+        let mut there = vec![0u8; (Pieces::MOST_PAGES + 9) * 4096];
+        let start = there.as_ptr() as u64;
+        let edge = start.next_multiple_of(4096) + 4094 - start;
+        there[edge as usize..][..4].copy_from_slice(&[1, 2, 3, 4]);
+        let mut pieces = Pieces::new(&memory);
+        assert_eq!(pieces.bytes(start + edge, 4), Ok(vec![1, 2, 3, 4]));
+        for at in (0..there.len() as u64 - 8).step_by(4096) {
+            assert!(pieces.word(start + at).is_ok());
+        }
+        assert!(pieces.pages.len() <= Pieces::MOST_PAGES);
+        for beyond in [1, u64::MAX, u64::MAX - 8, u64::MAX - 4096] {
+            assert!(pieces.bytes(beyond, 8).is_err(), "{beyond:#x}");
+        }
     }
 }

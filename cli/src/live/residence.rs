@@ -36,7 +36,7 @@ impl Residence {
     /// takes about 10 microseconds.
     pub fn resident(&mut self, start: u64, end: u64) -> u64 {
         let (mut from, mut bytes) = (start, 0);
-        while from < end {
+        while from < end && self.is_complete() {
             let to = end.min(from / self.page * self.page + self.page);
             if self.entry(from) & PRESENT != 0 {
                 bytes += to - from;
@@ -46,7 +46,7 @@ impl Residence {
         bytes
     }
 
-    /// False: there was more than is looked at.
+    /// False: there was more than is looked at, and what is left counts as not in memory.
     pub fn is_complete(&self) -> bool {
         self.left > 0
     }
