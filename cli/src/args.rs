@@ -29,6 +29,7 @@ use crate::record::{Allocator, RecordPlan};
 use crate::replay::{self, RawReplay, ReplayPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
+use crate::serve::{self, RawServe, ServePlan};
 use crate::stats::{self, RawStats, StatsPlan};
 use crate::top::{self, RawTop, TopPlan};
 use crate::torture::{self, RawTorture, TorturePlan};
@@ -166,6 +167,9 @@ enum RawCommand {
     /// Watch the heap of a running process: what its source lines hold, and what grows
     #[command(after_help = top::EXAMPLES)]
     Top(RawTop),
+    /// Offer heap profiles and statistics of running processes by HTTP
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(RawServe),
     /// Make a trace of what another tool has recorded
     #[command(after_help = import::EXAMPLES)]
     Import(RawImport),
@@ -258,6 +262,7 @@ pub enum Plan {
     Memdebug(MemdebugPlan),
     Stats(StatsPlan),
     Top(TopPlan),
+    Serve(Box<ServePlan>),
     Check(Box<CheckPlan>),
     History(HistoryPlan),
     Import(ImportPlan),
@@ -345,6 +350,7 @@ impl RawCommand {
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
             RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check())),
             RawCommand::Top(raw) => Ok(Plan::Top(raw.check())),
+            RawCommand::Serve(raw) => Ok(Plan::Serve(Box::new(raw.check()?))),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),
             RawCommand::Profile(raw) => Ok(Plan::Profile(Box::new(raw.check()?))),
         }

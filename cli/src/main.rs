@@ -31,6 +31,7 @@ mod regular;
 mod replay;
 mod report;
 mod run;
+mod serve;
 mod stats;
 mod symbols;
 mod target;
@@ -76,6 +77,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Replay(plan) => replay::replay(&plan).map(ExitCode::from),
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
+        Plan::Serve(plan) => serve::serve(*plan).map(|()| ExitCode::SUCCESS),
         Plan::Stats(plan) => stats::stats(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Top(plan) => top::top(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),

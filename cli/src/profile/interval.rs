@@ -82,31 +82,7 @@ impl Growth {
     /// samples and adds no error: the growth is what is new less what is gone, and no more is gone
     /// than was freed in between.
     pub fn since(before: &Level, after: &Level) -> Self {
-        let freed = (after.freed - before.freed).max(0.0);
-        let part = if before.bytes > 0.0 {
-            (freed / before.bytes).min(1.0)
-        } else {
-            0.0
-        };
-        let gone = Level {
-            bytes: before.bytes * part,
-            freed: 0.0,
-            spread: Spread {
-                variance: before.spread.variance * part,
-                sampled_bytes: 0.0,
-                ..before.spread
-            },
-        };
-        let new = Level {
-            bytes: (after.bytes - before.bytes + gone.bytes).max(0.0),
-            freed: 0.0,
-            spread: Spread {
-                variance: (after.spread.variance - before.spread.variance + gone.spread.variance)
-                    .max(0.0),
-                sampled_bytes: 0.0,
-                ..after.spread
-            },
-        };
+        let (gone, new) = gone_and_new(before, after);
         Self::between(&gone, &new)
     }
 
@@ -126,6 +102,47 @@ impl Growth {
 
     pub fn is_significant(&self) -> bool {
         !self.interval.holds_zero()
+    }
+}
+
+/// What was in use before and may be gone, and what has come since.
+fn gone_and_new(before: &Level, after: &Level) -> (Level, Level) {
+    let freed = (after.freed - before.freed).max(0.0);
+    let part = if before.bytes > 0.0 {
+        (freed / before.bytes).min(1.0)
+    } else {
+        0.0
+    };
+    let gone = Level {
+        bytes: before.bytes * part,
+        freed: 0.0,
+        spread: Spread {
+            variance: before.spread.variance * part,
+            sampled_bytes: 0.0,
+            ..before.spread
+        },
+    };
+    let new = Level {
+        bytes: (after.bytes - before.bytes + gone.bytes).max(0.0),
+        freed: 0.0,
+        spread: Spread {
+            variance: (after.spread.variance - before.spread.variance + gone.spread.variance)
+                .max(0.0),
+            sampled_bytes: 0.0,
+            ..after.spread
+        },
+    };
+    (gone, new)
+}
+
+/// Of what is more in use after than before, in one process.
+pub fn spread_since(before: &Level, after: &Level) -> Spread {
+    let (gone, new) = gone_and_new(before, after);
+    Spread {
+        variance: gone.spread.variance + new.spread.variance,
+        heaviest: gone.spread.heaviest.max(new.spread.heaviest),
+        sampled_bytes: 0.0,
+        samples: (after.spread.samples - before.spread.samples).max(0.0),
     }
 }
 

@@ -20,6 +20,7 @@ mod modules;
 mod parse;
 mod rows;
 mod running;
+pub mod served;
 mod sites;
 mod text;
 mod write;

@@ -77,7 +77,7 @@ fn measure(report: &Report<'_>) -> Measure {
     key.measure().unwrap_or(Measure::LiveBytes)
 }
 
-fn stack_rows(rows: &[Row]) -> Vec<StackRow> {
+pub fn stack_rows(rows: &[Row]) -> Vec<StackRow> {
     let rows = rows.iter().map(|row| {
         let figures = &row.figures;
         let mut sums = Origin::default();

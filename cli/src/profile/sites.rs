@@ -225,7 +225,7 @@ fn relation(profiles: &[HeapProfile], base: &[HeapProfile]) -> Base {
     }
 }
 
-fn rows(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
+pub fn rows(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
         let modules = Modules::new(&profile.mappings);

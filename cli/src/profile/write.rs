@@ -6,10 +6,15 @@ use super::heap::{Estimate, Figures, HeapProfile, Origin, ProfiledStack};
 
 /// Of a profile that another's sampler made, what is written is scaled.
 pub fn write(profile: &HeapProfile, out: &mut dyn Write) -> io::Result<()> {
+    write_as("heapprofile", profile, out)
+}
+
+/// Under this name of the format.
+pub fn write_as(format: &str, profile: &HeapProfile, out: &mut dyn Write) -> io::Result<()> {
     let total = profile.total();
     write!(out, "heap profile: ")?;
     both(&total, out)?;
-    writeln!(out, " @ heapprofile")?;
+    writeln!(out, " @ {format}")?;
     let estimated = profile.origin != Origin::Exact;
     if estimated {
         write!(out, "# larder 1; mean {}", profile.mean)?;

@@ -15,6 +15,7 @@ pub use args::{EXAMPLES, RawStats, StatsPlan};
 pub use look::{Look, mib};
 #[cfg(test)]
 pub use look::{Memory, Sampled};
+pub use prometheus::print as print_metrics;
 pub use text::{KIND_LABELS, holder};
 
 pub fn stats(plan: &StatsPlan) -> Result<()> {

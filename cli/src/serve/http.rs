@@ -1,0 +1,287 @@
+//! HTTP, as much of it as is served: one GET a connection, without a body.
+//!
+//! What comes is hostile: a request is read for two seconds and 8 KiB, and an answer given up when
+//! its client takes nothing for five seconds, or not all of it within two minutes.
+
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+
+const MOST_BYTES: usize = 8 << 10;
+const MOST_FIELDS: usize = 64;
+const REQUEST: Duration = Duration::from_secs(2);
+const STALLED: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Begins with a slash; printable ASCII.
+    pub path: String,
+    query: String,
+    bearer: Option<String>,
+}
+
+impl Request {
+    /// Of the query, as it stands there.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let pairs = self.query.split('&');
+        let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// By `Authorization: Bearer` or `?token=`.
+    pub fn token(&self) -> Option<&str> {
+        self.bearer.as_deref().or_else(|| self.value("token"))
+    }
+}
+
+/// Why a request is refused: the status, and a line.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal(pub u16, pub &'static str);
+
+/// `None`: more is to come.
+fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
+    const GARBLED: Refusal = Refusal(400, "the request is not understood: GET PATH HTTP/1.1");
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut head = httparse::Request::new(&mut fields);
+    let length = match head.parse(text) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if text.len() < MOST_BYTES => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Err(Refusal(431, "a request has at most 8 KiB and 64 fields"));
+        }
+        Err(httparse::Error::Version) => return Err(Refusal(505, "it has to be HTTP/1.1")),
+        Err(_) => return Err(GARBLED),
+    };
+    if head.method != Some("GET") {
+        return Err(Refusal(405, "nothing but GET is known"));
+    }
+    let target = head.path.unwrap_or_default();
+    if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(GARBLED);
+    }
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut request = Request {
+        path: path.to_owned(),
+        query: query.to_owned(),
+        bearer: None,
+    };
+    for field in head.headers.iter() {
+        let value = field.value.trim_ascii();
+        let is = |name| field.name.eq_ignore_ascii_case(name);
+        if is("Transfer-Encoding") || (is("Content-Length") && value != b"0") {
+            return Err(Refusal(413, "a request has no body"));
+        }
+        if is("Authorization") {
+            if request.bearer.is_some() {
+                return Err(GARBLED);
+            }
+            request.bearer = Some(bearer(value).unwrap_or_default());
+        }
+    }
+    // Of what else was sent no part would be answered.
+    if text.len() > length {
+        return Err(Refusal(400, "one request a connection"));
+    }
+    Ok(Some(request))
+}
+
+fn bearer(value: &[u8]) -> Option<String> {
+    let (scheme, token) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("Bearer")
+        .then(|| token.trim().to_owned())
+}
+
+/// `Err(None)`: the client has gone, or says nothing.
+pub fn read(client: &Socket) -> Result<Request, Option<Refusal>> {
+    let until = Instant::now() + REQUEST;
+    let mut text = Vec::new();
+    loop {
+        let left = until.checked_duration_since(Instant::now()).ok_or(None)?;
+        let mut piece = [0; MOST_BYTES];
+        let room = piece.get_mut(text.len()..).unwrap_or_default();
+        let timeout = left.max(Duration::from_millis(1));
+        client.set_read_timeout(Some(timeout)).map_err(|_| None)?;
+        match (&*client).read(room) {
+            Ok(0) => return Err(None),
+            Ok(count) => text.extend_from_slice(room.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return Err(None),
+        }
+        if let Some(request) = parse(&text).map_err(Some)? {
+            return Ok(request);
+        }
+    }
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub kind: &'static str,
+    pub body: Vec<u8>,
+}
+
+pub const TEXT: &str = "text/plain; charset=utf-8";
+
+impl Answer {
+    pub fn new(kind: &'static str, body: Vec<u8>) -> Self {
+        let status = 200;
+        Self { status, kind, body }
+    }
+
+    /// Why there is nothing, in a line.
+    pub fn error(status: u16, why: impl std::fmt::Display) -> Self {
+        Self {
+            status,
+            kind: TEXT,
+            body: format!("{why}\n").into_bytes(),
+        }
+    }
+
+    fn head(&self) -> String {
+        let Self { status, kind, body } = self;
+        let more = match status {
+            401 => "WWW-Authenticate: Bearer\r\n",
+            405 => "Allow: GET\r\n",
+            _ => "",
+        };
+        format!(
+            "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{more}\
+             Connection: close\r\n\r\n",
+            reason(*status),
+            body.len()
+        )
+    }
+
+    /// Sends all of it, and ends the connection. A client that does not want it is no error.
+    pub fn send(&self, client: &Socket) {
+        let _ = self.try_send(client);
+    }
+
+    fn try_send(&self, mut client: &Socket) -> io::Result<()> {
+        client.set_write_timeout(Some(STALLED))?;
+        let until = Instant::now() + ANSWER;
+        client.write_all(self.head().as_bytes())?;
+        for piece in self.body.chunks(64 << 10) {
+            if Instant::now() > until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            client.write_all(piece)?;
+        }
+        client.shutdown(Shutdown::Write)?;
+        // What is left unread would reset the connection before the client has read the answer.
+        client.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let mut rest = [0; 4096];
+        for _ in 0..64 {
+            if client.read(&mut rest)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits as long as the client does; whether it still is there.
+pub fn wait(client: &Socket, length: Duration) -> bool {
+    let until = Instant::now() + length;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        let timeout = left.clamp(Duration::from_millis(1), Duration::from_millis(200));
+        let mut byte = [MaybeUninit::uninit()];
+        let read = client
+            .set_read_timeout(Some(timeout))
+            .and_then(|()| client.peek(&mut byte));
+        match read {
+            Err(error) if is_late(&error) => {}
+            // One that sends more than its request does not get it answered.
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    true
+}
+
+fn is_late(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        410 => "Gone",
+        413 => "Content Too Large",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "Internal Server Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(text: &[u8]) -> u16 {
+        match parse(text) {
+            Ok(Some(_)) => 200,
+            Ok(None) => 0,
+            Err(Refusal(status, _)) => status,
+        }
+    }
+
+    #[test]
+    fn a_request_is_a_get_without_a_body() {
+        let read = parse(b"GET /1/debug?a=1&token=x&b HTTP/1.1\r\nHost: h\r\n\r\n");
+        let read = read.unwrap().unwrap();
+        assert_eq!(read.path, "/1/debug");
+        assert_eq!((read.value("a"), read.value("b")), (Some("1"), None));
+        assert_eq!(read.token(), Some("x"));
+        for (text, want) in [
+            (&b"GET / HTTP/1.0\r\n\r\n"[..], 200),
+            (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 200),
+            (b"", 0),
+            (b"GET / HTTP/1.1\r\nHost: h\r\n", 0),
+            (b"POST / HTTP/1.1\r\n\r\n", 405),
+            (b"GET /\r\n\r\n", 400),
+            (b"GET http://h/ HTTP/1.1\r\n\r\n", 400),
+            (b"GET / HTTP/2.0\r\n\r\n", 505),
+            (b"GET /\xff HTTP/1.1\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 413),
+            (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 413),
+            (b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nbad field: x\r\n\r\n", 400),
+            (b"\0\xff\r\n\r\n", 400),
+        ] {
+            assert_eq!(status(text), want, "{}", text.escape_ascii());
+        }
+        let long = [b"GET /", &b"x".repeat(MOST_BYTES)[..]].concat();
+        assert_eq!(status(&long), 431);
+        let fields = b"a: b\r\n".repeat(100);
+        assert_eq!(
+            status(&[b"GET / HTTP/1.1\r\n", &fields[..], b"\r\n"].concat()),
+            431
+        );
+    }
+
+    #[test]
+    fn a_token_comes_by_the_field_before_the_query() {
+        let token = |field: &str| {
+            let text = format!("GET /?token=query HTTP/1.1\r\n{field}\r\n");
+            let request = parse(text.as_bytes()).unwrap().unwrap();
+            request.token().map(str::to_owned)
+        };
+        assert_eq!(token("").as_deref(), Some("query"));
+        assert_eq!(token("authorization: bearer x\r\n").as_deref(), Some("x"));
+        assert_eq!(token("Authorization: Basic x\r\n").as_deref(), Some(""));
+        let twice = b"GET / HTTP/1.1\r\nAuthorization: a b\r\nAuthorization: a b\r\n\r\n";
+        assert_eq!(status(twice), 400);
+    }
+}

@@ -1,0 +1,123 @@
+//! `larder serve`: the heap profiles and statistics of running processes by HTTP, read from outside
+//! (`live`): nothing is stopped, signalled or asked there.
+//!
+//! ```text
+//! place (where) ─> a thread a connection: http (request) ─> routes ─> targets, profile, stats
+//! ```
+//!
+//! At most 64 connections at once, of which one looks into a process at a time.
+
+mod args;
+mod http;
+mod place;
+mod routes;
+mod targets;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use socket2::Socket;
+
+pub use args::{EXAMPLES, RawServe, ServePlan};
+
+use crate::failure::{Failure, Result};
+use crate::printable;
+use crate::target::reason;
+use http::Answer;
+use place::{Listener, Place};
+use routes::Service;
+use targets::Targets;
+
+const MOST_CONNECTIONS: usize = 64;
+
+/// Returns when a signal ends it.
+pub fn serve(plan: ServePlan) -> Result<()> {
+    let targets = Targets::new(plan.which).map_err(|(id, obstacle)| obstacle.failure(id))?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
+        .map_err(|error| Failure::failed(format!("signals: {}: try again", reason(&error))))?;
+    let service = Arc::new(Service {
+        targets,
+        token: plan.token,
+        looking: Default::default(),
+    });
+    let listener =
+        Listener::open(&plan.listen).map_err(|error| cannot_listen(&plan.listen, &error))?;
+    let socket = listener.socket.try_clone().and_then(|socket| {
+        let serve = move || accept_all(&socket, &service);
+        thread::Builder::new()
+            .name("larder-serve".into())
+            .spawn(serve)
+    });
+    socket.map_err(|error| cannot_listen(&plan.listen, &error))?;
+    eprintln!("larder: serving at {}", name(&plan.listen));
+    signals.forever().next();
+    Ok(())
+}
+
+fn name(place: &Place) -> String {
+    match place {
+        Place::Path(path) => format!("unix:{}", printable::name(path)),
+        Place::Port(address) => format!("http://{address}"),
+    }
+}
+
+fn cannot_listen(place: &Place, error: &io::Error) -> Failure {
+    let remedy = match place {
+        Place::Path(_) => "name a path in a folder of your own that nothing has",
+        Place::Port(_) => "name a port that is free",
+    };
+    let reason = reason(error);
+    Failure::failed(format!("{}: {reason}: {remedy}", name(place)))
+}
+
+fn accept_all(socket: &Socket, service: &Arc<Service>) {
+    static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+    loop {
+        let Ok((client, _)) = socket.accept() else {
+            // No more files, perhaps.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if CONNECTIONS.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
+            // Without waiting for anybody.
+            let _ = client.set_nonblocking(true);
+            Answer::error(503, "64 requests are being answered: try again").send(&client);
+            continue;
+        }
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        let service = service.clone();
+        let started = thread::Builder::new().spawn(move || {
+            let _end = OnDrop(|| {
+                CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+            });
+            serve_one(&client, &service);
+        });
+        if started.is_err() {
+            CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Also where a thread panics.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn serve_one(client: &Socket, service: &Service) {
+    let answer = match http::read(client) {
+        Ok(request) => service.answer(&request, client),
+        Err(refusal) => refusal.map(|http::Refusal(status, why)| Answer::error(status, why)),
+    };
+    if let Some(answer) = answer {
+        answer.send(client);
+    }
+}

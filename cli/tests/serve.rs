@@ -1,0 +1,615 @@
+//! `larder serve`: real sockets, and programs on the staged allocator that come, die and are looked
+//! into meanwhile. pprof and promtool read what is served if they are there (PPROF and PROMTOOL name
+//! them).
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::*;
+use tempfile::TempDir;
+
+/// Keeps 40 MiB; then, until stdin ends, keeps 64 KiB more and drops 1 MiB each millisecond.
+const PROGRAM: &str = r#"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+__attribute__((noinline)) void* keep(size_t size) { return memset(malloc(size), 1, size); }
+__attribute__((noinline)) void* more(size_t size) { return memset(malloc(size), 1, size); }
+__attribute__((noinline)) void drop(void) { void* volatile p = malloc(1 << 20); free(p); }
+int main(void) {
+  static void* volatile kept;
+  for (int i = 0; i < 40; ++i) kept = keep(1 << 20);
+  puts("ready");
+  fflush(stdout);
+  struct pollfd in = {0, POLLIN, 0};
+  for (int i = 0; poll(&in, 1, 1) == 0; ++i) {
+    if (i < 4000) kept = more(64 << 10);
+    drop();
+  }
+  return kept == NULL;
+}
+"#;
+
+const TOKEN: &str = "0123456789abcdef-token";
+
+fn program(directory: &Path) -> PathBuf {
+    compile(
+        directory,
+        "worker.c",
+        PROGRAM,
+        &["-g", "-O1", "-fno-builtin"],
+    )
+}
+
+/// Ended, and waited for, when this goes.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.env("LD_PRELOAD", library_directory().join("liblarder.so"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        Self(child)
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// `larder serve` at a socket in a folder of its own.
+struct Server {
+    running: Running,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let folder = temporary();
+        let path = folder.path().join("socket");
+        let place = format!("unix:{}", path.display());
+        let mut command = larder();
+        command.args(["serve", "--listen", &place]).args(arguments);
+        Self {
+            running: Self::wait_for(&mut command),
+            path,
+            _folder: folder,
+        }
+    }
+
+    fn of(process: &Running) -> Self {
+        Self::start(&[&process.id().to_string()])
+    }
+
+    /// Until it says that it serves.
+    fn wait_for(command: &mut Command) -> Running {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("larder");
+        let mut line = String::new();
+        let errors = child.stderr.as_mut().expect("a pipe");
+        BufReader::new(errors).read_line(&mut line).expect("a line");
+        assert!(line.starts_with("larder: serving at "), "{line}");
+        Running(child)
+    }
+
+    fn connect(&self) -> UnixStream {
+        let client = UnixStream::connect(&self.path).expect("it listens");
+        client
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("a timeout");
+        client
+    }
+
+    fn get(&self, path: &str) -> (u16, Vec<u8>) {
+        answer(self.connect(), &request(path, ""))
+    }
+
+    #[track_caller]
+    fn text(&self, path: &str) -> String {
+        let (status, body) = self.get(path);
+        let body = String::from_utf8_lossy(&body).into_owned();
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+}
+
+fn request(path: &str, fields: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
+}
+
+/// The status, 0 if there is no answer, and the body, which has to be whole.
+fn answer(mut client: impl Read + Write, request: &[u8]) -> (u16, Vec<u8>) {
+    // It may have been refused before all of it was sent.
+    let _ = client.write_all(request);
+    let mut bytes = Vec::new();
+    match client.read_to_end(&mut bytes) {
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+        _ if bytes.is_empty() => return (0, bytes),
+        _ => {}
+    }
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+    let body = bytes.split_off(end.expect("a head") + 4);
+    let head = String::from_utf8(bytes).expect("text");
+    let length = head.split("Content-Length: ").nth(1).expect("a length");
+    let length: usize = length
+        .lines()
+        .next()
+        .unwrap_or("")
+        .parse()
+        .expect("a number");
+    assert_eq!(body.len(), length, "the answer is whole: {head}");
+    (head[9..12].parse().expect("a status"), body)
+}
+
+/// Of the first line of a profile.
+fn in_use(profile: &str) -> u64 {
+    let number = profile
+        .split_whitespace()
+        .nth(3)
+        .and_then(|n| n.parse().ok());
+    number.unwrap_or_else(|| panic!("no profile: {profile}"))
+}
+
+fn tool(variable: &str, name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    let found = named.or_else(|| {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|file| file.is_file())
+    });
+    if found.is_none() {
+        println!("not tested: {name} is not there");
+    }
+    found
+}
+
+#[test]
+fn the_librarys_routes_are_served_from_outside() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let server = Server::of(&running);
+    let id = running.id();
+    let mode = fs::symlink_metadata(&server.path).expect("the socket");
+    assert!(mode.file_type().is_socket());
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    assert!(server.text("/").contains(&format!("/{id}\tworker\n")));
+    let routes = server.text(&format!("/{id}"));
+    assert_eq!(routes.lines().count(), 10);
+    for route in routes.lines() {
+        assert!(!server.text(route).is_empty(), "{route}");
+    }
+    for route in ["debug/pprof/heap", "debug/pprof/allocs", "pprof/heap"] {
+        let heap = server.text(&format!("/{id}/{route}"));
+        assert!(
+            heap.starts_with("heap profile: ") && heap.contains("@ heapprofile"),
+            "{heap}"
+        );
+        assert!(
+            heap.contains("\nMAPPED_LIBRARIES:\n") && heap.contains("/worker\n"),
+            "{heap}"
+        );
+        assert!((30 << 20..400 << 20).contains(&in_use(&heap)), "{heap}");
+    }
+    assert!(
+        server
+            .text(&format!("/{id}/debug/pprof/lifetimes"))
+            .contains("; lifetimes ")
+    );
+    assert!(
+        server
+            .text(&format!("/{id}/debug/pprof/growth"))
+            .contains("@ growthz\n")
+    );
+    let (_, words) = server.get(&format!("/{id}/pprof/cmdline"));
+    assert!(words.ends_with(b"/worker\0"), "{words:?}");
+    let metrics = server.text("/metrics");
+    let line = format!("larder_in_use_bytes{{pid=\"{id}\",comm=\"worker\"}} ");
+    let value = metrics.lines().find_map(|text| text.strip_prefix(&line));
+    let value: u64 = value.and_then(|v| v.parse().ok()).expect("in use");
+    assert!(value > 40 << 20);
+    for (path, status) in [
+        ("/nothing", 404),
+        ("/1", 404),
+        ("/99999999999", 404),
+        (&format!("/{id}/nothing"), 404),
+        (&format!("/{id}/debug/pprof/heap?seconds=0"), 400),
+        (&format!("/{id}/debug/pprof/heap?seconds=nan"), 400),
+        (&format!("/{id}/debug/pprof/heap?format=xml"), 400),
+    ] {
+        let (is, body) = server.get(path);
+        assert_eq!(is, status, "{path}");
+        assert_eq!(
+            body.iter().filter(|byte| **byte == b'\n').count(),
+            1,
+            "one line"
+        );
+    }
+}
+
+#[test]
+fn what_happens_between_two_looks_is_told() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let server = Server::of(&running);
+    let at = |route: &str| server.text(&format!("/{}/debug/pprof/{route}", running.id()));
+    let grown = at("growth?seconds=1");
+    // At most 64 KiB a millisecond, of which the sampler sees enough.
+    assert!((1 << 20..90 << 20).contains(&in_use(&grown)), "{grown}");
+    let whole = at("growth");
+    assert!(
+        in_use(&grown) + (30 << 20) < in_use(&whole),
+        "{grown}{whole}"
+    );
+    let allocs = at("allocs?seconds=1");
+    let allocated = allocs
+        .split(['[', ']'])
+        .nth(1)
+        .and_then(|both| both.split(' ').nth(1));
+    let allocated: u64 = allocated
+        .and_then(|bytes| bytes.parse().ok())
+        .expect("a number");
+    assert!(allocated > 4 * in_use(&allocs), "most is dropped: {allocs}");
+    assert!(at("lifetimes?seconds=1").contains("; lifetimes "));
+}
+
+#[test]
+fn symbols_are_in_pprofs_format_and_pprof_finds_them_for_text() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let id = running.id();
+    let server = Server::of(&running);
+    let (status, packed) = server.get(&format!("/{id}/debug/pprof/heap?format=pprof"));
+    assert_eq!(status, 200);
+    let mut profile = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..])
+        .read_to_end(&mut profile)
+        .expect("gzip");
+    let has = |name: &[u8]| profile.windows(name.len()).any(|part| part == name);
+    assert!(has(b"keep") && has(b"worker.c") && has(b"inuse_space"));
+    if let Some(promtool) = tool("PROMTOOL", "promtool") {
+        let mut check = Command::new(promtool);
+        check
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut check = check.stderr(Stdio::piped()).spawn().expect("promtool");
+        let metrics = server.text("/metrics");
+        let mut to = check.stdin.take().expect("a pipe");
+        to.write_all(metrics.as_bytes()).expect("written");
+        drop(to);
+        let done = check.wait_with_output().expect("it ends");
+        assert_success(&done);
+        assert_eq!(stdout(&done) + &stderr(&done), "");
+    }
+    let Some(pprof) = tool("PPROF", "pprof") else {
+        return;
+    };
+    let port = port();
+    let _server = at_port(port, &id.to_string());
+    for more in [
+        "heap?",
+        "heap?format=pprof&",
+        "allocs?seconds=1&",
+        "growth?",
+    ] {
+        let url = format!("http://127.0.0.1:{port}/{id}/debug/pprof/{more}token={TOKEN}");
+        let mut read = Command::new(&pprof);
+        read.args(["-top", &url])
+            .env("PPROF_TMPDIR", directory.path());
+        let read = output(&mut read);
+        assert_success(&read);
+        let names = ["keep", "more", "drop"];
+        assert!(
+            names.iter().any(|name| stdout(&read).contains(name)),
+            "{}",
+            stdout(&read)
+        );
+    }
+}
+
+fn port() -> u16 {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
+    probe.local_addr().expect("its number").port()
+}
+
+fn at_port(port: u16, process: &str) -> Running {
+    let mut command = larder();
+    command.args(["serve", process, "--listen", &format!("127.0.0.1:{port}")]);
+    Server::wait_for(command.env("LARDER_TOKEN", TOKEN))
+}
+
+#[test]
+fn a_port_takes_the_token() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let id = running.id().to_string();
+    let port = port();
+    let _server = at_port(port, &id);
+    let status = |path: &str, fields: &str| {
+        let client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        answer(client, &request(path, fields)).0
+    };
+    let right = format!("Authorization: Bearer {TOKEN}\r\n");
+    let wrong = format!("Authorization: Bearer {TOKEN}x\r\n");
+    for path in [
+        "/",
+        "/metrics",
+        "/nothing",
+        &format!("/{id}/debug/pprof/heap"),
+    ] {
+        let found = if path == "/nothing" { 404 } else { 200 };
+        assert_eq!(status(path, &right), found, "{path}");
+        assert_eq!(
+            status(&format!("{path}?token={TOKEN}"), ""),
+            found,
+            "{path}"
+        );
+        for refused in [
+            &wrong,
+            "",
+            "Authorization: Bearer \r\n",
+            "Authorization: Basic x\r\n",
+        ] {
+            assert_eq!(status(path, refused), 401, "{path} {refused}");
+        }
+        assert_eq!(status(&format!("{path}?token={}", &TOKEN[1..]), ""), 401);
+    }
+    let again = format!("127.0.0.1:{port}");
+    let mut serve = larder();
+    serve.args(["serve", &id, "--listen", &again]);
+    assert_fails(&output(&mut serve), 125, &["token", "openssl rand"]);
+    assert_fails(
+        &output(serve.env("LARDER_TOKEN", "short")),
+        125,
+        &["16 to 255"],
+    );
+    let file = directory.path().join("token");
+    fs::write(&file, TOKEN).expect("written");
+    serve.arg("--token-file").arg(&file);
+    assert_fails(&output(&mut serve), 125, &["in use", "free"]);
+    for place in [
+        "0.0.0.0:6070",
+        "localhost:6070",
+        "6070",
+        "unix:",
+        "127.0.0.1:0",
+    ] {
+        let refused = output(larder().args(["serve", &id, "--listen", place]));
+        assert_fails(&refused, 125, &["--listen"]);
+    }
+}
+
+#[test]
+fn a_place_that_is_taken_is_left_alone() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let id = running.id().to_string();
+    let mut server = Server::of(&running);
+    let try_at = |path: &Path| {
+        let place = format!("unix:{}", path.display());
+        output(larder().args(["serve", &id, "--listen", &place]))
+    };
+    assert_fails(&try_at(&server.path), 125, &["in use", "name a path"]);
+    assert!(!server.text("/").is_empty(), "the first goes on");
+    // Killed, it leaves a dead socket.
+    server.running.end();
+    assert!(server.path.exists());
+    let place = format!("unix:{}", server.path.display());
+    let mut again = Server::wait_for(larder().args(["serve", &id, "--listen", &place]));
+    assert!(!server.text("/").is_empty(), "the next one takes it over");
+    let stopped = Command::new("kill")
+        .args(["-TERM", &again.id().to_string()])
+        .status();
+    assert!(stopped.expect("kill").success());
+    assert_eq!(again.0.wait().expect("it ends").code(), Some(0));
+    assert!(!server.path.exists(), "and takes it away");
+    let file = directory.path().join("file");
+    fs::write(&file, "mine").expect("written");
+    assert_fails(&try_at(&file), 125, &["in use"]);
+    assert_eq!(fs::read(&file).expect("it is there"), b"mine");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink("elsewhere", &link).expect("a link");
+    assert_fails(&try_at(&link), 125, &["in use"]);
+    let live = directory.path().join("live");
+    let _other = UnixListener::bind(&live).expect("a socket");
+    assert_fails(&try_at(&live), 125, &["in use"]);
+    assert!(live.exists());
+    assert_fails(&try_at(Path::new("/no/such/place")), 125, &["no such file"]);
+}
+
+#[test]
+fn a_process_may_die_while_it_is_looked_at() {
+    let directory = temporary();
+    let program = program(directory.path());
+    let [mut dying, staying] = [(); 2].map(|()| Running::start(&program));
+    let ids = [dying.id(), staying.id()].map(|id| id.to_string());
+    let server = Server::start(&[&ids[0], &ids[1]]);
+    let heap = format!("/{}/debug/pprof/heap", ids[0]);
+    let waiting = format!("/{}/debug/pprof/allocs?seconds=20", ids[0]);
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            server.get(&waiting).0
+        });
+        let scrapes: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut seen = Vec::new();
+                    while seen.last() != Some(&410) && begin.elapsed() < Duration::from_secs(20) {
+                        seen.push(server.get(&heap).0);
+                        assert_eq!(server.get("/metrics").0, 200);
+                    }
+                    seen
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(500));
+        dying.end();
+        for scrape in scrapes {
+            let seen = scrape.join().expect("it ends");
+            assert_eq!((seen.first(), seen.last()), (Some(&200), Some(&410)));
+            assert!(
+                seen.iter().all(|status| [200, 410].contains(status)),
+                "{seen:?}"
+            );
+        }
+        assert_eq!(long.join().expect("it ends"), 410);
+    });
+    let (status, body) = server.get(&heap);
+    assert_eq!(
+        (status, &body[..]),
+        (410, format!("process {} has ended\n", ids[0]).as_bytes())
+    );
+    let metrics = server.text("/metrics");
+    assert!(!metrics.contains(&format!("pid=\"{}\"", ids[0])));
+    assert!(metrics.contains(&format!("pid=\"{}\"", ids[1])));
+    assert!(metrics.contains("\nlarder_serve_processes 1\n"));
+}
+
+#[test]
+fn processes_are_found_as_they_come() {
+    let directory = temporary();
+    let own = directory.path().join("coming");
+    fs::rename(program(directory.path()), &own).expect("renamed");
+    let server = Server::start(&["--name", "^com[i]ng$"]);
+    let listed = |id: u32| server.text("/").contains(&format!("/{id}\tcoming\n"));
+    let mut first = Running::start(&own);
+    let second = Running::start(&own);
+    let other = Running::start(&program(directory.path()));
+    assert!(listed(first.id()) && listed(second.id()) && !listed(other.id()));
+    let of = |id: u32| server.get(&format!("/{id}/debug/pprof/heap")).0;
+    assert_eq!((of(first.id()), of(other.id())), (200, 404));
+    first.end();
+    assert_eq!(of(first.id()), 410);
+    assert!(!listed(first.id()) && listed(second.id()));
+    let metrics = server.text("/metrics");
+    assert!(metrics.contains(&format!("pid=\"{}\",comm=\"coming\"", second.id())));
+    assert!(!metrics.contains("worker"));
+    let all = Server::start(&["--all"]);
+    let list = all.text("/");
+    for id in [second.id(), other.id()] {
+        assert!(list.contains(&format!("/{id}\t")), "{list}");
+    }
+    assert!(
+        !list.contains(&format!("/{}\t", std::process::id())),
+        "not on Larder"
+    );
+}
+
+#[test]
+fn clients_do_not_wait_for_each_other() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let server = Server::of(&running);
+    let heap = format!("/{}/debug/pprof/heap", running.id());
+    // Who says nothing, who stops in the middle, and who does not read.
+    let silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let mut half = server.connect();
+    half.write_all(b"GET /metrics HT").expect("sent");
+    let deaf: Vec<_> = (0..10)
+        .map(|_| {
+            let mut client = server.connect();
+            client.write_all(&request("/metrics", "")).expect("sent");
+            client
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..10).map(|_| scope.spawn(|| server.get(&heap))).collect();
+        for client in clients {
+            let (status, body) = client.join().expect("an answer");
+            assert_eq!(status, 200);
+            assert!(body.starts_with(b"heap profile: "));
+        }
+    });
+    for mut client in silent.into_iter().chain([half]) {
+        assert_eq!(client.read(&mut [0]).expect("let go"), 0);
+    }
+    drop(deaf);
+    // More than are answered at once are told so, and the server goes on.
+    let many: Vec<_> = (0..80).map(|_| server.connect()).collect();
+    let mut last = &many[79];
+    let mut told = [0; 12];
+    last.read_exact(&mut told).expect("an answer");
+    assert_eq!(&told, b"HTTP/1.1 503");
+    drop(many);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.get(&heap).0, 200);
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let server = Server::of(&running);
+    let long = [b"GET /", &b"x".repeat(100_000)[..], b" HTTP/1.1\r\n\r\n"].concat();
+    for (text, want) in [
+        (&long[..], 431),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
+        (b"GET /metrics\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789", 413),
+        (b"\0\xff\r\n\r\n", 400),
+    ] {
+        assert_eq!(answer(server.connect(), text).0, want, "{}", text.len());
+    }
+    let mut noise = 1u64;
+    for length in 0..200 {
+        let bytes: Vec<u8> = (0..length * 5)
+            .map(|_| {
+                noise = noise
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                (noise >> 56) as u8
+            })
+            .chain(*b"\r\n\r\n")
+            .collect();
+        assert_ne!(answer(server.connect(), &bytes).0, 200);
+    }
+    assert_eq!(server.get("/metrics").0, 200);
+}
+
+#[test]
+fn who_cannot_be_served_is_told_at_the_start() {
+    let own = std::process::id().to_string();
+    let serve = |arguments: &[&str]| {
+        let folder = temporary();
+        let place = format!("unix:{}", folder.path().join("socket").display());
+        output(larder().args(["serve", "--listen", &place]).args(arguments))
+    };
+    assert_fails(&serve(&[&own]), 125, &["does not run on Larder"]);
+    assert_fails(&serve(&["4194304"]), 125, &["no such process"]);
+    assert_fails(&serve(&[]), 125, &["required"]);
+    assert_fails(&serve(&["--name", "("]), 125, &["--name"]);
+    assert_fails(&serve(&["--all", &own]), 125, &["--all"]);
+    assert_fails(
+        &output(larder().args(["serve", "--all"])),
+        125,
+        &["--listen"],
+    );
+}
