@@ -62,6 +62,7 @@ void* sample_small(Mark*, int, void*, Countdown*) { never(); }
 Mark* sample_free(Slab*, void*) { never(); }
 void sample_large(Mark*, Slab*, size_t, void*, Countdown*) { never(); }
 void sample_end(Mark*) { never(); }
+void sample_correct(Mark*, size_t) { never(); }
 void sample_resize(Mark*, size_t, double) { never(); }
 void sample_defer(void*) { never(); }
 void* sample_take_deferred() { return nullptr; }

@@ -37,6 +37,13 @@ void charge_resized(Slab* s, size_t size_bytes, void* caller) {
   }
 }
 
+// The room was not asked for.
+LARDER_SLOW void uncount_room(void* p, size_t size_bytes) {
+  Slab* s = page_map.find(p);
+  SlowPath path;
+  if (path.entered() && s->mark != nullptr) sample_correct(s->mark, size_bytes);
+}
+
 // Resizes without moving the bytes by hand. nullptr: copy.
 void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   if (is_small(s)) {
@@ -70,7 +77,10 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
   size_t room = size_bytes > old && size_bytes > kSmallMax && !sample_all ? size_bytes / 8 : 0;
   void* q = malloc_fast(size_bytes + room);
-  if (q == nullptr && room != 0) q = malloc_fast(size_bytes);
+  if (q != nullptr && room != 0)
+    uncount_room(q, size_bytes);
+  else if (room != 0)
+    q = malloc_fast(size_bytes);
   // Who gives memory back because it is short must not be told that there is none.
   if (q == nullptr && size_bytes <= old) q = p;
   if (q == nullptr) return nullptr;

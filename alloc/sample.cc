@@ -14,8 +14,8 @@ constinit bool sample_all = false;
 
 namespace {
 
-// The mean is looked at again after so much.
-constexpr size_t kLookBytes = size_t{1} << 20;
+// The mean, and the budget, are looked at again after so much.
+constexpr size_t kLookBytes = size_t{8} << 20, kLookBytesIfOff = size_t{1} << 20;
 
 // About 0.3 us each: four a millisecond, and so many saved up, are a thousandth of the time.
 constexpr uint32_t kBudgetPerMs = 4, kMostBudget = 320, kFirstBudget = 160;
@@ -149,14 +149,19 @@ class LockedSite {
 };
 
 // REQUIRES: the sampler's lock
+void count_allocated(Mark* mark, double sign) {
+  double objects = sign * mark->objects * mark->factor, bytes = objects * double(mark->bytes);
+  mark->site->allocated.objects += objects;
+  mark->site->allocated.bytes += bytes;
+  sampler.allocated_bytes += bytes;
+}
+
+// REQUIRES: the sampler's lock
 void begin(Mark* mark, Site* site, size_t bytes) {
   mark->site = site;
   mark->bytes = bytes;
   mark->since_us = os::now_us();
-  double objects = mark->objects * mark->factor;
-  mark->site->allocated.objects += objects;
-  mark->site->allocated.bytes += objects * double(bytes);
-  sampler.allocated_bytes += objects * double(bytes);
+  count_allocated(mark, 1);
   count_in_use(mark, 1);
 }
 
@@ -227,10 +232,11 @@ double Countdown::paced_mean() {
 
 void Countdown::draw() {
   mean = paced_mean();
-  double distance = mean == 0 ? double(kLookBytes) : chance.exponential() * mean;
+  size_t look = mean == 0 ? kLookBytesIfOff : kLookBytes;
+  double distance = mean == 0 ? double(look) : chance.exponential() * mean;
   // The process has no memory: what was drawn beyond may be drawn again.
-  only_a_look = distance >= double(kLookBytes);
-  bytes = only_a_look ? kLookBytes : size_t(distance);
+  only_a_look = distance >= double(look);
+  bytes = only_a_look ? look : size_t(distance);
 }
 
 void Countdown::draw_large() {
@@ -348,6 +354,15 @@ void sample_end(Mark* mark) {
     end(mark);
   }
   tell();
+}
+
+void sample_correct(Mark* mark, size_t size_bytes) {
+  LockGuard guard(sampler.lock);
+  count_allocated(mark, -1);
+  count_in_use(mark, -1);
+  mark->bytes = size_bytes;
+  count_allocated(mark, 1);
+  count_in_use(mark, 1);
 }
 
 void sample_resize(Mark* mark, size_t size_bytes, double objects) {

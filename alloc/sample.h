@@ -101,6 +101,8 @@ Mark* sample_free(Slab* s, void* p);
 void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller, Countdown* payer);
 // The place is not in use any more.
 void sample_end(Mark* mark);
+// The object has just been sampled with more than was asked for.
+void sample_correct(Mark* mark, size_t size_bytes);
 // The object was resized where it is.
 void sample_resize(Mark* mark, size_t size_bytes, double objects);
 

@@ -272,6 +272,18 @@ TEST_F(Sampled, GrownByRealloc) {
   });
 }
 
+// A block that realloc moves gets more than it was asked for, to grow in.
+TEST_F(Sampled, MovedByReallocCountsWhatWasAskedFor) {
+  set_sample_mean(1024);
+  for (int i = 0; i < 3; ++i) larder_free(larder_malloc(1536 * 1024));
+  void* p = kept(of_size(20000));
+  p = kept([&] { return larder_realloc(p, 100000); });
+  EXPECT_GE(larder_malloc_usable_size(p), 110000u);
+  EXPECT_EQ(sum_of_kept().samples, 1u);
+  EXPECT_NEAR(sum_of_kept().bytes, 100000, 1);
+  larder_free(p);
+}
+
 TEST_F(Sampled, ZeroedAndAligned) {
   repeat("calloc and aligned_alloc", 100, [&](double* bytes) {
     std::vector<void*> blocks;
