@@ -301,6 +301,57 @@ fn the_end_of_the_process_and_of_the_reader_is_no_failure() {
     assert!(ended.status.success(), "{}", stderr(&ended));
 }
 
+/// What a process becomes by exec is watched, if it runs on Larder too.
+#[test]
+fn a_process_that_becomes_another_program_is_found_again() {
+    for (then, on_larder) in [
+        ("exec sleep 60", true),
+        ("exec env -u LD_PRELOAD sleep 60", false),
+    ] {
+        let mut process = Process(
+            Command::new("sh")
+                .args(["-c", &format!("echo; read line; {then}")])
+                .env("LD_PRELOAD", library_directory().join("liblarder.so"))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("sh"),
+        );
+        let mut out = process.0.stdout.take().expect("a pipe");
+        out.read_exact(&mut [0]).expect("it is there");
+        let mut top = Process(
+            larder()
+                .args(["top", &process.0.id().to_string(), "-d", "0.1", "--json"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("it starts"),
+        );
+        let mut lines = BufReader::new(top.0.stdout.take().expect("a pipe")).lines();
+        let name = |line: String| objects(&line)[0]["name"].clone();
+        let mut names = lines.by_ref().map(|line| name(line.expect("a line")));
+        assert_eq!(names.next().expect("a look"), "sh");
+        drop(process.0.stdin.take());
+        if on_larder {
+            assert!(names.any(|name| name == "sleep"));
+            continue;
+        }
+        assert!(names.all(|name| name != "sleep"));
+        let mut said = String::new();
+        let told = top
+            .0
+            .stderr
+            .take()
+            .expect("a pipe")
+            .read_to_string(&mut said);
+        assert!(
+            told.is_ok() && said.contains("does not run on Larder"),
+            "{said}"
+        );
+        assert_eq!(top.wait().code(), Some(125));
+    }
+}
+
 #[test]
 fn who_cannot_be_watched_is_told_why() {
     let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 
 use super::args::TopPlan;
 use super::draw::{Extra, draw};
@@ -68,11 +69,7 @@ impl Drop for Screen {
 /// Returns what ended it, if that was the process.
 pub fn run(plan: &TopPlan, watch: &mut Watch, model: Model) -> Result<Option<Obstacle>> {
     let signal = Arc::new(AtomicUsize::new(0));
-    for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-        let value = number.unsigned_abs() as usize;
-        signal_hook::flag::register_usize(number, Arc::clone(&signal), value)
-            .map_err(|error| cannot("its signals cannot be handled", &error))?;
-    }
+    handle_signals(&signal).map_err(|error| cannot("its signals cannot be handled", &error))?;
     let mut state = State {
         view: View::new(plan.sort, &plan.filter, plan.threads),
         interval: plan.interval,
@@ -97,6 +94,18 @@ pub fn run(plan: &TopPlan, watch: &mut Watch, model: Model) -> Result<Option<Obs
             Ok(None)
         }
     }
+}
+
+/// The first one ends it in order, a second one, during a look that takes long, at once.
+fn handle_signals(signal: &Arc<AtomicUsize>) -> io::Result<()> {
+    let had_one = Arc::new(AtomicBool::new(false));
+    for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        flag::register_conditional_default(number, Arc::clone(&had_one))?;
+        flag::register(number, Arc::clone(&had_one))?;
+        let value = number.unsigned_abs() as usize;
+        flag::register_usize(number, Arc::clone(signal), value)?;
+    }
+    Ok(())
 }
 
 /// Keys are then read from the terminal by a description of our own, which does not wait: a key of

@@ -4,7 +4,7 @@
 //! Memory grows with the stacks of two looks, and with the symbols.
 
 use std::slice;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::model::{self, Counters, Model};
 use crate::analysis::naming;
@@ -17,6 +17,7 @@ use crate::stats::Look;
 /// Of a site, shown with Enter.
 const MOST_STACKS: usize = 20;
 const TRIES: usize = 3;
+const WAIT: Duration = Duration::from_millis(100);
 
 pub struct Watch {
     process: Process,
@@ -38,14 +39,30 @@ impl Watch {
         })
     }
 
-    /// Tries again if a change came in between that made no sense of what was read.
+    /// Tries again if a change came in between that made no sense of what was read; and at last as
+    /// another program, which exec makes of a process: all is counted from there.
     pub fn look(&mut self) -> Result<Model, Obstacle> {
-        for _ in 1..TRIES {
+        for _ in 0..TRIES {
             match self.look_once() {
                 Err(Obstacle::Unsound(_)) => {}
                 done => return done,
             }
         }
+        let mut done = self.look_at_another();
+        for _ in 1..TRIES {
+            // It loads its libraries, perhaps.
+            if !matches!(done, Err(Obstacle::NotLarder | Obstacle::Unsound(_))) {
+                break;
+            }
+            std::thread::sleep(WAIT);
+            done = self.look_at_another();
+        }
+        done
+    }
+
+    fn look_at_another(&mut self) -> Result<Model, Obstacle> {
+        self.process = Process::open(self.process.id())?;
+        (self.mark, self.last) = (None, None);
         self.look_once()
     }
 
