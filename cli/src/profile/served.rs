@@ -67,6 +67,34 @@ impl Snapshot {
         }
     }
 
+    /// What is in use now, and what was allocated since `before`, of the same process; without it, nothing.
+    pub fn allocated_since(&self, before: Option<&Self>) -> Self {
+        let known = before.map(|before| by_stack(&before.profile));
+        let mut profile = self.profile.clone();
+        for stack in &mut profile.stacks {
+            let before = known
+                .as_ref()
+                .map(|known| known.get(&key(&stack.frames, stack.truncated)));
+            let figures = &mut stack.figures;
+            figures.allocated = match before {
+                None => Estimate::default(),
+                Some(None) => figures.allocated,
+                Some(Some(before)) => figures.allocated.less(before.allocated),
+            };
+        }
+        Self {
+            profile,
+            title: self.title.clone(),
+            at: self.at,
+            length: before.map(|before| self.at.saturating_sub(before.at)),
+        }
+    }
+
+    /// Of the last look, since 1970.
+    pub fn seconds(&self) -> u64 {
+        self.at / 1_000_000_000
+    }
+
     /// Time and memory grow with the stacks.
     pub fn write_text(&self, kind: Kind, out: &mut dyn Write) -> io::Result<()> {
         match kind {
@@ -134,14 +162,24 @@ impl Snapshot {
     }
 }
 
+type Key<'a> = (&'a [u64], bool);
+
+fn key(frames: &[u64], truncated: bool) -> Key<'_> {
+    (frames, truncated)
+}
+
+fn by_stack(profile: &HeapProfile) -> FxHashMap<Key<'_>, &Figures> {
+    let stacks = profile.stacks.iter();
+    stacks
+        .map(|stack| (key(&stack.frames, stack.truncated), &stack.figures))
+        .collect()
+}
+
 /// Stack by stack; one that is less in use has nothing in use here.
 fn difference(before: &HeapProfile, now: HeapProfile) -> HeapProfile {
-    let mut known: FxHashMap<(&[u64], bool), &Figures> = FxHashMap::default();
-    for stack in &before.stacks {
-        known.insert((&stack.frames, stack.truncated), &stack.figures);
-    }
+    let known = by_stack(before);
     let stacks = now.stacks.into_iter().filter_map(|mut stack| {
-        if let Some(before) = known.get(&(&*stack.frames, stack.truncated)) {
+        if let Some(before) = known.get(&key(&stack.frames, stack.truncated)) {
             stack.figures = since(before, &stack.figures);
         }
         let figures = &mut stack.figures;
@@ -234,6 +272,25 @@ mod tests {
         assert!(figures.spread.variance > 2e4, "what came and what went");
         assert_eq!(figures.at_peak, Estimate::default());
         assert_eq!(between.growth().total().in_use, estimate(4.0, 400.0));
+    }
+
+    #[test]
+    fn a_push_has_what_is_in_use_and_what_was_allocated_since_the_last() {
+        let first = snapshot(vec![stack(1, 5.0, 8.0)], 10);
+        let second = snapshot(vec![stack(1, 7.0, 20.0), stack(2, 2.0, 3.0)], 30);
+        let total = |snapshot: &Snapshot| snapshot.profile.total();
+        let pushed = total(&first.allocated_since(None));
+        assert_eq!(
+            (pushed.in_use.objects, pushed.allocated.objects),
+            (5.0, 0.0)
+        );
+        let pushed = second.allocated_since(Some(&first));
+        assert_eq!(pushed.length, Some(20));
+        let pushed = total(&pushed);
+        assert_eq!(
+            (pushed.in_use.objects, pushed.allocated.objects),
+            (9.0, 15.0)
+        );
     }
 
     #[test]

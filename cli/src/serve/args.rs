@@ -3,11 +3,14 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use regex::Regex;
+use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::place::Place;
+use super::push::{PushPlan, Shape};
 use super::targets::Which;
 use crate::failure::{Failure, Result};
 use crate::printable;
@@ -23,6 +26,8 @@ Examples:
       Every process of this user that runs on Larder, as they come and go.
   curl -s \"http://127.0.0.1:6070/4711/debug/pprof/allocs?seconds=10&token=$(cat token)\"
       What the process allocates within ten seconds.
+  larder serve --all --push https://pyroscope.example.com/ingest --header-file secret
+      Their profiles each 15 seconds to Pyroscope; Parca's path is /api/profiles/writeraw.
 
 The processes run on, and are not stopped or asked. Their memory is read: you have to be their user
 and, where kernel.yama.ptrace_scope is not 0, root.
@@ -45,26 +50,54 @@ pub struct RawServe {
     #[arg(long, value_name = "REGEX")]
     name: Option<Regex>,
     /// Where: unix:PATH, for this user alone, or 127.0.0.1:PORT or [::1]:PORT, with a token
-    #[arg(long, value_name = "PLACE")]
-    listen: Place,
+    #[arg(long, value_name = "PLACE", required_unless_present = "push")]
+    listen: Option<Place>,
     /// The file with the token of a port [default: the variable LARDER_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Send the profiles to a receiver: Pyroscope's …/ingest, or Parca's …/profiles/writeraw
+    #[arg(long, value_name = "URL")]
+    push: Option<String>,
+    /// From one push to the next
+    #[arg(long, value_name = "SECONDS", default_value = "15", requires = "push")]
+    #[arg(value_parser = interval)]
+    push_interval: Duration,
+    /// A label of what is pushed, beside service_name, comm, pid and host; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", requires = "push", value_parser = label)]
+    label: Vec<(String, String)>,
+    /// A file with fields of HTTP to push with, one a line: Authorization: Bearer …
+    #[arg(long, value_name = "FILE", requires = "push")]
+    header_file: Option<PathBuf>,
 }
 
 #[derive(Debug)]
 pub struct ServePlan {
     pub which: Which,
-    pub listen: Place,
+    /// Or it only pushes.
+    pub listen: Option<Place>,
     /// Always for a port.
     pub token: Option<String>,
+    pub push: Option<PushPlan>,
 }
 
 impl RawServe {
     pub fn check(self) -> Result<ServePlan> {
         let token = match &self.listen {
-            Place::Path(_) => None,
-            Place::Port(_) => Some(token(self.token_file.as_deref())?),
+            None | Some(Place::Path(_)) => None,
+            Some(Place::Port(_)) => Some(token(self.token_file.as_deref())?),
+        };
+        let push = match self.push {
+            None => None,
+            Some(url) => {
+                let (url, shape) = receiver(&url)?;
+                Some(PushPlan {
+                    url,
+                    shape,
+                    interval: self.push_interval,
+                    labels: self.label,
+                    headers: self.header_file.as_deref().map_or(Ok(Vec::new()), fields)?,
+                })
+            }
         };
         let which = if self.processes.is_empty() {
             Which::Matching(self.name)
@@ -75,8 +108,95 @@ impl RawServe {
             which,
             listen: self.listen,
             token,
+            push,
         })
     }
+}
+
+fn interval(text: &str) -> std::result::Result<Duration, String> {
+    let value = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    let value = value.filter(|value| (0.1..=86400.0).contains(value));
+    value
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give 0.1 to 86400 seconds".to_owned())
+}
+
+/// Of what receivers take as labels.
+fn label(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("give NAME=VALUE")?;
+    let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let fits = name.starts_with(begins)
+        && name.chars().all(|c| begins(c) || c.is_ascii_digit())
+        && !name.starts_with("__");
+    if !fits {
+        return Err(
+            "a name has letters, digits and _, and begins with no digit and no __".to_owned(),
+        );
+    }
+    if value.is_empty() || value.chars().any(|c| c.is_control() || ",{}".contains(c)) {
+        return Err("a value has no comma, no brackets, and is not empty".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn receiver(text: &str) -> Result<(Uri, Shape)> {
+    let refused = |why: &str| Failure::failed(format!("{}: {why}", printable::escape(text)));
+    let uri: Option<Uri> = text.parse().ok();
+    let scheme = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
+    let uri = uri.filter(|uri| scheme(uri) && uri.host().is_some());
+    let uri = uri.ok_or_else(|| refused("give http://HOST:PORT/PATH or https://…"))?;
+    if uri
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        // It would be told in messages.
+        return Err(Failure::failed(
+            "--push: has a password in it: put it into a file, as Authorization: Basic …, and name \
+             that with --header-file",
+        ));
+    }
+    if uri.query().is_some() {
+        return Err(refused(
+            "has a query: leave it out, and name labels with --label",
+        ));
+    }
+    let shape = Shape::of(uri.path()).ok_or_else(|| {
+        refused(
+            "does not say what receives: end it in /ingest for Pyroscope, or in \
+             /api/profiles/writeraw for Parca",
+        )
+    })?;
+    Ok((uri, shape))
+}
+
+fn fields(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>> {
+    let name = printable::name(path);
+    let text = read_head(path).map_err(|error| {
+        let reason = reason(&error);
+        Failure::failed(format!(
+            "{name}: {reason}: name a file with NAME: VALUE in each line"
+        ))
+    })?;
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let lines = lines.zip(1..).filter(|(line, _)| !line.is_empty());
+    lines
+        .map(|(line, number)| {
+            let field = field(line);
+            field.ok_or_else(|| {
+                // What is in it may be a secret.
+                Failure::failed(format!("{name}: line {number}: it has to be NAME: VALUE"))
+            })
+        })
+        .collect()
+}
+
+fn field(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let (name, value) = (line.get(..colon)?, line.get(colon + 1..)?);
+    Some((
+        HeaderName::from_bytes(name).ok()?,
+        HeaderValue::from_bytes(value.trim_ascii()).ok()?,
+    ))
 }
 
 fn token(file: Option<&Path>) -> Result<String> {
@@ -115,6 +235,70 @@ fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_receiver_is_known_by_its_path() {
+        for (good, shape) in [
+            ("http://127.0.0.1:4040/ingest", Shape::Pyroscope),
+            ("https://h/tenant/ingest", Shape::Pyroscope),
+            ("http://[::1]:7070/api/profiles/writeraw", Shape::Parca),
+        ] {
+            assert_eq!(receiver(good).unwrap().1, shape, "{good}");
+        }
+        for bad in [
+            "",
+            "h:4040/ingest",
+            "ftp://h/ingest",
+            "http://h:4040",
+            "http:///ingest",
+            "http://h/ingest?name=x",
+            "http://h/\u{1b}[2J/ingest",
+        ] {
+            let message = receiver(bad).unwrap_err().message;
+            assert!(!message.contains('\u{1b}'), "{message}");
+        }
+        let secret = receiver("http://me:secret@h/ingest").unwrap_err().message;
+        assert!(!secret.contains("secret"), "{secret}");
+    }
+
+    #[test]
+    fn labels_and_fields_are_checked() {
+        let read = label("region=eu west").unwrap();
+        assert_eq!(read, ("region".to_owned(), "eu west".to_owned()));
+        for bad in [
+            "",
+            "x",
+            "=1",
+            "1a=x",
+            "a-b=x",
+            "__name__=x",
+            "a=",
+            "a=x,y",
+            "a={",
+            "a=\n",
+        ] {
+            assert!(label(bad).is_err(), "{bad:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fields");
+        std::fs::write(&path, "X-Scope-OrgID: 7\n\nAuthorization:  Bearer x \n").unwrap();
+        let read = fields(&path).unwrap();
+        assert_eq!(read.len(), 2);
+        assert_eq!(
+            (read[1].0.as_str(), read[1].1.as_bytes()),
+            ("authorization", &b"Bearer x"[..])
+        );
+        for bad in ["nothing", "a b: c", ": c", "a: \u{1}"] {
+            std::fs::write(&path, bad).unwrap();
+            assert!(fields(&path).is_err(), "{bad:?}");
+        }
+        assert!(["15s", "0.5"].iter().all(|text| interval(text).is_ok()));
+        assert!(
+            ["0", "-1", "nan", "x", "1e9"]
+                .iter()
+                .all(|text| interval(text).is_err())
+        );
+    }
 
     #[test]
     fn a_token_is_one_word_and_long_enough() {

@@ -5,11 +5,12 @@
 //! place (where) ─> a thread a connection: http (request) ─> routes ─> targets, profile, stats
 //! ```
 //!
-//! At most 64 connections at once, of which one looks into a process at a time.
+//! `push` sends the profiles to a receiver. At most 64 connections at once, of which one looks into a process at a time.
 
 mod args;
 mod http;
 mod place;
+mod push;
 mod routes;
 mod targets;
 
@@ -30,6 +31,7 @@ use crate::printable;
 use crate::target::reason;
 use http::Answer;
 use place::{Listener, Place};
+use push::Pusher;
 use routes::Service;
 use targets::Targets;
 
@@ -38,25 +40,43 @@ const MOST_CONNECTIONS: usize = 64;
 /// Returns when a signal ends it.
 pub fn serve(plan: ServePlan) -> Result<()> {
     let targets = Targets::new(plan.which).map_err(|(id, obstacle)| obstacle.failure(id))?;
+    let targets = Arc::new(targets);
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::failed(format!("signals: {}: try again", reason(&error))))?;
-    let service = Arc::new(Service {
-        targets,
-        token: plan.token,
-        looking: Default::default(),
-    });
-    let listener =
-        Listener::open(&plan.listen).map_err(|error| cannot_listen(&plan.listen, &error))?;
-    let socket = listener.socket.try_clone().and_then(|socket| {
+    // In the file system until the end.
+    let listener = match &plan.listen {
+        Some(place) => Some(Listener::open(place).map_err(|error| cannot_listen(place, &error))?),
+        None => None,
+    };
+    let pusher = match plan.push {
+        Some(push) => {
+            eprintln!("larder: pushing to {}", push.url);
+            Some(Pusher::start(push, targets.clone()).map_err(|error| no_thread(&error))?)
+        }
+        None => None,
+    };
+    if let (Some(listener), Some(place)) = (&listener, &plan.listen) {
+        let service = Arc::new(Service {
+            targets,
+            pusher,
+            token: plan.token,
+            looking: Default::default(),
+        });
+        let socket = listener.socket.try_clone();
+        let socket = socket.map_err(|error| cannot_listen(place, &error))?;
         let serve = move || accept_all(&socket, &service);
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("larder-serve".into())
-            .spawn(serve)
-    });
-    socket.map_err(|error| cannot_listen(&plan.listen, &error))?;
-    eprintln!("larder: serving at {}", name(&plan.listen));
+            .spawn(serve);
+        thread.map_err(|error| no_thread(&error))?;
+        eprintln!("larder: serving at {}", name(place));
+    }
     signals.forever().next();
     Ok(())
+}
+
+fn no_thread(error: &io::Error) -> Failure {
+    Failure::failed(format!("a thread: {}: raise ulimit -u", reason(error)))
 }
 
 fn name(place: &Place) -> String {

@@ -2,13 +2,14 @@
 //! number.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use socket2::Socket;
 use subtle::ConstantTimeEq;
 
 use super::http::{self, Answer, Request, TEXT};
+use super::push::Pusher;
 use super::targets::{self, Missing, Targets};
 use crate::live::{Obstacle, Process};
 use crate::profile::served::{self, Kind, Snapshot};
@@ -39,8 +40,27 @@ enum Content {
     Symbol,
 }
 
+/// A metric of the server's own.
+pub struct OwnMetric {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: &'static str,
+    /// Each with its labels in braces, or nothing.
+    pub samples: Vec<(&'static str, u64)>,
+}
+
+pub fn gauge(name: &'static str, help: &'static str, value: u64) -> OwnMetric {
+    OwnMetric {
+        name,
+        help,
+        kind: "gauge",
+        samples: vec![("", value)],
+    }
+}
+
 pub struct Service {
-    pub targets: Targets,
+    pub targets: Arc<Targets>,
+    pub pusher: Option<Arc<Pusher>>,
     /// Of a port.
     pub token: Option<String>,
     /// One look at a time: that bounds what all of them take.
@@ -101,8 +121,35 @@ impl Service {
         let mut text = Vec::new();
         // A vector takes all.
         let _ = stats::print_metrics(&looks, &mut text);
-        let _ = own_metrics(looks.len(), unreadable, &mut text);
+        let _ = self.own_metrics(looks.len(), unreadable, &mut text);
         Answer::new(METRICS, text)
+    }
+
+    fn own_metrics(&self, served: usize, unreadable: u64, out: &mut dyn Write) -> io::Result<()> {
+        let served = gauge(
+            "larder_serve_processes",
+            "Processes whose heaps are in these metrics.",
+            served as u64,
+        );
+        let unreadable = gauge(
+            "larder_serve_unreadable_processes",
+            "Processes on Larder that could not be looked into.",
+            unreadable,
+        );
+        let pusher = self.pusher.iter().flat_map(|pusher| pusher.metrics());
+        for metric in [served, unreadable].into_iter().chain(pusher) {
+            let OwnMetric {
+                name,
+                help,
+                kind,
+                samples,
+            } = metric;
+            writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
+            for (label, value) in samples {
+                writeln!(out, "{name}{label} {value}")?;
+            }
+        }
+        Ok(())
     }
 
     /// `Ok(None)`: the client has gone.
@@ -212,15 +259,4 @@ fn refused(id: u32, missing: &Missing) -> Answer {
         }
         _ => Answer::error(status, format_args!("process {id}")),
     }
-}
-
-fn own_metrics(served: usize, unreadable: usize, out: &mut dyn Write) -> io::Result<()> {
-    write!(
-        out,
-        "# HELP larder_serve_processes Processes whose heaps are in these metrics.\n\
-         # TYPE larder_serve_processes gauge\nlarder_serve_processes {served}\n\
-         # HELP larder_serve_unreadable_processes Processes on Larder that could not be looked into.\n\
-         # TYPE larder_serve_unreadable_processes gauge\n\
-         larder_serve_unreadable_processes {unreadable}\n"
-    )
 }
