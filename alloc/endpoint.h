@@ -2,8 +2,9 @@
 //
 // A thread of its own, only when asked for: it takes no signal, allocates nothing, and has open
 // files of its own, so that neither the program nor its children ever see the socket. A child
-// of fork has no such thread. It serves one answer at a time; requests are read from up to
-// kMostConnections at once, each for kRequestMs at most, and the oldest goes when one more comes.
+// of fork has no such thread. Up to kMostConnections clients are read from and written to
+// as they allow; answers are put together one at a time. A request is read for kRequestMs at most,
+// an answer has kAnswerMs to be taken, and when one more client comes the oldest goes.
 #pragma once
 
 #include "base.h"

@@ -14,6 +14,7 @@
 
 #include "environment.h"
 #include "line.h"
+#include "mapped_text.h"
 #include "profile.h"
 #include "sample.h"
 #include "thread_heap.h"
@@ -228,8 +229,8 @@ void HeapProfilerDump(const char* reason) {
 }
 
 char* GetHeapProfile() {
-  ProfileText profile;
-  if (is_running() && profile.gather() != 0) return nullptr;
+  MappedText profile;
+  if (is_running() && profile_write(MappedText::add, &profile) != 0) return nullptr;
   auto* copy = static_cast<char*>(malloc(profile.length() + 1));
   if (copy == nullptr) return nullptr;
   memcpy(copy, profile.text(), profile.length());

@@ -37,6 +37,32 @@ bool is_printable(const Text& text, char least) {
   return true;
 }
 
+// Of either kind, once.
+int take_authorization(Text value, Request* request) {
+  static constexpr char kBearer[] = "Bearer ", kBasic[] = "Basic ";
+  if (request->bearer.at != nullptr || request->basic.at != nullptr) return 400;
+  auto behind = [&](size_t length) { return trimmed({value.at + length, value.size - length}); };
+  if (begins(value, kBearer)) request->bearer = behind(sizeof kBearer - 1);
+  if (begins(value, kBasic)) request->basic = behind(sizeof kBasic - 1);
+  return 200;
+}
+
+int take_length(Text value, Request* request) {
+  if (request->body_bytes != 0 || value.size == 0) return 400;
+  size_t bytes = 0;
+  for (size_t i = 0; i < value.size; ++i) {
+    if (value.at[i] < '0' || value.at[i] > '9') return 400;
+    bytes = bytes * 10 + size_t(value.at[i] - '0');
+    if (bytes > (request->post ? kMostBody : 0)) return 413;
+  }
+  request->body_bytes = bytes;
+  return 200;
+}
+
+bool is_name(const Text& name, const char* text) {
+  return name.size == strlen(text) && begins(name, text);
+}
+
 // A name, a colon, a value. 200, or the status that refuses it.
 int take_field(Text line, Request* request) {
   Text name;
@@ -44,24 +70,18 @@ int take_field(Text line, Request* request) {
       memchr(name.at, ' ', name.size) != nullptr || memchr(name.at, '\t', name.size) != nullptr)
     return 400;
   Text value = trimmed(line);
-  if (name.size == strlen("Authorization") && begins(name, "Authorization")) {
-    if (request->bearer.at != nullptr) return 400;
-    static constexpr char kBearer[] = "Bearer ";
-    size_t length = sizeof kBearer - 1;
-    if (begins(value, kBearer)) request->bearer = trimmed({value.at + length, value.size - length});
-  }
-  bool length = name.size == strlen("Content-Length") && begins(name, "Content-Length");
-  bool encoding = name.size == strlen("Transfer-Encoding") && begins(name, "Transfer-Encoding");
-  return encoding || (length && !value.is("0")) ? 413 : 200;
+  if (is_name(name, "Authorization")) return take_authorization(value, request);
+  if (is_name(name, "Content-Length")) return take_length(value, request);
+  return is_name(name, "Transfer-Encoding") ? 413 : 200;
 }
 
 int take_request_line(Text line, Request* request) {
   Text method, target;
   if (!take_until(line, " ", &method) || !take_until(line, " ", &target)) return 400;
   if (!is_printable(target, '!') || target.size == 0 || target.at[0] != '/') return 400;
-  request->chunks = line.is("HTTP/1.1");
-  if (!request->chunks && !line.is("HTTP/1.0")) return begins(line, "HTTP/") ? 505 : 400;
-  if (!method.is("GET")) return 405;
+  if (!line.is("HTTP/1.1") && !line.is("HTTP/1.0")) return begins(line, "HTTP/") ? 505 : 400;
+  request->post = method.is("POST");
+  if (!request->post && !method.is("GET")) return 405;
   request->path = target;
   Text path;
   if (take_until(target, "?", &path)) {
@@ -80,14 +100,17 @@ bool Text::is(const char* text) const {
 int parse(const char* text, size_t size, Request* request) {
   *request = {};
   Text rest = {text, size}, head;
-  if (!take_until(rest, "\r\n\r\n", &head)) return size < kMostBytes ? 0 : 431;
+  bool whole = take_until(rest, "\r\n\r\n", &head);
+  if (size - rest.size >= kMostBytes || (!whole && size >= kMostBytes)) return 431;
+  if (!whole) return 0;
+  request->head_bytes = size - rest.size;
   // With the end of its last line.
   head.size += 2;
   Text line;
   if (!take_until(head, "\r\n", &line)) return 400;
   int status = take_request_line(line, request);
   while (status == 200 && take_until(head, "\r\n", &line)) status = take_field(line, request);
-  return status == 200 && rest.size != 0 ? 400 : status;
+  return status == 200 && rest.size > request->body_bytes ? 400 : status;
 }
 
 Text value_of(Text query, const char* name) {
@@ -101,6 +124,30 @@ Text value_of(Text query, const char* name) {
     if (take_until(pair, "=", &key) && key.is(name)) return pair;
   }
   return {};
+}
+
+bool password_of(Text basic, char* to, size_t room) {
+  static constexpr char kDigits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  unsigned bits = 0, have = 0;
+  size_t used = 0;
+  bool behind_name = false;
+  for (size_t i = 0; i < basic.size && basic.at[i] != '='; ++i) {
+    const char* digit = basic.at[i] == 0 ? nullptr : strchr(kDigits, basic.at[i]);
+    if (digit == nullptr) return false;
+    bits = bits << 6 | unsigned(digit - kDigits);
+    have += 6;
+    if (have < 8) continue;
+    have -= 8;
+    char c = char(bits >> have);
+    if (behind_name) {
+      if (used + 1 >= room) return false;
+      to[used++] = c;
+    }
+    behind_name = behind_name || c == ':';
+  }
+  to[used] = 0;
+  return used != 0;
 }
 
 bool same_secret(Text given, Text secret) {
@@ -124,6 +171,8 @@ const char* reason(int status) {
       return "Method Not Allowed";
     case 413:
       return "Content Too Large";
+    case 503:
+      return "Service Unavailable";
     case 431:
       return "Request Header Fields Too Large";
     case 505:

@@ -33,9 +33,43 @@ TEST(Http, ARequestIsTakenApart) {
   EXPECT_TRUE(value_of(request.query, "seconds").is("3"));
   EXPECT_EQ(value_of(request.query, "second").at, nullptr);
   EXPECT_TRUE(request.bearer.is("t0"));
-  EXPECT_TRUE(request.chunks);
-  ASSERT_EQ(parsed("GET / HTTP/1.0\r\n\r\n", &request), 200);
-  EXPECT_FALSE(request.chunks);
+  EXPECT_FALSE(request.post);
+  EXPECT_EQ(request.body_bytes, 0u);
+  EXPECT_EQ(parsed("GET / HTTP/1.0\r\n\r\n", &request), 200);
+}
+
+TEST(Http, APostHasABodyOfASizeThatIsSaid) {
+  Request request;
+  const std::string head = "POST /pprof/symbol HTTP/1.1\r\nContent-Length: 7\r\n\r\n";
+  for (const char* body : {"", "0x1", "0x1+0x2"}) {
+    ASSERT_EQ(parsed(head + body, &request), 200);
+    EXPECT_TRUE(request.post);
+    EXPECT_EQ(request.head_bytes, head.size());
+    EXPECT_EQ(request.body_bytes, 7u);
+  }
+  EXPECT_EQ(parsed(head + "0x1+0x2+", &request), 400);
+  auto with = [](const std::string& length) {
+    return status_of("POST / HTTP/1.1\r\nContent-Length: " + length + "\r\n\r\n");
+  };
+  EXPECT_EQ(with(std::to_string(kMostBody)), 200);
+  for (const std::string& length :
+       {std::to_string(kMostBody + 1), std::string("99999999999999999999999")})
+    EXPECT_EQ(with(length), 413) << length;
+  for (const char* length : {"", "-1", "0x10", "1 2", "7\r\nContent-Length: 8"})
+    EXPECT_EQ(with(length), 400) << length;
+  EXPECT_EQ(status_of("POST / HTTP/1.1\r\n\r\n"), 200);  // of nothing
+}
+
+TEST(Http, APasswordIsWhatComesBehindTheName) {
+  Request request;
+  ASSERT_EQ(parsed("GET / HTTP/1.1\r\nAuthorization: Basic bGFyZGVyOnRva2VuLTo=\r\n\r\n", &request),
+            200);
+  char password[16];
+  ASSERT_TRUE(password_of(request.basic, password, sizeof password));
+  EXPECT_STREQ(password, "token-:");
+  EXPECT_FALSE(password_of(request.basic, password, 7));
+  for (const char* bad : {"", "bGFyZGVy", "bGFyZGVyOg==", "b-FyZGVyOnQ=", "\xff\xff\xff\xff"})
+    EXPECT_FALSE(password_of({bad, strlen(bad)}, password, sizeof password)) << bad;
 }
 
 TEST(Http, EveryBeginningGoesOn) {
@@ -43,10 +77,11 @@ TEST(Http, EveryBeginningGoesOn) {
   for (size_t n = 0; n < whole.size(); ++n) EXPECT_EQ(status_of(whole.substr(0, n)), 0) << n;
   EXPECT_EQ(status_of(whole), 200);
   EXPECT_EQ(status_of(std::string(kMostBytes, 'a')), 431);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nA: " + std::string(kMostBytes, 'a') + "\r\n\r\n"), 431);
 }
 
 TEST(Http, WhatIsNotPlainlyRightIsRefused) {
-  EXPECT_EQ(status_of("POST / HTTP/1.1\r\n\r\n"), 405);
+  EXPECT_EQ(status_of("PUT / HTTP/1.1\r\n\r\n"), 405);
   EXPECT_EQ(status_of("get / HTTP/1.1\r\n\r\n"), 405);
   EXPECT_EQ(status_of("GET / HTTP/2.0\r\n\r\n"), 505);
   EXPECT_EQ(status_of("GET / HTTP/1.1 \r\n\r\n"), 505);

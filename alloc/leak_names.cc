@@ -1,7 +1,5 @@
 #include "leak_names.h"
 
-#include "shell_sort.h"
-
 // Of the C++ library, if the program has one.
 extern "C" [[gnu::weak]] char* __cxa_demangle(const char*, char*, size_t*, int*);
 extern "C" void free(void*);
@@ -13,18 +11,11 @@ LeakNames::LeakNames(const LeakSum* sums, size_t count) {
   bytes_ = round_up(room_ * sizeof(Symbol) + 1, os::page_size());
   symbols_ = static_cast<Symbol*>(os::map(bytes_));
   if (symbols_ == nullptr) return;
-  // Sorted as numbers first: a symbol is large.
   auto* addresses = reinterpret_cast<uintptr_t*>(symbols_);
   for (size_t i = 0; i < count; ++i)
     for (uint32_t f = 0; f < sums[i].site->depth; ++f)
       addresses[count_++] = sums[i].site->frames[f];
-  shell_sort(addresses, count_, [](uintptr_t a, uintptr_t b) { return a < b; });
-  size_t distinct = 0;
-  for (size_t i = 0; i < count_; ++i)
-    if (i == 0 || addresses[i] != addresses[i - 1]) addresses[distinct++] = addresses[i];
-  count_ = distinct;
-  for (size_t i = count_; i-- > 0;) symbols_[i].address = addresses[i];
-  name_symbols(symbols_, count_);
+  count_ = name_addresses(symbols_, count_);
 }
 
 LeakNames::~LeakNames() {

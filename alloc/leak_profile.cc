@@ -57,10 +57,12 @@ void write_leak_profile(const char* name, const LeakList& list, const LeakOption
     file = create(&path, options.dump_directory, name, i);
   if (file < 0) return profile_complain(path.text, -file);
   Writer out(profile_put_into_file, &file);
-  profile_put_sum(out, {double(list.total.objects), double(list.total.bytes)}, " heapprofile\n");
+  Estimate total = {double(list.total.objects), double(list.total.bytes)};
+  profile_put_sum(out, total, total, " heapprofile\n");
   for (size_t i = 0; i < list.sum_count(); ++i) {
     const LeakSum& sum = list.sums()[i];
-    profile_put_part(out, *sum.site, {double(sum.objects), double(sum.bytes)});
+    Estimate part = {double(sum.objects), double(sum.bytes)};
+    profile_put_part(out, *sum.site, part, part);
   }
   profile_put_mappings(out);
   out.flush();

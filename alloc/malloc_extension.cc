@@ -17,12 +17,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mapped_text.h"
 #include "options.h"
 #include "os.h"
 #include "page_heap.h"
 #include "profile.h"
+#include "profile_change.h"
 #include "properties.h"
 #include "purge.h"
+#include "sample.h"
+#include "site.h"
 #include "survey.h"
 #include "thread_heap.h"
 
@@ -125,9 +129,41 @@ void gather(RangeList* ranges) {
   page_heap.for_each_free(add_free_range, ranges);
 }
 
+struct Stacks {
+  MappedText entries;  // words
+  Estimate (*of)(const Site&);
+};
+
+bool add_stack(const Site& now, void* context) {
+  auto& stacks = *static_cast<Stacks*>(context);
+  Estimate e = stacks.of(now);
+  if (e.bytes < 1) return true;
+  uintptr_t head[] = {e.objects < 1 ? 1 : uintptr_t(e.objects), uintptr_t(e.bytes), now.depth};
+  return stacks.entries.add(reinterpret_cast<const char*>(head), sizeof head) == 0 &&
+         stacks.entries.add(reinterpret_cast<const char*>(now.frames),
+                            now.depth * sizeof *now.frames) == 0;
+}
+
+// In an array that the caller deletes. What is asked of a site is `of`.
+void** read_stacks(Estimate (*of)(const Site&)) {
+  Stacks stacks;
+  stacks.of = of;
+  if (profile_for_each_site(add_stack, &stacks) != 0) return nullptr;
+  size_t bytes = stacks.entries.length();
+  auto* array = static_cast<char*>(::operator new[](bytes + sizeof(void*)));
+  memcpy(array, stacks.entries.text(), bytes);
+  memset(array + bytes, 0, sizeof(void*));
+  return reinterpret_cast<void**>(array);
+}
+
 // Why there are no stacks, in the form of a comment that pprof skips.
 constexpr char kNoSamples[] =
     "# larder: no samples of this here; `larder record` shows every allocation\n";
+
+void append_profile(std::string* to, int (*write)(TextSink, void*)) {
+  MappedText profile;
+  append(to, write(MappedText::add, &profile) == 0 ? profile.text() : kNoSamples);
+}
 
 }  // namespace
 
@@ -177,17 +213,16 @@ void MallocExtension::GetStats(char* buffer, int buffer_length) {
 }
 
 void MallocExtension::GetHeapSample(MallocExtensionWriter* writer) {
-  ProfileText profile;
-  append(writer, profile.gather() == 0 ? profile.text() : kNoSamples);
+  append_profile(writer, profile_write);
 }
 void MallocExtension::GetHeapGrowthStacks(MallocExtensionWriter* writer) {
-  append(writer, kNoSamples);
+  append_profile(writer, profile_write_growth);
 }
 void** MallocExtension::ReadStackTraces(int* sample_period) {
-  *sample_period = 0;
-  return nullptr;
+  *sample_period = sample_mean() != 0 ? 1 : 0;
+  return read_stacks([](const Site& now) { return now.in_use; });
 }
-void** MallocExtension::ReadHeapGrowthStackTraces() { return nullptr; }
+void** MallocExtension::ReadHeapGrowthStackTraces() { return read_stacks(growth_since_mark); }
 
 void MallocExtension::Ranges(void* arg, RangeFunction func) {
   constexpr size_t kSlack = 64;  // others go on meanwhile

@@ -10,6 +10,7 @@
 #include "leak.h"
 #include "line.h"
 #include "profile.h"
+#include "profile_change.h"
 #include "sample.h"
 #include "site.h"
 
@@ -78,7 +79,9 @@ void leak_init() {
 }
 int profile_write(TextSink, void*) { return ENOSYS; }
 int profile_write(int) { return ENOSYS; }
-int ProfileText::gather() { return ENOSYS; }
+int profile_write_growth(TextSink, void*) { return ENOSYS; }
+int profile_for_each_site(bool (*)(const Site&, void*), void*) { return ENOSYS; }
+Estimate growth_since_mark(const Site&) { return {}; }
 int profile_mark() { return ENOSYS; }
 
 void endpoint_init() {

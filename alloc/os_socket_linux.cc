@@ -1,5 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,14 +18,17 @@ namespace {
 
 long bits(const void* p) { return reinterpret_cast<long>(p); }
 
-// Never one of the standard files, which the program may have been started without.
-int new_socket(int family) {
-  long socket =
-      syscall6(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0);
-  if (socket < 0 || socket > 2) return int(socket);
-  long other = syscall6(SYS_fcntl, socket, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
-  close(int(socket));
+// Under a number that is none of the standard files', which may be closed.
+int beyond_standard(long file) {
+  if (file < 0 || file > 2) return int(file);
+  long other = syscall6(SYS_fcntl, file, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
+  close(int(file));
   return int(other);
+}
+
+int new_socket(int family) {
+  return beyond_standard(
+      syscall6(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0));
 }
 
 bool find_socket(const char* path, struct stat* status) {
@@ -63,6 +68,29 @@ int listen_at(const sockaddr* address, socklen_t bytes) {
   return int(error);
 }
 
+int hold_folder_of(const char* path) {
+  char folder[sizeof(sockaddr_un::sun_path) + 2] = ".";
+  if (const char* end = strrchr(path, '/')) {
+    auto length = size_t(end - path) + 1;
+    if (length >= sizeof folder) return -ENAMETOOLONG;
+    memcpy(folder, path, length);
+    folder[length] = 0;
+  }
+  int file = beyond_standard(
+      syscall6(SYS_openat, AT_FDCWD, bits(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0));
+  for (int tries = 0; file >= 0; ++tries) {
+    long error = syscall6(SYS_flock, file, LOCK_EX | LOCK_NB, 0, 0, 0, 0);
+    if (error == 0) break;
+    if (error == -EWOULDBLOCK && tries < 100) {
+      sleep_ms(10);
+      continue;
+    }
+    close(file);
+    file = int(error);
+  }
+  return file;
+}
+
 bool is_dead_socket(const sockaddr_un& address) {
   struct stat status = {};
   if (!find_socket(address.sun_path, &status) ||
@@ -84,7 +112,7 @@ FileId id_of_socket(const char* path) {
 void remove(const char* path) { syscall6(SYS_unlinkat, AT_FDCWD, bits(path), 0, 0, 0, 0); }
 
 int accept(int socket) {
-  return int(syscall6(SYS_accept4, socket, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0));
+  return beyond_standard(syscall6(SYS_accept4, socket, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0));
 }
 
 long receive(int connection, void* to, size_t bytes) {
@@ -97,7 +125,7 @@ long send(int connection, const void* from, size_t bytes) {
 
 int poll(pollfd* files, size_t count, int most_ms) {
   timespec time = {most_ms / 1000, long(most_ms % 1000) * 1000000};
-  return int(syscall6(SYS_ppoll, bits(files), long(count), bits(&time), 0, 0, 0));
+  return int(syscall6(SYS_ppoll, bits(files), long(count), most_ms < 0 ? 0 : bits(&time), 0, 0, 0));
 }
 
 }  // namespace larder::os

@@ -84,9 +84,7 @@ void write_header(Writer& out) {
     sum.samples += now.samples;
     if (sum.heaviest < now.heaviest) sum.heaviest = now.heaviest;
   }
-  out.put("heap profile: ");
-  put(out, sum.in_use, sum.allocated);
-  out.put(" heapprofile\n# larder 1; mean ");
+  profile_put_sum(out, sum.in_use, sum.allocated, " heapprofile\n# larder 1; mean ");
   out.number(double(sample_mean()));
   out.put("; process ");
   out.number(os::process_id());
@@ -152,14 +150,16 @@ bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
 
 }  // namespace
 
-void profile_put_sum(Writer& out, const Estimate& sum, const char* kind) {
+void profile_put_sum(Writer& out, const Estimate& in_use, const Estimate& allocated,
+                     const char* kind) {
   out.put("heap profile: ");
-  put(out, sum, sum);
+  put(out, in_use, allocated);
   out.put(kind);
 }
 
-void profile_put_part(Writer& out, const Site& site, const Estimate& part) {
-  put(out, part, part);
+void profile_put_part(Writer& out, const Site& site, const Estimate& in_use,
+                      const Estimate& allocated) {
+  put(out, in_use, allocated);
   write_frames(out, site);
   out.put("\n");
 }
@@ -239,51 +239,13 @@ int profile_write(TextSink sink, void* context) {
 int profile_write(int file) { return profile_write(profile_put_into_file, &file); }
 int profile_write_entered(int file) { return write_entered(profile_put_into_file, &file); }
 
-int ProfileText::gather() { return profile_write(add, this); }
-
-int ProfileText::add(void* context, const char* text, size_t bytes) {
-  auto* to = static_cast<ProfileText*>(context);
-  if (to->length_ + bytes >= to->capacity_) {
-    size_t capacity = round_up(2 * (to->capacity_ + bytes), os::page_size());
-    auto* grown = static_cast<char*>(os::map(capacity));
-    if (grown == nullptr) return ENOMEM;
-    if (to->text_ != nullptr) {
-      memcpy(grown, to->text_, to->length_);
-      os::unmap(to->text_, to->capacity_);
-    }
-    to->text_ = grown;
-    to->capacity_ = capacity;
-  }
-  memcpy(to->text_ + to->length_, text, bytes);
-  to->length_ += bytes;
-  return 0;  // what lies behind is zero
-}
-
-int profile_write_growth(TextSink sink, void* context) {
+int profile_for_each_site(bool (*visit)(const Site& now, void* context), void* context) {
   if (!can_capture()) return ENOSYS;
   SlowPath path;
   if (!path.entered()) return EBUSY;
-  Writer out(sink, context);
-  // Twice: the header has the sum.
-  Estimate sum = {};
-  for (bool header : {true, false}) {
-    for (Site* site = first_site(); site != nullptr && out.error() == 0; site = next_site(site)) {
-      Site now = copy_of(site);
-      Estimate grown = {now.in_use.objects - now.at_mark.objects,
-                        now.in_use.bytes - now.at_mark.bytes};
-      if (grown.bytes < 1) continue;
-      if (grown.objects < 0) grown.objects = 0;
-      if (header)
-        add(sum, grown);
-      else
-        profile_put_part(out, now, grown);
-    }
-    if (!header) break;
-    profile_put_sum(out, sum, " growthz\n");
-  }
-  profile_put_mappings(out);
-  out.flush();
-  return out.error();
+  for (Site* site = first_site(); site != nullptr && visit(copy_of(site), context);)
+    site = next_site(site);
+  return 0;
 }
 
 int profile_mark() {

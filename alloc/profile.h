@@ -21,36 +21,18 @@ int profile_write(int file);
 int profile_write_entered(int file);
 void profile_complain(const char* path, int error);
 
-// The profile in memory that is not the heap's.
-class ProfileText {
- public:
-  ProfileText() = default;
-  ~ProfileText() {
-    if (text_ != nullptr) os::unmap(text_, capacity_);
-  }
-  ProfileText(const ProfileText&) = delete;
-  ProfileText& operator=(const ProfileText&) = delete;
-  // 0, or an error of errno.h.
-  int gather();
-  const char* text() const { return text_ != nullptr ? text_ : ""; }
-  size_t length() const { return length_; }
-
- private:
-  static int add(void* context, const char* text, size_t bytes);
-
-  char* text_ = nullptr;
-  size_t length_ = 0, capacity_ = 0;
-};
-
 // For profiles that are made of other things: a sum, then its parts, then where the code lies.
-void profile_put_sum(Writer& out, const Estimate& sum, const char* kind);
-void profile_put_part(Writer& out, const Site& site, const Estimate& part);
+void profile_put_sum(Writer& out, const Estimate& in_use, const Estimate& allocated,
+                     const char* kind);
+void profile_put_part(Writer& out, const Site& site, const Estimate& in_use,
+                      const Estimate& allocated);
 void profile_put_mappings(Writer& out);
 // A sink: `file` is a descriptor's address.
 int profile_put_into_file(void* file, const char* text, size_t bytes);
 
-// What has grown since profile_mark(), in the form of gperftools' growth profile.
-int profile_write_growth(TextSink sink, void* context);
+// Calls visit(site as it is now), in the order in which they were made, until it returns false.
+// 0, or as profile_write.
+int profile_for_each_site(bool (*visit)(const Site& now, void* context), void* context);
 // Growth counts from now on. 0 or EBUSY.
 int profile_mark();
 

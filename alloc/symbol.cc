@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mappings.h"
+#include "shell_sort.h"
 
 namespace larder {
 
@@ -153,6 +154,18 @@ void name_symbols(Symbol* symbols, size_t count) {
     for (end = first + 1; end < count && symbols[end].module == symbols[first].module;) ++end;
     if (symbols[first].module >= 0) name_in(symbols + first, end - first);
   }
+}
+
+size_t name_addresses(Symbol* memory, size_t count) {
+  // Sorted as numbers first: a symbol is large.
+  auto* addresses = reinterpret_cast<uintptr_t*>(memory);
+  shell_sort(addresses, count, [](uintptr_t a, uintptr_t b) { return a < b; });
+  size_t distinct = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (i == 0 || addresses[i] != addresses[i - 1]) addresses[distinct++] = addresses[i];
+  for (size_t i = distinct; i-- > 0;) memory[i].address = addresses[i];
+  name_symbols(memory, distinct);
+  return distinct;
 }
 
 }  // namespace larder

@@ -20,5 +20,8 @@ struct Symbol {
 
 // Fills in what follows `address`. REQUIRES: they are in the order of their addresses.
 void name_symbols(Symbol* symbols, size_t count);
+// Of addresses, which lie in any order where the symbols are to be. Returns how many symbols there
+// are: one for each that differs.
+size_t name_addresses(Symbol* memory, size_t count);
 
 }  // namespace larder

@@ -5,8 +5,10 @@ Usage: check.py LIBLARDER_SO WORKER. pprof and promtool read what it serves if t
 them); what is missing is said and not counted. Exit 1 when a test fails.
 """
 
+import base64
 import concurrent.futures
 import contextlib
+import fcntl
 import os
 import random
 import re
@@ -70,21 +72,19 @@ def exchange(place, request):
         return b"".join(parts)
 
 
-def get(place, path, header="", version="1.1"):
-    """Status and body."""
-    answer = exchange(place, f"GET {path} HTTP/{version}\r\nHost: h\r\n{header}\r\n".encode())
+def parted(answer):
+    """Status and body, which is None unless it is whole."""
     head, _, body = answer.partition(b"\r\n\r\n")
-    status = int(head.split()[1]) if head else 0
-    if b"chunked" not in head:
-        return status, body
-    whole = b""
-    while body:
-        size, _, body = body.partition(b"\r\n")
-        count = int(size, 16)
-        if count == 0:
-            return status, whole
-        whole, body = whole + body[:count], body[count + 2:]
-    return status, None  # no last chunk
+    length = re.search(rb"^Content-Length: (\d+)\r?$", head, re.M)
+    return int(head.split()[1]) if head else 0, body if length and int(length[1]) == len(body) else None
+
+
+def get(place, path, header="", version="1.1"):
+    return parted(exchange(place, f"GET {path} HTTP/{version}\r\nHost: h\r\n{header}\r\n".encode()))
+
+
+def post(path, text):
+    return f"POST {path} HTTP/1.1\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
 
 
 def free_port():
@@ -115,7 +115,10 @@ def test_routes(folder):
         status, metrics = get(path, "/metrics")
         value = re.search(rb"^larder_in_use_bytes (\d+)$", metrics, re.M)
         check(value and 40 << 20 <= int(value[1]) < 50 << 20, "metrics: in use", value)
-        for bad, want in (("/nothing", 404), ("/metrics/", 404), ("/debug/pprof/heap?seconds=3", 400)):
+        for bad, want in (("/nothing", 404), ("/metrics/", 404), ("/metrics?seconds=3", 400),
+                          ("/pprof/heap?seconds=0", 400), ("/pprof/heap?seconds=", 400), ("/pprof/heap?seconds=-1", 400),
+                          ("/pprof/heap?seconds=1.5", 400), ("/pprof/heap?seconds=3601", 400),
+                          ("/pprof/growth?seconds=99999999999999999999", 400)):
             check(get(path, bad)[0] == want, f"{bad}: {want}", get(path, bad))
         names = sorted(open(f"/proc/{process.pid}/task/{t}/comm", encoding="ascii").read().strip()
                        for t in os.listdir(f"/proc/{process.pid}/task"))
@@ -126,9 +129,33 @@ def test_routes(folder):
         thread = next(t for t in os.listdir(others) if t != str(process.pid))
         files = [os.readlink(f"{others}/{thread}/fd/{f}") for f in os.listdir(f"{others}/{thread}/fd")]
         check(len(files) == 1 and "socket" in files[0], "the thread has nothing but its socket", files)
+        symbols(path, heap)
         tools(path)
         check(ended(process) == "", "nothing is said")
     check(not os.path.exists(path), "the socket goes with the program")
+
+
+def named(path, text):
+    status, body = parted(exchange(path, post("/pprof/symbol", text)))
+    check(status == 200 and body is not None, f"names of {text[:40]}", (status, body))
+    return dict(line.split("\t") for line in (body or b"").decode().splitlines())
+
+
+def symbols(path, heap):
+    check(get(path, "/pprof/symbol") == (200, b"num_symbols: 1\n"), "there are symbols")
+    stack = [int(a, 16) for line in heap.decode().splitlines() if "] @ 0x" in line for a in line.split("@")[1].split()]
+    names = named(path, "+".join(hex(a - 1) for a in stack))
+    check("allocate_kept" in names.values() and "main" in names.values(), "names of a stack", names)
+    check(all(int(a, 16) + 1 in stack for a in names), "names have the addresses that were asked for", names)
+    some = next(a for a, name in names.items() if name == "allocate_kept")
+    check(named(path, f"{some}+{some}+x++0x+0xg+0x1+0xffffffffffffffff+0x{'1' * 17}+{some[2:]}") == {some: "allocate_kept"},
+          "what is no address is passed over")
+    check(named(path, "") == {}, "no address, no name")
+    check(parted(exchange(path, post("/pprof/symbol", "x" * (512 << 10))))[0] == 200, "a body as large as may be")
+    for text, want in ((post("/pprof/symbol", "x" * ((512 << 10) + 1)), 413), (post("/pprof/heap", "0x1"), 405),
+                       (post("/metrics", ""), 405), (post("/pprof/symbol", "0x1") + b"+", 400)):
+        with contextlib.suppress(BrokenPipeError):
+            check(parted(exchange(path, text))[0] == want, f"{text[:60]}: {want}")
 
 
 def tools(path):
@@ -141,6 +168,84 @@ def tools(path):
         check(done.returncode == 0 and done.stderr + done.stdout == b"", "promtool is content", done)
 
 
+def basic(password):
+    return f"Authorization: Basic {base64.b64encode(f'any:{password}'.encode()).decode()}\r\n"
+
+
+def sums(profile):
+    """By the first line of a profile: objects, bytes in use, objects, bytes allocated."""
+    return [int(n) for n in re.findall(rb"\d+", profile.splitlines()[0])]
+
+
+def test_seconds(folder):
+    path = os.path.join(folder, "seconds")
+    with program("steps", LARDER_LISTEN="unix:" + path) as process, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        def step(what):
+            process.stdin.write(what)
+            process.stdin.flush()
+            process.stdout.readline()
+
+        waiting = [pool.submit(get, path, route + "?seconds=4") for route in ("/pprof/heap", "/pprof/growth", "/debug/pprof/allocs")]
+        time.sleep(1)
+        step(b"a")
+        check(get(path, "/metrics")[0] == 200 and not any(w.done() for w in waiting), "others are served meanwhile")
+        last = connection(path)
+        last.sendall(b"GET /pprof/heap?seconds=3600 HTTP/1.1\r\n\r\n")
+        time.sleep(0.5)
+        check(get(path, "/pprof/heap?seconds=1")[0] == 503, "no more wait at once than may")
+        last.close()
+        time.sleep(0.5)
+        check(get(path, "/pprof/growth?seconds=1")[0] == 200, "who goes leaves the place")
+        for which, w in zip(("heap", "growth", "allocs"), waiting):
+            status, body = w.result()
+            check(status == 200 and 5 << 20 < sums(body)[1] < 20 << 20 and 5 << 20 < sums(body)[3] < 20 << 20,
+                  f"{which} over a time: 10 MiB", body[:200])
+        names = named(path, "+".join(re.findall("0x[0-9a-f]+", waiting[0].result()[1].decode())))
+        check("allocate_later" in names.values() and "allocate_kept" not in names.values(), "and nothing else", names)
+        freed = [pool.submit(get, path, route + "?seconds=2") for route in ("/pprof/heap", "/pprof/growth")]
+        time.sleep(0.5)
+        step(b"f")
+        heap, growth = (f.result()[1] for f in freed)
+        less = [int(n) for n in re.findall(rb"^-\d+: (-\d+) \[0: 0\]", heap, re.M)]
+        check(sums(heap) == [0, 0, 0, 0] and -30 << 20 < sum(less) < -10 << 20, "heap over a time: 20 MiB less", heap[:200])
+        check(sums(growth) == [0, 0, 0, 0], "growth over a time: none", growth[:200])
+
+
+def deaf(path, addresses):
+    """A client that asks for more than the system keeps for it, and does not listen."""
+    client = connection(path)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.sendall(post("/pprof/symbol", addresses))
+    return client
+
+
+def test_deaf_clients(folder):
+    path = os.path.join(folder, "deaf")
+    with program(without=2, LARDER_LISTEN="unix:" + path) as process:
+        heap = get(path, "/pprof/heap")[1].decode()
+        begin = int(re.search(r"^([0-9a-f]+)-.* r-xp .*libc\.so", heap, re.M)[1], 16)
+        addresses = "+".join(hex(begin + 16 * i) for i in range(34000))
+        clients = [deaf(path, addresses) for _ in range(8)]
+        begin = time.monotonic()
+        check(all(get(path, "/metrics")[0] == 200 for _ in range(20)) and time.monotonic() - begin < 15,
+              "it serves beside clients that do not listen", time.monotonic() - begin)
+        thread = next(t for t in os.listdir(f"/proc/{process.pid}/task") if t != str(process.pid))
+        files = [int(f) for f in os.listdir(f"/proc/{process.pid}/task/{thread}/fd")]
+        check(len(files) == 9 and min(files) > 2, "no client is a standard file", files)
+        one = clients.pop()
+        parts = []
+        while part := one.recv(65536):
+            parts.append(part)
+            time.sleep(0.01)
+        status, body = parted(b"".join(parts))
+        check(status == 200 and body is not None and len(body) > 250000, "a slow one gets all of it", (status, sum(map(len, parts))))
+        time.sleep(max(0, begin + 33 - time.monotonic()))
+        files = os.listdir(f"/proc/{process.pid}/task/{thread}/fd")
+        check(len(files) == 1, "who does not listen is let go", files)
+        for client in (*clients, one):
+            client.close()
+
+
 def test_pprof():
     pprof = os.environ.get("PPROF") or shutil.which("pprof")
     port = free_port()
@@ -149,7 +254,8 @@ def test_pprof():
                                     (f"Authorization: Bearer {TOKEN}\r\n", "", 200),
                                     (f"Authorization: Bearer {TOKEN}x\r\n", "", 401),
                                     ("Authorization: Bearer \r\n", "", 401), ("", "?token=", 401),
-                                    (f"Authorization: Basic {TOKEN}\r\n", "", 401)):
+                                    (f"Authorization: Basic {TOKEN}\r\n", "", 401),
+                                    (basic(TOKEN), "", 200), (basic(TOKEN + "x"), "", 401), (basic(""), "", 401)):
             for route in ("/metrics", "/", "/nothing"):
                 status = get(port, route + query, header)[0]
                 check(status == (404 if want == 200 and route == "/nothing" else want), f"{header}{route}{query}", status)
@@ -161,6 +267,12 @@ def test_pprof():
             done = subprocess.run([pprof, "-top", url], capture_output=True, text=True, check=False,
                                   env=dict(os.environ, PPROF_TMPDIR=tempfile.gettempdir(), HOME="/tmp"))
             check(done.returncode == 0 and want in done.stdout, f"pprof reads {route}", (done.stdout, done.stderr))
+        for route, want in (("heap", "allocate_kept"), ("growth", "allocate_kept"), ("heap?seconds=1", "Showing nodes")):
+            url = f"http://any:{TOKEN}@127.0.0.1:{port}/pprof/{route}"
+            done = subprocess.run([pprof, "-top", "-symbolize=remote", url], capture_output=True, text=True, check=False,
+                                  env=dict(os.environ, PPROF_TMPDIR=tempfile.gettempdir(), HOME="/tmp"))
+            check(done.returncode == 0 and want in done.stdout, f"pprof asks for the names of {route}",
+                  (done.stdout, done.stderr))
 
 
 def test_requests(folder):
@@ -278,10 +390,30 @@ def test_dead_socket(folder):
         check(get(path, "/metrics")[0] == 200, "the next one takes it over")
 
 
+def test_socket_in_the_making(folder):
+    """What has its name but does not listen yet is not taken for dead."""
+    path = os.path.join(folder, "making")
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with socket.socket(socket.AF_UNIX) as other, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other.bind(path)
+        start = pool.submit(told, "unix:" + path, "in use")
+        time.sleep(0.3)
+        other.listen()
+        os.close(held)
+        start.result()
+        with socket.socket(socket.AF_UNIX) as client:
+            check(client.connect_ex(path) == 0, "a socket that is just being made stays")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for test in (test_routes, test_requests, test_fork, test_places, test_closed_file, test_replaced_socket, test_dead_socket):
-            test(folder)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            late = pool.submit(test_deaf_clients, folder)
+            for test in (test_routes, test_seconds, test_requests, test_fork, test_places, test_closed_file,
+                         test_replaced_socket, test_dead_socket, test_socket_in_the_making):
+                test(folder)
+            late.result()
         test_pprof()
     print("endpoint: " + (f"{len(failures)} failed" if failures else "serves what it should, to whom it should"))
     return 1 if failures else 0

@@ -1,5 +1,6 @@
 // A program to look into: keeps 40 MiB, says that it has begun, and goes on until its stdin ends.
-// Usage: endpoint_worker wait | fork
+// Usage: endpoint_worker wait | fork | steps
+// steps: for each `a` on stdin it allocates 10 MiB more, for each `f` it frees 20 MiB of those 40.
 
 #include <poll.h>
 #include <stdlib.h>
@@ -26,20 +27,40 @@ bool fork_once() {
   return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3;
 }
 
+void* filled(void* block, size_t size) { return memset(block, 1, size); }
+
 }  // namespace
 
-extern "C" [[gnu::noinline]] void* allocate_kept(size_t size) {
-  void* block = malloc(size);
-  memset(block, 1, size);
-  return block;
+extern "C" [[gnu::noinline]] void* allocate_kept(size_t size) { return filled(malloc(size), size); }
+
+extern "C" [[gnu::noinline]] void* allocate_later(size_t size) {
+  return filled(malloc(size), size);
 }
 
+namespace {
+
+void* blocks[4096];
+void* more[1024];
+
+bool do_steps() {
+  for (char step; read(0, &step, 1) == 1;) {
+    if (step == 'a')
+      for (void*& block : more) block = allocate_later(10 << 10);
+    if (step == 'f')
+      for (size_t i = 0; i < 2048; ++i) free(blocks[i]);
+    if (write(1, "done\n", 5) != 5) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  static void* blocks[4096];
   for (void*& block : blocks) block = allocate_kept(10 << 10);
   if (write(1, "begun\n", 6) != 6) return 1;
+  if (argc > 1 && strcmp(argv[1], "steps") == 0) return do_steps() ? 0 : 1;
   const bool forks = argc > 1 && strcmp(argv[1], "fork") == 0;
   while (!stdin_ended(forks ? 0 : 1000))
     if (forks && !fork_once()) return 2;
-  return blocks[7] == nullptr ? 1 : 0;
+  return blocks[7] == nullptr || more[7] != nullptr ? 1 : 0;
 }

@@ -283,11 +283,42 @@ void check_texts() {
     sample += " and it can be added to";
     CHECK(strlen(sample.c_str()) == sample.size());
   }
-  int period = -1;
-  void** stacks = extension()->ReadStackTraces(&period);
-  CHECK(period >= 0 && (stacks != nullptr || period == 0));
+}
+
+// Bytes of all stacks, each an entry of count, size, depth and the addresses; ends with the array.
+size_t bytes_of(void** stacks) {
+  CHECK(stacks != nullptr);
+  size_t bytes = 0;
+  for (void** at = stacks; *at != nullptr;) {
+    auto depth = reinterpret_cast<uintptr_t>(at[2]);
+    CHECK(at[1] != nullptr && depth <= 64);
+    bytes += reinterpret_cast<uintptr_t>(at[1]);
+    for (size_t i = 0; i < depth; ++i) CHECK(at[3 + i] != nullptr);
+    at += 3 + depth;
+  }
   delete[] stacks;
-  delete[] extension()->ReadHeapGrowthStackTraces();
+  return bytes;
+}
+
+void check_stacks() {
+  int period = -1;
+  size_t in_use = bytes_of(extension()->ReadStackTraces(&period));
+  CHECK(period == 1);
+  size_t growth = bytes_of(extension()->ReadHeapGrowthStackTraces());
+  // So large that each is in the sample.
+  Blocks blocks(16, 8 << 20);
+  check_between("growth of the stacks' bytes",
+                bytes_of(extension()->ReadStackTraces(&period)) - in_use, blocks.bytes(),
+                blocks.bytes() + kMiB);
+  check_between("growth", bytes_of(extension()->ReadHeapGrowthStackTraces()) - growth,
+                blocks.bytes(), blocks.bytes() + kMiB);
+  std::string text;
+  extension()->GetHeapGrowthStacks(&text);
+  CHECK(text.find("] @ growthz\n") != std::string::npos);
+  CHECK(text.find("\n16: 1342177") != std::string::npos);
+  blocks.drop();
+  check_between("growth that is no more", bytes_of(extension()->ReadHeapGrowthStackTraces()), 0,
+                growth + kMiB);
 }
 
 void check_free_lists() {
@@ -425,6 +456,7 @@ int main(int argc, char** argv) {
   check_histogram();
   check_ranges();
   check_texts();
+  check_stacks();
   check_free_lists();
   check_derived();
   check_family();
