@@ -89,7 +89,10 @@ struct Running {
 
 impl Running {
     fn start(directory: &Path) -> Self {
-        let program = compile(directory, "leaky.c", PROGRAM, &["-O1", "-g"]);
+        Self::of(&compile(directory, "leaky.c", PROGRAM, &["-O1", "-g"]))
+    }
+
+    fn of(program: &Path) -> Self {
         let mut child = Command::new(program)
             .env("LD_PRELOAD", library_directory().join("liblarder.so"))
             // Steady figures from a short run.
@@ -269,6 +272,30 @@ fn tables_are_ranked_filtered_and_cut() {
         text.contains("HEAP OF") && text.contains("leaky\n"),
         "{text}"
     );
+}
+
+/// The kernel's name, the file's and the function's: none is a command to the terminal.
+#[test]
+fn names_are_shown_and_not_obeyed() {
+    let directory = temporary();
+    let program = compile(directory.path(), "plain.c", PROGRAM, &["-O1"]);
+    let hostile = directory.path().join("\x1b[2J\u{202e}x");
+    std::fs::rename(program, &hostile).expect("a new name");
+    let running = Running::of(&hostile);
+    for form in [&[][..], &["--json"]] {
+        let found = output(
+            larder()
+                .args(["top", &running.id(), "-d", "0.1", "--once"])
+                .args(form),
+        );
+        assert_success(&found);
+        let text = stdout(&found);
+        assert!(!text.contains(['\x1b', '\u{202e}']), "{text}");
+    }
+    let mut top = OnTerminal::start(&running.id());
+    top.turn("\r", "\\x1b[2J\\u{202e}x");
+    top.press("q");
+    assert_eq!(top.ended().code(), Some(0));
 }
 
 #[test]
