@@ -6,13 +6,15 @@
 
 #include "environment.h"
 #include "line.h"
+#include "memory_size.h"
 #include "size_class.h"
 
 namespace larder {
 
 namespace {
 
-enum class Form : uint8_t { kNumber, kSwitch, kRate };
+// A limit is a number, or a percentage of the memory that there is.
+enum class Form : uint8_t { kNumber, kSwitch, kRate, kLimit };
 
 // Text is kept in place: pointers would have to be relocated in every process.
 struct Row {
@@ -55,9 +57,9 @@ constexpr Row kRows[] = {
     // 1 gives back whatever is free at the next occasion, without a decay.
     {"AGGRESSIVE_DECOMMIT", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // What would hold more memory fails.
-    {"HEAP_LIMIT_MB", Form::kNumber, 0, 0, kMaxSize >> 20, "MiB", "no limit", true},
+    {"HEAP_LIMIT_MB", Form::kLimit, 0, 0, kMaxSize >> 20, "MiB, or N%", "no limit", true},
     // While more is held, free memory goes back at once.
-    {"SOFT_LIMIT_MIB", Form::kNumber, 0, 0, kMaxSize >> 20, "MiB", "no limit"},
+    {"SOFT_LIMIT_MIB", Form::kLimit, 0, 0, kMaxSize >> 20, "MiB, or N%", "no limit"},
     // Larger blocks are reported on stderr, with the stack that asks for them.
     {"LARGE_ALLOC_REPORT_THRESHOLD", Form::kNumber, 0, 0, size_t{1} << 62, "bytes", "no reports",
      true},
@@ -138,6 +140,21 @@ void warn_unknown(const char* variable) {
       .write();
 }
 
+// N% of the memory that there is, in MiB, but at least 1. False: it is no such text, or none knows.
+bool parse_share(const char* text, size_t* mib) {
+  char digits[16];
+  size_t length = strlen(text);
+  if (length < 2 || length > sizeof digits || text[length - 1] != '%') return false;
+  memcpy(digits, text, length - 1);
+  digits[length - 1] = 0;
+  double percent = 0;
+  if (!parse_rate(digits, &percent) || percent <= 0 || percent > 100) return false;
+  size_t all = memory_size();
+  *mib = size_t(double(all) * percent / 100) >> 20;
+  if (*mib == 0) *mib = 1;
+  return all != 0;
+}
+
 // False: it is no value for this row.
 bool take(const Row& row, const char* text, bool of_tcmalloc) {
   size_t value = 0;
@@ -153,10 +170,12 @@ bool take(const Row& row, const char* text, bool of_tcmalloc) {
       good = (of_tcmalloc && *text == 0) || parse_switch(text, &on);
       value = on ? 1 : 0;
       break;
+    case Form::kLimit:
     case Form::kNumber:
-      int64_t number;
+      int64_t number = 0;
       good = parse_number(text, int64_t(row.min), int64_t(row.max), &number);
       value = size_t(number);
+      if (!good && row.form == Form::kLimit) good = parse_share(text, &value);
       break;
   }
   if (!good) return false;

@@ -238,6 +238,64 @@ def test_limit():
     check(result.values["granted"] == "1", "LARDER_ goes before TCMALLOC_", result)
 
 
+def test_limit_as_a_share():
+    with open("/proc/meminfo", encoding="ascii") as file:
+        machine = int(re.search(r"MemTotal: *(\d+) kB", file.read())[1]) << 10
+    all_of_it = int(run("limits", LARDER_SOFT_LIMIT_MIB="100%").values["soft"])
+    check(MIB <= all_of_it <= machine, "a soft limit of all there is", run("limits"))
+    for name, which in (("LARDER_SOFT_LIMIT_MIB", "soft"), ("LARDER_HEAP_LIMIT_MB", "hard"), ("TCMALLOC_HEAP_LIMIT_MB", "hard")):
+        result = run("limits", **{name: "12.5%"})
+        fine(result, f"{name}=12.5%")
+        check(abs(int(result.values[which]) - all_of_it / 8) <= MIB, f"{name}=12.5%: an eighth of {all_of_it}", result)
+        result = run("limits", **{name: "0.0000001%"})
+        check(int(result.values[which]) == MIB, f"{name}: no share is no limit at all", result)
+        for value in ("0%", "101%", "%", "-5%", "1e1%", "80%%", "80 %", "9" * 30 + "%"):
+            result = run("limits", **{name: value})
+            fine(result, f"{name}={value}", 1)
+            check("MiB, or N%" in result.err and result.values[which] == "0", f"{name}={value}: is told", result)
+    check(run("limit", LARDER_HEAP_LIMIT_MB="0.001%").values["granted"] == "0", "a share is kept to", result)
+
+
+def profile_with(**variables):
+    """What is said, and the profile's first lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "profile")
+        result = run("places", LARDER_PROFILE=path, **variables)
+        with open(path, encoding="utf-8") as file:
+            return result, file.read().split("MAPPED_LIBRARIES")[0]
+
+
+def test_sampling():
+    for name, mean in (("TCMALLOC_SAMPLE_PARAMETER", 1000), ("LARDER_SAMPLE_PARAMETER", 5000), ("LARDER_PROFILE_BYTES", 1),
+                       ("TCMALLOC_SAMPLE_PARAMETER", 1 << 36), ("TCMALLOC_SAMPLE_PARAMETER", 0)):
+        result, profile = profile_with(**{name: str(mean)})
+        fine(result, f"{name}={mean}")
+        check(f"; mean {mean};" in profile, f"{name}={mean}: the mean", result)
+        samples = int(re.search(r"; samples (\d+);", profile)[1])
+        check(samples == 0 if mean in (0, 1 << 36) else samples > 0, f"{name}={mean}: {samples} samples", result)
+    for name in ("TCMALLOC_SAMPLE_PARAMETER", "LARDER_PROFILE_BYTES"):
+        for value in ("banana", "-1", "1e3", "9" * 30, "\x1b[31m", "0x10", "", str((1 << 36) + 1)):
+            result, profile = profile_with(**{name: value})
+            fine(result, f"{name}={value!r}", 1)
+            check(name in result.err and "\x1b" not in result.err and "; mean 524288;" in profile,
+                  f"{name}={value!r}: is told, and the default stays", result)
+
+
+def test_absurd():
+    """Values beyond what each may be, which are numbers all the same."""
+    for name, values in (("RELEASE_RATE", ("1000.1", "99999999999", ".", "1..5", "nan", "inf")),
+                         ("MAX_TOTAL_THREAD_CACHE_BYTES", ("0", "1", str((1 << 40) + 1))),
+                         ("LARGE_ALLOC_REPORT_THRESHOLD", ("9" * 19,)), ("DEVMEM_START", (str((1 << 40) + 1),)),
+                         ("DEVMEM_LIMIT", (str((1 << 40) + 1),)), ("MEMFS_LIMIT_MB", (str((1 << 40) + 1),)),
+                         ("HEAP_LIMIT_MB", ("9" * 18,)), ("SKIP_MMAP", ("2", "on"))):
+        for value in values:
+            for prefixed, result in both(name, value, "limit"):
+                fine(result, f"{prefixed}={value}", 1)
+                check("default" in result.err and result.values["granted"] == "1", f"{prefixed}={value}: is told", result)
+    for rate in ("0.0000001", "1000", "0000000000.5"):
+        fine(run("limit", TCMALLOC_RELEASE_RATE=rate), f"a rate of {rate}")
+
+
 NUMBERS = """RELEASE_RATE MAX_TOTAL_THREAD_CACHE_BYTES HEAP_LIMIT_MB LARGE_ALLOC_REPORT_THRESHOLD DEVMEM_START
 DEVMEM_LIMIT MEMFS_LIMIT_MB""".split()
 SWITCHES = """AGGRESSIVE_DECOMMIT SKIP_MMAP SKIP_SBRK MEMFS_ABORT_ON_FAIL MEMFS_IGNORE_MMAP_FAIL MEMFS_MAP_PRIVATE
@@ -275,7 +333,8 @@ def test_secure():
 
 def main():
     for test in (test_defaults, test_skip, test_memfs_prefix, test_full_memfs, test_hugetlbfs, test_memfs_refusals,
-                 test_device, test_release_rate, test_cache, test_large, test_limit, test_garbage, test_secure):
+                 test_device, test_release_rate, test_cache, test_large, test_limit,
+                 test_limit_as_a_share, test_sampling, test_absurd, test_garbage, test_secure):
         test()
     print("variables: " + (f"{len(failures)} failed" if failures else "each does what it should"))
     return 1 if failures else 0

@@ -8,8 +8,10 @@
 //   cache      tells what the thread keeps
 //   large      asks for one block of 2,000,000 bytes, twice
 //   limit      asks for 200 MiB
+//   limits     tells both limits, in bytes
 
 #include <gperftools/malloc_extension_c.h>
+#include <larder/larder.h>
 
 #include <map>
 #include <string>
@@ -199,6 +201,12 @@ int limit() {
   return 0;
 }
 
+int limits() {
+  printf("soft=%zu\nhard=%zu\n", larder_get_limit(LARDER_SOFT_LIMIT),
+         larder_get_limit(LARDER_HARD_LIMIT));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -212,5 +220,6 @@ int main(int argc, char** argv) {
   if (mode == "cache") return cache();
   if (mode == "large") return large();
   if (mode == "limit") return limit();
+  if (mode == "limits") return limits();
   return 2;
 }
