@@ -55,8 +55,8 @@ class PERFTOOLS_DLL_DECL MallocExtension {
   /* For people to read; always terminated. buffer_length > 0. */
   virtual void GetStats(char* buffer, int buffer_length);
 
-  /* A profile in the text form that pprof reads, or a comment that says why there is none: what is in
-   * use, and what of it was not at the start or the last larder_profile_mark(). */
+  /* A profile in the text form that pprof reads, or a comment that says why there is none: what is
+   * in use, and what of it was not at the start or the last larder_profile_mark(). */
   virtual void GetHeapSample(MallocExtensionWriter* writer);
   virtual void GetHeapGrowthStacks(MallocExtensionWriter* writer);
 
@@ -105,9 +105,9 @@ class PERFTOOLS_DLL_DECL MallocExtension {
   };
   virtual void GetFreeListSizes(std::vector<FreeListInfo>* v);
 
-  /* The same as entries of count, bytes, depth and depth addresses, ended by a count of 0, in an array
-   * to be freed by delete[]; NULL where stacks cannot be walked. They are estimates of all, not
-   * samples that would have to be scaled: the period is 1, or 0 if no samples are taken. */
+  /* The same as entries of count, bytes, depth and depth addresses, ended by a count of 0, in an
+   * array to be freed by delete[]; NULL where stacks cannot be walked. They are estimates of all,
+   * not samples that would have to be scaled: the period is 1, or 0 if no samples are taken. */
   virtual void** ReadStackTraces(int* sample_period);
   virtual void** ReadHeapGrowthStackTraces();
 
