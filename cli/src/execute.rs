@@ -81,22 +81,52 @@ pub fn supervise(
     words: &[OsString],
     environment: &[(&str, &OsStr)],
 ) -> io::Result<ExitStatus> {
+    let signals = catch_signals()?;
+    let mut child = start(path, words, environment, || Ok(()))?;
+    let _forwarding = forward_to(signals, rustix::process::Pid::from_child(&child));
+    child.wait()
+}
+
+pub type Signals = SignalsInfo<WithRawSiginfo>;
+
+/// Those that are handed on, but what the caller ignores.
+pub fn catch_signals() -> io::Result<Signals> {
     let handled: Vec<i32> = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]
         .into_iter()
         .filter(|signal| !is_ignored(*signal))
         .collect();
-    let signals = SignalsInfo::<WithRawSiginfo>::new(handled)?;
-    let mut child = start(path, words, environment)?;
-    let handle = signals.handle();
-    let process = rustix::process::Pid::from_child(&child);
-    let forwarder = std::thread::spawn(move || forward(signals, process));
-    let status = child.wait();
-    handle.close();
-    let _ = forwarder.join();
-    status
+    Signals::new(handled)
 }
 
-fn start(path: &Path, words: &[OsString], environment: &[(&str, &OsStr)]) -> io::Result<Child> {
+/// Hands signals on as long as it is there.
+pub struct Forwarding {
+    handle: signal_hook::iterator::Handle,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+pub fn forward_to(signals: Signals, process: rustix::process::Pid) -> Forwarding {
+    Forwarding {
+        handle: signals.handle(),
+        thread: Some(std::thread::spawn(move || forward(signals, process))),
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `last` is called in the child before exec, and has to be async-signal-safe and take no lock.
+pub fn start(
+    path: &Path,
+    words: &[OsString],
+    environment: &[(&str, &OsStr)],
+    last: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+) -> io::Result<Child> {
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: with a null new set pthread_sigmask only writes the current one.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), mask.as_mut_ptr()) };
@@ -111,7 +141,7 @@ fn start(path: &Path, words: &[OsString], environment: &[(&str, &OsStr)]) -> io:
         restore_sigpipe();
         // SAFETY: async-signal-safe, and the set outlives the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, ptr::null_mut()) };
-        Ok(())
+        last()
     };
     // SAFETY: the closure makes only async-signal-safe calls and takes no lock.
     unsafe { command.pre_exec(restore) };
@@ -119,7 +149,7 @@ fn start(path: &Path, words: &[OsString], environment: &[(&str, &OsStr)]) -> io:
 }
 
 /// Hands on signals that a process sent to us alone; the terminal's reach the child by themselves.
-fn forward(mut signals: SignalsInfo<WithRawSiginfo>, child: rustix::process::Pid) {
+fn forward(mut signals: Signals, child: rustix::process::Pid) {
     for info in signals.forever() {
         let from_terminal = info.si_code > 0;
         if from_terminal && matches!(info.si_signo, SIGINT | SIGQUIT) {

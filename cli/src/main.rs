@@ -37,6 +37,7 @@ mod symbols;
 mod target;
 mod top;
 mod torture;
+mod traced;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -78,7 +79,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
         Plan::Serve(plan) => serve::serve(*plan).map(|()| ExitCode::SUCCESS),
-        Plan::Stats(plan) => stats::stats(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Stats(plan) => stats::stats(&plan).map(ExitCode::from),
         Plan::Top(plan) => top::top(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Check(plan) => check::check(&plan).map(ExitCode::from),

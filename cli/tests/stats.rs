@@ -385,3 +385,103 @@ fn a_heap_in_motion_is_read_to_its_end() {
         );
     }
 }
+
+/// Forks, and ends by what its argument says; a second thread is still at work.
+const ENDS: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void* volatile kept;
+static void* work(void* argument) { for (;;) free(malloc(100)); return argument; }
+static void on_signal(int number) { (void)number; }
+int main(int argc, char** argv) {
+  signal(SIGUSR1, on_signal);
+  raise(SIGUSR1);
+  kept = memset(malloc(5 << 20), 1, 5 << 20);
+  pthread_t thread;
+  pthread_create(&thread, NULL, work, NULL);
+  if (fork() == 0) _exit(kept == NULL);
+  int status;
+  if (wait(&status) <= 0 || status != 0) return 99;
+  const char* how = argc > 1 ? argv[1] : "";
+  if (*how == '_') _exit(7);
+  if (*how == 'k') raise(SIGTERM);
+  if (*how == 'a') abort();
+  if (*how == 'e') execl("/bin/sh", "sh", "-c", "exit 9", (char*)0);
+  puts("its own");
+  return 3;
+}
+"#;
+
+#[test]
+fn a_command_is_looked_into_at_each_of_its_ends() {
+    let directory = temporary();
+    let program = compile(directory.path(), "ends.c", ENDS, &["-O1", "-pthread"]);
+    for (how, code) in [("", 3), ("_", 7), ("k", 128 + 15), ("a", 128 + 6)] {
+        let mut run = larder();
+        let run = output(run.args(["stats", "--json", "--"]).arg(&program).arg(how));
+        assert_eq!(common::code(&run), code, "{how}: {}", common::stderr(&run));
+        let text = stdout(&run);
+        let text = text.strip_prefix("its own\n").unwrap_or(&text);
+        let found = json(text);
+        let looks = found.as_array().expect("the program and its child");
+        assert_eq!(looks.len(), 2, "{how}: {found}");
+        for look in looks {
+            assert_eq!(look["name"], "ends");
+            assert!(
+                look["kinds"]["in_use"]["resident"].as_u64() >= Some(5 << 20),
+                "{look}"
+            );
+        }
+        assert_ne!(looks[0]["process"], looks[1]["process"]);
+    }
+    // Another program in the same process, which has nothing of that any more.
+    let out = directory.path().join("out.json");
+    let mut run = larder();
+    run.args(["stats", "--json", "-o"])
+        .arg(&out)
+        .arg("--")
+        .arg(&program)
+        .arg("e");
+    assert_eq!(common::code(&output(&mut run)), 9);
+    let found = json(&std::fs::read_to_string(&out).expect("written"));
+    assert_eq!(
+        (found.as_array().map(Vec::len), &found[1]["name"]),
+        (Some(2), &"sh".into())
+    );
+}
+
+#[test]
+fn a_command_that_cannot_be_looked_into_is_told() {
+    let run = |words: &[&str]| output(larder().args(["stats", "--"]).args(words));
+    assert_fails(&run(&["/no/such"]), 127, &["/no/such"]);
+    assert_fails(&run(&["/etc/passwd"]), 126, &["/etc/passwd"]);
+    assert_fails(&run(&[]), 125, &["required"]);
+    let directory = temporary();
+    let script = directory.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\nkill -STOP $$; exit 4\n").expect("written");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("set");
+    // One that stops stays so until somebody lets it go on.
+    let mut stopped = larder();
+    stopped
+        .args(["stats", "--json", "--"])
+        .arg(&script)
+        .stdout(Stdio::piped());
+    let mut tool = stopped.spawn().expect("larder");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(
+        tool.try_wait().expect("it is there").is_none(),
+        "it stays stopped"
+    );
+    let let_go = Command::new("pkill")
+        .args(["-CONT", "-P", &tool.id().to_string()])
+        .status();
+    assert!(let_go.expect("pkill").success());
+    assert_eq!(tool.wait().expect("it ends").code(), Some(4));
+}

@@ -1,5 +1,8 @@
 //! What is typed after `larder stats`, and the checked plan that comes of it.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 pub const EXAMPLES: &str = "\
@@ -9,16 +12,24 @@ Examples:
   larder stats 1234 --json | jq .kinds
   larder stats 1234 5678 --format prometheus
       Metrics of two processes, for a collector of text files.
+  larder stats -o app.txt -- ./app --input data.bin
+      Run it on Larder, and look into each of its processes at its end.
 
 The processes run on, and are not stopped or asked. Their memory is read: you have to be their user
 and, where kernel.yama.ptrace_scope is not 0, root.
 
-Exit codes: 0 fine; 125 the tool failed, or a process cannot be looked into.";
+Exit codes: 0, or with -- the command's own; 125 the tool failed, or a process cannot be looked into;
+126 the command cannot be executed or reached; 127 the command was not found.";
 
 #[derive(Debug, Args)]
 pub struct RawStats {
     /// The processes
-    #[arg(value_name = "PID", required = true, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    #[arg(
+        value_name = "PID",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     processes: Vec<u32>,
     /// How it is written
     #[arg(
@@ -32,6 +43,12 @@ pub struct RawStats {
     /// Print JSON: the same as --format json
     #[arg(long)]
     json: bool,
+    /// The file to write; what is there is replaced [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,16 +62,29 @@ pub enum Format {
 }
 
 #[derive(Debug)]
+pub enum Subject {
+    Processes(Vec<u32>),
+    /// At least one word.
+    Command(Vec<OsString>),
+}
+
+#[derive(Debug)]
 pub struct StatsPlan {
-    pub processes: Vec<u32>,
+    pub subject: Subject,
     pub format: Format,
+    pub output: Option<PathBuf>,
 }
 
 impl RawStats {
     pub fn check(self) -> StatsPlan {
         StatsPlan {
-            processes: self.processes,
+            subject: if self.command.is_empty() {
+                Subject::Processes(self.processes)
+            } else {
+                Subject::Command(self.command)
+            },
             format: if self.json { Format::Json } else { self.format },
+            output: self.output,
         }
     }
 }

@@ -34,11 +34,12 @@ pub struct Look {
 }
 
 pub fn look(id: u32) -> Result<Look> {
-    let look = || {
-        let process = Process::open(id)?;
-        Look::at(&process)
-    };
-    look().map_err(|obstacle: Obstacle| obstacle.failure(id))
+    try_look(id).map_err(|obstacle| obstacle.failure(id))
+}
+
+pub fn try_look(id: u32) -> std::result::Result<Look, Obstacle> {
+    let process = Process::open(id)?;
+    Look::at(&process)
 }
 
 impl Look {

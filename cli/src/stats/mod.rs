@@ -3,6 +3,7 @@
 //! `look` gathers, `text`, `json` and `prometheus` only print.
 
 mod args;
+mod command;
 mod json;
 mod look;
 mod prometheus;
@@ -10,20 +11,29 @@ mod text;
 
 use crate::failure::Result;
 use crate::output::{self, Content};
-use args::Format;
 pub use args::{EXAMPLES, RawStats, StatsPlan};
+use args::{Format, Subject};
 pub use look::{Look, mib};
 #[cfg(test)]
 pub use look::{Memory, Sampled};
 pub use prometheus::print as print_metrics;
 pub use text::{KIND_LABELS, holder};
 
-pub fn stats(plan: &StatsPlan) -> Result<()> {
-    let looks = plan.processes.iter().map(|process| look::look(*process));
-    let looks = looks.collect::<Result<Vec<_>>>()?;
-    output::write(None, Content::Text, |out| match plan.format {
-        Format::Text => text::print(&looks, out),
-        Format::Json => json::print(&looks, out),
-        Format::Prometheus => prometheus::print(&looks, out),
-    })
+/// The exit code: 0, or the command's own.
+pub fn stats(plan: &StatsPlan) -> Result<u8> {
+    let (looks, code) = match &plan.subject {
+        Subject::Processes(ids) => {
+            let looks = ids.iter().map(|process| look::look(*process));
+            (looks.collect::<Result<Vec<_>>>()?, 0)
+        }
+        Subject::Command(words) => command::run(words)?,
+    };
+    output::write(plan.output.as_deref(), Content::Text, |out| {
+        match plan.format {
+            Format::Text => text::print(&looks, out),
+            Format::Json => json::print(&looks, out),
+            Format::Prometheus => prometheus::print(&looks, out),
+        }
+    })?;
+    Ok(code)
 }
