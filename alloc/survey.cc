@@ -24,7 +24,12 @@ size_t less(size_t a, size_t b) { return a < b ? a : b; }
 // Which pages are in memory, asked for a window of 2 MiB at a time.
 class Pages {
  public:
-  explicit Pages(bool asked) : asked_(asked) {}
+  explicit Pages(bool asked) : asked_(asked) {
+    const char* here = reinterpret_cast<const char*>(this);
+    unsigned char any;
+    refused_ =
+        asked && !os::resident(here - uintptr_t(here) % os::page_size(), os::page_size(), &any);
+  }
   bool known() const { return asked_ && !refused_; }
   // All of a window at once, for those who ask for parts of it.
   void expect(const char* window) {
@@ -50,10 +55,11 @@ class Pages {
     const size_t page = os::page_size();
     const char* first = from - uintptr_t(from) % page;
     size_t pages = (size_t(end - first) + page - 1) / page;
-    if (!os::resident(first, pages * page, pages_ + size_t(first - window) / page)) {
-      for (size_t i = 0; i < pages; ++i) pages_[size_t(first - window) / page + i] = 0;
-      refused_ = true;
-    }
+    unsigned char* to = pages_ + size_t(first - window) / page;
+    // Part of it may have gone meanwhile: the rest is asked for page by page.
+    if (!os::resident(first, pages * page, to))
+      for (size_t i = 0; i < pages; ++i)
+        if (refused_ || !os::resident(first + i * page, page, to + i)) to[i] = 0;
     window_ = window;
     from_ = first;
     end_ = end;
@@ -70,7 +76,7 @@ class Pages {
     return bytes;
   }
 
-  bool asked_, refused_ = false;
+  bool asked_, refused_;
   const char* window_ = nullptr;
   const char *from_ = nullptr, *end_ = nullptr;
   unsigned char pages_[kBlock / 4096];

@@ -149,4 +149,10 @@ int main(int argc, char** argv) {
   if (argc > 1) write_json(argv[1]);
   for (Blocks* blocks : {&small, &medium, &untouched, &large}) thin_out(*blocks, SIZE_MAX);
   judge("nearly all freed", start, look());
+  // As one that has gone while it is looked at.
+  auto* block = static_cast<char*>(memset(malloc(8 << 20), 1, 8 << 20));
+  auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  char* within = block + (4 << 20);
+  CHECK(munmap(within - reinterpret_cast<uintptr_t>(within) % page, page) == 0);
+  judge("a page gone", start, look());
 }
