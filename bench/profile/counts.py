@@ -102,11 +102,12 @@ def main():
     if options.workloads:
         workloads = [w for w in workloads if w["name"] in options.workloads]
     logarithms = []
-    print("| workload | off, million | on, million | on / off | off, most / least |\n|---|---:|---:|---:|---:|", flush=True)
+    print("| workload | off, million | on, million | on / off | off, most / least |\n|---|---:|---:|---:|---:|",
+          flush=True)
     with tempfile.TemporaryDirectory() as folder:
         clock = os.path.join(folder, "clock.so")
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-DSLOWER={SLOWER}", "-x", "c", "-", "-o", clock], input=CLOCK,
-                       text=True, check=True)
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-DSLOWER={SLOWER}", "-x", "c", "-", "-o", clock],
+                       input=CLOCK, text=True, check=True)
         for workload in workloads:
             off, on, totals = collections.Counter(), collections.Counter(), []
             for _ in range(options.rounds):
@@ -117,7 +118,8 @@ def main():
             ratio = on.total() / off.total()
             logarithms.append(math.log(ratio))
             print(f"| {workload['name']} | {off.total() / options.rounds / 1e6:,.1f} | "
-                  f"{on.total() / options.rounds / 1e6:,.1f} | {ratio:.4f} | {max(totals) / min(totals):.3f} |", flush=True)
+                  f"{on.total() / options.rounds / 1e6:,.1f} | {ratio:.4f} | {max(totals) / min(totals):.3f} |",
+                  flush=True)
             if options.functions:
                 print_difference(on, off)
     if not logarithms:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Whether the heap profile's intervals hold: real programs, recorded and sampled in the same run.
 
-`larder record` sits on Larder, which samples meanwhile: the trace has every block, the profile its estimate, of the same
-blocks. For the ten sites with the most bytes in use at the end: does the exact figure lie in the interval that
+`larder record` sits on Larder, which samples meanwhile: the trace has every block, the profile its estimate, of the
+same blocks. For the ten sites with the most bytes in use at the end: does the exact figure lie in the interval that
 `larder profile` prints? 95 of 100 should. What was allocated has no interval; there the ratio of all runs is shown.
 Exact means as the profile counts: blocks of up to 32 KiB with the size of their class, which is asked of the library.
 
@@ -28,6 +28,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SITES = 10
 SMALL_MAX = 32 * 1024
+DEFAULT_MEAN = 512 * 1024
 ADDRESS = re.compile(r"^[^/]*\+0x(?=[0-9a-f]+:0$)")
 
 
@@ -41,8 +42,8 @@ def cc1plus(bench, folder):
                        f"std::map<std::string, T{i}> m{i}; void f{i}(std::vector<T{i}> v) {{ std::ranges::sort(v); "
                        f"for (auto& t : v) m{i}[t.name] = t; }}\n")
     subprocess.run(["g++", "-std=c++20", "-E", "-o", source + ".ii", source], check=True)
-    name = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True).stdout.strip()
-    return [name, "-quiet", "-fpreprocessed", "-std=c++20", "-O1", source + ".ii", "-o", "/dev/null"]
+    said = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True).stdout
+    return [said.strip(), "-quiet", "-fpreprocessed", "-std=c++20", "-O1", source + ".ii", "-o", "/dev/null"]
 
 
 PROGRAMS = {
@@ -90,8 +91,8 @@ class Classes:
         return self.known[size]
 
 
-LINE = re.compile(r"MEM (.*) (malloc|calloc|realloc|free|strdup|wcsdup)\((?:\(nil\)|0x([0-9a-f]+))?(?:, )?(\d*),?(\d*)\)"
-                  r"(?: \((\d+)\))?(?: = 0x([0-9a-f]+))?$")
+LINE = re.compile(r"MEM (.*) (malloc|calloc|realloc|free|strdup|wcsdup)\((?:\(nil\)|0x([0-9a-f]+))?(?:, )?"
+                  r"(\d*),?(\d*)\)(?: \((\d+)\))?(?: = 0x([0-9a-f]+))?$")
 
 
 def exact(log, classes):
@@ -161,26 +162,29 @@ def run(name, options, classes):
 def report(name, options, classes):
     """Prints the program's sites; how many intervals there were, and how many hold."""
     sites = collections.defaultdict(lambda: {"exact": [], "estimate": [], "holds": 0, "of": 0, "name": ""})
+    mean = options.mean or DEFAULT_MEAN
+    large = collections.Counter()
     allocated_exact = allocated_estimate = 0
     for _ in range(options.runs):
         in_use, allocated, profile = run(name, options, classes)
         estimates = collections.defaultdict(lambda: [0.0, None, None])
-        nothing = profile["total"]
         for site in profile["sites"]:
             figures = site["figures"]
             estimates[place_of(site)] = figures["in_use"]["bytes"], figures["in_use_bytes_95"], site["function"]
         allocated_exact += sum(allocated.values())
-        allocated_estimate += nothing["allocated"]["bytes"]
+        allocated_estimate += profile["total"]["allocated"]["bytes"]
         for place, bytes_exact in in_use.most_common(SITES):
             estimate, interval, function = estimates[place]
             # Without a sample in all the run: what `larder profile` says of sites that it does not know.
-            low, high = interval or (0, -math.log(0.025) * (options.mean or 512 * 1024))
+            low, high = interval or (0, -math.log(0.025) * mean)
             site = sites[place]
             site["exact"].append(bytes_exact)
             site["estimate"].append(estimate)
             site["name"] = site["name"] or function or ""
             site["of"] += 1
             site["holds"] += low <= bytes_exact <= high
+            if bytes_exact >= mean:
+                large[low <= bytes_exact <= high] += 1
             if options.verbose and not low <= bytes_exact <= high:
                 print(f"    {place} {function}: {bytes_exact:,} is not in {low:,.0f} to {high:,.0f}", flush=True)
     print(f"\n### {name}, {options.runs} runs\n\n| site | exact, mean | estimate / exact | intervals that hold |\n"
@@ -193,7 +197,7 @@ def report(name, options, classes):
     holds, of = (sum(site[key] for site in sites.values()) for key in ("holds", "of"))
     print(f"\n{holds} of {of} intervals hold; allocated in all: estimate / exact "
           f"{allocated_estimate / allocated_exact:.2f}", flush=True)
-    return holds, of
+    return holds, of, large
 
 
 def chance_of_so_few(holds, of):
@@ -214,11 +218,13 @@ def main():
     options.programs = os.path.dirname(HERE)
     classes = Classes(os.path.realpath(os.path.join(options.out, "lib/liblarder.so")))
     holds = of = 0
+    large = collections.Counter()
     for name in options.names or PROGRAMS:
-        more_hold, more_of = report(name, options, classes)
-        holds, of = holds + more_hold, of + more_of
+        more_hold, more_of, more_large = report(name, options, classes)
+        holds, of, large = holds + more_hold, of + more_of, large + more_large
     chance = chance_of_so_few(holds, of)
-    print(f"\nIn all {holds} of {of} intervals hold: {100 * holds / of:.1f} %")
+    print(f"\nIn all {holds} of {of} intervals hold: {100 * holds / of:.1f} %; of sites with the mean or more "
+          f"{large[True]} of {large.total()}: {100 * large[True] / max(1, large.total()):.1f} %")
     return 1 if chance < 0.001 else 0
 
 

@@ -6,7 +6,7 @@ runs on each library with HEAPPROFILE and without, in a new order each round; La
 write their profiles into an empty folder. A round's difference is what it added there; shown are medians. gperftools is
 Debian's libtcmalloc.so.4 (`scripts/setup test` installs it with libgoogle-perftools-dev).
 
-Usage, in a tree with `make build`: bench/profile/heapprofile.py [--rounds 9] [--scale 1] [-- COMMAND...]
+Usage, in a tree with `make build`: bench/profile/heapprofile.py [--rounds 5] [-- COMMAND...]
 """
 
 import argparse
@@ -44,8 +44,8 @@ def interval(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="*", metavar="COMMAND")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--scale", default="1", help="of churn.py's work [%(default)s]")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", default="0.3", help="of churn.py's work [%(default)s]")
     parser.add_argument("--larder", default=os.path.join(HERE, "../../out/lib/liblarder.so"))
     parser.add_argument("--gperftools", default=ctypes.util.find_library("tcmalloc"))
     options = parser.parse_args()
@@ -73,15 +73,12 @@ def main():
         if written[library, "on"] == 0:
             sys.exit(f"{library} wrote no profile")
         differences = [b - a for a, b in zip(off, on)]
-        added[library] = statistics.median(differences)
-        low, high = interval(differences)
-        print(f"| {library} | {statistics.median(off):.3f} | {statistics.median(on):.3f} | {added[library]:+.4f} "
-              f"[{low:+.4f} to {high:+.4f}] | {100 * added[library] / statistics.median(off):+.1f} % | "
-              f"{written[library, 'on']} |")
-    if added["Larder"] > 0:
-        print(f"\ngperftools' adds {added['gperftools'] / added['Larder']:.0f} times as much as Larder's")
-    else:
-        print("\nwhat Larder's adds is not told from chance")
+        low, high = added[library] = interval(differences)
+        more, without = statistics.median(differences), statistics.median(off)
+        print(f"| {library} | {without:.3f} | {statistics.median(on):.3f} | {more:+.4f} [{low:+.4f} to {high:+.4f}] | "
+              f"{100 * more / without:+.1f} % | {written[library, 'on']} |")
+    least = added["gperftools"][0] / max(added["Larder"][1], 1e-9)
+    print(f"\ngperftools' adds at least {least:,.0f} times as much: the least of its interval by the most of Larder's")
 
 
 if __name__ == "__main__":
