@@ -17,7 +17,7 @@ static_assert(stats::kMappedBytes == 0 && stats::kMappedTotalBytes == 1 && stats
               stats::kMadviseCalls == 5 && stats::kPurgedBytes == 6 &&
               stats::kReallocCopiedBytes == 10);
 static_assert(int(Kind::kSlab) == 2 && int(Kind::kSampled) == 3 && int(Kind::kRun) == 4 &&
-              int(Kind::kHuge) == 5 && sizeof(Anchor) == 144);
+              int(Kind::kHuge) == 5 && sizeof(Anchor) == 152);
 static_assert(int(Part::kInUse) == 0 && int(Part::kKeptMappings) == 8 && kParts == 10);
 
 // Kept in a static program, too, where nothing refers to it.
@@ -33,6 +33,7 @@ static_assert(int(Part::kInUse) == 0 && int(Part::kKeptMappings) == 8 && kParts 
     .large = &large_layout,
     .heaps = &heaps_layout,
     .meta = &meta_layout,
+    .own = &own_layout,
     .counters = &stats::counters,
     .class_sizes = &kSizeClasses.size,
     .class_capacity = &kSizeClasses.capacity,

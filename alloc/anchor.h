@@ -11,7 +11,7 @@
 namespace larder {
 
 struct Anchor {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   char magic[16];
   uint32_t version, bytes;  // of this structure
@@ -22,6 +22,7 @@ struct Anchor {
   const LargeLayout* large;
   const HeapsLayout* heaps;
   const MetaLayout* meta;
+  const OwnLayout* own;
   const void* counters;        // int64_t, by stats::Counter
   const void* class_sizes;     // uint32_t
   const void* class_capacity;  // uint16_t

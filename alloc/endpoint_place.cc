@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "leak.h"
 #include "line.h"
 #include "os.h"
 #include "os_socket.h"
@@ -157,6 +158,7 @@ bool may_see(const http::Request& request) {
 }
 
 void remember_socket() {
+  leak_set_last(remove_socket);
   if (!place.is_local) return;
   place.file = os::id_of_socket(place.address.local.sun_path);
   place.process = os::process_id();

@@ -386,6 +386,7 @@ constinit const LargeLayout large_layout = {.descriptors = static_cast<const voi
                                             .kept = &huge.kept,
                                             .kept_count = &huge.kept_count,
                                             .reused_bytes = &huge.reused_bytes,
+                                            .parked = &huge.parked,
                                             .most_kept = kKept,
                                             .kept_bytes = sizeof(Kept),
                                             .kept_base = offsetof(Kept, base),

@@ -15,13 +15,15 @@ struct ProfileLayout {
   uint32_t most_sites;
   uint16_t site_bytes, most_frames, lifetimes;
   uint16_t next, frames, depth, truncated, in_use, allocated, variance, sampled_bytes, samples,
-      heaviest, at_mark, at_peak, own_peak_version, freed;
+      heaviest, at_mark, at_peak, own_peak_version, freed, exempt;
 };
 
 // Of the sampler (sample.h).
 struct SamplerLayout {
-  const void* mean;  // size_t
-  uint16_t mark_bytes, mark_next, mark_slot;
+  const void* mean;        // size_t
+  const void* everything;  // bool
+  uint16_t mark_bytes, mark_next, mark_slot, mark_state, mark_site, mark_asked;
+  uint16_t exempt_states;  // of which one says that the object is no leak
 };
 
 // Of regions, blocks and slabs (block.h, slab.h).
@@ -33,7 +35,7 @@ struct PagesLayout {
   uint16_t block_bytes, block_free, block_dirty;
   uint16_t slab_bytes, slab_owner, slab_list, slab_free, slab_used, slab_capacity, slab_class,
       slab_kind, slab_base, slab_carved, slab_thinned, slab_units, slab_run_bytes, slab_offset,
-      slab_prev;
+      slab_prev, slab_remote, slab_gone, slab_mark;
 };
 
 // Of mappings of their own (large.cc).
@@ -42,6 +44,7 @@ struct LargeLayout {
   const void* kept;          // an array
   const void* kept_count;    // int
   const void* reused_bytes;  // uint64_t
+  const void* parked;        // Slab*
   uint16_t most_kept, kept_bytes, kept_base, kept_length;
 };
 
@@ -53,6 +56,9 @@ struct HeapsLayout {
   uint16_t heap_bytes;  // of it that is worth reading
   uint16_t next, heads, bins, bin_bytes, bin_marks, kept_run_bytes, refills, fresh_slabs,
       remote_frees, dead, assigned;
+  // What was freed for others' slabs: an array; and what inlined code keeps, by class.
+  uint16_t pending, pending_count, pending_bytes, pending_slab, pending_head, pending_objects;
+  uint16_t inlined, inlined_classes, inlined_newer, inlined_older;
 };
 
 // Memory for descriptors: chunks linked by their first word (meta.cc), and the page map.
@@ -61,10 +67,18 @@ struct MetaLayout {
   uint32_t chunk_bytes;
 };
 
+// What Larder has mapped (os_linux.cc): addresses of objects are among these.
+struct OwnLayout {
+  const void* table;
+  uint32_t table_bytes;
+  uint16_t ranges, room;  // in it: the address of more, and how many of 16 bytes these are
+};
+
 extern const ProfileLayout profile_layout;
 extern const SamplerLayout sampler_layout;
 extern const LargeLayout large_layout;
 extern const HeapsLayout heaps_layout;
 extern const MetaLayout meta_layout;
+extern const OwnLayout own_layout;
 
 }  // namespace larder

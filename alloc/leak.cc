@@ -35,6 +35,7 @@ struct Checker {
   int process = 0;
   bool checked = false;
   void (*cleanup)() = nullptr;
+  void (*last)() = nullptr;
 };
 constinit Checker checker;
 
@@ -69,13 +70,48 @@ void test_alignment(const CallingThread& me, uint64_t since_us) {
             "cause of leaks.\n");
 }
 
+// What is known of the list's reach besides.
+void warn(const LeakList& list) {
+  if (list.others_unstopped)
+    Line()
+        .put("other threads could not be stopped (ptrace is not allowed here, perhaps): ")
+        .put("what only their registers hold may be called a leak")
+        .write();
+  if (!os::own_mappings_are_known())
+    Line().put("not all of the heap's own memory is known: leaks may be missed").write();
+}
+
+// REQUIRES: checker.lock.
+LeakList::Result find(const CallingThread& me, uint64_t since_us, LeakList* list) {
+  free_deferred();
+  LeakList::Result result;
+  do result = list->find(me, *leak_options, since_us);
+  while (result == LeakList::Result::kDone && exempt_sites(*list, *leak_options));
+  explain(result);
+  if (leak_options->verbose >= 0 && leak_options->report) report_suppressions();
+  if (result == LeakList::Result::kDone) warn(*list);
+  return result;
+}
+
+// By a file, which says as well that there is no leak.
+void check_for_tool(LeakList* list) {
+  CallingThread me;
+  capture_caller(&me);
+  LockGuard guard(checker.lock);
+  if (find(me, 0, list) == LeakList::Result::kDone)
+    write_leak_profile("_main_", *list, *leak_options);
+}
+
 void check_whole_program() {
   if (!leak_is_active() || !leak_options->whole_program || checker.checked) return;
   if (checker.cleanup != nullptr) checker.cleanup();
   checker.checked = true;
   if (leak_options->delay_seconds != 0) os::sleep_ms(unsigned(leak_options->delay_seconds * 1000));
   LeakList list;
-  if (!leak_check("_main_", 0, &list)) leak_exit();
+  if (leak_options->for_tool)
+    check_for_tool(&list);
+  else if (!leak_check("_main_", 0, &list))
+    leak_exit();
 }
 
 // exit() runs what a thread has registered before all else: the program's data are whole still.
@@ -109,7 +145,7 @@ void leak_init() {
   large_settle();
   thread_exit();
   sample_all = true;
-  if (leak_options->verbose >= 0)
+  if (leak_options->verbose >= 0 && !leak_options->for_tool)
     say("WARNING: Larder's heap leak checker is active -- Performance may suffer\n");
 }
 
@@ -124,6 +160,7 @@ void leak_exit() {
   // What the program has printed is not lost: as exit() does it, which does not wait for a thread
   // that is reading.
   fcloseall();
+  if (checker.last != nullptr) checker.last();
   _exit(leak_options->exit_code);
 }
 
@@ -134,6 +171,7 @@ void leak_disable(int more) {
 }
 
 void leak_set_cleanup(void (*cleanup)()) { checker.cleanup = cleanup; }
+void leak_set_last(void (*last)()) { checker.last = last; }
 
 bool leak_ignore(const void* address, bool on) {
   SlowPath path;
@@ -149,19 +187,8 @@ bool leak_ignore(const void* address, bool on) {
 bool leak_check(const char* name, uint64_t since_us, LeakList* list) {
   CallingThread me;
   capture_caller(&me);
-  free_deferred();
   LockGuard guard(checker.lock);
-  LeakList::Result result;
-  do result = list->find(me, *leak_options, since_us);
-  while (result == LeakList::Result::kDone && exempt_sites(*list, *leak_options));
-  explain(result);
-  if (leak_options->verbose >= 0 && leak_options->report) report_suppressions();
-  if (result != LeakList::Result::kDone) return true;
-  if (list->others_unstopped)
-    Line()
-        .put("other threads could not be stopped (ptrace is not allowed here, perhaps): ")
-        .put("what only their registers hold may be called a leak")
-        .write();
+  if (find(me, since_us, list) != LeakList::Result::kDone) return true;
   if (list->total.objects == 0) {
     if (leak_options->verbose >= 0) report_no_leaks(name, *list);
     return true;

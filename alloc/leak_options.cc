@@ -72,7 +72,9 @@ void read_leak_options(LeakOptions* o) {
   bool strict = true;  // what it was for has no other way here
   read_switch("HEAP_CHECK_STRICT_CHECK", &strict);
   read_numbers(o);
-  const char* directory = variable("HEAP_CHECK_DUMP_DIRECTORY");
+  const char* directory = secure_getenv("LARDER_LEAK_REPORTS");
+  o->for_tool = directory != nullptr && *directory != 0;
+  if (!o->for_tool) directory = variable("HEAP_CHECK_DUMP_DIRECTORY");
   if (directory == nullptr) return;
   if (strlen(directory) < sizeof o->dump_directory)
     memcpy(o->dump_directory, directory, strlen(directory) + 1);

@@ -25,6 +25,9 @@ struct LeakOptions {
   int verbose = 0;
   size_t delay_seconds = 0;
   char dump_directory[3072] = {};  // empty: none
+  // The tool reads the whole program's leaks there: nothing is said, and the program ends as it
+  // would.
+  bool for_tool = false;
 };
 
 // Whether there is anything to read.

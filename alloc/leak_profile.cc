@@ -47,6 +47,13 @@ int create(Path* path, const char* directory, const char* name, unsigned number)
   return out.error() != 0 ? -out.error() : os::create(path->text);
 }
 
+void put_pair(Writer& out, const char* name, size_t objects, size_t bytes) {
+  out.put(name);
+  out.whole(objects);
+  out.put(": ");
+  out.whole(bytes);
+}
+
 }  // namespace
 
 void write_leak_profile(const char* name, const LeakList& list, const LeakOptions& options) {
@@ -59,16 +66,23 @@ void write_leak_profile(const char* name, const LeakList& list, const LeakOption
   Writer out(profile_put_into_file, &file);
   Estimate total = {double(list.total.objects), double(list.total.bytes)};
   profile_put_sum(out, total, total, " heapprofile\n");
+  out.put("# larder 1; leaks; process ");
+  out.whole(uint64_t(os::process_id()));
+  put_pair(out, "; reachable ", list.reachable.objects, list.reachable.bytes);
+  out.put(list.others_unstopped ? "; threads ran\n" : "\n");
   for (size_t i = 0; i < list.sum_count(); ++i) {
     const LeakSum& sum = list.sums()[i];
     Estimate part = {double(sum.objects), double(sum.bytes)};
     profile_put_part(out, *sum.site, part, part);
+    put_pair(out, "# indirect ", sum.indirect_objects, sum.indirect_bytes);
+    out.put(sum.site->truncated ? "; truncated\n" : "\n");
   }
   profile_put_mappings(out);
   out.flush();
   os::close(file);
   if (out.error() != 0) return profile_complain(path.text, out.error());
-  Line().put("the leaks as a heap profile: ").put(path.text, sizeof path.text).write();
+  if (!options.for_tool)
+    Line().put("the leaks as a heap profile: ").put(path.text, sizeof path.text).write();
 }
 
 }  // namespace larder

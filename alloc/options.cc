@@ -110,9 +110,10 @@ void warn(const Row& row, const char* variable) {
 
 // Names with our prefix that other parts of Larder read, or that programs may set for themselves.
 constexpr const char* kOthers[] = {
-    "LIB",           "TRACE_DIR",          "RECORD_",  "FAIL",        "CACHE",         "OUT",
-    "DEVMEM_DEVICE", "MEMFS_MALLOC_PATH",  "PROFILE=", "HEAPPROFILE", "HEAP_PROFILE_", "HEAPCHECK=",
-    "HEAP_CHECK_",   "LEAK_SUPPRESSIONS=", "LISTEN=",  "TOKEN="};
+    "LIB",           "TRACE_DIR",     "RECORD_",           "FAIL",          "CACHE",
+    "OUT",           "DEVMEM_DEVICE", "MEMFS_MALLOC_PATH", "PROFILE=",      "HEAPPROFILE",
+    "HEAP_PROFILE_", "HEAPCHECK=",    "HEAP_CHECK_",       "LEAK_REPORTS=", "LEAK_SUPPRESSIONS=",
+    "LISTEN=",       "TOKEN="};
 
 // Of NAME=VALUE; nullptr if there is no such row.
 const Row* find_row(const char* name) {

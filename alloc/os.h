@@ -61,6 +61,8 @@ void hold_own_mappings();
 void release_own_mappings();
 // Where that is written down.
 void own_tables(Range (&tables)[2]);
+// False: there was no memory to note one, or a lock was not to be had.
+bool own_mappings_are_known();
 
 // Monotonic milliseconds, from a coarse clock (about 5 ns, no system call).
 uint64_t now_ms();

@@ -13,6 +13,7 @@
 
 #include <atomic>
 
+#include "layout.h"
 #include "os.h"
 #include "raw_call.h"
 #include "stats.h"
@@ -156,6 +157,11 @@ void after_map() {}
 #endif
 
 }  // namespace
+
+constinit const OwnLayout own_layout = {.table = &own,
+                                        .table_bytes = sizeof own,
+                                        .ranges = offsetof(OwnMappings, ranges),
+                                        .room = offsetof(OwnMappings, room)};
 
 void fail(const char* what, const char* file, int line) {
   char text[256];
@@ -325,6 +331,8 @@ bool is_own(uintptr_t address, uintptr_t* until) {
   *until = i == own.count ? UINTPTR_MAX : inside ? own.ranges[i].end : own.ranges[i].begin;
   return inside;
 }
+
+bool own_mappings_are_known() { return own.complete; }
 
 void own_tables(Range (&tables)[2]) {
   tables[0] = {uintptr_t(&own), uintptr_t(&own + 1)};

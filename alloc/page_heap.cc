@@ -54,7 +54,10 @@ constinit const PagesLayout PageHeap::layout = {
     .slab_units = offsetof(Slab, units),
     .slab_run_bytes = offsetof(Slab, bytes),
     .slab_offset = offsetof(Slab, offset),
-    .slab_prev = offsetof(Slab, prev)};
+    .slab_prev = offsetof(Slab, prev),
+    .slab_remote = offsetof(Slab, remote),
+    .slab_gone = offsetof(Slab, gone),
+    .slab_mark = offsetof(Slab, mark)};
 
 // --- buckets and lists
 

@@ -13,13 +13,10 @@
 
 namespace larder {
 
-// Of Mark::state. The upper two stay between two checks.
+// Of Mark::state; those of sample.h stay between two checks.
 inline constexpr uint32_t kReached = 1;   // from a root
 inline constexpr uint32_t kVisited = 2;   // as a leak
 inline constexpr uint32_t kIndirect = 4;  // from another leak
-inline constexpr uint32_t kIgnored = 8;   // and what it points to
-inline constexpr uint32_t kDisabled = 16;
-inline constexpr uint32_t kStays = kIgnored | kDisabled;
 
 struct HeapObject {
   Mark* mark;

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "larder/inline.h"
 #include "layout.h"
 #include "meta.h"
 #include "options.h"
@@ -107,7 +108,17 @@ constinit const HeapsLayout heaps_layout = {
     .fresh_slabs = offsetof(ThreadHeap, counters.fresh_slabs),
     .remote_frees = offsetof(ThreadHeap, counters.remote_frees),
     .dead = offsetof(ThreadHeap, dead),
-    .assigned = offsetof(ThreadHeap, assigned)};
+    .assigned = offsetof(ThreadHeap, assigned),
+    .pending = offsetof(ThreadHeap, remote.slots),
+    .pending_count = RemoteCache::kSlots,
+    .pending_bytes = sizeof(RemoteCache::Slot),
+    .pending_slab = offsetof(RemoteCache::Slot, slab),
+    .pending_head = offsetof(RemoteCache::Slot, head),
+    .pending_objects = offsetof(RemoteCache::Slot, count),
+    .inlined = offsetof(ThreadHeap, inlined),
+    .inlined_classes = LARDER_INLINE_CLASSES,
+    .inlined_newer = offsetof(larder_inline_state, newer),
+    .inlined_older = offsetof(larder_inline_state, older)};
 
 ThreadHeap* thread_heap() {
   ThreadHeap* heap = thread_state.heap;

@@ -195,9 +195,14 @@ Mark* make_mark(void* slot, double objects) {
 }  // namespace
 
 constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
+                                                .everything = &sample_all,
                                                 .mark_bytes = sizeof(Mark),
                                                 .mark_next = offsetof(Mark, next),
-                                                .mark_slot = offsetof(Mark, slot)};
+                                                .mark_slot = offsetof(Mark, slot),
+                                                .mark_state = offsetof(Mark, state),
+                                                .mark_site = offsetof(Mark, site),
+                                                .mark_asked = offsetof(Mark, bytes),
+                                                .exempt_states = kStays};
 
 size_t sample_mean() { return mean_bytes.load(std::memory_order_relaxed); }
 void set_sample_mean(size_t bytes) {

@@ -31,6 +31,11 @@ namespace larder {
 
 struct Site;
 
+// Of Mark::state: no leak, nor what it points to.
+inline constexpr uint32_t kIgnored = 8;
+inline constexpr uint32_t kDisabled = 16;
+inline constexpr uint32_t kStays = kIgnored | kDisabled;
+
 // Bytes from one mark to the next, on the average; 0: nothing is sampled.
 size_t sample_mean();
 void set_sample_mean(size_t bytes);

@@ -146,7 +146,8 @@ constinit const ProfileLayout profile_layout = {.first_site = &sites.others,
                                                 .at_mark = offsetof(Site, at_mark),
                                                 .at_peak = offsetof(Site, at_peak),
                                                 .own_peak_version = offsetof(Site, peak_version),
-                                                .freed = offsetof(Site, lifetimes)};
+                                                .freed = offsetof(Site, lifetimes),
+                                                .exempt = offsetof(Site, exempt)};
 
 bool can_capture() {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)

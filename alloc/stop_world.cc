@@ -106,6 +106,16 @@ bool has_ended(int process, int id) {
   return false;
 }
 
+// Whether those trace alone that are above, or were named.
+bool may_trace_if_named() {
+  int file = os::open("/proc/sys/kernel/yama/ptrace_scope");
+  char scope = '0';
+  if (file < 0) return false;
+  bool known = os::read(file, &scope, 1) == 1;
+  os::close(file);
+  return known && scope == '1';
+}
+
 }  // namespace
 
 struct StoppedWorld::Tracer {
@@ -160,13 +170,31 @@ struct StoppedWorld::Tracer {
         // Stopped on the way to a signal, or by our interrupt: that leaves nothing to deliver.
         e->signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
         e->stopped = true;
-        return read_registers(&e->thread);
+        read_registers(&e->thread);
+        if (e->signal == 0) begin_call_anew(&e->thread);
+        return;
       }
       if (is_error(id) && id != -EINTR) return;
       timespec pause = {0, i < 100 ? 1000 : 100'000};
       call(SYS_nanosleep, reinterpret_cast<long>(&pause), 0);
     }
     some_left = true;
+  }
+
+  // Some calls (epoll_wait, semop, sigtimedwait) end with EINTR whatever stopped them. As the
+  // kernel has it for others: with a signal's handler it still is EINTR, without one the call
+  // begins anew.
+  static void begin_call_anew(StoppedThread* t) {
+#if defined(__x86_64__)
+    constexpr long kRestartNoHandler = 514;  // ERESTARTNOHAND
+    auto* general = reinterpret_cast<user_regs_struct*>(t->word);
+    if (long(general->orig_rax) < 0 || long(general->rax) != -EINTR) return;
+    general->rax = uint64_t(-kRestartNoHandler);
+    iovec vector = {general, sizeof *general};
+    ptrace(PTRACE_SETREGSET, t->id, NT_PRSTATUS, &vector);
+#else
+    (void)t;
+#endif
   }
 
   static size_t read_set(int id, long which, uint64_t* to, size_t words) {
@@ -253,8 +281,8 @@ StoppedWorld::StoppedWorld() {
     outcome_ = Outcome::kRefused;
     return;
   }
-  // Where only those may trace that were named.
-  call(SYS_prctl, PR_SET_PTRACER, tracer_id_);
+  // Only there: what the program has named itself cannot be asked for, and is forgotten.
+  if (may_trace_if_named()) call(SYS_prctl, PR_SET_PTRACER, tracer_id_);
   set(tracer_->may_begin, 1);
   // The tracer may be killed.
   for (timespec pause = {0, 200'000'000}; tracer_->begun.load(std::memory_order_acquire) == 0;) {
@@ -279,7 +307,7 @@ StoppedWorld::~StoppedWorld() {
     set(tracer_->may_end, 1);
     while (call(SYS_wait4, tracer_id_, 0, __WALL) == -EINTR) {
     }
-    call(SYS_prctl, PR_SET_PTRACER, 0);
+    if (may_trace_if_named()) call(SYS_prctl, PR_SET_PTRACER, 0);
   }
   call(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&signals_), 0, sizeof signals_);
   os::unmap(tracer_, mapped_bytes_);

@@ -23,6 +23,7 @@ use crate::html::{self, HtmlPlan, RawHtml, RawTimeline, TimelinePlan};
 use crate::import::{self, ImportPlan, RawImport};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
+use crate::leaks::{self, LeaksPlan, RawLeaks};
 use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
 use crate::profile::{self, ProfilePlan, RawProfile};
 use crate::record::{Allocator, RecordPlan};
@@ -161,6 +162,9 @@ enum RawCommand {
     /// Say which source lines hold memory, from a heap profile: cheap enough to be on always
     #[command(after_help = profile::EXAMPLES)]
     Profile(RawProfile),
+    /// Say what a program has lost: memory that nothing leads to any more, and where it came from
+    #[command(after_help = leaks::EXAMPLES)]
+    Leaks(RawLeaks),
     /// Say what the heap of a running process holds, by kind and size class
     #[command(after_help = stats::EXAMPLES)]
     Stats(RawStats),
@@ -263,6 +267,7 @@ pub enum Plan {
     Stats(StatsPlan),
     Top(TopPlan),
     Serve(Box<ServePlan>),
+    Leaks(LeaksPlan),
     Check(Box<CheckPlan>),
     History(HistoryPlan),
     Import(ImportPlan),
@@ -351,6 +356,7 @@ impl RawCommand {
             RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check())),
             RawCommand::Top(raw) => Ok(Plan::Top(raw.check())),
             RawCommand::Serve(raw) => Ok(Plan::Serve(Box::new(raw.check()?))),
+            RawCommand::Leaks(raw) => Ok(Plan::Leaks(raw.check()?)),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),
             RawCommand::Profile(raw) => Ok(Plan::Profile(Box::new(raw.check()?))),
         }

@@ -17,6 +17,7 @@ mod html;
 mod import;
 mod installed;
 mod instruments;
+mod leaks;
 mod libraries;
 #[allow(dead_code, unused_imports)]
 mod live;
@@ -79,6 +80,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
         Plan::Serve(plan) => serve::serve(*plan).map(|()| ExitCode::SUCCESS),
+        Plan::Leaks(plan) => leaks::leaks(&plan).map(ExitCode::from),
         Plan::Stats(plan) => stats::stats(&plan).map(ExitCode::from),
         Plan::Top(plan) => top::top(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),

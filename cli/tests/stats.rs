@@ -265,16 +265,16 @@ const IMPOSTOR: &str = r#"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-struct { char magic[16]; uint32_t version, bytes; char library[16]; uint64_t words[13]; }
+struct { char magic[16]; uint32_t version, bytes; char library[16]; uint64_t words[14]; }
     larder_anchor __attribute__((aligned(8))) =
-    {"larder anchor\0\r", 1, 144, "\033[2J", {0}};
+    {"larder anchor\0\r", 2, 152, "\033[2J", {0}};
 static uint64_t layout[64];
 int main(int argc, char** argv) {
   larder_anchor.magic[15] = '\n';
   unsigned kind = argc > 1 ? argv[1][0] - '0' : 0;
   if (kind == 1) larder_anchor.version = 7;
   if (kind == 2) larder_anchor.bytes = 9999;
-  for (int i = 0; i < 13 && kind >= 3; ++i) larder_anchor.words[i] = (uint64_t)(uintptr_t)layout;
+  for (int i = 0; i < 14 && kind >= 3; ++i) larder_anchor.words[i] = (uint64_t)(uintptr_t)layout;
   for (int i = 0; i < 64 && kind >= 4; ++i)
     layout[i] = kind == 4 ? (uint64_t)(uintptr_t)layout : kind == 5 ? UINT64_MAX : 0x0080008000800080;
   puts("{}");

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -135,6 +138,27 @@ void check_ignored() {
   HeapLeakChecker::IgnoreObject(reinterpret_cast<char*>(~uintptr_t{0}));
 }
 
+// Other threads do not notice.
+void check_waiting() {
+  int event = eventfd(0, 0), result = -2;
+  std::thread waiting([event, &result] {
+    int set = epoll_create1(0);
+    epoll_event wanted = {EPOLLIN, {}}, got;
+    epoll_ctl(set, EPOLL_CTL_ADD, event, &wanted);
+    result = epoll_wait(set, &got, 1, -1);
+    close(set);
+  });
+  for (int i = 0; i < 10; ++i) {
+    usleep(10'000);
+    HeapLeakChecker checker("waiting");
+    EXPECT_LEAKS(checker, 0, 0);
+  }
+  EXPECT(eventfd_write(event, 1) == 0);
+  waiting.join();
+  EXPECT(result == 1);
+  close(event);
+}
+
 void check_global() {
   HeapLeakChecker* global_checker = HeapLeakChecker::GlobalChecker();
   EXPECT(global_checker != nullptr && global_checker == HeapLeakChecker::GlobalChecker());
@@ -168,6 +192,7 @@ int main(int argc, char** argv) {
     check_parts();
     check_disabler();
     check_ignored();
+    check_waiting();
     check_global();
     if (what == "cancels") HeapLeakChecker::CancelGlobalCheck();
   } else if (what == "cleans" || what == "leaks") {

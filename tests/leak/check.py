@@ -193,8 +193,10 @@ def check_profile(library, program):
             lines = file.read().splitlines()
         size, objects = EXPECTED["many_sites"][:2]
         run.expect(lines[0] == f"heap profile: {objects}: {size} [{objects}: {size}] @ heapprofile", lines[0])
-        run.expect(re.match(r"3: 307200 \[3: 307200\] @( 0x[0-9a-f]+)+$", lines[1]), lines[1])
-        run.expect(lines[5:7] == ["", "MAPPED_LIBRARIES:"], f"{lines[5:7]}")
+        run.expect(re.match(r"# larder 1; leaks; process \d+; reachable \d+: \d+$", lines[1]), lines[1])
+        run.expect(re.match(r"3: 307200 \[3: 307200\] @( 0x[0-9a-f]+)+$", lines[2]), lines[2])
+        run.expect(lines[3] == "# indirect 0: 0", lines[3])
+        run.expect(lines[10:12] == ["", "MAPPED_LIBRARIES:"], f"{lines[10:12]}")
         run = Run(library, program, "sanitary", HEAP_CHECK_DUMP_DIRECTORY=folder)
         run.expect(os.listdir(folder) == names, "a profile of no leaks")
     for bad in ("/nowhere\033", "/" + "x" * 4000):
@@ -226,6 +228,11 @@ def check_variables(library, program):
     run.expect("Found no leaks without pointer alignment" in run.err, "not tested")
     run = Run(library, program, "direct", HEAP_CHECK_TEST_POINTER_ALIGNMENT="1")
     run.expect("Found leaks without pointer alignment as well" in run.err, "not tested")
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(library, program, "direct", LARDER_LISTEN=f"unix:{folder}/socket")
+        run.expect(run.code == 1 and os.listdir(folder) == [], "it leaves the endpoint's socket")
+        run = Run(library, program, "direct", LARDER_LEAK_REPORTS=folder)
+        run.expect(run.code == 0 and run.err == "" and len(os.listdir(folder)) == 1, "not for the tool alone")
     run = Run(library, program, "sanitary", PERFTOOLS_VERBOSE="-1")
     run.expect(run.err == "" and run.code == 0, "not silent")
     run = Run(library, program, "direct", "draconian", LARDER_HEAPCHECK="local")

@@ -6,10 +6,10 @@ use super::memory::Memory;
 use crate::printable;
 
 /// `Anchor::kVersion`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const MAGIC: [u8; 16] = *b"larder anchor\0\r\n";
 /// What the version of the anchor has: its own bytes, and each layout's.
-const ANCHOR_BYTES: usize = 144;
+const ANCHOR_BYTES: usize = 152;
 const LAYOUT_BYTES: usize = 128;
 
 /// Reads the fields of a layout in their order.
@@ -33,10 +33,14 @@ layout! {
         site_bytes: u16, most_frames: u16, lifetimes: u16, next: u16, frames: u16, depth: u16,
         truncated: u16, in_use: u16, allocated: u16, variance: u16, sampled_bytes: u16,
         samples: u16, heaviest: u16, at_mark: u16, at_peak: u16, own_peak_version: u16, freed: u16,
+        exempt: u16,
     }
 }
 layout! {
-    SamplerLayout { mean: u64, mark_bytes: u16, mark_next: u16, mark_slot: u16 }
+    SamplerLayout {
+        mean: u64, everything: u64, mark_bytes: u16, mark_next: u16, mark_slot: u16, mark_state: u16,
+        mark_site: u16, mark_asked: u16, exempt_states: u16,
+    }
 }
 layout! {
     PagesLayout {
@@ -45,29 +49,35 @@ layout! {
         block_bytes: u16, block_free: u16, block_dirty: u16, slab_bytes: u16, slab_owner: u16,
         slab_list: u16, slab_free: u16, slab_used: u16, slab_capacity: u16, slab_class: u16,
         slab_kind: u16, slab_base: u16, slab_carved: u16, slab_thinned: u16, slab_units: u16,
-        slab_run_bytes: u16, slab_offset: u16, slab_prev: u16,
+        slab_run_bytes: u16, slab_offset: u16, slab_prev: u16, slab_remote: u16, slab_gone: u16, slab_mark: u16,
     }
 }
 layout! {
     LargeLayout {
-        descriptors: u64, kept: u64, kept_count: u64, reused_bytes: u64, most_kept: u16,
-        kept_bytes: u16, kept_base: u16, kept_length: u16,
+        descriptors: u64, kept: u64, kept_count: u64, reused_bytes: u64, parked: u64,
+        most_kept: u16,        kept_bytes: u16, kept_base: u16, kept_length: u16,
     }
 }
 layout! {
     HeapsLayout {
         first: u64, shared: u64, most_shared: u16, heap_bytes: u16, next: u16, heads: u16,
         bins: u16, bin_bytes: u16, bin_marks: u16, kept_run_bytes: u16, refills: u16,
-        fresh_slabs: u16, remote_frees: u16, dead: u16, assigned: u16,
+        fresh_slabs: u16, remote_frees: u16, dead: u16, assigned: u16, pending: u16,
+        pending_count: u16, pending_bytes: u16, pending_slab: u16, pending_head: u16,
+        pending_objects: u16, inlined: u16, inlined_classes: u16, inlined_newer: u16,
+        inlined_older: u16,
     }
 }
 layout! {
     MetaLayout { last_chunk: u64, chunk_bytes: u32 }
 }
 layout! {
+    OwnLayout { table: u64, table_bytes: u32, ranges: u16, room: u16 }
+}
+layout! {
     /// The rest of the anchor, behind its name.
     Parts {
-        profile: u64, sampler: u64, pages: u64, large: u64, heaps: u64, meta: u64, counters: u64,
+        profile: u64, sampler: u64, pages: u64, large: u64, heaps: u64, meta: u64, own: u64, counters: u64,
         class_sizes: u64, class_capacity: u64, page_map: u64,
         page_map_bytes: u64, page_map_leaf_entries: u32, page_map_leaf_offset: u32,
         counter_count: u16, class_count: u16, unit_shift: u16, block_shift: u16,
@@ -76,6 +86,7 @@ layout! {
 
 /// Where things are, in the process's memory.
 pub struct Anchor {
+    address: u64,
     pub library: String,
     pub parts: Parts,
     pub profile: ProfileLayout,
@@ -84,6 +95,7 @@ pub struct Anchor {
     pub large: LargeLayout,
     pub heaps: HeapsLayout,
     pub meta: MetaLayout,
+    pub own: OwnLayout,
 }
 
 impl Anchor {
@@ -107,6 +119,7 @@ impl Anchor {
         let parts = Parts::of(cursor.0);
         let layout = |at: u64| memory.bytes(at, LAYOUT_BYTES);
         let anchor = Self {
+            address,
             library,
             profile: ProfileLayout::of(&layout(parts.profile)?),
             sampler: SamplerLayout::of(&layout(parts.sampler)?),
@@ -114,12 +127,18 @@ impl Anchor {
             large: LargeLayout::of(&layout(parts.large)?),
             heaps: HeapsLayout::of(&layout(parts.heaps)?),
             meta: MetaLayout::of(&layout(parts.meta)?),
+            own: OwnLayout::of(&layout(parts.own)?),
             parts,
         };
         anchor
             .is_sound()
             .then_some(anchor)
             .ok_or(Obstacle::Unsound("the anchor"))
+    }
+
+    /// Whether it still is where it was found.
+    pub fn is_there(&self, memory: &Memory) -> Result<bool, Obstacle> {
+        Ok(memory.bytes(self.address, MAGIC.len())? == MAGIC)
     }
 
     /// What bounds the reading; a field beyond the end of its structure reads as 0.
@@ -136,6 +155,9 @@ impl Anchor {
             && self.large.kept_bytes <= 128
             && self.heaps.heap_bytes <= 32 * 1024
             && self.heaps.most_shared <= 1024
+            && self.heaps.pending_bytes <= 128
+            && self.heaps.pending_count <= 4096
+            && self.heaps.inlined_classes <= 128
             && (4096..=1 << 20).contains(&self.meta.chunk_bytes)
             && parts.page_map_leaf_offset <= 64 << 20
             && parts.page_map_leaf_entries <= 1 << 24

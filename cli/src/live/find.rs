@@ -58,7 +58,28 @@ pub fn anchor(memory: &Memory) -> Result<Anchor, Obstacle> {
     mappings
         .first()
         .map_or(Ok(()), |first| memory.read(first.start, &mut [0]))?;
-    Err(Obstacle::NotLarder)
+    Err(match is_narrow(memory) {
+        true => Obstacle::Narrow,
+        false => Obstacle::NotLarder,
+    })
+}
+
+/// Whether it has more than one of Larder's libraries, each with a heap of its own.
+pub fn several(memory: &Memory) -> Result<bool, Obstacle> {
+    let mappings = maps::read(memory)?;
+    let of_larder = maps::by_file(&mappings).filter(|group| by_symbol(memory, group).is_some());
+    Ok(of_larder.take(2).count() > 1)
+}
+
+/// Whether its program is one for 32 bits.
+fn is_narrow(memory: &Memory) -> bool {
+    const CLASS_32: u8 = 1;
+    let mut head = [0; 5];
+    let read = memory.open_file("exe").map(|mut file| {
+        use std::io::Read;
+        file.read_exact(&mut head)
+    });
+    matches!(read, Ok(Ok(()))) && head.starts_with(b"\x7fELF") && head[4] == CLASS_32
 }
 
 fn by_symbol(memory: &Memory, group: &[Mapping]) -> Option<u64> {

@@ -10,23 +10,8 @@ use super::Obstacle;
 use super::anchor::Anchor;
 use super::heaps::{self, Heaps, ThreadHeap};
 use super::memory::{Fields, Memory};
+use super::pages::{self, BLOCK, ClassTable, UNIT, UNITS, kind};
 use super::residence::Residence;
-
-const UNIT: u64 = 16 << 10;
-const BLOCK: u64 = 2 << 20;
-const UNITS: usize = 128;
-const MOST_BLOCKS: usize = 64;
-/// 128 TiB of regions of 128 MiB, with room for smaller ones.
-const MOST_REGIONS: usize = 1 << 21;
-const MOST_MAPPINGS: usize = 1 << 22;
-
-/// `alloc/slab.h`.
-mod kind {
-    pub const SLAB: u8 = 2;
-    pub const SAMPLED: u8 = 3;
-    pub const RUN: u8 = 4;
-    pub const HUGE: u8 = 5;
-}
 
 /// `alloc/stats.h`.
 mod counter {
@@ -179,27 +164,6 @@ pub fn read(memory: &Memory, anchor: &Anchor) -> Result<Heap, Obstacle> {
     Ok(heap)
 }
 
-struct ClassTable {
-    sizes: Vec<u32>,
-    capacities: Vec<u16>,
-}
-
-impl ClassTable {
-    fn read(memory: &Memory, anchor: &Anchor) -> Result<Self, Obstacle> {
-        let count = usize::from(anchor.parts.class_count);
-        let sizes = memory.bytes(anchor.parts.class_sizes, count * 4)?;
-        let capacities = memory.bytes(anchor.parts.class_capacity, count * 2)?;
-        let table = Self {
-            sizes: (0..count).map(|i| Fields(&sizes).u32(i * 4)).collect(),
-            capacities: (0..count).map(|i| Fields(&capacities).u16(i * 2)).collect(),
-        };
-        let grow =
-            table.sizes.is_sorted() && table.sizes.iter().all(|size| (8..=32768).contains(size));
-        grow.then_some(table)
-            .ok_or(Obstacle::Unsound("the size classes"))
-    }
-}
-
 struct Walk<'a> {
     memory: &'a Memory,
     anchor: &'a Anchor,
@@ -232,23 +196,8 @@ impl Walk<'_> {
     }
 
     fn regions(&mut self) -> Result<(), Obstacle> {
-        let layout = &self.anchor.pages;
-        let mut at = self.memory.word(layout.first_region)?;
-        let mut met = HashSet::new();
-        while at != 0 {
-            if !met.insert(at) || met.len() > MOST_REGIONS {
-                return Err(Obstacle::Unsound("the list of regions"));
-            }
-            let bytes = self.memory.bytes(at, layout.region_bytes.into())?;
-            let fields = Fields(&bytes);
-            let count = fields.u32(layout.region_count.into()) as usize;
-            let base = fields.u64(layout.region_base.into());
-            let table = fields.u64(layout.region_blocks.into());
-            if count == 0 || count > MOST_BLOCKS || base % BLOCK != 0 || base >> 48 != 0 {
-                return Err(Obstacle::Unsound("a region"));
-            }
-            self.region(base, table, count)?;
-            at = fields.u64(layout.region_next.into());
+        for region in pages::regions(self.memory, self.anchor)? {
+            self.region(region.base, region.table, region.blocks)?;
         }
         Ok(())
     }
@@ -397,56 +346,28 @@ impl Walk<'_> {
         self.out.rounding_most += used.min(UNIT - 1);
     }
 
-    /// Objects with a mapping each: by the list of all descriptors that were ever made.
+    /// Objects with a mapping each.
     fn mappings(&mut self) -> Result<(), Obstacle> {
-        let (pages, slab) = (
-            &self.anchor.pages,
-            usize::from(self.anchor.pages.slab_bytes),
-        );
-        let mut at = self.memory.word(self.anchor.large.descriptors)?;
-        let mut met = 0;
-        while at != 0 {
-            met += 1;
-            if met > MOST_MAPPINGS {
-                return Err(Obstacle::Unsound("the list of large objects"));
+        pages::mappings(self.memory, self.anchor, |fields| {
+            let pages = &self.anchor.pages;
+            let base = fields.u64(pages.slab_base.into());
+            let bytes = fields.u64(pages.slab_run_bytes.into());
+            if base >> 48 == 0 && bytes >> 48 == 0 {
+                self.object_bytes = self.object_bytes.saturating_add(bytes);
+                self.out.mappings += 1;
+                self.note_leaf(base, 1);
+                self.large(base, bytes, fields.u32(pages.slab_offset.into()).into());
+            } else {
+                self.out.unsound += 1;
             }
-            let bytes = self.memory.bytes(at, slab)?;
-            let fields = Fields(&bytes);
-            if fields.u8(pages.slab_kind.into()) == kind::HUGE {
-                let base = fields.u64(pages.slab_base.into());
-                let bytes = fields.u64(pages.slab_run_bytes.into());
-                if base >> 48 == 0 && bytes >> 48 == 0 {
-                    self.object_bytes = self.object_bytes.saturating_add(bytes);
-                    self.out.mappings += 1;
-                    self.note_leaf(base, 1);
-                    self.large(base, bytes, fields.u32(pages.slab_offset.into()).into());
-                } else {
-                    self.out.unsound += 1;
-                }
-            }
-            at = fields.u64(pages.slab_prev.into());
-        }
-        Ok(())
+        })
     }
 
     fn kept(&mut self) -> Result<(), Obstacle> {
-        let large = &self.anchor.large;
-        let entry = usize::from(large.kept_bytes);
-        let count = Fields(&self.memory.bytes(large.kept_count, 4)?).u32(0) as usize;
-        let table = self
-            .memory
-            .bytes(large.kept, usize::from(large.most_kept) * entry)?;
-        for bytes in table.chunks_exact(entry.max(1)).take(count) {
-            let fields = Fields(bytes);
-            let (base, bytes) = (
-                fields.u64(large.kept_base.into()),
-                fields.u64(large.kept_length.into()),
-            );
-            if base >> 48 == 0 && bytes >> 48 == 0 {
-                self.object_bytes = self.object_bytes.saturating_add(bytes);
-                self.note_leaf(base, 1);
-                self.add(Part::Kept, base, bytes);
-            }
+        for (base, bytes) in pages::kept(self.memory, self.anchor)? {
+            self.object_bytes = self.object_bytes.saturating_add(bytes);
+            self.note_leaf(base, 1);
+            self.add(Part::Kept, base, bytes);
         }
         Ok(())
     }
@@ -484,14 +405,8 @@ impl Walk<'_> {
     fn metadata(&mut self) -> Result<(), Obstacle> {
         self.out.kinds[Part::Metadata as usize].bytes =
             self.out.mapped.saturating_sub(self.object_bytes);
-        let meta = &self.anchor.meta;
-        let (mut chunk, mut met) = (self.memory.word(meta.last_chunk)?, HashSet::new());
-        while chunk != 0 {
-            if !met.insert(chunk) || met.len() > MOST_MAPPINGS {
-                return Err(Obstacle::Unsound("the list of descriptors' memory"));
-            }
-            self.descriptors(chunk, meta.chunk_bytes.into());
-            chunk = self.memory.word(chunk)?;
+        for chunk in pages::chunks(self.memory, self.anchor)? {
+            self.descriptors(chunk, self.anchor.meta.chunk_bytes.into());
         }
         let profile = &self.anchor.profile;
         if profile.slots != 0 {

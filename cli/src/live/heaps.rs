@@ -131,7 +131,7 @@ pub fn read(
 }
 
 /// Of all heaps; and whether each is a shared one.
-fn addresses(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, bool)>, Obstacle> {
+pub fn addresses(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, bool)>, Obstacle> {
     let layout = &anchor.heaps;
     let (mut found, mut met) = (Vec::new(), HashSet::new());
     let mut at = memory.word(layout.first)?;

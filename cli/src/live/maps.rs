@@ -15,6 +15,7 @@ use crate::symbols::ElfFile;
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
+    pub readable: bool,
     pub writable: bool,
     pub executable: bool,
     pub shared: bool,
@@ -64,6 +65,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     Some(Mapping {
         start: hex(start)?,
         end: hex(end)?,
+        readable: access[0] == b'r',
         writable: access[1] == b'w',
         executable: access[2] == b'x',
         shared: access[3] == b's',

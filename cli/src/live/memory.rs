@@ -17,6 +17,8 @@ use super::Obstacle;
 
 /// Nothing that is read in one go is larger: the table of a region of 64 blocks is 1 MiB.
 pub const MOST_BYTES: usize = 4 << 20;
+/// What the kernel takes in one call.
+pub const MOST_RANGES: usize = 1024;
 /// Text files under /proc: of a process with 65,530 mappings, with long names.
 const MOST_TEXT: u64 = 64 << 20;
 
@@ -95,6 +97,28 @@ impl Memory {
         let mut bytes = vec![0; count];
         self.read(address, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Fills `bytes` from the ranges, one behind the other; how much of it, up to the first that
+    /// cannot be read. REQUIRES: `MOST_RANGES` at most, as long together as `bytes`.
+    pub fn read_ranges(&self, ranges: &[(u64, usize)], bytes: &mut [u8]) -> usize {
+        let local = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let remote: Vec<libc::iovec> = ranges
+            .iter()
+            .map(|(address, length)| libc::iovec {
+                iov_base: *address as *mut libc::c_void,
+                iov_len: *length,
+            })
+            .collect();
+        let count = remote.len() as libc::c_ulong;
+        // SAFETY: `local` describes `bytes`, of which no more is filled; `remote` is the other
+        // process's, and the kernel checks it.
+        let read =
+            unsafe { libc::process_vm_readv(self.id as i32, &local, 1, remote.as_ptr(), count, 0) };
+        usize::try_from(read).unwrap_or(0)
     }
 
     pub fn word(&self, address: u64) -> Result<u64, Obstacle> {

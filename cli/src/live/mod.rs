@@ -1,26 +1,35 @@
-//! Looking into a running process on Larder from outside: nothing is stopped, signalled, loaded or
-//! asked there. What is read is a heap in motion, and may be hostile: any word can be anything, so
-//! every count has a bound, every list an end, and a value out of its range leaves out what it is
-//! part of.
+//! Looking into a running process on Larder from outside: nothing is signalled, loaded or asked
+//! there, and nothing stopped but by `leaks`. What is read is a heap in motion, and may be hostile:
+//! any word can be anything, so every count has a bound, every list an end, and a value out of its
+//! range leaves out what it is part of.
 //!
 //! `memory` reads, `maps` says what is mapped, `find` looks for `larder_anchor` (alloc/anchor.h),
 //! `anchor` reads it; `sites` has the heap profile, `heap` what is in use and free, `heaps` the
-//! threads', `residence` what is in memory.
+//! threads', `residence` what is in memory; `pages` knows where descriptors are. `leaks` asks
+//! `stopped` for registers, `objects` for what is in use and `roots` for what else there is, and
+//! `reach` floods.
 
 mod anchor;
 mod find;
 mod heap;
 mod heaps;
+mod leaks;
 mod maps;
 mod memory;
+mod objects;
+mod pages;
+mod reach;
 mod residence;
+mod roots;
 mod sites;
+mod stopped;
 
 use std::fmt;
 
 use crate::failure::Failure;
 pub use heap::{CALLS, Class, Heap, KINDS, Size};
 pub use heaps::{Holder, ThreadHeap};
+pub use leaks::{LeakedObject, Leaks};
 pub use maps::{Mapping, Module};
 pub use sites::{Estimate, Profile, Site};
 
@@ -35,8 +44,16 @@ pub enum Obstacle {
     NotPermitted,
     /// It has no allocator of Larder's, or none that can be seen.
     NotLarder,
+    /// A program for 32 bits.
+    Narrow,
+    /// More than one of Larder's libraries, each with a heap.
+    Several,
     /// Its anchor has this version.
     OtherVersion(u32),
+    /// This process traces it: a debugger, perhaps.
+    Traced(u32),
+    /// This thread does not stop.
+    NotStopped(u32),
     /// It ended, or became another program, while it was looked at.
     Ended,
     /// What was read cannot be true; this.
@@ -85,6 +102,11 @@ impl Process {
         heap::read(&self.memory, &self.anchor)
     }
 
+    /// What it has lost. Its threads are stopped meanwhile.
+    pub fn leaks(&self) -> Result<Leaks, Obstacle> {
+        leaks::look(self)
+    }
+
     /// The heap profile as it is now.
     pub fn profile(&self) -> Result<Profile, Obstacle> {
         sites::read(&self.memory, &self.anchor)
@@ -103,12 +125,31 @@ impl fmt::Display for Obstacle {
                 "it does not run on Larder: start it by `larder run -- COMMAND`, or link it with \
                  liblarder"
             }
+            Self::Narrow => {
+                "it is a program for 32 bits, which Larder is not for: build it for 64 bits"
+            }
+            Self::Several => {
+                "it has several of Larder's libraries, each with a heap of its own: preload or \
+                 link one alone"
+            }
             Self::OtherVersion(version) => {
                 return write!(
                     f,
                     "its Larder describes itself in version {version}, and this tool reads \
                      version {}: use the larder of the same release",
                     anchor::VERSION
+                );
+            }
+            Self::Traced(tracer) => {
+                return write!(
+                    f,
+                    "process {tracer} traces it already: end that debugger, or let it go"
+                );
+            }
+            Self::NotStopped(thread) => {
+                return write!(
+                    f,
+                    "its thread {thread} does not stop, and waits for a device perhaps: try again"
                 );
             }
             Self::Ended => "it ended while it was looked at: look at one that runs longer",

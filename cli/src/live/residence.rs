@@ -11,6 +11,7 @@ const WINDOW: u64 = 2 << 20;
 const MOST_WINDOWS: u32 = 1 << 17;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
+const OF_FILE: u64 = 1 << 61;
 
 pub struct Residence {
     file: File,
@@ -44,6 +45,28 @@ impl Residence {
             from = to;
         }
         bytes
+    }
+
+    /// Calls `visit` with each part of the range that is in memory or swapped out; with `own` alone
+    /// what this process alone has and has ever written to.
+    pub fn parts(&mut self, start: u64, end: u64, own: bool, mut visit: impl FnMut(u64, u64)) {
+        let (mut from, mut run) = (start, None);
+        while from < end && self.is_complete() {
+            let entry = self.entry(from);
+            let wanted = entry & (PRESENT | SWAPPED) != 0 && !(own && entry & OF_FILE != 0);
+            match (wanted, run) {
+                (true, None) => run = Some(from),
+                (false, Some(begin)) => {
+                    visit(begin, from);
+                    run = None;
+                }
+                _ => {}
+            }
+            from = from / self.page * self.page + self.page;
+        }
+        if let Some(begin) = run {
+            visit(begin, end);
+        }
     }
 
     /// False: there was more than is looked at, and what is left counts as not in memory.

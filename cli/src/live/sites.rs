@@ -52,11 +52,7 @@ pub fn read(memory: &Memory, anchor: &Anchor) -> Result<Profile, Obstacle> {
     if anchor.profile.first_site == 0 {
         return Ok(Profile::default());
     }
-    let mut reader = Reader {
-        layout: &anchor.profile,
-        pieces: Pieces::new(memory),
-        peak_version: memory.word(anchor.profile.peak_version)?,
-    };
+    let mut reader = Reader::new(memory, anchor)?;
     let mut profile = Profile {
         mean: memory.word(anchor.sampler.mean)?,
         ..Profile::default()
@@ -78,16 +74,27 @@ pub fn read(memory: &Memory, anchor: &Anchor) -> Result<Profile, Obstacle> {
     Err(Obstacle::Unsound("the list of sites"))
 }
 
-struct Reader<'a> {
+pub struct Reader<'a> {
     layout: &'a ProfileLayout,
     /// Sites lie together.
     pieces: Pieces<'a>,
     peak_version: u64,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub fn new(memory: &'a Memory, anchor: &'a Anchor) -> Result<Self, Obstacle> {
+        Ok(Self {
+            layout: &anchor.profile,
+            pieces: Pieces::new(memory),
+            peak_version: match anchor.profile.peak_version {
+                0 => 0,
+                at => memory.word(at)?,
+            },
+        })
+    }
+
     /// The address of the next site, and this one, unless it makes no sense.
-    fn site(&mut self, at: u64) -> Result<(u64, Option<Site>), Obstacle> {
+    pub fn site(&mut self, at: u64) -> Result<(u64, Option<Site>), Obstacle> {
         let mut next = 0;
         for turn in 0..TRIES {
             if turn > 0 {

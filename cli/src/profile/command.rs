@@ -17,8 +17,33 @@ use crate::target::{Target, reason};
 const PROFILE_VARIABLE: &str = "LARDER_PROFILE";
 const MEAN_VARIABLE: &str = "LARDER_PROFILE_BYTES";
 
+/// What is run, and how its processes are told to write profiles.
+pub struct Run<'a> {
+    pub words: &'a [OsString],
+    /// The variable that names the place: a scratch directory, and behind it a pattern.
+    pub place: &'static str,
+    pub pattern: &'static str,
+    pub environment: &'a [(&'static str, &'a OsStr)],
+    /// What is said of a command whose processes wrote none.
+    pub none: &'static str,
+}
+
 /// The profiles of its processes, at least one, and the command's exit code.
 pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u8)> {
+    let mean = mean.map(|mean| OsString::from(mean.to_string()));
+    let mean = mean.as_deref().map(|mean| (MEAN_VARIABLE, mean));
+    run_with(&Run {
+        words,
+        place: PROFILE_VARIABLE,
+        pattern: "%p",
+        environment: mean.as_slice(),
+        none: "wrote no heap profile: a process that ends by a signal or _exit writes none, nor one \
+               that Larder cannot be preloaded into",
+    })
+}
+
+pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
+    let words = run.words;
     let target = Target::resolve(&words[0])?;
     let allocator = LibraryPath::from_environment().find(Library::Allocator)?;
     let preload = preload_value(&[allocator])?;
@@ -31,13 +56,12 @@ pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u
                 reason(&error)
             ))
         })?;
-    let pattern = scratch.path().join("%p");
-    let mean = mean.map(|mean| OsString::from(mean.to_string()));
+    let place = scratch.path().join(run.pattern);
     let mut environment: Vec<(&str, &OsStr)> = vec![
         (PRELOAD_VARIABLE, preload.as_os_str()),
-        (PROFILE_VARIABLE, pattern.as_os_str()),
+        (run.place, place.as_os_str()),
     ];
-    environment.extend(mean.as_deref().map(|mean| (MEAN_VARIABLE, mean)));
+    environment.extend(run.environment);
     let status = execute::supervise(&target.path, words, &environment).map_err(|error| {
         Failure::unfit(format!(
             "{}: cannot be executed: {}",
@@ -67,10 +91,9 @@ pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u
     }
     if profiles.is_empty() {
         return Err(Failure::failed(format!(
-            "{}: ended with {code} and wrote no heap profile: a process that ends by a signal or \
-             _exit writes none, nor one that Larder cannot be preloaded into; `larder doctor \
-             PROGRAM` says more",
-            printable::name(&words[0])
+            "{}: ended with {code} and {}; `larder doctor PROGRAM` says more",
+            printable::name(&words[0]),
+            run.none
         )));
     }
     Ok((profiles, code))

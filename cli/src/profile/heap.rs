@@ -40,6 +40,8 @@ pub struct Figures {
     pub at_peak: Estimate,
     /// At the last mark.
     pub at_mark: Estimate,
+    /// Of a leak's `in_use`: what others lead to that are lost as well.
+    pub indirect: Estimate,
     /// Objects freed so far, by class; those behind the last have none.
     pub lifetimes: Vec<f64>,
 }
@@ -51,6 +53,7 @@ impl Figures {
         self.allocated.add(more.allocated);
         self.at_peak.add(more.at_peak);
         self.at_mark.add(more.at_mark);
+        self.indirect.add(more.indirect);
         for (class, freed) in more.lifetimes.iter().enumerate() {
             self.add_lifetimes(class, *freed);
         }
@@ -114,6 +117,14 @@ pub enum Origin {
     Exact,
 }
 
+/// What a leak check says besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LeakCheck {
+    pub reachable: Estimate,
+    /// It could not stop the other threads.
+    pub threads_ran: bool,
+}
+
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -131,6 +142,8 @@ pub struct HeapProfile {
     pub stacks: Vec<ProfiledStack>,
     /// In the order of their addresses.
     pub mappings: Vec<Mapping>,
+    /// What is in use is what a leak check has found lost.
+    pub leaks: Option<LeakCheck>,
     /// The first of the lines that could not be read, and how many there are.
     pub damage: Option<Damage>,
     pub damaged: usize,

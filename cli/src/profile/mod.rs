@@ -11,17 +11,17 @@
 //! they name.
 
 pub mod args;
-mod command;
+pub mod command;
 mod growing;
-mod heap;
+pub mod heap;
 mod interval;
 mod json;
 mod modules;
 mod parse;
 mod rows;
-mod running;
+pub mod running;
 pub mod served;
-mod sites;
+pub mod sites;
 mod text;
 mod write;
 
@@ -191,7 +191,7 @@ fn write_text_or(
 }
 
 /// A profile; what of it could not be read is told on stderr.
-fn read(path: &Path) -> Result<HeapProfile> {
+pub fn read(path: &Path) -> Result<HeapProfile> {
     let name = printable::name(path);
     let bytes = open_regular(path).and_then(|mut file| {
         let mut bytes = Vec::new();
@@ -223,7 +223,7 @@ fn read(path: &Path) -> Result<HeapProfile> {
 
 /// The path of the program that was profiled, printable: a profile lists its modules by address, and
 /// the kernel puts no library below the program.
-fn program(profile: &HeapProfile) -> Option<String> {
+pub fn program(profile: &HeapProfile) -> Option<String> {
     let first = profile.mappings.first()?;
     Some(printable::escape_bytes(&first.path))
 }

@@ -4,7 +4,9 @@
 //! The input is hostile: a line that cannot be read is told and left out. Time and memory grow
 //! with the input.
 
-use super::heap::{Damage, Estimate, Figures, HeapProfile, Mapping, Origin, ProfiledStack};
+use super::heap::{
+    Damage, Estimate, Figures, HeapProfile, LeakCheck, Mapping, Origin, ProfiledStack,
+};
 use super::interval::Spread;
 
 /// Why nothing of a file can be read.
@@ -214,7 +216,7 @@ impl Reader {
             for field in fields {
                 self.about(field);
             }
-        } else if self.profile.origin == Origin::Larder
+        } else if (self.profile.origin == Origin::Larder || self.profile.leaks.is_some())
             && let Some(stack) = self.profile.stacks.last_mut()
         {
             for field in fields {
@@ -230,6 +232,14 @@ impl Reader {
         } else if let Some(process) = field.strip_prefix(b"process ") {
             let id = Cursor(process).whole();
             self.profile.process = id.and_then(|id| u32::try_from(id).ok());
+        } else if field == b"leaks" {
+            self.profile.origin = Origin::Exact;
+            self.profile.leaks = Some(LeakCheck::default());
+        } else if let Some(check) = &mut self.profile.leaks {
+            if let Some(reachable) = field.strip_prefix(b"reachable ") {
+                check.reachable = Cursor(reachable).estimate().unwrap_or_default();
+            }
+            check.threads_ran |= field == b"threads ran";
         }
     }
 
@@ -278,6 +288,8 @@ fn detail(stack: &mut ProfiledStack, field: &[u8]) {
         figures.spread.samples = Cursor(rest).number().unwrap_or(0.0);
     } else if let Some(rest) = field.strip_prefix(b"peak ") {
         figures.at_peak = Cursor(rest).estimate().unwrap_or_default();
+    } else if let Some(rest) = field.strip_prefix(b"indirect ") {
+        figures.indirect = Cursor(rest).estimate().unwrap_or_default();
     } else if let Some(rest) = field.strip_prefix(b"at mark ") {
         figures.at_mark = Cursor(rest).estimate().unwrap_or_default();
     } else if let Some(rest) = field.strip_prefix(b"lifetimes ") {

@@ -51,34 +51,40 @@ pub fn read(process: &Process) -> Result<HeapProfile> {
     Ok(profile)
 }
 
-/// The profile that was read of a process, and where its modules lie now.
-pub fn with_modules(
-    process: &Process,
-    seen: Profile,
-) -> std::result::Result<HeapProfile, Obstacle> {
+/// Where its code lies.
+pub fn mappings(process: &Process) -> std::result::Result<Vec<Mapping>, Obstacle> {
     let modules = process.modules()?;
     let mappings = process.mappings()?;
     let code = mappings
         .into_iter()
         .filter(|mapping| mapping.executable && !mapping.path.is_empty());
-    let mappings = code.map(|mapping| {
-        // Where the file can be read, which may be in another root.
-        let inside =
-            |module: &&crate::live::Module| (module.start..module.end).contains(&mapping.start);
-        let module = modules.iter().find(inside);
-        Mapping {
-            start: mapping.start,
-            end: mapping.end,
-            offset: mapping.offset,
-            path: module.map_or(mapping.path, |module| {
-                module.file.as_os_str().as_bytes().to_vec()
-            }),
-        }
-    });
+    Ok(code
+        .map(|mapping| {
+            // Where the file can be read, which may be in another root.
+            let inside =
+                |module: &&crate::live::Module| (module.start..module.end).contains(&mapping.start);
+            let module = modules.iter().find(inside);
+            Mapping {
+                start: mapping.start,
+                end: mapping.end,
+                offset: mapping.offset,
+                path: module.map_or(mapping.path, |module| {
+                    module.file.as_os_str().as_bytes().to_vec()
+                }),
+            }
+        })
+        .collect())
+}
+
+/// The profile that was read of a process, and where its modules lie now.
+pub fn with_modules(
+    process: &Process,
+    seen: Profile,
+) -> std::result::Result<HeapProfile, Obstacle> {
     Ok(HeapProfile {
         mean: seen.mean,
         process: Some(process.id()),
-        mappings: mappings.collect(),
+        mappings: mappings(process)?,
         stacks: seen.sites.into_iter().map(stack).collect(),
         damaged: seen.unsound,
         ..HeapProfile::default()
@@ -105,6 +111,7 @@ fn stack(site: Site) -> ProfiledStack {
                 samples: site.samples as f64,
             },
             lifetimes: site.lifetimes.into_iter().map(f64::from).collect(),
+            ..Figures::default()
         },
     }
 }

@@ -233,6 +233,7 @@ mod tests {
                     samples: in_use,
                 },
                 lifetimes: vec![allocated - in_use],
+                ..Figures::default()
             },
         }
     }

@@ -248,10 +248,10 @@ fn refused(id: u32, missing: &Missing) -> Answer {
         Missing::Ended | Missing::Obstacle(Obstacle::Ended | Obstacle::NoProcess) => {
             return Answer::error(410, format_args!("process {id} has ended"));
         }
-        Missing::Obstacle(Obstacle::NotPermitted) => 403,
-        Missing::Obstacle(Obstacle::NotLarder) => 404,
+        Missing::Obstacle(Obstacle::NotPermitted | Obstacle::Traced(_)) => 403,
+        Missing::Obstacle(Obstacle::NotLarder | Obstacle::Narrow | Obstacle::Several) => 404,
         Missing::Obstacle(Obstacle::OtherVersion(_)) => 500,
-        Missing::Obstacle(Obstacle::Unsound(_)) => 503,
+        Missing::Obstacle(Obstacle::Unsound(_) | Obstacle::NotStopped(_)) => 503,
     };
     match missing {
         Missing::Obstacle(obstacle) => {

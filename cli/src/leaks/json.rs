@@ -1,0 +1,81 @@
+//! The report for programs: one object, described in `docs/tool.md`.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::Report;
+use crate::analysis::attribute::functions;
+use crate::printable;
+use crate::profile::heap::{Figures, HeapProfile};
+use crate::profile::program;
+use crate::profile::sites::ProfiledSite;
+use crate::report::frame_json;
+
+pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&document(report))?;
+    writeln!(out, "{}", printable::escape_json(&text))
+}
+
+fn document(report: &Report<'_>) -> Value {
+    let sites = report.ranked();
+    let shown = sites.iter().take(report.plan.top);
+    let (objects, bytes) = report.reachable();
+    json!({
+        "larder": env!("CARGO_PKG_VERSION"),
+        "processes": report.profiles.iter().map(process).collect::<Vec<_>>(),
+        "lost": lost(&report.total()),
+        "reachable": { "objects": objects as u64, "bytes": bytes as u64 },
+        "sites": shown.map(|of| site(report, of)).collect::<Vec<_>>(),
+        "site_count": sites.len(),
+        "look": report.looked.as_ref().map(|looked| json!({
+            "threads": looked.threads,
+            "stopped_ms": (looked.stopped_ms * 10.0).round() / 10.0,
+            "all_have_stacks": looked.everything,
+            "threads_left_by_fork": looked.dead_heaps,
+            "without_stack": looked.sizes.iter().map(|(size, figures)| json!({
+                "up_to_bytes": size,
+                "lost": lost(figures),
+            })).collect::<Vec<_>>(),
+        })),
+    })
+}
+
+fn process(profile: &HeapProfile) -> Value {
+    json!({
+        "process": profile.process,
+        "program": program(profile),
+        "with_stack": lost(&profile.total()),
+        "threads_ran": profile.leaks.is_some_and(|check| check.threads_ran),
+    })
+}
+
+fn lost(figures: &Figures) -> Value {
+    json!({
+        "objects": figures.in_use.objects as u64,
+        "bytes": figures.in_use.bytes as u64,
+        "with_others": {
+            "objects": figures.indirect.objects as u64,
+            "bytes": figures.indirect.bytes as u64,
+        },
+    })
+}
+
+fn site(report: &Report<'_>, site: &ProfiledSite) -> Value {
+    let named = report.profiled.named(site);
+    let heaviest = report
+        .profiled
+        .heaviest(site, |figures| figures.in_use.bytes);
+    let frames = heaviest.map(|row| functions(&row.chain).map(frame_json).collect::<Vec<_>>());
+    json!({
+        "function": named.function.as_deref(),
+        "file": named.file.as_deref(),
+        "line": named.line,
+        "module": named.module.as_ref().map(|module| &module.path),
+        "address": named.address,
+        "lost": lost(&site.figures),
+        "stacks": site.rows.len(),
+        "stack": frames,
+        "stack_truncated": heaviest.is_some_and(|row| row.truncated),
+    })
+}

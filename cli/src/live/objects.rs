@@ -1,0 +1,600 @@
+//! Every object of a heap that stands still: where it is, whether it is in use, and what the sampler
+//! knows of it.
+//!
+//! Slots of a slab are in use unless a list has them as free: the slab's own, what others have freed
+//! there, those of threads, what they hold back, what inlined code keeps. A list ends where it leads
+//! to anything but a slot in use, so none is followed for ever. Memory: 2 bits a slot, 512 bytes for
+//! 2 MiB of small objects, 40 bytes for one that is sampled.
+
+use std::collections::HashSet;
+
+use rustc_hash::FxHashMap;
+
+use super::Obstacle;
+use super::anchor::Anchor;
+use super::heaps;
+use super::memory::{Fields, Memory, Pieces};
+use super::pages::{self, ClassTable, UNIT, UNITS, kind};
+use super::residence::Residence;
+
+const BLOCK_SHIFT: u32 = 21;
+
+/// A sampled object.
+#[derive(Clone, Copy, Debug)]
+pub struct Marked {
+    pub site: u64,
+    /// That were asked for.
+    pub bytes: u64,
+}
+
+/// Objects of one size, one behind the other.
+struct Slab {
+    base: u64,
+    size: u64,
+    count: u32,
+    /// The number of its first among all.
+    first: u32,
+}
+
+/// What a descriptor says besides.
+struct Descriptor {
+    slab: usize,
+    kind: u8,
+    owner: u64,
+    list: u64,
+    free: u64,
+    remote: u64,
+    gone: u64,
+    mark: u64,
+}
+
+/// An object, as its slab and its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    slab: u32,
+    index: u32,
+}
+
+pub struct Objects {
+    slabs: Vec<Slab>,
+    /// Of 2 MiB each, by its number: 1 + the slab of each unit.
+    blocks: FxHashMap<u64, Box<[u32; UNITS]>>,
+    /// Those with a mapping each, by address.
+    mappings: Vec<u32>,
+    in_use: Bits,
+    low: u64,
+    high: u64,
+    pub marks: FxHashMap<u32, Marked>,
+    /// No leaks, whoever points to them.
+    pub exempt: Vec<Slot>,
+    /// Memory that is the heap's, by address, and its descriptors': no roots.
+    pub covered: Vec<(u64, u64)>,
+    /// Every object is sampled, since the process began.
+    pub everything: bool,
+    /// Heaps of threads that did not come along through fork.
+    pub dead_heaps: usize,
+}
+
+/// By an object's number.
+pub struct Bits(Vec<u64>);
+
+impl Bits {
+    pub fn none(count: u32) -> Self {
+        Self(vec![0; count as usize / 64 + 1])
+    }
+    pub fn has(&self, i: u32) -> bool {
+        self.0
+            .get(i as usize / 64)
+            .is_some_and(|word| word >> (i % 64) & 1 != 0)
+    }
+    /// Whether that is new.
+    pub fn set(&mut self, i: u32) -> bool {
+        let Some(word) = self.0.get_mut(i as usize / 64) else {
+            return false;
+        };
+        let before = *word;
+        *word |= 1 << (i % 64);
+        *word != before
+    }
+    fn clear(&mut self, i: u32) {
+        if let Some(word) = self.0.get_mut(i as usize / 64) {
+            *word &= !(1 << (i % 64));
+        }
+    }
+}
+
+impl Objects {
+    pub fn read(
+        memory: &Memory,
+        anchor: &Anchor,
+        residence: &mut Residence,
+    ) -> Result<Self, Obstacle> {
+        let everything = match anchor.sampler.everything {
+            0 => false,
+            at => memory.bytes(at, 1)? != [0],
+        };
+        let mut gather = Gather {
+            memory,
+            anchor,
+            pieces: Pieces::new(memory),
+            descriptors: Vec::new(),
+            count: 0,
+            out: Self {
+                slabs: Vec::new(),
+                blocks: FxHashMap::default(),
+                mappings: Vec::new(),
+                in_use: Bits::none(0),
+                low: u64::MAX,
+                high: 0,
+                marks: FxHashMap::default(),
+                exempt: Vec::new(),
+                covered: Vec::new(),
+                everything,
+                dead_heaps: 0,
+            },
+        };
+        gather.regions(residence)?;
+        gather.mappings()?;
+        gather.out.in_use = Bits(vec![0; gather.count as usize / 64 + 1]);
+        gather.find_used()?;
+        gather.heaps(residence)?;
+        gather.sites()?;
+        gather.out.covered.sort_unstable();
+        Ok(gather.out)
+    }
+
+    /// How many numbers there are.
+    pub fn count(&self) -> u32 {
+        self.slabs.last().map_or(0, |slab| slab.first + slab.count)
+    }
+
+    /// The object in use that has the address anywhere within it.
+    #[inline]
+    pub fn find(&self, address: u64) -> Option<Slot> {
+        if address.wrapping_sub(self.low) >= self.high.wrapping_sub(self.low) {
+            return None;
+        }
+        let slot = self.slot(address)?;
+        self.in_use.has(self.number(slot)).then_some(slot)
+    }
+
+    fn slot(&self, address: u64) -> Option<Slot> {
+        let by_unit = self.blocks.get(&(address >> BLOCK_SHIFT));
+        let slab = match by_unit.map(|block| block[(address / UNIT) as usize % UNITS]) {
+            Some(slab) if slab != 0 => slab - 1,
+            _ => self.mapping(address)?,
+        };
+        let of = self.slabs.get(slab as usize)?;
+        let offset = address.checked_sub(of.base)?;
+        let index = match of.count {
+            1 => u32::from(offset >= of.size),
+            _ => offset as u32 / of.size as u32,
+        };
+        (index < of.count).then_some(Slot { slab, index })
+    }
+
+    fn mapping(&self, address: u64) -> Option<u32> {
+        let base = |slab: &u32| self.slabs.get(*slab as usize).map_or(0, |slab| slab.base);
+        let after = self.mappings.partition_point(|slab| base(slab) <= address);
+        self.mappings.get(after.checked_sub(1)?).copied()
+    }
+
+    pub fn number(&self, slot: Slot) -> u32 {
+        self.slabs[slot.slab as usize].first + slot.index
+    }
+
+    /// Where it is, and the bytes that it may use.
+    pub fn place(&self, slot: Slot) -> (u64, u64) {
+        let slab = &self.slabs[slot.slab as usize];
+        (slab.base + u64::from(slot.index) * slab.size, slab.size)
+    }
+
+    /// Those in use, by address within a slab.
+    pub fn each(&self) -> impl Iterator<Item = Slot> + '_ {
+        let slabs = self.slabs.iter().zip(0..);
+        slabs.flat_map(move |(of, slab)| {
+            let used = (0..of.count).filter(|index| self.in_use.has(of.first + index));
+            used.map(move |index| Slot { slab, index })
+        })
+    }
+
+    fn set_free(&mut self, address: u64) -> bool {
+        let Some(slot) = self.slot(address) else {
+            return false;
+        };
+        let number = self.number(slot);
+        let used = self.place(slot).0 == address && self.in_use.has(number);
+        if used {
+            self.in_use.clear(number);
+        }
+        used
+    }
+}
+
+struct Gather<'a> {
+    memory: &'a Memory,
+    anchor: &'a Anchor,
+    pieces: Pieces<'a>,
+    descriptors: Vec<Descriptor>,
+    count: u32,
+    out: Objects,
+}
+
+impl Gather<'_> {
+    fn regions(&mut self, residence: &mut Residence) -> Result<(), Obstacle> {
+        let layout = &self.anchor.pages;
+        let (block, slab) = (layout.block_bytes as usize, layout.slab_bytes as usize);
+        let classes = ClassTable::read(self.memory, self.anchor)?;
+        for region in pages::regions(self.memory, self.anchor)? {
+            let end = region.base + region.blocks as u64 * pages::BLOCK;
+            self.out.covered.push((region.base, end));
+            let blocks = self.memory.bytes(region.table, region.blocks * block)?;
+            let slabs = region.table.wrapping_add((region.blocks * block) as u64);
+            let table_end = slabs.wrapping_add((region.blocks * UNITS * slab) as u64);
+            self.out
+                .covered
+                .push((region.table, table_end.max(region.table)));
+            for (i, bytes) in blocks.chunks_exact(block).enumerate() {
+                let free = Fields(bytes).u128(layout.block_free.into());
+                if free == u128::MAX {
+                    continue;
+                }
+                let table = slabs.wrapping_add((i * UNITS * slab) as u64);
+                let table = residence.read(self.memory, table, UNITS * slab)?;
+                self.block(
+                    region.base + i as u64 * pages::BLOCK,
+                    &table,
+                    free,
+                    &classes,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block(
+        &mut self,
+        base: u64,
+        table: &[u8],
+        free: u128,
+        classes: &ClassTable,
+    ) -> Result<(), Obstacle> {
+        let layout = &self.anchor.pages;
+        let mut unit = 0;
+        while unit < UNITS {
+            let bytes = table.get(unit * usize::from(layout.slab_bytes)..);
+            let fields = Fields(bytes.unwrap_or_default());
+            let start = base + unit as u64 * UNIT;
+            let units = fields.u32(layout.slab_units.into()) as usize;
+            let kind = fields.u8(layout.slab_kind.into());
+            let is_run = free >> unit & 1 == 0
+                && (kind::SLAB..=kind::RUN).contains(&kind)
+                && fields.u64(layout.slab_base.into()) == start
+                && (1..=UNITS - unit).contains(&units);
+            if !is_run {
+                unit += 1;
+                continue;
+            }
+            let bytes = units as u64 * UNIT;
+            let offset = u64::from(fields.u32(layout.slab_offset.into()));
+            if kind == kind::RUN && offset < bytes {
+                self.add(&fields, start + offset, bytes - offset, 1, units as u32)?;
+            } else if kind != kind::RUN {
+                let class = usize::from(fields.u8(layout.slab_class.into()));
+                let size = classes.sizes.get(class).copied().map_or(0, u64::from);
+                let carved = u64::from(fields.u16(layout.slab_carved.into()));
+                if size != 0 && carved != 0 && carved * size <= bytes {
+                    self.add(&fields, start, size, carved as u32, units as u32)?;
+                }
+            }
+            unit += units;
+        }
+        Ok(())
+    }
+
+    /// Of the heap: objects from `base` on.
+    fn add(
+        &mut self,
+        fields: &Fields<'_>,
+        base: u64,
+        size: u64,
+        count: u32,
+        units: u32,
+    ) -> Result<(), Obstacle> {
+        let layout = &self.anchor.pages;
+        let slab = self.out.slabs.len();
+        let (first, sum) = (self.count, self.count.checked_add(count));
+        self.count = sum.ok_or(Obstacle::Unsound("the number of objects"))?;
+        for unit in base / UNIT..base / UNIT + u64::from(units) {
+            let block = self.out.blocks.entry((unit * UNIT) >> BLOCK_SHIFT);
+            let block = block.or_insert_with(|| Box::new([0; UNITS]));
+            block[unit as usize % UNITS] = slab as u32 + 1;
+        }
+        self.out.low = self.out.low.min(base);
+        self.out.high = self.out.high.max(base + u64::from(count) * size);
+        self.out.slabs.push(Slab {
+            base,
+            size,
+            count,
+            first,
+        });
+        self.descriptors.push(Descriptor {
+            slab,
+            kind: fields.u8(layout.slab_kind.into()),
+            owner: fields.u64(layout.slab_owner.into()),
+            list: fields.u64(layout.slab_list.into()),
+            free: fields.u64(layout.slab_free.into()),
+            remote: fields.u64(layout.slab_remote.into()),
+            gone: fields.u64(layout.slab_gone.into()),
+            mark: fields.u64(layout.slab_mark.into()),
+        });
+        Ok(())
+    }
+
+    fn mappings(&mut self) -> Result<(), Obstacle> {
+        let layout = &self.anchor.pages;
+        let mut found = Vec::new();
+        pages::mappings(self.memory, self.anchor, |fields| {
+            let base = fields.u64(layout.slab_base.into());
+            let bytes = fields.u64(layout.slab_run_bytes.into());
+            let offset = u64::from(fields.u32(layout.slab_offset.into()));
+            if base >> 47 == 0 && bytes >> 47 == 0 && offset < bytes {
+                found.push((base, bytes, offset, fields.0.to_vec()));
+            }
+        })?;
+        found.sort_unstable_by_key(|(base, ..)| *base);
+        for (base, bytes, offset, fields) in found {
+            self.out.covered.push((base, base + bytes));
+            self.out.mappings.push(self.out.slabs.len() as u32);
+            self.add(&Fields(&fields), base + offset, bytes - offset, 1, 0)?;
+        }
+        for (base, bytes) in pages::kept(self.memory, self.anchor)? {
+            self.out.covered.push((base, base + bytes));
+        }
+        let own = &self.anchor.own;
+        let word = |at: u16| self.memory.word(own.table.wrapping_add(at.into()));
+        let (ranges, room) = (word(own.ranges)?, word(own.room)?);
+        for (table, bytes) in [
+            (own.table, own.table_bytes.into()),
+            (ranges, room.saturating_mul(16)),
+        ] {
+            self.out.covered.push((table, table.saturating_add(bytes)));
+        }
+        // Descriptors have the addresses of what they describe.
+        for chunk in pages::chunks(self.memory, self.anchor)? {
+            let end = chunk.saturating_add(self.anchor.meta.chunk_bytes.into());
+            self.out.covered.push((chunk, end));
+        }
+        let parked = self.memory.word(self.anchor.large.parked)?;
+        if parked != 0 {
+            let bytes = self.memory.bytes(parked, layout.slab_bytes.into())?;
+            let fields = Fields(&bytes);
+            let base = fields.u64(layout.slab_base.into());
+            let end = base.saturating_add(fields.u64(layout.slab_run_bytes.into()));
+            self.out.covered.push((base, end));
+        }
+        Ok(())
+    }
+
+    /// All slots, without those that slabs themselves have as free.
+    fn find_used(&mut self) -> Result<(), Obstacle> {
+        let descriptors = std::mem::take(&mut self.descriptors);
+        for descriptor in &descriptors {
+            let slab = &self.out.slabs[descriptor.slab];
+            if descriptor.kind != kind::SAMPLED {
+                for number in slab.first..slab.first + slab.count {
+                    self.out.in_use.set(number);
+                }
+            }
+        }
+        for descriptor in &descriptors {
+            match descriptor.kind {
+                kind::SLAB => self.slab_lists(descriptor),
+                kind::SAMPLED => self.sampled(descriptor)?,
+                _ => self.large(descriptor)?,
+            }
+        }
+        self.descriptors = descriptors;
+        Ok(())
+    }
+
+    fn slab_lists(&mut self, descriptor: &Descriptor) {
+        const STATE: u64 = 7;
+        self.follow(descriptor.free, usize::MAX);
+        self.follow((descriptor.remote & ((1 << 48) - 1)) & !STATE, usize::MAX);
+        let slab = &self.out.slabs[descriptor.slab];
+        let (base, size, count) = (slab.base, slab.size, u64::from(slab.count));
+        let page = rustix::param::page_size() as u64;
+        for i in (0..64).filter(|i| descriptor.gone >> i & 1 != 0) {
+            for object in (i * page).div_ceil(size)..((i + 1) * page).div_ceil(size).min(count) {
+                self.out.set_free(base + object * size);
+            }
+        }
+    }
+
+    /// Its list is one of marks, by slot.
+    fn sampled(&mut self, descriptor: &Descriptor) -> Result<(), Obstacle> {
+        let (slab, count) = (
+            descriptor.slab as u32,
+            self.out.slabs[descriptor.slab].count,
+        );
+        let marks = self.memory.bytes(descriptor.list, count as usize * 8)?;
+        for index in 0..count {
+            let mark = Fields(&marks).u64(index as usize * 8);
+            let slot = Slot { slab, index };
+            if mark != 0 {
+                self.out.in_use.set(self.out.number(slot));
+                self.mark(slot, mark)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn large(&mut self, descriptor: &Descriptor) -> Result<(), Obstacle> {
+        let slot = Slot {
+            slab: descriptor.slab as u32,
+            index: 0,
+        };
+        match descriptor.mark {
+            0 => Ok(()),
+            mark => self.mark(slot, mark),
+        }
+    }
+
+    fn mark(&mut self, slot: Slot, mark: u64) -> Result<(), Obstacle> {
+        let layout = &self.anchor.sampler;
+        let bytes = self.pieces.bytes(mark, layout.mark_bytes.into())?;
+        let fields = Fields(&bytes);
+        let marked = Marked {
+            site: fields.u64(layout.mark_site.into()),
+            bytes: fields
+                .u64(layout.mark_asked.into())
+                .min(self.out.place(slot).1),
+        };
+        if fields.u32(layout.mark_state.into()) & u32::from(layout.exempt_states) != 0 {
+            self.out.exempt.push(slot);
+        }
+        // The place that it would have without the sampler.
+        let place = fields.u64(layout.mark_slot.into());
+        if place != 0 {
+            self.out.set_free(place);
+        }
+        if marked.site != 0 {
+            self.out.marks.insert(self.out.number(slot), marked);
+        }
+        Ok(())
+    }
+
+    /// Frees the objects of a list, `most` of them.
+    fn follow(&mut self, first: u64, most: usize) {
+        let (mut at, mut left) = (first, most);
+        while at != 0 && left > 0 && self.out.set_free(at) {
+            at = self.pieces.word(at).unwrap_or(0);
+            left -= 1;
+        }
+    }
+
+    fn heaps(&mut self, residence: &mut Residence) -> Result<(), Obstacle> {
+        let layout = &self.anchor.heaps;
+        let classes = u64::from(self.anchor.parts.class_count);
+        let mut dead = HashSet::new();
+        for (address, _) in heaps::addresses(self.memory, self.anchor)? {
+            let bytes = residence.read(self.memory, address, layout.heap_bytes.into())?;
+            let fields = Fields(&bytes);
+            if fields.u8(layout.dead.into()) != 0 {
+                dead.insert(address);
+                continue;
+            }
+            let heads = fields.u64(layout.heads.into());
+            for class in 0..classes {
+                let list = self.pieces.word(heads.wrapping_add(class * 8)).unwrap_or(0);
+                self.follow(list, usize::MAX);
+                let bin = usize::from(layout.bins) + class as usize * usize::from(layout.bin_bytes);
+                self.marked_lists(fields.u64(bin + usize::from(layout.bin_marks)));
+            }
+            // Behind them there is what malloc has handed out last.
+            let end = heads.wrapping_add((classes + 2) * 8);
+            self.out.covered.push((heads, end.max(heads)));
+            self.pending(address)?;
+            self.inlined(fields.u64(layout.inlined.into()));
+        }
+        self.out.dead_heaps = dead.len();
+        self.exempt_unknown(&dead);
+        Ok(())
+    }
+
+    fn marked_lists(&mut self, first: u64) {
+        let layout = &self.anchor.sampler;
+        let (mut mark, mut left) = (first, 1 << 16);
+        while mark != 0 && left > 0 {
+            let slot = mark.wrapping_add(layout.mark_slot.into());
+            let list = self.pieces.word(slot).unwrap_or(0);
+            self.follow(list, usize::MAX);
+            let next = mark.wrapping_add(layout.mark_next.into());
+            mark = self.pieces.word(next).unwrap_or(0);
+            left -= 1;
+        }
+    }
+
+    /// What a thread has freed of others' slabs, and holds back.
+    fn pending(&mut self, heap: u64) -> Result<(), Obstacle> {
+        let layout = &self.anchor.heaps;
+        let (count, bytes) = (layout.pending_count as usize, layout.pending_bytes as usize);
+        let at = heap.wrapping_add(layout.pending.into());
+        let table = self.pieces.bytes(at, count * bytes)?;
+        for entry in table.chunks_exact(bytes.max(1)) {
+            let fields = Fields(entry);
+            if fields.u64(layout.pending_slab.into()) != 0 {
+                let objects = fields.u32(layout.pending_objects.into()) as usize;
+                self.follow(fields.u64(layout.pending_head.into()), objects);
+            }
+        }
+        Ok(())
+    }
+
+    fn inlined(&mut self, state: u64) {
+        let layout = &self.anchor.heaps;
+        if state == 0 {
+            return;
+        }
+        for class in 0..u64::from(layout.inlined_classes) {
+            let word = |from: u64| state.wrapping_add(from + class * 8);
+            if let Ok(kept) = self.pieces.word(word(0)) {
+                self.out.set_free(kept);
+            }
+            for list in [layout.inlined_newer, layout.inlined_older] {
+                let first = self.pieces.word(word(list.into())).unwrap_or(0);
+                self.follow(first, usize::MAX);
+            }
+        }
+    }
+
+    /// What is known of them is not enough: lists of a heap that fork left behind may be torn; what
+    /// was allocated before everything was sampled belongs to nobody.
+    fn exempt_unknown(&mut self, dead: &HashSet<u64>) {
+        for descriptor in &self.descriptors {
+            let unknown = dead.contains(&descriptor.owner)
+                || self.out.everything && descriptor.kind != kind::SAMPLED;
+            if !unknown {
+                continue;
+            }
+            for index in 0..self.out.slabs[descriptor.slab].count {
+                let slab = descriptor.slab as u32;
+                let slot = Slot { slab, index };
+                let number = self.out.number(slot);
+                if self.out.in_use.has(number) && !self.out.marks.contains_key(&number) {
+                    self.out.exempt.push(slot);
+                }
+            }
+        }
+    }
+
+    /// Objects of sites that are none for the library's own check.
+    fn sites(&mut self) -> Result<(), Obstacle> {
+        let offset = self.anchor.profile.exempt;
+        if !self.out.everything {
+            return Ok(());
+        }
+        let mut known: FxHashMap<u64, bool> = FxHashMap::default();
+        let mut found = Vec::new();
+        for slot in self.out.each() {
+            let Some(marked) = self.out.marks.get(&self.out.number(slot)) else {
+                continue;
+            };
+            let exempt = match known.get(&marked.site) {
+                Some(exempt) => *exempt,
+                None => {
+                    let at = marked.site.wrapping_add(offset.into());
+                    let exempt = self.pieces.bytes(at, 1)? != [0];
+                    known.insert(marked.site, exempt);
+                    exempt
+                }
+            };
+            if exempt {
+                found.push(slot);
+            }
+        }
+        self.out.exempt.append(&mut found);
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the heap's descriptors are: regions of blocks, mappings of their own, what is kept of these,
+//! and the size classes. What is counted or looked for in them is others' business.
+
+use std::collections::HashSet;
+
+use super::Obstacle;
+use super::anchor::Anchor;
+use super::memory::{Fields, Memory};
+
+pub const UNIT: u64 = 16 << 10;
+pub const BLOCK: u64 = 2 << 20;
+/// Of a block.
+pub const UNITS: usize = 128;
+const MOST_BLOCKS: usize = 64;
+/// 128 TiB of regions of 128 MiB, with room for smaller ones.
+const MOST_REGIONS: usize = 1 << 21;
+const MOST_MAPPINGS: usize = 1 << 22;
+
+/// `alloc/slab.h`.
+pub mod kind {
+    pub const SLAB: u8 = 2;
+    pub const SAMPLED: u8 = 3;
+    pub const RUN: u8 = 4;
+    pub const HUGE: u8 = 5;
+}
+
+pub struct ClassTable {
+    pub sizes: Vec<u32>,
+    pub capacities: Vec<u16>,
+}
+
+impl ClassTable {
+    pub fn read(memory: &Memory, anchor: &Anchor) -> Result<Self, Obstacle> {
+        let count = usize::from(anchor.parts.class_count);
+        let sizes = memory.bytes(anchor.parts.class_sizes, count * 4)?;
+        let capacities = memory.bytes(anchor.parts.class_capacity, count * 2)?;
+        let table = Self {
+            sizes: (0..count).map(|i| Fields(&sizes).u32(i * 4)).collect(),
+            capacities: (0..count).map(|i| Fields(&capacities).u16(i * 2)).collect(),
+        };
+        let grow =
+            table.sizes.is_sorted() && table.sizes.iter().all(|size| (8..=32768).contains(size));
+        grow.then_some(table)
+            .ok_or(Obstacle::Unsound("the size classes"))
+    }
+}
+
+/// Blocks that were mapped together.
+pub struct Region {
+    pub base: u64,
+    /// Descriptors of the blocks, and behind them those of their units.
+    pub table: u64,
+    pub blocks: usize,
+}
+
+pub fn regions(memory: &Memory, anchor: &Anchor) -> Result<Vec<Region>, Obstacle> {
+    let layout = &anchor.pages;
+    let mut at = memory.word(layout.first_region)?;
+    let (mut met, mut found) = (HashSet::new(), Vec::new());
+    while at != 0 {
+        if !met.insert(at) || met.len() > MOST_REGIONS {
+            return Err(Obstacle::Unsound("the list of regions"));
+        }
+        let bytes = memory.bytes(at, layout.region_bytes.into())?;
+        let fields = Fields(&bytes);
+        let region = Region {
+            base: fields.u64(layout.region_base.into()),
+            table: fields.u64(layout.region_blocks.into()),
+            blocks: fields.u32(layout.region_count.into()) as usize,
+        };
+        let sound = (1..=MOST_BLOCKS).contains(&region.blocks);
+        if !sound || !region.base.is_multiple_of(BLOCK) || region.base >> 48 != 0 {
+            return Err(Obstacle::Unsound("a region"));
+        }
+        found.push(region);
+        at = fields.u64(layout.region_next.into());
+    }
+    Ok(found)
+}
+
+/// Calls `visit` with the descriptor of each object that has a mapping: of the list of all that were
+/// ever made.
+pub fn mappings(
+    memory: &Memory,
+    anchor: &Anchor,
+    mut visit: impl FnMut(&Fields<'_>),
+) -> Result<(), Obstacle> {
+    let pages = &anchor.pages;
+    let mut at = memory.word(anchor.large.descriptors)?;
+    let mut met = 0;
+    while at != 0 {
+        met += 1;
+        if met > MOST_MAPPINGS {
+            return Err(Obstacle::Unsound("the list of large objects"));
+        }
+        let bytes = memory.bytes(at, pages.slab_bytes.into())?;
+        let fields = Fields(&bytes);
+        if fields.u8(pages.slab_kind.into()) == kind::HUGE {
+            visit(&fields);
+        }
+        at = fields.u64(pages.slab_prev.into());
+    }
+    Ok(())
+}
+
+/// Mappings that were freed: where each begins, and its bytes.
+pub fn kept(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, u64)>, Obstacle> {
+    let large = &anchor.large;
+    let entry = usize::from(large.kept_bytes);
+    let count = Fields(&memory.bytes(large.kept_count, 4)?).u32(0) as usize;
+    let table = memory.bytes(large.kept, usize::from(large.most_kept) * entry)?;
+    let entries = table.chunks_exact(entry.max(1)).take(count).map(|bytes| {
+        let fields = Fields(bytes);
+        let base = fields.u64(large.kept_base.into());
+        (base, fields.u64(large.kept_length.into()))
+    });
+    Ok(entries
+        .filter(|(base, bytes)| base >> 48 == 0 && bytes >> 48 == 0)
+        .collect())
+}
+
+/// Memory for descriptors of all kinds.
+pub fn chunks(memory: &Memory, anchor: &Anchor) -> Result<Vec<u64>, Obstacle> {
+    let mut chunk = memory.word(anchor.meta.last_chunk)?;
+    let (mut met, mut found) = (HashSet::new(), Vec::new());
+    while chunk != 0 {
+        if !met.insert(chunk) || met.len() > MOST_MAPPINGS {
+            return Err(Obstacle::Unsound("the list of descriptors' memory"));
+        }
+        found.push(chunk);
+        chunk = memory.word(chunk)?;
+    }
+    Ok(found)
+}

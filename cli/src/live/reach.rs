@@ -1,0 +1,198 @@
+//! Which objects of a stopped process can be reached, and which of the others point to which.
+//!
+//! Memory is read as it is scanned, many objects in one call: 1 MiB at a time, and nothing is kept of
+//! it. Time grows with the bytes in use.
+
+use rustc_hash::FxHashMap;
+
+use super::memory::{MOST_RANGES, Memory};
+use super::objects::{Bits, Objects, Slot};
+use super::residence::Residence;
+
+const PIECE: usize = 1 << 20;
+/// Objects of more are read page by page, where there is something.
+const LARGE: u64 = 256 << 10;
+
+pub struct Reach<'a> {
+    memory: &'a Memory,
+    objects: &'a Objects,
+    residence: &'a mut Residence,
+    pub reached: Bits,
+    waiting: Vec<Slot>,
+    batch: Batch,
+}
+
+impl<'a> Reach<'a> {
+    pub fn new(memory: &'a Memory, objects: &'a Objects, residence: &'a mut Residence) -> Self {
+        Self {
+            memory,
+            objects,
+            residence,
+            reached: Bits::none(objects.count()),
+            waiting: Vec::new(),
+            batch: Batch::default(),
+        }
+    }
+
+    /// What these point to is reached, and what that points to.
+    pub fn add_words(&mut self, words: &[u64]) {
+        let found: Vec<Slot> = words
+            .iter()
+            .filter_map(|word| self.objects.find(*word))
+            .collect();
+        self.add_objects(&found);
+    }
+
+    pub fn add_ranges(&mut self, ranges: &[(u64, u64)]) {
+        for (begin, end) in ranges {
+            let (batch, mut full) = (&mut self.batch, false);
+            pieces(*begin, *end, |from, bytes| full |= batch.add(from, bytes));
+            if full {
+                self.read();
+                self.flood();
+            }
+        }
+        self.read();
+        self.flood();
+    }
+
+    pub fn add_objects(&mut self, slots: &[Slot]) {
+        for slot in slots {
+            if self.reached.set(self.objects.number(*slot)) {
+                self.waiting.push(*slot);
+            }
+        }
+        self.flood();
+    }
+
+    fn flood(&mut self) {
+        while let Some(slot) = self.waiting.pop() {
+            let (batch, mut full) = (&mut self.batch, false);
+            places(self.objects, slot, self.residence, |from, bytes| {
+                full |= batch.add(from, bytes);
+            });
+            if full || self.waiting.is_empty() {
+                self.read();
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let (objects, reached, waiting) = (self.objects, &mut self.reached, &mut self.waiting);
+        self.batch.read(self.memory, |bytes| {
+            for word in words(bytes) {
+                if let Some(slot) = objects.find(word)
+                    && reached.set(objects.number(slot))
+                {
+                    waiting.push(slot);
+                }
+            }
+        });
+    }
+}
+
+/// For each of the objects, in their order, which of them it points to.
+pub fn edges(
+    memory: &Memory,
+    objects: &Objects,
+    residence: &mut Residence,
+    from: &[Slot],
+) -> Vec<Vec<u32>> {
+    let numbers = from.iter().map(|slot| objects.number(*slot));
+    let places_of: FxHashMap<u32, u32> = numbers.zip(0..).collect();
+    let mut batch = Batch::default();
+    let edges = from.iter().zip(0u32..).map(|(slot, own)| {
+        let mut found = Vec::new();
+        places(objects, *slot, residence, |from, bytes| {
+            batch.add(from, bytes);
+        });
+        batch.read(memory, |bytes| {
+            let to = words(bytes).filter_map(|word| objects.find(word));
+            let to = to.filter_map(|slot| places_of.get(&objects.number(slot)).copied());
+            found.extend(to.filter(|to| *to != own));
+        });
+        found
+    });
+    edges.collect()
+}
+
+/// Where an object's memory is: of a large one, where there is any.
+fn places(
+    objects: &Objects,
+    slot: Slot,
+    residence: &mut Residence,
+    mut visit: impl FnMut(u64, usize),
+) {
+    let (base, bytes) = objects.place(slot);
+    if bytes < LARGE {
+        return visit(base, bytes as usize);
+    }
+    residence.parts(base, base + bytes, false, |from, to| {
+        pieces(from, to, &mut visit);
+    });
+}
+
+fn pieces(begin: u64, end: u64, mut visit: impl FnMut(u64, usize)) {
+    let mut from = begin.next_multiple_of(8);
+    while from < end {
+        let bytes = (end - from).min(PIECE as u64);
+        visit(from, bytes as usize);
+        from += bytes;
+    }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (words, _) = bytes.as_chunks();
+    words.iter().map(|word| u64::from_ne_bytes(*word))
+}
+
+/// Ranges to be read together, of `PIECE` at most each.
+#[derive(Default)]
+struct Batch {
+    ranges: Vec<(u64, usize)>,
+    bytes: usize,
+    buffer: Vec<u8>,
+}
+
+impl Batch {
+    /// Whether there is enough for one call.
+    fn add(&mut self, from: u64, bytes: usize) -> bool {
+        self.ranges.push((from, bytes));
+        self.bytes += bytes;
+        self.bytes >= PIECE || self.ranges.len() >= MOST_RANGES
+    }
+
+    /// Calls `visit` with what is in each range; those that cannot be read are left out.
+    fn read(&mut self, memory: &Memory, mut visit: impl FnMut(&[u8])) {
+        self.bytes = 0;
+        let ranges = std::mem::take(&mut self.ranges);
+        let mut left = &ranges[..];
+        while !left.is_empty() {
+            let mut sum = 0;
+            let fit = left.iter().take(MOST_RANGES).take_while(|(_, bytes)| {
+                sum += bytes;
+                sum <= 2 * PIECE
+            });
+            let part = &left[..fit.count().max(1)];
+            let bytes: usize = part.iter().map(|(_, bytes)| bytes).sum();
+            if self.buffer.len() < bytes {
+                self.buffer.resize(bytes, 0);
+            }
+            let (into, _) = self.buffer.split_at_mut(bytes);
+            let got = memory.read_ranges(part, into);
+            let (mut content, mut done) = (&into[..got.min(bytes)], 0);
+            for (_, bytes) in part {
+                let Some((of_range, rest)) = content.split_at_checked(*bytes) else {
+                    break;
+                };
+                visit(of_range);
+                (content, done) = (rest, done + 1);
+            }
+            // One that could not be read is left out.
+            let tried = if done < part.len() { done + 1 } else { done };
+            left = &left[tried..];
+        }
+        self.ranges = ranges;
+        self.ranges.clear();
+    }
+}

@@ -1,0 +1,260 @@
+//! All threads of a process, stopped by ptrace, with what their registers hold.
+//!
+//! Nothing runs in the process, and nothing in it is changed but this: a system call that the kernel
+//! would have end with EINTR, because of our stop alone, begins anew. Signals go on to where they
+//! were going. Where the tool dies meanwhile, the kernel lets the threads run.
+
+use std::io;
+use std::mem::size_of;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use super::Obstacle;
+use super::memory::Memory;
+
+/// For one that does not stop: it waits for a disk, perhaps.
+const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_THREADS: usize = 1 << 17;
+/// General registers, then vectors.
+const MOST_WORDS: usize = 2048;
+
+#[cfg(target_arch = "x86_64")]
+const VECTORS: i32 = 0x202; // NT_X86_XSTATE
+#[cfg(not(target_arch = "x86_64"))]
+const VECTORS: i32 = 2; // NT_PRFPREG
+
+pub struct Thread {
+    pub id: i32,
+    /// In a system call.
+    pub in_call: bool,
+    /// To be delivered when it runs on.
+    signal: i32,
+    pub stack_pointer: u64,
+    /// Its thread-local storage lies around it.
+    pub thread_pointer: u64,
+    pub registers: Vec<u64>,
+}
+
+/// They run on when it is dropped. Of use in the thread alone that made it.
+pub struct Stopped {
+    pub threads: Vec<Thread>,
+}
+
+impl Stopped {
+    pub fn stop(memory: &Memory) -> Result<Self, Obstacle> {
+        let mut stopped = Self {
+            threads: Vec::new(),
+        };
+        // Until a look at all of them finds none that is new: a thread that is stopped starts no other.
+        let mut known = std::collections::HashSet::new();
+        loop {
+            let before = known.len();
+            for id in tasks(memory)? {
+                if known.insert(id) {
+                    stopped.seize(memory, id)?;
+                }
+            }
+            if known.len() == before {
+                break;
+            }
+            if known.len() > MOST_THREADS {
+                return Err(Obstacle::Unsound("the number of threads"));
+            }
+        }
+        match stopped.threads.is_empty() {
+            true => Err(Obstacle::Ended),
+            false => Ok(stopped),
+        }
+    }
+
+    fn seize(&mut self, memory: &Memory, id: i32) -> Result<(), Obstacle> {
+        if let Err(error) = trace(libc::PTRACE_SEIZE, id, 0) {
+            return match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) if !is_ending(memory, id) => {
+                    Err(tracer(memory).map_or(Obstacle::NotPermitted, Obstacle::Traced))
+                }
+                Some(libc::ENOSYS) => Err(Obstacle::NotPermitted),
+                // It has ended since.
+                _ => Ok(()),
+            };
+        }
+        // From here on it is let go, come what may.
+        self.threads.push(Thread {
+            id,
+            in_call: false,
+            signal: 0,
+            stack_pointer: 0,
+            thread_pointer: 0,
+            registers: Vec::new(),
+        });
+        let _ = trace(libc::PTRACE_INTERRUPT, id, 0);
+        let stops = await_stop(id, Instant::now() + PATIENCE);
+        match stops {
+            Some(Stop::At(signal)) => {
+                let Some(thread) = self.threads.last_mut() else {
+                    return Ok(());
+                };
+                thread.signal = signal;
+                thread.read_registers();
+                Ok(())
+            }
+            Some(Stop::Ended) => {
+                self.threads.pop();
+                Ok(())
+            }
+            None => Err(Obstacle::NotStopped(id.unsigned_abs())),
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            if trace(libc::PTRACE_DETACH, thread.id, thread.signal as usize).is_err() {
+                // Of one that did not stop in time, and may yet.
+                let _ = await_stop(thread.id, Instant::now());
+                let _ = trace(libc::PTRACE_DETACH, thread.id, 0);
+            }
+        }
+    }
+}
+
+impl Thread {
+    fn read_registers(&mut self) {
+        let mut words = read_set(self.id, libc::NT_PRSTATUS);
+        self.begin_call_anew(&mut words);
+        let word = |at: usize| words.get(at / 8).copied().unwrap_or(0);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::mem::offset_of;
+            self.stack_pointer = word(offset_of!(libc::user_regs_struct, rsp));
+            self.thread_pointer = word(offset_of!(libc::user_regs_struct, fs_base));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            const SP: usize = 31 * 8;
+            const NT_ARM_TLS: i32 = 0x401;
+            self.stack_pointer = word(SP);
+            let tls = read_set(self.id, NT_ARM_TLS);
+            self.thread_pointer = tls.first().copied().unwrap_or(0);
+        }
+        words.extend(read_set(self.id, VECTORS));
+        self.registers = words;
+    }
+
+    /// Some calls (epoll_wait, semop, sigtimedwait...) end with EINTR whatever stopped them. As the
+    /// kernel restarts others: with a signal's handler it still is EINTR, without one the call begins
+    /// anew, and so does the time that it waits.
+    #[cfg(target_arch = "x86_64")]
+    fn begin_call_anew(&mut self, words: &mut [u64]) {
+        const ERESTARTNOHAND: i64 = 514;
+        const RAX: usize = std::mem::offset_of!(libc::user_regs_struct, rax) / 8;
+        const ORIG_RAX: usize = std::mem::offset_of!(libc::user_regs_struct, orig_rax) / 8;
+        let (Some(result), Some(call)) = (words.get(RAX), words.get(ORIG_RAX)) else {
+            return;
+        };
+        self.in_call = *call as i64 >= 0;
+        let interrupted = self.in_call && *result as i64 == -i64::from(libc::EINTR);
+        if self.signal != 0 || !interrupted {
+            return;
+        }
+        words[RAX] = -ERESTARTNOHAND as u64;
+        let set = libc::iovec {
+            iov_base: words.as_mut_ptr().cast(),
+            iov_len: size_of::<libc::user_regs_struct>().min(words.len() * 8),
+        };
+        // SAFETY: `set` describes `words`, which the kernel reads.
+        unsafe {
+            libc::ptrace(
+                libc::PTRACE_SETREGSET,
+                self.id,
+                libc::NT_PRSTATUS as usize,
+                &raw const set,
+            );
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn begin_call_anew(&mut self, _: &mut [u64]) {}
+}
+
+enum Stop {
+    /// On its way to this signal, or to none.
+    At(i32),
+    Ended,
+}
+
+/// `None`: not within that time.
+fn await_stop(id: i32, until: Instant) -> Option<Stop> {
+    let mut pause = Duration::from_micros(10);
+    loop {
+        let mut status = 0;
+        // SAFETY: the kernel writes to `status` alone.
+        let which = unsafe { libc::waitpid(id, &raw mut status, libc::__WALL | libc::WNOHANG) };
+        if which == id {
+            if !libc::WIFSTOPPED(status) {
+                return Some(Stop::Ended);
+            }
+            // Our interrupt, or a stop of all threads that goes on by itself, leaves nothing to deliver.
+            let by_signal = status >> 16 == 0;
+            return Some(Stop::At(if by_signal { libc::WSTOPSIG(status) } else { 0 }));
+        }
+        if which < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return Some(Stop::Ended);
+        }
+        if Instant::now() >= until {
+            return None;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(1));
+    }
+}
+
+fn trace(request: libc::c_uint, id: i32, data: usize) -> io::Result<()> {
+    // SAFETY: none of the requests made here reads or writes memory of ours.
+    match unsafe { libc::ptrace(request, id, ptr::null_mut::<libc::c_void>(), data) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Empty where it cannot be read.
+fn read_set(id: i32, which: i32) -> Vec<u64> {
+    let mut words = vec![0u64; MOST_WORDS];
+    let mut set = libc::iovec {
+        iov_base: words.as_mut_ptr().cast(),
+        iov_len: words.len() * 8,
+    };
+    // SAFETY: `set` describes `words`, of which the kernel fills no more.
+    let got = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, id, which as usize, &raw mut set) };
+    words.truncate(if got < 0 { 0 } else { set.iov_len / 8 });
+    words
+}
+
+fn tasks(memory: &Memory) -> Result<Vec<i32>, Obstacle> {
+    let entries = std::fs::read_dir(memory.proc_path("task")).map_err(|_| Obstacle::Ended)?;
+    let id = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    Ok(entries.flatten().filter_map(id).collect())
+}
+
+/// Whether the thread has ended, and only waits for the others.
+fn is_ending(memory: &Memory, id: i32) -> bool {
+    let Ok(stat) = memory.text(&format!("task/{id}/stat")) else {
+        return true;
+    };
+    // Behind the name, which may hold anything.
+    let state = stat
+        .iter()
+        .rposition(|byte| *byte == b')')
+        .and_then(|at| stat.get(at + 2));
+    matches!(state, None | Some(b'Z' | b'X'))
+}
+
+/// Who traces it: a debugger, perhaps.
+fn tracer(memory: &Memory) -> Option<u32> {
+    let status = memory.text("status").ok()?;
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let id = lines.find_map(|line| line.strip_prefix(b"TracerPid:"))?;
+    let id = std::str::from_utf8(id.trim_ascii()).ok()?.parse().ok()?;
+    (id != 0).then_some(id)
+}

@@ -1,0 +1,466 @@
+//! `larder leaks`: programs that lose memory, checked when they end and while they run.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use common::{
+    assert_fails, assert_success, code, compile, larder, library_directory, output, stderr, stdout,
+    temporary, without_rights,
+};
+use serde_json::Value;
+
+/// Loses 1,000 pairs and a large block, and goes on as a server does: threads that allocate and check
+/// what they have, one in read(), one in epoll_wait(), one that sends queued signals to all. At the
+/// end of stdin it says what went wrong, and how many signals came.
+const SERVER: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+struct pair { struct pair* other; char rest[40]; };
+static _Atomic long work, wrong, sent, came;
+static _Atomic int end;
+
+__attribute__((noinline)) static void lose_pair(void) {
+  struct pair *first = malloc(sizeof *first), *second = malloc(sizeof *second);  // @pair
+  first->other = second;
+  second->other = NULL;
+  __asm__ volatile("" : : "r"(first) : "memory");
+}
+__attribute__((noinline)) static void lose_large(void) {
+  char* large = memset(malloc(3 << 20), 1, 100);
+  __asm__ volatile("" : : "r"(large) : "memory");
+}
+// Far down the stack, where whoever has it next leaves no gaps.
+static void* lose(void* argument) {
+  volatile char deep[64 << 10];
+  deep[0] = 1;
+  lose_large();
+  for (int i = 0; i < 1000; ++i) lose_pair();
+  for (int i = 0; i < 10; ++i) free(memset(malloc(48), 1, 48));
+  return deep[0] == 1 ? argument : NULL;
+}
+static void* serve(void* argument) {
+  uint32_t random = (uint32_t)(uintptr_t)argument;
+  static __thread unsigned char* kept[3000];
+  while (!end) {
+    random = random * 1664525 + 1013904223;
+    unsigned char** slot = &kept[random >> 8 & 2047];
+    size_t size = 1 + (random >> 16) % (work % 1000 == 0 ? 100000 : 600);
+    errno = 7;
+    if (*slot != NULL && **slot != (unsigned char)(uintptr_t)slot) ++wrong;
+    free(*slot);
+    *slot = malloc(size);
+    **slot = (unsigned char)(uintptr_t)slot;
+    if (errno != 7) ++wrong;
+    ++work;
+  }
+  return NULL;
+}
+static void* read_on(void* argument) {
+  char byte;
+  if (read(*(int*)argument, &byte, 1) != 0) ++wrong;
+  return NULL;
+}
+static void* poll_on(void* argument) {
+  int set = epoll_create1(0);
+  struct epoll_event event = {.events = EPOLLIN};
+  epoll_ctl(set, EPOLL_CTL_ADD, *(int*)argument, &event);
+  if (epoll_wait(set, &event, 1, -1) != 1) ++wrong;
+  return NULL;
+}
+static void* send_on(void* argument) {
+  union sigval value = {0};
+  while (!end) {
+    if (sigqueue(getpid(), SIGRTMIN, value) == 0) ++sent;
+    usleep(500);
+  }
+  return argument;
+}
+static void note(int signal) { (void)signal; ++came; }
+
+int main(int count, char** arguments) {
+  pthread_t thread, threads[8];
+  sigset_t signals;
+  int ends[2], n = 0;
+  if (pipe(ends) != 0) return 2;
+  if (count < 2) {
+    pthread_create(&thread, NULL, lose, NULL);
+    pthread_join(thread, NULL);
+  }
+  (void)arguments;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGRTMIN);
+  pthread_sigmask(SIG_BLOCK, &signals, NULL);
+  pthread_create(&threads[n++], NULL, read_on, &ends[0]);
+  pthread_create(&threads[n++], NULL, poll_on, &ends[0]);
+  pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+  struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+  sigaction(SIGRTMIN, &action, NULL);
+  for (uintptr_t i = 1; i <= 3; ++i) pthread_create(&threads[n++], NULL, serve, (void*)i);
+  pthread_create(&threads[n++], NULL, send_on, NULL);
+  puts("up");
+  fflush(stdout);
+  char byte;
+  while (read(0, &byte, 1) != 0) continue;
+  end = 1;
+  close(ends[1]);
+  for (int i = 0; i < n; ++i) pthread_join(threads[i], NULL);
+  printf("{\"work\": %ld, \"wrong\": %ld, \"sent\": %ld, \"came\": %ld}\n", work, wrong, sent, came);
+  return 0;
+}
+"#;
+
+/// A started program; ended, and waited for, when this goes.
+struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).expect("a line") > 0, "it ended");
+        Self { child, out }
+    }
+
+    fn leaks(&self, options: &[&str]) -> std::process::Output {
+        let id = self.child.id().to_string();
+        output(larder().arg("leaks").args(options).arg(id))
+    }
+
+    /// What it says at its end.
+    fn end(mut self) -> Value {
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).expect("its last words");
+        json(&text)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn server(directory: &Path) -> PathBuf {
+    let flags = ["-O1", "-g", "-pthread", "-fno-builtin-malloc"];
+    compile(directory, "server.c", SERVER, &flags)
+}
+
+fn preloaded(program: &Path, library: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", library_directory().join(library));
+    command
+}
+
+const PAIRS: u64 = 2 * 1000 * 48;
+const LARGE: u64 = 3 << 20;
+
+#[track_caller]
+fn assert_lost(found: &Value, bytes: u64, objects: u64) {
+    assert_eq!(found["lost"]["objects"], objects, "{found}");
+    let lost = found["lost"]["bytes"].as_u64().expect("bytes");
+    // A mapping may be a little more than what was asked for.
+    assert!((bytes..bytes + (64 << 10)).contains(&lost), "{lost} bytes");
+}
+
+#[test]
+fn a_server_is_looked_at_twenty_times_and_goes_on() {
+    let directory = temporary();
+    let program = server(directory.path());
+    let running = Running::start(&mut preloaded(&program, "liblarder.so"));
+    for _ in 0..20 {
+        let found = running.leaks(&["--json"]);
+        assert_eq!(code(&found), 1, "{}", stderr(&found));
+        let found = json(&stdout(&found));
+        assert_lost(&found, PAIRS + LARGE, 2001);
+        assert_eq!(found["lost"]["with_others"]["objects"], 1000, "{found}");
+        assert_eq!(found["look"]["threads"], 7);
+        assert_eq!(found["look"]["all_have_stacks"], false);
+    }
+    let end = running.end();
+    assert_eq!(end["wrong"], 0, "{end}");
+    assert_eq!(end["sent"], end["came"], "{end}");
+    assert!(
+        end["work"].as_u64().is_some_and(|work| work > 1000),
+        "{end}"
+    );
+}
+
+#[test]
+fn with_heapcheck_each_leak_has_its_line() {
+    let directory = temporary();
+    let program = server(directory.path());
+    let running = Running::start(preloaded(&program, "liblarder.so").env("HEAPCHECK", "normal"));
+    let found = running.leaks(&["--json", "--exit-code", "7"]);
+    assert_eq!(code(&found), 7, "{}", stderr(&found));
+    let found = json(&stdout(&found));
+    assert_eq!(found["look"]["all_have_stacks"], true);
+    // The large block's address may stay in a vector register, where a table was moved that has it.
+    let sites = found["sites"].as_array().expect("sites");
+    let pairs = sites.iter().find(|site| site["function"] == "lose_pair");
+    let pairs = pairs.expect("the pairs");
+    assert_eq!(pairs["lost"]["bytes"], PAIRS);
+    assert_eq!(pairs["lost"]["objects"], 2000);
+    assert_eq!(pairs["lost"]["with_others"]["objects"], 1000);
+    assert_eq!(pairs["line"], common::line_of(SERVER, "pair"));
+    let text = stdout(&running.leaks(&[]));
+    for words in ["lose_pair  ", "7 threads stopped", "Sites by bytes lost"] {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    // What is known leaves nothing.
+    let known = directory.path().join("known");
+    std::fs::write(&known, "leak:^lose_large$\nleak:lose_p*r\nrace:x\n").unwrap();
+    let known = known.to_str().expect("a name");
+    let found = running.leaks(&["--suppressions", known]);
+    assert_success(&found);
+    assert!(stdout(&found).contains("Nothing is lost"));
+    let told = stderr(&found);
+    assert!(
+        told.contains("suppressed 96000 bytes in 2000 objects by leak:lose_p*r"),
+        "{told}"
+    );
+    assert!(told.contains("line 3: not leak:PATTERN"), "{told}");
+    assert_eq!(running.end()["wrong"], 0);
+}
+
+#[test]
+fn what_is_not_lost_is_not_told() {
+    let directory = temporary();
+    let program = server(directory.path());
+    for library in ["liblarder.so", "liblarder_minimal.so"] {
+        let mut command = preloaded(&program, library);
+        let running = Running::start(command.arg("keep"));
+        for _ in 0..5 {
+            let found = running.leaks(&[]);
+            assert_success(&found);
+            assert!(
+                stdout(&found).contains("Nothing is lost"),
+                "{}",
+                stdout(&found)
+            );
+        }
+        assert_eq!(running.end()["wrong"], 0);
+    }
+    // Without the sampler nothing has a stack.
+    let running = Running::start(&mut preloaded(&program, "liblarder_minimal.so"));
+    let found = json(&stdout(&running.leaks(&["--json"])));
+    assert_lost(&found, PAIRS + LARGE, 2001);
+    assert_eq!(found["site_count"], 0);
+}
+
+#[test]
+fn who_cannot_be_looked_at_is_told_why() {
+    let directory = temporary();
+    let program = server(directory.path());
+    let running = Running::start(&mut preloaded(&program, "liblarder.so"));
+    let id = running.child.id();
+    let mut apart = without_rights(env!("CARGO_BIN_EXE_larder"));
+    let found = output(apart.args(["leaks", &id.to_string()]));
+    if code(&found) != 1 {
+        assert_fails(&found, 125, &["memory may not be read", "root"]);
+    }
+    // SAFETY: it touches no memory of ours; the process is a child that we end.
+    let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, id as i32, 0, 0) };
+    assert_eq!(traced, 0);
+    assert_fails(&running.leaks(&[]), 125, &["traces it already", "debugger"]);
+    drop(running);
+    let both = "liblarder_minimal.so";
+    let mut command = preloaded(&program, "liblarder.so");
+    let first = library_directory().join("liblarder.so");
+    let second = library_directory().join(both);
+    command.env(
+        "LD_PRELOAD",
+        format!("{}:{}", first.display(), second.display()),
+    );
+    let running = Running::start(&mut command);
+    assert_fails(&running.leaks(&[]), 125, &["several of Larder's libraries"]);
+    drop(running);
+    let running = Running::start(Command::new(&program).arg("keep"));
+    assert_fails(
+        &running.leaks(&[]),
+        125,
+        &["does not run on Larder", "larder run"],
+    );
+    drop(running);
+    for bad in [
+        &["0"][..],
+        &["x"],
+        &[],
+        &["1", "--", "true"],
+        &["--mode", "normal", "1"],
+    ] {
+        assert_eq!(
+            code(&output(larder().arg("leaks").args(bad))),
+            125,
+            "{bad:?}"
+        );
+    }
+    let found = output(larder().args(["leaks", "--suppressions", "/nowhere", "1"]));
+    assert_fails(&found, 125, &["/nowhere", "leak:PATTERN"]);
+}
+
+/// It may end at any moment: the tool ends as well, and says so or has been faster.
+#[test]
+fn a_process_that_ends_meanwhile_is_no_trouble() {
+    let directory = temporary();
+    let program = server(directory.path());
+    for turn in 0..15 {
+        let mut running = Running::start(&mut preloaded(&program, "liblarder.so"));
+        let mut tool = larder();
+        tool.arg("leaks").arg(running.child.id().to_string());
+        let mut tool = tool
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(std::time::Duration::from_millis(turn * 10));
+        running.child.kill().expect("it is there");
+        running.child.wait().expect("it ends");
+        let status = tool.wait().expect("the tool ends").code();
+        assert!(matches!(status, Some(1 | 125)), "{status:?}");
+        let mut told = String::new();
+        tool.stderr
+            .take()
+            .expect("a pipe")
+            .read_to_string(&mut told)
+            .expect("text");
+        assert!(told.lines().count() <= 1, "{told}");
+    }
+}
+
+const LOST: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void* volatile kept;
+__attribute__((noinline)) static void lose(size_t size) {
+  char* p = malloc(size);
+  __asm__ volatile("" : : "r"(p) : "memory");
+}
+__attribute__((noinline)) static int lose_some(void) {
+  volatile char deep[64 << 10];
+  deep[0] = 1;
+  for (int i = 0; i < 5; ++i) lose(100);
+  return deep[0];
+}
+int main(int count, char** arguments) {
+  (void)arguments;
+  if (count < 2) lose_some();
+  free(memset(malloc(48), 1, 48));
+  kept = malloc(33);
+  puts("done");
+  return 3;
+}
+"#;
+
+#[test]
+fn a_command_ends_as_it_would_and_the_tool_says_what_it_has_lost() {
+    let directory = temporary();
+    let program = compile(
+        directory.path(),
+        "lost.c",
+        LOST,
+        &["-O1", "-g", "-fno-builtin-malloc", "-fno-unroll-loops"],
+    );
+    let leaks = |options: &[&str], words: &[&str]| {
+        let mut command = larder();
+        command
+            .arg("leaks")
+            .args(options)
+            .arg("--")
+            .arg(&program)
+            .args(words);
+        output(&mut command)
+    };
+    let found = leaks(&[], &[]);
+    assert_eq!(code(&found), 1, "{}", stderr(&found));
+    let text = stdout(&found);
+    assert!(text.starts_with("done\n"), "{text}");
+    for words in [
+        "Lost: 500 bytes in 5 objects",
+        "lose  ",
+        "lost.c:7",
+        "checked when it ended",
+    ] {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    assert_eq!(stderr(&found), "", "the library says nothing itself");
+    assert_eq!(code(&leaks(&["--exit-code", "9"], &[])), 9);
+    let clean = leaks(&[], &["keep"]);
+    assert_eq!(code(&clean), 3);
+    assert!(stdout(&clean).contains("Nothing is lost"));
+    let found = leaks(&["--json", "--mode", "draconian"], &["keep"]);
+    assert_eq!(code(&found), 1);
+    let text = stdout(&found);
+    let found = json(text.strip_prefix("done\n").expect("the program's own"));
+    let lost = found["lost"]["bytes"].as_u64().expect("bytes");
+    assert!(lost >= 33, "{found}");
+    let known = directory.path().join("known");
+    std::fs::write(&known, "leak:lose\n").unwrap();
+    let known = known.to_str().expect("a name");
+    let found = leaks(&["--suppressions", known], &[]);
+    assert_eq!(code(&found), 3, "{}", stderr(&found));
+    assert!(stderr(&found).contains("suppressed 500 bytes in 5 objects by leak:lose"));
+    // Each program is checked, and its end is its own.
+    let script = format!(
+        "{0}; test $? = 3 && /usr/bin/true && {0} keep; test $? = 3",
+        program.display()
+    );
+    let found = output(larder().args(["leaks", "--json", "--", "bash", "-c", &script]));
+    assert_eq!(code(&found), 1, "{}", stderr(&found));
+    let text = stdout(&found);
+    let found = json(&text[text.find('{').expect("an object")..]);
+    assert_eq!(found["lost"]["bytes"], 500, "{found}");
+    assert!(
+        found["processes"]
+            .as_array()
+            .is_some_and(|all| all.len() >= 3),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_command_that_was_not_checked_is_told() {
+    let found = output(larder().args(["leaks", "--", "sh", "-c", "kill -9 $$"]));
+    assert_fails(&found, 125, &["ended with 137", "not checked for leaks"]);
+    assert_eq!(
+        code(&output(larder().args(["leaks", "--", "/nowhere"]))),
+        127
+    );
+    assert_eq!(
+        code(&output(larder().args(["leaks", "--", "/etc/passwd"]))),
+        126
+    );
+    let mut child = larder();
+    child.args(["leaks", "--", "true"]).stdout(Stdio::piped());
+    let mut child = child.spawn().expect("it starts");
+    drop(child.stdout.take());
+    assert!(
+        child.wait().expect("it ends").success(),
+        "a closed pipe is no error"
+    );
+    let _ = std::io::stdout().flush();
+}
