@@ -2,7 +2,8 @@
 //! on Larder, which are looked for again each time.
 //!
 //! What was found of a process is kept as long as it is the same program in the same process, also
-//! that it does not run on Larder; of each that does a file stays open. So a search takes a few
+//! that it does not run on Larder, once it has had the time to load its libraries; of each that
+//! does a file stays open. So a search takes a few
 //! small files of each process of the user, and what is new.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,6 +11,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use regex::Regex;
 
@@ -18,6 +20,8 @@ use crate::printable;
 
 /// Served at once; of more, those with the lower numbers.
 pub const MOST: usize = 500;
+/// What a program may take until it has loaded its libraries: long enough under load, too.
+const LOADING: Duration = Duration::from_secs(10);
 /// Processes that have ended and are remembered as such.
 const MOST_ENDED: usize = 1000;
 
@@ -42,8 +46,9 @@ pub enum Missing {
 struct Identity {
     /// Clock ticks.
     started: u64,
-    /// The address of the first that is mapped.
+    /// The address of the first that is mapped; and the file, as addresses are not always drawn.
     program: u64,
+    file: (u64, u64),
 }
 
 impl Identity {
@@ -60,13 +65,33 @@ impl Identity {
             .ok()?;
         let start = maps.split(|byte| *byte == b'-').next()?;
         let program = u64::from_str_radix(std::str::from_utf8(start).ok()?, 16).ok()?;
-        Some(Self { started, program })
+        let file = fs::metadata(format!("/proc/{id}/exe"));
+        Some(Self {
+            started,
+            program,
+            file: file.map_or((0, 0), |file| (file.dev(), file.ino())),
+        })
     }
 }
 
 struct Known {
     identity: Identity,
     found: Result<Arc<Process>, Obstacle>,
+    /// Since it has been the same.
+    since: Instant,
+    /// When it was looked at last, it had had the time to load its libraries.
+    is_settled: bool,
+}
+
+impl Known {
+    fn new(id: u32, identity: Identity, since: Instant) -> Self {
+        Self {
+            identity,
+            is_settled: since.elapsed() > LOADING,
+            found: Process::open(id).map(Arc::new),
+            since,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -91,7 +116,10 @@ impl Targets {
             for id in ids {
                 targets.get(*id).map_err(|missing| match missing {
                     Missing::Obstacle(obstacle) => (*id, obstacle),
-                    Missing::Unknown | Missing::Ended => (*id, Obstacle::NoProcess),
+                    // Of another user's the identity cannot be read either.
+                    Missing::Unknown | Missing::Ended => {
+                        (*id, Process::open(*id).err().unwrap_or(Obstacle::NoProcess))
+                    }
                 })?;
             }
         }
@@ -156,9 +184,10 @@ impl Seen {
             });
         };
         let known = self.known.get(&id);
-        if !known.is_some_and(|known| known.identity == identity) {
-            let found = Process::open(id).map(Arc::new);
-            self.known.insert(id, Known { identity, found });
+        let known = known.filter(|known| known.identity == identity);
+        if !known.is_some_and(|known| known.found.is_ok() || known.is_settled) {
+            let since = known.map_or_else(Instant::now, |known| known.since);
+            self.known.insert(id, Known::new(id, identity, since));
         }
         match self.known.get(&id).map(|known| &known.found) {
             Some(Ok(process)) => Ok(process.clone()),
@@ -219,6 +248,29 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(Identity::of(id), None);
         assert_eq!(Identity::of(2_000_000_000), None);
+    }
+
+    #[test]
+    fn a_process_is_looked_at_again_until_it_has_loaded_its_libraries() {
+        let own = std::process::id();
+        let identity = Identity::of(own).unwrap();
+        let mut seen = Seen::default();
+        for (age, is_settled, again) in [(0, false, true), (20, false, true), (20, true, false)] {
+            let known = Known {
+                identity,
+                found: Err(Obstacle::NoProcess),
+                since: Instant::now() - Duration::from_secs(age),
+                is_settled,
+            };
+            seen.known.insert(own, known);
+            let Err(Missing::Obstacle(obstacle)) = seen.look(own) else {
+                panic!("this tool is not on Larder");
+            };
+            assert_eq!(obstacle != Obstacle::NoProcess, again, "{age} {is_settled}");
+            let known = seen.known.get(&own).unwrap();
+            assert_eq!(known.is_settled, age > 0);
+            assert!(known.since.elapsed() >= Duration::from_secs(age));
+        }
     }
 
     #[test]
