@@ -312,13 +312,8 @@ fn symbols_are_in_pprofs_format_and_pprof_finds_them_for_text() {
     };
     let port = port();
     let _server = at_port(port, &id.to_string());
-    for more in [
-        "heap?",
-        "heap?format=pprof&",
-        "allocs?seconds=1&",
-        "growth?",
-    ] {
-        let url = format!("http://127.0.0.1:{port}/{id}/debug/pprof/{more}token={TOKEN}");
+    for more in ["heap", "heap?format=pprof", "allocs?seconds=1", "growth"] {
+        let url = format!("http://x:{TOKEN}@127.0.0.1:{port}/{id}/debug/pprof/{more}");
         let mut read = Command::new(&pprof);
         read.args(["-top", &url])
             .env("PPROF_TMPDIR", directory.path());

@@ -22,7 +22,7 @@ Examples:
   curl -s --unix-socket /run/user/1000/heap http://localhost/
       What is served: each process's heap profile, and /metrics of all.
   larder serve --all --listen 127.0.0.1:6070 --token-file token
-  pprof -top \"http://127.0.0.1:6070/4711/debug/pprof/heap?token=$(cat token)\"
+  pprof -top \"http://x:$(cat token)@127.0.0.1:6070/4711/debug/pprof/heap\"
       Every process of this user that runs on Larder, as they come and go.
   curl -s \"http://127.0.0.1:6070/4711/debug/pprof/allocs?seconds=10&token=$(cat token)\"
       What the process allocates within ten seconds.

@@ -8,6 +8,8 @@ use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use socket2::Socket;
 
 const MOST_BYTES: usize = 8 << 10;
@@ -21,7 +23,7 @@ pub struct Request {
     /// Begins with a slash; printable ASCII.
     pub path: String,
     query: String,
-    bearer: Option<String>,
+    token: Option<String>,
 }
 
 impl Request {
@@ -32,9 +34,9 @@ impl Request {
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// By `Authorization: Bearer` or `?token=`.
+    /// By `Authorization` or `?token=`.
     pub fn token(&self) -> Option<&str> {
-        self.bearer.as_deref().or_else(|| self.value("token"))
+        self.token.as_deref().or_else(|| self.value("token"))
     }
 }
 
@@ -67,7 +69,7 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
     let mut request = Request {
         path: path.to_owned(),
         query: query.to_owned(),
-        bearer: None,
+        token: None,
     };
     for field in head.headers.iter() {
         let value = field.value.trim_ascii();
@@ -76,10 +78,10 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
             return Err(Refusal(413, "a request has no body"));
         }
         if is("Authorization") {
-            if request.bearer.is_some() {
+            if request.token.is_some() {
                 return Err(GARBLED);
             }
-            request.bearer = Some(bearer(value).unwrap_or_default());
+            request.token = Some(token(value).unwrap_or_default());
         }
     }
     // Of what else was sent no part would be answered.
@@ -89,11 +91,20 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
     Ok(Some(request))
 }
 
-fn bearer(value: &[u8]) -> Option<String> {
+/// `Bearer TOKEN`, or the password of `Basic`, whatever the name.
+fn token(value: &[u8]) -> Option<String> {
     let (scheme, token) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("Bearer")
-        .then(|| token.trim().to_owned())
+    let token = token.trim();
+    if scheme.eq_ignore_ascii_case("Bearer") {
+        return Some(token.to_owned());
+    }
+    let basic = scheme.eq_ignore_ascii_case("Basic");
+    let pair = basic
+        .then(|| BASE64_STANDARD.decode(token).ok())
+        .flatten()?;
+    let pair = String::from_utf8(pair).ok()?;
+    pair.split_once(':')
+        .map(|(_, password)| password.to_owned())
 }
 
 /// `Err(None)`: the client has gone, or says nothing.
@@ -281,6 +292,9 @@ mod tests {
         assert_eq!(token("").as_deref(), Some("query"));
         assert_eq!(token("authorization: bearer x\r\n").as_deref(), Some("x"));
         assert_eq!(token("Authorization: Basic x\r\n").as_deref(), Some(""));
+        // x:secret
+        let basic = token("Authorization: Basic eDpzZWNyZXQ=\r\n");
+        assert_eq!(basic.as_deref(), Some("secret"));
         let twice = b"GET / HTTP/1.1\r\nAuthorization: a b\r\nAuthorization: a b\r\n\r\n";
         assert_eq!(status(twice), 400);
     }

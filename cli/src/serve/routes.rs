@@ -73,7 +73,7 @@ impl Service {
         if !self.allows(request) {
             return Some(Answer::error(
                 401,
-                "the token is that of --token-file or LARDER_TOKEN: Authorization: Bearer, or ?token=",
+                "the token is that of --token-file or LARDER_TOKEN: Authorization: Bearer or Basic, or ?token=",
             ));
         }
         let answer = match request.path.as_str() {
