@@ -183,12 +183,13 @@ struct StoppedWorld::Tracer {
 
   // Some calls (epoll_wait, semop, sigtimedwait) end with EINTR whatever stopped them. As the
   // kernel has it for others: with a signal's handler it still is EINTR, without one the call
-  // begins anew.
+  // begins anew. But close has given its number back, which may be another file's.
   static void begin_call_anew(StoppedThread* t) {
 #if defined(__x86_64__)
     constexpr long kRestartNoHandler = 514;  // ERESTARTNOHAND
     auto* general = reinterpret_cast<user_regs_struct*>(t->word);
-    if (long(general->orig_rax) < 0 || long(general->rax) != -EINTR) return;
+    auto number = long(general->orig_rax);
+    if (number < 0 || number == SYS_close || long(general->rax) != -EINTR) return;
     general->rax = uint64_t(-kRestartNoHandler);
     iovec vector = {general, sizeof *general};
     ptrace(PTRACE_SETREGSET, t->id, NT_PRSTATUS, &vector);

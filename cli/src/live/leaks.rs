@@ -174,7 +174,12 @@ fn reach_all(
     }
     reach.add_ranges(&ranges);
     reach.add_objects(&objects.exempt);
-    Ok(reach.reached)
+    let reached = reach.reached;
+    // Else not all that large objects point to was seen.
+    match residence.is_complete() {
+        true => Ok(reached),
+        false => Err(Obstacle::Unsound("the size of its address space")),
+    }
 }
 
 impl Leaks {

@@ -139,7 +139,17 @@ impl Objects {
         gather.find_used()?;
         gather.heaps(residence)?;
         gather.sites()?;
-        gather.out.covered.sort_unstable();
+        let covered = &mut gather.out.covered;
+        covered.sort_unstable();
+        covered.dedup_by(|next, before| {
+            let meets = next.0 <= before.1;
+            before.1 = if meets {
+                before.1.max(next.1)
+            } else {
+                before.1
+            };
+            meets
+        });
         Ok(gather.out)
     }
 

@@ -162,7 +162,7 @@ impl Batch {
         self.bytes >= PIECE || self.ranges.len() >= MOST_RANGES
     }
 
-    /// Calls `visit` with what is in each range; those that cannot be read are left out.
+    /// Calls `visit` with what is in each range; of one that cannot be read, with what can be.
     fn read(&mut self, memory: &Memory, mut visit: impl FnMut(&[u8])) {
         self.bytes = 0;
         let ranges = std::mem::take(&mut self.ranges);
@@ -188,11 +188,60 @@ impl Batch {
                 visit(of_range);
                 (content, done) = (rest, done + 1);
             }
-            // One that could not be read is left out.
-            let tried = if done < part.len() { done + 1 } else { done };
-            left = &left[tried..];
+            if let Some((from, bytes)) = part.get(done) {
+                read_pages(memory, *from, *bytes, &mut visit);
+                done += 1;
+            }
+            left = &left[done..];
         }
         self.ranges = ranges;
         self.ranges.clear();
+    }
+}
+
+/// A page at a time: a program may have taken away the right to read some of its own.
+fn read_pages(memory: &Memory, from: u64, bytes: usize, visit: &mut impl FnMut(&[u8])) {
+    const PAGE: usize = 4096;
+    let (mut page, mut done) = ([0; PAGE], 0);
+    while done < bytes {
+        let at = from + done as u64;
+        let length = (PAGE - at as usize % PAGE).min(bytes - done);
+        let (part, _) = page.split_at_mut(length);
+        if memory.read_ranges(&[(at, length)], part) == length {
+            visit(part);
+        }
+        done += length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_range_with_a_guard_page_the_rest_is_read() {
+        const PAGE: usize = 4096;
+        let own = Memory::open(std::process::id()).unwrap();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a mapping of our own, of which one page is not touched any more.
+        let base = unsafe {
+            let base = libc::mmap(std::ptr::null_mut(), 3 * PAGE, access, kind, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            base.cast::<u64>().add(1).write(7);
+            base.cast::<u64>().add(3 * PAGE / 8 - 1).write(9);
+            assert_eq!(libc::mprotect(base.add(PAGE), PAGE, libc::PROT_NONE), 0);
+            base
+        };
+        let (mut batch, from) = (Batch::default(), base as u64);
+        for (from, bytes) in [(from, 16), (from + 8, 3 * PAGE - 8), (from, 16)] {
+            batch.add(from, bytes);
+        }
+        let mut found = Vec::new();
+        batch.read(&own, |bytes| found.extend(words(bytes)));
+        found.retain(|word| *word != 0);
+        assert_eq!(found, [7, 7, 9, 7]);
+        // SAFETY: as it was mapped.
+        unsafe { libc::munmap(base, 3 * PAGE) };
     }
 }

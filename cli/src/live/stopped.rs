@@ -144,7 +144,9 @@ impl Thread {
 
     /// Some calls (epoll_wait, semop, sigtimedwait...) end with EINTR whatever stopped them. As the
     /// kernel restarts others: with a signal's handler it still is EINTR, without one the call begins
-    /// anew, and so does the time that it waits.
+    /// anew, and so does the time that it waits. So too with a signal: it may be one that is ignored,
+    /// and was queued because of us alone. But close has given its number back, which may be
+    /// another file's.
     #[cfg(target_arch = "x86_64")]
     fn begin_call_anew(&mut self, words: &mut [u64]) {
         const ERESTARTNOHAND: i64 = 514;
@@ -155,7 +157,7 @@ impl Thread {
         };
         self.in_call = *call as i64 >= 0;
         let interrupted = self.in_call && *result as i64 == -i64::from(libc::EINTR);
-        if self.signal != 0 || !interrupted {
+        if !interrupted || *call as i64 == libc::SYS_close {
             return;
         }
         words[RAX] = -ERESTARTNOHAND as u64;
