@@ -79,12 +79,15 @@ LARDER_SLOW ThreadHeap* thread_heap_slow() {
     LockGuard guard(registry.lock);
     heap = take_heap(t);
   }
+  bool is_known = t.phase == ThreadState::kSurplus && heap == nullptr;
   t.phase = heap != nullptr ? ThreadState::kHasHeap : ThreadState::kSurplus;
-  if (heap == nullptr) return nullptr;
-  // glibc keeps the first 32 keys in the thread itself: this allocates only if the program has
-  // made that many before, and then the slow path it comes through takes an emergency block.
+  if (is_known) return nullptr;
+  // Without a heap as well: a signal handler that allocates when the thread has all but ended must
+  // not get one, which would never be given up. glibc keeps the first 32 keys in the thread itself:
+  // this allocates only if the program has made that many before, and then the slow path it comes
+  // through takes an emergency block.
   int saved_errno = errno;
-  if (registry.has_key) pthread_setspecific(registry.key, heap);
+  if (registry.has_key) pthread_setspecific(registry.key, &thread_state);
   errno = saved_errno;
   return heap;
 }
@@ -142,7 +145,10 @@ ThreadHeap* shared_heap() {
 void thread_exit() {
   ThreadState& t = thread_state;
   ThreadHeap* heap = t.heap;
-  if (heap == nullptr) return;
+  if (heap == nullptr) {
+    t.phase = ThreadState::kTornDown;
+    return;
+  }
   t.busy = true;
   t.phase = ThreadState::kTornDown;
   heap->move_out(t);
@@ -184,7 +190,7 @@ bool registry_release_unused() {
 void registry_init() {
   if (registry.has_key || pthread_key_create(&registry.key, on_thread_exit) != 0) return;
   registry.has_key = true;
-  if (thread_state.heap != nullptr) pthread_setspecific(registry.key, thread_state.heap);
+  if (thread_state.heap != nullptr) pthread_setspecific(registry.key, &thread_state);
 }
 
 HeapCounts heap_counts() {

@@ -99,5 +99,31 @@ TEST(Registry, AThreadMayAllocateAfterItsTearDown) {
   pthread_key_delete(late_key);
 }
 
+void again_then_allocate(void* first) {
+  if (first == &late_rounds) {
+    pthread_setspecific(late_key, &late_key);
+    return;
+  }
+  larder_free(larder_malloc(10));
+  EXPECT_EQ(thread_state.heap, nullptr);
+  EXPECT_EQ(thread_state.phase, ThreadState::kTornDown);
+}
+
+// Nobody would take such a heap back.
+TEST(Registry, AThreadBeyondTheBoundGetsNoHeapAfterItsTearDown) {
+  ASSERT_EQ(pthread_key_create(&late_key, again_then_allocate), 0);
+  larder_free(larder_malloc(10));
+  set_option(Option::kMaxHeaps, heap_counts().in_use);
+  size_t in_use = heap_counts().in_use;
+  std::thread([] {
+    larder_free(larder_malloc(10));
+    EXPECT_EQ(thread_state.phase, ThreadState::kSurplus);
+    set_option(Option::kMaxHeaps, 0);
+    pthread_setspecific(late_key, &late_rounds);
+  }).join();
+  EXPECT_EQ(heap_counts().in_use, in_use);
+  pthread_key_delete(late_key);
+}
+
 }  // namespace
 }  // namespace larder

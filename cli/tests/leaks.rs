@@ -322,6 +322,25 @@ fn who_cannot_be_looked_at_is_told_why() {
     assert_fails(&found, 125, &["/nowhere", "leak:PATTERN"]);
 }
 
+#[test]
+fn what_new_allocates_is_told_without_the_allocators_inside() {
+    let directory = temporary();
+    let lost = "int main() {\n  int* volatile p = new int();\n  p = nullptr;\n}\n";
+    let program = compile(directory.path(), "new.cc", lost, &["-O0", "-g"]);
+    let found = output(larder().args(["leaks", "--"]).arg(&program));
+    assert_eq!(code(&found), 1, "{}", stderr(&found));
+    let text = stdout(&found);
+    for words in [
+        "Lost: 4 bytes in 1 object\n",
+        "  operator new  ",
+        "→ main  ",
+        "new.cc:2",
+    ] {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    assert!(!text.contains("larder::"), "{text}");
+}
+
 /// It may end at any moment: the tool ends as well, and says so or has been faster.
 #[test]
 fn a_process_that_ends_meanwhile_is_no_trouble() {

@@ -119,7 +119,7 @@ int larder_set_pressure_callback(void (*function)(enum larder_pressure, size_t b
  * (docs/profile.md). On from the start, at a mean of 512 KiB or of LARDER_PROFILE_BYTES.
  *
  * Sets the mean distance between two samples, in bytes; 0 takes none from now on. What has been
- * sampled stays. Threads follow within their next MiB. */
+ * sampled stays. Threads follow within their next MiB; from one mean to another within 8 MiB. */
 void larder_profile_set_mean(size_t bytes);
 
 /* Writes the profile to an open file, as text that pprof reads. 0; -1 with errno: what write()

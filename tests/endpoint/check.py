@@ -179,7 +179,7 @@ def sums(profile):
 
 def test_seconds(folder):
     path = os.path.join(folder, "seconds")
-    with program("steps", LARDER_LISTEN="unix:" + path) as process, concurrent.futures.ThreadPoolExecutor(8) as pool:
+    with program("steps", LARDER_LISTEN="unix:" + path, LARDER_PROFILE_BYTES="65536") as process, concurrent.futures.ThreadPoolExecutor(8) as pool:
         def step(what):
             process.stdin.write(what)
             process.stdin.flush()

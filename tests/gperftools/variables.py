@@ -266,7 +266,7 @@ def profile_with(**variables):
 
 
 def test_sampling():
-    for name, mean in (("TCMALLOC_SAMPLE_PARAMETER", 1000), ("LARDER_SAMPLE_PARAMETER", 5000), ("LARDER_PROFILE_BYTES", 1),
+    for name, mean in (("TCMALLOC_SAMPLE_PARAMETER", 50), ("LARDER_SAMPLE_PARAMETER", 100), ("LARDER_PROFILE_BYTES", 1),
                        ("TCMALLOC_SAMPLE_PARAMETER", 1 << 36), ("TCMALLOC_SAMPLE_PARAMETER", 0)):
         result, profile = profile_with(**{name: str(mean)})
         fine(result, f"{name}={mean}")

@@ -120,7 +120,8 @@ const INDENT: &str = "        ";
 /// One line a frame, innermost first, the site marked.
 pub fn print_stack(stack: &SiteStack, out: &mut impl Write) -> io::Result<()> {
     let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
-    for (index, frame) in without_start(&frames).iter().enumerate() {
+    let inside = allocator_inside(&frames).min(stack.site.unwrap_or(0));
+    for (index, frame) in without_start(&frames).iter().enumerate().skip(inside) {
         let mark = if Some(index) == stack.site {
             "→"
         } else {
@@ -139,6 +140,12 @@ pub fn print_stack(stack: &SiteStack, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// How many of the innermost frames are the allocator's own, below the function that was called.
+fn allocator_inside(frames: &[&ChainFrame]) -> usize {
+    let family = frames.iter().take_while(|frame| frame.family);
+    family.count().saturating_sub(1)
 }
 
 /// What the site was inlined into, what lies between it and the allocator, and the next callers.
