@@ -155,7 +155,7 @@ struct Census {
 };
 
 void visit_heap(ThreadHeap& heap, void* context) {
-  if (heap.dead) return;
+  if (heap.dead || heap.lost) return;
   check_heap(heap);
   size_t& known = static_cast<Census*>(context)->owned_known;
   known += heap.full.size();
@@ -179,7 +179,7 @@ void visit_slab(Slab* s, void* context) {
   switch (remote_state(s)) {
     case kOwned:
       LARDER_CHECK(owner != kNobody);
-      census->owned += owner->dead ? 0 : 1;
+      census->owned += owner->dead || owner->lost ? 0 : 1;
       break;
     case kFull:
       check_slab(s, kNobody, s->size_class);

@@ -92,6 +92,10 @@ int write(int file, const void* from, size_t size_bytes);
 void close(int file);
 // Not cached: a child of fork has its own.
 int process_id();
+// Of the calling thread, as the kernel has it; whether a thread of this process has it still, which
+// may be another one by now.
+int system_thread_id();
+bool is_thread(int system_thread_id);
 
 // Bytes to stderr, best effort.
 void write_stderr(const char* text, size_t size_bytes);

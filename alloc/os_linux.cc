@@ -435,6 +435,10 @@ void close(int file) { syscall6(SYS_close, file, 0, 0, 0, 0, 0); }
 
 int process_id() { return int(syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0)); }
 
+int system_thread_id() { return int(syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0)); }
+
+bool is_thread(int id) { return syscall6(SYS_tgkill, process_id(), id, 0, 0, 0, 0) != -ESRCH; }
+
 void write_stderr(const char* text, size_t size_bytes) {
   syscall6(SYS_write, 2, reinterpret_cast<long>(text), long(size_bytes), 0, 0, 0);
 }

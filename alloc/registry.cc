@@ -20,6 +20,7 @@ constexpr unsigned kMaxShared = 256;
 // Heaps without a thread keep what they own up to these bounds, each and in all.
 constexpr size_t kWaitingBytes = 512 * 1024;
 constexpr size_t kAllWaitingBytes = 12 * 1024 * 1024;
+constexpr uint64_t kSearchMs = 100;  // at most so often
 
 struct Registry {
   Lock lock;
@@ -28,6 +29,7 @@ struct Registry {
   ThreadHeap* unused = nullptr;  // of threads that have ended, by next_unused
   size_t unused_count = 0, dead = 0;
   size_t waiting_bytes = 0;       // of all unused heaps
+  uint64_t searched_ms = 0;       // when find_lost() last looked
   std::atomic<size_t> in_use{0};  // written under the lock
   pthread_key_t key = 0;
   bool has_key = false;
@@ -46,10 +48,34 @@ ThreadHeap* new_heap() {
   return static_cast<ThreadHeap*>(meta_alloc(sizeof(ThreadHeap), alignof(ThreadHeap)));
 }
 
+void count_in_use(ptrdiff_t change) {
+  registry.in_use.store(registry.in_use.load(std::memory_order_relaxed) + size_t(change),
+                        std::memory_order_relaxed);
+}
+
+// A thread may get its first heap when it has all but ended, in a signal handler or in the last
+// round of keys' destructors, and is never told then that it ends. Such heaps count no more. That
+// is all: their lists went with the thread, and where the kernel's answer means less (vfork, or a
+// fork without fork's handlers) a heap may be another process's, or its thread be there still.
+// REQUIRES: registry.lock. A system call for each heap that is assigned.
+void find_lost() {
+  uint64_t now = os::now_ms();
+  if (now - registry.searched_ms < kSearchMs) return;
+  registry.searched_ms = now;
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
+    if (!heap->assigned || heap->lost || os::is_thread(heap->thread)) continue;
+    heap->lost = true;
+    count_in_use(-1);
+  }
+}
+
+bool all_in_use() { return registry.in_use.load(std::memory_order_relaxed) >= max_heaps(); }
+
 // REQUIRES: registry.lock. The heap is the thread's before it is assigned: a fork in a signal
 // handler must not take it for another's.
 ThreadHeap* take_heap(ThreadState& t) {
-  if (registry.in_use.load(std::memory_order_relaxed) >= max_heaps()) return nullptr;
+  if (all_in_use() && t.phase == ThreadState::kNew) find_lost();
+  if (all_in_use()) return nullptr;
   ThreadHeap* heap = registry.unused;
   if (heap != nullptr) {
     registry.unused = heap->next_unused;
@@ -63,17 +89,16 @@ ThreadHeap* take_heap(ThreadState& t) {
     registry.heaps = heap;
   }
   heap->move_in(t);
+  heap->thread = os::system_thread_id();
   heap->assigned = true;
-  registry.in_use.store(registry.in_use + 1, std::memory_order_relaxed);
+  count_in_use(1);
   return heap;
 }
 
 LARDER_SLOW ThreadHeap* thread_heap_slow() {
   ThreadState& t = thread_state;
   if (t.phase == ThreadState::kTornDown || sample_all) return nullptr;
-  if (t.phase == ThreadState::kSurplus &&
-      registry.in_use.load(std::memory_order_relaxed) >= max_heaps())
-    return nullptr;
+  if (t.phase == ThreadState::kSurplus && all_in_use()) return nullptr;
   ThreadHeap* heap;
   {
     LockGuard guard(registry.lock);
@@ -170,7 +195,7 @@ void thread_exit() {
     heap->next_unused = registry.unused;
     registry.unused = heap;
     ++registry.unused_count;
-    registry.in_use.store(registry.in_use - 1, std::memory_order_relaxed);
+    if (!std::exchange(heap->lost, false)) count_in_use(-1);
   }
   t.busy = false;
 }
@@ -242,6 +267,8 @@ void registry_bury_others() {
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
     if (!heap->assigned) continue;
     if (heap == thread_state.heap) {
+      heap->thread = os::system_thread_id();
+      heap->lost = false;
       ++in_use;
     } else {
       heap->assigned = false;

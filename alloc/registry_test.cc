@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <barrier>
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "larder/larder_malloc.h"
 #include "options.h"
 
@@ -123,6 +127,83 @@ TEST(Registry, AThreadBeyondTheBoundGetsNoHeapAfterItsTearDown) {
   }).join();
   EXPECT_EQ(heap_counts().in_use, in_use);
   pthread_key_delete(late_key);
+}
+
+void* last_words = nullptr;
+
+// Keys of a lower number have had their last turn in the fourth round: so it is for a signal
+// handler that runs when the thread has all but ended.
+void allocate_in_the_last_round(void*) {
+  if (++late_rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    pthread_setspecific(late_key, &late_key);
+    return;
+  }
+  last_words = larder_malloc(100);
+  EXPECT_NE(thread_state.heap, nullptr);
+}
+
+// With a stack of its own, whose memory, and its thread-local storage, goes with the thread.
+void run_thread(void* (*function)(void*)) {
+  constexpr size_t kStackBytes = 1 << 20;
+  void* stack =
+      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(stack, MAP_FAILED);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  ASSERT_EQ(pthread_attr_setstack(&attributes, stack, kStackBytes), 0);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, function, nullptr), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  munmap(stack, kStackBytes);
+}
+
+TEST(Registry, AHeapThatAnEndedThreadDidNotGiveUpCountsNoMore) {
+  ASSERT_EQ(pthread_key_create(&late_key, allocate_in_the_last_round), 0);
+  larder_free(larder_malloc(10));
+  const size_t before = heap_counts().in_use;
+  set_option(Option::kMaxHeaps, before + 1);
+  // Again and again: each finds that there is room. Searches are apart by some time.
+  for (int i = 0; i < 3; ++i) {
+    late_rounds = 0;
+    run_thread([](void*) -> void* {
+      pthread_setspecific(late_key, &late_key);
+      return nullptr;
+    });
+    EXPECT_EQ(heap_counts().in_use, before + 1);
+    larder_free(last_words);
+    usleep(150'000);
+    run_thread([](void*) -> void* {
+      larder_free(larder_malloc(10));
+      EXPECT_EQ(thread_state.phase, ThreadState::kHasHeap);
+      return nullptr;
+    });
+    EXPECT_EQ(heap_counts().in_use, before);
+#ifdef LARDER_DEBUG
+    larder_check();
+#endif
+  }
+  set_option(Option::kMaxHeaps, 0);
+  pthread_key_delete(late_key);
+}
+
+// The child has another number than the thread that forked.
+TEST(Registry, AForkedThreadsHeapIsNotTakenForLost) {
+  larder_free(larder_malloc(10));
+  const pid_t child = fork();
+  if (child == 0) {
+    const size_t before = heap_counts().in_use;
+    set_option(Option::kMaxHeaps, before);
+    usleep(150'000);
+    run_thread([](void*) -> void* {
+      larder_free(larder_malloc(10));
+      return nullptr;
+    });
+    _exit(heap_counts().in_use == before ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

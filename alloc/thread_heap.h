@@ -138,7 +138,9 @@ struct ThreadHeap {
   bool shared;
   bool dead;      // its thread did not come along through fork
   Lock lock;      // shared heaps only
-  bool assigned;  // to a living thread; this and the links belong to the registry
+  bool assigned;  // to a living thread; this and what follows belongs to the registry
+  bool lost;      // to one that has ended without giving it up, as far as can be told
+  int thread;     // system_thread_id() of the one that it is assigned to
   ThreadHeap* next;
   ThreadHeap* next_unused;
   size_t waiting_bytes;          // owned when its thread ended, for the registry
