@@ -171,7 +171,7 @@ struct StoppedWorld::Tracer {
         e->signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
         e->stopped = true;
         read_registers(&e->thread);
-        if (e->signal == 0) begin_call_anew(&e->thread);
+        begin_call_anew(&e->thread);
         return;
       }
       if (is_error(id) && id != -EINTR) return;
@@ -183,7 +183,8 @@ struct StoppedWorld::Tracer {
 
   // Some calls (epoll_wait, semop, sigtimedwait) end with EINTR whatever stopped them. As the
   // kernel has it for others: with a signal's handler it still is EINTR, without one the call
-  // begins anew. But close has given its number back, which may be another file's.
+  // begins anew. So too with a signal: it may be one that is ignored, and was queued because of us
+  // alone. But close has given its number back, which may be another file's.
   static void begin_call_anew(StoppedThread* t) {
 #if defined(__x86_64__)
     constexpr long kRestartNoHandler = 514;  // ERESTARTNOHAND

@@ -2,6 +2,8 @@
 // its end is looked at by heap_checker.py.
 // Usage: heap_checker off|calls|cancels|leaks|cleans|never_asked|asked_too_early|not_ignored
 #include <gperftools/heap-checker.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -138,7 +141,7 @@ void check_ignored() {
   HeapLeakChecker::IgnoreObject(reinterpret_cast<char*>(~uintptr_t{0}));
 }
 
-// Other threads do not notice.
+// Other threads do not notice, nor does a signal stop them that is ignored.
 void check_waiting() {
   int event = eventfd(0, 0), result = -2;
   std::thread waiting([event, &result] {
@@ -148,11 +151,17 @@ void check_waiting() {
     result = epoll_wait(set, &got, 1, -1);
     close(set);
   });
-  for (int i = 0; i < 10; ++i) {
-    usleep(10'000);
+  std::atomic<bool> enough = false;
+  std::thread signalling([&] {
+    while (!enough) pthread_kill(waiting.native_handle(), SIGWINCH);
+  });
+  for (int i = 0; i < 100; ++i) {
+    usleep(100);
     HeapLeakChecker checker("waiting");
     EXPECT_LEAKS(checker, 0, 0);
   }
+  enough = true;
+  signalling.join();
   EXPECT(eventfd_write(event, 1) == 0);
   waiting.join();
   EXPECT(result == 1);
