@@ -30,7 +30,8 @@ constexpr size_t kMostAnswerBytes = size_t{64} << 20;
 struct Connection {
   enum State : uint8_t { kFree, kReading, kLooking, kSending } state = kFree;
   int file = -1;
-  uint64_t until_ms = 0;  // it is read, or sent; or the second look is due
+  bool half_closed = false;  // it sends no more, and may read still, or have gone
+  uint64_t until_ms = 0;     // it is read, or sent; or the second look is due
   MappedText request;
   Answer answer = {};
   char head[400];
@@ -44,6 +45,7 @@ void close_connection(Connection& c) {
   c.request.clear();
   c.answer.forget();
   c.state = Connection::kFree;
+  c.half_closed = false;
   c.file = -1;
 }
 
@@ -97,13 +99,24 @@ size_t answer_bytes(const Connection* all) {
   return bytes;
 }
 
+// Of those that wait, one that may have gone leaves its place to the next. False: there is none.
+bool let_one_go(Connection* all) {
+  for (Connection* c = all; c < all + kMostConnections; ++c) {
+    if (c->state != Connection::kLooking || !c->half_closed) continue;
+    close_connection(*c);
+    return true;
+  }
+  return false;
+}
+
 void answer(Connection* all, Connection& c, const http::Request& request, uint64_t now) {
   http::Text posted = {c.request.text() + request.head_bytes, request.body_bytes};
   if (answer_bytes(all) > kMostAnswerBytes)
     c.answer.refuse(503, "too much is being sent to others\n");
   else
     c.answer.begin(request, posted);
-  if (c.answer.after_seconds != 0 && count(all, Connection::kLooking) >= kMostLooking) {
+  if (c.answer.after_seconds != 0 && count(all, Connection::kLooking) >= kMostLooking &&
+      !let_one_go(all)) {
     c.answer.forget();
     c.answer.refuse(503, "as many as may wait for a second look at once do\n");
   }
@@ -116,7 +129,12 @@ void read_more(Connection* all, Connection& c, uint64_t now) {
   char part[4096];
   long n = os::receive(c.file, part, sizeof part);
   if (n == -EAGAIN || n == -EINTR) return;
-  if (n <= 0 || c.request.add(part, size_t(n)) != 0) return close_connection(c);
+  if (n <= 0) return close_connection(c);
+  if (c.request.add(part, size_t(n)) != 0) {
+    // The line may not fit either.
+    c.answer.refuse(500, "there is no memory for the request\n");
+    return begin_sending(c, now);
+  }
   http::Request request;
   int status = http::parse(c.request.text(), c.request.length(), &request);
   if (status == 0) return;
@@ -133,7 +151,8 @@ void go_on(Connection* all, Connection& c, short ready, uint64_t now) {
       if (ready != 0) return read_more(all, c, now);
       break;
     case Connection::kLooking:
-      if (ready != 0) return close_connection(c);  // it has gone
+      if ((ready & ~POLLRDHUP) != 0) return close_connection(c);  // it has gone
+      c.half_closed |= ready != 0;
       if (now < c.until_ms) return;
       c.answer.finish();
       return begin_sending(c, now);
@@ -178,6 +197,7 @@ int wait_ms(const Connection* all, uint64_t now) {
       Connection::State state = all[i].state;
       short what = state == Connection::kReading   ? POLLIN
                    : state == Connection::kSending ? POLLOUT
+                   : all[i].half_closed            ? short{0}
                                                    : POLLRDHUP;
       files[i + 1] = {all[i].file, what, 0};
     }

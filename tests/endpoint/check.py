@@ -12,6 +12,7 @@ import fcntl
 import os
 import random
 import re
+import resource
 import shutil
 import socket
 import stat
@@ -61,10 +62,12 @@ def connection(place):
     return socket.create_connection(("127.0.0.1", place), 20)
 
 
-def exchange(place, request):
+def exchange(place, request, half_closed=False):
     """The whole answer to these bytes."""
     with connection(place) as client:
         client.sendall(request)
+        if half_closed:
+            client.shutdown(socket.SHUT_WR)
         parts = []
         with contextlib.suppress(ConnectionResetError):
             while part := client.recv(65536):
@@ -79,8 +82,8 @@ def parted(answer):
     return int(head.split()[1]) if head else 0, body if length and int(length[1]) == len(body) else None
 
 
-def get(place, path, header="", version="1.1"):
-    return parted(exchange(place, f"GET {path} HTTP/{version}\r\nHost: h\r\n{header}\r\n".encode()))
+def get(place, path, header="", version="1.1", half_closed=False):
+    return parted(exchange(place, f"GET {path} HTTP/{version}\r\nHost: h\r\n{header}\r\n".encode(), half_closed))
 
 
 def post(path, text):
@@ -211,12 +214,65 @@ def test_seconds(folder):
         check(sums(growth) == [0, 0, 0, 0], "growth over a time: none", growth[:200])
 
 
-def deaf(path, addresses):
+def test_half_closed(folder):
+    """Who sends no more may read still, and keeps its place until another wants it."""
+    path, port = os.path.join(folder, "half"), free_port()
+    with program(LARDER_LISTEN="unix:" + path):
+        for route in ("/metrics", "/pprof/heap?seconds=1", "/pprof/growth?seconds=1"):
+            check(get(path, route, half_closed=True)[0] == 200, f"{route}, sending no more")
+    with program(LARDER_LISTEN=f"127.0.0.1:{port}", LARDER_TOKEN=TOKEN) as process:
+        request = f"GET /pprof/heap?seconds=3600&token={TOKEN} HTTP/1.1\r\n\r\n".encode()
+        for _ in range(4):
+            with connection(port) as client:
+                client.sendall(request)
+        staying = connection(port)
+        staying.sendall(request)
+        staying.shutdown(socket.SHUT_WR)
+        time.sleep(0.5)
+        before = cpu_ticks(process)
+        status, body = get(port, f"/pprof/heap?seconds=2&token={TOKEN}", half_closed=True)
+        check(status == 200 and body is not None, "four that have gone leave a place", status)
+        check(cpu_ticks(process) - before < 50, "they cost no time", cpu_ticks(process) - before)
+        staying.close()
+
+
+def cpu_ticks(process):
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+        return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+
+
+def deaf(path, request):
     """A client that asks for more than the system keeps for it, and does not listen."""
     client = connection(path)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.sendall(post("/pprof/symbol", addresses))
+    client.sendall(request)
     return client
+
+
+def test_refusals(folder):
+    path = os.path.join(folder, "refusals")
+    request = b"GET /pprof/heap HTTP/1.1\r\n\r\n"
+    with program("sites", LARDER_LISTEN="unix:" + path, LARDER_PROFILE_BYTES="1") as process:
+        check(len(get(path, "/pprof/heap")[1]) > 3 << 20, "a large profile")
+        clients = []
+        while len(clients) < 15 and get(path, "/metrics")[0] == 200:
+            clients.append(deaf(path, request))
+        refused = get(path, "/pprof/heap")
+        check(refused == (503, b"too much is being sent to others\n"), "503 when too much is being sent", refused)
+        check(4 <= len(clients) < 15, "not too soon", len(clients))
+        for client in clients:
+            client.close()
+        check(get(path, "/pprof/heap")[0] == 200, "200 when they have gone")
+        with open(f"/proc/{process.pid}/statm", encoding="ascii") as file:
+            mapped = int(file.read().split()[0]) * os.sysconf("SC_PAGESIZE")
+        for more, route, want in ((1 << 20, "/pprof/heap", (500, b"there is no memory for the answer\n")),
+                                  (1 << 20, "/metrics", None), (0, "/metrics", (500, b""))):
+            resource.prlimit(process.pid, resource.RLIMIT_AS, (mapped + more, resource.RLIM_INFINITY))
+            answer = get(path, route)
+            check(answer == want if want else answer[0] == 200, f"{route} with {more} bytes left", answer)
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        check(get(path, "/pprof/heap")[0] == 200, "200 when there is memory again")
+        check(ended(process) == "" and process.returncode == 0, "and the program goes on", process.returncode)
 
 
 def test_deaf_clients(folder):
@@ -225,7 +281,7 @@ def test_deaf_clients(folder):
         heap = get(path, "/pprof/heap")[1].decode()
         begin = int(re.search(r"^([0-9a-f]+)-.* r-xp .*libc\.so", heap, re.M)[1], 16)
         addresses = "+".join(hex(begin + 16 * i) for i in range(34000))
-        clients = [deaf(path, addresses) for _ in range(8)]
+        clients = [deaf(path, post("/pprof/symbol", addresses)) for _ in range(8)]
         begin = time.monotonic()
         check(all(get(path, "/metrics")[0] == 200 for _ in range(20)) and time.monotonic() - begin < 15,
               "it serves beside clients that do not listen", time.monotonic() - begin)
@@ -410,7 +466,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             late = pool.submit(test_deaf_clients, folder)
-            for test in (test_routes, test_seconds, test_requests, test_fork, test_places, test_closed_file,
+            for test in (test_routes, test_seconds, test_half_closed, test_refusals, test_requests, test_fork, test_places, test_closed_file,
                          test_replaced_socket, test_dead_socket, test_socket_in_the_making):
                 test(folder)
             late.result()

@@ -1,6 +1,7 @@
 // A program to look into: keeps 40 MiB, says that it has begun, and goes on until its stdin ends.
-// Usage: endpoint_worker wait | fork | steps
+// Usage: endpoint_worker wait | fork | steps | sites
 // steps: for each `a` on stdin it allocates 10 MiB more, for each `f` it frees 20 MiB of those 40.
+// sites: it allocates from 16,384 places.
 
 #include <poll.h>
 #include <stdlib.h>
@@ -42,6 +43,18 @@ namespace {
 void* blocks[4096];
 void* more[1024];
 
+void* of_sites[1 << 14];
+
+[[gnu::noinline]] void allocate_by_path(int depth, size_t path) {
+  if (depth == 0) {
+    of_sites[path] = malloc(16);
+    return;
+  }
+  allocate_by_path(depth - 1, 2 * path);
+  allocate_by_path(depth - 1, 2 * path + 1);
+  asm volatile("");  // no tail call
+}
+
 bool do_steps() {
   for (char step; read(0, &step, 1) == 1;) {
     if (step == 'a')
@@ -57,6 +70,7 @@ bool do_steps() {
 
 int main(int argc, char** argv) {
   for (void*& block : blocks) block = allocate_kept(10 << 10);
+  if (argc > 1 && strcmp(argv[1], "sites") == 0) allocate_by_path(14, 0);
   if (write(1, "begun\n", 6) != 6) return 1;
   if (argc > 1 && strcmp(argv[1], "steps") == 0) return do_steps() ? 0 : 1;
   const bool forks = argc > 1 && strcmp(argv[1], "fork") == 0;
