@@ -11,7 +11,7 @@
 namespace larder {
 
 struct Anchor {
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
 
   char magic[16];
   uint32_t version, bytes;  // of this structure

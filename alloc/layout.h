@@ -22,6 +22,7 @@ struct ProfileLayout {
 struct SamplerLayout {
   const void* mean;        // size_t
   const void* everything;  // bool
+  const void* deferred;    // freed objects, by their first word
   uint16_t mark_bytes, mark_next, mark_slot, mark_state, mark_site, mark_asked;
   uint16_t exempt_states;  // of which one says that the object is no leak
 };

@@ -196,6 +196,7 @@ Mark* make_mark(void* slot, double objects) {
 
 constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
                                                 .everything = &sample_all,
+                                                .deferred = &deferred,
                                                 .mark_bytes = sizeof(Mark),
                                                 .mark_next = offsetof(Mark, next),
                                                 .mark_slot = offsetof(Mark, slot),

@@ -483,3 +483,91 @@ fn a_command_that_was_not_checked_is_told() {
     );
     let _ = std::io::stdout().flush();
 }
+
+/// Frees half of its objects in signal handlers that interrupt malloc_trim, where nobody takes them back.
+const HANDLER: &str = r#"
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+static void* objects[4000];
+static volatile int freed;
+static void free_ten(int signal) {
+  (void)signal;
+  for (int i = 0; i < 10 && freed < 2000; ++i, ++freed) {
+    free(objects[freed]);
+    objects[freed] = NULL;
+  }
+}
+int main(void) {
+  for (int i = 0; i < 4000; ++i) objects[i] = malloc(100);
+  signal(SIGALRM, free_ten);
+  struct itimerval soon = {{0, 300}, {0, 300}};
+  setitimer(ITIMER_REAL, &soon, NULL);
+  while (freed < 2000) malloc_trim(0);
+  struct itimerval never = {{0, 0}, {0, 0}};
+  setitimer(ITIMER_REAL, &never, NULL);
+  write(1, "up\n", 3);
+  for (;;) pause();
+}
+"#;
+
+#[test]
+fn what_a_signal_handler_has_freed_is_not_lost() {
+    let directory = temporary();
+    let flags = ["-O1", "-g", "-fno-builtin-malloc"];
+    let program = compile(directory.path(), "handler.c", HANDLER, &flags);
+    let mut command = preloaded(&program, "liblarder.so");
+    let running = Running::start(command.env("LARDER_PROFILE_BYTES", "1"));
+    let found = running.leaks(&["--json"]);
+    assert_success(&found);
+    assert_eq!(json(&stdout(&found))["lost"]["objects"], 0);
+}
+
+/// Has one object after the other in hand, as the allocator does while it waits for a lock of its own
+/// (alloc/lock.h): nothing leads there. For 100 milliseconds each; then it runs on.
+const WAITER: &str = r#"
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static void* objects[1000];
+static volatile uintptr_t hidden;
+static uint32_t word = 1u << 31 | 1;
+static long ran(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+int main(void) {
+  for (int i = 0; i < 1000; ++i) objects[i] = malloc(100);
+  write(1, "up\n", 3);
+  for (int i = 0;; i = (i + 1) % 1000) {
+    hidden = ~(uintptr_t)objects[i];
+    objects[i] = NULL;
+    struct timespec time = {0, 100000000};
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, word, &time);
+    objects[i] = (void*)~hidden;
+    for (long begin = ran(); ran() < begin + 400000;) continue;
+  }
+}
+"#;
+
+#[test]
+fn what_a_thread_has_in_hand_while_it_waits_for_a_lock_is_not_lost() {
+    let directory = temporary();
+    let flags = ["-O1", "-g", "-fno-builtin-malloc"];
+    let program = compile(directory.path(), "waiter.c", WAITER, &flags);
+    let running = Running::start(&mut preloaded(&program, "liblarder.so"));
+    for _ in 0..5 {
+        let found = running.leaks(&["--json"]);
+        assert_success(&found);
+        assert_eq!(json(&stdout(&found))["lost"]["objects"], 0);
+    }
+}

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use crate::printable;
 
 /// `Anchor::kVersion`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const MAGIC: [u8; 16] = *b"larder anchor\0\r\n";
 /// What the version of the anchor has: its own bytes, and each layout's.
 const ANCHOR_BYTES: usize = 152;
@@ -38,8 +38,8 @@ layout! {
 }
 layout! {
     SamplerLayout {
-        mean: u64, everything: u64, mark_bytes: u16, mark_next: u16, mark_slot: u16, mark_state: u16,
-        mark_site: u16, mark_asked: u16, exempt_states: u16,
+        mean: u64, everything: u64, deferred: u64, mark_bytes: u16, mark_next: u16, mark_slot: u16,
+        mark_state: u16, mark_site: u16, mark_asked: u16, exempt_states: u16,
     }
 }
 layout! {

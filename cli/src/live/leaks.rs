@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::memory::Fields;
 use super::objects::{Bits, Objects, Slot};
 use super::reach::{self, Reach};
 use super::residence::Residence;
-use super::stopped::Stopped;
+use super::stopped::{Stopped, Thread};
 use super::{Obstacle, Process, find, roots, sites};
 
 /// An object that cannot be reached.
@@ -83,8 +84,8 @@ struct Look {
     lost: Vec<Slot>,
     reached: (u64, u64),
     threads: usize,
-    /// Those that were not in a system call, and the nanoseconds that they have run.
-    running: Vec<(i32, u64)>,
+    /// Of each thread, the nanoseconds that it has run.
+    run: Vec<(i32, u64)>,
     stopped: Duration,
 }
 
@@ -104,13 +105,12 @@ impl Look {
         if !anchor.is_there(memory)? {
             return Err(Obstacle::Ended);
         }
-        let running = stopped.threads.iter().filter(|thread| !thread.in_call);
-        let running = running.filter_map(|thread| Some((thread.id, time_of(process, thread.id)?)));
+        let run = |thread: &Thread| Some((thread.id, time_of(process, thread.id)?));
         let mut look = Self {
             lost: Vec::new(),
             reached: (0, 0),
             threads: stopped.threads.len(),
-            running: running.collect(),
+            run: stopped.threads.iter().filter_map(run).collect(),
             stopped: Duration::ZERO,
             objects,
         };
@@ -127,17 +127,20 @@ impl Look {
         Ok(look)
     }
 
-    /// Until each thread has run on by more than an allocation takes, or does not get to.
+    /// Until each thread has run on by more than an allocation takes, or sleeps outside of the
+    /// allocator, or does not get to.
     fn wait_for_threads(&self, process: &Process) {
         const ENOUGH_NS: u64 = 200_000;
-        const PATIENCE: Duration = Duration::from_millis(500);
+        const PATIENCE: Duration = Duration::from_secs(1);
         let begin = Instant::now();
         let has_run = |(id, before): &(i32, u64)| {
-            time_of(process, *id).is_none_or(|now| now >= before.saturating_add(ENOUGH_NS))
+            let now = time_of(process, *id);
+            now.is_none_or(|now| now >= before.saturating_add(ENOUGH_NS))
+                || sleeps_elsewhere(process, *id)
         };
         loop {
             std::thread::sleep(Duration::from_millis(2));
-            if self.running.iter().all(has_run) || begin.elapsed() > PATIENCE {
+            if self.run.iter().all(has_run) || begin.elapsed() > PATIENCE {
                 return;
             }
         }
@@ -152,6 +155,45 @@ fn time_of(process: &Process, thread: i32) -> Option<u64> {
         .ok()?;
     let first = text.split(|byte| *byte == b' ').next()?;
     std::str::from_utf8(first).ok()?.parse().ok()
+}
+
+/// Whether it waits in a system call that the allocator does not make while it has objects in hand.
+fn sleeps_elsewhere(process: &Process, thread: i32) -> bool {
+    let call = process.memory.text(&format!("task/{thread}/syscall")).ok();
+    let Some(call) = call.as_deref().and_then(Call::parse) else {
+        return false;
+    };
+    match call.number {
+        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap | libc::SYS_madvise => false,
+        libc::SYS_futex => {
+            let word = process.memory.bytes(call.first, 4);
+            !word.is_ok_and(|word| is_contended_lock(Fields(&word).u32(0)))
+        }
+        _ => true,
+    }
+}
+
+/// As alloc/lock.h has it: the holder's number, and that somebody waits.
+fn is_contended_lock(word: u32) -> bool {
+    const CONTENDED: u32 = 1 << 31;
+    word > CONTENDED
+}
+
+/// A system call that a thread waits in.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    number: libc::c_long,
+    first: u64,
+}
+
+impl Call {
+    /// Of `syscall` in a thread's folder; `None` where the thread runs, or waits outside of a call.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(text).ok()?.split_whitespace();
+        let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
+        let first = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        Some(Self { number, first })
+    }
 }
 
 fn bytes_of(objects: &Objects, slot: Slot) -> u64 {
@@ -214,5 +256,29 @@ impl Leaks {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_says_in_which_call() {
+        let call = |text: &str| Call::parse(text.as_bytes());
+        let of = |number, first| Some(Call { number, first });
+        assert_eq!(call("0 0x4 0x7ffd 0x1 0x0 0x0 0x0 0x7f 0x7f\n"), of(0, 4));
+        assert_eq!(call("202 0xffffffff 0x80\n"), of(202, 0xffff_ffff));
+        for none in ["", "running\n", "-1 0x7ffd 0x7f\n", "0", "x 0x1", "0 1"] {
+            assert_eq!(call(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_lock_is_contended_if_it_is_held_and_waited_for() {
+        assert!(is_contended_lock(1 << 31 | 7));
+        for other in [0, 1, 2, 7, 1 << 31] {
+            assert!(!is_contended_lock(other), "{other}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! knows of it.
 //!
 //! Slots of a slab are in use unless a list has them as free: the slab's own, what others have freed
-//! there, those of threads, what they hold back, what inlined code keeps. A list ends where it leads
+//! there, those of threads, what they hold back, what inlined code keeps, what signal handlers have
+//! freed and nobody has taken back yet. A list ends where it leads
 //! to anything but a slot in use, so none is followed for ever. Memory: 2 bits a slot, 512 bytes for
 //! 2 MiB of small objects, 40 bytes for one that is sampled.
 
@@ -137,6 +138,9 @@ impl Objects {
         gather.mappings()?;
         gather.out.in_use = Bits(vec![0; gather.count as usize / 64 + 1]);
         gather.find_used()?;
+        if anchor.sampler.deferred != 0 {
+            gather.follow(memory.word(anchor.sampler.deferred)?, usize::MAX);
+        }
         gather.heaps(residence)?;
         gather.sites()?;
         let covered = &mut gather.out.covered;

@@ -25,8 +25,6 @@ const VECTORS: i32 = 2; // NT_PRFPREG
 
 pub struct Thread {
     pub id: i32,
-    /// In a system call.
-    pub in_call: bool,
     /// To be delivered when it runs on.
     signal: i32,
     pub stack_pointer: u64,
@@ -81,7 +79,6 @@ impl Stopped {
         // From here on it is let go, come what may.
         self.threads.push(Thread {
             id,
-            in_call: false,
             signal: 0,
             stack_pointer: 0,
             thread_pointer: 0,
@@ -155,8 +152,7 @@ impl Thread {
         let (Some(result), Some(call)) = (words.get(RAX), words.get(ORIG_RAX)) else {
             return;
         };
-        self.in_call = *call as i64 >= 0;
-        let interrupted = self.in_call && *result as i64 == -i64::from(libc::EINTR);
+        let interrupted = *call as i64 >= 0 && *result as i64 == -i64::from(libc::EINTR);
         if !interrupted || *call as i64 == libc::SYS_close {
             return;
         }
