@@ -5,11 +5,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::thread;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +63,11 @@ impl Listener {
             }
             Place::Path(path) => {
                 let address = SockAddr::unix(path)?;
+                let folder = hold_folder_of(path);
                 let socket = match listen_in_files(&address) {
-                    Err(error) if is_taken(&error) && is_dead(path, &address) => {
+                    Err(error)
+                        if is_taken(&error) && folder.is_some() && is_dead(path, &address) =>
+                    {
                         std::fs::remove_file(path)?;
                         listen_in_files(&address)?
                     }
@@ -84,10 +91,26 @@ impl Drop for Listener {
     }
 }
 
+/// Who starts at the same place at the same time, the library's endpoint too, waits meanwhile, so
+/// that no socket is taken for dead that is just being made. `None`: it cannot be had within a second.
+fn hold_folder_of(path: &Path) -> Option<OwnedFd> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()).ok()?;
+    for _ in 0..100 {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(Duration::from_millis(10)),
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
 fn listen_in_files(address: &SockAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // The file is made with the socket's mode.
-    rustix::fs::fchmod(socket.as_fd(), rustix::fs::Mode::from_raw_mode(0o600))?;
+    rustix::fs::fchmod(socket.as_fd(), Mode::from_raw_mode(0o600))?;
     listening(socket, address)
 }
 
@@ -177,6 +200,23 @@ mod tests {
             );
             assert!(path.symlink_metadata().is_ok(), "{what}");
         }
+    }
+
+    #[test]
+    fn a_socket_that_another_may_be_making_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        // As between bind and listen, nobody listens there.
+        let address = SockAddr::unix(&path).unwrap();
+        let other = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        let held = hold_folder_of(&path);
+        other.bind(&address).unwrap();
+        let before = id(&path);
+        let place = Place::Path(path.clone());
+        assert!(is_taken(&Listener::open(&place).err().unwrap()));
+        assert_eq!(id(&path), before);
+        drop((held, other));
+        drop(Listener::open(&place).unwrap());
     }
 
     #[test]
