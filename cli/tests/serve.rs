@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -607,4 +607,29 @@ fn who_cannot_be_served_is_told_at_the_start() {
         125,
         &["--listen"],
     );
+}
+
+#[test]
+fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
+    let directory = temporary();
+    let running = Running::start(&program(directory.path()));
+    let server = Server::of(&running);
+    let asked = request(&format!("/{}/debug/pprof/heap?seconds=1", running.id()), "");
+    let mut client = server.connect();
+    client.write_all(&asked).expect("sent");
+    client.shutdown(Shutdown::Write).expect("still there");
+    assert_eq!(answer(client, b"").0, 200);
+    // All places are taken by those who have gone already, but for a moment.
+    let long = request(
+        &format!("/{}/debug/pprof/heap?seconds=3600", running.id()),
+        "",
+    );
+    for _ in 0..64 {
+        server.connect().write_all(&long).expect("sent");
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while server.get("/metrics").0 != 200 {
+        assert!(Instant::now() < deadline, "who has gone is waited for");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use socket2::Socket;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::{Socket, TcpKeepalive};
 
 const MOST_BYTES: usize = 8 << 10;
 const MOST_FIELDS: usize = 64;
 const REQUEST: Duration = Duration::from_secs(2);
 const STALLED: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(120);
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Request {
@@ -196,27 +199,32 @@ impl Answer {
     }
 }
 
-/// Waits as long as the client does; whether it still is there.
+/// Waits as long as the client does; whether it still is there. One that has ended its sending side
+/// may wait for the answer; over TCP it may as well have gone, of which keepalive tells within minutes.
 pub fn wait(client: &Socket, length: Duration) -> bool {
     let until = Instant::now() + length;
+    // Not of a socket in the file system, and not needed there.
+    let _ = client.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+    let mut wanted = PollFlags::IN;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
-        let timeout = left.clamp(Duration::from_millis(1), Duration::from_millis(200));
-        let mut byte = [MaybeUninit::uninit()];
-        let read = client
-            .set_read_timeout(Some(timeout))
-            .and_then(|()| client.peek(&mut byte));
-        match read {
-            Err(error) if is_late(&error) => {}
+        let timeout = Timespec::try_from(left).unwrap_or_default();
+        let mut found = [PollFd::new(client, wanted)];
+        match poll(&mut found, Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+        let [found] = found;
+        if found.revents().difference(PollFlags::IN) != PollFlags::empty() {
+            return false;
+        }
+        match client.peek(&mut [MaybeUninit::uninit()]) {
+            Ok(0) => wanted = PollFlags::empty(),
             // One that sends more than its request does not get it answered.
             Ok(_) | Err(_) => return false,
         }
     }
     true
-}
-
-fn is_late(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
 fn reason(status: u16) -> &'static str {
