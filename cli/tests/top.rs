@@ -620,3 +620,55 @@ fn a_terminal_that_is_closed_ends_it() {
     drop((master, slave));
     assert_eq!(child.wait().signal(), Some(Signal::HUP.as_raw()));
 }
+
+/// Stops this thread of the tool's alone, as a debugger does; it runs on when this goes.
+struct Held(libc::pid_t);
+
+impl Held {
+    #[track_caller]
+    fn stop(process: u32, name: &str) -> Self {
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
+        let is_it = |folder: &std::path::PathBuf| {
+            std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim() == name)
+        };
+        let mut threads = threads.flatten().map(|entry| entry.path());
+        let folder = threads.find(is_it).expect("a thread of that name");
+        let id = folder.file_name().and_then(|id| id.to_str()?.parse().ok());
+        let held = Self(id.expect("a number"));
+        for request in [libc::PTRACE_SEIZE, libc::PTRACE_INTERRUPT] {
+            // SAFETY: neither of them reads or writes memory here.
+            let error = unsafe { libc::ptrace(request, held.0, 0, 0) };
+            assert_eq!(error, 0, "{}", std::io::Error::last_os_error());
+        }
+        held.wait();
+        held
+    }
+
+    /// Until it stops or has ended.
+    #[track_caller]
+    fn wait(&self) {
+        let deadline = failure_at();
+        // SAFETY: there is no status to write to.
+        while unsafe { libc::waitpid(self.0, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) }
+            == 0
+        {
+            assert!(Instant::now() < deadline, "it goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn a_look_that_does_not_end_holds_up_no_key() {
+    let directory = temporary();
+    let running = Running::start(directory.path());
+    let mut top = OnTerminal::start(&running.id());
+    let held = Held::stop(top.child.0.id(), "larder-look");
+    // The next look is due, and does not end.
+    std::thread::sleep(Duration::from_millis(500));
+    top.turn("t", "REFILLS/s");
+    top.turn("?", "KEYS AND COLUMNS");
+    top.press("q");
+    held.wait();
+    assert_eq!(top.ended().code(), Some(0));
+}

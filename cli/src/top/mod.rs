@@ -1,8 +1,8 @@
 //! `larder top`: the heap of a running process, looked at again and again from outside.
 //!
 //! ```text
-//! live, stats, profile ─> watch ─> model ─┬─> text, json    a table for each interval
-//!                           keys ─> view ─┴─> draw, screen
+//! live, stats, profile ─> watch ─> model ─┬─> text, json              a table for each interval
+//!               looker (a thread) ─> view ─┴─> draw, screen <─ keys
 //! ```
 //!
 //! Only `watch` reads the process, only `screen` knows the terminal.
@@ -11,6 +11,7 @@ mod args;
 mod columns;
 mod draw;
 mod json;
+mod looker;
 mod model;
 mod screen;
 mod text;
@@ -24,17 +25,22 @@ pub use args::{EXAMPLES, RawTop, TopPlan};
 
 use crate::failure::{Failure, Result};
 use crate::live::Obstacle;
+use looker::Looker;
 use view::View;
 use watch::Watch;
 
 pub fn top(plan: &TopPlan) -> Result<()> {
     let failure = |obstacle: Obstacle| obstacle.failure(plan.process);
-    let mut watch = Watch::open(plan.process, &plan.skips).map_err(failure)?;
-    let first = watch.look().map_err(failure)?;
     if plan.count.is_some() || plan.json || !is_screen() {
+        let mut watch = Watch::open(plan.process, &plan.skips).map_err(failure)?;
+        watch.look().map_err(failure)?;
         return tables(plan, &mut watch);
     }
-    match screen::run(plan, &mut watch, first)? {
+    let (looker, first) = Looker::start(plan.process, &plan.skips).map_err(|error| {
+        let reason = crate::target::reason(&error);
+        Failure::failed(format!("a thread: {reason}: raise ulimit -u"))
+    })?;
+    match screen::run(plan, looker, first.map_err(failure)?)? {
         None => Ok(()),
         Some(Obstacle::Ended | Obstacle::NoProcess) => {
             // A closed stderr leaves nobody to tell.

@@ -1,4 +1,4 @@
-//! The screen: reads keys and the process in turn, and gives the terminal back however it ends.
+//! The screen: follows keys and what `looker` brings, and gives the terminal back however it ends.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -17,14 +17,17 @@ use signal_hook::flag;
 
 use super::args::TopPlan;
 use super::draw::{Extra, draw};
+use super::looker::{Answer, Ask, Looker};
 use super::model::Model;
 use super::view::{Page, View, Wish};
-use super::watch::Watch;
+use crate::analysis::sites::SiteId;
 use crate::failure::{Failure, Result};
 use crate::live::Obstacle;
 
 /// How long a signal waits at most.
 const TICK: Duration = Duration::from_millis(100);
+/// And what a look has brought.
+const LOOK_TICK: Duration = Duration::from_millis(10);
 
 /// How it ended.
 enum End {
@@ -67,7 +70,7 @@ impl Drop for Screen {
 }
 
 /// Returns what ended it, if that was the process.
-pub fn run(plan: &TopPlan, watch: &mut Watch, model: Model) -> Result<Option<Obstacle>> {
+pub fn run(plan: &TopPlan, looker: Looker, model: Model) -> Result<Option<Obstacle>> {
     let signal = Arc::new(AtomicUsize::new(0));
     handle_signals(&signal).map_err(|error| cannot("its signals cannot be handled", &error))?;
     let mut state = State {
@@ -75,7 +78,9 @@ pub fn run(plan: &TopPlan, watch: &mut Watch, model: Model) -> Result<Option<Obs
         interval: plan.interval,
         due: Instant::now() + plan.interval,
         trouble: None,
-        watch,
+        looker,
+        to_mark: false,
+        stacks: None,
         model,
     };
     read_without_blocking();
@@ -96,7 +101,7 @@ pub fn run(plan: &TopPlan, watch: &mut Watch, model: Model) -> Result<Option<Obs
     }
 }
 
-/// The first one ends it in order, a second one, during a look that takes long, at once.
+/// The first one ends it in order, a second one, if it hangs, at once.
 fn handle_signals(signal: &Arc<AtomicUsize>) -> io::Result<()> {
     let had_one = Arc::new(AtomicBool::new(false));
     for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
@@ -131,8 +136,12 @@ fn cannot(what: &str, error: &io::Error) -> Failure {
     Failure::failed(format!("{what}: {reason}: print tables with -n COUNT"))
 }
 
-struct State<'a> {
-    watch: &'a mut Watch,
+struct State {
+    looker: Looker,
+    /// Growth is to be counted from the next look on.
+    to_mark: bool,
+    /// Of the site that was shown last.
+    stacks: Option<(SiteId, Vec<String>)>,
     model: Model,
     view: View,
     interval: Duration,
@@ -142,7 +151,7 @@ struct State<'a> {
     trouble: Option<Obstacle>,
 }
 
-impl State<'_> {
+impl State {
     /// The terminal is as it was when this returns.
     fn until_end(&mut self, mut screen: Screen, signal: &AtomicUsize) -> io::Result<End> {
         self.draw(&mut screen)?;
@@ -154,18 +163,18 @@ impl State<'_> {
             if is_gone() {
                 return Ok(End::Signal(SIGHUP));
             }
-            let mut is_due = !self.view.is_paused && Instant::now() >= self.due;
-            if !is_due && !event::poll(self.wait())? {
-                continue;
+            let answer = self.looker.answer()?;
+            let is_new = answer.is_some();
+            if let Some(end) = answer.and_then(|answer| self.take_in(answer)) {
+                return Ok(end);
             }
-            if !is_due {
+            self.ask();
+            let wait = if is_new { Duration::ZERO } else { self.wait() };
+            if event::poll(wait)? {
                 match self.take(&event::read()?) {
                     Wish::Nothing => {}
                     Wish::Quit => return Ok(End::Quit),
-                    Wish::Mark => {
-                        self.watch.mark();
-                        is_due = true;
-                    }
+                    Wish::Mark => self.to_mark = true,
                     Wish::Suspend => {
                         drop(screen);
                         kill_current_process_group(Signal::TSTP)?;
@@ -173,9 +182,8 @@ impl State<'_> {
                     }
                     Wish::Redraw => screen.forget()?,
                 }
-            }
-            if is_due && let Some(end) = self.look() {
-                return Ok(end);
+            } else if !is_new {
+                continue;
             }
             self.draw(&mut screen)?;
         }
@@ -183,10 +191,31 @@ impl State<'_> {
 
     /// Until there is something to do: for signals, never long.
     fn wait(&self) -> Duration {
+        if self.looker.is_busy {
+            return LOOK_TICK;
+        }
         if self.view.is_paused {
             return TICK;
         }
         self.due.saturating_duration_since(Instant::now()).min(TICK)
+    }
+
+    fn ask(&mut self) {
+        if self.looker.is_busy {
+            return;
+        }
+        let is_due = !self.view.is_paused && Instant::now() >= self.due;
+        let look = is_due || self.to_mark;
+        let shown = match self.view.page {
+            Page::Stacks(id) => Some(id),
+            _ => None,
+        };
+        let known = self.stacks.as_ref().map(|(id, _)| *id);
+        let stacks = shown.filter(|_| look || shown != known);
+        if look || stacks.is_some() {
+            let mark = std::mem::take(&mut self.to_mark);
+            self.looker.ask(Ask { look, mark, stacks });
+        }
     }
 
     fn take(&mut self, event: &Event) -> Wish {
@@ -199,26 +228,27 @@ impl State<'_> {
     }
 
     /// A look that makes no sense is told, and the next one tried.
-    fn look(&mut self) -> Option<End> {
-        let began = Instant::now();
-        match self.watch.look() {
+    fn take_in(&mut self, answer: Answer) -> Option<End> {
+        self.stacks = answer.stacks.or(self.stacks.take());
+        match answer.model? {
             Ok(model) => (self.model, self.trouble) = (model, None),
             Err(obstacle @ Obstacle::Unsound(_)) => self.trouble = Some(obstacle),
             Err(obstacle) => return Some(End::Process(obstacle)),
         }
         // Half of the time at most goes into looking.
-        self.due = began + self.interval.max(began.elapsed() * 2);
+        self.due = Instant::now() + self.interval.saturating_sub(answer.took).max(answer.took);
         None
     }
 
     fn draw(&mut self, screen: &mut Screen) -> io::Result<()> {
-        let stacks = match self.view.page {
-            Page::Stacks(id) => self.watch.stacks(id),
-            _ => Vec::new(),
+        let stacks = match (&self.stacks, self.view.page) {
+            (Some((of, stacks)), Page::Stacks(id)) if *of == id => stacks.as_slice(),
+            // They come.
+            _ => &[],
         };
         let trouble = self.trouble.as_ref().map(Obstacle::to_string);
         let extra = Extra {
-            stacks: &stacks,
+            stacks,
             trouble: trouble.as_deref(),
         };
         let (model, view) = (&self.model, &self.view);
