@@ -2,10 +2,11 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use common::running::{Running, preloaded, preloaded_with};
 use common::{
     assert_fails, assert_success, code, compile, larder, library_directory, output, stderr, stdout,
     temporary, without_rights,
@@ -122,42 +123,22 @@ int main(int count, char** arguments) {
 }
 "#;
 
-/// A started program; ended, and waited for, when this goes.
-struct Running {
-    child: Child,
-    out: BufReader<ChildStdout>,
+fn start(command: &mut Command) -> Running {
+    Running::once_it_says("up\n", command.stderr(Stdio::null()))
 }
 
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.stderr(Stdio::null());
-        let mut child = command.spawn().expect("the program starts");
-        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        assert!(out.read_line(&mut line).expect("a line") > 0, "it ended");
-        Self { child, out }
-    }
-
-    fn leaks(&self, options: &[&str]) -> std::process::Output {
-        let id = self.child.id().to_string();
-        output(larder().arg("leaks").args(options).arg(id))
-    }
-
-    /// What it says at its end.
-    fn end(mut self) -> Value {
-        drop(self.child.stdin.take());
-        let mut text = String::new();
-        self.out.read_to_string(&mut text).expect("its last words");
-        json(&text)
-    }
+fn leaks(process: &Running, options: &[&str]) -> std::process::Output {
+    let id = process.id().to_string();
+    output(larder().arg("leaks").args(options).arg(id))
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What it says at its end.
+fn end(mut process: Running) -> Value {
+    drop(process.stdin.take());
+    let mut text = String::new();
+    let mut out = process.stdout.take().expect("a pipe");
+    out.read_to_string(&mut text).expect("its last words");
+    json(&text)
 }
 
 fn json(text: &str) -> Value {
@@ -167,12 +148,6 @@ fn json(text: &str) -> Value {
 fn server(directory: &Path) -> PathBuf {
     let flags = ["-O1", "-g", "-pthread", "-fno-builtin-malloc"];
     compile(directory, "server.c", SERVER, &flags)
-}
-
-fn preloaded(program: &Path, library: &str) -> Command {
-    let mut command = Command::new(program);
-    command.env("LD_PRELOAD", library_directory().join(library));
-    command
 }
 
 const PAIRS: u64 = 2 * 1000 * 48;
@@ -190,9 +165,9 @@ fn assert_lost(found: &Value, bytes: u64, objects: u64) {
 fn a_server_is_looked_at_twenty_times_and_goes_on() {
     let directory = temporary();
     let program = server(directory.path());
-    let running = Running::start(&mut preloaded(&program, "liblarder.so"));
+    let running = start(&mut preloaded(&program));
     for _ in 0..20 {
-        let found = running.leaks(&["--json"]);
+        let found = leaks(&running, &["--json"]);
         assert_eq!(code(&found), 1, "{}", stderr(&found));
         let found = json(&stdout(&found));
         assert_lost(&found, PAIRS + LARGE, 2001);
@@ -200,7 +175,7 @@ fn a_server_is_looked_at_twenty_times_and_goes_on() {
         assert_eq!(found["look"]["threads"], 7);
         assert_eq!(found["look"]["all_have_stacks"], false);
     }
-    let end = running.end();
+    let end = end(running);
     assert_eq!(end["wrong"], 0, "{end}");
     assert_eq!(end["sent"], end["came"], "{end}");
     assert!(
@@ -213,8 +188,8 @@ fn a_server_is_looked_at_twenty_times_and_goes_on() {
 fn with_heapcheck_each_leak_has_its_line() {
     let directory = temporary();
     let program = server(directory.path());
-    let running = Running::start(preloaded(&program, "liblarder.so").env("HEAPCHECK", "normal"));
-    let found = running.leaks(&["--json", "--exit-code", "7"]);
+    let running = start(preloaded(&program).env("HEAPCHECK", "normal"));
+    let found = leaks(&running, &["--json", "--exit-code", "7"]);
     assert_eq!(code(&found), 7, "{}", stderr(&found));
     let found = json(&stdout(&found));
     assert_eq!(found["look"]["all_have_stacks"], true);
@@ -226,7 +201,7 @@ fn with_heapcheck_each_leak_has_its_line() {
     assert_eq!(pairs["lost"]["objects"], 2000);
     assert_eq!(pairs["lost"]["with_others"]["objects"], 1000);
     assert_eq!(pairs["line"], common::line_of(SERVER, "pair"));
-    let text = stdout(&running.leaks(&[]));
+    let text = stdout(&leaks(&running, &[]));
     for words in ["lose_pair  ", "7 threads stopped", "Sites by bytes lost"] {
         assert!(text.contains(words), "no {words:?} in: {text}");
     }
@@ -234,7 +209,7 @@ fn with_heapcheck_each_leak_has_its_line() {
     let known = directory.path().join("known");
     std::fs::write(&known, "leak:^lose_large$\nleak:lose_p*r\nrace:x\n").unwrap();
     let known = known.to_str().expect("a name");
-    let found = running.leaks(&["--suppressions", known]);
+    let found = leaks(&running, &["--suppressions", known]);
     assert_success(&found);
     assert!(stdout(&found).contains("Nothing is lost"));
     let told = stderr(&found);
@@ -243,7 +218,7 @@ fn with_heapcheck_each_leak_has_its_line() {
         "{told}"
     );
     assert!(told.contains("line 3: not leak:PATTERN"), "{told}");
-    assert_eq!(running.end()["wrong"], 0);
+    assert_eq!(end(running)["wrong"], 0);
 }
 
 #[test]
@@ -251,10 +226,10 @@ fn what_is_not_lost_is_not_told() {
     let directory = temporary();
     let program = server(directory.path());
     for library in ["liblarder.so", "liblarder_minimal.so"] {
-        let mut command = preloaded(&program, library);
-        let running = Running::start(command.arg("keep"));
+        let mut command = preloaded_with(library, &program);
+        let running = start(command.arg("keep"));
         for _ in 0..5 {
-            let found = running.leaks(&[]);
+            let found = leaks(&running, &[]);
             assert_success(&found);
             assert!(
                 stdout(&found).contains("Nothing is lost"),
@@ -262,11 +237,11 @@ fn what_is_not_lost_is_not_told() {
                 stdout(&found)
             );
         }
-        assert_eq!(running.end()["wrong"], 0);
+        assert_eq!(end(running)["wrong"], 0);
     }
     // Without the sampler nothing has a stack.
-    let running = Running::start(&mut preloaded(&program, "liblarder_minimal.so"));
-    let found = json(&stdout(&running.leaks(&["--json"])));
+    let running = start(&mut preloaded_with("liblarder_minimal.so", &program));
+    let found = json(&stdout(&leaks(&running, &["--json"])));
     assert_lost(&found, PAIRS + LARGE, 2001);
     assert_eq!(found["site_count"], 0);
 }
@@ -275,8 +250,8 @@ fn what_is_not_lost_is_not_told() {
 fn who_cannot_be_looked_at_is_told_why() {
     let directory = temporary();
     let program = server(directory.path());
-    let running = Running::start(&mut preloaded(&program, "liblarder.so"));
-    let id = running.child.id();
+    let running = start(&mut preloaded(&program));
+    let id = running.id();
     let mut apart = without_rights(env!("CARGO_BIN_EXE_larder"));
     let found = output(apart.args(["leaks", &id.to_string()]));
     if code(&found) != 1 {
@@ -285,22 +260,29 @@ fn who_cannot_be_looked_at_is_told_why() {
     // SAFETY: it touches no memory of ours; the process is a child that we end.
     let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, id as i32, 0, 0) };
     assert_eq!(traced, 0);
-    assert_fails(&running.leaks(&[]), 125, &["traces it already", "debugger"]);
+    assert_fails(
+        &leaks(&running, &[]),
+        125,
+        &["traces it already", "debugger"],
+    );
     drop(running);
-    let both = "liblarder_minimal.so";
-    let mut command = preloaded(&program, "liblarder.so");
+    let mut command = Command::new(&program);
     let first = library_directory().join("liblarder.so");
-    let second = library_directory().join(both);
+    let second = library_directory().join("liblarder_minimal.so");
     command.env(
         "LD_PRELOAD",
         format!("{}:{}", first.display(), second.display()),
     );
-    let running = Running::start(&mut command);
-    assert_fails(&running.leaks(&[]), 125, &["several of Larder's libraries"]);
-    drop(running);
-    let running = Running::start(Command::new(&program).arg("keep"));
+    let running = start(&mut command);
     assert_fails(
-        &running.leaks(&[]),
+        &leaks(&running, &[]),
+        125,
+        &["several of Larder's libraries"],
+    );
+    drop(running);
+    let running = start(Command::new(&program).arg("keep"));
+    assert_fails(
+        &leaks(&running, &[]),
         125,
         &["does not run on Larder", "larder run"],
     );
@@ -347,17 +329,16 @@ fn a_process_that_ends_meanwhile_is_no_trouble() {
     let directory = temporary();
     let program = server(directory.path());
     for turn in 0..15 {
-        let mut running = Running::start(&mut preloaded(&program, "liblarder.so"));
+        let mut running = start(&mut preloaded(&program));
         let mut tool = larder();
-        tool.arg("leaks").arg(running.child.id().to_string());
+        tool.arg("leaks").arg(running.id().to_string());
         let mut tool = tool
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
         std::thread::sleep(std::time::Duration::from_millis(turn * 10));
-        running.child.kill().expect("it is there");
-        running.child.wait().expect("it ends");
+        running.end();
         let status = tool.wait().expect("the tool ends").code();
         assert!(matches!(status, Some(1 | 125)), "{status:?}");
         let mut told = String::new();
@@ -519,9 +500,9 @@ fn what_a_signal_handler_has_freed_is_not_lost() {
     let directory = temporary();
     let flags = ["-O1", "-g", "-fno-builtin-malloc"];
     let program = compile(directory.path(), "handler.c", HANDLER, &flags);
-    let mut command = preloaded(&program, "liblarder.so");
-    let running = Running::start(command.env("LARDER_PROFILE_BYTES", "1"));
-    let found = running.leaks(&["--json"]);
+    let mut command = preloaded(&program);
+    let running = start(command.env("LARDER_PROFILE_BYTES", "1"));
+    let found = leaks(&running, &["--json"]);
     assert_success(&found);
     assert_eq!(json(&stdout(&found))["lost"]["objects"], 0);
 }
@@ -564,9 +545,9 @@ fn what_a_thread_has_in_hand_while_it_waits_for_a_lock_is_not_lost() {
     let directory = temporary();
     let flags = ["-O1", "-g", "-fno-builtin-malloc"];
     let program = compile(directory.path(), "waiter.c", WAITER, &flags);
-    let running = Running::start(&mut preloaded(&program, "liblarder.so"));
+    let running = start(&mut preloaded(&program));
     for _ in 0..5 {
-        let found = running.leaks(&["--json"]);
+        let found = leaks(&running, &["--json"]);
         assert_success(&found);
         assert_eq!(json(&stdout(&found))["lost"]["objects"], 0);
     }

@@ -6,8 +6,9 @@ mod common;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::Output;
 
+use common::running::Running;
 use common::*;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -333,36 +334,15 @@ int main(void) {
 }
 "#;
 
-/// A child that is ended with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn start(program: &Path, mean: &str) -> Running {
+    let mut command = larder();
+    command.env("LARDER_PROFILE_BYTES", mean);
+    Running::once_it_says("ready\n", command.arg("run").arg(program))
 }
 
-impl Running {
-    fn start(program: &Path, mean: &str) -> Self {
-        let mut command = larder();
-        command.env("LARDER_PROFILE_BYTES", mean);
-        let mut child = command
-            .arg("run")
-            .arg(program)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program");
-        let mut ready = [0; 6];
-        let mut said = child.stdout.take().expect("a pipe");
-        said.read_exact(&mut ready).expect("a line");
-        Self(child)
-    }
-
-    fn profile(&self, options: &[&str]) -> Output {
-        let id = self.0.id().to_string();
-        output(larder().arg("profile").arg(id).args(options))
-    }
+fn profile(process: &Running, options: &[&str]) -> Output {
+    let id = process.id().to_string();
+    output(larder().arg("profile").arg(id).args(options))
 }
 
 #[test]
@@ -370,11 +350,11 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
     let directory = temporary();
     let flags = ["-g", "-O1", "-fno-builtin"];
     let program = compile(directory.path(), "leaking.c", LEAKING, &flags);
-    let process = Running::start(&program, "4096");
-    let once = process.profile(&["--json"]);
+    let process = start(&program, "4096");
+    let once = profile(&process, &["--json"]);
     assert_success(&once);
     let report: Value = serde_json::from_slice(&once.stdout).expect("JSON");
-    assert_eq!(report["profiles"][0]["process"], process.0.id());
+    assert_eq!(report["profiles"][0]["process"], process.id());
     let before = site(&report, "before");
     assert_eq!(before["line"], line_of(LEAKING, "before"));
     let [low, high] = [0, 1].map(|end| before["figures"]["in_use_bytes_95"][end].as_f64().unwrap());
@@ -383,7 +363,7 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
     assert!(truth > middle - 3.0 * (middle - low) && truth < middle + 3.0 * (high - middle));
 
     // The cache is full by the time that the first interval ends.
-    let text = stdout(&process.profile(&["--seconds", "1"]));
+    let text = stdout(&profile(&process, &["--seconds", "1"]));
     for part in [
         "Allocated in 1.",
         "Growth since the base, of the same process: +",
@@ -391,7 +371,7 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
     ] {
         assert!(text.contains(part), "no {part:?} in: {text}");
     }
-    let growing = process.profile(&["--growing=3", "--seconds", "1", "--json"]);
+    let growing = profile(&process, &["--growing=3", "--seconds", "1", "--json"]);
     assert_eq!(code(&growing), 1, "{}", stderr(&growing));
     let report: Value = serde_json::from_slice(&growing.stdout).expect("JSON");
     assert_eq!(report["site_count"], 1, "{report:#}");
@@ -408,8 +388,8 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
 
     // What is written of it is a base for later.
     let file = directory.path().join("then.heap");
-    assert_success(&process.profile(&["-o", file.to_str().unwrap()]));
-    let later = process.profile(&["--json", "--base", file.to_str().unwrap()]);
+    assert_success(&profile(&process, &["-o", file.to_str().unwrap()]));
+    let later = profile(&process, &["--json", "--base", file.to_str().unwrap()]);
     let report: Value = serde_json::from_slice(&later.stdout).expect("JSON");
     assert_eq!(report["base"], "same process");
 }
@@ -418,9 +398,9 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
 fn a_process_that_cannot_be_read_is_told() {
     let directory = temporary();
     let program = compile(directory.path(), "leaking.c", LEAKING, &["-O1"]);
-    let process = Running::start(&program, "0");
+    let process = start(&program, "0");
     assert_fails(
-        &process.profile(&[]),
+        &profile(&process, &[]),
         125,
         &["takes no samples", "LARDER_PROFILE_BYTES"],
     );

@@ -8,62 +8,21 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use common::running::{Running, first_words, preloaded, worker};
 use common::*;
 use prost::Message;
 use tempfile::TempDir;
 
-/// Keeps 40 MiB, and drops 1 MiB each millisecond.
-const PROGRAM: &str = r#"
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-__attribute__((noinline)) void* keep(size_t size) { return memset(malloc(size), 1, size); }
-__attribute__((noinline)) void drop(void) { void* volatile p = malloc(1 << 20); free(p); }
-int main(void) {
-  static void* volatile kept;
-  for (int i = 0; i < 40; ++i) kept = keep(1 << 20);
-  puts("ready");
-  fflush(stdout);
-  struct pollfd in = {0, POLLIN, 0};
-  while (poll(&in, 1, 1) == 0) drop();
-  return kept == NULL;
-}
-"#;
-
-/// Ended, and waited for, when this goes.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A program on Larder, with this name.
 fn program(directory: &Path, name: &str) -> Running {
-    let program = compile(
-        directory,
-        &format!("{name}.c"),
-        PROGRAM,
-        &["-g", "-O1", "-fno-builtin"],
-    );
-    let mut command = Command::new(program);
-    command.env("LD_PRELOAD", library_directory().join("liblarder.so"));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    let mut line = String::new();
-    let out = child.stdout.as_mut().expect("a pipe");
-    BufReader::new(out).read_line(&mut line).expect("a line");
-    Running(child)
+    Running::once_it_says("ready\n", &mut preloaded(worker(directory, name)))
 }
 
 /// `larder serve`, which pushes, and serves its metrics.
@@ -77,24 +36,20 @@ impl Pusher {
         let folder = temporary();
         let place = format!("unix:{}", folder.path().join("socket").display());
         let mut command = larder();
-        command.args(["serve", &process.0.id().to_string(), "--listen", &place]);
+        command.args(["serve", &process.id().to_string(), "--listen", &place]);
         command
             .args(["--push", url, "--push-interval", "0.2s"])
             .args(more);
         for variable in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(variable);
         }
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("larder");
-        let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        while !line.contains("serving at") {
-            line.clear();
-            assert!(errors.read_line(&mut line).expect("a line") > 0, "it ended");
-        }
+        let mut running = Running::start(command.stderr(Stdio::piped()));
+        let mut errors = running.stderr.take().expect("a pipe");
+        first_words("serving at", &mut errors);
         // What else it says is no error.
         thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         Self {
-            _running: Running(child),
+            _running: running,
             folder,
         }
     }
@@ -367,7 +322,7 @@ fn pyroscope_gets_what_is_in_use_and_what_was_allocated_since() {
         assert_eq!(push.fields["authorization"], "Bearer x");
         let (application, labels) = labels_of(&push.query["name"]);
         assert_eq!(application, "a_b_c");
-        assert_eq!(labels["pid"], process.0.id().to_string());
+        assert_eq!(labels["pid"], process.id().to_string());
         assert_eq!((&*labels["comm"], &*labels["region"]), ("a b_c", "eu west"));
         assert!(!labels["host"].is_empty());
     }

@@ -5,81 +5,26 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::running::{Running, first_words, preloaded, worker};
 use common::*;
 use tempfile::TempDir;
-
-/// Keeps 40 MiB; then, until stdin ends, keeps 64 KiB more and drops 1 MiB each millisecond.
-const PROGRAM: &str = r#"
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-__attribute__((noinline)) void* keep(size_t size) { return memset(malloc(size), 1, size); }
-__attribute__((noinline)) void* more(size_t size) { return memset(malloc(size), 1, size); }
-__attribute__((noinline)) void drop(void) { void* volatile p = malloc(1 << 20); free(p); }
-int main(void) {
-  static void* volatile kept;
-  for (int i = 0; i < 40; ++i) kept = keep(1 << 20);
-  puts("ready");
-  fflush(stdout);
-  struct pollfd in = {0, POLLIN, 0};
-  for (int i = 0; poll(&in, 1, 1) == 0; ++i) {
-    if (i < 4000) kept = more(64 << 10);
-    drop();
-  }
-  return kept == NULL;
-}
-"#;
 
 const TOKEN: &str = "0123456789abcdef-token";
 
 fn program(directory: &Path) -> PathBuf {
-    compile(
-        directory,
-        "worker.c",
-        PROGRAM,
-        &["-g", "-O1", "-fno-builtin"],
-    )
+    worker(directory, "worker")
 }
 
-/// Ended, and waited for, when this goes.
-struct Running(Child);
-
-impl Running {
-    fn start(program: &Path) -> Self {
-        let mut command = Command::new(program);
-        command.env("LD_PRELOAD", library_directory().join("liblarder.so"));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let mut line = String::new();
-        let out = child.stdout.as_mut().expect("a pipe");
-        BufReader::new(out).read_line(&mut line).expect("a line");
-        assert_eq!(line, "ready\n");
-        Self(child)
-    }
-
-    fn id(&self) -> u32 {
-        self.0.id()
-    }
-
-    fn end(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
-    }
+fn start(program: &Path) -> Running {
+    Running::once_it_says("ready\n", preloaded(program).env("GROWING", "1"))
 }
 
 /// `larder serve` at a socket in a folder of its own.
@@ -109,12 +54,10 @@ impl Server {
 
     /// Until it says that it serves.
     fn wait_for(command: &mut Command) -> Running {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("larder");
-        let mut line = String::new();
-        let errors = child.stderr.as_mut().expect("a pipe");
-        BufReader::new(errors).read_line(&mut line).expect("a line");
+        let mut server = Running::start(command.stderr(Stdio::piped()));
+        let line = first_words("\n", server.stderr.as_mut().expect("a pipe"));
         assert!(line.starts_with("larder: serving at "), "{line}");
-        Running(child)
+        server
     }
 
     fn connect(&self) -> UnixStream {
@@ -192,7 +135,7 @@ fn tool(variable: &str, name: &str) -> Option<PathBuf> {
 #[test]
 fn the_librarys_routes_are_served_from_outside() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let server = Server::of(&running);
     let id = running.id();
     let mode = fs::symlink_metadata(&server.path).expect("the socket");
@@ -255,7 +198,7 @@ fn the_librarys_routes_are_served_from_outside() {
 #[test]
 fn what_happens_between_two_looks_is_told() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let server = Server::of(&running);
     let at = |route: &str| server.text(&format!("/{}/debug/pprof/{route}", running.id()));
     let grown = at("growth?seconds=1");
@@ -281,7 +224,7 @@ fn what_happens_between_two_looks_is_told() {
 #[test]
 fn symbols_are_in_pprofs_format_and_pprof_finds_them_for_text() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let id = running.id();
     let server = Server::of(&running);
     let (status, packed) = server.get(&format!("/{id}/debug/pprof/heap?format=pprof"));
@@ -342,7 +285,7 @@ fn at_port(port: u16, process: &str) -> Running {
 #[test]
 fn a_port_takes_the_token() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let id = running.id().to_string();
     let port = port();
     let _server = at_port(port, &id);
@@ -403,7 +346,7 @@ fn a_port_takes_the_token() {
 #[test]
 fn a_place_that_is_taken_is_left_alone() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let id = running.id().to_string();
     let mut server = Server::of(&running);
     let try_at = |path: &Path| {
@@ -422,7 +365,7 @@ fn a_place_that_is_taken_is_left_alone() {
         .args(["-TERM", &again.id().to_string()])
         .status();
     assert!(stopped.expect("kill").success());
-    assert_eq!(again.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(again.wait().code(), Some(0));
     assert!(!server.path.exists(), "and takes it away");
     let file = directory.path().join("file");
     fs::write(&file, "mine").expect("written");
@@ -442,7 +385,7 @@ fn a_place_that_is_taken_is_left_alone() {
 fn a_process_may_die_while_it_is_looked_at() {
     let directory = temporary();
     let program = program(directory.path());
-    let [mut dying, staying] = [(); 2].map(|()| Running::start(&program));
+    let [mut dying, staying] = [(); 2].map(|()| start(&program));
     let ids = [dying.id(), staying.id()].map(|id| id.to_string());
     let server = Server::start(&[&ids[0], &ids[1]]);
     let heap = format!("/{}/debug/pprof/heap", ids[0]);
@@ -495,9 +438,9 @@ fn processes_are_found_as_they_come() {
     fs::rename(program(directory.path()), &own).expect("renamed");
     let server = Server::start(&["--name", "^com[i]ng$"]);
     let listed = |id: u32| server.text("/").contains(&format!("/{id}\tcoming\n"));
-    let mut first = Running::start(&own);
-    let second = Running::start(&own);
-    let other = Running::start(&program(directory.path()));
+    let mut first = start(&own);
+    let second = start(&own);
+    let other = start(&program(directory.path()));
     assert!(listed(first.id()) && listed(second.id()) && !listed(other.id()));
     let of = |id: u32| server.get(&format!("/{id}/debug/pprof/heap")).0;
     assert_eq!((of(first.id()), of(other.id())), (200, 404));
@@ -521,7 +464,7 @@ fn processes_are_found_as_they_come() {
 #[test]
 fn clients_do_not_wait_for_each_other() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let server = Server::of(&running);
     let heap = format!("/{}/debug/pprof/heap", running.id());
     // Who says nothing, who stops in the middle, and who does not read.
@@ -561,7 +504,7 @@ fn clients_do_not_wait_for_each_other() {
 #[test]
 fn what_is_no_request_is_refused() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let server = Server::of(&running);
     let long = [b"GET /", &b"x".repeat(100_000)[..], b" HTTP/1.1\r\n\r\n"].concat();
     for (text, want) in [
@@ -612,7 +555,7 @@ fn who_cannot_be_served_is_told_at_the_start() {
 #[test]
 fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()));
+    let running = start(&program(directory.path()));
     let server = Server::of(&running);
     let asked = request(&format!("/{}/debug/pprof/heap?seconds=1", running.id()), "");
     let mut client = server.connect();

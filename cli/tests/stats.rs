@@ -2,11 +2,10 @@
 
 mod common;
 
-use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use common::running::{Running, preloaded};
 use common::{
     assert_fails, assert_success, compile, larder, library_directory, output, stdout, temporary,
 };
@@ -58,57 +57,14 @@ int main(void) {
 }
 "#;
 
-/// A started program; ended, and waited for, when this goes.
-struct Running {
-    child: Child,
-    /// What the program said of itself.
-    own: String,
-    /// Kept open: what else it says is no error.
-    _out: BufReader<ChildStdout>,
+/// And what it says of itself.
+fn start(command: &mut Command) -> (Running, String) {
+    Running::with_first_words("}\n", command)
 }
 
-impl Running {
-    fn start(program: &Path, preload: Option<&OsStr>) -> Self {
-        let mut command = Command::new(program);
-        if let Some(library) = preload {
-            command.env("LD_PRELOAD", library);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let mut own = String::new();
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-        while !own.ends_with("}\n") {
-            assert!(
-                lines.read_line(&mut own).expect("a line") > 0,
-                "it ended: {own}"
-            );
-        }
-        Self {
-            child,
-            own,
-            _out: lines,
-        }
-    }
-
-    fn stats(&self, arguments: &[&str]) -> std::process::Output {
-        output(
-            larder()
-                .arg("stats")
-                .arg(self.child.id().to_string())
-                .args(arguments),
-        )
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn preload() -> PathBuf {
-    library_directory().join("liblarder.so")
+fn stats(process: &Running, arguments: &[&str]) -> std::process::Output {
+    let id = process.id().to_string();
+    output(larder().arg("stats").arg(id).args(arguments))
 }
 
 fn program(directory: &Path) -> PathBuf {
@@ -146,10 +102,10 @@ fn assert_same(own: &Value, found: &Value) {
 #[test]
 fn what_is_seen_from_outside_is_what_the_program_says_of_itself() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()), Some(preload().as_os_str()));
-    let found = running.stats(&["--json"]);
+    let (running, own) = start(&mut preloaded(program(directory.path())));
+    let found = stats(&running, &["--json"]);
     assert_success(&found);
-    let (own, found) = (json(&running.own), json(&stdout(&found)));
+    let (own, found) = (json(&own), json(&stdout(&found)));
     assert_same(&own, &found);
     let number = |value: &Value| value.as_u64().expect("a number");
     // The kinds are all that is mapped; and in memory there is not more than the process has.
@@ -169,7 +125,7 @@ fn what_is_seen_from_outside_is_what_the_program_says_of_itself() {
         .as_array()
         .expect("heaps")
         .iter()
-        .find(|heap| heap["thread"] == running.child.id());
+        .find(|heap| heap["thread"] == running.id());
     let heap = own_thread.expect("the main thread's heap");
     assert_eq!(heap["name"], "heap");
     assert!(number(&heap["in_use"]) > 1 << 20, "{heap}");
@@ -193,18 +149,19 @@ fn a_program_that_larder_is_linked_into_is_found_even_without_symbols() {
             &["-ldl"],
         ]
         .concat();
-        let running = Running::start(&compile(directory.path(), "heap.c", PROGRAM, &flags), None);
-        let found = running.stats(&["--json"]);
+        let program = compile(directory.path(), "heap.c", PROGRAM, &flags);
+        let (running, own) = start(&mut Command::new(program));
+        let found = stats(&running, &["--json"]);
         assert_success(&found);
-        assert_same(&json(&running.own), &json(&stdout(&found)));
+        assert_same(&json(&own), &json(&stdout(&found)));
     }
 }
 
 #[test]
 fn the_tables_are_for_people_and_metrics_for_collectors() {
     let directory = temporary();
-    let running = Running::start(&program(directory.path()), Some(preload().as_os_str()));
-    let text = stdout(&running.stats(&[]));
+    let (running, own) = start(&mut preloaded(program(directory.path())));
+    let text = stdout(&stats(&running, &[]));
     for words in [
         "(heap) on Larder 0.1.0",
         "free in slabs",
@@ -213,9 +170,9 @@ fn the_tables_are_for_people_and_metrics_for_collectors() {
     ] {
         assert!(text.contains(words), "no {words:?} in: {text}");
     }
-    let metrics = stdout(&running.stats(&["--format", "prometheus"]));
-    let mapped = json(&running.own)["mapped"].clone();
-    let id = running.child.id();
+    let metrics = stdout(&stats(&running, &["--format", "prometheus"]));
+    let mapped = json(&own)["mapped"].clone();
+    let id = running.id();
     let line = format!("larder_mapped_bytes{{pid=\"{id}\",comm=\"heap\"}} {mapped}\n");
     assert!(metrics.contains(&line), "no {line} in: {metrics}");
     for sample in metrics.lines().filter(|line| !line.starts_with('#')) {
@@ -235,12 +192,12 @@ fn the_tables_are_for_people_and_metrics_for_collectors() {
 fn several_processes_are_a_list() {
     let directory = temporary();
     let program = program(directory.path());
-    let [one, two] = [(); 2].map(|()| Running::start(&program, Some(preload().as_os_str())));
-    let both = one.stats(&[&two.child.id().to_string(), "--json"]);
+    let [one, two] = [(); 2].map(|()| start(&mut preloaded(&program)).0);
+    let both = stats(&one, &[&two.id().to_string(), "--json"]);
     assert_success(&both);
     let both = json(&stdout(&both));
-    assert_eq!(both[0]["process"], one.child.id());
-    assert_eq!(both[1]["process"], two.child.id());
+    assert_eq!(both[0]["process"], one.id());
+    assert_eq!(both[1]["process"], two.id());
 }
 
 #[test]
@@ -298,16 +255,8 @@ fn a_process_that_lies_is_not_believed() {
         &["cannot be true"],
     ];
     for (kind, words) in expected.iter().enumerate() {
-        let script = directory.path().join("start");
-        std::fs::write(
-            &script,
-            format!("#!/bin/sh\nexec {} {kind}\n", impostor.display()),
-        )
-        .unwrap();
-        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .unwrap();
-        let running = Running::start(&script, None);
-        assert_fails(&running.stats(&[]), 125, words);
+        let (running, _) = start(Command::new(&impostor).arg(kind.to_string()));
+        assert_fails(&stats(&running, &[]), 125, words);
     }
 }
 
@@ -345,8 +294,8 @@ int main(void) {
 fn what_a_process_claims_takes_a_bounded_time_to_count() {
     let directory = temporary();
     let program = compile(directory.path(), "braggart.c", BRAGGART, &["-O1", "-ldl"]);
-    let running = Running::start(&program, Some(preload().as_os_str()));
-    let found = running.stats(&["--json"]);
+    let (running, _) = start(&mut preloaded(&program));
+    let found = stats(&running, &["--json"]);
     assert_success(&found);
     let found = json(&stdout(&found));
     assert!(found["mappings"].as_u64() >= Some(70_000), "{found}");
@@ -374,9 +323,9 @@ fn a_heap_in_motion_is_read_to_its_end() {
              pthread_join(thread, NULL);\n  }\n  char byte;",
         );
     let program = compile(directory.path(), "busy.c", &text, &["-O1", "-pthread"]);
-    let running = Running::start(&program, Some(preload().as_os_str()));
+    let (running, _) = start(&mut preloaded(&program));
     for _ in 0..20 {
-        let found = running.stats(&["--json"]);
+        let found = stats(&running, &["--json"]);
         assert_success(&found);
         let found = json(&stdout(&found));
         assert!(

@@ -8,12 +8,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use common::running::{Running, failure_at, preloaded};
 use common::{
-    assert_fails, assert_success, compile, larder, library_directory, line_of, output, stderr,
-    stdout, temporary,
+    assert_fails, assert_success, compile, larder, line_of, output, stderr, stdout, temporary,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -53,71 +53,20 @@ int main(void) {
 }
 "#;
 
-/// Ended at the latest with this.
-struct Process(Child);
-
-impl Process {
-    #[track_caller]
-    fn wait(&mut self) -> ExitStatus {
-        let deadline = failure_at();
-        loop {
-            if let Some(status) = self.0.try_wait().expect("a child") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
+fn start(directory: &Path) -> Running {
+    watched(&compile(directory, "leaky.c", PROGRAM, &["-O1", "-g"]))
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// With steady figures from a short run.
+fn watched(program: &Path) -> Running {
+    Running::once_it_says(
+        "{}\n",
+        preloaded(program).env("LARDER_PROFILE_BYTES", "16384"),
+    )
 }
 
-/// When what has not come will not.
-fn failure_at() -> Instant {
-    Instant::now() + Duration::from_secs(60)
-}
-
-struct Running {
-    child: Process,
-    _out: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(directory: &Path) -> Self {
-        Self::of(&compile(directory, "leaky.c", PROGRAM, &["-O1", "-g"]))
-    }
-
-    fn of(program: &Path) -> Self {
-        let mut child = Command::new(program)
-            .env("LD_PRELOAD", library_directory().join("liblarder.so"))
-            // Steady figures from a short run.
-            .env("LARDER_PROFILE_BYTES", "16384")
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        out.read_line(&mut line).expect("a line");
-        assert_eq!(line, "{}\n");
-        Self {
-            child: Process(child),
-            _out: out,
-        }
-    }
-
-    fn id(&self) -> String {
-        self.child.0.id().to_string()
-    }
-
-    fn end(&mut self) {
-        self.child.0.kill().expect("it ends");
-        self.child.wait();
-    }
+fn id(process: &Running) -> String {
+    process.id().to_string()
 }
 
 fn objects(text: &str) -> Vec<Value> {
@@ -145,8 +94,8 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn what_leaks_grows_and_what_is_freed_has_only_a_rate() {
     let directory = temporary();
-    let running = Running::start(directory.path());
-    let found = output(larder().args(["top", &running.id(), "-n", "3", "-d", "0.5", "--json"]));
+    let running = start(directory.path());
+    let found = output(larder().args(["top", &id(&running), "-n", "3", "-d", "0.5", "--json"]));
     assert_success(&found);
     let looks = objects(&stdout(&found));
     assert_eq!(looks.len(), 3);
@@ -167,16 +116,16 @@ fn what_leaks_grows_and_what_is_freed_has_only_a_rate() {
     let in_use = number(&last["kinds"]["in_use"]["resident"]);
     assert!(in_use > 0.0 && in_use <= number(&last["rss"]), "{last}");
     let thread = &last["threads"][0];
-    assert_eq!(thread["name"], format!("{} leaky", running.id()), "{last}");
+    assert_eq!(thread["name"], format!("{} leaky", id(&running)), "{last}");
 }
 
 /// While the program stands still, three ways to look have the same figures, and the kernel too.
 #[test]
 fn figures_are_those_of_stats_profile_and_the_kernel() {
     let directory = temporary();
-    let running = Running::start(directory.path());
-    let id = running.id();
-    kill_process(Pid::from_child(&running.child.0), Signal::STOP).expect("kill");
+    let running = start(directory.path());
+    let id = id(&running);
+    kill_process(Pid::from_child(&running), Signal::STOP).expect("kill");
     let stopped = || std::fs::read_to_string(format!("/proc/{id}/stat")).expect("stat");
     while !stopped().contains(" T ") {
         std::thread::yield_now();
@@ -226,8 +175,8 @@ fn figures_are_those_of_stats_profile_and_the_kernel() {
 #[test]
 fn tables_are_ranked_filtered_and_cut() {
     let directory = temporary();
-    let running = Running::start(directory.path());
-    let id = running.id();
+    let running = start(directory.path());
+    let id = id(&running);
     let top = |arguments: &[&str]| {
         let found = output(
             larder()
@@ -281,18 +230,18 @@ fn names_are_shown_and_not_obeyed() {
     let program = compile(directory.path(), "plain.c", PROGRAM, &["-O1"]);
     let hostile = directory.path().join("\x1b[2J\u{202e}x");
     std::fs::rename(program, &hostile).expect("a new name");
-    let running = Running::of(&hostile);
+    let running = watched(&hostile);
     for form in [&[][..], &["--json"]] {
         let found = output(
             larder()
-                .args(["top", &running.id(), "-d", "0.1", "--once"])
+                .args(["top", &id(&running), "-d", "0.1", "--once"])
                 .args(form),
         );
         assert_success(&found);
         let text = stdout(&found);
         assert!(!text.contains(['\x1b', '\u{202e}']), "{text}");
     }
-    let mut top = OnTerminal::start(&running.id());
+    let mut top = OnTerminal::start(&id(&running));
     top.turn("\r", "\\x1b[2J\\u{202e}x");
     top.press("q");
     assert_eq!(top.ended().code(), Some(0));
@@ -301,9 +250,9 @@ fn names_are_shown_and_not_obeyed() {
 #[test]
 fn the_end_of_the_process_and_of_the_reader_is_no_failure() {
     let directory = temporary();
-    let mut running = Running::start(directory.path());
+    let mut running = start(directory.path());
     let mut top = larder()
-        .args(["top", &running.id(), "-d", "0.1", "--json"])
+        .args(["top", &id(&running), "-d", "0.1", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -316,9 +265,9 @@ fn the_end_of_the_process_and_of_the_reader_is_no_failure() {
     let ended = top.wait_with_output().expect("it ends");
     assert!(ended.status.success(), "{}", stderr(&ended));
 
-    let running = Running::start(directory.path());
+    let running = start(directory.path());
     let mut top = larder()
-        .args(["top", &running.id(), "-d", "0.1"])
+        .args(["top", &id(&running), "-d", "0.1"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -335,42 +284,27 @@ fn a_process_that_becomes_another_program_is_found_again() {
         ("exec sleep 60", true),
         ("exec env -u LD_PRELOAD sleep 60", false),
     ] {
-        let mut process = Process(
-            Command::new("sh")
-                .args(["-c", &format!("echo; read line; {then}")])
-                .env("LD_PRELOAD", library_directory().join("liblarder.so"))
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .expect("sh"),
-        );
-        let mut out = process.0.stdout.take().expect("a pipe");
-        out.read_exact(&mut [0]).expect("it is there");
-        let mut top = Process(
+        let script = format!("echo; read line; {then}");
+        let mut process = Running::once_it_says("\n", preloaded("sh").args(["-c", &script]));
+        let mut top = Running::start(
             larder()
-                .args(["top", &process.0.id().to_string(), "-d", "0.1", "--json"])
+                .args(["top", &id(&process), "-d", "0.1", "--json"])
                 .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("it starts"),
+                .stderr(Stdio::piped()),
         );
-        let mut lines = BufReader::new(top.0.stdout.take().expect("a pipe")).lines();
+        let mut lines = BufReader::new(top.stdout.take().expect("a pipe")).lines();
         let name = |line: String| objects(&line)[0]["name"].clone();
         let mut names = lines.by_ref().map(|line| name(line.expect("a line")));
         assert_eq!(names.next().expect("a look"), "sh");
-        drop(process.0.stdin.take());
+        drop(process.stdin.take());
         if on_larder {
             assert!(names.any(|name| name == "sleep"));
             continue;
         }
         assert!(names.all(|name| name != "sleep"));
         let mut said = String::new();
-        let told = top
-            .0
-            .stderr
-            .take()
-            .expect("a pipe")
-            .read_to_string(&mut said);
+        let mut errors = top.stderr.take().expect("a pipe");
+        let told = errors.read_to_string(&mut said);
         assert!(
             told.is_ok() && said.contains("does not run on Larder"),
             "{said}"
@@ -403,7 +337,7 @@ fn who_cannot_be_watched_is_told_why() {
 
 /// The tool on a terminal of its own.
 struct OnTerminal {
-    child: Process,
+    child: Running,
     master: File,
     /// Kept open, so that what the terminal is set to can be asked when the tool has ended.
     slave: File,
@@ -426,18 +360,18 @@ impl OnTerminal {
         let slave = File::options().read(true).write(true).open(name);
         let slave = slave.expect("its other end");
         let end = || Stdio::from(slave.try_clone().expect("its other end"));
-        let child = Command::new("setsid")
-            .arg("--ctty")
-            .arg(larder().get_program())
-            .args(["top", id, "-d", "0.2"])
-            .env("TERM", "xterm-256color")
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .expect("setsid");
+        let child = Running::start(
+            Command::new("setsid")
+                .arg("--ctty")
+                .arg(larder().get_program())
+                .args(["top", id, "-d", "0.2"])
+                .env("TERM", "xterm-256color")
+                .stdin(end())
+                .stdout(end())
+                .stderr(end()),
+        );
         let mut terminal = Self {
-            child: Process(child),
+            child,
             master: master.into(),
             slave,
             shown: vt100::Parser::default(),
@@ -522,8 +456,8 @@ impl OnTerminal {
 #[test]
 fn keys_turn_pages_filter_and_sort() {
     let directory = temporary();
-    let running = Running::start(directory.path());
-    let mut top = OnTerminal::start(&running.id());
+    let running = start(directory.path());
+    let mut top = OnTerminal::start(&id(&running));
     top.wait_for("leak  ");
     top.turn("t", "REFILLS/s");
     top.turn("?", "KEYS AND COLUMNS");
@@ -563,8 +497,8 @@ fn keys_turn_pages_filter_and_sort() {
 #[test]
 fn the_screen_follows_the_terminals_size() {
     let directory = temporary();
-    let running = Running::start(directory.path());
-    let mut top = OnTerminal::start(&running.id());
+    let running = start(directory.path());
+    let mut top = OnTerminal::start(&id(&running));
     top.wait_for("leak  ");
     for small in [(5, 20), (2, 10), (1, 1), (0, 0)] {
         top.resize(small);
@@ -588,17 +522,17 @@ fn the_screen_follows_the_terminals_size() {
 #[test]
 fn the_terminal_is_given_back_when_the_process_ends_and_on_a_signal() {
     let directory = temporary();
-    let mut running = Running::start(directory.path());
-    let mut top = OnTerminal::start(&running.id());
+    let mut running = start(directory.path());
+    let mut top = OnTerminal::start(&id(&running));
     running.end();
     assert_eq!(top.ended().code(), Some(0));
-    top.wait_for(&format!("process {} has ended", running.id()));
+    top.wait_for(&format!("process {} has ended", id(&running)));
 
-    let running = Running::start(directory.path());
+    let running = start(directory.path());
     for keys in ["", "/", "\x1b[", "p"] {
-        let mut top = OnTerminal::start(&running.id());
+        let mut top = OnTerminal::start(&id(&running));
         top.press(keys);
-        kill_process(Pid::from_child(&top.child.0), Signal::TERM).expect("kill");
+        kill_process(Pid::from_child(&top.child), Signal::TERM).expect("kill");
         assert_eq!(
             top.ended().signal(),
             Some(Signal::TERM.as_raw()),
@@ -610,13 +544,13 @@ fn the_terminal_is_given_back_when_the_process_ends_and_on_a_signal() {
 #[test]
 fn a_terminal_that_is_closed_ends_it() {
     let directory = temporary();
-    let running = Running::start(directory.path());
+    let running = start(directory.path());
     let OnTerminal {
         mut child,
         master,
         slave,
         ..
-    } = OnTerminal::start(&running.id());
+    } = OnTerminal::start(&id(&running));
     drop((master, slave));
     assert_eq!(child.wait().signal(), Some(Signal::HUP.as_raw()));
 }
@@ -661,9 +595,9 @@ impl Held {
 #[test]
 fn a_look_that_does_not_end_holds_up_no_key() {
     let directory = temporary();
-    let running = Running::start(directory.path());
-    let mut top = OnTerminal::start(&running.id());
-    let held = Held::stop(top.child.0.id(), "larder-look");
+    let running = start(directory.path());
+    let mut top = OnTerminal::start(&id(&running));
+    let held = Held::stop(top.child.id(), "larder-look");
     // The next look is due, and does not end.
     std::thread::sleep(Duration::from_millis(500));
     top.turn("t", "REFILLS/s");

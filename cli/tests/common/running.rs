@@ -1,0 +1,134 @@
+//! Programs that run beside a test.
+
+use std::io::{BufRead, BufReader, Read};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{compile, library_directory};
+
+/// Keeps 40 MiB; then, until stdin ends, drops 1 MiB each millisecond, and where GROWING is set
+/// keeps 64 KiB more.
+const WORKER: &str = r#"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+__attribute__((noinline)) void* keep(size_t size) { return memset(malloc(size), 1, size); }
+__attribute__((noinline)) void* more(size_t size) { return memset(malloc(size), 1, size); }
+__attribute__((noinline)) void drop(void) { void* volatile p = malloc(1 << 20); free(p); }
+int main(void) {
+  static void* volatile kept;
+  int most = getenv("GROWING") != NULL ? 4000 : 0;
+  for (int i = 0; i < 40; ++i) kept = keep(1 << 20);
+  puts("ready");
+  fflush(stdout);
+  struct pollfd in = {0, POLLIN, 0};
+  for (int i = 0; poll(&in, 1, 1) == 0; ++i) {
+    if (i < most) kept = more(64 << 10);
+    drop();
+  }
+  return kept == NULL;
+}
+"#;
+
+/// It says `ready` when it has what it keeps.
+#[track_caller]
+pub fn worker(directory: &Path, name: &str) -> PathBuf {
+    let flags = ["-g", "-O1", "-fno-builtin"];
+    compile(directory, &format!("{name}.c"), WORKER, &flags)
+}
+
+/// The program, on the staged allocator.
+pub fn preloaded(program: impl AsRef<Path>) -> Command {
+    preloaded_with("liblarder.so", program)
+}
+
+pub fn preloaded_with(library: &str, program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command.env("LD_PRELOAD", library_directory().join(library));
+    command
+}
+
+/// When what has not come will not.
+pub fn failure_at() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+/// A child process: ended, and waited for, when this goes.
+pub struct Running(Child);
+
+impl Running {
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let child = command.spawn();
+        Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// When it has written what ends in `ready`, a whole line; its stdin and stdout are pipes.
+    #[track_caller]
+    pub fn once_it_says(ready: &str, command: &mut Command) -> Self {
+        Self::with_first_words(ready, command).0
+    }
+
+    /// As `once_it_says`, and what it has written by then.
+    #[track_caller]
+    pub fn with_first_words(ready: &str, command: &mut Command) -> (Self, String) {
+        let mut running = Self::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let words = first_words(ready, running.stdout.as_mut().expect("a pipe"));
+        (running, words)
+    }
+
+    /// Its end, which comes.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        let deadline = failure_at();
+        loop {
+            if let Some(status) = self.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What is written up to a line that has this. What follows it must not have been written yet.
+#[track_caller]
+pub fn first_words(ready: &str, from: impl Read) -> String {
+    let mut words = String::new();
+    let mut lines = BufReader::new(from);
+    let mut line = 0;
+    while !words[line..].contains(ready) {
+        line = words.len();
+        let length = lines.read_line(&mut words).expect("a line");
+        assert!(length > 0, "it ended without {ready:?}: {words}");
+    }
+    words
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
