@@ -19,7 +19,6 @@ mod installed;
 mod instruments;
 mod leaks;
 mod libraries;
-#[allow(dead_code, unused_imports)]
 mod live;
 mod measured;
 mod memdebug;
@@ -27,6 +26,7 @@ mod output;
 mod preload;
 mod printable;
 mod profile;
+mod ptrace;
 mod record;
 mod regular;
 mod replay;

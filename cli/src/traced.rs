@@ -12,11 +12,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::ptr;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::execute;
+use crate::ptrace;
 
 const EVERY: libc::c_int = libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEEXIT
@@ -71,7 +71,7 @@ fn trace_from_start(number: OwnedFd, start: OwnedFd) -> io::Result<libc::pid_t> 
     File::from(number).read_exact(&mut id)?;
     let process = u32::from_ne_bytes(id) as libc::pid_t;
     // Only exec: what fails before it is for who starts it to see.
-    ptrace(
+    ptrace::request(
         libc::PTRACE_SEIZE,
         process,
         libc::PTRACE_O_TRACEEXEC as usize,
@@ -98,8 +98,8 @@ fn reaches_exec(process: libc::pid_t) -> io::Result<bool> {
         }
         let (_, status) = wait(process)?;
         if event(status) == libc::PTRACE_EVENT_EXEC {
-            ptrace(libc::PTRACE_SETOPTIONS, process, EVERY as usize)?;
-            ptrace(libc::PTRACE_CONT, process, 0)?;
+            ptrace::request(libc::PTRACE_SETOPTIONS, process, EVERY as usize)?;
+            ptrace::request(libc::PTRACE_CONT, process, 0)?;
             return Ok(true);
         }
         go_on(process, status);
@@ -152,13 +152,5 @@ fn go_on(process: libc::pid_t, status: libc::c_int) {
         _ => (libc::PTRACE_CONT, 0),
     };
     // It may have been killed meanwhile.
-    let _ = ptrace(request, process, signal as usize);
-}
-
-fn ptrace(request: libc::c_uint, process: libc::pid_t, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests used here writes to this process's memory.
-    match unsafe { libc::ptrace(request, process, ptr::null_mut::<libc::c_void>(), data) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    let _ = ptrace::request(request, process, signal as usize);
 }

@@ -5,18 +5,15 @@
 //! were going. Where the tool dies meanwhile, the kernel lets the threads run.
 
 use std::io;
-use std::mem::size_of;
-use std::ptr;
 use std::time::{Duration, Instant};
 
 use super::Obstacle;
 use super::memory::Memory;
+use crate::ptrace;
 
 /// For one that does not stop: it waits for a disk, perhaps.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_THREADS: usize = 1 << 17;
-/// General registers, then vectors.
-const MOST_WORDS: usize = 2048;
 
 #[cfg(target_arch = "x86_64")]
 const VECTORS: i32 = 0x202; // NT_X86_XSTATE
@@ -66,7 +63,7 @@ impl Stopped {
     }
 
     fn seize(&mut self, memory: &Memory, id: i32) -> Result<(), Obstacle> {
-        if let Err(error) = trace(libc::PTRACE_SEIZE, id, 0) {
+        if let Err(error) = ptrace::request(libc::PTRACE_SEIZE, id, 0) {
             return match error.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) if !is_ending(memory, id) => {
                     Err(tracer(memory).map_or(Obstacle::NotPermitted, Obstacle::Traced))
@@ -84,7 +81,7 @@ impl Stopped {
             thread_pointer: 0,
             registers: Vec::new(),
         });
-        let _ = trace(libc::PTRACE_INTERRUPT, id, 0);
+        let _ = ptrace::request(libc::PTRACE_INTERRUPT, id, 0);
         let stops = await_stop(id, Instant::now() + PATIENCE);
         match stops {
             Some(Stop::At(signal)) => {
@@ -107,10 +104,10 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         for thread in &self.threads {
-            if trace(libc::PTRACE_DETACH, thread.id, thread.signal as usize).is_err() {
+            if ptrace::request(libc::PTRACE_DETACH, thread.id, thread.signal as usize).is_err() {
                 // Of one that did not stop in time, and may yet.
                 let _ = await_stop(thread.id, Instant::now());
-                let _ = trace(libc::PTRACE_DETACH, thread.id, 0);
+                let _ = ptrace::request(libc::PTRACE_DETACH, thread.id, 0);
             }
         }
     }
@@ -118,7 +115,7 @@ impl Drop for Stopped {
 
 impl Thread {
     fn read_registers(&mut self) {
-        let mut words = read_set(self.id, libc::NT_PRSTATUS);
+        let mut words = ptrace::registers(self.id, libc::NT_PRSTATUS);
         self.begin_call_anew(&mut words);
         let word = |at: usize| words.get(at / 8).copied().unwrap_or(0);
         #[cfg(target_arch = "x86_64")]
@@ -132,10 +129,10 @@ impl Thread {
             const SP: usize = 31 * 8;
             const NT_ARM_TLS: i32 = 0x401;
             self.stack_pointer = word(SP);
-            let tls = read_set(self.id, NT_ARM_TLS);
+            let tls = ptrace::registers(self.id, NT_ARM_TLS);
             self.thread_pointer = tls.first().copied().unwrap_or(0);
         }
-        words.extend(read_set(self.id, VECTORS));
+        words.extend(ptrace::registers(self.id, VECTORS));
         self.registers = words;
     }
 
@@ -157,19 +154,7 @@ impl Thread {
             return;
         }
         words[RAX] = -ERESTARTNOHAND as u64;
-        let set = libc::iovec {
-            iov_base: words.as_mut_ptr().cast(),
-            iov_len: size_of::<libc::user_regs_struct>().min(words.len() * 8),
-        };
-        // SAFETY: `set` describes `words`, which the kernel reads.
-        unsafe {
-            libc::ptrace(
-                libc::PTRACE_SETREGSET,
-                self.id,
-                libc::NT_PRSTATUS as usize,
-                &raw const set,
-            );
-        }
+        ptrace::write_registers(self.id, libc::NT_PRSTATUS, words);
     }
 
     #[cfg(not(target_arch = "x86_64"))]
@@ -206,27 +191,6 @@ fn await_stop(id: i32, until: Instant) -> Option<Stop> {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(1));
     }
-}
-
-fn trace(request: libc::c_uint, id: i32, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests made here reads or writes memory of ours.
-    match unsafe { libc::ptrace(request, id, ptr::null_mut::<libc::c_void>(), data) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
-/// Empty where it cannot be read.
-fn read_set(id: i32, which: i32) -> Vec<u64> {
-    let mut words = vec![0u64; MOST_WORDS];
-    let mut set = libc::iovec {
-        iov_base: words.as_mut_ptr().cast(),
-        iov_len: words.len() * 8,
-    };
-    // SAFETY: `set` describes `words`, of which the kernel fills no more.
-    let got = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, id, which as usize, &raw mut set) };
-    words.truncate(if got < 0 { 0 } else { set.iov_len / 8 });
-    words
 }
 
 fn tasks(memory: &Memory) -> Result<Vec<i32>, Obstacle> {

@@ -1,0 +1,42 @@
+//! ptrace's requests, those that read and write no memory of ours but whole sets of registers.
+
+use std::io;
+use std::ptr;
+
+/// General registers, then vectors.
+const MOST_WORDS: usize = 2048;
+
+pub fn request(request: libc::c_uint, thread: libc::pid_t, data: usize) -> io::Result<()> {
+    // SAFETY: what is at an address of ours is for `registers` and `write_registers` to hand over.
+    let done = unsafe { libc::ptrace(request, thread, ptr::null_mut::<libc::c_void>(), data) };
+    match done {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Empty where the set (`NT_PRSTATUS`...) cannot be read.
+pub fn registers(thread: libc::pid_t, set: i32) -> Vec<u64> {
+    let mut words = vec![0u64; MOST_WORDS];
+    let mut room = room(&mut words);
+    let kind = set as usize;
+    // SAFETY: `room` describes `words`, of which the kernel fills no more.
+    let got = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, thread, kind, &raw mut room) };
+    words.truncate(if got < 0 { 0 } else { room.iov_len / 8 });
+    words
+}
+
+/// As they came from `registers`.
+pub fn write_registers(thread: libc::pid_t, set: i32, words: &mut [u64]) {
+    let room = room(words);
+    let kind = set as usize;
+    // SAFETY: `room` describes `words`, which the kernel reads.
+    unsafe { libc::ptrace(libc::PTRACE_SETREGSET, thread, kind, &raw const room) };
+}
+
+fn room(words: &mut [u64]) -> libc::iovec {
+    libc::iovec {
+        iov_base: words.as_mut_ptr().cast(),
+        iov_len: size_of_val(words),
+    }
+}
