@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::Report;
-use crate::analysis::attribute::functions;
 use crate::printable;
 use crate::profile::heap::{Figures, HeapProfile};
 use crate::profile::program;
+use crate::profile::site_json::place;
 use crate::profile::sites::ProfiledSite;
-use crate::report::frame_json;
 
 pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&document(report))?;
@@ -62,20 +61,7 @@ fn lost(figures: &Figures) -> Value {
 }
 
 fn site(report: &Report<'_>, site: &ProfiledSite) -> Value {
-    let named = report.profiled.named(site);
-    let heaviest = report
-        .profiled
-        .heaviest(site, |figures| figures.in_use.bytes);
-    let frames = heaviest.map(|row| functions(&row.chain).map(frame_json).collect::<Vec<_>>());
-    json!({
-        "function": named.function.as_deref(),
-        "file": named.file.as_deref(),
-        "line": named.line,
-        "module": named.module.as_ref().map(|module| &module.path),
-        "address": named.address,
-        "lost": lost(&site.figures),
-        "stacks": site.rows.len(),
-        "stack": frames,
-        "stack_truncated": heaviest.is_some_and(|row| row.truncated),
-    })
+    let mut value = place(&report.profiled, site, |figures| figures.in_use.bytes);
+    value["lost"] = lost(&site.figures);
+    value
 }

@@ -8,11 +8,10 @@ use super::Report;
 use super::growing::Growing;
 use super::heap::{Estimate, Figures, HeapProfile, Origin};
 use super::interval::{Growth, Interval};
+use super::site_json::place;
 use super::sites::{Base, ProfiledSite};
 use super::text::{ranked, weight};
-use crate::analysis::attribute::functions;
 use crate::printable;
-use crate::report::frame_json;
 
 pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&document(report))?;
@@ -84,23 +83,11 @@ fn about(profile: &HeapProfile) -> Value {
 }
 
 fn site(report: &Report<'_>, site: &ProfiledSite) -> Value {
-    let profiled = &report.profiled;
-    let named = profiled.named(site);
     let key = report.key();
-    let row = profiled.heaviest(site, |figures| weight(key, figures));
-    let frames = row.map(|row| functions(&row.chain).map(frame_json).collect::<Vec<_>>());
-    json!({
-        "function": named.function.as_deref(),
-        "file": named.file.as_deref(),
-        "line": named.line,
-        "module": named.module.as_ref().map(|module| &module.path),
-        "address": named.address,
-        "figures": figures(&site.figures),
-        "growth": growth(report, &site.growth),
-        "stacks": site.rows.len(),
-        "stack": frames,
-        "stack_truncated": row.is_some_and(|row| row.truncated),
-    })
+    let mut value = place(&report.profiled, site, |figures| weight(key, figures));
+    value["figures"] = figures(&site.figures);
+    value["growth"] = growth(report, &site.growth);
+    value
 }
 
 fn figures(figures: &Figures) -> Value {

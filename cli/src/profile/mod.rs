@@ -21,6 +21,7 @@ mod parse;
 mod rows;
 pub mod running;
 pub mod served;
+pub mod site_json;
 pub mod sites;
 mod text;
 mod write;
