@@ -15,6 +15,8 @@
 #include <string>
 #include <thread>
 
+#include "../leak/unseen.h"
+
 void* global;
 uintptr_t hidden;
 
@@ -29,18 +31,6 @@ int failures = 0;
     fprintf(stderr, "FAILED heap_checker:%d: %s\n", __LINE__, #condition); \
   } while (false)
 
-#define APART [[gnu::noinline]]
-
-template <typename T>
-T* opaque(T* p) {
-  __asm__ volatile("" : "+r"(p) : : "memory");
-  return p;
-}
-APART void wipe_stack() {
-  char room[16384];
-  memset(opaque(room), 0, sizeof room);
-  opaque(room);
-}
 APART void lose(size_t bytes) {
   memset(opaque(malloc(bytes)), 1, bytes);
   wipe_stack();

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "unseen.h"
+
 // LeakSanitizer's calls, which Larder has.
 extern "C" {
 [[gnu::weak]] void __lsan_disable();
@@ -38,23 +40,6 @@ std::vector<int*> destroyed_at_exit;
 thread_local void* in_tls;
 
 namespace {
-
-#define APART [[gnu::noinline]]
-
-// Keeps the compiler from knowing what is done with it.
-template <typename T>
-T* opaque(T* p) {
-  __asm__ volatile("" : "+r"(p) : : "memory");
-  return p;
-}
-
-// What was left on the stack by frames that have returned is no reference; but frames that are
-// still there may have holes where it shows.
-APART void wipe_stack() {
-  char room[16384];
-  memset(opaque(room), 0, sizeof room);
-  opaque(room);
-}
 
 struct Node {
   Node* next;
