@@ -245,14 +245,14 @@ inline void sleep_ms(long milliseconds) {
   }
 }
 
-// Signals SIGUSR1 again and again: to the thread, or where it is 0 to the process.
+// Signals SIGUSR1 to the thread again and again.
 inline timer_t signal_every(long nanoseconds, pid_t thread, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
   sigevent event = {};
-  event.sigev_notify = thread != 0 ? SIGEV_THREAD_ID : SIGEV_SIGNAL;
+  event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGUSR1;
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
