@@ -11,6 +11,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <new>
+
 #include "environment.h"
 #include "line.h"
 #include "options.h"
@@ -26,6 +29,7 @@ constexpr size_t kMostWindow = size_t{256} << 30, kLeastWindow = size_t{64} << 2
 
 struct Window {
   const char* variable;
+  Window* next_of_source = nullptr;
   char* base = nullptr;  // a multiple of kBlock
   size_t chunks = 0;
   uint8_t* used = nullptr;  // units, by chunk
@@ -46,12 +50,16 @@ struct Window {
 
 struct Backing {
   Lock lock;
-  // Anything but plain mmap. Written once, before there are threads.
-  bool special = false;
+  // Anything but plain mmap; it stays. Relaxed: who has memory of a window was given it under the
+  // lock, or by who was.
+  std::atomic<bool> special{false};
   bool ready = false;
   bool use_mmap = true;
   Window windows[2] = {{.variable = "MEMFS_MALLOC_PATH"}, {.variable = "DEVMEM_START"}};
   int copied_pipe[2] = {-1, -1};
+  Source source = nullptr;  // and its context: under the lock
+  void* source_context = nullptr;
+  std::atomic<Window*> of_source{nullptr};  // by next_of_source; they are never taken away
 };
 constinit Backing backing;
 
@@ -244,25 +252,79 @@ void init_device(uint64_t start, const char* path) {
   close(fd);
 }
 
+// --- the program's source
+
+// What it gives for so many chunks, as a window: whole chunks within it. nullptr: too little.
+// REQUIRES: backing.lock
+Window* ask_source(size_t count) {
+  size_t bytes = count * kBlock, actual = bytes;
+  int saved = errno;
+  auto p =
+      reinterpret_cast<uintptr_t>(backing.source(backing.source_context, bytes, &actual, kBlock));
+  errno = saved;
+  if (p == 0 || actual < bytes || actual > kMaxSize || p > UINTPTR_MAX - actual) return nullptr;
+  uintptr_t base = round_up(p, kBlock);
+  size_t chunks = base - p >= actual ? 0 : (actual - (base - p)) / kBlock;
+  if (chunks < 3) return nullptr;
+  auto* memory = static_cast<char*>(os::map(round_up(sizeof(Window) + chunks, os::page_size())));
+  if (memory == nullptr) return nullptr;
+  auto* w = new (memory) Window{.variable = ""};
+  w->base = reinterpret_cast<char*>(base);
+  w->chunks = chunks;
+  w->used = reinterpret_cast<uint8_t*>(memory + sizeof(Window));
+  w->page = os::page_size();
+  w->device = true;
+  w->told = true;
+  os::count_as_own(w->base, chunks * kBlock);
+  w->next_of_source = backing.of_source.load(std::memory_order_relaxed);
+  backing.of_source.store(w, std::memory_order_release);
+  return w;
+}
+
+// It is asked for as much again as it has given, 64 MiB at most: there are few windows then. If it
+// refuses, for what is needed: with a chunk at both ends, and what the place for `align` takes.
+// REQUIRES: backing.lock
+void* take_from_source(size_t size_bytes, size_t align) {
+  constexpr size_t kMostChunks = 32;
+  size_t so_far = 0;
+  for (Window* w = backing.of_source.load(std::memory_order_relaxed); w != nullptr;
+       w = w->next_of_source) {
+    if (void* p = take(*w, size_bytes, align)) return p;
+    so_far += w->chunks;
+  }
+  size_t least = (size_bytes + kBlock - 1) / kBlock + 2 + (align > kBlock ? align / kBlock - 1 : 0);
+  size_t more = so_far < kMostChunks ? so_far : kMostChunks;
+  Window* w = more > least ? ask_source(more) : nullptr;
+  if (w == nullptr) w = ask_source(least);
+  return w != nullptr ? take(*w, size_bytes, align) : nullptr;
+}
+
+void* taken(void* p, size_t size_bytes) {
+  stats::add(stats::kMappedBytes, int64_t(size_bytes));
+  stats::add(stats::kMappedTotalBytes, int64_t(size_bytes));
+  return p;
+}
+
 LARDER_SLOW void* map_special(size_t size_bytes, size_t align) {
   LockGuard guard(backing.lock);
-  for (Window& w : backing.windows) {
-    void* p = take(w, size_bytes, align);
-    if (p == nullptr) continue;
-    stats::add(stats::kMappedBytes, int64_t(size_bytes));
-    stats::add(stats::kMappedTotalBytes, int64_t(size_bytes));
-    return p;
+  if (backing.source != nullptr) {
+    void* p = take_from_source(size_bytes, align);
+    return p != nullptr ? taken(p, size_bytes) : nullptr;
   }
+  for (Window& w : backing.windows)
+    if (void* p = take(w, size_bytes, align)) return taken(p, size_bytes);
   if (memfs.chunks != 0 && !memfs.copied && option(Option::kMemfsDisableFallback) != 0)
     return nullptr;
   return backing.use_mmap ? os::map_aligned(size_bytes, align) : os::grow_break(size_bytes, align);
 }
 
 Window* window_of(const void* p) {
-  if (likely(!backing.special)) return nullptr;
+  if (likely(!backing.special.load(std::memory_order_relaxed))) return nullptr;
   for (Window& w : backing.windows)
     if (w.contains(p)) return &w;
-  return nullptr;
+  Window* w = backing.of_source.load(std::memory_order_acquire);
+  while (w != nullptr && !w->contains(p)) w = w->next_of_source;
+  return w;
 }
 
 bool any_shared() {
@@ -312,12 +374,40 @@ void init() {
     const char* path = variable("DEVMEM_DEVICE", "TCMALLOC_");
     init_device(uint64_t{start} << 20, path != nullptr ? path : "/dev/mem");
   }
-  backing.special = !backing.use_mmap || memfs.chunks != 0 || device.chunks != 0;
+  if (!backing.use_mmap || memfs.chunks != 0 || device.chunks != 0)
+    backing.special.store(true, std::memory_order_relaxed);
+}
+
+void set_source(Source source, void* context) {
+  init();
+  LockGuard guard(backing.lock);
+  backing.source = source;
+  backing.source_context = context;
+  if (source != nullptr) backing.special.store(true, std::memory_order_relaxed);
+}
+
+void* source_context() {
+  LockGuard guard(backing.lock);
+  return backing.source_context;
+}
+
+void* map_for_source(size_t size_bytes, size_t align) {
+  if (align < os::page_size()) align = os::page_size();
+  if ((align & (align - 1)) != 0 || size_bytes == 0 || size_bytes > kMaxSize) return nullptr;
+  size_t bytes = round_up(size_bytes, os::page_size());
+  void* p = backing.use_mmap ? os::map_aligned(bytes, align) : os::grow_break(bytes, align);
+  // It is counted when it is handed out.
+  if (p != nullptr) {
+    stats::add(stats::kMappedBytes, -int64_t(bytes));
+    stats::add(stats::kMappedTotalBytes, -int64_t(bytes));
+  }
+  return p;
 }
 
 void* map_aligned(size_t size_bytes, size_t align) {
-  return likely(!backing.special) ? os::map_aligned(size_bytes, align)
-                                  : map_special(size_bytes, align);
+  return likely(!backing.special.load(std::memory_order_relaxed))
+             ? os::map_aligned(size_bytes, align)
+             : map_special(size_bytes, align);
 }
 
 bool unmap(void* addr, size_t size_bytes) {
@@ -339,7 +429,11 @@ bool discard(void* addr, size_t size_bytes) {
   return likely(w == nullptr) ? os::discard(addr, size_bytes) : release(*w, addr, size_bytes);
 }
 
-unsigned most_blocks() { return memfs.chunks != 0 || device.chunks != 0 ? 8 : 64; }
+unsigned most_blocks() {
+  bool windows = memfs.chunks != 0 || device.chunks != 0 ||
+                 backing.of_source.load(std::memory_order_relaxed) != nullptr;
+  return windows ? 8 : 64;
+}
 
 Lock& lock() { return backing.lock; }
 

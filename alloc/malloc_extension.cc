@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backing.h"
 #include "mapped_text.h"
 #include "options.h"
 #include "os.h"
@@ -31,6 +32,7 @@
 #include "thread_heap.h"
 
 __asm__(".weak _ZTVN10__cxxabiv117__class_type_infoE");
+__asm__(".weak _ZTVN10__cxxabiv120__si_class_type_infoE");
 __asm__(".weak __cxa_pure_virtual");
 
 using namespace larder;
@@ -171,6 +173,25 @@ void append_profile(std::string* to, int (*write)(TextSink, void*)) {
 SysAllocator::~SysAllocator() = default;
 MallocExtension::~MallocExtension() = default;
 
+namespace {
+
+// What a program's source falls back to.
+class DefaultSource : public SysAllocator {
+ public:
+  void* Alloc(size_t size, size_t* actual_size, size_t alignment) override {
+    if (actual_size != nullptr) *actual_size = size;
+    return backing::map_for_source(size, alignment);
+  }
+};
+
+SysAllocator* default_source() {
+  alignas(DefaultSource) static char memory[sizeof(DefaultSource)];
+  // Each time, which does no harm: it is the same table.
+  return new (memory) DefaultSource;
+}
+
+}  // namespace
+
 MallocExtension* MallocExtension::instance() {
   // Without a destructor to run: others may ask until the very end.
   alignas(MallocExtension) static char memory[sizeof(MallocExtension)];
@@ -253,8 +274,17 @@ size_t MallocExtension::GetThreadCacheSize() {
   return survey.mine;
 }
 
-SysAllocator* MallocExtension::GetSystemAllocator() { return nullptr; }
-void MallocExtension::SetSystemAllocator(SysAllocator*) {}
+SysAllocator* MallocExtension::GetSystemAllocator() {
+  auto* set = static_cast<SysAllocator*>(backing::source_context());
+  return set != nullptr ? set : default_source();
+}
+void MallocExtension::SetSystemAllocator(SysAllocator* a) {
+  if (a == default_source()) a = nullptr;
+  backing::Source source = [](void* context, size_t size, size_t* actual, size_t align) {
+    return static_cast<SysAllocator*>(context)->Alloc(size, actual, align);
+  };
+  backing::set_source(a != nullptr ? source : nullptr, a);
+}
 
 void MallocExtension::ReleaseToSystem(size_t num_bytes) {
   size_t released = 0;

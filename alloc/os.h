@@ -56,6 +56,8 @@ struct Range {
 // interrupted another may be missed.
 bool is_own(uintptr_t address, uintptr_t* until);
 void forget_own_mappings();
+// Of the program's making, but to hold objects.
+void count_as_own(void* addr, size_t size_bytes);
 // Nobody else maps or unmaps here meanwhile.
 void hold_own_mappings();
 void release_own_mappings();

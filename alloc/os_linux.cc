@@ -332,6 +332,11 @@ bool is_own(uintptr_t address, uintptr_t* until) {
   return inside;
 }
 
+void count_as_own(void* addr, size_t size_bytes) {
+  uintptr_t until;
+  if (!is_own(uintptr_t(addr), &until)) add_own(addr, size_bytes);
+}
+
 bool own_mappings_are_known() { return own.complete; }
 
 void own_tables(Range (&tables)[2]) {

@@ -26,7 +26,9 @@ namespace base {
 struct MallocRange;
 }
 
-/* A source of memory of the program's own. Larder takes none: SetSystemAllocator does nothing. */
+/* A source of memory of the program's own. Alloc gives at least size bytes at a multiple of
+ * alignment, and says in *actual_size how many, or NULL. It is called with locks of the heap held:
+ * it may allocate, but not wait for who does, nor throw. It is never asked to take memory back. */
 class PERFTOOLS_DLL_DECL SysAllocator {
  public:
   SysAllocator() {}
@@ -73,7 +75,8 @@ class PERFTOOLS_DLL_DECL MallocExtension {
   virtual void MarkThreadIdle();
   virtual void MarkThreadBusy();
 
-  /* NULL, and nothing. */
+  /* The source that new memory for objects comes from; at first Larder's own, which others may fall
+   * back to. NULL sets that again. What a source has given stays in use: it must not go away. */
   virtual SysAllocator* GetSystemAllocator();
   virtual void SetSystemAllocator(SysAllocator* a);
 
