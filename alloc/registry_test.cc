@@ -187,7 +187,8 @@ TEST(Registry, AHeapThatAnEndedThreadDidNotGiveUpCountsNoMore) {
   pthread_key_delete(late_key);
 }
 
-// The child has another number than the thread that forked. ThreadSanitizer lets it start no thread.
+// The child has another number than the thread that forked. ThreadSanitizer lets it start no
+// thread.
 #ifndef __SANITIZE_THREAD__
 TEST(Registry, AForkedThreadsHeapIsNotTakenForLost) {
   larder_free(larder_malloc(10));
