@@ -190,22 +190,36 @@ int wait_ms(const Connection* all, uint64_t now) {
   return until == UINT64_MAX ? -1 : until <= now ? 0 : int(until - now);
 }
 
+// What happens at the socket and to the clients, by their places; at most a second later where the
+// system refuses to tell. It does if there are more than RLIMIT_NOFILE, so free places are left
+// out.
+short wait_for_all(int socket, const Connection* all, short (&ready)[kMostConnections]) {
+  pollfd files[kMostConnections + 1] = {{socket, POLLIN, 0}};
+  size_t used = 1;
+  for (size_t i = 0; i < kMostConnections; ++i) {
+    Connection::State state = all[i].state;
+    if (state == Connection::kFree) continue;
+    short what = state == Connection::kReading   ? POLLIN
+                 : state == Connection::kSending ? POLLOUT
+                 : all[i].half_closed            ? short{0}
+                                                 : POLLRDHUP;
+    files[used++] = {all[i].file, what, 0};
+  }
+  int count = os::poll(files, used, wait_ms(all, os::now_ms()));
+  if (count < 0 && count != -EINTR) os::sleep_ms(1000);
+  used = 1;
+  for (size_t i = 0; i < kMostConnections; ++i)
+    ready[i] = all[i].state == Connection::kFree || count <= 0 ? short{0} : files[used++].revents;
+  return count > 0 ? files[0].revents : short{0};
+}
+
 [[noreturn]] void serve_all(int socket, Connection* all) {
   for (;;) {
-    pollfd files[kMostConnections + 1] = {{socket, POLLIN, 0}};
-    for (size_t i = 0; i < kMostConnections; ++i) {
-      Connection::State state = all[i].state;
-      short what = state == Connection::kReading   ? POLLIN
-                   : state == Connection::kSending ? POLLOUT
-                   : all[i].half_closed            ? short{0}
-                                                   : POLLRDHUP;
-      files[i + 1] = {all[i].file, what, 0};
-    }
-    int ready = os::poll(files, kMostConnections + 1, wait_ms(all, os::now_ms()));
+    short ready[kMostConnections];
+    bool one_more = wait_for_all(socket, all, ready) != 0;
     uint64_t now = os::now_ms();
-    for (size_t i = 0; i < kMostConnections; ++i)
-      go_on(all, all[i], ready > 0 ? files[i + 1].revents : short{0}, now);
-    if (ready <= 0 || files[0].revents == 0) continue;
+    for (size_t i = 0; i < kMostConnections; ++i) go_on(all, all[i], ready[i], now);
+    if (!one_more) continue;
     int file = os::accept(socket);
     if (file == -EMFILE || file == -ENFILE || file == -ENOMEM) os::sleep_ms(50);
     if (file < 0) continue;

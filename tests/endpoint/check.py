@@ -275,6 +275,24 @@ def test_refusals(folder):
         check(ended(process) == "" and process.returncode == 0, "and the program goes on", process.returncode)
 
 
+def test_few_files(folder):
+    """A bound on open files below the clients that may come, as a sandbox sets it."""
+    path = os.path.join(folder, "few")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with program(LARDER_LISTEN="unix:" + path) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (8, hard))
+        check(get(path, "/metrics")[0] == 200, "it serves with 8 files")
+        with connection(path) as waiting:
+            waiting.sendall(b"GET /pprof/heap?seconds=2 HTTP/1.1\r\n\r\n")
+            time.sleep(0.5)
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1, hard))
+            before = cpu_ticks(process)
+            check(waiting.recv(100).startswith(b"HTTP/1.1 200 "), "who waits is answered, with one file")
+            check(cpu_ticks(process) - before < 50, "at no cost of time", cpu_ticks(process) - before)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        check(get(path, "/metrics")[0] == 200, "it serves when there are files again")
+
+
 def test_deaf_clients(folder):
     path = os.path.join(folder, "deaf")
     with program(without=2, LARDER_LISTEN="unix:" + path) as process:
@@ -466,7 +484,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             late = pool.submit(test_deaf_clients, folder)
-            for test in (test_routes, test_seconds, test_half_closed, test_refusals, test_requests, test_fork, test_places, test_closed_file,
+            for test in (test_routes, test_seconds, test_half_closed, test_refusals, test_few_files, test_requests, test_fork, test_places, test_closed_file,
                          test_replaced_socket, test_dead_socket, test_socket_in_the_making):
                 test(folder)
             late.result()
