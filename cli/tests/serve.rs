@@ -576,3 +576,34 @@ fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+#[test]
+fn what_is_served_is_read_by_larder_profile() {
+    let directory = temporary();
+    let running = start(&program(directory.path()));
+    let server = Server::of(&running);
+    for (route, words) in [
+        ("heap", " in use, "),
+        ("heap?seconds=0.5", " in use, "),
+        ("growth?seconds=0.5", "which it does not say"),
+    ] {
+        let path = directory.path().join("served");
+        let text = server.text(&format!("/{}/debug/pprof/{route}", running.id()));
+        fs::write(&path, text).expect("a file");
+        let read = output(larder().arg("profile").arg(&path));
+        assert_success(&read);
+        let text = stdout(&read);
+        assert!(
+            text.contains(words) && text.contains("more"),
+            "{route}: {text}"
+        );
+    }
+    let packed = format!(
+        "/{}/debug/pprof/heap?seconds=0.5&format=pprof",
+        running.id()
+    );
+    let path = directory.path().join("served.pb.gz");
+    fs::write(&path, server.get(&packed).1).expect("a file");
+    let read = output(larder().arg("profile").arg(&path));
+    assert_fails(&read, 125, &["read it with pprof"]);
+}

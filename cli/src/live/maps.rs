@@ -44,12 +44,31 @@ pub struct Module {
 pub fn read(memory: &Memory) -> Result<Vec<Mapping>, Obstacle> {
     let text = memory.text("maps")?;
     if text.is_empty() {
-        return Err(Obstacle::Ended);
+        let stat = memory.text("stat")?;
+        return Err(match is_kernel_thread(&stat) {
+            true => Obstacle::NotLarder,
+            false => Obstacle::Ended,
+        });
     }
     Ok(text
         .split(|byte| *byte == b'\n')
         .filter_map(parse)
         .collect())
+}
+
+/// By the flags in `stat`, behind the name, which may hold anything.
+fn is_kernel_thread(stat: &[u8]) -> bool {
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    let end = stat.iter().rposition(|byte| *byte == b')');
+    let mut fields = stat
+        .get(end.unwrap_or(0)..)
+        .unwrap_or_default()
+        .split(|byte| *byte == b' ');
+    let flags = fields
+        .nth(7)
+        .and_then(|flags| std::str::from_utf8(flags).ok());
+    let flags: Option<u32> = flags.and_then(|flags| flags.parse().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// `55d0c000-55d0d000 r-xp 00001000 fe:00 1234    /usr/bin/app`
@@ -172,6 +191,18 @@ mod tests {
             b"1-2 rw-p 0 0:0 x",
         ] {
             assert_eq!(parse(line), None);
+        }
+    }
+
+    #[test]
+    fn a_kernel_thread_is_known_by_its_flags() {
+        assert!(is_kernel_thread(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0"));
+        for other in [
+            &b"7 (a) 2 0 0 0 0 2129984) Z 1 7 7 0 -1 4194304 0 0"[..],
+            b"7 (a) Z 1",
+            b"",
+        ] {
+            assert!(!is_kernel_thread(other), "{}", other.escape_ascii());
         }
     }
 

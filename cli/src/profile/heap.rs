@@ -115,6 +115,16 @@ pub enum Origin {
     Sampled,
     /// Every object counts.
     Exact,
+    /// It does not say: gperftools' profiler counts every object, an answer of Larder's endpoint about
+    /// growth or some seconds is estimated.
+    Unstated,
+}
+
+impl Origin {
+    /// Whether it says how far its figures can be trusted.
+    pub fn has_intervals(self) -> bool {
+        matches!(self, Self::Larder | Self::Sampled)
+    }
 }
 
 /// What a leak check says besides.

@@ -74,6 +74,7 @@ fn about(profile: &HeapProfile) -> Value {
             Origin::Larder => "estimated",
             Origin::Sampled => "scaled",
             Origin::Exact => "exact",
+            Origin::Unstated => "unstated",
         },
         "mean_bytes": profile.mean,
         "stacks": profile.stacks.len(),

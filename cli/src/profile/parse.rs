@@ -85,7 +85,7 @@ impl Header {
                 0 | 1 => (Origin::Exact, 0),
                 mean => (Origin::Sampled, mean),
             },
-            b"heapprofile" | b"growth" | b"growthz" => (Origin::Exact, 0),
+            b"heapprofile" | b"growth" | b"growthz" => (Origin::Unstated, 0),
             _ => return None,
         };
         Some(Self {
@@ -446,7 +446,7 @@ mod tests {
             "heap profile:    266:  1990079 [  1200:  3475200] @ heapprofile\n   \
              266:  1990079 [   400:  2992600] @ 0x1 0x2\n",
         );
-        assert_eq!(profile.origin, Origin::Exact);
+        assert_eq!(profile.origin, Origin::Unstated);
         let total = profile.total();
         assert_eq!(total.allocated.objects, 400.0);
         let interval = total.spread.interval(total.in_use.bytes);

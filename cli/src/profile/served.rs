@@ -153,7 +153,7 @@ impl Snapshot {
             })
         });
         HeapProfile {
-            origin: Origin::Exact,
+            origin: Origin::Unstated,
             stacks: stacks.collect(),
             mappings: self.profile.mappings.clone(),
             process: self.profile.process,

@@ -173,7 +173,7 @@ fn print_head(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     if report
         .profiles
         .iter()
-        .any(|profile| profile.origin != Origin::Exact)
+        .any(|profile| profile.origin.has_intervals())
     {
         about.push(format!("{} in use", counted(samples, "sample")));
     }
@@ -186,6 +186,7 @@ fn how(profile: &HeapProfile) -> String {
     let process = process.unwrap_or_default();
     match (profile.origin, profile.mean) {
         (Origin::Exact, _) => format!("{process}every object counted"),
+        (Origin::Unstated, _) => format!("{process}counted or estimated, which it does not say"),
         (_, 0) => format!("{process}sampled"),
         (_, 1) => format!("{process}every object sampled"),
         (_, mean) => format!("{process}one sample in {}", bytes(mean)),

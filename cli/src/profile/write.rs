@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::heap::{Estimate, Figures, HeapProfile, Origin, ProfiledStack};
+use super::heap::{Estimate, Figures, HeapProfile, ProfiledStack};
 
 /// Of a profile that another's sampler made, what is written is scaled.
 pub fn write(profile: &HeapProfile, out: &mut dyn Write) -> io::Result<()> {
@@ -15,7 +15,7 @@ pub fn write_as(format: &str, profile: &HeapProfile, out: &mut dyn Write) -> io:
     write!(out, "heap profile: ")?;
     both(&total, out)?;
     writeln!(out, " @ {format}")?;
-    let estimated = profile.origin != Origin::Exact;
+    let estimated = profile.origin.has_intervals();
     if estimated {
         write!(out, "# larder 1; mean {}", profile.mean)?;
         if let Some(process) = profile.process {
