@@ -43,7 +43,7 @@ fn to_stdout(
     let mut out = BufWriter::new(io::stdout().lock());
     match produce(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "stdout cannot be written: {}: name a file with -o",
+            "stdout cannot be written: {}: write to another place",
             crate::target::reason(&error)
         ))),
         _ => Ok(()),

@@ -224,7 +224,7 @@ const IMPOSTOR: &str = r#"
 #include <unistd.h>
 struct { char magic[16]; uint32_t version, bytes; char library[16]; uint64_t words[14]; }
     larder_anchor __attribute__((aligned(8))) =
-    {"larder anchor\0\r", 2, 152, "\033[2J", {0}};
+    {"larder anchor\0\r", 3, 152, "\033[2J", {0}};
 static uint64_t layout[64];
 int main(int argc, char** argv) {
   larder_anchor.magic[15] = '\n';

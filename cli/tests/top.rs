@@ -606,3 +606,23 @@ fn a_look_that_does_not_end_holds_up_no_key() {
     held.wait();
     assert_eq!(top.ended().code(), Some(0));
 }
+
+#[test]
+fn a_number_below_zero_is_told_as_such() {
+    for (command, option) in [
+        ("top", "-d"),
+        ("top", "-n"),
+        ("top", "--top"),
+        ("leaks", "--top"),
+        ("profile", "--top"),
+        ("serve", "--push-interval"),
+    ] {
+        let found = output(larder().args([command, "1", option, "-1"]));
+        assert_fails(&found, 125, &["invalid value '-1'"]);
+    }
+    let full = File::options().write(true).open("/dev/full");
+    let mut top = larder();
+    top.args(["leaks", "--", "true"])
+        .stdout(full.expect("/dev/full"));
+    assert_fails(&output(&mut top), 125, &["write to another place"]);
+}

@@ -43,7 +43,7 @@ pub struct RawLeaks {
     #[arg(long, value_name = "N", default_value = "1")]
     exit_code: u8,
     /// Sites in the ranking, 0 for all [default: 20; with --json all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     top: Option<usize>,
     /// Print JSON
     #[arg(long)]

@@ -156,7 +156,8 @@ impl fmt::Display for Obstacle {
             Self::Unsound(what) => {
                 return write!(
                     f,
-                    "{what} cannot be true: try again; if that says the same, its heap is damaged"
+                    "{what} cannot be true, perhaps because it has just become another program: try \
+                     again; if that says the same, its heap is damaged"
                 );
             }
         };

@@ -41,7 +41,7 @@ pub struct RawProfile {
     #[arg(long, value_enum, value_name = "KEY")]
     sort: Option<Key>,
     /// Sites in a ranking, 0 for all [default: 10; with --json all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     top: Option<usize>,
     /// Show the growth since this profile, of the same process or of another run
     #[arg(long, value_name = "FILE")]

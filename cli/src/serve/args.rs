@@ -60,7 +60,7 @@ pub struct RawServe {
     push: Option<String>,
     /// From one push to the next
     #[arg(long, value_name = "SECONDS", default_value = "15", requires = "push")]
-    #[arg(value_parser = interval)]
+    #[arg(value_parser = interval, allow_negative_numbers = true)]
     push_interval: Duration,
     /// A label of what is pushed, beside service_name, comm, pid and host; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "push", value_parser = label)]

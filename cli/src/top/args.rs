@@ -36,10 +36,12 @@ pub struct RawTop {
     process: u32,
     /// Seconds from one look to the next
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(allow_negative_numbers = true)]
     interval: Duration,
     /// Print tables instead of a screen, so many, one for each interval [default, if stdout is no
     /// terminal: until the process ends]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     count: Option<u32>,
     /// Print one table: the same as -n 1
     #[arg(long, conflicts_with = "count")]
@@ -57,7 +59,7 @@ pub struct RawTop {
     #[arg(long)]
     threads: bool,
     /// Sites in a table, 0 for all [default: 20; with --json all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     top: Option<usize>,
     /// Print JSON instead of tables: an object in a line
     #[arg(long)]
