@@ -94,9 +94,12 @@ int write(int file, const void* from, size_t size_bytes);
 void close(int file);
 // Not cached: a child of fork has its own.
 int process_id();
-// Of the calling thread, as the kernel has it; whether a thread of this process has it still, which
-// may be another one by now.
+// Of the calling thread, as the kernel has it, without a system call, which a sandbox may punish;
+// 0 where that cannot be had, and before learn_system_thread_ids().
 int system_thread_id();
+void learn_system_thread_ids();
+// Whether a thread has this number, perhaps another one by now; where the kernel does not tell,
+// yes.
 bool is_thread(int system_thread_id);
 
 // Bytes to stderr, best effort.

@@ -55,15 +55,16 @@ void count_in_use(ptrdiff_t change) {
 
 // A thread may get its first heap when it has all but ended, in a signal handler or in the last
 // round of keys' destructors, and is never told then that it ends. Such heaps count no more. That
-// is all: their lists went with the thread, and where the kernel's answer means less (vfork, or a
-// fork without fork's handlers) a heap may be another process's, or its thread be there still.
-// REQUIRES: registry.lock. A system call for each heap that is assigned.
+// is all: their lists went with the thread, and after a fork without fork's handlers a heap may
+// have another number than its thread, which is there still. REQUIRES: registry.lock. A system call
+// for each heap that is assigned.
 void find_lost() {
   uint64_t now = os::now_ms();
   if (now - registry.searched_ms < kSearchMs) return;
   registry.searched_ms = now;
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
-    if (!heap->assigned || heap->lost || os::is_thread(heap->thread)) continue;
+    if (!heap->assigned || heap->lost || heap->thread == 0) continue;
+    if (os::is_thread(heap->thread)) continue;
     heap->lost = true;
     count_in_use(-1);
   }
@@ -215,7 +216,10 @@ bool registry_release_unused() {
 void registry_init() {
   if (registry.has_key || pthread_key_create(&registry.key, on_thread_exit) != 0) return;
   registry.has_key = true;
-  if (thread_state.heap != nullptr) pthread_setspecific(registry.key, &thread_state);
+  os::learn_system_thread_ids();
+  if (thread_state.heap == nullptr) return;
+  thread_state.heap->thread = os::system_thread_id();
+  pthread_setspecific(registry.key, &thread_state);
 }
 
 HeapCounts heap_counts() {

@@ -140,7 +140,7 @@ struct ThreadHeap {
   Lock lock;      // shared heaps only
   bool assigned;  // to a living thread; this and what follows belongs to the registry
   bool lost;      // to one that has ended without giving it up, as far as can be told
-  int thread;     // system_thread_id() of the one that it is assigned to
+  int thread;     // system_thread_id() of the one that it is assigned to, or 0
   ThreadHeap* next;
   ThreadHeap* next_unused;
   size_t waiting_bytes;          // owned when its thread ended, for the registry
