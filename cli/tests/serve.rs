@@ -580,12 +580,15 @@ fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
 #[test]
 fn what_is_served_is_read_by_larder_profile() {
     let directory = temporary();
-    let running = start(&program(directory.path()));
+    let mut growing = preloaded(program(directory.path()));
+    // Nothing of what it keeps is left to chance.
+    growing.envs([("GROWING", "1"), ("LARDER_PROFILE_BYTES", "4096")]);
+    let running = Running::once_it_says("ready\n", &mut growing);
     let server = Server::of(&running);
     for (route, words) in [
-        ("heap", " in use, "),
         ("heap?seconds=0.5", " in use, "),
         ("growth?seconds=0.5", "which it does not say"),
+        ("heap", " in use, "),
     ] {
         let path = directory.path().join("served");
         let text = server.text(&format!("/{}/debug/pprof/{route}", running.id()));
