@@ -354,7 +354,7 @@ impl RawCommand {
             RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
             RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check())),
-            RawCommand::Top(raw) => Ok(Plan::Top(raw.check())),
+            RawCommand::Top(raw) => Ok(Plan::Top(raw.check()?)),
             RawCommand::Serve(raw) => Ok(Plan::Serve(Box::new(raw.check()?))),
             RawCommand::Leaks(raw) => Ok(Plan::Leaks(raw.check()?)),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),

@@ -38,6 +38,43 @@ pub struct Growth {
     pub followed_larger: u64,
 }
 
+/// Buffers: each is what one allocation began, whatever realloc made of it, until it is freed.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers {
+    pub begun: u64,
+    pub freed: u64,
+    /// Reallocated or freed by another thread than began them.
+    pub foreign: u64,
+    /// Reallocs that made others of them, by origin.
+    pub steps: FxHashMap<u32, u64>,
+    /// The most that each held.
+    pub largest: Sizes,
+    /// The common part of the stacks that began and freed them: all were freed by the function
+    /// above it, or by what it called. `None`: nothing was freed.
+    pub owner: Option<StackId>,
+    /// A stack that freed one.
+    pub freed_at: Option<StackId>,
+    /// Those whose `owner` function had certainly returned before they were freed.
+    pub returned: u64,
+}
+
+impl Buffers {
+    /// Whether all were freed in the call of `owner` that began them.
+    pub fn end_within_a_call(&self) -> bool {
+        self.freed == self.begun && self.returned == 0 && self.foreign == 0
+    }
+}
+
+/// Blocks of one origin that its thread made right after another of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Row {
+    pub made: u64,
+    /// Of these, ended right before or after the other.
+    pub ended: u64,
+    /// Of these, live at the end with the other.
+    pub live: u64,
+}
+
 /// What is known of an origin.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -46,36 +83,17 @@ pub struct Facts {
     pub reallocated: u64,
     /// Ended on another thread than they were made on.
     pub foreign: u64,
-    /// Made when their thread had no other block of this origin.
-    pub alone: u64,
-    /// The common part of the stacks that made and freed the blocks: all of them were freed by the
-    /// function above it, or by what it called. `None`: nothing was freed.
-    pub owner: Option<StackId>,
-    /// A stack that freed one.
-    pub freed_at: Option<StackId>,
-    /// Blocks whose `owner` function had certainly returned before they were freed.
-    pub returned: u64,
+    pub buffers: Buffers,
+    pub row: Row,
+    pub companions: Companions,
     /// Between one call and the thread's next: how many frames may have stayed on the stack, and
     /// how often.
     pub stays: BTreeMap<u32, u64>,
     pub growth: Growth,
     pub zeros: Zeros,
-    /// Least bytes live in each part of the run; `None` before the first block.
-    pub least: [Option<u64>; PARTS],
-    pub live_bytes: u64,
-    part: usize,
 }
 
 impl Facts {
-    pub fn enter_part(&mut self, part: usize) {
-        if self.sizes.total() > 0 {
-            for passed in self.part + 1..=part {
-                self.least[passed] = Some(self.live_bytes);
-            }
-        }
-        self.part = part;
-    }
-
     /// In percent of all calls but the first, those before which the outermost `frames` may have
     /// stayed since the one before. `None`: one call.
     pub fn stayed(&self, frames: usize) -> Option<u64> {
@@ -84,23 +102,34 @@ impl Facts {
         let stayed: u64 = self.stays.range(least..).map(|(_, calls)| calls).sum();
         stayed.saturating_mul(100).checked_div(all)
     }
-
-    pub fn change(&mut self, part: usize, live_bytes: u64) {
-        self.enter_part(part);
-        self.live_bytes = live_bytes;
-        let least = &mut self.least[part];
-        *least = Some(least.map_or(live_bytes, |least| least.min(live_bytes)));
-    }
 }
 
-/// Two origins: how often a block of the second was made right after one of the first, and how
-/// often such two ended right after each other.
+/// The origins whose blocks were most often made shortly before those of this one. A few are kept:
+/// one that is new takes the place of the rarest, with its count, so none that makes up more than a
+/// `COMPANIONS`th of all is missed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pair {
-    pub made: u64,
-    pub ended: u64,
-    /// Both live at the end.
-    pub live: u64,
+pub struct Companions([(u32, u32); COMPANIONS]);
+
+pub const COMPANIONS: usize = 4;
+
+impl Companions {
+    pub fn add(&mut self, origin: u32) {
+        let of_it = |entry: &&mut (u32, u32)| entry.1 > 0 && entry.0 == origin;
+        if let Some(entry) = self.0.iter_mut().find(of_it) {
+            entry.1 = entry.1.saturating_add(1);
+        } else if let Some(rarest) = self.0.iter_mut().min_by_key(|entry| entry.1) {
+            *rarest = (origin, rarest.1.saturating_add(1));
+        }
+    }
+
+    /// Those seen before at least so many.
+    pub fn of(&self, least: u64) -> impl Iterator<Item = usize> {
+        let often = self
+            .0
+            .iter()
+            .filter(move |(_, count)| u64::from(*count) >= least.max(1));
+        often.map(|(origin, _)| *origin as usize)
+    }
 }
 
 /// An array that was live together with others that begin at the same place in their page.
@@ -117,10 +146,12 @@ pub struct Site {
     /// The frame charged, counted over all functions of the chain from the innermost.
     pub site: Option<usize>,
     pub call_name: &'static str,
+    /// Whether its stack reaches the thread's first function.
+    pub whole_stack: bool,
     pub sums: Origin,
     pub facts: Facts,
-    /// The function in whose call all blocks were made and freed: its place in `chain`'s physical
-    /// frames, from the innermost; and where it was when it freed one.
+    /// The function in whose call all buffers that began here were freed: its place in `chain`'s
+    /// physical frames, from the innermost; and where it was when it freed one.
     pub owner: Option<Owner>,
     /// Of the function that is charged, in the same call path.
     pub io: Io,
@@ -130,6 +161,8 @@ pub struct Site {
 
 /// See `Site::owner`.
 pub struct Owner {
+    /// The stack of its call.
+    pub call: StackId,
     pub frame: usize,
     pub frees: Chain,
     /// `None`: its call of free was a tail call, which leaves no frame.
@@ -139,8 +172,6 @@ pub struct Owner {
 /// An image, ready for the detectors.
 pub struct ImageFacts {
     pub sites: Vec<Site>,
-    /// By index into `sites`.
-    pub pairs: FxHashMap<(u32, u32), Pair>,
     /// By the origins of the copy and of the block that held the bytes first; indices into `sites`.
     pub copies: FxHashMap<(u32, u32), Copies>,
     /// Whether the trace tells what blocks held.

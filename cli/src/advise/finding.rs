@@ -1,9 +1,10 @@
 //! A piece of advice, and what the detectors share: which origins belong to one source line, and
 //! how functions are named.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use super::claim::Claim;
 use super::facts::{ImageFacts, Site};
 use crate::analysis::attribute::functions;
 use crate::analysis::naming::{frame_name, frame_place, function_name};
@@ -117,7 +118,7 @@ pub struct Finding {
     pub parts: Vec<Part>,
     /// What the peak, or what is live at the end, would lose.
     pub memory_bytes: u64,
-    pub evidence: Vec<String>,
+    pub evidence: Vec<Claim>,
     pub cure: String,
     /// A size to use in the cure, where there is one.
     pub size_bytes: Option<u64>,
@@ -141,6 +142,40 @@ pub fn whole(image: &ImageFacts, origin: usize) -> Part {
         origin,
         calls: sums.calls,
         bytes: sums.bytes,
+    }
+}
+
+/// All that was asked for by buffers that began at these origins: the origins themselves first, then
+/// the reallocs that made others of them.
+pub fn buffers_whole(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
+    let mut parts: Vec<Part> = origins.iter().map(|origin| began(image, *origin)).collect();
+    let mut steps: BTreeMap<usize, u64> = BTreeMap::new();
+    for origin in origins {
+        for (step, calls) in &image.sites[*origin].facts.buffers.steps {
+            *steps.entry(*step as usize).or_default() += calls;
+        }
+    }
+    for (origin, calls) in steps {
+        let sums = &image.sites[origin].sums;
+        let bytes = sums.bytes as f64 * calls as f64 / sums.calls.max(1) as f64;
+        parts.push(Part {
+            origin,
+            calls,
+            bytes: bytes as u64,
+        });
+    }
+    parts
+}
+
+/// Of an origin's calls those that begin a buffer.
+fn began(image: &ImageFacts, origin: usize) -> Part {
+    let all = whole(image, origin);
+    let calls = image.sites[origin].facts.buffers.begun.min(all.calls);
+    let bytes = all.bytes as f64 * calls as f64 / all.calls.max(1) as f64;
+    Part {
+        origin,
+        calls,
+        bytes: bytes as u64,
     }
 }
 
@@ -192,6 +227,11 @@ impl Site {
         functions(&self.chain).nth(self.site?)
     }
 
+    /// Who called the function that is charged.
+    pub fn caller_frame(&self) -> Option<&ChainFrame> {
+        functions(&self.chain).nth(self.site? + 1)
+    }
+
     pub fn place(&self) -> Place {
         Place::of(self.site_frame())
     }
@@ -236,14 +276,15 @@ impl Site {
 }
 
 /// Origins grouped by what `key` says of them, those of each group heaviest first, groups in the
-/// order of their first origin. Origins without a key are left out.
+/// order of their first origin. Origins without a key or a stack are left out.
 pub fn grouped_by<K: std::hash::Hash + Eq>(
     image: &ImageFacts,
     mut key: impl FnMut(usize, &Site) -> Option<K>,
 ) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut by_key: HashMap<K, usize> = HashMap::new();
-    for (index, site) in image.sites.iter().enumerate() {
+    let named = image.sites.iter().enumerate();
+    for (index, site) in named.filter(|(_, site)| site.site.is_some()) {
         if let Some(key) = key(index, site) {
             let group = *by_key.entry(key).or_insert_with(|| {
                 groups.push(Vec::new());

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use super::claim::Claim;
 use super::facts::{ImageFacts, Site};
 use super::loops;
 use super::rank::Ranked;
@@ -24,6 +25,7 @@ pub fn print(
         "larder": env!("CARGO_PKG_VERSION"),
         "trace": printable::name(&plan.subject.trace),
         "losses": losses::details(analysis),
+        "wrappers": analysis.wrappers.names(),
         "processes": advice.iter().map(|image| process(plan, image)).collect::<Vec<_>>(),
     });
     let text = serde_json::to_string_pretty(&document)?;
@@ -73,7 +75,7 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
             "share": ranked.share,
         },
         "size_bytes": finding.size_bytes,
-        "evidence": finding.evidence,
+        "evidence": finding.evidence.iter().map(Claim::text).collect::<Vec<_>>(),
         "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),
         "loop": loops::of_finding(image, finding).map(|found| json!({
             "at": function(found.frame),

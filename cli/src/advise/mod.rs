@@ -1,14 +1,17 @@
 //! `larder advise`: which allocations need not be, what each costs, and how to be rid of it.
 //!
 //! ```text
-//! watch (every block) ─> facts ─> detect (one pattern a file) ─> rank (overlaps once) ─> text, json
-//!   └─ returns, sizes, loops, contents                                 └─ costs (measured here)
+//! watch (every block) ─> facts ─> detect::ask ─> prove (every block again) ─> detect::conclude
+//!   └─ returns, sizes, loops, contents                 ─> rank (overlaps once) ─> text, json
+//!                                                           └─ costs (measured here)
 //! ```
 //!
-//! `watch` measures, `detect` concludes, `rank` computes, `text` and `json` print. False advice
-//! costs trust: a detector says what it saw and stays silent when one block contradicts it.
+//! `watch` measures each origin, `detect` (one pattern a file) asks and concludes, `prove` counts
+//! what it asks over all blocks that a finding is about, `rank` computes, `text` and `json` print.
+//! False advice costs trust: what a finding says of blocks is a `claim` that was counted.
 
 mod args;
+mod claim;
 mod contents;
 mod costs;
 mod detect;
@@ -16,23 +19,24 @@ mod facts;
 mod finding;
 mod json;
 mod loops;
+mod prove;
 mod rank;
 mod rates;
 mod returns;
 mod sizes;
 mod text;
 mod watch;
-mod wrapper;
 
 use std::io::{self, BufWriter, Write};
 
-use crate::analysis::Analysis;
 use crate::analysis::subject::Subject;
+use crate::analysis::{Analysis, Progress};
 use crate::failure::{Failure, Result};
 use crate::report::Format;
 use costs::Costs;
 use facts::ImageFacts;
-use finding::Confidence;
+use finding::{Confidence, Finding};
+use prove::Prover;
 use rank::{Ranked, Totals};
 pub use watch::Watch;
 
@@ -71,8 +75,8 @@ pub struct ImageAdvice {
 /// Reads the trace and prints what to change.
 pub fn advise(plan: &AdvisePlan) -> Result<()> {
     let mut watch = Watch::default();
-    let analysis = Analysis::read(&plan.subject, &mut watch)?;
-    let advice = conclude_all(plan, watch, &analysis);
+    let mut analysis = Analysis::read(&plan.subject, &mut watch)?;
+    let advice = conclude_all(plan, watch, &mut analysis);
     match print(plan, &analysis, &advice) {
         // Whoever reads us has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -88,7 +92,7 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
 pub fn findings(
     subject: &Subject,
     watch: Watch,
-    analysis: &Analysis,
+    analysis: &mut Analysis,
 ) -> Vec<(String, Vec<String>)> {
     let plan = AdvisePlan {
         subject: subject.clone(),
@@ -106,24 +110,40 @@ pub fn findings(
     findings.collect()
 }
 
-/// Process images with allocations, the busiest first.
-fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &Analysis) -> Vec<ImageAdvice> {
-    let images = watch.images.into_iter().zip(&analysis.images);
-    let mut advice: Vec<ImageAdvice> = images
-        .filter(|(facts, _)| facts.allocations > 0)
-        .map(|(facts, image)| {
-            let program = crate::printable::escape_bytes(&image.process.executable);
-            let title = format!("process {}: {program}", image.process.pid);
-            conclude(plan, facts, image.ended(), title)
-        })
-        .collect();
+/// Process images with allocations, the busiest first. The trace is read again for what the
+/// detectors ask.
+fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
+    let traces = std::mem::take(&mut analysis.traces);
+    let bar = Progress::new("proving", traces.iter());
+    let mut advice = Vec::new();
+    for (index, facts) in watch.images.into_iter().enumerate() {
+        if facts.allocations == 0 {
+            continue;
+        }
+        let (asked, questions) = detect::ask(&facts);
+        let mut prover = Prover::new(questions);
+        if let Some(trace) = traces.get(index).filter(|_| prover.has_questions()) {
+            analysis.again(trace, &mut prover, bar.each());
+        }
+        let image = &analysis.images[index];
+        let program = crate::printable::escape_bytes(&image.process.executable);
+        let title = format!("process {}: {program}", image.process.pid);
+        let findings = detect::conclude(&facts, &asked, &prover.answers, image.ended());
+        advice.push(conclude(plan, facts, findings, title));
+    }
+    bar.finish();
+    analysis.traces = traces;
     advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
     advice
 }
 
-fn conclude(plan: &AdvisePlan, facts: ImageFacts, ended: bool, title: String) -> ImageAdvice {
+fn conclude(
+    plan: &AdvisePlan,
+    facts: ImageFacts,
+    mut found: Vec<Finding>,
+    title: String,
+) -> ImageAdvice {
     let costs = Costs::of(&facts.modules);
-    let mut found = detect::all(&facts, ended);
     let all = found.len();
     found.retain(|finding| {
         finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot

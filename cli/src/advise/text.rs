@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
+use super::claim::Claim;
 use super::finding::Finding;
 use super::loops;
 use super::rank::Ranked;
 use super::rates;
-use super::{AdvisePlan, ImageAdvice, wrapper};
+use super::{AdvisePlan, ImageAdvice};
 use crate::analysis::Analysis;
 use crate::analysis::losses;
 use crate::analysis::naming;
@@ -30,6 +31,9 @@ pub fn print(
     writeln!(out, "{}", printable::name(&plan.subject.trace))?;
     for line in losses::details(analysis) {
         writeln!(out, "{WARNING}{line}{WARNING:#}")?;
+    }
+    if let Some(passed) = analysis.wrappers.describe() {
+        writeln!(out, "{FAINT}{}{FAINT:#}", printable::escape(&passed))?;
     }
     if advice.is_empty() {
         return writeln!(out, "No allocation was recorded.");
@@ -95,9 +99,6 @@ fn print_image(
     for (number, ranked) in image.findings.iter().take(shown).enumerate() {
         print_finding(plan, image, number + 1, ranked, out)?;
     }
-    if let Some(hint) = wrapper::hint(facts) {
-        writeln!(out, "\n{hint}")?;
-    }
     let more = image.findings.len() - shown;
     if more > 0 {
         writeln!(out, "\n{FAINT}{more} more: --top 0{FAINT:#}")?;
@@ -125,9 +126,9 @@ fn print_finding(
         site.shown(),
     )?;
     writeln!(out, "   saves  {}", saving(image, ranked))?;
-    for (index, line) in finding.evidence.iter().enumerate() {
+    for (index, claim) in finding.evidence.iter().enumerate() {
         let label = if index == 0 { "why" } else { "" };
-        writeln!(out, "   {label:<6} {line}")?;
+        writeln!(out, "   {label:<6} {}", claim.text())?;
     }
     for line in context(image, finding) {
         writeln!(out, "          {line}")?;
@@ -155,7 +156,7 @@ pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
     let site = &image.facts.sites[finding.site];
     let title = format!("{}: {}", finding.pattern.title(), site.shown());
     let mut lines = vec![format!("saves {}", saving(image, ranked))];
-    lines.extend(finding.evidence.iter().cloned());
+    lines.extend(finding.evidence.iter().map(Claim::text));
     lines.extend(context(image, finding));
     lines.push(format!("cure: {}", finding.cure));
     lines.push(format!("confidence {}", finding.confidence.name()));

@@ -1,15 +1,12 @@
 //! The observer that watches every block of a trace and learns the facts of its origins.
 //!
-//! Memory: about 56 bytes a live block, 48 bytes a pair of origins that followed each other, and
-//! the facts.
+//! Memory: about 64 bytes a live block, 24 bytes an origin and thread, and the facts.
 
-use std::collections::hash_map::Entry;
-
-use larder_trace::{Action, Event, Events, Fingerprint, FreeCall, StackId, StackTable, Trace};
+use larder_trace::{Action, Event, Events, Fingerprint, FreeCall, StackId, StackTable};
 use rustc_hash::FxHashMap;
 
 use super::contents::{Contents, Life};
-use super::facts::{Array, Facts, ImageFacts, Owner, PARTS, Pair, Site};
+use super::facts::{Array, Facts, ImageFacts, Owner, Site};
 use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
 use crate::analysis::chain::Chain;
@@ -17,48 +14,35 @@ use crate::analysis::heap::{Block, OriginId};
 use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::analysis::work::{Io, Marks};
 
-/// Pairs of origins that are looked at; beyond, new ones are not.
-const MOST_PAIRS: usize = 1 << 18;
 /// Blocks from this size on are looked at as arrays.
 pub const ARRAY_BYTES: u64 = 64 << 10;
 /// Arrays that are looked at in one image.
 const MOST_ARRAYS: usize = 4096;
+/// A block's companions are among so many that its thread made before it.
+pub const NEAR: usize = 4;
 
 /// What is kept of a live block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Note {
     serial: u64,
-    /// The thread's event that made it.
-    event: u64,
-    /// The block that its thread made right before.
+    /// The block of the same origin that its thread made right before; 0: none.
     before: u64,
+    /// The thread's event that began its buffer.
+    event: u64,
+    /// The most that its buffer held so far.
+    largest: u64,
     thread: u32,
-    before_origin: u32,
-    /// The origin of the first block of its chain, and which of the chain it is, from 0.
+    /// The origin that its buffer began at, and which of the buffer's blocks it is, from 0.
     root: u32,
     step: u32,
 }
-
-impl Default for Note {
-    fn default() -> Self {
-        Self {
-            serial: 0,
-            event: 0,
-            before: 0,
-            thread: 0,
-            before_origin: NONE,
-            root: NONE,
-            step: 0,
-        }
-    }
-}
-
-const NONE: u32 = u32::MAX;
 
 #[derive(Default)]
 struct Thread {
     returns: Returns,
     last_made: Option<Last>,
+    /// The origins of the blocks made last, the latest first.
+    made: [Option<u32>; NEAR],
     /// With the event that ended it.
     last_ended: Option<(Note, OriginId, u64)>,
 }
@@ -82,9 +66,8 @@ pub struct Watch {
     threads: FxHashMap<u32, Thread>,
     facts: Vec<Facts>,
     stacks: Vec<StackId>,
-    /// By origin and thread: live blocks, and the thread's event that made the last.
-    live: FxHashMap<(u32, u32), (u64, u64)>,
-    pairs: FxHashMap<(u32, u32), Pair>,
+    /// By origin and thread: the thread's event that made the last block.
+    last: FxHashMap<(u32, u32), u64>,
     /// Blocks that a larger one without realloc took over from: root and step.
     grown: FxHashMap<u64, (u32, u32)>,
     arrays: FxHashMap<u64, Array>,
@@ -93,16 +76,9 @@ pub struct Watch {
     io: FxHashMap<StackId, Io>,
     marks: Marks,
     serial: u64,
-    events: u64,
-    expected: u64,
 }
 
 impl Watch {
-    fn part(&self) -> usize {
-        let part = self.events.saturating_mul(PARTS as u64) / self.expected.max(1);
-        (part as usize).min(PARTS - 1)
-    }
-
     fn facts(&mut self, origin: OriginId) -> &mut Facts {
         let index = origin.index();
         if self.facts.len() <= index {
@@ -110,27 +86,6 @@ impl Watch {
             self.stacks.resize(index + 1, StackId::UNKNOWN);
         }
         &mut self.facts[index]
-    }
-
-    fn follow(&mut self, thread: u32, origin: OriginId, note: &mut Note) {
-        let thread = self.threads.entry(thread).or_default();
-        let now = thread.returns.now();
-        let Some(last) = thread.last_made else {
-            return;
-        };
-        let key = (last.origin.index() as u32, origin.index() as u32);
-        // A row of equals is one only if nothing else happens in between.
-        if key.0 == key.1 && last.event + 1 != now {
-            return;
-        }
-        let full = self.pairs.len() >= MOST_PAIRS;
-        match self.pairs.entry(key) {
-            Entry::Occupied(pair) => pair.into_mut().made += 1,
-            Entry::Vacant(_) if full => return,
-            Entry::Vacant(pair) => pair.insert(Pair::default()).made += 1,
-        }
-        note.before = last.serial;
-        note.before_origin = key.0;
     }
 
     /// Arrays that begin at the same place in their page as this one, and it.
@@ -151,8 +106,67 @@ impl Watch {
         }
     }
 
-    /// A block ends after its thread made another: perhaps it has outgrown it.
-    fn outgrown(&mut self, at: Moment<'_>, parent: StackId, block: &Block<Note>, frees: StackId) {
+    /// Realloc made a block of another: the buffer lives on.
+    fn resized(
+        &mut self,
+        at: Moment<'_>,
+        made: &Made<'_, Note>,
+        old: &Block<Note>,
+        new: Note,
+    ) -> Note {
+        let was = old.note;
+        if made.size > old.size {
+            self.grow(was.root, old.size, made.size, new.root, was.step == 0);
+        }
+        if let Some(facts) = self.facts.get_mut(was.root as usize) {
+            facts.buffers.foreign += u64::from(was.thread != at.thread);
+            *facts.buffers.steps.entry(new.root).or_default() += 1;
+        }
+        Note {
+            event: was.event,
+            largest: was.largest.max(made.size),
+            thread: was.thread,
+            root: was.root,
+            step: was.step + 1,
+            ..new
+        }
+    }
+
+    fn buffer_freed(&mut self, at: Moment<'_>, note: &Note) {
+        let Some(facts) = self.facts.get_mut(note.root as usize) else {
+            return;
+        };
+        let buffers = &mut facts.buffers;
+        buffers.freed += 1;
+        buffers.largest.add(note.largest);
+        buffers.foreign += u64::from(note.thread != at.thread);
+        buffers.freed_at = Some(at.stack);
+        let began_at = self.stacks[note.root as usize];
+        let mut shared = common(at.stacks, began_at, at.stack);
+        // A free whose whole stack led to the block's making was a tail call of the function above.
+        if shared == began_at {
+            shared = at.stacks.parent(shared);
+        }
+        let owner = buffers
+            .owner
+            .map_or(shared, |owner| common(at.stacks, owner, shared));
+        buffers.owner = Some(owner);
+        let depth = self.depths.of(at.stacks, owner);
+        let thread = self.threads.get(&at.thread);
+        let stayed = thread.map_or(0, |thread| thread.returns.stayed(note.event));
+        buffers.returned += u64::from(note.thread != at.thread || stayed < depth);
+    }
+
+    /// A block ends after its thread made another: perhaps it has outgrown it. `of`: what it began
+    /// as.
+    fn outgrown(
+        &mut self,
+        at: Moment<'_>,
+        parent: StackId,
+        block: &Block<Note>,
+        of: (u32, u32),
+        frees: StackId,
+    ) {
         let Some(thread) = self.threads.get(&at.thread) else {
             return;
         };
@@ -168,7 +182,7 @@ impl Watch {
         growth.followed += 1;
         if larger {
             growth.followed_larger += 1;
-            let (root, step) = (block.note.root, block.note.step);
+            let (root, step) = of;
             let stepper = last.origin.index() as u32;
             self.grow(root, block.size, last.size, stepper, step == 0);
             self.grown.insert(last.address, (root, step + 1));
@@ -202,10 +216,6 @@ fn stack_of(event: &Event) -> Option<StackId> {
 impl Observer for Watch {
     type Note = Note;
 
-    fn begin_image(&mut self, trace: &Trace) {
-        self.expected = trace.event_count();
-    }
-
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         match event.action {
             Action::Io {
@@ -221,7 +231,6 @@ impl Observer for Watch {
             _ => {}
         }
         if let Some(stack) = stack_of(event) {
-            self.events += 1;
             let thread = self.threads.entry(event.thread).or_default();
             thread
                 .returns
@@ -232,47 +241,47 @@ impl Observer for Watch {
     fn made(&mut self, at: Moment<'_>, made: &Made<'_, Note>) -> Note {
         self.serial += 1;
         self.contents.take(made.address);
-        let part = self.part();
-        let index = made.origin.index() as u32;
-        let returns = &self.threads.entry(at.thread).or_default().returns;
-        let (live, last) = self.live.entry((index, at.thread)).or_default();
-        let stayed = (*last > 0).then(|| returns.stayed(*last));
-        *last = returns.now();
-        let alone = *live == 0;
-        *live += 1;
-        let facts = self.facts(made.origin);
+        let (serial, index) = (self.serial, made.origin.index() as u32);
+        self.facts(made.origin);
+        let thread = self.threads.entry(at.thread).or_default();
+        let now = thread.returns.now();
+        let last = self.last.entry((index, at.thread)).or_default();
+        let stayed = (*last > 0).then(|| thread.returns.stayed(*last));
+        *last = now;
+        let facts = &mut self.facts[index as usize];
         if let Some(stayed) = stayed {
             *facts.stays.entry(stayed).or_default() += 1;
         }
-        facts.alone += u64::from(alone);
-        let bytes = facts.live_bytes.saturating_add(made.size);
-        facts.change(part, bytes);
         facts.sizes.add(made.size);
-        self.stacks[index as usize] = at.stack;
-        let mut note = Note {
-            serial: self.serial,
-            thread: at.thread,
-            root: index,
-            ..Note::default()
-        };
-        if let Some(old) = made.old {
-            note.root = old.note.root;
-            note.step = old.note.step + 1;
-            if made.size > old.size {
-                self.grow(note.root, old.size, made.size, index, old.note.step == 0);
+        for companion in thread.made.into_iter().flatten() {
+            if companion != index {
+                facts.companions.add(companion);
             }
         }
-        self.follow(at.thread, made.origin, &mut note);
-        let thread = self.threads.entry(at.thread).or_default();
-        note.event = thread.returns.now();
+        thread.made.rotate_right(1);
+        thread.made[0] = Some(index);
+        let in_row = thread
+            .last_made
+            .filter(|last| last.origin == made.origin && last.event + 1 == now);
+        facts.row.made += u64::from(in_row.is_some());
         thread.last_made = Some(Last {
-            serial: self.serial,
-            event: note.event,
+            serial,
+            event: now,
             origin: made.origin,
             address: made.address,
             size: made.size,
             stack: at.stack,
         });
+        self.stacks[index as usize] = at.stack;
+        let note = Note {
+            serial,
+            before: in_row.map_or(0, |last| last.serial),
+            event: now,
+            largest: made.size,
+            thread: at.thread,
+            root: index,
+            step: 0,
+        };
         self.grown.remove(&made.address);
         if made.size >= ARRAY_BYTES {
             self.alias(Array {
@@ -281,65 +290,44 @@ impl Observer for Watch {
                 size: made.size,
             });
         }
-        note
+        match made.old {
+            Some(old) => self.resized(at, made, old, note),
+            None => {
+                self.facts[index as usize].buffers.begun += 1;
+                note
+            }
+        }
     }
 
     fn ended(&mut self, at: Moment<'_>, address: u64, block: &Block<Note>, how: End) {
-        let mut block = *block;
-        if let Some((root, step)) = self.grown.remove(&address) {
-            (block.note.root, block.note.step) = (root, step);
-        }
+        let note = block.note;
         self.arrays.remove(&address);
-        let (part, note) = (self.part(), block.note);
-        if let Some((live, _)) = self
-            .live
-            .get_mut(&(block.origin.index() as u32, note.thread))
-        {
-            *live = live.saturating_sub(1);
-        }
-        let made_at = self.stacks[block.origin.index()];
-        let stacks = at.stacks;
-        let facts = self.facts(block.origin);
-        let bytes = facts.live_bytes.saturating_sub(block.size);
-        facts.change(part, bytes);
         let held = self.contents.take(address);
-        self.look(held, &block, how, self.serial);
-        let facts = self.facts(block.origin);
+        self.look(held, block, how, self.serial);
+        let grown = self.grown.remove(&address);
         match how {
             End::Reallocated(size) if size > 0 => {
-                facts.reallocated += 1;
+                self.facts(block.origin).reallocated += 1;
                 return;
             }
             End::Replaced => return,
             _ => {}
         }
+        let facts = self.facts(block.origin);
         facts.freed += 1;
         facts.foreign += u64::from(note.thread != at.thread);
-        facts.freed_at = Some(at.stack);
-        let mut shared = common(stacks, made_at, at.stack);
-        // A free whose whole stack led to the block's making was a tail call of the function above.
-        if shared == made_at {
-            shared = stacks.parent(shared);
-        }
-        let owner = facts
-            .owner
-            .map_or(shared, |owner| common(stacks, owner, shared));
-        facts.owner = Some(owner);
-        let depth = self.depths.of(stacks, owner);
-        let thread = self.threads.entry(at.thread).or_default();
-        if note.thread != at.thread || thread.returns.stayed(note.event) < depth {
-            self.facts(block.origin).returned += 1;
-        }
+        self.buffer_freed(at, &note);
+        let (root, step) = grown.unwrap_or((note.root, note.step));
         let last = self.threads.get(&at.thread).and_then(|t| t.last_made);
         if let Some(last) = last {
-            let (parent, frees) = (stacks.parent(last.stack), stacks.parent(at.stack));
-            self.outgrown(at, parent, &block, frees);
+            let (parent, frees) = (at.stacks.parent(last.stack), at.stacks.parent(at.stack));
+            self.outgrown(at, parent, block, (root, step), frees);
         }
         let outgrown = last.is_some_and(|last| self.grown.contains_key(&last.address));
-        if !outgrown && let Some(root) = self.facts.get_mut(note.root as usize) {
+        if !outgrown && let Some(root) = self.facts.get_mut(root as usize) {
             root.growth.finals.add(block.size);
         }
-        self.part_together(at.thread, &block);
+        self.part_together(at.thread, block);
     }
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
@@ -352,27 +340,17 @@ impl Observer for Watch {
 }
 
 impl Watch {
-    /// Whether the block ended right after, or before, the one that it was made next to.
+    /// Whether the block ended right after, or before, the one of its origin that it was made after.
     fn part_together(&mut self, thread: u32, block: &Block<Note>) {
         let thread = self.threads.entry(thread).or_default();
-        let now = thread.returns.now();
-        let last = thread.last_ended.replace((block.note, block.origin, now));
-        let Some((other, other_origin, event)) = last else {
+        let (note, now) = (block.note, thread.returns.now());
+        let last = thread.last_ended.replace((note, block.origin, now));
+        let Some((other, origin, event)) = last else {
             return;
         };
-        if other_origin == block.origin && event + 1 != now {
-            return;
-        }
-        let (note, origin) = (block.note, block.origin);
-        let pair = if note.before == other.serial && note.before_origin != NONE {
-            (note.before_origin, origin.index() as u32)
-        } else if other.before == note.serial && other.before_origin != NONE {
-            (other.before_origin, other_origin.index() as u32)
-        } else {
-            return;
-        };
-        if let Some(pair) = self.pairs.get_mut(&pair) {
-            pair.ended += 1;
+        let neighbours = other.before == note.serial || note.before == other.serial;
+        if origin == block.origin && event + 1 == now && neighbours {
+            self.facts(origin).row.ended += 1;
         }
     }
 
@@ -396,36 +374,28 @@ impl Watch {
 
     /// What never ended counts as its buffer's end, and as live together with its neighbour.
     fn settle(&mut self, live: &Live<'_, Note>) {
-        let mut serials = FxHashMap::default();
+        let mut rows: FxHashMap<u64, (u64, u32)> = FxHashMap::default();
         live(&mut |address, block| {
-            let root = self
-                .grown
-                .get(&address)
-                .map_or(block.note.root, |(root, _)| *root);
+            let note = block.note;
+            let grown = self.grown.get(&address);
+            let root = grown.map_or(note.root, |(root, _)| *root);
             if let Some(facts) = self.facts.get_mut(root as usize) {
                 facts.growth.finals.add(block.size);
             }
+            if let Some(facts) = self.facts.get_mut(note.root as usize) {
+                facts.buffers.largest.add(note.largest);
+            }
             let held = self.contents.take(address);
             self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
-            serials.insert(
-                block.note.serial,
-                (
-                    block.note.before,
-                    block.note.before_origin,
-                    block.origin.index() as u32,
-                ),
-            );
+            rows.insert(note.serial, (note.before, block.origin.index() as u32));
         });
-        for (before, before_origin, origin) in serials.values() {
-            if *before_origin != NONE
-                && serials.contains_key(before)
-                && let Some(pair) = self.pairs.get_mut(&(*before_origin, *origin))
+        for (before, origin) in rows.values() {
+            if *before > 0
+                && rows.contains_key(before)
+                && let Some(facts) = self.facts.get_mut(*origin as usize)
             {
-                pair.live += 1;
+                facts.row.live += 1;
             }
-        }
-        for facts in &mut self.facts {
-            facts.enter_part(PARTS - 1);
         }
     }
 
@@ -451,8 +421,11 @@ impl Watch {
         }
         let (io, below) = self.io_below(image.events.stacks());
         for (index, source) in image.sources.iter().enumerate() {
-            let facts = self.facts.get(index).cloned().unwrap_or_default();
-            let owner = facts.owner.zip(facts.freed_at);
+            let facts = match self.facts.get_mut(index) {
+                Some(facts) => std::mem::take(facts),
+                None => Facts::default(),
+            };
+            let owner = facts.buffers.owner.zip(facts.buffers.freed_at);
             let owner = owner.and_then(|(shared, freed_at)| {
                 let depth = self.depths.of(image.events.stacks(), shared);
                 let from_root = |depths: &mut Depths, stack| {
@@ -460,6 +433,7 @@ impl Watch {
                     frames.checked_sub(depth + 1).map(|frame| frame as usize)
                 };
                 Some(Owner {
+                    call: shared,
                     frame: from_root(&mut self.depths, source.stack)?,
                     frees_frame: from_root(&mut self.depths, freed_at),
                     frees: image.chain(freed_at),
@@ -470,7 +444,9 @@ impl Watch {
             let function = site_node(stacks, &chain, source.stack, source.site);
             let io = below.get(&stacks.parent(function)).cloned();
             let calls = image.origins[index].calls;
+            let root = stacks.root(source.stack);
             sites.push(Site {
+                whole_stack: root == StackId::COMPLETE_ROOT,
                 turn: loops.add(image, source.stack, calls, Some(&facts)),
                 io: io.unwrap_or_default(),
                 chain,
@@ -488,7 +464,6 @@ impl Watch {
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,
             turns: loops.turns(),
-            pairs: std::mem::take(&mut self.pairs),
             aliases: std::mem::take(&mut self.aliases),
             io,
             marks: std::mem::take(&mut self.marks),

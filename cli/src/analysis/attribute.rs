@@ -58,16 +58,18 @@ pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
     }
 }
 
-/// The innermost frame with a line that is not plumbing; failing that, one with a name; failing
-/// that, any; failing that, the innermost that is not the malloc family.
+/// The innermost frame with a line that is not passed over; failing that, the innermost, named or
+/// not: what is done in it is not for its caller to answer for. If all are passed over, the
+/// outermost wrapper, or else the innermost that is not the malloc family.
 fn find_site(frames: &[&ChainFrame], from: usize) -> Option<usize> {
     let find = |wanted: &dyn Fn(&ChainFrame) -> bool| {
         (from..frames.len()).find(|index| wanted(frames[*index]))
     };
-    let own = |frame: &ChainFrame| !frame.plumbing;
+    let own = |frame: &ChainFrame| !frame.is_passed_over();
+    let outermost = || (from..frames.len()).rfind(|index| frames[*index].wrapper.get());
     find(&|frame| own(frame) && frame.source.line.is_some())
-        .or_else(|| find(&|frame| own(frame) && frame.source.function.is_some()))
         .or_else(|| find(&own))
+        .or_else(outermost)
         .or_else(|| find(&|frame| !frame.family))
         .or_else(|| (from < frames.len()).then_some(from))
 }
@@ -110,6 +112,7 @@ mod tests {
     use super::super::resolve::ModuleLabel;
     use super::*;
     use crate::symbols::{FunctionName, SourceFrame};
+    use std::cell::Cell;
     use std::rc::Rc;
 
     /// `module!function:line`, line 0 for none, function `?` for none.
@@ -130,6 +133,7 @@ mod tests {
                 Rc::from(vec![ChainFrame {
                     family: plumbing::is_family(role, &source),
                     plumbing: plumbing::is_plumbing(role, &source),
+                    wrapper: Cell::new(plumbing::is_known_wrapper(&source)),
                     source,
                     module: Rc::new(ModuleLabel {
                         path: module.into(),
@@ -158,16 +162,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_beats_a_nearer_name_and_a_name_a_nearer_address() {
+    fn a_line_beats_a_nearer_name_and_nothing_else_does() {
         assert_eq!(
             site(&["libx.so!?:0", "libx.so!parse:0", "prog!main:9"]),
             Some(2)
         );
         assert_eq!(
             site(&["libx.so!?:0", "libx.so!parse:0", "prog!?:0"]),
-            Some(1)
+            Some(0)
         );
         assert_eq!(site(&["libx.so!?:0", "prog!?:0"]), Some(0));
+    }
+
+    #[test]
+    fn callers_of_wrappers_are_charged() {
+        assert_eq!(
+            site(&["prog!xmalloc:3", "prog!xstrdup:5", "prog!main:9"]),
+            Some(2)
+        );
+        assert_eq!(site(&["libx.so!xmalloc:0", "libx.so!xstrdup:0"]), Some(1));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! One pass over a trace file: every call goes into the heap of its process image and is told to
-//! the observer, every stack is attributed when it is first seen, and at the end of the image its
-//! sums go to the sites.
+//! the observer, and at the end of the image every stack is attributed and its sums go to the sites.
 //!
 //! Memory is bounded by what is live and distinct in one image, and by the sites of all.
 
@@ -12,12 +11,14 @@ use rustc_hash::FxHashMap;
 
 use super::Analysis;
 use super::attribute::{Attribution, Counted, attribute, functions};
+use super::chain::Chain;
 use super::family::{Counters, Kind};
-use super::heap::{Block, Heap, OriginId};
+use super::heap::{Block, Heap, Origin, OriginId};
 use super::observe::{End, Finished, Made, Moment, Observer};
 use super::resolve::{ChainFrame, Resolver};
 use super::sites::SiteStack;
 use super::wrapper::{WrapperKind, WrapperRule};
+use super::wrappers::{self, Path};
 
 /// What was found in one trace file.
 #[derive(Debug)]
@@ -55,7 +56,8 @@ pub struct Source {
     pub kind: Kind,
     pub kind_name: &'static str,
     header_bytes: u64,
-    /// The frame charged, counted over all functions of the stack from the innermost.
+    /// The frame charged, counted over all functions of the stack from the innermost. Known when
+    /// all of the image was read.
     pub site: Option<usize>,
 }
 
@@ -65,62 +67,27 @@ impl Analysis {
         &mut self,
         trace: &Trace,
         observer: &mut O,
-        mut progress: impl FnMut(),
+        progress: impl FnMut(),
     ) {
-        observer.begin_image(trace);
-        self.resolver.begin_image();
-        let mut image = Image {
-            trace,
-            observer,
-            rules: &self.rules,
-            rules_matched: &mut self.rules_matched,
-            resolver: &mut self.resolver,
-            heap: Heap::default(),
-            sources: Vec::new(),
-            by_stack: FxHashMap::default(),
-            attributions: FxHashMap::default(),
-            reallocs: FxHashMap::default(),
-            threads: 0,
-            lost_in_streams: 0,
-        };
         let mut events = trace.events();
-        let (mut count, mut last_time) = (0, 0);
-        while let Some(event) = events.next() {
-            count += u64::from(is_call(&event.action));
-            last_time = event.time;
-            image.event(&event, &events);
-            progress();
-        }
+        let Walked {
+            heap,
+            mut sources,
+            threads,
+            lost_in_streams,
+            mut count,
+            mut last_time,
+            lost_definitions,
+        } = self.walk(trace, &mut events, observer, progress);
+        self.attribute(trace, &events, &mut sources, heap.origins());
         let mut damage = events.damage().to_vec();
         if let Some(counted) = trace.counters() {
             count = counted.calls();
             last_time = last_time.max(trace.noted_ticks());
-            damage.extend(image.add_counters(counted, &events));
+            damage.extend(lost_definitions);
         }
-        let Image {
-            observer,
-            resolver,
-            mut heap,
-            sources,
-            threads,
-            lost_in_streams,
-            ..
-        } = image;
-        heap.settle();
         let duration_ns = trace.clock().since_start_ns(last_time);
-        let mut finished = Finished {
-            trace,
-            events: &events,
-            resolver,
-            sources: &sources,
-            origins: heap.origins(),
-            peak_bytes: heap.counters().peak_bytes,
-            duration_ns,
-        };
-        observer.end_image(&mut finished, &|tell| {
-            heap.blocks()
-                .for_each(|(address, block)| tell(address, block));
-        });
+        self.finish(trace, &events, observer, &sources, &heap, duration_ns);
         let (counters, origins) = (heap.counters().clone(), heap.origins());
         let keep_peak = self
             .sites
@@ -150,10 +117,128 @@ impl Analysis {
             damage,
         });
     }
+
+    /// Shows a file that was read to another observer: the same origins, in the same order, and
+    /// nothing is counted again.
+    pub fn again<O: Observer>(&mut self, trace: &Trace, observer: &mut O, progress: impl FnMut()) {
+        let mut events = trace.events();
+        let walked = self.walk(trace, &mut events, observer, progress);
+        self.finish(trace, &events, observer, &walked.sources, &walked.heap, 0);
+    }
+
+    fn walk<'t, O: Observer>(
+        &mut self,
+        trace: &'t Trace,
+        events: &mut Events<'t>,
+        observer: &mut O,
+        mut progress: impl FnMut(),
+    ) -> Walked<O::Note> {
+        observer.begin_image(trace);
+        self.resolver.begin_image();
+        let mut image = Image {
+            trace,
+            observer,
+            rules: &self.rules,
+            rules_matched: &mut self.rules_matched,
+            resolver: &mut self.resolver,
+            heap: Heap::default(),
+            sources: Vec::new(),
+            by_stack: FxHashMap::default(),
+            attributions: FxHashMap::default(),
+            reallocs: FxHashMap::default(),
+            threads: 0,
+            lost_in_streams: 0,
+        };
+        let (mut count, mut last_time) = (0, 0);
+        while let Some(event) = events.next() {
+            count += u64::from(is_call(&event.action));
+            last_time = event.time;
+            image.event(&event, events);
+            progress();
+        }
+        let lost_definitions = trace
+            .counters()
+            .and_then(|counted| image.add_counters(counted, events));
+        image.heap.settle();
+        Walked {
+            heap: image.heap,
+            sources: image.sources,
+            threads: image.threads,
+            lost_in_streams: image.lost_in_streams,
+            count,
+            last_time,
+            lost_definitions,
+        }
+    }
+
+    fn finish<O: Observer>(
+        &mut self,
+        trace: &Trace,
+        events: &Events<'_>,
+        observer: &mut O,
+        sources: &[Source],
+        heap: &Heap<O::Note>,
+        duration_ns: u64,
+    ) {
+        let mut finished = Finished {
+            trace,
+            events,
+            resolver: &mut self.resolver,
+            sources,
+            origins: heap.origins(),
+            peak_bytes: heap.counters().peak_bytes,
+            duration_ns,
+        };
+        observer.end_image(&mut finished, &|tell| {
+            heap.blocks()
+                .for_each(|(address, block)| tell(address, block));
+        });
+    }
+}
+
+/// What one pass over a file leaves.
+struct Walked<N> {
+    heap: Heap<N>,
+    sources: Vec<Source>,
+    threads: u64,
+    lost_in_streams: u64,
+    count: u64,
+    last_time: u64,
+    lost_definitions: Option<Damage>,
+}
+
+impl Analysis {
+    /// Finds who is charged for each source, once it is known who allocates through whom.
+    fn attribute(
+        &mut self,
+        trace: &Trace,
+        events: &Events<'_>,
+        sources: &mut [Source],
+        origins: &[Origin],
+    ) {
+        let resolver = &mut self.resolver;
+        let chains: Vec<Chain> = sources
+            .iter()
+            .map(|source| resolver.chain(trace, events.stacks(), source.stack))
+            .collect();
+        if resolver.passes_wrappers() {
+            let path = |(chain, origin): (&Chain, &Origin)| Path {
+                chain: chain.clone(),
+                calls: origin.calls,
+                bytes: origin.bytes,
+            };
+            let paths: Vec<Path> = chains.iter().zip(origins).map(path).collect();
+            wrappers::find(&paths, resolver);
+            self.wrappers.add(&paths);
+        }
+        for (source, chain) in sources.iter_mut().zip(&chains) {
+            source.site = attribute(chain, &self.rules).site;
+        }
+    }
 }
 
 /// Whether an event is one of those that `Trace::event_count` counts; a realloc is its end.
-fn is_call(action: &Action) -> bool {
+pub fn is_call(action: &Action) -> bool {
     matches!(
         action,
         Action::Alloc { .. }
@@ -411,7 +496,10 @@ impl<O: Observer> Image<'_, O> {
         if let Some(origin) = self.by_stack.get(&key) {
             return *origin;
         }
-        let Attribution { counted, site } = self.attribution(events, stack);
+        let counted = match self.rules {
+            [] => Counted::AsCalled,
+            _ => self.attribution(events, stack).counted,
+        };
         let (kind, kind_name, header_bytes) = match counted {
             Counted::AsCalled => (Kind::of(call), call.name(), 0),
             Counted::As {
@@ -434,7 +522,7 @@ impl<O: Observer> Image<'_, O> {
             kind,
             kind_name,
             header_bytes,
-            site,
+            site: None,
         });
         self.by_stack.insert(key, Some(origin));
         Some(origin)

@@ -28,6 +28,7 @@ pub mod subject;
 pub mod timeline;
 pub mod work;
 pub mod wrapper;
+pub mod wrappers;
 
 use std::io::{self, IsTerminal};
 
@@ -42,6 +43,7 @@ use resolve::Resolver;
 use sites::SiteTable;
 use subject::Subject;
 use wrapper::WrapperRule;
+use wrappers::Passed;
 
 /// Traces with fewer events are read before a bar would be seen.
 const PROGRESS_FROM_EVENTS: u64 = 500_000;
@@ -54,9 +56,13 @@ pub struct Analysis {
     /// Whether a function that the rule of the same place names was on a stack.
     rules_matched: Vec<bool>,
     pub resolver: Resolver,
+    /// The program's own allocation functions that calls came through.
+    pub wrappers: Passed,
     pub sites: SiteTable,
     pub images: Vec<ImageReport>,
     pub counters: Counters,
+    /// The files that were read, in the order of `images`.
+    pub traces: Vec<Trace>,
     /// Files of the trace that could not be read at all, and why.
     pub unreadable: Vec<String>,
 }
@@ -73,23 +79,20 @@ impl Analysis {
         let mut analysis = Self {
             rules_matched: vec![false; subject.wrappers.len()],
             rules: subject.wrappers.clone(),
-            resolver: Resolver::new(subject.skips.clone()),
+            resolver: Resolver::new(subject.charging.clone()),
+            wrappers: Passed::default(),
             sites: SiteTable::default(),
             images: Vec::new(),
             counters: Counters::default(),
+            traces: Vec::new(),
             unreadable,
         };
-        let bar = progress_bar(traces.iter().map(Trace::event_count).sum());
+        let bar = Progress::new("reading", traces.iter());
         for trace in &traces {
-            let mut done = 0u64;
-            analysis.add(trace, observer, || {
-                done += 1;
-                if done.is_multiple_of(PROGRESS_STEP) {
-                    bar.inc(PROGRESS_STEP);
-                }
-            });
+            analysis.add(trace, observer, bar.each());
         }
-        bar.finish_and_clear();
+        bar.finish();
+        analysis.traces = traces;
         analysis.warn();
         Ok(analysis)
     }
@@ -147,12 +150,32 @@ pub fn counters_will_not_do(counted: &Trace, reason: &str) -> Failure {
 }
 
 /// A bar on stderr for a long trace, if someone is there to see it.
-fn progress_bar(events: u64) -> ProgressBar {
-    if events < PROGRESS_FROM_EVENTS || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    pub fn new<'t>(doing: &'static str, traces: impl Iterator<Item = &'t Trace>) -> Self {
+        let events = traces.map(Trace::event_count).sum();
+        if events < PROGRESS_FROM_EVENTS || !io::stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %  {eta} left");
+        let bar = ProgressBar::new(events).with_message(doing);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self(bar)
     }
-    let style = ProgressStyle::with_template("reading {wide_bar} {percent:>3} %  {eta} left");
-    let bar = ProgressBar::new(events);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+
+    /// To be called at each event of one trace.
+    pub fn each(&self) -> impl FnMut() {
+        let (bar, mut done) = (self.0.clone(), 0u64);
+        move || {
+            done += 1;
+            if done.is_multiple_of(PROGRESS_STEP) {
+                bar.inc(PROGRESS_STEP);
+            }
+        }
+    }
+
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
 }

@@ -13,7 +13,7 @@ pub enum ModuleRole {
     Program,
 }
 
-const LARDER_MODULES: &[&str] = &["liblarder_record.", "liblarder_record_io.", "liblarder."];
+const LARDER_MODULES: &[&str] = &["liblarder_", "liblarder."];
 
 const SYSTEM_MODULES: &[&str] = &[
     "libc.so",
@@ -147,11 +147,17 @@ pub fn is_family(role: ModuleRole, frame: &SourceFrame) -> bool {
             FAMILY.contains(&symbol)
                 || FAMILY.contains(&&*function.name)
                 || is_operator_new_or_delete(symbol)
+                || is_allocators_inside(symbol)
                 || FAMILY
                     .iter()
                     .any(|name| function.name.ends_with(&format!("::{name}")))
                     && symbol.starts_with("_R")
         })
+}
+
+/// Larder's own functions, where it is linked into the program.
+fn is_allocators_inside(symbol: &str) -> bool {
+    symbol.starts_with("_ZN6larder") && !is_rust_symbol(symbol)
 }
 
 fn is_operator_new_or_delete(symbol: &str) -> bool {
@@ -168,13 +174,13 @@ pub fn is_plumbing(role: ModuleRole, frame: &SourceFrame) -> bool {
         return true;
     }
     match &frame.file {
-        Some(file) if is_standard_library_file(file) => true,
-        Some(_) => is_known_wrapper(frame),
-        None => is_known_wrapper(frame) || is_standard_library_symbol(frame),
+        Some(file) => is_standard_library_file(file),
+        None => is_standard_library_symbol(frame),
     }
 }
 
-fn is_known_wrapper(frame: &SourceFrame) -> bool {
+/// Whether it is an allocation function by its name alone.
+pub fn is_known_wrapper(frame: &SourceFrame) -> bool {
     frame
         .function
         .as_ref()
@@ -271,13 +277,28 @@ mod tests {
         assert_eq!(ModuleRole::of("libc.so.6"), ModuleRole::System);
         assert_eq!(ModuleRole::of("ld-linux-x86-64.so.2"), ModuleRole::System);
         assert_eq!(ModuleRole::of("liblarder_record.so"), ModuleRole::Larder);
+        assert_eq!(ModuleRole::of("liblarder_minimal.so"), ModuleRole::Larder);
         assert_eq!(ModuleRole::of("liblarder-0123.so"), ModuleRole::Program);
         assert_eq!(ModuleRole::of("libcurl.so.4"), ModuleRole::Program);
     }
 
     #[test]
-    fn known_wrappers_are_plumbing_by_their_exact_name() {
-        assert!(skipped("xmalloc", Some("/src/xmalloc.c")));
-        assert!(!skipped("xmalloc_pool_make", Some("/src/pool.c")));
+    fn known_wrappers_are_known_by_their_exact_name() {
+        assert!(is_known_wrapper(&frame("xmalloc", Some("/src/xmalloc.c"))));
+        assert!(!is_known_wrapper(&frame(
+            "xmalloc_pool_make",
+            Some("/src/pool.c")
+        )));
+    }
+
+    #[test]
+    fn the_allocator_is_family_where_it_is_linked_in() {
+        let linked = frame(
+            "_ZN6larder10ThreadHeap6refillEm",
+            Some("/src/thread_heap.cc"),
+        );
+        assert!(is_family(ModuleRole::Program, &linked));
+        let tool = frame("_ZN6larder4main17h0123456789abcdefE", Some("/src/main.rs"));
+        assert!(!is_family(ModuleRole::Program, &tool));
     }
 }

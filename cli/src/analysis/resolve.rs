@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::chain::{Chain, Location};
 use super::pattern;
-use super::plumbing::{ModuleRole, is_family, is_plumbing};
+use super::plumbing::{ModuleRole, is_family, is_known_wrapper, is_plumbing};
 use crate::printable;
 use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
 use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};
@@ -43,6 +43,37 @@ pub struct ChainFrame {
     pub family: bool,
     /// Nothing is charged to it while there is another frame.
     pub plumbing: bool,
+    /// An allocation function of the program's own: its callers are charged.
+    pub wrapper: Cell<bool>,
+}
+
+impl ChainFrame {
+    /// Whether its callers are charged for what it allocates.
+    pub fn is_passed_over(&self) -> bool {
+        self.plumbing || self.wrapper.get()
+    }
+}
+
+/// A function, wherever its code was put.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionKey {
+    /// The label's address: one a module.
+    module: usize,
+    symbol: Option<Rc<str>>,
+    /// Where it has no name: its first address and the one behind it.
+    code: (u64, u64),
+}
+
+impl FunctionKey {
+    fn is_of(&self, frame: &ChainFrame) -> bool {
+        let function = frame.source.function.as_ref();
+        self.module == Rc::as_ptr(&frame.module) as usize
+            && match (&self.symbol, function) {
+                (Some(symbol), Some(function)) => *symbol == function.symbol,
+                (None, None) => (self.code.0..self.code.1).contains(&frame.address),
+                _ => false,
+            }
+    }
 }
 
 /// A module and why its names are poorer than they could be.
@@ -64,9 +95,30 @@ struct Skip {
     matched: Cell<bool>,
 }
 
+/// Which functions' callers are charged beyond plumbing.
+#[derive(Clone, Debug, Default)]
+pub struct Charging {
+    /// Patterns of functions that are plumbing too.
+    pub skips: Vec<String>,
+    pub wrappers: Wrappers,
+}
+
+/// What is done about the program's own allocation functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wrappers {
+    /// Found, and their callers charged.
+    #[default]
+    PassedOver,
+    /// Charged as any function.
+    Charged,
+}
+
 pub struct Resolver {
     roots: DebugRoots,
     skips: Vec<Skip>,
+    /// Whether the program's own allocation functions are passed over.
+    passes_wrappers: bool,
+    wrappers: Vec<FunctionKey>,
     modules: Vec<LoadedModule>,
     /// By path, build id, and, of traces that carry names themselves, the image.
     by_identity: HashMap<(Vec<u8>, Vec<u8>, u64), usize>,
@@ -87,10 +139,13 @@ pub struct Resolver {
 const NO_MODULE: usize = usize::MAX;
 
 impl Resolver {
-    /// `skips` are patterns of functions that are plumbing too.
-    pub fn new(skips: Vec<String>) -> Self {
+    /// Charges callers as these options say.
+    pub fn new(charging: Charging) -> Self {
+        let Charging { skips, wrappers } = charging;
         Self {
             roots: DebugRoots::from_environment(),
+            passes_wrappers: wrappers == Wrappers::PassedOver,
+            wrappers: Vec::new(),
             skips: skips
                 .into_iter()
                 .map(|pattern| Skip {
@@ -329,12 +384,60 @@ impl Resolver {
             }
             skipped
         });
-        ChainFrame {
+        let known = self.passes_wrappers && is_known_wrapper(&source);
+        let frame = ChainFrame {
             family: is_family(module.role, &source),
             plumbing: skipped || is_plumbing(module.role, &source),
             source,
             module: module.clone(),
             address,
+            wrapper: Cell::new(known),
+        };
+        if !frame.plumbing && self.wrappers.iter().any(|key| key.is_of(&frame)) {
+            frame.wrapper.set(true);
+        }
+        frame
+    }
+
+    pub fn passes_wrappers(&self) -> bool {
+        self.passes_wrappers
+    }
+
+    /// A frame's function, and how many bytes of code it has: 0 where it is inlined, `None` where
+    /// that is not known.
+    pub fn function(&mut self, frame: &ChainFrame) -> (FunctionKey, Option<u64>) {
+        let key = named_key(frame);
+        if let (Some(key), true) = (&key, frame.source.inlined) {
+            return (key.clone(), Some(0));
+        }
+        let mut modules = self.modules.iter();
+        let index = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module));
+        let symbols = index.and_then(|index| symbols(&mut self.modules, &self.roots, index));
+        let extent = symbols.and_then(|symbols| symbols.extent(frame.address));
+        let unnamed = || FunctionKey {
+            module: Rc::as_ptr(&frame.module) as usize,
+            symbol: None,
+            code: extent.map_or((frame.address, frame.address + 1), |(start, bytes)| {
+                (start, start.saturating_add(bytes))
+            }),
+        };
+        (key.unwrap_or_else(unnamed), extent.map(|(_, bytes)| bytes))
+    }
+
+    /// Charges the callers of these from now on.
+    pub fn mark_wrappers(&mut self, wrappers: Vec<FunctionKey>) {
+        let known = self.wrappers.len();
+        let new = wrappers
+            .into_iter()
+            .filter(|key| !self.wrappers.contains(key));
+        let new: Vec<FunctionKey> = new.collect();
+        self.wrappers.extend(new);
+        let new = &self.wrappers[known..];
+        let frames = self.frames.values().flat_map(|location| location.iter());
+        for frame in frames.filter(|frame| !frame.plumbing) {
+            if new.iter().any(|key| key.is_of(frame)) {
+                frame.wrapper.set(true);
+            }
         }
     }
 
@@ -357,6 +460,14 @@ impl Resolver {
             })
             .collect()
     }
+}
+
+fn named_key(frame: &ChainFrame) -> Option<FunctionKey> {
+    Some(FunctionKey {
+        module: Rc::as_ptr(&frame.module) as usize,
+        symbol: Some(frame.source.function.as_ref()?.symbol.clone()),
+        code: (0, 0),
+    })
 }
 
 /// A module's symbols, loaded when they are first asked for.
@@ -391,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_name_of_the_trace_is_kept_once() {
-        let mut resolver = Resolver::new(Vec::new());
+        let mut resolver = Resolver::new(Charging::default());
         let function = Function {
             name: b"_ZN3box4growEv",
             file: b"/src/box.cc",

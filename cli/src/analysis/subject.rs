@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use larder_trace::{Trace, TraceError, trace_files};
 
+use super::resolve::{Charging, Wrappers};
 use super::wrapper::WrapperRule;
 use crate::failure::{Failure, Result};
 use crate::printable;
@@ -29,9 +30,36 @@ pub struct RawReading {
     /// repeated
     #[arg(long, value_name = "FUNCTION=KIND[-HEADER]")]
     wrapper: Vec<String>,
+    #[command(flatten)]
+    charging: RawCharging,
+}
+
+/// Who is charged: for every command that names sites.
+#[derive(Debug, Args)]
+pub struct RawCharging {
     /// Charge this function's allocations to its caller; `*` and `?` match; may be repeated
     #[arg(long, value_name = "FUNCTION")]
     skip: Vec<String>,
+    /// Charge the program's own allocation functions too, which are found by their many callers
+    #[arg(long)]
+    no_wrappers: bool,
+}
+
+impl RawCharging {
+    pub fn check(&self) -> Result<Charging> {
+        if let Some(empty) = self.skip.iter().find(|pattern| pattern.is_empty()) {
+            return Err(Failure::failed(format!(
+                "--skip '{empty}': name a function"
+            )));
+        }
+        Ok(Charging {
+            skips: self.skip.clone(),
+            wrappers: match self.no_wrappers {
+                true => Wrappers::Charged,
+                false => Wrappers::PassedOver,
+            },
+        })
+    }
 }
 
 impl RawSubject {
@@ -47,16 +75,11 @@ impl RawReading {
             .iter()
             .map(|rule| WrapperRule::parse(rule))
             .collect::<Result<_>>()?;
-        if let Some(empty) = self.skip.iter().find(|pattern| pattern.is_empty()) {
-            return Err(Failure::failed(format!(
-                "--skip '{empty}': name a function"
-            )));
-        }
         Ok(Subject {
             trace,
             pid: self.pid,
             wrappers,
-            skips: self.skip.clone(),
+            charging: self.charging.check()?,
         })
     }
 }
@@ -67,8 +90,7 @@ pub struct Subject {
     /// `None`: all processes.
     pub pid: Option<u32>,
     pub wrappers: Vec<WrapperRule>,
-    /// Patterns of functions that are plumbing too.
-    pub skips: Vec<String>,
+    pub charging: Charging,
 }
 
 impl Subject {

@@ -10,7 +10,7 @@ use crate::analysis::Analysis;
 use crate::analysis::attribute::functions;
 use crate::analysis::losses;
 use crate::analysis::naming::{frame_name, frame_place, nearby, without_start};
-use crate::analysis::resolve::ChainFrame;
+use crate::analysis::resolve::{ChainFrame, Charging};
 use crate::analysis::sites::{Site, SortKey};
 use crate::analysis::subject::Subject;
 use crate::execute;
@@ -139,7 +139,7 @@ fn of_run(plan: &RecordPlan) -> Result<std::result::Result<Measured, ExitStatus>
         trace: directory,
         pid: None,
         wrappers: Vec::new(),
-        skips: Vec::new(),
+        charging: Charging::default(),
     };
     let measured = Measured::of_trace(&subject).map_err(|failure| {
         Failure::new(

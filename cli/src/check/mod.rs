@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::analysis::resolve::Charging;
 use crate::analysis::subject::Subject;
 use crate::failure::{Failure, Result};
 use crate::history::store;
@@ -92,7 +93,7 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
             trace: trace.clone(),
             pid: None,
             wrappers: Vec::new(),
-            skips: Vec::new(),
+            charging: Charging::default(),
         };
         return Measured::of_trace(&subject).map(Ok);
     }

@@ -121,7 +121,7 @@ fn know<'a>(site: &'a Site, aliases: &Aliases, names: &mut Names) -> KnownSite<'
         let end = without_start(&frames).len().max(index + 1);
         let above = frames[index + 1..end]
             .iter()
-            .filter(|frame| !frame.plumbing);
+            .filter(|frame| !frame.is_passed_over());
         let mut above = above.filter_map(|frame| names.of(frame)).take(CALLERS_KEPT);
         if let Some(caller) = above.next() {
             known.ancestors.insert(caller.clone());

@@ -19,7 +19,7 @@ use super::ExportPlan;
 use crate::analysis::attribute::{attribute, functions};
 use crate::analysis::family::Kind;
 use crate::analysis::losses;
-use crate::analysis::resolve::Resolver;
+use crate::analysis::resolve::{Charging, Resolver};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Content};
 use crate::printable;
@@ -44,7 +44,7 @@ pub fn export(plan: &ExportPlan) -> Result<()> {
     }
     let mut missing = Vec::new();
     output::write(plan.output.as_deref(), Content::Text, |out| {
-        let mut log = Log::new(trace, plan.subject.skips.clone());
+        let mut log = Log::new(trace, plan.subject.charging.clone());
         let mut events = trace.events();
         while let Some(event) = events.next() {
             log.event(&event, &events);
@@ -78,8 +78,8 @@ struct Log<'t> {
 }
 
 impl<'t> Log<'t> {
-    fn new(trace: &'t Trace, skips: Vec<String>) -> Self {
-        let mut resolver = Resolver::new(skips);
+    fn new(trace: &'t Trace, charging: Charging) -> Self {
+        let mut resolver = Resolver::new(charging);
         resolver.begin_image();
         Self {
             trace,

@@ -10,7 +10,7 @@ use super::log::FailedCall;
 use crate::analysis::attribute::{attribute, functions};
 use crate::analysis::chain::Chain;
 use crate::analysis::naming::{frame_name, frame_place, without_start};
-use crate::analysis::resolve::{ChainFrame, Resolver};
+use crate::analysis::resolve::{ChainFrame, Charging, Resolver};
 use crate::symbols::ElfFile;
 
 /// Callers shown with a site.
@@ -33,7 +33,7 @@ pub struct Sites(Resolver);
 
 impl Sites {
     pub fn new() -> Self {
-        Sites(Resolver::new(Vec::new()))
+        Sites(Resolver::new(Charging::default()))
     }
 
     pub fn of(&mut self, failed: &FailedCall) -> FailSite {

@@ -37,10 +37,10 @@ pub struct Finding {
 
 pub fn html(plan: &HtmlPlan) -> Result<()> {
     let mut observer = Both(Gathered::new(), Watch::default());
-    let analysis = Analysis::read(&plan.subject, &mut observer)?;
+    let mut analysis = Analysis::read(&plan.subject, &mut observer)?;
     let Both(gathered, watch) = observer;
     let trace = printable::name(&plan.subject.trace);
-    let findings: Vec<Finding> = advise::findings(&plan.subject, watch, &analysis)
+    let findings: Vec<Finding> = advise::findings(&plan.subject, watch, &mut analysis)
         .into_iter()
         .map(|(title, lines)| Finding { title, lines })
         .collect();

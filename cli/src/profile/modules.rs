@@ -118,6 +118,7 @@ impl LoadedFile {
 mod tests {
     use super::*;
     use crate::analysis::attribute::functions;
+    use crate::analysis::resolve::Charging;
 
     #[inline(never)]
     fn marked_function() -> u32 {
@@ -133,7 +134,7 @@ mod tests {
             .flatten()
             .collect();
         let modules = Modules::new(&mappings);
-        let mut resolver = Resolver::new(Vec::new());
+        let mut resolver = Resolver::new(Charging::default());
         let inside = marked_function as fn() -> u32 as usize as u64 + 2;
         let chain = modules.chain(&mut resolver, &[inside, 0, u64::MAX]);
         let names: Vec<String> = functions(&chain)
@@ -154,7 +155,7 @@ mod tests {
         };
         let mappings = [mapping];
         let modules = Modules::new(&mappings);
-        let mut resolver = Resolver::new(Vec::new());
+        let mut resolver = Resolver::new(Charging::default());
         let chain = modules.chain(&mut resolver, &[0x1011]);
         let names: Vec<String> = functions(&chain)
             .map(crate::analysis::naming::frame_name)

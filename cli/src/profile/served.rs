@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::heap::{Estimate, Figures, HeapProfile, Origin, ProfiledStack};
 use super::{rows, running, sites, write};
 use crate::analysis::measure::Measure;
+use crate::analysis::resolve::Charging;
 pub use crate::analysis::resolve::Resolver;
 use crate::export::{Weighed, pprof};
 use crate::live::{Obstacle, Process};
@@ -43,7 +44,7 @@ pub struct Snapshot {
 
 /// Knows the functions of the files that it was asked for, and keeps them.
 pub fn resolver() -> Resolver {
-    Resolver::new(Vec::new())
+    Resolver::new(Charging::default())
 }
 
 impl Snapshot {

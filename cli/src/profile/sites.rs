@@ -9,8 +9,9 @@ use super::interval::{Growth, Level};
 use super::modules::Modules;
 use crate::analysis::attribute::attribute;
 use crate::analysis::chain::Chain;
-use crate::analysis::resolve::Resolver;
+use crate::analysis::resolve::{Charging, Resolver};
 use crate::analysis::sites::{Site, SiteId, SiteStack, SiteTable};
+use crate::analysis::wrappers::{self, Path};
 
 /// One stack of one process.
 #[derive(Debug)]
@@ -68,17 +69,17 @@ pub struct Profiled {
 impl Profiled {
     /// Takes time and memory by the frames of the profiles, and by the size of the modules' symbols.
     pub fn new(profiles: &[HeapProfile], base: Option<&[HeapProfile]>) -> Self {
-        let mut profiled = Self::charging_callers_of(Vec::new());
+        let mut profiled = Self::charging(Charging::default());
         profiled.read_again(profiles, base);
         profiled
     }
 
-    /// Of no profile yet. What functions of these patterns allocate is charged to their callers.
-    pub fn charging_callers_of(skips: Vec<String>) -> Self {
+    /// Of no profile yet.
+    pub fn charging(charging: Charging) -> Self {
         Self {
             rows: Vec::new(),
             base_rows: Vec::new(),
-            resolver: Resolver::new(skips),
+            resolver: Resolver::new(charging),
             table: SiteTable::default(),
             sites: Vec::new(),
             base: Base::None,
@@ -229,16 +230,35 @@ pub fn rows(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
         let modules = Modules::new(&profile.mappings);
-        rows.extend(profile.stacks.iter().map(|stack| {
-            let chain = modules.chain(resolver, &stack.frames);
-            Row {
-                site: attribute(&chain, &[]).site,
-                chain,
-                figures: stack.figures.clone(),
-                profile: index,
-                truncated: stack.truncated,
-            }
+        rows.extend(profile.stacks.iter().map(|stack| Row {
+            site: None,
+            chain: modules.chain(resolver, &stack.frames),
+            figures: stack.figures.clone(),
+            profile: index,
+            truncated: stack.truncated,
         }));
     }
+    if resolver.passes_wrappers() {
+        wrappers::find(&paths(&rows), resolver);
+    }
+    for row in &mut rows {
+        row.site = attribute(&row.chain, &[]).site;
+    }
     rows
+}
+
+/// What is estimated of each stack, for the search of wrappers.
+fn paths(rows: &[Row]) -> Vec<Path> {
+    let path = |row: &Row| {
+        // A profile of leaks has nothing else.
+        let figures = [row.figures.allocated, row.figures.in_use];
+        let [allocated, in_use] = figures.map(|sum| (sum.objects, sum.bytes));
+        let (objects, bytes) = if allocated.0 > 0.0 { allocated } else { in_use };
+        Path {
+            chain: row.chain.clone(),
+            calls: objects.ceil() as u64,
+            bytes: bytes as u64,
+        }
+    };
+    rows.iter().map(path).collect()
 }

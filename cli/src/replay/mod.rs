@@ -22,6 +22,7 @@ use std::path::Path;
 
 use larder_trace::Trace;
 
+use crate::analysis::resolve::Charging;
 use crate::analysis::subject::Subject;
 use crate::analysis::{ONLY_COUNTERS, counters_will_not_do};
 use crate::bench::allocators::{self, Choice};
@@ -117,7 +118,7 @@ fn choose(path: &Path, pid: Option<u32>) -> Result<(Trace, Process)> {
         trace: path.to_owned(),
         pid,
         wrappers: Vec::new(),
-        skips: Vec::new(),
+        charging: Charging::default(),
     };
     let (traces, unreadable) = subject.open()?;
     let images = traces.len();

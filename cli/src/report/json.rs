@@ -40,6 +40,7 @@ fn document(report: &Report) -> Value {
         "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
         "losses": all_losses(report),
         "warnings": analysis.warnings(),
+        "wrappers": report.analysis.wrappers.names(),
         "symbols": analysis.resolver.problems().iter().map(problem).collect::<Vec<_>>(),
     })
 }

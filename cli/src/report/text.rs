@@ -111,6 +111,9 @@ fn print_head(report: &Report, out: &mut impl Write) -> io::Result<()> {
     for line in losses::details(&report.analysis) {
         writeln!(out, "{WARNING}warning: {line}{WARNING:#}")?;
     }
+    if let Some(passed) = report.analysis.wrappers.describe() {
+        writeln!(out, "{FAINT}{}{FAINT:#}", escape(&passed))?;
+    }
     for rule in &report.plan.subject.wrappers {
         let name = escape(&rule.function);
         writeln!(

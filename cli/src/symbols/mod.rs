@@ -84,15 +84,8 @@ impl ModuleSymbols {
         if dwarf.is_none() && problem.is_none() {
             problem = Some(SymbolProblem::NoDebugInfo);
         }
-        let tables: Vec<_> = [separate, file]
-            .into_iter()
-            .flatten()
-            .map(SymbolTable::new)
-            .collect();
-        let tables = tables
-            .into_iter()
-            .filter(|table| !table.is_empty())
-            .collect();
+        let tables = [separate, file].into_iter().flatten();
+        let tables = tables.map(SymbolTable::new).collect();
         Self {
             dwarf,
             tables,
@@ -121,6 +114,13 @@ impl ModuleSymbols {
             (None, None) => {}
         }
         frames
+    }
+
+    /// Where the function around an address starts, and its bytes of code.
+    pub fn extent(&self, address: u64) -> Option<(u64, u64)> {
+        let tables = || self.tables.iter();
+        let by_symbol = tables().find_map(|table| table.function(address));
+        by_symbol.or_else(|| tables().find_map(|table| table.unwound(address)))
     }
 
     /// The machine code of the function around an address, and where it starts.

@@ -3,6 +3,7 @@
 //!
 //! Invariant: `symbols` is sorted by address, one symbol an address.
 
+use addr2line::gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::locate::ElfFile;
@@ -56,6 +57,30 @@ impl SymbolTable {
         whole.then_some((symbol.address, symbol.size))
     }
 
+    /// The same by the tables for unwinding, which stripped files have, too.
+    pub fn unwound(&self, address: u64) -> Option<(u64, u64)> {
+        let parsed = self.file.parse()?;
+        let section = |name| {
+            let section = parsed.section_by_name(name)?;
+            Some((section.address(), section.data().ok()?))
+        };
+        let ((header_at, header), (frames_at, frames)) =
+            (section(".eh_frame_hdr")?, section(".eh_frame")?);
+        let bases = BaseAddresses::default()
+            .set_eh_frame_hdr(header_at)
+            .set_eh_frame(frames_at);
+        let header = EhFrameHdr::new(header, LittleEndian)
+            .parse(&bases, 8)
+            .ok()?;
+        let frames = EhFrame::new(frames, LittleEndian);
+        let find = EhFrame::cie_from_offset;
+        let found = header
+            .table()?
+            .fde_for_address(&frames, &bases, address, find)
+            .ok()?;
+        Some((found.initial_address(), found.len()))
+    }
+
     /// The file's bytes at an address.
     pub fn code(&self, start: u64, size: u64) -> Option<&[u8]> {
         let parsed = self.file.parse()?;
@@ -63,10 +88,6 @@ impl SymbolTable {
         let code = sections.find_map(|section| section.data_range(start, size).ok().flatten())?;
         let offset = (code.as_ptr() as usize).checked_sub(self.file.map.as_ptr() as usize)?;
         self.file.map.get(offset..offset.checked_add(code.len())?)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.symbols.is_empty()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 
 use super::columns::Column;
+use crate::analysis::resolve::Charging;
+use crate::analysis::subject::RawCharging;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -52,9 +53,8 @@ pub struct RawTop {
     /// Only sites whose name or place has this, in capitals or not
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Charge this function's allocations to its caller; `*` and `?` match; may be repeated
-    #[arg(long, value_name = "FUNCTION", value_parser = NonEmptyStringValueParser::new())]
-    skip: Vec<String>,
+    #[command(flatten)]
+    charging: RawCharging,
     /// Threads' heaps instead of sites; on the screen, to begin with
     #[arg(long)]
     threads: bool,
@@ -74,21 +74,21 @@ pub struct TopPlan {
     pub count: Option<u32>,
     pub sort: Column,
     pub filter: String,
-    pub skips: Vec<String>,
+    pub charging: Charging,
     pub threads: bool,
     pub most_sites: usize,
     pub json: bool,
 }
 
 impl RawTop {
-    pub fn check(self) -> TopPlan {
-        TopPlan {
+    pub fn check(self) -> crate::failure::Result<TopPlan> {
+        Ok(TopPlan {
             process: self.process,
             interval: self.interval,
             count: if self.once { Some(1) } else { self.count },
             sort: self.sort,
             filter: self.filter,
-            skips: self.skip,
+            charging: self.charging.check()?,
             threads: self.threads,
             most_sites: match self.top {
                 Some(0) => usize::MAX,
@@ -97,7 +97,7 @@ impl RawTop {
                 None => DEFAULT_TOP,
             },
             json: self.json,
-        }
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::model::Model;
 use super::watch::Watch;
+use crate::analysis::resolve::Charging;
 use crate::analysis::sites::SiteId;
 use crate::live::Obstacle;
 
@@ -35,12 +36,12 @@ pub struct Looker {
 
 impl Looker {
     /// With what a first look brings.
-    pub fn start(id: u32, skips: &[String]) -> io::Result<(Self, Result<Model, Obstacle>)> {
+    pub fn start(id: u32, charging: &Charging) -> io::Result<(Self, Result<Model, Obstacle>)> {
         let (asks, asked) = channel::<Ask>();
         let (answered, answers) = channel();
-        let skips = skips.to_vec();
+        let charging = charging.clone();
         let look = move || {
-            let mut watch = Watch::open(id, &skips);
+            let mut watch = Watch::open(id, &charging);
             for ask in asked {
                 if answered.send(answer(&mut watch, &ask)).is_err() {
                     return;

@@ -32,11 +32,11 @@ use watch::Watch;
 pub fn top(plan: &TopPlan) -> Result<()> {
     let failure = |obstacle: Obstacle| obstacle.failure(plan.process);
     if plan.count.is_some() || plan.json || !is_screen() {
-        let mut watch = Watch::open(plan.process, &plan.skips).map_err(failure)?;
+        let mut watch = Watch::open(plan.process, &plan.charging).map_err(failure)?;
         watch.look().map_err(failure)?;
         return tables(plan, &mut watch);
     }
-    let (looker, first) = Looker::start(plan.process, &plan.skips).map_err(|error| {
+    let (looker, first) = Looker::start(plan.process, &plan.charging).map_err(|error| {
         let reason = crate::target::reason(&error);
         Failure::failed(format!("a thread: {reason}: raise ulimit -u"))
     })?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::model::{self, Counters, Model};
 use crate::analysis::naming;
 use crate::analysis::number::counted;
+use crate::analysis::resolve::Charging;
 use crate::analysis::sites::SiteId;
 use crate::live::{Obstacle, Process};
 use crate::profile::{HeapProfile, Profiled, with_modules};
@@ -29,10 +30,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn open(id: u32, skips: &[String]) -> Result<Self, Obstacle> {
+    pub fn open(id: u32, charging: &Charging) -> Result<Self, Obstacle> {
         Ok(Self {
             process: Process::open(id)?,
-            profiled: Profiled::charging_callers_of(skips.to_vec()),
+            profiled: Profiled::charging(charging.clone()),
             began: Instant::now(),
             mark: None,
             last: None,

@@ -9,9 +9,13 @@
 // case replaced: finds reuse at replaced
 // case escapes: nothing
 // case some_escape: nothing
-// case two_held: nothing
+// case two_held: finds reuse at two
 // case few: nothing
-// case handles: nothing
+// case handles: finds reuse at handle
+// case many_handles: nothing
+// case callers: finds reuse at callers
+// case grown: finds stack at grown
+// case grown_kept: finds reserve at outlives
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,7 +126,7 @@ static void case_some_escape(void) {
 
 // A ring of two: made and freed by one function, never within one call.
 NOINLINE static void ring(int i) {
-  char* block = malloc(40);
+  char* block = malloc(40);  // @two
   use(block);
   free(kept[i % 2]);
   kept[i % 2] = block;
@@ -139,7 +143,7 @@ static void case_few(void) {
 }
 
 // Objects with lives of their own that overlap.
-NOINLINE static char* open_handle(void) { return malloc(64); }
+NOINLINE static char* open_handle(void) { return malloc(64); }  // @handle
 NOINLINE static void close_handle(char* handle) { free(handle); }
 static void case_handles(void) {
   char* open[8] = {0};
@@ -150,6 +154,63 @@ static void case_handles(void) {
     use(open[slot]);
   }
   for (int slot = 0; slot < 8; slot++) close_handle(open[(slot * 3) % 8]);
+}
+
+// The same, more at once than one would keep.
+static void case_many_handles(void) {
+  char* open[9] = {0};
+  for (int i = 0; i < kTurns; i++) {
+    const int slot = (i * 5) % 9;
+    if (open[slot]) close_handle(open[slot]);
+    open[slot] = malloc(64);
+    use(open[slot]);
+  }
+  for (int slot = 0; slot < 9; slot++) close_handle(open[(slot * 4) % 9]);
+}
+
+// One at a time for each of two callers, two at once for the line.
+static char* held[2];
+NOINLINE static char* fresh(void) { return malloc(56); }  // @callers
+NOINLINE static void first_caller(void) {
+  free(held[0]);
+  held[0] = fresh();
+}
+NOINLINE static void second_caller(void) {
+  free(held[1]);
+  held[1] = fresh();
+}
+static void case_callers(void) {
+  for (int i = 0; i < kTurns; i++) {
+    first_caller();
+    second_caller();
+  }
+}
+
+// One buffer, whatever realloc makes of it.
+NOINLINE static void collect(int parts) {
+  char* text = malloc(16);  // @grown
+  for (int part = 1; part <= parts; part++) {
+    char* longer = realloc(text, (size_t)part * 64);
+    if (!longer) break;
+    text = longer;
+    use(text);
+  }
+  free(text);
+}
+static void case_grown(void) {
+  for (int i = 0; i < kTurns; i++) collect(1 + i % 2);
+}
+
+// The same, but it outlives the call.
+NOINLINE static char* collected(int parts) {
+  char* text = malloc(16);  // @outlives
+  char* longer = realloc(text, (size_t)parts * 64);
+  use(longer ? longer : text);
+  return longer ? longer : text;
+}
+static void case_grown_kept(void) {
+  for (int i = 0; i < kTurns; i++) kept[i] = collected(2);
+  for (int i = 0; i < kTurns; i++) free(kept[(i * 7) % kTurns]);
 }
 
 int main(int argc, char** argv) {
@@ -168,5 +229,9 @@ int main(int argc, char** argv) {
   CASE(two_held);
   CASE(few);
   CASE(handles);
+  CASE(many_handles);
+  CASE(callers);
+  CASE(grown);
+  CASE(grown_kept);
   return 0;
 }

@@ -37,12 +37,15 @@ pub fn detect(image: &ImageFacts) -> Option<Finding> {
         related: Vec::new(),
         parts: no_calls(image, &origins),
         memory_bytes: 0,
-        evidence: vec![format!(
-            "{} of {} bytes, live together, all begin at byte {} of a page",
-            counted(arrays.len() as u64, "array"),
-            grouped(first.size),
-            first.address % 4096
-        )],
+        evidence: vec![
+            format!(
+                "{} of {} bytes, live together, all begin at byte {} of a page",
+                counted(arrays.len() as u64, "array"),
+                grouped(first.size),
+                first.address % 4096
+            )
+            .into(),
+        ],
         cure: "if a loop goes over several of them in step, begin each at another cache line: ask \
                for 64 × its number bytes more and skip them; Larder does so by itself"
             .to_owned(),

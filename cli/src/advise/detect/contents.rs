@@ -1,6 +1,7 @@
 //! What blocks held: equal bytes in several at once, and calloc's zeros of which none was left. Only of
 //! traces that tell it.
 
+use crate::advise::claim::Claim;
 use crate::advise::contents::{Copies, Zeros};
 use crate::advise::facts::ImageFacts;
 use crate::advise::finding::{
@@ -69,16 +70,18 @@ fn duplicated(
                 counted(calls, "block"),
                 grouped(largest.most),
                 counted(largest.most_size, "byte")
-            ),
+            )
+            .into(),
             if made_here {
-                "most of them were first made here, too".to_owned()
+                Claim::Note("most of them were first made here, too".to_owned())
             } else {
                 format!(
                     "most of them were first made by {}",
                     image.sites[*first].shown()
                 )
+                .into()
             },
-            "equal at their ends: look whether they change before".to_owned(),
+            Claim::Note("equal at their ends: look whether they change before".to_owned()),
         ],
         cure: "share one: a counted reference to it, or a table that gives out equal ones once"
             .to_owned(),
@@ -116,16 +119,19 @@ pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: 0,
-            evidence: vec![format!(
-                "none of its {} of {} on average has a zero {} left at the end",
-                counted(all.told, "block"),
-                counted(size, "byte"),
-                if all.data == all.told {
-                    "word"
-                } else {
-                    "element"
-                }
-            )],
+            evidence: vec![
+                format!(
+                    "none of its {} of {} on average has a zero {} left at the end",
+                    counted(all.told, "block"),
+                    counted(size, "byte"),
+                    if all.data == all.told {
+                        "word"
+                    } else {
+                        "element"
+                    }
+                )
+                .into(),
+            ],
             cure: "malloc, if each byte is assigned before it is read; what counts up from zero \
                    needs calloc"
                 .to_owned(),

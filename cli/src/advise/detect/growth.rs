@@ -1,6 +1,7 @@
 //! Buffers that are made larger and larger: by realloc, or by a larger block, a copy and the end of
 //! the smaller one. The cure is to ask for the final size at once; the sizes seen say which.
 
+use crate::advise::claim::Claim;
 use crate::advise::facts::{Growth, ImageFacts};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
 use crate::advise::sizes::Sizes;
@@ -114,7 +115,7 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Option<Finding> {
         related: Vec::new(),
         parts,
         memory_bytes: 0,
-        evidence,
+        evidence: evidence.into_iter().map(Claim::from).collect(),
         cure,
         size_bytes: Some(most),
         confidence: if guessed == 0 || container.is_some() {

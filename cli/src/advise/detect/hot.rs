@@ -21,11 +21,14 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: 0,
-            evidence: vec![format!(
-                "{}, {share:.1} % of all; {} of them from one stack: in a loop",
-                counted(calls, "call"),
-                counted(busiest, "call")
-            )],
+            evidence: vec![
+                format!(
+                    "{}, {share:.1} % of all; {} of them from one stack: in a loop",
+                    counted(calls, "call"),
+                    counted(busiest, "call")
+                )
+                .into(),
+            ],
             cure: "see whether the loop can do without: allocate before it, or in larger pieces"
                 .to_owned(),
             size_bytes: None,

@@ -1,7 +1,9 @@
 //! What costs memory rather than calls: tiny blocks, what grows without end, what is left.
 
+use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, PARTS, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, grouped_by, no_calls};
+use crate::advise::prove::{self, Answers, AtOnce, Questions};
 use crate::analysis::number::{counted, grouped, percent};
 
 /// A share of the peak, or of the calls, from which on tiny blocks are worth a change.
@@ -43,11 +45,14 @@ pub fn tiny(image: &ImageFacts) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: lost,
-            evidence: vec![format!(
-                "{} of {mean:.0} bytes live at the peak; malloc takes {} for each",
-                counted(blocks, "block"),
-                chunk_bytes(mean as u64)
-            )],
+            evidence: vec![
+                format!(
+                    "{} of {mean:.0} bytes live at the peak; malloc takes {} for each",
+                    counted(blocks, "block"),
+                    chunk_bytes(mean as u64)
+                )
+                .into(),
+            ],
             cure: "make them part of what points to them, or take them from a pool of that size: \
                    many in one block"
                 .to_owned(),
@@ -58,60 +63,80 @@ pub fn tiny(image: &ImageFacts) -> Vec<Finding> {
     groups.iter().filter_map(finding).collect()
 }
 
-/// Lines that hold more in each part of the run, though they free, too.
-pub fn growing(image: &ImageFacts) -> Vec<Finding> {
+/// Lines of which something lives at the end, and what was asked of them.
+pub struct Asked(Vec<(Vec<usize>, prove::Asked)>);
+
+pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
     let groups = grouped_by(image, |_, site| {
-        (site.sums.live_blocks >= FEWEST_BLOCKS).then(|| site.place())
+        (site.facts.buffers.begun > 0).then(|| site.place())
     });
-    let finding =
-        |group: &Vec<usize>| {
-            let mut least = [0u64; PARTS];
-            let (mut freed, mut calls, mut live) = (0, 0, 0);
-            for site in group.iter().map(|origin| &image.sites[*origin]) {
-                for (sum, part) in least.iter_mut().zip(site.facts.least) {
-                    *sum = sum.saturating_add(part.unwrap_or(0));
-                }
-                freed += site.facts.freed;
-                calls += site.sums.calls;
-                live += site.sums.live_bytes;
-            }
-            let rises = least.windows(2).filter(|pair| pair[1] > pair[0]).count();
-            let falls = least.windows(2).filter(|pair| pair[1] < pair[0]).count();
-            let second_half = least[PARTS - 1].saturating_sub(least[PARTS / 2]);
-            let steady = rises >= PARTS - 2 && falls == 0;
-            let heavy = percent(second_half, image.peak_bytes) >= HELD_SHARE
-                && second_half >= WORTH_BYTES
-                && calls >= GROWING_CALLS;
-            let churns = freed.saturating_mul(10) >= calls;
-            (steady && heavy).then(|| {
-                Finding {
-            pattern: Pattern::Growing,
-            site: group[0],
-            related: Vec::new(),
-            parts: no_calls(image, group),
-            memory_bytes: second_half,
-            evidence: vec![
-                format!(
-                    "more was live in every sixteenth of the run than in the one before: {} bytes \
-                     halfway, {} at the end",
-                    grouped(least[PARTS / 2]),
-                    grouped(live)
-                ),
-                format!("{} of its {} were freed", grouped(freed), counted(calls, "block")),
-            ],
-            cure: "bound it: evict, expire, or drop what is done; if it is meant to be kept, this \
-                   is what it will cost"
-                .to_owned(),
-            size_bytes: None,
-            confidence: if churns { Confidence::Medium } else { Confidence::Low },
-        }
-            })
-        };
-    groups.iter().filter_map(finding).collect()
+    let grow = groups.into_iter().filter(|group| {
+        let sum = |of: fn(&Site) -> u64| group.iter().map(|origin| of(&image.sites[*origin])).sum();
+        let (freed, begun): (u64, u64) = (
+            sum(|s| s.facts.buffers.freed),
+            sum(|s| s.facts.buffers.begun),
+        );
+        begun >= freed + FEWEST_BLOCKS && begun >= GROWING_CALLS
+    });
+    let asked = grow.map(|group| {
+        let asked = questions.at_once(&group);
+        (group, asked)
+    });
+    Asked(asked.collect())
+}
+
+/// Lines that hold more in each part of the run, though they free, too.
+pub fn growing(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Finding> {
+    let asked = asked.0.iter();
+    let found = asked.filter_map(|(group, asked)| grows(image, group, &answers.at_once(*asked)));
+    found.collect()
+}
+
+fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option<Finding> {
+    let least = counted_blocks.least;
+    let freed: u64 = group
+        .iter()
+        .map(|o| image.sites[*o].facts.buffers.freed)
+        .sum();
+    let rises = least.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    let falls = least.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    let second_half = least[PARTS - 1].saturating_sub(least[PARTS / 2]);
+    let steady = rises >= PARTS - 2 && falls == 0;
+    let heavy = percent(second_half, image.peak_bytes) >= HELD_SHARE && second_half >= WORTH_BYTES;
+    let churns = freed.saturating_mul(10) >= counted_blocks.begun;
+    (steady && heavy).then(|| Finding {
+        pattern: Pattern::Growing,
+        site: group[0],
+        related: Vec::new(),
+        parts: no_calls(image, group),
+        memory_bytes: second_half,
+        evidence: vec![
+            Claim::Rises {
+                origins: group.to_vec(),
+                halfway_bytes: least[PARTS / 2],
+                end_bytes: least[PARTS - 1],
+            },
+            format!(
+                "{} of its {} were freed",
+                grouped(freed),
+                counted(counted_blocks.begun, "block")
+            )
+            .into(),
+        ],
+        cure: "bound it: evict, expire, or drop what is done; if it is meant to be kept, this \
+               is what it will cost"
+            .to_owned(),
+        size_bytes: None,
+        confidence: if churns {
+            Confidence::Medium
+        } else {
+            Confidence::Low
+        },
+    })
 }
 
 /// What was live when the program ended.
-pub fn leaks(image: &ImageFacts) -> Vec<Finding> {
+pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         (site.sums.live_blocks > 0).then(|| site.place())
     });
@@ -123,19 +148,19 @@ pub fn leaks(image: &ImageFacts) -> Vec<Finding> {
         let freed: u64 = sites().map(|site| site.facts.freed).sum();
         // Of a line whose blocks are mostly freed, those that are not were forgotten.
         let forgotten = blocks >= FEWEST_BLOCKS && freed >= 4 * blocks && bytes >= WORTH_BYTES;
-        let owner = holder(image, group);
-        let mut evidence = vec![format!(
-            "{} of {} live at the end, {}",
-            grouped(blocks),
-            counted(calls, "block"),
-            counted(bytes, "byte")
-        )];
+        let owner = holder(group);
+        let mut evidence = vec![Claim::Left {
+            origins: group.clone(),
+            blocks,
+            bytes,
+            made: calls,
+        }];
         let cure = match owner {
             Some(owner) => {
-                evidence.push(format!(
-                    "indirect: each was made with one of {}, which is live too",
-                    image.sites[owner].shown()
-                ));
+                let of = image.sites[owner].shown();
+                let indirect =
+                    format!("indirect: each was made with one of {of}, which is live too");
+                evidence.push(indirect.into());
                 format!(
                     "free them where the blocks of {} are freed",
                     image.sites[owner].function_name()
@@ -162,17 +187,4 @@ pub fn leaks(image: &ImageFacts) -> Vec<Finding> {
         })
     };
     groups.iter().filter_map(finding).collect()
-}
-
-/// The origin with whose live blocks all live blocks of these were made.
-fn holder(image: &ImageFacts, group: &[usize]) -> Option<usize> {
-    let mut owner = None;
-    for origin in group {
-        let live = image.sites[*origin].sums.live_blocks;
-        let (held_by, _) = image.pairs.iter().find(|((first, second), pair)| {
-            *second as usize == *origin && *first != *second && pair.live >= live && live > 0
-        })?;
-        owner = Some(held_by.0 as usize);
-    }
-    owner.filter(|owner| !group.contains(owner))
 }

@@ -11,26 +11,47 @@ mod pairs;
 mod short;
 mod threads;
 
-use super::facts::ImageFacts;
-use super::finding::{Finding, Pattern};
+use std::collections::HashSet;
 
-/// Everything that is found in an image, in no order. `ended`: it came to an end by itself, so that
-/// what lives is left.
-pub fn all(image: &ImageFacts, ended: bool) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.extend(short::detect(image));
+use super::facts::ImageFacts;
+use super::finding::{Confidence, Finding, Pattern};
+use super::prove::{Answers, Questions};
+
+/// What the detectors asked of the trace.
+pub struct Asked {
+    short: short::Asked,
+    pairs: pairs::Asked,
+    memory: memory::Asked,
+}
+
+/// What has to be counted before anything can be concluded.
+pub fn ask(image: &ImageFacts) -> (Asked, Questions) {
+    let mut questions = Questions::default();
+    let asked = Asked {
+        short: short::ask(image, &mut questions),
+        pairs: pairs::ask(image, &mut questions),
+        memory: memory::ask(image, &mut questions),
+    };
+    (asked, questions)
+}
+
+/// Everything that is found in an image, in an order that depends on the trace alone. `ended`: it
+/// came to an end by itself, so that what lives is left.
+pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers, ended: bool) -> Vec<Finding> {
+    let mut findings = short::conclude(image, &asked.short, answers);
+    let needless = findings.iter().filter(|f| f.confidence > Confidence::Low);
+    let parts = needless.flat_map(|finding| finding.parts.iter());
+    let explained: HashSet<usize> = parts.map(|part| part.origin).collect();
     findings.extend(growth::detect(image));
-    findings.extend(pairs::detect(image));
+    findings.extend(pairs::conclude(image, &asked.pairs, answers, &explained));
     findings.extend(batch::detect(image));
     findings.extend(memory::tiny(image));
-    findings.extend(memory::growing(image));
+    findings.extend(memory::growing(image, &asked.memory, answers));
     if ended {
-        let growing: Vec<usize> = findings
-            .iter()
-            .filter(|finding| finding.pattern == Pattern::Growing)
-            .map(|finding| finding.site)
-            .collect();
-        let leaks = memory::leaks(image).into_iter();
+        let growing = findings.iter().filter(|f| f.pattern == Pattern::Growing);
+        let growing: Vec<usize> = growing.map(|finding| finding.site).collect();
+        let holder = |group: &[usize]| pairs::holder(&asked.pairs, answers, image, group);
+        let leaks = memory::leaks(image, holder).into_iter();
         findings.extend(leaks.filter(|leak| !growing.contains(&leak.site)));
     }
     findings.extend(threads::detect(image));

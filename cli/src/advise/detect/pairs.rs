@@ -1,109 +1,188 @@
 //! Two blocks that are always made together and end together: one could be part of the other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
+use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, Site};
-use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, Place, whole};
-use crate::analysis::number::{counted, grouped};
+use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, whole};
+use crate::advise::prove::{self, Answers, Questions, Together};
+use crate::advise::sizes::Sizes;
+use crate::analysis::number::grouped;
 
-/// Of the second block's calls, so many must come right after the first and end with it.
+/// Of the second block's calls, so many must come soon after the first and end with it.
 const ALWAYS: f64 = 0.99;
 /// Of the first block's calls, so many must have a second: else embedding wastes room.
 const MOSTLY: f64 = 0.9;
+/// From so many blocks on the pattern is no chance.
+const SURE_BLOCKS: u64 = 100;
 /// The functions that made them may lie this many calls apart.
 const MOST_FRAMES_APART: usize = 3;
 
 /// One line makes the object and the block with its counts.
 const SHARED_POINTER: &str = "std::shared_ptr";
 
-pub fn detect(image: &ImageFacts) -> Vec<Finding> {
-    let mut candidates: Vec<(usize, usize)> = image
-        .pairs
-        .iter()
-        .filter(|((first, second), pair)| {
-            first != second
-                && belongs(
-                    image,
-                    *first as usize,
-                    *second as usize,
-                    pair.made,
-                    pair.ended + pair.live,
-                )
-        })
-        .map(|((first, second), _)| (*first as usize, *second as usize))
-        .collect();
-    candidates.sort_unstable();
-    let mut places: HashMap<(Place, Place), Vec<(usize, usize)>> = HashMap::new();
-    for (first, second) in candidates {
-        let key = (image.sites[first].place(), image.sites[second].place());
-        places.entry(key).or_default().push((first, second));
+/// Lines whose blocks may come and go together, first and second, and what was asked of them.
+pub struct Asked(Vec<(Vec<usize>, Vec<usize>, prove::Asked)>);
+
+pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
+    let mut places: BTreeMap<_, BTreeSet<(usize, usize)>> = BTreeMap::new();
+    let numbers = numbered(image);
+    for (second, site) in image.sites.iter().enumerate() {
+        let calls = site.sums.calls;
+        if site.facts.reallocated > 0 || site.site.is_none() || calls == 0 {
+            continue;
+        }
+        for first in site.facts.companions.of((calls as f64 * MOSTLY) as u64) {
+            if image.sites.get(first).is_some_and(|a| near(a, site)) {
+                let one_place = numbers[first] == numbers[second];
+                // Of one place only the C++ library's are told apart, by their stacks.
+                if one_place && site.container() != Some(SHARED_POINTER) {
+                    continue;
+                }
+                let apart = one_place.then_some((first, second));
+                let key = (numbers[first], numbers[second], apart);
+                places.entry(key).or_default().insert((first, second));
+            }
+        }
     }
-    places
-        .into_iter()
-        .filter_map(|((first, second), pairs)| {
-            let shared = image.sites[pairs[0].1].container() == Some(SHARED_POINTER);
-            (first != second || shared).then(|| finding(image, &pairs))?
+    let asked = places.into_values().filter_map(|pairs| {
+        let first: BTreeSet<usize> = pairs.iter().map(|(first, _)| *first).collect();
+        let second: BTreeSet<usize> = pairs.iter().map(|(_, second)| *second).collect();
+        let (first, second): (Vec<_>, Vec<_>) =
+            (first.into_iter().collect(), second.into_iter().collect());
+        (calls(image, &second) >= FEWEST_BLOCKS).then(|| {
+            let asked = questions.together(&first, &second);
+            (first, second, asked)
         })
-        .collect()
+    });
+    Asked(asked.collect())
 }
 
-fn belongs(image: &ImageFacts, first: usize, second: usize, made: u64, together: u64) -> bool {
-    let (Some(a), Some(b)) = (image.sites.get(first), image.sites.get(second)) else {
-        return false;
-    };
-    let made_share = |calls: u64| made as f64 / calls.max(1) as f64;
-    made >= FEWEST_BLOCKS
-        && made_share(b.sums.calls) >= ALWAYS
-        && made_share(a.sums.calls) >= MOSTLY
-        && together as f64 >= ALWAYS * made as f64
-        && b.facts.reallocated == 0
-        && a.facts.reallocated == 0
-        && near(a, b)
+/// Findings for all blocks that no finding in `explained` makes needless.
+pub fn conclude(
+    image: &ImageFacts,
+    asked: &Asked,
+    answers: &Answers,
+    explained: &HashSet<usize>,
+) -> Vec<Finding> {
+    let free = |group: &[usize]| !group.iter().any(|origin| explained.contains(origin));
+    let pairs = asked
+        .0
+        .iter()
+        .filter(|(first, second, _)| free(first) && free(second));
+    let mut pairs: Vec<_> = pairs
+        .map(|(first, second, asked)| (first, second, answers.together(*asked)))
+        .collect();
+    // Where each seems to follow the other, the one that follows more often does.
+    pairs.sort_by_key(|(_, _, together)| std::cmp::Reverse(together.made));
+    let mut taken: HashSet<(usize, usize)> = HashSet::new();
+    let mut findings = Vec::new();
+    for (first, second, together) in pairs {
+        if taken.contains(&(second[0], first[0])) {
+            continue;
+        }
+        if let Some(finding) = finding(image, first, second, together) {
+            taken.insert((first[0], second[0]));
+            findings.push(finding);
+        }
+    }
+    findings
 }
 
-/// Whether one function, or a short chain of calls from it, makes both.
+/// A number for each place, by origin.
+fn numbered(image: &ImageFacts) -> Vec<usize> {
+    let mut numbers: HashMap<(Place, Place), usize> = HashMap::new();
+    let places = image.sites.iter().map(|site| {
+        let next = numbers.len();
+        // One line that makes both is told apart by where it was called.
+        let key = (site.place(), Place::of(site.caller_frame()));
+        *numbers.entry(key).or_insert(next)
+    });
+    places.collect()
+}
+
+fn calls(image: &ImageFacts, origins: &[usize]) -> u64 {
+    origins
+        .iter()
+        .map(|origin| image.sites[*origin].sums.calls)
+        .sum()
+}
+
+/// The origin with whose live blocks all live blocks of these were made.
+pub fn holder(
+    asked: &Asked,
+    answers: &Answers,
+    image: &ImageFacts,
+    group: &[usize],
+) -> Option<usize> {
+    let live: u64 = group
+        .iter()
+        .map(|origin| image.sites[*origin].sums.live_blocks)
+        .sum();
+    let holding = asked.0.iter().find(|(first, second, asked)| {
+        let together = answers.together(*asked);
+        group.iter().all(|origin| second.contains(origin))
+            && !first.iter().any(|origin| group.contains(origin))
+            && live > 0
+            && together.live >= live
+    });
+    holding.map(|(first, _, _)| first[0])
+}
+
+/// Whether one function, or a short chain of calls from it, makes both, all in one module: who only
+/// calls a library cannot change what its objects are made of.
 fn near(a: &Site, b: &Site) -> bool {
     let [outer_a, outer_b] = [a, b].map(|site| site.chain.iter().collect::<Vec<_>>());
     let pairs = outer_a.iter().rev().zip(outer_b.iter().rev());
     let same = pairs.take_while(|(x, y)| Rc::ptr_eq(x, y)).count();
-    let site_frames = |site: &Site| {
-        let index = site.site.unwrap_or(0);
-        let mut seen = 0;
-        let inner = site.chain.iter().take_while(|frame| {
-            seen += frame.len();
-            seen <= index
-        });
-        site.chain.depth() - inner.count()
-    };
-    let apart = |site: &Site| site_frames(site).saturating_sub(same);
-    apart(a).max(apart(b)) <= MOST_FRAMES_APART
+    let apart = |site: &Site, depth: usize| depth.saturating_sub(site_depth(site) + same);
+    let module = |site: &Site| site.site_frame().map(|frame| frame.module.path.clone());
+    // The first caller that they do not share is where the function that makes both calls.
+    let maker = outer_a
+        .len()
+        .checked_sub(same + 1)
+        .and_then(|depth| outer_a.get(depth));
+    let maker = maker.and_then(|frames| frames.last()).or(a.site_frame());
+    let one_module = module(a) == module(b)
+        && maker.is_none_or(|maker| Some(&maker.module.path) == module(a).as_ref());
+    one_module && apart(a, outer_a.len()).max(apart(b, outer_b.len())) <= MOST_FRAMES_APART
 }
 
-fn finding(image: &ImageFacts, pairs: &[(usize, usize)]) -> Option<Finding> {
-    let (first, second) = *pairs
-        .iter()
-        .max_by_key(|(_, second)| image.sites[*second].sums.calls)?;
-    let (a, b) = (&image.sites[first], &image.sites[second]);
-    let sizes = &b.facts.sizes;
-    let calls: u64 = pairs
-        .iter()
-        .map(|(_, second)| image.sites[*second].sums.calls)
-        .sum();
-    let fixed = sizes.smallest() == sizes.largest();
+/// How many physical frames lie below the one that is charged.
+fn site_depth(site: &Site) -> usize {
+    let (index, mut seen) = (site.site.unwrap_or(0), 0);
+    let inner = site.chain.iter().take_while(|frame| {
+        seen += frame.len();
+        seen <= index
+    });
+    inner.count()
+}
+
+fn finding(
+    image: &ImageFacts,
+    first: &[usize],
+    second: &[usize],
+    together: Together,
+) -> Option<Finding> {
+    let heaviest = |group: &[usize]| {
+        let by_calls =
+            |origin: &usize| (image.sites[*origin].sums.calls, std::cmp::Reverse(*origin));
+        group.iter().copied().max_by_key(by_calls)
+    };
+    let (named, other) = (heaviest(second)?, heaviest(first)?);
+    let (a, b) = (&image.sites[other], &image.sites[named]);
+    let (of_first, of_second) = (calls(image, first), calls(image, second));
     let shared = b.container() == Some(SHARED_POINTER);
-    let evidence = vec![
-        format!(
-            "{} made right after one of {}, and ended right next to it",
-            counted(calls, "block"),
-            a.shown()
-        ),
-        if fixed {
-            format!("{} and {} bytes", a_size(a), grouped(sizes.largest()))
-        } else {
-            format!("{} and up to {} bytes", a_size(a), grouped(sizes.largest()))
-        },
-    ];
+    let made = together.made as f64;
+    let always = made >= ALWAYS * of_second as f64
+        && made >= MOSTLY * of_first as f64
+        && (together.ended + together.live) as f64 >= ALWAYS * made;
+    if !always || together.made < FEWEST_BLOCKS {
+        return None;
+    }
+    let sizes = merged(image, second);
+    let fixed = sizes.smallest() == sizes.largest();
     let cure = if shared {
         "std::make_shared puts the object and its counts into one block".to_owned()
     } else if fixed {
@@ -114,23 +193,40 @@ fn finding(image: &ImageFacts, pairs: &[(usize, usize)]) -> Option<Finding> {
     } else {
         "ask once for both: a flexible array member at the end of the first, or one block for header and payload".to_owned()
     };
+    let size = match fixed {
+        true => grouped(sizes.largest()),
+        false => format!("up to {}", grouped(sizes.largest())),
+    };
     Some(Finding {
         pattern: if shared {
             Pattern::MakeShared
         } else {
             Pattern::Embed
         },
-        site: second,
-        related: vec![first],
-        parts: pairs
+        site: named,
+        related: vec![other],
+        // The bytes stay: they move into the other block.
+        parts: second
             .iter()
-            .map(|(_, second)| whole(image, *second))
+            .map(|origin| Part {
+                bytes: 0,
+                ..whole(image, *origin)
+            })
             .collect(),
         memory_bytes: 0,
-        evidence,
+        evidence: vec![
+            Claim::Together {
+                first: first.to_vec(),
+                second: second.to_vec(),
+                first_shown: a.shown(),
+                blocks: of_second,
+                counted: together,
+            },
+            format!("{} and {size} bytes", a_size(&merged(image, first))).into(),
+        ],
         cure,
         size_bytes: fixed.then(|| sizes.largest()),
-        confidence: if fixed {
+        confidence: if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
             Confidence::High
         } else {
             Confidence::Medium
@@ -138,8 +234,15 @@ fn finding(image: &ImageFacts, pairs: &[(usize, usize)]) -> Option<Finding> {
     })
 }
 
-fn a_size(site: &Site) -> String {
-    let sizes = &site.facts.sizes;
+fn merged(image: &ImageFacts, group: &[usize]) -> Sizes {
+    let mut sizes = Sizes::default();
+    for origin in group {
+        sizes.merge(&image.sites[*origin].facts.sizes);
+    }
+    sizes
+}
+
+fn a_size(sizes: &Sizes) -> String {
     if sizes.smallest() == sizes.largest() {
         grouped(sizes.largest())
     } else {

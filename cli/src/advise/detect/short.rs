@@ -1,14 +1,21 @@
-//! Blocks that live within one call: stack, one buffer, one arena.
+//! Blocks that live within one call, or of which few live at once: stack, some buffers, one arena.
 //!
-//! Of each origin the recorded stacks tell the function in whose call every block was both made and
-//! freed (`Facts::owner`), and whether that function had certainly returned in between. A function
-//! that frees its last block first and then makes the next one looks the same but for the order of
-//! its lines, or the block it leaves: neither is advised onto the stack.
+//! Of each origin the recorded stacks tell the function in whose call every buffer was both begun and
+//! freed (`Buffers::owner`), and whether that function had certainly returned in between. How many
+//! lived at once, over all origins of a line, is asked of the trace. A function that frees its last
+//! block first and then makes the next one looks the same but for the order of its lines, or the
+//! block it leaves: neither is advised onto the stack.
 
+use std::collections::HashSet;
+
+use larder_trace::StackId;
+
+use crate::advise::claim::{Claim, Scope};
 use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{
-    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, grouped_by, whole,
+    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, buffers_whole, grouped_by,
 };
+use crate::advise::prove::{self, Answers, AtOnce, Questions};
 use crate::advise::sizes::Sizes;
 use crate::analysis::naming::{function_name, is_start};
 use crate::analysis::number::{counted, grouped, percent};
@@ -19,66 +26,104 @@ use crate::analysis::resolve::ChainFrame;
 const MOST_STACK_BYTES: u64 = 4096;
 /// From so many blocks on the pattern is no chance.
 const SURE_BLOCKS: u64 = 100;
+/// Buffers that a function can be asked to keep, and how often each of them must be used.
+const MOST_KEPT: u64 = 8;
+const MOST_KEPT_SHARE: u64 = 4;
 
-pub fn detect(image: &ImageFacts) -> Vec<Finding> {
-    let groups = grouped_by(image, |_, site| {
-        let life = Life::of(site)?;
-        Some((site.place(), life.kind, Place::of(life.owner)))
-    });
-    groups
-        .iter()
-        .filter_map(|group| finding(image, group))
-        .collect()
+/// What is asked of the trace before anything is concluded.
+pub struct Asked {
+    within: Vec<(Vec<usize>, prove::Asked)>,
+    lines: Vec<(Vec<usize>, prove::Asked)>,
+    callers: Vec<(Vec<usize>, prove::Asked)>,
 }
 
+pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
+    let within = grouped_by(image, |_, site| {
+        let shared = lives_within(site)?;
+        Some((site.place(), Place::of(Some(shared.frame)), shared.kind()))
+    });
+    let begins = |site: &Site| (site.facts.buffers.begun > 0).then(|| site.place());
+    let lines = grouped_by(image, |_, site| begins(site));
+    let mut callers = grouped_by(image, |_, site| {
+        Some((begins(site)?, Place::of(site.caller_frame())))
+    });
+    let worth = |group: &Vec<usize>| begun(image, group) >= FEWEST_BLOCKS;
+    callers.retain(|group| !lines.contains(group));
+    let call = |origin: &usize| {
+        let owner = image.sites[*origin].owner.as_ref();
+        (
+            *origin,
+            owner.map_or(StackId::COMPLETE_ROOT, |owner| owner.call),
+        )
+    };
+    let mut at_once = |groups: Vec<Vec<usize>>| -> Vec<(Vec<usize>, prove::Asked)> {
+        let groups = groups.into_iter().filter(worth);
+        let asked = groups.map(|group| {
+            let asked = questions.at_once(&group);
+            (group, asked)
+        });
+        asked.collect()
+    };
+    let (lines, callers) = (at_once(lines), at_once(callers));
+    let within = within.into_iter().filter(worth).map(|group| {
+        let calls: Vec<_> = group.iter().map(call).collect();
+        let asked = questions.at_once_in_calls(&calls);
+        (group, asked)
+    });
+    Asked {
+        within: within.collect(),
+        lines,
+        callers,
+    }
+}
+
+pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut explained: HashSet<usize> = HashSet::new();
+    for (group, asked) in &asked.within {
+        if let Some(finding) = within(image, group, &answers.at_once(*asked)) {
+            if finding.confidence > Confidence::Low {
+                explained.extend(group);
+            }
+            findings.push(finding);
+        }
+    }
+    // A whole line goes before what one of its callers makes there.
+    for (group, asked) in asked.lines.iter().chain(&asked.callers) {
+        if group.iter().all(|origin| explained.contains(origin)) {
+            continue;
+        }
+        if let Some(finding) = few_at_once(image, group, &answers.at_once(*asked)) {
+            explained.extend(group);
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+fn begun(image: &ImageFacts, group: &[usize]) -> u64 {
+    let buffers = group
+        .iter()
+        .map(|origin| &image.sites[*origin].facts.buffers);
+    buffers.map(|buffers| buffers.begun).sum()
+}
+
+/// The function in whose call all of an origin's buffers are made and freed, if there is one.
+fn lives_within(site: &Site) -> Option<Shared<'_>> {
+    let fits = site.whole_stack && site.facts.buffers.begun > 0;
+    let ends = fits && site.facts.buffers.end_within_a_call();
+    let shared = Shared::of(site).filter(|_| ends)?;
+    (!shared.frees_first).then_some(shared)
+}
+
+/// Where the function in whose call all happens is, seen from the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// Made and freed by the same function.
     Same,
-    /// Freed by a function further out.
+    /// Further out.
     Caller,
-    /// Freed inside the library function that made it.
+    /// Inside the library that was called there.
     Inside,
-    /// Several at a time, all gone before the function returns.
-    Many,
-    /// One at a time, whoever frees it.
-    OneAtATime,
-}
-
-struct Life<'a> {
-    kind: Kind,
-    owner: Option<&'a ChainFrame>,
-}
-
-impl<'a> Life<'a> {
-    fn of(site: &'a Site) -> Option<Self> {
-        let (facts, calls) = (&site.facts, site.sums.calls);
-        let alone = facts.alone == calls;
-        if calls < FEWEST_BLOCKS || facts.reallocated > 0 || facts.foreign > 0 {
-            return None;
-        }
-        let one = Life {
-            kind: Kind::OneAtATime,
-            owner: None,
-        };
-        let within = facts.freed == calls && facts.returned == 0;
-        if !within {
-            return (alone && facts.freed + 1 >= calls).then_some(one);
-        }
-        let shared = Shared::of(site)?;
-        if alone && shared.frees_first {
-            return Some(one);
-        }
-        let kind = match (alone, shared.outward) {
-            (true, 0) => Kind::Same,
-            (true, 1..) => Kind::Caller,
-            (true, _) => Kind::Inside,
-            (false, 0..) if !shared.outermost => Kind::Many,
-            _ => return None,
-        };
-        let owner = Some(shared.frame);
-        Some(Life { kind, owner })
-    }
 }
 
 /// The innermost function in whose call all was made and freed.
@@ -93,6 +138,14 @@ struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
+    fn kind(&self) -> Kind {
+        match self.outward {
+            0 => Kind::Same,
+            1.. => Kind::Caller,
+            _ => Kind::Inside,
+        }
+    }
+
     fn of(site: &'a Site) -> Option<Self> {
         let owner = site.owner.as_ref()?;
         let made = site.chain.get(owner.frame)?;
@@ -130,10 +183,9 @@ fn starts(frame: &ChainFrame) -> bool {
     unnamed || is_start(frame)
 }
 
-/// What is said of a kind.
+/// What is said of a group.
 struct Advice {
     pattern: Pattern,
-    evidence: Vec<String>,
     cure: String,
     confidence: Confidence,
     size_bytes: Option<u64>,
@@ -143,56 +195,131 @@ struct Advice {
 
 enum Kept {
     None,
-    /// One buffer stays.
-    One,
-    /// Blocks beyond this size stay.
+    /// So many buffers stay.
+    Some(u64),
+    /// Buffers beyond this size stay.
     Beyond(u64),
 }
 
-fn finding(image: &ImageFacts, group: &[usize]) -> Option<Finding> {
-    let heaviest = *group.first()?;
-    let first = &image.sites[heaviest];
-    let life = Life::of(first)?;
+/// All buffers are freed in the call of one function that made them.
+fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
+    let first = &image.sites[*group.first()?];
+    let shared = lives_within(first)?;
+    let (kind, owner) = (shared.kind(), function_name(shared.frame));
+    let largest = largest(image, group);
+    let most = counted.most_in_a_call;
+    let advice = match (kind, most) {
+        (Kind::Inside, _) => inside(&owner),
+        (Kind::Same, 1) => same(first, &owner, &largest),
+        (Kind::Caller, 1) => caller(&owner, &largest),
+        _ if shared.outermost => return None,
+        (_, ..=MOST_KEPT) if counted.begun >= MOST_KEPT_SHARE * most => {
+            keep_some(&owner, most, &largest)
+        }
+        _ => arena(&owner),
+    };
+    let calls = group.iter().filter_map(|origin| {
+        let owner = image.sites[*origin].owner.as_ref()?;
+        Some((*origin, owner.call))
+    });
+    let calls: Vec<(usize, StackId)> = calls.collect();
+    let scoped = calls.iter().map(|(origin, call)| (*origin, Some(*call)));
+    let at_once = at_once(scoped.collect(), Scope::Call, most, counted.begun, &largest);
+    let maker = (kind == Kind::Caller).then(|| first.function_name());
+    let evidence = vec![
+        Claim::EndsWithin {
+            calls,
+            maker,
+            owner,
+        },
+        at_once,
+    ];
+    Some(finding(image, group, advice, evidence, &largest))
+}
+
+/// Few of all blocks of a line live at once, whoever frees them.
+fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
+    let buffers = |origin: &usize| &image.sites[*origin].facts.buffers;
+    let foreign = group.iter().any(|origin| buffers(origin).foreign > 0);
+    let (scope, most) = match (counted.most, counted.most_of_a_thread) {
+        (most @ ..=MOST_KEPT, _) => (Scope::Process, most),
+        (_, most @ ..=MOST_KEPT) if !foreign => (Scope::Thread, most),
+        _ => return None,
+    };
+    if counted.begun < FEWEST_BLOCKS.max(MOST_KEPT_SHARE * most) {
+        return None;
+    }
+    let largest = largest(image, group);
+    let advice = reuse(scope, most, &largest);
+    let origins = group.iter().map(|origin| (*origin, None)).collect();
+    let evidence = vec![at_once(origins, scope, most, counted.begun, &largest)];
+    Some(finding(image, group, advice, evidence, &largest))
+}
+
+fn at_once(
+    origins: Vec<(usize, Option<StackId>)>,
+    scope: Scope,
+    most: u64,
+    begun: u64,
+    largest: &Sizes,
+) -> Claim {
+    Claim::AtOnce {
+        origins,
+        scope,
+        most,
+        begun,
+        largest_bytes: largest.largest(),
+        equal: largest.smallest() == largest.largest(),
+    }
+}
+
+/// The most that each buffer of a group held.
+fn largest(image: &ImageFacts, group: &[usize]) -> Sizes {
     let mut sizes = Sizes::default();
     for origin in group {
-        sizes.merge(&image.sites[*origin].facts.sizes);
+        sizes.merge(&image.sites[*origin].facts.buffers.largest);
     }
-    let owner = life.owner.map(function_name).unwrap_or_default();
-    let mut advice = match life.kind {
-        Kind::Same => same(first, &owner, &sizes),
-        Kind::Caller => caller(first, &owner, &sizes),
-        Kind::Inside => inside(&owner),
-        Kind::Many => many(image, group, &owner),
-        Kind::OneAtATime => one_at_a_time(&sizes),
-    };
-    if let Some(container) = first.container() {
-        let line = format!("the block is a {container}'s");
-        advice.evidence.push(line);
+    sizes
+}
+
+fn finding(
+    image: &ImageFacts,
+    group: &[usize],
+    advice: Advice,
+    mut evidence: Vec<Claim>,
+    largest: &Sizes,
+) -> Finding {
+    if let Some(container) = image.sites[group[0]].container() {
+        evidence.push(format!("the block is a {container}'s").into());
     }
-    Some(Finding {
+    Finding {
         pattern: advice.pattern,
-        site: heaviest,
+        site: group[0],
         related: Vec::new(),
-        parts: needless(image, group, &sizes, &advice.kept),
+        parts: needless(image, group, largest, &advice.kept),
         memory_bytes: 0,
-        evidence: advice.evidence,
+        evidence,
         cure: advice.cure,
         size_bytes: advice.size_bytes,
         confidence: advice.confidence,
-    })
+    }
 }
 
-fn needless(image: &ImageFacts, group: &[usize], sizes: &Sizes, kept: &Kept) -> Vec<Part> {
-    let mut parts: Vec<Part> = group.iter().map(|origin| whole(image, *origin)).collect();
+/// What the buffers of a group ask for that need not be, reallocs included.
+fn needless(image: &ImageFacts, group: &[usize], largest: &Sizes, kept: &Kept) -> Vec<Part> {
+    let mut parts = buffers_whole(image, group);
     match kept {
         Kept::None => {}
-        Kept::One => {
-            if let Some(part) = parts.first_mut() {
-                part.calls = part.calls.saturating_sub(1);
+        Kept::Some(stay) => {
+            let mut stay = *stay;
+            for part in &mut parts {
+                let kept = stay.min(part.calls);
+                part.calls -= kept;
+                stay -= kept;
             }
         }
         Kept::Beyond(size) => {
-            let share = sizes.up_to(*size) as f64 / sizes.total().max(1) as f64;
+            let share = largest.up_to(*size) as f64 / largest.total().max(1) as f64;
             for part in parts.iter_mut().filter(|_| share < 1.0) {
                 part.calls = (part.calls as f64 * share) as u64;
                 part.bytes = (part.bytes as f64 * share) as u64;
@@ -210,33 +337,19 @@ fn sure(sizes: &Sizes) -> Confidence {
     }
 }
 
-fn one_of(sizes: &Sizes) -> String {
-    let largest = counted(sizes.largest(), "byte");
-    if sizes.smallest() == sizes.largest() {
-        format!("one block at a time, of {largest}")
-    } else {
-        format!("one block at a time, of at most {largest}")
-    }
-}
-
 fn same(site: &Site, owner: &str, sizes: &Sizes) -> Advice {
-    let evidence = vec![
-        format!("every block is freed before {owner} returns"),
-        one_of(sizes),
-    ];
     let confidence = sure(sizes);
     let most = sizes.covering(0.99);
     if most > MOST_STACK_BYTES {
         return Advice {
             pattern: Pattern::Reuse,
-            evidence,
             cure: format!(
                 "too large for the stack: keep one buffer for {owner}, in its object or per \
                  thread, and make it larger when it must be"
             ),
             confidence,
             size_bytes: Some(most),
-            kept: Kept::One,
+            kept: Kept::Some(1),
         };
     }
     let size = match sizes.largest() {
@@ -245,7 +358,6 @@ fn same(site: &Site, owner: &str, sizes: &Sizes) -> Advice {
     };
     Advice {
         pattern: Pattern::Stack,
-        evidence,
         cure: stack_cure(site, sizes, size),
         confidence,
         size_bytes: Some(size),
@@ -272,35 +384,40 @@ fn stack_cure(site: &Site, sizes: &Sizes, size: u64) -> String {
     }
 }
 
-fn caller(site: &Site, owner: &str, sizes: &Sizes) -> Advice {
-    let maker = site.function_name();
+fn caller(owner: &str, sizes: &Sizes) -> Advice {
     let largest = counted(sizes.largest(), "byte");
     let cure = match sizes.largest() {
         ..=MOST_STACK_BYTES => format!(
             "let {owner} lend the memory: a local array of {largest} passed down, or one buffer \
-             kept over its turns"
+             kept over its iterations"
         ),
-        _ => format!("let {owner} keep one buffer over its turns and pass it down"),
+        _ => format!("let {owner} keep one buffer over its iterations and pass it down"),
     };
     Advice {
         pattern: Pattern::Reuse,
-        evidence: vec![
-            format!("{maker} makes each block, and it is freed before {owner} returns"),
-            one_of(sizes),
-        ],
         cure,
         confidence: Confidence::Medium,
         size_bytes: Some(sizes.largest()),
-        kept: Kept::One,
+        kept: Kept::Some(1),
+    }
+}
+
+fn keep_some(owner: &str, most: u64, sizes: &Sizes) -> Advice {
+    Advice {
+        pattern: Pattern::Reuse,
+        cure: format!(
+            "let {owner} keep {most} buffers, or a free list of them: {} at most each",
+            counted(sizes.largest(), "byte")
+        ),
+        confidence: Confidence::Medium,
+        size_bytes: Some(sizes.largest()),
+        kept: Kept::Some(most),
     }
 }
 
 fn inside(owner: &str) -> Advice {
     Advice {
         pattern: Pattern::InLibrary,
-        evidence: vec![format!(
-            "made and freed inside {owner}, which is called here"
-        )],
         cure: format!(
             "call {owner} less often, or use a variant of it that keeps its memory between calls"
         ),
@@ -310,18 +427,9 @@ fn inside(owner: &str) -> Advice {
     }
 }
 
-fn many(image: &ImageFacts, group: &[usize], owner: &str) -> Advice {
-    let peaks = group
-        .iter()
-        .map(|origin| image.sites[*origin].sums.peak_bytes);
-    let mut evidence = vec![format!("all blocks are freed before {owner} returns")];
-    match peaks.sum::<u64>() {
-        0 => {}
-        bytes => evidence.push(format!("{} live at the peak", counted(bytes, "byte"))),
-    }
+fn arena(owner: &str) -> Advice {
     Advice {
         pattern: Pattern::Arena,
-        evidence,
         cure: format!(
             "give {owner} an arena (one block, carved and dropped whole), or one array in place of \
              the single blocks"
@@ -332,21 +440,26 @@ fn many(image: &ImageFacts, group: &[usize], owner: &str) -> Advice {
     }
 }
 
-fn one_at_a_time(sizes: &Sizes) -> Advice {
-    let most = sizes.covering(0.99);
+fn reuse(scope: Scope, most: u64, sizes: &Sizes) -> Advice {
+    let enough = sizes.covering(0.99);
+    let sizes_said = format!(
+        "{} cover 99 % of them, {} all",
+        counted(enough, "byte"),
+        grouped(sizes.largest())
+    );
+    let where_kept = match scope {
+        Scope::Thread => " for each thread",
+        Scope::Process | Scope::Call => "",
+    };
+    let cure = match most {
+        1 => format!("keep one buffer{where_kept} and reuse it: {sizes_said}"),
+        most => format!("keep {most} buffers{where_kept}, or a small free list: {sizes_said}"),
+    };
     Advice {
         pattern: Pattern::Reuse,
-        evidence: vec![
-            "each block is freed before the next one of this line is made".to_owned(),
-            format!("at most {}", counted(sizes.largest(), "byte")),
-        ],
-        cure: format!(
-            "keep one buffer and reuse it: {} cover 99 % of the calls, {} all",
-            counted(most, "byte"),
-            grouped(sizes.largest())
-        ),
+        cure,
         confidence: Confidence::Medium,
-        size_bytes: Some(most),
-        kept: Kept::One,
+        size_bytes: Some(enough),
+        kept: Kept::Some(most),
     }
 }

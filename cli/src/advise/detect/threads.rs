@@ -1,8 +1,9 @@
 //! Blocks that end on another thread than they were made on: each of these frees crosses caches.
 
+use crate::advise::claim::Claim;
 use crate::advise::facts::ImageFacts;
 use crate::advise::finding::{Confidence, Finding, Pattern, grouped_by, no_calls};
-use crate::analysis::number::{counted, percent};
+use crate::analysis::number::percent;
 
 /// Fewer than this are the start or the end of a thread.
 const FEWEST_FREES: u64 = 64;
@@ -24,10 +25,11 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: 0,
-            evidence: vec![format!(
-                "{}, {share:.0} % of those freed, ended on another thread than they were made on",
-                counted(foreign, "block")
-            )],
+            evidence: vec![Claim::Foreign {
+                origins: group.clone(),
+                foreign,
+                freed,
+            }],
             cure: "hand the blocks back to the thread that made them and let it reuse them, in \
                    batches; or use an allocator that collects such frees, as Larder does"
                 .to_owned(),

@@ -1,0 +1,205 @@
+//! What a finding says under *why*: each claim is about the blocks of certain origins, and can be
+//! proven or refuted by the whole trace, over all threads, reallocs and callers.
+//!
+//! The figures come from counts, and the sentence from the figures: nothing is said that was not
+//! counted. `tests` hold each claim against a replay of random traces by brute force.
+
+use larder_trace::StackId;
+
+use super::prove::Together;
+use crate::analysis::number::{counted, grouped, percent};
+
+/// Whose buffers are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of the process.
+    Process,
+    /// Those that one thread began.
+    Thread,
+    /// Those of one call of the function that they end in.
+    Call,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claim {
+    /// Every buffer that began at one of these origins is freed before the call with that stack, in
+    /// which it began, returns.
+    EndsWithin {
+        calls: Vec<(usize, StackId)>,
+        /// Who makes them, if that is not the function itself.
+        maker: Option<String>,
+        owner: String,
+    },
+    /// So many of these origins' buffers live at once, and none holds more than that.
+    AtOnce {
+        origins: Vec<(usize, Option<StackId>)>,
+        scope: Scope,
+        most: u64,
+        begun: u64,
+        largest_bytes: u64,
+        equal: bool,
+    },
+    /// Blocks of `second` come and go with one of `first`.
+    Together {
+        first: Vec<usize>,
+        second: Vec<usize>,
+        first_shown: String,
+        blocks: u64,
+        counted: Together,
+    },
+    /// Blocks of one size that are made one right after another, and end so.
+    Rows {
+        origins: Vec<usize>,
+        blocks: u64,
+        size_bytes: u64,
+        followers: u64,
+        ended: u64,
+        live: u64,
+    },
+    /// Blocks that end on another thread.
+    Foreign {
+        origins: Vec<usize>,
+        foreign: u64,
+        freed: u64,
+    },
+    /// Blocks live at the end.
+    Left {
+        origins: Vec<usize>,
+        blocks: u64,
+        bytes: u64,
+        made: u64,
+    },
+    /// More is live in every part of the run than in the one before.
+    Rises {
+        origins: Vec<usize>,
+        halfway_bytes: u64,
+        end_bytes: u64,
+    },
+    /// What needs no proof of its own: a type, a name, a sum of the counters.
+    Note(String),
+}
+
+impl From<String> for Claim {
+    fn from(text: String) -> Self {
+        Claim::Note(text)
+    }
+}
+
+impl Claim {
+    pub fn text(&self) -> String {
+        match self {
+            Claim::EndsWithin { maker, owner, .. } => match maker {
+                Some(maker) => {
+                    format!("{maker} makes each block, and it is freed before {owner} returns")
+                }
+                None => format!("every block is freed before {owner} returns"),
+            },
+            Claim::AtOnce {
+                scope,
+                most,
+                begun,
+                largest_bytes,
+                equal,
+                ..
+            } => {
+                let most = match most {
+                    1 => "one block at a time".to_owned(),
+                    most => format!("at most {} blocks at once", grouped(*most)),
+                };
+                let scope = match scope {
+                    Scope::Process => String::new(),
+                    Scope::Thread => " in each thread".to_owned(),
+                    Scope::Call => " in each call".to_owned(),
+                };
+                let bytes = counted(*largest_bytes, "byte");
+                let bytes = match equal {
+                    true => format!("each of {bytes}"),
+                    false => format!("none above {bytes}"),
+                };
+                format!("{most}{scope}, of {} in all, {bytes}", grouped(*begun))
+            }
+            Claim::Together { .. } => self.together(),
+            Claim::Rows {
+                blocks,
+                size_bytes,
+                followers,
+                ended,
+                live,
+                ..
+            } => {
+                let left = match live {
+                    0 => String::new(),
+                    live => format!("; {} live at the end beside it", grouped(*live)),
+                };
+                format!(
+                    "of {} of {} bytes {} were made right after another, and {} ended right \
+                     beside it{left}",
+                    counted(*blocks, "block"),
+                    grouped(*size_bytes),
+                    grouped(*followers),
+                    grouped(*ended)
+                )
+            }
+            Claim::Foreign { foreign, freed, .. } => format!(
+                "{}, {:.0} % of those freed, ended on another thread than they were made on",
+                counted(*foreign, "block"),
+                percent(*foreign, *freed)
+            ),
+            Claim::Left {
+                blocks,
+                bytes,
+                made,
+                ..
+            } => format!(
+                "{} of {} live at the end, {}",
+                grouped(*blocks),
+                counted(*made, "block"),
+                counted(*bytes, "byte")
+            ),
+            Claim::Rises {
+                halfway_bytes,
+                end_bytes,
+                ..
+            } => format!(
+                "more was live in nearly every sixteenth of the run than in the one before, and in \
+                 none less: {} bytes halfway, {} at the end",
+                grouped(*halfway_bytes),
+                grouped(*end_bytes)
+            ),
+            Claim::Note(text) => text.clone(),
+        }
+    }
+
+    fn together(&self) -> String {
+        let Claim::Together {
+            first_shown,
+            blocks,
+            counted: together,
+            ..
+        } = self
+        else {
+            return String::new();
+        };
+        let within = |between: u64, what: &str| match between {
+            0 => "right".to_owned(),
+            between => format!("at most {} {what}", grouped(between + 1)),
+        };
+        let mut text = format!(
+            "{} of {} made {} after one of {first_shown}",
+            grouped(together.made),
+            counted(*blocks, "block"),
+            within(together.between, "allocations"),
+        );
+        if together.ended > 0 {
+            text += &format!(
+                ", {} ended {} beside it",
+                grouped(together.ended),
+                within(together.frees_between, "frees")
+            );
+        }
+        if together.live > 0 {
+            text += &format!(", {} live with it at the end", grouped(together.live));
+        }
+        text
+    }
+}

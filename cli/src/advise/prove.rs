@@ -1,0 +1,411 @@
+//! The second look at a trace: what the detectors ask about sets of blocks that they only know then.
+//!
+//! The first look knows each origin by itself. Whether blocks of several origins, threads and callers
+//! lived at once cannot be told from that, so the trace is read again with the sets in hand, and what
+//! is asked is counted exactly.
+//!
+//! A *buffer* is what one allocation began, whatever realloc made of it, until it is freed; it belongs
+//! to the sets of the origin that it began at. Time: a few steps a set that a block is in, of which
+//! there are at most `MOST_SETS` an origin. Memory: 24 bytes a live block, and a few words a set and
+//! thread.
+
+use larder_trace::{Event, Events, StackId, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::facts::PARTS;
+use super::watch::NEAR;
+use crate::analysis::heap::Block;
+use crate::analysis::image::is_call;
+use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
+
+/// Frees between the ends of two blocks that end together.
+const NEAR_ENDS: usize = 4;
+/// Sets that one origin may be in: as all of its line, with its caller's, and within a call.
+const MOST_SETS: usize = 4;
+
+/// A question, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Asked(usize);
+
+/// Which blocks a question is about.
+#[derive(Clone, Debug)]
+enum Question {
+    /// Buffers that began at these origins; with the call in which each of them ends, if that is
+    /// asked, too.
+    Set(Vec<(usize, Option<StackId>)>),
+    /// Blocks of the second made near one of the first.
+    Pair(Vec<usize>, Vec<usize>),
+}
+
+/// All that is asked of one image.
+#[derive(Clone, Debug, Default)]
+pub struct Questions(Vec<Question>);
+
+impl Questions {
+    /// How many buffers that began at these origins live at once.
+    pub fn at_once(&mut self, origins: &[usize]) -> Asked {
+        let all = origins.iter().map(|origin| (*origin, None));
+        self.ask(Question::Set(all.collect()))
+    }
+
+    /// The same, and in one call of the function given for each.
+    pub fn at_once_in_calls(&mut self, origins: &[(usize, StackId)]) -> Asked {
+        let all = origins.iter().map(|(origin, call)| (*origin, Some(*call)));
+        self.ask(Question::Set(all.collect()))
+    }
+
+    /// How often blocks of `second` come and go with one of `first`.
+    pub fn together(&mut self, first: &[usize], second: &[usize]) -> Asked {
+        self.ask(Question::Pair(first.to_vec(), second.to_vec()))
+    }
+
+    fn ask(&mut self, question: Question) -> Asked {
+        self.0.push(question);
+        Asked(self.0.len() - 1)
+    }
+}
+
+/// What was counted of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AtOnce {
+    /// Buffers begun.
+    pub begun: u64,
+    /// The most that lived at once; of those that one thread began; of those of one call.
+    pub most: u64,
+    pub most_of_a_thread: u64,
+    pub most_in_a_call: u64,
+    /// Least bytes live in each part of the run, from the first buffer on.
+    pub least: [u64; PARTS],
+}
+
+/// What was counted of a pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Together {
+    /// Blocks of the second that were made at most `NEAR` allocations after one of the first, each
+    /// with one of its own; and the most allocations that came in between.
+    pub made: u64,
+    pub between: u64,
+    /// Of these: ended at most `NEAR_ENDS` frees from it, by the same thread; and the most frees in
+    /// between.
+    pub ended: u64,
+    pub frees_between: u64,
+    /// Of these: both live at the end.
+    pub live: u64,
+}
+
+#[derive(Default)]
+pub struct Answers {
+    sets: FxHashMap<usize, AtOnce>,
+    pairs: FxHashMap<usize, Together>,
+}
+
+impl Answers {
+    pub fn at_once(&self, asked: Asked) -> AtOnce {
+        self.sets.get(&asked.0).cloned().unwrap_or_default()
+    }
+
+    pub fn together(&self, asked: Asked) -> Together {
+        self.pairs.get(&asked.0).copied().unwrap_or_default()
+    }
+}
+
+#[derive(Default)]
+struct Level {
+    live: u64,
+    most: u64,
+}
+
+impl Level {
+    fn up(&mut self) {
+        self.live += 1;
+        self.most = self.most.max(self.live);
+    }
+
+    fn down(&mut self) {
+        self.live = self.live.saturating_sub(1);
+    }
+}
+
+#[derive(Default)]
+struct Set {
+    answer: AtOnce,
+    all: Level,
+    threads: FxHashMap<u32, Level>,
+    calls: FxHashMap<(u32, StackId), Level>,
+    live_bytes: u64,
+    part: Option<usize>,
+}
+
+impl Set {
+    fn enter(&mut self, part: usize) {
+        let least = &mut self.answer.least;
+        match self.part {
+            Some(before) if before < part => least[before + 1..=part].fill(self.live_bytes),
+            None => least[part] = 0,
+            _ => {}
+        }
+        self.part = Some(part);
+    }
+
+    fn change(&mut self, part: usize, more: u64, less: u64) {
+        self.enter(part);
+        self.live_bytes = self.live_bytes.saturating_add(more).saturating_sub(less);
+        let least = &mut self.answer.least[part];
+        *least = (*least).min(self.live_bytes);
+    }
+}
+
+/// A block that its thread made lately, as a first of a pair that has no second yet.
+#[derive(Clone, Copy)]
+struct Recent {
+    origin: u32,
+    serial: u64,
+}
+
+#[derive(Default)]
+struct Thread {
+    made: Vec<Recent>,
+    ended: Vec<Note>,
+}
+
+/// What is kept of a live block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Note {
+    serial: u64,
+    /// The first that it was made near to, and in which pair, by number and one more; 0: none.
+    partner: u64,
+    pair: u32,
+    root: u32,
+    thread: u32,
+}
+
+/// Answers questions on one image.
+pub struct Prover {
+    pub answers: Answers,
+    /// By origin: the sets, and the call of each.
+    sets_of: Vec<Vec<(u32, Option<StackId>)>>,
+    sets: Vec<Set>,
+    numbers: Vec<usize>,
+    /// By origin: the pairs that it is the second of; with the first's origins.
+    seconds: FxHashMap<u32, Vec<u32>>,
+    pairs: Vec<(usize, FxHashSet<u32>, Together)>,
+    firsts: FxHashSet<u32>,
+    threads: FxHashMap<u32, Thread>,
+    serial: u64,
+    events: u64,
+    expected: u64,
+}
+
+impl Prover {
+    pub fn new(questions: Questions) -> Self {
+        let mut prover = Self {
+            answers: Answers::default(),
+            sets_of: Vec::new(),
+            sets: Vec::new(),
+            numbers: Vec::new(),
+            seconds: FxHashMap::default(),
+            pairs: Vec::new(),
+            firsts: FxHashSet::default(),
+            threads: FxHashMap::default(),
+            serial: 0,
+            events: 0,
+            expected: 0,
+        };
+        for (number, question) in questions.0.into_iter().enumerate() {
+            match question {
+                Question::Set(origins) => prover.add_set(number, origins),
+                Question::Pair(first, second) => prover.add_pair(number, &first, &second),
+            }
+        }
+        prover
+    }
+
+    pub fn has_questions(&self) -> bool {
+        !self.sets.is_empty() || !self.pairs.is_empty()
+    }
+
+    fn add_set(&mut self, number: usize, origins: Vec<(usize, Option<StackId>)>) {
+        let set = self.sets.len() as u32;
+        self.sets.push(Set::default());
+        self.numbers.push(number);
+        for (origin, call) in origins {
+            if self.sets_of.len() <= origin {
+                self.sets_of.resize_with(origin + 1, Vec::new);
+            }
+            self.sets_of[origin].push((set, call));
+            debug_assert!(self.sets_of[origin].len() <= MOST_SETS);
+        }
+    }
+
+    fn add_pair(&mut self, number: usize, first: &[usize], second: &[usize]) {
+        let pair = self.pairs.len() as u32;
+        let firsts: FxHashSet<u32> = first.iter().map(|origin| *origin as u32).collect();
+        self.firsts.extend(&firsts);
+        self.pairs.push((number, firsts, Together::default()));
+        for origin in second {
+            self.seconds.entry(*origin as u32).or_default().push(pair);
+        }
+    }
+
+    fn part(&self) -> usize {
+        let part = self.events.saturating_mul(PARTS as u64) / self.expected.max(1);
+        (part as usize).min(PARTS - 1)
+    }
+
+    fn began(&mut self, at: Moment<'_>, origin: u32, size: u64) {
+        let part = self.part();
+        for (number, call) in self.sets_of.get(origin as usize).into_iter().flatten() {
+            let set = &mut self.sets[*number as usize];
+            set.answer.begun += 1;
+            set.all.up();
+            set.threads.entry(at.thread).or_default().up();
+            if let Some(call) = call {
+                set.calls.entry((at.thread, *call)).or_default().up();
+            }
+            set.change(part, size, 0);
+        }
+    }
+
+    fn resized(&mut self, root: u32, more: u64, less: u64) {
+        let part = self.part();
+        for (number, _) in self.sets_of.get(root as usize).into_iter().flatten() {
+            self.sets[*number as usize].change(part, more, less);
+        }
+    }
+
+    fn over(&mut self, note: &Note, size: u64) {
+        let part = self.part();
+        for (number, call) in self.sets_of.get(note.root as usize).into_iter().flatten() {
+            let set = &mut self.sets[*number as usize];
+            set.all.down();
+            if let Some(level) = set.threads.get_mut(&note.thread) {
+                level.down();
+            }
+            let of_call = call.and_then(|call| set.calls.get_mut(&(note.thread, call)));
+            if let Some(level) = of_call {
+                level.down();
+            }
+            set.change(part, 0, size);
+        }
+    }
+
+    /// The first that a new block belongs to, if it is a second: the one made last that has none.
+    fn pair_up(&mut self, thread: u32, origin: u32, note: &mut Note) {
+        let thread = self.threads.entry(thread).or_default();
+        for pair in self.seconds.get(&origin).into_iter().flatten() {
+            let (_, firsts, together) = &mut self.pairs[*pair as usize];
+            let recent = thread.made.iter().rev();
+            let found = recent
+                .enumerate()
+                .find(|(_, recent)| recent.serial > 0 && firsts.contains(&recent.origin));
+            let Some((between, first)) = found else {
+                continue;
+            };
+            together.made += 1;
+            together.between = together.between.max(between as u64);
+            (note.partner, note.pair) = (first.serial, pair + 1);
+            let place = thread.made.len() - 1 - between;
+            thread.made[place].serial = 0;
+            break;
+        }
+        if thread.made.len() == NEAR {
+            thread.made.remove(0);
+        }
+        let serial = if self.firsts.contains(&origin) {
+            note.serial
+        } else {
+            0
+        };
+        thread.made.push(Recent { origin, serial });
+    }
+
+    /// Whether a block that ends does so near the other of a pair.
+    fn part_together(&mut self, thread: u32, note: &Note) {
+        let thread = self.threads.entry(thread).or_default();
+        for (between, other) in thread.ended.iter().rev().enumerate() {
+            let pair = if note.pair > 0 && other.serial == note.partner {
+                note.pair
+            } else if other.pair > 0 && other.partner == note.serial {
+                other.pair
+            } else {
+                continue;
+            };
+            let together = &mut self.pairs[pair as usize - 1].2;
+            together.ended += 1;
+            together.frees_between = together.frees_between.max(between as u64);
+        }
+        if thread.ended.len() == NEAR_ENDS {
+            thread.ended.remove(0);
+        }
+        thread.ended.push(*note);
+    }
+}
+
+impl Observer for Prover {
+    type Note = Note;
+
+    fn begin_image(&mut self, trace: &Trace) {
+        self.expected = trace.event_count();
+    }
+
+    fn event(&mut self, event: &Event, _events: &Events<'_>) {
+        self.events += u64::from(is_call(&event.action));
+    }
+
+    fn made(&mut self, at: Moment<'_>, made: &Made<'_, Note>) -> Note {
+        self.serial += 1;
+        let origin = made.origin.index() as u32;
+        if let Some(old) = made.old {
+            self.resized(old.note.root, made.size, old.size);
+            return old.note;
+        }
+        self.began(at, origin, made.size);
+        let mut note = Note {
+            serial: self.serial,
+            root: origin,
+            thread: at.thread,
+            ..Note::default()
+        };
+        if !self.pairs.is_empty() {
+            self.pair_up(at.thread, origin, &mut note);
+        }
+        note
+    }
+
+    fn ended(&mut self, at: Moment<'_>, _address: u64, block: &Block<Note>, how: End) {
+        if matches!(how, End::Reallocated(1..)) {
+            return;
+        }
+        self.over(&block.note, block.size);
+        if !self.pairs.is_empty() {
+            self.part_together(at.thread, &block.note);
+        }
+    }
+
+    fn end_image(&mut self, _image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
+        let mut firsts: FxHashSet<u64> = FxHashSet::default();
+        live(&mut |_, block| {
+            if self.firsts.contains(&block.note.root) {
+                firsts.insert(block.note.serial);
+            }
+        });
+        live(&mut |_, block| {
+            if block.note.pair > 0 && firsts.contains(&block.note.partner) {
+                self.pairs[block.note.pair as usize - 1].2.live += 1;
+            }
+        });
+        for (set, number) in self.sets.iter_mut().zip(&self.numbers) {
+            if set.part.is_some() {
+                set.enter(PARTS - 1);
+            }
+            let most = |levels: &mut dyn Iterator<Item = u64>| levels.max().unwrap_or(0);
+            set.answer.most = set.all.most;
+            set.answer.most_of_a_thread = most(&mut set.threads.values().map(|level| level.most));
+            set.answer.most_in_a_call = most(&mut set.calls.values().map(|level| level.most));
+            self.answers.sets.insert(*number, set.answer.clone());
+        }
+        for (number, _, together) in &self.pairs {
+            self.answers.pairs.insert(*number, *together);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The program's own allocation functions, found by themselves: what many callers ask for memory of
+//! many sizes through, in little code, is charged to those callers.
+//!
+//! A function is a wrapper if it is the innermost that could be charged, or separated from the
+//! allocator by small functions that serve hardly anybody else; if its code is small; if many
+//! functions call it; and if what it asks for depends on who calls. A constructor has many callers,
+//! too, but one size, and stays what is charged; and so does a function that asks from several
+//! places, unless its name says that it allocates: it works with what it gets. Found wrappers are passed over, and the look begins
+//! again: wrappers of wrappers are found to any depth.
+//!
+//! Time: rounds × stacks × `LOOK_THROUGH`; memory: 4 bytes a function of a stack, `FRAMES` at most.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::chain::Chain;
+use super::naming::function_name;
+use super::resolve::{ChainFrame, FunctionKey, Resolver};
+
+/// A call path with what was asked for through it.
+pub struct Path {
+    pub chain: Chain,
+    pub calls: u64,
+    pub bytes: u64,
+}
+
+/// Code beyond this does more than ask for memory, in bytes.
+const SMALL_CODE: u64 = 512;
+/// The same of a function whose name says that it allocates: it may have the slow path inlined.
+const SMALL_CODE_NAMED: u64 = 2048;
+/// Callers from which on a function serves everybody; fewer do if its name says so.
+const FEWEST_CALLERS: usize = 6;
+const FEWEST_CALLERS_NAMED: usize = 3;
+/// Mean sizes that differ between callers, and their share of the callers: a constructor has one.
+const FEWEST_SIZES: usize = 3;
+const CALLERS_A_SIZE: usize = 5;
+/// Functions between a wrapper and the allocator that need not be wrappers by themselves.
+const LOOK_THROUGH: usize = 3;
+/// A function that is looked through has at most this many callers.
+const NARROW_CALLERS: usize = 2;
+/// Functions of a stack that are looked at, from the innermost that could be charged.
+const FRAMES: usize = 12;
+const MOST_ROUNDS: usize = 16;
+const NAMES_SHOWN: usize = 6;
+
+/// Parts of names of functions that allocate.
+const HINTS: &[&str] = &[
+    "alloc", "malloc", "dup", "grow", "reserve", "resize", "expand", "ensure", "new",
+];
+
+/// Marks the wrappers of these paths in the resolver.
+pub fn find(paths: &[Path], resolver: &mut Resolver) {
+    let mut functions = Functions::default();
+    let stacks: Vec<Stack> = paths
+        .iter()
+        .filter(|path| path.calls > 0)
+        .map(|path| functions.stack(path, resolver))
+        .collect();
+    let mut found = vec![false; functions.known.len()];
+    for _ in 0..MOST_ROUNDS {
+        let new = round(&stacks, &functions, &found);
+        if new.is_empty() {
+            break;
+        }
+        new.into_iter()
+            .for_each(|number| found[number as usize] = true);
+    }
+    let wrappers: Vec<FunctionKey> = functions
+        .known
+        .into_iter()
+        .zip(found)
+        .filter_map(|(function, found)| found.then_some(function.key))
+        .collect();
+    resolver.mark_wrappers(wrappers);
+}
+
+/// What one function is judged by.
+struct Function {
+    key: FunctionKey,
+    named: bool,
+    /// Of machine code; 0 where the compiler inlined it, `None` where nobody knows.
+    code_bytes: Option<u64>,
+}
+
+impl Function {
+    fn is_small(&self) -> bool {
+        let most = if self.named {
+            SMALL_CODE_NAMED
+        } else {
+            SMALL_CODE
+        };
+        self.code_bytes.is_some_and(|bytes| bytes <= most)
+    }
+
+    fn fewest_callers(&self) -> usize {
+        if self.named {
+            FEWEST_CALLERS_NAMED
+        } else {
+            FEWEST_CALLERS
+        }
+    }
+}
+
+/// A function by its number, and where in it the next one was called.
+#[derive(Clone, Copy)]
+struct Place {
+    function: u32,
+    /// Its low half tells the places in one function apart.
+    address: u32,
+}
+
+/// The functions of a path that could be charged, innermost first.
+struct Stack {
+    own: Vec<Place>,
+    calls: u64,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Functions {
+    known: Vec<Function>,
+    by_key: FxHashMap<FunctionKey, u32>,
+    by_frame: FxHashMap<*const ChainFrame, u32>,
+}
+
+impl Functions {
+    fn stack(&mut self, path: &Path, resolver: &mut Resolver) -> Stack {
+        let frames = path.chain.iter().flat_map(|location| location.iter());
+        let own = frames.filter(|frame| !frame.is_passed_over()).take(FRAMES);
+        Stack {
+            own: own
+                .map(|frame| Place {
+                    function: self.number(frame, resolver),
+                    address: frame.address as u32,
+                })
+                .collect(),
+            calls: path.calls,
+            bytes: path.bytes,
+        }
+    }
+
+    fn number(&mut self, frame: &ChainFrame, resolver: &mut Resolver) -> u32 {
+        let at: *const ChainFrame = frame;
+        if let Some(number) = self.by_frame.get(&at) {
+            return *number;
+        }
+        let (key, code_bytes) = resolver.function(frame);
+        let next = self.known.len() as u32;
+        let number = *self.by_key.entry(key.clone()).or_insert(next);
+        if number == next {
+            let name = frame
+                .source
+                .function
+                .as_ref()
+                .map(|f| f.name.to_lowercase());
+            self.known.push(Function {
+                named: name.is_some_and(|name| HINTS.iter().any(|hint| name.contains(hint))),
+                code_bytes,
+                key,
+            });
+        }
+        self.by_frame.insert(at, number);
+        number
+    }
+}
+
+/// Who calls a function that could be charged, and what they ask for.
+#[derive(Default)]
+struct Served {
+    /// Calls and bytes by caller; a caller that is not known is one.
+    callers: FxHashMap<Option<u32>, (u64, u64)>,
+    /// From where in it memory is asked for.
+    places: FxHashSet<u32>,
+    /// Functions between it and the allocator.
+    inner: FxHashSet<u32>,
+}
+
+impl Served {
+    /// Whether it is a wrapper: small, with enough callers, on whom depends what is asked for.
+    fn makes_wrapper(&self, function: &Function) -> bool {
+        let fewest = function.fewest_callers();
+        let sizes: BTreeSet<u64> = self
+            .callers
+            .values()
+            .map(|(calls, bytes)| bytes / calls.max(&1))
+            .collect();
+        function.is_small()
+            && (function.named || self.places.len() == 1)
+            && self.callers.len() >= fewest
+            && sizes.len() >= FEWEST_SIZES.max(self.callers.len() / CALLERS_A_SIZE)
+    }
+}
+
+/// The wrappers among the functions that are innermost once those already found are passed over.
+fn round(stacks: &[Stack], functions: &Functions, found: &[bool]) -> FxHashSet<u32> {
+    let own = |stack: &Stack| -> Vec<Place> {
+        let passed = |place: &&Place| found[place.function as usize];
+        let rest = stack.own.iter().skip_while(passed);
+        rest.take(LOOK_THROUGH + 2).copied().collect()
+    };
+    let mut served: FxHashMap<u32, Served> = FxHashMap::default();
+    for stack in stacks {
+        let own = own(stack);
+        if !own.is_empty() {
+            add(&mut served, &own, 0, stack);
+        }
+    }
+    let qualifies =
+        |number: u32, served: &Served| served.makes_wrapper(&functions.known[number as usize]);
+    let direct: FxHashSet<u32> = served
+        .iter()
+        .filter(|(number, served)| qualifies(**number, served))
+        .map(|(number, _)| *number)
+        .collect();
+    if !direct.is_empty() {
+        return direct;
+    }
+    let narrow = |number: u32| {
+        let few = served.get(&number);
+        functions.known[number as usize].is_small()
+            && few.is_none_or(|few| few.callers.len() <= NARROW_CALLERS)
+    };
+    let mut behind: FxHashMap<u32, Served> = FxHashMap::default();
+    for stack in stacks {
+        let own = own(stack);
+        for depth in 1..=LOOK_THROUGH.min(own.len().saturating_sub(1)) {
+            if !narrow(own[depth - 1].function) {
+                break;
+            }
+            add(&mut behind, &own, depth, stack);
+        }
+    }
+    let wrappers = behind
+        .into_iter()
+        .filter(|(number, served)| qualifies(*number, served));
+    wrappers
+        .flat_map(|(number, served)| served.inner.into_iter().chain([number]))
+        .collect()
+}
+
+/// Notes who calls the function at this depth of what could be charged, and through what it asks.
+fn add(served: &mut FxHashMap<u32, Served>, own: &[Place], depth: usize, stack: &Stack) {
+    let Place { function, address } = own[depth];
+    let caller = own.get(depth + 1).map(|place| place.function);
+    // Recursion is no caller.
+    if caller == Some(function) {
+        return;
+    }
+    let served = served.entry(function).or_default();
+    served.places.insert(address);
+    let inner = own[..depth].iter().map(|place| place.function);
+    served.inner.extend(inner);
+    let (calls, bytes) = served.callers.entry(caller).or_default();
+    *calls = calls.saturating_add(stack.calls);
+    *bytes = bytes.saturating_add(stack.bytes);
+}
+
+/// The wrappers that calls came through, with how many did.
+#[derive(Debug, Default)]
+pub struct Passed(FxHashMap<Rc<str>, u64>);
+
+impl Passed {
+    pub fn add(&mut self, paths: &[Path]) {
+        for path in paths {
+            let mut seen: Vec<Rc<str>> = Vec::new();
+            let frames = path.chain.iter().flat_map(|location| location.iter());
+            let passed = frames.take_while(|frame| frame.is_passed_over());
+            for frame in passed.filter(|frame| frame.wrapper.get() && !frame.plumbing) {
+                let name: Rc<str> = function_name(frame).into();
+                if path.calls > 0 && !seen.contains(&name) {
+                    *self.0.entry(name.clone()).or_default() += path.calls;
+                    seen.push(name);
+                }
+            }
+        }
+    }
+
+    /// Their names, that of most calls first.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<(&Rc<str>, &u64)> = self.0.iter().collect();
+        names.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+        names.into_iter().map(|(name, _)| &**name).collect()
+    }
+
+    /// In one line, if there is any.
+    pub fn describe(&self) -> Option<String> {
+        let names = self.names();
+        let shown = names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>();
+        let more = match names.len().saturating_sub(NAMES_SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!names.is_empty()).then(|| {
+            format!(
+                "callers are charged for {}{more} (--no-wrappers charges these)",
+                shown.join(", ")
+            )
+        })
+    }
+}
