@@ -190,6 +190,64 @@ fn arrays_that_alias() {
     check("arrays.c", C, &[]);
 }
 
+/// What an allocator costs is measured once; then advice on a trace is the same, byte for byte, also
+/// after a file that makes no sense.
+#[test]
+fn advice_is_the_same_every_time_and_says_what_the_allocator_adds() {
+    let source = include_str!("advice/memory.c");
+    let directory = temporary();
+    let program = compile(directory.path(), "memory.c", source, C);
+    let trace = record(directory.path(), &program, &["tiny"], &["--no-larder"]);
+    let cache = directory.path().join("cache");
+    let advise = |options: &[&str]| {
+        let mut command = larder();
+        command.env("XDG_CACHE_HOME", &cache).arg("advise");
+        let advised = output(command.args(options).arg(&trace));
+        assert_success(&advised);
+        stdout(&advised)
+    };
+    let first = advise(&[]);
+    // 4,000 blocks of 1 to 8 bytes in chunks of 32.
+    assert!(
+        first.contains("110,000 bytes that malloc adds (85.9 % of what it takes at the peak)"),
+        "{first}"
+    );
+    let files: Vec<PathBuf> = fs::read_dir(cache.join("larder"))
+        .expect("the cache")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    let [kept] = &files[..] else {
+        panic!("not one file: {files:?}")
+    };
+    let text = fs::read_to_string(kept).expect("the figures");
+    for _ in 0..3 {
+        assert_eq!(advise(&[]), first);
+    }
+    fs::write(kept, text.replace("pair_ns 16:", "pair_ns 16:1000")).expect("the figures");
+    assert!(advise(&["--json"]).contains("\"of_ns\": 4000"));
+    fs::write(kept, text.replace("pair_ns", "nonsense")).expect("the figures");
+    advise(&[]);
+    assert!(
+        fs::read_to_string(kept)
+            .expect("the figures")
+            .contains("pair_ns")
+    );
+}
+
+/// An allocator with a class of 8 bytes takes no more for 8 bytes, so nothing is to be pooled.
+#[test]
+fn tiny_blocks_are_judged_by_the_allocator_that_ran() {
+    let source = include_str!("advice/memory.c");
+    let directory = temporary();
+    let program = compile(directory.path(), "memory.c", source, C);
+    let trace = record(directory.path(), &program, &["tiny"], &[]);
+    let advised = output(larder().arg("advise").arg("--json").arg(&trace));
+    assert_success(&advised);
+    let advice: Value = serde_json::from_slice(&advised.stdout).expect("JSON");
+    assert_eq!(advice["processes"][0]["measured_on"], "liblarder.so");
+    assert_eq!(found(&advice), []);
+}
+
 /// Where the block is made, the function that has the loop, the line of its call, calls and turns.
 type Turns = (u64, String, u64, u64, u64);
 

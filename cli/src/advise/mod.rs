@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! watch (every block) ─> facts ─> detect (one pattern a file) ─> rank (overlaps once) ─> text, json
-//!   └─ returns, sizes, loops, contents                                 └─ costs (measured here)
+//!   └─ returns, sizes, loops, contents                                 └─ costs (measured once)
 //! ```
 //!
 //! `watch` measures, `detect` concludes, `rank` computes, `text` and `json` print. False advice
@@ -25,19 +25,20 @@ mod watch;
 mod wrapper;
 
 use std::io::{self, BufWriter, Write};
+use std::rc::Rc;
 
 use crate::analysis::Analysis;
 use crate::analysis::subject::Subject;
 use crate::failure::{Failure, Result};
 use crate::report::Format;
-use costs::Costs;
+use costs::{AllCosts, Costs};
 use facts::ImageFacts;
 use finding::Confidence;
 use rank::{Ranked, Totals};
 pub use watch::Watch;
 
 pub use args::{EXAMPLES, RawAdvise};
-pub use costs::{Costs as MallocCosts, HIDDEN_COMMAND};
+pub use costs::{HIDDEN_COMMAND, print_here as print_malloc_costs};
 
 #[derive(Debug)]
 pub struct AdvisePlan {
@@ -63,7 +64,7 @@ pub struct ImageAdvice {
     pub facts: ImageFacts,
     pub findings: Vec<Ranked>,
     pub totals: Totals,
-    pub costs: Costs,
+    pub costs: Rc<Costs>,
     /// Findings left out for their confidence or their worth.
     pub hidden: usize,
 }
@@ -109,21 +110,28 @@ pub fn findings(
 /// Process images with allocations, the busiest first.
 fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &Analysis) -> Vec<ImageAdvice> {
     let images = watch.images.into_iter().zip(&analysis.images);
+    let mut costs = AllCosts::default();
     let mut advice: Vec<ImageAdvice> = images
         .filter(|(facts, _)| facts.allocations > 0)
         .map(|(facts, image)| {
             let program = crate::printable::escape_bytes(&image.process.executable);
             let title = format!("process {}: {program}", image.process.pid);
-            conclude(plan, facts, image.ended(), title)
+            let costs = costs.of(&facts.modules);
+            conclude(plan, facts, costs, image.ended(), title)
         })
         .collect();
     advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
     advice
 }
 
-fn conclude(plan: &AdvisePlan, facts: ImageFacts, ended: bool, title: String) -> ImageAdvice {
-    let costs = Costs::of(&facts.modules);
-    let mut found = detect::all(&facts, ended);
+fn conclude(
+    plan: &AdvisePlan,
+    facts: ImageFacts,
+    costs: Rc<Costs>,
+    ended: bool,
+    title: String,
+) -> ImageAdvice {
+    let mut found = detect::all(&facts, &costs, ended);
     let all = found.len();
     found.retain(|finding| {
         finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot

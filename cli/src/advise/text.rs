@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use super::finding::Finding;
+use super::finding::{Finding, Pattern};
 use super::loops;
 use super::rank::Ranked;
 use super::rates;
@@ -192,12 +192,14 @@ fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {
         parts.push(format!("about {time} of zeroing"));
     }
     if ranked.finding.memory_bytes > 0 {
-        let bytes = ranked.finding.memory_bytes;
-        parts.push(format!(
-            "{} of memory ({:.1} % of the peak)",
-            counted(bytes, "byte"),
-            percent(bytes, image.facts.peak_bytes)
-        ));
+        let bytes = counted(ranked.finding.memory_bytes, "byte");
+        let share = 100.0 * ranked.memory_share;
+        parts.push(match ranked.finding.pattern {
+            Pattern::Tiny => {
+                format!("{bytes} that malloc adds ({share:.1} % of what it takes at the peak)")
+            }
+            _ => format!("{bytes} of memory ({share:.1} % of the peak)"),
+        });
     }
     if parts.is_empty() {
         parts.push("time that the allocator does not see".to_owned());

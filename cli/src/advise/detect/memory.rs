@@ -1,5 +1,6 @@
 //! What costs memory rather than calls: tiny blocks, what grows without end, what is left.
 
+use crate::advise::costs::Costs;
 use crate::advise::facts::{ImageFacts, PARTS, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, grouped_by, no_calls};
 use crate::analysis::number::{counted, grouped, percent};
@@ -13,29 +14,19 @@ const GROWING_CALLS: u64 = 1000;
 /// A site must hold this share of the peak, in percent, to be called growing or left.
 const HELD_SHARE: f64 = 1.0;
 
-/// What glibc takes for a block: the size and a word, in steps of 16, at least 32. Other allocators
-/// take no less than 8 or 16.
-fn chunk_bytes(size: u64) -> u64 {
-    size.saturating_add(8 + 15).max(32) & !15
-}
-
 /// Blocks for which the allocator takes at least as much again as they hold.
-pub fn tiny(image: &ImageFacts) -> Vec<Finding> {
+pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
     let outweighed = |site: &Site| {
         let size = site.facts.sizes.largest();
-        site.sums.calls >= FEWEST_BLOCKS && chunk_bytes(size) - size.min(32) >= size
+        site.sums.calls >= FEWEST_BLOCKS && costs.block_bytes(size) / 2 >= size
     };
     let groups = grouped_by(image, |_, site| outweighed(site).then(|| site.place()));
     let finding = |group: &Vec<usize>| {
-        let sites = || group.iter().map(|origin| &image.sites[*origin]);
-        let calls: u64 = sites().map(|site| site.sums.calls).sum();
-        let bytes: u64 = sites().map(|site| site.sums.bytes).sum();
-        let held: u64 = sites().map(|site| site.sums.peak_bytes).sum();
-        let mean = bytes as f64 / calls as f64;
-        let blocks = (held as f64 / mean.max(1.0)) as u64;
-        let lost = blocks
-            .saturating_mul(chunk_bytes(mean as u64))
-            .saturating_sub(held);
+        let sites = || group.iter().map(|origin| &image.sites[*origin].sums);
+        let blocks: u64 = sites().map(|sums| sums.peak_blocks).sum();
+        let held: u64 = sites().map(|sums| sums.peak_bytes).sum();
+        let lost: u64 = sites().map(|sums| costs.overhead_bytes(sums)).sum();
+        let mean = held / blocks.max(1);
         let worth = percent(lost, image.peak_bytes) >= TINY_SHARE;
         (worth && lost >= WORTH_BYTES).then(|| Finding {
             pattern: Pattern::Tiny,
@@ -44,14 +35,14 @@ pub fn tiny(image: &ImageFacts) -> Vec<Finding> {
             parts: no_calls(image, group),
             memory_bytes: lost,
             evidence: vec![format!(
-                "{} of {mean:.0} bytes live at the peak; malloc takes {} for each",
+                "{} of {mean} bytes live at the peak; malloc takes {} for each",
                 counted(blocks, "block"),
-                chunk_bytes(mean as u64)
+                costs.block_bytes(mean)
             )],
             cure: "make them part of what points to them, or take them from a pool of that size: \
                    many in one block"
                 .to_owned(),
-            size_bytes: Some(mean as u64),
+            size_bytes: Some(mean),
             confidence: Confidence::Medium,
         })
     };

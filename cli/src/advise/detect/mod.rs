@@ -11,18 +11,19 @@ mod pairs;
 mod short;
 mod threads;
 
+use super::costs::Costs;
 use super::facts::ImageFacts;
 use super::finding::{Finding, Pattern};
 
 /// Everything that is found in an image, in no order. `ended`: it came to an end by itself, so that
 /// what lives is left.
-pub fn all(image: &ImageFacts, ended: bool) -> Vec<Finding> {
+pub fn all(image: &ImageFacts, costs: &Costs, ended: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(short::detect(image));
     findings.extend(growth::detect(image));
     findings.extend(pairs::detect(image));
     findings.extend(batch::detect(image));
-    findings.extend(memory::tiny(image));
+    findings.extend(memory::tiny(image, costs));
     findings.extend(memory::growing(image));
     if ended {
         let growing: Vec<usize> = findings
