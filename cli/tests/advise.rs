@@ -212,6 +212,10 @@ fn advice_is_the_same_every_time_and_says_what_the_allocator_adds() {
         first.contains("110,000 bytes that malloc adds (85.9 % of what it takes at the peak)"),
         "{first}"
     );
+    assert!(
+        first.contains("\n1 finding would save memory; 1 finding would save other time\n"),
+        "{first}"
+    );
     let files: Vec<PathBuf> = fs::read_dir(cache.join("larder"))
         .expect("the cache")
         .map(|entry| entry.expect("an entry").path())

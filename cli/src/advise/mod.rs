@@ -136,7 +136,7 @@ fn conclude(
     found.retain(|finding| {
         finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot
     });
-    let (mut findings, totals) = rank::rank(&facts, &costs, found);
+    let (mut findings, all_ns) = rank::rank(&facts, &costs, found);
     if plan.least > Confidence::Low {
         findings.retain(|ranked| {
             let pattern = ranked.finding.pattern;
@@ -150,9 +150,9 @@ fn conclude(
     ImageAdvice {
         title,
         hidden: all - findings.len(),
+        totals: Totals::of(&findings, all_ns),
         facts,
         findings,
-        totals,
         costs,
     }
 }

@@ -20,17 +20,46 @@ pub struct Ranked {
     pub memory_share: f64,
 }
 
-/// What all findings save together.
+/// What findings save together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
+    /// Findings that save calls, and what they save.
+    pub findings: u64,
     pub calls: u64,
     pub bytes: u64,
     pub ns: f64,
+    /// Findings that save no call, but memory.
+    pub memory_findings: u64,
+    /// Findings that save neither.
+    pub other_findings: u64,
     /// What all of the program's allocations cost.
     pub all_ns: f64,
 }
 
-pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<Ranked>, Totals) {
+impl Totals {
+    pub fn of(findings: &[Ranked], all_ns: f64) -> Self {
+        let mut totals = Self {
+            all_ns,
+            ..Self::default()
+        };
+        for ranked in findings {
+            if ranked.finding.calls() > 0 {
+                totals.findings += 1;
+                totals.calls += ranked.net_calls;
+                totals.bytes = totals.bytes.saturating_add(ranked.net_bytes);
+                totals.ns += ranked.net_ns;
+            } else if ranked.finding.memory_bytes > 0 {
+                totals.memory_findings += 1;
+            } else {
+                totals.other_findings += 1;
+            }
+        }
+        totals
+    }
+}
+
+/// Findings in their order, and what all of the program's allocations cost in nanoseconds.
+pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<Ranked>, f64) {
     let mut claims = Claims::new(image, costs);
     let mut waiting: Vec<(Finding, f64)> = without_weaker(findings)
         .into_iter()
@@ -40,10 +69,6 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         })
         .collect();
     let mut ranked = Vec::new();
-    let mut totals = Totals {
-        all_ns: claims.all_ns,
-        ..Totals::default()
-    };
     while !waiting.is_empty() {
         let score = |index: usize| {
             let (finding, zeroing_ns) = &waiting[index];
@@ -59,9 +84,6 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         let Some(best) = best else { break };
         let (finding, zeroing_ns) = waiting.remove(best);
         let net = claims.net(&finding, zeroing_ns);
-        totals.calls += net.calls;
-        totals.bytes = totals.bytes.saturating_add(net.bytes);
-        totals.ns += net.ns;
         let entry = Ranked {
             net_calls: net.calls,
             net_bytes: net.bytes,
@@ -73,7 +95,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         claims.take(&entry.finding);
         ranked.push(entry);
     }
-    (ranked, totals)
+    (ranked, claims.all_ns)
 }
 
 /// What a finding saves that none before it does.
