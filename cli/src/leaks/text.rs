@@ -96,16 +96,17 @@ fn hanging(figures: &Figures) -> String {
     }
 }
 
+/// The rows add up to what is lost.
 fn print_sites(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let sites = report.ranked();
-    if sites.is_empty() {
+    let (sites, without_stack) = (report.ranked(), report.without_stack());
+    if sites.is_empty() && without_stack.in_use.objects <= 0.0 {
         return Ok(());
     }
-    let shown = sites.len().min(report.plan.top);
+    let (shown, more) = sites.split_at(sites.len().min(report.plan.top));
     let count = counted(sites.len() as u64, "site");
-    let scope = match shown < sites.len() {
-        true => format!("{shown} of {count}"),
-        false => count,
+    let scope = match more {
+        [] => count,
+        _ => format!("{} of {count}", shown.len()),
     };
     writeln!(out, "\n{HEADING}Sites by bytes lost{HEADING:#} ({scope})")?;
     writeln!(
@@ -113,7 +114,7 @@ fn print_sites(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         "{FAINT}{}  site{FAINT:#}",
         cells(["bytes", "objects", "with others"].map(str::to_owned))
     )?;
-    for site in sites.iter().take(shown) {
+    for site in shown {
         let named = report.profiled.named(site);
         let name = site_name(named);
         let (line, place) = (cells(row(&site.figures)), site_place(named));
@@ -124,6 +125,19 @@ fn print_sites(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         {
             naming::print_stack(&row.stack(), out)?;
         }
+    }
+    if !more.is_empty() {
+        let mut sum = Figures::default();
+        more.iter().for_each(|site| sum.add(&site.figures));
+        let sites = counted(more.len() as u64, "more site");
+        writeln!(
+            out,
+            "{}  {FAINT}{sites}: --top 0{FAINT:#}",
+            cells(row(&sum))
+        )?;
+    }
+    if without_stack.in_use.objects > 0.0 {
+        writeln!(out, "{}  [no stack]", cells(row(&without_stack)))?;
     }
     Ok(())
 }
@@ -146,7 +160,7 @@ fn print_sizes(looked: &Looked, out: &mut Vec<u8>) -> io::Result<()> {
     if looked.sizes.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{HEADING}Lost without a stack, by size{HEADING:#}")?;
+    writeln!(out, "\n{HEADING}What has no stack, by size{HEADING:#}")?;
     writeln!(
         out,
         "{FAINT}{}  size{FAINT:#}",
