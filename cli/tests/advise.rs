@@ -252,6 +252,28 @@ fn tiny_blocks_are_judged_by_the_allocator_that_ran() {
     assert_eq!(found(&advice), []);
 }
 
+/// libstdc++ makes 72,704 bytes when it is loaded, for exceptions that find no memory, and keeps them.
+#[test]
+fn what_the_cxx_library_keeps_is_not_to_be_freed() {
+    let source = "#include <cstdlib>\n#include <string>\nstatic void* volatile kept;\nint main(int n, \
+                  char** words) {\n  kept = malloc(9000);  // @kept\n  return (int)std::string(words[0]).size() * 0;\n}\n";
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin-malloc"];
+    let program = compile(directory.path(), "kept.cc", source, &flags);
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let advised = output(larder().args(["advise", "--all", "--json"]).arg(&trace));
+    assert_success(&advised);
+    let advice: Value = serde_json::from_slice(&advised.stdout).expect("JSON");
+    let peak = advice["processes"][0]["peak_bytes"]
+        .as_u64()
+        .expect("bytes");
+    assert!(peak > 70_000, "no pool: {advice}");
+    assert_eq!(
+        found(&advice),
+        [("leak".to_owned(), line_of(source, "kept"))]
+    );
+}
+
 /// Where the block is made, the function that has the loop, the line of its call, calls and turns.
 type Turns = (u64, String, u64, u64, u64);
 

@@ -264,6 +264,64 @@ fn the_table_adds_up_to_what_is_lost() {
     assert_eq!(name, "[no stack]");
 }
 
+const HELD: &str = r#"
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <unistd.h>
+static void* volatile global;
+__attribute__((noinline)) static int hold() {
+  volatile char deep[64 << 10];
+  deep[0] = 0;
+  global = memset(malloc(1 << 20), 1, 100);
+  return deep[0];
+}
+int main() {
+  int none = hold();
+  void* volatile local = memset(malloc(2 << 20), 1, 100);
+  std::cout << "up" << std::endl;
+  for (;;) pause();
+  return none + (local != nullptr);
+}
+"#;
+
+/// What the C++ library keeps for exceptions that find no memory is nobody's leak.
+#[test]
+fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_told_apart() {
+    let directory = temporary();
+    let program = compile(
+        directory.path(),
+        "held.cc",
+        HELD,
+        &["-O1", "-fno-builtin-malloc"],
+    );
+    let running = start(&mut preloaded(&program));
+    let text = stdout(&leaks(&running, &[]));
+    for words in [
+        "Nothing is lost",
+        "  by globals alone: ",
+        "  by the C++ library alone",
+    ] {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    let found = json(&stdout(&leaks(&running, &["--json"])));
+    let bytes = |value: &Value| value["bytes"].as_u64().expect("bytes");
+    let look = &found["look"];
+    // Buffers of the C library come to it.
+    let by_globals = bytes(&look["reachable_by_globals_alone"]);
+    assert!(
+        (1 << 20..(1 << 20) + (100 << 10)).contains(&by_globals),
+        "{found}"
+    );
+    let reserve = &look["reachable_by_cxx_library_alone"];
+    assert_eq!(reserve["objects"], 1, "{found}");
+    assert!((64 << 10..128 << 10).contains(&bytes(reserve)), "{found}");
+    assert!(
+        bytes(&found["reachable"]) >= (3 << 20) + bytes(reserve),
+        "{found}"
+    );
+}
+
 #[test]
 fn what_is_not_lost_is_not_told() {
     let directory = temporary();

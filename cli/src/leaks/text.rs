@@ -10,6 +10,7 @@ use super::Report;
 use super::running::Looked;
 use crate::analysis::naming::{self, site_name, site_place};
 use crate::analysis::number::{counted, grouped};
+use crate::live::Reached;
 use crate::profile::heap::{Estimate, Figures};
 
 const HEADING: Style = Style::new().bold();
@@ -46,6 +47,9 @@ fn print(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         )?;
         writeln!(out, "Reachable: {reachable}")?;
     }
+    if let Some(looked) = &report.looked {
+        print_reached(&looked.reached, out)?;
+    }
     if report.profiles.len() > 1 {
         for (profile, total) in report.leaking() {
             writeln!(
@@ -62,6 +66,22 @@ fn print(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     }
     print_warnings(report, out)?;
     naming::print_problems(&report.profiled.resolver, out)
+}
+
+/// What stays reachable, though no thread uses it.
+fn print_reached(reached: &Reached, out: &mut Vec<u8>) -> io::Result<()> {
+    let parts = [
+        ("by globals alone", reached.by_globals_alone),
+        (
+            "by the C++ library alone, which keeps them in reserve",
+            reached.by_cxx_library_alone,
+        ),
+    ];
+    for (name, part) in parts.iter().filter(|(_, part)| part.objects > 0) {
+        let (objects, bytes) = (part.objects as f64, part.bytes as f64);
+        writeln!(out, "        {name}: {}", sum(Estimate { objects, bytes }))?;
+    }
+    Ok(())
 }
 
 fn how(report: &Report<'_>) -> String {

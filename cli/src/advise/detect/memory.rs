@@ -4,6 +4,7 @@ use crate::advise::costs::Costs;
 use crate::advise::facts::{ImageFacts, PARTS, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, grouped_by, no_calls};
 use crate::analysis::number::{counted, grouped, percent};
+use crate::analysis::plumbing::ModuleRole;
 
 /// A share of the peak, or of the calls, from which on tiny blocks are worth a change.
 const TINY_SHARE: f64 = 1.0;
@@ -104,7 +105,7 @@ pub fn growing(image: &ImageFacts) -> Vec<Finding> {
 /// What was live when the program ended.
 pub fn leaks(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.sums.live_blocks > 0).then(|| site.place())
+        (site.sums.live_blocks > 0 && !is_reserve(site)).then(|| site.place())
     });
     let finding = |group: &Vec<usize>| {
         let sites = || group.iter().map(|origin| &image.sites[*origin]);
@@ -153,6 +154,17 @@ pub fn leaks(image: &ImageFacts) -> Vec<Finding> {
         })
     };
     groups.iter().filter_map(finding).collect()
+}
+
+/// Whether the C or C++ library made it by itself, as for exceptions that find no memory: the program
+/// has no part in it.
+fn is_reserve(site: &Site) -> bool {
+    let mut frames = site
+        .chain
+        .iter()
+        .flat_map(|location| location.iter())
+        .peekable();
+    frames.peek().is_some() && frames.all(|frame| frame.module.role != ModuleRole::Program)
 }
 
 /// The origin with whose live blocks all live blocks of these were made.
