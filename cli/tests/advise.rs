@@ -176,7 +176,9 @@ fn contents_are_needed_and_numbers_are_suspected_only() {
     let process = &all["processes"][0];
     assert_eq!(process["findings"][0]["confidence"], "low");
     assert_eq!(process["has_contents"], true);
-    assert!(process["findings"][0]["saves"]["net_ns"].as_f64() > Some(0.0));
+    let saves = &process["findings"][0]["saves"];
+    assert!(saves["net_ns"].as_f64() > Some(0.0));
+    assert!(saves["share"].as_f64() <= Some(1.0), "{saves}");
     let without = advice("names", &[], &[]);
     assert!(!without.contains("Share what is equal"), "{without}");
     assert_eq!(without.matches("--contents").count(), 1, "{without}");

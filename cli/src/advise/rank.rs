@@ -120,12 +120,12 @@ struct Claims<'a> {
 impl<'a> Claims<'a> {
     fn new(image: &'a ImageFacts, costs: &'a Costs) -> Self {
         let sums = || image.sites.iter().map(|site| &site.sums);
-        let overhead: u64 = sums().map(|sums| costs.overhead_bytes(sums)).sum();
+        let overhead = sums().map(|sums| costs.overhead_bytes(sums));
         let mut claims = Self {
             image,
             costs,
             all_ns: 0.0,
-            taken_bytes: image.peak_bytes.saturating_add(overhead),
+            taken_bytes: overhead.fold(image.peak_bytes, u64::saturating_add),
             left: sums().map(|sums| sums.calls).collect(),
         };
         let all = claims.left.iter().enumerate();
@@ -155,7 +155,9 @@ impl<'a> Claims<'a> {
     }
 
     fn share(&self, finding: &Finding, net_ns: f64) -> f64 {
-        (net_ns / self.all_ns.max(1.0)).max(self.memory_share(finding))
+        // Zeroing may take longer than all of malloc.
+        let time = (net_ns / self.all_ns.max(1.0)).min(1.0);
+        time.max(self.memory_share(finding))
     }
 
     fn memory_share(&self, finding: &Finding) -> f64 {
