@@ -4,6 +4,7 @@ mod advise;
 mod analysis;
 mod args;
 mod bench;
+mod cache;
 mod check;
 mod diff;
 mod doctor;
@@ -66,7 +67,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Diff(plan) => diff::diff(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Advise(plan) => advise::advise(&plan).map(|()| ExitCode::SUCCESS),
         Plan::MeasureMalloc => {
-            advise::MallocCosts::print_here();
+            advise::print_malloc_costs();
             Ok(ExitCode::SUCCESS)
         }
         Plan::Html(plan) => html::html(&plan).map(|()| ExitCode::SUCCESS),

@@ -176,7 +176,9 @@ fn contents_are_needed_and_numbers_are_suspected_only() {
     let process = &all["processes"][0];
     assert_eq!(process["findings"][0]["confidence"], "low");
     assert_eq!(process["has_contents"], true);
-    assert!(process["findings"][0]["saves"]["net_ns"].as_f64() > Some(0.0));
+    let saves = &process["findings"][0]["saves"];
+    assert!(saves["net_ns"].as_f64() > Some(0.0));
+    assert!(saves["share"].as_f64() <= Some(1.0), "{saves}");
     let without = advice("names", &[], &[]);
     assert!(!without.contains("Share what is equal"), "{without}");
     assert_eq!(without.matches("--contents").count(), 1, "{without}");
@@ -188,6 +190,90 @@ fn contents_are_needed_and_numbers_are_suspected_only() {
 #[test]
 fn arrays_that_alias() {
     check("arrays.c", C, &[]);
+}
+
+/// What an allocator costs is measured once; then advice on a trace is the same, byte for byte, also
+/// after a file that makes no sense.
+#[test]
+fn advice_is_the_same_every_time_and_says_what_the_allocator_adds() {
+    let source = include_str!("advice/memory.c");
+    let directory = temporary();
+    let program = compile(directory.path(), "memory.c", source, C);
+    let trace = record(directory.path(), &program, &["tiny"], &["--no-larder"]);
+    let cache = directory.path().join("cache");
+    let advise = |options: &[&str]| {
+        let mut command = larder();
+        command.env("XDG_CACHE_HOME", &cache).arg("advise");
+        let advised = output(command.args(options).arg(&trace));
+        assert_success(&advised);
+        stdout(&advised)
+    };
+    let first = advise(&[]);
+    // 4,000 blocks of 1 to 8 bytes in chunks of 32.
+    assert!(
+        first.contains("110,000 bytes that malloc adds (85.9 % of what it takes at the peak)"),
+        "{first}"
+    );
+    assert!(
+        first.contains("\n1 finding would save memory; 1 finding would save other time\n"),
+        "{first}"
+    );
+    let files: Vec<PathBuf> = fs::read_dir(cache.join("larder"))
+        .expect("the cache")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    let [kept] = &files[..] else {
+        panic!("not one file: {files:?}")
+    };
+    let text = fs::read_to_string(kept).expect("the figures");
+    for _ in 0..3 {
+        assert_eq!(advise(&[]), first);
+    }
+    fs::write(kept, text.replace("pair_ns 16:", "pair_ns 16:1000")).expect("the figures");
+    assert!(advise(&["--json"]).contains("\"of_ns\": 4000"));
+    fs::write(kept, text.replace("pair_ns", "nonsense")).expect("the figures");
+    advise(&[]);
+    assert!(
+        fs::read_to_string(kept)
+            .expect("the figures")
+            .contains("pair_ns")
+    );
+}
+
+/// An allocator with a class of 8 bytes takes no more for 8 bytes, so nothing is to be pooled.
+#[test]
+fn tiny_blocks_are_judged_by_the_allocator_that_ran() {
+    let source = include_str!("advice/memory.c");
+    let directory = temporary();
+    let program = compile(directory.path(), "memory.c", source, C);
+    let trace = record(directory.path(), &program, &["tiny"], &[]);
+    let advised = output(larder().arg("advise").arg("--json").arg(&trace));
+    assert_success(&advised);
+    let advice: Value = serde_json::from_slice(&advised.stdout).expect("JSON");
+    assert_eq!(advice["processes"][0]["measured_on"], "liblarder.so");
+    assert_eq!(found(&advice), []);
+}
+
+/// libstdc++ makes 72,704 bytes when it is loaded, for exceptions that find no memory, and keeps them.
+#[test]
+fn what_the_cxx_library_keeps_is_not_to_be_freed() {
+    let source = "#include <cstdlib>\n#include <string>\nstatic void* volatile kept;\nint main(int n, \
+                  char** words) {\n  kept = malloc(9000);  // @kept\n  return (int)std::string(words[0]).size() * 0;\n}\n";
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin-malloc"];
+    let program = compile(directory.path(), "kept.cc", source, &flags);
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let advised = output(larder().args(["advise", "--all", "--json"]).arg(&trace));
+    assert_success(&advised);
+    let advice: Value = serde_json::from_slice(&advised.stdout).expect("JSON");
+    let peak = advice["processes"][0]["peak_bytes"]
+        .as_u64()
+        .expect("bytes");
+    assert!(peak > 70_000, "no pool: {advice}");
+    assert_eq!(
+        found(&advice),
+        [("leak".to_owned(), line_of(source, "kept"))]
+    );
 }
 
 /// Where the block is made, the function that has the loop, the line of its call, calls and turns.

@@ -222,6 +222,106 @@ fn with_heapcheck_each_leak_has_its_line() {
     assert_eq!(end(running)["wrong"], 0);
 }
 
+/// Bytes and objects of each row of the table, by what the row is called.
+fn rows(text: &str) -> Vec<(u64, u64, String)> {
+    let (_, table) = text.split_once("Sites by bytes lost").expect("a table");
+    let (table, _) = table.split_once("\n\n").unwrap_or((table, ""));
+    let row = regex::Regex::new(r"(?m)^ *([\d,]+) +([\d,]+) +[\d,]+  (.+)$").unwrap();
+    let number = |text: &str| text.replace(',', "").parse().unwrap();
+    let rows = row.captures_iter(table);
+    rows.map(|row| (number(&row[1]), number(&row[2]), row[3].to_owned()))
+        .collect()
+}
+
+/// What has no stack, and the sites that are not shown, are rows as well.
+#[test]
+fn the_table_adds_up_to_what_is_lost() {
+    let directory = temporary();
+    let program = server(directory.path());
+    let running = start(preloaded(&program).env("LARDER_PROFILE_BYTES", "10000"));
+    let lost = json(&stdout(&leaks(&running, &["--json"])));
+    let lost = (
+        lost["lost"]["bytes"].as_u64(),
+        lost["lost"]["objects"].as_u64(),
+    );
+    for options in [&[][..], &["--top", "1"]] {
+        let text = stdout(&leaks(&running, options));
+        let rows = rows(&text);
+        assert_eq!(rows.len(), 3, "{text}");
+        let bytes: u64 = rows.iter().map(|row| row.0).sum();
+        let objects: u64 = rows.iter().map(|row| row.1).sum();
+        assert_eq!((Some(bytes), Some(objects)), lost, "{text}");
+        assert_eq!(rows[2].2, "[no stack]", "{text}");
+        assert_eq!(rows[1].2.starts_with("1 more site"), !options.is_empty());
+    }
+    drop(running);
+    // Without the sampler it is all that there is.
+    let running = start(&mut preloaded_with("liblarder_minimal.so", &program));
+    let rows = rows(&stdout(&leaks(&running, &[])));
+    let [(_, 2001, name)] = &rows[..] else {
+        panic!("{rows:?}")
+    };
+    assert_eq!(name, "[no stack]");
+}
+
+const HELD: &str = r#"
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <unistd.h>
+static void* volatile global;
+__attribute__((noinline)) static int hold() {
+  volatile char deep[64 << 10];
+  deep[0] = 0;
+  global = memset(malloc(1 << 20), 1, 100);
+  return deep[0];
+}
+int main() {
+  int none = hold();
+  void* volatile local = memset(malloc(2 << 20), 1, 100);
+  std::cout << "up" << std::endl;
+  for (;;) pause();
+  return none + (local != nullptr);
+}
+"#;
+
+/// What the C++ library keeps for exceptions that find no memory is nobody's leak.
+#[test]
+fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_told_apart() {
+    let directory = temporary();
+    let program = compile(
+        directory.path(),
+        "held.cc",
+        HELD,
+        &["-O1", "-fno-builtin-malloc"],
+    );
+    let running = start(&mut preloaded(&program));
+    let text = stdout(&leaks(&running, &[]));
+    for words in [
+        "Nothing is lost",
+        "  by globals alone: ",
+        "  by the C++ library alone",
+    ] {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    let found = json(&stdout(&leaks(&running, &["--json"])));
+    let bytes = |value: &Value| value["bytes"].as_u64().expect("bytes");
+    let look = &found["look"];
+    // Buffers of the C library come to it.
+    let by_globals = bytes(&look["reachable_by_globals_alone"]);
+    assert!(
+        (1 << 20..(1 << 20) + (100 << 10)).contains(&by_globals),
+        "{found}"
+    );
+    let reserve = &look["reachable_by_cxx_library_alone"];
+    assert_eq!(reserve["objects"], 1, "{found}");
+    assert!((64 << 10..128 << 10).contains(&bytes(reserve)), "{found}");
+    assert!(
+        bytes(&found["reachable"]) >= (3 << 20) + bytes(reserve),
+        "{found}"
+    );
+}
+
 #[test]
 fn what_is_not_lost_is_not_told() {
     let directory = temporary();

@@ -136,6 +136,49 @@ fn sites_are_ranked_with_their_lines_and_intervals() {
     assert!(text.contains("(1 of ") && !text.contains("keep"), "{text}");
 }
 
+/// Of a command that has ended, what is in use is what it left: nothing, here.
+#[test]
+fn a_command_is_shown_at_the_peak_that_the_head_names() {
+    let source = r#"
+#include <stdlib.h>
+static void *volatile kept[10];
+__attribute__((noinline)) static void fill(int i) { kept[i] = malloc(100000); }
+int main(void) {
+    for (int i = 0; i < 10; i++) fill(i);
+    for (int i = 0; i < 10; i++) free(kept[i]);
+    return 0;
+}
+"#;
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin"];
+    let program = compile(directory.path(), "peak.c", source, &flags);
+    let profile = |options: &[&str]| {
+        let mut command = larder();
+        command.args(["profile", "--mean", "1"]).args(options);
+        let run = output(command.arg("--").arg(&program));
+        assert_success(&run);
+        stdout(&run)
+    };
+    let text = profile(&[]);
+    let (head, table) = text
+        .split_once("\nSites by bytes in use at the peak")
+        .expect("a table");
+    assert!(
+        head.contains("At the peak: 1,000,000 bytes in 10 objects"),
+        "{head}"
+    );
+    let row = table.lines().nth(2).expect("a row");
+    let words: Vec<&str> = row.split_whitespace().take(5).collect();
+    assert_eq!(words, ["100.0", "%", "1,000,000", "10", "0"], "{text}");
+    let folded = profile(&["--format", "collapsed"]);
+    assert!(
+        folded.contains("fill") && folded.trim_end().ends_with(" 1000000"),
+        "{folded}"
+    );
+    let in_use = profile(&["--sort", "in-use"]);
+    assert!(in_use.contains("Sites by bytes in use: none"), "{in_use}");
+}
+
 #[test]
 fn growth_is_told_from_chance() {
     let (_directory, program) = program();

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::*;
+use larder_trace::writer::{About, Writer};
 
 #[test]
 fn the_exit_code_and_the_output_are_the_commands() {
@@ -155,6 +156,41 @@ fn children_and_what_they_execute_are_recorded_each() {
     let of_child = report_json(&trace, &["--pid", &child.to_string()]);
     assert_eq!(of_child["processes"].as_array().unwrap().len(), 2);
     assert_eq!(of_child["counters"]["total_bytes"], 5000);
+}
+
+/// Numbers of processes start again from the lowest, so a child's may be below its parent's.
+#[test]
+fn the_program_that_was_started_is_named_whatever_its_number() {
+    let directory = temporary();
+    let trace = directory.path().join("wrapped.trace");
+    fs::create_dir(&trace).expect("the trace");
+    for (pid, word, start_wall_ns) in [(3, "late", 30), (32_700, "started", 10), (300, "child", 20)]
+    {
+        let file = fs::File::create(trace.join(format!("{pid}-0.ltrace"))).expect("a file");
+        let about = About {
+            pid,
+            executable: word.as_bytes(),
+            argv: &[word.as_bytes(), b"word"],
+            start_wall_ns,
+        };
+        let writer = Writer::new(file, &about).expect("the header");
+        writer.finish().expect("the file");
+    }
+    let text = report_text(&trace, &[]);
+    assert!(text.starts_with("started word\n"), "{text}");
+    let report = report_json(&trace, &[]);
+    let processes = report["processes"].as_array().expect("processes");
+    let pids: Vec<_> = processes
+        .iter()
+        .map(|process| process["pid"].as_u64())
+        .collect();
+    assert_eq!(pids, [Some(32_700), Some(300), Some(3)]);
+    let compared = output(larder().arg("diff").arg(&trace).arg(&trace));
+    assert!(
+        stdout(&compared).contains("started word"),
+        "{}",
+        stdout(&compared)
+    );
 }
 
 #[test]

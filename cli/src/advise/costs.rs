@@ -1,29 +1,27 @@
-//! What a malloc and free costs on this machine, measured before advice is given: on the allocator
-//! that the trace's program ran on, where that is still there.
+//! What a malloc and free costs on this machine, and the memory of a block, of the allocator that the
+//! trace's program ran on, where that is still there. Measured once (`measure`) and kept (`kept`).
 //!
 //! A trace is hostile input: a library that it names is loaded only if it lies where this machine's
 //! administrator, or `make peers`, put libraries.
-//!
-//! Takes about 50 ms. The figure is the least of several rounds of a pair in a loop, so it is what
-//! is saved at least: a block that is not in the caches costs more.
+
+mod kept;
+mod measure;
+mod table;
 
 use std::ffi::OsStr;
-use std::hint::black_box;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Stdio;
+use std::rc::Rc;
 
+use crate::analysis::heap::Origin;
 use crate::bench::allocators::peers_directory;
 use crate::libraries::{Library, LibraryPath};
-use crate::preload::PRELOAD_VARIABLE;
-use crate::printable;
+use crate::preload::{PRELOAD_VARIABLE, loadable_path};
+use crate::{measured, printable};
+use table::Table;
 
-/// Sizes that are timed; others take the next larger one's time, and the last one's beyond.
-const SIZES: [usize; 8] = [16, 64, 256, 1024, 4096, 16 << 10, 64 << 10, 1 << 20];
-const ROUNDS: usize = 7;
-const ROUND_PAIRS: usize = 2000;
-/// The tool itself, asked for `Costs::here`.
+/// The tool itself, asked for `print_here`.
 pub const HIDDEN_COMMAND: &str = "measure-malloc";
 
 /// File names that allocators have.
@@ -37,88 +35,99 @@ const ALLOCATORS: &[&str] = &[
     "libhardened_malloc",
 ];
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Costs {
     /// For people.
     pub allocator: String,
-    /// Of a malloc and its free, by `SIZES`.
-    pair_ns: Vec<f64>,
+    table: Table,
 }
 
-impl Costs {
-    /// Measures the allocator that one of the modules is, else the C library's.
-    pub fn of(modules: &[Vec<u8>]) -> Self {
+/// Each allocator is asked once a run, also where nothing can be kept.
+#[derive(Default)]
+pub struct AllCosts {
+    known: Vec<(Option<PathBuf>, Rc<Costs>)>,
+}
+
+impl AllCosts {
+    /// Of the allocator that one of the modules is, else of the C library's.
+    pub fn of(&mut self, modules: &[Vec<u8>]) -> Rc<Costs> {
         let path = |module: &Vec<u8>| PathBuf::from(OsStr::from_bytes(module));
         let is_allocator = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             ALLOCATORS.iter().any(|known| name.starts_with(known))
         };
         let library = modules.iter().map(path).find(is_allocator);
-        library
-            .and_then(|library| Self::under(&trusted(&library)?))
-            .unwrap_or_else(Self::of_libc)
+        if let Some((_, costs)) = self.known.iter().find(|(known, _)| *known == library) {
+            return costs.clone();
+        }
+        let trusted = library.as_deref().and_then(trusted);
+        let costs = trusted.and_then(|library| Costs::of_library(&library));
+        let costs = Rc::new(costs.unwrap_or_else(Costs::of_libc));
+        self.known.push((library, costs.clone()));
+        costs
     }
+}
 
+impl Costs {
     fn of_libc() -> Self {
+        let measure = || Some(in_child(None).unwrap_or_else(measure::here));
+        let table = measure::libc_file().and_then(|libc| kept::table(&libc, measure));
         Self {
             allocator: "the C library's malloc".to_owned(),
-            pair_ns: Self::here(),
+            table: table.unwrap_or_else(measure::here),
         }
     }
 
-    /// In a process of its own with the library preloaded; `None` if that does not work.
-    fn under(library: &Path) -> Option<Self> {
-        let output = Command::new(std::env::current_exe().ok()?)
-            .arg(HIDDEN_COMMAND)
-            .env(PRELOAD_VARIABLE, library)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output()
-            .ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        let pair_ns: Vec<f64> = text
-            .split_whitespace()
-            .map(|word| word.parse().ok())
-            .collect::<Option<_>>()?;
-        (pair_ns.len() == SIZES.len()).then(|| Self {
+    /// `None` if the library cannot be preloaded.
+    fn of_library(library: &Path) -> Option<Self> {
+        Some(Self {
             allocator: printable::name(library.file_name().unwrap_or_default()),
-            pair_ns,
+            table: kept::table(library, || in_child(Some(library)))?,
         })
     }
 
-    /// Nanoseconds a pair, by size, of this process's malloc.
-    pub fn here() -> Vec<f64> {
-        SIZES.iter().map(|size| time_pair(*size)).collect()
-    }
-
-    pub fn print_here() {
-        let words: Vec<String> = Self::here().iter().map(|ns| format!("{ns:.2}")).collect();
-        println!("{}", words.join(" "));
-    }
-
-    /// Nanoseconds of a malloc and free of this size.
+    /// See `Table`.
     pub fn pair_ns(&self, size: u64) -> f64 {
-        let index = SIZES.partition_point(|known| (*known as u64) < size);
-        let last = self.pair_ns.last().copied().unwrap_or(0.0);
-        self.pair_ns.get(index).copied().unwrap_or(last)
+        self.table.pair_ns(size)
     }
 
-    /// Nanoseconds to zero this many bytes that are in the caches: 1 MiB is timed at most, and more
-    /// counted in proportion. Measured now.
     pub fn zero_ns(&self, size: u64) -> f64 {
-        let timed = size.clamp(1, 1 << 20);
-        let mut bytes = vec![1u8; timed as usize];
-        let times = ((1 << 20) / timed).clamp(1, ROUND_PAIRS as u64);
-        let mut round = || {
-            let begin = Instant::now();
-            for _ in 0..times {
-                black_box(&mut bytes).fill(0);
-            }
-            begin.elapsed().as_nanos() as f64 / times as f64
-        };
-        let least = (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min);
-        least * (size as f64 / timed as f64)
+        self.table.zero_ns(size)
     }
+
+    pub fn block_bytes(&self, size: u64) -> u64 {
+        self.table.block_bytes(size)
+    }
+
+    /// What the allocator takes at the peak beyond what was asked for from one stack.
+    pub fn overhead_bytes(&self, sums: &Origin) -> u64 {
+        let mean = sums.peak_bytes / sums.peak_blocks.max(1);
+        let taken = sums.peak_blocks.saturating_mul(self.block_bytes(mean));
+        taken.saturating_sub(sums.peak_bytes)
+    }
+}
+
+/// The file that malloc is in, and what was measured of it: what `in_child` reads.
+pub fn print_here() {
+    let file = measure::malloc_file().unwrap_or_default();
+    print!("{}\n{}", file.display(), measure::here());
+}
+
+/// Measures in a process of its own, where nothing in the environment steers the allocator; `None`
+/// if that does not work, or malloc is not the library's.
+fn in_child(library: Option<&Path>) -> Option<Table> {
+    let mut command = measured::command(std::env::current_exe().ok()?);
+    if let Some(library) = library {
+        command.env(PRELOAD_VARIABLE, loadable_path(library).ok()?);
+    }
+    command
+        .arg(HIDDEN_COMMAND)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let text = String::from_utf8(command.output().ok()?.stdout).ok()?;
+    let (file, table) = text.split_once('\n')?;
+    let is_in = |library: &Path| Some(Path::new(file).canonicalize().ok()? == library);
+    (library.is_none_or(|library| is_in(library) == Some(true))).then(|| Table::parse(table))?
 }
 
 /// Folders of libraries that only an administrator writes to.
@@ -137,39 +146,9 @@ fn trusted(library: &Path) -> Option<PathBuf> {
     within.then_some(real)
 }
 
-fn time_pair(size: usize) -> f64 {
-    let round = || {
-        let begin = Instant::now();
-        for _ in 0..ROUND_PAIRS {
-            // SAFETY: the block is not used but for its first byte, and freed once.
-            unsafe {
-                let block = libc::malloc(black_box(size));
-                if !block.is_null() {
-                    block.cast::<u8>().write_volatile(1);
-                }
-                libc::free(black_box(block));
-            }
-        }
-        begin.elapsed().as_nanos() as f64 / ROUND_PAIRS as f64
-    };
-    (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_size_costs_what_the_next_larger_measured_one_does() {
-        let costs = Costs {
-            allocator: String::new(),
-            pair_ns: (1..=8).map(f64::from).collect(),
-        };
-        assert_eq!(costs.pair_ns(0), 1.0);
-        assert_eq!(costs.pair_ns(16), 1.0);
-        assert_eq!(costs.pair_ns(17), 2.0);
-        assert_eq!(costs.pair_ns(1 << 30), 8.0);
-    }
 
     #[test]
     fn a_library_is_not_loaded_because_a_trace_names_it() {
@@ -188,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_library_that_is_gone_gives_the_c_librarys_costs() {
-        let costs = Costs::of(&[b"/nowhere/libc.so.6".to_vec()]);
+        let costs = AllCosts::default().of(&[b"/nowhere/libjemalloc.so.2".to_vec()]);
         assert!(costs.allocator.contains("C library"));
         assert!(costs.pair_ns(16) > 0.0);
     }

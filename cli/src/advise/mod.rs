@@ -3,7 +3,7 @@
 //! ```text
 //! watch (every block) ─> facts ─> detect::ask ─> prove (every block again) ─> detect::conclude
 //!   └─ returns, sizes, loops, contents                 ─> rank (overlaps once) ─> text, json
-//!                                                           └─ costs (measured here)
+//!                                                           └─ costs (measured once)
 //! ```
 //!
 //! `watch` measures each origin, `detect` (one pattern a file) asks and concludes, `prove` counts
@@ -28,12 +28,13 @@ mod text;
 mod watch;
 
 use std::io::{self, BufWriter, Write};
+use std::rc::Rc;
 
 use crate::analysis::subject::Subject;
 use crate::analysis::{Analysis, Progress};
 use crate::failure::{Failure, Result};
 use crate::report::Format;
-use costs::Costs;
+use costs::{AllCosts, Costs};
 use facts::ImageFacts;
 use finding::{Confidence, Finding};
 use prove::Prover;
@@ -41,7 +42,7 @@ use rank::{Ranked, Totals};
 pub use watch::Watch;
 
 pub use args::{EXAMPLES, RawAdvise};
-pub use costs::{Costs as MallocCosts, HIDDEN_COMMAND};
+pub use costs::{HIDDEN_COMMAND, print_here as print_malloc_costs};
 
 #[derive(Debug)]
 pub struct AdvisePlan {
@@ -67,7 +68,7 @@ pub struct ImageAdvice {
     pub facts: ImageFacts,
     pub findings: Vec<Ranked>,
     pub totals: Totals,
-    pub costs: Costs,
+    pub costs: Rc<Costs>,
     /// Findings left out for their confidence or their worth.
     pub hidden: usize,
 }
@@ -115,7 +116,7 @@ pub fn findings(
 fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
     let traces = std::mem::take(&mut analysis.traces);
     let bar = Progress::new("proving", traces.iter());
-    let mut advice = Vec::new();
+    let (mut costs, mut advice) = (AllCosts::default(), Vec::new());
     for (index, facts) in watch.images.into_iter().enumerate() {
         if facts.allocations == 0 {
             continue;
@@ -128,8 +129,10 @@ fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec
         let image = &analysis.images[index];
         let program = crate::printable::escape_bytes(&image.process.executable);
         let title = format!("process {}: {program}", image.process.pid);
-        let findings = detect::conclude(&facts, &asked, &prover.answers, image.ended());
-        advice.push(conclude(plan, facts, findings, title));
+        let costs = costs.of(&facts.modules);
+        let ended = image.ended();
+        let findings = detect::conclude(&facts, &costs, &asked, &prover.answers, ended);
+        advice.push(conclude(plan, facts, costs, findings, title));
     }
     bar.finish();
     analysis.traces = traces;
@@ -140,15 +143,15 @@ fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec
 fn conclude(
     plan: &AdvisePlan,
     facts: ImageFacts,
+    costs: Rc<Costs>,
     mut found: Vec<Finding>,
     title: String,
 ) -> ImageAdvice {
-    let costs = Costs::of(&facts.modules);
     let all = found.len();
     found.retain(|finding| {
         finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot
     });
-    let (mut findings, totals) = rank::rank(&facts, &costs, found);
+    let (mut findings, all_ns) = rank::rank(&facts, &costs, found);
     if plan.least > Confidence::Low {
         findings.retain(|ranked| {
             let pattern = ranked.finding.pattern;
@@ -162,9 +165,9 @@ fn conclude(
     ImageAdvice {
         title,
         hidden: all - findings.len(),
+        totals: Totals::of(&findings, all_ns),
         facts,
         findings,
-        totals,
         costs,
     }
 }

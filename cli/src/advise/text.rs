@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::claim::Claim;
-use super::finding::Finding;
+use super::finding::{Finding, Pattern};
 use super::loops;
-use super::rank::Ranked;
+use super::rank::{Ranked, Totals};
 use super::rates;
 use super::{AdvisePlan, ImageAdvice};
 use crate::analysis::Analysis;
@@ -84,18 +84,7 @@ fn print_image(
     for rate in rates::of_all(facts) {
         writeln!(out, "{rate}")?;
     }
-    match image.findings.len() {
-        0 => writeln!(out, "Nothing needless was found.")?,
-        found => writeln!(
-            out,
-            "{} would save {} of them ({:.1} %), {}, about {}",
-            counted(found as u64, "finding"),
-            grouped(image.totals.calls),
-            percent(image.totals.calls, facts.allocations),
-            counted(image.totals.bytes, "byte"),
-            duration(image.totals.ns as u64),
-        )?,
-    }
+    writeln!(out, "{}", summary(&image.totals, facts.allocations))?;
     for (number, ranked) in image.findings.iter().take(shown).enumerate() {
         print_finding(plan, image, number + 1, ranked, out)?;
     }
@@ -108,6 +97,29 @@ fn print_image(
         writeln!(out, "\n{FAINT}{hidden} not shown: --all{FAINT:#}")?;
     }
     Ok(())
+}
+
+/// What all findings save: calls, memory or other time, as each finding has one of these.
+fn summary(totals: &Totals, allocations: u64) -> String {
+    let would_save = |findings: u64, what: &str| {
+        (findings > 0).then(|| format!("{} would save {what}", counted(findings, "finding")))
+    };
+    let calls = format!(
+        "{} of them ({:.1} %), {}, about {}",
+        grouped(totals.calls),
+        percent(totals.calls, allocations),
+        counted(totals.bytes, "byte"),
+        duration(totals.ns as u64),
+    );
+    let kinds = [
+        would_save(totals.findings, &calls),
+        would_save(totals.memory_findings, "memory"),
+        would_save(totals.other_findings, "other time"),
+    ];
+    match &kinds.into_iter().flatten().collect::<Vec<_>>()[..] {
+        [] => "Nothing needless was found.".to_owned(),
+        found => found.join("; "),
+    }
 }
 
 fn print_finding(
@@ -193,15 +205,38 @@ fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {
         parts.push(format!("about {time} of zeroing"));
     }
     if ranked.finding.memory_bytes > 0 {
-        let bytes = ranked.finding.memory_bytes;
-        parts.push(format!(
-            "{} of memory ({:.1} % of the peak)",
-            counted(bytes, "byte"),
-            percent(bytes, image.facts.peak_bytes)
-        ));
+        let bytes = counted(ranked.finding.memory_bytes, "byte");
+        let share = 100.0 * ranked.memory_share;
+        parts.push(match ranked.finding.pattern {
+            Pattern::Tiny => {
+                format!("{bytes} that malloc adds ({share:.1} % of what it takes at the peak)")
+            }
+            _ => format!("{bytes} of memory ({share:.1} % of the peak)"),
+        });
     }
     if parts.is_empty() {
         parts.push("time that the allocator does not see".to_owned());
     }
     parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_saves_memory_is_not_said_to_save_calls() {
+        let mut totals = Totals::default();
+        assert_eq!(summary(&totals, 100), "Nothing needless was found.");
+        totals.memory_findings = 1;
+        assert_eq!(summary(&totals, 100), "1 finding would save memory");
+        totals.findings = 2;
+        (totals.calls, totals.bytes, totals.ns) = (50, 4000, 2000.0);
+        totals.other_findings = 1;
+        assert_eq!(
+            summary(&totals, 100),
+            "2 findings would save 50 of them (50.0 %), 4,000 bytes, about 2.0 µs; 1 finding would \
+             save memory; 1 finding would save other time"
+        );
+    }
 }

@@ -94,7 +94,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Opens the files of the trace. Those that cannot be read are told, unless none can.
+    /// Opens the files of the trace, the process image that started first in front: numbers of processes
+    /// start again from the lowest. Those that cannot be read are told, unless none can.
     pub fn open(&self) -> Result<(Vec<Trace>, Vec<String>)> {
         let failed = |error: &TraceError| Failure::failed(describe(error));
         let files = trace_files(&self.trace).map_err(|error| failed(&error))?;
@@ -118,6 +119,11 @@ impl Subject {
                 return Err(Failure::failed(self.no_such_process(pid, pids)));
             }
         }
+        traces.sort_by_key(|trace| {
+            let process = trace.process();
+            // The wall's clock can be set back; an imported trace has no other.
+            (trace.clock().start_monotonic_ns, process.start_wall_ns)
+        });
         Ok((traces, unreadable))
     }
 

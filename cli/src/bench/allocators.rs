@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::{GLIBC, LARDER, machine};
 use crate::failure::{Failure, Result};
-use crate::printable;
+use crate::{cache, printable};
 
 /// Where the peers are, for those who keep them elsewhere.
 pub const PEERS_VARIABLE: &str = "LARDER_PEERS";
@@ -196,13 +196,12 @@ struct Peer {
 
 /// Where `make peers` puts what it builds.
 pub fn peers_directory() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(directory) = set(PEERS_VARIABLE) {
-        return directory.into();
-    }
-    let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
-    cache.unwrap_or_default().join("larder/peers")
+    std::env::var_os(PEERS_VARIABLE)
+        .filter(|value| !value.is_empty())
+        .map_or_else(
+            || cache::directory().unwrap_or_default().join("larder/peers"),
+            PathBuf::from,
+        )
 }
 
 /// The peers that could be compared.

@@ -23,12 +23,6 @@ pub struct Machine {
 
 impl Machine {
     pub fn examine() -> Machine {
-        let line_of = |path: &str, key: &str| {
-            let text = fs::read_to_string(path).unwrap_or_default();
-            let line = text.lines().find(|line| line.starts_with(key));
-            let value = line.and_then(|line| line.split_once(':'));
-            value.map(|(_, value)| value.trim().to_owned())
-        };
         let memory = line_of("/proc/meminfo", "MemTotal").unwrap_or_default();
         let memory_kib: u64 = memory
             .split_whitespace()
@@ -41,8 +35,7 @@ impl Machine {
             .split_once('[')
             .and_then(|(_, rest)| rest.split_once(']'));
         Machine {
-            processor: line_of("/proc/cpuinfo", "model name")
-                .unwrap_or_else(|| "unknown processor".to_owned()),
+            processor: processor(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             memory_mib: memory_kib / 1024,
             kernel: rustix::system::uname()
@@ -75,6 +68,18 @@ impl Machine {
             self.huge_pages
         )
     }
+}
+
+/// The processor's model.
+pub fn processor() -> String {
+    line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned())
+}
+
+fn line_of(path: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    let (_, value) = line.split_once(':')?;
+    Some(value.trim().to_owned())
 }
 
 pub fn libc_version() -> String {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::Report;
+use crate::live::Sum;
 use crate::printable;
 use crate::profile::heap::{Figures, HeapProfile};
 use crate::profile::program;
@@ -32,12 +33,18 @@ fn document(report: &Report<'_>) -> Value {
             "stopped_ms": (looked.stopped_ms * 10.0).round() / 10.0,
             "all_have_stacks": looked.everything,
             "threads_left_by_fork": looked.dead_heaps,
+            "reachable_by_globals_alone": reached(looked.reached.by_globals_alone),
+            "reachable_by_cxx_library_alone": reached(looked.reached.by_cxx_library_alone),
             "without_stack": looked.sizes.iter().map(|(size, figures)| json!({
                 "up_to_bytes": size,
                 "lost": lost(figures),
             })).collect::<Vec<_>>(),
         })),
     })
+}
+
+fn reached(sum: Sum) -> Value {
+    json!({ "objects": sum.objects, "bytes": sum.bytes })
 }
 
 fn process(profile: &HeapProfile) -> Value {

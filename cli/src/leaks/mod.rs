@@ -63,11 +63,18 @@ pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
 }
 
 impl Report<'_> {
+    /// The sites, and what has no stack.
     fn total(&self) -> Figures {
         let mut total = self.profiled.total.clone();
-        let sizes = self.looked.iter().flat_map(|looked| looked.sizes.values());
-        sizes.for_each(|figures| total.add(figures));
+        total.add(&self.without_stack());
         total
+    }
+
+    fn without_stack(&self) -> Figures {
+        let mut sum = Figures::default();
+        let sizes = self.looked.iter().flat_map(|looked| looked.sizes.values());
+        sizes.for_each(|figures| sum.add(figures));
+        sum
     }
 
     /// Of all processes, objects and bytes.

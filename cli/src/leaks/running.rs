@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::suppressions::Suppressions;
 use crate::analysis::attribute::functions;
 use crate::failure::Result;
-use crate::live::Leaks;
+use crate::live::{Leaks, Reached};
 use crate::profile::heap::{Estimate, Figures, HeapProfile, LeakCheck, Origin, ProfiledStack};
 use crate::profile::running;
 use crate::profile::sites::Profiled;
@@ -19,6 +19,7 @@ pub struct Looked {
     /// Each object has a stack.
     pub everything: bool,
     pub dead_heaps: usize,
+    pub reached: Reached,
     /// Objects without a stack, by what they may use at most.
     pub sizes: BTreeMap<u64, Figures>,
 }
@@ -28,7 +29,7 @@ pub fn look(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfile
     let title = running::title(&process);
     let leaks = process.leaks().map_err(|obstacle| obstacle.failure(id))?;
     let mappings = running::mappings(&process).map_err(|obstacle| obstacle.failure(id))?;
-    let (objects, bytes) = leaks.reached;
+    let reached = leaks.reached.all;
     let mut profile = HeapProfile {
         origin: Origin::Exact,
         process: Some(id),
@@ -43,7 +44,7 @@ pub fn look(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfile
             })
             .collect(),
         leaks: Some(LeakCheck {
-            reachable: estimate(objects, bytes),
+            reachable: estimate(reached.objects, reached.bytes),
             threads_ran: false,
         }),
         ..HeapProfile::default()
@@ -76,6 +77,7 @@ pub fn look(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfile
         stopped_ms: leaks.stopped.as_secs_f64() * 1e3,
         everything: leaks.everything,
         dead_heaps: leaks.dead_heaps,
+        reached: leaks.reached,
         sizes,
     };
     Ok((profile, looked))
@@ -204,7 +206,7 @@ mod tests {
         Leaks {
             objects: edges.iter().map(object).collect(),
             stacks: Vec::new(),
-            reached: (0, 0),
+            reached: Reached::default(),
             threads: 1,
             stopped: Duration::ZERO,
             everything: true,

@@ -10,6 +10,7 @@ use super::Report;
 use super::running::Looked;
 use crate::analysis::naming::{self, site_name, site_place};
 use crate::analysis::number::{counted, grouped};
+use crate::live::Reached;
 use crate::profile::heap::{Estimate, Figures};
 
 const HEADING: Style = Style::new().bold();
@@ -46,6 +47,9 @@ fn print(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         )?;
         writeln!(out, "Reachable: {reachable}")?;
     }
+    if let Some(looked) = &report.looked {
+        print_reached(&looked.reached, out)?;
+    }
     if report.profiles.len() > 1 {
         for (profile, total) in report.leaking() {
             writeln!(
@@ -62,6 +66,22 @@ fn print(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     }
     print_warnings(report, out)?;
     naming::print_problems(&report.profiled.resolver, out)
+}
+
+/// What stays reachable, though no thread uses it.
+fn print_reached(reached: &Reached, out: &mut Vec<u8>) -> io::Result<()> {
+    let parts = [
+        ("by globals alone", reached.by_globals_alone),
+        (
+            "by the C++ library alone, which keeps them in reserve",
+            reached.by_cxx_library_alone,
+        ),
+    ];
+    for (name, part) in parts.iter().filter(|(_, part)| part.objects > 0) {
+        let (objects, bytes) = (part.objects as f64, part.bytes as f64);
+        writeln!(out, "        {name}: {}", sum(Estimate { objects, bytes }))?;
+    }
+    Ok(())
 }
 
 fn how(report: &Report<'_>) -> String {
@@ -96,16 +116,17 @@ fn hanging(figures: &Figures) -> String {
     }
 }
 
+/// The rows add up to what is lost.
 fn print_sites(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let sites = report.ranked();
-    if sites.is_empty() {
+    let (sites, without_stack) = (report.ranked(), report.without_stack());
+    if sites.is_empty() && without_stack.in_use.objects <= 0.0 {
         return Ok(());
     }
-    let shown = sites.len().min(report.plan.top);
+    let (shown, more) = sites.split_at(sites.len().min(report.plan.top));
     let count = counted(sites.len() as u64, "site");
-    let scope = match shown < sites.len() {
-        true => format!("{shown} of {count}"),
-        false => count,
+    let scope = match more {
+        [] => count,
+        _ => format!("{} of {count}", shown.len()),
     };
     writeln!(out, "\n{HEADING}Sites by bytes lost{HEADING:#} ({scope})")?;
     writeln!(
@@ -113,7 +134,7 @@ fn print_sites(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         "{FAINT}{}  site{FAINT:#}",
         cells(["bytes", "objects", "with others"].map(str::to_owned))
     )?;
-    for site in sites.iter().take(shown) {
+    for site in shown {
         let named = report.profiled.named(site);
         let name = site_name(named);
         let (line, place) = (cells(row(&site.figures)), site_place(named));
@@ -124,6 +145,19 @@ fn print_sites(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         {
             naming::print_stack(&row.stack(), out)?;
         }
+    }
+    if !more.is_empty() {
+        let mut sum = Figures::default();
+        more.iter().for_each(|site| sum.add(&site.figures));
+        let sites = counted(more.len() as u64, "more site");
+        writeln!(
+            out,
+            "{}  {FAINT}{sites}: --top 0{FAINT:#}",
+            cells(row(&sum))
+        )?;
+    }
+    if without_stack.in_use.objects > 0.0 {
+        writeln!(out, "{}  [no stack]", cells(row(&without_stack)))?;
     }
     Ok(())
 }
@@ -146,7 +180,7 @@ fn print_sizes(looked: &Looked, out: &mut Vec<u8>) -> io::Result<()> {
     if looked.sizes.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{HEADING}Lost without a stack, by size{HEADING:#}")?;
+    writeln!(out, "\n{HEADING}What has no stack, by size{HEADING:#}")?;
     writeln!(
         out,
         "{FAINT}{}  size{FAINT:#}",

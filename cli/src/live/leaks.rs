@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::globals::{self, Data, Split};
 use super::memory::Fields;
 use super::objects::{Bits, Objects, Slot};
 use super::reach::{self, Reach};
@@ -34,12 +35,34 @@ pub struct Stack {
     pub truncated: bool,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, bytes: u64) {
+        self.objects += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Objects that can be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    pub all: Sum,
+    /// From data of the program and its libraries, and from nothing else.
+    pub by_globals_alone: Sum,
+    /// From data of the C++ library, and from nothing else: what it has in reserve.
+    pub by_cxx_library_alone: Sum,
+}
+
 #[derive(Debug)]
 pub struct Leaks {
     pub objects: Vec<LeakedObject>,
     pub stacks: Vec<Stack>,
-    /// Objects that are reached, and their bytes.
-    pub reached: (u64, u64),
+    pub reached: Reached,
     pub threads: usize,
     pub stopped: Duration,
     /// Each object has a stack: the process was started with HEAPCHECK.
@@ -52,10 +75,11 @@ pub fn look(process: &Process) -> Result<Leaks, Obstacle> {
     if find::several(&process.memory)? {
         return Err(Obstacle::Several);
     }
-    let mut look = Look::take(process)?;
+    let data = globals::globals(&process.memory, &process.mappings()?);
+    let mut look = Look::take(process, &data)?;
     if !look.lost.is_empty() {
         look.wait_for_threads(process);
-        let first = std::mem::replace(&mut look, Look::take(process)?);
+        let first = std::mem::replace(&mut look, Look::take(process, &data)?);
         let places = first.lost.iter().map(|slot| first.objects.place(*slot).0);
         let known: FxHashSet<u64> = places.collect();
         let objects = &look.objects;
@@ -82,7 +106,7 @@ pub fn look(process: &Process) -> Result<Leaks, Obstacle> {
 struct Look {
     objects: Objects,
     lost: Vec<Slot>,
-    reached: (u64, u64),
+    reached: Reached,
     threads: usize,
     /// Of each thread, the nanoseconds that it has run.
     run: Vec<(i32, u64)>,
@@ -90,7 +114,7 @@ struct Look {
 }
 
 impl Look {
-    fn take(process: &Process) -> Result<Self, Obstacle> {
+    fn take(process: &Process, data: &[Data]) -> Result<Self, Obstacle> {
         let (memory, anchor) = (&process.memory, &process.anchor);
         let mut residence = Residence::open(memory)?;
         let begin = Instant::now();
@@ -100,7 +124,7 @@ impl Look {
             return Err(Obstacle::Ended);
         }
         let objects = Objects::read(memory, anchor, &mut residence)?;
-        let reached = reach_all(process, &stopped, &objects, &mut residence)?;
+        let stages = reach_all(process, &stopped, &objects, data, &mut residence)?;
         // What was read of a process that was killed meanwhile says nothing.
         if !anchor.is_there(memory)? {
             return Err(Obstacle::Ended);
@@ -108,7 +132,7 @@ impl Look {
         let run = |thread: &Thread| Some((thread.id, time_of(process, thread.id)?));
         let mut look = Self {
             lost: Vec::new(),
-            reached: (0, 0),
+            reached: Reached::default(),
             threads: stopped.threads.len(),
             run: stopped.threads.iter().filter_map(run).collect(),
             stopped: Duration::ZERO,
@@ -117,12 +141,19 @@ impl Look {
         drop(stopped);
         look.stopped = begin.elapsed();
         for slot in look.objects.each() {
-            if reached.has(look.objects.number(slot)) {
-                look.reached.0 += 1;
-                look.reached.1 += bytes_of(&look.objects, slot);
-            } else {
-                look.lost.push(slot);
+            let bytes = bytes_of(&look.objects, slot);
+            let number = look.objects.number(slot);
+            let reached = &mut look.reached;
+            match stages.iter().position(|stage| stage.has(number)) {
+                Some(0) => {}
+                Some(1) => reached.by_globals_alone.add(bytes),
+                Some(_) => reached.by_cxx_library_alone.add(bytes),
+                None => {
+                    look.lost.push(slot);
+                    continue;
+                }
             }
+            reached.all.add(bytes);
         }
         Ok(look)
     }
@@ -203,23 +234,31 @@ fn bytes_of(objects: &Objects, slot: Slot) -> u64 {
     }
 }
 
+/// What threads and memory without a name reach; that, and what globals reach; that, and what those
+/// of the C++ library reach: all.
 fn reach_all(
     process: &Process,
     stopped: &Stopped,
     objects: &Objects,
+    data: &[Data],
     residence: &mut Residence,
-) -> Result<Bits, Obstacle> {
+) -> Result<[Bits; 3], Obstacle> {
     let ranges = roots::roots(&process.memory, stopped, &objects.covered, residence)?;
+    let split = Split::of(&ranges, data);
     let mut reach = Reach::new(&process.memory, objects, residence);
     for thread in &stopped.threads {
         reach.add_words(&thread.registers);
     }
-    reach.add_ranges(&ranges);
+    reach.add_ranges(&split.other);
     reach.add_objects(&objects.exempt);
-    let reached = reach.reached;
+    let by_threads = reach.reached.clone();
+    reach.add_ranges(&split.globals);
+    let by_globals = reach.reached.clone();
+    reach.add_ranges(&split.cxx_library);
+    let all = reach.reached;
     // Else not all that large objects point to was seen.
     match residence.is_complete() {
-        true => Ok(reached),
+        true => Ok([by_threads, by_globals, all]),
         false => Err(Obstacle::Unsound("the size of its address space")),
     }
 }

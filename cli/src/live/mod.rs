@@ -6,11 +6,12 @@
 //! `memory` reads, `maps` says what is mapped, `find` looks for `larder_anchor` (alloc/anchor.h),
 //! `anchor` reads it; `sites` has the heap profile, `heap` what is in use and free, `heaps` the
 //! threads', `residence` what is in memory; `pages` knows where descriptors are. `leaks` asks
-//! `stopped` for registers, `objects` for what is in use and `roots` for what else there is, and
-//! `reach` floods.
+//! `stopped` for registers, `objects` for what is in use, `roots` for what else there is and `globals`
+//! for which of that is data, and `reach` floods.
 
 mod anchor;
 mod find;
+mod globals;
 mod heap;
 mod heaps;
 mod leaks;
@@ -29,7 +30,7 @@ use std::fmt;
 use crate::failure::Failure;
 pub use heap::{CALLS, Class, Heap, KINDS, Size};
 pub use heaps::{Holder, ThreadHeap};
-pub use leaks::{LeakedObject, Leaks};
+pub use leaks::{LeakedObject, Leaks, Reached, Sum};
 pub use maps::{Mapping, Module};
 pub use sites::{Estimate, Profile, Site};
 

@@ -77,6 +77,7 @@ pub struct Objects {
 }
 
 /// By an object's number.
+#[derive(Clone)]
 pub struct Bits(Vec<u64>);
 
 impl Bits {

@@ -1,7 +1,7 @@
 //! A profile's stacks in the formats of other tools, and as a flame graph.
 
 use super::Report;
-use super::args::{Format, Key};
+use super::args::Format;
 use super::sites::Row;
 use super::text::whole;
 use crate::analysis::heap::Origin;
@@ -73,8 +73,7 @@ pub fn draw(report: &Report<'_>) -> Result<()> {
 }
 
 fn measure(report: &Report<'_>) -> Measure {
-    let key = report.plan.sort.unwrap_or(Key::InUse);
-    key.measure().unwrap_or(Measure::LiveBytes)
+    report.key().measure().unwrap_or(Measure::LiveBytes)
 }
 
 pub fn stack_rows(rows: &[Row]) -> Vec<StackRow> {

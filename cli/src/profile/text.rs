@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::Report;
-use super::args::Key;
+use super::args::{Key, Source};
 use super::growing::Growing;
 use super::heap::{Figures, HeapProfile, Origin};
 use super::interval::{Growth, Interval};
@@ -19,10 +19,12 @@ const FUNCTION: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 
 impl Report<'_> {
-    /// What the sites are ranked by.
+    /// What the sites are ranked by: of a command that has ended, what is in use is only what it left.
     pub fn key(&self) -> Key {
+        let ended = matches!(self.plan.source, Source::Command { .. });
         match (self.plan.sort, self.profiled.base) {
             (Some(key), _) => key,
+            (None, Base::None) if ended && self.profiled.total.at_peak.bytes > 0.0 => Key::Peak,
             (None, Base::None) => Key::InUse,
             (None, _) => Key::Growth,
         }
@@ -221,7 +223,11 @@ fn print_totals(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", line(&allocated, total.allocated))?;
     }
     if total.at_peak.bytes > 0.0 {
-        writeln!(out, "{}", line("At the peak", total.at_peak))?;
+        let name = match report.profiles.len() {
+            0 | 1 => "At the peak".to_owned(),
+            many => format!("At the peak of each of {many} processes"),
+        };
+        writeln!(out, "{}", line(&name, total.at_peak))?;
     }
     let from = match profiled.base {
         Base::None if total.at_mark.bytes > 0.0 => "the mark",
@@ -285,7 +291,7 @@ fn print_ranking(report: &Report<'_>, key: Key, out: &mut impl Write) -> io::Res
         Key::Growth => ["growth", "95 %", "in use", "was", "samples"],
         Key::Lifetimes => ["share", "freed", "half within", "90 % within", "in use"],
         Key::Allocated => ["share", "allocated", "in use", "objects", "samples"],
-        Key::Peak => ["share", "at the peak", "in use", "objects", "samples"],
+        Key::Peak => ["share", "at the peak", "objects", "in use", "samples"],
         Key::InUse | Key::Objects => ["share", "in use", "95 %", "objects", "samples"],
     };
     writeln!(
@@ -303,6 +309,7 @@ fn cells(cells: [String; 5], key: Key) -> String {
     let widths = match key {
         Key::Growth => [15, 34, 15, 15, 8],
         Key::Lifetimes => [7, 12, 12, 12, 15],
+        Key::Peak => [7, 15, 12, 15, 8],
         _ => [7, 15, 32, 12, 8],
     };
     let padded = cells.iter().zip(widths);
@@ -370,8 +377,13 @@ fn figures(report: &Report<'_>, site: &ProfiledSite, key: Key) -> [String; 5] {
             let freed = grouped(whole(figures.freed()));
             [share, freed, within(0.5), within(0.9), in_use]
         }
-        Key::Allocated | Key::Peak => {
-            let bytes = grouped(whole(weight(key, figures)));
+        Key::Peak => {
+            let peak = figures.at_peak;
+            let objects = grouped(whole(peak.objects));
+            [share, grouped(whole(peak.bytes)), objects, in_use, samples]
+        }
+        Key::Allocated => {
+            let bytes = grouped(whole(figures.allocated.bytes));
             [share, bytes, in_use, objects, samples]
         }
         Key::InUse | Key::Objects => {

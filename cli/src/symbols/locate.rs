@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 use object::{Object, ObjectSection, ObjectSymbol};
 
+use crate::cache;
 use crate::regular::open_regular;
 
 /// Where distributions put separate debug information.
@@ -106,14 +107,10 @@ impl DebugInfo {
 }
 
 fn debuginfod_cache() -> Option<PathBuf> {
-    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-    variable("DEBUGINFOD_CACHE_PATH")
+    env::var_os("DEBUGINFOD_CACHE_PATH")
+        .filter(|value| !value.is_empty())
         .map(PathBuf::from)
-        .or_else(|| {
-            let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
-            let cache = cache.or_else(|| Some(Path::new(&variable("HOME")?).join(".cache")));
-            Some(cache?.join("debuginfod_client"))
-        })
+        .or_else(|| Some(cache::directory()?.join("debuginfod_client")))
 }
 
 pub fn hex(bytes: &[u8]) -> String {

@@ -1,10 +1,12 @@
 //! What costs memory rather than calls: tiny blocks, what grows without end, what is left.
 
 use crate::advise::claim::Claim;
+use crate::advise::costs::Costs;
 use crate::advise::facts::{ImageFacts, PARTS, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, grouped_by, no_calls};
 use crate::advise::prove::{self, Answers, AtOnce, Questions};
 use crate::analysis::number::{counted, grouped, percent};
+use crate::analysis::plumbing::ModuleRole;
 
 /// A share of the peak, or of the calls, from which on tiny blocks are worth a change.
 const TINY_SHARE: f64 = 1.0;
@@ -15,29 +17,19 @@ const GROWING_CALLS: u64 = 1000;
 /// A site must hold this share of the peak, in percent, to be called growing or left.
 const HELD_SHARE: f64 = 1.0;
 
-/// What glibc takes for a block: the size and a word, in steps of 16, at least 32. Other allocators
-/// take no less than 8 or 16.
-fn chunk_bytes(size: u64) -> u64 {
-    size.saturating_add(8 + 15).max(32) & !15
-}
-
 /// Blocks for which the allocator takes at least as much again as they hold.
-pub fn tiny(image: &ImageFacts) -> Vec<Finding> {
+pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
     let outweighed = |site: &Site| {
         let size = site.facts.sizes.largest();
-        site.sums.calls >= FEWEST_BLOCKS && chunk_bytes(size) - size.min(32) >= size
+        site.sums.calls >= FEWEST_BLOCKS && costs.block_bytes(size) / 2 >= size
     };
     let groups = grouped_by(image, |_, site| outweighed(site).then(|| site.place()));
     let finding = |group: &Vec<usize>| {
-        let sites = || group.iter().map(|origin| &image.sites[*origin]);
-        let calls: u64 = sites().map(|site| site.sums.calls).sum();
-        let bytes: u64 = sites().map(|site| site.sums.bytes).sum();
-        let held: u64 = sites().map(|site| site.sums.peak_bytes).sum();
-        let mean = bytes as f64 / calls as f64;
-        let blocks = (held as f64 / mean.max(1.0)) as u64;
-        let lost = blocks
-            .saturating_mul(chunk_bytes(mean as u64))
-            .saturating_sub(held);
+        let sites = || group.iter().map(|origin| &image.sites[*origin].sums);
+        let blocks: u64 = sites().map(|sums| sums.peak_blocks).sum();
+        let held: u64 = sites().map(|sums| sums.peak_bytes).sum();
+        let lost: u64 = sites().map(|sums| costs.overhead_bytes(sums)).sum();
+        let mean = held / blocks.max(1);
         let worth = percent(lost, image.peak_bytes) >= TINY_SHARE;
         (worth && lost >= WORTH_BYTES).then(|| Finding {
             pattern: Pattern::Tiny,
@@ -47,16 +39,16 @@ pub fn tiny(image: &ImageFacts) -> Vec<Finding> {
             memory_bytes: lost,
             evidence: vec![
                 format!(
-                    "{} of {mean:.0} bytes live at the peak; malloc takes {} for each",
+                    "{} of {mean} bytes live at the peak; malloc takes {} for each",
                     counted(blocks, "block"),
-                    chunk_bytes(mean as u64)
+                    costs.block_bytes(mean)
                 )
                 .into(),
             ],
             cure: "make them part of what points to them, or take them from a pool of that size: \
                    many in one block"
                 .to_owned(),
-            size_bytes: Some(mean as u64),
+            size_bytes: Some(mean),
             confidence: Confidence::Medium,
         })
     };
@@ -138,7 +130,7 @@ fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option
 /// What was live when the program ended.
 pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.sums.live_blocks > 0).then(|| site.place())
+        (site.sums.live_blocks > 0 && !is_reserve(site)).then(|| site.place())
     });
     let finding = |group: &Vec<usize>| {
         let sites = || group.iter().map(|origin| &image.sites[*origin]);
@@ -187,4 +179,15 @@ pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> 
         })
     };
     groups.iter().filter_map(finding).collect()
+}
+
+/// Whether the C or C++ library made it by itself, as for exceptions that find no memory: the program
+/// has no part in it.
+fn is_reserve(site: &Site) -> bool {
+    let mut frames = site
+        .chain
+        .iter()
+        .flat_map(|location| location.iter())
+        .peekable();
+    frames.peek().is_some() && frames.all(|frame| frame.module.role != ModuleRole::Program)
 }

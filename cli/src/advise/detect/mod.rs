@@ -13,6 +13,7 @@ mod threads;
 
 use std::collections::HashSet;
 
+use super::costs::Costs;
 use super::facts::ImageFacts;
 use super::finding::{Confidence, Finding, Pattern};
 use super::prove::{Answers, Questions};
@@ -37,7 +38,13 @@ pub fn ask(image: &ImageFacts) -> (Asked, Questions) {
 
 /// Everything that is found in an image, in an order that depends on the trace alone. `ended`: it
 /// came to an end by itself, so that what lives is left.
-pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers, ended: bool) -> Vec<Finding> {
+pub fn conclude(
+    image: &ImageFacts,
+    costs: &Costs,
+    asked: &Asked,
+    answers: &Answers,
+    ended: bool,
+) -> Vec<Finding> {
     let mut findings = short::conclude(image, &asked.short, answers);
     let needless = findings.iter().filter(|f| f.confidence > Confidence::Low);
     let parts = needless.flat_map(|finding| finding.parts.iter());
@@ -45,7 +52,7 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers, ended: boo
     findings.extend(growth::detect(image));
     findings.extend(pairs::conclude(image, &asked.pairs, answers, &explained));
     findings.extend(batch::detect(image));
-    findings.extend(memory::tiny(image));
+    findings.extend(memory::tiny(image, costs));
     findings.extend(memory::growing(image, &asked.memory, answers));
     if ended {
         let growing = findings.iter().filter(|f| f.pattern == Pattern::Growing);
