@@ -73,6 +73,10 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
             "share": ranked.share,
         },
         "size_bytes": finding.size_bytes,
+        "type": ranked.allocates.as_ref().map(|found| json!({
+            "name": found.name,
+            "size_bytes": found.size_bytes,
+        })),
         "evidence": finding.evidence,
         "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),
         "loop": loops::of_finding(image, finding).map(|found| json!({

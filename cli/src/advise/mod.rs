@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! watch (every block) ─> facts ─> detect (one pattern a file) ─> rank (overlaps once) ─> text, json
-//!   └─ returns, sizes, loops, contents                                 └─ costs (measured here)
+//!   └─ returns, sizes, loops, contents             └─ element           └─ costs (measured here)
 //! ```
 //!
 //! `watch` measures, `detect` concludes, `rank` computes, `text` and `json` print. False advice
@@ -12,6 +12,7 @@ mod args;
 mod contents;
 mod costs;
 mod detect;
+mod element;
 mod facts;
 mod finding;
 mod json;
@@ -20,6 +21,7 @@ mod rank;
 mod rates;
 mod returns;
 mod sizes;
+mod statement;
 mod text;
 mod watch;
 mod wrapper;
@@ -31,6 +33,7 @@ use crate::analysis::subject::Subject;
 use crate::failure::{Failure, Result};
 use crate::report::Format;
 use costs::Costs;
+use element::Types;
 use facts::ImageFacts;
 use finding::Confidence;
 use rank::{Ranked, Totals};
@@ -108,22 +111,29 @@ pub fn findings(
 
 /// Process images with allocations, the busiest first.
 fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &Analysis) -> Vec<ImageAdvice> {
+    let types = Types::new(&analysis.resolver);
     let images = watch.images.into_iter().zip(&analysis.images);
     let mut advice: Vec<ImageAdvice> = images
         .filter(|(facts, _)| facts.allocations > 0)
         .map(|(facts, image)| {
             let program = crate::printable::escape_bytes(&image.process.executable);
             let title = format!("process {}: {program}", image.process.pid);
-            conclude(plan, facts, image.ended(), title)
+            conclude(plan, facts, &types, image.ended(), title)
         })
         .collect();
     advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
     advice
 }
 
-fn conclude(plan: &AdvisePlan, facts: ImageFacts, ended: bool, title: String) -> ImageAdvice {
+fn conclude(
+    plan: &AdvisePlan,
+    facts: ImageFacts,
+    types: &Types<'_>,
+    ended: bool,
+    title: String,
+) -> ImageAdvice {
     let costs = Costs::of(&facts.modules);
-    let mut found = detect::all(&facts, ended);
+    let mut found = detect::all(&facts, types, ended);
     let all = found.len();
     found.retain(|finding| {
         finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot
@@ -138,6 +148,9 @@ fn conclude(plan: &AdvisePlan, facts: ImageFacts, ended: bool, title: String) ->
                     && pattern != finding::Pattern::Zeroed)
                 || pattern == finding::Pattern::Leak
         });
+    }
+    for ranked in &mut findings {
+        ranked.allocates = types.of_finding(&facts, &ranked.finding);
     }
     ImageAdvice {
         title,

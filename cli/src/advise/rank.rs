@@ -6,6 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use super::costs::Costs;
+use super::element::AllocatedType;
 use super::facts::ImageFacts;
 use super::finding::{Confidence, Finding, Part, Pattern};
 
@@ -18,6 +19,8 @@ pub struct Ranked {
     pub net_ns: f64,
     /// Of the program's allocations (in ns), or of its peak, whichever is larger: 0 to 1.
     pub share: f64,
+    /// What its site allocates, if that can be told.
+    pub allocates: Option<AllocatedType>,
 }
 
 /// What all findings save together.
@@ -107,6 +110,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
             net_bytes,
             net_ns,
             share,
+            allocates: None,
         });
     }
     (ranked, totals)

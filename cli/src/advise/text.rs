@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use super::finding::Finding;
+use super::element::AllocatedType;
 use super::loops;
 use super::rank::Ranked;
 use super::rates;
@@ -129,7 +129,7 @@ fn print_finding(
         let label = if index == 0 { "why" } else { "" };
         writeln!(out, "   {label:<6} {line}")?;
     }
-    for line in context(image, finding) {
+    for line in context(image, ranked) {
         writeln!(out, "          {line}")?;
     }
     writeln!(out, "   cure   {}", finding.cure)?;
@@ -156,18 +156,21 @@ pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
     let title = format!("{}: {}", finding.pattern.title(), site.shown());
     let mut lines = vec![format!("saves {}", saving(image, ranked))];
     lines.extend(finding.evidence.iter().cloned());
-    lines.extend(context(image, finding));
+    lines.extend(context(image, ranked));
     lines.push(format!("cure: {}", finding.cure));
     lines.push(format!("confidence {}", finding.confidence.name()));
     (title, lines)
 }
 
-/// What its calls are to be seen against: a loop, system calls.
-fn context(image: &ImageAdvice, finding: &Finding) -> impl Iterator<Item = String> {
+/// What is allocated, and what its calls are to be seen against: a loop, system calls.
+fn context(image: &ImageAdvice, ranked: &Ranked) -> impl Iterator<Item = String> {
+    let finding = &ranked.finding;
     let site = &image.facts.sites[finding.site];
     let rate = rates::of_site(site, finding.calls().max(site.sums.calls));
-    loops::describe(&image.facts, finding)
+    let allocates = ranked.allocates.as_ref().map(AllocatedType::describe);
+    allocates
         .into_iter()
+        .chain(loops::describe(&image.facts, finding))
         .chain(rate)
 }
 

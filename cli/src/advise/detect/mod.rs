@@ -11,15 +11,16 @@ mod pairs;
 mod short;
 mod threads;
 
+use super::element::Types;
 use super::facts::ImageFacts;
 use super::finding::{Finding, Pattern};
 
 /// Everything that is found in an image, in no order. `ended`: it came to an end by itself, so that
 /// what lives is left.
-pub fn all(image: &ImageFacts, ended: bool) -> Vec<Finding> {
+pub fn all(image: &ImageFacts, types: &Types<'_>, ended: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(short::detect(image));
-    findings.extend(growth::detect(image));
+    findings.extend(growth::detect(image, types));
     findings.extend(pairs::detect(image));
     findings.extend(batch::detect(image));
     findings.extend(memory::tiny(image));
