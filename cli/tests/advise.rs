@@ -291,6 +291,20 @@ fn types_of(advice: &Value, function: &str) -> Vec<Option<(String, u64)>> {
         .collect()
 }
 
+fn compile_rust(directory: &Path, file: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let path = directory.join(file);
+    fs::write(&path, source).expect("the source");
+    let program = path.with_extension("");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut rustc = std::process::Command::new(compiler);
+    rustc
+        .args(["--edition=2021", "-o"])
+        .arg(&program)
+        .arg(&path);
+    assert_success(&output(rustc.args(flags)));
+    program
+}
+
 /// Compiles a program with types, does something to it and its source, and compares what advice
 /// says; `known`: which of the expected types are still known.
 #[track_caller]
@@ -305,7 +319,11 @@ fn check_types(
         .join(file);
     let source = fs::read_to_string(&path).expect("the program's source");
     let directory = temporary();
-    let program = compile(directory.path(), file, &source, flags);
+    let program = if file.ends_with(".rs") {
+        compile_rust(directory.path(), file, &source, flags)
+    } else {
+        compile(directory.path(), file, &source, flags)
+    };
     prepare(directory.path());
     let trace = record(directory.path(), &program, &[], &["--no-larder"]);
     let advise = |options: &[&str]| {
@@ -374,6 +392,15 @@ fn the_type_that_a_container_allocates() {
         assert!(text.contains(line), "no {line:?} in:\n{text}");
     }
     check_types("types.cc", &["-g", "-O1"], nothing, |_| true);
+}
+
+#[test]
+fn the_type_that_a_rust_collection_allocates() {
+    for level in ["-Copt-level=0", "-Copt-level=2"] {
+        let text = check_types("types.rs", &["-g", level], |_| {}, |_| true);
+        let cure = "ask at first for 32 elements of types::Foo (768 bytes)";
+        assert!(text.contains(cure), "no {cure:?} in:\n{text}");
+    }
 }
 
 #[test]

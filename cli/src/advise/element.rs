@@ -30,7 +30,7 @@ const C_FILES: &[&str] = &[
     "c", "h", "cc", "cpp", "cxx", "C", "hh", "hpp", "hxx", "inl", "ipp", "tcc", "y", "l",
 ];
 /// Larger source files are not read.
-const MOST_SOURCE_BYTES: u64 = 8 << 20;
+const MOST_SOURCE_BYTES: u64 = 32 << 20;
 
 /// What a site allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]

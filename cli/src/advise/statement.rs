@@ -177,12 +177,12 @@ impl<'t> Call<'t> {
     /// What the sizes in its arguments are those of: of more than one none.
     fn by_sizeof(&self) -> Option<Mention> {
         let mut operands = Vec::new();
-        let mut sum = false;
+        let mut computed = false;
         for argument in split_arguments(self.arguments) {
             let places = argument.iter().enumerate();
             let mut places = places.filter(|(_, token)| **token == "sizeof").peekable();
             if places.peek().is_some() {
-                sum |= has_sum(argument);
+                computed |= is_computed(argument);
             }
             for (at, _) in places {
                 operands.push(operand(&argument[at + 1..]));
@@ -194,17 +194,14 @@ impl<'t> Call<'t> {
             .all(|other| other.as_ref() == Some(&expression));
         same.then_some(Mention {
             expression,
-            single: sum,
+            single: computed,
         })
     }
 
-    /// What the result is cast or assigned to.
+    /// What the result is cast or assigned to. The size may be that of more than its elements, so
+    /// there must be one alone.
     fn by_use(&self, tokens: &[&str]) -> Option<Mention> {
         let before = &tokens[..self.at];
-        let single = self
-            .arguments
-            .iter()
-            .any(|token| matches!(*token, "+" | "-"));
         let expression = match before.last() {
             Some(&")") => {
                 let open = opening(before)?;
@@ -214,7 +211,10 @@ impl<'t> Call<'t> {
             Some(&"=") => assigned(&before[..before.len() - 1])?,
             _ => return None,
         };
-        Some(Mention { expression, single })
+        Some(Mention {
+            expression,
+            single: true,
+        })
     }
 }
 
@@ -292,16 +292,26 @@ fn split_arguments<'a, 's>(tokens: &'a [&'s str]) -> Vec<&'a [&'s str]> {
     split.collect()
 }
 
-/// Whether something is added outside of inner parentheses, or it is one of two.
-fn has_sum(argument: &[&str]) -> bool {
-    let mut depth = 0usize;
+/// Whether an argument with a `sizeof` is anything but a product: something is added to it, or a
+/// function or macro is applied.
+fn is_computed(argument: &[&str]) -> bool {
+    // Of each parenthesis that is open, whether it is a call's.
+    let mut calls: Vec<bool> = Vec::new();
+    let mut before = "";
     argument.iter().any(|token| {
         match *token {
-            "(" | "[" => depth += 1,
-            ")" | "]" => depth = depth.saturating_sub(1),
+            "(" | "[" => calls.push(before != "sizeof" && before.ends_with(is_word)),
+            ")" | "]" => {
+                calls.pop();
+            }
             _ => {}
         }
-        depth == 0 && matches!(*token, "+" | "-" | "?" | "/" | "|" | "&")
+        before = token;
+        match *token {
+            "sizeof" => calls.contains(&true),
+            "+" | "-" | "?" | "/" | "|" | "&" | "%" | "^" | "<" | ">" => calls.is_empty(),
+            _ => false,
+        }
     })
 }
 
@@ -509,7 +519,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_is_no_row_of_elements() {
+    fn what_is_no_product_is_no_row_of_elements() {
+        assert_eq!(short("p = malloc(ROUND8(sizeof(T)) * n);"), ["T T!"]);
+        assert_eq!(short("p = malloc((size_t)(n + 1) * sizeof(T));"), ["T T"]);
+        assert_eq!(short("p = malloc(strlen(s) * (sizeof(T)));"), ["T T"]);
         assert_eq!(short("p = malloc(sizeof(struct h) + n);"), ["T struct h!"]);
         assert_eq!(
             short("p = malloc(sizeof(struct h) + sizeof(struct b));"),
@@ -531,9 +544,9 @@ mod tests {
 
     #[test]
     fn what_it_is_cast_or_assigned_to() {
-        assert_eq!(short("p = (struct foo *)malloc(n);"), ["T struct foo"]);
-        assert_eq!(short("struct foo *p = malloc(n);"), ["V p[]"]);
-        assert_eq!(short("*out = malloc(n);"), ["V out[][]"]);
+        assert_eq!(short("p = (struct foo *)malloc(n);"), ["T struct foo!"]);
+        assert_eq!(short("struct foo *p = malloc(n);"), ["V p[]!"]);
+        assert_eq!(short("*out = malloc(n);"), ["V out[][]!"]);
         assert_eq!(short("a->list[i] = my_alloc(n + 8);"), ["V a.list[][]!"]);
         assert_eq!(short("p = (void *)malloc(n);"), [""; 0]);
         assert_eq!(short("return malloc(n);"), [""; 0]);

@@ -7,6 +7,8 @@
 // type of_assignment: vector_t, 12
 // type of_pointers: struct entry*, 8
 // type of_inlined: struct list, 32
+// type of_cast_bytes: none
+// type of_assigned_bytes: none
 // type with_a_tail: none
 // type misfit: none
 // type of_bytes: none
@@ -49,12 +51,12 @@ __attribute__((noinline)) void of_members(struct list* list, int n) {
   free(list->in.items);
 }
 __attribute__((noinline)) void of_cast(int n) {
-  void* p = (struct entry*)malloc(n * 48);
+  void* p = (struct entry*)malloc(n + 40);
   use(p);
   free(p);
 }
 __attribute__((noinline)) void of_assignment(struct list* list, int n) {
-  list->in.vectors = malloc(n * 12);
+  list->in.vectors = malloc(n + 4);
   use(list);
   free(list->in.vectors);
 }
@@ -69,6 +71,16 @@ static inline void* inlined(void) {
   return p;
 }
 __attribute__((noinline)) void of_inlined(void) { free(inlined()); }
+__attribute__((noinline)) void of_cast_bytes(int n) {
+  void* p = (struct entry*)malloc(n * 48);
+  use(p);
+  free(p);
+}
+__attribute__((noinline)) void of_assigned_bytes(struct list* list, int n) {
+  list->in.vectors = malloc(n * 12);
+  use(list);
+  free(list->in.vectors);
+}
 __attribute__((noinline)) void with_a_tail(int n) {
   struct list* p = malloc(sizeof(struct list) + n * 32);
   use(p);
@@ -101,8 +113,10 @@ int main(void) {
     of_variable();
     of_type();
     of_members(&list, i % 9 + 1);
-    of_cast(i % 5 + 1);
-    of_assignment(&list, i % 7 + 1);
+    of_cast(8);
+    of_assignment(&list, 8);
+    of_cast_bytes(i % 5 + 1);
+    of_assigned_bytes(&list, i % 7 + 1);
     of_pointers(i % 7 + 1);
     of_inlined();
     with_a_tail(i % 5 + 1);
