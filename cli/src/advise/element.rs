@@ -6,7 +6,7 @@
 //! all. Memory: a type an address.
 
 use std::cell::RefCell;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::facts::{ImageFacts, Site};
 use super::finding::Finding;
 use super::sizes::Sizes;
-use super::statement::mentions;
+use super::statement::{LINES_BEFORE, LINES_BEHIND, mentions};
 use crate::analysis::attribute::functions;
 use crate::analysis::chain::Location;
 use crate::analysis::number::counted;
@@ -31,6 +31,7 @@ const C_FILES: &[&str] = &[
 ];
 /// Larger source files are not read.
 const MOST_SOURCE_BYTES: u64 = 32 << 20;
+const READ_BYTES: usize = 64 << 10;
 
 /// What a site allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,18 +228,18 @@ fn of_source(types: &ModuleTypes, frame: &ChainFrame, place: CodePlace) -> Optio
     if !C_FILES.contains(&extension) {
         return None;
     }
-    let mut file = open_regular(path).ok()?;
+    let file = open_regular(path).ok()?;
     let about = file.metadata().ok()?;
     if about.modified().ok()? > types.modified()? || about.len() > MOST_SOURCE_BYTES {
         return None;
     }
-    let mut source = Vec::new();
-    file.by_ref()
-        .take(MOST_SOURCE_BYTES)
-        .read_to_end(&mut source)
-        .ok()?;
-    let source = String::from_utf8_lossy(&source);
-    let mentions = mentions(&source, line).into_iter();
+    let first = line.saturating_sub(LINES_BEFORE).max(1);
+    let source = lines(
+        file.take(MOST_SOURCE_BYTES),
+        first,
+        line.saturating_add(LINES_BEHIND),
+    )?;
+    let mentions = mentions(&source, line + 1 - first).into_iter();
     let suspects = mentions.map(|mention| {
         Some(Suspect {
             named: types.of_expression(place, &mention.expression)?,
@@ -246,6 +247,21 @@ fn of_source(types: &ModuleTypes, frame: &ChainFrame, place: CodePlace) -> Optio
         })
     });
     suspects.collect()
+}
+
+/// The lines of a file from one to another, counted from 1. Takes the memory of these alone.
+fn lines(file: impl Read, first: usize, last: usize) -> Option<String> {
+    let mut file = BufReader::with_capacity(READ_BYTES, file);
+    for _ in 1..first {
+        if file.skip_until(b'\n').ok()? == 0 {
+            return Some(String::new());
+        }
+    }
+    let mut text = Vec::new();
+    for _ in first..=last {
+        file.read_until(b'\n', &mut text).ok()?;
+    }
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A name without what every container has by default, and with the library's own nodes in words.
@@ -332,6 +348,15 @@ mod tests {
         assert_eq!(several(suspect(48, false), 48, 481), None);
         assert_eq!(several(suspect(48, false), 0, 48), None);
         assert_eq!(several(suspect(1, false), 1, 48), None);
+    }
+
+    #[test]
+    fn only_the_lines_asked_for_are_read() {
+        let text = "1\n2\n3\n4\n5";
+        let read = |first, last| lines(text.as_bytes(), first, last).unwrap();
+        assert_eq!(read(1, 2), "1\n2\n");
+        assert_eq!(read(3, 9), "3\n4\n5");
+        assert_eq!(read(8, 9), "");
     }
 
     #[test]

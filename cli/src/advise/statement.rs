@@ -6,8 +6,8 @@
 
 use crate::symbols::types::{Step, Tag, TypeExpression};
 
-const LINES_BEFORE: usize = 6;
-const LINES_BEHIND: usize = 12;
+pub const LINES_BEFORE: usize = 6;
+pub const LINES_BEHIND: usize = 12;
 /// Longer lines are not read: generated code.
 const MOST_LINE_BYTES: usize = 4096;
 
