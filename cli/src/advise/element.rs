@@ -18,7 +18,7 @@ use super::sizes::Sizes;
 use super::statement::{LINES_BEFORE, LINES_BEHIND, mentions};
 use crate::analysis::attribute::functions;
 use crate::analysis::chain::Location;
-use crate::analysis::number::counted;
+use crate::analysis::number::{counted, grouped};
 use crate::analysis::plumbing::ModuleRole;
 use crate::analysis::resolve::{ChainFrame, Resolver};
 use crate::printable::escape;
@@ -53,21 +53,32 @@ impl AllocatedType {
             format!("allocates {name} ({size})")
         }
     }
+}
 
-    /// The largest whole number of elements in so many bytes.
-    pub fn elements(&self, bytes: u64) -> u64 {
-        bytes / self.size_bytes.max(1)
-    }
+/// What sizes are said in: elements of a type, or bytes where none is known.
+pub struct SizeUnit(Option<AllocatedType>);
 
-    /// `20 elements of int (80 bytes)`.
-    pub fn in_elements(&self, bytes: u64) -> String {
-        let elements = self.elements(bytes);
+impl SizeUnit {
+    /// `20 elements of int (80 bytes)`: as many as fit.
+    pub fn in_full(&self, bytes: u64) -> String {
+        let Some(found) = &self.0 else {
+            return format!("{} bytes", grouped(bytes));
+        };
+        let elements = bytes / found.size_bytes.max(1);
         format!(
             "{} of {} ({})",
             counted(elements, "element"),
-            shown(&self.name),
-            counted(elements.saturating_mul(self.size_bytes), "byte"),
+            shown(&found.name),
+            counted(elements.saturating_mul(found.size_bytes), "byte"),
         )
+    }
+
+    /// `20 elements`.
+    pub fn in_short(&self, bytes: u64) -> String {
+        match &self.0 {
+            Some(found) => counted(bytes / found.size_bytes.max(1), "element"),
+            None => format!("{} bytes", grouped(bytes)),
+        }
     }
 }
 
@@ -137,16 +148,13 @@ impl<'a> Types<'a> {
         Some(found)
     }
 
-    /// The same, if more sizes agree with it: of what those blocks became.
-    pub fn of_grown(
-        &self,
-        image: &ImageFacts,
-        origins: &[usize],
-        finals: &Sizes,
-    ) -> Option<AllocatedType> {
-        let found = self.of_all(image, origins)?;
-        let whole = |bytes: u64| bytes > 0 && bytes.is_multiple_of(found.size_bytes);
-        (whole(finals.smallest()) && whole(finals.largest())).then_some(found)
+    /// What the sizes of buffers that grew are said in: elements, if what the buffers became agrees
+    /// with the type, too.
+    pub fn unit_of_grown(&self, image: &ImageFacts, origins: &[usize], finals: &Sizes) -> SizeUnit {
+        let whole = |bytes: u64, size: u64| bytes > 0 && bytes.is_multiple_of(size);
+        let seen = [finals.smallest(), finals.largest()];
+        let found = self.of_all(image, origins);
+        SizeUnit(found.filter(|found| seen.iter().all(|bytes| whole(*bytes, found.size_bytes))))
     }
 
     fn of(&self, site: &Site) -> Option<AllocatedType> {
@@ -362,9 +370,12 @@ mod tests {
     #[test]
     fn sizes_are_said_in_whole_elements() {
         let found = suspect(4, false).checked(4, 80).unwrap();
-        assert_eq!(found.in_elements(83), "20 elements of Foo (80 bytes)");
-        assert_eq!(found.in_elements(4), "1 element of Foo (4 bytes)");
         assert_eq!(found.describe(), "elements of Foo (4 bytes)");
+        let unit = SizeUnit(Some(found));
+        assert_eq!(unit.in_full(83), "20 elements of Foo (80 bytes)");
+        assert_eq!(unit.in_full(4), "1 element of Foo (4 bytes)");
+        assert_eq!(unit.in_short(80), "20 elements");
+        assert_eq!(SizeUnit(None).in_full(8192), "8,192 bytes");
     }
 
     #[test]

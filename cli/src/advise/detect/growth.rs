@@ -91,27 +91,19 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         Some("std::vector" | "std::string") => "reserve()",
         _ => "ask at first for",
     };
-    let element = types.of_grown(image, group, &finals);
-    let in_full = |bytes: u64| match &element {
-        Some(element) => element.in_elements(bytes),
-        None => format!("{} bytes", grouped(bytes)),
-    };
-    let in_short = |bytes: u64| match &element {
-        Some(element) => counted(element.elements(bytes), "element"),
-        None => format!("{} bytes", grouped(bytes)),
-    };
+    let unit = types.unit_of_grown(image, group, &finals);
     let cure = if slow {
         format!(
             "double the size at each step instead; or {how} {}, which cover 90 %",
-            in_full(most)
+            unit.in_full(most)
         )
     } else {
         format!(
             "{how} {}: {:.0} % of the steps go ({} cover half, {} nearly all)",
-            in_full(most),
+            unit.in_full(most),
             percent(steps.up_to(most), total),
-            in_short(half),
-            in_short(nearly_all)
+            unit.in_short(half),
+            unit.in_short(nearly_all)
         )
     };
     Some(Finding {
