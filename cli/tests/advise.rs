@@ -342,3 +342,160 @@ fn the_loop_that_makes_the_blocks_is_named_with_its_turns() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// What a function allocates: name and size.
+type Allocated = (String, Option<(String, u64)>);
+
+/// Lines `// type FUNCTION: NAME, SIZE` and `// type FUNCTION: none` of a source.
+fn expected_types(source: &str) -> Vec<Allocated> {
+    let lines = source.lines();
+    let lines = lines.filter_map(|line| line.strip_prefix("// type "));
+    lines
+        .map(|line| {
+            let (function, allocated) = line.split_once(": ").expect("a function");
+            let allocated = allocated.rsplit_once(", ");
+            let named = allocated.map(|(name, size)| (name.to_owned(), size.parse().unwrap()));
+            (function.to_owned(), named)
+        })
+        .collect()
+}
+
+/// The types of all findings of a function, or of what is inlined into it.
+fn types_of(advice: &Value, function: &str) -> Vec<Option<(String, u64)>> {
+    let processes = advice["processes"].as_array().expect("processes").iter();
+    let findings = processes.flat_map(|p| p["findings"].as_array().expect("findings"));
+    let of_function = findings.filter(|finding| {
+        let stack = finding["site"]["stack"].as_array().expect("a stack");
+        stack.iter().any(|frame| frame["function"] == function)
+    });
+    of_function
+        .map(|finding| {
+            let found = &finding["type"];
+            let name = found["name"].as_str()?.to_owned();
+            Some((name, found["size_bytes"].as_u64()?))
+        })
+        .collect()
+}
+
+fn compile_rust(directory: &Path, file: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let path = directory.join(file);
+    fs::write(&path, source).expect("the source");
+    let program = path.with_extension("");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut rustc = std::process::Command::new(compiler);
+    rustc
+        .args(["--edition=2021", "-o"])
+        .arg(&program)
+        .arg(&path);
+    assert_success(&output(rustc.args(flags)));
+    program
+}
+
+/// Compiles a program with types, does something to it and its source, and compares what advice
+/// says; `known`: which of the expected types are still known.
+#[track_caller]
+fn check_types(
+    file: &str,
+    flags: &[&str],
+    prepare: impl FnOnce(&Path),
+    known: impl Fn(&str) -> bool,
+) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/advice")
+        .join(file);
+    let source = fs::read_to_string(&path).expect("the program's source");
+    let directory = temporary();
+    let program = if file.ends_with(".rs") {
+        compile_rust(directory.path(), file, &source, flags)
+    } else {
+        compile(directory.path(), file, &source, flags)
+    };
+    prepare(directory.path());
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let advise = |options: &[&str]| {
+        let advised = output(larder().arg("advise").args(options).arg(&trace));
+        assert_success(&advised);
+        String::from_utf8(advised.stdout).expect("text")
+    };
+    let advice: Value = serde_json::from_str(&advise(&["--all", "--json"])).expect("JSON");
+    let mut wrong = Vec::new();
+    for (function, expected) in expected_types(&source) {
+        let found = types_of(&advice, &function);
+        let expected = expected.filter(|(name, _)| known(name));
+        if found.is_empty() || found.iter().any(|found| *found != expected) {
+            wrong.push(format!("{function}: {expected:?}, not {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{file} {flags:?}:\n{}", wrong.join("\n"));
+    advise(&["--all", "--top", "0"])
+}
+
+#[test]
+fn the_type_that_a_line_of_c_allocates() {
+    let nothing = |_: &Path| {};
+    for level in ["-O0", "-O2"] {
+        let flags = ["-g", level, "-fno-builtin"];
+        let text = check_types("types.c", &flags, nothing, |_| true);
+        let lines = [
+            "allocates struct entry (48 bytes)",
+            "elements of vector_t (12 bytes)",
+        ];
+        for line in lines {
+            assert!(text.contains(line), "no {line:?} in:\n{text}");
+        }
+    }
+}
+
+/// Without its source a line says nothing, nor does one that was changed since.
+#[test]
+fn no_type_is_told_without_the_source_that_was_compiled() {
+    let flags = ["-g", "-O2", "-fno-builtin"];
+    let remove = |directory: &Path| fs::remove_file(directory.join("types.c")).expect("removed");
+    check_types("types.c", &flags, remove, |_| false);
+    let change = |directory: &Path| {
+        let source = fs::File::options()
+            .append(true)
+            .open(directory.join("types.c"));
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+        source
+            .expect("the source")
+            .set_modified(later)
+            .expect("a time");
+    };
+    check_types("types.c", &flags, change, |_| false);
+}
+
+#[test]
+fn the_type_that_a_container_allocates() {
+    let nothing = |_: &Path| {};
+    let text = check_types("types.cc", &["-g", "-O2"], nothing, |_| true);
+    let lines = [
+        "elements of std::pair<int, int> (8 bytes)",
+        "allocates Foo with the counts of std::make_shared (40 bytes)",
+        "reserve() 32 elements of int (128 bytes): 100 % of the steps go (32 elements cover half",
+    ];
+    for line in lines {
+        assert!(text.contains(line), "no {line:?} in:\n{text}");
+    }
+    check_types("types.cc", &["-g", "-O1"], nothing, |_| true);
+}
+
+#[test]
+fn the_type_that_a_rust_collection_allocates() {
+    for level in ["-Copt-level=0", "-Copt-level=2"] {
+        let text = check_types("types.rs", &["-g", level], |_| {}, |_| true);
+        let cure = "ask at first for 32 elements of types::Foo (768 bytes)";
+        assert!(text.contains(cure), "no {cure:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn no_type_is_told_without_debug_information() {
+    let strip = |directory: &Path| {
+        let mut strip = std::process::Command::new("strip");
+        assert_success(&output(strip.arg("-g").arg(directory.join("types"))));
+    };
+    let text = check_types("types.cc", &["-g", "-O2"], strip, |_| false);
+    assert!(!text.contains("elements of"), "{text}");
+    assert!(text.contains("reserve() 128 bytes"), "{text}");
+}

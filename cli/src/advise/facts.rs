@@ -75,10 +75,42 @@ pub struct Row {
     pub live: u64,
 }
 
+/// How many allocations of the process came while blocks lived, by powers of two; for those freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lives([u32; LIVES]);
+
+const LIVES: usize = 24;
+
+impl Lives {
+    pub fn add(&mut self, allocations: u64) {
+        let digits = (u64::BITS - allocations.leading_zeros()) as usize;
+        let count = &mut self.0[digits.min(LIVES - 1)];
+        *count = count.saturating_add(1);
+    }
+
+    pub fn merge(&mut self, other: &Lives) {
+        for (count, more) in self.0.iter_mut().zip(other.0) {
+            *count = count.saturating_add(more);
+        }
+    }
+
+    /// What half of them did not outlive; `None`: none was freed.
+    pub fn half(&self) -> Option<u64> {
+        let all: u64 = self.0.iter().map(|count| u64::from(*count)).sum();
+        let mut seen = 0;
+        let digits = self.0.iter().position(|count| {
+            seen += u64::from(*count);
+            seen > 0 && seen * 2 >= all
+        });
+        digits.map(|digits| (1u64 << digits) - 1)
+    }
+}
+
 /// What is known of an origin.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     pub sizes: Sizes,
+    pub lives: Lives,
     pub freed: u64,
     pub reallocated: u64,
     /// Ended on another thread than they were made on.

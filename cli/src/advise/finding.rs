@@ -77,7 +77,7 @@ impl Pattern {
             Pattern::Leak => "Free what is left",
             Pattern::Duplicates => "Share what is equal",
             Pattern::Zeroed => "Zero nothing that is overwritten",
-            Pattern::Hot => "Hot, without a known cure",
+            Pattern::Hot => "Busy, and no pattern fits",
         }
     }
 }
@@ -95,6 +95,15 @@ impl Confidence {
             Confidence::Low => "low",
             Confidence::Medium => "medium",
             Confidence::High => "high",
+        }
+    }
+
+    /// What lasts only as a suspicion comes after what is certain.
+    pub fn trust(self) -> f64 {
+        match self {
+            Confidence::Low => 0.1,
+            Confidence::Medium => 0.8,
+            Confidence::High => 1.0,
         }
     }
 }
@@ -132,6 +141,16 @@ impl Finding {
 
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+impl Finding {
+    /// Calls and bytes of all that it is about, saved or not.
+    pub fn blocks(&self, image: &ImageFacts) -> (u64, u64) {
+        let sums = self.parts.iter().map(|part| &image.sites[part.origin].sums);
+        sums.fold((0, 0), |(calls, bytes), sums| {
+            (calls + sums.calls, bytes.saturating_add(sums.bytes))
+        })
     }
 }
 

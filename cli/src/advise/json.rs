@@ -73,8 +73,13 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
             "net_ns": ranked.net_ns.round(),
             "memory_bytes": finding.memory_bytes,
             "share": ranked.share,
+            "shared_with": ranked.shared_with,
         },
         "size_bytes": finding.size_bytes,
+        "type": ranked.allocates.as_ref().map(|found| json!({
+            "name": found.name,
+            "size_bytes": found.size_bytes,
+        })),
         "evidence": finding.evidence.iter().map(Claim::text).collect::<Vec<_>>(),
         "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),
         "loop": loops::of_finding(image, finding).map(|found| json!({

@@ -3,7 +3,7 @@
 //! ```text
 //! watch (every block) ─> facts ─> detect::ask ─> prove (every block again) ─> detect::conclude
 //!   └─ returns, sizes, loops, contents                 ─> rank (overlaps once) ─> text, json
-//!                                                           └─ costs (measured once)
+//!                                                           └─ costs (measured once), element
 //! ```
 //!
 //! `watch` measures each origin, `detect` (one pattern a file) asks and concludes, `prove` counts
@@ -15,6 +15,7 @@ mod claim;
 mod contents;
 mod costs;
 mod detect;
+mod element;
 mod facts;
 mod finding;
 mod json;
@@ -24,6 +25,7 @@ mod rank;
 mod rates;
 mod returns;
 mod sizes;
+mod statement;
 mod text;
 mod watch;
 
@@ -35,9 +37,10 @@ use crate::analysis::{Analysis, Progress};
 use crate::failure::{Failure, Result};
 use crate::report::Format;
 use costs::{AllCosts, Costs};
+use element::Types;
 use facts::ImageFacts;
 use finding::{Confidence, Finding};
-use prove::Prover;
+use prove::{Answers, Prover};
 use rank::{Ranked, Totals};
 pub use watch::Watch;
 
@@ -56,9 +59,6 @@ pub struct AdvisePlan {
     pub format: Format,
 }
 
-/// A finding below this share of calls' time and of the peak is not worth a change.
-const WORTH: f64 = 0.005;
-
 /// Of each process, for a page.
 const FINDINGS_A_PAGE: usize = 20;
 
@@ -69,6 +69,8 @@ pub struct ImageAdvice {
     pub findings: Vec<Ranked>,
     pub totals: Totals,
     pub costs: Rc<Costs>,
+    /// Findings that are worth a change come first, so many.
+    pub worth: usize,
     /// Findings left out for their confidence or their worth.
     pub hidden: usize,
 }
@@ -111,31 +113,45 @@ pub fn findings(
     findings.collect()
 }
 
+type Proven = (usize, ImageFacts, detect::Asked, Answers);
+
+/// Asks of each process image with allocations what its facts leave open.
+fn prove_all(watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
+    let traces = std::mem::take(&mut analysis.traces);
+    let bar = Progress::new("proving", traces.iter());
+    let images = watch.images.into_iter().enumerate();
+    let proven = images
+        .filter(|(_, facts)| facts.allocations > 0)
+        .map(|(index, facts)| {
+            let (asked, questions) = detect::ask(&facts);
+            let mut prover = Prover::new(questions);
+            if let Some(trace) = traces.get(index).filter(|_| prover.has_questions()) {
+                analysis.again(trace, &mut prover, bar.each());
+            }
+            (index, facts, asked, prover.answers)
+        })
+        .collect();
+    bar.finish();
+    analysis.traces = traces;
+    proven
+}
+
 /// Process images with allocations, the busiest first. The trace is read again for what the
 /// detectors ask.
 fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
-    let traces = std::mem::take(&mut analysis.traces);
-    let bar = Progress::new("proving", traces.iter());
-    let (mut costs, mut advice) = (AllCosts::default(), Vec::new());
-    for (index, facts) in watch.images.into_iter().enumerate() {
-        if facts.allocations == 0 {
-            continue;
-        }
-        let (asked, questions) = detect::ask(&facts);
-        let mut prover = Prover::new(questions);
-        if let Some(trace) = traces.get(index).filter(|_| prover.has_questions()) {
-            analysis.again(trace, &mut prover, bar.each());
-        }
-        let image = &analysis.images[index];
-        let program = crate::printable::escape_bytes(&image.process.executable);
-        let title = format!("process {}: {program}", image.process.pid);
-        let costs = costs.of(&facts.modules);
-        let ended = image.ended();
-        let findings = detect::conclude(&facts, &costs, &asked, &prover.answers, ended);
-        advice.push(conclude(plan, facts, costs, findings, title));
-    }
-    bar.finish();
-    analysis.traces = traces;
+    let proven = prove_all(watch, analysis);
+    let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());
+    let mut advice: Vec<ImageAdvice> = proven
+        .into_iter()
+        .map(|(image, facts, asked, answers)| {
+            let image = &analysis.images[image];
+            let program = crate::printable::escape_bytes(&image.process.executable);
+            let title = format!("process {}: {program}", image.process.pid);
+            let (costs, ended) = (costs.of(&facts.modules), image.ended());
+            let found = detect::conclude(&facts, &costs, &types, &asked, &answers, ended);
+            conclude(plan, facts, costs, &types, found, title)
+        })
+        .collect();
     advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
     advice
 }
@@ -144,6 +160,7 @@ fn conclude(
     plan: &AdvisePlan,
     facts: ImageFacts,
     costs: Rc<Costs>,
+    types: &Types<'_>,
     mut found: Vec<Finding>,
     title: String,
 ) -> ImageAdvice {
@@ -151,21 +168,21 @@ fn conclude(
     found.retain(|finding| {
         finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot
     });
-    let (mut findings, all_ns) = rank::rank(&facts, &costs, found);
-    if plan.least > Confidence::Low {
-        findings.retain(|ranked| {
-            let pattern = ranked.finding.pattern;
-            ranked.share >= WORTH
-                || (ranked.finding.calls() == 0
-                    && ranked.finding.memory_bytes == 0
-                    && pattern != finding::Pattern::Zeroed)
-                || pattern == finding::Pattern::Leak
-        });
+    let (ranked, all_ns) = rank::rank(&facts, &costs, found);
+    let (mut findings, minor) = rank::by_worth(&facts, ranked);
+    let worth = findings.len();
+    if plan.least == Confidence::Low {
+        findings.extend(minor);
+    }
+    rank::renumber(&mut findings);
+    for ranked in &mut findings {
+        ranked.allocates = types.of_finding(&facts, &ranked.finding);
     }
     ImageAdvice {
         title,
         hidden: all - findings.len(),
-        totals: Totals::of(&findings, all_ns),
+        worth,
+        totals: Totals::of(&findings[..worth], all_ns),
         facts,
         findings,
         costs,

@@ -9,6 +9,8 @@
 //! there are at most `MOST_SETS` an origin. Memory: 24 bytes a live block, and a few words a set and
 //! thread.
 
+use std::collections::HashMap;
+
 use larder_trace::{Event, Events, StackId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -39,13 +41,22 @@ enum Question {
 
 /// All that is asked of one image.
 #[derive(Clone, Debug, Default)]
-pub struct Questions(Vec<Question>);
+pub struct Questions {
+    all: Vec<Question>,
+    /// What was asked of all buffers of some origins: several detectors ask the same.
+    at_once: HashMap<Vec<usize>, Asked>,
+}
 
 impl Questions {
     /// How many buffers that began at these origins live at once.
     pub fn at_once(&mut self, origins: &[usize]) -> Asked {
+        if let Some(asked) = self.at_once.get(origins) {
+            return *asked;
+        }
         let all = origins.iter().map(|origin| (*origin, None));
-        self.ask(Question::Set(all.collect()))
+        let asked = self.ask(Question::Set(all.collect()));
+        self.at_once.insert(origins.to_vec(), asked);
+        asked
     }
 
     /// The same, and in one call of the function given for each.
@@ -60,8 +71,8 @@ impl Questions {
     }
 
     fn ask(&mut self, question: Question) -> Asked {
-        self.0.push(question);
-        Asked(self.0.len() - 1)
+        self.all.push(question);
+        Asked(self.all.len() - 1)
     }
 }
 
@@ -211,7 +222,7 @@ impl Prover {
             events: 0,
             expected: 0,
         };
-        for (number, question) in questions.0.into_iter().enumerate() {
+        for (number, question) in questions.all.into_iter().enumerate() {
             match question {
                 Question::Set(origins) => prover.add_set(number, origins),
                 Question::Pair(first, second) => prover.add_pair(number, &first, &second),

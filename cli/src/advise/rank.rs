@@ -1,16 +1,24 @@
 //! The order of findings, by what each saves beyond those before it.
 //!
-//! Invariant: over all findings the net calls of an origin are at most its calls. Time: findings
-//! squared, of which there are at most a few a site.
+//! Invariant: over all findings the net calls of an origin are at most its calls. The order depends on
+//! the trace and the kept costs alone.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+
+use rustc_hash::FxHashSet;
 
 use super::costs::Costs;
+use super::element::AllocatedType;
 use super::facts::ImageFacts;
-use super::finding::{Confidence, Finding, Part, Pattern};
+use super::finding::{Finding, Part, Pattern};
 
 /// A finding in its place, with what it saves that no finding before it does.
 #[derive(Debug)]
 pub struct Ranked {
     pub finding: Finding,
+    /// Among all that were ranked.
+    number: usize,
     pub net_calls: u64,
     pub net_bytes: u64,
     pub net_ns: f64,
@@ -18,6 +26,10 @@ pub struct Ranked {
     pub share: f64,
     /// Of the peak; what the allocator adds, of all that it takes at the peak: 0 to 1.
     pub memory_share: f64,
+    /// Findings before it, by place, that have claimed a part of its calls.
+    pub shared_with: Vec<usize>,
+    /// What its site allocates, if that can be told.
+    pub allocates: Option<AllocatedType>,
 }
 
 /// What findings save together.
@@ -59,44 +71,78 @@ impl Totals {
 }
 
 /// Findings in their order, and what all of the program's allocations cost in nanoseconds.
+///
+/// What a finding saves beyond those before it only shrinks, so the best one whose figure is up to
+/// date is the best of all.
 pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<Ranked>, f64) {
     let mut claims = Claims::new(image, costs);
-    let mut waiting: Vec<(Finding, f64)> = without_weaker(findings)
+    let findings = without_weaker(findings);
+    let mut waiting: BinaryHeap<Waiting> = findings
         .into_iter()
-        .map(|finding| {
-            let ns = zeroing_ns(image, costs, &finding);
-            (finding, ns)
+        .enumerate()
+        .map(|(order, finding)| Waiting {
+            zeroing_ns: zeroing_ns(image, costs, &finding),
+            score: f64::INFINITY,
+            order,
+            finding,
         })
         .collect();
-    let mut ranked = Vec::new();
-    while !waiting.is_empty() {
-        let score = |index: usize| {
-            let (finding, zeroing_ns) = &waiting[index];
-            // What lasts only as a suspicion comes after what is certain.
-            let trust = match finding.confidence {
-                Confidence::High => 1.0,
-                Confidence::Medium => 0.8,
-                Confidence::Low => 0.1,
-            };
-            claims.share(finding, claims.net(finding, *zeroing_ns).ns) * trust
-        };
-        let best = (0..waiting.len()).max_by(|a, b| score(*a).total_cmp(&score(*b)).then(b.cmp(a)));
-        let Some(best) = best else { break };
-        let (finding, zeroing_ns) = waiting.remove(best);
-        let net = claims.net(&finding, zeroing_ns);
-        let entry = Ranked {
+    let mut ranked: Vec<Ranked> = Vec::new();
+    while let Some(mut best) = waiting.pop() {
+        let net = claims.net(&best.finding, best.zeroing_ns);
+        let score = claims.share(&best.finding, &net) * best.finding.confidence.trust();
+        if waiting.peek().is_some_and(|next| next.score > score) {
+            best.score = score;
+            waiting.push(best);
+            continue;
+        }
+        let finding = best.finding;
+        let number = ranked.len();
+        ranked.push(Ranked {
+            share: claims.share(&finding, &net),
+            memory_share: claims.memory_share(&finding),
             net_calls: net.calls,
             net_bytes: net.bytes,
             net_ns: net.ns,
-            share: claims.share(&finding, net.ns),
-            memory_share: claims.memory_share(&finding),
+            shared_with: claims.take(&finding, number),
+            number,
+            allocates: None,
             finding,
-        };
-        claims.take(&entry.finding);
-        ranked.push(entry);
+        });
     }
     (ranked, claims.all_ns)
 }
+
+/// A finding that has no place yet.
+struct Waiting {
+    finding: Finding,
+    zeroing_ns: f64,
+    /// At most this.
+    score: f64,
+    /// In which order it was found: decides between equals.
+    order: usize,
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_score = self.score.total_cmp(&other.score);
+        by_score.then_with(|| other.order.cmp(&self.order))
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Waiting {}
 
 /// What a finding saves that none before it does.
 struct Net {
@@ -115,6 +161,8 @@ struct Claims<'a> {
     taken_bytes: u64,
     /// Calls by origin.
     left: Vec<u64>,
+    /// Findings by origin.
+    taken_by: Vec<Vec<usize>>,
 }
 
 impl<'a> Claims<'a> {
@@ -127,6 +175,7 @@ impl<'a> Claims<'a> {
             all_ns: 0.0,
             taken_bytes: overhead.fold(image.peak_bytes, u64::saturating_add),
             left: sums().map(|sums| sums.calls).collect(),
+            taken_by: vec![Vec::new(); image.sites.len()],
         };
         let all = claims.left.iter().enumerate();
         claims.all_ns = all.map(|(origin, calls)| claims.ns(origin, *calls)).sum();
@@ -154,9 +203,9 @@ impl<'a> Claims<'a> {
         net
     }
 
-    fn share(&self, finding: &Finding, net_ns: f64) -> f64 {
+    fn share(&self, finding: &Finding, net: &Net) -> f64 {
         // Zeroing may take longer than all of malloc.
-        let time = (net_ns / self.all_ns.max(1.0)).min(1.0);
+        let time = (net.ns / self.all_ns.max(1.0)).min(1.0);
         time.max(self.memory_share(finding))
     }
 
@@ -168,10 +217,55 @@ impl<'a> Claims<'a> {
         (finding.memory_bytes as f64 / whole.max(1) as f64).min(1.0)
     }
 
-    fn take(&mut self, finding: &Finding) {
-        for part in &finding.parts {
-            self.left[part.origin] = self.left[part.origin].saturating_sub(part.calls);
+    /// Gives a finding its place; answers which before it have claimed a part of the same calls.
+    fn take(&mut self, finding: &Finding, number: usize) -> Vec<usize> {
+        let mut shared = BTreeSet::new();
+        for part in finding.parts.iter().filter(|part| part.calls > 0) {
+            let taken = &mut self.taken_by[part.origin];
+            let left = &mut self.left[part.origin];
+            if *left < part.calls {
+                shared.extend(taken.iter().copied());
+            }
+            *left = left.saturating_sub(part.calls);
+            taken.push(number);
         }
+        shared.into_iter().collect()
+    }
+}
+
+/// Below this share of calls, of bytes and of the peak a finding is not worth a change.
+const WORTH: f64 = 0.005;
+
+/// The findings that are worth a change, and the others, both in their order.
+pub fn by_worth(image: &ImageFacts, ranked: Vec<Ranked>) -> (Vec<Ranked>, Vec<Ranked>) {
+    let sums = || image.sites.iter().map(|site| &site.sums);
+    let calls: u64 = sums().map(|sums| sums.calls).sum();
+    let bytes = sums().map(|sums| sums.bytes).fold(0, u64::saturating_add);
+    ranked.into_iter().partition(|ranked| {
+        let finding = &ranked.finding;
+        let (net_calls, net_bytes) = match finding.calls() {
+            0 if finding.memory_bytes == 0 => finding.blocks(image),
+            _ => (ranked.net_calls, ranked.net_bytes),
+        };
+        let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+        let most = share(net_calls, calls).max(share(net_bytes, bytes));
+        most.max(ranked.memory_share) >= WORTH
+    })
+}
+
+/// Lets findings name each other by the places that they have now; one that is not among them is not
+/// named.
+pub fn renumber(findings: &mut [Ranked]) {
+    let places: HashMap<usize, usize> = findings
+        .iter()
+        .enumerate()
+        .map(|(place, ranked)| (ranked.number, place))
+        .collect();
+    for ranked in findings {
+        let shared = ranked.shared_with.iter();
+        ranked.shared_with = shared
+            .filter_map(|number| places.get(number).copied())
+            .collect();
     }
 }
 
@@ -187,7 +281,7 @@ fn zeroing_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
 
 /// A hot line is only told where no other finding explains it.
 fn without_weaker(findings: Vec<Finding>) -> Vec<Finding> {
-    let explained: Vec<usize> = findings
+    let explained: FxHashSet<usize> = findings
         .iter()
         .filter(|finding| finding.pattern != Pattern::Hot && finding.calls() > 0)
         .flat_map(|finding| finding.parts.iter().map(|part| part.origin))

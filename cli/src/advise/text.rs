@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 
 use super::claim::Claim;
-use super::finding::{Finding, Pattern};
+use super::element::AllocatedType;
+use super::finding::Pattern;
 use super::loops;
 use super::rank::{Ranked, Totals};
 use super::rates;
@@ -86,6 +87,12 @@ fn print_image(
     }
     writeln!(out, "{}", summary(&image.totals, facts.allocations))?;
     for (number, ranked) in image.findings.iter().take(shown).enumerate() {
+        if number == image.worth {
+            writeln!(
+                out,
+                "\n{FAINT}below half a per cent of calls, bytes and peak:{FAINT:#}"
+            )?;
+        }
         print_finding(plan, image, number + 1, ranked, out)?;
     }
     let more = image.findings.len() - shown;
@@ -142,7 +149,7 @@ fn print_finding(
         let label = if index == 0 { "why" } else { "" };
         writeln!(out, "   {label:<6} {}", claim.text())?;
     }
-    for line in context(image, finding) {
+    for line in context(image, ranked) {
         writeln!(out, "          {line}")?;
     }
     writeln!(out, "   cure   {}", finding.cure)?;
@@ -169,18 +176,21 @@ pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
     let title = format!("{}: {}", finding.pattern.title(), site.shown());
     let mut lines = vec![format!("saves {}", saving(image, ranked))];
     lines.extend(finding.evidence.iter().map(Claim::text));
-    lines.extend(context(image, finding));
+    lines.extend(context(image, ranked));
     lines.push(format!("cure: {}", finding.cure));
     lines.push(format!("confidence {}", finding.confidence.name()));
     (title, lines)
 }
 
-/// What its calls are to be seen against: a loop, system calls.
-fn context(image: &ImageAdvice, finding: &Finding) -> impl Iterator<Item = String> {
+/// What is allocated, and what its calls are to be seen against: a loop, system calls.
+fn context(image: &ImageAdvice, ranked: &Ranked) -> impl Iterator<Item = String> {
+    let finding = &ranked.finding;
     let site = &image.facts.sites[finding.site];
     let rate = rates::of_site(site, finding.calls().max(site.sums.calls));
-    loops::describe(&image.facts, finding)
+    let allocates = ranked.allocates.as_ref().map(AllocatedType::describe);
+    allocates
         .into_iter()
+        .chain(loops::describe(&image.facts, finding))
         .chain(rate)
 }
 
@@ -197,7 +207,15 @@ fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {
         ));
         if ranked.net_calls < calls {
             let counted_before = grouped(calls - ranked.net_calls);
-            parts.push(format!("{counted_before} more are counted above"));
+            let with: Vec<String> = ranked
+                .shared_with
+                .iter()
+                .map(|place| (place + 1).to_string())
+                .collect();
+            parts.push(match with.is_empty() {
+                true => format!("{counted_before} more are counted above"),
+                false => format!("{counted_before} more are counted with {}", with.join(", ")),
+            });
         }
     }
     if calls == 0 && ranked.net_ns > 0.0 {

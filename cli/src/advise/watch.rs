@@ -313,8 +313,10 @@ impl Observer for Watch {
             End::Replaced => return,
             _ => {}
         }
+        let lived = self.serial - note.serial;
         let facts = self.facts(block.origin);
         facts.freed += 1;
+        facts.lives.add(lived);
         facts.foreign += u64::from(note.thread != at.thread);
         self.buffer_freed(at, &note);
         let (root, step) = grown.unwrap_or((note.root, note.step));

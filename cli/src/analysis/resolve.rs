@@ -19,6 +19,7 @@ use super::pattern;
 use super::plumbing::{ModuleRole, is_family, is_known_wrapper, is_plumbing};
 use crate::printable;
 use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
+use crate::symbols::types::ModuleTypes;
 use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};
 
 /// A file whose code ran.
@@ -346,6 +347,13 @@ impl Resolver {
         let mut modules = self.modules.iter();
         let index = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module));
         self.resolve(index.unwrap_or(NO_MODULE), address).into()
+    }
+
+    /// What a frame's module says of types, if it was looked at for names.
+    pub fn types(&self, frame: &ChainFrame) -> Option<&ModuleTypes> {
+        let mut modules = self.modules.iter();
+        let module = modules.find(|module| Rc::ptr_eq(&module.label, &frame.module))?;
+        module.symbols.as_ref()?.types()
     }
 
     fn find_loop(&mut self, index: usize, address: u64, allocates: bool) -> Around {

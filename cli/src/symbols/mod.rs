@@ -5,11 +5,14 @@
 //! never used. One thread; everything found is kept, so memory grows with distinct addresses.
 
 mod demangle;
+mod dwarf;
 mod locate;
 pub mod loops;
 mod table;
+pub mod types;
 
-use std::path::Path;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use addr2line::Loader;
@@ -17,6 +20,7 @@ use addr2line::Loader;
 use demangle::demangle;
 pub use locate::{DebugInfo, DebugRoots, ElfFile, hex};
 use table::SymbolTable;
+use types::ModuleTypes;
 
 /// One function at an address; of several, all but the last are inlined into the next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +65,9 @@ pub enum SymbolProblem {
 /// A module whose symbols are loaded.
 pub struct ModuleSymbols {
     dwarf: Option<Loader>,
+    /// The file that has the debug information.
+    dwarf_path: Option<PathBuf>,
+    types: OnceCell<Option<ModuleTypes>>,
     tables: Vec<SymbolTable>,
     pub problem: Option<SymbolProblem>,
 }
@@ -81,13 +88,16 @@ impl ModuleSymbols {
         };
         let dwarf =
             dwarf_file.and_then(|file| Loader::new_with_sup(&file.path, file.supplement()).ok());
+        let dwarf_path = dwarf_file.map(|file| file.path.clone());
         if dwarf.is_none() && problem.is_none() {
             problem = Some(SymbolProblem::NoDebugInfo);
         }
         let tables = [separate, file].into_iter().flatten();
         let tables = tables.map(SymbolTable::new).collect();
         Self {
+            dwarf_path: dwarf_path.filter(|_| dwarf.is_some()),
             dwarf,
+            types: OnceCell::new(),
             tables,
             problem,
         }
@@ -134,6 +144,12 @@ impl ModuleSymbols {
             .iter()
             .find_map(|table| table.code(start, size))?;
         Some((start, code))
+    }
+
+    /// What there is to know of types; read when it is first asked for.
+    pub fn types(&self) -> Option<&ModuleTypes> {
+        let open = || ModuleTypes::open(self.dwarf_path.as_deref()?);
+        self.types.get_or_init(open).as_ref()
     }
 
     fn dwarf_frames(&self, address: u64) -> Vec<SourceFrame> {

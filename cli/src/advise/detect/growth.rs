@@ -2,6 +2,7 @@
 //! the smaller one. The cure is to ask for the final size at once; the sizes seen say which.
 
 use crate::advise::claim::Claim;
+use crate::advise::element::Types;
 use crate::advise::facts::{Growth, ImageFacts};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
 use crate::advise::sizes::Sizes;
@@ -14,13 +15,13 @@ const SLOW_STEPS: u64 = 8;
 /// Without realloc growth is guessed from neighbours: so much of the guesses must fit.
 const FITTING: f64 = 0.9;
 
-pub fn detect(image: &ImageFacts) -> Vec<Finding> {
+pub fn detect(image: &ImageFacts, types: &Types<'_>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         grows(&site.facts.growth).then(|| site.place())
     });
     groups
         .iter()
-        .filter_map(|group| finding(image, group))
+        .filter_map(|group| finding(image, types, group))
         .collect()
 }
 
@@ -29,7 +30,7 @@ fn grows(growth: &Growth) -> bool {
     growth.chains > 0 && growth.steps >= FEWEST_BLOCKS && fits
 }
 
-fn finding(image: &ImageFacts, group: &[usize]) -> Option<Finding> {
+fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
     let site = *group.first()?;
     let (mut finals, mut steps) = (Sizes::default(), Sizes::default());
     let (mut chains, mut outgrown, mut guessed) = (0, 0u64, 0);
@@ -91,18 +92,19 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Option<Finding> {
         Some("std::vector" | "std::string") => "reserve()",
         _ => "ask at first for",
     };
+    let unit = types.unit_of_grown(image, group, &finals);
     let cure = if slow {
         format!(
-            "double the size at each step instead; or {how} {} bytes, which cover 90 %",
-            grouped(most)
+            "double the size at each step instead; or {how} {}, which cover 90 %",
+            unit.in_full(most)
         )
     } else {
         format!(
-            "{how} {} bytes: {:.0} % of the steps go ({} bytes cover half, {} nearly all)",
-            grouped(most),
+            "{how} {}: {:.0} % of the steps go ({} cover half, {} nearly all)",
+            unit.in_full(most),
             percent(steps.up_to(most), total),
-            grouped(half),
-            grouped(nearly_all)
+            unit.in_short(half),
+            unit.in_short(nearly_all)
         )
     };
     Some(Finding {

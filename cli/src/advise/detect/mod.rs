@@ -14,6 +14,7 @@ mod threads;
 use std::collections::HashSet;
 
 use super::costs::Costs;
+use super::element::Types;
 use super::facts::ImageFacts;
 use super::finding::{Confidence, Finding, Pattern};
 use super::prove::{Answers, Questions};
@@ -23,6 +24,7 @@ pub struct Asked {
     short: short::Asked,
     pairs: pairs::Asked,
     memory: memory::Asked,
+    hot: hot::Asked,
 }
 
 /// What has to be counted before anything can be concluded.
@@ -32,6 +34,7 @@ pub fn ask(image: &ImageFacts) -> (Asked, Questions) {
         short: short::ask(image, &mut questions),
         pairs: pairs::ask(image, &mut questions),
         memory: memory::ask(image, &mut questions),
+        hot: hot::ask(image, &mut questions),
     };
     (asked, questions)
 }
@@ -41,6 +44,7 @@ pub fn ask(image: &ImageFacts) -> (Asked, Questions) {
 pub fn conclude(
     image: &ImageFacts,
     costs: &Costs,
+    types: &Types<'_>,
     asked: &Asked,
     answers: &Answers,
     ended: bool,
@@ -49,7 +53,7 @@ pub fn conclude(
     let needless = findings.iter().filter(|f| f.confidence > Confidence::Low);
     let parts = needless.flat_map(|finding| finding.parts.iter());
     let explained: HashSet<usize> = parts.map(|part| part.origin).collect();
-    findings.extend(growth::detect(image));
+    findings.extend(growth::detect(image, types));
     findings.extend(pairs::conclude(image, &asked.pairs, answers, &explained));
     findings.extend(batch::detect(image));
     findings.extend(memory::tiny(image, costs));
@@ -65,6 +69,6 @@ pub fn conclude(
     findings.extend(arrays::detect(image));
     findings.extend(contents::duplicates(image));
     findings.extend(contents::zeroed(image));
-    findings.extend(hot::detect(image));
+    findings.extend(hot::conclude(image, &asked.hot, answers));
     findings
 }
