@@ -211,7 +211,8 @@ pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
 /// A source line, or the best that is known instead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    module: String,
+    /// Where its label lies: one a module.
+    module: usize,
     function: Option<Rc<str>>,
     file: Option<Rc<str>>,
     line: Option<u32>,
@@ -223,7 +224,7 @@ impl Place {
         let source = frame.map(|frame| &frame.source);
         let line = source.and_then(|source| source.line);
         Self {
-            module: frame.map_or_else(String::new, |frame| frame.module.path.clone()),
+            module: frame.map_or(0, |frame| Rc::as_ptr(&frame.module) as usize),
             function: source
                 .and_then(|source| source.function.as_ref())
                 .map(|function| function.symbol.clone()),

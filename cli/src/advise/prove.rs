@@ -141,7 +141,8 @@ impl Level {
 struct Set {
     answer: AtOnce,
     all: Level,
-    threads: FxHashMap<u32, Level>,
+    /// By the threads' numbers here.
+    threads: Vec<Level>,
     calls: FxHashMap<(u32, StackId), Level>,
     live_bytes: u64,
     part: Option<usize>,
@@ -167,7 +168,7 @@ impl Set {
 }
 
 /// A block that its thread made lately, as a first of a pair that has no second yet.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Recent {
     origin: u32,
     serial: u64,
@@ -175,8 +176,9 @@ struct Recent {
 
 #[derive(Default)]
 struct Thread {
-    made: Vec<Recent>,
-    ended: Vec<Note>,
+    /// The latest first.
+    made: [Recent; NEAR],
+    ended: [Note; NEAR_ENDS],
 }
 
 /// What is kept of a live block.
@@ -187,8 +189,13 @@ pub struct Note {
     partner: u64,
     pair: u32,
     root: u32,
+    /// The number of the thread that began it.
     thread: u32,
 }
+
+/// What an origin is to the pairs.
+const FIRST: u8 = 1;
+const SECOND: u8 = 2;
 
 /// Answers questions on one image.
 pub struct Prover {
@@ -200,11 +207,18 @@ pub struct Prover {
     /// By origin: the pairs that it is the second of; with the first's origins.
     seconds: FxHashMap<u32, Vec<u32>>,
     pairs: Vec<(usize, FxHashSet<u32>, Together)>,
-    firsts: FxHashSet<u32>,
-    threads: FxHashMap<u32, Thread>,
+    /// By origin.
+    roles: Vec<u8>,
+    threads: Vec<Thread>,
+    thread_numbers: FxHashMap<u32, u32>,
+    /// The thread that was heard of last, and its number.
+    latest: Option<(u32, u32)>,
     serial: u64,
     events: u64,
-    expected: u64,
+    /// Events in a part, and when the next one begins.
+    part_events: u64,
+    part: usize,
+    part_ends: u64,
 }
 
 impl Prover {
@@ -216,11 +230,15 @@ impl Prover {
             numbers: Vec::new(),
             seconds: FxHashMap::default(),
             pairs: Vec::new(),
-            firsts: FxHashSet::default(),
-            threads: FxHashMap::default(),
+            roles: Vec::new(),
+            threads: Vec::new(),
+            thread_numbers: FxHashMap::default(),
+            latest: None,
             serial: 0,
             events: 0,
-            expected: 0,
+            part_events: u64::MAX,
+            part: 0,
+            part_ends: u64::MAX,
         };
         for (number, question) in questions.all.into_iter().enumerate() {
             match question {
@@ -251,45 +269,68 @@ impl Prover {
     fn add_pair(&mut self, number: usize, first: &[usize], second: &[usize]) {
         let pair = self.pairs.len() as u32;
         let firsts: FxHashSet<u32> = first.iter().map(|origin| *origin as u32).collect();
-        self.firsts.extend(&firsts);
         self.pairs.push((number, firsts, Together::default()));
         for origin in second {
             self.seconds.entry(*origin as u32).or_default().push(pair);
         }
+        for (role, origins) in [(FIRST, first), (SECOND, second)] {
+            for origin in origins {
+                if self.roles.len() <= *origin {
+                    self.roles.resize(origin + 1, 0);
+                }
+                self.roles[*origin] |= role;
+            }
+        }
     }
 
-    fn part(&self) -> usize {
-        let part = self.events.saturating_mul(PARTS as u64) / self.expected.max(1);
-        (part as usize).min(PARTS - 1)
+    fn role(&self, origin: u32) -> u8 {
+        self.roles.get(origin as usize).copied().unwrap_or(0)
     }
 
-    fn began(&mut self, at: Moment<'_>, origin: u32, size: u64) {
-        let part = self.part();
+    /// A thread's number: they are dense, and most events are of the thread before.
+    fn number(&mut self, thread: u32) -> u32 {
+        if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == thread) {
+            return number;
+        }
+        let next = self.threads.len() as u32;
+        let number = *self.thread_numbers.entry(thread).or_insert(next);
+        if number == next {
+            self.threads.push(Thread::default());
+        }
+        self.latest = Some((thread, number));
+        number
+    }
+
+    fn began(&mut self, thread: u32, origin: u32, size: u64) {
+        let part = self.part;
         for (number, call) in self.sets_of.get(origin as usize).into_iter().flatten() {
             let set = &mut self.sets[*number as usize];
             set.answer.begun += 1;
             set.all.up();
-            set.threads.entry(at.thread).or_default().up();
+            if set.threads.len() <= thread as usize {
+                set.threads.resize_with(thread as usize + 1, Level::default);
+            }
+            set.threads[thread as usize].up();
             if let Some(call) = call {
-                set.calls.entry((at.thread, *call)).or_default().up();
+                set.calls.entry((thread, *call)).or_default().up();
             }
             set.change(part, size, 0);
         }
     }
 
     fn resized(&mut self, root: u32, more: u64, less: u64) {
-        let part = self.part();
+        let part = self.part;
         for (number, _) in self.sets_of.get(root as usize).into_iter().flatten() {
             self.sets[*number as usize].change(part, more, less);
         }
     }
 
     fn over(&mut self, note: &Note, size: u64) {
-        let part = self.part();
+        let part = self.part;
         for (number, call) in self.sets_of.get(note.root as usize).into_iter().flatten() {
             let set = &mut self.sets[*number as usize];
             set.all.down();
-            if let Some(level) = set.threads.get_mut(&note.thread) {
+            if let Some(level) = set.threads.get_mut(note.thread as usize) {
                 level.down();
             }
             let of_call = call.and_then(|call| set.calls.get_mut(&(note.thread, call)));
@@ -301,54 +342,55 @@ impl Prover {
     }
 
     /// The first that a new block belongs to, if it is a second: the one made last that has none.
-    fn pair_up(&mut self, thread: u32, origin: u32, note: &mut Note) {
-        let thread = self.threads.entry(thread).or_default();
-        for pair in self.seconds.get(&origin).into_iter().flatten() {
+    fn pair_up(&mut self, thread: u32, note: &mut Note) {
+        let role = self.role(note.root);
+        let made = &mut self.threads[thread as usize].made;
+        let pairs = match role & SECOND {
+            0 => None,
+            _ => self.seconds.get(&note.root),
+        };
+        for pair in pairs.into_iter().flatten() {
             let (_, firsts, together) = &mut self.pairs[*pair as usize];
-            let recent = thread.made.iter().rev();
-            let found = recent
-                .enumerate()
-                .find(|(_, recent)| recent.serial > 0 && firsts.contains(&recent.origin));
-            let Some((between, first)) = found else {
+            let is_first = |recent: &Recent| recent.serial > 0 && firsts.contains(&recent.origin);
+            let Some(between) = made.iter().position(is_first) else {
                 continue;
             };
             together.made += 1;
             together.between = together.between.max(between as u64);
-            (note.partner, note.pair) = (first.serial, pair + 1);
-            let place = thread.made.len() - 1 - between;
-            thread.made[place].serial = 0;
+            (note.partner, note.pair) = (made[between].serial, pair + 1);
+            made[between].serial = 0;
             break;
         }
-        if thread.made.len() == NEAR {
-            thread.made.remove(0);
-        }
-        let serial = if self.firsts.contains(&origin) {
-            note.serial
-        } else {
-            0
+        made.rotate_right(1);
+        made[0] = Recent {
+            origin: note.root,
+            serial: if role & FIRST == 0 { 0 } else { note.serial },
         };
-        thread.made.push(Recent { origin, serial });
     }
 
     /// Whether a block that ends does so near the other of a pair.
     fn part_together(&mut self, thread: u32, note: &Note) {
-        let thread = self.threads.entry(thread).or_default();
-        for (between, other) in thread.ended.iter().rev().enumerate() {
-            let pair = if note.pair > 0 && other.serial == note.partner {
-                note.pair
-            } else if other.pair > 0 && other.partner == note.serial {
-                other.pair
-            } else {
-                continue;
-            };
-            let together = &mut self.pairs[pair as usize - 1].2;
-            together.ended += 1;
-            together.frees_between = together.frees_between.max(between as u64);
+        let ended = &mut self.threads[thread as usize].ended;
+        if self
+            .roles
+            .get(note.root as usize)
+            .is_some_and(|role| *role != 0)
+        {
+            for (between, other) in ended.iter().enumerate() {
+                let pair = if note.pair > 0 && other.serial == note.partner {
+                    note.pair
+                } else if other.pair > 0 && other.partner == note.serial {
+                    other.pair
+                } else {
+                    continue;
+                };
+                let together = &mut self.pairs[pair as usize - 1].2;
+                together.ended += 1;
+                together.frees_between = together.frees_between.max(between as u64);
+            }
         }
-        if thread.ended.len() == NEAR_ENDS {
-            thread.ended.remove(0);
-        }
-        thread.ended.push(*note);
+        ended.rotate_right(1);
+        ended[0] = *note;
     }
 }
 
@@ -356,11 +398,16 @@ impl Observer for Prover {
     type Note = Note;
 
     fn begin_image(&mut self, trace: &Trace) {
-        self.expected = trace.event_count();
+        self.part_events = trace.event_count().div_ceil(PARTS as u64).max(1);
+        self.part_ends = self.part_events;
     }
 
     fn event(&mut self, event: &Event, _events: &Events<'_>) {
         self.events += u64::from(is_call(&event.action));
+        if self.events > self.part_ends && self.part < PARTS - 1 {
+            self.part += 1;
+            self.part_ends += self.part_events;
+        }
     }
 
     fn made(&mut self, at: Moment<'_>, made: &Made<'_, Note>) -> Note {
@@ -370,15 +417,16 @@ impl Observer for Prover {
             self.resized(old.note.root, made.size, old.size);
             return old.note;
         }
-        self.began(at, origin, made.size);
+        let thread = self.number(at.thread);
+        self.began(thread, origin, made.size);
         let mut note = Note {
             serial: self.serial,
             root: origin,
-            thread: at.thread,
+            thread,
             ..Note::default()
         };
         if !self.pairs.is_empty() {
-            self.pair_up(at.thread, origin, &mut note);
+            self.pair_up(thread, &mut note);
         }
         note
     }
@@ -389,14 +437,15 @@ impl Observer for Prover {
         }
         self.over(&block.note, block.size);
         if !self.pairs.is_empty() {
-            self.part_together(at.thread, &block.note);
+            let thread = self.number(at.thread);
+            self.part_together(thread, &block.note);
         }
     }
 
     fn end_image(&mut self, _image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
         let mut firsts: FxHashSet<u64> = FxHashSet::default();
         live(&mut |_, block| {
-            if self.firsts.contains(&block.note.root) {
+            if self.role(block.note.root) & FIRST != 0 {
                 firsts.insert(block.note.serial);
             }
         });
@@ -411,7 +460,7 @@ impl Observer for Prover {
             }
             let most = |levels: &mut dyn Iterator<Item = u64>| levels.max().unwrap_or(0);
             set.answer.most = set.all.most;
-            set.answer.most_of_a_thread = most(&mut set.threads.values().map(|level| level.most));
+            set.answer.most_of_a_thread = most(&mut set.threads.iter().map(|level| level.most));
             set.answer.most_in_a_call = most(&mut set.calls.values().map(|level| level.most));
             self.answers.sets.insert(*number, set.answer.clone());
         }

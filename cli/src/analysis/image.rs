@@ -143,7 +143,7 @@ impl Analysis {
             resolver: &mut self.resolver,
             heap: Heap::default(),
             sources: Vec::new(),
-            by_stack: FxHashMap::default(),
+            by_stack: Vec::new(),
             attributions: FxHashMap::default(),
             reallocs: FxHashMap::default(),
             threads: 0,
@@ -259,8 +259,8 @@ struct Image<'a, O: Observer> {
     heap: Heap<O::Note>,
     /// By `OriginId`.
     sources: Vec<Source>,
-    /// `None`: not counted.
-    by_stack: FxHashMap<(u32, u8), Option<OriginId>>,
+    /// By stack: the calls made from it, mostly one, and their origins. `None`: not counted.
+    by_stack: Vec<Vec<(u8, Option<OriginId>)>>,
     attributions: FxHashMap<u32, Attribution>,
     /// The old block of the realloc that a thread is in.
     reallocs: FxHashMap<u32, Option<Block<O::Note>>>,
@@ -492,9 +492,13 @@ impl<O: Observer> Image<'_, O> {
 
     /// What an allocation is added to; `None` if it is not counted.
     fn origin(&mut self, events: &Events<'_>, call: AllocCall, stack: StackId) -> Option<OriginId> {
-        let key = (stack.0, call.code());
-        if let Some(origin) = self.by_stack.get(&key) {
-            return *origin;
+        let (place, code) = (stack.0 as usize, call.code());
+        if self.by_stack.len() <= place {
+            self.by_stack.resize_with(place + 1, Vec::new);
+        }
+        let known = self.by_stack[place].iter();
+        if let Some((_, origin)) = known.copied().find(|(known, _)| *known == code) {
+            return origin;
         }
         let counted = match self.rules {
             [] => Counted::AsCalled,
@@ -511,7 +515,7 @@ impl<O: Observer> Image<'_, O> {
                 ..
             }
             | Counted::Not => {
-                self.by_stack.insert(key, None);
+                self.by_stack[place].push((code, None));
                 return None;
             }
         };
@@ -524,7 +528,7 @@ impl<O: Observer> Image<'_, O> {
             header_bytes,
             site: None,
         });
-        self.by_stack.insert(key, Some(origin));
+        self.by_stack[place].push((code, Some(origin)));
         Some(origin)
     }
 }

@@ -41,7 +41,8 @@ impl SortKey {
 /// What makes two stacks the same site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SiteKey {
-    module: String,
+    /// Where its label lies: one a module.
+    module: usize,
     function: Option<Rc<str>>,
     file: Option<Rc<str>>,
     line: Option<u32>,
@@ -141,9 +142,7 @@ impl SiteTable {
         let function = frame.and_then(|frame| frame.source.function.as_ref());
         let line = frame.and_then(|frame| frame.source.line);
         let key = SiteKey {
-            module: frame
-                .map(|frame| frame.module.path.clone())
-                .unwrap_or_default(),
+            module: frame.map_or(0, |frame| Rc::as_ptr(&frame.module) as usize),
             function: function.map(|function| function.symbol.clone()),
             file: frame.and_then(|frame| frame.source.file.clone()),
             line,
