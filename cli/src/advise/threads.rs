@@ -1,0 +1,48 @@
+//! What is kept of each thread, by a number of its own: numbers are dense, and most events are of
+//! the thread that the event before was of, so they take no look-up.
+
+use rustc_hash::FxHashMap;
+
+#[derive(Debug)]
+pub struct Threads<T> {
+    states: Vec<T>,
+    /// By the system's number.
+    numbers: FxHashMap<u32, u32>,
+    /// The thread that was asked for last, and its number.
+    latest: Option<(u32, u32)>,
+}
+
+impl<T> Default for Threads<T> {
+    fn default() -> Self {
+        Self {
+            states: Vec::new(),
+            numbers: FxHashMap::default(),
+            latest: None,
+        }
+    }
+}
+
+impl<T: Default> Threads<T> {
+    pub fn number(&mut self, thread: u32) -> u32 {
+        if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == thread) {
+            return number;
+        }
+        let next = self.states.len() as u32;
+        let number = *self.numbers.entry(thread).or_insert(next);
+        if number == next {
+            self.states.push(T::default());
+        }
+        self.latest = Some((thread, number));
+        number
+    }
+
+    pub fn of(&mut self, thread: u32) -> &mut T {
+        let number = self.number(thread);
+        &mut self.states[number as usize]
+    }
+
+    /// Of a thread with this number of ours.
+    pub fn state(&mut self, number: u32) -> &mut T {
+        &mut self.states[number as usize]
+    }
+}
