@@ -1,14 +1,18 @@
 //! What is known of an origin (a distinct stack and call) when an image ends: all that the
 //! detectors see. At most 2 KiB an origin.
 
+use std::cell::RefCell;
+
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
 use super::contents::{Copies, Zeros};
-use super::loops::Place;
+use super::finding::{Place, Places};
+use super::loops;
 use super::sizes::Sizes;
 use crate::analysis::chain::Chain;
 use crate::analysis::heap::{Origin, OriginId};
+use crate::analysis::resolve::ChainFrame;
 use crate::analysis::work::{Io, Marks};
 
 /// The run is cut into this many parts of equally many events, to see what grows.
@@ -191,6 +195,9 @@ pub struct Site {
     pub chain: Chain,
     /// The frame charged, counted over all functions of the chain from the innermost.
     pub site: Option<usize>,
+    /// The line that is charged, and who called its function.
+    pub place: Place,
+    pub caller: Place,
     pub call_name: &'static str,
     /// Whether its stack reaches the thread's first function.
     pub whole_stack: bool,
@@ -202,7 +209,7 @@ pub struct Site {
     /// Of the function that is charged, in the same call path.
     pub io: Io,
     /// The loop that makes its calls, if that can be told.
-    pub turn: Option<Place>,
+    pub turn: Option<loops::Place>,
 }
 
 /// See `Site::owner`.
@@ -218,6 +225,7 @@ pub struct Owner {
 /// An image, ready for the detectors.
 pub struct ImageFacts {
     pub sites: Vec<Site>,
+    pub places: RefCell<Places>,
     /// By the origins of the copy and of the block that held the bytes first; indices into `sites`.
     pub copies: FxHashMap<(u32, u32), Copies>,
     /// Whether the trace tells what blocks held.
@@ -233,4 +241,10 @@ pub struct ImageFacts {
     pub marks: Marks,
     /// Files of the modules that were loaded, as the recorder saw them.
     pub modules: Vec<Vec<u8>>,
+}
+
+impl ImageFacts {
+    pub fn place_of(&self, frame: Option<&ChainFrame>) -> Place {
+        self.places.borrow_mut().of(frame)
+    }
 }

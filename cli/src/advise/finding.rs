@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use rustc_hash::FxHashMap;
+
 use super::claim::Claim;
 use super::facts::{ImageFacts, Site};
 use crate::analysis::attribute::functions;
@@ -208,9 +210,33 @@ pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
     origins.iter().map(part).collect()
 }
 
-/// A source line, or the best that is known instead.
+/// A source line, or the best that is known instead, by a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(u32);
+
+/// Numbers places; what was asked of one frame is not asked of it again. The frames outlive it.
+#[derive(Debug, Default)]
+pub struct Places {
+    by_frame: FxHashMap<*const ChainFrame, Place>,
+    by_key: HashMap<PlaceKey, Place>,
+}
+
+impl Places {
+    pub fn of(&mut self, frame: Option<&ChainFrame>) -> Place {
+        let at = frame.map_or(std::ptr::null(), std::ptr::from_ref);
+        if let Some(place) = self.by_frame.get(&at) {
+            return *place;
+        }
+        let next = Place(self.by_key.len() as u32);
+        let place = *self.by_key.entry(PlaceKey::of(frame)).or_insert(next);
+        self.by_frame.insert(at, place);
+        place
+    }
+}
+
+/// What makes two frames the same place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+struct PlaceKey {
     /// Where its label lies: one a module.
     module: usize,
     function: Option<Rc<str>>,
@@ -219,8 +245,8 @@ pub struct Place {
     address: u64,
 }
 
-impl Place {
-    pub fn of(frame: Option<&ChainFrame>) -> Self {
+impl PlaceKey {
+    fn of(frame: Option<&ChainFrame>) -> Self {
         let source = frame.map(|frame| &frame.source);
         let line = source.and_then(|source| source.line);
         Self {
@@ -238,6 +264,10 @@ impl Place {
 }
 
 impl Site {
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
     /// All functions of the stack, innermost first.
     pub fn functions(&self) -> Vec<&ChainFrame> {
         functions(&self.chain).collect()
@@ -250,10 +280,6 @@ impl Site {
     /// Who called the function that is charged.
     pub fn caller_frame(&self) -> Option<&ChainFrame> {
         functions(&self.chain).nth(self.site? + 1)
-    }
-
-    pub fn place(&self) -> Place {
-        Place::of(self.site_frame())
     }
 
     /// `function  file:line`.

@@ -42,7 +42,7 @@ use element::Types;
 use facts::ImageFacts;
 use finding::{Confidence, Finding};
 use prove::{Answers, Prover};
-use rank::{Ranked, Totals};
+use rank::{Ranked, Totals, Worth};
 pub use watch::Watch;
 
 pub use args::{EXAMPLES, RawAdvise};
@@ -81,7 +81,10 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
     let mut watch = Watch::default();
     let mut analysis = Analysis::read(&plan.subject, &mut watch)?;
     let advice = conclude_all(plan, watch, &mut analysis);
-    match print(plan, &analysis, &advice) {
+    let printed = print(plan, &analysis, &advice);
+    // The process ends: to free a block for each stack would take a tenth of all its time.
+    std::mem::forget((advice, analysis));
+    match printed {
         // Whoever reads us has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::failed(format!(
@@ -117,14 +120,18 @@ pub fn findings(
 type Proven = (usize, ImageFacts, detect::Asked, Answers);
 
 /// Asks of each process image with allocations what its facts leave open.
-fn prove_all(watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
+fn prove_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
     let traces = std::mem::take(&mut analysis.traces);
     let bar = Progress::new("proving", traces.iter());
     let images = watch.images.into_iter().enumerate();
     let proven = images
         .filter(|(_, facts)| facts.allocations > 0)
         .map(|(index, facts)| {
-            let (asked, questions) = detect::ask(&facts);
+            let worth = match plan.least {
+                Confidence::Low => Worth::any(&facts),
+                _ => Worth::of(&facts),
+            };
+            let (asked, questions) = detect::ask(&facts, &worth);
             let mut prover = Prover::new(questions);
             if let Some(trace) = traces.get(index).filter(|_| prover.has_questions()) {
                 analysis.again(trace, &mut prover, bar.each());
@@ -140,7 +147,7 @@ fn prove_all(watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
 /// Process images with allocations, the busiest first. The trace is read again for what the
 /// detectors ask.
 fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
-    let proven = prove_all(watch, analysis);
+    let proven = prove_all(plan, watch, analysis);
     let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());
     let mut advice: Vec<ImageAdvice> = proven
         .into_iter()

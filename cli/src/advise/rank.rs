@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::costs::Costs;
 use super::element::AllocatedType;
 use super::facts::ImageFacts;
-use super::finding::{Finding, Part, Pattern};
+use super::finding::{Finding, Part, Pattern, buffers_whole};
 
 /// A finding in its place, with what it saves that no finding before it does.
 #[derive(Debug)]
@@ -233,23 +233,62 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Below this share of calls, of bytes and of the peak a finding is not worth a change.
-const WORTH: f64 = 0.005;
+/// What a finding must save, or be about, to be worth a change.
+#[derive(Clone, Copy, Debug)]
+pub struct Worth {
+    /// Of calls, of bytes or of the peak; one of the three is enough.
+    share: f64,
+    calls: u64,
+    bytes: u64,
+}
+
+impl Worth {
+    const SHARE: f64 = 0.005;
+
+    pub fn of(image: &ImageFacts) -> Self {
+        let sums = || image.sites.iter().map(|site| &site.sums);
+        Self {
+            share: Self::SHARE,
+            calls: sums().map(|sums| sums.calls).sum(),
+            bytes: sums().map(|sums| sums.bytes).fold(0, u64::saturating_add),
+        }
+    }
+
+    /// All is worth it.
+    pub fn any(image: &ImageFacts) -> Self {
+        Self {
+            share: 0.0,
+            ..Self::of(image)
+        }
+    }
+
+    fn share_of(&self, calls: u64, bytes: u64) -> f64 {
+        let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+        share(calls, self.calls).max(share(bytes, self.bytes))
+    }
+
+    /// Whether a finding about buffers that began at these origins could be worth it.
+    pub fn admits(&self, image: &ImageFacts, group: &[usize]) -> bool {
+        let parts = buffers_whole(image, group);
+        let calls = parts.iter().map(|part| part.calls).sum();
+        let bytes = parts
+            .iter()
+            .map(|part| part.bytes)
+            .fold(0, u64::saturating_add);
+        self.share_of(calls, bytes) >= self.share
+    }
+}
 
 /// The findings that are worth a change, and the others, both in their order.
 pub fn by_worth(image: &ImageFacts, ranked: Vec<Ranked>) -> (Vec<Ranked>, Vec<Ranked>) {
-    let sums = || image.sites.iter().map(|site| &site.sums);
-    let calls: u64 = sums().map(|sums| sums.calls).sum();
-    let bytes = sums().map(|sums| sums.bytes).fold(0, u64::saturating_add);
+    let worth = Worth::of(image);
     ranked.into_iter().partition(|ranked| {
         let finding = &ranked.finding;
-        let (net_calls, net_bytes) = match finding.calls() {
+        let (calls, bytes) = match finding.calls() {
             0 if finding.memory_bytes == 0 => finding.blocks(image),
             _ => (ranked.net_calls, ranked.net_bytes),
         };
-        let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
-        let most = share(net_calls, calls).max(share(net_bytes, bytes));
-        most.max(ranked.memory_share) >= WORTH
+        worth.share_of(calls, bytes).max(ranked.memory_share) >= worth.share
     })
 }
 

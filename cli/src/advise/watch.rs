@@ -2,17 +2,22 @@
 //!
 //! Memory: about 64 bytes a live block, 24 bytes an origin and thread, and the facts.
 
+use std::cell::RefCell;
+
 use larder_trace::{Action, Event, Events, Fingerprint, FreeCall, StackId, StackTable};
 use rustc_hash::FxHashMap;
 
 use super::contents::{Contents, Life};
 use super::facts::{Array, Facts, ImageFacts, Owner, Site};
+use super::finding::Places;
 use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
 use super::threads::Threads;
+use crate::analysis::attribute::functions;
 use crate::analysis::chain::Chain;
 use crate::analysis::heap::{Block, OriginId};
 use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
+use crate::analysis::resolve::ChainFrame;
 use crate::analysis::work::{Io, Marks};
 
 /// Blocks from this size on are looked at as arrays.
@@ -248,7 +253,10 @@ impl Observer for Watch {
         if facts.last.0 != at.thread {
             let (before, event) = facts.last;
             self.last.insert((index, before), event);
-            facts.last = (at.thread, self.last.remove(&(index, at.thread)).unwrap_or(0));
+            facts.last = (
+                at.thread,
+                self.last.remove(&(index, at.thread)).unwrap_or(0),
+            );
         }
         let last = std::mem::replace(&mut facts.last.1, now);
         let stayed = (last > 0).then(|| thread.returns.stayed(last));
@@ -419,7 +427,7 @@ impl Watch {
     }
 
     fn finish(&mut self, image: &mut Finished<'_, '_>) -> ImageFacts {
-        let (mut sites, mut loops) = (Vec::new(), Loops::default());
+        let (mut sites, mut loops, mut places) = (Vec::new(), Loops::default(), Places::default());
         let io: Vec<(StackId, u64)> = self.io.iter().map(|(s, io)| (*s, io.all_calls())).collect();
         for (stack, calls) in io {
             loops.add(image, stack, calls, None);
@@ -450,7 +458,13 @@ impl Watch {
             let io = below.get(&stacks.parent(function)).cloned();
             let calls = image.origins[index].calls;
             let root = stacks.root(source.stack);
+            let frames: Vec<&ChainFrame> = functions(&chain).collect();
+            let frame = |index: Option<usize>| frames.get(index?).copied();
+            let place = places.of(frame(source.site));
+            let caller = places.of(frame(source.site.map(|site| site + 1)));
             sites.push(Site {
+                place,
+                caller,
                 whole_stack: root == StackId::COMPLETE_ROOT,
                 turn: loops.add(image, source.stack, calls, Some(&facts)),
                 io: io.unwrap_or_default(),
@@ -465,6 +479,7 @@ impl Watch {
         let (copies, has_contents) = std::mem::take(&mut self.contents).finish();
         ImageFacts {
             copies,
+            places: RefCell::new(places),
             has_contents,
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,

@@ -18,6 +18,7 @@ use super::element::Types;
 use super::facts::ImageFacts;
 use super::finding::{Confidence, Finding, Pattern};
 use super::prove::{Answers, Questions};
+use super::rank::Worth;
 
 /// What the detectors asked of the trace.
 pub struct Asked {
@@ -28,11 +29,11 @@ pub struct Asked {
 }
 
 /// What has to be counted before anything can be concluded.
-pub fn ask(image: &ImageFacts) -> (Asked, Questions) {
+pub fn ask(image: &ImageFacts, worth: &Worth) -> (Asked, Questions) {
     let mut questions = Questions::default();
     let asked = Asked {
-        short: short::ask(image, &mut questions),
-        pairs: pairs::ask(image, &mut questions),
+        short: short::ask(image, worth, &mut questions),
+        pairs: pairs::ask(image, worth, &mut questions),
         memory: memory::ask(image, &mut questions),
         hot: hot::ask(image, &mut questions),
     };

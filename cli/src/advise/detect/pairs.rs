@@ -7,6 +7,7 @@ use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, whole};
 use crate::advise::prove::{self, Answers, Questions, Together};
+use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
 use crate::analysis::number::grouped;
 
@@ -25,7 +26,7 @@ const SHARED_POINTER: &str = "std::shared_ptr";
 /// Lines whose blocks may come and go together, first and second, and what was asked of them.
 pub struct Asked(Vec<(Vec<usize>, Vec<usize>, prove::Asked)>);
 
-pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
+pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Asked {
     let mut places: BTreeMap<_, BTreeSet<(usize, usize)>> = BTreeMap::new();
     let numbers = numbered(image);
     for (second, site) in image.sites.iter().enumerate() {
@@ -51,7 +52,8 @@ pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
         let second: BTreeSet<usize> = pairs.iter().map(|(_, second)| *second).collect();
         let (first, second): (Vec<_>, Vec<_>) =
             (first.into_iter().collect(), second.into_iter().collect());
-        (calls(image, &second) >= FEWEST_BLOCKS).then(|| {
+        let asks = calls(image, &second) >= FEWEST_BLOCKS && worth.admits(image, &second);
+        asks.then(|| {
             let asked = questions.together(&first, &second);
             (first, second, asked)
         })
@@ -96,7 +98,7 @@ fn numbered(image: &ImageFacts) -> Vec<usize> {
     let places = image.sites.iter().map(|site| {
         let next = numbers.len();
         // One line that makes both is told apart by where it was called.
-        let key = (site.place(), Place::of(site.caller_frame()));
+        let key = (site.place(), site.caller);
         *numbers.entry(key).or_insert(next)
     });
     places.collect()

@@ -13,9 +13,10 @@ use larder_trace::StackId;
 use crate::advise::claim::{Claim, Scope};
 use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{
-    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, buffers_whole, grouped_by,
+    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, buffers_whole, grouped_by,
 };
 use crate::advise::prove::{self, Answers, AtOnce, Questions};
+use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
 use crate::analysis::naming::{function_name, is_start};
 use crate::analysis::number::{counted, grouped, percent};
@@ -37,17 +38,20 @@ pub struct Asked {
     callers: Vec<(Vec<usize>, prove::Asked)>,
 }
 
-pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
+pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Asked {
     let within = grouped_by(image, |_, site| {
         let shared = lives_within(site)?;
-        Some((site.place(), Place::of(Some(shared.frame)), shared.kind()))
+        Some((
+            site.place(),
+            image.place_of(Some(shared.frame)),
+            shared.kind(),
+        ))
     });
     let begins = |site: &Site| (site.facts.buffers.begun > 0).then(|| site.place());
     let lines = grouped_by(image, |_, site| begins(site));
-    let mut callers = grouped_by(image, |_, site| {
-        Some((begins(site)?, Place::of(site.caller_frame())))
-    });
-    let worth = |group: &Vec<usize>| begun(image, group) >= FEWEST_BLOCKS;
+    let mut callers = grouped_by(image, |_, site| Some((begins(site)?, site.caller)));
+    let worth =
+        |group: &Vec<usize>| begun(image, group) >= FEWEST_BLOCKS && scope.admits(image, group);
     callers.retain(|group| !lines.contains(group));
     let call = |origin: &usize| {
         let owner = image.sites[*origin].owner.as_ref();
@@ -78,11 +82,12 @@ pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
 }
 
 pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let (mut findings, worth) = (Vec::new(), Worth::of(image));
     let mut explained: HashSet<usize> = HashSet::new();
     for (group, asked) in &asked.within {
         if let Some(finding) = within(image, group, &answers.at_once(*asked)) {
-            if finding.confidence > Confidence::Low {
+            // Little pieces of a line do not stand for it.
+            if finding.confidence > Confidence::Low && worth.admits(image, group) {
                 explained.extend(group);
             }
             findings.push(finding);
