@@ -47,11 +47,12 @@ pub enum Claim {
         blocks: u64,
         counted: Together,
     },
-    /// Blocks of one size that are made one right after another, and end so.
+    /// Blocks that are made one right after another of the same size, and end so.
     Rows {
         origins: Vec<usize>,
         blocks: u64,
-        size_bytes: u64,
+        smallest_bytes: u64,
+        largest_bytes: u64,
         followers: u64,
         ended: u64,
         live: u64,
@@ -121,7 +122,8 @@ impl Claim {
             Claim::Together { .. } => self.together(),
             Claim::Rows {
                 blocks,
-                size_bytes,
+                smallest_bytes,
+                largest_bytes,
                 followers,
                 ended,
                 live,
@@ -131,11 +133,18 @@ impl Claim {
                     0 => String::new(),
                     live => format!("; {} live at the end beside it", grouped(*live)),
                 };
+                let sizes = match smallest_bytes == largest_bytes {
+                    true => grouped(*largest_bytes),
+                    false => format!(
+                        "{} to {}",
+                        grouped(*smallest_bytes),
+                        grouped(*largest_bytes)
+                    ),
+                };
                 format!(
-                    "of {} of {} bytes {} were made right after another, and {} ended right \
-                     beside it{left}",
+                    "of {} of {sizes} bytes {} were made right after another of the same size, and \
+                     {} ended right beside it{left}",
                     counted(*blocks, "block"),
-                    grouped(*size_bytes),
                     grouped(*followers),
                     grouped(*ended)
                 )

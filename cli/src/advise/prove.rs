@@ -93,8 +93,8 @@ pub struct AtOnce {
 /// What was counted of a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// Blocks of the second that were made at most `NEAR` allocations after one of the first, each
-    /// with one of its own; and the most allocations that came in between.
+    /// Blocks of the second that were made at most `NEAR` allocations after one of the first that
+    /// still lives, each with one of its own; and the most allocations that came in between.
     pub made: u64,
     pub between: u64,
     /// Of these: ended at most `NEAR_ENDS` frees from it, by the same thread; and the most frees in
@@ -350,8 +350,13 @@ impl Prover {
         };
     }
 
-    /// Whether a block that ends does so near the other of a pair.
+    /// Whether a block that ends does so near the other of a pair. What has ended is nobody's first.
     fn part_together(&mut self, thread: u32, note: &Note) {
+        if self.role(note.root) & FIRST != 0 {
+            let made = &mut self.threads.state(note.thread).made;
+            let gone = made.iter_mut().find(|recent| recent.serial == note.serial);
+            gone.into_iter().for_each(|recent| recent.serial = 0);
+        }
         let ended = &mut self.threads.state(thread).ended;
         if self
             .roles

@@ -271,9 +271,9 @@ impl Observer for Watch {
         }
         thread.made.rotate_right(1);
         thread.made[0] = Some(index);
-        let in_row = thread
-            .last_made
-            .filter(|last| last.origin == made.origin && last.event + 1 == now);
+        let in_row = thread.last_made.filter(|last| {
+            last.origin == made.origin && last.size == made.size && last.event + 1 == now
+        });
         facts.row.made += u64::from(in_row.is_some());
         thread.last_made = Some(Last {
             serial,

@@ -1,4 +1,4 @@
-//! Equal blocks that are made one after another and end one after another: an array would hold them
+//! Blocks of one size that are made one after another and end one after another: an array would hold them
 //! in one block.
 
 use crate::advise::claim::Claim;
@@ -6,23 +6,24 @@ use crate::advise::facts::{ImageFacts, Row};
 use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by, whole,
 };
+use crate::advise::sizes::Sizes;
 use crate::analysis::number::grouped;
 
-/// So many of the blocks must follow another, and end next to it.
+/// So many of the blocks must follow another: rows are four long on average, or longer.
+const FOLLOW: f64 = 0.75;
+/// Of these, so many must end next to the other.
 const MOSTLY: f64 = 0.9;
 
 pub fn detect(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         let (facts, calls) = (&site.facts, site.sums.calls);
-        let (row, sizes) = (&facts.row, &facts.sizes);
-        let mostly = |count: u64| count as f64 >= MOSTLY * calls as f64;
+        let row = &facts.row;
         let fits = calls >= FEWEST_BLOCKS
-            && sizes.smallest() == sizes.largest()
             && facts.reallocated == 0
             && facts.foreign == 0
-            && mostly(row.made)
-            && mostly(row.ended + row.live);
-        fits.then(|| (site.place(), sizes.largest()))
+            && row.made as f64 >= FOLLOW * calls as f64
+            && (row.ended + row.live) as f64 >= MOSTLY * row.made as f64;
+        fits.then(|| site.place())
     });
     groups.iter().map(|group| finding(image, group)).collect()
 }
@@ -34,7 +35,9 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
     let followers = row(|row| row.made);
     // Where a row begins, its array is made.
     let arrays = calls.saturating_sub(followers).max(1);
-    let size = image.sites[group[0]].facts.sizes.largest();
+    let mut sizes = Sizes::default();
+    sites().for_each(|site| sizes.merge(&site.facts.sizes));
+    let (smallest, largest) = (sizes.smallest(), sizes.largest());
     let each = calls.div_ceil(arrays);
     Finding {
         pattern: Pattern::Array,
@@ -55,18 +58,20 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
         evidence: vec![Claim::Rows {
             origins: group.to_vec(),
             blocks: calls,
-            size_bytes: size,
+            smallest_bytes: smallest,
+            largest_bytes: largest,
             followers,
             ended: row(|row| row.ended),
             live: row(|row| row.live),
         }],
         cure: format!(
-            "make one array of each row ({} here, of {} elements on average): {} bytes in one block",
+            "make one array of each row ({} here, of {} elements on average), in one block of up to \
+             {} bytes",
             grouped(arrays),
             grouped(each),
-            grouped(each.saturating_mul(size))
+            grouped(each.saturating_mul(largest))
         ),
-        size_bytes: Some(size),
+        size_bytes: Some(largest),
         confidence: Confidence::Medium,
     }
 }

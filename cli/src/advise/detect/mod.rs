@@ -13,6 +13,7 @@ mod threads;
 
 use std::collections::HashSet;
 
+use super::claim::Claim;
 use super::costs::Costs;
 use super::element::Types;
 use super::facts::ImageFacts;
@@ -51,8 +52,12 @@ pub fn conclude(
     ended: bool,
 ) -> Vec<Finding> {
     let mut findings = short::conclude(image, &asked.short, answers);
-    let needless = findings.iter().filter(|f| f.confidence > Confidence::Low);
-    let parts = needless.flat_map(|finding| finding.parts.iter());
+    // What lives within a call need not be allocated at all, together with another or not.
+    let within = findings.iter().filter(|f| {
+        let proven = |claim: &Claim| matches!(claim, Claim::EndsWithin { .. });
+        f.confidence > Confidence::Low && f.evidence.iter().any(proven)
+    });
+    let parts = within.flat_map(|finding| finding.parts.iter());
     let explained: HashSet<usize> = parts.map(|part| part.origin).collect();
     findings.extend(growth::detect(image, types));
     findings.extend(pairs::conclude(image, &asked.pairs, answers, &explained));

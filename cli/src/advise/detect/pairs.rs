@@ -75,21 +75,36 @@ pub fn conclude(
         .filter(|(first, second, _)| free(first) && free(second));
     let mut pairs: Vec<_> = pairs
         .map(|(first, second, asked)| (first, second, answers.together(*asked)))
+        .filter(|(first, second, together)| always(image, first, second, together))
         .collect();
     // Where each seems to follow the other, the one that follows more often does.
     pairs.sort_by_key(|(_, _, together)| std::cmp::Reverse(together.made));
     let mut taken: HashSet<(usize, usize)> = HashSet::new();
-    let mut findings = Vec::new();
-    for (first, second, together) in pairs {
-        if taken.contains(&(second[0], first[0])) {
-            continue;
-        }
-        if let Some(finding) = finding(image, first, second, together) {
-            taken.insert((first[0], second[0]));
-            findings.push(finding);
-        }
-    }
-    findings
+    pairs.retain(|(first, second, _)| {
+        taken.insert((first[0], second[0])) && !taken.contains(&(second[0], first[0]))
+    });
+    // Of several that a block could go into, the one that goes into no other.
+    let seconds: HashSet<usize> = pairs.iter().map(|(_, second, _)| second[0]).collect();
+    pairs.sort_by_key(|(first, _, together)| (seconds.contains(&first[0]), together.between));
+    let mut placed: HashSet<usize> = HashSet::new();
+    let placed = pairs
+        .into_iter()
+        .filter(|(_, second, _)| placed.insert(second[0]));
+    let mut placed: Vec<_> = placed.collect();
+    placed.sort_by_key(|(first, second, _)| (first[0], second[0]));
+    let found = placed
+        .into_iter()
+        .filter_map(|(first, second, together)| finding(image, first, second, together));
+    found.collect()
+}
+
+/// Whether blocks of the second nearly always come and go with one of the first.
+fn always(image: &ImageFacts, first: &[usize], second: &[usize], together: &Together) -> bool {
+    let made = together.made as f64;
+    together.made >= FEWEST_BLOCKS
+        && made >= ALWAYS * calls(image, second) as f64
+        && made >= MOSTLY * calls(image, first) as f64
+        && (together.ended + together.live) as f64 >= ALWAYS * made
 }
 
 /// A number for each place, by origin.
@@ -174,15 +189,8 @@ fn finding(
     };
     let (named, other) = (heaviest(second)?, heaviest(first)?);
     let (a, b) = (&image.sites[other], &image.sites[named]);
-    let (of_first, of_second) = (calls(image, first), calls(image, second));
+    let of_second = calls(image, second);
     let shared = b.container() == Some(SHARED_POINTER);
-    let made = together.made as f64;
-    let always = made >= ALWAYS * of_second as f64
-        && made >= MOSTLY * of_first as f64
-        && (together.ended + together.live) as f64 >= ALWAYS * made;
-    if !always || together.made < FEWEST_BLOCKS {
-        return None;
-    }
     let sizes = merged(image, second);
     let fixed = sizes.smallest() == sizes.largest();
     let cure = if shared {

@@ -118,7 +118,9 @@ fn lives_within(site: &Site) -> Option<Shared<'_>> {
     let fits = site.whole_stack && site.facts.buffers.begun > 0;
     let ends = fits && site.facts.buffers.end_within_a_call();
     let shared = Shared::of(site).filter(|_| ends)?;
-    (!shared.frees_first).then_some(shared)
+    // What ends before `main` does may end anywhere.
+    let told = shared.kind() == Kind::Same || !shared.outermost;
+    (told && !shared.frees_first).then_some(shared)
 }
 
 /// Where the function in whose call all happens is, seen from the line.
