@@ -78,24 +78,44 @@ pub fn conclude(
         .filter(|(first, second, together)| always(image, first, second, together))
         .collect();
     // Where each seems to follow the other, the one that follows more often does.
-    pairs.sort_by_key(|(_, _, together)| std::cmp::Reverse(together.made));
-    let mut taken: HashSet<(usize, usize)> = HashSet::new();
-    pairs.retain(|(first, second, _)| {
-        taken.insert((first[0], second[0])) && !taken.contains(&(second[0], first[0]))
+    pairs.sort_by_key(|(first, second, together)| {
+        let made = std::cmp::Reverse(together.made);
+        (
+            made,
+            together.frees_between,
+            together.between,
+            first[0],
+            second[0],
+        )
     });
-    // Of several that a block could go into, the one that goes into no other.
-    let seconds: HashSet<usize> = pairs.iter().map(|(_, second, _)| second[0]).collect();
-    pairs.sort_by_key(|(first, _, together)| (seconds.contains(&first[0]), together.between));
-    let mut placed: HashSet<usize> = HashSet::new();
-    let placed = pairs
-        .into_iter()
-        .filter(|(_, second, _)| placed.insert(second[0]));
-    let mut placed: Vec<_> = placed.collect();
-    placed.sort_by_key(|(first, second, _)| (first[0], second[0]));
-    let found = placed
-        .into_iter()
-        .filter_map(|(first, second, together)| finding(image, first, second, together));
+    let holders = holders(pairs.iter().map(|(first, second, _)| (first[0], second[0])));
+    let held = |first: usize| holders.contains_key(&first);
+    let found = pairs.iter().filter_map(|(first, second, together)| {
+        let holder = *holders.get(&second[0])?;
+        // Of several that a block could go into, the one that goes into no other.
+        let outermost = pairs
+            .iter()
+            .find(|(a, b, _)| b[0] == second[0] && !held(a[0]));
+        let chosen = outermost.map_or(holder, |(first, _, _)| first[0]);
+        (first[0] == chosen).then(|| finding(image, first, second, *together))?
+    });
     found.collect()
+}
+
+/// What each block goes into, of pairs in the order of their weight: none into itself, by whatever
+/// way.
+fn holders(pairs: impl Iterator<Item = (usize, usize)>) -> HashMap<usize, usize> {
+    let mut holders: HashMap<usize, usize> = HashMap::new();
+    for (first, second) in pairs {
+        let mut outward = Some(first);
+        while let Some(at) = outward.filter(|at| *at != second) {
+            outward = holders.get(&at).copied();
+        }
+        if outward.is_none() {
+            holders.entry(second).or_insert(first);
+        }
+    }
+    holders
 }
 
 /// Whether blocks of the second nearly always come and go with one of the first.
