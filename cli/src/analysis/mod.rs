@@ -81,7 +81,10 @@ impl Analysis {
             rules: subject.wrappers.clone(),
             resolver: Resolver::new(subject.charging.clone()),
             wrappers: Passed::default(),
-            sites: SiteTable::default(),
+            sites: match O::KEEPS_STACKS {
+                true => SiteTable::with_stacks(),
+                false => SiteTable::default(),
+            },
             images: Vec::new(),
             counters: Counters::default(),
             traces: Vec::new(),
