@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::browser::Browser;
 use common::running::{Running, preloaded};
 use common::*;
 use serde_json::{Value, json};
@@ -182,4 +184,110 @@ fn lost_memory_is_charged_to_their_callers() {
         larder.args(["leaks", "--top", "0"]).args(options);
         output(larder.arg("--").arg(&program))
     });
+}
+
+/// Compiles and records under a name of its own.
+fn recorded(directory: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let directory = directory.join(name);
+    fs::create_dir(&directory).unwrap();
+    let flags = [&FLAGS, flags].concat();
+    let program = compile(&directory, "words.c", SOURCE, &flags);
+    record(&directory, &program, &[], &["--no-larder"])
+}
+
+#[test]
+fn a_budget_is_broken_by_their_caller() {
+    let directory = temporary();
+    let [before, after] = [&[][..], &["-DMORE"]]
+        .map(|flags: &[&str]| recorded(directory.path(), &flags.len().to_string(), flags));
+    let check = |trace: &Path, options: &[&str]| {
+        let mut larder = larder();
+        larder.current_dir(directory.path()).arg("check").arg(trace);
+        output(larder.arg("--no-history").args(options))
+    };
+    let site = |options: &[&str]| {
+        assert_success(&check(&before, &[&["--update"], options].concat()));
+        let red = check(&after, options);
+        assert_eq!(code(&red), 1, "{}", stderr(&red));
+        let json = check(&after, &[&["--json"], options].concat());
+        let verdict: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+        let site = &verdict["exceeded"][0]["site"]["function"];
+        (stderr(&red), site.clone(), verdict["wrappers"].clone())
+    };
+    let (text, function, wrappers) = site(&[]);
+    assert!(
+        text.contains("site: more at ") && text.contains(PASSED),
+        "{text}"
+    );
+    assert_eq!(
+        (function, wrappers),
+        (json!("more"), json!(["take_words", "xmalloc"]))
+    );
+    let (text, function, wrappers) = site(&["--no-wrappers"]);
+    assert!(
+        text.contains("site: take_words at ")
+            && !text.contains("callers are charged")
+            && text.contains("larder check --update --no-wrappers "),
+        "{text}"
+    );
+    assert_eq!((function, wrappers), (json!("take_words"), json!([])));
+    let (text, function, _) = site(&["--skip", "m[o]re", "--skip", "more*"]);
+    assert!(text.contains("--skip 'm[o]re' --skip 'more*'"), "{text}");
+    assert_eq!(function, "main");
+}
+
+#[test]
+fn both_sides_of_a_comparison_say_whom_they_pass_over() {
+    let directory = temporary();
+    let [before, after] = [&[][..], &["-DMORE"]]
+        .map(|flags: &[&str]| recorded(directory.path(), &flags.len().to_string(), flags));
+    let diff = |options: &[&str]| {
+        let mut larder = larder();
+        larder.arg("diff").args([&before, &after]).args(options);
+        let found = output(&mut larder);
+        assert_success(&found);
+        stdout(&found)
+    };
+    let text = diff(&[]);
+    assert_eq!(text.matches(PASSED).count(), 2, "{text}");
+    let document: Value = serde_json::from_str(&diff(&["--json"])).expect("JSON");
+    for side in ["before", "after"] {
+        assert_eq!(document[side]["wrappers"], json!(["take_words", "xmalloc"]));
+    }
+    assert_eq!(
+        document["sites"][0]["after"]["function"], "more",
+        "{document:#}"
+    );
+    let text = diff(&["--no-wrappers"]);
+    assert!(!text.contains("callers are charged"), "{text}");
+    let document: Value = serde_json::from_str(&diff(&["--no-wrappers", "--json"])).expect("JSON");
+    let row = &document["sites"][0];
+    assert_eq!(
+        (&row["status"], &row["after"]["function"]),
+        (&json!("changed"), &json!("take_words"))
+    );
+}
+
+#[test]
+fn a_page_says_in_its_head_whom_it_passes_over() {
+    let directory = temporary();
+    let trace = recorded(directory.path(), "page", &[]);
+    let page = |options: &[&str]| {
+        let file = directory.path().join("page.html");
+        let mut larder = larder();
+        larder
+            .arg("html")
+            .arg(&trace)
+            .args(options)
+            .arg("-o")
+            .arg(&file);
+        assert_success(&output(&mut larder));
+        file
+    };
+    let file = page(&[]);
+    let mut browser = Browser::open(&file, "");
+    let head = browser.value("document.getElementById('head').innerText");
+    assert!(head.as_str().expect("text").contains(PASSED), "{head}");
+    let text = fs::read_to_string(page(&["--no-wrappers"])).unwrap();
+    assert!(!text.contains("callers are charged for"), "the head");
 }

@@ -58,6 +58,7 @@ fn side(side: &Side<'_>) -> Value {
         "trace": side.trace,
         "counters": side.analysis.counters,
         "losses": losses::details(side.analysis),
+        "wrappers": side.analysis.wrappers.names(),
     })
 }
 

@@ -57,6 +57,10 @@ fn print_side(side: &Side<'_>, name: &str, out: Out<'_>) -> io::Result<()> {
     for line in losses::details(side.analysis) {
         writeln!(out, "        {WARNING}warning: {line}{WARNING:#}")?;
     }
+    if let Some(passed) = side.analysis.wrappers.describe() {
+        let passed = printable::escape(&passed);
+        writeln!(out, "{INDENT}{FAINT}{passed}{FAINT:#}")?;
+    }
     Ok(())
 }
 
