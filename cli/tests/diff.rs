@@ -636,3 +636,145 @@ fn wrong_use_and_unreadable_traces_are_told_in_one_line() {
         &["growing numbers"],
     );
 }
+
+/// One helper's line for three callers, of which the one with the fewest calls changes.
+fn shared_helper(changing: u32, lines: &str) -> String {
+    format!(
+        "{lines}APART void helper(int n) {{ for (int i = 0; i < n; i++) kept = malloc(48); }}\n\
+         APART void heavy(void) {{ helper(500); }}\n\
+         APART void light(void) {{ helper(40); }}\n\
+         APART void changing(void) {{ helper({changing}); }}\n\
+         int main(void) {{ heavy(); light(); changing(); return 0; }}\n"
+    )
+}
+
+/// The functions that called the site of a row's stack, of the program's own.
+fn callers(row: &Value) -> Vec<&str> {
+    let frames = row["stack"]["frames"].as_array().expect("frames").iter();
+    let names = frames.filter_map(|frame| frame["function"].as_str());
+    names
+        .skip_while(|name| *name != "helper")
+        .skip(1)
+        .take(2)
+        .collect()
+}
+
+#[test]
+fn the_stack_of_a_row_is_the_one_that_changed() {
+    let directory = temporary();
+    let flags = ["-g", "-O1"];
+    let run = |name: &str, calls, lines| {
+        let source = shared_helper(calls, lines);
+        trace(directory.path(), name, &source, &flags, &[])
+    };
+    let [old, new, none] = [
+        run("old", 3, ""),
+        run("new", 90, "\n\n"),
+        run("none", 0, "\n"),
+    ];
+    let document = diff_json(&[&old, &new], &[]);
+    let [row] = &document["sites"].as_array().unwrap()[..] else {
+        panic!("{document:#}");
+    };
+    assert_eq!(callers(row), ["changing", "main"], "{row:#}");
+    let stack = &row["stack"];
+    assert_eq!(
+        [
+            &stack["figure"],
+            &stack["before"],
+            &stack["after"],
+            &stack["of"]
+        ],
+        [&json!("calls"), &json!(3), &json!(90), &json!(3)]
+    );
+    let text = diff_text(&[&old, &new], &[]);
+    let (_, below) = text.split_once("helper  ").expect("the row");
+    assert!(
+        below.contains("of 3 stacks this changed most: 3 → 90 calls\n")
+            && below.contains("← changing (app.c:")
+            && !below.contains("heavy"),
+        "{text}"
+    );
+    let by_bytes = diff_json(&[&old, &new], &["--sort", "bytes"]);
+    let stack = &by_bytes["sites"][0]["stack"];
+    assert_eq!(
+        (&stack["before"], &stack["after"]),
+        (&json!(144), &json!(4320))
+    );
+    // A caller that is gone is shown as it was.
+    let document = diff_json(&[&old, &none], &[]);
+    let row = &document["sites"][0];
+    assert_eq!(callers(row), ["changing", "main"], "{row:#}");
+    assert_eq!(
+        (&row["stack"]["before"], &row["stack"]["after"]),
+        (&json!(3), &json!(0))
+    );
+    let same = diff_json(&[&old, &old], &["--all"]);
+    assert_eq!(same["sites"][0]["stack"], Value::Null);
+    let growth = diff_json(&[&old, &new], &["--growth", "--all", "--work", "1:2"]);
+    let grown = growth["sites"].as_array().unwrap().iter();
+    let row = grown
+        .clone()
+        .find(|row| row["site"]["function"] == "helper");
+    assert_eq!(callers(row.unwrap()), ["changing", "main"], "{growth:#}");
+}
+
+#[test]
+fn callers_without_names_are_told_apart_by_their_addresses_in_one_build() {
+    let source = r#"
+static int changing_calls;
+APART void helper(int n) { for (int i = 0; i < n; i++) kept = malloc(48); }
+APART void heavy(void) { helper(500); }
+APART void light(void) { helper(40); }
+APART void changing(void) { helper(changing_calls); }
+int main(int argc, char **argv) {
+    changing_calls = atoi(argv[argc - 1]);
+    heavy(); light(); changing();
+    return 0;
+}
+"#;
+    let directory = temporary();
+    let flags = ["-s", "-O1", "-Wl,--build-id"];
+    let program = compile(
+        directory.path(),
+        "app.c",
+        &format!("{HEAD}{source}"),
+        &flags,
+    );
+    let run = |calls: &str| {
+        let place = directory.path().join(calls);
+        fs::create_dir(&place).unwrap();
+        record(&place, &program, &[calls], &["--no-larder"])
+    };
+    let [old, new] = ["3", "90"].map(run);
+    let document = diff_json(&[&old, &new], &[]);
+    let stack = &document["sites"][0]["stack"];
+    assert_eq!(
+        [&stack["before"], &stack["after"], &stack["of"]],
+        [&json!(3), &json!(90), &json!(3)],
+        "{document:#}"
+    );
+}
+
+#[test]
+fn a_stack_of_several_processes_is_one() {
+    let source = |calls: u32| {
+        format!(
+            "#include <sys/wait.h>\n#include <unistd.h>\n\
+             APART void work(void) {{ for (int i = 0; i < {calls}; i++) kept = malloc(48); }}\n\
+             int main(void) {{\n    if (fork() == 0) {{ work(); exit(0); }}\n    wait(0);\n\
+             \n    work();\n    return 0;\n}}\n"
+        )
+    };
+    let directory = temporary();
+    let flags = ["-g", "-O1"];
+    let old = trace(directory.path(), "old", &source(5), &flags, &[]);
+    let new = trace(directory.path(), "new", &source(7), &flags, &[]);
+    let document = diff_json(&[&old, &new], &[]);
+    let stack = &document["sites"][0]["stack"];
+    assert_eq!(
+        [&stack["before"], &stack["after"], &stack["of"]],
+        [&json!(10), &json!(14), &json!(1)],
+        "{document:#}"
+    );
+}

@@ -2,6 +2,7 @@
 //! trace take memory by its distinct stacks, not by how deep each of them is.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use super::resolve::ChainFrame;
@@ -59,6 +60,33 @@ impl fmt::Debug for Chain {
     }
 }
 
+/// The same code addresses: of each there is one location.
+impl PartialEq for Chain {
+    fn eq(&self, other: &Self) -> bool {
+        let (mut a, mut b) = (self, other);
+        loop {
+            match (&a.0, &b.0) {
+                (None, None) => return true,
+                (Some(x), Some(y)) if Rc::ptr_eq(x, y) => return true,
+                (Some(x), Some(y)) if Rc::ptr_eq(&x.location, &y.location) => {
+                    (a, b) = (&x.callers, &y.callers);
+                }
+                _ => return false,
+            }
+        }
+    }
+}
+
+impl Eq for Chain {}
+
+impl Hash for Chain {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for location in self {
+            Rc::as_ptr(location).hash(state);
+        }
+    }
+}
+
 impl FromIterator<Location> for Chain {
     fn from_iter<I: IntoIterator<Item = Location>>(locations: I) -> Self {
         let locations: Vec<Location> = locations.into_iter().collect();
@@ -94,6 +122,21 @@ impl<'a> IntoIterator for &'a Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stacks_of_the_same_addresses_are_equal() {
+        let [a, b]: [Location; 2] = [Rc::new([]), Rc::new([])];
+        let chain = |locations: &[&Location]| -> Chain {
+            locations
+                .iter()
+                .map(|location| Rc::clone(location))
+                .collect()
+        };
+        assert_eq!(chain(&[&a, &b]), chain(&[&a, &b]));
+        for other in [&[&a][..], &[&a, &a], &[&b, &b], &[&a, &b, &b], &[]] {
+            assert_ne!(chain(&[&a, &b]), chain(other));
+        }
+    }
 
     #[test]
     fn stacks_share_their_callers_and_any_depth_can_be_dropped() {

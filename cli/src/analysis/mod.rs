@@ -81,7 +81,10 @@ impl Analysis {
             rules: subject.wrappers.clone(),
             resolver: Resolver::new(subject.charging.clone()),
             wrappers: Passed::default(),
-            sites: SiteTable::default(),
+            sites: match O::KEEPS_STACKS {
+                true => SiteTable::with_stacks(),
+                false => SiteTable::default(),
+            },
             images: Vec::new(),
             counters: Counters::default(),
             traces: Vec::new(),
@@ -113,18 +116,18 @@ impl Analysis {
         let wrappers = rules
             .filter(|(_, matched)| !**matched)
             .map(|(rule, _)| ("--wrapper", &*rule.function));
-        let skips = self.resolver.unmatched_skips().map(|skip| ("--skip", skip));
         wrappers
-            .chain(skips)
-            .map(|(option, name)| {
-                let name = crate::printable::escape(name);
-                format!(
-                    "{option} '{name}' matches no function on any stack: check the name, \
-                     or put * for what varies"
-                )
-            })
+            .map(|(option, name)| unmatched(option, name))
+            .chain(self.resolver.unmatched_skips())
             .collect()
     }
+}
+
+fn unmatched(option: &str, name: &str) -> String {
+    let name = crate::printable::escape(name);
+    format!(
+        "{option} '{name}' matches no function on any stack: check the name, or put * for what varies"
+    )
 }
 
 /// Why a trace of counters does not do where each call is needed.

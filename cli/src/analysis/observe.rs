@@ -66,6 +66,9 @@ pub trait Observer {
     /// Whether a trace that holds counters and not calls will do.
     const WILL_DO_WITH_COUNTERS: bool = false;
 
+    /// Whether the sites are to keep all their stacks and not only the heaviest.
+    const KEEPS_STACKS: bool = false;
+
     fn begin_image(&mut self, _trace: &Trace) {}
 
     /// Any event, before what it does to blocks is told.
@@ -90,6 +93,15 @@ impl Observer for () {
     const WILL_DO_WITH_COUNTERS: bool = true;
 }
 
+/// Sees nothing, but has every stack of each site kept.
+pub struct KeepStacks;
+
+impl Observer for KeepStacks {
+    type Note = ();
+    const WILL_DO_WITH_COUNTERS: bool = true;
+    const KEEPS_STACKS: bool = true;
+}
+
 /// Two that see the same, in one pass.
 pub struct Both<A, B>(pub A, pub B);
 
@@ -112,6 +124,7 @@ fn second<A, B: Copy>(block: &Block<(A, B)>) -> Block<B> {
 impl<A: Observer, B: Observer> Observer for Both<A, B> {
     type Note = (A::Note, B::Note);
     const WILL_DO_WITH_COUNTERS: bool = A::WILL_DO_WITH_COUNTERS && B::WILL_DO_WITH_COUNTERS;
+    const KEEPS_STACKS: bool = A::KEEPS_STACKS || B::KEEPS_STACKS;
 
     fn begin_image(&mut self, trace: &Trace) {
         self.0.begin_image(trace);

@@ -449,10 +449,10 @@ impl Resolver {
         }
     }
 
-    /// The patterns to skip that no function on any stack had the name of.
-    pub fn unmatched_skips(&self) -> impl Iterator<Item = &str> {
+    /// A warning for each pattern to skip that no function on any stack had the name of.
+    pub fn unmatched_skips(&self) -> impl Iterator<Item = String> {
         let unmatched = self.skips.iter().filter(|skip| !skip.matched.get());
-        unmatched.map(|skip| &*skip.pattern)
+        unmatched.map(|skip| super::unmatched("--skip", &skip.pattern))
     }
 
     /// What stood in the way of naming functions, of the modules that were looked at.

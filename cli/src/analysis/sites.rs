@@ -2,11 +2,14 @@
 //!
 //! Invariant: over all sites, `calls`, `bytes`, `tiny` and what is live add up to the counters; the
 //! peaks add up to the peak of the process image that had the highest.
+//!
+//! Memory grows with the sites; where all stacks are kept, with the distinct ones of all images.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use clap::ValueEnum;
+use rustc_hash::FxHashMap;
 
 use super::attribute::functions;
 use super::chain::Chain;
@@ -61,6 +64,20 @@ pub struct SiteStack {
     pub site: Option<usize>,
 }
 
+/// A stack of a site with what was asked for through it.
+#[derive(Debug)]
+pub struct WeighedStack {
+    pub stack: SiteStack,
+    /// By ranking.
+    weights: [u64; SortKey::ALL.len()],
+}
+
+impl WeighedStack {
+    pub fn weight(&self, key: SortKey) -> u64 {
+        self.weights[key as usize]
+    }
+}
+
 /// A source line, or the best that could be found in its stead.
 #[derive(Debug)]
 pub struct Site {
@@ -83,6 +100,8 @@ pub struct Site {
     pub kinds: BTreeMap<&'static str, u64>,
     /// For each ranking the stack that weighs most in it.
     heaviest: [Option<(u64, SiteStack)>; SortKey::ALL.len()],
+    /// All of them, if the table keeps them: each measure adds up to the site's.
+    stacks: Vec<WeighedStack>,
 }
 
 impl Site {
@@ -102,6 +121,11 @@ impl Site {
         let (_, stack) = self.heaviest[key as usize].as_ref().or(by_calls.as_ref())?;
         Some(stack)
     }
+
+    /// All its stacks; none unless the table keeps them.
+    pub fn stacks(&self) -> &[WeighedStack] {
+        &self.stacks
+    }
 }
 
 fn origin_weight(origin: &Origin, key: SortKey) -> u64 {
@@ -118,12 +142,22 @@ fn origin_weight(origin: &Origin, key: SortKey) -> u64 {
 pub struct SiteTable {
     sites: Vec<Site>,
     by_key: HashMap<SiteKey, SiteId>,
+    /// Where each stack stands in its site's, if they are kept.
+    places: Option<FxHashMap<(SiteId, Chain), usize>>,
     /// The peak that the sites' `peak_bytes` are shares of.
     peak_bytes: u64,
     shares_missing: bool,
 }
 
 impl SiteTable {
+    /// With all stacks of each site.
+    pub fn with_stacks() -> Self {
+        Self {
+            places: Some(FxHashMap::default()),
+            ..Self::default()
+        }
+    }
+
     /// Whether the sites' shares of the peak are known: not if the image that had it was only counted.
     pub fn knows_peak_shares(&self) -> bool {
         !self.shares_missing
@@ -169,6 +203,7 @@ impl SiteTable {
             live_bytes: 0,
             kinds: BTreeMap::new(),
             heaviest: Default::default(),
+            stacks: Vec::new(),
         });
         self.by_key.insert(key, id);
         id
@@ -188,6 +223,9 @@ impl SiteTable {
         for site in &mut self.sites {
             site.peak_bytes = 0;
             site.heaviest[SortKey::Peak as usize] = None;
+            for stack in &mut site.stacks {
+                stack.weights[SortKey::Peak as usize] = 0;
+            }
         }
         true
     }
@@ -224,6 +262,24 @@ impl SiteTable {
                 *best = Some((weight, stack));
             }
         }
+        if let Some(places) = &mut self.places {
+            let stack = resolved.unwrap_or_else(stack);
+            let stacks = &mut site.stacks;
+            let place = *places
+                .entry((id, stack.chain.clone()))
+                .or_insert(stacks.len());
+            if place == stacks.len() {
+                stacks.push(WeighedStack {
+                    stack,
+                    weights: Default::default(),
+                });
+            }
+            let keys = SortKey::ALL.into_iter();
+            for key in keys.filter(|key| *key != SortKey::Peak || keep_peak) {
+                let weight = &mut stacks[place].weights[key as usize];
+                *weight = weight.saturating_add(origin_weight(origin, key));
+            }
+        }
     }
 
     /// The sites that weigh anything, heaviest first; equals in the order of their names.
@@ -244,5 +300,38 @@ impl SiteTable {
                 .then_with(|| name(a).cmp(&name(b)))
         });
         sites
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chain::Location;
+    use super::*;
+
+    #[test]
+    fn a_stack_that_several_images_have_is_kept_once() {
+        let [a, b]: [Location; 2] = [Rc::new([]), Rc::new([])];
+        let stack = |locations: &[&Location]| SiteStack {
+            chain: locations.iter().copied().cloned().collect(),
+            site: None,
+        };
+        let mut origin = Origin::default();
+        (origin.calls, origin.bytes, origin.peak_bytes) = (3, 48, 16);
+        let mut table = SiteTable::with_stacks();
+        for peak in [100, 200, 50] {
+            let keep_peak = table.begin_image(peak, true);
+            for locations in [&[&a, &b][..], &[&b]] {
+                let id = table.intern(&stack(locations));
+                table.add(id, "malloc", &origin, keep_peak, || stack(locations));
+            }
+        }
+        let sites = table.ranked(SortKey::Calls);
+        let [site] = &sites[..] else {
+            panic!("{sites:?}");
+        };
+        let weights = |key| -> Vec<u64> { site.stacks().iter().map(|s| s.weight(key)).collect() };
+        assert_eq!(weights(SortKey::Calls), [9, 9]);
+        assert_eq!(weights(SortKey::Bytes), [144, 144]);
+        assert_eq!(weights(SortKey::Peak), [16, 16]);
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::analysis::resolve::Charging;
+use crate::analysis::subject::RawCharging;
 use crate::failure::{Failure, Result};
 use crate::history::store::Kept;
 use crate::report::Format;
@@ -37,6 +39,8 @@ pub struct RawCheck {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    #[command(flatten)]
+    charging: RawCharging,
     /// Print JSON on stdout
     #[arg(long)]
     json: bool,
@@ -67,6 +71,7 @@ pub struct CheckPlan {
     pub budget: PathBuf,
     pub update: bool,
     pub runs: u32,
+    pub charging: Charging,
     pub format: Format,
     /// `None`: nowhere.
     pub keep: Option<Kept>,
@@ -90,6 +95,7 @@ impl RawCheck {
             budget: self.budget,
             update: self.update,
             runs: self.runs,
+            charging: self.charging.check()?,
             format: if self.json {
                 Format::Json
             } else {

@@ -13,6 +13,7 @@ use crate::analysis::naming::{frame_name, frame_place, nearby, without_start};
 use crate::analysis::resolve::{ChainFrame, Charging};
 use crate::analysis::sites::{Site, SortKey};
 use crate::analysis::subject::Subject;
+use crate::analysis::wrappers::Passed;
 use crate::execute;
 use crate::failure::{Failure, Result};
 use crate::record::{RecordPlan, Run};
@@ -38,6 +39,8 @@ pub struct MeasuredSite {
 pub struct Measured {
     pub figures: Figures,
     pub sites: Vec<MeasuredSite>,
+    /// The program's own allocation functions, whose callers are the sites.
+    pub wrappers: Passed,
     /// `None`: a trace that was there already.
     pub times: Option<Times>,
     /// Figures that differed between the runs: lowest and highest.
@@ -65,6 +68,7 @@ impl Measured {
         Ok(Self {
             figures: Figures::of(&analysis.counters),
             sites: ranked.into_iter().map(measured_site).collect(),
+            wrappers: analysis.wrappers,
             times: None,
             varied: BTreeMap::new(),
             runs: 1,
@@ -73,10 +77,14 @@ impl Measured {
 
     /// Runs a command so many times and keeps the lowest of each figure and time; the sites are those
     /// of the run with the fewest allocations. The command's own failure ends it.
-    pub fn of_runs(plan: &RecordPlan, runs: u32) -> Result<std::result::Result<Self, ExitStatus>> {
+    pub fn of_runs(
+        plan: &RecordPlan,
+        charging: &Charging,
+        runs: u32,
+    ) -> Result<std::result::Result<Self, ExitStatus>> {
         let mut best: Option<Self> = None;
         for _ in 0..runs {
-            let one = match of_run(plan)? {
+            let one = match of_run(plan, charging)? {
                 Ok(one) => one,
                 Err(status) => return Ok(Err(status)),
             };
@@ -105,16 +113,24 @@ impl Measured {
             }),
             (a, b) => a.or(b),
         };
+        let (sites, wrappers) = match fewer {
+            true => (other.sites, other.wrappers),
+            false => (self.sites, self.wrappers),
+        };
         Self {
             figures: self.figures.lower(&other.figures),
-            sites: if fewer { other.sites } else { self.sites },
+            sites,
+            wrappers,
             runs: self.runs + other.runs,
             ..self
         }
     }
 }
 
-fn of_run(plan: &RecordPlan) -> Result<std::result::Result<Measured, ExitStatus>> {
+fn of_run(
+    plan: &RecordPlan,
+    charging: &Charging,
+) -> Result<std::result::Result<Measured, ExitStatus>> {
     let run = Run::prepare(plan)?;
     let scratch = tempfile::Builder::new()
         .prefix("larder-check-")
@@ -139,7 +155,7 @@ fn of_run(plan: &RecordPlan) -> Result<std::result::Result<Measured, ExitStatus>
         trace: directory,
         pid: None,
         wrappers: Vec::new(),
-        charging: Charging::default(),
+        charging: charging.clone(),
     };
     let measured = Measured::of_trace(&subject).map_err(|failure| {
         Failure::new(

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::analysis::resolve::Charging;
+use crate::analysis::resolve::Wrappers;
 use crate::analysis::subject::Subject;
 use crate::failure::{Failure, Result};
 use crate::history::store;
@@ -81,7 +81,12 @@ pub fn check(plan: &CheckPlan) -> Result<u8> {
             printable::escape(&name),
             print::figures(&measured)
         )]),
-        Format::Text => say(&print::exceeded(&name, &breaches, &update_command(plan))),
+        Format::Text => say(&print::exceeded(
+            &name,
+            &breaches,
+            &measured.wrappers,
+            &update_command(plan),
+        )),
     }
     Ok(if within { 0 } else { EXCEEDED })
 }
@@ -93,7 +98,7 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
             trace: trace.clone(),
             pid: None,
             wrappers: Vec::new(),
-            charging: Charging::default(),
+            charging: plan.charging.clone(),
         };
         return Measured::of_trace(&subject).map(Ok);
     }
@@ -115,7 +120,7 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
         contents: false,
         command,
     };
-    let measured = Measured::of_runs(&plan_of_run, plan.runs)?;
+    let measured = Measured::of_runs(&plan_of_run, &plan.charging, plan.runs)?;
     Ok(measured.map_err(measure::describe_end))
 }
 
@@ -138,6 +143,12 @@ fn update_command(plan: &CheckPlan) -> String {
     let mut words = vec!["larder check --update".to_owned()];
     if plan.budget != Path::new("larder.toml") {
         words.push(format!("--budget {}", quoted(&plan.budget)));
+    }
+    // The recorded sites are those that this charging makes.
+    let skips = plan.charging.skips.iter();
+    words.extend(skips.map(|skip| format!("--skip {}", quoted(Path::new(skip)))));
+    if plan.charging.wrappers == Wrappers::Charged {
+        words.push("--no-wrappers".to_owned());
     }
     if let Some(trace) = &plan.trace {
         words.push(quoted(trace));

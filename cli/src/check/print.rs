@@ -6,6 +6,7 @@ use super::figures::Figure;
 use super::measure::Measured;
 use super::verdict::{Breach, Culprit};
 use crate::analysis::number::{duration, grouped};
+use crate::analysis::wrappers::Passed;
 use crate::printable::escape;
 
 /// Other broken limits that are told beside the first.
@@ -24,8 +25,14 @@ pub fn figures(measured: &Measured) -> String {
     format!("{}{time}", all.join(", "))
 }
 
-/// Five lines: what was exceeded and by how much, what else, where, from where, what to type.
-pub fn exceeded(name: &str, breaches: &[Breach<'_>], update: &str) -> Vec<String> {
+/// Five lines: what was exceeded and by how much, what else, where, from where, what to type; and
+/// one more where the site is charged for others.
+pub fn exceeded(
+    name: &str,
+    breaches: &[Breach<'_>],
+    wrappers: &Passed,
+    update: &str,
+) -> Vec<String> {
     let Some((first, others)) = breaches.split_first() else {
         return Vec::new();
     };
@@ -51,13 +58,16 @@ pub fn exceeded(name: &str, breaches: &[Breach<'_>], update: &str) -> Vec<String
             "called from: -".to_owned(),
         ),
     };
-    vec![
+    let mut lines = vec![
         format!("{}: over budget: {}", escape(name), breach(first)),
         format!("  {also}"),
         format!("  {site}"),
         format!("  {callers}"),
-        format!("  next: cure it, or accept it: {update}"),
-    ]
+    ];
+    let passed = wrappers.describe().filter(|_| culprit.is_some());
+    lines.extend(passed.map(|passed| format!("  {}", escape(&passed))));
+    lines.push(format!("  next: cure it, or accept it: {update}"));
+    lines
 }
 
 fn breach(breach: &Breach<'_>) -> String {
@@ -141,6 +151,7 @@ pub fn json(name: &str, measured: &Measured, breaches: &[Breach<'_>]) -> Value {
         "varied": varied,
         "wall_ns": measured.times.map(|times| times.wall.as_nanos() as u64),
         "cpu_ns": measured.times.map(|times| times.cpu.as_nanos() as u64),
+        "wrappers": measured.wrappers.names(),
         "exceeded": breaches.iter().map(breach_json).collect::<Vec<_>>(),
     })
 }

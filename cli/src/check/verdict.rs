@@ -167,6 +167,7 @@ mod tests {
         Measured {
             figures,
             sites,
+            wrappers: Default::default(),
             times: None,
             varied: BTreeMap::new(),
             runs: 1,

@@ -1,7 +1,9 @@
 //! Two builds side by side: their counters, and what became of each site.
 
+use super::DiffPlan;
 use super::matching::{How, match_sites};
 use super::side::{KnownSite, Side};
+use super::stacks::{StackChange, StackChanges};
 use crate::analysis::family::Counters;
 use crate::analysis::sites::{Site, SortKey};
 
@@ -44,6 +46,8 @@ pub struct Change<'a> {
     /// Why the two are one, if both are there.
     pub how: Option<How>,
     pub status: Status,
+    /// Looked for where it is shown; `None` as well if no stack changed.
+    pub stack: Option<StackChange<'a>>,
 }
 
 impl<'a> Change<'a> {
@@ -68,6 +72,7 @@ impl<'a> Change<'a> {
             after,
             how,
             status,
+            stack: None,
         }
     }
 
@@ -101,7 +106,7 @@ pub struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    pub fn of(before: &'a Side<'a>, after: &'a Side<'a>, key: SortKey) -> Self {
+    pub fn of(before: &'a Side<'a>, after: &'a Side<'a>, plan: &DiffPlan) -> Self {
         let peaks = [before, after].map(|side| side.analysis.sites.knows_peak_shares());
         let known = |key: &SortKey| *key != SortKey::Peak || peaks == [true, true];
         let keys: Vec<SortKey> = SortKey::ALL.into_iter().filter(known).collect();
@@ -119,12 +124,26 @@ impl<'a> Comparison<'a> {
         changes.extend(gone.map(|(site, _)| Change::new(Some(site), None, None, &keys)));
         let new = after.sites.iter().zip(new).filter(|(_, new)| *new);
         changes.extend(new.map(|(site, _)| Change::new(None, Some(site), None, &keys)));
-        rank(&mut changes, key);
-        Self {
+        rank(&mut changes, plan.sort);
+        let mut comparison = Self {
             before,
             after,
             keys,
             changes,
+        };
+        comparison.find_stacks(plan);
+        comparison
+    }
+
+    fn find_stacks(&mut self, plan: &DiffPlan) {
+        let mut stacks = StackChanges::between(self.before, self.after);
+        let others = self.keys.iter().filter(|key| **key != plan.sort);
+        let keys: Vec<SortKey> = [plan.sort].iter().chain(others).copied().collect();
+        let changes = self.changes.iter_mut();
+        let shown = changes.filter(|change| plan.all || change.has_effect(&self.keys));
+        for change in shown.take(plan.top) {
+            let [before, after] = [change.before, change.after].map(|k| k.map(|k| k.site));
+            change.stack = stacks.largest(before, after, &keys);
         }
     }
 

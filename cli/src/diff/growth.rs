@@ -6,6 +6,7 @@
 use super::DiffPlan;
 use super::matching::match_sites;
 use super::side::{KnownSite, Side};
+use super::stacks::{StackChange, StackChanges};
 use super::work::{self, GROWS, Quantity, WorkRequest};
 use crate::analysis::sites::SortKey;
 use crate::analysis::work::Work;
@@ -34,6 +35,10 @@ pub enum WorkSource {
 pub struct SiteGrowth<'a> {
     /// In the trace of the largest input; if it is not there, in the last that has it.
     pub site: &'a KnownSite<'a>,
+    /// The same in the first trace and in the last.
+    ends: [Option<&'a KnownSite<'a>>; 2],
+    /// From the first trace to the last; looked for where it is shown.
+    pub stack: Option<StackChange<'a>>,
     /// One a trace.
     pub values: Vec<u64>,
     /// `None`: it has calls in one trace only.
@@ -82,6 +87,7 @@ impl<'a> Growth<'a> {
                 .then(b_rank.1.total_cmp(&a_rank.1))
                 .then_with(|| b.values.last().cmp(&a.values.last()))
         });
+        find_stacks(&mut sites, sides, plan);
         Ok(Self {
             key: plan.sort,
             work,
@@ -101,6 +107,18 @@ impl<'a> Growth<'a> {
     }
 }
 
+fn find_stacks<'a>(sites: &mut [SiteGrowth<'a>], sides: &'a [Side<'a>], plan: &DiffPlan) {
+    let (Some(first), Some(last)) = (sides.first(), sides.last()) else {
+        return;
+    };
+    let mut stacks = StackChanges::between(first, last);
+    let shown = sites.iter_mut().filter(|site| plan.all || site.superlinear);
+    for site in shown.take(plan.top) {
+        let [first, last] = site.ends.map(|known| known.map(|known| known.site));
+        site.stack = stacks.largest(first, last, &[plan.sort]);
+    }
+}
+
 /// The figures of every site of any trace.
 fn gather<'a>(sides: &'a [Side<'a>], key: SortKey) -> Vec<SiteGrowth<'a>> {
     let mut sites: Vec<SiteGrowth<'a>> = Vec::new();
@@ -110,8 +128,11 @@ fn gather<'a>(sides: &'a [Side<'a>], key: SortKey) -> Vec<SiteGrowth<'a>> {
     let new = |site: &'a KnownSite<'a>, index: usize| {
         let mut values = vec![0; sides.len()];
         values[index] = site.site.weight(key);
+        let of = |end: usize| (index == end).then_some(site);
         SiteGrowth {
             site,
+            ends: [of(0), of(sides.len() - 1)],
+            stack: None,
             values,
             exponent: None,
             superlinear: false,
@@ -122,7 +143,11 @@ fn gather<'a>(sides: &'a [Side<'a>], key: SortKey) -> Vec<SiteGrowth<'a>> {
         let mut missing = vec![true; side.sites.len()];
         for found in match_sites(&side.sites, &last.sites) {
             missing[found.before] = false;
-            sites[found.after].values[index] = side.sites[found.before].site.weight(key);
+            let (before, site) = (&side.sites[found.before], &mut sites[found.after]);
+            site.values[index] = before.site.weight(key);
+            if index == 0 {
+                site.ends[0] = Some(before);
+            }
         }
         let missing = side
             .sites

@@ -9,9 +9,12 @@ use super::compare::{self, Change, Comparison, Status};
 use super::growth::{Growth, SiteGrowth, WorkSource};
 use super::obstacles::obstacles;
 use super::side::{KnownSite, Side};
+use super::stacks::StackChange;
+use crate::analysis::attribute::functions;
 use crate::analysis::losses;
 use crate::analysis::sites::SortKey;
 use crate::printable;
+use crate::report::frame_json;
 
 pub fn print(document: &Value, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(document)?;
@@ -55,6 +58,7 @@ fn side(side: &Side<'_>) -> Value {
         "trace": side.trace,
         "counters": side.analysis.counters,
         "losses": losses::details(side.analysis),
+        "wrappers": side.analysis.wrappers.names(),
     })
 }
 
@@ -65,7 +69,30 @@ fn change(change: &Change<'_>) -> Value {
         "guess": change.how.is_some_and(super::matching::How::is_guess),
         "before": change.before.map(site),
         "after": change.after.map(site),
+        "stack": change.stack.as_ref().map(stack),
     })
+}
+
+/// The one that changed most.
+fn stack(change: &StackChange<'_>) -> Value {
+    let frames = functions(&change.stack.chain).map(frame_json);
+    json!({
+        "figure": figure(change.key),
+        "before": change.before,
+        "after": change.after,
+        "of": change.of,
+        "frames": frames.collect::<Vec<_>>(),
+    })
+}
+
+fn figure(key: SortKey) -> &'static str {
+    match key {
+        SortKey::Calls => "calls",
+        SortKey::Bytes => "bytes",
+        SortKey::Peak => "peak_bytes",
+        SortKey::Tiny => "tiny",
+        SortKey::Live => "live_bytes",
+    }
 }
 
 fn site(known: &KnownSite<'_>) -> Value {
@@ -92,13 +119,6 @@ pub fn growth(growth: &Growth<'_>, sides: &[Side<'_>], plan: &DiffPlan) -> Value
         WorkSource::Measured { quantity, .. } => quantity.name(),
         WorkSource::Estimated(_) => "estimated".to_owned(),
     };
-    let figure = match growth.key {
-        SortKey::Calls => "calls",
-        SortKey::Bytes => "bytes",
-        SortKey::Peak => "peak_bytes",
-        SortKey::Tiny => "tiny",
-        SortKey::Live => "live_bytes",
-    };
     let sites = growth.shown(plan.all).take(plan.top).map(site_growth);
     json!({
         "larder": env!("CARGO_PKG_VERSION"),
@@ -106,7 +126,7 @@ pub fn growth(growth: &Growth<'_>, sides: &[Side<'_>], plan: &DiffPlan) -> Value
         "warnings": obstacles(sides.iter()),
         "work": growth.work,
         "work_source": source,
-        "figure": figure,
+        "figure": figure(growth.key),
         "superlinear": growth.superlinear(),
         "sites": sites.collect::<Vec<_>>(),
     })
@@ -118,5 +138,6 @@ fn site_growth(growth: &SiteGrowth<'_>) -> Value {
         "values": growth.values,
         "exponent": growth.exponent,
         "superlinear": growth.superlinear,
+        "stack": growth.stack.as_ref().map(stack),
     })
 }

@@ -3,10 +3,11 @@
 //!
 //! ```text
 //! args ─> side (what a site is known by) ─> matching ─> compare ─> text, json
-//!                                            work ─>└─> growth  ─> text, json
+//!                                            work ─>├─> growth  ─> text, json
+//!                                                  stacks (which of a site's changed)
 //! ```
 //!
-//! Memory: that of reading each trace, one after the other, and the sites of all.
+//! Memory: that of reading each trace, one after the other, and the sites of all with their stacks.
 
 mod args;
 mod compare;
@@ -17,12 +18,14 @@ mod obstacles;
 mod pairing;
 mod score;
 mod side;
+mod stacks;
 mod text;
 mod work;
 
 use std::io::{self, BufWriter, Write};
 
 use crate::analysis::Analysis;
+use crate::analysis::observe::{Both, KeepStacks};
 use crate::analysis::sites::SortKey;
 use crate::analysis::work::Work;
 use crate::failure::{Failure, Result};
@@ -36,9 +39,9 @@ use side::Side;
 pub fn diff(plan: &DiffPlan) -> Result<()> {
     let (mut analyses, mut works) = (Vec::new(), Vec::new());
     for subject in &plan.subjects {
-        let mut work = Work::default();
-        analyses.push(Analysis::read(subject, &mut work)?);
-        works.push(work);
+        let mut observer = Both(Work::default(), KeepStacks);
+        analyses.push(Analysis::read(subject, &mut observer)?);
+        works.push(observer.0);
     }
     let peakless = analyses.iter().zip(&plan.subjects);
     let mut peakless = peakless.filter(|(analysis, _)| !analysis.sites.knows_peak_shares());
@@ -65,7 +68,7 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         let [before, after] = &sides[..] else {
             return Err(Failure::failed("diff compares two traces: name two"));
         };
-        let comparison = Comparison::of(before, after, plan.sort);
+        let comparison = Comparison::of(before, after, plan);
         print(|out| match plan.json {
             true => json::print(&json::comparison(&comparison, plan), out),
             false => text::print_comparison(&comparison, plan, out),

@@ -75,10 +75,10 @@ impl<'a> Side<'a> {
 
 /// Function names in the form in which builds share them; each distinct name is worked on once.
 #[derive(Default)]
-struct Names(FxHashMap<Rc<str>, Rc<str>>);
+pub struct Names(FxHashMap<Rc<str>, Rc<str>>);
 
 impl Names {
-    fn of(&mut self, frame: &ChainFrame) -> Option<Rc<str>> {
+    pub fn of(&mut self, frame: &ChainFrame) -> Option<Rc<str>> {
         let function = frame.source.function.as_ref()?;
         Some(self.common(&function.name))
     }

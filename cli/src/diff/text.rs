@@ -8,6 +8,7 @@ use super::compare::{self, Change, Comparison, Counter, Status};
 use super::growth::{Growth, SiteGrowth, WorkSource};
 use super::obstacles::obstacles;
 use super::side::Side;
+use super::stacks::StackChange;
 use super::{DiffPlan, side};
 use crate::analysis::losses;
 use crate::analysis::naming::{print_stack_in_line, site_name, site_place};
@@ -55,6 +56,10 @@ fn print_side(side: &Side<'_>, name: &str, out: Out<'_>) -> io::Result<()> {
     )?;
     for line in losses::details(side.analysis) {
         writeln!(out, "        {WARNING}warning: {line}{WARNING:#}")?;
+    }
+    if let Some(passed) = side.analysis.wrappers.describe() {
+        let passed = printable::escape(&passed);
+        writeln!(out, "{INDENT}{FAINT}{passed}{FAINT:#}")?;
     }
     Ok(())
 }
@@ -221,16 +226,41 @@ fn print_change(
     if !others.is_empty() {
         writeln!(out, "{INDENT}{FAINT}{}{FAINT:#}", others.join("; "))?;
     }
-    print_callers(known, key, out)
+    print_callers(known, change.stack.as_ref(), key, out)
 }
 
 const INDENT: &str = "        ";
 
-fn print_callers(known: &side::KnownSite<'_>, key: SortKey, mut out: Out<'_>) -> io::Result<()> {
-    match known.site.heaviest(key) {
-        Some(stack) => print_stack_in_line(stack, &mut out),
-        None => Ok(()),
+/// The stack that changed most, with its own figures where others have a part in the row; the
+/// heaviest if none changed.
+fn print_callers(
+    known: &side::KnownSite<'_>,
+    changed: Option<&StackChange<'_>>,
+    key: SortKey,
+    mut out: Out<'_>,
+) -> io::Result<()> {
+    let Some(StackChange {
+        stack,
+        key,
+        before,
+        after,
+        of,
+    }) = changed
+    else {
+        return match known.site.heaviest(key) {
+            Some(stack) => print_stack_in_line(stack, &mut out),
+            None => Ok(()),
+        };
+    };
+    if *of > 1 {
+        let (before, after, of) = (grouped(*before), grouped(*after), grouped(*of as u64));
+        let unit = unit(*key);
+        writeln!(
+            out,
+            "{INDENT}{FAINT}of {of} stacks this changed most: {before} → {after} {unit}{FAINT:#}"
+        )?;
     }
+    print_stack_in_line(stack, &mut out)
 }
 
 pub fn print_growth(
@@ -312,7 +342,7 @@ fn print_site_growth(growth: &SiteGrowth<'_>, plan: &DiffPlan, out: Out<'_>) -> 
         site_name(growth.site.site),
         site_place(growth.site.site),
     )?;
-    print_callers(growth.site, plan.sort, out)
+    print_callers(growth.site, growth.stack.as_ref(), plan.sort, out)
 }
 
 #[cfg(test)]

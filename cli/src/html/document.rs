@@ -74,6 +74,7 @@ pub fn document(
         "share": share * 100.0,
         "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
         "losses": losses::details(analysis),
+        "wrappers": analysis.wrappers.describe(),
         "symbols": analysis.resolver.problems().iter().filter_map(problem).collect::<Vec<_>>(),
         "counters": counter_rows(counters),
         "findings": findings.collect::<Vec<_>>(),

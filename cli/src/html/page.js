@@ -50,6 +50,7 @@
       counted(sum("threads"), "thread"), counted(sum("events"), "event"), seconds(longest),
       "larder " + data.version].join(", "));
     for (const line of data.losses) make(head, "p", "warning", line);
+    if (data.wrappers) make(head, "p", "soft", data.wrappers);
     for (const line of data.symbols) make(head, "p", "soft", line);
   }
 

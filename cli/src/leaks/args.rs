@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::suppressions::Suppressions;
+use crate::analysis::resolve::Charging;
+use crate::analysis::subject::RawCharging;
 use crate::failure::{Failure, Result};
 use crate::printable;
 
@@ -45,6 +47,8 @@ pub struct RawLeaks {
     /// Sites in the ranking, 0 for all [default: 20; with --json all]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     top: Option<usize>,
+    #[command(flatten)]
+    charging: RawCharging,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -99,6 +103,7 @@ pub struct LeaksPlan {
     pub exit_code: u8,
     /// Of sites; `usize::MAX`: all.
     pub top: usize,
+    pub charging: Charging,
     pub json: bool,
 }
 
@@ -131,6 +136,7 @@ impl RawLeaks {
                 (Some(top), _) => top,
                 (None, false) => DEFAULT_TOP,
             },
+            charging: self.charging.check()?,
             json: self.json,
         })
     }

@@ -27,6 +27,7 @@ fn document(report: &Report<'_>) -> Value {
         "lost": lost(&report.total()),
         "reachable": { "objects": objects as u64, "bytes": bytes as u64 },
         "sites": shown.map(|of| site(report, of)).collect::<Vec<_>>(),
+        "wrappers": report.profiled.wrappers.names(),
         "site_count": sites.len(),
         "look": report.looked.as_ref().map(|looked| json!({
             "threads": looked.threads,

@@ -12,6 +12,7 @@ mod running;
 mod suppressions;
 mod text;
 
+use crate::analysis::losses;
 use crate::failure::Result;
 use crate::output::{self, Content};
 use crate::printable;
@@ -48,10 +49,12 @@ pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
     let report = Report {
         plan,
         title,
-        profiled: Profiled::new(&profiles, None),
+        profiled: Profiled::new(plan.charging.clone(), &profiles, None),
         profiles,
         looked,
     };
+    let unmatched = report.profiled.resolver.unmatched_skips();
+    unmatched.for_each(|warning| losses::warn(&warning));
     output::write(None, Content::Text, |out| match plan.json {
         true => json::print(&report, out),
         false => text::print_for_terminal(&report, out),

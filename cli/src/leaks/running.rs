@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use super::suppressions::Suppressions;
 use crate::analysis::attribute::functions;
+use crate::analysis::resolve::Charging;
 use crate::failure::Result;
 use crate::live::{Leaks, Reached};
 use crate::profile::heap::{Estimate, Figures, HeapProfile, LeakCheck, Origin, ProfiledStack};
@@ -100,7 +101,7 @@ fn size_class(bytes: u64) -> u64 {
 
 /// For each stack, which of the suppressions it has.
 fn suppressed_stacks(profile: &HeapProfile, list: &Suppressions) -> Vec<Option<usize>> {
-    let profiled = Profiled::new(std::slice::from_ref(profile), None);
+    let profiled = Profiled::new(Charging::default(), std::slice::from_ref(profile), None);
     let names = |row: &crate::profile::sites::Row| {
         let frames = functions(&row.chain).flat_map(|frame| {
             let function = frame.source.function.as_ref();

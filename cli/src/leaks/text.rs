@@ -11,6 +11,7 @@ use super::running::Looked;
 use crate::analysis::naming::{self, site_name, site_place};
 use crate::analysis::number::{counted, grouped};
 use crate::live::Reached;
+use crate::printable::escape;
 use crate::profile::heap::{Estimate, Figures};
 
 const HEADING: Style = Style::new().bold();
@@ -32,7 +33,11 @@ pub fn print_for_terminal(report: &Report<'_>, out: &mut dyn Write) -> io::Resul
 
 fn print(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out, "{HEADING}{}{HEADING:#}", report.title)?;
-    writeln!(out, "{FAINT}{}{FAINT:#}\n", how(report))?;
+    writeln!(out, "{FAINT}{}{FAINT:#}", how(report))?;
+    if let Some(passed) = report.profiled.wrappers.describe() {
+        writeln!(out, "{FAINT}{}{FAINT:#}", escape(&passed))?;
+    }
+    writeln!(out)?;
     let (objects, bytes) = report.reachable();
     let reachable = sum(Estimate { objects, bytes });
     let total = report.total();

@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::analysis::measure::Measure;
+use crate::analysis::resolve::Charging;
+use crate::analysis::subject::RawCharging;
 use crate::failure::{Failure, Result};
 use crate::printable;
 
@@ -68,6 +70,8 @@ pub struct RawProfile {
     #[arg(long, value_name = "BYTES", requires = "command")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     mean: Option<u64>,
+    #[command(flatten)]
+    charging: RawCharging,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -192,6 +196,7 @@ pub struct ProfilePlan {
     pub source: Source,
     pub base: Option<PathBuf>,
     pub sort: Option<Key>,
+    pub charging: Charging,
     /// `None`: the default of the format; `Some(0)`: all.
     pub top: Option<usize>,
     pub format: Format,
@@ -251,6 +256,7 @@ impl RawProfile {
             source,
             base: self.base,
             sort: self.sort,
+            charging: self.charging.check()?,
             top: self.top,
             format,
             output: self.output,

@@ -40,6 +40,7 @@ pub fn print_growing(
         "profiles": report.profiles.iter().map(about).collect::<Vec<_>>(),
         "seconds": report.seconds,
         "sites": sites,
+        "wrappers": report.profiled.wrappers.names(),
         "site_count": found.len(),
     });
     let text = serde_json::to_string_pretty(&document)?;
@@ -63,6 +64,7 @@ fn document(report: &Report<'_>) -> Value {
             Base::OtherRun => json!("other run"),
         },
         "sites": shown.map(|site| self::site(report, site)).collect::<Vec<_>>(),
+        "wrappers": report.profiled.wrappers.names(),
         "site_count": sites.len(),
     })
 }

@@ -105,7 +105,7 @@ pub fn profile(plan: &ProfilePlan) -> Result<u8> {
     let report = Report {
         plan,
         title,
-        profiled: Profiled::new(&profiles, base.as_deref()),
+        profiled: Profiled::new(plan.charging.clone(), &profiles, base.as_deref()),
         profiles,
         seconds,
     };
@@ -122,7 +122,7 @@ fn watched(
 ) -> Result<u8> {
     let last = readings.split_off(readings.len().saturating_sub(1));
     let first = readings.get(..1).unwrap_or_default();
-    let mut profiled = Profiled::new(&last, Some(first));
+    let mut profiled = Profiled::new(plan.charging.clone(), &last, Some(first));
     let found = growing::growing(&mut profiled, readings.iter().chain(&last));
     let report = Report {
         plan,
@@ -131,6 +131,7 @@ fn watched(
         profiles: last,
         seconds: Some(seconds),
     };
+    warn(&report);
     write_text_or(
         &report,
         |out| text::print_growing(&report, &found, out),
@@ -158,7 +159,13 @@ fn write_again(plan: &ProfilePlan, profiles: &[HeapProfile]) -> Result<()> {
     })
 }
 
+fn warn(report: &Report<'_>) {
+    let unmatched = report.profiled.resolver.unmatched_skips();
+    unmatched.for_each(|warning| losses::warn(&warning));
+}
+
 fn print(report: &Report<'_>) -> Result<()> {
+    warn(report);
     match report.plan.format {
         Format::Svg => rows::draw(report),
         Format::Pprof | Format::Collapsed | Format::Speedscope => rows::export(report),

@@ -11,7 +11,7 @@ use crate::analysis::attribute::attribute;
 use crate::analysis::chain::Chain;
 use crate::analysis::resolve::{Charging, Resolver};
 use crate::analysis::sites::{Site, SiteId, SiteStack, SiteTable};
-use crate::analysis::wrappers::{self, Path};
+use crate::analysis::wrappers::{self, Passed, Path};
 
 /// One stack of one process.
 #[derive(Debug)]
@@ -55,6 +55,8 @@ pub enum Base {
 
 pub struct Profiled {
     pub resolver: Resolver,
+    /// The program's own allocation functions that calls came through.
+    pub wrappers: Passed,
     table: SiteTable,
     pub sites: Vec<ProfiledSite>,
     pub rows: Vec<Row>,
@@ -68,8 +70,8 @@ pub struct Profiled {
 
 impl Profiled {
     /// Takes time and memory by the frames of the profiles, and by the size of the modules' symbols.
-    pub fn new(profiles: &[HeapProfile], base: Option<&[HeapProfile]>) -> Self {
-        let mut profiled = Self::charging(Charging::default());
+    pub fn new(charging: Charging, profiles: &[HeapProfile], base: Option<&[HeapProfile]>) -> Self {
+        let mut profiled = Self::charging(charging);
         profiled.read_again(profiles, base);
         profiled
     }
@@ -80,6 +82,7 @@ impl Profiled {
             rows: Vec::new(),
             base_rows: Vec::new(),
             resolver: Resolver::new(charging),
+            wrappers: Passed::default(),
             table: SiteTable::default(),
             sites: Vec::new(),
             base: Base::None,
@@ -91,8 +94,13 @@ impl Profiled {
     /// What other profiles of the same processes say. Sites keep their numbers, and symbols that
     /// are loaded stay so.
     pub fn read_again(&mut self, profiles: &[HeapProfile], base: Option<&[HeapProfile]>) {
-        self.rows = rows(&mut self.resolver, profiles);
-        self.base_rows = rows(&mut self.resolver, base.unwrap_or_default());
+        self.rows = uncharged(&mut self.resolver, profiles);
+        self.base_rows = uncharged(&mut self.resolver, base.unwrap_or_default());
+        let all = self.rows.iter().chain(&self.base_rows);
+        self.wrappers = find_wrappers(&mut self.resolver, all);
+        // With the wrappers of both: a site is the same one in the base.
+        self.rows.iter_mut().for_each(Row::charge);
+        self.base_rows.iter_mut().for_each(Row::charge);
         self.base = base.map_or(Base::None, |base| relation(profiles, base));
         self.sites.clear();
         self.total = Figures::default();
@@ -105,10 +113,11 @@ impl Profiled {
     }
 
     /// What another profile of the same processes has, by site; sites that only it has are not
-    /// known here.
+    /// known here, and wrappers are those that were found before.
     pub fn by_site(&mut self, profile: &HeapProfile) -> FxHashMap<SiteId, Figures> {
         let mut sums: FxHashMap<SiteId, Figures> = FxHashMap::default();
-        for row in rows(&mut self.resolver, std::slice::from_ref(profile)) {
+        for mut row in uncharged(&mut self.resolver, std::slice::from_ref(profile)) {
+            row.charge();
             let id = self.table.intern(&row.stack());
             sums.entry(id).or_default().add(&row.figures);
         }
@@ -174,6 +183,10 @@ impl Profiled {
 }
 
 impl Row {
+    fn charge(&mut self) {
+        self.site = attribute(&self.chain, &[]).site;
+    }
+
     pub fn stack(&self) -> SiteStack {
         SiteStack {
             chain: self.chain.clone(),
@@ -227,6 +240,14 @@ fn relation(profiles: &[HeapProfile], base: &[HeapProfile]) -> Base {
 }
 
 pub fn rows(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
+    let mut rows = uncharged(resolver, profiles);
+    find_wrappers(resolver, rows.iter());
+    rows.iter_mut().for_each(Row::charge);
+    rows
+}
+
+/// The rows before it is known who is charged.
+fn uncharged(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
         let modules = Modules::new(&profile.mappings);
@@ -238,17 +259,15 @@ pub fn rows(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
             truncated: stack.truncated,
         }));
     }
-    if resolver.passes_wrappers() {
-        wrappers::find(&paths(&rows), resolver);
-    }
-    for row in &mut rows {
-        row.site = attribute(&row.chain, &[]).site;
-    }
     rows
 }
 
-/// What is estimated of each stack, for the search of wrappers.
-fn paths(rows: &[Row]) -> Vec<Path> {
+/// Marks the wrappers that these stacks show, by what is estimated of each.
+fn find_wrappers<'a>(resolver: &mut Resolver, rows: impl Iterator<Item = &'a Row>) -> Passed {
+    let mut passed = Passed::default();
+    if !resolver.passes_wrappers() {
+        return passed;
+    }
     let path = |row: &Row| {
         // A profile of leaks has nothing else.
         let figures = [row.figures.allocated, row.figures.in_use];
@@ -260,5 +279,8 @@ fn paths(rows: &[Row]) -> Vec<Path> {
             bytes: bytes as u64,
         }
     };
-    rows.iter().map(path).collect()
+    let paths: Vec<Path> = rows.map(path).collect();
+    wrappers::find(&paths, resolver);
+    passed.add(&paths);
+    passed
 }

@@ -12,6 +12,7 @@ use super::interval::{Growth, Interval};
 use super::sites::{Base, ProfiledSite};
 use crate::analysis::naming::{self, site_name, site_place};
 use crate::analysis::number::{counted, duration, grouped};
+use crate::printable::escape;
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();
@@ -180,7 +181,11 @@ fn print_head(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
         about.push(format!("{} in use", counted(samples, "sample")));
     }
     about.push(counted(stacks as u64, "stack"));
-    writeln!(out, "{FAINT}{}{FAINT:#}\n", about.join(", "))
+    writeln!(out, "{FAINT}{}{FAINT:#}", about.join(", "))?;
+    if let Some(passed) = report.profiled.wrappers.describe() {
+        writeln!(out, "{FAINT}{}{FAINT:#}", escape(&passed))?;
+    }
+    writeln!(out)
 }
 
 fn how(profile: &HeapProfile) -> String {

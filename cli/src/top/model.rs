@@ -162,6 +162,7 @@ fn rate(before: f64, now: f64, seconds: f64) -> f64 {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::analysis::resolve::Charging;
     use crate::live::{Heap, KINDS, Size};
     use crate::stats::{Memory, Sampled};
 
@@ -254,7 +255,7 @@ pub mod tests {
     #[test]
     fn rates_are_of_threads_that_were_there_before() {
         let before = Counters::of(
-            &Profiled::new(&[], None),
+            &Profiled::charging(Charging::default()),
             &look(vec![heap(1, 5, 100), heap(2, 9, 7)]),
         );
         let now = look(vec![heap(2, 9, 27), heap(3, 10, 5), heap(1, 5, 100)]);
