@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::contents::{Copies, Zeros};
 use super::loops::Place;
 use super::sizes::Sizes;
-use crate::analysis::chain::Chain;
+use crate::analysis::chain::{Chain, Location};
 use crate::analysis::heap::{Origin, OriginId};
 use crate::analysis::work::{Io, Marks};
 
@@ -204,6 +204,8 @@ pub struct Owner {
 /// An image, ready for the detectors.
 pub struct ImageFacts {
     pub sites: Vec<Site>,
+    /// The frames right below the calls that own buffers, with their functions.
+    pub called: FxHashMap<StackId, Vec<(StackId, Location)>>,
     /// By the origins of the copy and of the block that held the bytes first; indices into `sites`.
     pub copies: FxHashMap<(u32, u32), Copies>,
     /// Whether the trace tells what blocks held.
