@@ -2,7 +2,7 @@
 //! proven or refuted by the whole trace, over all threads, reallocs and callers.
 //!
 //! The figures come from counts, and the sentence from the figures: nothing is said that was not
-//! counted. `tests` hold each claim against a replay of random traces by brute force.
+//! counted. `claims_replayed` holds each against a replay of random programs by brute force.
 
 use larder_trace::StackId;
 

@@ -10,7 +10,7 @@ use super::contents::{Copies, Zeros};
 use super::finding::{Place, Places};
 use super::loops;
 use super::sizes::Sizes;
-use crate::analysis::chain::Chain;
+use crate::analysis::chain::{Chain, Location};
 use crate::analysis::heap::{Origin, OriginId};
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::work::{Io, Marks};
@@ -226,6 +226,8 @@ pub struct Owner {
 pub struct ImageFacts {
     pub sites: Vec<Site>,
     pub places: RefCell<Places>,
+    /// The frames right below the calls that own buffers, with their functions.
+    pub called: FxHashMap<StackId, Vec<(StackId, Location)>>,
     /// By the origins of the copy and of the block that held the bytes first; indices into `sites`.
     pub copies: FxHashMap<(u32, u32), Copies>,
     /// Whether the trace tells what blocks held.

@@ -12,6 +12,8 @@
 
 mod args;
 mod claim;
+#[cfg(test)]
+mod claims_replayed;
 mod contents;
 mod costs;
 mod detect;

@@ -11,12 +11,12 @@
 
 use std::collections::HashMap;
 
-use larder_trace::{Event, Events, StackId, Trace};
+use larder_trace::{Event, Events, StackId, StackTable, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::facts::PARTS;
 use super::threads::Threads;
-use super::watch::NEAR;
+use super::watch::{NEAR, stack_of};
 use crate::analysis::heap::Block;
 use crate::analysis::image::is_call;
 use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
@@ -46,6 +46,20 @@ pub struct Questions {
     all: Vec<Question>,
     /// What was asked of all buffers of some origins: several detectors ask the same.
     at_once: HashMap<Vec<usize>, Asked>,
+    watched: Vec<Through>,
+    /// By origin: its place in `watched`.
+    watched_of: FxHashMap<u32, u32>,
+}
+
+/// A call that leads to several functions, through a pointer or a jump: its stack alone does not
+/// tell whether one of them has returned.
+#[derive(Clone, Debug)]
+pub struct Through {
+    pub call: StackId,
+    /// The frames right below the call, and the function of each, as a number.
+    pub functions: Vec<(StackId, u32)>,
+    /// Whether a free right from the call may be what the function ended with.
+    pub jumps: bool,
 }
 
 impl Questions {
@@ -64,6 +78,14 @@ impl Questions {
     pub fn at_once_in_calls(&mut self, origins: &[(usize, StackId)]) -> Asked {
         let all = origins.iter().map(|(origin, call)| (*origin, Some(*call)));
         self.ask(Question::Set(all.collect()))
+    }
+
+    /// The buffers of an origin, asked for with a call, have to end before the function returns that
+    /// this call led to.
+    pub fn watch(&mut self, origin: usize, through: Through) {
+        self.watched_of
+            .insert(origin as u32, self.watched.len() as u32);
+        self.watched.push(through);
     }
 
     /// How often blocks of `second` come and go with one of `first`.
@@ -86,6 +108,8 @@ pub struct AtOnce {
     pub most: u64,
     pub most_of_a_thread: u64,
     pub most_in_a_call: u64,
+    /// Of those watched: not freed before the function returned that their call led to.
+    pub returned: u64,
     /// Least bytes live in each part of the run, from the first buffer on.
     pub least: [u64; PARTS],
 }
@@ -175,8 +199,20 @@ struct Recent {
     serial: u64,
 }
 
+/// What a thread did last through a call that is watched: in one function, since this serial, until
+/// that event of the thread.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    function: u32,
+    since: u64,
+    last: u64,
+}
+
 #[derive(Default)]
 struct Thread {
+    events: u64,
+    /// By the watched call.
+    runs: FxHashMap<u32, Run>,
     /// The latest first.
     made: [Recent; NEAR],
     ended: [Note; NEAR_ENDS],
@@ -210,6 +246,12 @@ pub struct Prover {
     pairs: Vec<(usize, FxHashSet<u32>, Together)>,
     /// By origin.
     roles: Vec<u8>,
+    watched: Vec<Through>,
+    watched_of: FxHashMap<u32, u32>,
+    /// By the frame right below a watched call: the call, and the function.
+    functions: FxHashMap<StackId, Vec<(u32, u32)>>,
+    /// By stack: whether it was looked at, and the innermost of its frames in `functions`.
+    nearest: Vec<(bool, Option<StackId>)>,
     threads: Threads<Thread>,
     serial: u64,
     events: u64,
@@ -229,6 +271,10 @@ impl Prover {
             seconds: FxHashMap::default(),
             pairs: Vec::new(),
             roles: Vec::new(),
+            functions: FxHashMap::default(),
+            nearest: Vec::new(),
+            watched_of: questions.watched_of,
+            watched: questions.watched,
             threads: Threads::default(),
             serial: 0,
             events: 0,
@@ -236,6 +282,12 @@ impl Prover {
             part: 0,
             part_ends: u64::MAX,
         };
+        for (number, through) in prover.watched.iter().enumerate() {
+            for (stack, function) in &through.functions {
+                let calls = prover.functions.entry(*stack).or_default();
+                calls.push((number as u32, *function));
+            }
+        }
         for (number, question) in questions.all.into_iter().enumerate() {
             match question {
                 Question::Set(origins) => prover.add_set(number, origins),
@@ -298,6 +350,67 @@ impl Prover {
             }
             set.change(part, size, 0);
         }
+    }
+
+    /// Notes which functions run below the watched calls.
+    fn run(&mut self, thread: u32, stacks: &StackTable, stack: StackId) {
+        let mut next = self.watched_from(stacks, stack);
+        let thread = self.threads.of(thread);
+        thread.events += 1;
+        while let Some(at) = next {
+            for (call, function) in self.functions.get(&at).into_iter().flatten() {
+                let run = thread.runs.entry(*call).or_default();
+                if run.function != *function || run.last + 1 != thread.events {
+                    (run.function, run.since) = (*function, self.serial);
+                }
+                run.last = thread.events;
+            }
+            next = self.nearest[stacks.parent(at).0 as usize].1;
+        }
+    }
+
+    /// The innermost frame right below a watched call, of a stack and of each that it is made of.
+    fn watched_from(&mut self, stacks: &StackTable, stack: StackId) -> Option<StackId> {
+        let (mut at, mut new) = (stack, Vec::new());
+        loop {
+            let place = at.0 as usize;
+            if self.nearest.len() <= place {
+                self.nearest.resize(place + 1, (false, None));
+            }
+            if self.nearest[place].0 {
+                break;
+            }
+            new.push(at);
+            let parent = stacks.parent(at);
+            if parent == at {
+                break;
+            }
+            at = parent;
+        }
+        let mut found = self.nearest[at.0 as usize].1;
+        for at in new.into_iter().rev() {
+            found = match self.functions.contains_key(&at) {
+                true => Some(at),
+                false => found,
+            };
+            self.nearest[at.0 as usize] = (true, found);
+        }
+        found
+    }
+
+    /// Whether the function that a watched call led to had returned when it frees a buffer.
+    fn returned(&mut self, at: Moment<'_>, note: &Note) -> bool {
+        let Some(number) = self.watched_of.get(&note.root) else {
+            return false;
+        };
+        let through = &self.watched[*number as usize];
+        let thread = self.threads.state(note.thread);
+        let Some(run) = thread.runs.get(number) else {
+            return true;
+        };
+        let jumped = through.jumps && at.stack == through.call && run.last + 1 == thread.events;
+        let runs = run.last == thread.events || jumped;
+        !runs || note.serial <= run.since
     }
 
     fn resized(&mut self, root: u32, more: u64, less: u64) {
@@ -389,7 +502,10 @@ impl Observer for Prover {
         self.part_ends = self.part_events;
     }
 
-    fn event(&mut self, event: &Event, _events: &Events<'_>) {
+    fn event(&mut self, event: &Event, events: &Events<'_>) {
+        if let Some(stack) = stack_of(event).filter(|_| !self.functions.is_empty()) {
+            self.run(event.thread, events.stacks(), stack);
+        }
         self.events += u64::from(is_call(&event.action));
         if self.events > self.part_ends && self.part < PARTS - 1 {
             self.part += 1;
@@ -423,7 +539,18 @@ impl Observer for Prover {
             return;
         }
         self.over(&block.note, block.size);
-        if !self.pairs.is_empty() {
+        if self.returned(at, &block.note) {
+            let sets = self.sets_of.get(block.note.root as usize);
+            for (number, _) in sets
+                .into_iter()
+                .flatten()
+                .filter(|(_, call)| call.is_some())
+            {
+                self.sets[*number as usize].answer.returned += 1;
+            }
+        }
+        // Who ended it unseen, and when, is not known.
+        if !self.pairs.is_empty() && how != End::Replaced {
             let thread = self.threads.number(at.thread);
             self.part_together(thread, &block.note);
         }

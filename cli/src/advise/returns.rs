@@ -79,7 +79,10 @@ impl Returns {
     pub fn step(&mut self, stacks: &StackTable, depths: &mut Depths, stack: StackId) -> u64 {
         self.events += 1;
         if let Some(last) = self.last {
-            let depth = depths.of(stacks, common(stacks, last, stack));
+            let shared = common(stacks, last, stack);
+            // A call that all of the next stack lies below has returned: its own frame is gone.
+            let gone = u32::from(shared == last);
+            let depth = depths.of(stacks, shared).saturating_sub(gone);
             while self.dips.last().is_some_and(|(_, deeper)| *deeper >= depth) {
                 self.dips.pop();
             }
@@ -149,6 +152,6 @@ mod tests {
         assert_eq!(returns.stayed(later), 1);
         let last = step(&mut returns, 2);
         assert_eq!(returns.stayed(last), u32::MAX);
-        assert_eq!(returns.stayed(last - 1), 2);
+        assert_eq!(returns.stayed(last - 1), 1);
     }
 }

@@ -14,7 +14,7 @@ use super::loops::Loops;
 use super::returns::{Depths, Returns, common};
 use super::threads::Threads;
 use crate::analysis::attribute::functions;
-use crate::analysis::chain::Chain;
+use crate::analysis::chain::{Chain, Location};
 use crate::analysis::heap::{Block, OriginId};
 use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::analysis::resolve::ChainFrame;
@@ -37,7 +37,9 @@ pub struct Note {
     event: u64,
     /// The most that its buffer held so far.
     largest: u64,
+    /// Who began its buffer, and who made it.
     thread: u32,
+    maker: u32,
     /// The origin that its buffer began at, and which of the buffer's blocks it is, from 0.
     root: u32,
     step: u32,
@@ -207,7 +209,7 @@ impl Watch {
 }
 
 /// The stack of an event that is a call of the program.
-fn stack_of(event: &Event) -> Option<StackId> {
+pub fn stack_of(event: &Event) -> Option<StackId> {
     match event.action {
         Action::Alloc { stack, .. }
         | Action::Free { stack, .. }
@@ -290,6 +292,7 @@ impl Observer for Watch {
             event: now,
             largest: made.size,
             thread: at.thread,
+            maker: at.thread,
             root: index,
             step: 0,
         };
@@ -321,14 +324,17 @@ impl Observer for Watch {
                 self.facts(block.origin).reallocated += 1;
                 return;
             }
-            End::Replaced => return,
+            End::Replaced => {
+                self.lost(block, grown);
+                return;
+            }
             _ => {}
         }
         let lived = self.serial - note.serial;
         let facts = self.facts(block.origin);
         facts.freed += 1;
         facts.lives.add(lived);
-        facts.foreign += u64::from(note.thread != at.thread);
+        facts.foreign += u64::from(note.maker != at.thread);
         self.buffer_freed(at, &note);
         let (root, step) = grown.unwrap_or((note.root, note.step));
         let last = self.threads.of(at.thread).last_made;
@@ -353,6 +359,18 @@ impl Observer for Watch {
 }
 
 impl Watch {
+    /// A block ended unseen: what it held counts all the same.
+    fn lost(&mut self, block: &Block<Note>, grown: Option<(u32, u32)>) {
+        let note = &block.note;
+        let root = grown.map_or(note.root, |(root, _)| root);
+        if let Some(facts) = self.facts.get_mut(root as usize) {
+            facts.growth.finals.add(block.size);
+        }
+        if let Some(facts) = self.facts.get_mut(note.root as usize) {
+            facts.buffers.largest.add(note.largest);
+        }
+    }
+
     /// Whether the block ended right after, or before, the one of its origin that it was made after.
     fn part_together(&mut self, thread: u32, block: &Block<Note>) {
         let thread = self.threads.of(thread);
@@ -478,6 +496,7 @@ impl Watch {
         }
         let (copies, has_contents) = std::mem::take(&mut self.contents).finish();
         ImageFacts {
+            called: called(image, &sites),
             copies,
             places: RefCell::new(places),
             has_contents,
@@ -496,6 +515,24 @@ impl Watch {
                 .collect(),
         }
     }
+}
+
+/// What the owners' calls led to: several functions where one is called through a pointer.
+fn called(
+    image: &mut Finished<'_, '_>,
+    sites: &[Site],
+) -> FxHashMap<StackId, Vec<(StackId, Location)>> {
+    let owners = sites.iter().filter_map(|site| site.owner.as_ref());
+    let mut called: FxHashMap<StackId, Vec<(StackId, Location)>> =
+        owners.map(|owner| (owner.call, Vec::new())).collect();
+    let events = image.events;
+    for stack in events.stacks().all() {
+        if let Some(below) = called.get_mut(&events.stacks().parent(stack)) {
+            let chain = image.chain(stack);
+            below.extend(chain.get(0).map(|frames| (stack, frames.clone())));
+        }
+    }
+    called
 }
 
 /// The stack that ends in the charged function's physical frame.

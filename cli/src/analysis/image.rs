@@ -451,7 +451,14 @@ impl<O: Observer> Image<'_, O> {
         }
         match origin {
             Some(origin) => {
-                self.make(at, Made { origin, ..made });
+                // Size 0 freed the old block, also where it answers with a new one.
+                let old = made.old.filter(|_| made.size > 0);
+                let made = Made {
+                    origin,
+                    old,
+                    ..made
+                };
+                self.make(at, made);
                 self.heap.counters_mut().unknown_frees += u64::from(!known);
             }
             None => self.replace(at, made.address),

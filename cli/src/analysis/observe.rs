@@ -29,7 +29,7 @@ pub struct Made<'a, N> {
     pub address: u64,
     /// As it is counted: less a wrapper's header.
     pub size: u64,
-    /// The block that a realloc made it from.
+    /// The block that a realloc made it from; none of one of size 0, which freed it.
     pub old: Option<&'a Block<N>>,
 }
 

@@ -99,6 +99,11 @@ impl StackTable {
         self.frames.len()
     }
 
+    /// Every stack with a frame, a caller's before those of what it called.
+    pub fn all(&self) -> impl Iterator<Item = StackId> + use<> {
+        (ROOTS..self.nodes.len() as u32).map(StackId)
+    }
+
     /// The stack of the innermost frame's caller.
     pub fn parent(&self, stack: StackId) -> StackId {
         StackId(

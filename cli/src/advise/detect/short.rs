@@ -15,9 +15,10 @@ use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, buffers_whole, grouped_by,
 };
-use crate::advise::prove::{self, Answers, AtOnce, Questions};
+use crate::advise::prove::{self, Answers, AtOnce, Questions, Through};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
+use crate::analysis::chain::Location;
 use crate::analysis::naming::{function_name, is_start};
 use crate::analysis::number::{counted, grouped, percent};
 use crate::analysis::plumbing::ModuleRole;
@@ -69,6 +70,11 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
         asked.collect()
     };
     let (lines, callers) = (at_once(lines), at_once(callers));
+    for origin in within.iter().filter(|group| worth(group)).flatten() {
+        if let Some(through) = through(image, &image.sites[*origin]) {
+            questions.watch(*origin, through);
+        }
+    }
     let within = within.into_iter().filter(worth).map(|group| {
         let calls: Vec<_> = group.iter().map(call).collect();
         let asked = questions.at_once_in_calls(&calls);
@@ -123,6 +129,43 @@ fn lives_within(site: &Site) -> Option<Shared<'_>> {
     (told && !shared.frees_first).then_some(shared)
 }
 
+/// The call that the function with an origin's buffers was called by, if it led to others, too.
+fn through(image: &ImageFacts, site: &Site) -> Option<Through> {
+    let owner = site.owner.as_ref()?;
+    let inward = Shared::of(site)?.inward;
+    let mut known: Vec<&Location> = Vec::new();
+    let functions = image
+        .called
+        .get(&owner.call)?
+        .iter()
+        .map(|(stack, frames)| {
+            let same = |other: &&Location| same_call(frames, other, inward);
+            let number = known.iter().position(same).unwrap_or_else(|| {
+                known.push(frames);
+                known.len() - 1
+            });
+            (*stack, number as u32)
+        });
+    let functions: Vec<(StackId, u32)> = functions.collect();
+    (known.len() > 1).then_some(Through {
+        call: owner.call,
+        functions,
+        jumps: inward == 0,
+    })
+}
+
+/// Whether two places may be in one call of the function that lies so far inward of those that the
+/// compiler put into one.
+fn same_call(a: &Location, b: &Location, inward: usize) -> bool {
+    let outer = |frames: &Location, at: usize| {
+        let frame = frames.iter().rev().nth(at)?;
+        let line = frame.source.line.filter(|_| at < inward);
+        Some((frame.source.function.clone(), line))
+    };
+    let shown = a.len() > inward && b.len() > inward;
+    shown && (0..=inward).all(|at| outer(a, at) == outer(b, at))
+}
+
 /// Where the function in whose call all happens is, seen from the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
@@ -136,6 +179,8 @@ enum Kind {
 /// The innermost function in whose call all was made and freed.
 struct Shared<'a> {
     frame: &'a ChainFrame,
+    /// Of the functions that the compiler put into one, how many lie around it.
+    inward: usize,
     /// How many functions it lies outside of the site; below 0 inside the library called there.
     outward: i64,
     /// Its line that frees comes before the one that makes.
@@ -177,6 +222,7 @@ impl<'a> Shared<'a> {
         let outer = site.chain.get(owner.frame + 1);
         Some(Self {
             frame: made.get(in_frame)?,
+            inward,
             outward: (below + in_frame) as i64 - site.site? as i64,
             frees_first: lines.0.is_some() && lines.1 < lines.0,
             outermost: outer.is_none_or(|outer| outer.iter().any(starts)),
@@ -212,6 +258,9 @@ enum Kept {
 fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
     let first = &image.sites[*group.first()?];
     let shared = lives_within(first)?;
+    if counted.returned > 0 {
+        return None;
+    }
     let (kind, owner) = (shared.kind(), function_name(shared.frame));
     let largest = largest(image, group);
     let most = counted.most_in_a_call;
