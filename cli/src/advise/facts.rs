@@ -225,6 +225,8 @@ pub struct Owner {
 /// An image, ready for the detectors.
 pub struct ImageFacts {
     pub sites: Vec<Site>,
+    /// Calls that the program made and that are not in the trace.
+    pub lost_calls: u64,
     pub places: RefCell<Places>,
     /// The frames right below the calls that own buffers, with their functions.
     pub called: FxHashMap<StackId, Vec<(StackId, Location)>>,

@@ -39,6 +39,7 @@ fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
         "allocations": image.facts.allocations,
         "peak_bytes": image.facts.peak_bytes,
         "has_contents": image.facts.has_contents,
+        "lost_calls": image.facts.lost_calls,
         "measured_on": image.costs.allocator,
         "rates": rates::of_all(&image.facts),
         "saved": {

@@ -128,7 +128,8 @@ fn prove_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<Pr
     let images = watch.images.into_iter().enumerate();
     let proven = images
         .filter(|(_, facts)| facts.allocations > 0)
-        .map(|(index, facts)| {
+        .map(|(index, mut facts)| {
+            facts.lost_calls = analysis.images[index].lost_calls();
             let worth = match plan.least {
                 Confidence::Low => Worth::any(&facts),
                 _ => Worth::of(&facts),

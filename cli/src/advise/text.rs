@@ -85,6 +85,17 @@ fn print_image(
     for rate in rates::of_all(facts) {
         writeln!(out, "{rate}")?;
     }
+    if facts.lost_calls > 0 {
+        writeln!(
+            out,
+            "{WARNING}{} missing from the trace: nothing is said of how long blocks lived, or how many \
+             at once{WARNING:#}",
+            match facts.lost_calls {
+                1 => "1 call is".to_owned(),
+                calls => format!("{} calls are", grouped(calls)),
+            }
+        )?;
+    }
     writeln!(out, "{}", summary(&image.totals, facts.allocations))?;
     for (number, ranked) in image.findings.iter().take(shown).enumerate() {
         if number == image.worth {

@@ -499,6 +499,7 @@ impl Watch {
             called: called(image, &sites),
             copies,
             places: RefCell::new(places),
+            lost_calls: 0,
             has_contents,
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,

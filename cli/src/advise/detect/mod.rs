@@ -51,6 +51,9 @@ pub fn conclude(
     answers: &Answers,
     ended: bool,
 ) -> Vec<Finding> {
+    if image.lost_calls > 0 {
+        return from_sums(image, costs);
+    }
     let mut findings = short::conclude(image, &asked.short, answers);
     // What lives within a call need not be allocated at all, together with another or not.
     let within = findings.iter().filter(|f| {
@@ -76,5 +79,13 @@ pub fn conclude(
     findings.extend(contents::duplicates(image));
     findings.extend(contents::zeroed(image));
     findings.extend(hot::conclude(image, &asked.hot, answers));
+    findings
+}
+
+/// What a trace can carry that calls are missing from: nothing of how long blocks lived, or together
+/// with which.
+fn from_sums(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
+    let mut findings = memory::tiny(image, costs);
+    findings.extend(contents::zeroed(image));
     findings
 }
