@@ -56,7 +56,7 @@ impl ChainFrame {
 }
 
 /// A function, wherever its code was put.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FunctionKey {
     /// The label's address: one a module.
     module: usize,
