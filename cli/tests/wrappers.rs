@@ -591,3 +591,42 @@ int main(void) { outside(); make_more(); return 0; }
         "{sites:#?}"
     );
 }
+
+#[test]
+fn a_wrapper_that_shows_in_one_trace_is_passed_over_in_the_other() {
+    let directory = temporary();
+    for flags in [&[][..], &["-s", "-Wl,--build-id"]] {
+        let directory = directory.path().join(flags.len().to_string());
+        fs::create_dir(&directory).unwrap();
+        let flags = [&FLAGS, flags].concat();
+        let program = compile(&directory, "words.c", SOURCE, &flags);
+        let [few, all] = ["few", ""].map(|word| {
+            let place = directory.join(format!("trace {word}"));
+            fs::create_dir(&place).unwrap();
+            let words = [word];
+            let words = &words[..usize::from(!word.is_empty())];
+            record(&place, &program, words, &["--no-larder"])
+        });
+        for traces in [[&few, &all], [&all, &few]] {
+            let mut larder = larder();
+            larder.args(["diff", "--all", "--json"]).args(traces);
+            let found = output(&mut larder);
+            assert_success(&found);
+            let document: Value = serde_json::from_slice(&found.stdout).expect("JSON");
+            // What a and b ask for, and what is asked for once.
+            assert_eq!(document["site_counts"]["same"], 3, "{document:#}");
+            let [new, gone] = ["new", "gone"].map(|status| &document["site_counts"][status]);
+            assert_eq!(
+                new.as_u64().unwrap() + gone.as_u64().unwrap(),
+                6,
+                "{document:#}"
+            );
+            let sites = document["sites"].as_array().unwrap().iter();
+            let mut same = sites.filter(|row| row["status"] == "same");
+            assert!(
+                same.all(|row| row["before"]["live_blocks"] == row["before"]["calls"]),
+                "{document:#}"
+            );
+        }
+    }
+}
