@@ -40,10 +40,10 @@ use family::Counters;
 use image::ImageReport;
 use observe::Observer;
 use resolve::Resolver;
-use sites::SiteTable;
+use sites::{SiteTable, SortKey};
 use subject::Subject;
 use wrapper::WrapperRule;
-use wrappers::Passed;
+use wrappers::{Passed, Path};
 
 /// Traces with fewer events are read before a bar would be seen.
 const PROGRESS_FROM_EVENTS: u64 = 500_000;
@@ -108,6 +108,21 @@ impl Analysis {
         for warning in losses.into_iter().chain(incomplete).chain(unmatched) {
             losses::warn(&warning);
         }
+    }
+
+    /// Charges anew, after other wrappers were marked. For an observer that has the stacks kept.
+    pub fn charge_again(&mut self) {
+        let rules = &self.rules;
+        self.sites
+            .charge_again(|chain| attribute::attribute(chain, rules).site);
+        let paths = self.sites.stacks().map(|known| Path {
+            chain: known.stack.chain.clone(),
+            calls: known.weight(SortKey::Calls),
+            bytes: known.weight(SortKey::Bytes),
+        });
+        let paths: Vec<Path> = paths.collect();
+        self.wrappers = Passed::default();
+        self.wrappers.add(&paths);
     }
 
     /// A warning for each `--wrapper` and `--skip` that named nothing.

@@ -32,10 +32,19 @@ pub fn site_name(site: &Site) -> String {
 }
 
 pub fn site_place(site: &Site) -> String {
+    let named = site.function.is_some();
     match (&site.file, site.line, &site.module) {
-        (Some(file), Some(line), _) => format!("{}:{line}", escape(nearby(file))),
-        (_, _, Some(module)) => format!("in {}", module.path),
+        (Some(file), Some(line), _) => marked(format!("{}:{line}", escape(nearby(file))), named),
+        (_, _, Some(module)) => marked(format!("in {}", module.path), named),
         _ => String::new(),
+    }
+}
+
+/// Says where an address stands for a name.
+fn marked(place: String, named: bool) -> String {
+    match named {
+        true => place,
+        false => format!("{place}  [no name]"),
     }
 }
 
@@ -109,10 +118,11 @@ pub fn frame_name(frame: &ChainFrame) -> String {
 }
 
 pub fn frame_place(frame: &ChainFrame) -> String {
-    match (&frame.source.file, frame.source.line) {
+    let place = match (&frame.source.file, frame.source.line) {
         (Some(file), Some(line)) => format!("{}:{line}", escape(nearby(file))),
         _ => format!("in {}", frame.module.name),
-    }
+    };
+    marked(place, frame.source.function.is_some())
 }
 
 const INDENT: &str = "        ";

@@ -56,7 +56,7 @@ impl ChainFrame {
 }
 
 /// A function, wherever its code was put.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FunctionKey {
     /// The label's address: one a module.
     module: usize,
@@ -66,6 +66,10 @@ pub struct FunctionKey {
 }
 
 impl FunctionKey {
+    pub fn has_name(&self) -> bool {
+        self.symbol.is_some()
+    }
+
     fn is_of(&self, frame: &ChainFrame) -> bool {
         let function = frame.source.function.as_ref();
         self.module == Rc::as_ptr(&frame.module) as usize
@@ -432,8 +436,35 @@ impl Resolver {
         (key.unwrap_or_else(unnamed), extent.map(|(_, bytes)| bytes))
     }
 
-    /// Charges the callers of these from now on.
-    pub fn mark_wrappers(&mut self, wrappers: Vec<FunctionKey>) {
+    /// Those that were marked, each with its module.
+    pub fn found_wrappers(&self) -> impl Iterator<Item = (Rc<ModuleLabel>, FunctionKey)> {
+        self.wrappers.iter().filter_map(|key| {
+            let labels = self.modules.iter().map(|module| &module.label);
+            let label = labels
+                .chain([&self.unknown])
+                .find(|label| Rc::as_ptr(label) as usize == key.module);
+            Some((label?.clone(), key.clone()))
+        })
+    }
+
+    /// A function of another resolver, in those of our modules that are its.
+    pub fn in_modules(
+        &self,
+        function: &FunctionKey,
+        is_its: impl Fn(&ModuleLabel) -> bool,
+    ) -> Vec<FunctionKey> {
+        let labels = self.modules.iter().map(|module| &module.label);
+        let own = labels
+            .filter(|label| is_its(label))
+            .map(|label| FunctionKey {
+                module: Rc::as_ptr(label) as usize,
+                ..function.clone()
+            });
+        own.collect()
+    }
+
+    /// Charges the callers of these from now on; whether there are any that were not marked before.
+    pub fn mark_wrappers(&mut self, wrappers: Vec<FunctionKey>) -> bool {
         let known = self.wrappers.len();
         let new = wrappers
             .into_iter()
@@ -447,6 +478,7 @@ impl Resolver {
                 frame.wrapper.set(true);
             }
         }
+        !new.is_empty()
     }
 
     /// A warning for each pattern to skip that no function on any stack had the name of.

@@ -68,6 +68,9 @@ pub struct SiteStack {
 #[derive(Debug)]
 pub struct WeighedStack {
     pub stack: SiteStack,
+    /// The function called.
+    kind: &'static str,
+    live_blocks: u64,
     /// By ranking.
     weights: [u64; SortKey::ALL.len()],
 }
@@ -143,7 +146,7 @@ pub struct SiteTable {
     sites: Vec<Site>,
     by_key: HashMap<SiteKey, SiteId>,
     /// Where each stack stands in its site's, if they are kept.
-    places: Option<FxHashMap<(SiteId, Chain), usize>>,
+    places: Option<FxHashMap<(SiteId, &'static str, Chain), usize>>,
     /// The peak that the sites' `peak_bytes` are shares of.
     peak_bytes: u64,
     shares_missing: bool,
@@ -266,20 +269,54 @@ impl SiteTable {
             let stack = resolved.unwrap_or_else(stack);
             let stacks = &mut site.stacks;
             let place = *places
-                .entry((id, stack.chain.clone()))
+                .entry((id, kind, stack.chain.clone()))
                 .or_insert(stacks.len());
             if place == stacks.len() {
                 stacks.push(WeighedStack {
                     stack,
+                    kind,
+                    live_blocks: 0,
                     weights: Default::default(),
                 });
             }
+            let live_blocks = &mut stacks[place].live_blocks;
+            *live_blocks = live_blocks.saturating_add(origin.live_blocks);
             let keys = SortKey::ALL.into_iter();
             for key in keys.filter(|key| *key != SortKey::Peak || keep_peak) {
                 let weight = &mut stacks[place].weights[key as usize];
                 *weight = weight.saturating_add(origin_weight(origin, key));
             }
         }
+    }
+
+    /// Finds who is charged for each stack once more. The table keeps its stacks.
+    pub fn charge_again(&mut self, charged: impl Fn(&Chain) -> Option<usize>) {
+        let new = Self {
+            peak_bytes: self.peak_bytes,
+            shares_missing: self.shares_missing,
+            ..Self::with_stacks()
+        };
+        let old = std::mem::replace(self, new);
+        for known in old.sites.into_iter().flat_map(|site| site.stacks) {
+            let stack = SiteStack {
+                site: charged(&known.stack.chain),
+                chain: known.stack.chain.clone(),
+            };
+            let mut origin = Origin::default();
+            origin.calls = known.weight(SortKey::Calls);
+            origin.bytes = known.weight(SortKey::Bytes);
+            origin.tiny = known.weight(SortKey::Tiny);
+            origin.live_blocks = known.live_blocks;
+            origin.live_bytes = known.weight(SortKey::Live);
+            origin.peak_bytes = known.weight(SortKey::Peak);
+            let id = self.intern(&stack);
+            self.add(id, known.kind, &origin, true, || stack.clone());
+        }
+    }
+
+    /// All stacks of all sites, if they are kept.
+    pub fn stacks(&self) -> impl Iterator<Item = &WeighedStack> {
+        self.sites.iter().flat_map(|site| &site.stacks)
     }
 
     /// The sites that weigh anything, heaviest first; equals in the order of their names.

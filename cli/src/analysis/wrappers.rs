@@ -58,15 +58,7 @@ pub fn find(paths: &[Path], resolver: &mut Resolver) {
         .filter(|path| path.calls > 0)
         .map(|path| functions.stack(path, resolver))
         .collect();
-    let mut found = vec![false; functions.known.len()];
-    for _ in 0..MOST_ROUNDS {
-        let new = round(&stacks, &functions, &found);
-        if new.is_empty() {
-            break;
-        }
-        new.into_iter()
-            .for_each(|number| found[number as usize] = true);
-    }
+    let found = rounds(&stacks, &functions);
     let wrappers: Vec<FunctionKey> = functions
         .known
         .into_iter()
@@ -74,6 +66,20 @@ pub fn find(paths: &[Path], resolver: &mut Resolver) {
         .filter_map(|(function, found)| found.then_some(function.key))
         .collect();
     resolver.mark_wrappers(wrappers);
+}
+
+/// Whether each function is a wrapper.
+fn rounds(stacks: &[Stack], functions: &Functions) -> Vec<bool> {
+    let mut found = vec![false; functions.known.len()];
+    for _ in 0..MOST_ROUNDS {
+        let new = round(stacks, functions, &found);
+        if new.is_empty() {
+            break;
+        }
+        new.into_iter()
+            .for_each(|number| found[number as usize] = true);
+    }
+    found
 }
 
 /// What one function is judged by.
@@ -298,5 +304,125 @@ impl Passed {
                 shown.join(", ")
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Functions by the bytes of their code, and whether their names say that they allocate; stacks
+    /// as calls to the allocator from the place `function.address`, innermost first, of this size.
+    #[derive(Default)]
+    struct Program {
+        functions: Functions,
+        stacks: Vec<Stack>,
+    }
+
+    impl Program {
+        fn function(&mut self, code_bytes: u64, named: bool) -> u32 {
+            self.functions.known.push(Function {
+                key: FunctionKey::default(),
+                named,
+                code_bytes: Some(code_bytes),
+            });
+            self.functions.known.len() as u32 - 1
+        }
+
+        fn call(&mut self, through: &[(u32, u32)], size: u64) {
+            let place = |(function, address): &(u32, u32)| Place {
+                function: *function,
+                address: *address,
+            };
+            self.stacks.push(Stack {
+                own: through.iter().map(place).collect(),
+                calls: 10,
+                bytes: 10 * size,
+            });
+        }
+
+        /// So many new callers of these, each with a size of its own or all with one.
+        fn callers(&mut self, through: &[u32], count: u64, sizes: bool) {
+            for number in 0..count {
+                let caller = self.function(4096, false);
+                let own = through.iter().chain([&caller]);
+                let own: Vec<(u32, u32)> = own.map(|function| (*function, 0)).collect();
+                self.call(&own, if sizes { 16 + 8 * number } else { 40 });
+            }
+        }
+
+        fn found(&self) -> Vec<u32> {
+            let found = rounds(&self.stacks, &self.functions).into_iter();
+            let numbers = found.zip(0..).filter(|(found, _)| *found);
+            numbers.map(|(_, number)| number).collect()
+        }
+    }
+
+    /// One function of this code, with so many callers of several sizes or of one.
+    fn is_found(code_bytes: u64, named: bool, callers: u64, sizes: bool) -> bool {
+        let mut program = Program::default();
+        let function = program.function(code_bytes, named);
+        program.callers(&[function], callers, sizes);
+        program.found() == [function]
+    }
+
+    #[test]
+    fn many_callers_of_many_sizes_in_little_code_make_a_wrapper() {
+        assert!(is_found(100, false, 6, true));
+        assert!(!is_found(100, false, 5, true), "few callers");
+        assert!(!is_found(100, false, 8, false), "a constructor");
+        assert!(!is_found(1000, false, 8, true), "large code");
+        assert!(is_found(1000, true, 3, true), "a name that says so");
+        assert!(!is_found(1000, true, 2, true));
+        assert!(!is_found(4096, true, 8, true));
+        assert!(
+            !is_found(100, true, 8, false),
+            "a constructor by its name, too"
+        );
+    }
+
+    #[test]
+    fn who_asks_from_two_places_works_with_what_it_gets_unless_its_name_says_that_it_allocates() {
+        for named in [false, true] {
+            let mut program = Program::default();
+            let function = program.function(100, named);
+            program.callers(&[function], 6, true);
+            let caller = program.function(4096, false);
+            program.call(&[(function, 8), (caller, 0)], 500);
+            assert_eq!(program.found() == [function], named);
+        }
+    }
+
+    #[test]
+    fn wrappers_of_wrappers_are_found_to_any_depth() {
+        let mut program = Program::default();
+        let nested: Vec<u32> = (0..5).map(|_| program.function(100, false)).collect();
+        for depth in 1..=nested.len() {
+            program.callers(&nested[..depth], 6, true);
+        }
+        assert_eq!(program.found(), nested);
+    }
+
+    #[test]
+    fn a_small_function_that_serves_a_wrapper_alone_is_one_too() {
+        let with_others = |others: u64| {
+            let mut program = Program::default();
+            let (inner, outer) = (program.function(100, false), program.function(100, false));
+            program.callers(&[inner, outer], 6, true);
+            program.callers(&[inner], others, true);
+            program.found()
+        };
+        assert_eq!(with_others(0), [0, 1]);
+        assert_eq!(with_others(1), [0, 1]);
+        assert_eq!(with_others(2), [0; 0], "it serves others");
+    }
+
+    #[test]
+    fn recursion_is_no_caller() {
+        let mut program = Program::default();
+        let function = program.function(100, false);
+        program.callers(&[function], 5, true);
+        program.call(&[(function, 0), (function, 0)], 700);
+        assert_eq!(program.found(), [0; 0]);
     }
 }

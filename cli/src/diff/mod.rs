@@ -21,6 +21,7 @@ mod side;
 mod stacks;
 mod text;
 mod work;
+mod wrappers;
 
 use std::io::{self, BufWriter, Write};
 
@@ -53,6 +54,7 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         )));
     }
     let aliases = side::pair_executables(&analyses);
+    wrappers::share(&mut analyses, &aliases);
     let sides: Vec<Side> = analyses
         .iter()
         .zip(&plan.subjects)

@@ -164,7 +164,7 @@ pub fn pair_executables(analyses: &[Analysis]) -> Aliases {
     aliases
 }
 
-fn module_name(module: &ModuleLabel, aliases: &Aliases) -> Rc<str> {
+pub fn module_name(module: &ModuleLabel, aliases: &Aliases) -> Rc<str> {
     let alias = aliases.get(&module.name).cloned();
     alias.unwrap_or_else(|| unversioned(&module.name).into())
 }
