@@ -39,7 +39,7 @@ pub enum Claim {
         largest_bytes: u64,
         equal: bool,
     },
-    /// Blocks of `second` come and go with one of `first`.
+    /// Blocks of `second` come and go with one of `first`, each with one of its own: at least so many.
     Together {
         first: Vec<usize>,
         second: Vec<usize>,
@@ -75,6 +75,20 @@ pub enum Claim {
         origins: Vec<usize>,
         halfway_bytes: u64,
         end_bytes: u64,
+    },
+    /// Buffers that were made larger: by realloc, or by a larger block that took the place of a smaller.
+    Grew {
+        origins: Vec<usize>,
+        buffers: u64,
+        steps: u64,
+        outgrown_bytes: u64,
+    },
+    /// What these origins' buffers hold at their end, grown or not: so many in a hundred of them at
+    /// most that.
+    Ends {
+        origins: Vec<usize>,
+        at_most: [(u64, u64); 3],
+        largest_bytes: u64,
     },
     /// What needs no proof of its own: a type, a name, a sum of the counters.
     Note(String),
@@ -175,6 +189,29 @@ impl Claim {
                 grouped(*halfway_bytes),
                 grouped(*end_bytes)
             ),
+            Claim::Grew {
+                buffers,
+                steps,
+                outgrown_bytes,
+                ..
+            } => format!(
+                "{} grew {} times, {:.1} each, and gave up {} on the way",
+                counted(*buffers, "buffer"),
+                grouped(*steps),
+                *steps as f64 / *buffers as f64,
+                counted(*outgrown_bytes, "byte")
+            ),
+            Claim::Ends {
+                at_most: [(half, half_bytes), (most, most_bytes), (all, all_bytes)],
+                largest_bytes,
+                ..
+            } => format!(
+                "at their end {half} % have at most {} bytes, {most} % {}, {all} % {}, all {}",
+                grouped(*half_bytes),
+                grouped(*most_bytes),
+                grouped(*all_bytes),
+                grouped(*largest_bytes)
+            ),
             Claim::Note(text) => text.clone(),
         }
     }
@@ -193,8 +230,13 @@ impl Claim {
             0 => "right".to_owned(),
             between => format!("at most {} {what}", grouped(between + 1)),
         };
+        // Where a first has several seconds, each is counted with one of them.
+        let more = match together.made < *blocks {
+            true => " or more",
+            false => "",
+        };
         let mut text = format!(
-            "{} of {} made {} after one of {first_shown}",
+            "{}{more} of {} made {} after one of {first_shown}",
             grouped(together.made),
             counted(*blocks, "block"),
             within(together.between, "allocations"),

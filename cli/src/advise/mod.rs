@@ -122,7 +122,7 @@ pub fn findings(
 type Proven = (usize, ImageFacts, detect::Asked, Answers);
 
 /// Asks of each process image with allocations what its facts leave open.
-fn prove_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
+fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
     let traces = std::mem::take(&mut analysis.traces);
     let bar = Progress::new("proving", traces.iter());
     let images = watch.images.into_iter().enumerate();
@@ -130,7 +130,7 @@ fn prove_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<Pr
         .filter(|(_, facts)| facts.allocations > 0)
         .map(|(index, mut facts)| {
             facts.lost_calls = analysis.images[index].lost_calls();
-            let worth = match plan.least {
+            let worth = match least {
                 Confidence::Low => Worth::any(&facts),
                 _ => Worth::of(&facts),
             };
@@ -150,7 +150,7 @@ fn prove_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<Pr
 /// Process images with allocations, the busiest first. The trace is read again for what the
 /// detectors ask.
 fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
-    let proven = prove_all(plan, watch, analysis);
+    let proven = prove_all(plan.least, watch, analysis);
     let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());
     let mut advice: Vec<ImageAdvice> = proven
         .into_iter()

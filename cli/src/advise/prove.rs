@@ -114,7 +114,7 @@ pub struct AtOnce {
     pub least: [u64; PARTS],
 }
 
-/// What was counted of a pair.
+/// What was counted of a pair. A block that could belong to several pairs counts in one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Together {
     /// Blocks of the second that were made at most `NEAR` allocations after one of the first that

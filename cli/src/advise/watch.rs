@@ -40,7 +40,7 @@ pub struct Note {
     /// Who began its buffer, and who made it.
     thread: u32,
     maker: u32,
-    /// The origin that its buffer began at, and which of the buffer's blocks it is, from 0.
+    /// The origin that its buffer began at, and how often the buffer grew.
     root: u32,
     step: u32,
 }
@@ -61,7 +61,6 @@ struct Last {
     serial: u64,
     event: u64,
     origin: OriginId,
-    address: u64,
     size: u64,
     stack: StackId,
 }
@@ -77,7 +76,7 @@ pub struct Watch {
     /// By origin and thread, but for the thread in the origin's facts: the thread's event that made
     /// the last block.
     last: FxHashMap<(u32, u32), u64>,
-    /// Blocks that a larger one without realloc took over from: root and step.
+    /// By serial, blocks that took over from a smaller one without realloc: root and step.
     grown: FxHashMap<u64, (u32, u32)>,
     arrays: FxHashMap<u64, Array>,
     aliases: Vec<Array>,
@@ -136,7 +135,7 @@ impl Watch {
             largest: was.largest.max(made.size),
             thread: was.thread,
             root: was.root,
-            step: was.step + 1,
+            step: was.step + u32::from(made.size > old.size),
             ..new
         }
     }
@@ -165,7 +164,7 @@ impl Watch {
         buffers.returned += u64::from(note.thread != at.thread || stayed < depth);
     }
 
-    /// A block ends after its thread made another: perhaps it has outgrown it. `of`: what it began
+    /// A block ends after its thread made another: whether that has outgrown it. `of`: what it began
     /// as.
     fn outgrown(
         &mut self,
@@ -174,12 +173,14 @@ impl Watch {
         block: &Block<Note>,
         of: (u32, u32),
         frees: StackId,
-    ) {
+    ) -> bool {
         let thread = self.threads.of(at.thread);
-        let Some(last) = thread.last_made else { return };
+        let Some(last) = thread.last_made else {
+            return false;
+        };
         let neighbours = last.event + 1 == thread.returns.now();
         if !neighbours || last.serial == block.note.serial || parent != frees {
-            return;
+            return false;
         }
         let larger = last.size.saturating_mul(5) >= block.size.saturating_mul(6)
             && last.size.saturating_mul(2) <= block.size.saturating_mul(9)
@@ -191,8 +192,9 @@ impl Watch {
             let (root, step) = of;
             let stepper = last.origin.index() as u32;
             self.grow(root, block.size, last.size, stepper, step == 0);
-            self.grown.insert(last.address, (root, step + 1));
+            self.grown.insert(last.serial, (root, step + 1));
         }
+        larger
     }
 
     fn grow(&mut self, root: u32, from: u64, to: u64, stepper: u32, first: bool) {
@@ -281,7 +283,6 @@ impl Observer for Watch {
             serial,
             event: now,
             origin: made.origin,
-            address: made.address,
             size: made.size,
             stack: at.stack,
         });
@@ -296,7 +297,6 @@ impl Observer for Watch {
             root: index,
             step: 0,
         };
-        self.grown.remove(&made.address);
         if made.size >= ARRAY_BYTES {
             self.alias(Array {
                 origin: made.origin,
@@ -318,7 +318,7 @@ impl Observer for Watch {
         self.arrays.remove(&address);
         let held = self.contents.take(address);
         self.look(held, block, how, self.serial);
-        let grown = self.grown.remove(&address);
+        let grown = self.grown.remove(&note.serial);
         match how {
             End::Reallocated(size) if size > 0 => {
                 self.facts(block.origin).reallocated += 1;
@@ -338,11 +338,10 @@ impl Observer for Watch {
         self.buffer_freed(at, &note);
         let (root, step) = grown.unwrap_or((note.root, note.step));
         let last = self.threads.of(at.thread).last_made;
-        if let Some(last) = last {
+        let outgrown = last.is_some_and(|last| {
             let (parent, frees) = (at.stacks.parent(last.stack), at.stacks.parent(at.stack));
-            self.outgrown(at, parent, block, (root, step), frees);
-        }
-        let outgrown = last.is_some_and(|last| self.grown.contains_key(&last.address));
+            self.outgrown(at, parent, block, (root, step), frees)
+        });
         if !outgrown && let Some(root) = self.facts.get_mut(root as usize) {
             root.growth.finals.add(block.size);
         }
@@ -408,7 +407,7 @@ impl Watch {
         let mut rows: FxHashMap<u64, (u64, u32)> = FxHashMap::default();
         live(&mut |address, block| {
             let note = block.note;
-            let grown = self.grown.get(&address);
+            let grown = self.grown.get(&note.serial);
             let root = grown.map_or(note.root, |(root, _)| *root);
             if let Some(facts) = self.facts.get_mut(root as usize) {
                 facts.growth.finals.add(block.size);

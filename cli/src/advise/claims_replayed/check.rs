@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use larder_trace::{StackId, StackTable};
 
+use super::grown;
 use super::program::{FUNCTIONS, PlaceId};
 use super::replay::{Block, Buffer, Replay};
 use super::write::place_of;
@@ -11,19 +12,11 @@ use crate::advise::claim::{Claim, Scope};
 use crate::advise::prove::Together;
 
 const PARTS: usize = 16;
-const NEAR_MAKES: usize = 4;
-const NEAR_ENDS: usize = 4;
+const NEAR_MAKES: u64 = 4;
+const NEAR_ENDS: u64 = 4;
 
 /// Why a claim is not true.
 pub type Verdict = Result<(), String>;
-
-macro_rules! hold {
-    ($holds:expr, $($why:tt)*) => {
-        if !$holds {
-            return Err(format!($($why)*));
-        }
-    };
-}
 
 pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
     match claim {
@@ -73,6 +66,17 @@ pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
             halfway_bytes,
             end_bytes,
         } => rises(replay, origins, *halfway_bytes, *end_bytes),
+        Claim::Grew {
+            origins,
+            buffers,
+            steps,
+            outgrown_bytes,
+        } => grown::grew(replay, origins, *buffers, *steps, *outgrown_bytes),
+        Claim::Ends {
+            origins,
+            at_most,
+            largest_bytes,
+        } => grown::ends(replay, origins, at_most, *largest_bytes),
         Claim::Note(_) => Ok(()),
     }
 }
@@ -216,37 +220,59 @@ fn at_once(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
     Ok(())
 }
 
-/// Blocks of the second that were begun soon after one of the first, each with one of its own: the
-/// nearest that is free; and the makings in between.
-fn partners(replay: &Replay, first: &[usize], second: &[usize]) -> Vec<(usize, usize, usize)> {
-    let mut pairs: Vec<(usize, usize, usize)> = Vec::new();
-    let mut taken: HashSet<usize> = HashSet::new();
-    for (number, buffer) in replay.buffers.iter().enumerate() {
-        if !second.contains(&buffer.origin) {
-            continue;
-        }
-        let before = (0..number).rev();
-        let before = before.filter(|other| replay.buffers[*other].thread == buffer.thread);
-        let near = before.take(NEAR_MAKES).enumerate().find(|(_, other)| {
-            first.contains(&replay.buffers[*other].origin) && !taken.contains(other)
-        });
-        if let Some((between, other)) = near {
-            taken.insert(other);
-            pairs.push((other, number, between));
-        }
-    }
-    pairs
-}
-
 /// How many other buffers the thread that freed both freed in between; `None` if one is not freed,
 /// or not by the same.
-fn frees_between(replay: &Replay, a: usize, b: usize) -> Option<usize> {
+fn frees_between(replay: &Replay, a: usize, b: usize) -> Option<u64> {
     let over = |number: usize| replay.buffers[number].over.filter(|over| over.freed);
     let (a, b) = (over(a)?, over(b)?);
     let (low, high) = (a.tick.min(b.tick), a.tick.max(b.tick));
     let others = (0..replay.buffers.len()).filter_map(over);
     let between = others.filter(|o| o.thread == a.thread && low < o.tick && o.tick < high);
-    (a.thread == b.thread).then(|| between.count())
+    (a.thread == b.thread).then(|| between.count() as u64)
+}
+
+/// By buffer of the second: those of the first that its thread began before, with at most so many
+/// in between.
+fn begun_near(
+    replay: &Replay,
+    first: &[usize],
+    second: &[usize],
+    between: u64,
+) -> Vec<(usize, Vec<usize>)> {
+    let near = buffers_of(replay, second).into_iter().map(|number| {
+        let buffer = &replay.buffers[number];
+        let before = (0..number).rev();
+        let before = before.filter(|other| replay.buffers[*other].thread == buffer.thread);
+        let near = before.take(between as usize + 1);
+        let of = |other: &usize| first.contains(&replay.buffers[*other].origin);
+        (number, near.filter(of).collect())
+    });
+    near.collect()
+}
+
+/// The most that can be paired, each with one of its own (augmenting paths).
+fn most_paired(wanted: &[(usize, Vec<usize>)]) -> u64 {
+    fn find(
+        at: usize,
+        wanted: &[(usize, Vec<usize>)],
+        taken: &mut HashMap<usize, usize>,
+        seen: &mut HashSet<usize>,
+    ) -> bool {
+        for first in &wanted[at].1 {
+            if !seen.insert(*first) {
+                continue;
+            }
+            let holder = taken.get(first).copied();
+            if holder.is_none_or(|holder| find(holder, wanted, taken, seen)) {
+                taken.insert(*first, at);
+                return true;
+            }
+        }
+        false
+    }
+    let mut taken = HashMap::new();
+    let found = (0..wanted.len()).filter(|at| find(*at, wanted, &mut taken, &mut HashSet::new()));
+    found.count() as u64
 }
 
 fn together(
@@ -258,22 +284,31 @@ fn together(
 ) -> Verdict {
     let all = blocks_of(replay, second).count() as u64;
     hold!(all == blocks, "{all} blocks");
-    let pairs = partners(replay, first, second);
-    let between = pairs.iter().map(|(_, _, between)| *between).max();
-    let ended = pairs
-        .iter()
-        .filter_map(|(a, b, _)| frees_between(replay, *a, *b));
-    let ended: Vec<usize> = ended.filter(|between| *between < NEAR_ENDS).collect();
-    let live = |number: &usize| replay.buffers[*number].over.is_none();
-    let left = pairs.iter().filter(|(a, b, _)| live(a) && live(b)).count();
-    let truth = Together {
-        made: pairs.len() as u64,
-        between: between.unwrap_or(0) as u64,
-        ended: ended.len() as u64,
-        frees_between: ended.iter().max().copied().unwrap_or(0) as u64,
-        live: left as u64,
+    hold!(counted.between < NEAR_MAKES, "made apart");
+    hold!(counted.frees_between < NEAR_ENDS, "ended apart");
+    hold!(
+        counted.ended + counted.live <= counted.made,
+        "more end than are made"
+    );
+    let near = begun_near(replay, first, second, counted.between);
+    let most = most_paired(&near);
+    hold!(counted.made <= most, "{most} made near");
+    let most_of = |fits: &dyn Fn(usize, usize) -> bool| {
+        let of = near.iter().map(|(second, firsts)| {
+            let firsts = firsts.iter().copied();
+            (
+                *second,
+                firsts.filter(|first| fits(*first, *second)).collect(),
+            )
+        });
+        most_paired(&of.collect::<Vec<_>>())
     };
-    hold!(truth == *counted, "it is {truth:?}");
+    let beside = |a, b| frees_between(replay, a, b).is_some_and(|b| b <= counted.frees_between);
+    let most = most_of(&beside);
+    hold!(counted.ended <= most, "{most} ended beside it");
+    let live = |number: usize| replay.buffers[number].over.is_none();
+    let most = most_of(&|a, b| live(a) && live(b));
+    hold!(counted.live <= most, "{most} live with it");
     Ok(())
 }
 
@@ -281,7 +316,8 @@ fn rows(replay: &Replay, claim: &Claim) -> Verdict {
     let Claim::Rows {
         origins,
         blocks,
-        size_bytes,
+        smallest_bytes,
+        largest_bytes,
         followers,
         ended,
         live,
@@ -291,14 +327,16 @@ fn rows(replay: &Replay, claim: &Claim) -> Verdict {
     };
     let all: Vec<&Block> = blocks_of(replay, origins).collect();
     hold!(all.len() as u64 == *blocks, "blocks");
-    hold!(all.iter().all(|block| block.size == *size_bytes), "size");
+    let sizes = || all.iter().map(|block| block.size);
+    hold!(sizes().min() == Some(*smallest_bytes), "smallest");
+    hold!(sizes().max() == Some(*largest_bytes), "largest");
     let mut counts = [0; 3];
     for block in all {
         let before = replay.before[block.call].and_then(|call| replay.made[call]);
         let Some(other) = before.map(|other| &replay.blocks[other]) else {
             continue;
         };
-        if other.origin != block.origin {
+        if other.origin != block.origin || other.size != block.size {
             continue;
         }
         counts[0] += 1;

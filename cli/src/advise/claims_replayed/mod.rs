@@ -8,19 +8,32 @@
 //!
 //! `LARDER_CLAIM_TRACES` says how many programs, `LARDER_CLAIM_SEED` the first one's seed.
 
+/// A claim is not true unless this holds.
+macro_rules! hold {
+    ($holds:expr, $($why:tt)*) => {
+        if !$holds {
+            return Err(format!($($why)*));
+        }
+    };
+}
+
 mod check;
+mod grown;
 mod program;
 mod replay;
 mod write;
+mod wrong;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use larder_trace::Trace;
 
 use super::claim::Claim;
 use super::costs::{AllCosts, Costs};
 use super::element::Types;
+use super::finding::Confidence;
 use super::{Watch, detect, prove_all};
 use crate::analysis::Analysis;
 use crate::analysis::resolve::Charging;
@@ -29,6 +42,26 @@ use program::Program;
 use replay::Replay;
 
 const TRACES: u64 = 2000;
+/// In so many traces.
+const FEWEST_OF_A_KIND: u64 = 15;
+
+const KINDS: [&str; 11] = [
+    "ends within",
+    "at once in the process",
+    "at once in a thread",
+    "at once in a call",
+    "together",
+    "rows",
+    "foreign",
+    "left",
+    "rises",
+    "grew",
+    "ends",
+];
+
+fn traces() -> u64 {
+    from_environment("LARDER_CLAIM_TRACES").unwrap_or(TRACES)
+}
 
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -44,7 +77,7 @@ fn claims(path: &Path, costs: &Costs) -> Vec<Claim> {
     };
     let mut watch = Watch::default();
     let mut analysis = Analysis::read(&subject, &mut watch).unwrap();
-    let proven = prove_all(watch, &mut analysis);
+    let proven = prove_all(Confidence::Low, watch, &mut analysis);
     let types = Types::new(&analysis.resolver);
     let findings = proven.iter().flat_map(|(image, facts, asked, answers)| {
         let image = &analysis.images[*image];
@@ -67,6 +100,8 @@ fn kind(claim: &Claim) -> &'static str {
         Claim::Foreign { .. } => "foreign",
         Claim::Left { .. } => "left",
         Claim::Rises { .. } => "rises",
+        Claim::Grew { .. } => "grew",
+        Claim::Ends { .. } => "ends",
         Claim::Note(_) => "note",
     }
 }
@@ -74,6 +109,8 @@ fn kind(claim: &Claim) -> &'static str {
 #[derive(Default)]
 struct Tally {
     claims: BTreeMap<&'static str, u64>,
+    /// By kind and change: false claims, and those of them that were refuted.
+    refuted: BTreeMap<(&'static str, &'static str), (u64, u64)>,
     failures: Vec<Failure>,
 }
 
@@ -110,6 +147,12 @@ impl Tally {
         while events.next().is_some() {}
         for claim in claims(&path, costs) {
             *self.claims.entry(kind(&claim)).or_default() += 1;
+            for (change, wrong) in wrong::wrong(&replay, events.stacks(), &claim) {
+                let refuted = check::check(&replay, events.stacks(), &wrong).is_err();
+                let counts = self.refuted.entry((kind(&claim), change)).or_default();
+                counts.0 += 1;
+                counts.1 += u64::from(refuted);
+            }
             if let Err(why) = check::check(&replay, events.stacks(), &claim) {
                 self.failures.push(Failure {
                     kind: kind(&claim),
@@ -124,6 +167,10 @@ impl Tally {
         for (kind, count) in other.claims {
             *self.claims.entry(kind).or_default() += count;
         }
+        for (change, (all, refuted)) in other.refuted {
+            let counts = self.refuted.entry(change).or_default();
+            *counts = (counts.0 + all, counts.1 + refuted);
+        }
         self.failures.extend(other.failures);
     }
 }
@@ -133,35 +180,64 @@ fn fast_folder() -> tempfile::TempDir {
     tempfile::tempdir_in(memory).unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
+/// All programs, once for all tests.
+fn tally() -> &'static Tally {
+    static TALLY: OnceLock<Tally> = OnceLock::new();
+    TALLY.get_or_init(|| {
+        let first = from_environment("LARDER_CLAIM_SEED").unwrap_or(1);
+        let workers = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let mut all = Tally::default();
+        std::thread::scope(|scope| {
+            let work = |worker: u64| {
+                move || {
+                    let (mut tally, folder) = (Tally::default(), fast_folder());
+                    let costs = AllCosts::default().of(&[]);
+                    for seed in (first + worker..first + traces()).step_by(workers as usize) {
+                        tally.take(seed, folder.path(), &costs);
+                    }
+                    tally
+                }
+            };
+            let running: Vec<_> = (0..workers)
+                .map(|worker| scope.spawn(work(worker)))
+                .collect();
+            for worker in running {
+                all.merge(worker.join().unwrap());
+            }
+        });
+        println!("{:?}", all.claims);
+        all
+    })
+}
+
 #[test]
 fn every_claim_holds_in_a_replay_by_brute_force() {
-    let traces = from_environment("LARDER_CLAIM_TRACES").unwrap_or(TRACES);
-    let first = from_environment("LARDER_CLAIM_SEED").unwrap_or(1);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let mut all = Tally::default();
-    std::thread::scope(|scope| {
-        let work = |worker: u64| {
-            move || {
-                let (mut tally, folder) = (Tally::default(), fast_folder());
-                let costs = AllCosts::default().of(&[]);
-                for seed in (first + worker..first + traces).step_by(workers as usize) {
-                    tally.take(seed, folder.path(), &costs);
-                }
-                tally
-            }
+    let failures = &tally().failures;
+    let shown = shortest(failures);
+    assert!(shown.is_empty(), "{} fail: {shown:#?}", failures.len());
+}
+
+#[test]
+fn every_false_claim_is_refuted() {
+    for ((kind, change), (all, refuted)) in &tally().refuted {
+        let least = match *change {
+            wrong::NOT_ALWAYS => all * 9 / 10,
+            _ => *all,
         };
-        let running: Vec<_> = (0..workers)
-            .map(|worker| scope.spawn(work(worker)))
-            .collect();
-        for worker in running {
-            all.merge(worker.join().unwrap());
-        }
-    });
-    println!("{:?}", all.claims);
-    assert!(
-        all.failures.is_empty(),
-        "{} fail: {:#?}",
-        all.failures.len(),
-        shortest(&all.failures)
-    );
+        assert!(*refuted >= least, "{kind}, {change}: {refuted} of {all}");
+    }
+}
+
+#[test]
+fn every_kind_of_claim_occurs() {
+    if traces() < TRACES {
+        return;
+    }
+    let tally = tally();
+    for kind in KINDS {
+        let count = tally.claims.get(kind).copied().unwrap_or(0);
+        assert!(count >= FEWEST_OF_A_KIND, "{kind}: {count}");
+        let changed = tally.refuted.keys().any(|(changed, _)| *changed == kind);
+        assert!(changed, "{kind} was never changed");
+    }
 }

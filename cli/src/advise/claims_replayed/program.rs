@@ -255,25 +255,30 @@ impl Program {
     }
 
     fn run(&mut self) {
-        let long = self.rng.u32(..24) == 0;
+        let long = self.rng.u32(..20) == 0;
         let most = match long {
             true => self.rng.usize(1500..3200),
             false => [60, 150, 400][self.rng.usize(..3)],
         };
+        let mut favourite = self.rng.usize(..self.scenes.len());
         if long && self.rng.bool() {
-            self.scenes[0].kind = [Kind::Cache, Kind::Foreign, Kind::Leak][self.rng.usize(..3)];
+            favourite = 0;
+            self.scenes[0].kind = [Kind::Cache, Kind::Cache, Kind::Foreign][self.rng.usize(..3)];
+            self.scenes[0].sizes = (100, 100 + self.rng.u64(..50));
+            self.scenes[0].calls = [AllocCall::Malloc; 3];
+            self.scenes[0].makes[1] = self.scenes[0].makes[0].clone();
         }
-        let favourite = self.rng.usize(..self.scenes.len());
         while self.calls.len() < most {
             let thread = self.rng.usize(..self.threads.len());
-            let scene = match self.rng.bool() {
+            let often = if long { 9 } else { 5 };
+            let scene = match self.rng.u32(..10) < often {
                 true => favourite,
                 false => self.rng.usize(..self.scenes.len()),
             };
             self.play(scene, thread);
         }
         self.midst = 0;
-        if self.rng.bool() {
+        if !long && self.rng.bool() {
             for scene in 0..self.scenes.len() {
                 let frames = self.enter(scene, 0);
                 while let Some(group) = self.scenes[scene].held.pop() {

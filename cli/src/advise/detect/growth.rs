@@ -6,7 +6,7 @@ use crate::advise::element::Types;
 use crate::advise::facts::{Growth, ImageFacts};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
 use crate::advise::sizes::Sizes;
-use crate::analysis::number::{counted, grouped, percent};
+use crate::analysis::number::percent;
 
 /// A buffer that grows by less than this at a step is copied a quadratic number of times.
 const SLOW_FACTOR: f64 = 1.3;
@@ -66,26 +66,24 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
     let factor = mean_factor(growths(), outgrown);
     let slow = factor < SLOW_FACTOR && total / chains.max(1) >= SLOW_STEPS;
     let mut evidence = vec![
-        format!(
-            "{} grew {} times, {:.1} each, and gave up {} on the way",
-            counted(chains, "buffer"),
-            grouped(total),
-            total as f64 / chains as f64,
-            counted(outgrown, "byte")
-        ),
-        format!(
-            "at their end 50 % have at most {} bytes, 90 % {}, 99 % {}, all {}",
-            grouped(half),
-            grouped(most),
-            grouped(nearly_all),
-            grouped(finals.largest())
-        ),
+        Claim::Grew {
+            origins: group.to_vec(),
+            buffers: chains,
+            steps: total,
+            outgrown_bytes: outgrown,
+        },
+        Claim::Ends {
+            origins: group.to_vec(),
+            at_most: [(50, half), (90, most), (99, nearly_all)],
+            largest_bytes: finals.largest(),
+        },
     ];
     if slow {
-        evidence.push(format!(
+        let text = format!(
             "a step is {:.0} % on average: what is copied grows with the square",
             (factor - 1.0) * 100.0
-        ));
+        );
+        evidence.push(text.into());
     }
     let container = image.sites[site].container();
     let how = match container {
@@ -117,7 +115,7 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         related: Vec::new(),
         parts,
         memory_bytes: 0,
-        evidence: evidence.into_iter().map(Claim::from).collect(),
+        evidence,
         cure,
         size_bytes: Some(most),
         confidence: if guessed == 0 || container.is_some() {
