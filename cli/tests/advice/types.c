@@ -44,9 +44,8 @@ __attribute__((noinline)) void of_type(void) {
   free(p);
 }
 __attribute__((noinline)) void of_members(struct list* list, int n) {
-  list->in.items =
-      malloc(n * /* not sizeof(struct list) */
-             sizeof(*list->in.items));
+  list->in.items = malloc(n * /* not sizeof(struct list) */
+                          sizeof(*list->in.items));
   use(list);
   free(list->in.items);
 }

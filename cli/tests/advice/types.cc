@@ -1,5 +1,6 @@
 // The types that lines allocate: `type FUNCTION: NAME, SIZE`, or none.
 //
+// clang-format off: a line is read as a whole
 // type push: int, 4
 // type emplace: std::pair<int, int>, 8
 // type push_unnamed: (anonymous namespace)::Local, 20
@@ -12,6 +13,7 @@
 // type by_new_array: ns::Bar, 40
 // type string: none
 // type with_count: none
+// clang-format on
 #include <cstddef>
 #include <list>
 #include <memory>

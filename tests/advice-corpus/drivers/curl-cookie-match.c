@@ -1,10 +1,11 @@
 // Which of 30 cookies go with a request, asked for each of many requests.
-#include "curl_setup.h"
-#include "urldata.h"
-#include "cookie.h"
-#include "llist.h"
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "cookie.h"
+#include "curl_setup.h"
+#include "llist.h"
+#include "urldata.h"
 
 int main(int argc, char** argv) {
   const int requests = argc > 1 ? atoi(argv[1]) : 300;
@@ -12,7 +13,8 @@ int main(int argc, char** argv) {
   CURL* easy = curl_easy_init();
   for (int number = 0; number < 30; number++) {
     char line[128];
-    snprintf(line, sizeof line, "Set-Cookie: name%d=value; domain=.example.com; path=/shop%d/cart", number, number);
+    snprintf(line, sizeof line, "Set-Cookie: name%d=value; domain=.example.com; path=/shop%d/cart",
+             number, number);
     curl_easy_setopt(easy, CURLOPT_COOKIELIST, line);
   }
   size_t matched = 0;

@@ -1,14 +1,14 @@
-// Tables of 2,000 keys, as curl keeps of host names and connections: ROUNDS times filled and cleaned.
-#include "curl_setup.h"
-#include "hash.h"
+// Tables of 2,000 keys, as curl keeps of host names and connections: ROUNDS times filled and
+// cleaned.
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "curl_setup.h"
+#include "hash.h"
+
 static size_t found;
 
-static void destroy(void* value) {
-  found += *(size_t*)value;
-}
+static void destroy(void* value) { found += *(size_t*)value; }
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? atoi(argv[1]) : 5;

@@ -1,9 +1,10 @@
 // A list of 2,000 hosts that are to be visited by HTTPS alone: ROUNDS times filled and dropped.
-#include "curl_setup.h"
-#include "urldata.h"
-#include "hsts.h"
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "curl_setup.h"
+#include "hsts.h"
+#include "urldata.h"
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? atoi(argv[1]) : 5;

@@ -1,11 +1,11 @@
-// A page whose second half comes late: the program turns its loop TURNS times meanwhile, as one does that has other work.
-// The server is a thread that allocates nothing.
+// A page whose second half comes late: the program turns its loop TURNS times meanwhile, as one
+// does that has other work. The server is a thread that allocates nothing.
 #include <curl/curl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;
   listener = socket(AF_INET, SOCK_STREAM, 0);
-  if (bind(listener, (struct sockaddr*)&address, length) || listen(listener, 1) || pipe(go)) return 1;
+  if (bind(listener, (struct sockaddr*)&address, length) || listen(listener, 1) || pipe(go))
+    return 1;
   getsockname(listener, (struct sockaddr*)&address, &length);
   pthread_t server;
   pthread_create(&server, NULL, serve, NULL);

@@ -1,4 +1,5 @@
-// A row of boxes, laid out again and again: expressions are built, made into constraints, and solved.
+// A row of boxes, laid out again and again: expressions are built, made into constraints, and
+// solved.
 #include <kiwi/kiwi.h>
 
 #include <cstdio>
@@ -11,7 +12,8 @@ int main(int argc, char** argv) {
     kiwi::Solver solver;
     kiwi::Variable left[21];
     solver.addConstraint(left[0] == 0);
-    for (int box = 0; box < 20; box++) solver.addConstraint(left[box + 1] >= left[box] + 10 + layout % 3);
+    for (int box = 0; box < 20; box++)
+      solver.addConstraint(left[box + 1] >= left[box] + 10 + layout % 3);
     solver.updateVariables();
     sum += left[20].value();
   }

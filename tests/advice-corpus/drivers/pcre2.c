@@ -1,4 +1,5 @@
-// Lines searched one by one with one match data, by a pattern that remembers many places to go back to.
+// Lines searched one by one with one match data, by a pattern that remembers many places to go back
+// to.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
@@ -9,7 +10,8 @@ int main(int argc, char** argv) {
   const int lines = argc > 1 ? atoi(argv[1]) : 2000;
   int error;
   PCRE2_SIZE offset;
-  pcre2_code* code = pcre2_compile((PCRE2_SPTR) "^(?:(\\w+)[ ,;])+(\\w+)$", PCRE2_ZERO_TERMINATED, 0, &error, &offset, NULL);
+  pcre2_code* code = pcre2_compile((PCRE2_SPTR) "^(?:(\\w+)[ ,;])+(\\w+)$", PCRE2_ZERO_TERMINATED,
+                                   0, &error, &offset, NULL);
   pcre2_match_data* data = pcre2_match_data_create_from_pattern(code, NULL);
   char line[2001];
   for (int at = 0; at < 2000; at++) line[at] = at % 10 == 9 ? ' ' : 'a';

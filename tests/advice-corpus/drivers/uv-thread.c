@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
-static void count(void* total) {
-  ++*(int*)total;
-}
+static void count(void* total) { ++*(int*)total; }
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? atoi(argv[1]) : 1000;

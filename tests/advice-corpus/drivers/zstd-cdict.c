@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
     char compressed[1024];
     dictionary[message % sizeof dictionary] ^= 1;
     ZSTD_CDict* prepared = ZSTD_createCDict(dictionary, sizeof dictionary, 1);
-    bytes += ZSTD_compress_usingCDict(context, compressed, sizeof compressed, dictionary + 100, 500, prepared) > 0;
+    bytes += ZSTD_compress_usingCDict(context, compressed, sizeof compressed, dictionary + 100, 500,
+                                      prepared) > 0;
     ZSTD_freeCDict(prepared);
   }
   ZSTD_freeCCtx(context);

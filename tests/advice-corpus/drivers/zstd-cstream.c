@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
     ZSTD_initCStream(stream, 1);
     ZSTD_inBuffer in = {text, sizeof text, 0};
     ZSTD_outBuffer out = {compressed, sizeof compressed, 0};
-    if (ZSTD_isError(ZSTD_compressStream(stream, &out, &in)) || ZSTD_endStream(stream, &out) != 0) return 1;
+    if (ZSTD_isError(ZSTD_compressStream(stream, &out, &in)) || ZSTD_endStream(stream, &out) != 0)
+      return 1;
     done += out.pos > 0;
     ZSTD_freeCStream(stream);
   }

@@ -11,7 +11,7 @@
 #define CURL_DISABLE_SMTP 1
 #define CURL_DISABLE_TELNET 1
 #define CURL_DISABLE_TFTP 1
-#define CURL_EXTERN_SYMBOL __attribute__ ((__visibility__ ("default")))
+#define CURL_EXTERN_SYMBOL __attribute__((__visibility__("default")))
 #define CURL_EXTERN_SYMBOL
 #define CURL_STATICLIB 1
 #define ENABLE_IPV6 1
@@ -125,14 +125,14 @@
 #define OS "Linux"
 #define RANDOM_FILE "/dev/urandom"
 #define RECV_TYPE_ARG1 int
-#define RECV_TYPE_ARG2 void *
+#define RECV_TYPE_ARG2 void*
 #define RECV_TYPE_ARG3 size_t
 #define RECV_TYPE_ARG4 int
 #define RECV_TYPE_RETV ssize_t
 #define RETSIGTYPE void
 #define SEND_QUAL_ARG2 const
 #define SEND_TYPE_ARG1 int
-#define SEND_TYPE_ARG2 void *
+#define SEND_TYPE_ARG2 void*
 #define SEND_TYPE_ARG3 size_t
 #define SEND_TYPE_ARG4 int
 #define SEND_TYPE_RETV ssize_t
