@@ -227,9 +227,18 @@ fn grew(claim: &Claim) -> Vec<Wrong> {
 }
 
 fn ends(claim: &Claim) -> Vec<Wrong> {
-    let Claim::Ends { largest_bytes, .. } = claim else {
+    let Claim::Ends {
+        largest_bytes,
+        at_most,
+        ..
+    } = claim
+    else {
         return Vec::new();
     };
+    // Of sizes of 0 none is smaller.
+    if at_most[0].1 == 0 {
+        return Vec::new();
+    }
     // Sizes are known to an eighth.
     let less = |size: &mut u64| *size -= *size / 8 + 1;
     let below = (100, largest_bytes - 1);
