@@ -149,11 +149,14 @@ def run(name, options, classes):
         images = sorted(glob.glob(f"{trace}/*.ltrace"), key=os.path.getsize)
         if recorded.returncode != 0 or not profiles or not images:
             sys.exit(f"{name}: exit {recorded.returncode}: {said[-500:]}")
-        with subprocess.Popen([options.larder, "export", "--format", "memdebug", images[-1]], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True, errors="replace") as log:
+        # Each side would look for wrappers in what it has seen, and find others: they are named.
+        charging = ["--no-wrappers", "--skip", "x*alloc"]
+        export = [options.larder, "export", "--format", "memdebug", *charging, images[-1]]
+        with subprocess.Popen(export, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              errors="replace") as log:
             in_use, allocated = exact(log.stdout, classes)
-        text = subprocess.run([options.larder, "profile", profiles[-1], "--json", "--top", "0"], capture_output=True,
-                              text=True, check=True).stdout
+        profile = [options.larder, "profile", profiles[-1], "--json", "--top", "0", *charging]
+        text = subprocess.run(profile, capture_output=True, text=True, check=True).stdout
         if options.keep:
             shutil.copy(profiles[-1], options.keep)
         return in_use, allocated, json.loads(text)
