@@ -6,7 +6,7 @@
 //!
 //! A *buffer* is what one allocation began, whatever realloc made of it, until it is freed; it belongs
 //! to the sets of the origin that it began at. Time: a few steps a set that a block is in, of which
-//! there are at most `MOST_SETS` an origin. Memory: 24 bytes a live block, and a few words a set and
+//! there are at most `MOST_SETS` an origin. Memory: 32 bytes a live block, and a few words a set and
 //! thread.
 
 use std::collections::HashMap;
