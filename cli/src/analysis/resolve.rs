@@ -429,9 +429,10 @@ impl Resolver {
         let unnamed = || FunctionKey {
             module: Rc::as_ptr(&frame.module) as usize,
             symbol: None,
-            code: extent.map_or((frame.address, frame.address + 1), |(start, bytes)| {
-                (start, start.saturating_add(bytes))
-            }),
+            code: extent.map_or(
+                (frame.address, frame.address.saturating_add(1)),
+                |(start, bytes)| (start, start.saturating_add(bytes)),
+            ),
         };
         (key.unwrap_or_else(unnamed), extent.map(|(_, bytes)| bytes))
     }
