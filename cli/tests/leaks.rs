@@ -154,12 +154,22 @@ fn server(directory: &Path) -> PathBuf {
 const PAIRS: u64 = 2 * 1000 * 48;
 const LARGE: u64 = 3 << 20;
 
+/// Whether the large block is among what is lost, with the pairs. A thread that is stopped while it
+/// frees a large block of its own may have the address in a register, and reaches it then.
 #[track_caller]
-fn assert_lost(found: &Value, bytes: u64, objects: u64) {
-    assert_eq!(found["lost"]["objects"], objects, "{found}");
-    let lost = found["lost"]["bytes"].as_u64().expect("bytes");
+fn large_is_lost(found: &Value) -> bool {
+    let lost = &found["lost"];
+    let (bytes, objects) = (lost["bytes"].as_u64(), lost["objects"].as_u64());
+    let (Some(bytes), Some(objects @ 2000..=2001)) = (bytes, objects) else {
+        panic!("{found}");
+    };
     // A mapping may be a little more than what was asked for.
-    assert!((bytes..bytes + (64 << 10)).contains(&lost), "{lost} bytes");
+    let large = (objects - 2000) * LARGE;
+    assert!(
+        (PAIRS + large..PAIRS + large + (64 << 10)).contains(&bytes),
+        "{found}"
+    );
+    large != 0
 }
 
 #[test]
@@ -167,15 +177,17 @@ fn a_server_is_looked_at_twenty_times_and_goes_on() {
     let directory = temporary();
     let program = server(directory.path());
     let running = start(&mut preloaded(&program));
+    let mut with_large = 0;
     for _ in 0..20 {
         let found = leaks(&running, &["--json"]);
         assert_eq!(code(&found), 1, "{}", stderr(&found));
         let found = json(&stdout(&found));
-        assert_lost(&found, PAIRS + LARGE, 2001);
+        with_large += u32::from(large_is_lost(&found));
         assert_eq!(found["lost"]["with_others"]["objects"], 1000, "{found}");
         assert_eq!(found["look"]["threads"], 7);
         assert_eq!(found["look"]["all_have_stacks"], false);
     }
+    assert!(with_large > 10, "{with_large}");
     let end = end(running);
     assert_eq!(end["wrong"], 0, "{end}");
     assert_eq!(end["sent"], end["came"], "{end}");
@@ -227,10 +239,13 @@ fn rows(text: &str) -> Vec<(u64, u64, String)> {
     let (_, table) = text.split_once("Sites by bytes lost").expect("a table");
     let (table, _) = table.split_once("\n\n").unwrap_or((table, ""));
     let row = regex::Regex::new(r"(?m)^ *([\d,]+) +([\d,]+) +[\d,]+  (.+)$").unwrap();
-    let number = |text: &str| text.replace(',', "").parse().unwrap();
     let rows = row.captures_iter(table);
     rows.map(|row| (number(&row[1]), number(&row[2]), row[3].to_owned()))
         .collect()
+}
+
+fn number(text: &str) -> u64 {
+    text.replace(',', "").parse().expect("a number")
 }
 
 /// What has no stack, and the sites that are not shown, are rows as well.
@@ -239,18 +254,22 @@ fn the_table_adds_up_to_what_is_lost() {
     let directory = temporary();
     let program = server(directory.path());
     let running = start(preloaded(&program).env("LARDER_PROFILE_BYTES", "10000"));
-    let lost = json(&stdout(&leaks(&running, &["--json"])));
-    let lost = (
-        lost["lost"]["bytes"].as_u64(),
-        lost["lost"]["objects"].as_u64(),
-    );
+    let head = regex::Regex::new(r"(?m)^Lost: ([\d,]+) bytes in ([\d,]+) objects").unwrap();
     for options in [&[][..], &["--top", "1"]] {
-        let text = stdout(&leaks(&running, options));
+        // Until the large block is among it: `large_is_lost` says when it is not.
+        let mut looks = (0..20).map(|_| stdout(&leaks(&running, options)));
+        let text = looks
+            .find(|text| rows(text).len() == 3)
+            .expect("three rows");
         let rows = rows(&text);
-        assert_eq!(rows.len(), 3, "{text}");
         let bytes: u64 = rows.iter().map(|row| row.0).sum();
         let objects: u64 = rows.iter().map(|row| row.1).sum();
-        assert_eq!((Some(bytes), Some(objects)), lost, "{text}");
+        let lost = head.captures(&text).expect("what is lost");
+        assert_eq!(
+            (bytes, objects),
+            (number(&lost[1]), number(&lost[2])),
+            "{text}"
+        );
         assert_eq!(rows[2].2, "[no stack]", "{text}");
         assert_eq!(rows[1].2.starts_with("1 more site"), !options.is_empty());
     }
@@ -258,7 +277,7 @@ fn the_table_adds_up_to_what_is_lost() {
     // Without the sampler it is all that there is.
     let running = start(&mut preloaded_with("liblarder_minimal.so", &program));
     let rows = rows(&stdout(&leaks(&running, &[])));
-    let [(_, 2001, name)] = &rows[..] else {
+    let [(_, 2000..=2001, name)] = &rows[..] else {
         panic!("{rows:?}")
     };
     assert_eq!(name, "[no stack]");
@@ -343,7 +362,7 @@ fn what_is_not_lost_is_not_told() {
     // Without the sampler nothing has a stack.
     let running = start(&mut preloaded_with("liblarder_minimal.so", &program));
     let found = json(&stdout(&leaks(&running, &["--json"])));
-    assert_lost(&found, PAIRS + LARGE, 2001);
+    large_is_lost(&found);
     assert_eq!(found["site_count"], 0);
 }
 
