@@ -15,6 +15,7 @@ use crate::codec::{
     CallRecord, Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, MAX_DEFINITION_BYTES,
     Predictor, ROOT_COMPLETE, SiteMemory, Tables, max_nodes_bytes,
 };
+use crate::fingerprint::Fingerprint;
 use crate::layout::{
     CHUNK_ALIGN, ChunkHeader, ChunkKind, ClockKind, Contents, EndState, FileHeader, HEADER_BYTES,
     MAX_RAW_BYTES, Origin, SLOTS_OFFSET, Slot,
@@ -220,6 +221,21 @@ impl<W: Write + Seek> Writer<W> {
             .encode(&mut buffer, &mut stream.tables, &record);
         stream.bytes.extend_from_slice(&buffer[..length]);
         stream.events += 1;
+        Ok(())
+    }
+
+    /// What the block at an address holds, which the thread's next call may end.
+    pub fn contents(&mut self, time: u64, address: u64, held: Fingerprint) -> io::Result<()> {
+        self.make_room(MAX_DEFINITION_BYTES)?;
+        self.last_time = self.last_time.max(time);
+        let stream = &mut self.streams[self.current];
+        let mut buffer = [0; MAX_DEFINITION_BYTES];
+        let length = stream
+            .predictor
+            .encode_contents(&mut buffer, address, held, time);
+        stream
+            .bytes
+            .extend_from_slice(&buffer[..length.unwrap_or(0)]);
         Ok(())
     }
 

@@ -90,6 +90,37 @@ pub enum Claim {
         at_most: [(u64, u64); 3],
         largest_bytes: u64,
     },
+    /// Blocks whose bytes, at their end, another block had that lived at the same time: at least so
+    /// many, `most` of them at once.
+    Equal {
+        origins: Vec<usize>,
+        made: u64,
+        blocks: u64,
+        most: u64,
+        most_bytes: u64,
+    },
+    /// Of these, those that came after an equal one of `firsts`; and those that it outlived.
+    Source {
+        origins: Vec<usize>,
+        firsts: Vec<usize>,
+        shown: String,
+        blocks: u64,
+        outlived: u64,
+    },
+    /// Blocks of calloc that were seen at their end, none with a zero left.
+    Overwritten {
+        origins: Vec<usize>,
+        seen: u64,
+        made: u64,
+        mean_bytes: u64,
+        words: bool,
+    },
+    /// Buffers that were freed, of those begun.
+    Freed {
+        origins: Vec<usize>,
+        freed: u64,
+        begun: u64,
+    },
     /// What needs no proof of its own: a type, a name, a sum of the counters.
     Note(String),
 }
@@ -211,6 +242,51 @@ impl Claim {
                 grouped(*most_bytes),
                 grouped(*all_bytes),
                 grouped(*largest_bytes)
+            ),
+            Claim::Equal {
+                made,
+                blocks,
+                most,
+                most_bytes,
+                ..
+            } => format!(
+                "{} or more of its {} held the bytes of another that was live; {} or more of {} at \
+                 once",
+                grouped(*blocks),
+                counted(*made, "block"),
+                grouped(*most),
+                counted(*most_bytes, "byte")
+            ),
+            Claim::Source {
+                shown,
+                blocks,
+                outlived,
+                ..
+            } => format!(
+                "{} came after an equal one that {shown} made, and {} ended no later than it",
+                grouped(*blocks),
+                match outlived == blocks {
+                    true => "all".to_owned(),
+                    false => grouped(*outlived),
+                }
+            ),
+            Claim::Overwritten {
+                seen,
+                made,
+                mean_bytes,
+                words,
+                ..
+            } => format!(
+                "none of {} of its {} of {} on average has a zero {} left at the end",
+                grouped(*seen),
+                counted(*made, "block"),
+                counted(*mean_bytes, "byte"),
+                if *words { "word" } else { "element" }
+            ),
+            Claim::Freed { freed, begun, .. } => format!(
+                "{} of its {} were freed",
+                grouped(*freed),
+                counted(*begun, "buffer")
             ),
             Claim::Note(text) => text.clone(),
         }

@@ -4,7 +4,8 @@
 //! Of each content the lives that overlap are one group, which one block would have served: all of
 //! them but the one made first are copies. Ends come in order, so a new life overlaps a group if it
 //! began before the group's last end. A life that began long ago can take in groups that ended since:
-//! `before` keeps them, summed up by origin.
+//! `before` keeps them, summed up by origin, as `copies` does those of the group. A life that is taken
+//! in as the first has outlived all of them: it could have served for each.
 //!
 //! Memory: 100 bytes for each of the `MOST` contents seen last; those not seen for longer are forgotten,
 //! so that copies may be missed, never invented. 40 bytes a pair of origins, of which `MOST_PAIRS` are
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 /// Contents of one generation; two are kept.
 const MOST: usize = 1 << 18;
 const MOST_PAIRS: usize = 1 << 16;
-/// Groups that are kept of a content, besides the last.
+/// Groups that are kept of a content, besides the last; and origins of a group's copies.
 const MOST_BEFORE: usize = 8;
 /// Smaller blocks are equal by chance.
 const SMALLEST: u64 = 16;
@@ -37,6 +38,8 @@ pub struct Copies {
     pub bytes: u64,
     /// Of the blocks, those with text or data.
     pub dense: u64,
+    /// Of the blocks, those that did not end later than the block that they are copies of.
+    pub outlived: u64,
     /// At least so many equal ones were live at once, and their size.
     pub most: u64,
     pub most_size: u64,
@@ -59,11 +62,17 @@ struct Before {
     made: u64,
 }
 
+/// By the origins of copy and first block.
+pub type Pairs = FxHashMap<(u32, u32), Copies>;
+
 struct Group {
-    /// Who made the first, and when.
+    /// Who made the first, when, and when it ended.
     origin: u32,
     made: u64,
+    first_ended: u64,
     ended: u64,
+    /// By origin, the copies that the first has not outlived.
+    copies: Vec<(u32, u64)>,
     /// So many lives cover this moment.
     moment: u64,
     covering: u64,
@@ -77,7 +86,7 @@ pub struct Contents {
     /// By size and hash.
     groups: FxHashMap<(u64, u64), Group>,
     older: FxHashMap<(u64, u64), Group>,
-    copies: FxHashMap<(u32, u32), Copies>,
+    copies: Pairs,
     any: bool,
 }
 
@@ -115,7 +124,7 @@ impl Contents {
     }
 
     /// Copies by the origins of copy and first block; and whether anything was told at all.
-    pub fn finish(self) -> (FxHashMap<(u32, u32), Copies>, bool) {
+    pub fn finish(self) -> (Pairs, bool) {
         (self.copies, self.any)
     }
 }
@@ -125,7 +134,9 @@ impl Group {
         Group {
             origin: life.origin,
             made: life.made,
+            first_ended: life.ended,
             ended: life.ended,
+            copies: Vec::new(),
             moment: life.ended,
             covering: 1,
             before: Vec::new(),
@@ -153,38 +164,76 @@ impl Group {
         }
     }
 
-    fn join(&mut self, life: Life, dense: bool, copies: &mut FxHashMap<(u32, u32), Copies>) {
+    fn join(&mut self, life: Life, dense: bool, pairs: &mut Pairs) {
         if life.made <= self.moment {
             self.covering += 1;
         } else {
             (self.moment, self.covering) = (life.ended, 1);
         }
         self.ended = life.ended;
-        let most = self.covering.max(2);
-        let mut charge = |copy, first, blocks: u64| {
-            let full = copies.len() >= MOST_PAIRS && !copies.contains_key(&(copy, first));
-            if full {
-                return;
-            }
-            let copies = copies.entry((copy, first)).or_default();
-            copies.blocks += blocks;
-            copies.dense += if dense { blocks } else { 0 };
-            copies.bytes = copies
-                .bytes
-                .saturating_add(blocks.saturating_mul(life.size));
-            if most > copies.most {
-                (copies.most, copies.most_size) = (most, life.size);
-            }
+        let met = Met {
+            size: life.size,
+            dense: u64::from(dense),
+            most: self.covering.max(2),
         };
         if life.made > self.made {
-            return charge(life.origin, self.origin, 1);
+            // Ends come in order, but for those who live at the end.
+            let outlived = self.first_ended == u64::MAX;
+            let kept = add(pairs, (life.origin, self.origin), met, 1, outlived);
+            if kept && !outlived {
+                self.keep(life.origin);
+            }
+            return;
         }
-        charge(self.origin, life.origin, 1);
+        for (origin, blocks) in std::mem::take(&mut self.copies) {
+            if let Some(was) = pairs.get_mut(&(origin, self.origin)) {
+                was.blocks = was.blocks.saturating_sub(blocks);
+                was.dense = was.dense.saturating_sub(met.dense * blocks);
+                was.bytes = was.bytes.saturating_sub(blocks.saturating_mul(life.size));
+            }
+            add(pairs, (origin, life.origin), met, blocks, true);
+        }
+        add(pairs, (self.origin, life.origin), met, 1, true);
         while let Some(before) = self.before.pop_if(|before| life.made <= before.made) {
-            charge(before.origin, life.origin, before.groups);
+            let pair = (before.origin, life.origin);
+            add(pairs, pair, met, before.groups, true);
         }
-        (self.origin, self.made) = (life.origin, life.made);
+        (self.origin, self.made, self.first_ended) = (life.origin, life.made, life.ended);
     }
+
+    fn keep(&mut self, origin: u32) {
+        let known = self.copies.iter().position(|(known, _)| *known == origin);
+        match known {
+            Some(place) => self.copies[place].1 += 1,
+            None if self.copies.len() < MOST_BEFORE => self.copies.push((origin, 1)),
+            None => {}
+        }
+    }
+}
+
+/// Equal blocks that were live at once.
+#[derive(Clone, Copy)]
+struct Met {
+    size: u64,
+    dense: u64,
+    most: u64,
+}
+
+/// Copies of one origin, made of a block of the other. Whether there was room for the pair.
+fn add(pairs: &mut Pairs, pair: (u32, u32), met: Met, blocks: u64, outlived: bool) -> bool {
+    if pairs.len() >= MOST_PAIRS && !pairs.contains_key(&pair) {
+        return false;
+    }
+    let of = pairs.entry(pair).or_default();
+    of.blocks += blocks;
+    of.outlived += if outlived { blocks } else { 0 };
+    of.dense += met.dense * blocks;
+    let bytes = blocks.saturating_mul(met.size);
+    of.bytes = of.bytes.saturating_add(bytes);
+    if met.most > of.most {
+        (of.most, of.most_size) = (met.most, met.size);
+    }
+    true
 }
 
 #[cfg(test)]
@@ -202,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Copies and the most at once, by the origins of copy and first block.
-    fn copies(lives: &[Life]) -> Vec<(u32, u32, u64, u64)> {
+    /// Copies, those outlived, and the most at once, by the origins of copy and first block.
+    fn copies(lives: &[Life]) -> Vec<(u32, u32, u64, u64, u64)> {
         let mut contents = Contents::default();
         for life in lives {
             contents.end(HELD, *life);
@@ -211,9 +260,10 @@ mod tests {
         let (copies, _) = contents.finish();
         let flat = |((copy, first), copies): ((u32, u32), Copies)| {
             assert_eq!(copies.bytes, 100 * copies.blocks);
-            (copy, first, copies.blocks, copies.most)
+            (copy, first, copies.blocks, copies.outlived, copies.most)
         };
-        let mut all: Vec<_> = copies.into_iter().map(flat).collect();
+        let some = copies.into_iter().filter(|(_, copies)| copies.blocks > 0);
+        let mut all: Vec<_> = some.map(flat).collect();
         all.sort_unstable();
         all
     }
@@ -221,11 +271,13 @@ mod tests {
     #[test]
     fn lives_that_overlap_are_copies_of_the_first() {
         let together: Vec<Life> = (1..=10).map(|n| life(1, n, 10)).collect();
-        assert_eq!(copies(&together), [(1, 1, 9, 10)]);
+        assert_eq!(copies(&together), [(1, 1, 9, 0, 10)]);
         let reversed: Vec<Life> = together.iter().rev().copied().collect();
-        assert_eq!(copies(&reversed), [(1, 1, 9, 10)]);
+        assert_eq!(copies(&reversed), [(1, 1, 9, 9, 10)]);
+        let left: Vec<Life> = (1..=10).map(|n| life(1, n, u64::MAX)).collect();
+        assert_eq!(copies(&left), [(1, 1, 9, 9, 10)]);
         let window: Vec<Life> = (1..=50).map(|n| life(1, n, n + 4)).collect();
-        assert_eq!(copies(&window), [(1, 1, 49, 5)]);
+        assert_eq!(copies(&window), [(1, 1, 49, 0, 5)]);
     }
 
     #[test]
@@ -238,11 +290,21 @@ mod tests {
     fn one_that_lived_all_the_time_is_the_first_of_all() {
         let mut lives: Vec<Life> = (2..=50).map(|n| life(2, n, n)).collect();
         lives.push(life(1, 1, 50));
-        assert_eq!(copies(&lives), [(2, 1, 49, 2)]);
+        assert_eq!(copies(&lives), [(2, 1, 49, 49, 2)]);
         // Of this one's life only the last groups were certainly a part.
         lives.pop();
         lives.push(life(1, 49, 50));
-        assert_eq!(copies(&lives), [(2, 1, 1, 2)]);
+        assert_eq!(copies(&lives), [(2, 1, 1, 1, 2)]);
+    }
+
+    #[test]
+    fn copies_of_one_that_outlives_them_are_its_own_whoever_ends_first() {
+        let mut lives: Vec<Life> = (2..=9).map(|n| life(2, n, 10 + n)).collect();
+        assert_eq!(copies(&lives), [(2, 2, 7, 0, 8)]);
+        lives.push(life(1, 1, 30));
+        assert_eq!(copies(&lives), [(2, 1, 8, 8, 9)]);
+        lives.push(life(3, 25, 40));
+        assert_eq!(copies(&lives), [(2, 1, 8, 8, 9), (3, 1, 1, 0, 2)]);
     }
 
     #[test]

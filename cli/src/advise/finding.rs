@@ -33,6 +33,7 @@ pub enum Pattern {
     Growing,
     Leak,
     Duplicates,
+    Copied,
     Zeroed,
     Hot,
 }
@@ -56,6 +57,7 @@ impl Pattern {
             Pattern::Growing => "growing",
             Pattern::Leak => "leak",
             Pattern::Duplicates => "duplicates",
+            Pattern::Copied => "copied",
             Pattern::Zeroed => "zeroed",
             Pattern::Hot => "hot",
         }
@@ -78,6 +80,7 @@ impl Pattern {
             Pattern::Growing => "Bound what grows",
             Pattern::Leak => "Free what is left",
             Pattern::Duplicates => "Share what is equal",
+            Pattern::Copied => "Use the first, do not copy it",
             Pattern::Zeroed => "Zero nothing that is overwritten",
             Pattern::Hot => "Busy, and no pattern fits",
         }

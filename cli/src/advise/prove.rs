@@ -199,23 +199,32 @@ struct Recent {
     serial: u64,
 }
 
-/// What a thread did last through a call that is watched: in one function, since this serial, until
-/// that event of the thread.
-#[derive(Clone, Copy, Default)]
+/// A function that runs below a watched call, since this serial.
+#[derive(Clone, Copy)]
 struct Run {
+    call: u32,
     function: u32,
     since: u64,
-    last: u64,
 }
 
 #[derive(Default)]
 struct Thread {
     events: u64,
-    /// By the watched call.
-    runs: FxHashMap<u32, Run>,
+    /// The innermost frame right below a watched call.
+    at: Option<StackId>,
+    /// What runs below the watched calls, the outermost first; what ended with the event `ended_at`.
+    runs: Vec<Run>,
+    ended_runs: Vec<Run>,
+    ended_at: u64,
     /// The latest first.
     made: [Recent; NEAR],
     ended: [Note; NEAR_ENDS],
+}
+
+impl Thread {
+    fn run_of(runs: &[Run], call: u32) -> Option<&Run> {
+        runs.iter().rev().find(|run| run.call == call)
+    }
 }
 
 /// What is kept of a live block.
@@ -234,6 +243,14 @@ pub struct Note {
 const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 
+/// In place of a stack: none, and not known yet. No stack that ends in a frame has these numbers.
+const NONE: StackId = StackId(0);
+const UNSEEN: StackId = StackId(u32::MAX);
+
+fn known(stack: StackId) -> Option<StackId> {
+    (stack != NONE).then_some(stack)
+}
+
 /// Answers questions on one image.
 pub struct Prover {
     pub answers: Answers,
@@ -250,8 +267,8 @@ pub struct Prover {
     watched_of: FxHashMap<u32, u32>,
     /// By the frame right below a watched call: the call, and the function.
     functions: FxHashMap<StackId, Vec<(u32, u32)>>,
-    /// By stack: whether it was looked at, and the innermost of its frames in `functions`.
-    nearest: Vec<(bool, Option<StackId>)>,
+    /// By stack: the innermost of its frames in `functions`. `UNSEEN`: it was not looked at.
+    nearest: Vec<StackId>,
     threads: Threads<Thread>,
     serial: u64,
     events: u64,
@@ -354,19 +371,31 @@ impl Prover {
 
     /// Notes which functions run below the watched calls.
     fn run(&mut self, thread: u32, stacks: &StackTable, stack: StackId) {
-        let mut next = self.watched_from(stacks, stack);
+        let nearest = self.watched_from(stacks, stack);
         let thread = self.threads.of(thread);
         thread.events += 1;
-        while let Some(at) = next {
-            for (call, function) in self.functions.get(&at).into_iter().flatten() {
-                let run = thread.runs.entry(*call).or_default();
-                if run.function != *function || run.last + 1 != thread.events {
-                    (run.function, run.since) = (*function, self.serial);
-                }
-                run.last = thread.events;
-            }
-            next = self.nearest[stacks.parent(at).0 as usize].1;
+        if thread.at == nearest {
+            return;
         }
+        thread.at = nearest;
+        let (mut path, mut next) = (Vec::new(), nearest);
+        while let Some(at) = next {
+            path.extend(self.functions.get(&at).into_iter().flatten().rev());
+            next = known(self.nearest[stacks.parent(at).0 as usize]);
+        }
+        path.reverse();
+        let goes_on = |(run, new): &(&Run, &(u32, u32))| (run.call, run.function) == **new;
+        let shared = thread.runs.iter().zip(&path).take_while(goes_on).count();
+        thread.ended_runs.clear();
+        thread.ended_runs.extend(thread.runs.drain(shared..));
+        thread.ended_at = thread.events;
+        let since = self.serial;
+        let begun = path[shared..].iter().map(|(call, function)| Run {
+            call: *call,
+            function: *function,
+            since,
+        });
+        thread.runs.extend(begun);
     }
 
     /// The innermost frame right below a watched call, of a stack and of each that it is made of.
@@ -375,27 +404,27 @@ impl Prover {
         loop {
             let place = at.0 as usize;
             if self.nearest.len() <= place {
-                self.nearest.resize(place + 1, (false, None));
+                self.nearest.resize(place + 1, UNSEEN);
             }
-            if self.nearest[place].0 {
+            if self.nearest[place] != UNSEEN {
                 break;
             }
             new.push(at);
             let parent = stacks.parent(at);
             if parent == at {
+                self.nearest[place] = NONE;
                 break;
             }
             at = parent;
         }
-        let mut found = self.nearest[at.0 as usize].1;
+        let mut found = self.nearest[at.0 as usize];
         for at in new.into_iter().rev() {
-            found = match self.functions.contains_key(&at) {
-                true => Some(at),
-                false => found,
-            };
-            self.nearest[at.0 as usize] = (true, found);
+            if self.functions.contains_key(&at) {
+                found = at;
+            }
+            self.nearest[at.0 as usize] = found;
         }
-        found
+        known(found)
     }
 
     /// Whether the function that a watched call led to had returned when it frees a buffer.
@@ -405,12 +434,10 @@ impl Prover {
         };
         let through = &self.watched[*number as usize];
         let thread = self.threads.state(note.thread);
-        let Some(run) = thread.runs.get(number) else {
-            return true;
-        };
-        let jumped = through.jumps && at.stack == through.call && run.last + 1 == thread.events;
-        let runs = run.last == thread.events || jumped;
-        !runs || note.serial <= run.since
+        let jumped = through.jumps && at.stack == through.call && thread.ended_at == thread.events;
+        let ended = jumped.then(|| Thread::run_of(&thread.ended_runs, *number));
+        let run = Thread::run_of(&thread.runs, *number).or(ended.flatten());
+        run.is_none_or(|run| note.serial <= run.since)
     }
 
     fn resized(&mut self, root: u32, more: u64, less: u64) {

@@ -1,6 +1,6 @@
 //! How often which size: exact to 64 bytes, beyond that eight steps a doubling, the largest exact.
 //!
-//! Memory: at most 528 counts, only those up to the largest size seen.
+//! Memory: at most 528 counts, only those up to the largest size seen; none while all are of one size.
 
 /// Sizes below this have a count each.
 const EXACT: u64 = 64;
@@ -8,6 +8,7 @@ const STEPS: u64 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
+    /// Empty while all are of one size.
     counts: Vec<u64>,
     total: u64,
     smallest: u64,
@@ -36,35 +37,57 @@ fn upper(bucket: usize) -> u64 {
 
 impl Sizes {
     pub fn add(&mut self, size: u64) {
+        self.add_many(size, 1);
+    }
+
+    fn add_many(&mut self, size: u64, times: u64) {
+        if self.total == 0 {
+            (self.smallest, self.largest) = (size, size);
+        }
+        if size != self.largest || !self.counts.is_empty() {
+            self.spread();
+            self.count(size, times);
+            self.smallest = self.smallest.min(size);
+            self.largest = self.largest.max(size);
+        }
+        self.total += times;
+    }
+
+    /// Counts by size what was of one size.
+    fn spread(&mut self) {
+        if self.counts.is_empty() && self.total > 0 {
+            self.count(self.largest, self.total);
+        }
+    }
+
+    fn count(&mut self, size: u64, times: u64) {
         let bucket = bucket(size);
         if self.counts.len() <= bucket {
             self.counts.resize(bucket + 1, 0);
         }
-        self.counts[bucket] += 1;
-        self.smallest = if self.total == 0 {
-            size
-        } else {
-            self.smallest.min(size)
-        };
-        self.largest = self.largest.max(size);
-        self.total += 1;
+        self.counts[bucket] += times;
     }
 
     pub fn merge(&mut self, other: &Sizes) {
         if other.total == 0 {
             return;
         }
+        if self.total == 0 {
+            *self = other.clone();
+            return;
+        }
+        if other.counts.is_empty() {
+            self.add_many(other.largest, other.total);
+            return;
+        }
+        self.spread();
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
         }
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
         }
-        self.smallest = if self.total == 0 {
-            other.smallest
-        } else {
-            self.smallest.min(other.smallest)
-        };
+        self.smallest = self.smallest.min(other.smallest);
         self.largest = self.largest.max(other.largest);
         self.total += other.total;
     }
@@ -84,6 +107,7 @@ impl Sizes {
     /// A size that at least this share (0 to 1) of all do not exceed; never above the largest.
     pub fn covering(&self, share: f64) -> u64 {
         let wanted = (self.total as f64 * share).ceil() as u64;
+        // While all are of one size there is no count to look at.
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;

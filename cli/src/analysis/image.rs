@@ -144,6 +144,7 @@ impl Analysis {
             heap: Heap::default(),
             sources: Vec::new(),
             by_stack: Vec::new(),
+            other_calls: FxHashMap::default(),
             attributions: FxHashMap::default(),
             reallocs: FxHashMap::default(),
             threads: 0,
@@ -249,6 +250,9 @@ pub fn is_call(action: &Action) -> bool {
     )
 }
 
+/// The code of a call, and what it is added to.
+type Called = (u8, Option<OriginId>);
+
 /// A process image while it is read.
 struct Image<'a, O: Observer> {
     trace: &'a Trace,
@@ -259,8 +263,10 @@ struct Image<'a, O: Observer> {
     heap: Heap<O::Note>,
     /// By `OriginId`.
     sources: Vec<Source>,
-    /// By stack: the calls made from it, mostly one, and their origins. `None`: not counted.
-    by_stack: Vec<Vec<(u8, Option<OriginId>)>>,
+    /// By stack: the call made first from it, and its origin. `None` of it: not counted.
+    by_stack: Vec<Option<Called>>,
+    /// The other calls made from a stack, which are rare.
+    other_calls: FxHashMap<StackId, Vec<Called>>,
     attributions: FxHashMap<u32, Attribution>,
     /// The old block of the realloc that a thread is in.
     reallocs: FxHashMap<u32, Option<Block<O::Note>>>,
@@ -501,12 +507,35 @@ impl<O: Observer> Image<'_, O> {
     fn origin(&mut self, events: &Events<'_>, call: AllocCall, stack: StackId) -> Option<OriginId> {
         let (place, code) = (stack.0 as usize, call.code());
         if self.by_stack.len() <= place {
-            self.by_stack.resize_with(place + 1, Vec::new);
+            self.by_stack.resize(place + 1, None);
         }
-        let known = self.by_stack[place].iter();
-        if let Some((_, origin)) = known.copied().find(|(known, _)| *known == code) {
+        let first = self.by_stack[place];
+        if let Some((_, origin)) = first.filter(|(known, _)| *known == code) {
             return origin;
         }
+        let others = self.other_calls.get(&stack).filter(|_| first.is_some());
+        let mut others = others.into_iter().flatten();
+        if let Some((_, origin)) = others.find(|(known, _)| *known == code) {
+            return *origin;
+        }
+        let origin = self.new_origin(events, call, stack);
+        match first {
+            Some(_) => self
+                .other_calls
+                .entry(stack)
+                .or_default()
+                .push((code, origin)),
+            None => self.by_stack[place] = Some((code, origin)),
+        }
+        origin
+    }
+
+    fn new_origin(
+        &mut self,
+        events: &Events<'_>,
+        call: AllocCall,
+        stack: StackId,
+    ) -> Option<OriginId> {
         let counted = match self.rules {
             [] => Counted::AsCalled,
             _ => self.attribution(events, stack).counted,
@@ -521,10 +550,7 @@ impl<O: Observer> Image<'_, O> {
                 kind: WrapperKind::Frees,
                 ..
             }
-            | Counted::Not => {
-                self.by_stack[place].push((code, None));
-                return None;
-            }
+            | Counted::Not => return None,
         };
         let origin = self.heap.add_origin();
         self.sources.push(Source {
@@ -535,7 +561,6 @@ impl<O: Observer> Image<'_, O> {
             header_bytes,
             site: None,
         });
-        self.by_stack[place].push((code, Some(origin)));
         Some(origin)
     }
 }

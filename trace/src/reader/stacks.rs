@@ -134,20 +134,27 @@ impl StackTable {
             interrupted: false,
             module: None,
         };
-        let add = |parent, address: &u64| self.add(parent, frame(*address));
+        let add = |parent, address: &u64| {
+            let id = self.add_frame(frame(*address));
+            self.add(parent, id)
+        };
         StackId(addresses.iter().fold(ROOT_COMPLETE, add))
     }
 
-    pub(super) fn add(&mut self, parent: u32, frame: Frame) -> u32 {
-        let next_frame = FrameId(self.frames.len() as u32);
-        let frame_id = *self.frame_ids.entry(frame).or_insert(next_frame);
-        if frame_id == next_frame {
+    pub(super) fn add_frame(&mut self, frame: Frame) -> FrameId {
+        let next = FrameId(self.frames.len() as u32);
+        let id = *self.frame_ids.entry(frame).or_insert(next);
+        if id == next {
             self.frames.push(frame);
         }
-        let next_node = self.nodes.len() as u32;
-        let node = *self.node_ids.entry((parent, frame_id)).or_insert(next_node);
-        if node == next_node {
-            self.nodes.push((parent, frame_id));
+        id
+    }
+
+    pub(super) fn add(&mut self, parent: u32, frame: FrameId) -> u32 {
+        let next = self.nodes.len() as u32;
+        let node = *self.node_ids.entry((parent, frame)).or_insert(next);
+        if node == next {
+            self.nodes.push((parent, frame));
         }
         node
     }
@@ -160,15 +167,19 @@ mod tests {
     #[test]
     fn equal_stacks_have_equal_numbers() {
         let mut table = StackTable::default();
-        let frame = |address| Frame {
-            address,
-            interrupted: false,
-            module: None,
+        let mut frame = |address| {
+            table.add_frame(Frame {
+                address,
+                interrupted: false,
+                module: None,
+            })
         };
-        let main = table.add(ROOT_COMPLETE, frame(10));
-        let leaf = table.add(main, frame(20));
-        assert_eq!(table.add(main, frame(20)), leaf);
-        assert_ne!(table.add(ROOT_TRUNCATED, frame(10)), main);
+        let (ten, twenty) = (frame(10), frame(20));
+        assert_eq!(frame(10), ten);
+        let main = table.add(ROOT_COMPLETE, ten);
+        let leaf = table.add(main, twenty);
+        assert_eq!(table.add(main, twenty), leaf);
+        assert_ne!(table.add(ROOT_TRUNCATED, ten), main);
         let addresses: Vec<u64> = table.frames(StackId(leaf)).map(|f| f.address).collect();
         assert_eq!(addresses, [20, 10]);
         assert_eq!(table.root(StackId(leaf)), StackId::COMPLETE_ROOT);

@@ -12,7 +12,7 @@ use super::events::{Action, Event};
 use super::index::Entry;
 use super::marks::{MarkId, MarkNames};
 use super::numbered::Numbered;
-use super::stacks::{Frame, StackId, StackTable};
+use super::stacks::{Frame, FrameId, StackId, StackTable};
 use crate::call::{AllocCall, Call};
 use crate::codec::{
     CallRecord, Callees, Class, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE, Predictor,
@@ -68,10 +68,12 @@ struct Site {
     memory: SiteMemory,
 }
 
-/// A defined frame: its packed address, and what the chunk remembers of it.
+/// A defined frame: its packed address, what the chunk remembers of it, and its number in the common
+/// table under the module map of a generation.
 struct FrameEntry {
     address: u64,
     callees: Callees,
+    common: Option<(u32, FrameId)>,
 }
 
 /// A defined node: its number in the common table, and the stream's number of its frame.
@@ -393,29 +395,29 @@ impl<'t> Stream<'t> {
     fn define_nodes(&mut self, parent: u32, stacks: &mut StackTable) {
         let mut common = self.definitions.common_node(parent);
         for link in &self.links {
-            let (frame, address) = match *link {
+            let frame = match *link {
                 Link::New(address) => {
                     let frame = self.definitions.frames.next();
-                    let callees = self
-                        .definitions
-                        .lost_frames
-                        .remove(&frame)
-                        .unwrap_or_default();
-                    self.definitions
-                        .frames
-                        .push(FrameEntry { address, callees });
-                    (frame, Some(address))
+                    let callees = self.definitions.lost_frames.remove(&frame);
+                    self.definitions.frames.push(FrameEntry {
+                        address,
+                        callees: callees.unwrap_or_default(),
+                        common: None,
+                    });
+                    frame
                 }
-                Link::Frame(frame) => (
-                    frame,
-                    self.definitions
-                        .frames
-                        .get(frame)
-                        .map(|frame| frame.address),
-                ),
+                Link::Frame(frame) => frame,
             };
-            common = match address {
-                Some(address) => stacks.add(common, resolve(self.trace, self.generation, address)),
+            common = match self.definitions.frames.get_mut(frame) {
+                Some(entry) => {
+                    let known = entry.common.filter(|(of, _)| *of == self.generation);
+                    let (_, id) = known.unwrap_or_else(|| {
+                        let frame = resolve(self.trace, self.generation, entry.address);
+                        (self.generation, stacks.add_frame(frame))
+                    });
+                    entry.common = Some((self.generation, id));
+                    stacks.add(common, id)
+                }
                 None => StackId::UNKNOWN.0,
             };
             self.definitions.nodes.push(Node { common, frame });

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use larder_trace::{StackId, StackTable};
 
 use super::grown;
+use super::held;
 use super::program::{FUNCTIONS, PlaceId};
 use super::replay::{Block, Buffer, Replay};
 use super::write::place_of;
@@ -77,6 +78,20 @@ pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
             at_most,
             largest_bytes,
         } => grown::ends(replay, origins, at_most, *largest_bytes),
+        Claim::Equal { .. } => held::equal(replay, claim),
+        Claim::Source { .. } => held::source(replay, claim),
+        Claim::Overwritten { .. } => held::overwritten(replay, claim),
+        Claim::Freed {
+            origins,
+            freed,
+            begun,
+        } => {
+            let all = buffers_of(replay, origins);
+            let over = |buffer: &&usize| replay.buffers[**buffer].over.is_some_and(|o| o.freed);
+            hold!(all.len() as u64 == *begun, "begun");
+            hold!(all.iter().filter(over).count() as u64 == *freed, "freed");
+            Ok(())
+        }
         Claim::Note(_) => Ok(()),
     }
 }
@@ -88,7 +103,7 @@ pub fn path(stacks: &StackTable, stack: StackId) -> Vec<PlaceId> {
     path
 }
 
-fn blocks_of<'a>(replay: &'a Replay, origins: &'a [usize]) -> impl Iterator<Item = &'a Block> {
+pub fn blocks_of<'a>(replay: &'a Replay, origins: &'a [usize]) -> impl Iterator<Item = &'a Block> {
     let of = |block: &&Block| origins.contains(&block.origin);
     replay.blocks.iter().filter(of)
 }

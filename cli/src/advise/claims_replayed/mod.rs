@@ -19,6 +19,7 @@ macro_rules! hold {
 
 mod check;
 mod grown;
+mod held;
 mod program;
 mod replay;
 mod write;
@@ -45,7 +46,7 @@ const TRACES: u64 = 2000;
 /// In so many traces.
 const FEWEST_OF_A_KIND: u64 = 15;
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 15] = [
     "ends within",
     "at once in the process",
     "at once in a thread",
@@ -57,6 +58,10 @@ const KINDS: [&str; 11] = [
     "rises",
     "grew",
     "ends",
+    "equal",
+    "source",
+    "overwritten",
+    "freed",
 ];
 
 fn traces() -> u64 {
@@ -102,6 +107,10 @@ fn kind(claim: &Claim) -> &'static str {
         Claim::Rises { .. } => "rises",
         Claim::Grew { .. } => "grew",
         Claim::Ends { .. } => "ends",
+        Claim::Equal { .. } => "equal",
+        Claim::Source { .. } => "source",
+        Claim::Overwritten { .. } => "overwritten",
+        Claim::Freed { .. } => "freed",
         Claim::Note(_) => "note",
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use larder_trace::AllocCall;
+use larder_trace::{AllocCall, Fingerprint};
 
 /// The functions at one return address, innermost first; more than one where calls are inlined.
 pub type Place = Vec<(usize, u32)>;
@@ -44,6 +44,8 @@ pub struct Call {
     /// Outermost first.
     pub stack: Vec<PlaceId>,
     pub action: Action,
+    /// What the block held that it ends, if the trace says it.
+    pub held: Option<Fingerprint>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +98,10 @@ struct Thread {
 pub struct Program {
     pub places: Vec<Place>,
     pub calls: Vec<Call>,
+    /// What blocks held that are live at the end, by address.
+    pub left: Vec<(u64, Fingerprint)>,
+    /// Says what blocks hold, if the trace does.
+    contents: Option<Rng>,
     rng: Rng,
     numbers: HashMap<Place, PlaceId>,
     threads: Vec<Thread>,
@@ -120,6 +126,8 @@ impl Program {
         let mut program = Self {
             places: Vec::new(),
             calls: Vec::new(),
+            left: Vec::new(),
+            contents: (seed % 3 == 0).then(|| Rng::with_seed(!seed)),
             numbers: HashMap::new(),
             threads: Vec::new(),
             scenes: Vec::new(),
@@ -135,7 +143,45 @@ impl Program {
         };
         program.begin();
         program.run();
+        program.tell_what_is_left();
         program
+    }
+
+    /// A few contents are many blocks', most are one's own.
+    fn held(&mut self) -> Option<Fingerprint> {
+        let unique = self.calls.len() as u64 + 10;
+        let rng = self.contents.as_mut()?;
+        let told = rng.u32(..20) > 0;
+        let mut flags = if rng.u32(..20) > 0 {
+            Fingerprint::DENSE
+        } else {
+            0
+        };
+        flags |= if rng.u32(..20) == 0 {
+            Fingerprint::UNIFORM
+        } else {
+            0
+        };
+        flags |= if self.lines > 4 {
+            Fingerprint::NO_ZEROS
+        } else {
+            0
+        };
+        let hash = match rng.u32(..8) {
+            0..6 => rng.u64(..3),
+            _ => unique,
+        };
+        told.then_some(Fingerprint { hash, flags })
+    }
+
+    fn tell_what_is_left(&mut self) {
+        let mut live: Vec<u64> = self.by_address.keys().copied().collect();
+        live.sort_unstable();
+        for address in live {
+            if let Some(held) = self.held() {
+                self.left.push((address, held));
+            }
+        }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -522,6 +568,7 @@ impl Program {
             thread: thread as u32 + 1,
             stack,
             action,
+            held: None,
         });
     }
 
@@ -586,6 +633,8 @@ impl Program {
             return;
         }
         self.call(thread, below, Action::End { address });
+        let held = self.held();
+        self.calls.last_mut().expect("the end").held = held;
         self.blocks[block].live = false;
         self.by_address.remove(&address);
         self.free.push(address);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use larder_trace::AllocCall;
+use larder_trace::{AllocCall, Fingerprint};
 
 use super::program::{Action, Call, Place, PlaceId, Program};
 
@@ -29,6 +29,19 @@ pub struct Block {
     pub size: u64,
     pub buffer: usize,
     pub over: Option<Over>,
+    /// What it held at its end.
+    pub held: Option<Fingerprint>,
+}
+
+impl Block {
+    pub fn made(&self) -> Tick {
+        2 * self.call + 1
+    }
+
+    /// As large as can be if it lives at the end.
+    pub fn ended(&self) -> Tick {
+        self.over.map_or(Tick::MAX, |over| over.tick)
+    }
 }
 
 /// What one call began, whatever realloc made of it.
@@ -89,6 +102,9 @@ impl Replay {
             replay.step(number, call);
         }
         replay.calls = calls;
+        for (address, held) in program.left {
+            replay.blocks[replay.live[&address]].held = Some(held);
+        }
         replay
     }
 
@@ -107,6 +123,7 @@ impl Replay {
             Action::End { address } => {
                 if let Some(block) = self.live.remove(&address) {
                     self.over(block, number, call.thread, true);
+                    self.blocks[block].held = call.held;
                 }
             }
             Action::Resize { old, address, size } => {
@@ -178,6 +195,7 @@ impl Replay {
             size,
             buffer,
             over: None,
+            held: None,
         });
     }
 

@@ -44,7 +44,14 @@ pub fn write(program: &Program, path: &Path) -> io::Result<()> {
         let stack = call.stack.iter().fold(Stack::EMPTY, |parent, place| {
             writer.stack(parent, address_of(*place))
         });
+        if let (Some(held), Action::End { address }) = (call.held, call.action) {
+            writer.contents(time, address, held)?;
+        }
         writer.call(&written(call, stack, time))?;
+    }
+    let end = program.calls.len() as u64 + 1;
+    for (address, held) in &program.left {
+        writer.contents(end, *address, *held)?;
     }
     writer.finish()?;
     Ok(())

@@ -21,6 +21,10 @@ pub fn wrong(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Vec<Wrong> 
         Claim::Rises { .. } => rises(claim),
         Claim::Grew { .. } => grew(claim),
         Claim::Ends { .. } => ends(claim),
+        Claim::Equal { .. } => equal(claim),
+        Claim::Source { .. } => source(claim),
+        Claim::Overwritten { .. } => overwritten(claim),
+        Claim::Freed { .. } => freed(claim),
         Claim::Note(_) => Vec::new(),
     }
 }
@@ -255,5 +259,69 @@ fn ends(claim: &Claim) -> Vec<Wrong> {
             "all below it",
             changed!(claim, Ends { at_most } => at_most[2] = below),
         ),
+    ]
+}
+
+fn equal(claim: &Claim) -> Vec<Wrong> {
+    let all = |made: u64, blocks: &mut u64| *blocks = made;
+    vec![
+        ("made - 1", changed!(claim, Equal { made } => *made -= 1)),
+        (
+            "all and one",
+            changed!(claim, Equal { made, blocks } => all(*made + 1, blocks)),
+        ),
+        (
+            "many at once",
+            changed!(claim, Equal { most } => *most += 10_000),
+        ),
+        (
+            "of no size",
+            changed!(claim, Equal { most_bytes } => *most_bytes += 1 << 40),
+        ),
+        (
+            "no origin",
+            changed!(claim, Equal { origins } => origins.clear()),
+        ),
+    ]
+}
+
+fn source(claim: &Claim) -> Vec<Wrong> {
+    vec![
+        (
+            "no first",
+            changed!(claim, Source { firsts } => firsts.clear()),
+        ),
+        (
+            "more outlived",
+            changed!(claim, Source { blocks, outlived } => *outlived = *blocks + 1),
+        ),
+        (
+            "no origin",
+            changed!(claim, Source { origins } => origins.clear()),
+        ),
+    ]
+}
+
+fn overwritten(claim: &Claim) -> Vec<Wrong> {
+    vec![
+        (
+            "seen + 1",
+            changed!(claim, Overwritten { seen } => *seen += 1),
+        ),
+        (
+            "made - 1",
+            changed!(claim, Overwritten { made } => *made -= 1),
+        ),
+        (
+            "words",
+            changed!(claim, Overwritten { words } => *words = !*words),
+        ),
+    ]
+}
+
+fn freed(claim: &Claim) -> Vec<Wrong> {
+    vec![
+        ("freed + 1", changed!(claim, Freed { freed } => *freed += 1)),
+        ("begun - 1", changed!(claim, Freed { begun } => *begun -= 1)),
     ]
 }

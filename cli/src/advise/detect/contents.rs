@@ -5,14 +5,16 @@ use crate::advise::claim::Claim;
 use crate::advise::contents::{Copies, Zeros};
 use crate::advise::facts::ImageFacts;
 use crate::advise::finding::{
-    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by, no_calls,
+    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, grouped_by, no_calls,
 };
-use crate::analysis::number::{counted, grouped, percent};
+use crate::analysis::number::percent;
 
 /// Fewer copies than this share of a line's blocks, in percent, say little about the line.
 const COPIES_SHARE: f64 = 50.0;
 /// Copies of which fewer than this share, in percent, have text or data are suspected only.
 const DENSE_SHARE: f64 = 90.0;
+/// In percent of the copies: where one block outlives so many, they need not have been made.
+const OUTLIVED_SHARE: f64 = 90.0;
 /// Zeroing less than this costs nothing that can be measured.
 const ZEROED_BYTES: u64 = 256;
 
@@ -20,7 +22,10 @@ const ZEROED_BYTES: u64 = 256;
 pub fn duplicates(image: &ImageFacts) -> Vec<Finding> {
     let mut of_copy = vec![Vec::new(); image.sites.len()];
     for ((copy, first), copies) in &image.copies {
-        if let Some(pairs) = of_copy.get_mut(*copy as usize) {
+        // All of a pair may have been found to be copies of another.
+        if copies.blocks > 0
+            && let Some(pairs) = of_copy.get_mut(*copy as usize)
+        {
             pairs.push((*first as usize, *copies));
         }
     }
@@ -54,37 +59,50 @@ fn duplicated(
     let pairs = || group.iter().flat_map(|origin| &of_copy[*origin]);
     let dense: u64 = pairs().map(|(_, copies)| copies.dense).sum();
     let (_, largest) = pairs().max_by_key(|(first, copies)| (copies.most, *first))?;
-    let (first, _) = pairs().max_by_key(|(first, copies)| (copies.blocks, *first))?;
-    let first_place = image.sites[*first].place();
-    let made_here = first_place == place;
+    let source = source(image, &group, of_copy)?;
+    let outlived = percent(source.outlived, copies) >= OUTLIVED_SHARE;
     Some(Finding {
-        pattern: Pattern::Duplicates,
+        pattern: match outlived {
+            true => Pattern::Copied,
+            false => Pattern::Duplicates,
+        },
         site: group[0],
-        related: if made_here { Vec::new() } else { vec![*first] },
+        related: match source.place == place {
+            true => Vec::new(),
+            false => vec![source.firsts[0]],
+        },
         parts,
         memory_bytes: 0,
         evidence: vec![
-            format!(
-                "{} of its {} held the bytes of another that was live; {} or more of {} at once",
-                grouped(copies),
-                counted(calls, "block"),
-                grouped(largest.most),
-                counted(largest.most_size, "byte")
-            )
-            .into(),
-            if made_here {
-                Claim::Note("most of them were first made here, too".to_owned())
-            } else {
-                format!(
-                    "most of them were first made by {}",
-                    image.sites[*first].shown()
-                )
-                .into()
+            Claim::Equal {
+                origins: sites.to_vec(),
+                made: calls,
+                blocks: copies,
+                most: largest.most,
+                most_bytes: largest.most_size,
+            },
+            Claim::Source {
+                origins: sites.to_vec(),
+                shown: match source.place == place {
+                    true => "this line".to_owned(),
+                    false => image.sites[source.firsts[0]].shown(),
+                },
+                firsts: source.firsts,
+                blocks: source.blocks,
+                outlived: source.outlived,
             },
             Claim::Note("equal at their ends: look whether they change before".to_owned()),
         ],
-        cure: "share one: a counted reference to it, or a table that gives out equal ones once"
-            .to_owned(),
+        cure: match outlived {
+            true => {
+                "use the first one's bytes where they are, by a pointer, a view or a counted \
+                 reference: it is there longer"
+            }
+            false => {
+                "share one: a counted reference to it, or a table that gives out equal ones once"
+            }
+        }
+        .to_owned(),
         size_bytes: None,
         // Pointers and small numbers are a state, which is equal by chance and changes.
         confidence: if percent(dense, copies) >= DENSE_SHARE {
@@ -93,6 +111,41 @@ fn duplicated(
             Confidence::Low
         },
     })
+}
+
+/// The line of which most copies are, with the origins there that made what was copied.
+struct Source {
+    place: Place,
+    firsts: Vec<usize>,
+    blocks: u64,
+    outlived: u64,
+}
+
+fn source(image: &ImageFacts, group: &[usize], of_copy: &[Vec<(usize, Copies)>]) -> Option<Source> {
+    let mut sources: Vec<Source> = Vec::new();
+    for (first, copies) in group.iter().flat_map(|origin| &of_copy[*origin]) {
+        let place = image.sites[*first].place();
+        let known = sources.iter_mut().find(|source| source.place == place);
+        match known {
+            Some(source) => {
+                source.firsts.push(*first);
+                source.blocks += copies.blocks;
+                source.outlived += copies.outlived;
+            }
+            None => sources.push(Source {
+                place,
+                firsts: vec![*first],
+                blocks: copies.blocks,
+                outlived: copies.outlived,
+            }),
+        }
+    }
+    for source in &mut sources {
+        source.firsts.sort_unstable();
+    }
+    sources
+        .into_iter()
+        .max_by_key(|source| (source.blocks, std::cmp::Reverse(source.firsts[0])))
 }
 
 /// Blocks of calloc without a zero at their end.
@@ -119,19 +172,13 @@ pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: 0,
-            evidence: vec![
-                format!(
-                    "none of its {} of {} on average has a zero {} left at the end",
-                    counted(all.told, "block"),
-                    counted(size, "byte"),
-                    if all.data == all.told {
-                        "word"
-                    } else {
-                        "element"
-                    }
-                )
-                .into(),
-            ],
+            evidence: vec![Claim::Overwritten {
+                origins: group.clone(),
+                seen: all.told,
+                made: calls,
+                mean_bytes: size,
+                words: all.data == all.told,
+            }],
             cure: "malloc, if each byte is assigned before it is read; what counts up from zero \
                    needs calloc"
                 .to_owned(),

@@ -5,7 +5,7 @@ use crate::advise::costs::Costs;
 use crate::advise::facts::{ImageFacts, PARTS, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, grouped_by, no_calls};
 use crate::advise::prove::{self, Answers, AtOnce, Questions};
-use crate::analysis::number::{counted, grouped, percent};
+use crate::analysis::number::{counted, percent};
 use crate::analysis::plumbing::ModuleRole;
 
 /// A share of the peak, or of the calls, from which on tiny blocks are worth a change.
@@ -108,12 +108,11 @@ fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option
                 halfway_bytes: least[PARTS / 2],
                 end_bytes: least[PARTS - 1],
             },
-            format!(
-                "{} of its {} were freed",
-                grouped(freed),
-                counted(counted_blocks.begun, "block")
-            )
-            .into(),
+            Claim::Freed {
+                origins: group.to_vec(),
+                freed,
+                begun: counted_blocks.begun,
+            },
         ],
         cure: "bound it: evict, expire, or drop what is done; if it is meant to be kept, this \
                is what it will cost"
