@@ -323,6 +323,9 @@ impl Claim {
                 grouped(together.ended),
                 within(together.frees_between, "frees")
             );
+            if together.first_before > 0 {
+                text += &format!(" ({} after it)", grouped(together.first_before));
+            }
         }
         if together.live > 0 {
             text += &format!(", {} live with it at the end", grouped(together.live));

@@ -125,6 +125,8 @@ pub struct Together {
     /// between.
     pub ended: u64,
     pub frees_between: u64,
+    /// Of those that ended: the first ended before the second.
+    pub first_before: u64,
     /// Of these: both live at the end.
     pub live: u64,
 }
@@ -504,15 +506,16 @@ impl Prover {
             .is_some_and(|role| *role != 0)
         {
             for (between, other) in ended.iter().enumerate() {
-                let pair = if note.pair > 0 && other.serial == note.partner {
-                    note.pair
-                } else if other.pair > 0 && other.partner == note.serial {
-                    other.pair
-                } else {
-                    continue;
+                let second_ends = note.pair > 0 && other.serial == note.partner;
+                let first_ends = other.pair > 0 && other.partner == note.serial;
+                let pair = match (second_ends, first_ends) {
+                    (true, _) => note.pair,
+                    (_, true) => other.pair,
+                    _ => continue,
                 };
                 let together = &mut self.pairs[pair as usize - 1].2;
                 together.ended += 1;
+                together.first_before += u64::from(second_ends);
                 together.frees_between = together.frees_between.max(between as u64);
             }
         }

@@ -299,6 +299,10 @@ fn together(
 ) -> Verdict {
     let all = blocks_of(replay, second).count() as u64;
     hold!(all == blocks, "{all} blocks");
+    hold!(
+        counted.first_before <= counted.ended,
+        "more firsts end than end"
+    );
     hold!(counted.between < NEAR_MAKES, "made apart");
     hold!(counted.frees_between < NEAR_ENDS, "ended apart");
     hold!(
@@ -321,6 +325,14 @@ fn together(
     let beside = |a, b| frees_between(replay, a, b).is_some_and(|b| b <= counted.frees_between);
     let most = most_of(&beside);
     hold!(counted.ended <= most, "{most} ended beside it");
+    let over = |number: usize| replay.buffers[number].over.map(|over| over.tick);
+    for (order, ended) in [
+        (true, counted.first_before),
+        (false, counted.ended - counted.first_before),
+    ] {
+        let most = most_of(&|a, b| beside(a, b) && (over(a) < over(b)) == order);
+        hold!(ended <= most, "{most} ended so, the first before: {order}");
+    }
     let live = |number: usize| replay.buffers[number].over.is_none();
     let most = most_of(&|a, b| live(a) && live(b));
     hold!(counted.live <= most, "{most} live with it");

@@ -118,6 +118,10 @@ fn together(claim: &Claim) -> Vec<Wrong> {
             changed!(claim, Together { counted } => counted.live = live),
         ),
         (
+            "more firsts ended",
+            changed!(claim, Together { counted } => counted.first_before = counted.ended + 1),
+        ),
+        (
             "fewer blocks",
             changed!(claim, Together { blocks } => *blocks -= 1),
         ),

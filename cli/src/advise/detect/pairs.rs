@@ -97,7 +97,12 @@ pub fn conclude(
             .iter()
             .find(|(a, b, _)| b[0] == second[0] && !held(a[0]));
         let chosen = outermost.map_or(holder, |(first, _, _)| first[0]);
-        (first[0] == chosen).then(|| finding(image, first, second, *together))?
+        let mut outer = chosen;
+        while let Some(at) = holders.get(&outer) {
+            outer = *at;
+        }
+        let outer = (outer != chosen).then_some(outer);
+        (first[0] == chosen).then(|| finding(image, first, second, *together, outer))?
     });
     found.collect()
 }
@@ -201,6 +206,7 @@ fn finding(
     first: &[usize],
     second: &[usize],
     together: Together,
+    outer: Option<usize>,
 ) -> Option<Finding> {
     let heaviest = |group: &[usize]| {
         let by_calls =
@@ -213,8 +219,13 @@ fn finding(
     let shared = b.container() == Some(SHARED_POINTER);
     let sizes = merged(image, second);
     let fixed = sizes.smallest() == sizes.largest();
-    let cure = if shared {
+    let mut cure = if shared {
         "std::make_shared puts the object and its counts into one block".to_owned()
+    } else if let Some(outer) = outer {
+        format!(
+            "put it where the first goes: make both part of what {} makes",
+            image.sites[outer].shown()
+        )
     } else if fixed {
         format!(
             "make the second a member of the first: one block of {} bytes",
@@ -223,6 +234,12 @@ fn finding(
     } else {
         "ask once for both: a flexible array member at the end of the first, or one block for header and payload".to_owned()
     };
+    if together.first_before > 0 && !shared {
+        cure += "; the first is freed before the second today: free it last";
+    }
+    // One loop frees them, and all else: a collector's sweep, or a list of whatever there is.
+    let freed_at = |site: &Site| site.facts.buffers.freed_at;
+    let swept = freed_at(a).is_some() && freed_at(a) == freed_at(b);
     let size = match fixed {
         true => grouped(sizes.largest()),
         false => format!("up to {}", grouped(sizes.largest())),
@@ -256,7 +273,9 @@ fn finding(
         ],
         cure,
         size_bytes: fixed.then(|| sizes.largest()),
-        confidence: if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
+        confidence: if swept {
+            Confidence::Low
+        } else if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
             Confidence::High
         } else {
             Confidence::Medium

@@ -306,7 +306,7 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
         return None;
     }
     let largest = largest(image, group);
-    let advice = reuse(scope, most, &largest);
+    let advice = reuse(scope, most, foreign, &largest);
     let origins = group.iter().map(|origin| (*origin, None)).collect();
     let evidence = vec![at_once(origins, scope, most, counted.begun, &largest)];
     Some(finding(image, group, advice, evidence, &largest))
@@ -440,14 +440,19 @@ fn stack_cure(site: &Site, sizes: &Sizes, size: u64) -> String {
     }
 }
 
+/// What another run may do.
+const ELSE_MALLOC: &str = "malloc for one that is wanted while it is in use";
+
 fn caller(owner: &str, sizes: &Sizes) -> Advice {
     let largest = counted(sizes.largest(), "byte");
     let cure = match sizes.largest() {
         ..=MOST_STACK_BYTES => format!(
             "let {owner} lend the memory: a local array of {largest} passed down, or one buffer \
-             kept over its iterations"
+             kept over its iterations; {ELSE_MALLOC}"
         ),
-        _ => format!("let {owner} keep one buffer over its iterations and pass it down"),
+        _ => format!(
+            "let {owner} keep one buffer over its iterations and pass it down; {ELSE_MALLOC}"
+        ),
     };
     Advice {
         pattern: Pattern::Reuse,
@@ -462,7 +467,7 @@ fn keep_some(owner: &str, most: u64, sizes: &Sizes) -> Advice {
     Advice {
         pattern: Pattern::Reuse,
         cure: format!(
-            "let {owner} keep {most} buffers, or a free list of them: {} at most each",
+            "let {owner} keep a free list of {most}, {} at most each; malloc when it is empty",
             counted(sizes.largest(), "byte")
         ),
         confidence: Confidence::Medium,
@@ -496,21 +501,29 @@ fn arena(owner: &str) -> Advice {
     }
 }
 
-fn reuse(scope: Scope, most: u64, sizes: &Sizes) -> Advice {
+/// The blocks outlive the function that makes them: who has one may ask for another, whatever this
+/// run did, so one buffer alone is never enough.
+fn reuse(scope: Scope, most: u64, foreign: bool, sizes: &Sizes) -> Advice {
     let enough = sizes.covering(0.99);
-    let sizes_said = format!(
-        "{} cover 99 % of them, {} all",
+    let list = match (most, scope, foreign) {
+        (1, Scope::Thread, _) => "keep the block that is freed, one for each thread,".to_owned(),
+        (1, _, false) => "keep the block that is freed".to_owned(),
+        (_, Scope::Thread, _) => format!("keep up to {most} that are freed, for each thread,"),
+        (_, _, false) => format!("keep up to {most} that are freed"),
+        (_, _, true) => format!(
+            "keep {} under a lock, for another thread frees them,",
+            match most {
+                1 => "the block that is freed".to_owned(),
+                most => format!("up to {most} that are freed"),
+            }
+        ),
+    };
+    let cure = format!(
+        "{list} for the next that is asked for, and malloc when none is there: {} cover 99 % of \
+         them, {} all",
         counted(enough, "byte"),
         grouped(sizes.largest())
     );
-    let where_kept = match scope {
-        Scope::Thread => " for each thread",
-        Scope::Process | Scope::Call => "",
-    };
-    let cure = match most {
-        1 => format!("keep one buffer{where_kept} and reuse it: {sizes_said}"),
-        most => format!("keep {most} buffers{where_kept}, or a small free list: {sizes_said}"),
-    };
     Advice {
         pattern: Pattern::Reuse,
         cure,
