@@ -484,7 +484,7 @@ fn the_type_that_a_container_allocates() {
 fn the_type_that_a_rust_collection_allocates() {
     for level in ["-Copt-level=0", "-Copt-level=2"] {
         let text = check_types("types.rs", &["-g", level], |_| {}, |_| true);
-        let cure = "ask at first for 32 elements of types::Foo (768 bytes)";
+        let cure = "with_capacity() for 32 elements of types::Foo (768 bytes)";
         assert!(text.contains(cure), "no {cure:?} in:\n{text}");
     }
 }

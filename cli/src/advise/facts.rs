@@ -1,7 +1,7 @@
 //! What is known of an origin (a distinct stack and call) when an image ends: all that the
 //! detectors see. At most 2 KiB an origin.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
@@ -10,7 +10,7 @@ use super::contents::{Copies, Zeros};
 use super::finding::{Place, Places};
 use super::loops;
 use super::sizes::Sizes;
-use crate::analysis::chain::{Chain, Location};
+use crate::analysis::chain::{Chain, Location, StackKey};
 use crate::analysis::heap::{Origin, OriginId};
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::work::{Io, Marks};
@@ -28,6 +28,8 @@ pub struct Growth {
     pub outgrown_bytes: u64,
     /// Bytes of the larger ones.
     pub grown_bytes: u64,
+    /// Steps by less than a tenth.
+    pub crawls: u64,
     /// Of every buffer that began here, grown or not, at its end.
     pub finals: Sizes,
     /// Of the steps.
@@ -222,9 +224,32 @@ pub struct Owner {
     pub frees_frame: Option<usize>,
 }
 
+/// More lines than this are many.
+const MOST_LINES: usize = 8;
+
+/// By call, the first `MOST_LINES` lines whose blocks are freed below it. What has as many needs no
+/// look at what called it, so a stack takes a step or two.
+fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Vec<Place>> {
+    let mut below: FxHashMap<StackKey, Vec<Place>> = FxHashMap::default();
+    for site in sites {
+        for call in site.owner.iter().flat_map(|owner| owner.frees.outward()) {
+            let places = below.entry(call).or_default();
+            if places.len() >= MOST_LINES {
+                break;
+            }
+            if !places.contains(&site.place) {
+                places.push(site.place);
+            }
+        }
+    }
+    below
+}
+
 /// An image, ready for the detectors.
 pub struct ImageFacts {
     pub sites: Vec<Site>,
+    /// See `lines_freed_with`; found when it is asked for.
+    pub freed_below: OnceCell<FxHashMap<StackKey, Vec<Place>>>,
     /// Calls that the program made and that are not in the trace.
     pub lost_calls: u64,
     pub places: RefCell<Places>,
@@ -248,6 +273,19 @@ pub struct ImageFacts {
 }
 
 impl ImageFacts {
+    /// Of how many lines blocks are freed below the call that frees both these sites' blocks, up to
+    /// `MOST_LINES`.
+    pub fn lines_freed_with(&self, a: &Site, b: &Site) -> usize {
+        let frees = |site: &Site| -> Vec<StackKey> {
+            let owner = site.owner.as_ref();
+            owner.map_or(Vec::new(), |owner| owner.frees.outward().collect())
+        };
+        let (a, b) = (frees(a), frees(b));
+        let shared = b.iter().find(|call| a.contains(call));
+        let freed_below = self.freed_below.get_or_init(|| freed_below(&self.sites));
+        shared.map_or(0, |call| freed_below.get(call).map_or(0, Vec::len))
+    }
+
     pub fn place_of(&self, frame: Option<&ChainFrame>) -> Place {
         self.places.borrow_mut().of(frame)
     }

@@ -10,6 +10,7 @@ use super::claim::Claim;
 use super::facts::{ImageFacts, Site};
 use crate::analysis::attribute::functions;
 use crate::analysis::naming::{frame_name, frame_place, function_name};
+use crate::analysis::plumbing::ModuleRole;
 use crate::analysis::resolve::ChainFrame;
 
 /// Patterns with fewer blocks than this are chance.
@@ -298,7 +299,19 @@ impl Site {
             .map_or_else(|| "[no stack]".to_owned(), function_name)
     }
 
-    /// The class of the C++ library on whose behalf the block was made.
+    /// The function of the C library that made the block for its own purposes, or to hand it out:
+    /// opendir, getaddrinfo. The copies of strings are not among them: who asks for one names it.
+    pub fn library_function(&self) -> Option<String> {
+        let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
+        let library = |frame: &&&ChainFrame| {
+            let role = frame.module.role == ModuleRole::System;
+            role && !crate::printable::name(&frame.module.path).contains("c++")
+        };
+        let outermost = below.iter().rev().find(library)?;
+        Some(crate::analysis::naming::function_name(outermost))
+    }
+
+    /// The class of the C++ or Rust library on whose behalf the block was made.
     pub fn container(&self) -> Option<&'static str> {
         let below = functions(&self.chain).take(self.site?);
         let names: Vec<&str> = below
@@ -316,6 +329,12 @@ impl Site {
             ("_List", "std::list"),
             ("std::function", "std::function"),
             ("_Function_base", "std::function"),
+            ("alloc::string", "String"),
+            ("alloc::vec", "Vec"),
+            ("alloc::raw_vec", "Vec"),
+            ("std::collections::hash", "HashMap"),
+            ("hashbrown", "HashMap"),
+            ("alloc::collections::btree", "BTreeMap"),
         ];
         CONTAINERS
             .iter()

@@ -318,12 +318,15 @@ fn zeroing_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
     calls as f64 * costs.zero_ns(finding.size_bytes.unwrap_or(0))
 }
 
-/// A hot line is only told where no other finding explains it.
+/// A hot line is only told where no other finding explains it, or puts other blocks into its own.
 fn without_weaker(findings: Vec<Finding>) -> Vec<Finding> {
     let explained: FxHashSet<usize> = findings
         .iter()
         .filter(|finding| finding.pattern != Pattern::Hot && finding.calls() > 0)
-        .flat_map(|finding| finding.parts.iter().map(|part| part.origin))
+        .flat_map(|finding| {
+            let parts = finding.parts.iter().map(|part| part.origin);
+            parts.chain(finding.related.iter().copied())
+        })
         .collect();
     findings
         .into_iter()

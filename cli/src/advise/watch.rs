@@ -2,7 +2,7 @@
 //!
 //! Memory: about 64 bytes a live block, 24 bytes an origin and thread, and the facts.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use larder_trace::{Action, Event, Events, Fingerprint, FreeCall, StackId, StackTable};
 use rustc_hash::FxHashMap;
@@ -202,6 +202,7 @@ impl Watch {
             let growth = &mut facts.growth;
             growth.chains += u64::from(first);
             growth.steps += 1;
+            growth.crawls += u64::from(to.saturating_sub(from) < from / 10);
             growth.outgrown_bytes = growth.outgrown_bytes.saturating_add(from);
             growth.grown_bytes = growth.grown_bytes.saturating_add(to);
             growth.step_sizes.add(to);
@@ -502,6 +503,7 @@ impl Watch {
             has_contents,
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,
+            freed_below: OnceCell::new(),
             turns: loops.turns(),
             aliases: std::mem::take(&mut self.aliases),
             io,

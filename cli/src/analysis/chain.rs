@@ -14,6 +14,10 @@ pub type Location = Rc<[ChainFrame]>;
 #[derive(Clone, Default)]
 pub struct Chain(Option<Rc<Link>>);
 
+/// One stack of an image, while its chains live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackKey(usize);
+
 struct Link {
     location: Location,
     callers: Chain,
@@ -41,6 +45,16 @@ impl Chain {
 
     pub fn iter(&self) -> Locations<'_> {
         Locations(self)
+    }
+
+    /// The stack itself and those that it was called from, each by a number of its own in one image.
+    pub fn outward(&self) -> impl Iterator<Item = StackKey> {
+        let mut at = self;
+        std::iter::from_fn(move || {
+            let link = at.0.as_ref()?;
+            at = &link.callers;
+            Some(StackKey(Rc::as_ptr(link) as usize))
+        })
     }
 }
 

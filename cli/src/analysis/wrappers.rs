@@ -5,8 +5,10 @@
 //! allocator by small functions that serve hardly anybody else; if its code is small; if many
 //! functions call it; and if what it asks for depends on who calls. A constructor has many callers,
 //! too, but one size, and stays what is charged; and so does a function that asks from several
-//! places, unless its name says that it allocates: it works with what it gets. Found wrappers are passed over, and the look begins
-//! again: wrappers of wrappers are found to any depth.
+//! places, unless its name says that it allocates: it works with what it gets. Little code that is
+//! named after the C library's function (`ts_calloc`, `xstrdup`) is a wrapper with one caller, too.
+//! Found wrappers are passed over, and the look begins again: wrappers of wrappers are found to any
+//! depth.
 //!
 //! Time: rounds × stacks × `LOOK_THROUGH`; memory: 4 bytes a function of a stack, `FRAMES` at most.
 
@@ -50,6 +52,17 @@ const HINTS: &[&str] = &[
     "alloc", "malloc", "dup", "grow", "reserve", "resize", "expand", "ensure", "new",
 ];
 
+/// Ends of the names of functions that are the C library's to their callers.
+const LIBRARY_NAMES: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "strdup",
+    "strndup",
+    "memdup",
+];
+
 /// Marks the wrappers of these paths in the resolver.
 pub fn find(paths: &[Path], resolver: &mut Resolver) {
     let mut functions = Functions::default();
@@ -86,6 +99,8 @@ fn rounds(stacks: &[Stack], functions: &Functions) -> Vec<bool> {
 struct Function {
     key: FunctionKey,
     named: bool,
+    /// It is named after a function of the C library.
+    like_library: bool,
     /// Of machine code; 0 where the compiler inlined it, `None` where nobody knows.
     code_bytes: Option<u64>,
 }
@@ -161,8 +176,10 @@ impl Functions {
                 .function
                 .as_ref()
                 .map(|f| f.name.to_lowercase());
+            let name = name.unwrap_or_default();
             self.known.push(Function {
-                named: name.is_some_and(|name| HINTS.iter().any(|hint| name.contains(hint))),
+                named: HINTS.iter().any(|hint| name.contains(hint)),
+                like_library: LIBRARY_NAMES.iter().any(|part| name.contains(part)),
                 code_bytes,
                 key,
             });
@@ -192,6 +209,10 @@ impl Served {
             .values()
             .map(|(calls, bytes)| bytes / calls.max(&1))
             .collect();
+        if function.is_small() && function.like_library && self.callers.keys().any(Option::is_some)
+        {
+            return true;
+        }
         function.is_small()
             && (function.named || self.places.len() == 1)
             && self.callers.len() >= fewest
@@ -324,6 +345,7 @@ mod tests {
             self.functions.known.push(Function {
                 key: FunctionKey::default(),
                 named,
+                like_library: false,
                 code_bytes: Some(code_bytes),
             });
             self.functions.known.len() as u32 - 1
@@ -415,6 +437,18 @@ mod tests {
         assert_eq!(with_others(0), [0, 1]);
         assert_eq!(with_others(1), [0, 1]);
         assert_eq!(with_others(2), [0; 0], "it serves others");
+    }
+
+    #[test]
+    fn little_code_with_the_librarys_name_is_a_wrapper_of_its_one_caller() {
+        let mut program = Program::default();
+        let named = program.function(0, true);
+        program.functions.known[named as usize].like_library = true;
+        // Nobody could be charged in its place.
+        program.call(&[(named, 0)], 10);
+        assert!(program.found().is_empty());
+        program.callers(&[named], 1, false);
+        assert_eq!(program.found(), [named]);
     }
 
     #[test]

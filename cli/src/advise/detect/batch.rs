@@ -14,6 +14,9 @@ const FOLLOW: f64 = 0.75;
 /// Of these, so many must end next to the other.
 const MOSTLY: f64 = 0.9;
 
+/// One line that frees blocks of so many others does not know of rows.
+const SWEPT_LINES: usize = 4;
+
 pub fn detect(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         let (facts, calls) = (&site.facts, site.sums.calls);
@@ -30,6 +33,7 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
 
 fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
     let sites = || group.iter().map(|origin| &image.sites[*origin]);
+    let first = &image.sites[group[0]];
     let row = |of: fn(&Row) -> u64| -> u64 { sites().map(|site| of(&site.facts.row)).sum() };
     let calls: u64 = sites().map(|site| site.sums.calls).sum();
     let followers = row(|row| row.made);
@@ -72,6 +76,10 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
             grouped(each.saturating_mul(largest))
         ),
         size_bytes: Some(largest),
-        confidence: Confidence::Medium,
+        // What is swept has its elements collected one by one another time.
+        confidence: match image.lines_freed_with(first, first) >= SWEPT_LINES {
+            true => Confidence::Low,
+            false => Confidence::Medium,
+        },
     }
 }

@@ -12,6 +12,8 @@ use crate::analysis::number::percent;
 const SLOW_FACTOR: f64 = 1.3;
 /// Steps a buffer from which on slow growth is told.
 const SLOW_STEPS: u64 = 8;
+/// Of the steps, so many must crawl: growth by an eighth is slow, too, but by a factor.
+const CRAWLING: f64 = 0.33;
 /// Without realloc growth is guessed from neighbours: so much of the guesses must fit.
 const FITTING: f64 = 0.9;
 
@@ -64,7 +66,10 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         return None;
     }
     let factor = mean_factor(growths(), outgrown);
-    let slow = factor < SLOW_FACTOR && total / chains.max(1) >= SLOW_STEPS;
+    let crawls: u64 = growths().map(|growth| growth.crawls).sum();
+    let slow = factor < SLOW_FACTOR
+        && total / chains.max(1) >= SLOW_STEPS
+        && crawls as f64 >= CRAWLING * total as f64;
     let mut evidence = vec![
         Claim::Grew {
             origins: group.to_vec(),
@@ -88,6 +93,7 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
     let container = image.sites[site].container();
     let how = match container {
         Some("std::vector" | "std::string") => "reserve()",
+        Some("String" | "Vec" | "HashMap") => "with_capacity() for",
         _ => "ask at first for",
     };
     let unit = types.unit_of_grown(image, group, &finals);
@@ -103,7 +109,10 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
             percent(steps.up_to(most), total),
             unit.in_short(half),
             unit.in_short(nearly_all)
-        )
+        ) + match container {
+            Some(_) => "",
+            None => "; realloc only beyond the size that is kept with it",
+        }
     };
     Some(Finding {
         pattern: if slow {

@@ -4,6 +4,7 @@
 mod arrays;
 mod batch;
 mod contents;
+mod cures;
 mod growth;
 mod hot;
 mod memory;

@@ -20,6 +20,9 @@ const SURE_BLOCKS: u64 = 100;
 /// The functions that made them may lie this many calls apart.
 const MOST_FRAMES_APART: usize = 3;
 
+/// What frees both and blocks of so many lines sweeps: a collector, or the end of all there is.
+const SWEPT_LINES: usize = 8;
+
 /// One line makes the object and the block with its counts.
 const SHARED_POINTER: &str = "std::shared_ptr";
 
@@ -218,7 +221,9 @@ fn finding(
     let of_second = calls(image, second);
     let shared = b.container() == Some(SHARED_POINTER);
     let sizes = merged(image, second);
-    let fixed = sizes.smallest() == sizes.largest();
+    // Of a text one run's length says nothing.
+    let text = b.call_name.contains("dup");
+    let fixed = sizes.smallest() == sizes.largest() && !text;
     let mut cure = if shared {
         "std::make_shared puts the object and its counts into one block".to_owned()
     } else if let Some(outer) = outer {
@@ -237,9 +242,12 @@ fn finding(
     if together.first_before > 0 && !shared {
         cure += "; the first is freed before the second today: free it last";
     }
-    // One loop frees them, and all else: a collector's sweep, or a list of whatever there is.
-    let freed_at = |site: &Site| site.facts.buffers.freed_at;
-    let swept = freed_at(a).is_some() && freed_at(a) == freed_at(b);
+    if !shared {
+        cure += ", if neither is ever reallocated or freed alone";
+    }
+    let swept = image.lines_freed_with(a, b) >= SWEPT_LINES;
+    // A class makes its own block; nothing of it can be put elsewhere.
+    let classed = b.container().is_some() && !shared;
     let size = match fixed {
         true => grouped(sizes.largest()),
         false => format!("up to {}", grouped(sizes.largest())),
@@ -273,7 +281,7 @@ fn finding(
         ],
         cure,
         size_bytes: fixed.then(|| sizes.largest()),
-        confidence: if swept {
+        confidence: if swept || classed {
             Confidence::Low
         } else if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
             Confidence::High

@@ -10,24 +10,18 @@ use std::collections::HashSet;
 
 use larder_trace::StackId;
 
+use super::cures::{self, About, Advice, Kept};
 use crate::advise::claim::{Claim, Scope};
 use crate::advise::facts::{ImageFacts, Site};
-use crate::advise::finding::{
-    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, buffers_whole, grouped_by,
-};
+use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, buffers_whole, grouped_by};
 use crate::advise::prove::{self, Answers, AtOnce, Questions, Through};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
 use crate::analysis::chain::Location;
 use crate::analysis::naming::{function_name, is_start};
-use crate::analysis::number::{counted, grouped, percent};
 use crate::analysis::plumbing::ModuleRole;
 use crate::analysis::resolve::ChainFrame;
 
-/// A local array larger than this may overflow a small thread's stack.
-const MOST_STACK_BYTES: u64 = 4096;
-/// From so many blocks on the pattern is no chance.
-const SURE_BLOCKS: u64 = 100;
 /// Buffers that a function can be asked to keep, and how often each of them must be used.
 const MOST_KEPT: u64 = 8;
 const MOST_KEPT_SHARE: u64 = 4;
@@ -236,24 +230,6 @@ fn starts(frame: &ChainFrame) -> bool {
     unnamed || is_start(frame)
 }
 
-/// What is said of a group.
-struct Advice {
-    pattern: Pattern,
-    cure: String,
-    confidence: Confidence,
-    size_bytes: Option<u64>,
-    /// The blocks that are not needed.
-    kept: Kept,
-}
-
-enum Kept {
-    None,
-    /// So many buffers stay.
-    Some(u64),
-    /// Buffers beyond this size stay.
-    Beyond(u64),
-}
-
 /// All buffers are freed in the call of one function that made them.
 fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
     let first = &image.sites[*group.first()?];
@@ -264,15 +240,24 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Findi
     let (kind, owner) = (shared.kind(), function_name(shared.frame));
     let largest = largest(image, group);
     let most = counted.most_in_a_call;
+    let about = About {
+        site: first,
+        owner: &owner,
+        largest: &largest,
+        freed_by: freed_by(first, &shared),
+    };
     let advice = match (kind, most) {
-        (Kind::Inside, _) => inside(&owner),
-        (Kind::Same, 1) => same(first, &owner, &largest),
-        (Kind::Caller, 1) => caller(&owner, &largest),
+        (Kind::Inside, _) => cures::inside(&owner),
+        (Kind::Same | Kind::Caller, 1) if let Some(library) = first.library_function() => {
+            cures::inside(&library)
+        }
+        (Kind::Same, 1) => cures::same(&about),
+        (Kind::Caller, 1) => cures::caller(&about),
         _ if shared.outermost => return None,
         (_, ..=MOST_KEPT) if counted.begun >= MOST_KEPT_SHARE * most => {
-            keep_some(&owner, most, &largest)
+            cures::keep_some(&about, most)
         }
-        _ => arena(&owner),
+        _ => cures::arena(&owner),
     };
     let calls = group.iter().filter_map(|origin| {
         let owner = image.sites[*origin].owner.as_ref()?;
@@ -293,6 +278,32 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Findi
     Some(finding(image, group, advice, evidence, &largest))
 }
 
+/// The program's function that the owner calls to free: what it gets is its own.
+fn freed_by(site: &Site, shared: &Shared<'_>) -> Option<String> {
+    let owner = site.owner.as_ref()?;
+    let inner = owner
+        .frees
+        .iter()
+        .take(owner.frees_frame?)
+        .flat_map(|f| f.iter());
+    let own = |frame: &&ChainFrame| !frame.is_passed_over();
+    let name = function_name(inner.filter(own).last()?);
+    let frees = ["free", "delete", "drop", "release", "destroy"];
+    let lower = name.to_lowercase();
+    let plain =
+        name == function_name(shared.frame) || frees.iter().any(|word| lower.contains(word));
+    (!plain).then_some(name)
+}
+
+/// Whether at least half of what ended had just been outgrown: those that live at once are the old
+/// block and the new one.
+fn is_growth(image: &ImageFacts, group: &[usize]) -> bool {
+    let facts = || group.iter().map(|origin| &image.sites[*origin].facts);
+    let freed: u64 = facts().map(|facts| facts.freed).sum();
+    let outgrown: u64 = facts().map(|facts| facts.growth.followed_larger).sum();
+    freed > 0 && outgrown * 2 >= freed
+}
+
 /// Few of all blocks of a line live at once, whoever frees them.
 fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
     let buffers = |origin: &usize| &image.sites[*origin].facts.buffers;
@@ -305,8 +316,23 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
     if counted.begun < FEWEST_BLOCKS.max(MOST_KEPT_SHARE * most) {
         return None;
     }
+    let first = &image.sites[*group.first()?];
+    if first.container().is_some() && is_growth(image, group) {
+        return None;
+    }
     let largest = largest(image, group);
-    let advice = reuse(scope, most, foreign, &largest);
+    let shared = Shared::of(first).filter(|shared| shared.kind() == Kind::Caller);
+    let owner = shared.map(|shared| function_name(shared.frame));
+    let about = About {
+        site: first,
+        owner: owner.as_deref().unwrap_or("the caller"),
+        largest: &largest,
+        freed_by: None,
+    };
+    let advice = match first.library_function() {
+        Some(library) => cures::inside(&library),
+        None => cures::reuse(&about, scope, most, foreign),
+    };
     let origins = group.iter().map(|origin| (*origin, None)).collect();
     let evidence = vec![at_once(origins, scope, most, counted.begun, &largest)];
     Some(finding(image, group, advice, evidence, &largest))
@@ -383,152 +409,4 @@ fn needless(image: &ImageFacts, group: &[usize], largest: &Sizes, kept: &Kept) -
         }
     }
     parts
-}
-
-fn sure(sizes: &Sizes) -> Confidence {
-    if sizes.total() >= SURE_BLOCKS {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    }
-}
-
-fn same(site: &Site, owner: &str, sizes: &Sizes) -> Advice {
-    let confidence = sure(sizes);
-    let most = sizes.covering(0.99);
-    if most > MOST_STACK_BYTES {
-        return Advice {
-            pattern: Pattern::Reuse,
-            cure: format!(
-                "too large for the stack: keep one buffer for {owner}, in its object or per \
-                 thread, and make it larger when it must be"
-            ),
-            confidence,
-            size_bytes: Some(most),
-            kept: Kept::Some(1),
-        };
-    }
-    let size = match sizes.largest() {
-        largest @ ..=MOST_STACK_BYTES => largest,
-        _ => most,
-    };
-    Advice {
-        pattern: Pattern::Stack,
-        cure: stack_cure(site, sizes, size),
-        confidence,
-        size_bytes: Some(size),
-        kept: Kept::Beyond(size),
-    }
-}
-
-fn stack_cure(site: &Site, sizes: &Sizes, size: u64) -> String {
-    let bytes = counted(size, "byte");
-    match site.container() {
-        Some("std::string") => format!(
-            "a std::string_view, or one string that is kept and assigned to; the longest needs {bytes}"
-        ),
-        Some("std::vector") => {
-            format!("a std::array of {bytes}, or one vector that is kept and cleared")
-        }
-        _ if sizes.largest() > size => format!(
-            "a local array of {bytes} covers {:.1} % of the calls; malloc for the larger ones",
-            percent(sizes.up_to(size), sizes.total())
-        ),
-        _ => format!(
-            "a local array of {bytes} would have done for all; malloc only for what is larger"
-        ),
-    }
-}
-
-/// What another run may do.
-const ELSE_MALLOC: &str = "malloc for one that is wanted while it is in use";
-
-fn caller(owner: &str, sizes: &Sizes) -> Advice {
-    let largest = counted(sizes.largest(), "byte");
-    let cure = match sizes.largest() {
-        ..=MOST_STACK_BYTES => format!(
-            "let {owner} lend the memory: a local array of {largest} passed down, or one buffer \
-             kept over its iterations; {ELSE_MALLOC}"
-        ),
-        _ => format!(
-            "let {owner} keep one buffer over its iterations and pass it down; {ELSE_MALLOC}"
-        ),
-    };
-    Advice {
-        pattern: Pattern::Reuse,
-        cure,
-        confidence: Confidence::Medium,
-        size_bytes: Some(sizes.largest()),
-        kept: Kept::Some(1),
-    }
-}
-
-fn keep_some(owner: &str, most: u64, sizes: &Sizes) -> Advice {
-    Advice {
-        pattern: Pattern::Reuse,
-        cure: format!(
-            "let {owner} keep a free list of {most}, {} at most each; malloc when it is empty",
-            counted(sizes.largest(), "byte")
-        ),
-        confidence: Confidence::Medium,
-        size_bytes: Some(sizes.largest()),
-        kept: Kept::Some(most),
-    }
-}
-
-fn inside(owner: &str) -> Advice {
-    Advice {
-        pattern: Pattern::InLibrary,
-        cure: format!(
-            "call {owner} less often, or use a variant of it that keeps its memory between calls"
-        ),
-        confidence: Confidence::Low,
-        size_bytes: None,
-        kept: Kept::None,
-    }
-}
-
-fn arena(owner: &str) -> Advice {
-    Advice {
-        pattern: Pattern::Arena,
-        cure: format!(
-            "give {owner} an arena (one block, carved and dropped whole), or one array in place of \
-             the single blocks"
-        ),
-        confidence: Confidence::Low,
-        size_bytes: None,
-        kept: Kept::None,
-    }
-}
-
-/// The blocks outlive the function that makes them: who has one may ask for another, whatever this
-/// run did, so one buffer alone is never enough.
-fn reuse(scope: Scope, most: u64, foreign: bool, sizes: &Sizes) -> Advice {
-    let enough = sizes.covering(0.99);
-    let list = match (most, scope, foreign) {
-        (1, Scope::Thread, _) => "keep the block that is freed, one for each thread,".to_owned(),
-        (1, _, false) => "keep the block that is freed".to_owned(),
-        (_, Scope::Thread, _) => format!("keep up to {most} that are freed, for each thread,"),
-        (_, _, false) => format!("keep up to {most} that are freed"),
-        (_, _, true) => format!(
-            "keep {} under a lock, for another thread frees them,",
-            match most {
-                1 => "the block that is freed".to_owned(),
-                most => format!("up to {most} that are freed"),
-            }
-        ),
-    };
-    let cure = format!(
-        "{list} for the next that is asked for, and malloc when none is there: {} cover 99 % of \
-         them, {} all",
-        counted(enough, "byte"),
-        grouped(sizes.largest())
-    );
-    Advice {
-        pattern: Pattern::Reuse,
-        cure,
-        confidence: Confidence::Medium,
-        size_bytes: Some(enough),
-        kept: Kept::Some(most),
-    }
 }

@@ -1,0 +1,248 @@
+//! What to do about blocks that live within one call, or of which few live at once.
+//!
+//! A trace is one run. Invariant: whoever does literally what a cure says is right in every run; what
+//! this run did not show (a second block while the first is in use, a callee that keeps or frees it)
+//! is said, not assumed.
+
+use crate::advise::claim::Scope;
+use crate::advise::facts::Site;
+use crate::advise::finding::{Confidence, Pattern};
+use crate::advise::sizes::Sizes;
+use crate::analysis::number::{counted, grouped, percent};
+
+/// A local array larger than this may overflow a small thread's stack.
+const MOST_STACK_BYTES: u64 = 4096;
+/// From so many blocks on the pattern is no chance.
+const SURE_BLOCKS: u64 = 100;
+
+/// What is said of a group of origins.
+pub struct Advice {
+    pub pattern: Pattern,
+    pub cure: String,
+    pub confidence: Confidence,
+    pub size_bytes: Option<u64>,
+    /// The blocks that are not needed.
+    pub kept: Kept,
+}
+
+pub enum Kept {
+    None,
+    /// So many buffers stay.
+    Some(u64),
+    /// Buffers beyond this size stay.
+    Beyond(u64),
+}
+
+/// Whose blocks a cure is for.
+pub struct About<'a> {
+    pub site: &'a Site,
+    /// The function in whose call they live.
+    pub owner: &'a str,
+    /// The most that each buffer held.
+    pub largest: &'a Sizes,
+    /// What the owner calls to free them, which then owns them.
+    pub freed_by: Option<String>,
+}
+
+/// Of a class that keeps its memory by itself.
+const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec"];
+
+fn sure(sizes: &Sizes) -> Confidence {
+    if sizes.total() >= SURE_BLOCKS {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    }
+}
+
+/// The function that makes each block has it freed before it returns.
+pub fn same(about: &About<'_>) -> Advice {
+    let sizes = about.largest;
+    let most = sizes.covering(0.99);
+    let (confidence, hidden) = match &about.freed_by {
+        None => (sure(sizes), String::new()),
+        Some(function) => (
+            Confidence::Medium,
+            format!("; {function} frees it today and must not"),
+        ),
+    };
+    if most > MOST_STACK_BYTES {
+        let owner = about.owner;
+        return Advice {
+            pattern: Pattern::Reuse,
+            cure: format!(
+                "too large for the stack: keep one buffer for {owner}, in its object or per \
+                 thread, and make it larger when it must be{hidden}"
+            ),
+            confidence,
+            size_bytes: Some(most),
+            kept: Kept::Some(1),
+        };
+    }
+    let size = match sizes.largest() {
+        largest @ ..=MOST_STACK_BYTES => largest,
+        _ => most,
+    };
+    Advice {
+        pattern: Pattern::Stack,
+        cure: stack_cure(about, size) + &hidden,
+        confidence,
+        size_bytes: Some(size),
+        kept: Kept::Beyond(size),
+    }
+}
+
+fn stack_cure(about: &About<'_>, size: u64) -> String {
+    let (bytes, sizes) = (counted(size, "byte"), about.largest);
+    match about.site.container() {
+        Some("std::string") => format!(
+            "a std::string_view, or one string that is kept and assigned to; the longest needs {bytes}"
+        ),
+        Some("std::vector") => {
+            format!("one vector that is kept and cleared, or a std::array while {bytes} are enough")
+        }
+        Some("String" | "Vec") => format!(
+            "a slice of what is there, an array while {bytes} are enough (SmallVec, ArrayString), or \
+             one that is kept and cleared"
+        ),
+        Some(class) => format!(
+            "a {class} that is kept and cleared, a sorted array, or memory for {bytes} at once (an \
+             allocator of its own)"
+        ),
+        None if sizes.largest() > size => format!(
+            "a local array of {bytes} covers {:.1} % of the calls; malloc for the larger ones, and for \
+             what a callee may keep, reallocate or free",
+            percent(sizes.up_to(size), sizes.total())
+        ),
+        None => format!(
+            "a local array of {bytes} would have done for all; malloc for what is larger, or what a \
+             callee may keep, reallocate or free"
+        ),
+    }
+}
+
+/// The owner has others make the blocks, one at a time.
+pub fn caller(about: &About<'_>) -> Advice {
+    let (owner, sizes) = (about.owner, about.largest);
+    let largest = counted(sizes.largest(), "byte");
+    const ELSE_MALLOC: &str = "malloc for one that is wanted while it is in use";
+    let cure = match (about.site.container(), sizes.largest()) {
+        (Some(class), _) if CLASSES.contains(&class) => {
+            format!("let {owner} pass in a {class} that it keeps and clears, to be filled")
+        }
+        (Some(class), _) => format!("let {owner} keep the {class} and clear it"),
+        (None, ..=MOST_STACK_BYTES) => format!(
+            "let {owner} lend the memory: a local array of {largest} passed down, or one buffer it \
+             keeps; {ELSE_MALLOC}"
+        ),
+        (None, _) => format!("let {owner} keep one buffer and pass it down; {ELSE_MALLOC}"),
+    };
+    Advice {
+        pattern: Pattern::Reuse,
+        cure,
+        confidence: Confidence::Medium,
+        size_bytes: Some(sizes.largest()),
+        kept: Kept::Some(1),
+    }
+}
+
+pub fn keep_some(about: &About<'_>, most: u64) -> Advice {
+    let (owner, sizes) = (about.owner, about.largest);
+    let cure = match about.site.container() {
+        Some(class) if CLASSES.contains(&class) => {
+            format!("let {owner} keep {most} of them (each a {class}), and clear or assign to them")
+        }
+        Some(class) => format!(
+            "let {owner} keep the {class} and clear it, or use a sorted array: {most} blocks are live \
+             at most"
+        ),
+        None => format!(
+            "let {owner} keep up to {most} that are freed, {} at most each, for the next that is asked \
+             for; malloc when none is there{}",
+            counted(sizes.largest(), "byte"),
+            zeroed(about.site)
+        ),
+    };
+    Advice {
+        pattern: Pattern::Reuse,
+        cure,
+        confidence: Confidence::Medium,
+        size_bytes: Some(sizes.largest()),
+        kept: Kept::Some(most),
+    }
+}
+
+/// It is made inside a library's function, which has its own mind.
+pub fn inside(function: &str) -> Advice {
+    Advice {
+        pattern: Pattern::InLibrary,
+        cure: format!(
+            "call {function} less often, or use a variant of it that keeps its memory between calls"
+        ),
+        confidence: Confidence::Low,
+        size_bytes: None,
+        kept: Kept::None,
+    }
+}
+
+pub fn arena(owner: &str) -> Advice {
+    Advice {
+        pattern: Pattern::Arena,
+        cure: format!(
+            "give {owner} an arena (one block, carved and dropped whole), or one array in place of \
+             the single blocks"
+        ),
+        confidence: Confidence::Low,
+        size_bytes: None,
+        kept: Kept::None,
+    }
+}
+
+/// The blocks outlive the function that makes them: who has one may ask for another, whatever this
+/// run did, so one buffer alone is never enough.
+pub fn reuse(about: &About<'_>, scope: Scope, most: u64, foreign: bool) -> Advice {
+    let (owner, sizes) = (about.owner, about.largest);
+    let enough = sizes.covering(0.99);
+    let kept = match most {
+        1 => "the block that is freed".to_owned(),
+        most => format!("up to {most} that are freed"),
+    };
+    let kept = match (scope, foreign) {
+        (_, true) => format!("{kept}, under a lock, for other threads free them,"),
+        (Scope::Thread, _) => format!("{kept}, for each thread,"),
+        _ => kept,
+    };
+    let list = format!(
+        "keep {kept} for the next that is asked for, and malloc when none is there{}: {} cover 99 % of \
+         them, {} all",
+        zeroed(about.site),
+        counted(enough, "byte"),
+        grouped(sizes.largest())
+    );
+    let cure = match about.site.container() {
+        Some(class) if CLASSES.contains(&class) => format!(
+            "move the {class}, or let {owner} pass in one that it keeps and clears: {} at once at most",
+            grouped(most)
+        ),
+        Some(class) => format!(
+            "let {owner} keep the {class} and clear it, or give it an allocator that keeps {} blocks",
+            grouped(most)
+        ),
+        None => list,
+    };
+    Advice {
+        pattern: Pattern::Reuse,
+        cure,
+        confidence: Confidence::Medium,
+        size_bytes: Some(enough),
+        kept: Kept::Some(most),
+    }
+}
+
+/// What is used again does not come zeroed.
+fn zeroed(site: &Site) -> &'static str {
+    match site.call_name.contains("calloc") {
+        true => " (zero it: calloc did)",
+        false => "",
+    }
+}
