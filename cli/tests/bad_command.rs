@@ -32,12 +32,6 @@ fn assert_refused(program: &Path, expected: i32, words: &[&str]) {
     assert_eq!(code(&doctor), expected, "{}", stdout(&doctor));
 }
 
-#[track_caller]
-fn write_executable(path: &Path, content: &[u8]) {
-    fs::write(path, content).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 const MAIN: &str = "int main(void) { return 0; }\n";
 
 #[test]
@@ -69,7 +63,7 @@ fn a_setuid_or_setgid_program() {
     let directory = temporary();
     for (mode, word) in [(0o4755, "is setuid"), (0o2755, "is setgid")] {
         let program = directory.path().join(format!("mode-{mode:o}"));
-        fs::copy("/bin/true", &program).unwrap();
+        copy_program("/bin/true", &program);
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
         assert_refused(&program, 126, &[word, "run a copy"]);
     }
@@ -106,7 +100,7 @@ fn a_program_of_another_architecture() {
         (2, 1, 0x7777, "ELF machine 30583"),
     ] {
         let program = directory.path().join(format!("elf-{machine}"));
-        write_executable(&program, &elf(class, encoding, machine));
+        write_program(&program, &elf(class, encoding, machine));
         assert_refused(&program, 126, &["another architecture", name]);
     }
 }
@@ -128,7 +122,7 @@ fn a_damaged_program() {
     let whole = fs::read("/bin/true").unwrap();
     for length in [4, 19, 63, 64, 200] {
         let program = directory.path().join(format!("cut-{length}"));
-        write_executable(&program, &whole[..length]);
+        write_program(&program, &whole[..length]);
         let refused = output(larder().arg("run").arg(&program));
         assert_fails(&refused, 126, &["damaged ELF file"]);
     }
@@ -147,10 +141,10 @@ fn what_is_no_program() {
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
     assert_refused(&plain, 126, &["not executable", "chmod +x"]);
     let text = directory.path().join("text");
-    write_executable(&text, b"echo hello\n");
+    write_program(&text, b"echo hello\n");
     assert_refused(&text, 126, &["neither an ELF program nor a script"]);
     let empty = directory.path().join("empty");
-    write_executable(&empty, b"");
+    write_program(&empty, b"");
     assert_refused(&empty, 126, &["neither an ELF program nor a script"]);
     assert_refused(
         Path::new("/dev/null"),
@@ -164,11 +158,11 @@ fn a_script_is_judged_by_its_interpreter() {
     let directory = temporary();
     let program = compile(directory.path(), "static.c", MAIN, &["-static"]);
     let script = directory.path().join("script");
-    write_executable(&script, format!("#!{}\n", program.display()).as_bytes());
+    write_program(&script, format!("#!{}\n", program.display()).as_bytes());
     assert_refused(&script, 126, &["statically linked"]);
-    write_executable(&script, b"#!/no/such/interpreter -x\n");
+    write_program(&script, b"#!/no/such/interpreter -x\n");
     assert_refused(&script, 126, &["#! line", "/no/such/interpreter"]);
-    write_executable(&script, b"#!/bin/sh\nexit 9\n");
+    write_program(&script, b"#!/bin/sh\nexit 9\n");
     assert_eq!(code(&output(larder().arg("run").arg(&script))), 9);
 }
 
@@ -312,7 +306,7 @@ fn places_where_no_trace_can_be_made() {
     let reach = temporary();
     fs::set_permissions(reach.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let tool = reach.path().join("larder");
-    fs::copy(env!("CARGO_BIN_EXE_larder"), &tool).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_larder"), &tool);
     for name in ["liblarder.so", "liblarder_record.so"] {
         fs::copy(library_directory().join(name), reach.path().join(name)).unwrap();
     }

@@ -352,7 +352,7 @@ fn a_trace_that_may_not_be_read() {
     let (directory, file, _) = recorded();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let tool = directory.path().join("larder");
-    fs::copy(env!("CARGO_BIN_EXE_larder"), &tool).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_larder"), &tool);
     fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     let refused = output(without_rights(&tool).arg("report").arg(&file));

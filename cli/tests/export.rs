@@ -280,7 +280,7 @@ fn hostile_names_stay_names() {
     let source = "#include <stdlib.h>\nint main(void) { return !malloc(77); }";
     let plain = compile(directory.path(), "plain.c", source, &["-s"]);
     let program = directory.path().join(NAME);
-    fs::copy(plain, &program).unwrap();
+    copy_program(plain, &program);
     let trace = record(directory.path(), &program, &[], &["--no-larder"]);
 
     let text = export_text(&trace, &["--format", "collapsed", "--value", "bytes"]);

@@ -408,7 +408,8 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
     // The cache is full by the time that the first interval ends.
     let text = stdout(&profile(&process, &["--seconds", "1"]));
     for part in [
-        "Allocated in 1.",
+        // At least the second, and more on a busy machine.
+        "Allocated in ",
         "Growth since the base, of the same process: +",
         "leak  ",
     ] {

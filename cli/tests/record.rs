@@ -254,7 +254,7 @@ fn a_place_with_spaces_and_bytes_that_are_not_utf8() {
         .join(std::ffi::OsStr::from_bytes(b"a dir\xff:x"));
     fs::create_dir(&odd).unwrap();
     let program = odd.join("my true");
-    fs::copy("/bin/true", &program).unwrap();
+    copy_program("/bin/true", &program);
     let trace = odd.join("the trace");
     let recorded = output(larder().arg("record").arg("-o").arg(&trace).arg(&program));
     assert_success(&recorded);

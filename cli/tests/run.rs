@@ -4,7 +4,6 @@ mod common;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use common::*;
@@ -147,8 +146,7 @@ fn the_tool_finds_the_libraries_beside_itself() {
         fs::create_dir(prefix.path().join(part)).unwrap();
     }
     let tool = prefix.path().join("bin/larder");
-    fs::copy(env!("CARGO_BIN_EXE_larder"), &tool).unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_larder"), &tool);
     let lib = prefix.path().join("lib/liblarder.so");
     fs::copy(library_directory().join("liblarder.so"), &lib).unwrap();
     // Through a link in another place, as /usr/local/bin has them.
@@ -183,7 +181,7 @@ fn a_path_with_spaces_and_bytes_that_are_not_utf8_is_run() {
         .join(std::ffi::OsStr::from_bytes(b"a dir\xff"));
     fs::create_dir(&odd).unwrap();
     let program = odd.join("my echo");
-    fs::copy("/bin/echo", &program).unwrap();
+    copy_program("/bin/echo", &program);
     let ran = output(larder().arg("run").arg(&program).arg("hello"));
     assert_success(&ran);
     assert_eq!(stdout(&ran), "hello\n");

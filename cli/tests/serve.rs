@@ -11,9 +11,10 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common::running::{Running, first_words, preloaded, worker};
+use common::running::{Running, failure_at, first_words, preloaded, worker};
 use common::*;
 use tempfile::TempDir;
 
@@ -390,25 +391,33 @@ fn a_process_may_die_while_it_is_looked_at() {
     let server = Server::start(&[&ids[0], &ids[1]]);
     let heap = format!("/{}/debug/pprof/heap", ids[0]);
     let waiting = format!("/{}/debug/pprof/allocs?seconds=20", ids[0]);
-    let begin = Instant::now();
+    let deadline = failure_at();
+    let (to, begun) = channel();
     std::thread::scope(|scope| {
-        let long = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(100));
-            server.get(&waiting).0
-        });
+        let mut client = server.connect();
+        client.write_all(&request(&waiting, "")).expect("sent");
+        let long = scope.spawn(|| answer(client, b"").0);
         let scrapes: Vec<_> = (0..4)
             .map(|_| {
-                scope.spawn(|| {
+                let to = to.clone();
+                let (server, heap) = (&server, &heap);
+                scope.spawn(move || {
                     let mut seen = Vec::new();
-                    while seen.last() != Some(&410) && begin.elapsed() < Duration::from_secs(20) {
-                        seen.push(server.get(&heap).0);
+                    while seen.last() != Some(&410) && Instant::now() < deadline {
+                        seen.push(server.get(heap).0);
+                        if seen.len() == 10 {
+                            to.send(()).expect("waited for");
+                        }
                         assert_eq!(server.get("/metrics").0, 200);
                     }
                     seen
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(500));
+        drop(to);
+        for _ in 0..4 {
+            begun.recv().expect("answers");
+        }
         dying.end();
         for scrape in scrapes {
             let seen = scrape.join().expect("it ends");
@@ -497,8 +506,11 @@ fn clients_do_not_wait_for_each_other() {
     last.read_exact(&mut told).expect("an answer");
     assert_eq!(&told, b"HTTP/1.1 503");
     drop(many);
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(server.get(&heap).0, 200);
+    let deadline = failure_at();
+    while server.get(&heap).0 != 200 {
+        assert!(Instant::now() < deadline, "it does not go on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -4,10 +4,12 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use common::running::{Running, preloaded};
+use common::running::{Running, failure_at, preloaded};
 use common::{
     assert_fails, assert_success, compile, larder, library_directory, output, stdout, temporary,
+    write_program,
 };
 use serde_json::Value;
 
@@ -413,9 +415,7 @@ fn a_command_that_cannot_be_looked_into_is_told() {
     assert_fails(&run(&[]), 125, &["required"]);
     let directory = temporary();
     let script = directory.path().join("script");
-    std::fs::write(&script, "#!/bin/sh\nkill -STOP $$; exit 4\n").expect("written");
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("set");
+    write_program(&script, b"#!/bin/sh\nkill -STOP $$; exit 4\n");
     // One that stops stays so until somebody lets it go on.
     let mut stopped = larder();
     stopped
@@ -423,14 +423,21 @@ fn a_command_that_cannot_be_looked_into_is_told() {
         .arg(&script)
         .stdout(Stdio::piped());
     let mut tool = stopped.spawn().expect("larder");
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(1500));
     assert!(
         tool.try_wait().expect("it is there").is_none(),
         "it stays stopped"
     );
-    let let_go = Command::new("pkill")
-        .args(["-CONT", "-P", &tool.id().to_string()])
-        .status();
-    assert!(let_go.expect("pkill").success());
+    // It may not have come to its stop yet.
+    let deadline = failure_at();
+    while tool.try_wait().expect("it is there").is_none() {
+        assert!(Instant::now() < deadline, "it is not let go");
+        let parent = tool.id().to_string();
+        let let_go = Command::new("pkill")
+            .args(["-CONT", "-P", &parent])
+            .status();
+        let_go.expect("pkill");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     assert_eq!(tool.wait().expect("it ends").code(), Some(4));
 }

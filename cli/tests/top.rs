@@ -561,12 +561,20 @@ struct Held(libc::pid_t);
 impl Held {
     #[track_caller]
     fn stop(process: u32, name: &str) -> Self {
-        let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
         let is_it = |folder: &std::path::PathBuf| {
             std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim() == name)
         };
-        let mut threads = threads.flatten().map(|entry| entry.path());
-        let folder = threads.find(is_it).expect("a thread of that name");
+        // It takes its name when it first runs.
+        let deadline = failure_at();
+        let folder = loop {
+            let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
+            let mut threads = threads.flatten().map(|entry| entry.path());
+            if let Some(folder) = threads.find(is_it) {
+                break folder;
+            }
+            assert!(Instant::now() < deadline, "no thread is {name}");
+            std::thread::sleep(Duration::from_millis(10));
+        };
         let id = folder.file_name().and_then(|id| id.to_str()?.parse().ok());
         let held = Self(id.expect("a number"));
         for request in [libc::PTRACE_SEIZE, libc::PTRACE_INTERRUPT] {

@@ -10,6 +10,7 @@ compile_error!("the recorder knows x86-64 only");
 
 use std::arch::{asm, global_asm};
 
+use crate::registers::Registers;
 use crate::stream::Stream;
 
 /// ELF's number for this processor.
@@ -213,25 +214,11 @@ unsafe extern "C" fn vfork() {
     )
 }
 
-/// Registers of a caller that a signal interrupted, out of what the kernel saved.
-pub struct Interrupted {
-    pub ip: u64,
-    pub sp: u64,
-    pub bp: u64,
-}
-
 /// Where the kernel put the interrupted registers, seen from the signal's return trampoline.
-pub fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Option<Interrupted> {
-    // The stack pointer is at the ucontext: flags, link and alternate stack, then the registers,
-    // r8 to r15 first; see sigcontext(7)'s struct in the kernel's headers.
+pub fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Option<Registers> {
+    // The stack pointer is at the ucontext: flags, link and alternate stack, then the registers; see
+    // sigcontext(7)'s struct in the kernel's headers.
     const REGISTERS: u64 = 8 + 8 + 24;
-    const RBP: u64 = REGISTERS + 8 * 10;
-    const RSP: u64 = REGISTERS + 8 * 15;
-    const RIP: u64 = REGISTERS + 8 * 16;
-    let mut at = |offset| read(sp.checked_add(offset).ok_or(())?);
-    Some(Interrupted {
-        ip: at(RIP).ok()?,
-        sp: at(RSP).ok()?,
-        bp: at(RBP).ok()?,
-    })
+    let first = sp.checked_add(REGISTERS)?;
+    Registers::interrupted(|offset| read(first.checked_add(offset)?).ok())
 }

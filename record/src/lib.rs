@@ -29,6 +29,7 @@ mod notes;
 mod operators;
 mod real;
 mod recent;
+mod registers;
 mod rules;
 mod stack;
 mod state;

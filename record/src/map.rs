@@ -9,6 +9,7 @@
 //! loader is asked for. Old snapshots stay, as another thread may be walking with one.
 
 use std::ffi::{CStr, c_void};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
@@ -17,6 +18,7 @@ use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, U
 use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents};
 use larder_trace::modules::{Load, encode_load, encode_unload};
 
+use crate::registers::Tables;
 use crate::{clock, file, sys};
 
 pub type Unwinder = UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>;
@@ -32,6 +34,7 @@ struct Known {
     build_id: Vec<u8>,
     /// The loader's record; 0 for what was there when the program started and thus stays.
     link_map: usize,
+    tables: Option<Tables>,
 }
 
 pub struct Snapshot {
@@ -41,6 +44,8 @@ pub struct Snapshot {
     pub unwinder: Unwinder,
     modules: Vec<Arc<Known>>,
     next_id: u32,
+    /// Where the loader's own code is.
+    loader: Range<u64>,
 }
 
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
@@ -101,9 +106,15 @@ pub fn start() {
         unwinder: Unwinder::new(),
         modules: Vec::new(),
         next_id: 0,
+        loader: 0..0,
     };
     for known in found {
         snapshot.add(known);
+    }
+    // SAFETY: the name is a C string. What the loader exports in all versions, and nobody else does.
+    let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_mcount".as_ptr()) };
+    if let Some(known) = snapshot.known(inside as u64) {
+        snapshot.loader = known.start..known.end;
     }
     CURRENT.store(Box::into_raw(Box::new(snapshot)), Ordering::Release);
     write_all_loads();
@@ -283,6 +294,7 @@ fn known_of(image: &Image<'_>, range: (u64, u64), path: Vec<u8>, link_map: usize
         path,
         build_id: image.build_id(),
         link_map,
+        tables: None,
     }
 }
 
@@ -298,6 +310,15 @@ impl Snapshot {
         self.known(address).is_some()
     }
 
+    pub fn is_loader(&self, address: u64) -> bool {
+        self.loader.contains(&address)
+    }
+
+    /// The tables of the module that has the code at an address.
+    pub fn tables(&self, address: u64) -> Option<Tables> {
+        self.known(address)?.tables
+    }
+
     fn add(&mut self, mut known: Known) -> Arc<Known> {
         known.id = self.next_id;
         known.loaded = self.generation;
@@ -309,6 +330,10 @@ impl Snapshot {
             }
             .sections(),
             None => ExplicitModuleSectionInfo::default(),
+        };
+        known.tables = match (sections.eh_frame_hdr, sections.eh_frame) {
+            (Some(header), Some(frames)) => Some(Tables { header, frames }),
+            _ => None,
         };
         let range = known.start..known.end;
         self.unwinder
@@ -469,6 +494,7 @@ fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
         unwinder: old.unwinder.clone(),
         modules: old.modules.clone(),
         next_id: old.next_id,
+        loader: old.loader.clone(),
     };
     let mut chunk = MapChunk::new();
     let (start, end) = object.map_or((address, address + 1), |o| (o.start, o.end));
@@ -500,6 +526,7 @@ fn known_of_object(object: &Object) -> Known {
         path: Vec::new(),
         build_id: Vec::new(),
         link_map: object.link_map as usize,
+        tables: None,
     };
     if !object.link_map.is_null() {
         // SAFETY: the loader's record of a loaded module.

@@ -113,6 +113,19 @@ impl Stack {
         self.change(sp);
     }
 
+    /// The same where a signal interrupted somebody. What was popped last is still said to be saved, in
+    /// the red zone.
+    pub fn prepare_interrupted(&mut self, sp: u64) {
+        const RED_ZONE: u64 = 128;
+        self.prepare(sp);
+        let Some(low) = sp.checked_sub(RED_ZONE) else {
+            return;
+        };
+        if low >= self.known || [low, sp - 1].into_iter().all(sys::readable) {
+            self.low = low;
+        }
+    }
+
     #[cold]
     fn change(&mut self, sp: u64) {
         for range in [self.own, self.main] {

@@ -19,6 +19,7 @@ use crate::hash;
 use crate::map::Snapshot;
 use crate::memory::Pages;
 use crate::recent::{self, Recents};
+use crate::registers::{self, Registers};
 use crate::rules::{Cache, Rule, Rules};
 use crate::stack::{self, Frame, Stack, Word};
 use crate::sys;
@@ -262,6 +263,7 @@ impl Walker {
         let mut at = caller.frame();
         let mut count = 0;
         let mut foreign = false;
+        let mut interrupted = None;
         // What of the last stack may still be part of this one.
         let mut old = self.frames.slice().get(..self.len)?;
         let (kept, complete) = loop {
@@ -287,7 +289,7 @@ impl Walker {
             }
             let (step, next, complete) = match steps.by_rule(&at) {
                 Some((step, next)) => (step, Some(next), false),
-                None => steps.by_unwinder(map, &at),
+                None => steps.by_unwinder(map, &at, &mut interrupted),
             };
             foreign |= steps.stack.foreign;
             if count >= fresh.capacity() && !fresh.grow((2 * count).max(64)) {
@@ -364,7 +366,13 @@ impl Steps {
     }
 
     /// The step to a frame's caller, and, if there is none, whether the stack properly ends here.
-    fn by_unwinder(&mut self, map: &Snapshot, at: &Frame) -> (Step, Option<Frame>, bool) {
+    /// `interrupted`: the registers at the last signal that the walk under way went over.
+    fn by_unwinder(
+        &mut self,
+        map: &Snapshot,
+        at: &Frame,
+        interrupted: &mut Option<Registers>,
+    ) -> (Step, Option<Frame>, bool) {
         let end = Word::always();
         let never = Step {
             words: [Word::never(); 2],
@@ -372,7 +380,7 @@ impl Steps {
         };
         let ip = at.ip();
         if ip == TRAMPOLINE.load(Ordering::Relaxed) && ip != 0 {
-            return (never, self.over_signal(at), false);
+            return (never, self.over_signal(at, interrupted), false);
         }
         if ip == CONTEXT_ROOT.load(Ordering::Relaxed) && ip != 0 {
             return (
@@ -392,6 +400,11 @@ impl Steps {
         let (Some(address), Some(caches)) = (address, &mut self.caches) else {
             return (never, None, false);
         };
+        // Code that is not interrupted has called something, which such code does in the loader only.
+        let candidate = at.is_interrupted() || map.is_loader(ip);
+        if candidate && registers::needed(map, address.address_for_lookup()) {
+            return (never, self.by_registers(map, at, interrupted), false);
+        }
         let cache = &mut caches[hash::top(ip, CACHE_BITS)];
         let mut registers = UnwindRegsX86_64::new(ip, at.sp, at.bp);
         let mut words = [end; 2];
@@ -460,14 +473,30 @@ impl Steps {
         Some((step, Frame::new(ip << 1, sp, bp)))
     }
 
-    fn over_signal(&mut self, at: &Frame) -> Option<Frame> {
+    /// What the caller follows from is not in the frame: the step is to be taken each time.
+    #[cold]
+    fn by_registers(
+        &mut self,
+        map: &Snapshot,
+        at: &Frame,
+        interrupted: &Option<Registers>,
+    ) -> Option<Frame> {
+        let stack = &mut self.stack;
+        let mut read = |address: u64| stack.read(address).ok();
+        let caller = (*interrupted)?.caller_of(map, (at.ip(), at.sp), &mut read)?;
+        let (ip, sp) = (caller.ip()?, caller.sp()?);
+        (ip != 0 && sp > at.sp).then(|| Frame::new(ip << 1, sp, caller.bp().unwrap_or(0)))
+    }
+
+    fn over_signal(&mut self, at: &Frame, interrupted: &mut Option<Registers>) -> Option<Frame> {
         let stack = &mut self.stack;
         let registers = arch::interrupted(at.sp, &mut |address| stack.read(address))?;
-        if !(stack.low..stack.high).contains(&registers.sp) {
+        *interrupted = Some(registers);
+        let (ip, sp, bp) = (registers.ip()?, registers.sp()?, registers.bp()?);
+        if !(stack.low..stack.high).contains(&sp) {
             // The handler ran on a stack of its own, which may lie anywhere.
-            stack.prepare(registers.sp);
+            stack.prepare_interrupted(sp);
         }
-        let packed = (registers.ip << 1) | 1;
-        Some(Frame::new(packed, registers.sp, registers.bp))
+        Some(Frame::new((ip << 1) | 1, sp, bp))
     }
 }

@@ -82,9 +82,75 @@ int main(void) {
 }
 "#;
 
+/// The same at each instruction of calls that the loader binds.
+const BINDING: &str = r#"
+#define _GNU_SOURCE
+#include <execinfo.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <wchar.h>
+static char out[1 << 24];
+static size_t used;
+__attribute__((noinline)) static void here(void) {
+  void *frames[400];
+  free(malloc(777));
+  int n = backtrace(frames, 400);
+  for (int i = 1; i < n; i++) used += sprintf(out + used, "%p ", frames[i]);
+  out[used++] = '\n';
+}
+static volatile sig_atomic_t stepping;
+/* The trap flag of whoever is interrupted. */
+static void handler(int sig, siginfo_t *info, void *context) {
+  (void)sig; (void)info;
+  greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
+  if (!stepping) { *flags &= ~(greg_t)0x100; return; }
+  *flags |= 0x100;
+  here();
+}
+__attribute__((noinline)) static long first(long n) {
+  n += labs(n) + (long)wcslen(L"two");
+  return n + 1;
+}
+__attribute__((noinline)) static long second(long n) {
+  volatile long keep[3] = {n, n, n};
+  n += llabs(n) + (strpbrk("abc", "c") != 0);
+  return n + keep[1];
+}
+static long stepped(long (*function)(long), long n) {
+  stepping = 1;
+  raise(SIGTRAP);
+  n = function(n);
+  stepping = 0;
+  return n;
+}
+int main(void) {
+  void *warm[2];
+  backtrace(warm, 2);
+  struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
+  sigaction(SIGTRAP, &action, 0);
+  long sum = stepped(first, 3);
+  static char alternate[1 << 16];
+  stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
+  sigaltstack(&stack, 0);
+  action.sa_flags |= SA_ONSTACK;
+  sigaction(SIGTRAP, &action, 0);
+  sum += stepped(second, 4);
+  fwrite(out, 1, used, stdout);
+  return sum == 0;
+}
+"#;
+
 fn compare_with_oracle(options: &[&str]) {
+    compare(ORACLE, options, 60);
+}
+
+/// `least`: so many stacks are compared.
+fn compare(source: &str, options: &[&str], least: usize) {
     let bench = Bench::new();
-    let program = bench.build("oracle.c", ORACLE, options);
+    let program = bench.build("oracle.c", source, options);
     let run = bench.run(&program, &[]);
     let trace = run.succeeded().only();
     let expected: Vec<Vec<u64>> = run
@@ -110,12 +176,12 @@ fn compare_with_oracle(options: &[&str]) {
             )
         })
         .collect();
-    assert!(expected.len() > 60);
+    assert!(expected.len() > least, "{}", expected.len());
     assert_eq!(recorded.len(), expected.len());
     for (number, (recorded, expected)) in recorded.iter().zip(&expected).enumerate() {
         // Both have `here` innermost, at different calls.
         assert_eq!(recorded.addresses[1..], expected[..], "stack {number}");
-        assert!(recorded.complete, "stack {number}");
+        assert!(recorded.complete, "stack {number}: {:x?}", recorded.frames);
     }
 }
 
@@ -132,6 +198,14 @@ fn stacks_are_those_of_libgcc_with_frame_pointers() {
 #[test]
 fn stacks_are_those_of_libgcc_without_pie() {
     compare_with_oracle(&["-fno-builtin", "-no-pie", "-O2"]);
+}
+
+#[test]
+fn stacks_are_complete_wherever_the_loader_binds_a_function() {
+    for pointers in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
+        let options = ["-fno-builtin", "-O1", "-Wl,-z,lazy", pointers];
+        compare(BINDING, &options, 1000);
+    }
 }
 
 #[test]

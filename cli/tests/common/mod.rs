@@ -9,6 +9,7 @@ pub mod running;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -126,6 +127,23 @@ pub fn assert_success(output: &Output) {
 
 pub fn temporary() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
+}
+
+/// A copy that can be run at once. Made by a process of its own: what this one has open for writing, a
+/// child that another test is starting has open as well, and nothing is run that somebody may write to.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to).status();
+    assert!(copied.expect("cp").success(), "{}", to.display());
+}
+
+/// A program, or what is to be taken for one, that can be run at once.
+#[track_caller]
+pub fn write_program(path: &Path, content: &[u8]) {
+    let plain = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(plain.path(), content).expect("written");
+    copy_program(plain.path(), path);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
 /// Compiles with gcc or g++, by the source's name.

@@ -1,0 +1,178 @@
+//! The step to a caller from a frame that lies by another register than the two which the unwinder
+//! keeps. The loader's functions that bind others on their first call are such: they align the stack
+//! anew, and their caller is found by `rbx`. What it holds is known where a signal interrupted
+//! somebody, as the kernel saved all registers; from there they are followed by `.eh_frame` tables.
+//!
+//! Thread safety: nothing is shared. Nothing is allocated; the tables take 6 KiB of the stack.
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule,
+    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,
+};
+
+use crate::map::Snapshot;
+
+const COUNT: usize = 17;
+const IP: Register = X86_64::RA;
+
+/// What a call preserves; `rsp` aside.
+const PRESERVED: [Register; 6] = [
+    X86_64::RBX,
+    X86_64::RBP,
+    X86_64::R12,
+    X86_64::R13,
+    X86_64::R14,
+    X86_64::R15,
+];
+
+/// A frame's registers, by their numbers in the tables; `None`: lost.
+#[derive(Clone, Copy)]
+pub struct Registers([Option<u64>; COUNT]);
+
+/// A module's tables, where it has them.
+#[derive(Clone, Copy)]
+pub struct Tables {
+    pub header: &'static [u8],
+    pub frames: &'static [u8],
+}
+
+struct OnStack;
+
+impl UnwindContextStorage<usize> for OnStack {
+    type Rules = [(Register, RegisterRule<usize>); 32];
+    type Stack = [UnwindTableRow<usize, Self>; 4];
+}
+
+type Row = UnwindTableRow<usize, OnStack>;
+
+impl Registers {
+    /// In the order of the kernel's `sigcontext`, r8 to r15 first.
+    pub fn interrupted(mut read: impl FnMut(u64) -> Option<u64>) -> Option<Registers> {
+        const ORDER: [Register; COUNT] = [
+            X86_64::R8,
+            X86_64::R9,
+            X86_64::R10,
+            X86_64::R11,
+            X86_64::R12,
+            X86_64::R13,
+            X86_64::R14,
+            X86_64::R15,
+            X86_64::RDI,
+            X86_64::RSI,
+            X86_64::RBP,
+            X86_64::RBX,
+            X86_64::RDX,
+            X86_64::RAX,
+            X86_64::RCX,
+            X86_64::RSP,
+            IP,
+        ];
+        let mut registers = Registers([None; COUNT]);
+        for (register, offset) in ORDER.into_iter().zip((0..).step_by(8)) {
+            registers.set(register, Some(read(offset)?));
+        }
+        Some(registers)
+    }
+
+    fn get(&self, register: Register) -> Option<u64> {
+        *self.0.get(usize::from(register.0))?
+    }
+
+    fn set(&mut self, register: Register, value: Option<u64>) {
+        if let Some(place) = self.0.get_mut(usize::from(register.0)) {
+            *place = value;
+        }
+    }
+
+    pub fn ip(&self) -> Option<u64> {
+        self.get(IP)
+    }
+
+    pub fn sp(&self) -> Option<u64> {
+        self.get(X86_64::RSP)
+    }
+
+    pub fn bp(&self) -> Option<u64> {
+        self.get(X86_64::RBP)
+    }
+
+    /// From interrupted registers to those of the caller of a frame further out, which is known by its
+    /// stack pointer.
+    pub fn caller_of(
+        mut self,
+        map: &Snapshot,
+        (ip, sp): (u64, u64),
+        read: &mut impl FnMut(u64) -> Option<u64>,
+    ) -> Option<Registers> {
+        let mut after_call = 0;
+        loop {
+            let at = self.sp()?;
+            if at > sp {
+                return None;
+            }
+            let found = at == sp && self.ip()? == ip;
+            let here = self.ip()?.checked_sub(after_call)?;
+            let next = with_row(map, here, |row| self.step(row, read))??;
+            if found {
+                return Some(next);
+            }
+            if next.sp()? <= at {
+                return None;
+            }
+            (self, after_call) = (next, 1);
+        }
+    }
+
+    fn step(&self, row: &Row, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<Registers> {
+        let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+            return None;
+        };
+        let top = self.get(register)?.wrapping_add_signed(offset);
+        let mut caller = Registers([None; COUNT]);
+        for register in PRESERVED.into_iter().chain([IP]) {
+            let value = match row.register(register) {
+                None | Some(RegisterRule::SameValue) if register != IP => self.get(register),
+                Some(RegisterRule::Offset(offset)) => read(top.wrapping_add_signed(offset)),
+                Some(RegisterRule::ValOffset(offset)) => Some(top.wrapping_add_signed(offset)),
+                Some(RegisterRule::Register(other)) => self.get(other),
+                _ => None,
+            };
+            caller.set(register, value);
+        }
+        caller.set(X86_64::RSP, Some(top));
+        Some(caller)
+    }
+}
+
+/// Whether the frame of the code at an address lies by a register that the unwinder does not keep.
+/// It does not say so itself: it goes on by the frame pointer, which may be of any frame further out.
+pub fn needed(map: &Snapshot, address: u64) -> bool {
+    let by_other = |row: &Row| match row.cfa() {
+        CfaRule::RegisterAndOffset { register, .. } => {
+            ![X86_64::RSP, X86_64::RBP].contains(register)
+        }
+        CfaRule::Expression(_) => false,
+    };
+    with_row(map, address, by_other) == Some(true)
+}
+
+#[inline(never)]
+fn with_row<T>(map: &Snapshot, address: u64, look: impl FnOnce(&Row) -> T) -> Option<T> {
+    let tables = map.tables(address)?;
+    let place = |bytes: &[u8]| bytes.as_ptr() as u64;
+    let bases = BaseAddresses::default()
+        .set_eh_frame_hdr(place(tables.header))
+        .set_eh_frame(place(tables.frames));
+    let header = EhFrameHdr::new(tables.header, NativeEndian);
+    let header = header.parse(&bases, 8).ok()?;
+    let frames = EhFrame::new(tables.frames, NativeEndian);
+    let mut context = UnwindContext::<usize, OnStack>::new_in();
+    let found = header.table()?.unwind_info_for_address(
+        &frames,
+        &bases,
+        &mut context,
+        address,
+        EhFrame::cie_from_offset,
+    );
+    found.ok().map(look)
+}
