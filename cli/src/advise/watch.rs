@@ -24,6 +24,9 @@ use crate::analysis::work::{Io, Marks};
 pub const ARRAY_BYTES: u64 = 64 << 10;
 /// Arrays that are looked at in one image.
 const MOST_ARRAYS: usize = 4096;
+/// Frames between what makes a buffer larger and what it calls to make the new block, and to free the
+/// old one.
+pub const GROWTH_FRAMES: u32 = 3;
 /// A block's companions are among so many that its thread made before it.
 pub const NEAR: usize = 4;
 
@@ -166,21 +169,24 @@ impl Watch {
 
     /// A block ends after its thread made another: whether that has outgrown it. `of`: what it began
     /// as.
-    fn outgrown(
-        &mut self,
-        at: Moment<'_>,
-        parent: StackId,
-        block: &Block<Note>,
-        of: (u32, u32),
-        frees: StackId,
-    ) -> bool {
+    fn outgrown(&mut self, at: Moment<'_>, block: &Block<Note>, of: (u32, u32)) -> bool {
         let thread = self.threads.of(at.thread);
         let Some(last) = thread.last_made else {
             return false;
         };
         let neighbours = last.event + 1 == thread.returns.now();
-        if !neighbours || last.serial == block.note.serial || parent != frees {
+        if !neighbours || last.serial == block.note.serial {
             return false;
+        }
+        // Most grow in one function; else what is common to both stacks is not far out.
+        let (makes, frees) = (last.stack, at.stack);
+        if at.stacks.parent(makes) != at.stacks.parent(frees) {
+            let shared = common(at.stacks, makes, frees);
+            let least = self.depths.of(at.stacks, shared) + GROWTH_FRAMES;
+            let deepest = [makes, frees].map(|stack| self.depths.of(at.stacks, stack));
+            if deepest.into_iter().any(|depth| depth > least) {
+                return false;
+            }
         }
         let larger = last.size.saturating_mul(5) >= block.size.saturating_mul(6)
             && last.size.saturating_mul(2) <= block.size.saturating_mul(9)
@@ -338,11 +344,7 @@ impl Observer for Watch {
         facts.foreign += u64::from(note.maker != at.thread);
         self.buffer_freed(at, &note);
         let (root, step) = grown.unwrap_or((note.root, note.step));
-        let last = self.threads.of(at.thread).last_made;
-        let outgrown = last.is_some_and(|last| {
-            let (parent, frees) = (at.stacks.parent(last.stack), at.stacks.parent(at.stack));
-            self.outgrown(at, parent, block, (root, step), frees)
-        });
+        let outgrown = self.outgrown(at, block, (root, step));
         if !outgrown && let Some(root) = self.facts.get_mut(root as usize) {
             root.growth.finals.add(block.size);
         }

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "altsvc.h"
+// The library's own headers need these before them.
 #include "curl_setup.h"
 #include "urldata.h"
+
+#include "altsvc.h"
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? atoi(argv[1]) : 5;
