@@ -194,6 +194,8 @@ impl Functions {
 struct Served {
     /// Calls and bytes by caller; a caller that is not known is one.
     callers: FxHashMap<Option<u32>, (u64, u64)>,
+    /// The same by the place in the caller.
+    call_places: FxHashMap<(u32, u32), (u64, u64)>,
     /// From where in it memory is asked for.
     places: FxHashSet<u32>,
     /// Functions between it and the allocator.
@@ -203,21 +205,24 @@ struct Served {
 impl Served {
     /// Whether it is a wrapper: small, with enough callers, on whom depends what is asked for.
     fn makes_wrapper(&self, function: &Function) -> bool {
-        let fewest = function.fewest_callers();
-        let sizes: BTreeSet<u64> = self
-            .callers
-            .values()
-            .map(|(calls, bytes)| bytes / calls.max(&1))
-            .collect();
         if function.is_small() && function.like_library && self.callers.keys().any(Option::is_some)
         {
             return true;
         }
-        function.is_small()
-            && (function.named || self.places.len() == 1)
-            && self.callers.len() >= fewest
-            && sizes.len() >= FEWEST_SIZES.max(self.callers.len() / CALLERS_A_SIZE)
+        // One whose name says that it allocates may serve a single function, from several lines.
+        let served = match function.named && self.call_places.len() > self.callers.len() {
+            true => depends(self.call_places.values(), function),
+            false => depends(self.callers.values(), function),
+        };
+        function.is_small() && (function.named || self.places.len() == 1) && served
     }
+}
+
+/// Whether there are enough of these, with calls and bytes each, and what they ask for differs.
+fn depends<'a>(served: impl ExactSizeIterator<Item = &'a (u64, u64)>, function: &Function) -> bool {
+    let count = served.len();
+    let sizes: BTreeSet<u64> = served.map(|(calls, bytes)| bytes / calls.max(&1)).collect();
+    count >= function.fewest_callers() && sizes.len() >= FEWEST_SIZES.max(count / CALLERS_A_SIZE)
 }
 
 /// The wrappers among the functions that are innermost once those already found are passed over.
@@ -279,9 +284,15 @@ fn add(served: &mut FxHashMap<u32, Served>, own: &[Place], depth: usize, stack: 
     served.places.insert(address);
     let inner = own[..depth].iter().map(|place| place.function);
     served.inner.extend(inner);
-    let (calls, bytes) = served.callers.entry(caller).or_default();
-    *calls = calls.saturating_add(stack.calls);
-    *bytes = bytes.saturating_add(stack.bytes);
+    let place = own
+        .get(depth + 1)
+        .map(|place| (place.function, place.address));
+    let by_place = place.map(|place| served.call_places.entry(place).or_default());
+    let by_caller = served.callers.entry(caller).or_default();
+    for (calls, bytes) in by_place.into_iter().chain([by_caller]) {
+        *calls = calls.saturating_add(stack.calls);
+        *bytes = bytes.saturating_add(stack.bytes);
+    }
 }
 
 /// The wrappers that calls came through, with how many did.
@@ -449,6 +460,20 @@ mod tests {
         assert!(program.found().is_empty());
         program.callers(&[named], 1, false);
         assert_eq!(program.found(), [named]);
+    }
+
+    #[test]
+    fn several_lines_of_one_function_are_served_if_the_name_says_that_it_allocates() {
+        for (named, sizes, wrapper) in [(true, 3, true), (true, 1, false), (false, 3, false)] {
+            let mut program = Program::default();
+            let (function, caller) = (program.function(100, named), program.function(4096, false));
+            for line in 0..4 {
+                let size = 100 + u64::from(line % sizes);
+                program.call(&[(function, 0), (caller, line)], size);
+            }
+            let found = program.found();
+            assert_eq!(found == [function], wrapper, "{named} {sizes}: {found:?}");
+        }
     }
 
     #[test]
