@@ -45,7 +45,7 @@ const TRACES: u64 = 2000;
 /// In so many traces.
 const FEWEST_OF_A_KIND: u64 = 15;
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "ends within",
     "at once in the process",
     "at once in a thread",
@@ -54,6 +54,7 @@ const KINDS: [&str; 11] = [
     "rows",
     "foreign",
     "left",
+    "lost",
     "rises",
     "grew",
     "ends",
@@ -99,6 +100,7 @@ fn kind(claim: &Claim) -> &'static str {
         Claim::Rows { .. } => "rows",
         Claim::Foreign { .. } => "foreign",
         Claim::Left { .. } => "left",
+        Claim::Lost { .. } => "lost",
         Claim::Rises { .. } => "rises",
         Claim::Grew { .. } => "grew",
         Claim::Ends { .. } => "ends",

@@ -46,6 +46,9 @@ pub fn write(program: &Program, path: &Path) -> io::Result<()> {
         });
         writer.call(&written(call, stack, time))?;
     }
+    if let Some(look) = &program.look {
+        writer.lost(look.calls as u64, &look.lost)?;
+    }
     writer.finish()?;
     Ok(())
 }
