@@ -192,6 +192,32 @@ fn where_nobody_looked_nothing_is_called_lost() {
     }
 }
 
+/// A list of all that there is, given up at the end.
+const LIST: &str = r#"
+#include <stdlib.h>
+struct node { struct node *next; char rest[]; };
+struct node *volatile head;
+int main(void) {
+  for (int i = 0; i < 20000; i++) {
+    struct node *node = malloc(32 + (size_t)(i % 64));  // @node
+    node->next = head;
+    head = node;
+  }
+  head = 0;
+  return 0;
+}
+"#;
+
+#[test]
+fn the_recorders_own_stack_leads_to_nothing() {
+    let bench = Bench::new();
+    let program = compile(bench.directory.path(), "list.c", LIST, C);
+    for larder in [&["--leaks"][..], &["--leaks", "--no-larder"]] {
+        let (_, trace) = bench.record(larder, &program, &[]);
+        assert_eq!(lost(&trace), [Some(20_000)], "{larder:?}");
+    }
+}
+
 /// What only a destructor gives up is not lost, nor what only a new thread's exit would.
 const OWNED: &str = r#"
 #include <cstdlib>

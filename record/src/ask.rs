@@ -109,11 +109,28 @@ fn ask(local: &mut Local) {
     }
     let _errno = crate::hooks::Errno::keep();
     local.guard = guard::RECORDER;
+    clear_stack_below();
+    connect(name, numbers);
+    local.guard = guard::NONE;
+}
+
+/// Earlier calls left addresses of blocks where the frames of this one will lie, and just below them.
+#[inline(never)]
+fn clear_stack_below() {
+    let mut words = [0u64; 512];
+    for word in &mut words {
+        // SAFETY: a variable; what is never read is not left out so.
+        unsafe { std::ptr::write_volatile(word, 0) };
+    }
+}
+
+/// In a frame of its own, which is clear.
+#[inline(never)]
+fn connect(name: &[u8], numbers: [u32; 2]) {
     if let Ok(fd) = sys::connect(name) {
         let _ = converse(fd, numbers);
         sys::close(fd);
     }
-    local.guard = guard::NONE;
 }
 
 /// Little-endian: the file's numbers and the time; back come payloads behind their lengths, and a 0.
