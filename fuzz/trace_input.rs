@@ -41,6 +41,9 @@ pub fn read(bytes: &[u8]) {
     for counted in events.counted().iter().take(1000) {
         look_at(&trace, &events, counted.stack);
     }
+    if let Some(lost) = trace.lost() {
+        assert!(lost.addresses().is_sorted());
+    }
     if let Some(counters) = trace.counters() {
         let _ = (counters.calls(), counters.peak_bytes);
     }

@@ -26,7 +26,7 @@ use crate::instruments::arguments as instruments;
 use crate::leaks::{self, LeaksPlan, RawLeaks};
 use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
 use crate::profile::{self, ProfilePlan, RawProfile};
-use crate::record::{Allocator, RecordPlan};
+use crate::record::{self, Allocator, LookPlan, RecordPlan};
 use crate::replay::{self, RawReplay, ReplayPlan};
 use crate::report::{Format, ReportPlan};
 use crate::run::RunPlan;
@@ -81,6 +81,7 @@ enum RawCommand {
         larder record --no-larder -o plain.trace -- ./server --once\n  \
         larder record --syscalls -- ./server --once\n  \
         larder record --contents -- ./server --once\n  \
+        larder record --leaks -- ./server --once\n  \
         larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once")]
     Record(RawRecord),
     /// Count a trace's allocations and rank the source lines that make them
@@ -99,6 +100,9 @@ enum RawCommand {
     /// Time this process's malloc, for advise
     #[command(name = advise::HIDDEN_COMMAND, hide = true)]
     MeasureMalloc,
+    /// Look which blocks a process has lost that waits for it at its end, for record --leaks
+    #[command(name = record::HIDDEN_LOOK, hide = true)]
+    LookAtEnd(LookPlan),
     /// Make a page of a trace: counters, sites, flame graph, timeline; one file, for any browser
     #[command(after_help = html::HTML_EXAMPLES)]
     Html(RawHtml),
@@ -196,11 +200,14 @@ struct RawRecord {
     output: Option<PathBuf>,
     /// Count by stack in memory instead of writing each call: cheaper, and enough for report and
     /// check
-    #[arg(long, conflicts_with_all = ["syscalls", "contents"])]
+    #[arg(long, conflicts_with_all = ["syscalls", "contents", "leaks"])]
     aggregate: bool,
     /// Hash what each block holds when it ends, so that advise finds equal blocks and needless zeroing
     #[arg(long)]
     contents: bool,
+    /// Look at the program's end which live blocks nothing leads to any more, so that advise tells leaks
+    #[arg(long)]
+    leaks: bool,
     /// Leave the program its own malloc
     #[arg(long, conflicts_with = "malloc")]
     no_larder: bool,
@@ -254,6 +261,7 @@ pub enum Plan {
     Diff(DiffPlan),
     Advise(AdvisePlan),
     MeasureMalloc,
+    LookAtEnd(LookPlan),
     Html(HtmlPlan),
     Timeline(TimelinePlan),
     Export(ExportPlan),
@@ -329,6 +337,7 @@ impl RawCommand {
             RawCommand::Diff(raw) => Ok(Plan::Diff(raw.check()?)),
             RawCommand::Advise(raw) => Ok(Plan::Advise(raw.check()?)),
             RawCommand::MeasureMalloc => Ok(Plan::MeasureMalloc),
+            RawCommand::LookAtEnd(plan) => Ok(Plan::LookAtEnd(plan)),
             RawCommand::Html(raw) => Ok(Plan::Html(raw.check()?)),
             RawCommand::Timeline(raw) => Ok(Plan::Timeline(raw.check()?)),
             RawCommand::Export(raw) => Ok(Plan::Export(raw.check()?)),
@@ -380,6 +389,7 @@ impl RawRecord {
             syscalls: self.syscalls,
             aggregate: self.aggregate,
             contents: self.contents,
+            leaks: self.leaks,
             command: self.command,
         }
     }

@@ -70,6 +70,7 @@ fn perform() -> Result<ExitCode> {
             advise::print_malloc_costs();
             Ok(ExitCode::SUCCESS)
         }
+        Plan::LookAtEnd(plan) => record::look(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Html(plan) => html::html(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Timeline(plan) => html::timeline(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Export(plan) => export::export(plan).map(|()| ExitCode::SUCCESS),

@@ -1,7 +1,11 @@
 //! `larder record`: runs the command with the recorder preloaded and says where the trace lies.
 //!
 //! The trace directory is made before the command starts, never reused, and readable by its owner
-//! alone; the recorder writes one file a process image into it.
+//! alone; the recorder writes one file a process image into it. `at_end` answers what it asks then
+//! by `look`, a process of its own.
+
+mod at_end;
+mod look;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use larder_trace::{StopReason, Trace, trace_files};
+
+use at_end::AtEnd;
+pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
 
 use crate::analysis::number::counted;
 use crate::execute;
@@ -29,6 +36,8 @@ pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
 const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";
 /// Whether it is to say what blocks hold when they end: 1 or 0.
 const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
+/// Whom it is to ask at the end which blocks are lost.
+const LEAKS_VARIABLE: &str = "LARDER_RECORD_LEAKS";
 
 /// The allocator below the recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +58,8 @@ pub struct RecordPlan {
     pub aggregate: bool,
     /// Record what blocks hold when they end.
     pub contents: bool,
+    /// Look at the end which live blocks are lost.
+    pub leaks: bool,
     /// At least one word.
     pub command: Vec<OsString>,
 }
@@ -91,15 +102,27 @@ impl<'a> Run<'a> {
 
     /// Runs it to its end; the trace goes to the directory, an absolute path.
     pub fn start(&self, directory: &Path) -> Result<ExitStatus> {
+        let at_end = match self.plan.leaks {
+            true => Some(AtEnd::listen(directory).map_err(|error| {
+                Failure::failed(format!("no socket can be made: {}", reason(&error)))
+            })?),
+            false => None,
+        };
+        let name = at_end.as_ref().map_or("", |at_end| &at_end.name);
         let switch = |on| OsStr::new(if on { "1" } else { "0" });
         let environment = [
             (PRELOAD_VARIABLE, self.preload.as_os_str()),
             (TRACE_DIRECTORY_VARIABLE, directory.as_os_str()),
             (AGGREGATE_VARIABLE, switch(self.plan.aggregate)),
             (CONTENTS_VARIABLE, switch(self.plan.contents)),
+            (LEAKS_VARIABLE, OsStr::new(name)),
         ];
         let path = &self.target.path;
-        execute::supervise(path, &self.plan.command, &environment).map_err(|error| {
+        let status = execute::supervise(path, &self.plan.command, &environment);
+        for problem in at_end.map_or_else(Vec::new, AtEnd::finish) {
+            let _ = writeln!(io::stderr(), "larder: {problem}");
+        }
+        status.map_err(|error| {
             Failure::unfit(format!(
                 "{}: cannot be executed: {}",
                 printable::name(path),

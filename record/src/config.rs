@@ -6,6 +6,7 @@
 //! | `LARDER_RECORD_FORK` | `1` | record the children of fork too: `1` or `0` |
 //! | `LARDER_RECORD_AGGREGATE` | `0` | count by stack instead of writing each call: `1` or `0` |
 //! | `LARDER_RECORD_CONTENTS` | `0` | say what blocks hold when they end: `1` or `0`; not while counting |
+//! | `LARDER_RECORD_LEAKS` | none: do not ask | the abstract socket of who looks which blocks are lost; not while counting |
 //!
 //! Nonsense is answered by one line on the standard error, and the default holds.
 
@@ -18,6 +19,7 @@ pub struct Config {
     pub follow_fork: bool,
     pub counters_only: bool,
     pub contents: bool,
+    pub leaks: Option<&'static [u8]>,
 }
 
 /// `None`: nothing is to be recorded.
@@ -30,6 +32,9 @@ pub fn read(environment: &InitialStack) -> Option<Config> {
         follow_fork: switch(environment, c"LARDER_RECORD_FORK", true),
         counters_only: switch(environment, c"LARDER_RECORD_AGGREGATE", false),
         contents: switch(environment, c"LARDER_RECORD_CONTENTS", false),
+        leaks: environment
+            .variable(b"LARDER_RECORD_LEAKS")
+            .filter(|name| !name.is_empty()),
     })
 }
 

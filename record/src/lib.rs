@@ -5,11 +5,12 @@
 //! takes no memory from `malloc`, never panics into the program, leaves `errno` alone, and when it
 //! cannot go on it stops recording and says so in the trace.
 //!
-//! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `stream` → `walk`,
+//! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `ask`, `stream` → `walk`,
 //! `intern`, `marks`, `chunk`, `counters`, `contents` → `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
 //! `fixed`, `blocks`, `stack` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;
+mod ask;
 mod blocks;
 mod chunk;
 mod clock;
@@ -47,6 +48,7 @@ static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn constructor() {
         real::look_up();
         hooks::start();
+        ask::watch_exit();
     }
     constructor
 };

@@ -19,7 +19,7 @@ use crate::config::{self, Config};
 use crate::fixed::FixedPath;
 use crate::stream::{self, Stream};
 use crate::sys::{self, Errno};
-use crate::{HEAP, arch, chunk, clock, contents, counters, file, map, walk};
+use crate::{HEAP, arch, ask, chunk, clock, contents, counters, file, map, walk};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -110,8 +110,13 @@ fn start() -> bool {
     }
     if config.counters_only {
         counters::start();
-    } else if config.contents {
-        contents::start();
+    } else {
+        if config.contents {
+            contents::start();
+        }
+        if let Some(name) = config.leaks {
+            ask::start(name);
+        }
     }
     walk::start(stack.address() as u64);
     map::start();
@@ -367,6 +372,7 @@ pub fn at_exit() {
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
     tell_live(local);
+    ask::at_exit(local);
     local.guard += 1;
     stream::seal_at_exit(local.stream);
     clock::note();

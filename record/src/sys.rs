@@ -5,6 +5,7 @@
 
 use std::arch::asm;
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -32,8 +33,29 @@ unsafe fn syscall(number: i64, a: [usize; 6]) -> Result<usize> {
     }
 }
 
+/// Whether memory is to be told from the program's.
+static MARKED: AtomicBool = AtomicBool::new(false);
+
+/// From here on anonymous memory has advice that together nobody else gives (`dd` and `rr` in
+/// /proc/PID/smaps): whoever looks for the program's pointers leaves it out.
+pub fn mark_memory() {
+    MARKED.store(true, Ordering::Relaxed);
+}
+
 /// Anonymous memory, zeroed.
 pub fn map_anonymous(bytes: usize) -> Result<*mut u8> {
+    let address = map_private(bytes)?;
+    if MARKED.load(Ordering::Relaxed) {
+        for advice in [libc::MADV_DONTDUMP, libc::MADV_RANDOM] {
+            let arguments = [address as usize, bytes, advice as usize, 0, 0, 0];
+            // SAFETY: mapped just now; neither changes what is in it.
+            let _ = unsafe { syscall(libc::SYS_madvise, arguments) };
+        }
+    }
+    Ok(address)
+}
+
+fn map_private(bytes: usize) -> Result<*mut u8> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
     // SAFETY: a new mapping at a place of the kernel's choice.
@@ -183,6 +205,77 @@ pub fn deallocate(fd: i32, offset: u64, bytes: u64) {
     ];
     // SAFETY: no memory is touched.
     let _ = unsafe { syscall(libc::SYS_fallocate, arguments) };
+}
+
+/// A connection to the abstract socket of that name, closed on exec.
+pub fn connect(name: &[u8]) -> Result<i32> {
+    // SAFETY: all-zero is a valid value.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let Some(places) = address.sun_path.get_mut(1..=name.len()) else {
+        return Err(Errno(libc::ENAMETOOLONG));
+    };
+    for (place, byte) in places.iter_mut().zip(name) {
+        *place = *byte as libc::c_char;
+    }
+    let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as usize;
+    let arguments = [libc::AF_UNIX as usize, kind, 0, 0, 0, 0];
+    // SAFETY: no memory is touched.
+    let fd = unsafe { syscall(libc::SYS_socket, arguments) }? as i32;
+    let bytes = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    let arguments = [fd as usize, &raw const address as usize, bytes, 0, 0, 0];
+    // SAFETY: the kernel reads the address.
+    match unsafe { syscall(libc::SYS_connect, arguments) } {
+        Ok(_) => Ok(fd),
+        Err(errno) => {
+            close(fd);
+            Err(errno)
+        }
+    }
+}
+
+/// Who is at the other end.
+pub fn peer(fd: i32) -> Result<libc::ucred> {
+    // SAFETY: all-zero is a valid value.
+    let mut found: libc::ucred = unsafe { std::mem::zeroed() };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    let arguments = [
+        fd as usize,
+        libc::SOL_SOCKET as usize,
+        libc::SO_PEERCRED as usize,
+        &raw mut found as usize,
+        &raw mut bytes as usize,
+        0,
+    ];
+    // SAFETY: the kernel writes at most `bytes` there.
+    unsafe { syscall(libc::SYS_getsockopt, arguments) }.map(|_| found)
+}
+
+pub fn user_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_geteuid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+/// Lets that process trace this one, where only ancestors may.
+pub fn allow_tracing_by(process: i32) {
+    let arguments = [libc::PR_SET_PTRACER as usize, process as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is touched.
+    let _ = unsafe { syscall(libc::SYS_prctl, arguments) };
+}
+
+/// Sends it all; a reader that is gone is an error and no signal.
+pub fn send(fd: i32, bytes: &[u8]) -> Result<()> {
+    let (at, flags) = (bytes.as_ptr() as usize, libc::MSG_NOSIGNAL as usize);
+    loop {
+        let arguments = [fd as usize, at, bytes.len(), flags, 0, 0];
+        // SAFETY: the kernel reads the bytes.
+        match unsafe { syscall(libc::SYS_sendto, arguments) } {
+            Err(Errno(libc::EINTR)) => {}
+            Ok(sent) if sent == bytes.len() => return Ok(()),
+            Ok(_) => return Err(Errno(libc::EPIPE)),
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 pub fn unlink(path: &CStr) {

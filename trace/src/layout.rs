@@ -9,7 +9,7 @@
 /// The first eight bytes. The first is no text and the last two find a newline translation.
 pub const FILE_MAGIC: [u8; 8] = *b"\x89LARDR\r\n";
 pub const VERSION_MAJOR: u16 = 2;
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 2;
 /// The oldest major version that can still be read.
 pub const OLDEST_MAJOR: u16 = 1;
 
@@ -110,6 +110,7 @@ numbered! {
         Live = 4;
         Counters = 5;
         Symbols = 6;
+        Lost = 7;
     }
 }
 

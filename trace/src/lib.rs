@@ -3,11 +3,11 @@
 //! A trace file holds what one process image did with its heap: every call, with its stack, thread,
 //! time and size. The bytes are specified in `docs/trace-format.md`.
 //!
-//! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols` →
+//! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
 //! `layout`, `varint`, `call`, `fingerprint`.
 //! The writing half (`layout`, `codec`, `columns::split`, `modules`, `process`) never allocates on its own, never
-//! panics and takes no lock, because it runs inside `malloc` of a stranger's program; `writer` and
-//! `symbols` are not the recorder's and do allocate. The reading
+//! panics and takes no lock, because it runs inside `malloc` of a stranger's program; `writer`, `symbols` and
+//! `lost` are not the recorder's and do allocate. The reading
 //! half treats a trace as hostile input: nothing in it may cause a panic or an allocation that the
 //! file's own size does not bound.
 //!
@@ -38,6 +38,7 @@ pub mod columns;
 pub mod error;
 mod fingerprint;
 pub mod layout;
+pub mod lost;
 pub mod modules;
 pub mod process;
 mod reader;
@@ -49,6 +50,7 @@ pub use call::{AllocCall, Call, FreeCall, IoCall};
 pub use error::{Damage, DamageCause, TraceError};
 pub use fingerprint::Fingerprint;
 pub use layout::{ClockKind, EndState, Origin, StopReason};
+pub use lost::Lost;
 pub use modules::{Module, ModuleId};
 pub use process::ProcessInfo;
 pub use reader::{

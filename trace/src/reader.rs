@@ -26,6 +26,7 @@ use crate::error::{Damage, TraceError};
 use crate::layout::{
     self, ClockKind, EndState, FileHeader, HEADER_BYTES, HeaderFault, Slot, StopReason,
 };
+use crate::lost::Lost;
 use crate::modules::Module;
 use crate::process::ProcessInfo;
 use crate::symbols::Symbols;
@@ -220,6 +221,11 @@ impl Trace {
     /// `events` has the threads only, and `Events::counted` what each counter counts.
     pub fn counters(&self) -> Option<&Counters> {
         self.index.counters()
+    }
+
+    /// Which of the blocks that were live at the program's end were lost; `None`: nobody looked.
+    pub fn lost(&self) -> Option<&Lost> {
+        self.index.lost()
     }
 
     /// The calls of all threads, in order of time.

@@ -20,6 +20,7 @@ use crate::layout::{
     CHUNK_ALIGN, ChunkHeader, ChunkKind, ClockKind, Contents, EndState, FileHeader, HEADER_BYTES,
     MAX_RAW_BYTES, Origin, SLOTS_OFFSET, Slot,
 };
+use crate::lost;
 use crate::modules::{self, Load, ModuleId};
 use crate::process;
 use crate::symbols::{Function, SymbolChunk};
@@ -331,6 +332,14 @@ impl<W: Write + Seek> Writer<W> {
             return Ok(());
         }
         self.chunk(ChunkKind::Symbols, &payload, Contents::default())
+    }
+
+    /// Says which blocks were lost, see `lost::encode`.
+    pub fn lost(&mut self, time: u64, addresses: &[u64]) -> io::Result<()> {
+        for payload in lost::encode(time, addresses) {
+            self.chunk(ChunkKind::Lost, &payload, Contents::default())?;
+        }
+        Ok(())
     }
 
     fn chunk(&mut self, kind: ChunkKind, payload: &[u8], mut contents: Contents) -> io::Result<()> {

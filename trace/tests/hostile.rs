@@ -31,6 +31,7 @@ struct Held {
     io: u64,
     contents: u64,
     counters: usize,
+    lost: usize,
     named: bool,
 }
 
@@ -59,6 +60,7 @@ fn held(name: &str) -> Held {
         }
     }
     held.counters = events.counted().len();
+    held.lost = trace.lost().map_or(0, |lost| lost.addresses().len());
     assert!(events.damage().is_empty(), "{name}: {:?}", events.damage());
     held
 }
@@ -121,6 +123,8 @@ fn the_seeds_of_this_version_are_read_whole() {
     let counted = held("counted.ltrace");
     assert_eq!(counted.calls, 0);
     assert!(counted.counters >= 20, "{counted:?}");
+    let lost = held("lost.ltrace");
+    assert_eq!((lost.calls, lost.lost), (100, 50));
     let named = held("named.ltrace");
     assert!(named.calls > 0 && named.named, "{named:?}");
 }

@@ -70,6 +70,13 @@ pub enum Claim {
         bytes: u64,
         made: u64,
     },
+    /// Of the blocks live at the end, those that nothing led to any more.
+    Lost {
+        origins: Vec<usize>,
+        blocks: u64,
+        bytes: u64,
+        live: u64,
+    },
     /// More is live in every part of the run than in the one before.
     Rises {
         origins: Vec<usize>,
@@ -208,6 +215,18 @@ impl Claim {
                 "{} of {} live at the end, {}",
                 grouped(*blocks),
                 counted(*made, "block"),
+                counted(*bytes, "byte")
+            ),
+            Claim::Lost {
+                blocks,
+                bytes,
+                live,
+                ..
+            } => format!(
+                "{} of {} that {} live at the end could not be reached any more: {}",
+                grouped(*blocks),
+                counted(*live, "block"),
+                if *live == 1 { "was" } else { "were" },
                 counted(*bytes, "byte")
             ),
             Claim::Rises {

@@ -117,6 +117,9 @@ pub struct Facts {
     pub lives: Lives,
     pub freed: u64,
     pub reallocated: u64,
+    /// Live at the end, and nothing led to them any more; and their bytes.
+    pub lost: u64,
+    pub lost_bytes: u64,
     /// Ended on another thread than they were made on.
     pub foreign: u64,
     pub buffers: Buffers,
@@ -259,6 +262,8 @@ pub struct ImageFacts {
     pub copies: FxHashMap<(u32, u32), Copies>,
     /// Whether the trace tells what blocks held.
     pub has_contents: bool,
+    /// Whether it tells which of those that are live at the end were lost.
+    pub tells_lost: bool,
     /// The most arrays that were live at once at one place of their page, and that place.
     pub aliases: Vec<Array>,
     /// The least turns of each loop, see `Site::turn`.

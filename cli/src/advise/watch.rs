@@ -4,8 +4,10 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use larder_trace::{Action, Event, Events, Fingerprint, FreeCall, StackId, StackTable};
-use rustc_hash::FxHashMap;
+use larder_trace::{
+    Action, Event, Events, Fingerprint, FreeCall, Lost, StackId, StackTable, Trace,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::contents::{Contents, Life};
 use super::facts::{Array, Facts, ImageFacts, Owner, Site};
@@ -84,6 +86,9 @@ pub struct Watch {
     arrays: FxHashMap<u64, Array>,
     aliases: Vec<Array>,
     contents: Contents,
+    /// When it was looked at which blocks are lost, and the addresses of what was made later.
+    looked_at: Option<u64>,
+    made_later: FxHashSet<u64>,
     io: FxHashMap<StackId, Io>,
     marks: Marks,
     serial: u64,
@@ -231,6 +236,10 @@ pub fn stack_of(event: &Event) -> Option<StackId> {
 impl Observer for Watch {
     type Note = Note;
 
+    fn begin_image(&mut self, trace: &Trace) {
+        self.looked_at = trace.lost().map(|lost| lost.time);
+    }
+
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         match event.action {
             Action::Io {
@@ -256,6 +265,9 @@ impl Observer for Watch {
     fn made(&mut self, at: Moment<'_>, made: &Made<'_, Note>) -> Note {
         self.serial += 1;
         self.contents.take(made.address);
+        if self.looked_at.is_some_and(|look| look < at.time) {
+            self.made_later.insert(made.address);
+        }
         let (serial, index) = (self.serial, made.origin.index() as u32);
         self.facts(made.origin);
         let thread = self.threads.of(at.thread);
@@ -352,7 +364,7 @@ impl Observer for Watch {
     }
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
-        self.settle(live);
+        self.settle(live, image.trace.lost());
         let images = self.finish(image);
         let done = std::mem::take(self);
         self.images = done.images;
@@ -406,7 +418,7 @@ impl Watch {
     }
 
     /// What never ended counts as its buffer's end, and as live together with its neighbour.
-    fn settle(&mut self, live: &Live<'_, Note>) {
+    fn settle(&mut self, live: &Live<'_, Note>, lost: Option<&Lost>) {
         let mut rows: FxHashMap<u64, (u64, u32)> = FxHashMap::default();
         live(&mut |address, block| {
             let note = block.note;
@@ -417,6 +429,12 @@ impl Watch {
             }
             if let Some(facts) = self.facts.get_mut(note.root as usize) {
                 facts.buffers.largest.add(note.largest);
+            }
+            let is_lost = lost.is_some_and(|lost| lost.has(address));
+            if is_lost && !self.made_later.contains(&address) {
+                let facts = self.facts(block.origin);
+                facts.lost += 1;
+                facts.lost_bytes = facts.lost_bytes.saturating_add(block.size);
             }
             let held = self.contents.take(address);
             self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
@@ -503,6 +521,7 @@ impl Watch {
             places: RefCell::new(places),
             lost_calls: 0,
             has_contents,
+            tells_lost: self.looked_at.is_some(),
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,
             freed_below: OnceCell::new(),

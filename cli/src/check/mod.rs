@@ -118,6 +118,7 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
         aggregate: true,
         syscalls: false,
         contents: false,
+        leaks: false,
         command,
     };
     let measured = Measured::of_runs(&plan_of_run, &plan.charging, plan.runs)?;

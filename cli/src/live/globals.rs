@@ -9,6 +9,7 @@ use super::memory::Memory;
 /// Whose data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
+    CLibrary,
     CxxLibrary,
     Other,
 }
@@ -44,9 +45,10 @@ fn of_file(memory: &Memory, group: &[Mapping]) -> Option<Vec<Data>> {
     let segments = header.program_headers(endian, &*file.map).ok()?;
     let path = &group.first()?.path;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let owner = match CXX_LIBRARIES.iter().any(|known| name.starts_with(known)) {
-        true => Owner::CxxLibrary,
-        false => Owner::Other,
+    let owner = match name {
+        b"libc.so.6" => Owner::CLibrary,
+        _ if CXX_LIBRARIES.iter().any(|known| name.starts_with(known)) => Owner::CxxLibrary,
+        _ => Owner::Other,
     };
     let written = segments.iter().filter(|segment| {
         segment.p_type(endian) == elf::PT_LOAD && segment.p_flags(endian).0 & elf::PF_W.0 != 0
@@ -67,6 +69,7 @@ fn of_file(memory: &Memory, group: &[Mapping]) -> Option<Vec<Data>> {
 pub struct Split {
     pub other: Vec<(u64, u64)>,
     pub globals: Vec<(u64, u64)>,
+    pub c_library: Vec<(u64, u64)>,
     pub cxx_library: Vec<(u64, u64)>,
 }
 
@@ -83,6 +86,7 @@ impl Split {
                 let to = data.end.min(*end);
                 let part = range(from.max(data.start), to);
                 match data.owner {
+                    Owner::CLibrary => split.c_library.extend(part),
                     Owner::CxxLibrary => split.cxx_library.extend(part),
                     Owner::Other => split.globals.extend(part),
                 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::globals::{self, Data, Split};
-use super::memory::Fields;
+use super::memory::{Fields, Memory};
 use super::objects::{Bits, Objects, Slot};
 use super::reach::{self, Reach};
 use super::residence::Residence;
@@ -124,7 +124,7 @@ impl Look {
             return Err(Obstacle::Ended);
         }
         let objects = Objects::read(memory, anchor, &mut residence)?;
-        let stages = reach_all(process, &stopped, &objects, data, &mut residence)?;
+        let stages = reach_all(memory, &stopped, &objects, data, &mut residence)?;
         // What was read of a process that was killed meanwhile says nothing.
         if !anchor.is_there(memory)? {
             return Err(Obstacle::Ended);
@@ -236,16 +236,16 @@ fn bytes_of(objects: &Objects, slot: Slot) -> u64 {
 
 /// What threads and memory without a name reach; that, and what globals reach; that, and what those
 /// of the C++ library reach: all.
-fn reach_all(
-    process: &Process,
+pub fn reach_all(
+    memory: &Memory,
     stopped: &Stopped,
     objects: &Objects,
     data: &[Data],
     residence: &mut Residence,
 ) -> Result<[Bits; 3], Obstacle> {
-    let ranges = roots::roots(&process.memory, stopped, &objects.covered, residence)?;
+    let ranges = roots::roots(memory, stopped, &objects.covered, residence)?;
     let split = Split::of(&ranges, data);
-    let mut reach = Reach::new(&process.memory, objects, residence);
+    let mut reach = Reach::new(memory, objects, residence);
     for thread in &stopped.threads {
         reach.add_words(&thread.registers);
     }
@@ -253,6 +253,7 @@ fn reach_all(
     reach.add_objects(&objects.exempt);
     let by_threads = reach.reached.clone();
     reach.add_ranges(&split.globals);
+    reach.add_ranges(&split.c_library);
     let by_globals = reach.reached.clone();
     reach.add_ranges(&split.cxx_library);
     let all = reach.reached;

@@ -98,6 +98,11 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     })
 }
 
+/// Where the mapping is that a line of `maps` or `smaps` begins; of other lines nothing.
+pub fn place(line: &[u8]) -> Option<(u64, u64)> {
+    parse(line).map(|mapping| (mapping.start, mapping.end))
+}
+
 /// Mappings that lie together and are of one file, each with the first that is not.
 pub fn by_file(mappings: &[Mapping]) -> impl Iterator<Item = &[Mapping]> {
     let of_one = |a: &Mapping, b: &Mapping| {

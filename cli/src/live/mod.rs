@@ -7,7 +7,8 @@
 //! `anchor` reads it; `sites` has the heap profile, `heap` what is in use and free, `heaps` the
 //! threads', `residence` what is in memory; `pages` knows where descriptors are. `leaks` asks
 //! `stopped` for registers, `objects` for what is in use, `roots` for what else there is and `globals`
-//! for which of that is data, and `reach` floods.
+//! for which of that is data, and `reach` floods. `lost` does so with the blocks that a trace has
+//! (`traced`), over any allocator.
 
 mod anchor;
 mod find;
@@ -15,6 +16,7 @@ mod globals;
 mod heap;
 mod heaps;
 mod leaks;
+mod lost;
 mod maps;
 mod memory;
 mod objects;
@@ -24,6 +26,7 @@ mod residence;
 mod roots;
 mod sites;
 mod stopped;
+mod traced;
 
 use std::fmt;
 
@@ -31,6 +34,7 @@ use crate::failure::Failure;
 pub use heap::{CALLS, Class, Heap, KINDS, Size};
 pub use heaps::{Holder, ThreadHeap};
 pub use leaks::{LeakedObject, Leaks, Reached, Sum};
+pub use lost::Standing;
 pub use maps::{Mapping, Module};
 pub use sites::{Estimate, Profile, Site};
 

@@ -13,17 +13,44 @@ const PIECE: usize = 1 << 20;
 /// Objects of more are read page by page, where there is something.
 const LARGE: u64 = 256 << 10;
 
-pub struct Reach<'a> {
+/// What pointers lead to: objects apart from each other, each with a number below `count`.
+pub trait Targets {
+    type Slot: Copy;
+    fn count(&self) -> u32;
+    /// The one that has the address anywhere within it.
+    fn find(&self, address: u64) -> Option<Self::Slot>;
+    fn number(&self, slot: Self::Slot) -> u32;
+    /// Where it is, and its bytes.
+    fn place(&self, slot: Self::Slot) -> (u64, u64);
+}
+
+impl Targets for Objects {
+    type Slot = Slot;
+    fn count(&self) -> u32 {
+        self.count()
+    }
+    fn find(&self, address: u64) -> Option<Slot> {
+        self.find(address)
+    }
+    fn number(&self, slot: Slot) -> u32 {
+        self.number(slot)
+    }
+    fn place(&self, slot: Slot) -> (u64, u64) {
+        self.place(slot)
+    }
+}
+
+pub struct Reach<'a, T: Targets> {
     memory: &'a Memory,
-    objects: &'a Objects,
+    objects: &'a T,
     residence: &'a mut Residence,
     pub reached: Bits,
-    waiting: Vec<Slot>,
+    waiting: Vec<T::Slot>,
     batch: Batch,
 }
 
-impl<'a> Reach<'a> {
-    pub fn new(memory: &'a Memory, objects: &'a Objects, residence: &'a mut Residence) -> Self {
+impl<'a, T: Targets> Reach<'a, T> {
+    pub fn new(memory: &'a Memory, objects: &'a T, residence: &'a mut Residence) -> Self {
         Self {
             memory,
             objects,
@@ -36,7 +63,7 @@ impl<'a> Reach<'a> {
 
     /// What these point to is reached, and what that points to.
     pub fn add_words(&mut self, words: &[u64]) {
-        let found: Vec<Slot> = words
+        let found: Vec<T::Slot> = words
             .iter()
             .filter_map(|word| self.objects.find(*word))
             .collect();
@@ -44,19 +71,24 @@ impl<'a> Reach<'a> {
     }
 
     pub fn add_ranges(&mut self, ranges: &[(u64, u64)]) {
+        self.add_ranges_but(ranges, |_| false);
+    }
+
+    /// The same, but for words that are left out.
+    pub fn add_ranges_but(&mut self, ranges: &[(u64, u64)], left_out: impl Fn(u64) -> bool) {
         for (begin, end) in ranges {
             let (batch, mut full) = (&mut self.batch, false);
             pieces(*begin, *end, |from, bytes| full |= batch.add(from, bytes));
             if full {
-                self.read();
+                self.read(&left_out);
                 self.flood();
             }
         }
-        self.read();
+        self.read(&left_out);
         self.flood();
     }
 
-    pub fn add_objects(&mut self, slots: &[Slot]) {
+    pub fn add_objects(&mut self, slots: &[T::Slot]) {
         for slot in slots {
             if self.reached.set(self.objects.number(*slot)) {
                 self.waiting.push(*slot);
@@ -72,16 +104,17 @@ impl<'a> Reach<'a> {
                 full |= batch.add(from, bytes);
             });
             if full || self.waiting.is_empty() {
-                self.read();
+                self.read(|_| false);
             }
         }
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, left_out: impl Fn(u64) -> bool) {
         let (objects, reached, waiting) = (self.objects, &mut self.reached, &mut self.waiting);
         self.batch.read(self.memory, |bytes| {
             for word in words(bytes) {
                 if let Some(slot) = objects.find(word)
+                    && !left_out(word)
                     && reached.set(objects.number(slot))
                 {
                     waiting.push(slot);
@@ -117,9 +150,9 @@ pub fn edges(
 }
 
 /// Where an object's memory is: of a large one, where there is any.
-fn places(
-    objects: &Objects,
-    slot: Slot,
+fn places<T: Targets>(
+    objects: &T,
+    slot: T::Slot,
     residence: &mut Residence,
     mut visit: impl FnMut(u64, usize),
 ) {

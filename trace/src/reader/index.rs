@@ -16,6 +16,7 @@ use crate::layout::{
     ChunkKind, Contents, HEADER_BYTES, LIVE_DATA_OFFSET, LIVE_STATE_BYTES, MAX_RAW_BYTES,
     MAX_STORED_BYTES, chunk_span,
 };
+use crate::lost::{self, Lost};
 use crate::modules::{self, Module, ModuleId};
 use crate::process;
 use crate::symbols::Symbols;
@@ -48,6 +49,7 @@ pub struct Index {
     symbols: Symbols,
     process: Option<Arguments>,
     counters: Option<Counters>,
+    lost: Option<Lost>,
     damage: Vec<Damage>,
 }
 
@@ -81,6 +83,10 @@ impl Index {
 
     pub fn counters(&self) -> Option<&Counters> {
         self.counters.as_ref()
+    }
+
+    pub fn lost(&self) -> Option<&Lost> {
+        self.lost.as_ref().filter(|lost| lost.is_whole())
     }
 
     pub fn damage(&self) -> &[Damage] {
@@ -275,7 +281,7 @@ impl Scan<'_> {
             }),
             ChunkKind::Live => self.live(offset, rest, header)?,
             ChunkKind::Counters => self.counters(offset, rest, header)?,
-            ChunkKind::Process | ChunkKind::Modules | ChunkKind::Symbols => {
+            ChunkKind::Process | ChunkKind::Modules | ChunkKind::Symbols | ChunkKind::Lost => {
                 self.small(offset, header)?;
             }
         }
@@ -356,7 +362,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The process, module and symbol chunks.
+    /// The process, module, symbol and lost chunks.
     fn small(&mut self, offset: u64, header: &ChunkHeader) -> Result<(), TraceError> {
         let span = chunk_span(header.stored_bytes);
         let mut payload = vec![0; header.stored_bytes as usize];
@@ -371,6 +377,7 @@ impl Scan<'_> {
                 self.index.process.is_some()
             }
             ChunkKind::Symbols => self.index.symbols.apply(&payload).is_some(),
+            ChunkKind::Lost => lost::apply(&payload, &mut self.index.lost).is_some(),
             _ => modules::apply(&payload, &mut self.index.modules).is_some(),
         };
         if !whole {

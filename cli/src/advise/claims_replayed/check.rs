@@ -62,6 +62,19 @@ pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
             hold!(blocks_of(replay, origins).count() as u64 == *made, "made");
             Ok(())
         }
+        Claim::Lost {
+            origins,
+            blocks,
+            bytes,
+            live,
+        } => {
+            let all = || blocks_of(replay, origins).filter(|block| block.over.is_none());
+            let lost = || all().filter(|block| replay.is_lost(block));
+            hold!(lost().count() as u64 == *blocks, "blocks");
+            hold!(lost().map(|b| b.size).sum::<u64>() == *bytes, "bytes");
+            hold!(all().count() as u64 == *live, "live");
+            Ok(())
+        }
         Claim::Rises {
             origins,
             halfway_bytes,

@@ -46,7 +46,7 @@ const TRACES: u64 = 2000;
 /// In so many traces.
 const FEWEST_OF_A_KIND: u64 = 15;
 
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     "ends within",
     "at once in the process",
     "at once in a thread",
@@ -55,6 +55,7 @@ const KINDS: [&str; 15] = [
     "rows",
     "foreign",
     "left",
+    "lost",
     "rises",
     "grew",
     "ends",
@@ -104,6 +105,7 @@ fn kind(claim: &Claim) -> &'static str {
         Claim::Rows { .. } => "rows",
         Claim::Foreign { .. } => "foreign",
         Claim::Left { .. } => "left",
+        Claim::Lost { .. } => "lost",
         Claim::Rises { .. } => "rises",
         Claim::Grew { .. } => "grew",
         Claim::Ends { .. } => "ends",

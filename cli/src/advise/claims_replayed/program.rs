@@ -4,7 +4,7 @@
 //! one pattern. They run many times, on any thread and in the midst of each other, so that patterns
 //! meet, break and share lines. One seed, one program.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use fastrand::Rng;
 use larder_trace::{AllocCall, Fingerprint};
@@ -89,6 +89,14 @@ struct Block {
     live: bool,
 }
 
+/// What was lost when somebody looked, after so many calls.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub calls: usize,
+    /// Addresses, rising.
+    pub lost: Vec<u64>,
+}
+
 struct Thread {
     /// The frames of the function that runs, its own call last; and who it is.
     frames: Vec<PlaceId>,
@@ -102,6 +110,7 @@ pub struct Program {
     pub left: Vec<(u64, Fingerprint)>,
     /// Says what blocks hold, if the trace does.
     contents: Option<Rng>,
+    pub look: Option<Look>,
     rng: Rng,
     numbers: HashMap<Place, PlaceId>,
     threads: Vec<Thread>,
@@ -127,7 +136,8 @@ impl Program {
             places: Vec::new(),
             calls: Vec::new(),
             left: Vec::new(),
-            contents: (seed % 3 == 0).then(|| Rng::with_seed(!seed)),
+            contents: seed.is_multiple_of(3).then(|| Rng::with_seed(!seed)),
+            look: None,
             numbers: HashMap::new(),
             threads: Vec::new(),
             scenes: Vec::new(),
@@ -144,6 +154,7 @@ impl Program {
         program.begin();
         program.run();
         program.tell_what_is_left();
+        program.look();
         program
     }
 
@@ -182,6 +193,36 @@ impl Program {
                 self.left.push((address, held));
             }
         }
+    }
+
+    /// In every third program some of what is live is lost, mostly at the end.
+    fn look(&mut self) {
+        if self.rng.u32(..3) > 0 {
+            return;
+        }
+        let all = self.calls.len();
+        let calls = match self.rng.u32(..4) {
+            0 => self.rng.usize(..=all),
+            _ => all,
+        };
+        let mut live = BTreeSet::new();
+        for call in &self.calls[..calls] {
+            match call.action {
+                Action::Make { address, .. } => _ = live.insert(address),
+                Action::End { address } => _ = live.remove(&address),
+                Action::Resize { old, address, size } => {
+                    if address != 0 || (size == 0 && old != 0) {
+                        live.remove(&old);
+                    }
+                    live.insert(address);
+                }
+            }
+        }
+        live.remove(&0);
+        let one_in = self.rng.u32(1..4);
+        live.retain(|_| self.rng.u32(..one_in) == 0);
+        let lost = live.into_iter().collect();
+        self.look = Some(Look { calls, lost });
     }
 
     fn chance(&mut self, percent: u32) -> bool {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use larder_trace::{AllocCall, Fingerprint};
 
-use super::program::{Action, Call, Place, PlaceId, Program};
+use super::program::{Action, Call, Look, Place, PlaceId, Program};
 
 pub type Tick = usize;
 
@@ -26,6 +26,7 @@ pub struct Block {
     pub origin: usize,
     pub thread: u32,
     pub call: usize,
+    pub address: u64,
     pub size: u64,
     pub buffer: usize,
     pub over: Option<Over>,
@@ -78,6 +79,7 @@ pub struct Replay {
     /// By call: the block that it made, and the one that it ended.
     pub made: Vec<Option<usize>>,
     pub ended: Vec<Option<usize>>,
+    look: Option<Look>,
     live: HashMap<u64, usize>,
     origins: HashMap<(Vec<PlaceId>, AllocCall), usize>,
 }
@@ -92,6 +94,7 @@ impl Replay {
             ended: vec![None; calls.len()],
             blocks: Vec::new(),
             buffers: Vec::new(),
+            look: program.look,
             live: HashMap::new(),
             origins: HashMap::new(),
             calls: Vec::new(),
@@ -192,11 +195,18 @@ impl Replay {
             origin,
             thread: call.thread,
             call: number,
+            address,
             size,
             buffer,
             over: None,
             held: None,
         });
+    }
+
+    /// Of a block that is live at the end.
+    pub fn is_lost(&self, block: &Block) -> bool {
+        let is_there = |look: &Look| block.call < look.calls && look.lost.contains(&block.address);
+        self.look.as_ref().is_some_and(is_there)
     }
 
     /// A call ends a block, and its buffer if it frees it.

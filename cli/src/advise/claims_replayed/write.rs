@@ -53,6 +53,9 @@ pub fn write(program: &Program, path: &Path) -> io::Result<()> {
     for (address, held) in &program.left {
         writer.contents(end, *address, *held)?;
     }
+    if let Some(look) = &program.look {
+        writer.lost(look.calls as u64, &look.lost)?;
+    }
     writer.finish()?;
     Ok(())
 }

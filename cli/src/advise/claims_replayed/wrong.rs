@@ -18,6 +18,7 @@ pub fn wrong(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Vec<Wrong> 
         Claim::Rows { .. } => rows(claim),
         Claim::Foreign { .. } => foreign(claim),
         Claim::Left { .. } => left(claim),
+        Claim::Lost { .. } => lost(claim),
         Claim::Rises { .. } => rises(claim),
         Claim::Grew { .. } => grew(claim),
         Claim::Ends { .. } => ends(claim),
@@ -195,6 +196,25 @@ fn left(claim: &Claim) -> Vec<Wrong> {
         (
             "no origin",
             changed!(claim, Left { origins } => origins.clear()),
+        ),
+    ]
+}
+
+fn lost(claim: &Claim) -> Vec<Wrong> {
+    vec![
+        (
+            "blocks + 1",
+            changed!(claim, Lost { blocks } => *blocks += 1),
+        ),
+        (
+            "blocks - 1",
+            changed!(claim, Lost { blocks } => *blocks -= 1),
+        ),
+        ("bytes + 1", changed!(claim, Lost { bytes } => *bytes += 1)),
+        ("live + 1", changed!(claim, Lost { live } => *live += 1)),
+        (
+            "no origin",
+            changed!(claim, Lost { origins } => origins.clear()),
         ),
     ]
 }

@@ -16,6 +16,9 @@ const WORTH_BYTES: u64 = 4096;
 const GROWING_CALLS: u64 = 1000;
 /// A site must hold this share of the peak, in percent, to be called growing or left.
 const HELD_SHARE: f64 = 1.0;
+/// Of a trace in which nobody looked.
+const UNKNOWN_REACH: &str =
+    "whether they could still be reached this run cannot tell: record --leaks, of one that exits";
 
 /// Blocks for which the allocator takes at least as much again as they hold.
 pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
@@ -126,7 +129,55 @@ fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option
     })
 }
 
-/// What was live when the program ended.
+/// What nothing led to any more when the program ended, by line and by who called its function: other
+/// callers may free theirs.
+pub fn lost(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
+    let groups = grouped_by(image, |_, site| {
+        (site.facts.lost > 0 && !is_reserve(site)).then(|| (site.place(), site.caller))
+    });
+    let finding = |group: &Vec<usize>| {
+        let sum = |of: fn(&Site) -> u64| {
+            let sums = group.iter().map(|origin| of(&image.sites[*origin]));
+            sums.fold(0, u64::saturating_add)
+        };
+        let bytes = sum(|site| site.facts.lost_bytes);
+        let mut evidence = vec![Claim::Lost {
+            origins: group.clone(),
+            blocks: sum(|site| site.facts.lost),
+            bytes,
+            live: sum(|site| site.sums.live_blocks),
+        }];
+        let owner = holder(group).filter(|owner| image.sites[*owner].facts.lost > 0);
+        let cure = match owner {
+            Some(owner) => {
+                let site = &image.sites[owner];
+                evidence.push(
+                    format!(
+                        "indirect: each was made with one of {}, lost too",
+                        site.shown()
+                    )
+                    .into(),
+                );
+                format!("free them where the blocks of {} are", site.function_name())
+            }
+            None => "free them before the last pointer to them is given up".to_owned(),
+        };
+        Finding {
+            pattern: Pattern::Leak,
+            site: group[0],
+            related: owner.into_iter().collect(),
+            parts: no_calls(image, group),
+            memory_bytes: bytes,
+            evidence,
+            cure,
+            size_bytes: None,
+            confidence: Confidence::High,
+        }
+    };
+    groups.iter().map(finding).collect()
+}
+
+/// What was live when the program ended, where nobody looked whether it could be reached.
 pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         (site.sums.live_blocks > 0 && !is_reserve(site)).then(|| site.place())
@@ -146,6 +197,7 @@ pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> 
             bytes,
             made: calls,
         }];
+        evidence.push(UNKNOWN_REACH.to_owned().into());
         let cure = match owner {
             Some(owner) => {
                 let of = image.sites[owner].shown();

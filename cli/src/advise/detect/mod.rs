@@ -72,8 +72,12 @@ pub fn conclude(
         let growing = findings.iter().filter(|f| f.pattern == Pattern::Growing);
         let growing: Vec<usize> = growing.map(|finding| finding.site).collect();
         let holder = |group: &[usize]| pairs::holder(&asked.pairs, answers, image, group);
-        let leaks = memory::leaks(image, holder).into_iter();
-        findings.extend(leaks.filter(|leak| !growing.contains(&leak.site)));
+        if image.tells_lost {
+            findings.extend(memory::lost(image, holder));
+        } else {
+            let leaks = memory::leaks(image, holder).into_iter();
+            findings.extend(leaks.filter(|leak| !growing.contains(&leak.site)));
+        }
     }
     findings.extend(threads::detect(image));
     findings.extend(arrays::detect(image));
