@@ -269,9 +269,11 @@ impl Claim {
                 most_bytes,
                 ..
             } => format!(
-                "{} or more of its {} held the bytes of another that was live; {} or more of {} at \
-                 once",
-                grouped(*blocks),
+                "{} its {} held the bytes of another that was live; {} or more of {} at once",
+                match blocks == made {
+                    true => "all of".to_owned(),
+                    false => format!("{} or more of", grouped(*blocks)),
+                },
                 counted(*made, "block"),
                 grouped(*most),
                 counted(*most_bytes, "byte")

@@ -26,9 +26,6 @@ use crate::analysis::work::{Io, Marks};
 pub const ARRAY_BYTES: u64 = 64 << 10;
 /// Arrays that are looked at in one image.
 const MOST_ARRAYS: usize = 4096;
-/// Frames between what makes a buffer larger and what it calls to make the new block, and to free the
-/// old one.
-pub const GROWTH_FRAMES: u32 = 3;
 /// A block's companions are among so many that its thread made before it.
 pub const NEAR: usize = 4;
 
@@ -183,15 +180,9 @@ impl Watch {
         if !neighbours || last.serial == block.note.serial {
             return false;
         }
-        // Most grow in one function; else what is common to both stacks is not far out.
-        let (makes, frees) = (last.stack, at.stack);
-        if at.stacks.parent(makes) != at.stacks.parent(frees) {
-            let shared = common(at.stacks, makes, frees);
-            let least = self.depths.of(at.stacks, shared) + GROWTH_FRAMES;
-            let deepest = [makes, frees].map(|stack| self.depths.of(at.stacks, stack));
-            if deepest.into_iter().any(|depth| depth > least) {
-                return false;
-            }
+        // One function makes the larger block and frees the smaller.
+        if at.stacks.parent(last.stack) != at.stacks.parent(at.stack) {
+            return false;
         }
         let larger = last.size.saturating_mul(5) >= block.size.saturating_mul(6)
             && last.size.saturating_mul(2) <= block.size.saturating_mul(9)

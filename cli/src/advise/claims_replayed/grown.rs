@@ -1,13 +1,11 @@
 //! Which buffers grew: by realloc, or as a larger block was made and the smaller one freed right
-//! after it, by one function or a few frames below it. A larger block that took over so carries the buffer on, until a
+//! after it, by one function. A larger block that took over so carries the buffer on, until a
 //! realloc begins its own.
 
 use std::collections::BTreeSet;
 
 use super::check::Verdict;
 use super::replay::Replay;
-
-const FRAMES: usize = 3;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
@@ -26,13 +24,15 @@ struct Grown {
 fn outgrown_by(replay: &Replay, call: usize, ended: usize) -> Option<usize> {
     let before = replay.before[call]?;
     let next = replay.made[before].filter(|next| *next != ended)?;
-    // Both are called from near by what they have in common.
-    let (makes, frees) = (&replay.calls[before].stack, &replay.calls[call].stack);
-    let shared = makes.iter().zip(frees).take_while(|(a, b)| a == b).count();
-    let near = makes.len().max(frees.len()) <= shared + FRAMES;
+    let around = |call: usize| {
+        replay.calls[call]
+            .stack
+            .split_last()
+            .map(|(_, around)| around)
+    };
     let (small, large) = (replay.blocks[ended].size, replay.blocks[next].size);
     let larger = small > 0 && 5 * large >= 6 * small && 2 * large <= 9 * small;
-    (near && larger).then_some(next)
+    (around(before) == around(call) && larger).then_some(next)
 }
 
 fn grown(replay: &Replay) -> Grown {
