@@ -299,13 +299,15 @@ impl Site {
             .map_or_else(|| "[no stack]".to_owned(), function_name)
     }
 
-    /// The function of the C library that made the block for its own purposes, or to hand it out:
+    /// The function of the C library, or of Rust's for the system, that made the block for its own purposes, or to hand it out:
     /// opendir, getaddrinfo. The copies of strings are not among them: who asks for one names it.
     pub fn library_function(&self) -> Option<String> {
         let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
         let library = |frame: &&&ChainFrame| {
             let role = frame.module.role == ModuleRole::System;
-            role && !crate::printable::name(&frame.module.path).contains("c++")
+            let c = role && !crate::printable::name(&frame.module.path).contains("c++");
+            let file = frame.source.file.as_deref().unwrap_or_default();
+            c || (file.contains("library/std/src/") && !file.contains("/collections/"))
         };
         let outermost = below.iter().rev().find(library)?;
         Some(crate::analysis::naming::function_name(outermost))

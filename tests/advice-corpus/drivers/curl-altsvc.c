@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// The library's own headers need these before them.
+// The library's own headers need those before them.
+// clang-format off
 #include "curl_setup.h"
 #include "urldata.h"
-
 #include "altsvc.h"
+// clang-format on
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? atoi(argv[1]) : 5;

@@ -36,7 +36,7 @@ pub enum Kept {
 /// Whose blocks a cure is for.
 pub struct About<'a> {
     pub site: &'a Site,
-    /// The function in whose call they live.
+    /// The function in whose call they live; empty where none is known.
     pub owner: &'a str,
     /// The most that each buffer held.
     pub largest: &'a Sizes,
@@ -44,8 +44,11 @@ pub struct About<'a> {
     pub freed_by: Option<String>,
 }
 
-/// Of a class that keeps its memory by itself.
-const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec"];
+/// Classes that keep their memory when they are cleared.
+const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec", "HashMap"];
+/// What another run may do.
+const UNLESS: &str = "malloc for one that is wanted while it is in use, or that a callee may keep, \
+                      reallocate or free";
 
 fn sure(sizes: &Sizes) -> Confidence {
     if sizes.total() >= SURE_BLOCKS {
@@ -105,10 +108,8 @@ fn stack_cure(about: &About<'_>, size: u64) -> String {
             "a slice of what is there, an array while {bytes} are enough (SmallVec, ArrayString), or \
              one that is kept and cleared"
         ),
-        Some(class) => format!(
-            "a {class} that is kept and cleared, a sorted array, or memory for {bytes} at once (an \
-             allocator of its own)"
-        ),
+        Some("HashMap") => "one HashMap that is kept and cleared, or a sorted array".to_owned(),
+        Some(class) => format!("{}: {bytes}", nodes(class)),
         None if sizes.largest() > size => format!(
             "a local array of {bytes} covers {:.1} % of the calls; malloc for the larger ones, and for \
              what a callee may keep, reallocate or free",
@@ -125,17 +126,19 @@ fn stack_cure(about: &About<'_>, size: u64) -> String {
 pub fn caller(about: &About<'_>) -> Advice {
     let (owner, sizes) = (about.owner, about.largest);
     let largest = counted(sizes.largest(), "byte");
-    const ELSE_MALLOC: &str = "malloc for one that is wanted while it is in use";
+    // Who frees it elsewhere, or makes it larger, cannot be lent a local array.
+    let buffers = &about.site.facts.buffers;
+    let local = buffers.steps.is_empty() && about.freed_by.is_none();
     let cure = match (about.site.container(), sizes.largest()) {
         (Some(class), _) if CLASSES.contains(&class) => {
             format!("let {owner} pass in a {class} that it keeps and clears, to be filled")
         }
-        (Some(class), _) => format!("let {owner} keep the {class} and clear it"),
-        (None, ..=MOST_STACK_BYTES) => format!(
+        (Some(class), _) => nodes(class),
+        (None, ..=MOST_STACK_BYTES) if local => format!(
             "let {owner} lend the memory: a local array of {largest} passed down, or one buffer it \
-             keeps; {ELSE_MALLOC}"
+             keeps; {UNLESS}"
         ),
-        (None, _) => format!("let {owner} keep one buffer and pass it down; {ELSE_MALLOC}"),
+        (None, _) => format!("let {owner} keep one buffer and pass it down; {UNLESS}"),
     };
     Advice {
         pattern: Pattern::Reuse,
@@ -152,13 +155,10 @@ pub fn keep_some(about: &About<'_>, most: u64) -> Advice {
         Some(class) if CLASSES.contains(&class) => {
             format!("let {owner} keep {most} of them (each a {class}), and clear or assign to them")
         }
-        Some(class) => format!(
-            "let {owner} keep the {class} and clear it, or use a sorted array: {most} blocks are live \
-             at most"
-        ),
+        Some(class) => format!("{}: {most} blocks are live at most", nodes(class)),
         None => format!(
             "let {owner} keep up to {most} that are freed, {} at most each, for the next that is asked \
-             for; malloc when none is there{}",
+             for; malloc when none that is large enough is there{}",
             counted(sizes.largest(), "byte"),
             zeroed(about.site)
         ),
@@ -213,7 +213,7 @@ pub fn reuse(about: &About<'_>, scope: Scope, most: u64, foreign: bool) -> Advic
         _ => kept,
     };
     let list = format!(
-        "keep {kept} for the next that is asked for, and malloc when none is there{}: {} cover 99 % of \
+        "keep {kept} for the next that is asked for, and malloc when none that is large enough is there{}: {} cover 99 % of \
          them, {} all",
         zeroed(about.site),
         counted(enough, "byte"),
@@ -221,14 +221,22 @@ pub fn reuse(about: &About<'_>, scope: Scope, most: u64, foreign: bool) -> Advic
     );
     let cure = match about.site.container() {
         Some(class) if CLASSES.contains(&class) => format!(
-            "move the {class}, or let {owner} pass in one that it keeps and clears: {} at once at most",
+            "move the {class}, or let {} pass in one that it keeps and clears: {} at once at most",
+            match owner {
+                "" => "the caller",
+                owner => owner,
+            },
             grouped(most)
         ),
         Some(class) => format!(
-            "let {owner} keep the {class} and clear it, or give it an allocator that keeps {} blocks",
+            "{}: {} blocks are live at most",
+            nodes(class),
             grouped(most)
         ),
-        None => list,
+        None => match about.owner {
+            "" => list,
+            owner => format!("let {owner} keep it for the next, if it can be reset; else {list}"),
+        },
     };
     Advice {
         pattern: Pattern::Reuse,
@@ -237,6 +245,11 @@ pub fn reuse(about: &About<'_>, scope: Scope, most: u64, foreign: bool) -> Advic
         size_bytes: Some(enough),
         kept: Kept::Some(most),
     }
+}
+
+/// Of a class that frees each node when it is cleared.
+fn nodes(class: &str) -> String {
+    format!("a sorted array in place of the {class}, or a pool for its nodes")
 }
 
 /// What is used again does not come zeroed.

@@ -14,6 +14,8 @@ const SLOW_FACTOR: f64 = 1.3;
 const SLOW_STEPS: u64 = 8;
 /// Of the steps, so many must crawl: growth by an eighth is slow, too, but by a factor.
 const CRAWLING: f64 = 0.33;
+/// A size for nearly all that is so many times what half of them need is no size to begin with.
+const WASTEFUL: u64 = 4;
 /// Without realloc growth is guessed from neighbours: so much of the guesses must fit.
 const FITTING: f64 = 0.9;
 
@@ -127,7 +129,10 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         evidence,
         cure,
         size_bytes: Some(most),
-        confidence: if guessed == 0 || container.is_some() {
+        // Most would hold much of what they never need.
+        confidence: if !slow && most >= half.saturating_mul(WASTEFUL) {
+            Confidence::Low
+        } else if guessed == 0 || container.is_some() {
             Confidence::High
         } else {
             Confidence::Medium

@@ -13,6 +13,8 @@ use crate::analysis::number::{counted, grouped, percent};
 /// In percent of all calls.
 const HOT_SHARE: f64 = 5.0;
 const FEWEST_CALLS: u64 = 1000;
+/// One line frees blocks of so many others.
+const SWEPT_LINES: usize = 4;
 const CALLERS_SHOWN: usize = 3;
 
 /// Hot lines, and what was asked of them.
@@ -22,7 +24,12 @@ pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
     let groups = grouped_by(image, |_, site| Some(site.place()));
     let hot = groups.into_iter().filter(|group| {
         let calls = calls(image, group);
-        calls >= FEWEST_CALLS && percent(calls, image.allocations) >= HOT_SHARE
+        // What a collector sweeps is made and freed as it must be.
+        let swept = || {
+            let site = &image.sites[group[0]];
+            image.lines_freed_with(site, site) >= SWEPT_LINES
+        };
+        calls >= FEWEST_CALLS && percent(calls, image.allocations) >= HOT_SHARE && !swept()
     });
     let asked = hot.map(|group| {
         let asked = questions.at_once(&group);

@@ -243,9 +243,14 @@ fn finding(
         cure += "; the first is freed before the second today: free it last";
     }
     if !shared {
-        cure += ", if neither is ever reallocated or freed alone";
+        cure += "; what reallocates or frees one alone has to do so for both";
     }
     let swept = image.lines_freed_with(a, b) >= SWEPT_LINES;
+    // Two texts, or buffers of any length, have lives of their own.
+    let root = outer.map_or(a, |outer| &image.sites[outer]);
+    let host = &root.facts.sizes;
+    let host_varies = host.smallest() != host.largest() || root.call_name.contains("dup");
+    let texts = !fixed && host_varies && !shared;
     // A class makes its own block; nothing of it can be put elsewhere.
     let classed = b.container().is_some() && !shared;
     let size = match fixed {
@@ -281,7 +286,7 @@ fn finding(
         ],
         cure,
         size_bytes: fixed.then(|| sizes.largest()),
-        confidence: if swept || classed {
+        confidence: if swept || classed || texts {
             Confidence::Low
         } else if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
             Confidence::High

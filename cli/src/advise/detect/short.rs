@@ -248,9 +248,7 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Findi
     };
     let advice = match (kind, most) {
         (Kind::Inside, _) => cures::inside(&owner),
-        (Kind::Same | Kind::Caller, 1) if let Some(library) = first.library_function() => {
-            cures::inside(&library)
-        }
+        _ if let Some(library) = first.library_function() => cures::inside(&library),
         (Kind::Same, 1) => cures::same(&about),
         (Kind::Caller, 1) => cures::caller(&about),
         _ if shared.outermost => return None,
@@ -325,7 +323,7 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
     let owner = shared.map(|shared| function_name(shared.frame));
     let about = About {
         site: first,
-        owner: owner.as_deref().unwrap_or("the caller"),
+        owner: owner.as_deref().unwrap_or(""),
         largest: &largest,
         freed_by: None,
     };
