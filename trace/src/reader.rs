@@ -230,7 +230,12 @@ impl Trace {
 
     /// The calls of all threads, in order of time.
     pub fn events(&self) -> Events<'_> {
-        Events::new(self)
+        Events::new(self, StackTable::default())
+    }
+
+    /// The same once more, with the stacks of `Events::into_stacks`, which are not looked up again.
+    pub fn events_again(&self, stacks: StackTable) -> Events<'_> {
+        Events::new(self, stacks.again())
     }
 }
 

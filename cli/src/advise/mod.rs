@@ -137,7 +137,7 @@ fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Pr
             let (asked, questions) = detect::ask(&facts, &worth);
             let mut prover = Prover::new(questions);
             if let Some(trace) = traces.get(index).filter(|_| prover.has_questions()) {
-                analysis.again(trace, &mut prover, bar.each());
+                analysis.again(index, trace, &mut prover, bar.each());
             }
             (index, facts, asked, prover.answers)
         })

@@ -226,6 +226,7 @@ pub fn stack_of(event: &Event) -> Option<StackId> {
 
 impl Observer for Watch {
     type Note = Note;
+    const LOOKS_AGAIN: bool = true;
 
     fn begin_image(&mut self, trace: &Trace) {
         self.looked_at = trace.lost().map(|lost| lost.time);

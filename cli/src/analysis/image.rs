@@ -102,6 +102,9 @@ impl Analysis {
             self.sites
                 .add(id, source.kind_name, origin, keep_peak, stack);
         }
+        if O::LOOKS_AGAIN {
+            self.stacks.push(events.into_stacks());
+        }
         self.counters += &counters;
         let mut losses = trace.losses();
         // A slot of the header can be behind the streams if the program was killed.
@@ -118,10 +121,17 @@ impl Analysis {
         });
     }
 
-    /// Shows a file that was read to another observer: the same origins, in the same order, and
+    /// Shows an image's file to another observer, once: the same origins, in the same order, and
     /// nothing is counted again.
-    pub fn again<O: Observer>(&mut self, trace: &Trace, observer: &mut O, progress: impl FnMut()) {
-        let mut events = trace.events();
+    pub fn again<O: Observer>(
+        &mut self,
+        image: usize,
+        trace: &Trace,
+        observer: &mut O,
+        progress: impl FnMut(),
+    ) {
+        let stacks = self.stacks.get_mut(image).map(std::mem::take);
+        let mut events = trace.events_again(stacks.unwrap_or_default());
         let walked = self.walk(trace, &mut events, observer, progress);
         self.finish(trace, &events, observer, &walked.sources, &walked.heap, 0);
     }

@@ -33,7 +33,7 @@ pub mod wrappers;
 use std::io::{self, IsTerminal};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use larder_trace::Trace;
+use larder_trace::{StackTable, Trace};
 
 use crate::failure::{Failure, Result};
 use family::Counters;
@@ -63,6 +63,8 @@ pub struct Analysis {
     pub counters: Counters,
     /// The files that were read, in the order of `images`.
     pub traces: Vec<Trace>,
+    /// By image, the stacks of those that will be shown again.
+    stacks: Vec<StackTable>,
     /// Files of the trace that could not be read at all, and why.
     pub unreadable: Vec<String>,
 }
@@ -88,6 +90,7 @@ impl Analysis {
             images: Vec::new(),
             counters: Counters::default(),
             traces: Vec::new(),
+            stacks: Vec::new(),
             unreadable,
         };
         let bar = Progress::new("reading", traces.iter());

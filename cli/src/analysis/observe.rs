@@ -69,6 +69,9 @@ pub trait Observer {
     /// Whether the sites are to keep all their stacks and not only the heaviest.
     const KEEPS_STACKS: bool = false;
 
+    /// Whether each image will be shown again (`Analysis::again`).
+    const LOOKS_AGAIN: bool = false;
+
     fn begin_image(&mut self, _trace: &Trace) {}
 
     /// Any event, before what it does to blocks is told.
@@ -125,6 +128,7 @@ impl<A: Observer, B: Observer> Observer for Both<A, B> {
     type Note = (A::Note, B::Note);
     const WILL_DO_WITH_COUNTERS: bool = A::WILL_DO_WITH_COUNTERS && B::WILL_DO_WITH_COUNTERS;
     const KEEPS_STACKS: bool = A::KEEPS_STACKS || B::KEEPS_STACKS;
+    const LOOKS_AGAIN: bool = A::LOOKS_AGAIN || B::LOOKS_AGAIN;
 
     fn begin_image(&mut self, trace: &Trace) {
         self.0.begin_image(trace);

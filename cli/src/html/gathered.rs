@@ -36,6 +36,7 @@ impl Gathered {
 
 impl Observer for Gathered {
     type Note = Note;
+    const LOOKS_AGAIN: bool = true;
 
     fn begin_image(&mut self, trace: &Trace) {
         self.timeline.begin_image(trace);

@@ -106,7 +106,7 @@ pub struct Events<'t> {
 }
 
 impl<'t> Events<'t> {
-    pub(super) fn new(trace: &'t Trace) -> Self {
+    pub(super) fn new(trace: &'t Trace, stacks: StackTable) -> Self {
         let streams: Vec<_> = trace
             .index
             .streams()
@@ -122,7 +122,7 @@ impl<'t> Events<'t> {
         Events {
             streams,
             queue,
-            stacks: StackTable::default(),
+            stacks,
             marks: MarkNames::default(),
             damage: trace.index.damage().to_vec(),
             counted: Vec::new(),
@@ -160,6 +160,10 @@ impl<'t> Events<'t> {
     /// Every stack that an event so far has named.
     pub fn stacks(&self) -> &StackTable {
         &self.stacks
+    }
+
+    pub fn into_stacks(self) -> StackTable {
+        self.stacks
     }
 
     /// The name of a mark that an event so far has named: any bytes, at most `codec::MAX_MARK_NAME`.

@@ -55,8 +55,13 @@ pub struct StackTable {
     // time of the standard one.
     node_ids: HashMap<(u32, FrameId), u32, RandomState>,
     frame_ids: HashMap<Frame, FrameId, RandomState>,
+    /// What was defined, in order, and how much of it was defined again; `NO_ORDER`: the order is
+    /// another.
+    defined: Vec<u32>,
+    next: usize,
 }
 
+const NO_ORDER: usize = usize::MAX;
 const NO_FRAME: FrameId = FrameId(u32::MAX);
 const ROOTS: u32 = FIRST_NODE + 1;
 
@@ -67,6 +72,8 @@ impl Default for StackTable {
             frames: Vec::new(),
             node_ids: HashMap::default(),
             frame_ids: HashMap::default(),
+            defined: Vec::new(),
+            next: 0,
         }
     }
 }
@@ -150,7 +157,29 @@ impl StackTable {
         id
     }
 
+    /// The table, for who defines the same in the same order: nothing is hashed then.
+    pub(super) fn again(self) -> Self {
+        Self { next: 0, ..self }
+    }
+
     pub(super) fn add(&mut self, parent: u32, frame: FrameId) -> u32 {
+        match self.defined.get(self.next) {
+            Some(node) if self.nodes[*node as usize] == (parent, frame) => {
+                self.next += 1;
+                return *node;
+            }
+            Some(_) => self.next = NO_ORDER,
+            None => {}
+        }
+        let node = self.look_up(parent, frame);
+        if self.next == self.defined.len() {
+            self.defined.push(node);
+            self.next += 1;
+        }
+        node
+    }
+
+    fn look_up(&mut self, parent: u32, frame: FrameId) -> u32 {
         let next = self.nodes.len() as u32;
         let node = *self.node_ids.entry((parent, frame)).or_insert(next);
         if node == next {
@@ -184,5 +213,12 @@ mod tests {
         assert_eq!(addresses, [20, 10]);
         assert_eq!(table.root(StackId(leaf)), StackId::COMPLETE_ROOT);
         assert_eq!(table.frames(StackId::UNKNOWN).count(), 0);
+        let mut again = table.again();
+        assert_eq!(again.add(ROOT_COMPLETE, ten), main);
+        assert_eq!(again.add(main, twenty), leaf);
+        // Another order is as good, and what is new is known then.
+        assert_eq!(again.add(main, ten), leaf + 2);
+        assert_eq!(again.add(main, twenty), leaf);
+        assert_eq!(again.add(main, ten), leaf + 2);
     }
 }
