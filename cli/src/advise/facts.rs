@@ -227,8 +227,10 @@ pub struct Owner {
     pub frees_frame: Option<usize>,
 }
 
-/// More lines than this are many.
-const MOST_LINES: usize = 8;
+/// Lines whose blocks one call frees: so many are a sweep.
+const SWEPT_LINES: usize = 4;
+/// Beyond this they are not counted.
+pub const MOST_LINES: usize = 8;
 
 /// By call, the first `MOST_LINES` lines whose blocks are freed below it. What has as many needs no
 /// look at what called it, so a stack takes a step or two.
@@ -289,6 +291,12 @@ impl ImageFacts {
         let shared = b.iter().find(|call| a.contains(call));
         let freed_below = self.freed_below.get_or_init(|| freed_below(&self.sites));
         shared.map_or(0, |call| freed_below.get(call).map_or(0, Vec::len))
+    }
+
+    /// Whether the call that frees a site's blocks frees those of many lines: a collector, or the end
+    /// of all there is.
+    pub fn is_swept(&self, site: &Site) -> bool {
+        self.lines_freed_with(site, site) >= SWEPT_LINES
     }
 
     pub fn place_of(&self, frame: Option<&ChainFrame>) -> Place {

@@ -299,8 +299,8 @@ impl Site {
             .map_or_else(|| "[no stack]".to_owned(), function_name)
     }
 
-    /// The function of the C library, or of Rust's for the system, that made the block for its own purposes, or to hand it out:
-    /// opendir, getaddrinfo. The copies of strings are not among them: who asks for one names it.
+    /// The function of the C library, or of Rust's for the system, that made the block for its own
+    /// purposes, or to hand it out: opendir, getaddrinfo.
     pub fn library_function(&self) -> Option<String> {
         let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
         let library = |frame: &&&ChainFrame| {

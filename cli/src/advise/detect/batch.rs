@@ -14,9 +14,6 @@ const FOLLOW: f64 = 0.75;
 /// Of these, so many must end next to the other.
 const MOSTLY: f64 = 0.9;
 
-/// One line that frees blocks of so many others does not know of rows.
-const SWEPT_LINES: usize = 4;
-
 pub fn detect(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         let (facts, calls) = (&site.facts, site.sums.calls);
@@ -77,7 +74,7 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
         ),
         size_bytes: Some(largest),
         // What is swept has its elements collected one by one another time.
-        confidence: match image.lines_freed_with(first, first) >= SWEPT_LINES {
+        confidence: match image.is_swept(first) {
             true => Confidence::Low,
             false => Confidence::Medium,
         },

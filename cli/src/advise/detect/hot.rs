@@ -13,8 +13,6 @@ use crate::analysis::number::{counted, grouped, percent};
 /// In percent of all calls.
 const HOT_SHARE: f64 = 5.0;
 const FEWEST_CALLS: u64 = 1000;
-/// One line frees blocks of so many others.
-const SWEPT_LINES: usize = 4;
 const CALLERS_SHOWN: usize = 3;
 
 /// Hot lines, and what was asked of them.
@@ -25,11 +23,9 @@ pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
     let hot = groups.into_iter().filter(|group| {
         let calls = calls(image, group);
         // What a collector sweeps is made and freed as it must be.
-        let swept = || {
-            let site = &image.sites[group[0]];
-            image.lines_freed_with(site, site) >= SWEPT_LINES
-        };
-        calls >= FEWEST_CALLS && percent(calls, image.allocations) >= HOT_SHARE && !swept()
+        calls >= FEWEST_CALLS
+            && percent(calls, image.allocations) >= HOT_SHARE
+            && !image.is_swept(&image.sites[group[0]])
     });
     let asked = hot.map(|group| {
         let asked = questions.at_once(&group);

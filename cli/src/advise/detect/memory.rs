@@ -58,12 +58,12 @@ pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
     groups.iter().filter_map(finding).collect()
 }
 
-/// Lines of which something lives at the end, and what was asked of them.
+/// Lines, by caller, of which something lives at the end, and what was asked of them.
 pub struct Asked(Vec<(Vec<usize>, prove::Asked)>);
 
 pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
     let groups = grouped_by(image, |_, site| {
-        (site.facts.buffers.begun > 0).then(|| site.place())
+        (site.facts.buffers.begun > 0).then(|| (site.place(), site.caller))
     });
     let grow = groups.into_iter().filter(|group| {
         let sum = |of: fn(&Site) -> u64| group.iter().map(|origin| of(&image.sites[*origin])).sum();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::advise::claim::Claim;
-use crate::advise::facts::{ImageFacts, Site};
+use crate::advise::facts::{ImageFacts, MOST_LINES, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, whole};
 use crate::advise::prove::{self, Answers, Questions, Together};
 use crate::advise::rank::Worth;
@@ -19,9 +19,6 @@ const MOSTLY: f64 = 0.9;
 const SURE_BLOCKS: u64 = 100;
 /// The functions that made them may lie this many calls apart.
 const MOST_FRAMES_APART: usize = 3;
-
-/// What frees both and blocks of so many lines sweeps: a collector, or the end of all there is.
-const SWEPT_LINES: usize = 8;
 
 /// One line makes the object and the block with its counts.
 const SHARED_POINTER: &str = "std::shared_ptr";
@@ -245,7 +242,8 @@ fn finding(
     if !shared {
         cure += "; what reallocates or frees one alone has to do so for both";
     }
-    let swept = image.lines_freed_with(a, b) >= SWEPT_LINES;
+    // An object's own end frees some of its parts; a sweep whatever there is.
+    let swept = image.lines_freed_with(a, b) >= MOST_LINES;
     // Two texts, or buffers of any length, have lives of their own.
     let root = outer.map_or(a, |outer| &image.sites[outer]);
     let host = &root.facts.sizes;
