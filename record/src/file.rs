@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use larder_trace::StopReason;
 use larder_trace::layout::{
-    CHUNK_ALIGN, CHUNK_HEADER_BYTES, ChunkHeader, FileHeader, HEADER_BYTES, SLOTS_OFFSET, Slot,
+    CHUNK_ALIGN, CHUNK_HEADER_BYTES, ChunkHeader, FileHeader, HEADER_BYTES, IMAGE_OFFSET,
+    PID_OFFSET, SLOTS_OFFSET, Slot,
 };
 
 use crate::fixed::FixedPath;
@@ -158,7 +159,8 @@ pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
 pub fn numbers() -> Option<[u32; 2]> {
     let page = HEADER.load(Ordering::Acquire);
     // SAFETY: the page is longer than its fixed part, and as mapped as `slot` says.
-    (!page.is_null()).then(|| unsafe { [16, 24].map(|at| page.add(at).cast::<u32>().read()) })
+    let number = |at| unsafe { page.add(at).cast::<u32>().read() };
+    (!page.is_null()).then(|| [PID_OFFSET, IMAGE_OFFSET].map(number))
 }
 
 pub fn slot(slot: Slot) -> Option<&'static AtomicU64> {

@@ -5,8 +5,8 @@ mod support;
 use larder_trace::{Action, AllocCall};
 use support::Bench;
 
-/// At each allocation of 777 bytes the program prints libgcc's own backtrace.
-const ORACLE: &str = r#"
+/// At each allocation of 777 bytes a program prints libgcc's own backtrace.
+const PRELUDE: &str = r#"
 #define _GNU_SOURCE
 #include <execinfo.h>
 #include <alloca.h>
@@ -15,7 +15,8 @@ const ORACLE: &str = r#"
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
-static char out[1 << 22];
+#include <wchar.h>
+static char out[1 << 24];
 static size_t used;
 __attribute__((noinline)) static void here(void) {
   void *frames[400];
@@ -24,6 +25,9 @@ __attribute__((noinline)) static void here(void) {
   for (int i = 1; i < n; i++) used += sprintf(out + used, "%p ", frames[i]);
   out[used++] = '\n';
 }
+"#;
+
+const ORACLE: &str = r#"
 __attribute__((noinline)) static int deep(int n, int kind) {
   volatile char room[64];
   room[n % 64] = 1;
@@ -82,25 +86,8 @@ int main(void) {
 }
 "#;
 
-/// The same at each instruction of calls that the loader binds.
+/// At each instruction of calls that the loader binds.
 const BINDING: &str = r#"
-#define _GNU_SOURCE
-#include <execinfo.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <ucontext.h>
-#include <wchar.h>
-static char out[1 << 24];
-static size_t used;
-__attribute__((noinline)) static void here(void) {
-  void *frames[400];
-  free(malloc(777));
-  int n = backtrace(frames, 400);
-  for (int i = 1; i < n; i++) used += sprintf(out + used, "%p ", frames[i]);
-  out[used++] = '\n';
-}
 static volatile sig_atomic_t stepping;
 /* The trap flag of whoever is interrupted. */
 static void handler(int sig, siginfo_t *info, void *context) {
@@ -150,7 +137,8 @@ fn compare_with_oracle(options: &[&str]) {
 /// `least`: so many stacks are compared.
 fn compare(source: &str, options: &[&str], least: usize) {
     let bench = Bench::new();
-    let program = bench.build("oracle.c", source, options);
+    let source = [PRELUDE, source].concat();
+    let program = bench.build("oracle.c", &source, options);
     let run = bench.run(&program, &[]);
     let trace = run.succeeded().only();
     let expected: Vec<Vec<u64>> = run

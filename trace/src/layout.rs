@@ -17,6 +17,9 @@ pub const OLDEST_MAJOR: u16 = 1;
 pub const HEADER_BYTES: usize = 4096;
 /// The part of the header page that is written once and covered by its checksum.
 pub const FIXED_BYTES: usize = 256;
+/// Where it says whose it is.
+pub const PID_OFFSET: usize = 16;
+pub const IMAGE_OFFSET: usize = 24;
 /// The 64-bit slots that are updated in place follow it.
 pub const SLOTS_OFFSET: usize = FIXED_BYTES;
 
@@ -199,9 +202,9 @@ impl FileHeader {
         put(&mut out, 8, VERSION_MAJOR.to_le_bytes());
         put(&mut out, 10, VERSION_MINOR.to_le_bytes());
         put(&mut out, 12, (HEADER_BYTES as u32).to_le_bytes());
-        put(&mut out, 16, self.pid.to_le_bytes());
+        put(&mut out, PID_OFFSET, self.pid.to_le_bytes());
         put(&mut out, 20, self.ppid.to_le_bytes());
-        put(&mut out, 24, self.image.to_le_bytes());
+        put(&mut out, IMAGE_OFFSET, self.image.to_le_bytes());
         put(&mut out, 28, (self.origin as u32).to_le_bytes());
         put(&mut out, 32, (self.clock as u32).to_le_bytes());
         put(&mut out, 36, self.shift.to_le_bytes());
@@ -232,9 +235,9 @@ impl FileHeader {
             return Err(fault(36, "the clock's shift is 32 or more"));
         }
         Ok(FileHeader {
-            pid: u32_at(bytes, 16),
+            pid: u32_at(bytes, PID_OFFSET),
             ppid: u32_at(bytes, 20),
-            image: u32_at(bytes, 24),
+            image: u32_at(bytes, IMAGE_OFFSET),
             origin: Origin::from_code(u32_at(bytes, 28)).ok_or(fault(28, "unknown origin"))?,
             clock: ClockKind::from_code(u32_at(bytes, 32)).ok_or(fault(32, "unknown clock"))?,
             shift,

@@ -73,6 +73,11 @@ impl SizeUnit {
         )
     }
 
+    /// Of an element.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.0.as_ref().map(|found| found.size_bytes)
+    }
+
     /// `20 elements`.
     pub fn in_short(&self, bytes: u64) -> String {
         match &self.0 {
@@ -125,9 +130,9 @@ impl<'a> Types<'a> {
 
     /// What the line allocates that a finding is about.
     pub fn of_finding(&self, image: &ImageFacts, finding: &Finding) -> Option<AllocatedType> {
-        let place = image.sites[finding.site].place();
+        let place = image.sites[finding.site].place;
         let parts = finding.parts.iter().map(|part| part.origin);
-        let of_place = parts.filter(|origin| image.sites[*origin].place() == place);
+        let of_place = parts.filter(|origin| image.sites[*origin].place == place);
         let mut origins: Vec<usize> = of_place.chain([finding.site]).collect();
         origins.sort_unstable();
         origins.dedup();

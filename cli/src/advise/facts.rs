@@ -6,7 +6,7 @@ use std::cell::{OnceCell, RefCell};
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
-use super::contents::{Copies, Zeros};
+use super::contents::{Pairs, Zeros};
 use super::finding::{Place, Places};
 use super::loops;
 use super::sizes::Sizes;
@@ -73,6 +73,8 @@ impl Buffers {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
     pub made: u64,
+    /// Made right after another that was of another size.
+    pub unlike: u64,
     /// Of these, ended right before or after the other.
     pub ended: u64,
     /// Of these, live at the end with the other.
@@ -114,6 +116,8 @@ impl Lives {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     pub sizes: Sizes,
+    /// How many allocations of the process came up to the last.
+    pub latest: u64,
     pub lives: Lives,
     pub freed: u64,
     pub reallocated: u64,
@@ -261,7 +265,7 @@ pub struct ImageFacts {
     /// The frames right below the calls that own buffers, with their functions.
     pub called: FxHashMap<StackId, Vec<(StackId, Location)>>,
     /// By the origins of the copy and of the block that held the bytes first; indices into `sites`.
-    pub copies: FxHashMap<(u32, u32), Copies>,
+    pub copies: Pairs,
     /// Whether the trace tells what blocks held.
     pub has_contents: bool,
     /// Whether it tells which of those that are live at the end were lost.

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::claim::Claim;
 use super::facts::{ImageFacts, Site};
+use super::sizes::Sizes;
 use crate::analysis::attribute::functions;
 use crate::analysis::naming::{frame_name, frame_place, function_name};
 use crate::analysis::plumbing::ModuleRole;
@@ -27,6 +28,7 @@ pub enum Pattern {
     Reserve,
     GrowByFactor,
     Embed,
+    Inline,
     MakeShared,
     Tiny,
     Alias,
@@ -51,6 +53,7 @@ impl Pattern {
             Pattern::Reserve => "reserve",
             Pattern::GrowByFactor => "grow-by-factor",
             Pattern::Embed => "embed",
+            Pattern::Inline => "inline",
             Pattern::MakeShared => "make-shared",
             Pattern::Tiny => "tiny",
             Pattern::Alias => "alias",
@@ -74,6 +77,7 @@ impl Pattern {
             Pattern::Reserve => "Reserve the final size",
             Pattern::GrowByFactor => "Grow by a factor",
             Pattern::Embed => "Embed one in the other",
+            Pattern::Inline => "Hold few elements in the value",
             Pattern::MakeShared => "Use std::make_shared",
             Pattern::Tiny => "Embed or pool tiny blocks",
             Pattern::Alias => "Shift arrays that alias",
@@ -104,6 +108,14 @@ impl Confidence {
         }
     }
 
+    /// A step less.
+    pub fn weaker(self) -> Self {
+        match self {
+            Confidence::High => Confidence::Medium,
+            Confidence::Medium | Confidence::Low => Confidence::Low,
+        }
+    }
+
     /// What lasts only as a suspicion comes after what is certain.
     pub fn trust(self) -> f64 {
         match self {
@@ -123,6 +135,13 @@ pub struct Part {
     pub bytes: u64,
 }
 
+/// A function that could keep an object, as far as its blocks are as many as another's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Keeper {
+    pub function: String,
+    pub blocks: u64,
+}
+
 #[derive(Debug)]
 pub struct Finding {
     pub pattern: Pattern,
@@ -133,6 +152,8 @@ pub struct Finding {
     pub parts: Vec<Part>,
     /// What the peak, or what is live at the end, would lose.
     pub memory_bytes: u64,
+    /// Who could keep what is freed for the next, with how many others of its making.
+    pub keeper: Option<Keeper>,
     pub evidence: Vec<Claim>,
     pub cure: String,
     /// A size to use in the cure, where there is one.
@@ -188,6 +209,18 @@ pub fn buffers_whole(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
             calls,
             bytes: bytes as u64,
         });
+    }
+    parts
+}
+
+/// Of all that these buffers asked for, the share of those that held no more than `most` bytes.
+/// `sizes`: of all of them.
+pub fn buffers_up_to(image: &ImageFacts, origins: &[usize], sizes: &Sizes, most: u64) -> Vec<Part> {
+    let mut parts = buffers_whole(image, origins);
+    let share = sizes.up_to(most) as f64 / sizes.total().max(1) as f64;
+    for part in parts.iter_mut().filter(|_| share < 1.0) {
+        part.calls = (part.calls as f64 * share) as u64;
+        part.bytes = (part.bytes as f64 * share) as u64;
     }
     parts
 }
@@ -268,10 +301,6 @@ impl PlaceKey {
 }
 
 impl Site {
-    pub fn place(&self) -> Place {
-        self.place
-    }
-
     /// All functions of the stack, innermost first.
     pub fn functions(&self) -> Vec<&ChainFrame> {
         functions(&self.chain).collect()
@@ -313,35 +342,70 @@ impl Site {
         Some(crate::analysis::naming::function_name(outermost))
     }
 
-    /// The class of the C++ or Rust library on whose behalf the block was made.
+    /// Whether a function of the program's own that makes it does so to make another larger, too.
+    pub fn is_resizable(&self) -> bool {
+        let below = functions(&self.chain).take(self.site.unwrap_or(0));
+        let own = below.filter(|frame| frame.module.role != ModuleRole::System);
+        let names = own.filter_map(|frame| frame.source.function.as_ref());
+        let mut names = names.map(|function| function.name.to_lowercase());
+        self.call_name.contains("realloc")
+            || names.any(|name| name.contains("realloc") || name.contains("resize"))
+    }
+
+    /// The class of the C++ or Rust library on whose behalf the block was made: the nearest to the
+    /// line, and of a name not what the class is made of.
     pub fn container(&self) -> Option<&'static str> {
-        let below = functions(&self.chain).take(self.site?);
-        let names: Vec<&str> = below
-            .filter_map(|frame| Some(&*frame.source.function.as_ref()?.name))
-            .collect();
-        const CONTAINERS: &[(&str, &str)] = &[
+        const NAMES: &[(&str, &str)] = &[
             ("__shared_count", "std::shared_ptr"),
             ("basic_string", "std::string"),
             ("std::vector", "std::vector"),
             ("_Vector_base", "std::vector"),
             ("_Rb_tree", "std::map or std::set"),
+            ("std::map", "std::map or std::set"),
+            ("std::set", "std::map or std::set"),
+            (
+                "std::unordered_",
+                "std::unordered_map or std::unordered_set",
+            ),
+            ("std::list", "std::list"),
             ("_Hashtable", "std::unordered_map or std::unordered_set"),
             ("_Deque", "std::deque"),
             ("std::deque", "std::deque"),
             ("_List", "std::list"),
             ("std::function", "std::function"),
             ("_Function_base", "std::function"),
-            ("alloc::string", "String"),
+            ("alloc::rc::Rc", "Rc"),
+            ("alloc::sync::Arc", "Arc"),
+            ("alloc::str", "String"),
             ("alloc::vec", "Vec"),
             ("alloc::raw_vec", "Vec"),
             ("std::collections::hash", "HashMap"),
             ("hashbrown", "HashMap"),
             ("alloc::collections::btree", "BTreeMap"),
         ];
-        CONTAINERS
-            .iter()
-            .find(|(part, _)| names.iter().any(|name| name.contains(part)))
-            .map(|(_, container)| *container)
+        // Where names have no paths.
+        const FILES: &[(&str, &str)] = &[
+            ("library/alloc/src/str", "String"),
+            ("library/alloc/src/vec/", "Vec"),
+            ("library/alloc/src/raw_vec", "Vec"),
+            ("library/alloc/src/collections/btree/", "BTreeMap"),
+            ("/hashbrown-", "HashMap"),
+        ];
+        let in_name = |name: &str| {
+            let found = NAMES
+                .iter()
+                .filter_map(|(part, class)| Some((name.find(part)?, *class)));
+            found.min_by_key(|(at, _)| *at).map(|(_, class)| class)
+        };
+        let in_file = |file: &str| {
+            let found = FILES.iter().find(|(part, _)| file.contains(part));
+            found.map(|(_, class)| *class)
+        };
+        let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
+        below.iter().rev().find_map(|frame| {
+            let name = frame.source.function.as_ref()?;
+            in_name(&name.name).or_else(|| in_file(frame.source.file.as_deref()?))
+        })
     }
 }
 

@@ -49,6 +49,7 @@ fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
             "of_ns": image.totals.all_ns.round(),
         },
         "findings": findings.map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
+        "busy": image.busy.iter().map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
         "not_shown": image.hidden,
     })
 }
@@ -82,6 +83,11 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
             "size_bytes": found.size_bytes,
         })),
         "evidence": finding.evidence.iter().map(Claim::text).collect::<Vec<_>>(),
+        "also": ranked.also.iter().map(|other| json!({
+            "site": site(&image.sites[other.site]),
+            "calls": other.calls(),
+            "evidence": other.evidence.iter().map(Claim::text).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
         "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),
         "loop": loops::of_finding(image, finding).map(|found| json!({
             "at": function(found.frame),

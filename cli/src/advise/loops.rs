@@ -38,6 +38,13 @@ impl Place {
     pub fn frame(&self) -> &ChainFrame {
         &self.frames[self.owner]
     }
+
+    /// Which physical frame of the stack has the loop, counted from the innermost.
+    pub fn depth(&self, chain: &Chain) -> Option<usize> {
+        chain
+            .iter()
+            .position(|frames| Rc::ptr_eq(frames, &self.frames))
+    }
 }
 
 /// Loops by module and code.
@@ -161,8 +168,8 @@ impl Turns<'_> {
 /// The loop that most of a finding's calls come from.
 pub fn of_finding<'a>(image: &'a ImageFacts, finding: &Finding) -> Option<Turns<'a>> {
     let mut origins: Vec<usize> = finding.parts.iter().map(|part| part.origin).collect();
-    let named = image.sites[finding.site].place();
-    origins.retain(|origin| image.sites[*origin].place() == named);
+    let named = image.sites[finding.site].place;
+    origins.retain(|origin| image.sites[*origin].place == named);
     let calls = |origin: &usize| image.sites[*origin].sums.calls;
     let all: u64 = origins.iter().map(calls).sum();
     let place = |origin: &usize| image.sites[*origin].turn.as_ref();

@@ -20,6 +20,7 @@ mod detect;
 mod element;
 mod facts;
 mod finding;
+mod joined;
 mod json;
 mod loops;
 mod prove;
@@ -42,7 +43,7 @@ use crate::report::Format;
 use costs::{AllCosts, Costs};
 use element::Types;
 use facts::ImageFacts;
-use finding::{Confidence, Finding};
+use finding::{Confidence, Finding, Pattern};
 use prove::{Answers, Prover};
 use rank::{Ranked, Totals, Worth};
 pub use watch::Watch;
@@ -74,6 +75,8 @@ pub struct ImageAdvice {
     pub costs: Rc<Costs>,
     /// Findings that are worth a change come first, so many.
     pub worth: usize,
+    /// Lines with many calls and no known cure.
+    pub busy: Vec<Ranked>,
     /// Findings left out for their confidence or their worth.
     pub hidden: usize,
 }
@@ -113,7 +116,11 @@ pub fn findings(
     };
     let advice = conclude_all(&plan, watch, analysis);
     let findings = advice.iter().flat_map(|image| {
-        let findings = image.findings.iter().take(FINDINGS_A_PAGE);
+        let findings = image
+            .findings
+            .iter()
+            .chain(&image.busy)
+            .take(FINDINGS_A_PAGE);
         findings.map(|ranked| text::lines(image, ranked))
     });
     findings.collect()
@@ -176,10 +183,10 @@ fn conclude(
     title: String,
 ) -> ImageAdvice {
     let all = found.len();
-    found.retain(|finding| {
-        finding.confidence >= plan.least || finding.pattern == finding::Pattern::Hot
-    });
+    found.retain(|finding| finding.confidence >= plan.least || finding.pattern == Pattern::Hot);
     let (ranked, all_ns) = rank::rank(&facts, &costs, found);
+    let is_busy = |ranked: &Ranked| ranked.finding.pattern == Pattern::Hot;
+    let (busy, ranked): (Vec<Ranked>, Vec<Ranked>) = ranked.into_iter().partition(is_busy);
     let (mut findings, minor) = rank::by_worth(&facts, ranked);
     let worth = findings.len();
     if plan.least == Confidence::Low {
@@ -191,8 +198,9 @@ fn conclude(
     }
     ImageAdvice {
         title,
-        hidden: all - findings.len(),
+        hidden: all - busy.len() - findings.iter().map(Ranked::findings).sum::<usize>(),
         worth,
+        busy,
         totals: Totals::of(&findings[..worth], all_ns),
         facts,
         findings,

@@ -8,15 +8,19 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use rustc_hash::FxHashSet;
 
+use super::claim::Claim;
 use super::costs::Costs;
 use super::element::AllocatedType;
 use super::facts::ImageFacts;
 use super::finding::{Finding, Part, Pattern, buffers_whole};
+use super::joined::joined;
 
 /// A finding in its place, with what it saves that no finding before it does.
 #[derive(Debug)]
 pub struct Ranked {
     pub finding: Finding,
+    /// What the same cure at the same line does for other callers; `finding` has their parts, too.
+    pub also: Vec<Finding>,
     /// Among all that were ranked.
     number: usize,
     pub net_calls: u64,
@@ -30,6 +34,13 @@ pub struct Ranked {
     pub shared_with: Vec<usize>,
     /// What its site allocates, if that can be told.
     pub allocates: Option<AllocatedType>,
+}
+
+impl Ranked {
+    /// How many findings it is of.
+    pub fn findings(&self) -> usize {
+        1 + self.also.len()
+    }
 }
 
 /// What findings save together.
@@ -76,15 +87,16 @@ impl Totals {
 /// date is the best of all.
 pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<Ranked>, f64) {
     let mut claims = Claims::new(image, costs);
-    let findings = without_weaker(findings);
+    let findings = joined(image, without_weaker(findings));
     let mut waiting: BinaryHeap<Waiting> = findings
         .into_iter()
         .enumerate()
-        .map(|(order, finding)| Waiting {
+        .map(|(order, (finding, also))| Waiting {
             zeroing_ns: zeroing_ns(image, costs, &finding),
             score: f64::INFINITY,
             order,
             finding,
+            also,
         })
         .collect();
     let mut ranked: Vec<Ranked> = Vec::new();
@@ -107,6 +119,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
             shared_with: claims.take(&finding, number),
             number,
             allocates: None,
+            also: best.also,
             finding,
         });
     }
@@ -116,6 +129,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
 /// A finding that has no place yet.
 struct Waiting {
     finding: Finding,
+    also: Vec<Finding>,
     zeroing_ns: f64,
     /// At most this.
     score: f64,
@@ -244,6 +258,10 @@ pub struct Worth {
 
 impl Worth {
     const SHARE: f64 = 0.005;
+    /// Of the calls, a list of what is freed must save so much, whatever its bytes.
+    const FEWEST_OF_A_LIST: f64 = 0.01;
+    /// Of the time that allocations take, or of the peak, what saves calls must save so much.
+    const TIME_SHARE: f64 = 0.01;
 
     pub fn of(image: &ImageFacts) -> Self {
         let sums = || image.sites.iter().map(|site| &site.sums);
@@ -288,8 +306,18 @@ pub fn by_worth(image: &ImageFacts, ranked: Vec<Ranked>) -> (Vec<Ranked>, Vec<Ra
             0 if finding.memory_bytes == 0 => finding.blocks(image),
             _ => (ranked.net_calls, ranked.net_bytes),
         };
-        worth.share_of(calls, bytes).max(ranked.memory_share) >= worth.share
+        let shown = worth.share_of(calls, bytes).max(ranked.memory_share) >= worth.share;
+        let few = (ranked.net_calls as f64) < Worth::FEWEST_OF_A_LIST * worth.calls as f64;
+        // Many small blocks may be no time at all.
+        let takes_time = finding.calls() == 0 || ranked.share >= Worth::TIME_SHARE;
+        shown && takes_time && !(is_list(finding) && few)
     })
+}
+
+/// Whether its blocks outlive all calls that could keep them.
+fn is_list(finding: &Finding) -> bool {
+    let within = |claim: &Claim| matches!(claim, Claim::EndsWithin { .. });
+    finding.pattern == Pattern::Reuse && !finding.evidence.iter().any(within)
 }
 
 /// Lets findings name each other by the places that they have now; one that is not among them is not

@@ -6,14 +6,15 @@ use anstyle::{AnsiColor, Style};
 
 use super::claim::Claim;
 use super::element::AllocatedType;
-use super::finding::Pattern;
+use super::facts::ImageFacts;
+use super::finding::{Finding, Pattern};
 use super::loops;
 use super::rank::{Ranked, Totals};
 use super::rates;
 use super::{AdvisePlan, ImageAdvice};
 use crate::analysis::Analysis;
 use crate::analysis::losses;
-use crate::analysis::naming;
+use crate::analysis::naming::{self, frame_place, function_name};
 use crate::analysis::number::{counted, duration, grouped, percent};
 use crate::analysis::sites::SiteStack;
 use crate::printable;
@@ -22,6 +23,9 @@ const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();
 const FUNCTION: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
+
+/// How many callers are named of those for whom a cure does the same.
+const MOST_CALLERS: usize = 3;
 
 pub fn print(
     plan: &AdvisePlan,
@@ -47,6 +51,20 @@ pub fn print(
             out,
             "\n{FAINT}equal blocks and needless zeroing were not looked for: record with \
              --contents{FAINT:#}"
+        )?;
+    }
+    let left = |image: &ImageAdvice| {
+        image
+            .facts
+            .sites
+            .iter()
+            .any(|site| site.sums.live_blocks > 0)
+    };
+    if advice.iter().any(left) && advice.iter().all(|image| !image.facts.tells_lost) {
+        writeln!(
+            out,
+            "{FAINT}which of the blocks left at the end are lost was not looked for: record with \
+             --leaks{FAINT:#}"
         )?;
     }
     let more = advice.len().saturating_sub(plan.processes);
@@ -99,10 +117,7 @@ fn print_image(
     writeln!(out, "{}", summary(&image.totals, facts.allocations))?;
     for (number, ranked) in image.findings.iter().take(shown).enumerate() {
         if number == image.worth {
-            writeln!(
-                out,
-                "\n{FAINT}below half a per cent of calls, bytes and peak:{FAINT:#}"
-            )?;
+            writeln!(out, "\n{FAINT}too little to be worth a change:{FAINT:#}")?;
         }
         print_finding(plan, image, number + 1, ranked, out)?;
     }
@@ -110,11 +125,29 @@ fn print_image(
     if more > 0 {
         writeln!(out, "\n{FAINT}{more} more: --top 0{FAINT:#}")?;
     }
+    if let [first, ..] = &image.busy[..] {
+        writeln!(out, "\n{}:", first.finding.pattern.title())?;
+    }
+    for ranked in &image.busy {
+        let shown = facts.sites[ranked.finding.site].shown();
+        writeln!(
+            out,
+            "   {FUNCTION}{shown}{FUNCTION:#}: {}",
+            known_of(&ranked.finding)
+        )?;
+    }
     if image.hidden > 0 {
         let hidden = counted(image.hidden as u64, "weaker finding");
         writeln!(out, "\n{FAINT}{hidden} not shown: --all{FAINT:#}")?;
     }
     Ok(())
+}
+
+/// All that is said of a busy line, in one.
+fn known_of(finding: &Finding) -> String {
+    let evidence = finding.evidence.iter().map(Claim::text);
+    let said: Vec<String> = evidence.chain([finding.cure.clone()]).collect();
+    said.join("; ")
 }
 
 /// What all findings save: calls, memory or other time, as each finding has one of these.
@@ -160,6 +193,9 @@ fn print_finding(
         let label = if index == 0 { "why" } else { "" };
         writeln!(out, "   {label:<6} {}", claim.text())?;
     }
+    for line in for_others(&image.facts, ranked) {
+        writeln!(out, "          {line}")?;
+    }
     for line in context(image, ranked) {
         writeln!(out, "          {line}")?;
     }
@@ -187,10 +223,46 @@ pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
     let title = format!("{}: {}", finding.pattern.title(), site.shown());
     let mut lines = vec![format!("saves {}", saving(image, ranked))];
     lines.extend(finding.evidence.iter().map(Claim::text));
+    lines.extend(for_others(&image.facts, ranked));
     lines.extend(context(image, ranked));
     lines.push(format!("cure: {}", finding.cure));
     lines.push(format!("confidence {}", finding.confidence.name()));
     (title, lines)
+}
+
+/// Why the cure holds for other callers of the line, or for other lines.
+fn for_others(image: &ImageFacts, ranked: &Ranked) -> Vec<String> {
+    let calls = |also: &[Finding]| also.iter().map(Finding::calls).sum();
+    let told = ranked.also.len().min(MOST_CALLERS);
+    let (told, more) = ranked.also.split_at(told);
+    let mut lines: Vec<String> = told
+        .iter()
+        .map(|other| {
+            let site = &image.sites[other.site];
+            let is_same = site.place == image.sites[ranked.finding.site].place;
+            let frame = match is_same {
+                true => site.caller_frame(),
+                false => site.site_frame(),
+            };
+            let shown = frame.map_or("another caller".to_owned(), |frame| {
+                format!("{} ({})", function_name(frame), frame_place(frame))
+            });
+            let why: Vec<String> = other.evidence.iter().map(Claim::text).collect();
+            format!(
+                "and for {shown}, {} calls: {}",
+                grouped(other.calls()),
+                why.join("; ")
+            )
+        })
+        .collect();
+    if !more.is_empty() {
+        lines.push(format!(
+            "and for {} more, {} calls",
+            grouped(more.len() as u64),
+            grouped(calls(more))
+        ));
+    }
+    lines
 }
 
 /// What is allocated, and what its calls are to be seen against: a loop, system calls.

@@ -279,6 +279,7 @@ impl Observer for Watch {
             facts.stays.add(stayed);
         }
         facts.sizes.add(made.size);
+        facts.latest = serial;
         for companion in thread.made.into_iter().flatten() {
             if companion != index {
                 facts.companions.add(companion);
@@ -286,10 +287,12 @@ impl Observer for Watch {
         }
         thread.made.rotate_right(1);
         thread.made[0] = Some(index);
-        let in_row = thread.last_made.filter(|last| {
-            last.origin == made.origin && last.size == made.size && last.event + 1 == now
-        });
+        let next_to = thread
+            .last_made
+            .filter(|last| last.origin == made.origin && last.event + 1 == now);
+        let in_row = next_to.filter(|last| last.size == made.size);
         facts.row.made += u64::from(in_row.is_some());
+        facts.row.unlike += u64::from(next_to.is_some() && in_row.is_none());
         thread.last_made = Some(Last {
             serial,
             event: now,

@@ -52,16 +52,8 @@ const HINTS: &[&str] = &[
     "alloc", "malloc", "dup", "grow", "reserve", "resize", "expand", "ensure", "new",
 ];
 
-/// Ends of the names of functions that are the C library's to their callers.
-const LIBRARY_NAMES: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "strdup",
-    "strndup",
-    "memdup",
-];
+/// Parts of the names of functions that are the C library's to their callers.
+const LIBRARY_NAMES: &[&str] = &["malloc", "calloc", "realloc", "strdup", "strndup", "memdup"];
 
 /// Marks the wrappers of these paths in the resolver.
 pub fn find(paths: &[Path], resolver: &mut Resolver) {

@@ -53,16 +53,16 @@ static void case_growing(void) {
   }
 }
 
-// One in twenty is not freed.
+// One in six is not freed.
 static void case_forgotten(void) {
-  fill(300, kBlocks);
+  fill(30, kBlocks);
   for (int i = 0; i < kBlocks; i++) free(blocks[(i * 7) % kBlocks]);
   for (int i = 0; i < kBlocks; i++) {
     blocks[any(i)] = malloc(100 + (size_t)(i % 7));  // @forgotten
     blocks[any(i)][0] = 1;
   }
   for (int i = 0; i < kBlocks; i++) {
-    if (i % 20 != 0) free(blocks[(i * 7) % kBlocks]);
+    if (i % 6 != 0) free(blocks[(i * 7) % kBlocks]);
   }
 }
 

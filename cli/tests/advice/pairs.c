@@ -3,6 +3,9 @@
 // case node_and_payload: finds embed at payload
 // case variable: finds embed at text
 // case row: finds array at row
+// case two_makers: finds embed at payload
+// case object: finds embed at window
+// case kept_object: finds arena at state
 // case outlives: nothing
 // case optional: nothing
 // case grown: nothing
@@ -52,6 +55,57 @@ static void case_row(void) {
   for (int i = 0; i < kNodes; i++) free(others[i]);
 }
 
+NOINLINE static struct Node* first_maker(void) { return node(); }
+NOINLINE static struct Node* second_maker(void) { return node(); }
+static void case_two_makers(void) {
+  for (int i = 0; i < kNodes; i++) nodes[i] = i % 3 ? first_maker() : second_maker();
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
+// An object of several blocks: one function makes them all.
+struct Stream {
+  char* window;
+  char* table;
+};
+NOINLINE static struct Stream* open_stream(void) {
+  struct Stream* stream = malloc(6000);  // @state
+  stream->window = malloc(40000);        // @window
+  stream->table = malloc(20000);
+  return stream;
+}
+NOINLINE static void close_stream(struct Stream* stream) {
+  free(stream->table);
+  free(stream->window);
+  free(stream);
+}
+// Nobody here has a place to keep it from one call to the next.
+NOINLINE static int pack(void) {
+  struct Stream* stream = open_stream();
+  stream->window[1] = stream->table[1] = 1;
+  close_stream(stream);
+  return 1;
+}
+NOINLINE static int other_work(void) {
+  char* some = malloc(10);
+  some[0] = 1;
+  free(some);
+  return 2;
+}
+static void case_object(void) {
+  for (int i = 0; i < kNodes; i++) {
+    if (pack() + other_work() != 3) abort();
+  }
+}
+
+// Whoever makes one after the other can.
+NOINLINE static void case_kept_object(void) {
+  for (int i = 0; i < kNodes; i++) {
+    struct Stream* stream = open_stream();
+    stream->window[1] = stream->table[1] = 1;
+    close_stream(stream);
+  }
+}
+
 // Made together, but the payload stays.
 static void case_outlives(void) {
   for (int i = 0; i < kNodes; i++) nodes[i] = node();
@@ -97,6 +151,9 @@ int main(int argc, char** argv) {
   CASE(node_and_payload);
   CASE(variable);
   CASE(row);
+  CASE(two_makers);
+  CASE(object);
+  CASE(kept_object);
   CASE(outlives);
   CASE(optional);
   CASE(grown);

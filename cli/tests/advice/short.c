@@ -217,7 +217,7 @@ NOINLINE static char* collected(int parts) {
   return longer ? longer : text;
 }
 static void case_grown_kept(void) {
-  for (int i = 0; i < kTurns; i++) kept[i] = collected(2);
+  for (int i = 0; i < kTurns; i++) kept[i] = collected(2 + i % 2);
   for (int i = 0; i < kTurns; i++) free(kept[(i * 7) % kTurns]);
 }
 

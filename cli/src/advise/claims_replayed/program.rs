@@ -163,21 +163,13 @@ impl Program {
         let unique = self.calls.len() as u64 + 10;
         let rng = self.contents.as_mut()?;
         let told = rng.u32(..20) > 0;
-        let mut flags = if rng.u32(..20) > 0 {
-            Fingerprint::DENSE
-        } else {
-            0
-        };
-        flags |= if rng.u32(..20) == 0 {
-            Fingerprint::UNIFORM
-        } else {
-            0
-        };
-        flags |= if self.lines > 4 {
-            Fingerprint::NO_ZEROS
-        } else {
-            0
-        };
+        let chosen = [
+            (Fingerprint::DENSE, rng.u32(..20) > 0),
+            (Fingerprint::UNIFORM, rng.u32(..20) == 0),
+            (Fingerprint::NO_ZEROS, self.lines > 4),
+        ];
+        let flags = chosen.into_iter().filter(|(_, set)| *set);
+        let flags = flags.fold(0, |all, (flag, _)| all | flag);
         let hash = match rng.u32(..8) {
             0..6 => rng.u64(..3),
             _ => unique,

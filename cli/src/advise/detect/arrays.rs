@@ -37,6 +37,7 @@ pub fn detect(image: &ImageFacts) -> Option<Finding> {
         related: Vec::new(),
         parts: no_calls(image, &origins),
         memory_bytes: 0,
+        keeper: None,
         evidence: vec![
             format!(
                 "{} of {} bytes, live together, all begin at byte {} of a page",

@@ -29,7 +29,7 @@ pub fn duplicates(image: &ImageFacts) -> Vec<Finding> {
             pairs.push((*first as usize, *copies));
         }
     }
-    let groups = grouped_by(image, |_, site| Some(site.place()));
+    let groups = grouped_by(image, |_, site| Some(site.place));
     let finding = |group: &Vec<usize>| duplicated(image, group, &of_copy);
     groups.iter().filter_map(finding).collect()
 }
@@ -41,7 +41,7 @@ fn duplicated(
 ) -> Option<Finding> {
     let with_copies = sites.iter().filter(|origin| !of_copy[**origin].is_empty());
     let group: Vec<usize> = with_copies.copied().collect();
-    let place = image.sites[*group.first()?].place();
+    let place = image.sites[*group.first()?].place;
     let parts: Vec<Part> = group
         .iter()
         .map(|&origin| Part {
@@ -73,6 +73,7 @@ fn duplicated(
         },
         parts,
         memory_bytes: 0,
+        keeper: None,
         evidence: vec![
             Claim::Equal {
                 origins: sites.to_vec(),
@@ -124,7 +125,7 @@ struct Source {
 fn source(image: &ImageFacts, group: &[usize], of_copy: &[Vec<(usize, Copies)>]) -> Option<Source> {
     let mut sources: Vec<Source> = Vec::new();
     for (first, copies) in group.iter().flat_map(|origin| &of_copy[*origin]) {
-        let place = image.sites[*first].place();
+        let place = image.sites[*first].place;
         let known = sources.iter_mut().find(|source| source.place == place);
         match known {
             Some(source) => {
@@ -151,7 +152,7 @@ fn source(image: &ImageFacts, group: &[usize], of_copy: &[Vec<(usize, Copies)>])
 /// Blocks of calloc without a zero at their end.
 pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.facts.zeros.told > 0).then(|| (site.place(), site.call_name))
+        (site.facts.zeros.told > 0).then_some((site.place, site.call_name))
     });
     let finding = |group: &Vec<usize>| {
         let mut all = Zeros::default();
@@ -172,6 +173,7 @@ pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: 0,
+            keeper: None,
             evidence: vec![Claim::Overwritten {
                 origins: group.clone(),
                 seen: all.told,

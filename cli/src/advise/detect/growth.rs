@@ -3,7 +3,7 @@
 
 use crate::advise::claim::Claim;
 use crate::advise::element::Types;
-use crate::advise::facts::{Growth, ImageFacts};
+use crate::advise::facts::{Growth, ImageFacts, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
 use crate::advise::sizes::Sizes;
 use crate::analysis::number::percent;
@@ -21,7 +21,7 @@ const FITTING: f64 = 0.9;
 
 pub fn detect(image: &ImageFacts, types: &Types<'_>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        grows(&site.facts.growth).then(|| site.place())
+        (grows(&site.facts.growth) && !is_copied(site)).then_some(site.place)
     });
     groups
         .iter()
@@ -32,6 +32,13 @@ pub fn detect(image: &ImageFacts, types: &Types<'_>) -> Vec<Finding> {
 fn grows(growth: &Growth) -> bool {
     let fits = growth.followed_larger as f64 >= FITTING * growth.followed as f64;
     growth.chains > 0 && growth.steps >= FEWEST_BLOCKS && fits
+}
+
+/// A vector or text of Rust grows by realloc; where a larger one was made and the smaller dropped, it
+/// was copied and appended to another.
+fn is_copied(site: &Site) -> bool {
+    let growth = &site.facts.growth;
+    matches!(site.container(), Some("Vec" | "String")) && growth.followed_larger * 2 > growth.steps
 }
 
 fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
@@ -93,6 +100,7 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         evidence.push(text.into());
     }
     let container = image.sites[site].container();
+    let alike = container.is_none() && total == chains && finals.smallest() == finals.largest();
     let how = match container {
         Some("std::vector" | "std::string") => "reserve()",
         Some("String" | "Vec" | "HashMap") => "with_capacity() for",
@@ -126,11 +134,13 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         related: Vec::new(),
         parts,
         memory_bytes: 0,
+        keeper: None,
         evidence,
         cure,
         size_bytes: Some(most),
         // Most would hold much of what they never need.
-        confidence: if !slow && most >= half.saturating_mul(WASTEFUL) {
+        // Records that are all alike may be others in another input.
+        confidence: if !slow && (most >= half.saturating_mul(WASTEFUL) || alike) {
             Confidence::Low
         } else if guessed == 0 || container.is_some() {
             Confidence::High

@@ -19,7 +19,7 @@ const CALLERS_SHOWN: usize = 3;
 pub struct Asked(Vec<(Vec<usize>, prove::Asked)>);
 
 pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
-    let groups = grouped_by(image, |_, site| Some(site.place()));
+    let groups = grouped_by(image, |_, site| Some(site.place));
     let hot = groups.into_iter().filter(|group| {
         let calls = calls(image, group);
         // What a collector sweeps is made and freed as it must be.
@@ -55,22 +55,28 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Fin
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: 0,
+            keeper: None,
             evidence: vec![
                 format!(
-                    "{}, {:.1} % of all, of {} to {} bytes (90 % at most {}); {} at once at most, {lived}; \
-                     asked for by {}",
+                    "{}, {:.1} % of all, {}; {} at once at most, {lived}; asked for by {}",
                     counted(calls, "call"),
                     percent(calls, image.allocations),
-                    grouped(sizes.smallest()),
-                    grouped(sizes.largest()),
-                    grouped(most),
+                    match sizes.smallest() == sizes.largest() {
+                        true => format!("of {} bytes", grouped(most)),
+                        false => format!(
+                            "of {} to {} bytes (90 % at most {})",
+                            grouped(sizes.smallest()),
+                            grouped(sizes.largest()),
+                            grouped(most)
+                        ),
+                    },
                     grouped(at_once.most),
                     callers(image, group),
                 )
                 .into(),
             ],
             cure: format!(
-                "none is known: it would take a pool of {} for up to {}, or a loop that asks less often",
+                "no cure is known: it would take a pool of {} for up to {}, or a loop that asks less often",
                 match sizes.smallest() == sizes.largest() {
                     true => format!("{} bytes", grouped(most)),
                     false => "several sizes".to_owned(),

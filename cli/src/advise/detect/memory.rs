@@ -16,6 +16,8 @@ const WORTH_BYTES: u64 = 4096;
 const GROWING_CALLS: u64 = 1000;
 /// A site must hold this share of the peak, in percent, to be called growing or left.
 const HELD_SHARE: f64 = 1.0;
+/// What is lost at the end must hold this share of the peak, in percent, to be trusted as a leak.
+const MUCH_OF_PEAK: f64 = 10.0;
 /// Of a trace in which nobody looked.
 const UNKNOWN_REACH: &str =
     "whether they could still be reached this run cannot tell: record --leaks, of one that exits";
@@ -26,7 +28,7 @@ pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
         let size = site.facts.sizes.largest();
         site.sums.calls >= FEWEST_BLOCKS && costs.block_bytes(size) / 2 >= size
     };
-    let groups = grouped_by(image, |_, site| outweighed(site).then(|| site.place()));
+    let groups = grouped_by(image, |_, site| outweighed(site).then_some(site.place));
     let finding = |group: &Vec<usize>| {
         let sites = || group.iter().map(|origin| &image.sites[*origin].sums);
         let blocks: u64 = sites().map(|sums| sums.peak_blocks).sum();
@@ -40,6 +42,7 @@ pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: lost,
+            keeper: None,
             evidence: vec![
                 format!(
                     "{} of {mean} bytes live at the peak; malloc takes {} for each",
@@ -63,7 +66,7 @@ pub struct Asked(Vec<(Vec<usize>, prove::Asked)>);
 
 pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
     let groups = grouped_by(image, |_, site| {
-        (site.facts.buffers.begun > 0).then(|| (site.place(), site.caller))
+        (site.facts.buffers.begun > 0).then_some((site.place, site.caller))
     });
     let grow = groups.into_iter().filter(|group| {
         let sum = |of: fn(&Site) -> u64| group.iter().map(|origin| of(&image.sites[*origin])).sum();
@@ -105,6 +108,7 @@ fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option
         related: Vec::new(),
         parts: no_calls(image, group),
         memory_bytes: second_half,
+        keeper: None,
         evidence: vec![
             Claim::Rises {
                 origins: group.to_vec(),
@@ -133,7 +137,7 @@ fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option
 /// callers may free theirs.
 pub fn lost(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.facts.lost > 0 && !is_reserve(site)).then(|| (site.place(), site.caller))
+        (site.facts.lost > 0 && !is_reserve(site)).then_some((site.place, site.caller))
     });
     let finding = |group: &Vec<usize>| {
         let sum = |of: fn(&Site) -> u64| {
@@ -162,25 +166,39 @@ pub fn lost(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> V
             }
             None => "free them before the last pointer to them is given up".to_owned(),
         };
-        Finding {
-            pattern: Pattern::Leak,
-            site: group[0],
-            related: owner.into_iter().collect(),
-            parts: no_calls(image, group),
-            memory_bytes: bytes,
-            evidence,
-            cure,
-            size_bytes: None,
-            confidence: Confidence::High,
-        }
+        leak(image, group, owner, bytes, evidence, cure, Confidence::High)
     };
     groups.iter().map(finding).collect()
+}
+
+/// `owner`: what the blocks were made with, and are left with.
+fn leak(
+    image: &ImageFacts,
+    group: &[usize],
+    owner: Option<usize>,
+    memory_bytes: u64,
+    evidence: Vec<Claim>,
+    cure: String,
+    confidence: Confidence,
+) -> Finding {
+    Finding {
+        pattern: Pattern::Leak,
+        site: group[0],
+        related: owner.into_iter().collect(),
+        parts: no_calls(image, group),
+        memory_bytes,
+        keeper: None,
+        evidence,
+        cure,
+        size_bytes: None,
+        confidence,
+    }
 }
 
 /// What was live when the program ended, where nobody looked whether it could be reached.
 pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.sums.live_blocks > 0 && !is_reserve(site)).then(|| site.place())
+        (site.sums.live_blocks > 0 && !is_reserve(site)).then_some(site.place)
     });
     let finding = |group: &Vec<usize>| {
         let sites = || group.iter().map(|origin| &image.sites[*origin]);
@@ -214,20 +232,14 @@ pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> 
             }
             None => "free them at the end, or keep them on purpose and say so".to_owned(),
         };
-        (percent(bytes, image.peak_bytes) >= HELD_SHARE || forgotten).then(|| Finding {
-            pattern: Pattern::Leak,
-            site: group[0],
-            related: owner.into_iter().collect(),
-            parts: no_calls(image, group),
-            memory_bytes: bytes,
-            evidence,
-            cure,
-            size_bytes: None,
-            confidence: match (forgotten, owner) {
-                (true, None) => Confidence::Medium,
-                _ => Confidence::Low,
-            },
-        })
+        // What is kept on purpose till the end looks the same, unless it is much of all there is.
+        let share = percent(bytes, image.peak_bytes);
+        let confidence = match owner {
+            None if forgotten && share >= MUCH_OF_PEAK => Confidence::Medium,
+            _ => Confidence::Low,
+        };
+        (share >= HELD_SHARE || forgotten)
+            .then(|| leak(image, group, owner, bytes, evidence, cure, confidence))
     };
     groups.iter().filter_map(finding).collect()
 }

@@ -7,6 +7,7 @@ mod contents;
 mod cures;
 mod growth;
 mod hot;
+mod inline;
 mod memory;
 mod pairs;
 mod short;
@@ -18,7 +19,7 @@ use super::claim::Claim;
 use super::costs::Costs;
 use super::element::Types;
 use super::facts::ImageFacts;
-use super::finding::{Confidence, Finding, Pattern};
+use super::finding::{Confidence, Finding, Part, Pattern};
 use super::prove::{Answers, Questions};
 use super::rank::Worth;
 
@@ -55,18 +56,29 @@ pub fn conclude(
     if image.lost_calls > 0 {
         return from_sums(image, costs);
     }
-    let mut findings = short::conclude(image, &asked.short, answers);
-    // What lives within a call need not be allocated at all, together with another or not.
-    let within = findings.iter().filter(|f| {
-        let proven = |claim: &Claim| matches!(claim, Claim::EndsWithin { .. });
-        f.confidence > Confidence::Low && f.evidence.iter().any(proven)
-    });
-    let parts = within.flat_map(|finding| finding.parts.iter());
-    let explained: HashSet<usize> = parts.map(|part| part.origin).collect();
+    let short = short::conclude(image, &asked.short, answers);
+    // What one function makes of several blocks is one block before anybody has to keep the parts.
+    let objects = pairs::objects(image, &asked.pairs, answers, &short.kept);
+    let of_objects = origins(objects.iter());
+    let mut pairs = pairs::conclude(image, &asked.pairs, answers, &short.within);
+    pairs.retain(|pair| !of_objects.contains(&pair.site));
+    pairs.extend(objects);
+    let batch = batch::detect(image);
+    let mut findings = inline::detect(image, types, short.findings.iter().chain(&batch));
+    findings.extend(short.findings.into_iter().filter(|finding| {
+        let reuse = finding.pattern == Pattern::Reuse;
+        !reuse || !all_parts(finding, &of_objects)
+    }));
     findings.extend(growth::detect(image, types));
-    findings.extend(pairs::conclude(image, &asked.pairs, answers, &explained));
-    findings.extend(batch::detect(image));
-    findings.extend(memory::tiny(image, costs));
+    findings.extend(pairs);
+    findings.extend(batch);
+    // What is gone needs no pool.
+    let gone = findings
+        .iter()
+        .filter(|f| f.confidence > Confidence::Low && f.calls() > 0);
+    let gone = origins(gone);
+    let tiny = memory::tiny(image, costs).into_iter();
+    findings.extend(tiny.filter(|finding| !all_parts(finding, &gone)));
     findings.extend(memory::growing(image, &asked.memory, answers));
     if ended {
         let growing = findings.iter().filter(|f| f.pattern == Pattern::Growing);
@@ -79,12 +91,44 @@ pub fn conclude(
             findings.extend(leaks.filter(|leak| !growing.contains(&leak.site)));
         }
     }
-    findings.extend(threads::detect(image));
+    let one_at_a_time = findings.iter().filter(|finding| {
+        let alone = |claim: &Claim| matches!(claim, Claim::AtOnce { most: 1, .. });
+        finding.evidence.iter().any(alone)
+    });
+    let one_at_a_time = origins(one_at_a_time);
+    // Of one block there is no batch to hand back.
+    let threads = threads::detect(image).into_iter();
+    findings.extend(threads.filter(|f| !one_at_a_time.contains(&f.site)));
     findings.extend(arrays::detect(image));
     findings.extend(contents::duplicates(image));
     findings.extend(contents::zeroed(image));
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| is_set_up(image, finding))
+    {
+        finding.confidence = finding.confidence.weaker();
+    }
     findings.extend(hot::conclude(image, &asked.hot, answers));
     findings
+}
+
+/// Whether all that it saves was made in the first tenth of the run, as what is made once: another run
+/// makes as many, and more of all else.
+fn is_set_up(image: &ImageFacts, finding: &Finding) -> bool {
+    let early = |part: &Part| image.sites[part.origin].facts.latest < image.allocations / 10;
+    finding.calls() > 0 && finding.parts.iter().all(early)
+}
+
+fn origins<'a>(findings: impl Iterator<Item = &'a Finding>) -> HashSet<usize> {
+    let parts = findings.flat_map(|finding| finding.parts.iter());
+    parts.map(|part| part.origin).collect()
+}
+
+fn all_parts(finding: &Finding, origins: &HashSet<usize>) -> bool {
+    finding
+        .parts
+        .iter()
+        .all(|part| origins.contains(&part.origin))
 }
 
 /// What a trace can carry that calls are missing from: nothing of how long blocks lived, or together

@@ -31,11 +31,19 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
     let numbers = numbered(image);
     for (second, site) in image.sites.iter().enumerate() {
         let calls = site.sums.calls;
-        if site.facts.reallocated > 0 || site.site.is_none() || calls == 0 {
+        // What realloc makes is of any size.
+        let resized = site.facts.reallocated > 0 || site.is_resizable();
+        if resized || site.site.is_none() || calls == 0 {
             continue;
         }
         for first in site.facts.companions.of((calls as f64 * MOSTLY) as u64) {
-            if image.sites.get(first).is_some_and(|a| near(a, site)) {
+            let of_fixed = |a: &&Site| !a.is_resizable();
+            if image
+                .sites
+                .get(first)
+                .filter(of_fixed)
+                .is_some_and(|a| near(a, site))
+            {
                 let one_place = numbers[first] == numbers[second];
                 // Of one place only the C++ library's are told apart, by their stacks.
                 if one_place && site.container() != Some(SHARED_POINTER) {
@@ -107,6 +115,38 @@ pub fn conclude(
     found.collect()
 }
 
+/// Objects of three blocks or more that one function makes at once: findings for all but the first.
+pub fn objects(
+    image: &ImageFacts,
+    asked: &Asked,
+    answers: &Answers,
+    explained: &HashSet<usize>,
+) -> Vec<Finding> {
+    let mut found = conclude(image, asked, answers, explained);
+    let site = |origin: usize| &image.sites[origin];
+    let root = |finding: &Finding| finding.related.last().map(|root| site(*root));
+    found.retain(|finding| {
+        let own =
+            root(finding).map(Site::function_name) == Some(site(finding.site).function_name());
+        own && finding.confidence > Confidence::Low
+    });
+    let mut lines: HashMap<Place, HashSet<Place>> = HashMap::new();
+    for finding in &found {
+        let of_root = root(finding).map(|site| site.place);
+        let lines = of_root.map(|root| lines.entry(root).or_default());
+        lines
+            .into_iter()
+            .for_each(|lines| _ = lines.insert(site(finding.site).place));
+    }
+    let is_object = |finding: &Finding| {
+        let root = root(finding).map(|site| site.place);
+        root.and_then(|root| lines.get(&root))
+            .is_some_and(|lines| lines.len() > 1)
+    };
+    found.retain(is_object);
+    found
+}
+
 /// What each block goes into, of pairs in the order of their weight: none into itself, by whatever
 /// way.
 fn holders(pairs: impl Iterator<Item = (usize, usize)>) -> HashMap<usize, usize> {
@@ -138,7 +178,7 @@ fn numbered(image: &ImageFacts) -> Vec<usize> {
     let places = image.sites.iter().map(|site| {
         let next = numbers.len();
         // One line that makes both is told apart by where it was called.
-        let key = (site.place(), site.caller);
+        let key = (site.place, site.caller);
         *numbers.entry(key).or_insert(next)
     });
     places.collect()
@@ -262,7 +302,7 @@ fn finding(
             Pattern::Embed
         },
         site: named,
-        related: vec![other],
+        related: [Some(other), outer].into_iter().flatten().collect(),
         // The bytes stay: they move into the other block.
         parts: second
             .iter()
@@ -272,6 +312,7 @@ fn finding(
             })
             .collect(),
         memory_bytes: 0,
+        keeper: None,
         evidence: vec![
             Claim::Together {
                 first: first.to_vec(),

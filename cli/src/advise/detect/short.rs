@@ -13,11 +13,13 @@ use larder_trace::StackId;
 use super::cures::{self, About, Advice, Kept};
 use crate::advise::claim::{Claim, Scope};
 use crate::advise::facts::{ImageFacts, Site};
-use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, buffers_whole, grouped_by};
+use crate::advise::finding::{
+    Confidence, FEWEST_BLOCKS, Finding, Keeper, Part, buffers_up_to, buffers_whole, grouped_by,
+};
 use crate::advise::prove::{self, Answers, AtOnce, Questions, Through};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
-use crate::analysis::chain::Location;
+use crate::analysis::chain::{Chain, Location};
 use crate::analysis::naming::{function_name, is_start};
 use crate::analysis::plumbing::ModuleRole;
 use crate::analysis::resolve::ChainFrame;
@@ -25,6 +27,12 @@ use crate::analysis::resolve::ChainFrame;
 /// Buffers that a function can be asked to keep, and how often each of them must be used.
 const MOST_KEPT: u64 = 8;
 const MOST_KEPT_SHARE: u64 = 4;
+
+/// Parts of names of functions that do nothing but free.
+const FREES: &[&str] = &[
+    "free", "delete", "drop", "release", "destroy", "close", "clear", "cleanup", "dispose", "fini",
+    "unref",
+];
 
 /// What is asked of the trace before anything is concluded.
 pub struct Asked {
@@ -37,12 +45,12 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
     let within = grouped_by(image, |_, site| {
         let shared = lives_within(site)?;
         Some((
-            site.place(),
+            site.place,
             image.place_of(Some(shared.frame)),
             shared.kind(),
         ))
     });
-    let begins = |site: &Site| (site.facts.buffers.begun > 0).then(|| site.place());
+    let begins = |site: &Site| (site.facts.buffers.begun > 0).then_some(site.place);
     let lines = grouped_by(image, |_, site| begins(site));
     let mut callers = grouped_by(image, |_, site| Some((begins(site)?, site.caller)));
     let worth =
@@ -81,14 +89,28 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
     }
 }
 
-pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Finding> {
+/// What was found, and what it makes needless.
+pub struct Found {
+    pub findings: Vec<Finding>,
+    /// Origins whose blocks end in the call of a function that makes them or has them made.
+    pub within: HashSet<usize>,
+    /// Of these, those that it can keep, on its stack or from one to the next.
+    pub kept: HashSet<usize>,
+}
+
+pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Found {
     let (mut findings, worth) = (Vec::new(), Worth::of(image));
     let mut explained: HashSet<usize> = HashSet::new();
+    let (mut all_within, mut kept) = (HashSet::new(), HashSet::new());
     for (group, asked) in &asked.within {
-        if let Some(finding) = within(image, group, &answers.at_once(*asked)) {
+        if let Some((finding, is_kept)) = within(image, group, &answers.at_once(*asked)) {
             // Little pieces of a line do not stand for it.
             if finding.confidence > Confidence::Low && worth.admits(image, group) {
                 explained.extend(group);
+            }
+            if finding.confidence > Confidence::Low {
+                all_within.extend(group);
+                kept.extend(group.iter().filter(|_| is_kept));
             }
             findings.push(finding);
         }
@@ -103,7 +125,11 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Fin
             findings.push(finding);
         }
     }
-    findings
+    Found {
+        findings,
+        within: all_within,
+        kept,
+    }
 }
 
 fn begun(image: &ImageFacts, group: &[usize]) -> u64 {
@@ -219,9 +245,58 @@ impl<'a> Shared<'a> {
             inward,
             outward: (below + in_frame) as i64 - site.site? as i64,
             frees_first: lines.0.is_some() && lines.1 < lines.0,
-            outermost: outer.is_none_or(|outer| outer.iter().any(starts)),
+            outermost: outer.is_none_or(|outer| outer.iter().any(starts))
+                || starts_rust(&site.chain, owner.frame + 1),
         })
     }
+}
+
+/// Whether Rust's runtime calls a closure here: its `main`, or a thread's.
+fn starts_rust(chain: &Chain, frame: usize) -> bool {
+    let called = chain
+        .iter()
+        .skip(frame)
+        .take(2)
+        .flat_map(|frames| frames.iter());
+    let name = |frame: &ChainFrame| Some(frame.source.function.as_ref()?.name.clone());
+    called
+        .filter_map(name)
+        .any(|name| name.ends_with("__rust_begin_short_backtrace"))
+}
+
+/// Whether a call of the function makes one of an origin's buffers and no more: its loop lies
+/// further out, or the function had returned before the next.
+fn makes_one(site: &Site) -> bool {
+    let Some(owner) = &site.owner else {
+        return false;
+    };
+    match site.turn.as_ref().and_then(|turn| turn.depth(&site.chain)) {
+        Some(depth) => depth > owner.frame,
+        None => {
+            let outer = site.chain.depth().saturating_sub(owner.frame + 1);
+            site.facts.stayed(outer).is_some_and(|percent| percent < 50)
+        }
+    }
+}
+
+/// Whether the line is a dependency's, and the function the program's own: it has what was made of the
+/// block, and no part in how.
+fn is_elsewhere(site: &Site, function: &ChainFrame) -> bool {
+    let package = |frame: &ChainFrame| -> Option<String> {
+        let file = frame
+            .source
+            .file
+            .as_deref()
+            .filter(|file| file.ends_with(".rs"))?;
+        let end = file.rfind("/src/").or_else(|| file.rfind('/'))?;
+        Some(file[..end].to_owned())
+    };
+    let fetched = |package: &String| {
+        let places = ["/registry/src/", "/git/checkouts/", "/vendor/"];
+        places.iter().any(|place| package.contains(place))
+    };
+    let line = site.site_frame().and_then(package);
+    line.is_some_and(|line| fetched(&line)) && !package(function).is_some_and(|own| fetched(&own))
 }
 
 /// Without the C library's symbol table what starts `main` has no name.
@@ -231,10 +306,14 @@ fn starts(frame: &ChainFrame) -> bool {
 }
 
 /// All buffers are freed in the call of one function that made them.
-fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
+///
+/// And whether that function keeps them: on its stack, or from one to the next.
+fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Finding, bool)> {
     let first = &image.sites[*group.first()?];
     let shared = lives_within(first)?;
-    if counted.returned > 0 {
+    let elsewhere = shared.kind() == Kind::Caller && is_elsewhere(first, shared.frame);
+    // Of what it was only lent it keeps nothing; the line may.
+    if counted.returned > 0 || (elsewhere && first.container().is_none()) {
         return None;
     }
     let (kind, owner) = (shared.kind(), function_name(shared.frame));
@@ -242,21 +321,24 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Findi
     let most = counted.most_in_a_call;
     let about = About {
         site: first,
-        owner: &owner,
         largest: &largest,
+        once: kind == Kind::Caller && makes_one(first),
+        elsewhere,
         freed_by: freed_by(first, &shared),
     };
     let advice = match (kind, most) {
         (Kind::Inside, _) => cures::inside(&owner),
         _ if let Some(library) = first.library_function() => cures::inside(&library),
-        (Kind::Same, 1) => cures::same(&about),
-        (Kind::Caller, 1) => cures::caller(&about),
+        (Kind::Same, 1) => cures::same(&about, &owner),
+        (Kind::Caller, 1) => cures::caller(&about, &owner),
         _ if shared.outermost => return None,
         (_, ..=MOST_KEPT) if counted.begun >= MOST_KEPT_SHARE * most => {
-            cures::keep_some(&about, most)
+            cures::keep_some(&about, &owner, most)
         }
         _ => cures::arena(&owner),
     };
+    let is_kept = !about.once || about.may_lie_on_the_stack();
+    let keeper = owner.clone();
     let calls = group.iter().filter_map(|origin| {
         let owner = image.sites[*origin].owner.as_ref()?;
         Some((*origin, owner.call))
@@ -273,7 +355,13 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Findi
         },
         at_once,
     ];
-    Some(finding(image, group, advice, evidence, &largest))
+    let mut found = finding(image, group, advice, evidence, &largest);
+    let keeper = Keeper {
+        function: keeper,
+        blocks: counted.begun,
+    };
+    found.keeper = Some(keeper).filter(|_| about.once && first.container().is_none());
+    Some((found, is_kept))
 }
 
 /// The program's function that the owner calls to free: what it gets is its own.
@@ -286,10 +374,11 @@ fn freed_by(site: &Site, shared: &Shared<'_>) -> Option<String> {
         .flat_map(|f| f.iter());
     let own = |frame: &&ChainFrame| !frame.is_passed_over();
     let name = function_name(inner.filter(own).last()?);
-    let frees = ["free", "delete", "drop", "release", "destroy"];
     let lower = name.to_lowercase();
-    let plain =
-        name == function_name(shared.frame) || frees.iter().any(|word| lower.contains(word));
+    let plain = name == function_name(shared.frame)
+        || name.ends_with("End")
+        || lower.ends_with("_end")
+        || FREES.iter().any(|word| lower.contains(word));
     (!plain).then_some(name)
 }
 
@@ -315,25 +404,43 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
         return None;
     }
     let first = &image.sites[*group.first()?];
-    if first.container().is_some() && is_growth(image, group) {
+    // Several that grow are many blocks to keep: a reserve goes before.
+    let steps: u64 = group
+        .iter()
+        .flat_map(|origin| buffers(origin).steps.values())
+        .sum();
+    if (first.container().is_some() && is_growth(image, group))
+        || (most > 1 && steps >= counted.begun)
+    {
         return None;
     }
     let largest = largest(image, group);
     let shared = Shared::of(first).filter(|shared| shared.kind() == Kind::Caller);
-    let owner = shared.map(|shared| function_name(shared.frame));
+    let elsewhere = shared
+        .as_ref()
+        .is_some_and(|shared| is_elsewhere(first, shared.frame));
+    let owner = shared.filter(|_| !elsewhere);
+    let owner = owner.map(|shared| function_name(shared.frame));
     let about = About {
         site: first,
-        owner: owner.as_deref().unwrap_or(""),
         largest: &largest,
+        once: false,
+        elsewhere: elsewhere && first.container().is_some(),
         freed_by: None,
     };
     let advice = match first.library_function() {
         Some(library) => cures::inside(&library),
-        None => cures::reuse(&about, scope, most, foreign),
+        None => cures::reuse(&about, owner.as_deref(), scope, most, foreign),
     };
     let origins = group.iter().map(|origin| (*origin, None)).collect();
     let evidence = vec![at_once(origins, scope, most, counted.begun, &largest)];
-    Some(finding(image, group, advice, evidence, &largest))
+    let mut found = finding(image, group, advice, evidence, &largest);
+    let keeper = owner.filter(|_| first.container().is_none());
+    found.keeper = keeper.map(|function| Keeper {
+        function,
+        blocks: counted.begun,
+    });
+    Some(found)
 }
 
 fn at_once(
@@ -378,6 +485,7 @@ fn finding(
         related: Vec::new(),
         parts: needless(image, group, largest, &advice.kept),
         memory_bytes: 0,
+        keeper: None,
         evidence,
         cure: advice.cure,
         size_bytes: advice.size_bytes,
@@ -387,23 +495,16 @@ fn finding(
 
 /// What the buffers of a group ask for that need not be, reallocs included.
 fn needless(image: &ImageFacts, group: &[usize], largest: &Sizes, kept: &Kept) -> Vec<Part> {
+    if let Kept::Beyond(size) = kept {
+        return buffers_up_to(image, group, largest, *size);
+    }
     let mut parts = buffers_whole(image, group);
-    match kept {
-        Kept::None => {}
-        Kept::Some(stay) => {
-            let mut stay = *stay;
-            for part in &mut parts {
-                let kept = stay.min(part.calls);
-                part.calls -= kept;
-                stay -= kept;
-            }
-        }
-        Kept::Beyond(size) => {
-            let share = largest.up_to(*size) as f64 / largest.total().max(1) as f64;
-            for part in parts.iter_mut().filter(|_| share < 1.0) {
-                part.calls = (part.calls as f64 * share) as u64;
-                part.bytes = (part.bytes as f64 * share) as u64;
-            }
+    if let Kept::Some(stay) = kept {
+        let mut stay = *stay;
+        for part in &mut parts {
+            let kept = stay.min(part.calls);
+            part.calls -= kept;
+            stay -= kept;
         }
     }
     parts

@@ -12,7 +12,7 @@ const FOREIGN_SHARE: f64 = 50.0;
 
 pub fn detect(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.facts.foreign > 0).then(|| site.place())
+        (site.facts.foreign > 0).then_some(site.place)
     });
     let finding = |group: &Vec<usize>| {
         let facts = || group.iter().map(|origin| &image.sites[*origin].facts);
@@ -25,6 +25,7 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
             related: Vec::new(),
             parts: no_calls(image, group),
             memory_bytes: 0,
+            keeper: None,
             evidence: vec![Claim::Foreign {
                 origins: group.clone(),
                 foreign,

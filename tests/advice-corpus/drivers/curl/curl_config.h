@@ -11,7 +11,6 @@
 #define CURL_DISABLE_SMTP 1
 #define CURL_DISABLE_TELNET 1
 #define CURL_DISABLE_TFTP 1
-#define CURL_EXTERN_SYMBOL __attribute__((__visibility__("default")))
 #define CURL_EXTERN_SYMBOL
 #define CURL_STATICLIB 1
 #define ENABLE_IPV6 1

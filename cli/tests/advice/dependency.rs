@@ -1,0 +1,14 @@
+// A dependency, as far as `values.rs` can tell by its path.
+#[inline(never)]
+pub fn name(i: usize) -> String {
+    let text = ["one", "three", "fifteen"][i % 3].repeat(2);
+    std::hint::black_box(&text);
+    text
+}
+
+#[inline(never)]
+pub fn sentence(i: usize) -> String {
+    let text = ["one", "three", "fifteen"][i % 3].repeat(20);
+    std::hint::black_box(&text);
+    text
+}
