@@ -22,7 +22,7 @@ template <typename Body>
 int in_child(Body body) {
   pid_t pid = fork();
   if (pid == 0) {
-    alarm(20);
+    alarm(900);
     _exit(body());
   }
   int status = 0;

@@ -270,7 +270,7 @@ TEST(Inline, AForkedChildGoesOnAlone) {
   while (stage != 1) std::this_thread::yield();
   pid_t pid = fork();
   if (pid == 0) {
-    alarm(20);
+    alarm(900);
     for (void* p : theirs) put<16>(p);
     for (const Functions& f : kAll) f.put(memset(f.take(), 1, f.size));
     larder_release_free_memory();

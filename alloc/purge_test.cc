@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "os.h"
 #include "page_heap.h"
 #include "stats.h"
+#include "tests/clock.h"
 #include "thread_heap.h"
 
 namespace larder {
@@ -35,15 +35,15 @@ void expect_resident(size_t most) {
 #endif
 }
 
-void wait_ms(unsigned ms) { usleep(ms * 1000); }
-
 class Purge : public testing::Test {
  protected:
   void SetUp() override {
+    test_clock::stop();
     set_option(Option::kEarlyPurge, 0);
     purge_all();
   }
   void TearDown() override {
+    test_clock::go_on();
     set_option(Option::kEarlyPurge, 1);
     set_option(Option::kPurgeDecayMs, 1000);
     set_option(Option::kPurgeMibPerTick, 64);
@@ -61,7 +61,7 @@ class Purge : public testing::Test {
 
 TEST_F(Purge, NothingGoesBackBeforeTheDecay) {
   set_option(Option::kPurgeDecayMs, 3600 * 1000);
-  wait_ms(110);
+  test_clock::pass_ms(110);
   int64_t before = stats::get(stats::kPurgedBytes);
   dirty(16);
   purge_tick();
@@ -72,7 +72,7 @@ TEST_F(Purge, FreeMemoryGoesBackAfterTheDecay) {
   dirty(64);
   size_t before = resident();
   set_option(Option::kPurgeDecayMs, 20);
-  wait_ms(150);
+  test_clock::pass_ms(150);
   purge_tick();
   expect_resident(before - (size_t{60} << 20));
 }
@@ -81,7 +81,7 @@ TEST_F(Purge, ATickGivesBackABoundedAmount) {
   dirty(64);
   set_option(Option::kPurgeDecayMs, 20);
   set_option(Option::kPurgeMibPerTick, 8);
-  wait_ms(150);
+  test_clock::pass_ms(150);
   int64_t before = stats::get(stats::kPurgedBytes);
   purge_tick();
   purge_tick();  // not due yet
@@ -96,7 +96,7 @@ TEST_F(Purge, KeptMappingsGoAfterTheDecay) {
   set_option(Option::kPurgeDecayMs, 20);
   // The one that waits for a request of its size does so until the first tick.
   for (int tick = 0; tick < 2; ++tick) {
-    wait_ms(150);
+    test_clock::pass_ms(150);
     purge_tick();
   }
   EXPECT_FALSE(large_has_kept());
@@ -110,16 +110,18 @@ TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
   expect_resident(before + (size_t{16} << 20));
   // What comes back at once is left alone: the peak once, and 32 MiB a second.
   int64_t purged = stats::get(stats::kPurgedBytes);
-  uint64_t start_ms = os::now_ms();
-  for (int i = 0; i < 8; ++i) dirty(64);
+  for (int i = 0; i < 8; ++i) {
+    dirty(64);
+    test_clock::pass_ms(10);
+  }
   size_t peak = page_heap.peak_bytes() + size_t(stats::get(stats::kHugePeakBytes));
-  size_t allowed = peak + (os::now_ms() - start_ms + 100) * (32 << 10);
+  size_t allowed = peak + 80 * (32 << 10);
   EXPECT_LE(size_t(stats::get(stats::kPurgedBytes) - purged), allowed);
 }
 
 TEST_F(Purge, WhatAHeapKeepsIsNotInUseAndGoesWithTheRest) {
   set_option(Option::kPurgeDecayMs, 3600 * 1000);
-  wait_ms(2100);  // the next is put off by 2048 ms once 64 MiB were too much
+  test_clock::pass_ms(2100);  // the next is put off by 2048 ms once 64 MiB were too much
   size_t before = resident();
   void* mappings[] = {larder_malloc(5 << 20), larder_malloc(5 << 20)};
   for (void* p : mappings) memset(p, 1, 5 << 20);

@@ -14,6 +14,7 @@
 #include "check.h"
 #include "larder/larder_malloc.h"
 #include "options.h"
+#include "tests/clock.h"
 
 namespace larder {
 namespace {
@@ -176,7 +177,7 @@ TEST(Registry, AHeapThatAnEndedThreadDidNotGiveUpCountsNoMore) {
     });
     EXPECT_EQ(heap_counts().in_use, before + 1);
     larder_free(last_words);
-    usleep(150'000);
+    test_clock::pass_ms(150);
     run_thread([](void*) -> void* {
       larder_free(larder_malloc(10));
       EXPECT_EQ(thread_state.phase, ThreadState::kHasHeap);
@@ -198,7 +199,7 @@ TEST(Registry, AForkedThreadsHeapIsNotTakenForLost) {
   if (child == 0) {
     const size_t before = heap_counts().in_use;
     set_option(Option::kMaxHeaps, before);
-    usleep(150'000);
+    test_clock::pass_ms(150);
     run_thread([](void*) -> void* {
       larder_free(larder_malloc(10));
       return nullptr;

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::running::ended_if_it_hangs;
 use common::*;
 use larder_trace::AllocCall;
 use larder_trace::call::Call;
@@ -383,11 +384,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 /// A report that is ended, with exit code 124, if it hangs.
 fn report_in_time(path: &Path) -> std::process::Output {
     let tool = env!("CARGO_BIN_EXE_larder");
-    output(
-        std::process::Command::new("timeout")
-            .args(["20", tool, "report", "--json"])
-            .arg(path),
-    )
+    output(ended_if_it_hangs(tool).args(["report", "--json"]).arg(path))
 }
 
 fn make_fifo(path: &Path) {

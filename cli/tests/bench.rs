@@ -6,8 +6,9 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use common::running::{HANG, wait_until};
 use common::{
     assert_fails, assert_success, code, compile, larder, output, stderr, stdout, temporary,
 };
@@ -298,7 +299,7 @@ fn what_is_missing_is_named() {
 #[test]
 fn a_run_that_does_not_end_is_a_failure() {
     let tree = Tree::new();
-    tree.manifest(&MANIFEST.replace("&& {bench}/workload", "&& sleep 60"));
+    tree.manifest(&MANIFEST.replace("&& {bench}/workload", "&& sleep 3600"));
     let words = [
         "--only",
         "script",
@@ -360,8 +361,7 @@ fn the_smoke_test_fails_with_any_allocator() {
 fn an_interruption_keeps_complete_rounds() {
     let tree = Tree::new();
     // Round by round a little slower: the trial, one round, then a run that waits to be interrupted.
-    let script =
-        "echo x >>\\\"$COUNT\\\"; [ $(wc -l <\\\"$COUNT\\\") -lt 3 ] || sleep 60; {bench}/workload";
+    let script = "echo x >>\\\"$COUNT\\\"; [ $(wc -l <\\\"$COUNT\\\") -lt 3 ] || sleep 3600; {bench}/workload";
     let command = format!("command = [\"/bin/sh\", \"-c\", \"{script}\"]");
     let old = "command = [\"/bin/sh\", \"-c\", \"{bench}/workload && {bench}/workload\"]";
     let manifest = MANIFEST.replace(old, &command);
@@ -384,26 +384,14 @@ fn an_interruption_keeps_complete_rounds() {
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
     let child = command.spawn().expect("larder");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while fs::read_to_string(&count)
-        .unwrap_or_default()
-        .lines()
-        .count()
-        < 3
-    {
-        assert!(Instant::now() < deadline, "the third run does not start");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let begun = || fs::read_to_string(&count).unwrap_or_default();
+    wait_until("in the third run", || begun().lines().count() == 3);
     let begin = Instant::now();
     // As a terminal does it, but to this process alone; `bench_measure` hears of it by our end or its own.
     // SAFETY: the process is ours and has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let ended = child.wait_with_output().expect("the end");
-    assert!(
-        begin.elapsed() < Duration::from_secs(30),
-        "{:?}",
-        begin.elapsed()
-    );
+    assert!(begin.elapsed() < HANG, "{:?}", begin.elapsed());
     assert_eq!(code(&ended), 130, "{}", stderr(&ended));
     let told = "Interrupted: 1 of 9 rounds are complete.";
     assert!(stdout(&ended).contains(told), "{}", stdout(&ended));

@@ -11,11 +11,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::running::{Running, failure_at, first_words, preloaded, worker};
+use common::running::{HANG, Running, first_words, preloaded, wait_until, worker};
 use common::*;
 use prost::Message;
 use tempfile::TempDir;
@@ -71,14 +70,8 @@ impl Pusher {
 
     #[track_caller]
     fn wait_for(&self, name: &str, least: u64) {
-        let begin = Instant::now();
-        while self.metric(name) < least {
-            assert!(
-                begin.elapsed() < Duration::from_secs(30),
-                "{name} stays below {least}"
-            );
-            thread::sleep(Duration::from_millis(50));
-        }
+        let enough = || self.metric(name) >= least;
+        wait_until(&format!("{least} of {name}"), enough);
     }
 }
 
@@ -181,9 +174,7 @@ fn receiver(statuses: &'static [u16]) -> (String, Receiver<Pushed>) {
 }
 
 fn next(pushed: &Receiver<Pushed>) -> Pushed {
-    pushed
-        .recv_timeout(Duration::from_secs(30))
-        .expect("a push")
+    pushed.recv_timeout(HANG).expect("a push")
 }
 
 /// As much of pprof's profile.proto as is looked at.
@@ -445,24 +436,19 @@ fn a_receiver_that_hangs_holds_nobody_up() {
     let address = listener.local_addr().expect("its address");
     let pusher = Pusher::start(&process, &format!("http://{address}/ingest"), &[]);
     // While one send waits, more is taken and metrics are answered.
-    let deadline = failure_at();
     let state = || {
         let given_up = pusher.metric("larder_push_failures_total");
         (given_up, pusher.metric("larder_push_waiting_profiles"))
     };
     let (mut given_up, mut waiting) = state();
-    loop {
+    wait_until("served beside it", || {
         assert_eq!(pusher.metric("larder_serve_processes"), 1);
         let now = state();
         if now.0 != given_up {
             (given_up, waiting) = now;
         }
-        if now.1 >= waiting + 3 && pusher.metric("larder_push_failures_total") == given_up {
-            break;
-        }
-        assert!(Instant::now() < deadline, "it is held up");
-        thread::sleep(Duration::from_millis(50));
-    }
+        now.1 >= waiting + 3 && pusher.metric("larder_push_failures_total") == given_up
+    });
     assert_eq!(pusher.metric("larder_push_sent_total"), 0);
     drop(listener);
 }

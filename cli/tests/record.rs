@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
+use common::running::wait_until;
 use common::*;
 use larder_trace::writer::{About, Writer};
 
@@ -323,14 +323,7 @@ fn a_signal_sent_to_the_tool_reaches_the_command() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("larder");
-    let start = Instant::now();
-    while !ready.exists() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the command did not start"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("begun", || ready.exists());
     let kill = Command::new("kill")
         .args(["-TERM", &tool.id().to_string()])
         .status()

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::running::ended_if_it_hangs;
 use common::*;
 use serde_json::Value;
 
@@ -218,9 +219,7 @@ fn damaged_operations_are_refused() {
     let run = |bytes: &[u8]| {
         let path = directory.path().join("operations");
         fs::write(&path, bytes).unwrap();
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(&program);
-        output(command.stdin(File::open(path).unwrap()))
+        output(ended_if_it_hangs(&program).stdin(File::open(path).unwrap()))
     };
     let (malloc, free) = (6 | 100 << 32, 16);
     let whole = written_operations(&[malloc, free], 2, 0, 1);

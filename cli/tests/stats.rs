@@ -4,9 +4,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::running::{Running, failure_at, preloaded};
+use common::running::{Running, preloaded, wait_until};
 use common::{
     assert_fails, assert_success, compile, larder, library_directory, output, stdout, temporary,
     write_program,
@@ -423,21 +422,13 @@ fn a_command_that_cannot_be_looked_into_is_told() {
         .arg(&script)
         .stdout(Stdio::piped());
     let mut tool = stopped.spawn().expect("larder");
-    std::thread::sleep(Duration::from_millis(1500));
-    assert!(
-        tool.try_wait().expect("it is there").is_none(),
-        "it stays stopped"
-    );
-    // It may not have come to its stop yet.
-    let deadline = failure_at();
-    while tool.try_wait().expect("it is there").is_none() {
-        assert!(Instant::now() < deadline, "it is not let go");
-        let parent = tool.id().to_string();
-        let let_go = Command::new("pkill")
-            .args(["-CONT", "-P", &parent])
-            .status();
-        let_go.expect("pkill");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let children = |command: &str, options: &[&str]| {
+        let parent = ["-P", &tool.id().to_string()].map(str::to_owned);
+        let done = Command::new(command).args(options).args(parent).output();
+        done.expect(command).status.success()
+    };
+    wait_until("stopped", || children("pgrep", &["--runstates", "T"]));
+    // Whoever took that for its end would give another code.
+    children("pkill", &["-CONT"]);
     assert_eq!(tool.wait().expect("it ends").code(), Some(4));
 }

@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::running::{Running, failure_at, preloaded};
+use common::running::{Running, failure_at, preloaded, wait_until};
 use common::{
     assert_fails, assert_success, compile, larder, line_of, output, stderr, stdout, temporary,
 };
@@ -281,8 +281,8 @@ fn the_end_of_the_process_and_of_the_reader_is_no_failure() {
 #[test]
 fn a_process_that_becomes_another_program_is_found_again() {
     for (then, on_larder) in [
-        ("exec sleep 60", true),
-        ("exec env -u LD_PRELOAD sleep 60", false),
+        ("exec sleep infinity", true),
+        ("exec env -u LD_PRELOAD sleep infinity", false),
     ] {
         let script = format!("echo; read line; {then}");
         let mut process = Running::once_it_says("\n", preloaded("sh").args(["-c", &script]));
@@ -565,16 +565,12 @@ impl Held {
             std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim() == name)
         };
         // It takes its name when it first runs.
-        let deadline = failure_at();
-        let folder = loop {
+        let mut folder = PathBuf::new();
+        wait_until(&format!("a thread of name {name}"), || {
             let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
             let mut threads = threads.flatten().map(|entry| entry.path());
-            if let Some(folder) = threads.find(is_it) {
-                break folder;
-            }
-            assert!(Instant::now() < deadline, "no thread is {name}");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+            threads.find(is_it).map(|found| folder = found).is_some()
+        });
         let id = folder.file_name().and_then(|id| id.to_str()?.parse().ok());
         let held = Self(id.expect("a number"));
         for request in [libc::PTRACE_SEIZE, libc::PTRACE_INTERRUPT] {
@@ -589,14 +585,11 @@ impl Held {
     /// Until it stops or has ended.
     #[track_caller]
     fn wait(&self) {
-        let deadline = failure_at();
-        // SAFETY: there is no status to write to.
-        while unsafe { libc::waitpid(self.0, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) }
-            == 0
-        {
-            assert!(Instant::now() < deadline, "it goes on");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let how = libc::__WALL | libc::WNOHANG;
+        wait_until("stopped", || {
+            // SAFETY: there is no status to write to.
+            unsafe { libc::waitpid(self.0, std::ptr::null_mut(), how) != 0 }
+        });
     }
 }
 
@@ -606,8 +599,8 @@ fn a_look_that_does_not_end_holds_up_no_key() {
     let running = start(directory.path());
     let mut top = OnTerminal::start(&id(&running));
     let held = Held::stop(top.child.id(), "larder-look");
-    // The next look is due, and does not end.
-    std::thread::sleep(Duration::from_millis(500));
+    // Asks for a look at once, which does not end.
+    top.press("r");
     top.turn("t", "REFILLS/s");
     top.turn("?", "KEYS AND COLUMNS");
     top.press("q");

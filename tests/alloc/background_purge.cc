@@ -24,19 +24,13 @@ void fill_and_free() {
 }  // namespace
 
 int main() {
-  begin("background_purge", 60);
+  begin("background_purge");
   for (int round = 0; round < 2; ++round) {
     const size_t before = rss_bytes();
     fill_and_free();
     CHECK_MSG(rss_bytes() > before + 50 * kMiB, "round %d: nothing was touched", round);
-    size_t now = 0;
-    for (int tenths = 0; tenths < 100; ++tenths) {
-      usleep(100'000);
-      now = rss_bytes();
-      if (now <= before + kAllowedBytes) break;
-    }
-    CHECK_MSG(now <= before + kAllowedBytes, "round %d: %.1f MiB are still resident", round,
-              mib(now - before));
+    // Or the watchdog says that it never is.
+    while (rss_bytes() > before + kAllowedBytes) sleep_ms(10);
   }
   const pid_t child = fork();
   CHECK(child >= 0);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "../clock.h"
 #include "support.h"
 
 using namespace alloctest;
@@ -110,7 +111,7 @@ void after_the_decay() {
   for (auto& block : blocks) block = dirty(kMiB + 12345);
   for (auto& block : blocks) free(block);
   for (int i = 0; i < 12; ++i) {
-    sleep_ms(100);
+    test_clock::pass_ms(100);
     expect_zeroed(700 * kKiB);
     expect_zeroed(3 * kMiB);
   }
@@ -124,7 +125,7 @@ void after_the_decay() {
 }  // namespace
 
 int main() {
-  begin("calloc_zero", 300);
+  begin("calloc_zero");
   same_size_again();
   other_size_on_the_same_memory();
   tails_of_shrunk_blocks();

@@ -517,7 +517,7 @@ void the_libraries_of_the_system_use_it() {
 }  // namespace
 
 int main() {
-  begin("conformance", 120);
+  begin("conformance");
   using Property = void (*)();
   const Property properties[] = {zero_sized_requests_are_unique,
                                  malloc_aligns_every_size,

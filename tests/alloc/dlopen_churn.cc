@@ -56,7 +56,7 @@ void unload_the_allocator() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("dlopen_churn", 120);
+  begin("dlopen_churn");
   CHECK_MSG(argc >= 2, "usage: dlopen_churn PLUGIN [ROUNDS]");
   const size_t rounds = argument(argc, argv, 2, 300);
   pthread_t churners[4];

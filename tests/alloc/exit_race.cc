@@ -74,10 +74,10 @@ void* churn(void* argument) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("exit_race", 300);
+  begin("exit_race");
   const size_t rounds = argument(argc, argv, 1, 1000);
   for (size_t round = 0; round < rounds; ++round) {
-    in_child("ending process", 20, [&] { run_and_end(round); });
+    in_child("ending process", [&] { run_and_end(round); });
   }
   say("%zu processes ended while their threads allocated", rounds);
   return 0;

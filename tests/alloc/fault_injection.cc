@@ -226,7 +226,7 @@ struct Outcome {
 };
 
 void run_once(const Injection& what, long from, long until, Outcome* outcome) {
-  in_child(what.name, 60, [&] {
+  in_child(what.name, [&] {
     install_trap();
     injection = &what;
     fail_from = from;
@@ -240,7 +240,7 @@ void run_once(const Injection& what, long from, long until, Outcome* outcome) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("fault_injection", 900);
+  begin("fault_injection");
   const long stride = static_cast<long>(argument(argc, argv, 1, 1));
   void* shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(shared != MAP_FAILED);

@@ -136,7 +136,7 @@ void second_namespace(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("foreign", 60);
+  begin("foreign");
   CHECK_MSG(argc >= 2, "usage: foreign PLUGIN");
   deep_bound_plugin(argv[1]);
   libc_entry_points();

@@ -15,8 +15,6 @@ using namespace alloctest;
 
 namespace {
 
-constexpr unsigned kChildSeconds = 20;
-
 volatile sig_atomic_t forks_done = 0;
 volatile sig_atomic_t signals_seen = 0;
 volatile sig_atomic_t signals_per_fork = 50;
@@ -47,7 +45,7 @@ void on_timer(int) {
     const pid_t child = fork();
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      watchdog(kChildSeconds);
+      watchdog();
       use_allocator(static_cast<uint64_t>(signals_seen), 300);
       _exit(0);
     }
@@ -122,9 +120,9 @@ void generations(int depth) {
     inherited[i] = malloc(i * 997);
     fill_pattern(inherited[i], i * 997, i);
   }
-  if (depth > 0) in_child("grandchild", kChildSeconds, [&] { generations(depth - 1); });
+  if (depth > 0) in_child("grandchild", [&] { generations(depth - 1); });
   if (depth > 0) {
-    in_child("grandchild that frees", kChildSeconds, [&] {
+    in_child("grandchild that frees", [&] {
       for (size_t i = 0; i < 64; ++i) {
         check_pattern(inherited[i], i * 997, i * 997, i);
         free(inherited[i]);
@@ -152,7 +150,7 @@ void threads_in_child() {
               nullptr) == 0);
   }
   for (int round = 0; round < 20; ++round) {
-    in_child("threads in a child", kChildSeconds, [] {
+    in_child("threads in a child", [] {
       for (int generation = 0; generation < 3; ++generation) {
         pthread_t threads[12];
         for (auto& thread : threads) {
@@ -177,7 +175,7 @@ void threads_in_child() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("fork_signal", 600);
+  begin("fork_signal");
   forks_wanted = argument(argc, argv, 1, 300);
   generations(6);
   threads_in_child();

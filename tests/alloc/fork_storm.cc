@@ -14,7 +14,6 @@ using namespace alloctest;
 namespace {
 
 constexpr size_t kSlots = 1024;
-constexpr unsigned kChildSeconds = 20;
 
 struct Block {
   size_t size;
@@ -65,7 +64,7 @@ void* run_thread(void* argument) {
 
 [[noreturn]] void child_body(uint64_t number) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  watchdog(kChildSeconds);
+  watchdog();
   Random random(number * 77 + 5);
   Block* mine[64];
   for (auto& block : mine) block = make_block(random);
@@ -86,7 +85,7 @@ void* run_thread(void* argument) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("fork_storm", 1500);
+  begin("fork_storm");
   CHECK_MSG(argc >= 2, "usage: fork_storm busy|sleepy [FORKS [THREADS]]");
   sleepy = strcmp(argv[1], "sleepy") == 0;
   const size_t forks = argument(argc, argv, 2, sleepy ? 100000 : 2000);

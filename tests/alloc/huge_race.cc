@@ -81,7 +81,7 @@ void* run_thread(void* argument) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("huge_race", 300);
+  begin("huge_race");
   const size_t seconds = argument(argc, argv, 1, 20);
   const size_t threads = argument(argc, argv, 2, 8);
   pthread_t handles[64];

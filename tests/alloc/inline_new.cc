@@ -67,7 +67,7 @@ void require_bad_alloc() {
 
 int main() {
   test_name = "inline_new";
-  watchdog(60);
+  watchdog();
   require_inlined();
   use_containers();
   std::thread(use_containers).join();

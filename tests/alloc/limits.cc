@@ -162,12 +162,12 @@ void tightened_at_run_time() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("limits", 60);
+  begin("limits");
   if (argc == 2 && strcmp(argv[1], "under-limit") == 0) {
     under_the_limit();
     return 0;
   }
-  in_child("tightened", 30, tightened_at_run_time);
+  in_child("tightened", tightened_at_run_time);
   const rlimit limit = {kLimit, kLimit};
   CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
   execl("/proc/self/exe", argv[0], "under-limit", nullptr);

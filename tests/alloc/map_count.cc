@@ -90,7 +90,7 @@ void require_bounded(const char* when, size_t before) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("map_count", 300);
+  begin("map_count");
   const size_t operations = argument(argc, argv, 1, 400000);
   const size_t before = mapping_count();
   churn(operations);

@@ -64,7 +64,7 @@ size_t churn(uint64_t seed, size_t operations) {
 }  // namespace
 
 int main() {
-  begin("max_maps", 120);
+  begin("max_maps");
   const size_t limit = max_map_count();
   CHECK_MSG(limit <= 2'000'000, "vm.max_map_count is %zu: too many to reach in a test", limit);
   CHECK(churn(1, 3000) == 0);

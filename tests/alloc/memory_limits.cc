@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "../clock.h"
 #include "larder/larder.h"
 #include "support.h"
 
@@ -186,7 +187,7 @@ void hard_limit_with_threads() {
   Hoard hoard;
   hoard.fill(kMiB, SIZE_MAX / 2);
   CHECK_MSG(hoard.bytes > kHard * 3 / 4, "%.1f MiB after the threads", mib(hoard.bytes));
-  in_child("fork at the limit", 60, [&] {
+  in_child("fork at the limit", [&] {
     CHECK(malloc(20 * kMiB) == nullptr);
     hoard.clear();
     Hoard other;
@@ -285,7 +286,7 @@ void program_is_told() {
     CHECK_MSG(calls.soft == crossings, "told %d times of %d", calls.soft.load(), crossings);
     CHECK_MSG(calls.bytes > 0 && calls.bytes < 8 * kMiB, "%zu bytes", calls.bytes.load());
     while (hoard.bytes > 40 * kMiB) hoard.drop();
-    sleep_ms(20);
+    test_clock::pass_ms(20);
     free(malloc(kMiB));
   }
   set_limit(LARDER_SOFT_LIMIT, 0);
@@ -327,7 +328,7 @@ void told_among_threads() {
   for (pthread_t thread : threads) CHECK(pthread_join(thread, nullptr) == 0);
   CHECK(calls.hard > 0 && calls.inside == 0);
   auto fork_inside = [](larder_pressure, size_t, void*) {
-    in_child("fork in the callback", 60,
+    in_child("fork in the callback",
              [] { CHECK(malloc(100) != nullptr && malloc(kHard) == nullptr); });
   };
   set_callback(fork_inside, nullptr);
@@ -339,7 +340,7 @@ void told_among_threads() {
 }  // namespace
 
 int main() {
-  begin("memory_limits", 280);
+  begin("memory_limits");
   hard_limit_is_for_all_sizes();
   realloc_at_the_limit();
   new_throws();

@@ -2,6 +2,7 @@
 // its bytes and must not be taken for fresh.
 // Needs CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK, and says so if it has neither.
 
+#include "../clock.h"
 #include "support.h"
 
 using namespace alloctest;
@@ -41,7 +42,7 @@ void everything_is_zero(const char* when) {
 }
 
 void check_under_lock(int flags, const char* name) {
-  in_child(name, 120, [=] {
+  in_child(name, [=] {
     dirty_everything();
     CHECK_MSG(mlockall(flags) == 0,
               "mlockall is refused: run with CAP_IPC_LOCK or `ulimit -l unlimited`");
@@ -51,7 +52,7 @@ void check_under_lock(int flags, const char* name) {
     everything_is_zero("after malloc_trim");
     dirty_everything();
     for (int i = 0; i < 30; ++i) {
-      sleep_ms(50);
+      test_clock::pass_ms(50);
       free(malloc(100 * kKiB));
     }
     everything_is_zero("after the decay time");
@@ -64,7 +65,7 @@ void check_under_lock(int flags, const char* name) {
 }  // namespace
 
 int main() {
-  begin("mlocked_zeros", 300);
+  begin("mlocked_zeros");
   check_under_lock(MCL_CURRENT | MCL_FUTURE, "MCL_CURRENT | MCL_FUTURE");
   check_under_lock(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT, "MCL_ONFAULT");
   check_under_lock(MCL_CURRENT, "MCL_CURRENT");

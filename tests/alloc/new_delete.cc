@@ -196,7 +196,7 @@ void release_reserve() {
 
 // A handler that makes room is what the loop is for: the retry must succeed.
 void handler_can_make_room() {
-  in_child("handler_can_make_room", 30, [] {
+  in_child("handler_can_make_room", [] {
     reserve_in_handler = 64 * kMiB;
     reserve = malloc(reserve_in_handler);
     memset(reserve, 1, reserve_in_handler);
@@ -252,7 +252,7 @@ void exceptions_pass_through() {
 }  // namespace
 
 int main() {
-  begin("new_delete", 120);
+  begin("new_delete");
   plain_forms();
   aligned_forms();
   null_is_accepted_everywhere();

@@ -44,7 +44,7 @@ void operator delete(void* object) noexcept {
 }
 
 int main() {
-  begin("new_replaced", 30);
+  begin("new_replaced");
   const long news_before = news;
   const long deletes_before = deletes;
   for (int i = 0; i < 100; ++i) {

@@ -95,7 +95,7 @@ int worker() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("options", 60);
+  begin("options");
   if (argc == 2 && strcmp(argv[1], "worker") == 0) return worker();
   expect_warning("UNRELATED=1", "LARDER", 0);
   const char* name = "LARDER_PURGE_DECAY_MS";

@@ -79,7 +79,7 @@ bool belongs_to_the_program(const void* address) {
 
 int main() {
   test_name = "prefixed";
-  watchdog(120);
+  watchdog();
   CHECK_MSG(!is_mapped("liblarder.so"), "this test runs without the preload");
   CHECK_MSG(!belongs_to_the_program(dlsym(RTLD_DEFAULT, "malloc")), "malloc is not libc's");
   void* (*volatile prefixed)(size_t) = larder_malloc;
@@ -89,7 +89,7 @@ int main() {
     CHECK(pthread_create(&threads[i], nullptr, run_thread, reinterpret_cast<void*>(i)) == 0);
   }
   for (auto thread : threads) CHECK(pthread_join(thread, nullptr) == 0);
-  in_child("fork beside another malloc", 20, [] { run_thread(nullptr); });
+  in_child("fork beside another malloc", [] { run_thread(nullptr); });
   void* large = larder_realloc(larder_aligned_alloc(4096, 10), 50 * kMiB);
   CHECK(large != nullptr);
   memset(large, 1, 50 * kMiB);

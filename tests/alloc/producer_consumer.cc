@@ -104,7 +104,7 @@ void* run_phase(void* argument) {
 }
 
 void phases_in_turn(size_t phases, bool frees_itself, bool stays) {
-  in_child("phases", 120, [&] {
+  in_child("phases", [&] {
     void* mapping = mmap(nullptr, 64 * kMiB, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(mapping != MAP_FAILED);
@@ -147,10 +147,10 @@ void phases_in_turn(size_t phases, bool frees_itself, bool stays) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("producer_consumer", 600);
+  begin("producer_consumer");
   objects_wanted = argument(argc, argv, 1, 20'000'000);
   const size_t phases = argument(argc, argv, 2, 12);
-  in_child("one way", 300, one_way_flow);
+  in_child("one way", one_way_flow);
   phases_in_turn(phases, true, false);
   phases_in_turn(phases, true, true);
   phases_in_turn(phases, false, false);

@@ -201,7 +201,7 @@ void is_told_so() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("profile", 120);
+  begin("profile");
   if (argc > 1 && strcmp(argv[1], "minimal") == 0) {
     is_told_so();
     return 0;

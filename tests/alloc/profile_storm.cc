@@ -76,7 +76,7 @@ void fork_one() {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    alarm(60);
+    watchdog();
     Random random(7);
     void* blocks[256] = {};
     for (int i = 0; i < 20; ++i) allocate(random, blocks, 10);
@@ -101,7 +101,7 @@ void load_and_unload(const char* plugin) {
 int main(int argc, char** argv) {
   CHECK_MSG(argc >= 2, "usage: profile_storm PLUGIN [SECONDS]");
   const size_t seconds = argument(argc, argv, 2, 5);
-  begin("profile_storm", static_cast<unsigned>(seconds) + 120);
+  begin("profile_storm");
   auto write_to = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "larder_profile_write"));
   CHECK(write_to != nullptr);
   struct sigaction action = {};

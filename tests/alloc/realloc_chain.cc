@@ -111,7 +111,7 @@ void shrunk_tails_come_back() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("realloc_chain", 300);
+  begin("realloc_chain");
   every_small_size();
   across_boundaries();
   among_neighbours(argument(argc, argv, 1, 20000));

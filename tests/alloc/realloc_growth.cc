@@ -48,7 +48,7 @@ void check_words(const unsigned char* block, size_t size, size_t page_stride) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("realloc_growth", 600);
+  begin("realloc_growth");
   CHECK_MSG(argc >= 2, "usage: realloc_growth factor|step [FINAL_MIB]");
   const bool by_factor = strcmp(argv[1], "factor") == 0;
   const size_t final_size = argument(argc, argv, 2, 1024) * kMiB;

@@ -162,7 +162,7 @@ void* run_thread(void* argument) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("remote_patterns", 600);
+  begin("remote_patterns");
   const size_t seconds = argument(argc, argv, 1, 12);
   const size_t threads = argument(argc, argv, 2, 8);
   seed_base = argument(argc, argv, 3, 1);

@@ -9,7 +9,7 @@
 using namespace alloctest;
 
 int main(int argc, char** argv) {
-  begin("rss_small", 300);
+  begin("rss_small");
   const size_t size = argument(argc, argv, 1, 16);
   const size_t percent = argument(argc, argv, 2, 102);
   const size_t count = argument(argc, argv, 3, 10'000'000);

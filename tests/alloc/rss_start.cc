@@ -21,7 +21,7 @@ size_t number_after(const char* at, const char* name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("rss_start", 60);
+  begin("rss_start");
   const size_t library_limit = argument(argc, argv, 1, 80);
   const size_t anonymous_limit = argument(argc, argv, 2, 100);
   for (const size_t size : {16, 50, 200, 1000}) free(opaque(malloc(size)));

@@ -97,7 +97,7 @@ void enter(uint32_t otherwise) {
 }
 
 void run_sandboxed(const char* name, uint32_t otherwise, bool warm) {
-  in_child(name, 120, [=] {
+  in_child(name, [=] {
     CHECK(sem_init(&started, 0, 0) == 0 && sem_init(&sandboxed, 0, 0) == 0);
     pthread_t threads[kThreads];
     for (size_t i = 0; i < kThreads; ++i) {
@@ -121,7 +121,7 @@ void run_sandboxed(const char* name, uint32_t otherwise, bool warm) {
 }  // namespace
 
 int main() {
-  begin("sandbox", 300);
+  begin("sandbox");
   may_realloc_large = true;
   run_sandboxed("all else EPERM", SECCOMP_RET_ERRNO | EPERM, false);
   run_sandboxed("all else ENOSYS", SECCOMP_RET_ERRNO | ENOSYS, true);

@@ -73,7 +73,7 @@ void* raise_on_alternate_stack(void*) {
 }  // namespace
 
 int main() {
-  begin("small_stacks", 60);
+  begin("small_stacks");
   const auto least = static_cast<size_t>(sysconf(_SC_THREAD_STACK_MIN));
   pthread_attr_t attributes;
   CHECK(pthread_attr_init(&attributes) == 0);

@@ -37,7 +37,7 @@ void* run_thread(void*) {
 
 int main() {
   test_name = "static_link";
-  watchdog(60);
+  watchdog();
   require_own_malloc();
   struct larder_stats before, after;
   CHECK(larder_get_stats(&before, sizeof before) == 0);
@@ -54,7 +54,7 @@ int main() {
   text = static_cast<char*>(realloc(text, 10000));
   CHECK(strcmp(text, "text") == 0);
   free(text);
-  in_child("fork", 20, [] { run_thread(nullptr); });
+  in_child("fork", [] { run_thread(nullptr); });
   bool caught = false;
   try {
     static_cast<void>(opaque(operator new(opaque(size_t{1} << 61))));

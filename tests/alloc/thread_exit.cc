@@ -103,7 +103,7 @@ void run_batch(size_t first) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("thread_exit", 300);
+  begin("thread_exit");
   const size_t threads = argument(argc, argv, 1, 20000);
   CHECK(pthread_key_create(&keys[0], destroy<0>) == 0);
   CHECK(pthread_key_create(&keys[1], destroy<1>) == 0);

@@ -104,14 +104,14 @@ double above(size_t value, size_t base) { return mib(value) - mib(base); }
 }  // namespace
 
 int main(int argc, char** argv) {
-  begin("threads_many", 300);
+  begin("threads_many");
   const size_t threads = argument(argc, argv, 1, 10000);
   void* shared_page =
       mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(shared_page != MAP_FAILED);
   auto* figures = static_cast<Figures*>(shared_page);
-  in_child("idle threads", 200, [&] { figures[0] = run_all(threads, false); });
-  in_child("allocating threads", 200, [&] { figures[1] = run_all(threads, true); });
+  in_child("idle threads", [&] { figures[0] = run_all(threads, false); });
+  in_child("allocating threads", [&] { figures[1] = run_all(threads, true); });
 
   size_t requested = threads * kObjects * sizeof(void*);
   for (size_t t = 0; t < threads; ++t) {

@@ -1,6 +1,8 @@
 // A program to look into: keeps 40 MiB, says that it has begun, and goes on until its stdin ends.
+// For it the clock stands still once there is an `s` on stdin; each `t` is a second that passes.
 // Usage: endpoint_worker wait | fork | steps | sites
 // steps: for each `a` on stdin it allocates 10 MiB more, for each `f` it frees 20 MiB of those 40.
+// For each byte on stdin it says that it is done.
 // sites: it allocates from 16,384 places.
 
 #include <poll.h>
@@ -9,11 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../clock.h"
+
 namespace {
 
-bool stdin_ended(int most_ms) {
+bool stdin_ended() {
   pollfd input = {0, POLLIN, 0};
-  return poll(&input, 1, most_ms) != 0;
+  return poll(&input, 1, 0) != 0;
 }
 
 // Children allocate, and end as programs do: by exit().
@@ -61,6 +65,8 @@ bool do_steps() {
       for (void*& block : more) block = allocate_later(10 << 10);
     if (step == 'f')
       for (size_t i = 0; i < 2048; ++i) free(blocks[i]);
+    if (step == 's') test_clock::stop();
+    if (step == 't') test_clock::pass_ms(1000);
     if (write(1, "done\n", 5) != 5) return false;
   }
   return true;
@@ -72,9 +78,12 @@ int main(int argc, char** argv) {
   for (void*& block : blocks) block = allocate_kept(10 << 10);
   if (argc > 1 && strcmp(argv[1], "sites") == 0) allocate_by_path(14, 0);
   if (write(1, "begun\n", 6) != 6) return 1;
-  if (argc > 1 && strcmp(argv[1], "steps") == 0) return do_steps() ? 0 : 1;
-  const bool forks = argc > 1 && strcmp(argv[1], "fork") == 0;
-  while (!stdin_ended(forks ? 0 : 1000))
-    if (forks && !fork_once()) return 2;
+  if (argc > 1 && strcmp(argv[1], "fork") == 0) {
+    while (!stdin_ended())
+      if (!fork_once()) return 2;
+  } else if (!do_steps()) {
+    return 1;
+  }
+  if (argc > 1 && strcmp(argv[1], "steps") == 0) return 0;
   return blocks[7] == nullptr || more[7] != nullptr ? 1 : 0;
 }

@@ -435,7 +435,7 @@ void check_new_mode() {
 // gperftools_calls [PART]: of the name of the file that has to serve; liblarder unless it is said.
 int main(int argc, char** argv) {
   test_name = "gperftools_calls";
-  watchdog(60);
+  watchdog();
   check_instance(argc > 1 ? argv[1] : "liblarder");
   check_rate();
   check_in_use();

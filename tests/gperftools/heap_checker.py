@@ -8,6 +8,10 @@ import os
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+import run_session  # pylint: disable=wrong-import-position
+
 PROGRAM = os.path.abspath(sys.argv[1])
 LIBRARY = sys.argv[2] if len(sys.argv) > 2 else None
 failures = []
@@ -20,7 +24,7 @@ def run(case, mode, code, *said):
         env["LD_PRELOAD"] = LIBRARY
     if mode:
         env["HEAPCHECK"] = mode
-    done = subprocess.run([PROGRAM, case], env=env, capture_output=True, text=True, errors="replace", timeout=100,
+    done = subprocess.run([PROGRAM, case], env=env, capture_output=True, text=True, errors="replace", timeout=run_session.HANG_S,
                           check=False)
     good = done.returncode == code and "FAILED" not in done.stderr
     good = good and all(text in done.stderr for text in said) and "Perftools" not in done.stderr

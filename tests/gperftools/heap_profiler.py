@@ -11,6 +11,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+import run_session  # pylint: disable=wrong-import-position
+
 PROGRAM = os.path.abspath(sys.argv[1])
 LIBRARY = sys.argv[2] if len(sys.argv) > 2 else None
 failures = []
@@ -31,7 +35,7 @@ def run(argument, prefix="LARDER_", **variables):
             env["LD_PRELOAD"] = LIBRARY
         env.update({prefix + name: value.replace("FOLDER", folder) for name, value in variables.items()})
         done = subprocess.run([PROGRAM, argument.replace("FOLDER", folder)], env=env, cwd=folder, capture_output=True,
-                              text=True, errors="replace", timeout=100, check=False)
+                              text=True, errors="replace", timeout=run_session.HANG_S, check=False)
         check(done.returncode == 0, f"{argument} {variables}: exit {done.returncode}: {done.stderr}")
         files = {}
         for name in sorted(os.listdir(folder)):

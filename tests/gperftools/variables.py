@@ -13,6 +13,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+import run_session  # pylint: disable=wrong-import-position
+
 MIB = 1 << 20
 WORKER = os.path.abspath(sys.argv[1])
 failures = []
@@ -33,7 +37,7 @@ def run(mode, **variables):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LARDER_", "TCMALLOC_"))}
     env.update(variables)
     return Result(subprocess.run([WORKER, mode], env=env, capture_output=True, text=True, errors="replace",
-                                 timeout=100, check=False))
+                                 timeout=run_session.HANG_S, check=False))
 
 
 def check(condition, what, result):

@@ -19,6 +19,7 @@
 
 #include "../alloc/seccomp_filter.h"
 #include "../alloc/support.h"
+#include "../clock.h"
 
 using namespace alloctest;
 
@@ -101,7 +102,7 @@ int places() {
   for (int i = 0; i < 300; ++i) blocks.push_back(make(random, 1 + random.log_uniform(2 << 20)));
   churn(&blocks, random, 2000);
   // A child has a heap of its own, whatever it and its parent do.
-  in_child("the child's heap", 60, [&] {
+  in_child("the child's heap", [&] {
     Random other(8);
     churn(&blocks, other, 500);
     for (const auto& b : blocks) check(b);
@@ -154,6 +155,7 @@ int refused() {
 }
 
 int decay() {
+  test_clock::stop();
   std::vector<void*> blocks(128);
   for (auto& b : blocks) {
     b = malloc(512 * 1024);
@@ -161,12 +163,12 @@ int decay() {
   }
   const size_t full = rss_bytes();
   for (auto& b : blocks) free(b);
-  const double start = seconds_now();
-  while (seconds_now() - start < 3 && rss_bytes() > full - (32 << 20)) {
+  int stays_ms = 0;
+  for (; stays_ms < 3000 && rss_bytes() > full - (32 << 20); stays_ms += 10) {
     free(malloc(900'000));
-    sleep_ms(10);
+    test_clock::pass_ms(10);
   }
-  printf("stays_ms=%.0f\n", (seconds_now() - start) * 1000);
+  printf("stays_ms=%d\n", stays_ms);
   return 0;
 }
 
@@ -211,7 +213,7 @@ int limits() {
 
 int main(int argc, char** argv) {
   test_name = "gperftools_worker";
-  watchdog(100);
+  watchdog();
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "places") return places();
   if (mode == "again") return again();

@@ -10,6 +10,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+import run_session  # pylint: disable=wrong-import-position
+
 # case: bytes and objects that leak; of these, those that hang from other leaks
 LOST = {
     "direct": (100, 1),
@@ -53,7 +57,7 @@ class Run:
     def __init__(self, library, program, case, mode="normal", **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("HEAP", "LARDER_"))}
         environment.update(LD_PRELOAD=library, HEAPCHECK=mode, **variables)
-        done = subprocess.run([program, case], env=environment, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([program, case], env=environment, capture_output=True, text=True, timeout=run_session.HANG_S, check=False)
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.what = f"{case} with HEAPCHECK={mode} {variables}"
         total = re.search(r"^Leak check _main_ detected leaks of (\d+) bytes in (\d+) objects$", self.err, re.M)
@@ -128,7 +132,7 @@ def check_lsan(library, program):
     run = Run(library, program, "lsan_ends_leaking")
     run.expect(run.out == "" and run.err.count("Leak check _main_") == 1, "not by the call")
     off = subprocess.run([program, "lsan_checks"], env={"LD_PRELOAD": library}, capture_output=True, text=True,
-                         timeout=60, check=False)
+                         timeout=run_session.HANG_S, check=False)
     expect(off.stdout == "not found\n" and off.stderr == "" and off.returncode == 0, f"off: {off}")
 
 

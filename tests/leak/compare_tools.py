@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether bench/leaks/compare.py reads what the three tools say, and finds them at one about planted leaks.
 
-Usage: compare_tools.py COMPARE LIBLARDER_SO PLANTED. What is not installed is named, and its part left out.
+Usage: compare_tools.py COMPARE LIBLARDER_SO PLANTED.
 """
 
 import os
@@ -9,6 +9,10 @@ import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+import run_session  # pylint: disable=wrong-import-position
 
 BIAS = 0x7F0000000000
 LARDER = """heap profile: 3: 60 [3: 60] @ heapprofile
@@ -96,9 +100,10 @@ def check_planted(script, library, program):
     """Bytes and objects as planted, each site alike."""
     for case, lost in (("direct", "100 in 1"), ("chain", "144 in 3"), ("interior", "0 in 0")):
         done = subprocess.run([sys.executable, script, "--library", library, "--verbose", "--", program, case],
-                              capture_output=True, text=True, timeout=300, check=False)
+                              capture_output=True, text=True, timeout=run_session.HANG_S, check=False)
         print(done.stderr, end="")
         said = re.findall(r"only (?:valgrind|LSan)", done.stdout.splitlines()[0])
+        assert len(said) == 2, f"valgrind or LeakSanitizer is missing; install it by: scripts/setup test\n{done.stdout}"
         same = 0 if lost == "0 in 0" else r"[1-9]\d*"
         wanted = rf"^\| \S+ {case} \| {lost} " + rf"\| {lost} \| {same} \| 0 \| 0 \| 0 " * len(said) + r"\|$"
         assert done.returncode == 0 and re.search(wanted, done.stdout, re.M), done.stdout

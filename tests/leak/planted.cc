@@ -229,7 +229,10 @@ void waits_for_input() {
     if (fgets(line, sizeof line, input) != nullptr) abort();
   }).detach();
   while (!begun) usleep(1000);
-  usleep(100'000);
+  while (ftrylockfile(input) == 0) {
+    funlockfile(input);
+    usleep(1000);
+  }
   lose(100);
   printf("not lost");
 }

@@ -2,6 +2,7 @@
 #
 #   RUN       how to start the program under test: empty, or a command that takes it as arguments
 #   LIBRARY   the library that must be mapped; empty when the program runs as it is
+#   HANG_S    what takes so long hangs
 #   PORT PORT2  free ports of 127.0.0.1       CASE  the folder of the cases
 
 set -uo pipefail
@@ -15,10 +16,9 @@ die() {
 
 digest() { sha256sum | cut -d ' ' -f 1; }
 
-# wait_for SECONDS COMMAND...: until the command succeeds.
+# wait_for COMMAND...: until the command succeeds.
 wait_for() {
-  local limit=$((SECONDS + $1))
-  shift
+  local limit=$((SECONDS + HANG_S / 2))
   until "$@" >/dev/null 2>&1; do
     [ $SECONDS -lt "$limit" ] || die "still not: $*"
     sleep 0.05
@@ -53,15 +53,11 @@ check_family() {
   done
 }
 
-# stop PID SIGNAL SECONDS: ends a server of ours and says with which code.
+# stop PID SIGNAL: ends a server of ours and says with which code.
 stop() {
-  local watch code
+  local code
   kill -"$2" "$1" || die "process $1 is gone before its end"
-  (sleep "$3"; kill -KILL "$1") 2>/dev/null &
-  watch=$!
   wait "$1"
   code=$?
-  kill "$watch" 2>/dev/null
-  wait "$watch" 2>/dev/null
   echo "stopped with $code"
 }

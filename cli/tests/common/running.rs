@@ -51,9 +51,31 @@ pub fn preloaded_with(library: &str, program: impl AsRef<Path>) -> Command {
     command
 }
 
+/// What takes so long hangs. The one limit of these tests, far from what they take on a busy machine.
+pub const HANG: Duration = Duration::from_secs(600);
+
 /// When what has not come will not.
 pub fn failure_at() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + HANG
+}
+
+/// Looks again and again until it is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = failure_at();
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A command that is ended, with exit code 124, if it hangs.
+pub fn ended_if_it_hangs(program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .arg(HANG.as_secs().to_string())
+        .arg(program.as_ref());
+    command
 }
 
 /// A child process: ended, and waited for, when this goes.
@@ -83,14 +105,8 @@ impl Running {
     /// Its end, which comes.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        let deadline = failure_at();
-        loop {
-            if let Some(status) = self.try_wait().expect("a child") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("at its end", || self.try_wait().expect("a child").is_some());
+        self.0.wait().expect("a child")
     }
 
     pub fn end(&mut self) {

@@ -1,7 +1,6 @@
 # about: ffmpeg encodes and decodes video and sound in threads; checksums compared
 # programs: ffmpeg
 # needs: ffmpeg
-# limit: 180
 
 quiet='-hide_banner -nostdin -loglevel error'
 input='-f lavfi -i testsrc2=duration=4:size=640x360:rate=25 -f lavfi -i sine=frequency=440:duration=4'

@@ -1,7 +1,6 @@
 # about: java -version, javac, and a Java program with threads and direct buffers
 # programs: java javac
 # needs: java javac
-# limit: 180
 
 $RUN java -version || exit 1
 cat >Work.java <<'END'

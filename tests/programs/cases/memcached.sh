@@ -6,7 +6,7 @@ user=
 [ "$(id -u)" -eq 0 ] && user='-u nobody'
 $RUN memcached -l 127.0.0.1 -p "$PORT" -U 0 -t 4 -m 64 $user >server.log 2>&1 &
 server=$!
-wait_for 30 port_is_open "$PORT"
+wait_for port_is_open "$PORT"
 check_mapped "$server"
 cat >client.py <<'END'
 import socket, sys, threading
@@ -33,4 +33,4 @@ for thread in threads:
 print("wrong answers:", len(wrong))
 END
 python3 client.py "$PORT"
-stop "$server" TERM 30
+stop "$server" TERM

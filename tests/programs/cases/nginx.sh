@@ -1,7 +1,6 @@
 # about: nginx with two workers under wrk, bodies checked, gzip, a reload, a graceful end
 # programs: nginx
 # needs: nginx wrk curl
-# limit: 120
 
 mkdir -p html logs temp
 seq 1 200000 >html/large.txt
@@ -33,8 +32,8 @@ http {
 END
 $RUN nginx -p "$PWD" -c nginx.conf -e logs/error.log 2>server.err &
 server=$!
-wait_for 30 port_is_open "$PORT"
-wait_for 10 bash -c "[ \$(cat /proc/$server/task/$server/children | wc -w) -eq 2 ]"
+wait_for port_is_open "$PORT"
+wait_for bash -c "[ \$(cat /proc/$server/task/$server/children | wc -w) -eq 2 ]"
 check_family "$server"
 
 url=http://127.0.0.1:$PORT
@@ -42,7 +41,7 @@ for path in large.txt small.txt through/large.txt; do curl -sS "$url/$path" | di
 curl -sS --compressed "$url/packed/large.txt" | digest
 curl -sS -o /dev/null -w '%{http_code}\n' "$url/absent"
 load() {
-  wrk -t 2 -c 40 -d 2s "$url/$1" >"wrk-$2.txt" 2>&1 || die "wrk: $(cat "wrk-$2.txt")"
+  wrk -t 2 -c 40 -d 2s --timeout "$HANG_S"s "$url/$1" >"wrk-$2.txt" 2>&1 || die "wrk: $(cat "wrk-$2.txt")"
   grep -E 'Non-2xx|Socket errors' "wrk-$2.txt"
   [ "$(sed -n 's/^ *\([0-9]*\) requests in.*/\1/p' "wrk-$2.txt")" -gt 100 ] && echo "served $1"
 }
@@ -50,10 +49,10 @@ load small.txt 1
 load packed/large.txt 2
 load through/small.txt 3
 kill -HUP "$server"
-wait_for 20 grep -q 'worker process [0-9]* exited with code 0' logs/error.log
+wait_for grep -q 'worker process [0-9]* exited with code 0' logs/error.log
 curl -sS "$url/large.txt" | digest
 check_family "$server"
-stop "$server" QUIT 30
+stop "$server" QUIT
 grep -cE '\[(alert|crit|emerg)\]' logs/error.log
 cat server.err
 exit 0

@@ -1,7 +1,6 @@
 # about: postgresql on a private socket under pgbench: balances checked, sorts, hashes, JSON, a restart
 # programs: postgres initdb
 # needs: setpriv
-# limit: 240
 
 bin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 [ -x "$bin/postgres" ] && [ -x "$bin/pgbench" ] || die "no postgres and pgbench below /usr/lib/postgresql"
@@ -18,7 +17,7 @@ serve() {
   $as $RUN "$bin/postgres" -D "$PWD/data" -k "$PWD" -h '' -p "$PORT" -c fsync=off -c shared_buffers=32MB \
     -c max_parallel_workers_per_gather=2 -c min_parallel_table_scan_size=0 >>server.log 2>&1 &
   server=$!
-  wait_for 60 "$bin/pg_isready" -q -d postgres -h "$PWD" -p "$PORT" -U larder
+  wait_for "$bin/pg_isready" -q -d postgres -h "$PWD" -p "$PORT" -U larder
   check_family "$server"
 }
 ask() { "$bin/psql" -X -q -A -t -h "$PWD" -p "$PORT" -U larder "$@"; }
@@ -43,9 +42,9 @@ SELECT count(*) FROM word WHERE name ~ '^(0|f)+[a-c]{2}';
 SELECT length(repeat(string_agg(name, ''), 3)) FROM word;
 SELECT 1 / 0;
 END
-stop "$server" INT 60
+stop "$server" INT
 serve
 ask -d bank -c 'SELECT count(*) FROM word'
-stop "$server" INT 60
+stop "$server" INT
 grep -oE "PANIC: .*|terminated by signal .*" server.log
 exit 0

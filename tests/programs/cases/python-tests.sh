@@ -1,7 +1,6 @@
 # about: a part of Python's own test suite
 # programs: python3(\.\d+)?
 # needs: python3
-# limit: 240
 # record: off
 
 # Debian's, which its test suite belongs to, whatever else is called python3.

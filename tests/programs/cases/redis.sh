@@ -1,13 +1,12 @@
 # about: redis-server under redis-benchmark, data checked, saved by a fork and read back
 # programs: redis-server
 # needs: redis-server redis-benchmark redis-cli
-# limit: 180
 
 serve() {
   $RUN redis-server --bind 127.0.0.1 --port "$PORT" --dir "$PWD" --save '' --appendonly no \
     --daemonize no --enable-debug-command local --logfile server.log &
   server=$!
-  wait_for 30 redis-cli -p "$PORT" ping
+  wait_for redis-cli -p "$PORT" ping
   check_mapped "$server"
 }
 ask() { redis-cli -p "$PORT" "$@"; }
@@ -29,10 +28,10 @@ echo "$before"
 ask strlen grown
 ask eval 'local sum = 0 for _, v in ipairs(redis.call("HVALS", "hash")) do sum = sum + v end return sum' 0
 ask bgsave >/dev/null
-wait_for 60 bash -c "redis-cli -p $PORT info persistence | grep -q 'rdb_bgsave_in_progress:0'"
+wait_for bash -c "redis-cli -p $PORT info persistence | grep -q 'rdb_bgsave_in_progress:0'"
 ask info persistence | tr -d '\r' | grep rdb_last_bgsave_status
 ask memory purge
-stop "$server" TERM 30
+stop "$server" TERM
 serve
 [ "$(ask debug digest)" = "$before" ] && echo 'read back what was saved'
 ask shutdown nosave
