@@ -1,6 +1,5 @@
 //! `larder serve`: real sockets, and programs on the staged allocator that come, die and are looked
-//! into meanwhile. pprof and promtool read what is served if they are there (PPROF and PROMTOOL name
-//! them).
+//! into meanwhile. pprof and promtool read what is served (PPROF and PROMTOOL name them).
 
 mod common;
 
@@ -12,9 +11,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::running::{Running, failure_at, first_words, preloaded, worker};
+use common::running::{HANG, Running, failure_at, first_words, preloaded, wait_until, worker};
 use common::*;
 use tempfile::TempDir;
 
@@ -63,9 +62,7 @@ impl Server {
 
     fn connect(&self) -> UnixStream {
         let client = UnixStream::connect(&self.path).expect("it listens");
-        client
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .expect("a timeout");
+        client.set_read_timeout(Some(HANG)).expect("a timeout");
         client
     }
 
@@ -119,18 +116,16 @@ fn in_use(profile: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no profile: {profile}"))
 }
 
-fn tool(variable: &str, name: &str) -> Option<PathBuf> {
-    let named = std::env::var_os(variable).map(PathBuf::from);
-    let found = named.or_else(|| {
-        let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path)
-            .map(|folder| folder.join(name))
-            .find(|file| file.is_file())
-    });
-    if found.is_none() {
-        println!("not tested: {name} is not there");
+/// What the variable names, else from PATH or where scripts/setup puts what is no package.
+fn tool(variable: &str, name: &str) -> PathBuf {
+    if let Some(named) = std::env::var_os(variable) {
+        return named.into();
     }
-    found
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/tools");
+    let mut folders = std::env::split_paths(&path).chain([own]);
+    let found = folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()));
+    found.unwrap_or_else(|| panic!("{name} is missing; install it by: scripts/setup test"))
 }
 
 #[test]
@@ -236,24 +231,20 @@ fn symbols_are_in_pprofs_format_and_pprof_finds_them_for_text() {
         .expect("gzip");
     let has = |name: &[u8]| profile.windows(name.len()).any(|part| part == name);
     assert!(has(b"keep") && has(b"worker.c") && has(b"inuse_space"));
-    if let Some(promtool) = tool("PROMTOOL", "promtool") {
-        let mut check = Command::new(promtool);
-        check
-            .args(["check", "metrics"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut check = check.stderr(Stdio::piped()).spawn().expect("promtool");
-        let metrics = server.text("/metrics");
-        let mut to = check.stdin.take().expect("a pipe");
-        to.write_all(metrics.as_bytes()).expect("written");
-        drop(to);
-        let done = check.wait_with_output().expect("it ends");
-        assert_success(&done);
-        assert_eq!(stdout(&done) + &stderr(&done), "");
-    }
-    let Some(pprof) = tool("PPROF", "pprof") else {
-        return;
-    };
+    let mut check = Command::new(tool("PROMTOOL", "promtool"));
+    check
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut check = check.stderr(Stdio::piped()).spawn().expect("promtool");
+    let metrics = server.text("/metrics");
+    let mut to = check.stdin.take().expect("a pipe");
+    to.write_all(metrics.as_bytes()).expect("written");
+    drop(to);
+    let done = check.wait_with_output().expect("it ends");
+    assert_success(&done);
+    assert_eq!(stdout(&done) + &stderr(&done), "");
+    let pprof = tool("PPROF", "pprof");
     let port = port();
     let _server = at_port(port, &id.to_string());
     for more in ["heap", "heap?format=pprof", "allocs?seconds=1", "growth"] {
@@ -506,11 +497,7 @@ fn clients_do_not_wait_for_each_other() {
     last.read_exact(&mut told).expect("an answer");
     assert_eq!(&told, b"HTTP/1.1 503");
     drop(many);
-    let deadline = failure_at();
-    while server.get(&heap).0 != 200 {
-        assert!(Instant::now() < deadline, "it does not go on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("served again", || server.get(&heap).0 == 200);
 }
 
 #[test]
@@ -582,11 +569,9 @@ fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
     for _ in 0..64 {
         server.connect().write_all(&long).expect("sent");
     }
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while server.get("/metrics").0 != 200 {
-        assert!(Instant::now() < deadline, "who has gone is waited for");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("without those who have gone", || {
+        server.get("/metrics").0 == 200
+    });
 }
 
 #[test]
