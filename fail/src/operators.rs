@@ -15,7 +15,9 @@ thread_local! {
     static BELOW_NEW: Cell<bool> = const { Cell::new(false) };
 }
 
-#[inline]
+/// Never inlined: the compiler would have the variable's address looked up before it is known whether to
+/// count, and a sanitizer that is only about to start has no lookup yet.
+#[inline(never)]
 pub fn is_below_new() -> bool {
     BELOW_NEW.get()
 }
