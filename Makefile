@@ -81,7 +81,7 @@ fmt: ## Format all sources in place
 
 lint: ## Formatters, linters and the dependency order, errors only
 	@scripts/setup lint
-	@tests/run --only lint
+	@scripts/lint
 
 clean: ## Remove everything that a build made
 	rm -rf out build

@@ -427,8 +427,9 @@ fn a_command_that_cannot_be_looked_into_is_told() {
         let done = Command::new(command).args(options).args(parent).output();
         done.expect(command).status.success()
     };
-    wait_until("stopped", || children("pgrep", &["--runstates", "T"]));
-    // Whoever took that for its end would give another code.
-    children("pkill", &["-CONT"]);
+    wait_until("stopped", || children("pgrep", &["--runstates", "T,t"]));
+    // Whoever took that for its end would give another code. It may be stopped for the tool alone as
+    // yet, and come to its own stop later.
+    wait_until("let go", || !children("pkill", &["-CONT"]));
     assert_eq!(tool.wait().expect("it ends").code(), Some(4));
 }
