@@ -34,17 +34,19 @@ pub fn library_directory() -> PathBuf {
     lib.canonicalize().expect("the library directory")
 }
 
-/// A directory with the staged allocator and the preloaded Rust libraries, built now: cargo does not
-/// build for a test what it does not link.
+/// A directory with the staged allocator and the preloaded Rust libraries: the staged ones as well, or
+/// for plain `cargo test` built now, as cargo does not build for a test what it does not link.
 pub fn built_libraries() -> TempDir {
     let tool = Path::new(env!("CARGO_BIN_EXE_larder"));
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "-p", "larder-record"]);
-    cargo.args(["-p", "larder-record-io", "-p", "larder-fail"]);
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
+    let mut folder = tool.parent().expect("a directory").to_owned();
+    if folder.ends_with("release") {
+        folder = library_directory();
+    } else {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "larder-record"]);
+        cargo.args(["-p", "larder-record-io", "-p", "larder-fail"]);
+        assert_success(&output(&mut cargo));
     }
-    assert_success(&output(&mut cargo));
     let directory = temporary();
     let link = |name: &str, from: &Path| {
         std::os::unix::fs::symlink(from.join(name), directory.path().join(name)).expect("a link");
@@ -55,7 +57,7 @@ pub fn built_libraries() -> TempDir {
         "liblarder_record_io.so",
         "liblarder_fail.so",
     ] {
-        link(name, tool.parent().expect("a directory"));
+        link(name, &folder);
     }
     directory
 }
