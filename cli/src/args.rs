@@ -6,6 +6,9 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::preload::Allocator;
 
 use crate::advise::{self, AdvisePlan, RawAdvise};
 use crate::analysis::sites::SortKey;
@@ -16,7 +19,6 @@ use crate::diff::{self, DiffPlan, RawDiff};
 use crate::doctor::DoctorPlan;
 use crate::export::{self, ExportPlan, RawExport};
 use crate::fail::{self, FailPlan, RawFail};
-use crate::failure::{Failure, Result};
 use crate::flamegraph::{self, FlamegraphPlan, RawFlamegraph};
 use crate::history::args::{self as history, HistoryPlan, RawHistory};
 use crate::html::{self, HtmlPlan, RawHtml, RawTimeline, TimelinePlan};
@@ -26,9 +28,9 @@ use crate::instruments::arguments as instruments;
 use crate::leaks::{self, LeaksPlan, RawLeaks};
 use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
 use crate::profile::{self, ProfilePlan, RawProfile};
-use crate::record::{self, Allocator, LookPlan, RecordPlan};
+use crate::record::{self, LookPlan, RecordPlan};
 use crate::replay::{self, RawReplay, ReplayPlan};
-use crate::report::{Format, ReportPlan};
+use crate::report::ReportPlan;
 use crate::run::RunPlan;
 use crate::serve::{self, RawServe, ServePlan};
 use crate::stats::{self, RawStats, StatsPlan};
@@ -306,7 +308,7 @@ fn unknown_option(error: &clap::Error) -> String {
     let word = word.map(ToString::to_string).unwrap_or_default();
     format!(
         "{}: no such option; put -- before a command that begins with -: see `larder --help`",
-        crate::printable::escape(&word)
+        larder_base::printable::escape(&word)
     )
 }
 
@@ -319,7 +321,7 @@ fn usage_message(error: &clap::Error) -> String {
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let cause =
-        crate::printable::escape(line.strip_prefix("error: ").unwrap_or(&line)).into_owned();
+        larder_base::printable::escape(line.strip_prefix("error: ").unwrap_or(&line)).into_owned();
     format!("{cause}: see `larder --help`")
 }
 
@@ -469,7 +471,7 @@ mod tests {
         ] {
             let failure = plan(words).unwrap_err();
             assert!(!failure.message.contains('\n'), "{words:?}: {failure}");
-            assert_eq!(failure.status, crate::failure::ExitStatus::Failed);
+            assert_eq!(failure.status, larder_base::failure::ExitStatus::Failed);
         }
     }
 

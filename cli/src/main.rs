@@ -4,39 +4,28 @@ mod advise;
 mod analysis;
 mod args;
 mod bench;
-mod cache;
 mod check;
 mod diff;
 mod doctor;
-mod execute;
 mod export;
 mod fail;
-mod failure;
 mod flamegraph;
 mod history;
 mod html;
 mod import;
-mod installed;
 mod instruments;
 mod leaks;
-mod libraries;
 mod live;
-mod measured;
 mod memdebug;
-mod output;
-mod preload;
-mod printable;
 mod profile;
 mod ptrace;
 mod record;
-mod regular;
 mod replay;
 mod report;
 mod run;
 mod serve;
 mod stats;
 mod symbols;
-mod target;
 mod top;
 mod torture;
 mod traced;
@@ -44,8 +33,9 @@ mod traced;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use larder_base::failure::{Failure, Result};
+
 use args::Plan;
-use failure::{Failure, Result};
 
 fn main() -> ExitCode {
     match perform() {
@@ -96,7 +86,7 @@ fn perform() -> Result<ExitCode> {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                     Err(Failure::failed(format!(
                         "the help cannot be written: {}: name another place for it",
-                        target::reason(&error)
+                        larder_base::target::reason(&error)
                     )))
                 }
                 _ => Ok(ExitCode::SUCCESS),

@@ -13,9 +13,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use larder_base::execute;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::execute;
 use crate::ptrace;
 
 const EVERY: libc::c_int = libc::PTRACE_O_TRACEEXEC

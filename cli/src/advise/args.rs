@@ -1,12 +1,12 @@
 //! The command line of `larder advise`.
 
 use clap::Args;
+use larder_base::failure::Result;
+use larder_base::format::Format;
 
 use super::AdvisePlan;
 use super::finding::Confidence;
 use crate::analysis::subject::RawSubject;
-use crate::failure::Result;
-use crate::report::Format;
 
 pub const EXAMPLES: &str = "Examples:\n  larder advise app.trace\n  \
     larder advise app.trace --top 3 --stacks\n  larder advise app.trace --all --json > advice.json";

@@ -4,10 +4,10 @@
 //! The figures come from counts, and the sentence from the figures: nothing is said that was not
 //! counted. `claims_replayed` holds each against a replay of random programs by brute force.
 
+use larder_base::number::{counted, grouped, percent};
 use larder_trace::StackId;
 
 use super::prove::Together;
-use crate::analysis::number::{counted, grouped, percent};
 
 /// Whose buffers are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

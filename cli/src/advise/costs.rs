@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::rc::Rc;
 
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::preload::{PRELOAD_VARIABLE, loadable_path};
+use larder_base::{cache, measured, printable};
+
 use crate::analysis::heap::Origin;
-use crate::bench::allocators::peers_directory;
-use crate::libraries::{Library, LibraryPath};
-use crate::preload::{PRELOAD_VARIABLE, loadable_path};
-use crate::{measured, printable};
 use table::Table;
 
 /// The tool itself, asked for `print_here`.
@@ -141,7 +141,7 @@ fn trusted(library: &Path) -> Option<PathBuf> {
     }
     let real = library.canonicalize().ok()?;
     let folders = SYSTEM.map(PathBuf::from).into_iter();
-    let mut folders = folders.chain([peers_directory()]);
+    let mut folders = folders.chain([cache::peers()]);
     let within = folders.any(|folder| folder.canonicalize().is_ok_and(|f| real.starts_with(f)));
     within.then_some(real)
 }

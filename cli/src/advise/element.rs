@@ -10,6 +10,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
+use larder_base::number::{counted, grouped};
+use larder_base::printable::escape;
+use larder_base::regular::open_regular;
 use rustc_hash::FxHashMap;
 
 use super::facts::{ImageFacts, Site};
@@ -18,11 +21,8 @@ use super::sizes::Sizes;
 use super::statement::{LINES_BEFORE, LINES_BEHIND, mentions};
 use crate::analysis::attribute::functions;
 use crate::analysis::chain::Location;
-use crate::analysis::number::{counted, grouped};
 use crate::analysis::plumbing::ModuleRole;
 use crate::analysis::resolve::{ChainFrame, Resolver};
-use crate::printable::escape;
-use crate::regular::open_regular;
 use crate::symbols::types::{CodePlace, ModuleTypes, NamedType};
 
 /// Endings of the files whose lines are understood.

@@ -334,7 +334,7 @@ impl Site {
         let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
         let library = |frame: &&&ChainFrame| {
             let role = frame.module.role == ModuleRole::System;
-            let c = role && !crate::printable::name(&frame.module.path).contains("c++");
+            let c = role && !larder_base::printable::name(&frame.module.path).contains("c++");
             let file = frame.source.file.as_deref().unwrap_or_default();
             c || (file.contains("library/std/src/") && !file.contains("/collections/"))
         };

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use larder_base::number::grouped;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::claim::Claim;
 use super::facts::ImageFacts;
 use super::finding::{Confidence, Finding, Keeper, Pattern, Place};
-use crate::analysis::number::grouped;
 
 /// Blocks of so many lines are kept together with less work than one by one.
 const ARENA_LINES: usize = 3;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable;
 use serde_json::{Value, json};
 
 use super::claim::Claim;
@@ -13,7 +14,6 @@ use super::{AdvisePlan, ImageAdvice};
 use crate::analysis::Analysis;
 use crate::analysis::losses;
 use crate::analysis::resolve::ChainFrame;
-use crate::printable;
 
 pub fn print(
     plan: &AdvisePlan,

@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use larder_base::number::counted;
 use larder_trace::{StackId, StackTable};
 use rustc_hash::FxHashMap;
 
@@ -15,7 +16,6 @@ use super::finding::Finding;
 use super::rates::{FEWEST_TURNS, ratio};
 use crate::analysis::chain::Chain;
 use crate::analysis::naming::{frame_place, function_name};
-use crate::analysis::number::counted;
 use crate::analysis::observe::Finished;
 use crate::analysis::resolve::{ChainFrame, Resolver};
 use crate::symbols::loops::{Around, CodeLoop};

@@ -36,10 +36,11 @@ mod watch;
 use std::io::{self, BufWriter, Write};
 use std::rc::Rc;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+
 use crate::analysis::subject::Subject;
 use crate::analysis::{Analysis, Progress};
-use crate::failure::{Failure, Result};
-use crate::report::Format;
 use costs::{AllCosts, Costs};
 use element::Types;
 use facts::ImageFacts;
@@ -94,7 +95,7 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::failed(format!(
             "the advice cannot be written: {}",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))),
         Ok(()) => Ok(()),
     }
@@ -163,7 +164,7 @@ fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec
         .into_iter()
         .map(|(image, facts, asked, answers)| {
             let image = &analysis.images[image];
-            let program = crate::printable::escape_bytes(&image.process.executable);
+            let program = larder_base::printable::escape_bytes(&image.process.executable);
             let title = format!("process {}: {program}", image.process.pid);
             let (costs, ended) = (costs.of(&facts.modules), image.ended());
             let found = detect::conclude(&facts, &costs, &types, &asked, &answers, ended);

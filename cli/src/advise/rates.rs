@@ -1,10 +1,11 @@
 //! Calls of a line against the work: the program's own marks, and the system calls that were
 //! recorded.
 
+use larder_base::number::{counted, grouped};
+use larder_base::printable;
+
 use super::facts::{ImageFacts, Site};
-use crate::analysis::number::{counted, grouped};
 use crate::analysis::work::Io;
-use crate::printable;
 
 /// Fewer passes say nothing of a rate.
 pub const FEWEST_TURNS: u64 = 8;

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use larder_base::number::{counted, duration, grouped, percent};
+use larder_base::printable;
 
 use super::claim::Claim;
 use super::element::AllocatedType;
@@ -15,9 +17,7 @@ use super::{AdvisePlan, ImageAdvice};
 use crate::analysis::Analysis;
 use crate::analysis::losses;
 use crate::analysis::naming::{self, frame_place, function_name};
-use crate::analysis::number::{counted, duration, grouped, percent};
 use crate::analysis::sites::SiteStack;
-use crate::printable;
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();

@@ -110,7 +110,7 @@ impl Analysis {
         // A slot of the header can be behind the streams if the program was killed.
         losses.after_stop += lost_in_streams.saturating_sub(losses.calls());
         self.images.push(ImageReport {
-            path: crate::printable::name(trace.path()),
+            path: larder_base::printable::name(trace.path()),
             process: trace.process().clone(),
             counters,
             threads,

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use larder_base::number::{counted, grouped};
+use larder_base::printable;
 use larder_trace::{Damage, Events, Losses, StopReason, Trace};
 
 use super::Analysis;
 use super::image::ImageReport;
-use super::number::{counted, grouped};
-use crate::printable;
 
 /// One line for stderr; `None` if nothing is missing.
 pub fn summary(analysis: &Analysis) -> Option<String> {

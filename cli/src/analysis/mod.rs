@@ -17,7 +17,6 @@ pub mod image;
 pub mod losses;
 pub mod measure;
 pub mod naming;
-pub mod number;
 pub mod observe;
 pub mod pattern;
 pub mod plumbing;
@@ -33,9 +32,9 @@ pub mod wrappers;
 use std::io::{self, IsTerminal};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_base::failure::{Failure, Result};
 use larder_trace::{StackTable, Trace};
 
-use crate::failure::{Failure, Result};
 use family::Counters;
 use image::ImageReport;
 use observe::Observer;
@@ -142,7 +141,7 @@ impl Analysis {
 }
 
 fn unmatched(option: &str, name: &str) -> String {
-    let name = crate::printable::escape(name);
+    let name = larder_base::printable::escape(name);
     format!(
         "{option} '{name}' matches no function on any stack: check the name, or put * for what varies"
     )
@@ -164,7 +163,7 @@ fn check_counters_will_do<O: Observer>(subject: &Subject, counted: &Trace) -> Re
 }
 
 pub fn counters_will_not_do(counted: &Trace, reason: &str) -> Failure {
-    let name = crate::printable::name(counted.path());
+    let name = larder_base::printable::name(counted.path());
     Failure::failed(format!(
         "{name}: {reason}: record again without --aggregate"
     ))

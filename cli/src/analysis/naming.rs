@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
+use larder_base::printable::escape;
 
 use super::attribute::functions;
 use super::plumbing::ModuleRole;
 use super::resolve::{ChainFrame, Resolver};
 use super::sites::{Site, SiteStack};
-use crate::printable::escape;
 use crate::symbols::SymbolProblem;
 
 const FAINT: Style = Style::new().dimmed();

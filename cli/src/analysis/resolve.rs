@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use larder_base::printable;
 use larder_trace::symbols::Function;
 use larder_trace::{Module, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
@@ -17,7 +18,6 @@ use rustc_hash::FxHashMap;
 use super::chain::{Chain, Location};
 use super::pattern;
 use super::plumbing::{ModuleRole, is_family, is_known_wrapper, is_plumbing};
-use crate::printable;
 use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
 use crate::symbols::types::ModuleTypes;
 use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};

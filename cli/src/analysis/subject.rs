@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use larder_trace::{Trace, TraceError, trace_files};
 
 use super::resolve::{Charging, Wrappers};
 use super::wrapper::WrapperRule;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 #[derive(Debug, Args)]
 pub struct RawSubject {
@@ -153,7 +153,7 @@ pub fn describe(error: &TraceError) -> String {
         TraceError::Open { path, source } => format!(
             "{}: {}: check the path and its permissions",
             printable::name(path),
-            crate::target::reason(source)
+            larder_base::target::reason(source)
         ),
         other => printable::escape(&other.to_string()).into_owned(),
     }

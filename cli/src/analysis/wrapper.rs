@@ -4,10 +4,11 @@
 //! it: one call of the wrapper is one call of its kind, charged to the wrapper's caller. A wrapper that
 //! asks for a header of its own in front of each block has the header's bytes taken off.
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
 use super::family::Kind;
 use super::pattern;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// What a wrapper's calls are counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

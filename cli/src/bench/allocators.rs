@@ -9,15 +9,15 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use larder_base::cache;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{GLIBC, LARDER, machine};
-use crate::failure::{Failure, Result};
-use crate::{cache, printable};
 
 /// Where the peers are, for those who keep them elsewhere.
-pub const PEERS_VARIABLE: &str = "LARDER_PEERS";
 const PEERS_FILE: &str = "peers.json";
 
 /// name, file, Debian package
@@ -54,7 +54,7 @@ impl Allocator {
             Failure::failed(format!(
                 "{name}: {}: {}: give the path of a shared library",
                 printable::name(library),
-                crate::target::reason(&error)
+                larder_base::target::reason(&error)
             ))
         };
         let library = library.canonicalize().map_err(failed)?;
@@ -143,7 +143,7 @@ pub struct Choice<'a> {
 
 /// The allocators to compare, Larder first, and what a reader should know of the choice.
 pub fn find(choice: &Choice) -> Result<(Vec<Allocator>, Vec<String>)> {
-    let catalogue = Catalogue::read(&peers_directory())?;
+    let catalogue = Catalogue::read(&cache::peers())?;
     let mut notes = Vec::new();
     let names: Vec<String> = match choice.names {
         Some(names) => names.to_vec(),
@@ -194,16 +194,6 @@ struct Peer {
     environment: BTreeMap<String, String>,
 }
 
-/// Where `make peers` puts what it builds.
-pub fn peers_directory() -> PathBuf {
-    std::env::var_os(PEERS_VARIABLE)
-        .filter(|value| !value.is_empty())
-        .map_or_else(
-            || cache::directory().unwrap_or_default().join("larder/peers"),
-            PathBuf::from,
-        )
-}
-
 /// The peers that could be compared.
 struct Catalogue {
     directory: PathBuf,
@@ -228,7 +218,7 @@ impl Catalogue {
                 Some(file.peers)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(crate::target::reason(&error).clone())),
+            Err(error) => return Err(failed(larder_base::target::reason(&error).clone())),
         };
         Ok(Catalogue {
             directory: directory.to_owned(),
@@ -298,8 +288,8 @@ fn larder(path: Option<&Path>) -> Result<Allocator> {
     match path {
         Some(path) => Allocator::new(LARDER, version, path, "--larder"),
         None => {
-            let libraries = crate::libraries::LibraryPath::from_environment();
-            let library = libraries.find(crate::libraries::Library::Allocator)?;
+            let libraries = larder_base::libraries::LibraryPath::from_environment();
+            let library = libraries.find(larder_base::libraries::Library::Allocator)?;
             Allocator::new(LARDER, version, &library, "this build")
         }
     }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use regex::Regex;
 
 use super::allocators::ExtraPeer;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 pub const EXAMPLES: &str = "Examples:\n  \
     larder bench --quick\n      Every peer on a subset, within five minutes.\n  \

@@ -8,14 +8,14 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use object::{Object, ObjectSymbol};
 
 use super::allocators::Allocator;
 use super::manifest::{Preload, Workload, in_path};
 use super::process::{Ended, Runner, Settings};
 use super::results::Outcome;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// The log of the program that starts the command and is none of the workload.
 const STARTER: &[u8] = b"/bench_measure [0]";
@@ -69,7 +69,7 @@ fn examine(folder: &Path, workload: &Workload, allocator: &Allocator) -> Result<
         Failure::failed(format!(
             "{}: {}: look at $TMPDIR and its free space",
             printable::name(folder),
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     };
     let mut bound = 0;

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
+use larder_base::statistics::Estimate;
+use larder_base::svg::escape;
+
 use super::figures::Metric;
 use super::markdown::{SHOWN, interval, intro};
 use super::plots;
 use super::ranking::{MetricSummary, Row, Summary};
 use super::results::Results;
-use super::statistics::Estimate;
-use super::svg::escape;
 
 const STYLE: &str = include_str!("page.css");
 

@@ -6,11 +6,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::installed::{self, PROGRAMS_VARIABLE};
+use larder_base::printable;
 use serde::Deserialize;
-
-use crate::failure::{Failure, Result};
-use crate::installed::{self, PROGRAMS_VARIABLE};
-use crate::printable;
 
 pub const MANIFEST: &str = "workloads.toml";
 
@@ -79,7 +78,7 @@ pub fn directory() -> Result<PathBuf> {
             Failure::failed(format!(
                 "{}: {}: check its permissions",
                 printable::name(&directory),
-                crate::target::reason(&error)
+                larder_base::target::reason(&error)
             ))
         });
     }
@@ -98,7 +97,7 @@ pub fn load(directory: &Path) -> Result<Vec<Workload>> {
         Failure::failed(format!(
             "{}: {}: stage the tree again with `make peers`",
             printable::name(&path),
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     })?;
     parse(&text).map_err(|cause| {

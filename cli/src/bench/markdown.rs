@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use larder_base::statistics::Estimate;
+
 use super::figures::Metric;
 use super::ranking::{Cell, MetricSummary, Rank, Row, Summary};
 use super::results::Results;
-use super::statistics::Estimate;
 
 /// Metrics that have a table of their own; the rest is in the JSON.
 pub const SHOWN: [Metric; 6] = [
@@ -347,7 +348,7 @@ fn write_allocators(out: &mut String, results: &Results) -> std::fmt::Result {
 
 /// Words from outside, which may not end a cell or a line.
 fn text(words: &str) -> String {
-    crate::printable::escape(words).replace('|', "\\|")
+    larder_base::printable::escape(words).replace('|', "\\|")
 }
 
 fn emphasised(name: &str, emphasis: bool) -> String {

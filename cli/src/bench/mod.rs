@@ -18,7 +18,6 @@ mod check_loaded;
 mod figures;
 mod html;
 mod interruption;
-pub mod machine;
 mod manifest;
 mod markdown;
 mod plots;
@@ -27,18 +26,17 @@ mod progress;
 mod ranking;
 mod results;
 mod session;
-pub mod statistics;
-pub mod svg;
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::failure::{Failure, Result};
-use crate::printable;
+use larder_base::failure::{Failure, Result};
+use larder_base::machine::{self, Machine};
+use larder_base::printable;
+
 use allocators::{Allocator, Choice};
 use args::{Effort, Field, Output, Selection, Task};
-use machine::Machine;
 use manifest::Workload;
 use process::Runner;
 use progress::say;
@@ -352,7 +350,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!(
         "{}: {}: name another place for the results",
         printable::name(path),
-        crate::target::reason(error)
+        larder_base::target::reason(error)
     ))
 }
 

@@ -1,12 +1,13 @@
 //! The plots of the HTML page: who needs how much time and memory, the rankings, and each workload's
 //! ratios with their confidence intervals.
 
+use larder_base::statistics::Estimate;
+use larder_base::svg::{Anchor, LogAxis, Svg, tick_text};
+
 use super::figures::Metric;
 use super::markdown::interval;
 use super::ranking::{MetricSummary, Row, Summary};
 use super::results::Results;
-use super::statistics::Estimate;
-use super::svg::{Anchor, LogAxis, Svg, tick_text};
 
 /// Further out a ratio is an arrow at the edge, and a number in the table.
 const BOUNDS: (f64, f64) = (1.0 / 12.0, 12.0);

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::measured::{self, last_line, last_object, scratch_failure};
+use larder_base::{preload, printable};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -21,9 +24,6 @@ use super::figures::Figures;
 use super::interruption::Interruption;
 use super::manifest::{Places, Preload, Workload};
 use super::results::Outcome;
-use crate::failure::{Failure, Result};
-use crate::measured::{self, last_line, last_object, scratch_failure};
-use crate::{preload, printable};
 
 const MEASURE: &str = "bench_measure";
 /// Inputs that are costly to make, shared by all runs.

@@ -8,13 +8,13 @@
 //! Invariants: distance ≥ 1, and = 1 for the best of a workload. A pair that failed is in no mean.
 
 use fastrand::Rng;
+use larder_base::statistics::{
+    Estimate, estimate, estimate_mean, fastest, geometric_mean, median, paired_ratios,
+};
 use serde::Serialize;
 
 use super::figures::Metric;
 use super::results::Results;
-use super::statistics::{
-    Estimate, estimate, estimate_mean, fastest, geometric_mean, median, paired_ratios,
-};
 
 /// Everything that the reports show, computed.
 #[derive(Clone, Debug, Serialize)]

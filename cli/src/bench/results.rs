@@ -6,13 +6,13 @@
 
 use std::path::{Path, PathBuf};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::machine::Machine;
+use larder_base::printable;
 use serde::{Deserialize, Serialize};
 
 use super::allocators::Allocator;
 use super::figures::{Figures, Metric};
-use super::machine::Machine;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// Counts the changes of the file's form that an older reader would misread.
 pub const FORM: u32 = 1;
@@ -136,7 +136,7 @@ impl Results {
             ))
         };
         let text = std::fs::read_to_string(path)
-            .map_err(|error| failed(crate::target::reason(&error).clone()))?;
+            .map_err(|error| failed(larder_base::target::reason(&error).clone()))?;
         let results: Results =
             serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         results.check().map_err(failed)?;

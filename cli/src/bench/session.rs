@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use larder_base::failure::Result;
 
 use super::allocators::Allocator;
 use super::check_loaded;
@@ -16,7 +17,6 @@ use super::manifest::Workload;
 use super::process::{Ended, Runner, Settings};
 use super::progress::{Progress, say};
 use super::results::{Outcome, Pass, Run};
-use crate::failure::Result;
 
 /// The share of work that the trials do.
 pub const TRIAL_SCALE: f64 = 0.01;

@@ -1,7 +1,8 @@
 //! What a budget limits: six figures of a run, and of each site the same where they can be told.
 
+use larder_base::number::counted;
+
 use crate::analysis::family::Counters;
-use crate::analysis::number::counted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {

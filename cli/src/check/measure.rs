@@ -5,6 +5,9 @@ use std::fs;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+
 use super::figures::{Figure, Figures};
 use crate::analysis::Analysis;
 use crate::analysis::attribute::functions;
@@ -14,8 +17,6 @@ use crate::analysis::resolve::{ChainFrame, Charging};
 use crate::analysis::sites::{Site, SortKey};
 use crate::analysis::subject::Subject;
 use crate::analysis::wrappers::Passed;
-use crate::execute;
-use crate::failure::{Failure, Result};
 use crate::record::{RecordPlan, Run};
 
 /// Callers of a site that are kept.
@@ -139,7 +140,7 @@ fn of_run(
     let (directory, _scratch) = scratch.map_err(|error| {
         Failure::failed(format!(
             "no directory for the counters: {}: set TMPDIR to a writable place",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     })?;
     let (before, start) = (children_cpu(), Instant::now());

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_base::failure::{Failure, Result};
 
 use super::work::{self, WorkRequest};
 use crate::analysis::sites::SortKey;
 use crate::analysis::subject::{RawReading, Subject};
-use crate::failure::{Failure, Result};
 
 pub const EXAMPLES: &str = "\
 Examples:

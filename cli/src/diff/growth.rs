@@ -3,6 +3,8 @@
 //! A site's exponent is the slope of log(value) over log(work), by least squares: 1 grows as the
 //! work does, 2 with its square.
 
+use larder_base::failure::{Failure, Result};
+
 use super::DiffPlan;
 use super::matching::match_sites;
 use super::side::{KnownSite, Side};
@@ -10,7 +12,6 @@ use super::stacks::{StackChange, StackChanges};
 use super::work::{self, GROWS, Quantity, WorkRequest};
 use crate::analysis::sites::SortKey;
 use crate::analysis::work::Work;
-use crate::failure::{Failure, Result};
 
 /// Above this exponent a site grows faster than the work.
 const SUPERLINEAR: f64 = 1.2;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable;
 use serde_json::{Map, Value, json};
 
 use super::DiffPlan;
@@ -13,7 +14,6 @@ use super::stacks::StackChange;
 use crate::analysis::attribute::functions;
 use crate::analysis::losses;
 use crate::analysis::sites::SortKey;
-use crate::printable;
 use crate::report::frame_json;
 
 pub fn print(document: &Value, out: &mut dyn Write) -> io::Result<()> {

@@ -25,12 +25,13 @@ mod wrappers;
 
 use std::io::{self, BufWriter, Write};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
 use crate::analysis::Analysis;
 use crate::analysis::observe::{Both, KeepStacks};
 use crate::analysis::sites::SortKey;
 use crate::analysis::work::Work;
-use crate::failure::{Failure, Result};
-use crate::printable;
 pub use args::{DiffPlan, EXAMPLES, RawDiff};
 use compare::Comparison;
 use growth::Growth;
@@ -81,7 +82,7 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::failed(format!(
             "the comparison cannot be written: {}",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))),
         Ok(()) => Ok(()),
     }

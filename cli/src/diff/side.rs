@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
+use larder_base::printable;
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
@@ -12,7 +13,6 @@ use crate::analysis::image::ImageReport;
 use crate::analysis::naming::without_start;
 use crate::analysis::resolve::{ChainFrame, ModuleLabel};
 use crate::analysis::sites::{Site, SortKey};
-use crate::printable;
 
 /// Callers beyond the nearest that a site is known by.
 const CALLERS_KEPT: usize = 5;

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use larder_base::number::{counted, grouped};
+use larder_base::printable;
 
 use super::compare::{self, Change, Comparison, Counter, Status};
 use super::growth::{Growth, SiteGrowth, WorkSource};
@@ -12,9 +14,7 @@ use super::stacks::StackChange;
 use super::{DiffPlan, side};
 use crate::analysis::losses;
 use crate::analysis::naming::{print_stack_in_line, site_name, site_place};
-use crate::analysis::number::{counted, grouped};
 use crate::analysis::sites::SortKey;
-use crate::printable;
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();

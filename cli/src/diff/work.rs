@@ -1,9 +1,10 @@
 //! How much work each of the traces is of: as the user says, or as they themselves tell.
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
 use super::side::Side;
 use crate::analysis::work::Work;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// Work that grows by less than this factor says nothing of what grows with it.
 pub const GROWS: f64 = 1.1;

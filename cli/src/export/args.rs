@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use larder_base::failure::{Failure, Result};
 
 use super::ExportPlan;
 use crate::analysis::measure::Measure;
 use crate::analysis::subject::RawSubject;
-use crate::failure::{Failure, Result};
 
 pub const EXAMPLES: &str = "\
 Examples:

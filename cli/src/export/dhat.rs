@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use larder_base::printable::escape;
 use serde::Serialize;
 
 use super::table::Table;
 use super::{Export, names};
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::stacks::StackRow;
-use crate::printable::escape;
 
 /// The viewer marks what lives no longer on the average.
 const SHORT_LIVED_US: u64 = 10;

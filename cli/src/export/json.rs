@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable::{escape, name};
 use serde::Serialize;
 
 use super::Export;
@@ -10,7 +11,6 @@ use crate::analysis::family::Counters;
 use crate::analysis::losses;
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::stacks::StackRow;
-use crate::printable::{escape, name};
 use crate::symbols::hex;
 
 #[derive(Serialize)]

@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::output::{self, Content};
+use larder_base::printable;
 use larder_memdebug::Call as Logged;
 use larder_trace::{Action, AllocCall, Event, Events, StackId, Trace};
 use rustc_hash::FxHashMap;
@@ -20,9 +23,6 @@ use crate::analysis::attribute::{attribute, functions};
 use crate::analysis::family::Kind;
 use crate::analysis::losses;
 use crate::analysis::resolve::{Charging, Resolver};
-use crate::failure::{Failure, Result};
-use crate::output::{self, Content};
-use crate::printable;
 
 /// curl cuts a line at 1,023 bytes; this leaves room for the call.
 const MAX_PATH_BYTES: usize = 800;

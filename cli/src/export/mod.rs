@@ -20,13 +20,14 @@ use std::path::PathBuf;
 pub use args::{EXAMPLES, RawExport};
 pub use collapsed::folded_sums;
 
+use larder_base::failure::Result;
+use larder_base::output::{self, Content};
+
 use crate::analysis::Analysis;
 use crate::analysis::losses;
 use crate::analysis::measure::Measure;
 use crate::analysis::stacks::{StackRow, Stacks};
 use crate::analysis::subject::Subject;
-use crate::failure::Result;
-use crate::output::{self, Content};
 use args::Format;
 
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Export {
         let words = image.map_or(&[][..], |image| &image.process.argv);
         let words: Vec<String> = words
             .iter()
-            .map(|word| crate::printable::escape_bytes(word))
+            .map(|word| larder_base::printable::escape_bytes(word))
             .collect();
         words.join(" ")
     }
@@ -81,7 +82,7 @@ impl Export {
             rows: self.rows(),
             measures: &Measure::ALL,
             measure: self.measure,
-            name: crate::printable::name(&self.trace),
+            name: larder_base::printable::name(&self.trace),
         }
     }
 
@@ -91,7 +92,8 @@ impl Export {
         let mut comments = vec![format!("command: {}", self.command())];
         comments.extend(losses::details(&self.analysis));
         pprof::About {
-            program: program.map(|image| crate::printable::escape_bytes(&image.process.executable)),
+            program: program
+                .map(|image| larder_base::printable::escape_bytes(&image.process.executable)),
             pids: images.iter().map(|image| image.process.pid).collect(),
             start_ns: images
                 .iter()

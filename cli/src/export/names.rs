@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use larder_base::printable::escape;
+
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::stacks::StackRow;
-use crate::printable::escape;
 
 /// The function's name; without one, the module's in brackets, so that all of its unknown
 /// functions are one.

@@ -11,6 +11,9 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use larder_base::failure::Result;
+use larder_base::output;
+use larder_base::printable::escape;
 use larder_trace::{Action, Event, Events, StackId, Trace};
 use rustc_hash::FxHashMap;
 
@@ -21,9 +24,6 @@ use crate::analysis::heap::Block;
 use crate::analysis::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::analysis::resolve::ChainFrame;
 use crate::analysis::stacks::{Birth, StackRow, Stacks};
-use crate::failure::Result;
-use crate::output;
-use crate::printable::escape;
 use columns::{Cell, Columns};
 
 const EVENTS: &str = "

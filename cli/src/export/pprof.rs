@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use larder_base::printable::escape;
 use prost::Message;
 use rustc_hash::FxHashMap;
 
@@ -17,7 +18,6 @@ use super::{Weighed, names};
 use crate::analysis::measure::Measure;
 use crate::analysis::resolve::{ChainFrame, ModuleLabel};
 use crate::analysis::stacks::StackRow;
-use crate::printable::escape;
 use crate::symbols::hex;
 
 /// The sample types, as pprof's own heap profiles name them, and two that those lack.

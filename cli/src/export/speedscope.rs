@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable::escape;
 use serde::Serialize;
 
 use super::table::Table;
 use super::{Weighed, names};
 use crate::analysis::measure::Measure;
-use crate::printable::escape;
 
 #[derive(Serialize)]
 struct File<'a> {

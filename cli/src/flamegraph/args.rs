@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_base::failure::Result;
 
 use super::FlamegraphPlan;
 use crate::analysis::measure::Measure;
 use crate::analysis::subject::{RawReading, Subject};
-use crate::failure::Result;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -13,15 +13,16 @@ use inferno::flamegraph::{Options, TextTruncateDirection, from_lines};
 
 pub use args::{EXAMPLES, RawFlamegraph};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::number::grouped;
+use larder_base::output::{self, Content};
+use larder_base::printable;
+
 use crate::analysis::Analysis;
 use crate::analysis::measure::Measure;
-use crate::analysis::number::grouped;
 use crate::analysis::stacks::{StackRow, Stacks};
 use crate::analysis::subject::Subject;
 use crate::export::folded_sums;
-use crate::failure::{Failure, Result};
-use crate::output::{self, Content};
-use crate::printable;
 
 #[derive(Debug)]
 pub struct FlamegraphPlan {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_base::failure::Result;
 
 use crate::analysis::subject::{RawSubject, Subject};
-use crate::failure::Result;
 
 pub const HTML_EXAMPLES: &str = "\
 Examples:

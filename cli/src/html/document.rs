@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use larder_base::number::percent;
+use larder_base::printable;
 use serde_json::{Value, json};
 
 use super::Finding;
@@ -12,10 +14,8 @@ use crate::analysis::attribute::functions;
 use crate::analysis::family::Counters;
 use crate::analysis::losses;
 use crate::analysis::naming::{frame_name, frame_place, site_name, site_place, without_start};
-use crate::analysis::number::percent;
 use crate::analysis::resolve::{ChainFrame, ModuleProblem};
 use crate::analysis::sites::{Site, SiteStack, SortKey};
-use crate::printable;
 use crate::symbols::SymbolProblem;
 
 /// Frames of a stack beyond this, from the innermost, are not shown.

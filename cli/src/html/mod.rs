@@ -19,13 +19,14 @@ mod tree;
 
 pub use args::{HTML_EXAMPLES, HtmlPlan, RawHtml, RawTimeline, TIMELINE_EXAMPLES, TimelinePlan};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::output::{self, Content};
+use larder_base::printable;
+
 use crate::advise::{self, Watch};
 use crate::analysis::Analysis;
 use crate::analysis::observe::Both;
 use crate::analysis::timeline::TimelineObserver;
-use crate::failure::{Failure, Result};
-use crate::output::{self, Content};
-use crate::printable;
 use gathered::Gathered;
 
 /// A finding of `advise`, to be shown as text.

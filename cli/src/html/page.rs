@@ -1,6 +1,7 @@
 //! The page as markup: a frame with sections that the script fills, the data, and a policy that
 //! allows this script and this style and nothing else.
 
+use larder_base::svg::escape;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -9,7 +10,6 @@ use super::document::document;
 use super::gathered::Gathered;
 use super::timeline;
 use crate::analysis::Analysis;
-use crate::bench::svg::escape;
 
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");

@@ -4,10 +4,11 @@
 
 use std::fmt::Write;
 
+use larder_base::number::{counted, duration};
+use larder_base::svg::escape;
+
 use crate::analysis::naming::{site_name, site_place};
-use crate::analysis::number::{counted, duration};
 use crate::analysis::timeline::Timeline;
-use crate::bench::svg::escape;
 
 /// Sites told apart.
 pub const SITES: usize = 10;

@@ -6,14 +6,14 @@
 
 use std::io::{BufRead, Read};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call};
 
 use super::source::{self, MAX_LINE_BYTES};
 use super::target::{Module, Name, Target};
 use super::{ImportPlan, Outcome};
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// Some 300 MB of trace.
 const MAX_CALLS: u64 = 100_000_000;

@@ -11,6 +11,8 @@
 
 use std::io::{BufRead, Read};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use larder_trace::symbols::{MAX_FUNCTIONS, MAX_TEXT_BYTES};
 use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call, FreeCall};
@@ -18,8 +20,6 @@ use larder_trace::{AllocCall, Call, FreeCall};
 use super::source::{self, MAX_LINE_BYTES};
 use super::target::{Module, Name, Place, Target};
 use super::{ImportPlan, Outcome};
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// The version of the file format from which on strings are preceded by their length.
 const FILE_VERSION: u64 = 3;
@@ -61,7 +61,7 @@ pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
             Ok(_) => {}
             // What came before is whole.
             Err(error) if known => {
-                let reason = crate::target::reason(&error);
+                let reason = larder_base::target::reason(&error);
                 outcome.warning = Some(format!(
                     "{name}: {reason}: what was read before is imported"
                 ));

@@ -1,6 +1,7 @@
 //! A debug curl's memory log: each call has its source line for a stack. The log has neither
 //! threads nor times; a call's time is its line number.
 
+use larder_base::failure::Result;
 use larder_memdebug::line::{Call as Logged, Line};
 use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call, FreeCall};
@@ -8,7 +9,6 @@ use rustc_hash::FxHashMap;
 
 use super::target::{Module, Target};
 use super::{ImportPlan, Outcome};
-use crate::failure::Result;
 use crate::memdebug::log::Log;
 
 pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {

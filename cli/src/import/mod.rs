@@ -12,9 +12,10 @@ mod target;
 
 use std::io::{self, Write};
 
-use crate::analysis::number::counted;
-use crate::failure::Result;
-use crate::printable;
+use larder_base::failure::Result;
+use larder_base::number::counted;
+use larder_base::printable;
+
 use args::ImportFormat;
 pub use args::{EXAMPLES, ImportPlan, RawImport};
 use target::Target;
@@ -55,7 +56,7 @@ pub fn import(plan: &ImportPlan) -> Result<()> {
         "larder: {}: {}; see it with: larder report {}",
         printable::name(&plan.output),
         counted(outcome.calls, "call"),
-        crate::record::quoted(&plan.output)
+        larder_base::path::quoted(&plan.output)
     );
     Ok(())
 }

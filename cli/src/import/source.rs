@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use crate::failure::{Failure, Result};
-use crate::printable;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 
 /// A line that is longer is taken apart.
 pub const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -35,7 +35,7 @@ fn open_stream(path: &Path) -> io::Result<Box<dyn BufRead>> {
 }
 
 pub fn failed(path: &Path, error: &io::Error) -> Failure {
-    let reason = crate::target::reason(error);
+    let reason = larder_base::target::reason(error);
     Failure::failed(format!(
         "{}: {reason}: name a readable file",
         printable::name(path)

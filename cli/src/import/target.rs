@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use larder_trace::ModuleId;
 use larder_trace::symbols::Function;
 use larder_trace::writer::{About, Stack, Writer, WrittenCall};
@@ -18,8 +20,6 @@ use rustc_hash::FxHashMap;
 use tempfile::TempDir;
 
 use super::ImportPlan;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// The addresses of a module: more than there are frames.
 const MODULE_BYTES: u64 = 1 << 36;
@@ -161,6 +161,6 @@ fn cannot_write(path: &std::path::Path, error: &io::Error) -> Failure {
     Failure::failed(format!(
         "{}: {}: name another directory with -o",
         printable::name(path),
-        crate::target::reason(error)
+        larder_base::target::reason(error)
     ))
 }

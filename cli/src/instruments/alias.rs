@@ -6,6 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::machine::Machine;
+use larder_base::statistics::median;
 use serde_json::{Map, Value, json};
 
 use super::output::{self, Output, Report, Table};
@@ -14,9 +17,6 @@ use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::subject::{self, Field};
 use crate::bench::allocators::Allocator;
-use crate::bench::machine::Machine;
-use crate::bench::statistics::median;
-use crate::failure::{Failure, Result};
 
 const PROGRAM: &str = "bench_himeno";
 const ALIAS_BYTES: u64 = 4096;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_base::failure::{Failure, Result};
 
 use super::InstrumentPlan;
 use super::alias::AliasPlan;
@@ -17,7 +18,6 @@ use super::startup::StartupPlan;
 use super::subject::Field;
 use super::sweep::SweepPlan;
 use crate::bench::allocators::ExtraPeer;
-use crate::failure::{Failure, Result};
 
 pub const SWEEP_EXAMPLES: &str = "Examples:\n  larder sweep\n  larder sweep --dense --out sweep/\n  \
     larder sweep --sizes 50000,50000000 --allocators larder,glibc --rounds 9";

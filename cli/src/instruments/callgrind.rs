@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use serde_json::{Map, Value};
 
 use super::programs::{Launch, Programs};
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 pub const COMMAND: &str = "valgrind";
 pub const PACKAGE: &str = "valgrind";
@@ -66,7 +66,7 @@ pub fn profile(
     let printed = programs.run(&launch)?;
     let text = std::fs::read(&output);
     let _ = std::fs::remove_dir_all(&folder);
-    let text = text.map_err(|error| wrong(&output, &crate::target::reason(&error)))?;
+    let text = text.map_err(|error| wrong(&output, &larder_base::target::reason(&error)))?;
     let mut profile =
         parse(&String::from_utf8_lossy(&text)).map_err(|cause| wrong(&output, &cause))?;
     profile.printed = printed;

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use larder_base::failure::{Failure, Result};
+use larder_base::machine::Machine;
 use serde::Serialize;
 use serde_json::json;
 
@@ -22,8 +24,6 @@ use super::progress::Progress;
 use super::strace::{self, Calls};
 use super::subject::{self, Field};
 use crate::bench::allocators::Allocator;
-use crate::bench::machine::Machine;
-use crate::failure::{Failure, Result};
 
 const PROGRAM: &str = "bench_counts";
 const MILLION: f64 = 1e6;

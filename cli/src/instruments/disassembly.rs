@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use crate::failure::{Failure, Result};
-use crate::printable;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
 use crate::symbols::{DebugRoots, ElfFile, ModuleSymbols};
 
 pub const COMMAND: &str = "objdump";
@@ -52,7 +53,7 @@ impl Sites {
             .env("LC_ALL", "C");
         let output = command
             .output()
-            .map_err(|error| failed(crate::target::reason(&error).clone()))?;
+            .map_err(|error| failed(larder_base::target::reason(&error).clone()))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(failed(said.lines().last().unwrap_or("failed").to_owned()));

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::failure::Result;
+use larder_base::machine::Machine;
+use larder_base::statistics::{geometric_mean, median};
 use serde_json::json;
 
 use super::output::{self, Output, Report, Table};
@@ -11,10 +14,7 @@ use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::subject::{self, Field};
 use crate::bench::allocators::Allocator;
-use crate::bench::machine::Machine;
-use crate::bench::statistics::{geometric_mean, median};
 use crate::bench::{GLIBC, LARDER};
-use crate::failure::Result;
 
 const PROGRAM: &str = "bench_ttest";
 /// A cell's share of the workload's usual work.

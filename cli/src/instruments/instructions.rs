@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::failure::Result;
+use larder_base::machine::Machine;
 use serde_json::json;
 
 use super::callgrind::{self, Detail};
@@ -14,8 +16,6 @@ use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::subject::{self, Field};
 use crate::bench::allocators::Allocator;
-use crate::bench::machine::Machine;
-use crate::failure::Result;
 
 const LOOP: &str = "bench_pair_loop";
 const FLOOR: &str = "bench_pair_floor";

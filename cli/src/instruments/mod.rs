@@ -26,7 +26,7 @@ mod subject;
 mod sweep;
 mod traces;
 
-use crate::failure::Result;
+use larder_base::failure::Result;
 
 /// Which instrument, with what was asked of it.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::machine::{self, Machine};
+use larder_base::printable;
 use serde_json::{Value, json};
 
 use crate::bench::allocators::Allocator;
-use crate::bench::machine::{self, Machine};
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// Where the report goes; Markdown to standard output in any case, unless JSON is asked for.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ impl Report {
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!(
                 "the report cannot be written: {}: name another place for it",
-                crate::target::reason(&error)
+                larder_base::target::reason(&error)
             ))),
             _ => Ok(()),
         }
@@ -182,7 +182,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!(
         "{}: {}: name another directory with --out",
         printable::name(path),
-        crate::target::reason(error)
+        larder_base::target::reason(error)
     ))
 }
 

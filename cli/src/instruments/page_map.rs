@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::failure::Result;
+use larder_base::machine::Machine;
+use larder_base::statistics::median;
 use serde_json::json;
 
 use super::output::{self, Output, Report, Table};
 use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
-use crate::bench::machine::Machine;
-use crate::bench::statistics::median;
-use crate::failure::Result;
 
 const PROGRAM: &str = "bench_page_map";
 const STRUCTURES: [(&str, &str); 5] = [

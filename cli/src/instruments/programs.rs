@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::installed::{self, PROGRAMS_VARIABLE};
+use larder_base::measured::{self, last_line, last_object, scratch_failure};
+use larder_base::preload::{PRELOAD_VARIABLE, loadable_path};
+use larder_base::printable;
 use serde_json::{Map, Value};
 use std::cell::Cell;
 use tempfile::TempDir;
 
 use crate::bench::allocators::Allocator;
-use crate::failure::{Failure, Result};
-use crate::installed::{self, PROGRAMS_VARIABLE};
-use crate::measured::{self, last_line, last_object, scratch_failure};
-use crate::preload::{PRELOAD_VARIABLE, loadable_path};
-use crate::printable;
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -203,7 +203,7 @@ fn start_child(command: &mut Command) -> Result<Child> {
         Failure::failed(format!(
             "{}: {}: is it installed and executable?",
             printable::name(command.get_program()),
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     })
 }
@@ -212,7 +212,7 @@ fn lost(launch: &Launch, error: &io::Error) -> Failure {
     Failure::failed(format!(
         "{}: {}: try again",
         launch.describe(),
-        crate::target::reason(error)
+        larder_base::target::reason(error)
     ))
 }
 

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use larder_base::failure::Result;
+use larder_base::measured::scratch_failure;
+
 use super::programs;
-use crate::failure::Result;
-use crate::measured::scratch_failure;
 
 /// A program, as it is to be started.
 #[derive(Debug)]

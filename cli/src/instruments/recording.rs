@@ -6,6 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::LIBRARY_VARIABLE;
+use larder_base::machine::Machine;
+use larder_base::statistics::median;
 use serde_json::json;
 
 use super::output::{Output, Report, Table, figure, thousands};
@@ -13,10 +17,6 @@ use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::recorded::{self, Recorded, pigeons};
 use super::traces::Counted;
-use crate::bench::machine::Machine;
-use crate::bench::statistics::median;
-use crate::failure::{Failure, Result};
-use crate::libraries::LIBRARY_VARIABLE;
 
 const PROGRAM: &str = "bench_recorded";
 /// Each way to run a program, and its place in `Samples::seconds`.
@@ -85,7 +85,7 @@ fn cases(programs: &Programs, scale: f64) -> Result<Vec<Case>> {
     let problem = programs.scratch_folder()?.join("pigeons.smt2");
     let rounds = (20.0 * scale).max(1.0) as usize;
     fs::write(&problem, pigeons(rounds))
-        .map_err(|error| crate::measured::scratch_failure("a problem for z3", &error))?;
+        .map_err(|error| larder_base::measured::scratch_failure("a problem for z3", &error))?;
     let z3 = programs::require("z3", "z3")?.display().to_string();
     let own = |kind: &str, count: &str| [PROGRAM, kind, count].map(str::to_owned).to_vec();
     let case = |name, words| {

@@ -1,6 +1,9 @@
 //! `larder startup`: what a program pays for its malloc that hardly needs one: the time of `true`,
 //! the resident memory of `cat`.
 
+use larder_base::failure::Result;
+use larder_base::machine::Machine;
+use larder_base::statistics::{fastest, median};
 use serde_json::json;
 
 use super::output::{self, Output, Report, Table};
@@ -9,9 +12,6 @@ use super::progress::Progress;
 use super::subject::{self, Field};
 use crate::bench::GLIBC;
 use crate::bench::allocators::Allocator;
-use crate::bench::machine::Machine;
-use crate::bench::statistics::{fastest, median};
-use crate::failure::Result;
 
 const COREUTILS: &str = "coreutils";
 /// Each of them a process.

@@ -2,11 +2,11 @@
 //! A filter in the kernel stops the program at these calls alone, so that contention stays what it
 //! is.
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use serde_json::{Map, Value};
 
 use super::programs::{Launch, Programs};
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 pub const COMMAND: &str = "strace";
 pub const PACKAGE: &str = "strace";

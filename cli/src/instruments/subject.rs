@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
 use super::programs::{Launch, Programs};
 use crate::bench::allocators::{self, Allocator, Choice, ExtraPeer};
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// Which allocators were asked for.
 #[derive(Debug, Default)]

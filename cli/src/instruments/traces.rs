@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use larder_base::failure::{Failure, Result};
 use larder_trace::{Trace, TraceError, trace_files};
-
-use crate::failure::{Failure, Result};
 
 /// By the recorder's own count, of all processes.
 #[derive(Clone, Copy, Debug, Default)]

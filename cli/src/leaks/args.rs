@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 
 use super::suppressions::Suppressions;
 use crate::analysis::resolve::Charging;
 use crate::analysis::subject::RawCharging;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -116,7 +116,7 @@ impl RawLeaks {
             let list = Suppressions::read(&file)?;
             let whole = std::path::absolute(&file).map_err(|error| {
                 let name = printable::name(&file);
-                let reason = crate::target::reason(&error);
+                let reason = larder_base::target::reason(&error);
                 Failure::failed(format!("{name}: {reason}: name it by its whole path"))
             });
             Ok((whole?, list))

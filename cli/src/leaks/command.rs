@@ -4,8 +4,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use larder_base::failure::Result;
+
 use super::args::Mode;
-use crate::failure::Result;
 use crate::profile::command::{Run, run_with};
 use crate::profile::heap::HeapProfile;
 

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable;
 use serde_json::{Value, json};
 
 use super::Report;
 use crate::live::Sum;
-use crate::printable;
 use crate::profile::heap::{Figures, HeapProfile};
 use crate::profile::program;
 use crate::profile::site_json::place;

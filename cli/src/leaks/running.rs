@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use larder_base::failure::Result;
+
 use super::suppressions::Suppressions;
 use crate::analysis::attribute::functions;
 use crate::analysis::resolve::Charging;
-use crate::failure::Result;
 use crate::live::{Leaks, Reached};
 use crate::profile::heap::{Estimate, Figures, HeapProfile, LeakCheck, Origin, ProfiledStack};
 use crate::profile::running;
@@ -137,7 +138,7 @@ fn left_out(leaks: &Leaks, known: &[Option<usize>], list: Option<&Suppressions>)
     flood(leaks, waiting, &mut left_out);
     for (by, (objects, bytes)) in used {
         if let Some(suppression) = list.and_then(|list| list.0.get(by)) {
-            let pattern = crate::printable::escape(&suppression.pattern);
+            let pattern = larder_base::printable::escape(&suppression.pattern);
             // As the library tells it; a closed stderr leaves nobody to tell.
             let _ = writeln!(
                 io::stderr(),

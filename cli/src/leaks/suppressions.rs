@@ -3,13 +3,13 @@
 use std::io::Read;
 use std::path::Path;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::number::counted;
+use larder_base::printable;
+use larder_base::regular::open_regular;
 use regex::Regex;
 
 use crate::analysis::losses;
-use crate::analysis::number::counted;
-use crate::failure::{Failure, Result};
-use crate::printable;
-use crate::regular::open_regular;
 
 /// As in the library.
 const MOST_BYTES: u64 = 1 << 20;
@@ -31,7 +31,7 @@ impl Suppressions {
         let read =
             open_regular(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text));
         read.map_err(|error| {
-            let reason = crate::target::reason(&error);
+            let reason = larder_base::target::reason(&error);
             Failure::failed(format!(
                 "{name}: {reason}: name a file of lines leak:PATTERN"
             ))

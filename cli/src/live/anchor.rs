@@ -1,9 +1,10 @@
 //! `larder_anchor` (alloc/anchor.h) and the layouts that it leads to (alloc/layout.h): read field by
 //! field in the order in which they are declared, which leaves no gaps.
 
+use larder_base::printable;
+
 use super::Obstacle;
 use super::memory::Memory;
-use crate::printable;
 
 /// `Anchor::kVersion`.
 pub const VERSION: u32 = 3;

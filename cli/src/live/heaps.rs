@@ -7,11 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use larder_base::printable;
+
 use super::Obstacle;
 use super::anchor::Anchor;
 use super::memory::{Fields, Memory, Pieces};
 use super::residence::Residence;
-use crate::printable;
 
 /// More heaps than LARDER_MAX_HEAPS allows, and the shared ones.
 const MOST_HEAPS: usize = 8192;

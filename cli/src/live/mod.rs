@@ -30,7 +30,8 @@ mod traced;
 
 use std::fmt;
 
-use crate::failure::Failure;
+use larder_base::failure::Failure;
+
 pub use heap::{CALLS, Class, Heap, KINDS, Size};
 pub use heaps::{Holder, ThreadHeap};
 pub use leaks::{LeakedObject, Leaks, Reached, Sum};

@@ -5,11 +5,10 @@ use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use larder_memdebug::lines::{Ending, looks_like_a_log};
 use larder_memdebug::{Lines, RawLine};
-
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 /// Logs with fewer bytes are read before a bar would be seen.
 const PROGRESS_FROM_BYTES: u64 = 64 << 20;
@@ -99,7 +98,7 @@ impl Damage {
         if self.long_lines > 0 {
             parts.push(format!(
                 "{} cut at 1023 bytes",
-                crate::analysis::number::counted(self.long_lines, "line")
+                larder_base::number::counted(self.long_lines, "line")
             ));
         }
         (!parts.is_empty()).then(|| format!("{}: {}", printable::name(log), parts.join("; ")))
@@ -107,7 +106,7 @@ impl Damage {
 }
 
 fn unreadable(name: &str, error: &io::Error) -> Failure {
-    let reason = crate::target::reason(error);
+    let reason = larder_base::target::reason(error);
     Failure::failed(format!("{name}: {reason}: name a readable log"))
 }
 

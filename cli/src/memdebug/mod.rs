@@ -9,11 +9,11 @@ mod print;
 
 use std::io::{self, Write};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use larder_memdebug::line::{Call, Line};
 use larder_memdebug::{Analyser, Message};
 
-use crate::failure::{Failure, Result};
-use crate::printable;
 use args::Show;
 pub use args::{EXAMPLES, MemdebugPlan, RawMemdebug};
 use log::{Damage, Log};
@@ -142,7 +142,7 @@ impl Output {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Failure::failed(format!(
                     "the analysis cannot be written: {}: name another place for it",
-                    crate::target::reason(&error)
+                    larder_base::target::reason(&error)
                 )))
             }
             _ => Ok(()),

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use larder_base::number::grouped;
+use larder_base::printable;
 use larder_memdebug::analyser::Site;
 use larder_memdebug::{Line, Style};
 use serde_json::{Map, Value, json};
 
 use super::Read;
 use super::args::{MemdebugPlan, SiteKey};
-use crate::analysis::number::grouped;
-use crate::printable;
 
 /// The allocating source lines, the first by the plan's key first.
 fn ranked<'a>(sites: &'a [Site], plan: &MemdebugPlan) -> Vec<&'a Site> {

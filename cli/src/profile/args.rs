@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 
 use crate::analysis::measure::Measure;
 use crate::analysis::resolve::Charging;
 use crate::analysis::subject::RawCharging;
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 pub const EXAMPLES: &str = "\
 Examples:

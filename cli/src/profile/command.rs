@@ -4,14 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::{Target, reason};
+
 use super::heap::HeapProfile;
 use crate::analysis::losses;
-use crate::execute;
-use crate::failure::{Failure, Result};
-use crate::libraries::{Library, LibraryPath};
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::target::{Target, reason};
 
 /// Where the allocator writes the profile at the end; %p is the process.
 const PROFILE_VARIABLE: &str = "LARDER_PROFILE";

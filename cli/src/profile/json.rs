@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable;
 use serde_json::{Value, json};
 
 use super::Report;
@@ -11,7 +12,6 @@ use super::interval::{Growth, Interval};
 use super::site_json::place;
 use super::sites::{Base, ProfiledSite};
 use super::text::{ranked, weight};
-use crate::printable;
 
 pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&document(report))?;

@@ -38,12 +38,13 @@ pub use interval::{Growth, Interval};
 pub use running::with_modules;
 pub use sites::{Profiled, ProfiledSite};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::number::counted;
+use larder_base::output::{self, Content};
+use larder_base::printable;
+use larder_base::regular::open_regular;
+
 use crate::analysis::losses;
-use crate::analysis::number::counted;
-use crate::failure::{Failure, Result};
-use crate::output::{self, Content};
-use crate::printable;
-use crate::regular::open_regular;
 use args::{Format, Source, Watch};
 use parse::NoProfile;
 
@@ -209,7 +210,7 @@ pub fn read(path: &Path) -> Result<HeapProfile> {
     let bytes = bytes.map_err(|error| {
         Failure::failed(format!(
             "{name}: {}: name a heap profile",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     })?;
     let profile = parse::parse(&bytes).map_err(|error| Failure::failed(explain(&name, error)))?;

@@ -1,5 +1,9 @@
 //! A profile's stacks in the formats of other tools, and as a flame graph.
 
+use larder_base::failure::{Failure, Result};
+use larder_base::output::{self, Content};
+use larder_base::printable;
+
 use super::Report;
 use super::args::Format;
 use super::sites::Row;
@@ -8,10 +12,7 @@ use crate::analysis::heap::Origin;
 use crate::analysis::measure::Measure;
 use crate::analysis::stacks::StackRow;
 use crate::export::{Weighed, collapsed, pprof, speedscope};
-use crate::failure::{Failure, Result};
 use crate::flamegraph;
-use crate::output::{self, Content};
-use crate::printable;
 
 /// Those that a heap profile has.
 const MEASURES: [Measure; 5] = [

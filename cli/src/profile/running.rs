@@ -6,14 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_base::failure::{Failure, Result};
+use larder_base::number::counted;
+use larder_base::printable;
 
 use super::heap::{Estimate, Figures, HeapProfile, Mapping, ProfiledStack};
 use super::interval::Spread;
 use crate::analysis::losses;
-use crate::analysis::number::counted;
-use crate::failure::{Failure, Result};
 use crate::live::{Obstacle, Process, Profile, Site};
-use crate::printable;
 
 pub fn open(id: u32) -> Result<Process> {
     Process::open(id).map_err(|obstacle| obstacle.failure(id))

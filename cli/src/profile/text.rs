@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use larder_base::number::{counted, duration, grouped};
+use larder_base::printable::escape;
 
 use super::Report;
 use super::args::{Key, Source};
@@ -11,8 +13,6 @@ use super::heap::{Figures, HeapProfile, Origin};
 use super::interval::{Growth, Interval};
 use super::sites::{Base, ProfiledSite};
 use crate::analysis::naming::{self, site_name, site_place};
-use crate::analysis::number::{counted, duration, grouped};
-use crate::printable::escape;
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();

@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_base::failure::{Failure, Result};
 use larder_trace::{Trace, lost};
 
-use crate::failure::{Failure, Result};
 use crate::live::Standing;
 
 /// The command's name, which is not for users.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use larder_base::failure::Result;
 
 use crate::bench::allocators::ExtraPeer;
-use crate::failure::Result;
 use crate::instruments::output::Output;
 
 pub const EXAMPLES: &str = "Examples:\n  \

@@ -1,11 +1,11 @@
 //! What the runs come to: medians with their 95 % confidence intervals, by allocator.
 
 use fastrand::Rng;
+use larder_base::statistics::{Estimate, estimate, median};
 use serde::Serialize;
 
 use super::session::{Run, Runs};
 use crate::bench::allocators::Allocator;
-use crate::bench::statistics::{Estimate, estimate, median};
 
 /// Of the intervals: the same runs give the same ones.
 const SEED: u64 = 1;

@@ -20,17 +20,17 @@ mod slots;
 use std::fs::File;
 use std::path::Path;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::machine::Machine;
+use larder_base::printable;
+use larder_base::target::reason;
 use larder_trace::Trace;
 
 use crate::analysis::resolve::Charging;
 use crate::analysis::subject::Subject;
 use crate::analysis::{ONLY_COUNTERS, counters_will_not_do};
 use crate::bench::allocators::{self, Choice};
-use crate::bench::machine::Machine;
-use crate::failure::{Failure, Result};
 use crate::instruments::progress::Progress;
-use crate::printable;
-use crate::target::reason;
 
 pub use args::{EXAMPLES, RawReplay, ReplayPlan};
 use args::{Measurement, Task, Touch};

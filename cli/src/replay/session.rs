@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::installed::{self, PROGRAMS_VARIABLE};
+use larder_base::measured::{self, last_line, scratch_failure};
+use larder_base::preload::{PRELOAD_VARIABLE, loadable_path};
+use larder_base::printable;
+use larder_base::target::reason;
 use serde::{Deserialize, Serialize};
 
 use super::args::Touch;
 use super::compile::Totals;
 use super::ops::OpsFile;
 use crate::bench::allocators::Allocator;
-use crate::failure::{Failure, Result};
-use crate::installed::{self, PROGRAMS_VARIABLE};
 use crate::instruments::progress::Progress;
-use crate::measured::{self, last_line, scratch_failure};
-use crate::preload::{PRELOAD_VARIABLE, loadable_path};
-use crate::printable;
-use crate::target::reason;
 
 const PROGRAM: &str = "larder-replay";
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use larder_base::number::percent;
+use larder_base::printable;
 use larder_trace::{EndState, Origin};
 use serde_json::{Value, json};
 
@@ -11,10 +13,8 @@ use crate::analysis::family::Counters;
 use crate::analysis::image::ImageReport;
 use crate::analysis::losses;
 use crate::analysis::naming::inlined_into;
-use crate::analysis::number::percent;
 use crate::analysis::resolve::{ChainFrame, ModuleProblem};
 use crate::analysis::sites::{Site, SortKey};
-use crate::printable;
 use crate::symbols::SymbolProblem;
 
 pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {

@@ -9,16 +9,12 @@ pub use json::frame as frame_json;
 
 use std::io::{self, BufWriter, Write};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+
 use crate::analysis::Analysis;
 use crate::analysis::sites::SortKey;
 use crate::analysis::subject::Subject;
-use crate::failure::{Failure, Result};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    Text,
-    Json,
-}
 
 #[derive(Debug)]
 pub struct ReportPlan {
@@ -59,7 +55,7 @@ pub fn report(plan: ReportPlan) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::failed(format!(
             "the report cannot be written: {}",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))),
         Ok(()) => Ok(()),
     }

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use larder_base::number::{counted, duration, grouped, percent};
+use larder_base::printable::{self, escape};
 
 use super::Report;
 use crate::analysis::family::Counters;
 use crate::analysis::losses;
 use crate::analysis::naming::{self, site_name, site_place};
-use crate::analysis::number::{counted, duration, grouped, percent};
 use crate::analysis::sites::{Site, SortKey};
-use crate::printable::{self, escape};
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();

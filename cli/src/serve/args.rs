@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+use larder_base::target::reason;
 use regex::Regex;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::place::Place;
 use super::push::{PushPlan, Shape};
 use super::targets::Which;
-use crate::failure::{Failure, Result};
-use crate::printable;
-use crate::target::reason;
 
 pub const EXAMPLES: &str = "\
 Examples:

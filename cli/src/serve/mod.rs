@@ -26,9 +26,10 @@ use socket2::Socket;
 
 pub use args::{EXAMPLES, RawServe, ServePlan};
 
-use crate::failure::{Failure, Result};
-use crate::printable;
-use crate::target::reason;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+use larder_base::target::reason;
+
 use http::Answer;
 use place::{Listener, Place};
 use push::Pusher;

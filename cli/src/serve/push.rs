@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use larder_base::printable;
 use serde_json::json;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
@@ -21,7 +22,6 @@ use super::routes::{OwnMetric, gauge};
 use super::targets::{self, Targets};
 use crate::analysis::losses;
 use crate::live::Process;
-use crate::printable;
 use crate::profile::served::{self, Kind, Resolver, Snapshot};
 
 /// Of all that waits to be sent.

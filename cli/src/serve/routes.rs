@@ -227,7 +227,7 @@ impl Service {
         } else {
             (TEXT, profile.write_text(kind, &mut body))
         };
-        written.map_err(|error| Answer::error(500, crate::target::reason(&error)))?;
+        written.map_err(|error| Answer::error(500, larder_base::target::reason(&error)))?;
         Ok(Some(Answer::new(kind_of_body, body)))
     }
 }

@@ -13,10 +13,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_base::printable;
 use regex::Regex;
 
 use crate::live::{Obstacle, Process};
-use crate::printable;
 
 /// Served at once; of more, those with the lower numbers.
 pub const MOST: usize = 500;

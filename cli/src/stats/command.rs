@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::{Target, reason};
+
 use super::look::{self, Look};
 use crate::analysis::losses;
-use crate::execute;
-use crate::failure::{Failure, Result};
-use crate::libraries::{Library, LibraryPath};
 use crate::live::Obstacle;
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::target::{Target, reason};
 use crate::traced;
 
 /// Processes whose figures are kept; those that end first.

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable;
 use serde_json::{Map, Value, json};
 
 use super::Look;
 use crate::live::{CALLS, Holder, KINDS, ThreadHeap};
-use crate::printable;
 
 pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
     let value = match looks {

@@ -1,8 +1,9 @@
 //! One look at a process: its heap, its profile's sums, and what the kernel says of its memory.
 
-use crate::failure::Result;
+use larder_base::failure::Result;
+use larder_base::printable;
+
 use crate::live::{Heap, Obstacle, Process, Profile};
-use crate::printable;
 
 /// What a process has in memory, in bytes, as the kernel counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,10 +9,10 @@ mod look;
 mod prometheus;
 mod text;
 
-use crate::failure::Result;
-use crate::output::{self, Content};
 pub use args::{EXAMPLES, RawStats, StatsPlan};
 use args::{Format, Subject};
+use larder_base::failure::Result;
+use larder_base::output::{self, Content};
 pub use look::{Look, mib};
 #[cfg(test)]
 pub use look::{Memory, Sampled};

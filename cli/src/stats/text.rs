@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use larder_base::number::{grouped, percent};
+
 use super::{Look, mib};
-use crate::analysis::number::{grouped, percent};
 use crate::live::{Holder, KINDS, ThreadHeap};
 
 /// What the kinds are called, in their order.

@@ -8,11 +8,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use larder_base::cache;
+use larder_base::regular::open_regular;
 use memmap2::Mmap;
 use object::{Object, ObjectSection, ObjectSymbol};
-
-use crate::cache;
-use crate::regular::open_regular;
 
 /// Where distributions put separate debug information.
 const DEBUG_ROOT: &str = "/usr/lib/debug";

@@ -81,7 +81,7 @@ pub struct TopPlan {
 }
 
 impl RawTop {
-    pub fn check(self) -> crate::failure::Result<TopPlan> {
+    pub fn check(self) -> larder_base::failure::Result<TopPlan> {
         Ok(TopPlan {
             process: self.process,
             interval: self.interval,

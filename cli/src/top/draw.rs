@@ -1,5 +1,6 @@
 //! Draws the model, as the view wants it. Changes nothing, and knows no terminal.
 
+use larder_base::number::counted;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -10,7 +11,6 @@ use super::columns::Column;
 use super::model::Model;
 use super::text;
 use super::view::{Page, View};
-use crate::analysis::number::counted;
 
 /// Below so many lines there is no room for the kinds.
 const LINES_FOR_KINDS: u16 = 18;
@@ -169,7 +169,7 @@ fn header_style() -> Style {
 
 fn foot_line(model: &Model, view: &View) -> Line<'static> {
     if view.is_typing {
-        let filter = crate::printable::escape(&view.filter).into_owned();
+        let filter = larder_base::printable::escape(&view.filter).into_owned();
         return Line::from(format!("Filter: {filter}_   Enter keeps it, Esc drops it"));
     }
     let keys = [
@@ -194,7 +194,7 @@ fn foot_line(model: &Model, view: &View) -> Line<'static> {
     if !view.filter.is_empty() {
         state += &format!(
             " with \u{201c}{}\u{201d}",
-            crate::printable::escape(&view.filter)
+            larder_base::printable::escape(&view.filter)
         );
     }
     spans.push(Span::raw(state));

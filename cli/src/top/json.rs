@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
+use larder_base::printable;
 use serde_json::{Map, Value, json};
 
 use super::args::TopPlan;
 use super::model::{Model, SiteRow};
 use super::view::View;
 use crate::live::KINDS;
-use crate::printable;
 
 pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) -> io::Result<()> {
     let look = &model.look;

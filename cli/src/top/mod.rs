@@ -23,7 +23,8 @@ use std::time::Instant;
 
 pub use args::{EXAMPLES, RawTop, TopPlan};
 
-use crate::failure::{Failure, Result};
+use larder_base::failure::{Failure, Result};
+
 use crate::live::Obstacle;
 use looker::Looker;
 use view::View;
@@ -37,7 +38,7 @@ pub fn top(plan: &TopPlan) -> Result<()> {
         return tables(plan, &mut watch);
     }
     let (looker, first) = Looker::start(plan.process, &plan.charging).map_err(|error| {
-        let reason = crate::target::reason(&error);
+        let reason = larder_base::target::reason(&error);
         Failure::failed(format!("a thread: {reason}: raise ulimit -u"))
     })?;
     match screen::run(plan, looker, first.map_err(failure)?)? {
@@ -86,7 +87,7 @@ fn tables(plan: &TopPlan, watch: &mut Watch) -> Result<()> {
             Err(error) => {
                 return Err(Failure::failed(format!(
                     "stdout cannot be written: {}: write to another place",
-                    crate::target::reason(&error)
+                    larder_base::target::reason(&error)
                 )));
             }
         }

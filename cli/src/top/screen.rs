@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
+use larder_base::failure::{Failure, Result};
 use ratatui::DefaultTerminal;
 use ratatui::backend::Backend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +22,6 @@ use super::looker::{Answer, Ask, Looker};
 use super::model::Model;
 use super::view::{Page, View, Wish};
 use crate::analysis::sites::SiteId;
-use crate::failure::{Failure, Result};
 use crate::live::Obstacle;
 
 /// How long a signal waits at most.
@@ -132,7 +132,7 @@ fn is_gone() -> bool {
 }
 
 fn cannot(what: &str, error: &io::Error) -> Failure {
-    let reason = crate::target::reason(error);
+    let reason = larder_base::target::reason(error);
     Failure::failed(format!("{what}: {reason}: print tables with -n COUNT"))
 }
 

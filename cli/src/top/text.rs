@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use larder_base::number::{counted, grouped, percent};
+
 use super::args::TopPlan;
 use super::columns::{Column, signed, size};
 use super::model::{Model, ThreadRow};
 use super::view::View;
-use crate::analysis::number::{counted, grouped, percent};
 use crate::live::Size;
 use crate::stats::KIND_LABELS;
 

@@ -6,9 +6,10 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
+use larder_base::number::counted;
+
 use super::model::{self, Counters, Model};
 use crate::analysis::naming;
-use crate::analysis::number::counted;
 use crate::analysis::resolve::Charging;
 use crate::analysis::sites::SiteId;
 use crate::live::{Obstacle, Process};

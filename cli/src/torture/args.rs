@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-
-use crate::failure::{Failure, Result};
-use crate::record::Allocator;
-use crate::report::Format;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::preload::Allocator;
 
 pub const EXAMPLES: &str = "\
 Examples:

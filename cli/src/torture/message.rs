@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
+use larder_base::number::counted;
+use larder_base::printable;
 use serde::{Deserialize, Serialize};
-
-use crate::analysis::number::counted;
-use crate::printable;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]

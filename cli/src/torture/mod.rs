@@ -15,18 +15,18 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::installed::{self, PROGRAMS_VARIABLE};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::number::counted;
+use larder_base::path::{absolute, quoted};
+use larder_base::preload::Allocator;
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::{Target, check_allocator_library, reason};
 use serde_json::json;
-
-use crate::analysis::number::counted;
-use crate::execute;
-use crate::failure::{Failure, Result};
-use crate::installed::{self, PROGRAMS_VARIABLE};
-use crate::libraries::{Library, LibraryPath};
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::record::{Allocator, absolute, quoted};
-use crate::report::Format;
-use crate::target::{Target, check_allocator_library, reason};
 
 use args::Victim;
 pub use args::{EXAMPLES, RawTorture, TorturePlan};

@@ -10,12 +10,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use larder_base::machine;
+use larder_base::{cache, printable};
 use sha2::{Digest, Sha256};
 
 use super::table::Table;
-use crate::bench::machine;
 use crate::symbols::{ElfFile, hex};
-use crate::{cache, printable};
 
 /// A debug build measures its own loop, too.
 const FORMAT: &str = if cfg!(debug_assertions) {

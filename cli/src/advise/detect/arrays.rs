@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use larder_base::number::{counted, grouped};
+
 use crate::advise::facts::{Array, ImageFacts};
 use crate::advise::finding::{Confidence, Finding, Pattern, no_calls};
-use crate::analysis::number::{counted, grouped};
 
 /// Fewer arrays can be told apart by the cache's ways.
 const FEWEST_ARRAYS: usize = 3;

@@ -1,13 +1,14 @@
 //! Blocks of one size that are made one after another and end one after another: an array would hold
 //! them in one block.
 
+use larder_base::number::{counted, grouped};
+
 use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, Row, Site};
 use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by, whole,
 };
 use crate::advise::sizes::Sizes;
-use crate::analysis::number::{counted, grouped};
 
 /// So many of the blocks must follow another: rows are four long on average, or longer.
 const FOLLOW: f64 = 0.75;

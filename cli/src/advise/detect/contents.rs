@@ -1,13 +1,14 @@
 //! What blocks held: equal bytes in several at once, and calloc's zeros of which none was left. Only of
 //! traces that tell it.
 
+use larder_base::number::percent;
+
 use crate::advise::claim::Claim;
 use crate::advise::contents::{Copies, Zeros};
 use crate::advise::facts::ImageFacts;
 use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, grouped_by, no_calls,
 };
-use crate::analysis::number::percent;
 
 /// Fewer copies than this share of a line's blocks, in percent, say little about the line.
 const COPIES_SHARE: f64 = 50.0;

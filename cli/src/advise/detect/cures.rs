@@ -4,11 +4,12 @@
 //! this run did not show (a second block while the first is in use, a callee that keeps or frees it)
 //! is said, not assumed.
 
+use larder_base::number::{counted, grouped, percent};
+
 use crate::advise::claim::Scope;
 use crate::advise::facts::Site;
 use crate::advise::finding::{Confidence, Pattern};
 use crate::advise::sizes::Sizes;
-use crate::analysis::number::{counted, grouped, percent};
 
 /// A local array larger than this may overflow a small thread's stack.
 const MOST_STACK_BYTES: u64 = 4096;

@@ -1,12 +1,13 @@
 //! Buffers that are made larger and larger: by realloc, or by a larger block, a copy and the end of
 //! the smaller one. The cure is to ask for the final size at once; the sizes seen say which.
 
+use larder_base::number::percent;
+
 use crate::advise::claim::Claim;
 use crate::advise::element::Types;
 use crate::advise::facts::{Growth, ImageFacts, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
 use crate::advise::sizes::Sizes;
-use crate::analysis::number::percent;
 
 /// A buffer that grows by less than this at a step is copied a quadratic number of times.
 const SLOW_FACTOR: f64 = 1.3;

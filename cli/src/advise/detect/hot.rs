@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::number::{counted, grouped, percent};
+
 use crate::advise::facts::{ImageFacts, Lives};
 use crate::advise::finding::{Confidence, Finding, Pattern, grouped_by, no_calls};
 use crate::advise::prove::{self, Answers, Questions};
 use crate::advise::sizes::Sizes;
 use crate::analysis::naming::function_name;
-use crate::analysis::number::{counted, grouped, percent};
 
 /// In percent of all calls.
 const HOT_SHARE: f64 = 5.0;

@@ -1,6 +1,7 @@
 //! Vectors and texts that nearly always hold little, and that no function could keep for the next: with
 //! room in the value itself they take no block.
 
+use larder_base::number::percent;
 use rustc_hash::FxHashMap;
 
 use crate::advise::claim::Claim;
@@ -10,7 +11,6 @@ use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Pattern, Place, buffers_up_to, grouped_by,
 };
 use crate::advise::sizes::Sizes;
-use crate::analysis::number::percent;
 
 /// A value that carries more with it is expensive to move.
 const MOST_BYTES: u64 = 256;

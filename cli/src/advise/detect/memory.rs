@@ -1,11 +1,12 @@
 //! What costs memory rather than calls: tiny blocks, what grows without end, what is left.
 
+use larder_base::number::{counted, percent};
+
 use crate::advise::claim::Claim;
 use crate::advise::costs::Costs;
 use crate::advise::facts::{ImageFacts, PARTS, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Pattern, grouped_by, no_calls};
 use crate::advise::prove::{self, Answers, AtOnce, Questions};
-use crate::analysis::number::{counted, percent};
 use crate::analysis::plumbing::ModuleRole;
 
 /// A share of the peak, or of the calls, from which on tiny blocks are worth a change.

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
+use larder_base::number::grouped;
+
 use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, MOST_LINES, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, whole};
 use crate::advise::prove::{self, Answers, Questions, Together};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
-use crate::analysis::number::grouped;
 
 /// Of the second block's calls, so many must come soon after the first and end with it.
 const ALWAYS: f64 = 0.99;

@@ -1,9 +1,10 @@
 //! Blocks that end on another thread than they were made on: each of these frees crosses caches.
 
+use larder_base::number::percent;
+
 use crate::advise::claim::Claim;
 use crate::advise::facts::ImageFacts;
 use crate::advise::finding::{Confidence, Finding, Pattern, grouped_by, no_calls};
-use crate::analysis::number::percent;
 
 /// Fewer than this are the start or the end of a thread.
 const FEWEST_FREES: u64 = 64;

@@ -10,6 +10,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::machine::Machine;
+use larder_base::measured::scratch_failure;
+use larder_base::preload::TRACE_DIRECTORY_VARIABLE;
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
 use larder_trace::Module;
 use serde_json::{Value, json};
 
@@ -19,13 +26,6 @@ use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::recorded;
 use super::traces::{self, Counted};
-use crate::bench::machine::Machine;
-use crate::failure::{Failure, Result};
-use crate::libraries::{Library, LibraryPath};
-use crate::measured::scratch_failure;
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::record::TRACE_DIRECTORY_VARIABLE;
 
 const PROGRAM: &str = "bench_stacks";
 const PARSER: &str = "bench_recorded";

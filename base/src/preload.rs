@@ -17,6 +17,17 @@ use crate::failure::{Failure, Result};
 use crate::printable;
 
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// Where the recorder is told to write.
+pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
+
+/// The allocator that a program is to run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    Larder,
+    /// Whatever the program is linked with.
+    Own,
+    Other(PathBuf),
+}
 
 /// Joins `libraries` and the caller's own LD_PRELOAD.
 pub fn preload_value(libraries: &[PathBuf]) -> Result<OsString> {
