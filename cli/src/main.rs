@@ -1,31 +1,21 @@
 //! The `larder` command: parses, runs, and maps failures to exit codes.
 
-mod advise;
-mod analysis;
 mod args;
 mod bench;
 mod check;
-mod diff;
 mod doctor;
-mod export;
 mod fail;
-mod flamegraph;
 mod history;
-mod html;
-mod import;
 mod instruments;
 mod leaks;
 mod live;
-mod memdebug;
 mod profile;
 mod ptrace;
 mod record;
 mod replay;
-mod report;
 mod run;
 mod serve;
 mod stats;
-mod symbols;
 mod top;
 mod torture;
 mod traced;
@@ -33,6 +23,7 @@ mod traced;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use larder_analysis::{advise, diff, export, flamegraph, html, import, memdebug, report};
 use larder_base::failure::{Failure, Result};
 
 use args::Plan;

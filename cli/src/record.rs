@@ -14,9 +14,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use larder_trace::{StopReason, Trace, trace_files};
-
-use at_end::AtEnd;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::{Library, LibraryPath};
@@ -25,9 +22,11 @@ use larder_base::path::{absolute, quoted};
 use larder_base::preload::{Allocator, PRELOAD_VARIABLE, TRACE_DIRECTORY_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, check_allocator_library, reason};
-pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
+use larder_trace::{StopReason, Trace, trace_files};
 
-use crate::symbols::ElfFile;
+use at_end::AtEnd;
+use larder_analysis::symbols::ElfFile;
+pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
 
 /// Whether it is to count instead of writing each call: 1 or 0.
 const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";

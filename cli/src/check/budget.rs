@@ -254,7 +254,7 @@ impl Cap {
             .file
             .as_ref()
             .is_none_or(|file| Path::new(&site.file).ends_with(file));
-        file && crate::analysis::pattern::matches(&self.function, &site.function)
+        file && larder_analysis::reading::pattern::matches(&self.function, &site.function)
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a budget limits: six figures of a run, and of each site the same where they can be told.
 
+use larder_analysis::reading::family::Counters;
 use larder_base::number::counted;
-
-use crate::analysis::family::Counters;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {

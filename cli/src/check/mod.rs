@@ -18,14 +18,14 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
+use larder_analysis::reading::resolve::Wrappers;
+use larder_analysis::reading::subject::Subject;
 use larder_base::failure::{Failure, Result};
 use larder_base::format::Format;
 use larder_base::path::quoted;
 use larder_base::preload::Allocator;
 use larder_base::printable;
 
-use crate::analysis::resolve::Wrappers;
-use crate::analysis::subject::Subject;
 use crate::history::store;
 use crate::record::RecordPlan;
 use args::CheckPlan;

@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use larder_analysis::symbols::{DebugInfo, DebugRoots, ElfFile};
 use larder_base::printable;
 use larder_base::target::{Target, program_loader};
 
 use super::{Finding, Health};
-use crate::symbols::{DebugInfo, DebugRoots, ElfFile};
 
 /// Functions of allocators that a program may have linked in; with the library's name.
 const BUILT_IN_ALLOCATORS: &[(&str, &str)] = &[

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use larder_analysis::symbols::ElfFile;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::{Library, LibraryPath};
@@ -24,7 +25,6 @@ use object::{Object, ObjectSection};
 use super::args::FailPlan;
 use super::layout::{LOG_VARIABLE, RANGE_VARIABLE};
 use super::log::{ImageLog, Log};
-use crate::symbols::ElfFile;
 
 const ASAN_VARIABLE: &str = "ASAN_OPTIONS";
 

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use larder_analysis::symbols::{DebugRoots, ElfFile, ModuleSymbols};
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
-
-use crate::symbols::{DebugRoots, ElfFile, ModuleSymbols};
 
 pub const COMMAND: &str = "objdump";
 pub const PACKAGE: &str = "binutils";

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::subject::RawCharging;
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
 
 use super::suppressions::Suppressions;
-use crate::analysis::resolve::Charging;
-use crate::analysis::subject::RawCharging;
 
 pub const EXAMPLES: &str = "\
 Examples:

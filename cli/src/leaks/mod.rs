@@ -12,11 +12,11 @@ mod running;
 mod suppressions;
 mod text;
 
+use larder_analysis::reading::losses;
 use larder_base::failure::Result;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 
-use crate::analysis::losses;
 use crate::profile::heap::{Figures, HeapProfile};
 use crate::profile::program;
 use crate::profile::sites::{Profiled, ProfiledSite};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use larder_analysis::reading::attribute::functions;
+use larder_analysis::reading::resolve::Charging;
 use larder_base::failure::Result;
 
 use super::suppressions::Suppressions;
-use crate::analysis::attribute::functions;
-use crate::analysis::resolve::Charging;
 use crate::live::{Leaks, Reached};
 use crate::profile::heap::{Estimate, Figures, HeapProfile, LeakCheck, Origin, ProfiledStack};
 use crate::profile::running;

@@ -3,13 +3,12 @@
 use std::io::Read;
 use std::path::Path;
 
+use larder_analysis::reading::losses;
 use larder_base::failure::{Failure, Result};
 use larder_base::number::counted;
 use larder_base::printable;
 use larder_base::regular::open_regular;
 use regex::Regex;
-
-use crate::analysis::losses;
 
 /// As in the library.
 const MOST_BYTES: u64 = 1 << 20;

@@ -5,12 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use anstream::adapter::strip_bytes;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, grouped};
 use larder_base::printable::escape;
 
 use super::Report;
 use super::running::Looked;
-use crate::analysis::naming::{self, site_name, site_place};
 use crate::live::Reached;
 use crate::profile::heap::{Estimate, Figures};
 

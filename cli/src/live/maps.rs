@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use larder_analysis::symbols::ElfFile;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
 
 use super::Obstacle;
 use super::memory::Memory;
-use crate::symbols::ElfFile;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -221,10 +221,10 @@ mod tests {
             .find(|module| (module.start..module.end).contains(&here))
             .unwrap();
         let file = ElfFile::open(&own.file).unwrap();
-        let symbols = crate::symbols::ModuleSymbols::load(
+        let symbols = larder_analysis::symbols::ModuleSymbols::load(
             &own.file,
             &file.build_id(),
-            &crate::symbols::DebugRoots::from_environment(),
+            &larder_analysis::symbols::DebugRoots::from_environment(),
         );
         let frames = symbols.frames(here - own.bias);
         let name = frames.last().unwrap().function.clone().unwrap();

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use larder_analysis::reading::measure::Measure;
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::subject::RawCharging;
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
-
-use crate::analysis::measure::Measure;
-use crate::analysis::resolve::Charging;
-use crate::analysis::subject::RawCharging;
 
 pub const EXAMPLES: &str = "\
 Examples:

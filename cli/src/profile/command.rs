@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 
+use larder_analysis::reading::losses;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::{Library, LibraryPath};
@@ -12,7 +13,6 @@ use larder_base::printable;
 use larder_base::target::{Target, reason};
 
 use super::heap::HeapProfile;
-use crate::analysis::losses;
 
 /// Where the allocator writes the profile at the end; %p is the process.
 const PROFILE_VARIABLE: &str = "LARDER_PROFILE";

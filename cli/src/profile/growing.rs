@@ -5,12 +5,12 @@
 //! chance of 1 in 40 at most, and n of them with 1 in 40^n. Memory grows with the stacks of all
 //! readings.
 
+use larder_analysis::reading::sites::SiteId;
 use rustc_hash::FxHashMap;
 
 use super::heap::HeapProfile;
 use super::interval::{Growth, Level};
 use super::sites::{Profiled, level};
-use crate::analysis::sites::SiteId;
 
 pub struct Growing {
     /// Of `Profiled::sites`.

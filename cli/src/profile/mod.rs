@@ -38,13 +38,13 @@ pub use interval::{Growth, Interval};
 pub use running::with_modules;
 pub use sites::{Profiled, ProfiledSite};
 
+use larder_analysis::reading::losses;
 use larder_base::failure::{Failure, Result};
 use larder_base::number::counted;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 use larder_base::regular::open_regular;
 
-use crate::analysis::losses;
 use args::{Format, Source, Watch};
 use parse::NoProfile;
 

@@ -7,13 +7,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use larder_analysis::reading::chain::{Chain, Location};
+use larder_analysis::reading::resolve::Resolver;
+use larder_analysis::symbols::ElfFile;
 use larder_trace::Module;
 use object::{Object, ObjectSegment};
 
 use super::heap::Mapping;
-use crate::analysis::chain::{Chain, Location};
-use crate::analysis::resolve::Resolver;
-use crate::symbols::ElfFile;
 
 /// A part of a file that is loaded: where it begins in the file, its length, and its address there.
 struct Segment {
@@ -117,8 +117,8 @@ impl LoadedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::attribute::functions;
-    use crate::analysis::resolve::Charging;
+    use larder_analysis::reading::attribute::functions;
+    use larder_analysis::reading::resolve::Charging;
 
     #[inline(never)]
     fn marked_function() -> u32 {
@@ -138,7 +138,7 @@ mod tests {
         let inside = marked_function as fn() -> u32 as usize as u64 + 2;
         let chain = modules.chain(&mut resolver, &[inside, 0, u64::MAX]);
         let names: Vec<String> = functions(&chain)
-            .map(crate::analysis::naming::frame_name)
+            .map(larder_analysis::reading::naming::frame_name)
             .collect();
         assert!(names[0].ends_with("marked_function"), "{names:?}");
         assert_eq!(names.last().unwrap(), "[unknown]+0xfffffffffffffffe");
@@ -158,7 +158,7 @@ mod tests {
         let mut resolver = Resolver::new(Charging::default());
         let chain = modules.chain(&mut resolver, &[0x1011]);
         let names: Vec<String> = functions(&chain)
-            .map(crate::analysis::naming::frame_name)
+            .map(larder_analysis::reading::naming::frame_name)
             .collect();
         assert_eq!(names, ["file\\x1b+0x510"]);
     }

@@ -1,5 +1,10 @@
 //! A profile's stacks in the formats of other tools, and as a flame graph.
 
+use larder_analysis::export::{Weighed, collapsed, pprof, speedscope};
+use larder_analysis::flamegraph;
+use larder_analysis::reading::heap::Origin;
+use larder_analysis::reading::measure::Measure;
+use larder_analysis::reading::stacks::StackRow;
 use larder_base::failure::{Failure, Result};
 use larder_base::output::{self, Content};
 use larder_base::printable;
@@ -8,11 +13,6 @@ use super::Report;
 use super::args::Format;
 use super::sites::Row;
 use super::text::whole;
-use crate::analysis::heap::Origin;
-use crate::analysis::measure::Measure;
-use crate::analysis::stacks::StackRow;
-use crate::export::{Weighed, collapsed, pprof, speedscope};
-use crate::flamegraph;
 
 /// Those that a heap profile has.
 const MEASURES: [Measure; 5] = [

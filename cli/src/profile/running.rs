@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_analysis::reading::losses;
 use larder_base::failure::{Failure, Result};
 use larder_base::number::counted;
 use larder_base::printable;
 
 use super::heap::{Estimate, Figures, HeapProfile, Mapping, ProfiledStack};
 use super::interval::Spread;
-use crate::analysis::losses;
 use crate::live::{Obstacle, Process, Profile, Site};
 
 pub fn open(id: u32) -> Result<Process> {

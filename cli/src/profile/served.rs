@@ -5,14 +5,14 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use larder_analysis::export::{Weighed, pprof};
+use larder_analysis::reading::measure::Measure;
+use larder_analysis::reading::resolve::Charging;
+pub use larder_analysis::reading::resolve::Resolver;
 use rustc_hash::FxHashMap;
 
 use super::heap::{Estimate, Figures, HeapProfile, Origin, ProfiledStack};
 use super::{rows, running, sites, write};
-use crate::analysis::measure::Measure;
-use crate::analysis::resolve::Charging;
-pub use crate::analysis::resolve::Resolver;
-use crate::export::{Weighed, pprof};
 use crate::live::{Obstacle, Process};
 
 /// Those of the pprof of other languages' heap profiles, which receivers know by their names.

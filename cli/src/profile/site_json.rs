@@ -1,11 +1,11 @@
 //! A site for programs, as every command says it.
 
+use larder_analysis::reading::attribute::functions;
+use larder_analysis::report::frame_json;
 use serde_json::{Value, json};
 
 use super::heap::Figures;
 use super::sites::{Profiled, ProfiledSite};
-use crate::analysis::attribute::functions;
-use crate::report::frame_json;
 
 /// Its line, and the stack that weighs most.
 pub fn place(profiled: &Profiled, site: &ProfiledSite, weigh: impl Fn(&Figures) -> f64) -> Value {

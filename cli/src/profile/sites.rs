@@ -2,16 +2,16 @@
 //!
 //! Invariant: over all sites the figures add up to the total; so do the rows, one a stack.
 
+use larder_analysis::reading::attribute::attribute;
+use larder_analysis::reading::chain::Chain;
+use larder_analysis::reading::resolve::{Charging, Resolver};
+use larder_analysis::reading::sites::{Site, SiteId, SiteStack, SiteTable};
+use larder_analysis::reading::wrappers::{self, Passed, Path};
 use rustc_hash::FxHashMap;
 
 use super::heap::{Figures, HeapProfile};
 use super::interval::{Growth, Level};
 use super::modules::Modules;
-use crate::analysis::attribute::attribute;
-use crate::analysis::chain::Chain;
-use crate::analysis::resolve::{Charging, Resolver};
-use crate::analysis::sites::{Site, SiteId, SiteStack, SiteTable};
-use crate::analysis::wrappers::{self, Passed, Path};
 
 /// One stack of one process.
 #[derive(Debug)]

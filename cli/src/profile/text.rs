@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, duration, grouped};
 use larder_base::printable::escape;
 
@@ -12,7 +13,6 @@ use super::growing::Growing;
 use super::heap::{Figures, HeapProfile, Origin};
 use super::interval::{Growth, Interval};
 use super::sites::{Base, ProfiledSite};
-use crate::analysis::naming::{self, site_name, site_place};
 
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default();

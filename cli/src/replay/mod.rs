@@ -20,15 +20,15 @@ mod slots;
 use std::fs::File;
 use std::path::Path;
 
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::subject::Subject;
+use larder_analysis::reading::{ONLY_COUNTERS, counters_will_not_do};
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::Machine;
 use larder_base::printable;
 use larder_base::target::reason;
 use larder_trace::Trace;
 
-use crate::analysis::resolve::Charging;
-use crate::analysis::subject::Subject;
-use crate::analysis::{ONLY_COUNTERS, counters_will_not_do};
 use crate::bench::allocators::{self, Choice};
 use crate::instruments::progress::Progress;
 

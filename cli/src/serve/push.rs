@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use larder_analysis::reading::losses;
 use larder_base::printable;
 use serde_json::json;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::routes::{OwnMetric, gauge};
 use super::targets::{self, Targets};
-use crate::analysis::losses;
 use crate::live::Process;
 use crate::profile::served::{self, Kind, Resolver, Snapshot};
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use larder_analysis::reading::losses;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::{Library, LibraryPath};
@@ -10,7 +11,6 @@ use larder_base::printable;
 use larder_base::target::{Target, reason};
 
 use super::look::{self, Look};
-use crate::analysis::losses;
 use crate::live::Obstacle;
 use crate::traced;
 

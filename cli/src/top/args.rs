@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::subject::RawCharging;
 
 use super::columns::Column;
-use crate::analysis::resolve::Charging;
-use crate::analysis::subject::RawCharging;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -5,10 +5,11 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::sites::SiteId;
+
 use super::model::Model;
 use super::watch::Watch;
-use crate::analysis::resolve::Charging;
-use crate::analysis::sites::SiteId;
 use crate::live::Obstacle;
 
 #[derive(Default)]

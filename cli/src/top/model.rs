@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use larder_analysis::reading::naming::{site_name, site_place};
+use larder_analysis::reading::sites::SiteId;
 use rustc_hash::FxHashMap;
 
-use crate::analysis::naming::{site_name, site_place};
-use crate::analysis::sites::SiteId;
 use crate::live::{Holder, ThreadHeap};
 use crate::profile::{Growth, Interval, Profiled, ProfiledSite};
 use crate::stats::{Look, holder};
@@ -162,9 +162,9 @@ fn rate(before: f64, now: f64, seconds: f64) -> f64 {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::analysis::resolve::Charging;
     use crate::live::{Heap, KINDS, Size};
     use crate::stats::{Memory, Sampled};
+    use larder_analysis::reading::resolve::Charging;
 
     pub fn site(id: usize, name: &str, in_use: f64, growth: f64) -> SiteRow {
         SiteRow {

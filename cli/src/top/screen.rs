@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
+use larder_analysis::reading::sites::SiteId;
 use larder_base::failure::{Failure, Result};
 use ratatui::DefaultTerminal;
 use ratatui::backend::Backend;
@@ -21,7 +22,6 @@ use super::draw::{Extra, draw};
 use super::looker::{Answer, Ask, Looker};
 use super::model::Model;
 use super::view::{Page, View, Wish};
-use crate::analysis::sites::SiteId;
 use crate::live::Obstacle;
 
 /// How long a signal waits at most.

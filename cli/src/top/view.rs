@@ -1,10 +1,10 @@
 //! What of the model is looked at, and what keys change there. Knows no terminal.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use larder_analysis::reading::sites::SiteId;
 
 use super::columns::Column;
 use super::model::{Model, SiteRow};
-use crate::analysis::sites::SiteId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {

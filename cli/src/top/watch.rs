@@ -6,12 +6,12 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
+use larder_analysis::reading::naming;
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::sites::SiteId;
 use larder_base::number::counted;
 
 use super::model::{self, Counters, Model};
-use crate::analysis::naming;
-use crate::analysis::resolve::Charging;
-use crate::analysis::sites::SiteId;
 use crate::live::{Obstacle, Process};
 use crate::profile::{HeapProfile, Profiled, with_modules};
 use crate::stats::Look;
