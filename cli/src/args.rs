@@ -19,6 +19,11 @@ use larder_analysis::report::ReportPlan;
 use larder_base::failure::{Failure, Result};
 use larder_base::format::Format;
 use larder_base::preload::Allocator;
+use larder_live::leaks::{self, LeaksPlan, RawLeaks};
+use larder_live::profile::{self, ProfilePlan, RawProfile};
+use larder_live::serve::{self, RawServe, ServePlan};
+use larder_live::stats::{self, RawStats, StatsPlan};
+use larder_live::top::{self, RawTop, TopPlan};
 
 use crate::bench::{self, BenchPlan, RawBench};
 use crate::check::args::{self as check, CheckPlan, RawCheck};
@@ -27,14 +32,9 @@ use crate::fail::{self, FailPlan, RawFail};
 use crate::history::args::{self as history, HistoryPlan, RawHistory};
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
-use crate::leaks::{self, LeaksPlan, RawLeaks};
-use crate::profile::{self, ProfilePlan, RawProfile};
 use crate::record::{self, LookPlan, RecordPlan};
 use crate::replay::{self, RawReplay, ReplayPlan};
 use crate::run::RunPlan;
-use crate::serve::{self, RawServe, ServePlan};
-use crate::stats::{self, RawStats, StatsPlan};
-use crate::top::{self, RawTop, TopPlan};
 use crate::torture::{self, RawTorture, TorturePlan};
 
 const EXAMPLES: &str = "\

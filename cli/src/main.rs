@@ -7,24 +7,17 @@ mod doctor;
 mod fail;
 mod history;
 mod instruments;
-mod leaks;
-mod live;
-mod profile;
-mod ptrace;
 mod record;
 mod replay;
 mod run;
-mod serve;
-mod stats;
-mod top;
 mod torture;
-mod traced;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use larder_analysis::{advise, diff, export, flamegraph, html, import, memdebug, report};
 use larder_base::failure::{Failure, Result};
+use larder_live::{leaks, profile, serve, stats, top};
 
 use args::Plan;
 

@@ -14,6 +14,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use larder_analysis::symbols::ElfFile;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::{Library, LibraryPath};
@@ -25,7 +26,6 @@ use larder_base::target::{Target, check_allocator_library, reason};
 use larder_trace::{StopReason, Trace, trace_files};
 
 use at_end::AtEnd;
-use larder_analysis::symbols::ElfFile;
 pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
 
 /// Whether it is to count instead of writing each call: 1 or 0.

@@ -21,7 +21,7 @@ use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::routes::{OwnMetric, gauge};
 use super::targets::{self, Targets};
-use crate::live::Process;
+use crate::process::Process;
 use crate::profile::served::{self, Kind, Resolver, Snapshot};
 
 /// Of all that waits to be sent.

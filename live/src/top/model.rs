@@ -6,7 +6,7 @@ use larder_analysis::reading::naming::{site_name, site_place};
 use larder_analysis::reading::sites::SiteId;
 use rustc_hash::FxHashMap;
 
-use crate::live::{Holder, ThreadHeap};
+use crate::process::{Holder, ThreadHeap};
 use crate::profile::{Growth, Interval, Profiled, ProfiledSite};
 use crate::stats::{Look, holder};
 
@@ -162,7 +162,7 @@ fn rate(before: f64, now: f64, seconds: f64) -> f64 {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::live::{Heap, KINDS, Size};
+    use crate::process::{Heap, KINDS, Size};
     use crate::stats::{Memory, Sampled};
     use larder_analysis::reading::resolve::Charging;
 

@@ -11,7 +11,7 @@ use larder_base::printable::escape;
 
 use super::Report;
 use super::running::Looked;
-use crate::live::Reached;
+use crate::process::Reached;
 use crate::profile::heap::{Estimate, Figures};
 
 const HEADING: Style = Style::new().bold();

@@ -25,7 +25,7 @@ pub use args::{EXAMPLES, RawTop, TopPlan};
 
 use larder_base::failure::{Failure, Result};
 
-use crate::live::Obstacle;
+use crate::process::Obstacle;
 use looker::Looker;
 use view::View;
 use watch::Watch;

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::Look;
-use crate::live::{CALLS, Holder, KINDS, ThreadHeap};
+use crate::process::{CALLS, Holder, KINDS, ThreadHeap};
 
 #[derive(Clone, Copy)]
 enum Type {
@@ -50,7 +50,7 @@ fn over_heaps(look: &Look, value: fn(&ThreadHeap) -> u64) -> Vec<(String, f64)> 
     one(values.fold(0, u64::saturating_add))
 }
 
-fn by_class(look: &Look, value: fn(&crate::live::Class) -> u64) -> Vec<(String, f64)> {
+fn by_class(look: &Look, value: fn(&crate::process::Class) -> u64) -> Vec<(String, f64)> {
     let classes = look.heap.classes.iter();
     classes
         .map(|class| (format!("size=\"{}\"", class.size), value(class) as f64))

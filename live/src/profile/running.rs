@@ -13,7 +13,7 @@ use larder_base::printable;
 
 use super::heap::{Estimate, Figures, HeapProfile, Mapping, ProfiledStack};
 use super::interval::Spread;
-use crate::live::{Obstacle, Process, Profile, Site};
+use crate::process::{Obstacle, Process, Profile, Site};
 
 pub fn open(id: u32) -> Result<Process> {
     Process::open(id).map_err(|obstacle| obstacle.failure(id))
@@ -61,8 +61,9 @@ pub fn mappings(process: &Process) -> std::result::Result<Vec<Mapping>, Obstacle
     Ok(code
         .map(|mapping| {
             // Where the file can be read, which may be in another root.
-            let inside =
-                |module: &&crate::live::Module| (module.start..module.end).contains(&mapping.start);
+            let inside = |module: &&crate::process::Module| {
+                (module.start..module.end).contains(&mapping.start)
+            };
             let module = modules.iter().find(inside);
             Mapping {
                 start: mapping.start,
@@ -92,7 +93,7 @@ pub fn with_modules(
 }
 
 fn stack(site: Site) -> ProfiledStack {
-    let estimate = |e: crate::live::Estimate| Estimate {
+    let estimate = |e: crate::process::Estimate| Estimate {
         objects: e.objects,
         bytes: e.bytes,
     };

@@ -1,8 +1,8 @@
 //! `larder leaks`: what a program has lost, when it ends or while it runs.
 //!
 //! ```text
-//! command ─> the library's own check ─> files ──┐
-//! process ─> live::Leaks ─> running (suppress) ─┴─> profile::sites (attribution) ─> text, json
+//! command ─> the library's own check ─> files ─────┐
+//! process ─> process::Leaks ─> running (suppress) ─┴─> profile::sites (attribution) ─> text, json
 //! ```
 
 mod args;

@@ -11,7 +11,7 @@ use larder_base::printable;
 use larder_base::target::{Target, reason};
 
 use super::look::{self, Look};
-use crate::live::Obstacle;
+use crate::process::Obstacle;
 use crate::traced;
 
 /// Processes whose figures are kept; those that end first.

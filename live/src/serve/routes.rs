@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 use super::http::{self, Answer, Request, TEXT};
 use super::push::Pusher;
 use super::targets::{self, Missing, Targets};
-use crate::live::{Obstacle, Process};
+use crate::process::{Obstacle, Process};
 use crate::profile::served::{self, Kind, Snapshot};
 use crate::stats::{self, Look};
 

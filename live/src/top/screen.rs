@@ -22,7 +22,7 @@ use super::draw::{Extra, draw};
 use super::looker::{Answer, Ask, Looker};
 use super::model::Model;
 use super::view::{Page, View, Wish};
-use crate::live::Obstacle;
+use crate::process::Obstacle;
 
 /// How long a signal waits at most.
 const TICK: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::heap::{Estimate, Figures, HeapProfile, Origin, ProfiledStack};
 use super::{rows, running, sites, write};
-use crate::live::{Obstacle, Process};
+use crate::process::{Obstacle, Process};
 
 /// Those of the pprof of other languages' heap profiles, which receivers know by their names.
 const MEASURES: [Measure; 4] = [

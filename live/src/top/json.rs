@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::args::TopPlan;
 use super::model::{Model, SiteRow};
 use super::view::View;
-use crate::live::KINDS;
+use crate::process::KINDS;
 
 pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) -> io::Result<()> {
     let look = &model.look;

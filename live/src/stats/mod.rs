@@ -1,4 +1,4 @@
-//! `larder stats`: what the heaps of running processes hold, read from outside (`live`).
+//! `larder stats`: what the heaps of running processes hold, read from outside (`process`).
 //!
 //! `look` gathers, `text`, `json` and `prometheus` only print.
 

@@ -1,6 +1,6 @@
 //! Looks at one process, one after the other: reads it, names its sites, and says what changed.
 //!
-//! A look takes time by the heap and by the sites' stacks (see `live`); symbols are loaded once.
+//! A look takes time by the heap and by the sites' stacks (see `process`); symbols are loaded once.
 //! Memory grows with the stacks of two looks, and with the symbols.
 
 use std::slice;
@@ -12,7 +12,7 @@ use larder_analysis::reading::sites::SiteId;
 use larder_base::number::counted;
 
 use super::model::{self, Counters, Model};
-use crate::live::{Obstacle, Process};
+use crate::process::{Obstacle, Process};
 use crate::profile::{HeapProfile, Profiled, with_modules};
 use crate::stats::Look;
 

@@ -3,7 +3,7 @@
 use larder_base::failure::Result;
 use larder_base::printable;
 
-use crate::live::{Heap, Obstacle, Process, Profile};
+use crate::process::{Heap, Obstacle, Process, Profile};
 
 /// What a process has in memory, in bytes, as the kernel counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use larder_base::number::{grouped, percent};
 
 use super::{Look, mib};
-use crate::live::{Holder, KINDS, ThreadHeap};
+use crate::process::{Holder, KINDS, ThreadHeap};
 
 /// What the kinds are called, in their order.
 pub const KIND_LABELS: [&str; KINDS.len()] = [

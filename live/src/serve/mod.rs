@@ -1,5 +1,5 @@
 //! `larder serve`: the heap profiles and statistics of running processes by HTTP, read from outside
-//! (`live`): nothing is stopped, signalled or asked there.
+//! (`process`): nothing is stopped, signalled or asked there.
 //!
 //! ```text
 //! place (where) ─> a thread a connection: http (request) ─> routes ─> targets, profile, stats

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use larder_base::printable;
 use regex::Regex;
 
-use crate::live::{Obstacle, Process};
+use crate::process::{Obstacle, Process};
 
 /// Served at once; of more, those with the lower numbers.
 pub const MOST: usize = 500;

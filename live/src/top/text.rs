@@ -9,7 +9,7 @@ use super::args::TopPlan;
 use super::columns::{Column, signed, size};
 use super::model::{Model, ThreadRow};
 use super::view::View;
-use crate::live::Size;
+use crate::process::Size;
 use crate::stats::KIND_LABELS;
 
 pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) -> io::Result<()> {

@@ -10,7 +10,7 @@ use larder_analysis::reading::sites::SiteId;
 
 use super::model::Model;
 use super::watch::Watch;
-use crate::live::Obstacle;
+use crate::process::Obstacle;
 
 #[derive(Default)]
 pub struct Ask {

@@ -6,7 +6,7 @@ use larder_base::printable;
 use serde_json::{Value, json};
 
 use super::Report;
-use crate::live::Sum;
+use crate::process::Sum;
 use crate::profile::heap::{Figures, HeapProfile};
 use crate::profile::program;
 use crate::profile::site_json::place;

@@ -6,7 +6,7 @@ use larder_base::printable;
 use serde_json::{Map, Value, json};
 
 use super::Look;
-use crate::live::{CALLS, Holder, KINDS, ThreadHeap};
+use crate::process::{CALLS, Holder, KINDS, ThreadHeap};
 
 pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
     let value = match looks {

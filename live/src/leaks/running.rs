@@ -8,7 +8,7 @@ use larder_analysis::reading::resolve::Charging;
 use larder_base::failure::Result;
 
 use super::suppressions::Suppressions;
-use crate::live::{Leaks, Reached};
+use crate::process::{Leaks, Reached};
 use crate::profile::heap::{Estimate, Figures, HeapProfile, LeakCheck, Origin, ProfiledStack};
 use crate::profile::running;
 use crate::profile::sites::Profiled;
@@ -165,7 +165,7 @@ fn flood(leaks: &Leaks, mut waiting: Vec<u32>, met: &mut [bool]) {
 fn indirect<'a>(
     leaks: &'a Leaks,
     left_out: &'a [bool],
-) -> impl Iterator<Item = (&'a crate::live::LeakedObject, bool)> {
+) -> impl Iterator<Item = (&'a crate::process::LeakedObject, bool)> {
     let mut met = left_out.to_vec();
     let mut indirect = vec![false; leaks.objects.len()];
     for beginning in 0..leaks.objects.len() {
@@ -196,7 +196,7 @@ fn indirect<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::LeakedObject;
+    use crate::process::LeakedObject;
     use std::time::Duration;
 
     fn leaks(edges: &[&[u32]]) -> Leaks {
