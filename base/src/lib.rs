@@ -4,6 +4,7 @@
 //! depends on no other crate of Larder. All of the tool's crates use it.
 
 pub mod cache;
+pub mod command_line;
 pub mod execute;
 pub mod failure;
 pub mod format;

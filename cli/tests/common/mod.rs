@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
@@ -34,17 +35,42 @@ pub fn library_directory() -> PathBuf {
     lib.canonicalize().expect("the library directory")
 }
 
-/// A directory with the staged allocator and the preloaded Rust libraries, built now: cargo does not
-/// build for a test what it does not link.
-pub fn built_libraries() -> TempDir {
-    let tool = Path::new(env!("CARGO_BIN_EXE_larder"));
+/// Builds what cargo does not build for a test, since it links none of it.
+fn build(packages: &[&str]) {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "-p", "larder-record"]);
-    cargo.args(["-p", "larder-record-io", "-p", "larder-fail"]);
+    cargo.args(["build", "--quiet"]);
+    cargo.args(packages.iter().flat_map(|package| ["-p", package]));
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
     assert_success(&output(&mut cargo));
+}
+
+/// The tool; for tests of another package it is built now.
+pub fn tool() -> &'static Path {
+    static TOOL: LazyLock<PathBuf> = LazyLock::new(|| {
+        let own = option_env!("CARGO_BIN_EXE_larder");
+        let lab = option_env!("CARGO_BIN_EXE_larder-lab");
+        match (own, lab) {
+            (Some(tool), _) => tool.into(),
+            (None, Some(lab)) => {
+                build(&["larder"]);
+                Path::new(lab).with_file_name("larder")
+            }
+            (None, None) => panic!("a package with neither program"),
+        }
+    });
+    &TOOL
+}
+
+/// `larder-lab` beside the tool, for `larder bench` and its like; built now.
+pub fn build_lab() {
+    build(&["larder-lab"]);
+}
+
+/// A directory with the staged allocator and the preloaded Rust libraries, built now.
+pub fn built_libraries() -> TempDir {
+    build(&["larder-record", "larder-record-io", "larder-fail"]);
     let directory = temporary();
     let link = |name: &str, from: &Path| {
         std::os::unix::fs::symlink(from.join(name), directory.path().join(name)).expect("a link");
@@ -55,7 +81,7 @@ pub fn built_libraries() -> TempDir {
         "liblarder_record_io.so",
         "liblarder_fail.so",
     ] {
-        link(name, tool.parent().expect("a directory"));
+        link(name, tool().parent().expect("a directory"));
     }
     directory
 }
@@ -69,7 +95,7 @@ pub fn larder() -> Command {
 
 /// The tool without libraries.
 pub fn bare_larder() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let mut command = Command::new(tool());
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if name_text.starts_with("LARDER_") || name_text == "LD_PRELOAD" {

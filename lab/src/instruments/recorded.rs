@@ -1,4 +1,4 @@
-//! Programs for `larder recording` and `larder stacks` that nobody here wrote: a compiler, a database, an
+//! Programs for `larder lab recording` and `larder lab stacks` that nobody here wrote: a compiler, a database, an
 //! interpreter, a solver's problem. What they read is made ready in the scratch folder.
 
 use std::fs;

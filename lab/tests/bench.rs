@@ -1,6 +1,7 @@
 //! `larder bench` end to end, on small workloads of its own: what is not loaded is refused, what
 //! crashes is a row, and what is measured is written.
 
+#[path = "../../cli/tests/common/mod.rs"]
 mod common;
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! `larder stacks`: are the recorded stacks right? Of a part of the allocations of several programs the
+//! `larder lab stacks`: are the recorded stacks right? Of a part of the allocations of several programs the
 //! stack in the trace is compared, frame by frame, with what libgcc's unwinder found in the process
 //! at the same call, and of some with gdb's own.
 
@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use larder_base::failure::{Failure, Result};
+use larder_base::installed;
 use larder_base::libraries::{Library, LibraryPath};
 use larder_base::machine::Machine;
 use larder_base::measured::scratch_failure;
@@ -100,8 +101,7 @@ fn cases(programs: &Programs) -> Result<Vec<Case>> {
     let python = recorded::interpreter_itself();
     let python = python.ok_or_else(|| programs::missing("python3", "python3"))?;
     let python = python.display().to_string();
-    let tool = std::env::current_exe().map_err(|error| scratch_failure("larder", &error))?;
-    let tool = tool.display().to_string();
+    let tool = installed::tool()?.display().to_string();
     let words = |words: &[&str]| {
         words
             .iter()

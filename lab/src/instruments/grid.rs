@@ -1,4 +1,4 @@
-//! `larder grid`: t-test1's mix by threads and largest size: operations a second, and a second of
+//! `larder lab grid`: t-test1's mix by threads and largest size: operations a second, and a second of
 //! processor time.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! `larder replay`: what was recorded is carried out, call by call, on whichever malloc; and what
 //! cannot be is told.
 
+#[path = "../../cli/tests/common/mod.rs"]
 mod common;
 
 use std::fs::{self, File};
@@ -359,7 +360,7 @@ fn more_memory_than_there_is_is_told() {
     let limited = output(
         Command::new("prlimit")
             .arg("--as=8000000000")
-            .arg(env!("CARGO_BIN_EXE_larder"))
+            .arg(tool())
             .arg("replay")
             .arg(&trace)
             .args(glibc)

@@ -1,4 +1,4 @@
-//! `larder instructions`: how many instructions a malloc and free execute, by size, on every
+//! `larder lab instructions`: how many instructions a malloc and free execute, by size, on every
 //! allocator, in the archives linked in, and in the least that could do the work.
 //!
 //! A run of 2 N pairs less one of N is N pairs in steady state, without start-up; the loop around

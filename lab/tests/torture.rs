@@ -1,5 +1,6 @@
 //! `larder torture`: clean on Larder, red on a malloc that is broken on purpose.
 
+#[path = "../../cli/tests/common/mod.rs"]
 mod common;
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `larder recording`: what being recorded, or only counted, costs a program, beside heaptrack on the
+//! `larder lab recording`: what being recorded, or only counted, costs a program, beside heaptrack on the
 //! same program in the same rounds: time, and bytes on disk.
 
 use std::ffi::OsString;
@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
+use larder_base::installed;
 use larder_base::libraries::LIBRARY_VARIABLE;
 use larder_base::machine::Machine;
 use larder_base::statistics::median;
@@ -157,11 +158,7 @@ impl Case {
 fn wrapper(way: usize, trace: &Path) -> Result<Vec<OsString>> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let tool = || {
-        let tool = std::env::current_exe().map_err(|error| {
-            Failure::failed(format!(
-                "larder is not to be found: {error}: start it by its path"
-            ))
-        })?;
+        let tool = installed::tool()?;
         Ok([vec![tool.into()], words(&["record", "--no-larder"])].concat())
     };
     let trace = trace.as_os_str();

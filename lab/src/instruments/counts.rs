@@ -1,4 +1,4 @@
-//! `larder counts`: what limits an allocator on many processors, counted: atomic read-modify-writes,
+//! `larder lab counts`: what limits an allocator on many processors, counted: atomic read-modify-writes,
 //! locks, waiting, slow paths and system calls, per million pairs of malloc and free.
 //!
 //! A run of 2 N pairs less one of N, on as many threads, is N pairs without start-up. Where each
@@ -131,7 +131,7 @@ pub fn run(plan: &CountsPlan) -> Result<()> {
     plan.output.prepare()?;
     if std::env::consts::ARCH != "x86_64" {
         return Err(Failure::failed(
-            "larder counts knows the atomic instructions of x86-64 alone",
+            "larder lab counts knows the atomic instructions of x86-64 alone",
         ));
     }
     programs::require(callgrind::COMMAND, callgrind::PACKAGE)?;

@@ -1,4 +1,4 @@
-//! `larder startup`: what a program pays for its malloc that hardly needs one: the time of `true`,
+//! `larder lab startup`: what a program pays for its malloc that hardly needs one: the time of `true`,
 //! the resident memory of `cat`.
 
 use larder_base::failure::Result;

@@ -23,18 +23,18 @@ pub const SWEEP_EXAMPLES: &str = "Examples:\n  larder sweep\n  larder sweep --de
     larder sweep --sizes 50000,50000000 --allocators larder,glibc --rounds 9";
 pub const ALIAS_EXAMPLES: &str = "Examples:\n  larder alias\n  \
     larder alias --padding 0,64,512 --allocators larder,glibc";
-pub const GRID_EXAMPLES: &str = "Examples:\n  larder grid --out grid/\n  \
-    larder grid --threads 1,2 --sizes 64,32768 --allocators larder,glibc";
-pub const PAGE_MAP_EXAMPLES: &str = "Example:\n  larder page-map --rounds 5";
-pub const COUNTS_EXAMPLES: &str = "Examples:\n  larder counts --allocators larder\n  \
-    larder counts --patterns remote --threads 2,64 --out counts/";
-pub const INSTRUCTIONS_EXAMPLES: &str = "Examples:\n  larder instructions\n  \
-    larder instructions --sizes 16 --peer old=/tmp/old.so";
+pub const GRID_EXAMPLES: &str = "Examples:\n  larder lab grid --out grid/\n  \
+    larder lab grid --threads 1,2 --sizes 64,32768 --allocators larder,glibc";
+pub const PAGE_MAP_EXAMPLES: &str = "Example:\n  larder lab page-map --rounds 5";
+pub const COUNTS_EXAMPLES: &str = "Examples:\n  larder lab counts --allocators larder\n  \
+    larder lab counts --patterns remote --threads 2,64 --out counts/";
+pub const INSTRUCTIONS_EXAMPLES: &str = "Examples:\n  larder lab instructions\n  \
+    larder lab instructions --sizes 16 --peer old=/tmp/old.so";
 pub const STARTUP_EXAMPLES: &str =
-    "Example:\n  larder startup --allocators larder,glibc --rounds 20";
-pub const RECORDING_EXAMPLES: &str = "Example:\n  larder recording --rounds 9 --out recording/";
-pub const STACKS_EXAMPLES: &str = "Examples:\n  larder stacks --out stacks/\n  \
-    larder stacks --programs z3,python --gdb 0";
+    "Example:\n  larder lab startup --allocators larder,glibc --rounds 20";
+pub const RECORDING_EXAMPLES: &str = "Example:\n  larder lab recording --rounds 9 --out recording/";
+pub const STACKS_EXAMPLES: &str = "Examples:\n  larder lab stacks --out stacks/\n  \
+    larder lab stacks --programs z3,python --gdb 0";
 
 const SWEEP_SIZES: [usize; 7] = [50, 500, 5_000, 50_000, 500_000, 5_000_000, 50_000_000];
 const PADDINGS: [usize; 10] = [0, 64, 128, 192, 256, 512, 1024, 1536, 2048, 4096];

@@ -3,6 +3,7 @@
 //! Their programs are looked for in `LARDER_LIBEXEC` (default: the staged tree), else in the build
 //! tree of `make test`; where they are in neither, the tests fail.
 
+#[path = "../../cli/tests/common/mod.rs"]
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `larder page-map`: from an address to its descriptor, by Larder's radix tree of one, two and
+//! `larder lab page-map`: from an address to its descriptor, by Larder's radix tree of one, two and
 //! three levels and by a hash map behind a lock.
 
 use std::collections::BTreeMap;
