@@ -3,8 +3,7 @@
 //! for traces and symbols, and on `larder-base`; nothing depends on it. It is a program of its own,
 //! `larder-lab`, which the tool starts in its place: who looks at a trace needs none of it.
 
-pub mod args;
-
+mod args;
 mod bench;
 mod instruments;
 mod replay;
