@@ -36,14 +36,19 @@ pub fn library_directory() -> PathBuf {
 }
 
 /// Builds what cargo does not build for a test, since it links none of it.
-fn build(packages: &[&str]) {
+fn build(what: &[&str]) {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet"]);
-    cargo.args(packages.iter().flat_map(|package| ["-p", package]));
+    cargo.args(["build", "--quiet"]).args(what);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
     assert_success(&output(&mut cargo));
+}
+
+/// Builds the programs that the test of this name starts, as `cargo test --workspace` does: with the
+/// same features, so that nothing is built twice.
+fn build_for_test(name: &str) {
+    build(&["--workspace", "--test", name]);
 }
 
 /// The tool; for tests of another package it is built now.
@@ -54,7 +59,7 @@ pub fn tool() -> &'static Path {
         match (own, lab) {
             (Some(tool), _) => tool.into(),
             (None, Some(lab)) => {
-                build(&["larder"]);
+                build_for_test("lab");
                 Path::new(lab).with_file_name("larder")
             }
             (None, None) => panic!("a package with neither program"),
@@ -65,12 +70,19 @@ pub fn tool() -> &'static Path {
 
 /// `larder-lab` beside the tool, for `larder bench` and its like; built now.
 pub fn build_lab() {
-    build(&["larder-lab"]);
+    build_for_test("torture");
 }
 
 /// A directory with the staged allocator and the preloaded Rust libraries, built now.
 pub fn built_libraries() -> TempDir {
-    build(&["larder-record", "larder-record-io", "larder-fail"]);
+    build(&[
+        "-p",
+        "larder-record",
+        "-p",
+        "larder-record-io",
+        "-p",
+        "larder-fail",
+    ]);
     let directory = temporary();
     let link = |name: &str, from: &Path| {
         std::os::unix::fs::symlink(from.join(name), directory.path().join(name)).expect("a link");
