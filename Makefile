@@ -38,8 +38,9 @@ build: ## Build all of it, release mode, staged into out/
 	cmake --build --preset release --parallel $(JOBS) --target $(LIBRARIES)
 	cargo build --release --workspace --jobs $(JOBS)
 	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
-	@install -d out/bin out/lib
+	@install -d out/bin out/lib out/libexec/larder
 	@install -C -m 755 "$(CARGO_OUT)/larder" out/bin/larder
+	@install -C -m 755 "$(CARGO_OUT)/larder-lab" out/libexec/larder/larder-lab
 	@install -C -m 755 "$(CARGO_OUT)"/liblarder_{record,record_io,fail}.so out/lib
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
 

@@ -12,7 +12,7 @@
 
 using namespace larder;
 
-// What cli/src/live/heap.rs knows by number.
+// What live/src/process/heap.rs knows by number.
 static_assert(stats::kMappedBytes == 0 && stats::kMappedTotalBytes == 1 && stats::kMmapCalls == 2 &&
               stats::kMadviseCalls == 5 && stats::kPurgedBytes == 6 &&
               stats::kReallocCopiedBytes == 10);

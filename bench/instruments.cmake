@@ -40,7 +40,7 @@ foreach(instrument ${INSTRUMENTS})
   add_dependencies(bench_workloads bench_${instrument})
 endforeach()
 
-# What bench_stacks loads, and what `larder stacks` preloads beside the recorder.
+# What bench_stacks loads, and what `larder lab stacks` preloads beside the recorder.
 foreach(plugin one two)
   add_library(bench_plugin_${plugin} MODULE plugin.cc)
   target_compile_options(bench_plugin_${plugin} PRIVATE ${BENCH_FLAGS})

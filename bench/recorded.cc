@@ -1,4 +1,4 @@
-// bench_recorded map|parser|threads|crowd COUNT: what `larder recording` records: calls that come
+// bench_recorded map|parser|threads|crowd COUNT: what `larder lab recording` records: calls that come
 // from few stacks, from deep ones, from four threads at once; and what threads cost in memory.
 //
 // map: strings counted in an ordered map and a hash table, as an indexer does: two dozen stacks in

@@ -1,4 +1,4 @@
-// Preloaded in front of the recorder by `larder stacks`: of a part of the calls that make a block
+// Preloaded in front of the recorder by `larder lab stacks`: of a part of the calls that make a block
 // it notes the stack as libgcc's unwinder finds it, marks the call in the trace, and passes it on
 // with the caller's own stack and registers, so that the recorder meets it as it would without
 // this.

@@ -1,4 +1,4 @@
-// bench_stacks exceptions|frames|tails|signals|contexts|plugins|threads COUNT: what `larder stacks`
+// bench_stacks exceptions|frames|tails|signals|contexts|plugins|threads COUNT: what `larder lab stacks`
 // records: allocations on stacks that are hard to walk.
 //
 // exceptions: in destructors, handlers and constructors while exceptions pass. frames: below frames

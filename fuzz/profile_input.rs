@@ -2,13 +2,13 @@
 //! tests with seeded mutations.
 #![allow(dead_code, reason = "the tool uses the rest")]
 
-#[path = "../cli/src/profile/heap.rs"]
+#[path = "../live/src/profile/heap.rs"]
 mod heap;
-#[path = "../cli/src/profile/interval.rs"]
+#[path = "../live/src/profile/interval.rs"]
 mod interval;
-#[path = "../cli/src/profile/parse.rs"]
+#[path = "../live/src/profile/parse.rs"]
 mod parse;
-#[path = "../cli/src/profile/write.rs"]
+#[path = "../live/src/profile/write.rs"]
 mod write;
 
 use heap::HeapProfile;

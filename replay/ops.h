@@ -1,4 +1,4 @@
-// The operations that `larder replay` compiles a trace to; cli/src/replay/ops.rs writes them. Both
+// The operations that `larder replay` compiles a trace to; lab/src/replay/ops.rs writes them. Both
 // ends are of one build: the magic number changes with the format.
 //
 // A file is a header, chunks, and a table. A chunk belongs to one thread: its header, then words of

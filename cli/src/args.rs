@@ -5,35 +5,35 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use larder_analysis::advise::{self, AdvisePlan, RawAdvise};
+use larder_analysis::diff::{self, DiffPlan, RawDiff};
+use larder_analysis::export::{self, ExportPlan, RawExport};
+use larder_analysis::flamegraph::{self, FlamegraphPlan, RawFlamegraph};
+use larder_analysis::html::{self, HtmlPlan, RawHtml, RawTimeline, TimelinePlan};
+use larder_analysis::import::{self, ImportPlan, RawImport};
+use larder_analysis::memdebug::{self, MemdebugPlan, RawMemdebug};
+use larder_analysis::reading::sites::SortKey;
+use larder_analysis::reading::subject::RawSubject;
+use larder_analysis::report::ReportPlan;
+use larder_base::command_line::usage_failure;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::preload::Allocator;
+use larder_live::leaks::{self, LeaksPlan, RawLeaks};
+use larder_live::profile::{self, ProfilePlan, RawProfile};
+use larder_live::serve::{self, RawServe, ServePlan};
+use larder_live::stats::{self, RawStats, StatsPlan};
+use larder_live::top::{self, RawTop, TopPlan};
 
-use crate::advise::{self, AdvisePlan, RawAdvise};
-use crate::analysis::sites::SortKey;
-use crate::analysis::subject::RawSubject;
-use crate::bench::{self, BenchPlan, RawBench};
 use crate::check::args::{self as check, CheckPlan, RawCheck};
-use crate::diff::{self, DiffPlan, RawDiff};
 use crate::doctor::DoctorPlan;
-use crate::export::{self, ExportPlan, RawExport};
 use crate::fail::{self, FailPlan, RawFail};
-use crate::failure::{Failure, Result};
-use crate::flamegraph::{self, FlamegraphPlan, RawFlamegraph};
+use crate::help;
 use crate::history::args::{self as history, HistoryPlan, RawHistory};
-use crate::html::{self, HtmlPlan, RawHtml, RawTimeline, TimelinePlan};
-use crate::import::{self, ImportPlan, RawImport};
-use crate::instruments::InstrumentPlan;
-use crate::instruments::arguments as instruments;
-use crate::leaks::{self, LeaksPlan, RawLeaks};
-use crate::memdebug::{self, MemdebugPlan, RawMemdebug};
-use crate::profile::{self, ProfilePlan, RawProfile};
-use crate::record::{self, Allocator, LookPlan, RecordPlan};
-use crate::replay::{self, RawReplay, ReplayPlan};
-use crate::report::{Format, ReportPlan};
+use crate::lab;
+use crate::record::{self, LookPlan, RecordPlan};
 use crate::run::RunPlan;
-use crate::serve::{self, RawServe, ServePlan};
-use crate::stats::{self, RawStats, StatsPlan};
-use crate::top::{self, RawTop, TopPlan};
-use crate::torture::{self, RawTorture, TorturePlan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,8 +59,8 @@ Examples:
       A torture test of the allocator.
 
 Exit codes: the command's own for run and record; 1 what bench, check, memdebug, replay, torture,
-profile --growing or run --fail-each found is bad; 125 the tool failed; 126 the command cannot be executed or reached
-(static, setuid, other architecture); 127 the command was not found.";
+profile --growing or run --fail-each found is bad; 125 the tool failed; 126 the command cannot be
+executed or reached (static, setuid, other architecture); 127 the command was not found.";
 
 /// A memory toolkit for native Linux programs.
 #[derive(Debug, Parser)]
@@ -84,6 +84,12 @@ enum RawCommand {
         larder record --leaks -- ./server --once\n  \
         larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once")]
     Record(RawRecord),
+    /// Make a trace of what another tool has recorded
+    #[command(after_help = import::EXAMPLES)]
+    Import(RawImport),
+    /// Say what is missing or in the way of running and recording
+    #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
+    Doctor(RawDoctor),
     /// Count a trace's allocations and rank the source lines that make them
     #[command(
         after_help = "Examples:\n  larder report app.trace --sort peak --top 20\n  \
@@ -91,18 +97,15 @@ enum RawCommand {
         larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'"
     )]
     Report(RawReport),
-    /// Show what differs between two traces, or how a program's sites grow with its input
-    #[command(after_help = diff::EXAMPLES)]
-    Diff(RawDiff),
     /// Say which allocations need not be, what each costs, and the cure
     #[command(after_help = advise::EXAMPLES)]
     Advise(RawAdvise),
-    /// Time this process's malloc, for advise
-    #[command(name = advise::HIDDEN_COMMAND, hide = true)]
-    MeasureMalloc,
-    /// Look which blocks a process has lost that waits for it at its end, for record --leaks
-    #[command(name = record::HIDDEN_LOOK, hide = true)]
-    LookAtEnd(LookPlan),
+    /// Show what differs between two traces, or how a program's sites grow with its input
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(RawDiff),
+    /// Draw a trace's stacks as a flame graph, or how it differs from another's
+    #[command(after_help = flamegraph::EXAMPLES)]
+    Flamegraph(RawFlamegraph),
     /// Make a page of a trace: counters, sites, flame graph, timeline; one file, for any browser
     #[command(after_help = html::HTML_EXAMPLES)]
     Html(RawHtml),
@@ -112,57 +115,12 @@ enum RawCommand {
     /// Write a trace in the format of another tool
     #[command(after_help = export::EXAMPLES)]
     Export(RawExport),
-    /// Draw a trace's stacks as a flame graph, or how it differs from another's
-    #[command(after_help = flamegraph::EXAMPLES)]
-    Flamegraph(RawFlamegraph),
-    /// Say what is missing or in the way of running and recording
-    #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
-    Doctor(RawDoctor),
-    /// Compare allocators: time and memory, workload by workload
-    #[command(after_help = bench::EXAMPLES)]
-    Bench(RawBench),
-    /// Time a malloc and free by size, from 50 B to 50 MB
-    #[command(after_help = instruments::SWEEP_EXAMPLES)]
-    Sweep(instruments::RawSweep),
-    /// Run a stencil over large arrays, by padding: which of them alias, and what that costs
-    #[command(after_help = instruments::ALIAS_EXAMPLES)]
-    Alias(instruments::RawAlias),
-    /// Run t-test1's mix by threads and largest size
-    #[command(after_help = instruments::GRID_EXAMPLES)]
-    Grid(instruments::RawGrid),
-    /// Time the look-up from an address to its descriptor against a hash map behind a lock
-    #[command(after_help = instruments::PAGE_MAP_EXAMPLES)]
-    PageMap(instruments::RawPageMap),
-    /// Count what limits an allocator on many processors: atomics, locks, waits, system calls
-    #[command(after_help = instruments::COUNTS_EXAMPLES)]
-    Counts(instruments::RawCounts),
-    /// Count the instructions of a malloc and free by size
-    #[command(after_help = instruments::INSTRUCTIONS_EXAMPLES)]
-    Instructions(instruments::RawInstructions),
-    /// Time a program that does nothing, and look at the memory of one that does little
-    #[command(after_help = instruments::STARTUP_EXAMPLES)]
-    Startup(instruments::RawStartup),
-    /// Measure what being recorded costs a program, beside heaptrack
-    #[command(after_help = instruments::RECORDING_EXAMPLES)]
-    Recording(instruments::RawRecording),
-    /// Compare recorded stacks with what libgcc's and gdb's unwinders find
-    #[command(after_help = instruments::STACKS_EXAMPLES)]
-    Stacks(instruments::RawStacks),
-    /// Run a trace's calls again, on every allocator: time, peak memory, fragmentation
-    #[command(after_help = replay::EXAMPLES)]
-    Replay(RawReplay),
-    /// Is a run within its budget? If not, say what grew, and where
-    #[command(after_help = check::EXAMPLES)]
-    Check(RawCheck),
-    /// Show the runs that check kept, and the commits where a figure moved
-    #[command(after_help = history::EXAMPLES)]
-    History(RawHistory),
-    /// Look for faults in a malloc: Larder's, or any other
-    #[command(after_help = torture::EXAMPLES)]
-    Torture(RawTorture),
     /// Analyse the memory log of a debug build of curl
     #[command(after_help = memdebug::EXAMPLES)]
     Memdebug(RawMemdebug),
+    /// Watch the heap of a running process: what its source lines hold, and what grows
+    #[command(after_help = top::EXAMPLES)]
+    Top(RawTop),
     /// Say which source lines hold memory, from a heap profile: cheap enough to be on always
     #[command(after_help = profile::EXAMPLES)]
     Profile(RawProfile),
@@ -172,15 +130,21 @@ enum RawCommand {
     /// Say what the heap of a running process holds, by kind and size class
     #[command(after_help = stats::EXAMPLES)]
     Stats(RawStats),
-    /// Watch the heap of a running process: what its source lines hold, and what grows
-    #[command(after_help = top::EXAMPLES)]
-    Top(RawTop),
     /// Offer heap profiles and statistics of running processes by HTTP
     #[command(after_help = serve::EXAMPLES)]
     Serve(RawServe),
-    /// Make a trace of what another tool has recorded
-    #[command(after_help = import::EXAMPLES)]
-    Import(RawImport),
+    /// Is a run within its budget? If not, say what grew, and where
+    #[command(after_help = check::EXAMPLES)]
+    Check(RawCheck),
+    /// Show the runs that check kept, and the commits where a figure moved
+    #[command(after_help = history::EXAMPLES)]
+    History(RawHistory),
+    /// Time this process's malloc, for advise
+    #[command(name = advise::HIDDEN_COMMAND, hide = true)]
+    MeasureMalloc,
+    /// Look which blocks a process has lost that waits for it at its end, for record --leaks
+    #[command(name = record::HIDDEN_LOOK, hide = true)]
+    LookAtEnd(LookPlan),
 }
 
 #[derive(Debug, Args)]
@@ -267,10 +231,8 @@ pub enum Plan {
     Export(ExportPlan),
     Flamegraph(FlamegraphPlan),
     Doctor(DoctorPlan),
-    Bench(Box<BenchPlan>),
-    Instrument(Box<InstrumentPlan>),
-    Replay(ReplayPlan),
-    Torture(TorturePlan),
+    /// For `larder-lab`: all words, the tool's own name first.
+    Lab(Vec<OsString>),
     Memdebug(MemdebugPlan),
     Stats(StatsPlan),
     Top(TopPlan),
@@ -287,17 +249,28 @@ pub enum Plan {
 /// Parses and checks the words after the tool's own name.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
     let words: Vec<OsString> = words.into_iter().collect();
+    if lab::is_for(&words) {
+        return Ok(Plan::Lab(words));
+    }
     let takes_command = words
         .get(1)
         .is_some_and(|word| word == "run" || word == "record");
-    match Cli::try_parse_from(words) {
+    let parsed = cli().try_get_matches_from(words);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli.command.check(),
         Err(error) if takes_command && error.kind() == ErrorKind::UnknownArgument => {
             Err(Failure::failed(unknown_option(&error)))
         }
-        Err(error) if error.use_stderr() => Err(Failure::failed(usage_message(&error))),
+        Err(error) if error.use_stderr() => Err(usage_failure(&error, "larder")),
         Err(help) => Ok(Plan::Show(help.render().to_string())),
     }
+}
+
+/// With what `larder-lab` has, and with the commands in groups.
+fn cli() -> clap::Command {
+    let all = Cli::command().subcommands(lab::commands());
+    let template = help::template(&all);
+    all.help_template(template)
 }
 
 /// For a word that begins with `-` where an option or the command may stand.
@@ -306,21 +279,8 @@ fn unknown_option(error: &clap::Error) -> String {
     let word = word.map(ToString::to_string).unwrap_or_default();
     format!(
         "{}: no such option; put -- before a command that begins with -: see `larder --help`",
-        crate::printable::escape(&word)
+        larder_base::printable::escape(&word)
     )
-}
-
-/// clap's first paragraph, in one line.
-fn usage_message(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::MissingSubcommand {
-        return "no subcommand given: `larder --help` lists them, with examples".to_owned();
-    }
-    let text = error.render().to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-    let cause =
-        crate::printable::escape(line.strip_prefix("error: ").unwrap_or(&line)).into_owned();
-    format!("{cause}: see `larder --help`")
 }
 
 impl RawCommand {
@@ -347,18 +307,6 @@ impl RawCommand {
                 format: if raw.json { Format::Json } else { Format::Text },
                 print_maps: raw.print_maps,
             })),
-            RawCommand::Bench(raw) => Ok(Plan::Bench(Box::new(raw.check()?))),
-            RawCommand::Sweep(raw) => instrument(raw.check()),
-            RawCommand::Alias(raw) => instrument(raw.check()),
-            RawCommand::Grid(raw) => instrument(raw.check()),
-            RawCommand::PageMap(raw) => instrument(raw.check()),
-            RawCommand::Counts(raw) => instrument(raw.check()),
-            RawCommand::Instructions(raw) => instrument(raw.check()),
-            RawCommand::Startup(raw) => instrument(raw.check()),
-            RawCommand::Recording(raw) => instrument(raw.check()),
-            RawCommand::Stacks(raw) => instrument(raw.check()),
-            RawCommand::Replay(raw) => Ok(Plan::Replay(raw.check()?)),
-            RawCommand::Torture(raw) => Ok(Plan::Torture(raw.check()?)),
             RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),
             RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
@@ -370,10 +318,6 @@ impl RawCommand {
             RawCommand::Profile(raw) => Ok(Plan::Profile(Box::new(raw.check()?))),
         }
     }
-}
-
-fn instrument(plan: Result<InstrumentPlan>) -> Result<Plan> {
-    plan.map(|plan| Plan::Instrument(Box::new(plan)))
 }
 
 impl RawRecord {
@@ -424,8 +368,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+        cli().debug_assert();
     }
 
     #[test]
@@ -469,7 +412,7 @@ mod tests {
         ] {
             let failure = plan(words).unwrap_err();
             assert!(!failure.message.contains('\n'), "{words:?}: {failure}");
-            assert_eq!(failure.status, crate::failure::ExitStatus::Failed);
+            assert_eq!(failure.status, larder_base::failure::ExitStatus::Failed);
         }
     }
 
@@ -479,5 +422,30 @@ mod tests {
             panic!("no help")
         };
         assert!(help.contains("larder record -o app.trace"), "{help}");
+    }
+
+    #[test]
+    fn help_shows_every_command_once_in_its_group() {
+        let cli = cli();
+        let shown = cli
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
+        let mut shown: Vec<_> = shown.map(clap::Command::get_name).collect();
+        let mut grouped: Vec<_> = help::GROUPS.iter().flat_map(|group| group.1).collect();
+        shown.sort_unstable();
+        grouped.sort_unstable();
+        assert!(grouped.into_iter().eq(&shown), "{shown:?}");
+    }
+
+    #[test]
+    fn what_the_lab_does_is_left_to_it() {
+        for words in [
+            &["bench", "--no-such"][..],
+            &["grid"],
+            &["lab"],
+            &["help", "replay"],
+        ] {
+            assert!(matches!(plan(words), Ok(Plan::Lab(_))), "{words:?}");
+        }
     }
 }

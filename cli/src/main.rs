@@ -1,61 +1,26 @@
 //! The `larder` command: parses, runs, and maps failures to exit codes.
 
-mod advise;
-mod analysis;
 mod args;
-mod bench;
-mod cache;
 mod check;
-mod diff;
 mod doctor;
-mod execute;
-mod export;
 mod fail;
-mod failure;
-mod flamegraph;
+mod help;
 mod history;
-mod html;
-mod import;
-mod installed;
-mod instruments;
-mod leaks;
-mod libraries;
-mod live;
-mod measured;
-mod memdebug;
-mod output;
-mod preload;
-mod printable;
-mod profile;
-mod ptrace;
+mod lab;
 mod record;
-mod regular;
-mod replay;
-mod report;
 mod run;
-mod serve;
-mod stats;
-mod symbols;
-mod target;
-mod top;
-mod torture;
-mod traced;
 
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use larder_analysis::{advise, diff, export, flamegraph, html, import, memdebug, report};
+use larder_base::command_line;
+use larder_base::failure::Result;
+use larder_live::{leaks, profile, serve, stats, top};
+
 use args::Plan;
-use failure::{Failure, Result};
 
 fn main() -> ExitCode {
-    match perform() {
-        Ok(code) => code,
-        Err(failure) => {
-            // A closed stderr leaves nobody to tell.
-            let _ = writeln!(std::io::stderr(), "larder: error: {failure}");
-            ExitCode::from(failure.status as u8)
-        }
-    }
+    command_line::exit_code(perform())
 }
 
 fn perform() -> Result<ExitCode> {
@@ -76,10 +41,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Export(plan) => export::export(plan).map(|()| ExitCode::SUCCESS),
         Plan::Flamegraph(plan) => flamegraph::flamegraph(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
-        Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
-        Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
-        Plan::Replay(plan) => replay::replay(&plan).map(ExitCode::from),
-        Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
+        Plan::Lab(words) => match lab::start(&words)? {},
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),
         Plan::Serve(plan) => serve::serve(*plan).map(|()| ExitCode::SUCCESS),
         Plan::Leaks(plan) => leaks::leaks(&plan).map(ExitCode::from),
@@ -89,18 +51,6 @@ fn perform() -> Result<ExitCode> {
         Plan::Check(plan) => check::check(&plan).map(ExitCode::from),
         Plan::History(plan) => history::history(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Profile(plan) => profile::profile(&plan).map(ExitCode::from),
-        Plan::Show(text) => {
-            let mut out = std::io::stdout();
-            let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
-            match written {
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                    Err(Failure::failed(format!(
-                        "the help cannot be written: {}: name another place for it",
-                        target::reason(&error)
-                    )))
-                }
-                _ => Ok(ExitCode::SUCCESS),
-            }
-        }
+        Plan::Show(text) => command_line::show(&text),
     }
 }

@@ -7,46 +7,33 @@
 mod at_end;
 mod look;
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use larder_analysis::symbols::ElfFile;
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::number::counted;
+use larder_base::path::{absolute, quoted};
+use larder_base::preload::{Allocator, PRELOAD_VARIABLE, TRACE_DIRECTORY_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::{Target, check_allocator_library, reason};
 use larder_trace::{StopReason, Trace, trace_files};
 
 use at_end::AtEnd;
 pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
 
-use crate::analysis::number::counted;
-use crate::execute;
-use crate::failure::{Failure, Result};
-use crate::libraries::{Library, LibraryPath};
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::symbols::ElfFile;
-use crate::target::{Target, check_allocator_library, reason};
-
-/// Where the recorder is told to write.
-pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
 /// Whether it is to count instead of writing each call: 1 or 0.
 const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";
 /// Whether it is to say what blocks hold when they end: 1 or 0.
 const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
 /// Whom it is to ask at the end which blocks are lost.
 const LEAKS_VARIABLE: &str = "LARDER_RECORD_LEAKS";
-
-/// The allocator below the recorder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Allocator {
-    Larder,
-    /// Whatever the program is linked with.
-    Own,
-    Other(PathBuf),
-}
 
 #[derive(Debug)]
 pub struct RecordPlan {
@@ -171,21 +158,6 @@ fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
     format!("{text}; see it with: larder report {}", quoted(shown))
 }
 
-/// In a form that a shell takes as one word.
-pub fn quoted(path: &Path) -> String {
-    let bytes = path.as_os_str().as_bytes();
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./+,:@%=".contains(byte);
-    if !bytes.is_empty() && bytes.iter().all(plain) {
-        return printable::name(path);
-    }
-    let text = printable::name(path);
-    if text.as_bytes() == bytes {
-        return format!("'{}'", text.replace('\'', "'\\''"));
-    }
-    // bash and zsh undo these escapes, and single quotes are the only other thing to hide.
-    format!("$'{}'", text.replace('\'', "\\'"))
-}
-
 fn libraries(plan: &RecordPlan) -> Result<Vec<PathBuf>> {
     let path = LibraryPath::from_environment();
     let mut libraries = vec![path.find(Library::Recorder)?];
@@ -242,31 +214,9 @@ fn parent_is_there(path: &Path) -> bool {
     }
 }
 
-pub fn absolute(path: &Path) -> Result<PathBuf> {
-    let current = env::current_dir().map_err(|error| {
-        Failure::failed(format!(
-            "the current directory cannot be found: {}",
-            reason(&error)
-        ))
-    })?;
-    Ok(current.join(path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_report_line_can_be_pasted_into_a_shell() {
-        assert_eq!(
-            quoted(Path::new("./larder-ls-1.trace")),
-            "./larder-ls-1.trace"
-        );
-        assert_eq!(quoted(Path::new("a b")), "'a b'");
-        assert_eq!(quoted(Path::new("it's")), "'it'\\''s'");
-        let bytes = OsStr::from_bytes(b"\xff x'");
-        assert_eq!(quoted(Path::new(bytes)), "$'\\xff x\\''");
-    }
 
     #[test]
     fn a_trace_is_named_after_its_program() {

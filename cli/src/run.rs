@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 
-use crate::execute;
-use crate::failure::{Failure, Result};
-use crate::libraries::{Library, LibraryPath};
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::target::{Target, reason};
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::{Target, reason};
 
 /// What to run: the program and its arguments, at least one word.
 #[derive(Debug)]

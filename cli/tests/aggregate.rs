@@ -212,6 +212,7 @@ fn what_counters_do_not_know_is_said() {
             .args(["--wrapper", "main=malloc"]),
     );
     assert_fails(&wrapped, 125, &["counters", "--aggregate"]);
+    build_lab();
     for command in ["advise", "html", "timeline", "flamegraph", "replay"] {
         let refused = output(larder().arg(command).arg(&trace));
         assert_fails(&refused, 125, &["counters", "--aggregate"]);

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::subject::RawCharging;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
 
-use crate::analysis::resolve::Charging;
-use crate::analysis::subject::RawCharging;
-use crate::failure::{Failure, Result};
 use crate::history::store::Kept;
-use crate::report::Format;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -9,6 +9,9 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
+use larder_base::failure::{Failure, Result};
+use larder_base::target::reason;
+use larder_base::{output, printable};
 use serde::Deserialize;
 use toml::Spanned;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
@@ -16,9 +19,6 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 use super::figures::Figure;
 use super::limit::{Limit, Rule};
 use super::measure::{Measured, MeasuredSite};
-use crate::failure::{Failure, Result};
-use crate::target::reason;
-use crate::{output, printable};
 
 const MAX_BYTES: u64 = 4 << 20;
 /// Sites that `--update` records of each ranking.
@@ -125,7 +125,7 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
             printable::name(path)
         ))
     };
-    let file = match crate::regular::open_regular(path) {
+    let file = match larder_base::regular::open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(&reason(&error))),
@@ -254,7 +254,7 @@ impl Cap {
             .file
             .as_ref()
             .is_none_or(|file| Path::new(&site.file).ends_with(file));
-        file && crate::analysis::pattern::matches(&self.function, &site.function)
+        file && larder_analysis::reading::pattern::matches(&self.function, &site.function)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a budget limits: six figures of a run, and of each site the same where they can be told.
 
-use crate::analysis::family::Counters;
-use crate::analysis::number::counted;
+use larder_analysis::reading::family::Counters;
+use larder_base::number::counted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {

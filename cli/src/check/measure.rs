@@ -5,17 +5,18 @@ use std::fs;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use larder_analysis::reading::Analysis;
+use larder_analysis::reading::attribute::functions;
+use larder_analysis::reading::losses;
+use larder_analysis::reading::naming::{frame_name, frame_place, nearby, without_start};
+use larder_analysis::reading::resolve::{ChainFrame, Charging};
+use larder_analysis::reading::sites::{Site, SortKey};
+use larder_analysis::reading::subject::Subject;
+use larder_analysis::reading::wrappers::Passed;
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+
 use super::figures::{Figure, Figures};
-use crate::analysis::Analysis;
-use crate::analysis::attribute::functions;
-use crate::analysis::losses;
-use crate::analysis::naming::{frame_name, frame_place, nearby, without_start};
-use crate::analysis::resolve::{ChainFrame, Charging};
-use crate::analysis::sites::{Site, SortKey};
-use crate::analysis::subject::Subject;
-use crate::analysis::wrappers::Passed;
-use crate::execute;
-use crate::failure::{Failure, Result};
 use crate::record::{RecordPlan, Run};
 
 /// Callers of a site that are kept.
@@ -139,7 +140,7 @@ fn of_run(
     let (directory, _scratch) = scratch.map_err(|error| {
         Failure::failed(format!(
             "no directory for the counters: {}: set TMPDIR to a writable place",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     })?;
     let (before, start) = (children_cpu(), Instant::now());

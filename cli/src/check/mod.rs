@@ -18,13 +18,16 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::analysis::resolve::Wrappers;
-use crate::analysis::subject::Subject;
-use crate::failure::{Failure, Result};
+use larder_analysis::reading::resolve::Wrappers;
+use larder_analysis::reading::subject::Subject;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::path::quoted;
+use larder_base::preload::Allocator;
+use larder_base::printable;
+
 use crate::history::store;
-use crate::printable;
-use crate::record::{Allocator, RecordPlan, quoted};
-use crate::report::Format;
+use crate::record::RecordPlan;
 use args::CheckPlan;
 use budget::Budget;
 use measure::Measured;
@@ -175,7 +178,7 @@ fn print_json(document: &serde_json::Value) -> Result<()> {
     match writeln!(io::stdout(), "{}", printable::escape_json(&text)) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
             "the verdict cannot be written: {}",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))),
         _ => Ok(()),
     }

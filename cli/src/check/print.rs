@@ -1,13 +1,13 @@
 //! What `check` says: one line within the budget, five lines beyond it, or one object of JSON.
 
+use larder_analysis::reading::wrappers::Passed;
+use larder_base::number::{duration, grouped};
+use larder_base::printable::escape;
 use serde_json::{Map, Value, json};
 
 use super::figures::Figure;
 use super::measure::Measured;
 use super::verdict::{Breach, Culprit};
-use crate::analysis::number::{duration, grouped};
-use crate::analysis::wrappers::Passed;
-use crate::printable::escape;
 
 /// Other broken limits that are told beside the first.
 const OTHERS: usize = 4;

@@ -5,10 +5,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use larder_analysis::symbols::{DebugInfo, DebugRoots, ElfFile};
+use larder_base::printable;
+use larder_base::target::{Target, program_loader};
+
 use super::{Finding, Health};
-use crate::printable;
-use crate::symbols::{DebugInfo, DebugRoots, ElfFile};
-use crate::target::{Target, program_loader};
 
 /// Functions of allocators that a program may have linked in; with the library's name.
 const BUILT_IN_ALLOCATORS: &[(&str, &str)] = &[
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(findings.len(), 1);
         assert_eq!(
             findings[0].status,
-            Some(crate::failure::ExitStatus::NotFound)
+            Some(larder_base::failure::ExitStatus::NotFound)
         );
     }
 

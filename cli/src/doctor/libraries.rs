@@ -7,15 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use larder_base::failure::Result;
+use larder_base::libraries::{LIBRARY_VARIABLE, Library, LibraryPath};
+use larder_base::preload::TRACE_DIRECTORY_VARIABLE;
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::reason;
 use larder_trace::{Trace, trace_files};
 
 use super::{Finding, Health};
-use crate::failure::Result;
-use crate::libraries::{LIBRARY_VARIABLE, Library, LibraryPath};
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::record::TRACE_DIRECTORY_VARIABLE;
-use crate::target::reason;
 
 pub fn findings() -> Vec<Finding> {
     let path = LibraryPath::from_environment();

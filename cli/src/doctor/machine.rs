@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use larder_base::printable;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Finding, Health};
-use crate::printable;
 
 /// An address-space limit under this leaves too little beside a program's own needs.
 const SMALL_ADDRESS_SPACE: u64 = 256 << 20;

@@ -12,11 +12,10 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 
 use anstyle::{AnsiColor, Style};
+use larder_base::failure::{ExitStatus, Failure, Result};
+use larder_base::format::Format;
 use serde::Serialize;
 use serde_json::json;
-
-use crate::failure::{ExitStatus, Failure, Result};
-use crate::report::Format;
 
 #[derive(Debug)]
 pub struct DoctorPlan {
@@ -105,7 +104,7 @@ pub fn doctor(plan: &DoctorPlan) -> Result<u8> {
     };
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let reason = crate::target::reason(&error);
+            let reason = larder_base::target::reason(&error);
             Err(Failure::failed(format!(
                 "the findings cannot be written: {reason}"
             )))
@@ -118,7 +117,7 @@ fn print_maps() -> Result<u8> {
     let maps = std::fs::read("/proc/self/maps");
     let written = maps.and_then(|maps| io::stdout().write_all(&maps));
     written.map(|()| 0).map_err(|error| {
-        let reason = crate::target::reason(&error);
+        let reason = larder_base::target::reason(&error);
         Failure::failed(format!("/proc/self/maps: {reason}: mount /proc"))
     })
 }
@@ -174,7 +173,7 @@ fn conclusion(worst: Health) -> &'static str {
 fn print_json(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
     let document = json!({ "exit_code": exit_code(findings), "findings": findings });
     let text = serde_json::to_string_pretty(&document)?;
-    writeln!(out, "{}", crate::printable::escape_json(&text))
+    writeln!(out, "{}", larder_base::printable::escape_json(&text))
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-
-use crate::failure::{Failure, Result};
-use crate::report::Format;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_base::failure::{Failure, Result};
 
 use super::args::FailPlan;
 use super::experiment::{Ended, Range, Run, Runner, interruption};
 use super::log::{FailedCall, ImageLog};
 use super::site::{FailSite, Sites};
-use crate::failure::{Failure, Result};
 
 /// A hang is no shorter than this, unless the user says so.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
@@ -184,7 +184,7 @@ pub fn describe(ended: &Ended) -> String {
         Ended::Hang => "hangs".to_owned(),
         Ended::Report(line) => format!(
             "makes a sanitizer report {}",
-            crate::printable::escape(line)
+            larder_base::printable::escape(line)
         ),
     }
 }

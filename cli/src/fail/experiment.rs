@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use larder_analysis::symbols::ElfFile;
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::{Target, reason};
 use object::{Object, ObjectSection};
 
 use super::args::FailPlan;
 use super::layout::{LOG_VARIABLE, RANGE_VARIABLE};
 use super::log::{ImageLog, Log};
-use crate::execute;
-use crate::failure::{Failure, Result};
-use crate::libraries::{Library, LibraryPath};
-use crate::preload::{PRELOAD_VARIABLE, preload_value};
-use crate::printable;
-use crate::symbols::ElfFile;
-use crate::target::{Target, reason};
 
 const ASAN_VARIABLE: &str = "ASAN_OPTIONS";
 
@@ -339,7 +339,7 @@ pub fn interruption() -> Result<Arc<AtomicBool>> {
 /// The command in a form that a shell takes.
 pub fn words(command: &[OsString]) -> String {
     let quoted = command.iter().map(|word| {
-        crate::record::quoted(std::path::Path::new(OsStr::from_bytes(word.as_bytes())))
+        larder_base::path::quoted(std::path::Path::new(OsStr::from_bytes(word.as_bytes())))
     });
     quoted.collect::<Vec<_>>().join(" ")
 }

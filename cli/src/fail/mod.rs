@@ -18,10 +18,11 @@ pub use args::{EXAMPLES, FailPlan, RawFail};
 
 use std::io::{self, Write};
 
-use crate::analysis::number::counted;
-use crate::execute;
-use crate::failure::{Failure, Result};
-use crate::report::Format;
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::number::counted;
+
 use args::Mode;
 use experiment::{Range, Runner};
 use log::ImageLog;
@@ -77,7 +78,7 @@ fn fail_each(plan: &FailPlan) -> Result<u8> {
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
             "the result cannot be written: {}: name another place for it",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))),
         _ if outcome.interrupted => Ok(INTERRUPTED),
         _ if outcome.bad.is_empty() => Ok(0),

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
+use larder_base::number::{counted, grouped};
+use larder_base::printable::escape;
 use serde_json::json;
 
 use super::args::FailPlan;
 use super::each::{BadRuns, Outcome, signal_name};
 use super::experiment::{Ended, words};
 use super::log::FailedCall;
-use crate::analysis::number::{counted, grouped};
-use crate::printable::escape;
 
 /// `malloc(40)`.
 pub fn call(failed: &FailedCall) -> String {

@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use larder_analysis::reading::attribute::{attribute, functions};
+use larder_analysis::reading::chain::Chain;
+use larder_analysis::reading::naming::{frame_name, frame_place, without_start};
+use larder_analysis::reading::resolve::{ChainFrame, Charging, Resolver};
+use larder_analysis::symbols::ElfFile;
 use larder_trace::Module;
 
 use super::log::FailedCall;
-use crate::analysis::attribute::{attribute, functions};
-use crate::analysis::chain::Chain;
-use crate::analysis::naming::{frame_name, frame_place, without_start};
-use crate::analysis::resolve::{ChainFrame, Charging, Resolver};
-use crate::symbols::ElfFile;
 
 /// Callers shown with a site.
 const CALLERS: usize = 4;

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
-use crate::report::Format;
+use larder_base::format::Format;
 
 pub const EXAMPLES: &str = "\
 Examples:

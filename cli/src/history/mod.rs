@@ -16,9 +16,10 @@ mod trend;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::failure::{Failure, Result};
-use crate::report::Format;
-use crate::{output, printable};
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::{output, printable};
+
 use args::HistoryPlan;
 use trend::Trend;
 
@@ -39,7 +40,7 @@ pub fn history(plan: &HistoryPlan) -> Result<()> {
     match print(plan, &trends) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
             "the history cannot be written: {}",
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))),
         _ => Ok(()),
     }
@@ -82,7 +83,7 @@ fn write_page(path: &Path, text: &str) -> Result<()> {
         Failure::failed(format!(
             "{}: cannot be written: {}: name another file with --html",
             printable::name(path),
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     })
 }

@@ -56,7 +56,7 @@ pub struct Machine {
 
 impl Machine {
     pub fn examine() -> Self {
-        let machine = crate::bench::machine::Machine::examine();
+        let machine = larder_base::machine::Machine::examine();
         let system = rustix::system::uname();
         let hash = Sha256::digest(system.nodename().to_bytes());
         let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use larder_base::svg::{Anchor, Svg, escape};
+
 use super::trend::{Series, Trend, commit, describe};
-use crate::bench::svg::{Anchor, Svg, escape};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 170.0;

@@ -7,13 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 use serde::Serialize;
 
 use super::origin::{Machine, Revision};
 use crate::check::figures::{Figure, Figures};
-use crate::failure::{Failure, Result};
-use crate::printable;
 
 pub const DEFAULT: &str = ".larder/history.db";
 
@@ -210,7 +210,7 @@ fn make_folder(path: &Path) -> Result<()> {
         Failure::failed(format!(
             "{}: cannot be made: {}: name another database with --db, or give --no-history",
             printable::name(folder),
-            crate::target::reason(&error)
+            larder_base::target::reason(&error)
         ))
     })
 }
@@ -218,7 +218,7 @@ fn make_folder(path: &Path) -> Result<()> {
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let writes = flags.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
     // SQLite would wait for the writer of a FIFO, and follow a name like `file:` elsewhere.
-    match crate::regular::open_regular(path) {
+    match larder_base::regular::open_regular(path) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && writes => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -231,7 +231,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection> {
             return Err(Failure::failed(format!(
                 "{}: {}: name another database with --db",
                 printable::name(path),
-                crate::target::reason(&error)
+                larder_base::target::reason(&error)
             )));
         }
     }

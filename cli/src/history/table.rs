@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use larder_base::printable::escape;
 use serde_json::{Value, json};
 
 use super::trend::{Series, Trend, commit, describe};
 use crate::check::figures::Figure;
-use crate::printable::escape;
 
 const HEADING: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

@@ -1,8 +1,9 @@
 //! One budget's runs as series, and where each moved.
 
+use larder_base::number::{duration, grouped};
+
 use super::change::{self, Change};
 use super::store::Entry;
-use crate::analysis::number::{duration, grouped};
 use crate::check::figures::Figure;
 
 /// What a run has one value of.

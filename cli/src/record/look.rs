@@ -8,10 +8,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use larder_base::failure::{Failure, Result};
+use larder_live::process::Standing;
 use larder_trace::{Trace, lost};
-
-use crate::failure::{Failure, Result};
-use crate::live::Standing;
 
 /// The command's name, which is not for users.
 pub const HIDDEN_COMMAND: &str = "look-at-end";
@@ -26,7 +25,7 @@ pub struct LookPlan {
 
 /// Each payload behind its length; a length of 0 is the end.
 pub fn look(plan: &LookPlan) -> Result<()> {
-    let failure = |obstacle: crate::live::Obstacle| Failure::failed(obstacle.to_string());
+    let failure = |obstacle: larder_live::process::Obstacle| Failure::failed(obstacle.to_string());
     let standing = Standing::stop(plan.process).map_err(failure)?;
     let trace = Trace::open(&plan.file).map_err(|error| Failure::failed(error.to_string()))?;
     let found = standing.lost(&trace).map_err(failure)?;

@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
@@ -34,18 +35,65 @@ pub fn library_directory() -> PathBuf {
     lib.canonicalize().expect("the library directory")
 }
 
+/// Whether all is built: `make test` has staged the libraries, and its cargo builds the programs before
+/// it runs a test.
+fn is_built(folder: &Path) -> bool {
+    folder.ends_with("release")
+}
+
+/// Builds what plain `cargo test` does not build for a test, since it links none of it.
+fn build(what: &[&str]) {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet"]).args(what);
+    assert_success(&output(&mut cargo));
+}
+
+/// Builds the programs that the test of this name starts, as `cargo test --workspace` does: with the
+/// same features, so that nothing is built twice.
+fn build_for_test(name: &str, folder: &Path) {
+    if !is_built(folder) {
+        build(&["--workspace", "--test", name]);
+    }
+}
+
+/// The tool; for tests of another package it is built now.
+pub fn tool() -> &'static Path {
+    static TOOL: LazyLock<PathBuf> = LazyLock::new(|| {
+        let own = option_env!("CARGO_BIN_EXE_larder");
+        let lab = option_env!("CARGO_BIN_EXE_larder-lab");
+        match (own, lab) {
+            (Some(tool), _) => tool.into(),
+            (None, Some(lab)) => {
+                let folder = Path::new(lab).parent().expect("a directory");
+                build_for_test("lab", folder);
+                folder.join("larder")
+            }
+            (None, None) => panic!("a package with neither program"),
+        }
+    });
+    &TOOL
+}
+
+/// `larder-lab` beside the tool, for `larder bench` and its like; built now.
+pub fn build_lab() {
+    build_for_test("torture", tool().parent().expect("a directory"));
+}
+
 /// A directory with the staged allocator and the preloaded Rust libraries: the staged ones as well, or
-/// for plain `cargo test` built now, as cargo does not build for a test what it does not link.
+/// for plain `cargo test` built now.
 pub fn built_libraries() -> TempDir {
-    let tool = Path::new(env!("CARGO_BIN_EXE_larder"));
-    let mut folder = tool.parent().expect("a directory").to_owned();
-    if folder.ends_with("release") {
+    let mut folder = tool().parent().expect("a directory").to_owned();
+    if is_built(&folder) {
         folder = library_directory();
     } else {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "larder-record"]);
-        cargo.args(["-p", "larder-record-io", "-p", "larder-fail"]);
-        assert_success(&output(&mut cargo));
+        build(&[
+            "-p",
+            "larder-record",
+            "-p",
+            "larder-record-io",
+            "-p",
+            "larder-fail",
+        ]);
     }
     let directory = temporary();
     let link = |name: &str, from: &Path| {
@@ -71,7 +119,7 @@ pub fn larder() -> Command {
 
 /// The tool without libraries.
 pub fn bare_larder() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let mut command = Command::new(tool());
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if name_text.starts_with("LARDER_") || name_text == "LD_PRELOAD" {

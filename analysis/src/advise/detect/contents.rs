@@ -1,0 +1,198 @@
+//! What blocks held: equal bytes in several at once, and calloc's zeros of which none was left. Only of
+//! traces that tell it.
+
+use larder_base::number::percent;
+
+use crate::advise::claim::Claim;
+use crate::advise::contents::{Copies, Zeros};
+use crate::advise::facts::ImageFacts;
+use crate::advise::finding::{
+    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, grouped_by, no_calls,
+};
+
+/// Fewer copies than this share of a line's blocks, in percent, say little about the line.
+const COPIES_SHARE: f64 = 50.0;
+/// Copies of which fewer than this share, in percent, have text or data are suspected only.
+const DENSE_SHARE: f64 = 90.0;
+/// In percent of the copies: where one block outlives so many, they need not have been made.
+const OUTLIVED_SHARE: f64 = 90.0;
+/// Zeroing less than this costs nothing that can be measured.
+const ZEROED_BYTES: u64 = 256;
+
+/// Blocks with the bytes of another that is live.
+pub fn duplicates(image: &ImageFacts) -> Vec<Finding> {
+    let mut of_copy = vec![Vec::new(); image.sites.len()];
+    for ((copy, first), copies) in &image.copies {
+        // All of a pair may have been found to be copies of another.
+        if copies.blocks > 0
+            && let Some(pairs) = of_copy.get_mut(*copy as usize)
+        {
+            pairs.push((*first as usize, *copies));
+        }
+    }
+    let groups = grouped_by(image, |_, site| Some(site.place));
+    let finding = |group: &Vec<usize>| duplicated(image, group, &of_copy);
+    groups.iter().filter_map(finding).collect()
+}
+
+fn duplicated(
+    image: &ImageFacts,
+    sites: &[usize],
+    of_copy: &[Vec<(usize, Copies)>],
+) -> Option<Finding> {
+    let with_copies = sites.iter().filter(|origin| !of_copy[**origin].is_empty());
+    let group: Vec<usize> = with_copies.copied().collect();
+    let place = image.sites[*group.first()?].place;
+    let parts: Vec<Part> = group
+        .iter()
+        .map(|&origin| Part {
+            origin,
+            calls: of_copy[origin].iter().map(|(_, c)| c.blocks).sum(),
+            bytes: of_copy[origin].iter().map(|(_, c)| c.bytes).sum(),
+        })
+        .collect();
+    let copies: u64 = parts.iter().map(|part| part.calls).sum();
+    let all = sites.iter().map(|origin| image.sites[*origin].sums.calls);
+    let calls: u64 = all.sum();
+    if copies < FEWEST_BLOCKS || percent(copies, calls) < COPIES_SHARE {
+        return None;
+    }
+    let pairs = || group.iter().flat_map(|origin| &of_copy[*origin]);
+    let dense: u64 = pairs().map(|(_, copies)| copies.dense).sum();
+    let (_, largest) = pairs().max_by_key(|(first, copies)| (copies.most, *first))?;
+    let source = source(image, &group, of_copy)?;
+    let outlived = percent(source.outlived, copies) >= OUTLIVED_SHARE;
+    Some(Finding {
+        pattern: match outlived {
+            true => Pattern::Copied,
+            false => Pattern::Duplicates,
+        },
+        site: group[0],
+        related: match source.place == place {
+            true => Vec::new(),
+            false => vec![source.firsts[0]],
+        },
+        parts,
+        memory_bytes: 0,
+        keeper: None,
+        evidence: vec![
+            Claim::Equal {
+                origins: sites.to_vec(),
+                made: calls,
+                blocks: copies,
+                most: largest.most,
+                most_bytes: largest.most_size,
+            },
+            Claim::Source {
+                origins: sites.to_vec(),
+                shown: match source.place == place {
+                    true => "this line".to_owned(),
+                    false => image.sites[source.firsts[0]].shown(),
+                },
+                firsts: source.firsts,
+                blocks: source.blocks,
+                outlived: source.outlived,
+            },
+            Claim::Note("equal at their ends: look whether they change before".to_owned()),
+        ],
+        cure: match outlived {
+            true => {
+                "use the first one's bytes where they are, by a pointer, a view or a counted \
+                 reference: it is there longer"
+            }
+            false => {
+                "share one: a counted reference to it, or a table that gives out equal ones once"
+            }
+        }
+        .to_owned(),
+        size_bytes: None,
+        // Pointers and small numbers are a state, which is equal by chance and changes.
+        confidence: if percent(dense, copies) >= DENSE_SHARE {
+            Confidence::Medium
+        } else {
+            Confidence::Low
+        },
+    })
+}
+
+/// The line of which most copies are, with the origins there that made what was copied.
+struct Source {
+    place: Place,
+    firsts: Vec<usize>,
+    blocks: u64,
+    outlived: u64,
+}
+
+fn source(image: &ImageFacts, group: &[usize], of_copy: &[Vec<(usize, Copies)>]) -> Option<Source> {
+    let mut sources: Vec<Source> = Vec::new();
+    for (first, copies) in group.iter().flat_map(|origin| &of_copy[*origin]) {
+        let place = image.sites[*first].place;
+        let known = sources.iter_mut().find(|source| source.place == place);
+        match known {
+            Some(source) => {
+                source.firsts.push(*first);
+                source.blocks += copies.blocks;
+                source.outlived += copies.outlived;
+            }
+            None => sources.push(Source {
+                place,
+                firsts: vec![*first],
+                blocks: copies.blocks,
+                outlived: copies.outlived,
+            }),
+        }
+    }
+    for source in &mut sources {
+        source.firsts.sort_unstable();
+    }
+    sources
+        .into_iter()
+        .max_by_key(|source| (source.blocks, std::cmp::Reverse(source.firsts[0])))
+}
+
+/// Blocks of calloc without a zero at their end.
+pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
+    let groups = grouped_by(image, |_, site| {
+        (site.facts.zeros.told > 0).then_some((site.place, site.call_name))
+    });
+    let finding = |group: &Vec<usize>| {
+        let mut all = Zeros::default();
+        let (mut calls, mut bytes) = (0u64, 0u64);
+        for site in group.iter().map(|origin| &image.sites[*origin]) {
+            all.told += site.facts.zeros.told;
+            all.overwritten += site.facts.zeros.overwritten;
+            all.data += site.facts.zeros.data;
+            calls += site.sums.calls;
+            bytes = bytes.saturating_add(site.sums.bytes);
+        }
+        // Those that are too large are not told of, nor are those that live when a signal ends it.
+        let enough = all.told >= FEWEST_BLOCKS && percent(all.told, calls) >= 90.0;
+        let size = bytes / calls.max(1);
+        (enough && all.overwritten == all.told && size >= ZEROED_BYTES).then(|| Finding {
+            pattern: Pattern::Zeroed,
+            site: group[0],
+            related: Vec::new(),
+            parts: no_calls(image, group),
+            memory_bytes: 0,
+            keeper: None,
+            evidence: vec![Claim::Overwritten {
+                origins: group.clone(),
+                seen: all.told,
+                made: calls,
+                mean_bytes: size,
+                words: all.data == all.told,
+            }],
+            cure: "malloc, if each byte is assigned before it is read; what counts up from zero \
+                   needs calloc"
+                .to_owned(),
+            size_bytes: Some(size),
+            // Numbers may have been added up, from zero.
+            confidence: if all.data == all.told {
+                Confidence::Medium
+            } else {
+                Confidence::Low
+            },
+        })
+    };
+    groups.iter().filter_map(finding).collect()
+}

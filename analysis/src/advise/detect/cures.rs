@@ -1,0 +1,312 @@
+//! What to do about blocks that live within one call, or of which few live at once.
+//!
+//! A trace is one run. Invariant: whoever does literally what a cure says is right in every run; what
+//! this run did not show (a second block while the first is in use, a callee that keeps or frees it)
+//! is said, not assumed.
+
+use larder_base::number::{counted, grouped, percent};
+
+use crate::advise::claim::Scope;
+use crate::advise::facts::Site;
+use crate::advise::finding::{Confidence, Pattern};
+use crate::advise::sizes::Sizes;
+
+/// A local array larger than this may overflow a small thread's stack.
+const MOST_STACK_BYTES: u64 = 4096;
+/// A buffer larger than this is no small thing to keep between calls.
+const MOST_KEPT_BYTES: u64 = 1 << 20;
+/// From so many blocks on the pattern is no chance.
+const SURE_BLOCKS: u64 = 100;
+
+/// What is said of a group of origins.
+pub struct Advice {
+    pub pattern: Pattern,
+    pub cure: String,
+    pub confidence: Confidence,
+    pub size_bytes: Option<u64>,
+    /// The blocks that are not needed.
+    pub kept: Kept,
+}
+
+pub enum Kept {
+    None,
+    /// So many buffers stay.
+    Some(u64),
+    /// Buffers beyond this size stay.
+    Beyond(u64),
+}
+
+/// Whose blocks a cure is for.
+pub struct About<'a> {
+    pub site: &'a Site,
+    /// The most that each buffer held.
+    pub largest: &'a Sizes,
+    /// A call of the function in whose call they live makes one and no more.
+    pub once: bool,
+    /// That function is the program's, and a dependency makes them.
+    pub elsewhere: bool,
+    /// What the owner calls to free them, which then owns them.
+    pub freed_by: Option<String>,
+}
+
+/// Classes that keep their memory when they are cleared.
+const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec", "HashMap"];
+/// What another run may do.
+const UNLESS: &str = "malloc for one that is wanted while it is in use, or that a callee may keep, \
+                      reallocate or free";
+
+impl About<'_> {
+    /// Who frees it elsewhere, or makes it larger, cannot be lent a local array.
+    pub fn may_lie_on_the_stack(&self) -> bool {
+        self.site.facts.buffers.steps.is_empty()
+            && self.freed_by.is_none()
+            && self.largest.largest() <= MOST_STACK_BYTES
+            && self.site.container().is_none()
+    }
+
+    /// Of cures that the function has to take part in.
+    fn trusted(&self) -> Confidence {
+        // So much is better given back in between.
+        let kept_for_good = self.once && self.largest.largest() > MOST_KEPT_BYTES;
+        // What is counted is handed on, and goes with the last.
+        let counted = matches!(self.site.container(), Some("Rc" | "Arc"));
+        let given_away = self.freed_by.is_some() || counted;
+        match self.elsewhere || kept_for_good || given_away || self.site.is_resizable() {
+            true => Confidence::Low,
+            false => Confidence::Medium,
+        }
+    }
+}
+
+fn sure(sizes: &Sizes) -> Confidence {
+    if sizes.total() >= SURE_BLOCKS {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    }
+}
+
+/// The function that makes each block has it freed before it returns.
+pub fn same(about: &About<'_>, owner: &str) -> Advice {
+    let sizes = about.largest;
+    let most = sizes.covering(0.99);
+    let (confidence, hidden) = match &about.freed_by {
+        None => (sure(sizes), String::new()),
+        Some(function) => (
+            Confidence::Medium,
+            format!("; {function} frees it today and must not"),
+        ),
+    };
+    if most > MOST_STACK_BYTES {
+        return Advice {
+            pattern: Pattern::Reuse,
+            cure: format!(
+                "too large for the stack: keep one buffer for {owner}, in its object or per \
+                 thread, and make it larger when it must be{}{hidden}",
+                zeroed(about.site)
+            ),
+            confidence,
+            size_bytes: Some(most),
+            kept: Kept::Some(1),
+        };
+    }
+    let size = match sizes.largest() {
+        largest @ ..=MOST_STACK_BYTES => largest,
+        _ => most,
+    };
+    Advice {
+        pattern: Pattern::Stack,
+        cure: stack_cure(about, size) + zeroed(about.site) + &hidden,
+        confidence,
+        size_bytes: Some(size),
+        kept: Kept::Beyond(size),
+    }
+}
+
+fn stack_cure(about: &About<'_>, size: u64) -> String {
+    let (bytes, sizes) = (counted(size, "byte"), about.largest);
+    match about.site.container() {
+        Some("std::string") => format!(
+            "a std::string_view, or one string that is kept and assigned to, if it is not in use; the \
+             longest needs {bytes}"
+        ),
+        Some("std::vector") => {
+            format!(
+                "a std::array while {bytes} are enough, or one vector that is kept and cleared, if it is \
+                 not in use"
+            )
+        }
+        Some("String" | "Vec") => format!(
+            "a slice of what is there, an array while {bytes} are enough (SmallVec, ArrayString), or \
+             one that is kept and cleared, if it is not in use"
+        ),
+        Some("HashMap") => {
+            "one HashMap that is kept and cleared, if it is not in use, or a sorted array"
+                .to_owned()
+        }
+        Some(class) => format!("{}: {bytes}", nodes(class)),
+        None if sizes.largest() > size => format!(
+            "a local array of {bytes} covers {:.1} % of the calls; malloc for the larger ones, for a \
+             second while it is in use, and for what a callee may keep, reallocate or free",
+            percent(sizes.up_to(size), sizes.total())
+        ),
+        None => format!(
+            "a local array of {bytes} would have done for all; malloc for what is larger, a second while \
+             it is in use, or what a callee may keep, reallocate or free"
+        ),
+    }
+}
+
+/// The owner has others make the blocks, one at a time.
+pub fn caller(about: &About<'_>, owner: &str) -> Advice {
+    let sizes = about.largest;
+    let largest = counted(sizes.largest(), "byte");
+    let zero = zeroed(about.site);
+    let keeper = match about.once {
+        true => "its object, or each thread,",
+        false => "it",
+    };
+    let cure = match about.site.container() {
+        Some(class) if !CLASSES.contains(&class) => nodes(class),
+        Some(class) if about.once => moved(class),
+        Some(class) => {
+            format!("let {owner} pass in a {class} that it keeps and clears, to be filled")
+        }
+        None if about.may_lie_on_the_stack() => format!(
+            "let {owner} lend the memory: a local array of {largest} passed down, or one buffer \
+             that {keeper} keeps{zero}; {UNLESS}"
+        ),
+        None => format!("let {owner} pass down a buffer that {keeper} keeps{zero}; {UNLESS}"),
+    };
+    Advice {
+        pattern: Pattern::Reuse,
+        cure,
+        confidence: about.trusted(),
+        size_bytes: Some(sizes.largest()),
+        kept: Kept::Some(1),
+    }
+}
+
+pub fn keep_some(about: &About<'_>, owner: &str, most: u64) -> Advice {
+    let sizes = about.largest;
+    let cure = match about.site.container() {
+        Some(class) if CLASSES.contains(&class) => {
+            format!("let {owner} keep {most} of them (each a {class}), and clear or assign to them")
+        }
+        Some(class) => format!("{}: {most} blocks are live at most", nodes(class)),
+        None => format!(
+            "let {owner} keep up to {most} that are freed, {} at most each, for the next that is asked \
+             for; malloc when none that is large enough is there{}",
+            counted(sizes.largest(), "byte"),
+            zeroed(about.site)
+        ),
+    };
+    Advice {
+        pattern: Pattern::Reuse,
+        cure,
+        confidence: about.trusted(),
+        size_bytes: Some(sizes.largest()),
+        kept: Kept::Some(most),
+    }
+}
+
+/// It is made inside a library's function, which has its own mind.
+pub fn inside(function: &str) -> Advice {
+    Advice {
+        pattern: Pattern::InLibrary,
+        cure: format!(
+            "call {function} less often, or use a variant of it that keeps its memory between calls"
+        ),
+        confidence: Confidence::Low,
+        size_bytes: None,
+        kept: Kept::None,
+    }
+}
+
+pub fn arena(owner: &str) -> Advice {
+    Advice {
+        pattern: Pattern::Arena,
+        cure: format!(
+            "give {owner} an arena (one block, carved and dropped whole), or one array in place of \
+             the single blocks"
+        ),
+        confidence: Confidence::Low,
+        size_bytes: None,
+        kept: Kept::None,
+    }
+}
+
+/// The blocks outlive the function that makes them: who has one may ask for another, whatever this
+/// run did, so one buffer alone is never enough.
+///
+/// `owner`: the function that calls to have them made and freed, if there is one.
+pub fn reuse(
+    about: &About<'_>,
+    owner: Option<&str>,
+    scope: Scope,
+    most: u64,
+    foreign: bool,
+) -> Advice {
+    let sizes = about.largest;
+    let enough = sizes.covering(0.99);
+    let kept = match most {
+        1 => "the block that is freed".to_owned(),
+        most => format!("up to {most} that are freed"),
+    };
+    let kept = match (scope, foreign) {
+        (_, true) => format!("{kept}, under a lock, for other threads free them,"),
+        (Scope::Thread, _) => format!("{kept}, for each thread,"),
+        _ => kept,
+    };
+    let list = format!(
+        "keep {kept} for the next that is asked for, and malloc when none that is large enough is \
+         there{}: {} cover 99 % of them, {} all",
+        zeroed(about.site),
+        counted(enough, "byte"),
+        grouped(sizes.largest())
+    );
+    let cure = match about.site.container() {
+        Some(class) if CLASSES.contains(&class) => moved(class),
+        Some(class) => format!(
+            "{}: {} blocks are live at most",
+            nodes(class),
+            grouped(most)
+        ),
+        None => match owner {
+            None => list,
+            Some(owner) => {
+                format!("let {owner} keep it for the next, if it can be reset; else {list}")
+            }
+        },
+    };
+    Advice {
+        pattern: Pattern::Reuse,
+        cure,
+        confidence: about.trusted(),
+        size_bytes: Some(enough),
+        kept: Kept::Some(most),
+    }
+}
+
+/// Of a class that keeps its memory, and that the function which makes it hands on.
+fn moved(class: &str) -> String {
+    format!("move the {class}, or let the caller pass in one that it keeps and clears")
+}
+
+/// Of a class that frees each node when it is cleared.
+fn nodes(class: &str) -> String {
+    match class {
+        "std::deque" => "a vector that is kept and cleared in place of the std::deque".to_owned(),
+        "Rc" | "Arc" => format!("hand on the {class} that is there, or borrow from it"),
+        "std::list" => "a vector in place of the std::list, or a pool for its nodes".to_owned(),
+        class => format!("a sorted array in place of the {class}, or a pool for its nodes"),
+    }
+}
+
+/// What is used again does not come zeroed.
+fn zeroed(site: &Site) -> &'static str {
+    match site.call_name.contains("calloc") {
+        true => " (zero it: calloc did)",
+        false => "",
+    }
+}

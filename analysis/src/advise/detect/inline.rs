@@ -1,0 +1,104 @@
+//! Vectors and texts that nearly always hold little, and that no function could keep for the next: with
+//! room in the value itself they take no block.
+
+use larder_base::number::percent;
+use rustc_hash::FxHashMap;
+
+use crate::advise::claim::Claim;
+use crate::advise::element::Types;
+use crate::advise::facts::{ImageFacts, Site};
+use crate::advise::finding::{
+    Confidence, FEWEST_BLOCKS, Finding, Pattern, Place, buffers_up_to, grouped_by,
+};
+use crate::advise::sizes::Sizes;
+
+/// A value that carries more with it is expensive to move.
+const MOST_BYTES: u64 = 256;
+/// Bytes may be a text, of any length in the next run; so many take no more room than a vector does.
+const MOST_TEXT_BYTES: u64 = 24;
+const WORD_BYTES: u64 = 8;
+/// So many of the vectors must have room.
+const MOST_OF_THEM: f64 = 0.9;
+
+/// The others may be larger by so much.
+const MOST_TIMES_LARGER: u64 = 8;
+
+/// `others`: findings that show where the vectors can be kept; one that does so for most of a line
+/// goes before.
+pub fn detect<'a>(
+    image: &ImageFacts,
+    types: &Types<'_>,
+    others: impl Iterator<Item = &'a Finding>,
+) -> Vec<Finding> {
+    let mut kept: FxHashMap<Place, u64> = FxHashMap::default();
+    for finding in others.filter(|finding| finding.confidence > Confidence::Low) {
+        let place = image.sites[finding.site].place;
+        let most = kept.entry(place).or_default();
+        *most = finding.calls().max(*most);
+    }
+    let groups = grouped_by(image, |_, site| is_held(site).then_some(site.place));
+    let found = groups.iter().filter_map(|group| {
+        let kept = kept.get(&image.sites[group[0]].place).copied();
+        let finding = finding(image, types, group)?;
+        (kept.unwrap_or(0) < finding.calls() / 2).then_some(finding)
+    });
+    found.collect()
+}
+
+/// Of Rust, which has such vectors at hand.
+fn is_held(site: &Site) -> bool {
+    site.facts.buffers.begun > 0
+        && matches!(site.container(), Some("Vec" | "String"))
+        && site.library_function().is_none()
+}
+
+fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
+    let (mut finals, mut largest) = (Sizes::default(), Sizes::default());
+    for facts in group.iter().map(|origin| &image.sites[*origin].facts) {
+        finals.merge(&facts.growth.finals);
+        largest.merge(&facts.buffers.largest);
+    }
+    let [half, most, nearly_all] = [0.5, MOST_OF_THEM, 0.99].map(|share| finals.covering(share));
+    let unit = types.unit_of_grown(image, group, &finals);
+    let text = image.sites[group[0]].container() == Some("String");
+    let words = [finals.smallest(), finals.largest()]
+        .iter()
+        .all(|bytes| bytes % WORD_BYTES == 0);
+    let room = match unit.size_bytes() {
+        Some(2..) => MOST_BYTES,
+        _ if text || finals.smallest() == finals.largest() || words => MOST_TEXT_BYTES,
+        // Bytes as many as another has are a table beside it.
+        _ => return None,
+    };
+    // What was shrunk held more before; what is far larger is another kind.
+    let shrunk = largest.covering(MOST_OF_THEM) > most;
+    let mixed = largest.largest() > most.saturating_mul(MOST_TIMES_LARGER);
+    if finals.total() < FEWEST_BLOCKS || most > room || shrunk || mixed {
+        return None;
+    }
+    Some(Finding {
+        pattern: Pattern::Inline,
+        site: group[0],
+        related: Vec::new(),
+        parts: buffers_up_to(image, group, &finals, most),
+        memory_bytes: 0,
+        keeper: None,
+        evidence: vec![Claim::Ends {
+            origins: group.to_vec(),
+            at_most: [(50, half), (90, most), (99, nearly_all)],
+            largest_bytes: finals.largest(),
+        }],
+        cure: format!(
+            "let the value hold up to {} itself, and a block only for more ({}), if nothing points into \
+             it when it moves: {:.0} % never need one",
+            unit.in_full(most),
+            match text {
+                true => "SmolStr, CompactString",
+                false => "SmallVec, ArrayVec",
+            },
+            percent(finals.up_to(most), finals.total())
+        ),
+        size_bytes: Some(most),
+        confidence: Confidence::Medium,
+    })
+}

@@ -1,0 +1,353 @@
+//! Two blocks that are always made together and end together: one could be part of the other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+use larder_base::number::grouped;
+
+use crate::advise::claim::Claim;
+use crate::advise::facts::{ImageFacts, MOST_LINES, Site};
+use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, whole};
+use crate::advise::prove::{self, Answers, Questions, Together};
+use crate::advise::rank::Worth;
+use crate::advise::sizes::Sizes;
+
+/// Of the second block's calls, so many must come soon after the first and end with it.
+const ALWAYS: f64 = 0.99;
+/// Of the first block's calls, so many must have a second: else embedding wastes room.
+const MOSTLY: f64 = 0.9;
+/// From so many blocks on the pattern is no chance.
+const SURE_BLOCKS: u64 = 100;
+/// The functions that made them may lie this many calls apart.
+const MOST_FRAMES_APART: usize = 3;
+
+/// One line makes the object and the block with its counts.
+const SHARED_POINTER: &str = "std::shared_ptr";
+
+/// Lines whose blocks may come and go together, first and second, and what was asked of them.
+pub struct Asked(Vec<(Vec<usize>, Vec<usize>, prove::Asked)>);
+
+pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Asked {
+    let mut places: BTreeMap<_, BTreeSet<(usize, usize)>> = BTreeMap::new();
+    let numbers = numbered(image);
+    for (second, site) in image.sites.iter().enumerate() {
+        let calls = site.sums.calls;
+        // What realloc makes is of any size.
+        let resized = site.facts.reallocated > 0 || site.is_resizable();
+        if resized || site.site.is_none() || calls == 0 {
+            continue;
+        }
+        for first in site.facts.companions.of((calls as f64 * MOSTLY) as u64) {
+            let of_fixed = |a: &&Site| !a.is_resizable();
+            if image
+                .sites
+                .get(first)
+                .filter(of_fixed)
+                .is_some_and(|a| near(a, site))
+            {
+                let one_place = numbers[first] == numbers[second];
+                // Of one place only the C++ library's are told apart, by their stacks.
+                if one_place && site.container() != Some(SHARED_POINTER) {
+                    continue;
+                }
+                let apart = one_place.then_some((first, second));
+                let key = (numbers[first], numbers[second], apart);
+                places.entry(key).or_default().insert((first, second));
+            }
+        }
+    }
+    let asked = places.into_values().filter_map(|pairs| {
+        let first: BTreeSet<usize> = pairs.iter().map(|(first, _)| *first).collect();
+        let second: BTreeSet<usize> = pairs.iter().map(|(_, second)| *second).collect();
+        let (first, second): (Vec<_>, Vec<_>) =
+            (first.into_iter().collect(), second.into_iter().collect());
+        let asks = calls(image, &second) >= FEWEST_BLOCKS && worth.admits(image, &second);
+        asks.then(|| {
+            let asked = questions.together(&first, &second);
+            (first, second, asked)
+        })
+    });
+    Asked(asked.collect())
+}
+
+/// Findings for all blocks that no finding in `explained` makes needless.
+pub fn conclude(
+    image: &ImageFacts,
+    asked: &Asked,
+    answers: &Answers,
+    explained: &HashSet<usize>,
+) -> Vec<Finding> {
+    let free = |group: &[usize]| !group.iter().any(|origin| explained.contains(origin));
+    let pairs = asked
+        .0
+        .iter()
+        .filter(|(first, second, _)| free(first) && free(second));
+    let mut pairs: Vec<_> = pairs
+        .map(|(first, second, asked)| (first, second, answers.together(*asked)))
+        .filter(|(first, second, together)| always(image, first, second, together))
+        .collect();
+    // Where each seems to follow the other, the one that follows more often does.
+    pairs.sort_by_key(|(first, second, together)| {
+        let made = std::cmp::Reverse(together.made);
+        (
+            made,
+            together.frees_between,
+            together.between,
+            first[0],
+            second[0],
+        )
+    });
+    let holders = holders(pairs.iter().map(|(first, second, _)| (first[0], second[0])));
+    let held = |first: usize| holders.contains_key(&first);
+    let found = pairs.iter().filter_map(|(first, second, together)| {
+        let holder = *holders.get(&second[0])?;
+        // Of several that a block could go into, the one that goes into no other.
+        let outermost = pairs
+            .iter()
+            .find(|(a, b, _)| b[0] == second[0] && !held(a[0]));
+        let chosen = outermost.map_or(holder, |(first, _, _)| first[0]);
+        let mut outer = chosen;
+        while let Some(at) = holders.get(&outer) {
+            outer = *at;
+        }
+        let outer = (outer != chosen).then_some(outer);
+        (first[0] == chosen).then(|| finding(image, first, second, *together, outer))?
+    });
+    found.collect()
+}
+
+/// Objects of three blocks or more that one function makes at once: findings for all but the first.
+pub fn objects(
+    image: &ImageFacts,
+    asked: &Asked,
+    answers: &Answers,
+    explained: &HashSet<usize>,
+) -> Vec<Finding> {
+    let mut found = conclude(image, asked, answers, explained);
+    let site = |origin: usize| &image.sites[origin];
+    let root = |finding: &Finding| finding.related.last().map(|root| site(*root));
+    found.retain(|finding| {
+        let own =
+            root(finding).map(Site::function_name) == Some(site(finding.site).function_name());
+        own && finding.confidence > Confidence::Low
+    });
+    let mut lines: HashMap<Place, HashSet<Place>> = HashMap::new();
+    for finding in &found {
+        let of_root = root(finding).map(|site| site.place);
+        let lines = of_root.map(|root| lines.entry(root).or_default());
+        lines
+            .into_iter()
+            .for_each(|lines| _ = lines.insert(site(finding.site).place));
+    }
+    let is_object = |finding: &Finding| {
+        let root = root(finding).map(|site| site.place);
+        root.and_then(|root| lines.get(&root))
+            .is_some_and(|lines| lines.len() > 1)
+    };
+    found.retain(is_object);
+    found
+}
+
+/// What each block goes into, of pairs in the order of their weight: none into itself, by whatever
+/// way.
+fn holders(pairs: impl Iterator<Item = (usize, usize)>) -> HashMap<usize, usize> {
+    let mut holders: HashMap<usize, usize> = HashMap::new();
+    for (first, second) in pairs {
+        let mut outward = Some(first);
+        while let Some(at) = outward.filter(|at| *at != second) {
+            outward = holders.get(&at).copied();
+        }
+        if outward.is_none() {
+            holders.entry(second).or_insert(first);
+        }
+    }
+    holders
+}
+
+/// Whether blocks of the second nearly always come and go with one of the first.
+fn always(image: &ImageFacts, first: &[usize], second: &[usize], together: &Together) -> bool {
+    let made = together.made as f64;
+    together.made >= FEWEST_BLOCKS
+        && made >= ALWAYS * calls(image, second) as f64
+        && made >= MOSTLY * calls(image, first) as f64
+        && (together.ended + together.live) as f64 >= ALWAYS * made
+}
+
+/// A number for each place, by origin.
+fn numbered(image: &ImageFacts) -> Vec<usize> {
+    let mut numbers: HashMap<(Place, Place), usize> = HashMap::new();
+    let places = image.sites.iter().map(|site| {
+        let next = numbers.len();
+        // One line that makes both is told apart by where it was called.
+        let key = (site.place, site.caller);
+        *numbers.entry(key).or_insert(next)
+    });
+    places.collect()
+}
+
+fn calls(image: &ImageFacts, origins: &[usize]) -> u64 {
+    origins
+        .iter()
+        .map(|origin| image.sites[*origin].sums.calls)
+        .sum()
+}
+
+/// The origin with whose live blocks all live blocks of these were made.
+pub fn holder(
+    asked: &Asked,
+    answers: &Answers,
+    image: &ImageFacts,
+    group: &[usize],
+) -> Option<usize> {
+    let live: u64 = group
+        .iter()
+        .map(|origin| image.sites[*origin].sums.live_blocks)
+        .sum();
+    let holding = asked.0.iter().find(|(first, second, asked)| {
+        let together = answers.together(*asked);
+        group.iter().all(|origin| second.contains(origin))
+            && !first.iter().any(|origin| group.contains(origin))
+            && live > 0
+            && together.live >= live
+    });
+    holding.map(|(first, _, _)| first[0])
+}
+
+/// Whether one function, or a short chain of calls from it, makes both, all in one module: who only
+/// calls a library cannot change what its objects are made of.
+fn near(a: &Site, b: &Site) -> bool {
+    let [outer_a, outer_b] = [a, b].map(|site| site.chain.iter().collect::<Vec<_>>());
+    let pairs = outer_a.iter().rev().zip(outer_b.iter().rev());
+    let same = pairs.take_while(|(x, y)| Rc::ptr_eq(x, y)).count();
+    let apart = |site: &Site, depth: usize| depth.saturating_sub(site_depth(site) + same);
+    let module = |site: &Site| site.site_frame().map(|frame| frame.module.path.clone());
+    // The first caller that they do not share is where the function that makes both calls.
+    let maker = outer_a
+        .len()
+        .checked_sub(same + 1)
+        .and_then(|depth| outer_a.get(depth));
+    let maker = maker.and_then(|frames| frames.last()).or(a.site_frame());
+    let one_module = module(a) == module(b)
+        && maker.is_none_or(|maker| Some(&maker.module.path) == module(a).as_ref());
+    one_module && apart(a, outer_a.len()).max(apart(b, outer_b.len())) <= MOST_FRAMES_APART
+}
+
+/// How many physical frames lie below the one that is charged.
+fn site_depth(site: &Site) -> usize {
+    let (index, mut seen) = (site.site.unwrap_or(0), 0);
+    let inner = site.chain.iter().take_while(|frame| {
+        seen += frame.len();
+        seen <= index
+    });
+    inner.count()
+}
+
+fn finding(
+    image: &ImageFacts,
+    first: &[usize],
+    second: &[usize],
+    together: Together,
+    outer: Option<usize>,
+) -> Option<Finding> {
+    let heaviest = |group: &[usize]| {
+        let by_calls =
+            |origin: &usize| (image.sites[*origin].sums.calls, std::cmp::Reverse(*origin));
+        group.iter().copied().max_by_key(by_calls)
+    };
+    let (named, other) = (heaviest(second)?, heaviest(first)?);
+    let (a, b) = (&image.sites[other], &image.sites[named]);
+    let of_second = calls(image, second);
+    let shared = b.container() == Some(SHARED_POINTER);
+    let sizes = merged(image, second);
+    // Of a text one run's length says nothing.
+    let text = b.call_name.contains("dup");
+    let fixed = sizes.smallest() == sizes.largest() && !text;
+    let mut cure = if shared {
+        "std::make_shared puts the object and its counts into one block".to_owned()
+    } else if let Some(outer) = outer {
+        format!(
+            "put it where the first goes: make both part of what {} makes",
+            image.sites[outer].shown()
+        )
+    } else if fixed {
+        format!(
+            "make the second a member of the first: one block of {} bytes",
+            grouped(a.facts.sizes.largest().saturating_add(sizes.largest()))
+        )
+    } else {
+        "ask once for both: a flexible array member at the end of the first, or one block for header and payload".to_owned()
+    };
+    if together.first_before > 0 && !shared {
+        cure += "; the first is freed before the second today: free it last";
+    }
+    if !shared {
+        cure += "; what reallocates or frees one alone has to do so for both";
+    }
+    // An object's own end frees some of its parts; a sweep whatever there is.
+    let swept = image.lines_freed_with(a, b) >= MOST_LINES;
+    // Two texts, or buffers of any length, have lives of their own.
+    let root = outer.map_or(a, |outer| &image.sites[outer]);
+    let host = &root.facts.sizes;
+    let host_varies = host.smallest() != host.largest() || root.call_name.contains("dup");
+    let texts = !fixed && host_varies && !shared;
+    // A class makes its own block; nothing of it can be put elsewhere.
+    let classed = b.container().is_some() && !shared;
+    let size = match fixed {
+        true => grouped(sizes.largest()),
+        false => format!("up to {}", grouped(sizes.largest())),
+    };
+    Some(Finding {
+        pattern: if shared {
+            Pattern::MakeShared
+        } else {
+            Pattern::Embed
+        },
+        site: named,
+        related: [Some(other), outer].into_iter().flatten().collect(),
+        // The bytes stay: they move into the other block.
+        parts: second
+            .iter()
+            .map(|origin| Part {
+                bytes: 0,
+                ..whole(image, *origin)
+            })
+            .collect(),
+        memory_bytes: 0,
+        keeper: None,
+        evidence: vec![
+            Claim::Together {
+                first: first.to_vec(),
+                second: second.to_vec(),
+                first_shown: a.shown(),
+                blocks: of_second,
+                counted: together,
+            },
+            format!("{} and {size} bytes", a_size(&merged(image, first))).into(),
+        ],
+        cure,
+        size_bytes: fixed.then(|| sizes.largest()),
+        confidence: if swept || classed || texts {
+            Confidence::Low
+        } else if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+    })
+}
+
+fn merged(image: &ImageFacts, group: &[usize]) -> Sizes {
+    let mut sizes = Sizes::default();
+    for origin in group {
+        sizes.merge(&image.sites[*origin].facts.sizes);
+    }
+    sizes
+}
+
+fn a_size(sizes: &Sizes) -> String {
+    if sizes.smallest() == sizes.largest() {
+        grouped(sizes.largest())
+    } else {
+        format!("up to {}", grouped(sizes.largest()))
+    }
+}

@@ -1,0 +1,434 @@
+//! A piece of advice, and what the detectors share: which origins belong to one source line, and
+//! how functions are named.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::claim::Claim;
+use super::facts::{ImageFacts, Site};
+use super::sizes::Sizes;
+use crate::reading::attribute::functions;
+use crate::reading::naming::{frame_name, frame_place, function_name};
+use crate::reading::plumbing::ModuleRole;
+use crate::reading::resolve::ChainFrame;
+
+/// Patterns with fewer blocks than this are chance.
+pub const FEWEST_BLOCKS: u64 = 8;
+
+/// What was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pattern {
+    Stack,
+    Reuse,
+    Arena,
+    Array,
+    InLibrary,
+    Reserve,
+    GrowByFactor,
+    Embed,
+    Inline,
+    MakeShared,
+    Tiny,
+    Alias,
+    Threads,
+    Growing,
+    Leak,
+    Duplicates,
+    Copied,
+    Zeroed,
+    Hot,
+}
+
+impl Pattern {
+    /// The name in JSON and in `--only`.
+    pub fn id(self) -> &'static str {
+        match self {
+            Pattern::Stack => "stack",
+            Pattern::Reuse => "reuse",
+            Pattern::Arena => "arena",
+            Pattern::Array => "array",
+            Pattern::InLibrary => "in-library",
+            Pattern::Reserve => "reserve",
+            Pattern::GrowByFactor => "grow-by-factor",
+            Pattern::Embed => "embed",
+            Pattern::Inline => "inline",
+            Pattern::MakeShared => "make-shared",
+            Pattern::Tiny => "tiny",
+            Pattern::Alias => "alias",
+            Pattern::Threads => "threads",
+            Pattern::Growing => "growing",
+            Pattern::Leak => "leak",
+            Pattern::Duplicates => "duplicates",
+            Pattern::Copied => "copied",
+            Pattern::Zeroed => "zeroed",
+            Pattern::Hot => "hot",
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Pattern::Stack => "Use the stack",
+            Pattern::Reuse => "Reuse one buffer",
+            Pattern::Arena => "Take all from one arena",
+            Pattern::Array => "Make one array",
+            Pattern::InLibrary => "Call it less, or keep its state",
+            Pattern::Reserve => "Reserve the final size",
+            Pattern::GrowByFactor => "Grow by a factor",
+            Pattern::Embed => "Embed one in the other",
+            Pattern::Inline => "Hold few elements in the value",
+            Pattern::MakeShared => "Use std::make_shared",
+            Pattern::Tiny => "Embed or pool tiny blocks",
+            Pattern::Alias => "Shift arrays that alias",
+            Pattern::Threads => "Free where it was made",
+            Pattern::Growing => "Bound what grows",
+            Pattern::Leak => "Free what is left",
+            Pattern::Duplicates => "Share what is equal",
+            Pattern::Copied => "Use the first, do not copy it",
+            Pattern::Zeroed => "Zero nothing that is overwritten",
+            Pattern::Hot => "Busy, and no pattern fits",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    Low,
+    Medium,
+    High,
+}
+
+impl Confidence {
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
+
+    /// A step less.
+    pub fn weaker(self) -> Self {
+        match self {
+            Confidence::High => Confidence::Medium,
+            Confidence::Medium | Confidence::Low => Confidence::Low,
+        }
+    }
+
+    /// What lasts only as a suspicion comes after what is certain.
+    pub fn trust(self) -> f64 {
+        match self {
+            Confidence::Low => 0.1,
+            Confidence::Medium => 0.8,
+            Confidence::High => 1.0,
+        }
+    }
+}
+
+/// What a finding would take from one origin.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Index into `ImageFacts::sites`.
+    pub origin: usize,
+    pub calls: u64,
+    pub bytes: u64,
+}
+
+/// A function that could keep an object, as far as its blocks are as many as another's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Keeper {
+    pub function: String,
+    pub blocks: u64,
+}
+
+#[derive(Debug)]
+pub struct Finding {
+    pub pattern: Pattern,
+    /// The origin whose line is named; the heaviest of its place.
+    pub site: usize,
+    /// More origins to show: the other of a pair.
+    pub related: Vec<usize>,
+    pub parts: Vec<Part>,
+    /// What the peak, or what is live at the end, would lose.
+    pub memory_bytes: u64,
+    /// Who could keep what is freed for the next, with how many others of its making.
+    pub keeper: Option<Keeper>,
+    pub evidence: Vec<Claim>,
+    pub cure: String,
+    /// A size to use in the cure, where there is one.
+    pub size_bytes: Option<u64>,
+    pub confidence: Confidence,
+}
+
+impl Finding {
+    pub fn calls(&self) -> u64 {
+        self.parts.iter().map(|part| part.calls).sum()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+impl Finding {
+    /// Calls and bytes of all that it is about, saved or not.
+    pub fn blocks(&self, image: &ImageFacts) -> (u64, u64) {
+        let sums = self.parts.iter().map(|part| &image.sites[part.origin].sums);
+        sums.fold((0, 0), |(calls, bytes), sums| {
+            (calls + sums.calls, bytes.saturating_add(sums.bytes))
+        })
+    }
+}
+
+/// All of an origin's calls and bytes.
+pub fn whole(image: &ImageFacts, origin: usize) -> Part {
+    let sums = &image.sites[origin].sums;
+    Part {
+        origin,
+        calls: sums.calls,
+        bytes: sums.bytes,
+    }
+}
+
+/// All that was asked for by buffers that began at these origins: the origins themselves first, then
+/// the reallocs that made others of them.
+pub fn buffers_whole(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
+    let mut parts: Vec<Part> = origins.iter().map(|origin| began(image, *origin)).collect();
+    let mut steps: BTreeMap<usize, u64> = BTreeMap::new();
+    for origin in origins {
+        for (step, calls) in &image.sites[*origin].facts.buffers.steps {
+            *steps.entry(*step as usize).or_default() += calls;
+        }
+    }
+    for (origin, calls) in steps {
+        let sums = &image.sites[origin].sums;
+        let bytes = sums.bytes as f64 * calls as f64 / sums.calls.max(1) as f64;
+        parts.push(Part {
+            origin,
+            calls,
+            bytes: bytes as u64,
+        });
+    }
+    parts
+}
+
+/// Of all that these buffers asked for, the share of those that held no more than `most` bytes.
+/// `sizes`: of all of them.
+pub fn buffers_up_to(image: &ImageFacts, origins: &[usize], sizes: &Sizes, most: u64) -> Vec<Part> {
+    let mut parts = buffers_whole(image, origins);
+    let share = sizes.up_to(most) as f64 / sizes.total().max(1) as f64;
+    for part in parts.iter_mut().filter(|_| share < 1.0) {
+        part.calls = (part.calls as f64 * share) as u64;
+        part.bytes = (part.bytes as f64 * share) as u64;
+    }
+    parts
+}
+
+/// Of an origin's calls those that begin a buffer.
+fn began(image: &ImageFacts, origin: usize) -> Part {
+    let all = whole(image, origin);
+    let calls = image.sites[origin].facts.buffers.begun.min(all.calls);
+    let bytes = all.bytes as f64 * calls as f64 / all.calls.max(1) as f64;
+    Part {
+        origin,
+        calls,
+        bytes: bytes as u64,
+    }
+}
+
+/// Origins that a finding is about, and whose calls it does not save.
+pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
+    let part = |origin: &usize| Part {
+        calls: 0,
+        bytes: 0,
+        ..whole(image, *origin)
+    };
+    origins.iter().map(part).collect()
+}
+
+/// A source line, or the best that is known instead, by a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(u32);
+
+/// Numbers places; what was asked of one frame is not asked of it again. The frames outlive it.
+#[derive(Debug, Default)]
+pub struct Places {
+    by_frame: FxHashMap<*const ChainFrame, Place>,
+    by_key: HashMap<PlaceKey, Place>,
+}
+
+impl Places {
+    pub fn of(&mut self, frame: Option<&ChainFrame>) -> Place {
+        let at = frame.map_or(std::ptr::null(), std::ptr::from_ref);
+        if let Some(place) = self.by_frame.get(&at) {
+            return *place;
+        }
+        let next = Place(self.by_key.len() as u32);
+        let place = *self.by_key.entry(PlaceKey::of(frame)).or_insert(next);
+        self.by_frame.insert(at, place);
+        place
+    }
+}
+
+/// What makes two frames the same place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PlaceKey {
+    /// Where its label lies: one a module.
+    module: usize,
+    function: Option<Rc<str>>,
+    file: Option<Rc<str>>,
+    line: Option<u32>,
+    address: u64,
+}
+
+impl PlaceKey {
+    fn of(frame: Option<&ChainFrame>) -> Self {
+        let source = frame.map(|frame| &frame.source);
+        let line = source.and_then(|source| source.line);
+        Self {
+            module: frame.map_or(0, |frame| Rc::as_ptr(&frame.module) as usize),
+            function: source
+                .and_then(|source| source.function.as_ref())
+                .map(|function| function.symbol.clone()),
+            file: source.and_then(|source| source.file.clone()),
+            line,
+            address: frame
+                .filter(|_| line.is_none())
+                .map_or(0, |frame| frame.address),
+        }
+    }
+}
+
+impl Site {
+    /// All functions of the stack, innermost first.
+    pub fn functions(&self) -> Vec<&ChainFrame> {
+        functions(&self.chain).collect()
+    }
+
+    pub fn site_frame(&self) -> Option<&ChainFrame> {
+        functions(&self.chain).nth(self.site?)
+    }
+
+    /// Who called the function that is charged.
+    pub fn caller_frame(&self) -> Option<&ChainFrame> {
+        functions(&self.chain).nth(self.site? + 1)
+    }
+
+    /// `function  file:line`.
+    pub fn shown(&self) -> String {
+        self.site_frame().map_or_else(
+            || "[no stack]".to_owned(),
+            |frame| format!("{}  {}", frame_name(frame), frame_place(frame)),
+        )
+    }
+
+    pub fn function_name(&self) -> String {
+        self.site_frame()
+            .map_or_else(|| "[no stack]".to_owned(), function_name)
+    }
+
+    /// The function of the C library, or of Rust's for the system, that made the block for its own
+    /// purposes, or to hand it out: opendir, getaddrinfo.
+    pub fn library_function(&self) -> Option<String> {
+        let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
+        let library = |frame: &&&ChainFrame| {
+            let role = frame.module.role == ModuleRole::System;
+            let c = role && !larder_base::printable::name(&frame.module.path).contains("c++");
+            let file = frame.source.file.as_deref().unwrap_or_default();
+            c || (file.contains("library/std/src/") && !file.contains("/collections/"))
+        };
+        let outermost = below.iter().rev().find(library)?;
+        Some(crate::reading::naming::function_name(outermost))
+    }
+
+    /// Whether a function of the program's own that makes it does so to make another larger, too.
+    pub fn is_resizable(&self) -> bool {
+        let below = functions(&self.chain).take(self.site.unwrap_or(0));
+        let own = below.filter(|frame| frame.module.role != ModuleRole::System);
+        let names = own.filter_map(|frame| frame.source.function.as_ref());
+        let mut names = names.map(|function| function.name.to_lowercase());
+        self.call_name.contains("realloc")
+            || names.any(|name| name.contains("realloc") || name.contains("resize"))
+    }
+
+    /// The class of the C++ or Rust library on whose behalf the block was made: the nearest to the
+    /// line, and of a name not what the class is made of.
+    pub fn container(&self) -> Option<&'static str> {
+        const NAMES: &[(&str, &str)] = &[
+            ("__shared_count", "std::shared_ptr"),
+            ("basic_string", "std::string"),
+            ("std::vector", "std::vector"),
+            ("_Vector_base", "std::vector"),
+            ("_Rb_tree", "std::map or std::set"),
+            ("std::map", "std::map or std::set"),
+            ("std::set", "std::map or std::set"),
+            (
+                "std::unordered_",
+                "std::unordered_map or std::unordered_set",
+            ),
+            ("std::list", "std::list"),
+            ("_Hashtable", "std::unordered_map or std::unordered_set"),
+            ("_Deque", "std::deque"),
+            ("std::deque", "std::deque"),
+            ("_List", "std::list"),
+            ("std::function", "std::function"),
+            ("_Function_base", "std::function"),
+            ("alloc::rc::Rc", "Rc"),
+            ("alloc::sync::Arc", "Arc"),
+            ("alloc::str", "String"),
+            ("alloc::vec", "Vec"),
+            ("alloc::raw_vec", "Vec"),
+            ("std::collections::hash", "HashMap"),
+            ("hashbrown", "HashMap"),
+            ("alloc::collections::btree", "BTreeMap"),
+        ];
+        // Where names have no paths.
+        const FILES: &[(&str, &str)] = &[
+            ("library/alloc/src/str", "String"),
+            ("library/alloc/src/vec/", "Vec"),
+            ("library/alloc/src/raw_vec", "Vec"),
+            ("library/alloc/src/collections/btree/", "BTreeMap"),
+            ("/hashbrown-", "HashMap"),
+        ];
+        let in_name = |name: &str| {
+            let found = NAMES
+                .iter()
+                .filter_map(|(part, class)| Some((name.find(part)?, *class)));
+            found.min_by_key(|(at, _)| *at).map(|(_, class)| class)
+        };
+        let in_file = |file: &str| {
+            let found = FILES.iter().find(|(part, _)| file.contains(part));
+            found.map(|(_, class)| *class)
+        };
+        let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
+        below.iter().rev().find_map(|frame| {
+            let name = frame.source.function.as_ref()?;
+            in_name(&name.name).or_else(|| in_file(frame.source.file.as_deref()?))
+        })
+    }
+}
+
+/// Origins grouped by what `key` says of them, those of each group heaviest first, groups in the
+/// order of their first origin. Origins without a key or a stack are left out.
+pub fn grouped_by<K: std::hash::Hash + Eq>(
+    image: &ImageFacts,
+    mut key: impl FnMut(usize, &Site) -> Option<K>,
+) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut by_key: HashMap<K, usize> = HashMap::new();
+    let named = image.sites.iter().enumerate();
+    for (index, site) in named.filter(|(_, site)| site.site.is_some()) {
+        if let Some(key) = key(index, site) {
+            let group = *by_key.entry(key).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            groups[group].push(index);
+        }
+    }
+    for group in &mut groups {
+        group.sort_by_key(|index| std::cmp::Reverse(image.sites[*index].sums.calls));
+    }
+    groups
+}

@@ -1,0 +1,205 @@
+//! Findings that one change would cure are one finding.
+//!
+//! Invariant: the claims of each stay with it; nothing is claimed of all of them together.
+
+use std::collections::BTreeSet;
+
+use larder_base::number::grouped;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::claim::Claim;
+use super::facts::ImageFacts;
+use super::finding::{Confidence, Finding, Keeper, Pattern, Place};
+
+/// Blocks of so many lines are kept together with less work than one by one.
+const ARENA_LINES: usize = 3;
+
+/// What makes two findings one.
+#[derive(PartialEq, Eq, Hash)]
+enum Cure {
+    /// A line's for several callers; with what the blocks go into.
+    At(Place, Option<Place>, String),
+    /// A function's, which makes the same grow at several lines.
+    Of(String, String),
+    /// Of a function that makes this, and what goes into it.
+    Into(Place),
+    /// Of a function that has another make several blocks, and free them before it returns: both.
+    Arena(String, Option<String>),
+    /// An object's, of several blocks, that a function could keep.
+    Keep(Keeper),
+}
+
+impl Cure {
+    fn of(image: &ImageFacts, finding: &Finding) -> Option<Self> {
+        let site = &image.sites[finding.site];
+        let root = finding.related.last().map(|root| &image.sites[*root]);
+        match (finding.pattern, root) {
+            (Pattern::Reserve, _) => Some(Cure::Of(site.function_name(), finding.cure.clone())),
+            (Pattern::Embed, Some(root)) if root.function_name() == site.function_name() => {
+                Some(Cure::Into(root.place))
+            }
+            (Pattern::Reuse, None) if finding.keeper.is_some() => {
+                finding.keeper.clone().map(Cure::Keep)
+            }
+            (Pattern::Reuse | Pattern::Embed, _) => {
+                let root = root.map(|site| site.place);
+                Some(Cure::At(site.place, root, finding.cure.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    fn arena_of(image: &ImageFacts, finding: &Finding) -> Option<Self> {
+        let site = &image.sites[finding.site];
+        let within = finding.evidence.iter().find_map(|claim| match claim {
+            Claim::EndsWithin {
+                owner,
+                maker: Some(_),
+                ..
+            } => Some(owner.clone()),
+            _ => None,
+        });
+        let function = site.site_frame()?.source.function.as_ref();
+        let maker = function.map(|function| function.name.to_string());
+        let fits = finding.pattern == Pattern::Reuse && site.container().is_none();
+        within
+            .filter(|_| fits)
+            .map(|owner| Cure::Arena(owner, maker))
+    }
+}
+
+/// Findings with one cure are one: that with the most calls, with the parts of all, and the others
+/// beside it.
+pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<Finding>)> {
+    let mut lines: FxHashMap<Cure, BTreeSet<Place>> = FxHashMap::default();
+    for finding in &findings {
+        if let Some(cure) = Cure::arena_of(image, finding) {
+            let of_cure = lines.entry(cure).or_default();
+            of_cure.insert(image.sites[finding.site].place);
+        }
+    }
+    // What goes into another block is not kept beside it.
+    let embeds = findings
+        .iter()
+        .filter(|f| f.pattern == Pattern::Embed && f.confidence > Confidence::Low);
+    let embedded: FxHashSet<usize> = embeds
+        .flat_map(|f| f.parts.iter().map(|part| part.origin))
+        .collect();
+    let is_embedded = |finding: &Finding| {
+        finding
+            .parts
+            .iter()
+            .all(|part| embedded.contains(&part.origin))
+    };
+    let is_arena = |cure: &Cure| {
+        lines
+            .get(cure)
+            .is_some_and(|lines| lines.len() >= ARENA_LINES)
+    };
+    let mut joined: Vec<(Finding, Vec<Finding>)> = Vec::new();
+    let mut by_cure: FxHashMap<Cure, usize> = FxHashMap::default();
+    for mut finding in findings {
+        if is_embedded(&finding) {
+            finding.keeper = None;
+        }
+        let cure = Cure::arena_of(image, &finding).filter(is_arena);
+        let Some(cure) = cure.or_else(|| Cure::of(image, &finding)) else {
+            joined.push((finding, Vec::new()));
+            continue;
+        };
+        let at = *by_cure.entry(cure).or_insert(joined.len());
+        let Some((first, also)) = joined.get_mut(at) else {
+            joined.push((finding, Vec::new()));
+            continue;
+        };
+        if finding.calls() > first.calls() {
+            std::mem::swap(&mut finding, first);
+        }
+        also.push(finding);
+    }
+    for (first, also) in joined.iter_mut().filter(|(_, also)| !also.is_empty()) {
+        let parts = also
+            .iter()
+            .flat_map(|finding| finding.parts.iter().copied());
+        first.parts.extend(parts);
+        let weakest = also.iter().map(|finding| finding.confidence).min();
+        first.confidence =
+            weakest.map_or(first.confidence, |weakest| weakest.min(first.confidence));
+        let all = || std::iter::once(&*first).chain(&*also);
+        let lines: BTreeSet<Place> = all().map(|f| image.sites[f.site].place).collect();
+        let cure = match (first.pattern, lines.len()) {
+            (_, 1) => None,
+            (Pattern::Embed, lines) => one_block(image, first, also, lines),
+            (Pattern::Reuse, lines) => one_object(first, lines).or_else(|| one_arena(first, lines)),
+            _ => None,
+        };
+        if let Some((pattern, cure)) = cure {
+            (first.pattern, first.cure) = (pattern, cure);
+        }
+    }
+    joined
+}
+
+/// The cure where several lines make one object's blocks.
+fn one_object(first: &Finding, lines: usize) -> Option<(Pattern, String)> {
+    let keeper = first.keeper.as_ref()?;
+    let cure = format!(
+        "let {} keep for its next what all {lines} lines make, as many each, if it is one object that \
+         can be reset; else keep of each line what is freed for the next that is asked for, and malloc \
+         when none that is large enough is there, zeroed where calloc was",
+        keeper.function
+    );
+    Some((Pattern::Reuse, cure))
+}
+
+/// The cure where several lines of a function make what is needed till another returns.
+fn one_arena(first: &Finding, lines: usize) -> Option<(Pattern, String)> {
+    let owner = first.evidence.iter().find_map(|claim| match claim {
+        Claim::EndsWithin { owner, .. } => Some(owner),
+        _ => None,
+    })?;
+    let cure = format!(
+        "give {owner} one arena that is kept for its next call, and take from it what all {lines} \
+         lines make: their frees go; zeroed where calloc was; malloc for what a callee may keep, \
+         reallocate or free"
+    );
+    Some((Pattern::Arena, cure))
+}
+
+/// The cure where several lines make what goes into one block.
+fn one_block(
+    image: &ImageFacts,
+    first: &Finding,
+    also: &[Finding],
+    lines: usize,
+) -> Option<(Pattern, String)> {
+    let all = || std::iter::once(first).chain(also);
+    let root = &image.sites[*first.related.last()?];
+    // Of a line for several callers the sizes count once.
+    let mut sizes: FxHashMap<Place, Option<u64>> = FxHashMap::default();
+    for finding in all() {
+        let size = sizes
+            .entry(image.sites[finding.site].place)
+            .or_insert(Some(0));
+        *size = (*size)
+            .zip(finding.size_bytes)
+            .map(|(most, size)| most.max(size));
+    }
+    let parts: Option<u64> = sizes.values().copied().sum();
+    let of = parts.map_or(String::new(), |parts| {
+        let bytes = parts.saturating_add(root.facts.sizes.largest());
+        format!(" of {} bytes", grouped(bytes))
+    });
+    let first_before = |claim: &Claim| matches!(claim, Claim::Together { counted, .. } if counted.first_before > 0);
+    let order = match all().any(|f| f.evidence.iter().any(first_before)) {
+        true => "; it is freed before some of them today: free it last",
+        false => "",
+    };
+    let cure = format!(
+        "ask once for all {}, one block{of} that begins with what {} makes{order}; what reallocates \
+         or frees one alone has to do so for all",
+        lines + 1,
+        root.shown()
+    );
+    Some((Pattern::Embed, cure))
+}

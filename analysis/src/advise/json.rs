@@ -1,0 +1,125 @@
+//! The advice for programs: one object, described in `docs/advice.md`.
+
+use std::io::{self, Write};
+
+use larder_base::printable;
+use serde_json::{Value, json};
+
+use super::claim::Claim;
+use super::facts::{ImageFacts, Site};
+use super::loops;
+use super::rank::Ranked;
+use super::rates;
+use super::{AdvisePlan, ImageAdvice};
+use crate::reading::Analysis;
+use crate::reading::losses;
+use crate::reading::resolve::ChainFrame;
+
+pub fn print(
+    plan: &AdvisePlan,
+    analysis: &Analysis,
+    advice: &[ImageAdvice],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let document = json!({
+        "larder": env!("CARGO_PKG_VERSION"),
+        "trace": printable::name(&plan.subject.trace),
+        "losses": losses::details(analysis),
+        "wrappers": analysis.wrappers.names(),
+        "processes": advice.iter().map(|image| process(plan, image)).collect::<Vec<_>>(),
+    });
+    let text = serde_json::to_string_pretty(&document)?;
+    writeln!(out, "{}", printable::escape_json(&text))
+}
+
+fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
+    let findings = image.findings.iter().take(plan.top);
+    json!({
+        "process": image.title,
+        "allocations": image.facts.allocations,
+        "peak_bytes": image.facts.peak_bytes,
+        "has_contents": image.facts.has_contents,
+        "lost_calls": image.facts.lost_calls,
+        "measured_on": image.costs.allocator,
+        "rates": rates::of_all(&image.facts),
+        "saved": {
+            "calls": image.totals.calls,
+            "bytes": image.totals.bytes,
+            "ns": image.totals.ns.round(),
+            "of_ns": image.totals.all_ns.round(),
+        },
+        "findings": findings.map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
+        "busy": image.busy.iter().map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
+        "not_shown": image.hidden,
+    })
+}
+
+fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
+    let finding = &ranked.finding;
+    let named = &image.sites[finding.site];
+    let related = finding
+        .related
+        .iter()
+        .map(|origin| site(&image.sites[*origin]));
+    json!({
+        "pattern": finding.pattern.id(),
+        "title": finding.pattern.title(),
+        "confidence": finding.confidence.name(),
+        "site": site(named),
+        "related": related.collect::<Vec<_>>(),
+        "saves": {
+            "calls": finding.calls(),
+            "bytes": finding.bytes(),
+            "net_calls": ranked.net_calls,
+            "net_bytes": ranked.net_bytes,
+            "net_ns": ranked.net_ns.round(),
+            "memory_bytes": finding.memory_bytes,
+            "share": ranked.share,
+            "shared_with": ranked.shared_with,
+        },
+        "size_bytes": finding.size_bytes,
+        "type": ranked.allocates.as_ref().map(|found| json!({
+            "name": found.name,
+            "size_bytes": found.size_bytes,
+        })),
+        "evidence": finding.evidence.iter().map(Claim::text).collect::<Vec<_>>(),
+        "also": ranked.also.iter().map(|other| json!({
+            "site": site(&image.sites[other.site]),
+            "calls": other.calls(),
+            "evidence": other.evidence.iter().map(Claim::text).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),
+        "loop": loops::of_finding(image, finding).map(|found| json!({
+            "at": function(found.frame),
+            "turns": found.turns,
+            "calls": found.calls,
+            "calls_a_turn": found.a_turn(),
+        })),
+        "cure": finding.cure,
+    })
+}
+
+fn site(site: &Site) -> Value {
+    let index = site.site.unwrap_or(usize::MAX);
+    let frames = site.functions();
+    let named = frames.get(index).copied();
+    json!({
+        "function": named.and_then(|frame| Some(&*frame.source.function.as_ref()?.name)),
+        "file": named.and_then(|frame| frame.source.file.as_deref()),
+        "line": named.and_then(|frame| frame.source.line),
+        "call": site.call_name,
+        "calls": site.sums.calls,
+        "bytes": site.sums.bytes,
+        "stack": frames.iter().map(|frame| function(frame)).collect::<Vec<_>>(),
+    })
+}
+
+fn function(frame: &ChainFrame) -> Value {
+    json!({
+        "function": frame.source.function.as_ref().map(|function| &*function.name),
+        "file": frame.source.file.as_deref(),
+        "line": frame.source.line,
+        "module": frame.module.path,
+        "inlined": frame.source.inlined,
+    })
+}

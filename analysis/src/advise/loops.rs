@@ -1,0 +1,202 @@
+//! The loop that a line allocates in, and how often it turned.
+//!
+//! A trace says that a stack came again, and not which of its functions made it come: the machine
+//! code does. The loop is the innermost one around a call of the stack, unless the trace shows that
+//! its function returned between the calls. No stack comes more than once a turn of it, so the one
+//! that came most often is the least number of turns. One pass over origins and their frames.
+
+use std::rc::Rc;
+
+use larder_base::number::counted;
+use larder_trace::{StackId, StackTable};
+use rustc_hash::FxHashMap;
+
+use super::facts::{Facts, ImageFacts};
+use super::finding::Finding;
+use super::rates::{FEWEST_TURNS, ratio};
+use crate::reading::chain::Chain;
+use crate::reading::naming::{frame_place, function_name};
+use crate::reading::observe::Finished;
+use crate::reading::resolve::{ChainFrame, Resolver};
+use crate::symbols::loops::{Around, CodeLoop};
+
+/// Of a stack's calls, in percent: with at least this many in the same call of a function it may be
+/// that function's loop that makes them; with at most this many it is not.
+const IN_ONE_CALL: u64 = 50;
+const IN_NEW_CALLS: u64 = 1;
+
+/// Where in a loop an origin's calls come from.
+pub struct Place {
+    /// Index into `ImageFacts::turns`.
+    number: usize,
+    frames: Rc<[ChainFrame]>,
+    /// Whose loop it is, of `frames`.
+    owner: usize,
+}
+
+impl Place {
+    pub fn frame(&self) -> &ChainFrame {
+        &self.frames[self.owner]
+    }
+
+    /// Which physical frame of the stack has the loop, counted from the innermost.
+    pub fn depth(&self, chain: &Chain) -> Option<usize> {
+        chain
+            .iter()
+            .position(|frames| Rc::ptr_eq(frames, &self.frames))
+    }
+}
+
+/// Loops by module and code.
+type LoopKey = (*const u8, CodeLoop);
+
+#[derive(Default)]
+pub struct Loops {
+    numbers: FxHashMap<LoopKey, usize>,
+    /// The most that one stack came, by loop and by the stack that led to its function.
+    most: FxHashMap<(usize, StackId), u64>,
+}
+
+impl Loops {
+    /// Where the calls of a stack come from, and that so many came.
+    pub fn add(
+        &mut self,
+        image: &mut Finished<'_, '_>,
+        stack: StackId,
+        calls: u64,
+        facts: Option<&Facts>,
+    ) -> Option<Place> {
+        if calls < FEWEST_TURNS {
+            return None;
+        }
+        let chain = image.chain(stack);
+        let (depth, found) = innermost(&chain, image.resolver, facts)?;
+        let frames = chain.get(depth)?;
+        let module = Rc::as_ptr(&frames.last()?.module).cast::<u8>();
+        let next = self.numbers.len();
+        let header = CodeLoop { latch: 0, ..found };
+        let number = *self.numbers.entry((module, header)).or_insert(next);
+        let led_there = above(image.events.stacks(), stack, depth + 1);
+        let most = self.most.entry((number, led_there)).or_default();
+        *most = calls.max(*most);
+        Some(Place {
+            number,
+            owner: owner(frames, found, image.resolver)?,
+            frames: frames.clone(),
+        })
+    }
+
+    /// How often each loop turned at least.
+    pub fn turns(&self) -> Vec<u64> {
+        let mut turns = vec![0u64; self.numbers.len()];
+        for ((number, _), most) in &self.most {
+            turns[*number] = turns[*number].saturating_add(*most);
+        }
+        turns
+    }
+}
+
+/// The frame of the stack whose loop makes it come again, counted from the innermost.
+fn innermost(
+    chain: &Chain,
+    resolver: &mut Resolver,
+    facts: Option<&Facts>,
+) -> Option<(usize, CodeLoop)> {
+    let mut allocates = true;
+    let all = chain.depth();
+    for (depth, frames) in chain.iter().enumerate() {
+        let frame = frames.last()?;
+        match resolver.loop_around(frame, allocates) {
+            Around::Unknown => return None,
+            Around::NoLoop => {}
+            Around::Loop(found) => {
+                let stayed = facts.and_then(|facts| facts.stayed(all - depth - 1));
+                match stayed.unwrap_or(100) {
+                    IN_ONE_CALL.. => return Some((depth, found)),
+                    ..=IN_NEW_CALLS => {}
+                    _ => return None,
+                }
+            }
+        }
+        allocates = allocates && frame.family;
+    }
+    None
+}
+
+/// The function that has the loop: of those at the call the innermost that also has the jump back,
+/// and where each turn begins.
+fn owner(at: &Rc<[ChainFrame]>, found: CodeLoop, resolver: &mut Resolver) -> Option<usize> {
+    let frame = at.last()?;
+    let others = [found.header, found.latch].map(|address| resolver.frames_beside(frame, address));
+    let common = others.iter().map(|other| shared(at, other)).min()?;
+    at.len().checked_sub(common.max(1))
+}
+
+/// How many functions two places share, from the outermost: calls inlined at one line.
+fn shared(a: &[ChainFrame], b: &[ChainFrame]) -> usize {
+    let symbol = |frame: &ChainFrame| frame.source.function.as_ref().map(|f| f.symbol.clone());
+    let mut count = 0;
+    for (a, b) in a.iter().rev().zip(b.iter().rev()) {
+        if symbol(a) != symbol(b) {
+            break;
+        }
+        count += 1;
+        if (&a.source.file, a.source.line) != (&b.source.file, b.source.line) {
+            break;
+        }
+    }
+    count
+}
+
+fn above(stacks: &StackTable, stack: StackId, frames: usize) -> StackId {
+    (0..frames).fold(stack, |at, _| stacks.parent(at))
+}
+
+/// A loop and how many of a finding's calls come from it.
+pub struct Turns<'a> {
+    pub frame: &'a ChainFrame,
+    pub turns: u64,
+    pub calls: u64,
+}
+
+impl Turns<'_> {
+    pub fn a_turn(&self) -> f64 {
+        self.calls as f64 / self.turns.max(1) as f64
+    }
+}
+
+/// The loop that most of a finding's calls come from.
+pub fn of_finding<'a>(image: &'a ImageFacts, finding: &Finding) -> Option<Turns<'a>> {
+    let mut origins: Vec<usize> = finding.parts.iter().map(|part| part.origin).collect();
+    let named = image.sites[finding.site].place;
+    origins.retain(|origin| image.sites[*origin].place == named);
+    let calls = |origin: &usize| image.sites[*origin].sums.calls;
+    let all: u64 = origins.iter().map(calls).sum();
+    let place = |origin: &usize| image.sites[*origin].turn.as_ref();
+    let heaviest = origins
+        .iter()
+        .filter(|o| place(o).is_some())
+        .max_by_key(|o| calls(o))?;
+    let at = place(heaviest)?;
+    let here = origins.iter();
+    let here = here.filter(|o| place(o).is_some_and(|place| place.number == at.number));
+    let here: u64 = here.map(calls).sum();
+    let turns = *image.turns.get(at.number)?;
+    (here.saturating_mul(2) > all && turns >= FEWEST_TURNS).then_some(Turns {
+        frame: at.frame(),
+        turns,
+        calls: here,
+    })
+}
+
+/// In words.
+pub fn describe(image: &ImageFacts, finding: &Finding) -> Option<String> {
+    let found = of_finding(image, finding)?;
+    Some(format!(
+        "{} calls a turn of the loop in {} ({}): {} or more",
+        ratio(found.calls, found.turns),
+        function_name(found.frame),
+        frame_place(found.frame),
+        counted(found.turns, "turn")
+    ))
+}

@@ -1,0 +1,225 @@
+//! `larder advise`: which allocations need not be, what each costs, and how to be rid of it.
+//!
+//! ```text
+//! watch (every block) ─> facts ─> detect::ask ─> prove (every block again) ─> detect::conclude
+//!   └─ returns, sizes, loops, contents                 ─> rank (overlaps once) ─> text, json
+//!                                                           └─ costs (measured once), element
+//! ```
+//!
+//! `watch` measures each origin, `detect` (one pattern a file) asks and concludes, `prove` counts
+//! what it asks over all blocks that a finding is about, `rank` computes, `text` and `json` print.
+//! False advice costs trust: what a finding says of blocks is a `claim` that was counted.
+
+mod args;
+mod claim;
+#[cfg(test)]
+mod claims_replayed;
+mod contents;
+mod costs;
+mod detect;
+mod element;
+mod facts;
+mod finding;
+mod joined;
+mod json;
+mod loops;
+mod prove;
+mod rank;
+mod rates;
+mod returns;
+mod sizes;
+mod statement;
+mod text;
+mod threads;
+mod watch;
+
+use std::io::{self, BufWriter, Write};
+use std::rc::Rc;
+
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+
+use crate::reading::subject::Subject;
+use crate::reading::{Analysis, Progress};
+use costs::{AllCosts, Costs};
+use element::Types;
+use facts::ImageFacts;
+use finding::{Confidence, Finding, Pattern};
+use prove::{Answers, Prover};
+use rank::{Ranked, Totals, Worth};
+pub use watch::Watch;
+
+pub use args::{EXAMPLES, RawAdvise};
+pub use costs::{HIDDEN_COMMAND, print_here as print_malloc_costs};
+
+#[derive(Debug)]
+pub struct AdvisePlan {
+    pub subject: Subject,
+    pub top: usize,
+    /// Process images to show.
+    pub processes: usize,
+    /// Findings below this are not shown.
+    pub least: Confidence,
+    pub stacks: bool,
+    pub format: Format,
+}
+
+/// Of each process, for a page.
+const FINDINGS_A_PAGE: usize = 20;
+
+/// What was found in one process image.
+pub struct ImageAdvice {
+    pub title: String,
+    pub facts: ImageFacts,
+    pub findings: Vec<Ranked>,
+    pub totals: Totals,
+    pub costs: Rc<Costs>,
+    /// Findings that are worth a change come first, so many.
+    pub worth: usize,
+    /// Lines with many calls and no known cure.
+    pub busy: Vec<Ranked>,
+    /// Findings left out for their confidence or their worth.
+    pub hidden: usize,
+}
+
+/// Reads the trace and prints what to change.
+pub fn advise(plan: &AdvisePlan) -> Result<()> {
+    let mut watch = Watch::default();
+    let mut analysis = Analysis::read(&plan.subject, &mut watch)?;
+    let advice = conclude_all(plan, watch, &mut analysis);
+    let printed = print(plan, &analysis, &advice);
+    // The process ends: to free a block for each stack would take a tenth of all its time.
+    std::mem::forget((advice, analysis));
+    match printed {
+        // Whoever reads us has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!(
+            "the advice cannot be written: {}",
+            larder_base::target::reason(&error)
+        ))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The findings of a trace that a `Watch` has seen, for a page: a title and lines of text each.
+pub fn findings(
+    subject: &Subject,
+    watch: Watch,
+    analysis: &mut Analysis,
+) -> Vec<(String, Vec<String>)> {
+    let plan = AdvisePlan {
+        subject: subject.clone(),
+        top: usize::MAX,
+        processes: usize::MAX,
+        least: Confidence::Medium,
+        stacks: false,
+        format: Format::Text,
+    };
+    let advice = conclude_all(&plan, watch, analysis);
+    let findings = advice.iter().flat_map(|image| {
+        let findings = image
+            .findings
+            .iter()
+            .chain(&image.busy)
+            .take(FINDINGS_A_PAGE);
+        findings.map(|ranked| text::lines(image, ranked))
+    });
+    findings.collect()
+}
+
+type Proven = (usize, ImageFacts, detect::Asked, Answers);
+
+/// Asks of each process image with allocations what its facts leave open.
+fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
+    let traces = std::mem::take(&mut analysis.traces);
+    let bar = Progress::new("proving", traces.iter());
+    let images = watch.images.into_iter().enumerate();
+    let proven = images
+        .filter(|(_, facts)| facts.allocations > 0)
+        .map(|(index, mut facts)| {
+            facts.lost_calls = analysis.images[index].lost_calls();
+            let worth = match least {
+                Confidence::Low => Worth::any(&facts),
+                _ => Worth::of(&facts),
+            };
+            let (asked, questions) = detect::ask(&facts, &worth);
+            let mut prover = Prover::new(questions);
+            if let Some(trace) = traces.get(index).filter(|_| prover.has_questions()) {
+                analysis.again(index, trace, &mut prover, bar.each());
+            }
+            (index, facts, asked, prover.answers)
+        })
+        .collect();
+    bar.finish();
+    analysis.traces = traces;
+    proven
+}
+
+/// Process images with allocations, the busiest first. The trace is read again for what the
+/// detectors ask.
+fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
+    let proven = prove_all(plan.least, watch, analysis);
+    let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());
+    let mut advice: Vec<ImageAdvice> = proven
+        .into_iter()
+        .map(|(image, facts, asked, answers)| {
+            let image = &analysis.images[image];
+            let program = larder_base::printable::escape_bytes(&image.process.executable);
+            let title = format!("process {}: {program}", image.process.pid);
+            let (costs, ended) = (costs.of(&facts.modules), image.ended());
+            let found = detect::conclude(&facts, &costs, &types, &asked, &answers, ended);
+            conclude(plan, facts, costs, &types, found, title)
+        })
+        .collect();
+    advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
+    advice
+}
+
+fn conclude(
+    plan: &AdvisePlan,
+    facts: ImageFacts,
+    costs: Rc<Costs>,
+    types: &Types<'_>,
+    mut found: Vec<Finding>,
+    title: String,
+) -> ImageAdvice {
+    let all = found.len();
+    found.retain(|finding| finding.confidence >= plan.least || finding.pattern == Pattern::Hot);
+    let (ranked, all_ns) = rank::rank(&facts, &costs, found);
+    let is_busy = |ranked: &Ranked| ranked.finding.pattern == Pattern::Hot;
+    let (busy, ranked): (Vec<Ranked>, Vec<Ranked>) = ranked.into_iter().partition(is_busy);
+    let (mut findings, minor) = rank::by_worth(&facts, ranked);
+    let worth = findings.len();
+    if plan.least == Confidence::Low {
+        findings.extend(minor);
+    }
+    rank::renumber(&mut findings);
+    for ranked in &mut findings {
+        ranked.allocates = types.of_finding(&facts, &ranked.finding);
+    }
+    ImageAdvice {
+        title,
+        hidden: all - busy.len() - findings.iter().map(Ranked::findings).sum::<usize>(),
+        worth,
+        busy,
+        totals: Totals::of(&findings[..worth], all_ns),
+        facts,
+        findings,
+        costs,
+    }
+}
+
+fn print(plan: &AdvisePlan, analysis: &Analysis, advice: &[ImageAdvice]) -> io::Result<()> {
+    match plan.format {
+        Format::Json => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            json::print(plan, analysis, advice, &mut out)?;
+            out.flush()
+        }
+        Format::Text => {
+            let mut out = BufWriter::new(anstream::stdout().lock());
+            text::print(plan, analysis, advice, &mut out)?;
+            out.flush()
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The advice for people.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use larder_base::number::{counted, duration, grouped, percent};
+use larder_base::printable;
+
+use super::claim::Claim;
+use super::element::AllocatedType;
+use super::facts::ImageFacts;
+use super::finding::{Finding, Pattern};
+use super::loops;
+use super::rank::{Ranked, Totals};
+use super::rates;
+use super::{AdvisePlan, ImageAdvice};
+use crate::reading::Analysis;
+use crate::reading::losses;
+use crate::reading::naming::{self, frame_place, function_name};
+use crate::reading::sites::SiteStack;
+
+const HEADING: Style = Style::new().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default();
+const FUNCTION: Style = AnsiColor::Cyan.on_default();
+const FAINT: Style = Style::new().dimmed();
+
+/// How many callers are named of those for whom a cure does the same.
+const MOST_CALLERS: usize = 3;
+
+pub fn print(
+    plan: &AdvisePlan,
+    analysis: &Analysis,
+    advice: &[ImageAdvice],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "{}", printable::name(&plan.subject.trace))?;
+    for line in losses::details(analysis) {
+        writeln!(out, "{WARNING}{line}{WARNING:#}")?;
+    }
+    if let Some(passed) = analysis.wrappers.describe() {
+        writeln!(out, "{FAINT}{}{FAINT:#}", printable::escape(&passed))?;
+    }
+    if advice.is_empty() {
+        return writeln!(out, "No allocation was recorded.");
+    }
+    for image in advice.iter().take(plan.processes) {
+        print_image(plan, image, advice.len() > 1, out)?;
+    }
+    if advice.iter().all(|image| !image.facts.has_contents) {
+        writeln!(
+            out,
+            "\n{FAINT}equal blocks and needless zeroing were not looked for: record with \
+             --contents{FAINT:#}"
+        )?;
+    }
+    let left = |image: &ImageAdvice| {
+        image
+            .facts
+            .sites
+            .iter()
+            .any(|site| site.sums.live_blocks > 0)
+    };
+    if advice.iter().any(left) && advice.iter().all(|image| !image.facts.tells_lost) {
+        writeln!(
+            out,
+            "{FAINT}which of the blocks left at the end are lost was not looked for: record with \
+             --leaks{FAINT:#}"
+        )?;
+    }
+    let more = advice.len().saturating_sub(plan.processes);
+    if more > 0 {
+        let more = match more {
+            1 => "1 less busy process".to_owned(),
+            more => format!("{more} less busy processes"),
+        };
+        writeln!(
+            out,
+            "\n{FAINT}{more} not shown: --pid PID, or --top 0{FAINT:#}"
+        )?;
+    }
+    naming::print_problems(&analysis.resolver, out)
+}
+
+fn print_image(
+    plan: &AdvisePlan,
+    image: &ImageAdvice,
+    titled: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let facts = &image.facts;
+    if titled {
+        writeln!(out, "\n{HEADING}{}{HEADING:#}", image.title)?;
+    }
+    let shown = image.findings.len().min(plan.top);
+    writeln!(
+        out,
+        "{}, {} at the peak; a malloc and free costs {:.0} ns here ({})",
+        counted(facts.allocations, "allocation"),
+        counted(facts.peak_bytes, "byte"),
+        image.costs.pair_ns(64),
+        image.costs.allocator,
+    )?;
+    for rate in rates::of_all(facts) {
+        writeln!(out, "{rate}")?;
+    }
+    if facts.lost_calls > 0 {
+        writeln!(
+            out,
+            "{WARNING}{} missing from the trace: nothing is said of how long blocks lived, or how many \
+             at once{WARNING:#}",
+            match facts.lost_calls {
+                1 => "1 call is".to_owned(),
+                calls => format!("{} calls are", grouped(calls)),
+            }
+        )?;
+    }
+    writeln!(out, "{}", summary(&image.totals, facts.allocations))?;
+    for (number, ranked) in image.findings.iter().take(shown).enumerate() {
+        if number == image.worth {
+            writeln!(out, "\n{FAINT}too little to be worth a change:{FAINT:#}")?;
+        }
+        print_finding(plan, image, number + 1, ranked, out)?;
+    }
+    let more = image.findings.len() - shown;
+    if more > 0 {
+        writeln!(out, "\n{FAINT}{more} more: --top 0{FAINT:#}")?;
+    }
+    if let [first, ..] = &image.busy[..] {
+        writeln!(out, "\n{}:", first.finding.pattern.title())?;
+    }
+    for ranked in &image.busy {
+        let shown = facts.sites[ranked.finding.site].shown();
+        writeln!(
+            out,
+            "   {FUNCTION}{shown}{FUNCTION:#}: {}",
+            known_of(&ranked.finding)
+        )?;
+    }
+    if image.hidden > 0 {
+        let hidden = counted(image.hidden as u64, "weaker finding");
+        writeln!(out, "\n{FAINT}{hidden} not shown: --all{FAINT:#}")?;
+    }
+    Ok(())
+}
+
+/// All that is said of a busy line, in one.
+fn known_of(finding: &Finding) -> String {
+    let evidence = finding.evidence.iter().map(Claim::text);
+    let said: Vec<String> = evidence.chain([finding.cure.clone()]).collect();
+    said.join("; ")
+}
+
+/// What all findings save: calls, memory or other time, as each finding has one of these.
+fn summary(totals: &Totals, allocations: u64) -> String {
+    let would_save = |findings: u64, what: &str| {
+        (findings > 0).then(|| format!("{} would save {what}", counted(findings, "finding")))
+    };
+    let calls = format!(
+        "{} of them ({:.1} %), {}, about {}",
+        grouped(totals.calls),
+        percent(totals.calls, allocations),
+        counted(totals.bytes, "byte"),
+        duration(totals.ns as u64),
+    );
+    let kinds = [
+        would_save(totals.findings, &calls),
+        would_save(totals.memory_findings, "memory"),
+        would_save(totals.other_findings, "other time"),
+    ];
+    match &kinds.into_iter().flatten().collect::<Vec<_>>()[..] {
+        [] => "Nothing needless was found.".to_owned(),
+        found => found.join("; "),
+    }
+}
+
+fn print_finding(
+    plan: &AdvisePlan,
+    image: &ImageAdvice,
+    number: usize,
+    ranked: &Ranked,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let finding = &ranked.finding;
+    let site = &image.facts.sites[finding.site];
+    writeln!(
+        out,
+        "\n{HEADING}{number}. {}{HEADING:#}: {FUNCTION}{}{FUNCTION:#}",
+        finding.pattern.title(),
+        site.shown(),
+    )?;
+    writeln!(out, "   saves  {}", saving(image, ranked))?;
+    for (index, claim) in finding.evidence.iter().enumerate() {
+        let label = if index == 0 { "why" } else { "" };
+        writeln!(out, "   {label:<6} {}", claim.text())?;
+    }
+    for line in for_others(&image.facts, ranked) {
+        writeln!(out, "          {line}")?;
+    }
+    for line in context(image, ranked) {
+        writeln!(out, "          {line}")?;
+    }
+    writeln!(out, "   cure   {}", finding.cure)?;
+    writeln!(
+        out,
+        "   {FAINT}confidence {}{FAINT:#}",
+        finding.confidence.name()
+    )?;
+    let stack = SiteStack {
+        chain: site.chain.clone(),
+        site: site.site,
+    };
+    if plan.stacks {
+        naming::print_stack(&stack, out)
+    } else {
+        naming::print_stack_in_line(&stack, out)
+    }
+}
+
+/// A finding without colours: its title, and what else is said.
+pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
+    let finding = &ranked.finding;
+    let site = &image.facts.sites[finding.site];
+    let title = format!("{}: {}", finding.pattern.title(), site.shown());
+    let mut lines = vec![format!("saves {}", saving(image, ranked))];
+    lines.extend(finding.evidence.iter().map(Claim::text));
+    lines.extend(for_others(&image.facts, ranked));
+    lines.extend(context(image, ranked));
+    lines.push(format!("cure: {}", finding.cure));
+    lines.push(format!("confidence {}", finding.confidence.name()));
+    (title, lines)
+}
+
+/// Why the cure holds for other callers of the line, or for other lines.
+fn for_others(image: &ImageFacts, ranked: &Ranked) -> Vec<String> {
+    let calls = |also: &[Finding]| also.iter().map(Finding::calls).sum();
+    let told = ranked.also.len().min(MOST_CALLERS);
+    let (told, more) = ranked.also.split_at(told);
+    let mut lines: Vec<String> = told
+        .iter()
+        .map(|other| {
+            let site = &image.sites[other.site];
+            let is_same = site.place == image.sites[ranked.finding.site].place;
+            let frame = match is_same {
+                true => site.caller_frame(),
+                false => site.site_frame(),
+            };
+            let shown = frame.map_or("another caller".to_owned(), |frame| {
+                format!("{} ({})", function_name(frame), frame_place(frame))
+            });
+            let why: Vec<String> = other.evidence.iter().map(Claim::text).collect();
+            format!(
+                "and for {shown}, {} calls: {}",
+                grouped(other.calls()),
+                why.join("; ")
+            )
+        })
+        .collect();
+    if !more.is_empty() {
+        lines.push(format!(
+            "and for {} more, {} calls",
+            grouped(more.len() as u64),
+            grouped(calls(more))
+        ));
+    }
+    lines
+}
+
+/// What is allocated, and what its calls are to be seen against: a loop, system calls.
+fn context(image: &ImageAdvice, ranked: &Ranked) -> impl Iterator<Item = String> {
+    let finding = &ranked.finding;
+    let site = &image.facts.sites[finding.site];
+    let rate = rates::of_site(site, finding.calls().max(site.sums.calls));
+    let allocates = ranked.allocates.as_ref().map(AllocatedType::describe);
+    allocates
+        .into_iter()
+        .chain(loops::describe(&image.facts, finding))
+        .chain(rate)
+}
+
+fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {
+    let mut parts = Vec::new();
+    let calls = ranked.finding.calls();
+    if calls > 0 {
+        parts.push(format!(
+            "{} ({:.1} %), {}, about {}",
+            counted(ranked.net_calls, "call"),
+            percent(ranked.net_calls, image.facts.allocations),
+            counted(ranked.net_bytes, "byte"),
+            duration(ranked.net_ns as u64)
+        ));
+        if ranked.net_calls < calls {
+            let counted_before = grouped(calls - ranked.net_calls);
+            let with: Vec<String> = ranked
+                .shared_with
+                .iter()
+                .map(|place| (place + 1).to_string())
+                .collect();
+            parts.push(match with.is_empty() {
+                true => format!("{counted_before} more are counted above"),
+                false => format!("{counted_before} more are counted with {}", with.join(", ")),
+            });
+        }
+    }
+    if calls == 0 && ranked.net_ns > 0.0 {
+        let time = duration(ranked.net_ns as u64);
+        parts.push(format!("about {time} of zeroing"));
+    }
+    if ranked.finding.memory_bytes > 0 {
+        let bytes = counted(ranked.finding.memory_bytes, "byte");
+        let share = 100.0 * ranked.memory_share;
+        parts.push(match ranked.finding.pattern {
+            Pattern::Tiny => {
+                format!("{bytes} that malloc adds ({share:.1} % of what it takes at the peak)")
+            }
+            _ => format!("{bytes} of memory ({share:.1} % of the peak)"),
+        });
+    }
+    if parts.is_empty() {
+        parts.push("time that the allocator does not see".to_owned());
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_saves_memory_is_not_said_to_save_calls() {
+        let mut totals = Totals::default();
+        assert_eq!(summary(&totals, 100), "Nothing needless was found.");
+        totals.memory_findings = 1;
+        assert_eq!(summary(&totals, 100), "1 finding would save memory");
+        totals.findings = 2;
+        (totals.calls, totals.bytes, totals.ns) = (50, 4000, 2000.0);
+        totals.other_findings = 1;
+        assert_eq!(
+            summary(&totals, 100),
+            "2 findings would save 50 of them (50.0 %), 4,000 bytes, about 2.0 µs; 1 finding would \
+             save memory; 1 finding would save other time"
+        );
+    }
+}

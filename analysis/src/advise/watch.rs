@@ -1,0 +1,567 @@
+//! The observer that watches every block of a trace and learns the facts of its origins.
+//!
+//! Memory: about 64 bytes a live block, 24 bytes an origin and thread, and the facts.
+
+use std::cell::{OnceCell, RefCell};
+
+use larder_trace::{
+    Action, Event, Events, Fingerprint, FreeCall, Lost, StackId, StackTable, Trace,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::contents::{Contents, Life};
+use super::facts::{Array, Facts, ImageFacts, Owner, Site};
+use super::finding::Places;
+use super::loops::Loops;
+use super::returns::{Depths, Returns, common};
+use super::threads::Threads;
+use crate::reading::attribute::functions;
+use crate::reading::chain::{Chain, Location};
+use crate::reading::heap::{Block, OriginId};
+use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
+use crate::reading::resolve::ChainFrame;
+use crate::reading::work::{Io, Marks};
+
+/// Blocks from this size on are looked at as arrays.
+pub const ARRAY_BYTES: u64 = 64 << 10;
+/// Arrays that are looked at in one image.
+const MOST_ARRAYS: usize = 4096;
+/// A block's companions are among so many that its thread made before it.
+pub const NEAR: usize = 4;
+
+/// What is kept of a live block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Note {
+    serial: u64,
+    /// The block of the same origin that its thread made right before; 0: none.
+    before: u64,
+    /// The thread's event that began its buffer.
+    event: u64,
+    /// The most that its buffer held so far.
+    largest: u64,
+    /// Who began its buffer, and who made it.
+    thread: u32,
+    maker: u32,
+    /// The origin that its buffer began at, and how often the buffer grew.
+    root: u32,
+    step: u32,
+}
+
+#[derive(Default)]
+struct Thread {
+    returns: Returns,
+    last_made: Option<Last>,
+    /// The origins of the blocks made last, the latest first.
+    made: [Option<u32>; NEAR],
+    /// With the event that ended it.
+    last_ended: Option<(Note, OriginId, u64)>,
+}
+
+/// The block that a thread made last.
+#[derive(Clone, Copy)]
+struct Last {
+    serial: u64,
+    event: u64,
+    origin: OriginId,
+    size: u64,
+    stack: StackId,
+}
+
+/// Watches the blocks of each image in turn.
+#[derive(Default)]
+pub struct Watch {
+    pub images: Vec<ImageFacts>,
+    depths: Depths,
+    threads: Threads<Thread>,
+    facts: Vec<Facts>,
+    stacks: Vec<StackId>,
+    /// By origin and thread, but for the thread in the origin's facts: the thread's event that made
+    /// the last block.
+    last: FxHashMap<(u32, u32), u64>,
+    /// By serial, blocks that took over from a smaller one without realloc: root and step.
+    grown: FxHashMap<u64, (u32, u32)>,
+    arrays: FxHashMap<u64, Array>,
+    aliases: Vec<Array>,
+    contents: Contents,
+    /// When it was looked at which blocks are lost, and the addresses of what was made later.
+    looked_at: Option<u64>,
+    made_later: FxHashSet<u64>,
+    io: FxHashMap<StackId, Io>,
+    marks: Marks,
+    serial: u64,
+}
+
+impl Watch {
+    fn facts(&mut self, origin: OriginId) -> &mut Facts {
+        let index = origin.index();
+        if self.facts.len() <= index {
+            self.facts.resize_with(index + 1, Facts::default);
+            self.stacks.resize(index + 1, StackId::UNKNOWN);
+        }
+        &mut self.facts[index]
+    }
+
+    /// Arrays that begin at the same place in their page as this one, and it.
+    fn alias(&mut self, array: Array) {
+        if self.arrays.len() >= MOST_ARRAYS {
+            return;
+        }
+        self.arrays.insert(array.address, array);
+        let place = |array: &Array| array.address % 4096;
+        let same: Vec<Array> = self
+            .arrays
+            .values()
+            .filter(|other| place(other) == place(&array))
+            .copied()
+            .collect();
+        if same.len() > self.aliases.len() {
+            self.aliases = same;
+        }
+    }
+
+    /// Realloc made a block of another: the buffer lives on.
+    fn resized(
+        &mut self,
+        at: Moment<'_>,
+        made: &Made<'_, Note>,
+        old: &Block<Note>,
+        new: Note,
+    ) -> Note {
+        let was = old.note;
+        if made.size > old.size {
+            self.grow(was.root, old.size, made.size, new.root, was.step == 0);
+        }
+        if let Some(facts) = self.facts.get_mut(was.root as usize) {
+            facts.buffers.foreign += u64::from(was.thread != at.thread);
+            *facts.buffers.steps.entry(new.root).or_default() += 1;
+        }
+        Note {
+            event: was.event,
+            largest: was.largest.max(made.size),
+            thread: was.thread,
+            root: was.root,
+            step: was.step + u32::from(made.size > old.size),
+            ..new
+        }
+    }
+
+    fn buffer_freed(&mut self, at: Moment<'_>, note: &Note) {
+        let Some(facts) = self.facts.get_mut(note.root as usize) else {
+            return;
+        };
+        let buffers = &mut facts.buffers;
+        buffers.freed += 1;
+        buffers.largest.add(note.largest);
+        buffers.foreign += u64::from(note.thread != at.thread);
+        buffers.freed_at = Some(at.stack);
+        let began_at = self.stacks[note.root as usize];
+        let mut shared = common(at.stacks, began_at, at.stack);
+        // A free whose whole stack led to the block's making was a tail call of the function above.
+        if shared == began_at {
+            shared = at.stacks.parent(shared);
+        }
+        let owner = buffers
+            .owner
+            .map_or(shared, |owner| common(at.stacks, owner, shared));
+        buffers.owner = Some(owner);
+        let depth = self.depths.of(at.stacks, owner);
+        let stayed = self.threads.of(at.thread).returns.stayed(note.event);
+        buffers.returned += u64::from(note.thread != at.thread || stayed < depth);
+    }
+
+    /// A block ends after its thread made another: whether that has outgrown it. `of`: what it began
+    /// as.
+    fn outgrown(&mut self, at: Moment<'_>, block: &Block<Note>, of: (u32, u32)) -> bool {
+        let thread = self.threads.of(at.thread);
+        let Some(last) = thread.last_made else {
+            return false;
+        };
+        let neighbours = last.event + 1 == thread.returns.now();
+        if !neighbours || last.serial == block.note.serial {
+            return false;
+        }
+        // One function makes the larger block and frees the smaller.
+        if at.stacks.parent(last.stack) != at.stacks.parent(at.stack) {
+            return false;
+        }
+        let larger = last.size.saturating_mul(5) >= block.size.saturating_mul(6)
+            && last.size.saturating_mul(2) <= block.size.saturating_mul(9)
+            && block.size > 0;
+        let growth = &mut self.facts(block.origin).growth;
+        growth.followed += 1;
+        if larger {
+            growth.followed_larger += 1;
+            let (root, step) = of;
+            let stepper = last.origin.index() as u32;
+            self.grow(root, block.size, last.size, stepper, step == 0);
+            self.grown.insert(last.serial, (root, step + 1));
+        }
+        larger
+    }
+
+    fn grow(&mut self, root: u32, from: u64, to: u64, stepper: u32, first: bool) {
+        if let Some(facts) = self.facts.get_mut(root as usize) {
+            let growth = &mut facts.growth;
+            growth.chains += u64::from(first);
+            growth.steps += 1;
+            growth.crawls += u64::from(to.saturating_sub(from) < from / 10);
+            growth.outgrown_bytes = growth.outgrown_bytes.saturating_add(from);
+            growth.grown_bytes = growth.grown_bytes.saturating_add(to);
+            growth.step_sizes.add(to);
+            *growth.steppers.entry(stepper).or_default() += 1;
+        }
+    }
+}
+
+/// The stack of an event that is a call of the program.
+pub fn stack_of(event: &Event) -> Option<StackId> {
+    match event.action {
+        Action::Alloc { stack, .. }
+        | Action::Free { stack, .. }
+        | Action::ReallocEnd { stack, .. }
+        | Action::Io { stack, .. } => Some(stack),
+        _ => None,
+    }
+}
+
+impl Observer for Watch {
+    type Note = Note;
+    const LOOKS_AGAIN: bool = true;
+
+    fn begin_image(&mut self, trace: &Trace) {
+        self.looked_at = trace.lost().map(|lost| lost.time);
+    }
+
+    fn event(&mut self, event: &Event, events: &Events<'_>) {
+        match event.action {
+            Action::Io {
+                call,
+                result,
+                stack,
+            } => self.io.entry(stack).or_default().add(call, result),
+            Action::Contents {
+                address,
+                fingerprint,
+            } => self.contents.tell(address, fingerprint),
+            Action::Mark { name } => self.marks.pass(events.mark_name(name)),
+            _ => {}
+        }
+        if let Some(stack) = stack_of(event) {
+            let thread = self.threads.of(event.thread);
+            thread
+                .returns
+                .step(events.stacks(), &mut self.depths, stack);
+        }
+    }
+
+    fn made(&mut self, at: Moment<'_>, made: &Made<'_, Note>) -> Note {
+        self.serial += 1;
+        self.contents.take(made.address);
+        if self.looked_at.is_some_and(|look| look < at.time) {
+            self.made_later.insert(made.address);
+        }
+        let (serial, index) = (self.serial, made.origin.index() as u32);
+        self.facts(made.origin);
+        let thread = self.threads.of(at.thread);
+        let now = thread.returns.now();
+        let facts = &mut self.facts[index as usize];
+        if facts.last.0 != at.thread {
+            let (before, event) = facts.last;
+            self.last.insert((index, before), event);
+            facts.last = (
+                at.thread,
+                self.last.remove(&(index, at.thread)).unwrap_or(0),
+            );
+        }
+        let last = std::mem::replace(&mut facts.last.1, now);
+        let stayed = (last > 0).then(|| thread.returns.stayed(last));
+        if let Some(stayed) = stayed {
+            facts.stays.add(stayed);
+        }
+        facts.sizes.add(made.size);
+        facts.latest = serial;
+        for companion in thread.made.into_iter().flatten() {
+            if companion != index {
+                facts.companions.add(companion);
+            }
+        }
+        thread.made.rotate_right(1);
+        thread.made[0] = Some(index);
+        let next_to = thread
+            .last_made
+            .filter(|last| last.origin == made.origin && last.event + 1 == now);
+        let in_row = next_to.filter(|last| last.size == made.size);
+        facts.row.made += u64::from(in_row.is_some());
+        facts.row.unlike += u64::from(next_to.is_some() && in_row.is_none());
+        thread.last_made = Some(Last {
+            serial,
+            event: now,
+            origin: made.origin,
+            size: made.size,
+            stack: at.stack,
+        });
+        self.stacks[index as usize] = at.stack;
+        let note = Note {
+            serial,
+            before: in_row.map_or(0, |last| last.serial),
+            event: now,
+            largest: made.size,
+            thread: at.thread,
+            maker: at.thread,
+            root: index,
+            step: 0,
+        };
+        if made.size >= ARRAY_BYTES {
+            self.alias(Array {
+                origin: made.origin,
+                address: made.address,
+                size: made.size,
+            });
+        }
+        match made.old {
+            Some(old) => self.resized(at, made, old, note),
+            None => {
+                self.facts[index as usize].buffers.begun += 1;
+                note
+            }
+        }
+    }
+
+    fn ended(&mut self, at: Moment<'_>, address: u64, block: &Block<Note>, how: End) {
+        let note = block.note;
+        self.arrays.remove(&address);
+        let held = self.contents.take(address);
+        self.look(held, block, how, self.serial);
+        let grown = self.grown.remove(&note.serial);
+        match how {
+            End::Reallocated(size) if size > 0 => {
+                self.facts(block.origin).reallocated += 1;
+                return;
+            }
+            End::Replaced => {
+                self.lost(block, grown);
+                return;
+            }
+            _ => {}
+        }
+        let lived = self.serial - note.serial;
+        let facts = self.facts(block.origin);
+        facts.freed += 1;
+        facts.lives.add(lived);
+        facts.foreign += u64::from(note.maker != at.thread);
+        self.buffer_freed(at, &note);
+        let (root, step) = grown.unwrap_or((note.root, note.step));
+        let outgrown = self.outgrown(at, block, (root, step));
+        if !outgrown && let Some(root) = self.facts.get_mut(root as usize) {
+            root.growth.finals.add(block.size);
+        }
+        self.part_together(at.thread, block);
+    }
+
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
+        self.settle(live, image.trace.lost());
+        let images = self.finish(image);
+        let done = std::mem::take(self);
+        self.images = done.images;
+        self.images.push(images);
+    }
+}
+
+impl Watch {
+    /// A block ended unseen: what it held counts all the same.
+    fn lost(&mut self, block: &Block<Note>, grown: Option<(u32, u32)>) {
+        let note = &block.note;
+        let root = grown.map_or(note.root, |(root, _)| root);
+        if let Some(facts) = self.facts.get_mut(root as usize) {
+            facts.growth.finals.add(block.size);
+        }
+        if let Some(facts) = self.facts.get_mut(note.root as usize) {
+            facts.buffers.largest.add(note.largest);
+        }
+    }
+
+    /// Whether the block ended right after, or before, the one of its origin that it was made after.
+    fn part_together(&mut self, thread: u32, block: &Block<Note>) {
+        let thread = self.threads.of(thread);
+        let (note, now) = (block.note, thread.returns.now());
+        let last = thread.last_ended.replace((note, block.origin, now));
+        let Some((other, origin, event)) = last else {
+            return;
+        };
+        let neighbours = other.before == note.serial || note.before == other.serial;
+        if origin == block.origin && event + 1 == now && neighbours {
+            self.facts(origin).row.ended += 1;
+        }
+    }
+
+    /// A block ends, at this many makings.
+    fn look(&mut self, held: Option<Fingerprint>, block: &Block<Note>, how: End, ended: u64) {
+        let Some(held) = held else { return };
+        let zeros = &mut self.facts(block.origin).zeros;
+        zeros.told += 1;
+        zeros.overwritten += u64::from(held.has(Fingerprint::NO_ZEROS));
+        zeros.data += u64::from(held.has(Fingerprint::DATA));
+        if matches!(how, End::Freed(_) | End::Reallocated(0)) {
+            let life = Life {
+                origin: block.origin.index() as u32,
+                size: block.size,
+                made: block.note.serial,
+                ended,
+            };
+            self.contents.end(held, life);
+        }
+    }
+
+    /// What never ended counts as its buffer's end, and as live together with its neighbour.
+    fn settle(&mut self, live: &Live<'_, Note>, lost: Option<&Lost>) {
+        let mut rows: FxHashMap<u64, (u64, u32)> = FxHashMap::default();
+        live(&mut |address, block| {
+            let note = block.note;
+            let grown = self.grown.get(&note.serial);
+            let root = grown.map_or(note.root, |(root, _)| *root);
+            if let Some(facts) = self.facts.get_mut(root as usize) {
+                facts.growth.finals.add(block.size);
+            }
+            if let Some(facts) = self.facts.get_mut(note.root as usize) {
+                facts.buffers.largest.add(note.largest);
+            }
+            let is_lost = lost.is_some_and(|lost| lost.has(address));
+            if is_lost && !self.made_later.contains(&address) {
+                let facts = self.facts(block.origin);
+                facts.lost += 1;
+                facts.lost_bytes = facts.lost_bytes.saturating_add(block.size);
+            }
+            let held = self.contents.take(address);
+            self.look(held, block, End::Freed(FreeCall::Free), u64::MAX);
+            rows.insert(note.serial, (note.before, block.origin.index() as u32));
+        });
+        for (before, origin) in rows.values() {
+            if *before > 0
+                && rows.contains_key(before)
+                && let Some(facts) = self.facts.get_mut(*origin as usize)
+            {
+                facts.row.live += 1;
+            }
+        }
+    }
+
+    /// The system calls of the image, and those below each stack from which any came.
+    fn io_below(&mut self, stacks: &StackTable) -> (Io, FxHashMap<StackId, Io>) {
+        let (mut all, mut below) = (Io::default(), FxHashMap::<StackId, Io>::default());
+        for (stack, io) in self.io.drain() {
+            all.merge(&io);
+            let mut at = stack;
+            while stacks.parent(at) != at {
+                below.entry(at).or_default().merge(&io);
+                at = stacks.parent(at);
+            }
+        }
+        (all, below)
+    }
+
+    fn finish(&mut self, image: &mut Finished<'_, '_>) -> ImageFacts {
+        let (mut sites, mut loops, mut places) = (Vec::new(), Loops::default(), Places::default());
+        let io: Vec<(StackId, u64)> = self.io.iter().map(|(s, io)| (*s, io.all_calls())).collect();
+        for (stack, calls) in io {
+            loops.add(image, stack, calls, None);
+        }
+        let (io, below) = self.io_below(image.events.stacks());
+        for (index, source) in image.sources.iter().enumerate() {
+            let facts = match self.facts.get_mut(index) {
+                Some(facts) => std::mem::take(facts),
+                None => Facts::default(),
+            };
+            let owner = facts.buffers.owner.zip(facts.buffers.freed_at);
+            let owner = owner.and_then(|(shared, freed_at)| {
+                let depth = self.depths.of(image.events.stacks(), shared);
+                let from_root = |depths: &mut Depths, stack| {
+                    let frames = depths.of(image.events.stacks(), stack);
+                    frames.checked_sub(depth + 1).map(|frame| frame as usize)
+                };
+                Some(Owner {
+                    call: shared,
+                    frame: from_root(&mut self.depths, source.stack)?,
+                    frees_frame: from_root(&mut self.depths, freed_at),
+                    frees: image.chain(freed_at),
+                })
+            });
+            let chain = image.chain(source.stack);
+            let stacks = image.events.stacks();
+            let function = site_node(stacks, &chain, source.stack, source.site);
+            let io = below.get(&stacks.parent(function)).cloned();
+            let calls = image.origins[index].calls;
+            let root = stacks.root(source.stack);
+            let frames: Vec<&ChainFrame> = functions(&chain).collect();
+            let frame = |index: Option<usize>| frames.get(index?).copied();
+            let place = places.of(frame(source.site));
+            let caller = places.of(frame(source.site.map(|site| site + 1)));
+            sites.push(Site {
+                place,
+                caller,
+                whole_stack: root == StackId::COMPLETE_ROOT,
+                turn: loops.add(image, source.stack, calls, Some(&facts)),
+                io: io.unwrap_or_default(),
+                chain,
+                site: source.site,
+                call_name: source.kind_name,
+                sums: image.origins[index].clone(),
+                facts,
+                owner,
+            });
+        }
+        let (copies, has_contents) = std::mem::take(&mut self.contents).finish();
+        ImageFacts {
+            called: called(image, &sites),
+            copies,
+            places: RefCell::new(places),
+            lost_calls: 0,
+            has_contents,
+            tells_lost: self.looked_at.is_some(),
+            allocations: sites.iter().map(|site| site.sums.calls).sum(),
+            sites,
+            freed_below: OnceCell::new(),
+            turns: loops.turns(),
+            aliases: std::mem::take(&mut self.aliases),
+            io,
+            marks: std::mem::take(&mut self.marks),
+            peak_bytes: image.peak_bytes,
+            modules: image
+                .trace
+                .modules()
+                .iter()
+                .map(|m| m.path.clone())
+                .collect(),
+        }
+    }
+}
+
+/// What the owners' calls led to: several functions where one is called through a pointer.
+fn called(
+    image: &mut Finished<'_, '_>,
+    sites: &[Site],
+) -> FxHashMap<StackId, Vec<(StackId, Location)>> {
+    let owners = sites.iter().filter_map(|site| site.owner.as_ref());
+    let mut called: FxHashMap<StackId, Vec<(StackId, Location)>> =
+        owners.map(|owner| (owner.call, Vec::new())).collect();
+    let events = image.events;
+    for stack in events.stacks().all() {
+        if let Some(below) = called.get_mut(&events.stacks().parent(stack)) {
+            let chain = image.chain(stack);
+            below.extend(chain.get(0).map(|frames| (stack, frames.clone())));
+        }
+    }
+    called
+}
+
+/// The stack that ends in the charged function's physical frame.
+fn site_node(stacks: &StackTable, chain: &Chain, stack: StackId, site: Option<usize>) -> StackId {
+    let (mut at, mut functions) = (stack, 0);
+    for frame in chain {
+        functions += frame.len();
+        if site.is_none_or(|site| site < functions) {
+            break;
+        }
+        at = stacks.parent(at);
+    }
+    at
+}

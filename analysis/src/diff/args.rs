@@ -1,0 +1,107 @@
+//! The command line of `larder diff`, and the checked plan that comes of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use larder_base::failure::{Failure, Result};
+
+use super::work::{self, WorkRequest};
+use crate::reading::sites::SortKey;
+use crate::reading::subject::{RawReading, Subject};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder diff old.trace new.trace
+      The counters of two builds side by side, and the sites that changed.
+  larder diff old.trace new.trace --sort bytes --top 30
+  larder diff old.trace new.trace --json | jq '.sites[] | select(.status == \"new\")'
+  larder diff --growth small.trace large.trace --work 1000:10000
+      One program on two input sizes: which sites grow faster than the input.
+  larder diff --growth small.trace large.trace --work mark:request
+      The same by the marks that the program passed (larder_mark).
+  larder diff --growth s.trace m.trace l.trace --work 1:2:4 --sort live";
+
+/// Sites shown, unless said otherwise.
+const DEFAULT_TOP: usize = 10;
+
+#[derive(Debug, Args)]
+pub struct RawDiff {
+    /// The trace before and the one after; with --growth two or more, the smallest input first
+    #[arg(required = true, num_args = 2.., value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: RawReading,
+    /// Rank sites by how much this changed
+    #[arg(long, value_enum, value_name = "KEY", default_value = "calls")]
+    sort: SortKey,
+    /// Sites shown, 0 for all [default: 10; with --json all]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Show what did not change, too
+    #[arg(long)]
+    all: bool,
+    /// The traces are of one program on inputs of growing size: show the sites that grow faster
+    /// than the work
+    #[arg(long)]
+    growth: bool,
+    /// How much work each trace is of: numbers, as in 1000:10000; mark:NAME, the passes of that
+    /// mark; read or write, the bytes, or calls, the system calls, of record --syscalls; estimate,
+    /// the median growth of the sites [default: the first of marks, read and estimate that grows]
+    #[arg(long, value_name = "WORK", requires = "growth")]
+    work: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is compared, and what is shown of it.
+#[derive(Debug)]
+pub struct DiffPlan {
+    /// Two or more.
+    pub subjects: Vec<Subject>,
+    pub sort: SortKey,
+    /// How many sites are shown.
+    pub top: usize,
+    pub all: bool,
+    pub growth: bool,
+    /// `None`: what the traces tell best.
+    pub work: Option<WorkRequest>,
+    pub json: bool,
+}
+
+impl RawDiff {
+    pub fn check(self) -> Result<DiffPlan> {
+        if self.traces.len() > 2 && !self.growth {
+            return Err(Failure::failed(
+                "diff compares two traces: name two, or add --growth for one program on inputs of \
+                 growing size",
+            ));
+        }
+        let work = self.work.as_deref().map(work::parse).transpose()?;
+        if let Some(WorkRequest::Given(work)) = &work
+            && work.len() != self.traces.len()
+        {
+            return Err(Failure::failed(format!(
+                "--work has {} numbers for {} traces: give one for each, as in 1000:10000",
+                work.len(),
+                self.traces.len()
+            )));
+        }
+        let subjects = self.traces.into_iter();
+        let subjects = subjects.map(|trace| self.reading.check(trace));
+        Ok(DiffPlan {
+            subjects: subjects.collect::<Result<_>>()?,
+            sort: self.sort,
+            top: match self.top {
+                Some(0) => usize::MAX,
+                Some(top) => top,
+                None if self.json => usize::MAX,
+                None => DEFAULT_TOP,
+            },
+            all: self.all,
+            growth: self.growth,
+            work,
+            json: self.json,
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! Two builds side by side: their counters, and what became of each site.
+
+use super::DiffPlan;
+use super::matching::{How, match_sites};
+use super::side::{KnownSite, Side};
+use super::stacks::{StackChange, StackChanges};
+use crate::reading::family::Counters;
+use crate::reading::sites::{Site, SortKey};
+
+/// What became of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    New,
+    Gone,
+    /// In the same function, with other figures.
+    Changed,
+    /// In another function, file or module, perhaps with other figures: a guess.
+    Moved,
+    Same,
+}
+
+impl Status {
+    pub const ALL: [Status; 5] = [
+        Status::New,
+        Status::Gone,
+        Status::Changed,
+        Status::Moved,
+        Status::Same,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::New => "new",
+            Status::Gone => "gone",
+            Status::Changed => "changed",
+            Status::Moved => "moved",
+            Status::Same => "same",
+        }
+    }
+}
+
+/// What became of one site: at least one of the two is there.
+pub struct Change<'a> {
+    pub before: Option<&'a KnownSite<'a>>,
+    pub after: Option<&'a KnownSite<'a>>,
+    /// Why the two are one, if both are there.
+    pub how: Option<How>,
+    pub status: Status,
+    /// Looked for where it is shown; `None` as well if no stack changed.
+    pub stack: Option<StackChange<'a>>,
+}
+
+impl<'a> Change<'a> {
+    fn new(
+        before: Option<&'a KnownSite<'a>>,
+        after: Option<&'a KnownSite<'a>>,
+        how: Option<How>,
+        keys: &[SortKey],
+    ) -> Self {
+        let figures = |known: &KnownSite<'_>| -> Vec<u64> {
+            keys.iter().map(|key| known.site.weight(*key)).collect()
+        };
+        let status = match (before, after) {
+            (None, _) => Status::New,
+            (_, None) => Status::Gone,
+            _ if how.is_some_and(How::is_guess) => Status::Moved,
+            (Some(before), Some(after)) if figures(before) == figures(after) => Status::Same,
+            _ => Status::Changed,
+        };
+        Self {
+            before,
+            after,
+            how,
+            status,
+            stack: None,
+        }
+    }
+
+    /// The site, as it is now if it still is.
+    pub fn site(&self) -> Option<&'a Site> {
+        self.after.or(self.before).map(|known| known.site)
+    }
+
+    /// A figure before and after.
+    pub fn figures(&self, key: SortKey) -> (u64, u64) {
+        let weight = |known: Option<&KnownSite<'_>>| known.map_or(0, |k| k.site.weight(key));
+        (weight(self.before), weight(self.after))
+    }
+
+    /// Whether any of these figures changed.
+    fn has_effect(&self, keys: &[SortKey]) -> bool {
+        keys.iter().any(|key| {
+            let (before, after) = self.figures(*key);
+            before != after
+        })
+    }
+}
+
+pub struct Comparison<'a> {
+    pub before: &'a Side<'a>,
+    pub after: &'a Side<'a>,
+    /// The figures that are known of both.
+    pub keys: Vec<SortKey>,
+    /// Of all sites of both, the greatest change first.
+    pub changes: Vec<Change<'a>>,
+}
+
+impl<'a> Comparison<'a> {
+    pub fn of(before: &'a Side<'a>, after: &'a Side<'a>, plan: &DiffPlan) -> Self {
+        let peaks = [before, after].map(|side| side.analysis.sites.knows_peak_shares());
+        let known = |key: &SortKey| *key != SortKey::Peak || peaks == [true, true];
+        let keys: Vec<SortKey> = SortKey::ALL.into_iter().filter(known).collect();
+        let matches = match_sites(&before.sites, &after.sites);
+        let mut gone = vec![true; before.sites.len()];
+        let mut new = vec![true; after.sites.len()];
+        let mut changes = Vec::new();
+        for found in matches {
+            gone[found.before] = false;
+            new[found.after] = false;
+            let (a, b) = (&before.sites[found.before], &after.sites[found.after]);
+            changes.push(Change::new(Some(a), Some(b), Some(found.how), &keys));
+        }
+        let gone = before.sites.iter().zip(gone).filter(|(_, gone)| *gone);
+        changes.extend(gone.map(|(site, _)| Change::new(Some(site), None, None, &keys)));
+        let new = after.sites.iter().zip(new).filter(|(_, new)| *new);
+        changes.extend(new.map(|(site, _)| Change::new(None, Some(site), None, &keys)));
+        rank(&mut changes, plan.sort);
+        let mut comparison = Self {
+            before,
+            after,
+            keys,
+            changes,
+        };
+        comparison.find_stacks(plan);
+        comparison
+    }
+
+    fn find_stacks(&mut self, plan: &DiffPlan) {
+        let mut stacks = StackChanges::between(self.before, self.after);
+        let others = self.keys.iter().filter(|key| **key != plan.sort);
+        let keys: Vec<SortKey> = [plan.sort].iter().chain(others).copied().collect();
+        let changes = self.changes.iter_mut();
+        let shown = changes.filter(|change| plan.all || change.has_effect(&self.keys));
+        for change in shown.take(plan.top) {
+            let [before, after] = [change.before, change.after].map(|k| k.map(|k| k.site));
+            change.stack = stacks.largest(before, after, &keys);
+        }
+    }
+
+    pub fn count(&self, status: Status) -> u64 {
+        let changes = self.changes.iter();
+        changes.filter(|change| change.status == status).count() as u64
+    }
+
+    /// The changes to show: all, or those that have an effect.
+    pub fn shown(&self, all: bool) -> impl Iterator<Item = &Change<'a>> {
+        let changes = self.changes.iter();
+        changes.filter(move |change| all || change.has_effect(&self.keys))
+    }
+}
+
+fn rank(changes: &mut [Change<'_>], key: SortKey) {
+    let change = |change: &Change<'_>, key| {
+        let (before, after) = change.figures(key);
+        before.abs_diff(after)
+    };
+    changes.sort_by_cached_key(|c| {
+        let by = [key, SortKey::Calls, SortKey::Bytes, SortKey::Peak];
+        let by = by.map(|key| std::cmp::Reverse(change(c, key)));
+        let name = c.site().map(|site| {
+            (
+                site.file.clone(),
+                site.line,
+                site.function.clone(),
+                site.address,
+            )
+        });
+        (by, name, c.status)
+    });
+}
+
+/// A counter's name and value.
+pub type Counter = (&'static str, u64);
+
+/// The counters that are compared, in the order in which they are shown; those in bytes last.
+pub fn counters(counters: &Counters) -> ([Counter; 9], [Counter; 3]) {
+    (
+        [
+            ("Mallocs", counters.mallocs),
+            ("Reallocs", counters.reallocs),
+            ("Callocs", counters.callocs),
+            ("Strdups", counters.strdups),
+            ("Wcsdups", counters.wcsdups),
+            ("Frees", counters.frees),
+            ("Allocations", counters.allocations),
+            ("Under 32 bytes", counters.tiny),
+            ("Live at the end", counters.live_blocks),
+        ],
+        [
+            ("Maximum allocated", counters.peak_bytes),
+            ("Total allocated", counters.total_bytes),
+            ("Live at the end, bytes", counters.live_bytes),
+        ],
+    )
+}

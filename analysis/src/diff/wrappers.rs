@@ -1,0 +1,29 @@
+//! The program's own allocation functions, passed over on all sides alike: one that few callers
+//! show in one trace, and many in another, would make each of its callers new or gone.
+
+use std::rc::Rc;
+
+use super::side::{Aliases, module_name};
+use crate::reading::Analysis;
+use crate::reading::resolve::{FunctionKey, ModuleLabel};
+
+/// Passes over on each side what was found on any. What has no name is the same function only in
+/// the same build.
+pub fn share(analyses: &mut [Analysis], aliases: &Aliases) {
+    let found = analyses.iter().flat_map(|a| a.resolver.found_wrappers());
+    let found: Vec<(Rc<ModuleLabel>, FunctionKey)> = found.collect();
+    for analysis in analyses {
+        let mut new = Vec::new();
+        for (module, function) in &found {
+            let name = module_name(module, aliases);
+            let is_it = |other: &ModuleLabel| match function.has_name() {
+                true => module_name(other, aliases) == name,
+                false => !other.build_id.is_empty() && other.build_id == module.build_id,
+            };
+            new.extend(analysis.resolver.in_modules(function, is_it));
+        }
+        if analysis.resolver.mark_wrappers(new) {
+            analysis.charge_again();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `larder export`: a trace in the formats of other tools. `crate::reading` measures; of the rest
+//! each file writes one format.
+//!
+//! Memory grows with the distinct stacks of the trace, never with its events.
+
+mod args;
+pub mod collapsed;
+mod dhat;
+mod json;
+mod memdebug;
+mod names;
+mod parquet;
+pub mod pprof;
+pub mod speedscope;
+mod table;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+pub use args::{EXAMPLES, RawExport};
+pub use collapsed::folded_sums;
+
+use larder_base::failure::Result;
+use larder_base::output::{self, Content};
+
+use crate::reading::Analysis;
+use crate::reading::losses;
+use crate::reading::measure::Measure;
+use crate::reading::stacks::{StackRow, Stacks};
+use crate::reading::subject::Subject;
+use args::Format;
+
+#[derive(Debug)]
+pub struct ExportPlan {
+    subject: Subject,
+    format: Format,
+    measure: Measure,
+    /// Leave out the plumbing between each site and the allocator.
+    from_site: bool,
+    output: Option<PathBuf>,
+}
+
+/// What is exported.
+struct Export {
+    analysis: Analysis,
+    stacks: Stacks,
+    trace: PathBuf,
+    measure: Measure,
+}
+
+impl Export {
+    fn rows(&self) -> &[StackRow] {
+        &self.stacks.rows
+    }
+
+    /// Of the first process image, for people.
+    fn command(&self) -> String {
+        let image = self.analysis.images.first();
+        let words = image.map_or(&[][..], |image| &image.process.argv);
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| larder_base::printable::escape_bytes(word))
+            .collect();
+        words.join(" ")
+    }
+}
+
+/// Stacks for the formats that need little more: of a trace, or of a heap profile.
+pub struct Weighed<'a> {
+    pub rows: &'a [StackRow],
+    /// Those that the rows have.
+    pub measures: &'a [Measure],
+    /// The one that is shown first.
+    pub measure: Measure,
+    /// Printable.
+    pub name: String,
+}
+
+impl Export {
+    fn weighed(&self) -> Weighed<'_> {
+        Weighed {
+            rows: self.rows(),
+            measures: &Measure::ALL,
+            measure: self.measure,
+            name: larder_base::printable::name(&self.trace),
+        }
+    }
+
+    fn about(&self) -> pprof::About {
+        let images = &self.analysis.images;
+        let program = images.first();
+        let mut comments = vec![format!("command: {}", self.command())];
+        comments.extend(losses::details(&self.analysis));
+        pprof::About {
+            program: program
+                .map(|image| larder_base::printable::escape_bytes(&image.process.executable)),
+            pids: images.iter().map(|image| image.process.pid).collect(),
+            start_ns: images
+                .iter()
+                .map(|i| i.process.start_wall_ns)
+                .min()
+                .unwrap_or(0),
+            duration_ns: images.iter().map(|i| i.duration_ns).max().unwrap_or(0),
+            period: 1,
+            comments,
+        }
+    }
+}
+
+type Writer = fn(&Export, &mut dyn Write) -> io::Result<()>;
+
+pub fn export(plan: ExportPlan) -> Result<()> {
+    let (content, write): (Content, Writer) = match plan.format {
+        Format::Collapsed => (Content::Text, |export, out| {
+            collapsed::write(&export.weighed(), out)
+        }),
+        Format::Pprof => (Content::Binary, |export, out| {
+            pprof::write(&export.weighed(), &export.about(), out)
+        }),
+        Format::Speedscope => (Content::Text, |export, out| {
+            speedscope::write(&export.weighed(), out)
+        }),
+        Format::Dhat => (Content::Text, dhat::write),
+        Format::Json => (Content::Text, json::write),
+        Format::Parquet => return parquet::export(&plan),
+        Format::Memdebug => return memdebug::export(&plan),
+    };
+    let output = plan.output.as_deref();
+    output::refuse_terminal(output, content)?;
+    let mut stacks = Stacks::default();
+    let analysis = Analysis::read(&plan.subject, &mut stacks)?;
+    if plan.from_site {
+        stacks.rows.iter_mut().for_each(StackRow::begin_at_site);
+    }
+    let export = Export {
+        analysis,
+        stacks,
+        trace: plan.subject.trace,
+        measure: plan.measure,
+    };
+    output::write(output, content, |out| write(&export, out))
+}

@@ -1,0 +1,53 @@
+//! The command line of `larder flamegraph`, and its check.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use larder_base::failure::Result;
+
+use super::FlamegraphPlan;
+use crate::reading::measure::Measure;
+use crate::reading::subject::{RawReading, Subject};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder flamegraph -o app.svg app.trace
+  larder flamegraph --value peak -o peak.svg app.trace
+  larder flamegraph --value bytes --diff old.trace -o change.svg new.trace
+      Red is more than in old.trace, blue is less.";
+
+#[derive(Debug, Args)]
+pub struct RawFlamegraph {
+    /// The trace: the directory that `record` made, or one .ltrace file
+    trace: PathBuf,
+    #[command(flatten)]
+    reading: RawReading,
+    /// What the widths stand for
+    #[arg(long, value_enum, value_name = "MEASURE", default_value = "calls")]
+    value: Measure,
+    /// Colour by the difference from this trace, stacks matched by their functions' names
+    #[arg(long, value_name = "TRACE")]
+    diff: Option<PathBuf>,
+    /// Only this process of the other trace; --pid is of the first alone
+    #[arg(long, value_name = "PID", requires = "diff")]
+    diff_pid: Option<u32>,
+    /// The SVG file to write; what is there is replaced [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl RawFlamegraph {
+    pub fn check(self) -> Result<FlamegraphPlan> {
+        let base = self.diff.map(|base| self.reading.check(base));
+        let mut base: Option<Subject> = base.transpose()?;
+        if let Some(base) = &mut base {
+            base.pid = self.diff_pid;
+        }
+        Ok(FlamegraphPlan {
+            subject: self.reading.check(self.trace)?,
+            base,
+            measure: self.value,
+            output: self.output,
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! `larder flamegraph`: a trace's stacks as a flame graph, one SVG file that needs nothing else.
+//!
+//! Time and memory grow with the distinct stacks; the picture holds only frames wide enough to be
+//! seen.
+
+mod args;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use inferno::flamegraph::{Options, TextTruncateDirection, from_lines};
+
+pub use args::{EXAMPLES, RawFlamegraph};
+
+use larder_base::failure::{Failure, Result};
+use larder_base::number::grouped;
+use larder_base::output::{self, Content};
+use larder_base::printable;
+
+use crate::export::folded_sums;
+use crate::reading::Analysis;
+use crate::reading::measure::Measure;
+use crate::reading::stacks::{StackRow, Stacks};
+use crate::reading::subject::Subject;
+
+#[derive(Debug)]
+pub struct FlamegraphPlan {
+    subject: Subject,
+    /// What to compare with.
+    base: Option<Subject>,
+    measure: Measure,
+    output: Option<PathBuf>,
+}
+
+/// Of the whole width: what is narrower is left out.
+const MIN_WIDTH_PERCENT: f64 = 0.1;
+/// No honest trace has more; drawing adds widths up without a look at their range.
+const MAX_TOTAL: u64 = 1 << 62;
+
+pub fn flamegraph(plan: &FlamegraphPlan) -> Result<()> {
+    let mut title = format!(
+        "{}, {}",
+        plan.measure.title(),
+        printable::name(&plan.subject.trace)
+    );
+    let rows = rows(&plan.subject)?;
+    let picture = match &plan.base {
+        None => svg(&rows, plan.measure, &title),
+        Some(base) => {
+            title = format!("{title} against {}", printable::name(&base.trace));
+            differential(&self::rows(base)?, &rows, plan.measure, &title)
+        }
+    };
+    let Some(picture) = picture else {
+        return Err(Failure::failed(format!(
+            "{}: has no {} of this measure: choose another --value",
+            printable::name(&plan.subject.trace),
+            plan.measure.unit()
+        )));
+    };
+    output::write(plan.output.as_deref(), Content::Text, |out| {
+        out.write_all(picture.as_bytes())
+    })
+}
+
+fn rows(subject: &Subject) -> Result<Vec<StackRow>> {
+    let mut stacks = Stacks::default();
+    Analysis::read(subject, &mut stacks)?;
+    Ok(stacks.rows)
+}
+
+/// A flame graph of these rows, whole and interactive; `None` if they weigh nothing.
+pub fn svg(rows: &[StackRow], measure: Measure, title: &str) -> Option<String> {
+    let sums = folded_sums(rows, measure);
+    let total = total(&sums)?;
+    let lines: Vec<String> = sums
+        .iter()
+        .map(|(stack, value)| format!("{stack} {value}"))
+        .collect();
+    let subtitle = format!("{} {}", grouped(total), measure.unit());
+    draw(&lines, measure, title, subtitle)
+}
+
+/// The flame graph of `rows`, each frame coloured by its own change since `base`, without its
+/// callees': red is more, blue is less.
+pub fn differential(
+    base: &[StackRow],
+    rows: &[StackRow],
+    measure: Measure,
+    title: &str,
+) -> Option<String> {
+    let (before, after) = (folded_sums(base, measure), folded_sums(rows, measure));
+    let (old, new) = (total(&before).unwrap_or(0), total(&after)?);
+    let lines: Vec<String> = after
+        .iter()
+        .map(|(stack, value)| {
+            let was = before.get(stack).copied().unwrap_or(0);
+            format!("{stack} {was} {value}")
+        })
+        .chain(
+            // Of no width, unless they end in the midst of others that are left.
+            before
+                .iter()
+                .filter(|(stack, _)| !after.contains_key(*stack))
+                .map(|(stack, was)| format!("{stack} {was} 0")),
+        )
+        .collect();
+    let subtitle = format!(
+        "{} → {} {}; red: the frame itself has more than before, blue: less; what is gone has no width",
+        grouped(old),
+        grouped(new),
+        measure.unit()
+    );
+    draw(&lines, measure, title, subtitle)
+}
+
+/// `None`: nothing, or more than can be added up.
+fn total(sums: &BTreeMap<String, u64>) -> Option<u64> {
+    let total = sums
+        .values()
+        .try_fold(0u64, |sum, value| sum.checked_add(*value))?;
+    (1..=MAX_TOTAL).contains(&total).then_some(total)
+}
+
+fn draw(lines: &[String], measure: Measure, title: &str, subtitle: String) -> Option<String> {
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.subtitle = Some(format!(
+        "{subtitle}; frames under {MIN_WIDTH_PERCENT} % of the width are left out"
+    ));
+    options.count_name = measure.unit().to_owned();
+    options.min_width = MIN_WIDTH_PERCENT;
+    options.deterministic = true;
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    let mut picture = Vec::new();
+    let drawn: io::Result<()> =
+        from_lines(&mut options, lines.iter().map(String::as_str), &mut picture);
+    drawn.ok()?;
+    String::from_utf8(picture).ok()
+}

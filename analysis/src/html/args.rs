@@ -1,0 +1,76 @@
+//! The command lines of `larder html` and `larder timeline`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use larder_base::failure::Result;
+
+use crate::reading::subject::{RawSubject, Subject};
+
+pub const HTML_EXAMPLES: &str = "\
+Examples:
+  larder html app.trace
+      Writes app.trace.html: counters, sites, flame graph, timeline; open it in any browser.
+  larder html app.trace -o report.html
+  larder html app.trace --pid 4711 -o worker.html";
+
+pub const TIMELINE_EXAMPLES: &str = "\
+Examples:
+  larder timeline app.trace -o app.svg
+      Live bytes over time, by the sites that hold most.
+  larder timeline app.trace > app.svg";
+
+#[derive(Debug, Args)]
+pub struct RawHtml {
+    #[command(flatten)]
+    subject: RawSubject,
+    /// The page, which is replaced if it is there [default: TRACE.html in this directory]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct RawTimeline {
+    #[command(flatten)]
+    subject: RawSubject,
+    /// The drawing, which is replaced if it is there [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+pub struct HtmlPlan {
+    pub subject: Subject,
+    pub output: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct TimelinePlan {
+    pub subject: Subject,
+    pub output: Option<PathBuf>,
+}
+
+impl RawHtml {
+    pub fn check(self) -> Result<HtmlPlan> {
+        let subject = self.subject.check()?;
+        let output = self.output.unwrap_or_else(|| {
+            let mut name = subject
+                .trace
+                .file_name()
+                .unwrap_or("trace".as_ref())
+                .to_owned();
+            name.push(".html");
+            name.into()
+        });
+        Ok(HtmlPlan { subject, output })
+    }
+}
+
+impl RawTimeline {
+    pub fn check(self) -> Result<TimelinePlan> {
+        Ok(TimelinePlan {
+            subject: self.subject.check()?,
+            output: self.output,
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! `larder html`: a trace as one page that needs no network; `larder timeline`: its live bytes over
+//! time as a drawing.
+//!
+//! ```text
+//! Analysis::read ─> Gathered ─> document (JSON) ─> page (markup, style, script, data)
+//!                   ├─> timeline (SVG) ────────────┤
+//!                   └─> advise::Watch ─> findings ─┘
+//! ```
+//!
+//! Whatever comes from the trace is data in the page, and the script shows it as text alone; a
+//! policy in the page forbids all that is not in it.
+
+mod args;
+mod document;
+mod gathered;
+mod page;
+mod timeline;
+mod tree;
+
+pub use args::{HTML_EXAMPLES, HtmlPlan, RawHtml, RawTimeline, TIMELINE_EXAMPLES, TimelinePlan};
+
+use larder_base::failure::{Failure, Result};
+use larder_base::output::{self, Content};
+use larder_base::printable;
+
+use crate::advise::{self, Watch};
+use crate::reading::Analysis;
+use crate::reading::observe::Both;
+use crate::reading::timeline::TimelineObserver;
+use gathered::Gathered;
+
+/// A finding of `advise`, to be shown as text.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    pub title: String,
+    pub lines: Vec<String>,
+}
+
+pub fn html(plan: &HtmlPlan) -> Result<()> {
+    let mut observer = Both(Gathered::new(), Watch::default());
+    let mut analysis = Analysis::read(&plan.subject, &mut observer)?;
+    let Both(gathered, watch) = observer;
+    let trace = printable::name(&plan.subject.trace);
+    let findings: Vec<Finding> = advise::findings(&plan.subject, watch, &mut analysis)
+        .into_iter()
+        .map(|(title, lines)| Finding { title, lines })
+        .collect();
+    let page = page::render(&analysis, &gathered, &trace, &findings);
+    output::write(Some(&plan.output), Content::Text, |out| {
+        out.write_all(page.as_bytes())
+    })
+}
+
+pub fn timeline(plan: &TimelinePlan) -> Result<()> {
+    let mut observer = TimelineObserver::new(timeline::SITES);
+    Analysis::read(&plan.subject, &mut observer)?;
+    let Some(found) = observer.timeline.filter(|found| found.peak_bytes > 0) else {
+        return Err(Failure::failed(format!(
+            "{}: nothing was live at any time: record a program that allocates",
+            printable::name(&plan.subject.trace)
+        )));
+    };
+    let drawing = timeline::standalone(&found, &printable::name(&plan.subject.trace));
+    output::write(plan.output.as_deref(), Content::Text, |out| {
+        out.write_all(drawing.as_bytes())
+    })
+}

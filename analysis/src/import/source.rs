@@ -1,0 +1,43 @@
+//! The file that is imported, as a stream of bytes: standard input, plain, behind zstd or gzip.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
+/// A line that is longer is taken apart.
+pub const MAX_LINE_BYTES: u64 = 1 << 20;
+
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Opens a file, or standard input for `-`; how it is compressed is seen from its first bytes.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    open_stream(path).map_err(|error| failed(path, &error))
+}
+
+fn open_stream(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut plain: Box<dyn BufRead> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::with_capacity(64 << 10, File::open(path)?))
+    };
+    let begin = plain.fill_buf()?;
+    Ok(if begin.starts_with(ZSTD) {
+        Box::new(BufReader::new(zstd::Decoder::with_buffer(plain)?))
+    } else if begin.starts_with(GZIP) {
+        Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(plain)))
+    } else {
+        plain
+    })
+}
+
+pub fn failed(path: &Path, error: &io::Error) -> Failure {
+    let reason = larder_base::target::reason(error);
+    Failure::failed(format!(
+        "{}: {reason}: name a readable file",
+        printable::name(path)
+    ))
+}

@@ -1,0 +1,201 @@
+//! Reading a trace: every block's life, in order, told to observers; and the counters and sites
+//! that come of it.
+//!
+//! ```text
+//! subject ─> Analysis::read ─> image (one pass a file) ─> heap ─> observer
+//!                                └─> attribute, plumbing, wrapper ─> resolve ─> symbols
+//! ```
+//!
+//! The trace is hostile input: what cannot be read is told (`losses`) and left out, and every name
+//! from it is escaped before it is printed.
+
+pub mod attribute;
+pub mod chain;
+pub mod family;
+pub mod heap;
+pub mod image;
+pub mod losses;
+pub mod measure;
+pub mod naming;
+pub mod observe;
+pub mod pattern;
+pub mod plumbing;
+pub mod resolve;
+pub mod sites;
+pub mod stacks;
+pub mod subject;
+pub mod timeline;
+pub mod work;
+pub mod wrapper;
+pub mod wrappers;
+
+use std::io::{self, IsTerminal};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use larder_base::failure::{Failure, Result};
+use larder_trace::{StackTable, Trace};
+
+use family::Counters;
+use image::ImageReport;
+use observe::Observer;
+use resolve::Resolver;
+use sites::{SiteTable, SortKey};
+use subject::Subject;
+use wrapper::WrapperRule;
+use wrappers::{Passed, Path};
+
+/// Traces with fewer events are read before a bar would be seen.
+const PROGRESS_FROM_EVENTS: u64 = 500_000;
+/// A bar redrawn at every event would cost more than the event.
+const PROGRESS_STEP: u64 = 1 << 16;
+
+/// What is known of a trace after it was read.
+pub struct Analysis {
+    rules: Vec<WrapperRule>,
+    /// Whether a function that the rule of the same place names was on a stack.
+    rules_matched: Vec<bool>,
+    pub resolver: Resolver,
+    /// The program's own allocation functions that calls came through.
+    pub wrappers: Passed,
+    pub sites: SiteTable,
+    pub images: Vec<ImageReport>,
+    pub counters: Counters,
+    /// The files that were read, in the order of `images`.
+    pub traces: Vec<Trace>,
+    /// By image, the stacks of those that will be shown again.
+    stacks: Vec<StackTable>,
+    /// Files of the trace that could not be read at all, and why.
+    pub unreadable: Vec<String>,
+}
+
+impl Analysis {
+    /// Reads all files of a trace; `observer` sees every block, image by image. A bar on stderr
+    /// shows progress on a terminal; losses are warned of there.
+    pub fn read<O: Observer>(subject: &Subject, observer: &mut O) -> Result<Self> {
+        let (traces, unreadable) = subject.open()?;
+        let counted = traces.iter().find(|trace| trace.counters().is_some());
+        if let Some(counted) = counted {
+            check_counters_will_do::<O>(subject, counted)?;
+        }
+        let mut analysis = Self {
+            rules_matched: vec![false; subject.wrappers.len()],
+            rules: subject.wrappers.clone(),
+            resolver: Resolver::new(subject.charging.clone()),
+            wrappers: Passed::default(),
+            sites: match O::KEEPS_STACKS {
+                true => SiteTable::with_stacks(),
+                false => SiteTable::default(),
+            },
+            images: Vec::new(),
+            counters: Counters::default(),
+            traces: Vec::new(),
+            stacks: Vec::new(),
+            unreadable,
+        };
+        let bar = Progress::new("reading", traces.iter());
+        for trace in &traces {
+            analysis.add(trace, observer, bar.each());
+        }
+        bar.finish();
+        analysis.traces = traces;
+        analysis.warn();
+        Ok(analysis)
+    }
+
+    fn warn(&self) {
+        let losses = losses::summary(self);
+        let unmatched = self.warnings();
+        let unmatched = (!unmatched.is_empty()).then(|| unmatched.join("; "));
+        let incomplete = losses::incomplete_stacks(self.images.iter().map(|image| image.losses));
+        for warning in losses.into_iter().chain(incomplete).chain(unmatched) {
+            losses::warn(&warning);
+        }
+    }
+
+    /// Charges anew, after other wrappers were marked. For an observer that has the stacks kept.
+    pub fn charge_again(&mut self) {
+        let rules = &self.rules;
+        self.sites
+            .charge_again(|chain| attribute::attribute(chain, rules).site);
+        let paths = self.sites.stacks().map(|known| Path {
+            chain: known.stack.chain.clone(),
+            calls: known.weight(SortKey::Calls),
+            bytes: known.weight(SortKey::Bytes),
+        });
+        let paths: Vec<Path> = paths.collect();
+        self.wrappers = Passed::default();
+        self.wrappers.add(&paths);
+    }
+
+    /// A warning for each `--wrapper` and `--skip` that named nothing.
+    pub fn warnings(&self) -> Vec<String> {
+        let rules = self.rules.iter().zip(&self.rules_matched);
+        let wrappers = rules
+            .filter(|(_, matched)| !**matched)
+            .map(|(rule, _)| ("--wrapper", &*rule.function));
+        wrappers
+            .map(|(option, name)| unmatched(option, name))
+            .chain(self.resolver.unmatched_skips())
+            .collect()
+    }
+}
+
+fn unmatched(option: &str, name: &str) -> String {
+    let name = larder_base::printable::escape(name);
+    format!(
+        "{option} '{name}' matches no function on any stack: check the name, or put * for what varies"
+    )
+}
+
+/// Why a trace of counters does not do where each call is needed.
+pub const ONLY_COUNTERS: &str = "holds counters and not each call";
+
+/// Refuses what a trace of counters cannot answer.
+fn check_counters_will_do<O: Observer>(subject: &Subject, counted: &Trace) -> Result<()> {
+    let reason = if !O::WILL_DO_WITH_COUNTERS {
+        ONLY_COUNTERS
+    } else if !subject.wrappers.is_empty() {
+        "holds counters, which say nothing of where blocks are freed, so --wrapper cannot be used"
+    } else {
+        return Ok(());
+    };
+    Err(counters_will_not_do(counted, reason))
+}
+
+pub fn counters_will_not_do(counted: &Trace, reason: &str) -> Failure {
+    let name = larder_base::printable::name(counted.path());
+    Failure::failed(format!(
+        "{name}: {reason}: record again without --aggregate"
+    ))
+}
+
+/// A bar on stderr for a long trace, if someone is there to see it.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    pub fn new<'t>(doing: &'static str, traces: impl Iterator<Item = &'t Trace>) -> Self {
+        let events = traces.map(Trace::event_count).sum();
+        if events < PROGRESS_FROM_EVENTS || !io::stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %  {eta} left");
+        let bar = ProgressBar::new(events).with_message(doing);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self(bar)
+    }
+
+    /// To be called at each event of one trace.
+    pub fn each(&self) -> impl FnMut() {
+        let (bar, mut done) = (self.0.clone(), 0u64);
+        move || {
+            done += 1;
+            if done.is_multiple_of(PROGRESS_STEP) {
+                bar.inc(PROGRESS_STEP);
+            }
+        }
+    }
+
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

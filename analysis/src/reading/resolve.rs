@@ -1,0 +1,561 @@
+//! From the trace's addresses to frames with names, lines and a judgement on each.
+//!
+//! One thread. Every distinct address is resolved once and kept; modules are loaded when the first
+//! of their addresses is asked for. Kept across the process images of a trace.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use larder_base::printable;
+use larder_trace::symbols::Function;
+use larder_trace::{Module, StackId, StackTable, Trace};
+use rustc_hash::FxHashMap;
+
+use super::chain::{Chain, Location};
+use super::pattern;
+use super::plumbing::{ModuleRole, is_family, is_known_wrapper, is_plumbing};
+use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
+use crate::symbols::types::ModuleTypes;
+use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};
+
+/// A file whose code ran.
+#[derive(Debug)]
+pub struct ModuleLabel {
+    /// Escaped for printing.
+    pub path: String,
+    /// The last part of the path.
+    pub name: String,
+    pub build_id: Vec<u8>,
+    pub role: ModuleRole,
+}
+
+/// One function of a stack, inlined ones included.
+#[derive(Debug)]
+pub struct ChainFrame {
+    pub source: SourceFrame,
+    pub module: Rc<ModuleLabel>,
+    /// In the module's file; in the process where no module is known.
+    pub address: u64,
+    /// The malloc family itself.
+    pub family: bool,
+    /// Nothing is charged to it while there is another frame.
+    pub plumbing: bool,
+    /// An allocation function of the program's own: its callers are charged.
+    pub wrapper: Cell<bool>,
+}
+
+impl ChainFrame {
+    /// Whether its callers are charged for what it allocates.
+    pub fn is_passed_over(&self) -> bool {
+        self.plumbing || self.wrapper.get()
+    }
+}
+
+/// A function, wherever its code was put.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FunctionKey {
+    /// The label's address: one a module.
+    module: usize,
+    symbol: Option<Rc<str>>,
+    /// Where it has no name: its first address and the one behind it.
+    code: (u64, u64),
+}
+
+impl FunctionKey {
+    pub fn has_name(&self) -> bool {
+        self.symbol.is_some()
+    }
+
+    fn is_of(&self, frame: &ChainFrame) -> bool {
+        let function = frame.source.function.as_ref();
+        self.module == Rc::as_ptr(&frame.module) as usize
+            && match (&self.symbol, function) {
+                (Some(symbol), Some(function)) => *symbol == function.symbol,
+                (None, None) => (self.code.0..self.code.1).contains(&frame.address),
+                _ => false,
+            }
+    }
+}
+
+/// A module and why its names are poorer than they could be.
+#[derive(Debug)]
+pub struct ModuleProblem {
+    pub path: String,
+    pub problem: SymbolProblem,
+}
+
+struct LoadedModule {
+    label: Rc<ModuleLabel>,
+    path: Vec<u8>,
+    symbols: Option<ModuleSymbols>,
+}
+
+/// A pattern of functions that are plumbing, and whether one of that name was seen.
+struct Skip {
+    pattern: String,
+    matched: Cell<bool>,
+}
+
+/// Which functions' callers are charged beyond plumbing.
+#[derive(Clone, Debug, Default)]
+pub struct Charging {
+    /// Patterns of functions that are plumbing too.
+    pub skips: Vec<String>,
+    pub wrappers: Wrappers,
+}
+
+/// What is done about the program's own allocation functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wrappers {
+    /// Found, and their callers charged.
+    #[default]
+    PassedOver,
+    /// Charged as any function.
+    Charged,
+}
+
+pub struct Resolver {
+    roots: DebugRoots,
+    skips: Vec<Skip>,
+    /// Whether the program's own allocation functions are passed over.
+    passes_wrappers: bool,
+    wrappers: Vec<FunctionKey>,
+    modules: Vec<LoadedModule>,
+    /// By path, build id, and, of traces that carry names themselves, the image.
+    by_identity: HashMap<(Vec<u8>, Vec<u8>, u64), usize>,
+    image: u64,
+    unknown: Rc<ModuleLabel>,
+    frames: FxHashMap<(usize, u64), Location>,
+    /// The stacks of the image that were asked for, by number; empty where none was.
+    chains: Vec<Chain>,
+    /// Of the trace's own names.
+    names: HashMap<Vec<u8>, FunctionName>,
+    files: HashMap<Vec<u8>, Rc<str>>,
+    /// By module and start.
+    functions: FxHashMap<(usize, u64), FunctionCode>,
+    loops: FxHashMap<(usize, u64, bool), Around>,
+}
+
+/// The number of the place for addresses in no module.
+const NO_MODULE: usize = usize::MAX;
+
+impl Resolver {
+    /// Charges callers as these options say.
+    pub fn new(charging: Charging) -> Self {
+        let Charging { skips, wrappers } = charging;
+        Self {
+            roots: DebugRoots::from_environment(),
+            passes_wrappers: wrappers == Wrappers::PassedOver,
+            wrappers: Vec::new(),
+            skips: skips
+                .into_iter()
+                .map(|pattern| Skip {
+                    pattern,
+                    matched: Cell::new(false),
+                })
+                .collect(),
+            modules: Vec::new(),
+            by_identity: HashMap::new(),
+            image: 0,
+            unknown: Rc::new(ModuleLabel {
+                path: "[unknown]".to_owned(),
+                name: "[unknown]".to_owned(),
+                build_id: Vec::new(),
+                role: ModuleRole::Program,
+            }),
+            frames: FxHashMap::default(),
+            chains: Vec::new(),
+            names: HashMap::new(),
+            files: HashMap::new(),
+            functions: FxHashMap::default(),
+            loops: FxHashMap::default(),
+        }
+    }
+
+    /// What is asked for from here on is another trace's.
+    pub fn begin_image(&mut self) {
+        self.image += 1;
+        self.chains.clear();
+    }
+
+    /// A stack of the image. Takes time and memory by what of it no stack before had.
+    pub fn chain(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId) -> Chain {
+        let (mut at, mut new) = (stack, Vec::new());
+        let mut chain = Chain::default();
+        while let Some(frame) = stacks.frames(at).next() {
+            match self.chains.get(at.0 as usize) {
+                Some(known) if !known.is_empty() => {
+                    chain = known.clone();
+                    break;
+                }
+                _ => new.push((at, *frame)),
+            }
+            at = stacks.parent(at);
+        }
+        while let Some((at, frame)) = new.pop() {
+            let module = frame.module.and_then(|id| trace.module(id));
+            chain = Chain::called(self.frames(trace, module, frame.lookup_address()), chain);
+            let place = at.0 as usize;
+            if self.chains.len() <= place {
+                self.chains.resize(place + 1, Chain::default());
+            }
+            self.chains[place] = chain.clone();
+        }
+        chain
+    }
+
+    /// The functions at an address, innermost first; at least one. The trace's own names go before
+    /// those of any file.
+    ///
+    /// `address` lies inside the instruction that called.
+    pub fn frames(
+        &mut self,
+        trace: &Trace,
+        module: Option<&Module>,
+        address: u64,
+    ) -> Rc<[ChainFrame]> {
+        let (index, in_file) = match module {
+            Some(module) => (
+                self.module_index(trace, module),
+                address.wrapping_sub(module.bias),
+            ),
+            None => (NO_MODULE, address),
+        };
+        if let Some(frames) = self.frames.get(&(index, in_file)) {
+            return frames.clone();
+        }
+        let named = self.named(trace, module, index, in_file);
+        let frames: Rc<[ChainFrame]> = named.unwrap_or_else(|| self.resolve(index, in_file)).into();
+        self.frames.insert((index, in_file), frames.clone());
+        frames
+    }
+
+    /// The same for an address in a file, or in none, where there is no trace; the bias counts for
+    /// nothing.
+    pub fn frames_in_file(&mut self, module: Option<&Module>, address: u64) -> Rc<[ChainFrame]> {
+        let index = module.map_or(NO_MODULE, |module| self.index_of(module, 0));
+        if let Some(frames) = self.frames.get(&(index, address)) {
+            return frames.clone();
+        }
+        let frames: Rc<[ChainFrame]> = self.resolve(index, address).into();
+        self.frames.insert((index, address), frames.clone());
+        frames
+    }
+
+    /// What the trace itself says of an address.
+    fn named(
+        &mut self,
+        trace: &Trace,
+        module: Option<&Module>,
+        index: usize,
+        in_file: u64,
+    ) -> Option<Vec<ChainFrame>> {
+        let label = self.modules.get(index)?.label.clone();
+        let functions = trace.symbols().functions(module?.id, in_file);
+        let outermost = functions.len().checked_sub(1)?;
+        let frames = functions.enumerate().map(|(depth, function)| {
+            let source = self.source_frame(&function, depth < outermost);
+            self.judge(source, &label, in_file)
+        });
+        Some(frames.collect())
+    }
+
+    /// Names are shared: a short record can point to a long one.
+    fn source_frame(&mut self, function: &Function<'_>, inlined: bool) -> SourceFrame {
+        let text = String::from_utf8_lossy;
+        let name = some(function.name).map(|name| {
+            let new = || FunctionName::new(&text(name), None);
+            shared(&mut self.names, name, new)
+        });
+        let file =
+            some(function.file).map(|file| shared(&mut self.files, file, || (*text(file)).into()));
+        SourceFrame {
+            function: name,
+            file,
+            line: Some(function.line).filter(|line| *line > 0),
+            inlined,
+        }
+    }
+
+    fn module_index(&mut self, trace: &Trace, module: &Module) -> usize {
+        let image = if trace.symbols().is_empty() {
+            0
+        } else {
+            self.image
+        };
+        self.index_of(module, image)
+    }
+
+    /// `image` is 0 where names come from the file alone.
+    fn index_of(&mut self, module: &Module, image: u64) -> usize {
+        let identity = (module.path.clone(), module.build_id.clone(), image);
+        if let Some(index) = self.by_identity.get(&identity) {
+            return *index;
+        }
+        let path = Path::new(OsStr::from_bytes(&module.path));
+        let name = printable::name(path.file_name().unwrap_or_default());
+        let label = ModuleLabel {
+            path: printable::name(path),
+            role: ModuleRole::of(&name),
+            name,
+            build_id: identity.1.clone(),
+        };
+        self.modules.push(LoadedModule {
+            label: Rc::new(label),
+            path: identity.0.clone(),
+            symbols: None,
+        });
+        let index = self.modules.len() - 1;
+        self.by_identity.insert(identity, index);
+        index
+    }
+
+    fn resolve(&mut self, index: usize, address: u64) -> Vec<ChainFrame> {
+        let Some(symbols) = symbols(&mut self.modules, &self.roots, index) else {
+            return vec![self.bare_frame(&self.unknown, address)];
+        };
+        let found = symbols.frames(address);
+        let label = self.modules[index].label.clone();
+        if found.is_empty() {
+            return vec![self.bare_frame(&label, address)];
+        }
+        found
+            .into_iter()
+            .map(|source| self.judge(source, &label, address))
+            .collect()
+    }
+
+    /// The innermost loop of its function that a frame's call lies in. `allocates`: the call is of
+    /// the malloc family.
+    pub fn loop_around(&mut self, frame: &ChainFrame, allocates: bool) -> Around {
+        let mut modules = self.modules.iter();
+        let Some(index) = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module))
+        else {
+            return Around::Unknown;
+        };
+        let key = (index, frame.address, allocates);
+        if let Some(known) = self.loops.get(&key) {
+            return *known;
+        }
+        let found = self.find_loop(index, frame.address, allocates);
+        self.loops.insert(key, found);
+        found
+    }
+
+    /// The functions at another address of a frame's module.
+    pub fn frames_beside(&mut self, frame: &ChainFrame, address: u64) -> Rc<[ChainFrame]> {
+        let mut modules = self.modules.iter();
+        let index = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module));
+        self.resolve(index.unwrap_or(NO_MODULE), address).into()
+    }
+
+    /// What a frame's module says of types, if it was looked at for names.
+    pub fn types(&self, frame: &ChainFrame) -> Option<&ModuleTypes> {
+        let mut modules = self.modules.iter();
+        let module = modules.find(|module| Rc::ptr_eq(&module.label, &frame.module))?;
+        module.symbols.as_ref()?.types()
+    }
+
+    fn find_loop(&mut self, index: usize, address: u64, allocates: bool) -> Around {
+        let symbols = symbols(&mut self.modules, &self.roots, index);
+        let Some((start, code)) = symbols.and_then(|symbols| symbols.code(address)) else {
+            return Around::Unknown;
+        };
+        if code.len() as u64 > MOST_CODE_BYTES {
+            return Around::Unknown;
+        }
+        let known = self.functions.entry((index, start));
+        let function = known.or_insert_with(|| FunctionCode::new(code, start));
+        function.around(address.wrapping_add(1), allocates)
+    }
+
+    fn bare_frame(&self, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
+        let source = SourceFrame {
+            function: None,
+            file: None,
+            line: None,
+            inlined: false,
+        };
+        self.judge(source, module, address)
+    }
+
+    fn judge(&self, source: SourceFrame, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
+        let skipped = source.function.as_ref().is_some_and(|function| {
+            let mut skipped = false;
+            for skip in &self.skips {
+                if pattern::matches(&skip.pattern, &function.name)
+                    || pattern::matches(&skip.pattern, &function.symbol)
+                {
+                    skip.matched.set(true);
+                    skipped = true;
+                }
+            }
+            skipped
+        });
+        let known = self.passes_wrappers && is_known_wrapper(&source);
+        let frame = ChainFrame {
+            family: is_family(module.role, &source),
+            plumbing: skipped || is_plumbing(module.role, &source),
+            source,
+            module: module.clone(),
+            address,
+            wrapper: Cell::new(known),
+        };
+        if !frame.plumbing && self.wrappers.iter().any(|key| key.is_of(&frame)) {
+            frame.wrapper.set(true);
+        }
+        frame
+    }
+
+    pub fn passes_wrappers(&self) -> bool {
+        self.passes_wrappers
+    }
+
+    /// A frame's function, and how many bytes of code it has: 0 where it is inlined, `None` where
+    /// that is not known.
+    pub fn function(&mut self, frame: &ChainFrame) -> (FunctionKey, Option<u64>) {
+        let key = named_key(frame);
+        if let (Some(key), true) = (&key, frame.source.inlined) {
+            return (key.clone(), Some(0));
+        }
+        let mut modules = self.modules.iter();
+        let index = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module));
+        let symbols = index.and_then(|index| symbols(&mut self.modules, &self.roots, index));
+        let extent = symbols.and_then(|symbols| symbols.extent(frame.address));
+        let unnamed = || FunctionKey {
+            module: Rc::as_ptr(&frame.module) as usize,
+            symbol: None,
+            code: extent.map_or(
+                (frame.address, frame.address.saturating_add(1)),
+                |(start, bytes)| (start, start.saturating_add(bytes)),
+            ),
+        };
+        (key.unwrap_or_else(unnamed), extent.map(|(_, bytes)| bytes))
+    }
+
+    /// Those that were marked, each with its module.
+    pub fn found_wrappers(&self) -> impl Iterator<Item = (Rc<ModuleLabel>, FunctionKey)> {
+        self.wrappers.iter().filter_map(|key| {
+            let labels = self.modules.iter().map(|module| &module.label);
+            let label = labels
+                .chain([&self.unknown])
+                .find(|label| Rc::as_ptr(label) as usize == key.module);
+            Some((label?.clone(), key.clone()))
+        })
+    }
+
+    /// A function of another resolver, in those of our modules that are its.
+    pub fn in_modules(
+        &self,
+        function: &FunctionKey,
+        is_its: impl Fn(&ModuleLabel) -> bool,
+    ) -> Vec<FunctionKey> {
+        let labels = self.modules.iter().map(|module| &module.label);
+        let own = labels
+            .filter(|label| is_its(label))
+            .map(|label| FunctionKey {
+                module: Rc::as_ptr(label) as usize,
+                ..function.clone()
+            });
+        own.collect()
+    }
+
+    /// Charges the callers of these from now on; whether there are any that were not marked before.
+    pub fn mark_wrappers(&mut self, wrappers: Vec<FunctionKey>) -> bool {
+        let known = self.wrappers.len();
+        let new = wrappers
+            .into_iter()
+            .filter(|key| !self.wrappers.contains(key));
+        let new: Vec<FunctionKey> = new.collect();
+        self.wrappers.extend(new);
+        let new = &self.wrappers[known..];
+        let frames = self.frames.values().flat_map(|location| location.iter());
+        for frame in frames.filter(|frame| !frame.plumbing) {
+            if new.iter().any(|key| key.is_of(frame)) {
+                frame.wrapper.set(true);
+            }
+        }
+        !new.is_empty()
+    }
+
+    /// A warning for each pattern to skip that no function on any stack had the name of.
+    pub fn unmatched_skips(&self) -> impl Iterator<Item = String> {
+        let unmatched = self.skips.iter().filter(|skip| !skip.matched.get());
+        unmatched.map(|skip| super::unmatched("--skip", &skip.pattern))
+    }
+
+    /// What stood in the way of naming functions, of the modules that were looked at.
+    pub fn problems(&self) -> Vec<ModuleProblem> {
+        self.modules
+            .iter()
+            .filter_map(|module| {
+                let problem = module.symbols.as_ref()?.problem.clone()?;
+                Some(ModuleProblem {
+                    path: module.label.path.clone(),
+                    problem,
+                })
+            })
+            .collect()
+    }
+}
+
+fn named_key(frame: &ChainFrame) -> Option<FunctionKey> {
+    Some(FunctionKey {
+        module: Rc::as_ptr(&frame.module) as usize,
+        symbol: Some(frame.source.function.as_ref()?.symbol.clone()),
+        code: (0, 0),
+    })
+}
+
+/// A module's symbols, loaded when they are first asked for.
+fn symbols<'m>(
+    modules: &'m mut [LoadedModule],
+    roots: &DebugRoots,
+    index: usize,
+) -> Option<&'m ModuleSymbols> {
+    let module = modules.get_mut(index)?;
+    let path = Path::new(OsStr::from_bytes(&module.path));
+    let load = || ModuleSymbols::load(path, &module.label.build_id, roots);
+    Some(module.symbols.get_or_insert_with(load))
+}
+
+fn some(text: &[u8]) -> Option<&[u8]> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// What is known under a key, made where it is not.
+fn shared<T: Clone>(known: &mut HashMap<Vec<u8>, T>, key: &[u8], make: impl FnOnce() -> T) -> T {
+    if let Some(value) = known.get(key) {
+        return value.clone();
+    }
+    let value = make();
+    known.insert(key.to_vec(), value.clone());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_trace_is_kept_once() {
+        let mut resolver = Resolver::new(Charging::default());
+        let function = Function {
+            name: b"_ZN3box4growEv",
+            file: b"/src/box.cc",
+            line: 3,
+        };
+        let [a, b] = [true, false].map(|inlined| resolver.source_frame(&function, inlined));
+        let names = [&a, &b].map(|frame| frame.function.as_ref().unwrap());
+        assert_eq!(&*names[0].name, "box::grow");
+        assert!(Rc::ptr_eq(&names[0].symbol, &names[1].symbol));
+        assert!(Rc::ptr_eq(&names[0].name, &names[1].name));
+        assert!(Rc::ptr_eq(&a.file.unwrap(), &b.file.unwrap()));
+        let unknown = resolver.source_frame(&Function::default(), false);
+        assert!(unknown.function.is_none() && unknown.file.is_none() && unknown.line.is_none());
+    }
+}

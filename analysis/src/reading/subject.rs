@@ -1,0 +1,160 @@
+//! What is analysed: a trace, or the part of it that the user asked for, and how its stacks are to
+//! be read. One set of options for all commands that read traces.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+use larder_trace::{Trace, TraceError, trace_files};
+
+use super::resolve::{Charging, Wrappers};
+use super::wrapper::WrapperRule;
+
+#[derive(Debug, Args)]
+pub struct RawSubject {
+    /// The trace: the directory that `record` made, or one .ltrace file
+    trace: PathBuf,
+    #[command(flatten)]
+    reading: RawReading,
+}
+
+/// The options without the trace, for commands that take more than one.
+#[derive(Debug, Args)]
+pub struct RawReading {
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Count only what passes through this function, as KIND (malloc, calloc, realloc, strdup,
+    /// wcsdup, free), with -HEADER less that many bytes of each block; `*` and `?` match; may be
+    /// repeated
+    #[arg(long, value_name = "FUNCTION=KIND[-HEADER]")]
+    wrapper: Vec<String>,
+    #[command(flatten)]
+    charging: RawCharging,
+}
+
+/// Who is charged: for every command that names sites.
+#[derive(Debug, Args)]
+pub struct RawCharging {
+    /// Charge this function's allocations to its caller; `*` and `?` match; may be repeated
+    #[arg(long, value_name = "FUNCTION")]
+    skip: Vec<String>,
+    /// Charge the program's own allocation functions too, which are found by their many callers
+    #[arg(long)]
+    no_wrappers: bool,
+}
+
+impl RawCharging {
+    pub fn check(&self) -> Result<Charging> {
+        if let Some(empty) = self.skip.iter().find(|pattern| pattern.is_empty()) {
+            return Err(Failure::failed(format!(
+                "--skip '{empty}': name a function"
+            )));
+        }
+        Ok(Charging {
+            skips: self.skip.clone(),
+            wrappers: match self.no_wrappers {
+                true => Wrappers::Charged,
+                false => Wrappers::PassedOver,
+            },
+        })
+    }
+}
+
+impl RawSubject {
+    pub fn check(self) -> Result<Subject> {
+        self.reading.check(self.trace)
+    }
+}
+
+impl RawReading {
+    pub fn check(&self, trace: PathBuf) -> Result<Subject> {
+        let wrappers = self
+            .wrapper
+            .iter()
+            .map(|rule| WrapperRule::parse(rule))
+            .collect::<Result<_>>()?;
+        Ok(Subject {
+            trace,
+            pid: self.pid,
+            wrappers,
+            charging: self.charging.check()?,
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub trace: PathBuf,
+    /// `None`: all processes.
+    pub pid: Option<u32>,
+    pub wrappers: Vec<WrapperRule>,
+    pub charging: Charging,
+}
+
+impl Subject {
+    /// Opens the files of the trace, the process image that started first in front: numbers of processes
+    /// start again from the lowest. Those that cannot be read are told, unless none can.
+    pub fn open(&self) -> Result<(Vec<Trace>, Vec<String>)> {
+        let failed = |error: &TraceError| Failure::failed(describe(error));
+        let files = trace_files(&self.trace).map_err(|error| failed(&error))?;
+        let (mut traces, mut unreadable, mut first_error) = (Vec::new(), Vec::new(), None);
+        for file in files {
+            match Trace::open(&file) {
+                Ok(trace) => traces.push(trace),
+                Err(error) => {
+                    unreadable.push(describe(&error));
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let (true, Some(error)) = (traces.is_empty(), &first_error) {
+            return Err(failed(error));
+        }
+        if let Some(pid) = self.pid {
+            let pids: Vec<u32> = traces.iter().map(|trace| trace.process().pid).collect();
+            traces.retain(|trace| trace.process().pid == pid);
+            if traces.is_empty() {
+                return Err(Failure::failed(self.no_such_process(pid, pids)));
+            }
+        }
+        traces.sort_by_key(|trace| {
+            let process = trace.process();
+            // The wall's clock can be set back; an imported trace has no other.
+            (trace.clock().start_monotonic_ns, process.start_wall_ns)
+        });
+        Ok((traces, unreadable))
+    }
+
+    fn no_such_process(&self, pid: u32, mut pids: Vec<u32>) -> String {
+        const SHOWN: usize = 10;
+        pids.sort_unstable();
+        pids.dedup();
+        let mut list = pids
+            .iter()
+            .take(SHOWN)
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(", ");
+        if pids.len() > SHOWN {
+            list.push_str(", …");
+        }
+        format!(
+            "{}: has no process {pid}: it has {list}",
+            printable::name(&self.trace)
+        )
+    }
+}
+
+/// An error of the trace reader, in one printable line.
+pub fn describe(error: &TraceError) -> String {
+    match error {
+        TraceError::Open { path, source } => format!(
+            "{}: {}: check the path and its permissions",
+            printable::name(path),
+            larder_base::target::reason(source)
+        ),
+        other => printable::escape(&other.to_string()).into_owned(),
+    }
+}

@@ -1,0 +1,188 @@
+//! The report for programs: one object, described in `docs/reading-a-report.md`.
+
+use std::io::{self, Write};
+
+use larder_base::number::percent;
+use larder_base::printable;
+use larder_trace::{EndState, Origin};
+use serde_json::{Value, json};
+
+use super::Report;
+use crate::reading::attribute::functions;
+use crate::reading::family::Counters;
+use crate::reading::image::ImageReport;
+use crate::reading::losses;
+use crate::reading::naming::inlined_into;
+use crate::reading::resolve::{ChainFrame, ModuleProblem};
+use crate::reading::sites::{Site, SortKey};
+use crate::symbols::SymbolProblem;
+
+pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&document(report))?;
+    writeln!(out, "{}", printable::escape_json(&text))
+}
+
+fn document(report: &Report) -> Value {
+    let analysis = &report.analysis;
+    let key = report.plan.sort.unwrap_or(SortKey::Calls);
+    let ranked = analysis.sites.ranked(key);
+    let sites: Vec<Value> = ranked
+        .iter()
+        .take(report.top())
+        .map(|s| site(s, key, &analysis.counters, analysis.sites.at_peak(s)))
+        .collect();
+    json!({
+        "larder": env!("CARGO_PKG_VERSION"),
+        "trace": printable::name(&report.plan.subject.trace),
+        "counters": analysis.counters,
+        "sites": sites,
+        "site_count": ranked.len(),
+        "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
+        "losses": all_losses(report),
+        "warnings": analysis.warnings(),
+        "wrappers": report.analysis.wrappers.names(),
+        "symbols": analysis.resolver.problems().iter().map(problem).collect::<Vec<_>>(),
+    })
+}
+
+fn site(site: &Site, key: SortKey, counters: &Counters, at_peak: Option<u64>) -> Value {
+    let stack = site.heaviest(key);
+    let frames: Vec<&ChainFrame> = stack
+        .map(|stack| functions(&stack.chain).collect())
+        .unwrap_or_default();
+    let index = stack.and_then(|stack| stack.site);
+    let inlined = index.map_or(&[][..], |index| inlined_into(&frames, index));
+    let through = index.map_or(&[][..], |index| &frames[..index]);
+    let list = |frames: &[&ChainFrame]| frames.iter().map(|f| frame(f)).collect::<Vec<_>>();
+    json!({
+        "function": site.function.as_deref(),
+        "offset": site.offset,
+        "file": site.file.as_deref(),
+        "line": site.line,
+        "module": site.module.as_ref().map(|module| &module.path),
+        "address": site.address,
+        "inlined": list(inlined),
+        "through": list(through),
+        "stack": list(&frames),
+        "calls": site.calls,
+        "bytes": site.bytes,
+        "peak_bytes": at_peak,
+        "tiny": site.tiny,
+        "live_blocks": site.live_blocks,
+        "live_bytes": site.live_bytes,
+        "share": {
+            "calls": percent(site.calls, counters.allocations),
+            "bytes": percent(site.bytes, counters.total_bytes),
+            "peak": at_peak.map(|bytes| percent(bytes, counters.peak_bytes)),
+            "tiny": percent(site.tiny, counters.tiny),
+            "live": percent(site.live_bytes, counters.live_bytes),
+        },
+        "kinds": site.kinds,
+    })
+}
+
+pub fn frame(frame: &ChainFrame) -> Value {
+    json!({
+        "function": frame.source.function.as_ref().map(|function| &*function.name),
+        "file": frame.source.file.as_deref(),
+        "line": frame.source.line,
+        "module": frame.module.path,
+        "address": frame.address,
+        "inlined": frame.source.inlined,
+    })
+}
+
+fn process(image: &ImageReport) -> Value {
+    let process = &image.process;
+    let origin = match process.origin {
+        Origin::Start => "start",
+        Origin::Fork => "fork",
+        Origin::Exec => "exec",
+    };
+    let end = match process.end {
+        EndState::Running => "not seen",
+        EndState::Exited => "exit",
+        EndState::Exec => "exec",
+    };
+    let arguments: Vec<String> = process
+        .argv
+        .iter()
+        .map(|word| printable::escape_bytes(word))
+        .collect();
+    json!({
+        "file": image.path,
+        "pid": process.pid,
+        "ppid": process.ppid,
+        "image": process.image,
+        "origin": origin,
+        "end": end,
+        "executable": printable::escape_bytes(&process.executable),
+        "arguments": arguments,
+        "started_unix_ns": process.start_wall_ns,
+        "duration_ns": image.duration_ns,
+        "threads": image.threads,
+        "events": image.events,
+        "counters": image.counters,
+        "losses": image_losses(image),
+    })
+}
+
+fn image_losses(image: &ImageReport) -> Value {
+    let damage: Vec<Value> = image
+        .damage
+        .iter()
+        .map(|damage| {
+            json!({
+                "offset": damage.offset,
+                "length": damage.length,
+                "events": damage.events,
+                "cause": damage.cause.to_string(),
+            })
+        })
+        .collect();
+    json!({
+        "calls": image.lost_calls(),
+        "after_stop": image.losses.after_stop,
+        "reentrant": image.losses.reentrant,
+        "vfork": image.losses.vfork,
+        "truncated_stacks": image.losses.truncated_stacks,
+        "unrecorded_children": image.losses.unrecorded_children,
+        "stopped": losses::stop_reason(image),
+        "damage": damage,
+    })
+}
+
+fn all_losses(report: &Report) -> Value {
+    let images = &report.analysis.images;
+    let calls: u64 = images.iter().map(ImageReport::lost_calls).sum();
+    let truncated: u64 = images
+        .iter()
+        .map(|image| image.losses.truncated_stacks)
+        .sum();
+    let damaged: usize = images.iter().map(|image| image.damage.len()).sum();
+    json!({
+        "complete": losses::summary(&report.analysis).is_none(),
+        "calls": calls,
+        "truncated_stacks": truncated,
+        "damaged_parts": damaged,
+        "stopped": images.iter().find_map(losses::stop_reason),
+        "unreadable_files": report.analysis.unreadable,
+        "messages": losses::details(&report.analysis),
+    })
+}
+
+fn problem(found: &ModuleProblem) -> Value {
+    let (name, recorded, build) = match &found.problem {
+        SymbolProblem::NoFile => ("file not found", None, None),
+        SymbolProblem::OtherBuild { recorded, found } => {
+            ("replaced since the recording", Some(recorded), Some(found))
+        }
+        SymbolProblem::NoDebugInfo => ("no debug information", None, None),
+    };
+    json!({
+        "module": found.path,
+        "problem": name,
+        "recorded_build_id": recorded,
+        "found_build_id": build,
+    })
+}

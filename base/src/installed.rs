@@ -1,0 +1,92 @@
+//! The installed tree that the tool is part of: what lies at a known place from its own real path, be
+//! that `bin/larder`, `libexec/larder/larder-lab`, or either in cargo's folder.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Result};
+use crate::printable;
+
+/// Where the programs that the tool starts are, if not in the tree around it.
+pub const PROGRAMS_VARIABLE: &str = "LARDER_LIBEXEC";
+
+const PROGRAMS: &str = "libexec/larder";
+
+/// The folder of the program that runs.
+fn own_folder() -> Option<PathBuf> {
+    let program = env::current_exe().and_then(|exe| exe.canonicalize()).ok()?;
+    Some(program.parent()?.to_owned())
+}
+
+/// The prefix of a program in this folder.
+fn prefix(folder: &Path) -> Option<&Path> {
+    let beneath = if folder.ends_with(PROGRAMS) {
+        folder.parent()?
+    } else {
+        folder
+    };
+    beneath.parent()
+}
+
+/// `relative` to the prefix, if the tool's own path is known.
+pub fn under_prefix(relative: &str) -> Option<PathBuf> {
+    Some(prefix(&own_folder()?)?.join(relative))
+}
+
+/// The folder of programs: `$LARDER_LIBEXEC`, or `libexec/larder` under the prefix.
+pub fn programs() -> PathBuf {
+    let given = env::var_os(PROGRAMS_VARIABLE).filter(|value| !value.is_empty());
+    given
+        .map(PathBuf::from)
+        .or_else(|| under_prefix(PROGRAMS))
+        .unwrap_or_default()
+}
+
+/// `larder` itself, for the programs beside it.
+pub fn tool() -> Result<PathBuf> {
+    find("larder", "bin")
+}
+
+/// `larder-lab`, for the tool.
+pub fn lab() -> Result<PathBuf> {
+    find("larder-lab", PROGRAMS)
+}
+
+/// In the folder of the program that runs, else in this one under the prefix.
+fn find(name: &str, under: &str) -> Result<PathBuf> {
+    let Some(own) = own_folder() else {
+        return Err(Failure::failed(format!(
+            "{name} cannot be found, as the tool's own path is unknown: start larder by its path"
+        )));
+    };
+    let staged = prefix(&own).map(|prefix| prefix.join(under));
+    let places = || std::iter::once(&own).chain(staged.as_ref().filter(|place| **place != own));
+    let found = places().map(|place| place.join(name)).find(|p| p.is_file());
+    found.ok_or_else(|| {
+        let looked: Vec<_> = places().map(printable::name).collect();
+        Failure::failed(format!(
+            "{name} is not in {}: run `make build` and use out/bin/larder, or install all of Larder",
+            looked.join(" or ")
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_programs_know_one_prefix() {
+        for folder in ["/opt/larder/bin", "/opt/larder/libexec/larder"] {
+            assert_eq!(prefix(Path::new(folder)), Some(Path::new("/opt/larder")));
+        }
+    }
+
+    #[test]
+    fn where_a_program_was_looked_for_is_said() {
+        let failure = find("larder-none", "nowhere").unwrap_err();
+        let message = &failure.message;
+        assert!(message.starts_with("larder-none is not in "), "{message}");
+        assert!(message.contains("/nowhere: run"), "{message}");
+    }
+}

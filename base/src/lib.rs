@@ -1,0 +1,23 @@
+//! What every part of the tool needs: failures and their exit codes, output that is whole or not at
+//! all, names made safe to print, finding and starting a command, Larder's own files on this machine,
+//! and the numbers, statistics and drawings of the reports. It knows no trace and no allocator, and
+//! depends on no other crate of Larder. All of the tool's crates use it.
+
+pub mod cache;
+pub mod command_line;
+pub mod execute;
+pub mod failure;
+pub mod format;
+pub mod installed;
+pub mod libraries;
+pub mod machine;
+pub mod measured;
+pub mod number;
+pub mod output;
+pub mod path;
+pub mod preload;
+pub mod printable;
+pub mod regular;
+pub mod statistics;
+pub mod svg;
+pub mod target;

@@ -1,0 +1,308 @@
+//! The workloads: reads and checks `workloads.toml`, which lies beside the programs that it names.
+//!
+//! Invariant: a checked workload has a unique name and a command whose placeholders are all known,
+//! so expanding it cannot fail.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use larder_base::failure::{Failure, Result};
+use larder_base::installed::{self, PROGRAMS_VARIABLE};
+use larder_base::printable;
+use serde::Deserialize;
+
+pub const MANIFEST: &str = "workloads.toml";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    workload: Vec<Workload>,
+}
+
+/// What is run under each allocator.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    pub name: String,
+    pub group: String,
+    pub what: String,
+    command: Vec<String>,
+    /// Part of `--quick`.
+    #[serde(default)]
+    pub quick: bool,
+    /// Takes its resident memory after idle seconds, too.
+    #[serde(default)]
+    pub idle: bool,
+    /// Its work follows the scale.
+    #[serde(default = "yes")]
+    pub scales: bool,
+    #[serde(default)]
+    pub needs: Vec<Need>,
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    #[serde(default)]
+    pub preload: Preload,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A program (a name in PATH, or a path) and the Debian package that has it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Need(pub String, pub String);
+
+/// Who preloads the allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preload {
+    /// The whole command runs under it.
+    #[default]
+    Whole,
+    /// The command preloads `$BENCH_PRELOAD` into the program that counts.
+    Inner,
+}
+
+/// What stands in for the placeholders of a command.
+pub struct Places<'a> {
+    pub bench: &'a Path,
+    pub scratch: &'a Path,
+    pub scale: f64,
+}
+
+/// The folder of the workloads' programs and of their manifest.
+pub fn directory() -> Result<PathBuf> {
+    let directory = installed::programs().join("bench");
+    if directory.join(MANIFEST).is_file() {
+        return directory.canonicalize().map_err(|error| {
+            Failure::failed(format!(
+                "{}: {}: check its permissions",
+                printable::name(&directory),
+                larder_base::target::reason(&error)
+            ))
+        });
+    }
+    Err(Failure::failed(format!(
+        "{} is not in {}: run `make peers` and use out/bin/larder, or set {PROGRAMS_VARIABLE} to the \
+         directory that holds bench/{MANIFEST}",
+        MANIFEST,
+        printable::name(&directory)
+    )))
+}
+
+/// Reads and checks the manifest in `directory`.
+pub fn load(directory: &Path) -> Result<Vec<Workload>> {
+    let path = directory.join(MANIFEST);
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::failed(format!(
+            "{}: {}: stage the tree again with `make peers`",
+            printable::name(&path),
+            larder_base::target::reason(&error)
+        ))
+    })?;
+    parse(&text).map_err(|cause| {
+        Failure::failed(format!(
+            "{}: {}: correct the file",
+            printable::name(&path),
+            printable::escape(&cause)
+        ))
+    })
+}
+
+fn parse(text: &str) -> std::result::Result<Vec<Workload>, String> {
+    let manifest: Manifest = toml::from_str(text).map_err(|error| {
+        let line = error
+            .span()
+            .map(|span| text[..span.start].lines().count().max(1));
+        let line = line.map(|line| format!("near line {line}: "));
+        let message = error.message().replace('\n', " ");
+        format!("{}{message}", line.unwrap_or_default())
+    })?;
+    let mut names = HashSet::new();
+    for workload in &manifest.workload {
+        workload.check()?;
+        if !names.insert(&workload.name) {
+            return Err(format!("two workloads are called {}", workload.name));
+        }
+    }
+    if manifest.workload.is_empty() {
+        return Err("has no [[workload]]".to_owned());
+    }
+    Ok(manifest.workload)
+}
+
+impl Workload {
+    fn check(&self) -> std::result::Result<(), String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if self.name.is_empty() || !self.name.chars().all(plain) {
+            return Err(format!(
+                "the workload name '{}' may have only letters, digits, '-', '.' and '_'",
+                self.name
+            ));
+        }
+        if self.command.is_empty() {
+            return Err(format!("workload {} has an empty command", self.name));
+        }
+        for word in &self.command {
+            pieces(word).map_err(|cause| format!("workload {}: {cause}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// The words to run.
+    pub fn command(&self, places: &Places) -> Vec<String> {
+        let expand = |word: &String| {
+            let pieces = pieces(word).unwrap_or_default();
+            pieces.iter().map(|piece| piece.text(places)).collect()
+        };
+        self.command.iter().map(expand).collect()
+    }
+
+    /// The needs that are not there.
+    pub fn missing(&self) -> Vec<&Need> {
+        let there = |need: &&Need| in_path(Path::new(&need.0)).is_none();
+        self.needs.iter().filter(there).collect()
+    }
+}
+
+/// The file that a name means where there is no `/` in it.
+pub fn in_path(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.exists().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join(program));
+    files.find(|file| file.is_file())
+}
+
+#[derive(Debug, PartialEq)]
+enum Piece<'a> {
+    Text(&'a str),
+    Bench,
+    Scratch,
+    Scale,
+    Scaled(f64),
+}
+
+impl Piece<'_> {
+    fn text(&self, places: &Places) -> String {
+        match self {
+            Piece::Text(text) => (*text).to_owned(),
+            Piece::Bench => places.bench.to_string_lossy().into_owned(),
+            Piece::Scratch => places.scratch.to_string_lossy().into_owned(),
+            Piece::Scale => places.scale.to_string(),
+            Piece::Scaled(usual) => format!("{:.0}", (usual * places.scale).round().max(1.0)),
+        }
+    }
+}
+
+fn pieces(word: &str) -> std::result::Result<Vec<Piece<'_>>, String> {
+    let mut pieces = Vec::new();
+    let mut rest = word;
+    while let Some(open) = rest.find('{') {
+        let close = rest[open..]
+            .find('}')
+            .ok_or_else(|| format!("'{word}': the {{ has no }}"))?;
+        if open > 0 {
+            pieces.push(Piece::Text(&rest[..open]));
+        }
+        let name = &rest[open + 1..open + close];
+        pieces.push(match name {
+            "bench" => Piece::Bench,
+            "scratch" => Piece::Scratch,
+            "scale" => Piece::Scale,
+            _ => name
+                .strip_prefix("scale*")
+                .and_then(|usual| usual.parse::<u64>().ok())
+                .map(|usual| Piece::Scaled(usual as f64))
+                .ok_or_else(|| {
+                    format!(
+                        "'{word}': there is no placeholder {{{name}}}; there are {{bench}}, \
+                         {{scratch}}, {{scale}} and {{scale*N}}"
+                    )
+                })?,
+        });
+        rest = &rest[open + close + 1..];
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAIR: &str = "[[workload]]\nname = 'pair'\ngroup = 'own'\nwhat = 'pairs'\n\
+                        command = ['{bench}/pair', '{scale*1000}', 'x{scale}']\n";
+
+    #[test]
+    fn placeholders_are_expanded() {
+        let workloads = parse(PAIR).unwrap();
+        let places = Places {
+            bench: Path::new("/b"),
+            scratch: Path::new("/s"),
+            scale: 0.25,
+        };
+        assert_eq!(workloads[0].command(&places), ["/b/pair", "250", "x0.25"]);
+        let small = Places {
+            scale: 1e-9,
+            ..places
+        };
+        assert_eq!(workloads[0].command(&small)[1], "1");
+    }
+
+    #[test]
+    fn defaults_are_the_quiet_ones() {
+        let workload = &parse(PAIR).unwrap()[0];
+        assert!(!workload.quick && !workload.idle && workload.scales);
+        assert_eq!(workload.preload, Preload::Whole);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        let cases = [
+            ("[[workload", "near line 1"),
+            ("", "missing field `workload`"),
+            ("workload = []", "no [[workload]]"),
+            (&format!("{PAIR}fast = true\n"), "unknown field `fast`"),
+            (&format!("{PAIR}preload = 'outer'\n"), "`outer`"),
+            (&format!("{PAIR}quick = 1\n"), "near line 6"),
+            (&format!("{PAIR}{PAIR}"), "two workloads are called pair"),
+            (
+                &PAIR.replace("{scale}", "{size}"),
+                "there is no placeholder {size}",
+            ),
+            (&PAIR.replace("{scale*1000}", "{scale*x}"), "{scale*x}"),
+            (&PAIR.replace("{scale}", "{scale"), "has no }"),
+            (&PAIR.replace("'pair'", "'pa ir'"), "may have only letters"),
+            (
+                "[[workload]]\nname = 'a'\ngroup = 'own'\nwhat = ''\ncommand = []\n",
+                "empty command",
+            ),
+        ];
+        for (text, words) in cases {
+            let cause = parse(text).unwrap_err();
+            assert!(cause.contains(words), "{text:?}: {cause}");
+            assert!(!cause.contains('\n'), "{cause}");
+        }
+    }
+
+    #[test]
+    fn the_projects_own_manifest_is_well_formed() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let workloads = load(&root.join("bench")).unwrap();
+        assert!(workloads.iter().any(|workload| workload.quick));
+        assert!(workloads.iter().any(|workload| workload.idle));
+    }
+
+    #[test]
+    fn a_missing_program_is_known_by_its_package() {
+        let text = format!("{PAIR}needs = [['sh', 'dash'], ['no-such-program', 'no-package']]\n");
+        let workload = &parse(&text).unwrap()[0];
+        let missing = workload.missing();
+        assert_eq!(missing.len(), 1);
+        assert_eq!(missing[0].1, "no-package");
+    }
+}

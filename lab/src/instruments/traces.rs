@@ -1,0 +1,36 @@
+//! What a recorded run left in its folder.
+
+use std::path::Path;
+
+use larder_base::failure::{Failure, Result};
+use larder_trace::{Trace, TraceError, trace_files};
+
+/// By the recorder's own count, of all processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    pub events: u64,
+    pub truncated_stacks: u64,
+}
+
+impl Counted {
+    pub fn of(folder: &Path) -> Result<Counted> {
+        let mut counted = Counted::default();
+        for trace in all(folder)? {
+            counted.events += trace.event_count();
+            counted.truncated_stacks += trace.losses().truncated_stacks;
+        }
+        Ok(counted)
+    }
+}
+
+pub fn all(folder: &Path) -> Result<Vec<Trace>> {
+    let files = trace_files(folder).map_err(unreadable)?;
+    files
+        .iter()
+        .map(|file| Trace::open(file).map_err(unreadable))
+        .collect()
+}
+
+pub fn unreadable(error: TraceError) -> Failure {
+    Failure::failed(format!("the recording cannot be read: {error}"))
+}

@@ -1,0 +1,29 @@
+//! What tests and measures allocators: `bench` compares them by programs, `replay` by a trace,
+//! `instruments` by one question each, and `torture` looks for faults. It depends on `larder-analysis`
+//! for traces and symbols, and on `larder-base`; nothing depends on it. It is a program of its own,
+//! `larder-lab`, which the tool starts in its place: who looks at a trace needs none of it.
+
+mod args;
+mod bench;
+mod instruments;
+mod replay;
+mod torture;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use larder_base::command_line;
+use larder_base::failure::Result;
+
+use args::Plan;
+
+/// Does what the words say, the first of which is the tool's name.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> Result<ExitCode> {
+    match args::parse(words)? {
+        Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
+        Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Replay(plan) => replay::replay(&plan).map(ExitCode::from),
+        Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
+        Plan::Show(text) => command_line::show(&text),
+    }
+}

@@ -1,0 +1,143 @@
+//! What is typed after `larder leaks`, and the checked plan that comes of it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::subject::RawCharging;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
+use super::suppressions::Suppressions;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder leaks -- ./server --once
+      Run it on Larder; what it has lost when it ends, by source line.
+  larder leaks --mode strict --suppressions known.txt -- make test
+      Every program that make runs is checked, without what is known.
+  larder leaks 4711
+      A running process on Larder; its threads are stopped while it is looked at.
+
+The processes that a command runs end as they would; what is lost tells in the tool's own exit code.
+
+Exit codes: 1 (or --exit-code) if anything is lost, else 0; with -- else the command's own; 125 the
+tool failed; 126 the command cannot be executed or reached; 127 the command was not found.";
+
+#[derive(Debug, Args)]
+pub struct RawLeaks {
+    /// A running process
+    #[arg(
+        value_name = "PID",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    process: Option<u32>,
+    /// When the command's processes are checked, and what counts [default: normal]
+    #[arg(long, value_enum, value_name = "MODE", requires = "command")]
+    mode: Option<Mode>,
+    /// Leave out what a suppression file of LeakSanitizer's names
+    #[arg(long, value_name = "FILE")]
+    suppressions: Option<PathBuf>,
+    /// The exit code if anything is lost
+    #[arg(long, value_name = "N", default_value = "1")]
+    exit_code: u8,
+    /// Sites in the ranking, 0 for all [default: 20; with --json all]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    top: Option<usize>,
+    #[command(flatten)]
+    charging: RawCharging,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// As `HEAPCHECK` has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// As normal, but what was allocated before main is no leak
+    Minimal,
+    /// At exit, before destructors of global objects run
+    #[default]
+    Normal,
+    /// After them
+    Strict,
+    /// After them, and whatever was not freed is lost
+    Draconian,
+    /// As the HEAP_CHECK_ variables say
+    AsIs,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Minimal => "minimal",
+            Mode::Normal => "normal",
+            Mode::Strict => "strict",
+            Mode::Draconian => "draconian",
+            Mode::AsIs => "as-is",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub enum Source {
+    Process(u32),
+    /// At least one word.
+    Command {
+        words: Vec<OsString>,
+        mode: Mode,
+    },
+}
+
+#[derive(Debug)]
+pub struct LeaksPlan {
+    pub source: Source,
+    /// The file, by its whole path, and what is in it.
+    pub suppressions: Option<(PathBuf, Suppressions)>,
+    pub exit_code: u8,
+    /// Of sites; `usize::MAX`: all.
+    pub top: usize,
+    pub charging: Charging,
+    pub json: bool,
+}
+
+/// As `HEAP_CHECK_MAX_LEAKS`.
+const DEFAULT_TOP: usize = 20;
+
+impl RawLeaks {
+    pub fn check(self) -> Result<LeaksPlan> {
+        let suppressions = self.suppressions.map(|file| {
+            let list = Suppressions::read(&file)?;
+            let whole = std::path::absolute(&file).map_err(|error| {
+                let name = printable::name(&file);
+                let reason = larder_base::target::reason(&error);
+                Failure::failed(format!("{name}: {reason}: name it by its whole path"))
+            });
+            Ok((whole?, list))
+        });
+        Ok(LeaksPlan {
+            source: match self.process {
+                Some(process) => Source::Process(process),
+                None => Source::Command {
+                    words: self.command,
+                    mode: self.mode.unwrap_or_default(),
+                },
+            },
+            suppressions: suppressions.transpose()?,
+            exit_code: self.exit_code,
+            top: match (self.top, self.json) {
+                (Some(0), _) | (None, true) => usize::MAX,
+                (Some(top), _) => top,
+                (None, false) => DEFAULT_TOP,
+            },
+            charging: self.charging.check()?,
+            json: self.json,
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! `larder leaks`: what a program has lost, when it ends or while it runs.
+//!
+//! ```text
+//! command ─> the library's own check ─> files ─────┐
+//! process ─> process::Leaks ─> running (suppress) ─┴─> profile::sites (attribution) ─> text, json
+//! ```
+
+mod args;
+mod command;
+mod json;
+mod running;
+mod suppressions;
+mod text;
+
+use larder_analysis::reading::losses;
+use larder_base::failure::Result;
+use larder_base::output::{self, Content};
+use larder_base::printable;
+
+use crate::profile::heap::{Figures, HeapProfile};
+use crate::profile::program;
+use crate::profile::sites::{Profiled, ProfiledSite};
+use args::Source;
+pub use args::{EXAMPLES, LeaksPlan, RawLeaks};
+use running::Looked;
+
+/// All that is printed.
+struct Report<'a> {
+    plan: &'a LeaksPlan,
+    title: String,
+    profiles: Vec<HeapProfile>,
+    profiled: Profiled,
+    looked: Option<Looked>,
+}
+
+/// The exit code.
+pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
+    let (profiles, title, looked, code) = match &plan.source {
+        Source::Command { words, mode } => {
+            let file = plan.suppressions.as_ref().map(|(file, _)| file.as_path());
+            let (profiles, code) = command::run(words, *mode, file)?;
+            (profiles, printable::name(&words[0]), None, code)
+        }
+        Source::Process(id) => {
+            let list = plan.suppressions.as_ref().map(|(_, list)| list);
+            let (profile, looked) = running::look(*id, list)?;
+            (vec![profile], looked.title.clone(), Some(looked), 0)
+        }
+    };
+    let report = Report {
+        plan,
+        title,
+        profiled: Profiled::new(plan.charging.clone(), &profiles, None),
+        profiles,
+        looked,
+    };
+    let unmatched = report.profiled.resolver.unmatched_skips();
+    unmatched.for_each(|warning| losses::warn(&warning));
+    output::write(None, Content::Text, |out| match plan.json {
+        true => json::print(&report, out),
+        false => text::print_for_terminal(&report, out),
+    })?;
+    Ok(match report.total().in_use.objects > 0.0 {
+        true => plan.exit_code,
+        false => code,
+    })
+}
+
+impl Report<'_> {
+    /// The sites, and what has no stack.
+    fn total(&self) -> Figures {
+        let mut total = self.profiled.total.clone();
+        total.add(&self.without_stack());
+        total
+    }
+
+    fn without_stack(&self) -> Figures {
+        let mut sum = Figures::default();
+        let sizes = self.looked.iter().flat_map(|looked| looked.sizes.values());
+        sizes.for_each(|figures| sum.add(figures));
+        sum
+    }
+
+    /// Of all processes, objects and bytes.
+    fn reachable(&self) -> (f64, f64) {
+        let checks = self.profiles.iter().filter_map(|profile| profile.leaks);
+        checks.fold((0.0, 0.0), |(objects, bytes), check| {
+            (
+                objects + check.reachable.objects,
+                bytes + check.reachable.bytes,
+            )
+        })
+    }
+
+    /// The sites that have lost anything, most bytes first.
+    fn ranked(&self) -> Vec<&ProfiledSite> {
+        let lost = |site: &&ProfiledSite| site.figures.in_use.objects > 0.0;
+        let mut sites: Vec<_> = self.profiled.sites.iter().filter(lost).collect();
+        sites.sort_by(|a, b| b.figures.in_use.bytes.total_cmp(&a.figures.in_use.bytes));
+        sites
+    }
+
+    /// The processes that have lost anything, of those of a command.
+    fn leaking(&self) -> impl Iterator<Item = (&HeapProfile, Figures)> {
+        let sums = self
+            .profiles
+            .iter()
+            .map(|profile| (profile, profile.total()));
+        sums.filter(|(_, total)| total.in_use.objects > 0.0)
+    }
+}
+
+/// The process and its program, printable.
+fn name(profile: &HeapProfile) -> String {
+    let id = profile.process.map_or("?".to_owned(), |id| id.to_string());
+    format!(
+        "process {id}: {}",
+        program(profile).unwrap_or_else(|| "?".to_owned())
+    )
+}

@@ -1,0 +1,141 @@
+//! Suppression files of LeakSanitizer's: `leak:PATTERN` a line, as alloc/suppressions.h reads them.
+
+use std::io::Read;
+use std::path::Path;
+
+use larder_analysis::reading::losses;
+use larder_base::failure::{Failure, Result};
+use larder_base::number::counted;
+use larder_base::printable;
+use larder_base::regular::open_regular;
+use regex::Regex;
+
+/// As in the library.
+const MOST_BYTES: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub struct Suppressions(pub Vec<Suppression>);
+
+#[derive(Debug)]
+pub struct Suppression {
+    /// As it stands in the file.
+    pub pattern: String,
+    regex: Regex,
+}
+
+impl Suppressions {
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = printable::name(path);
+        let mut text = Vec::new();
+        let read =
+            open_regular(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text));
+        read.map_err(|error| {
+            let reason = larder_base::target::reason(&error);
+            Failure::failed(format!(
+                "{name}: {reason}: name a file of lines leak:PATTERN"
+            ))
+        })?;
+        if text.len() as u64 > MOST_BYTES {
+            return Err(Failure::failed(format!(
+                "{name}: has more than 1 MiB: name a file of lines leak:PATTERN"
+            )));
+        }
+        let (list, bad) = Self::parse(&String::from_utf8_lossy(&text));
+        if let Some(first) = bad.first() {
+            let lines = counted(bad.len() as u64, "such line");
+            losses::warn(&format!(
+                "{name}: line {first}: not leak:PATTERN; {lines} left out"
+            ));
+        }
+        Ok(list)
+    }
+
+    /// And the lines, from 1, that are none.
+    fn parse(text: &str) -> (Self, Vec<usize>) {
+        let (mut list, mut bad) = (Vec::new(), Vec::new());
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let pattern = line.strip_prefix("leak:").filter(|text| !text.is_empty());
+            match pattern.and_then(|pattern| Suppression::new(pattern).ok()) {
+                Some(suppression) => list.push(suppression),
+                None => bad.push(number),
+            }
+        }
+        (Self(list), bad)
+    }
+
+    /// The place of the first that one of the names has.
+    pub fn find<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Option<usize> {
+        self.0.iter().position(|suppression| {
+            let mut names = names.clone();
+            names.any(|name| !name.is_empty() && suppression.regex.is_match(name))
+        })
+    }
+}
+
+impl Suppression {
+    /// `*` is anything; `^` before it and `$` behind it tie it to the ends.
+    fn new(pattern: &str) -> std::result::Result<Self, regex::Error> {
+        let (anchor, rest) = match pattern.strip_prefix('^') {
+            Some(rest) => ("^", rest),
+            None => ("", pattern),
+        };
+        let (body, end) = match rest.split_once('$') {
+            Some((body, _)) => (body, "$"),
+            None => (rest, ""),
+        };
+        let parts: Vec<String> = body.split('*').map(regex::escape).collect();
+        Ok(Self {
+            pattern: pattern.to_owned(),
+            regex: Regex::new(&format!("(?s){anchor}{}{end}", parts.join(".*")))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_they_mean_to_the_library() {
+        let matches = |pattern: &str, name: &str| {
+            let (list, _) = Suppressions::parse(&format!("leak:{pattern}"));
+            list.find([name].into_iter()).is_some()
+        };
+        let name = "(anonymous namespace)::direct()";
+        for pattern in [
+            "direct",
+            "*",
+            "^(anonymous",
+            "::direct()$",
+            "^(*()$",
+            "a*e*s*e",
+            "^*d",
+        ] {
+            assert!(matches(pattern, name), "{pattern}");
+        }
+        for pattern in [
+            "^direct",
+            "direct$",
+            "direct*anonymous",
+            "^$",
+            ".",
+            "#d",
+            "[a-z]",
+        ] {
+            assert!(!matches(pattern, name), "{pattern}");
+        }
+        assert!(!matches("*", ""));
+    }
+
+    #[test]
+    fn other_lines_are_told() {
+        let (list, bad) = Suppressions::parse("# no\n\n  leak:a \r\nrace:b\nleak:\nleak:c");
+        assert_eq!(list.0.len(), 2);
+        assert_eq!(bad, [4, 5]);
+        assert_eq!(list.find(["xcx"].into_iter()), Some(1));
+    }
+}

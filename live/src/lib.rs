@@ -1,0 +1,14 @@
+//! What looks into running processes: `process` walks a heap from outside, `profile`, `leaks`, `stats`,
+//! `top` and `serve` are the tool's commands that show what it finds, and `traced` stops a command's
+//! processes at their end for them. It depends on `larder-analysis`, which names stacks and exports
+//! them, and on `larder-base`; only the tool uses it.
+
+pub mod leaks;
+pub mod process;
+pub mod profile;
+pub mod serve;
+pub mod stats;
+pub mod top;
+
+mod ptrace;
+mod traced;

@@ -1,0 +1,315 @@
+//! What is typed after `larder profile`, and the checked plan that comes of it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use larder_analysis::reading::measure::Measure;
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::subject::RawCharging;
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder profile -- ./server --once
+      Run it on Larder; when it has ended, the source lines that hold memory.
+  larder profile heap.4711 --sort allocated --top 20
+      A profile that Larder (LARDER_PROFILE=heap.%p), gperftools or jemalloc has written.
+  larder profile heap.4711 --base heap.4700
+      What has grown from one to the other, and whether that is more than chance.
+  larder profile 4711
+      A running process on Larder, which is neither stopped nor asked.
+  larder profile 4711 --seconds 10
+      What it allocates within ten seconds, how long that lives, and what grows.
+  larder profile 4711 --growing --seconds 60
+      What leaks, perhaps: sites that grow in each of three minutes.
+  larder profile heap.4711 -o heap.svg
+      A flame graph; heap.pb.gz is for pprof, heap.folded and heap.speedscope.json for others.
+
+Exit codes: 0; with -- the command's own; with --growing 1 if a site grows; 125 the
+tool failed; 126 the command cannot be executed or reached; 127 the command was not found.";
+
+#[derive(Debug, Args)]
+pub struct RawProfile {
+    /// A process, or a heap profile (./4711 if its name is a number)
+    #[arg(value_name = "PID|FILE", required_unless_present = "command")]
+    #[arg(conflicts_with = "command")]
+    subject: Option<PathBuf>,
+    /// What sites are ranked by, and what the widths of a flame graph stand for
+    #[arg(long, value_enum, value_name = "KEY")]
+    sort: Option<Key>,
+    /// Sites in a ranking, 0 for all [default: 10; with --json all]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    top: Option<usize>,
+    /// Show the growth since this profile, of the same process or of another run
+    #[arg(long, value_name = "FILE")]
+    base: Option<PathBuf>,
+    /// Look at a process twice, so far apart: what happened in between
+    #[arg(long, value_name = "N", conflicts_with_all = ["base", "command"])]
+    #[arg(value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Name the sites of a process that grow in each of N intervals of --seconds [default: 3 of 10]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "3", conflicts_with_all = ["base", "command", "sort"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=100))]
+    growing: Option<u32>,
+    /// What to make [default: by the name of the output; text]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// The file to write; what is there is replaced [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Sample one in so many bytes of what the command allocates, in the mean; 1 is every object
+    #[arg(long, value_name = "BYTES", requires = "command")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    mean: Option<u64>,
+    #[command(flatten)]
+    charging: RawCharging,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Key {
+    /// Bytes in use
+    InUse,
+    /// Objects in use
+    Objects,
+    /// Bytes allocated so far
+    Allocated,
+    /// Bytes more in use than in the base, or than at the last mark
+    Growth,
+    /// Bytes in use when all that was in use was highest
+    Peak,
+    /// Objects freed so far, with how long they lived
+    Lifetimes,
+}
+
+impl Key {
+    /// The one of exports and pictures; `None`: they have none.
+    pub fn measure(self) -> Option<Measure> {
+        match self {
+            Key::InUse => Some(Measure::LiveBytes),
+            Key::Objects => Some(Measure::LiveBlocks),
+            Key::Allocated => Some(Measure::Bytes),
+            Key::Peak => Some(Measure::Peak),
+            Key::Growth | Key::Lifetimes => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The sites, for people
+    Text,
+    /// The sites, for programs
+    Json,
+    /// A flame graph
+    Svg,
+    /// pprof's protocol buffer, compressed
+    Pprof,
+    /// Stacks with their bytes, a line each
+    Collapsed,
+    /// speedscope's JSON
+    Speedscope,
+    /// The heap profile itself, to be read again
+    Heap,
+}
+
+impl Format {
+    fn by_ending(path: &Path) -> Option<Self> {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let ends = |ending: &str| name.ends_with(ending.as_bytes());
+        Some(match () {
+            () if ends(".svg") => Format::Svg,
+            () if ends(".pb.gz") => Format::Pprof,
+            () if ends(".folded") => Format::Collapsed,
+            () if ends(".speedscope.json") => Format::Speedscope,
+            () if ends(".json") => Format::Json,
+            () if ends(".heap") => Format::Heap,
+            () if ends(".txt") => Format::Text,
+            () => return None,
+        })
+    }
+}
+
+/// How a process is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    Once,
+    /// Before and after.
+    For(Duration),
+    /// So many times, and once more.
+    Growing {
+        intervals: u32,
+        each: Duration,
+    },
+}
+
+impl Watch {
+    /// How many readings, and how far apart.
+    pub fn readings(self) -> (u32, Duration) {
+        match self {
+            Watch::Once => (1, Duration::ZERO),
+            Watch::For(length) => (2, length),
+            Watch::Growing { intervals, each } => (intervals + 1, each),
+        }
+    }
+}
+
+/// From one look at a process to the next, unless said otherwise.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let value = text
+        .parse::<f64>()
+        .ok()
+        .filter(|value| (0.001..=1e7).contains(value));
+    let value = value.ok_or("give 0.001 to 10000000 seconds")?;
+    Ok(Duration::from_secs_f64(value))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Source {
+    File(PathBuf),
+    Process {
+        id: u32,
+        watch: Watch,
+    },
+    /// At least one word.
+    Command {
+        words: Vec<OsString>,
+        mean: Option<u64>,
+    },
+}
+
+#[derive(Debug)]
+pub struct ProfilePlan {
+    pub source: Source,
+    pub base: Option<PathBuf>,
+    pub sort: Option<Key>,
+    pub charging: Charging,
+    /// `None`: the default of the format; `Some(0)`: all.
+    pub top: Option<usize>,
+    pub format: Format,
+    pub output: Option<PathBuf>,
+}
+
+impl RawProfile {
+    pub fn check(self) -> Result<ProfilePlan> {
+        let id = self.subject.as_ref().and_then(|name| process_id(name));
+        let source = match self.subject {
+            Some(file) => match id {
+                Some(id) => Source::Process {
+                    id,
+                    watch: match (self.growing, self.seconds) {
+                        (None, None) => Watch::Once,
+                        (None, Some(length)) => Watch::For(length),
+                        (Some(intervals), each) => Watch::Growing {
+                            intervals,
+                            each: each.unwrap_or(DEFAULT_INTERVAL),
+                        },
+                    },
+                },
+                None if self.seconds.is_some() || self.growing.is_some() => {
+                    return Err(Failure::failed(format!(
+                        "{}: --seconds and --growing are of a process: name one by its number",
+                        printable::name(&file)
+                    )));
+                }
+                None => Source::File(file),
+            },
+            None => Source::Command {
+                words: self.command,
+                mean: self.mean,
+            },
+        };
+        let format = format(self.format, self.json, self.output.as_deref())?;
+        let looks_twice = matches!(&source, Source::Process { watch, .. } if *watch != Watch::Once);
+        let whole = matches!(format, Format::Text | Format::Json);
+        if let (Some(_), false) = (self.growing, whole) {
+            return Err(Failure::failed(
+                "--growing: names sites: choose --format text or json",
+            ));
+        }
+        if looks_twice && format == Format::Heap {
+            return Err(Failure::failed(
+                "--seconds: a heap profile is of one time: leave it out, or choose another --format",
+            ));
+        }
+        let draws = matches!(format, Format::Svg | Format::Collapsed);
+        if let (true, Some(None)) = (draws, self.sort.map(Key::measure)) {
+            return Err(Failure::failed(
+                "--sort: of this key no picture is drawn: choose in-use, objects, allocated or \
+                 peak; with --base a flame graph shows the growth",
+            ));
+        }
+        Ok(ProfilePlan {
+            source,
+            base: self.base,
+            sort: self.sort,
+            charging: self.charging.check()?,
+            top: self.top,
+            format,
+            output: self.output,
+        })
+    }
+}
+
+fn process_id(name: &Path) -> Option<u32> {
+    let text = name.to_str()?;
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+fn format(format: Option<Format>, json: bool, output: Option<&Path>) -> Result<Format> {
+    match (format, json, output) {
+        (Some(format), ..) => Ok(format),
+        (None, true, _) => Ok(Format::Json),
+        (None, false, None) => Ok(Format::Text),
+        (None, false, Some(path)) => Format::by_ending(path).ok_or_else(|| {
+            let name = printable::name(path);
+            Failure::failed(format!(
+                "{name}: its name does not say what to make: end it in .svg, .pb.gz, .folded, \
+                 .speedscope.json, .json, .heap or .txt, or give --format"
+            ))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_process() {
+        let id = |name: &str| process_id(Path::new(name));
+        assert_eq!(id("4711"), Some(4711));
+        for name in ["./4711", "+1", "", "heap.1", "99999999999"] {
+            assert_eq!(id(name), None, "{name}");
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "nan", "inf", "1e99", "x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_the_output_says_what_to_make() {
+        let of = |name: &str| format(None, false, Some(Path::new(name)));
+        assert_eq!(of("a/heap.svg").unwrap(), Format::Svg);
+        assert_eq!(of("heap.pb.gz").unwrap(), Format::Pprof);
+        assert_eq!(of("heap.speedscope.json").unwrap(), Format::Speedscope);
+        assert_eq!(of("heap.json").unwrap(), Format::Json);
+        assert!(of("heap").unwrap_err().message.contains("--format"));
+        let said = format(Some(Format::Heap), false, Some(Path::new("x.svg")));
+        assert_eq!(said.unwrap(), Format::Heap);
+    }
+}

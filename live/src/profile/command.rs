@@ -1,0 +1,101 @@
+//! Runs a command on Larder, which writes a heap profile for each of its processes as they end.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+
+use larder_analysis::reading::losses;
+use larder_base::execute;
+use larder_base::failure::{Failure, Result};
+use larder_base::libraries::{Library, LibraryPath};
+use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
+use larder_base::printable;
+use larder_base::target::{Target, reason};
+
+use super::heap::HeapProfile;
+
+/// Where the allocator writes the profile at the end; %p is the process.
+const PROFILE_VARIABLE: &str = "LARDER_PROFILE";
+const MEAN_VARIABLE: &str = "LARDER_PROFILE_BYTES";
+
+/// What is run, and how its processes are told to write profiles.
+pub struct Run<'a> {
+    pub words: &'a [OsString],
+    /// The variable that names the place: a scratch directory, and behind it a pattern.
+    pub place: &'static str,
+    pub pattern: &'static str,
+    pub environment: &'a [(&'static str, &'a OsStr)],
+    /// What is said of a command whose processes wrote none.
+    pub none: &'static str,
+}
+
+/// The profiles of its processes, at least one, and the command's exit code.
+pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u8)> {
+    let mean = mean.map(|mean| OsString::from(mean.to_string()));
+    let mean = mean.as_deref().map(|mean| (MEAN_VARIABLE, mean));
+    run_with(&Run {
+        words,
+        place: PROFILE_VARIABLE,
+        pattern: "%p",
+        environment: mean.as_slice(),
+        none: "wrote no heap profile: a process that ends by a signal or _exit writes none, nor one \
+               that Larder cannot be preloaded into",
+    })
+}
+
+pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
+    let words = run.words;
+    let target = Target::resolve(&words[0])?;
+    let allocator = LibraryPath::from_environment().find(Library::Allocator)?;
+    let preload = preload_value(&[allocator])?;
+    let scratch = tempfile::Builder::new()
+        .prefix("larder-profile-")
+        .tempdir()
+        .map_err(|error| {
+            Failure::failed(format!(
+                "no place for the profile: {}: set TMPDIR to a writable directory",
+                reason(&error)
+            ))
+        })?;
+    let place = scratch.path().join(run.pattern);
+    let mut environment: Vec<(&str, &OsStr)> = vec![
+        (PRELOAD_VARIABLE, preload.as_os_str()),
+        (run.place, place.as_os_str()),
+    ];
+    environment.extend(run.environment);
+    let status = execute::supervise(&target.path, words, &environment).map_err(|error| {
+        Failure::unfit(format!(
+            "{}: cannot be executed: {}",
+            printable::name(&target.path),
+            reason(&error)
+        ))
+    })?;
+    let code = execute::exit_code(status);
+    let mut files = fs::read_dir(scratch.path())
+        .and_then(|entries| {
+            entries
+                .map(|entry| Ok(entry?.path()))
+                .collect::<io::Result<Vec<_>>>()
+        })
+        .map_err(|error| {
+            let reason = reason(&error);
+            Failure::failed(format!("the profiles are gone: {reason}: set TMPDIR"))
+        })?;
+    files.sort();
+    let mut profiles = Vec::new();
+    for file in &files {
+        match super::read(file) {
+            Ok(profile) => profiles.push(profile),
+            // Of a process that was killed while it wrote, perhaps.
+            Err(failure) => losses::warn(&failure.message),
+        }
+    }
+    if profiles.is_empty() {
+        return Err(Failure::failed(format!(
+            "{}: ended with {code} and {}; `larder doctor PROGRAM` says more",
+            printable::name(&words[0]),
+            run.none
+        )));
+    }
+    Ok((profiles, code))
+}

@@ -1,0 +1,255 @@
+//! `larder profile`: what a heap profile says of each source line, and whether it is more than
+//! chance.
+//!
+//! ```text
+//! file ─> parse ──┬─> heap ─┬─> sites (modules, attribution) ─> growing, text, json
+//! command ─> file │         └─> export, flame graph
+//! process ─> running
+//! ```
+//!
+//! Profiles are hostile input. Memory grows with them, and with the symbols of the modules that
+//! they name.
+
+pub mod args;
+pub mod command;
+mod growing;
+pub mod heap;
+mod interval;
+mod json;
+mod modules;
+mod parse;
+mod rows;
+pub mod running;
+pub mod served;
+pub mod site_json;
+pub mod sites;
+mod text;
+mod write;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anstream::adapter::strip_bytes;
+use anstream::{AutoStream, ColorChoice};
+
+pub use args::{EXAMPLES, ProfilePlan, RawProfile};
+pub use heap::HeapProfile;
+pub use interval::{Growth, Interval};
+pub use running::with_modules;
+pub use sites::{Profiled, ProfiledSite};
+
+use larder_analysis::reading::losses;
+use larder_base::failure::{Failure, Result};
+use larder_base::number::counted;
+use larder_base::output::{self, Content};
+use larder_base::printable;
+use larder_base::regular::open_regular;
+
+use args::{Format, Source, Watch};
+use parse::NoProfile;
+
+/// All that is printed.
+struct Report<'a> {
+    plan: &'a ProfilePlan,
+    /// Of what, printable.
+    title: String,
+    profiles: Vec<HeapProfile>,
+    profiled: Profiled,
+    /// How long a process was watched.
+    seconds: Option<f64>,
+}
+
+/// Sites in a ranking of the text form, unless said otherwise.
+const DEFAULT_TOP: usize = 10;
+
+impl Report<'_> {
+    fn top(&self) -> usize {
+        match (self.plan.top, self.plan.format) {
+            (Some(0), _) | (None, Format::Json) => usize::MAX,
+            (Some(top), _) => top,
+            (None, _) => DEFAULT_TOP,
+        }
+    }
+}
+
+/// The exit code: 0, or the command's own.
+pub fn profile(plan: &ProfilePlan) -> Result<u8> {
+    output::refuse_terminal(plan.output.as_deref(), content(plan.format))?;
+    let base = plan.base.as_deref().map(|file| read(file).map(|p| vec![p]));
+    let mut base = base.transpose()?;
+    let mut seconds = None;
+    let (profiles, title, code) = match &plan.source {
+        Source::File(file) => (vec![read(file)?], printable::name(file), 0),
+        Source::Command { words, mean } => {
+            let (profiles, code) = command::run(words, *mean)?;
+            (profiles, printable::name(&words[0]), code)
+        }
+        Source::Process { id, watch } => {
+            let process = running::open(*id)?;
+            let (count, apart) = watch.readings();
+            let (mut readings, length) = running::series(&process, count, apart)?;
+            let title = running::title(&process);
+            if let Watch::Growing { .. } = watch {
+                return watched(plan, title, readings, length);
+            }
+            let last = readings.split_off(count as usize - 1);
+            if *watch != Watch::Once {
+                (base, seconds) = (Some(readings), Some(length));
+            }
+            (last, title, 0)
+        }
+    };
+    if plan.format == Format::Heap {
+        write_again(plan, &profiles)?;
+        return Ok(code);
+    }
+    let report = Report {
+        plan,
+        title,
+        profiled: Profiled::new(plan.charging.clone(), &profiles, base.as_deref()),
+        profiles,
+        seconds,
+    };
+    print(&report)?;
+    Ok(code)
+}
+
+/// The exit code: 1 if a site grew in every interval.
+fn watched(
+    plan: &ProfilePlan,
+    title: String,
+    mut readings: Vec<HeapProfile>,
+    seconds: f64,
+) -> Result<u8> {
+    let last = readings.split_off(readings.len().saturating_sub(1));
+    let first = readings.get(..1).unwrap_or_default();
+    let mut profiled = Profiled::new(plan.charging.clone(), &last, Some(first));
+    let found = growing::growing(&mut profiled, readings.iter().chain(&last));
+    let report = Report {
+        plan,
+        title,
+        profiled,
+        profiles: last,
+        seconds: Some(seconds),
+    };
+    warn(&report);
+    write_text_or(
+        &report,
+        |out| text::print_growing(&report, &found, out),
+        |out| json::print_growing(&report, &found, out),
+    )?;
+    Ok(u8::from(!found.is_empty()))
+}
+
+fn content(format: Format) -> Content {
+    match format {
+        Format::Pprof => Content::Binary,
+        _ => Content::Text,
+    }
+}
+
+fn write_again(plan: &ProfilePlan, profiles: &[HeapProfile]) -> Result<()> {
+    let [profile] = profiles else {
+        return Err(Failure::failed(format!(
+            "{} processes have written profiles, and a heap profile is of one: choose another --format",
+            profiles.len()
+        )));
+    };
+    output::write(plan.output.as_deref(), Content::Text, |out| {
+        write::write(profile, out)
+    })
+}
+
+fn warn(report: &Report<'_>) {
+    let unmatched = report.profiled.resolver.unmatched_skips();
+    unmatched.for_each(|warning| losses::warn(&warning));
+}
+
+fn print(report: &Report<'_>) -> Result<()> {
+    warn(report);
+    match report.plan.format {
+        Format::Svg => rows::draw(report),
+        Format::Pprof | Format::Collapsed | Format::Speedscope => rows::export(report),
+        Format::Text | Format::Heap | Format::Json => write_text_or(
+            report,
+            |out| text::print(report, out),
+            |out| json::print(report, out),
+        ),
+    }
+}
+
+/// The form for people, in colour on a terminal, or the one for programs.
+fn write_text_or(
+    report: &Report<'_>,
+    text: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    json: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let plan = report.plan;
+    let file = plan.output.as_deref();
+    output::write(file, Content::Text, |out| {
+        if plan.format == Format::Json {
+            return json(out);
+        }
+        let mut coloured = Vec::new();
+        text(&mut coloured)?;
+        if file.is_none() && AutoStream::choice(&io::stdout()) != ColorChoice::Never {
+            return out.write_all(&coloured);
+        }
+        out.write_all(&strip_bytes(&coloured).into_vec())
+    })
+}
+
+/// A profile; what of it could not be read is told on stderr.
+pub fn read(path: &Path) -> Result<HeapProfile> {
+    let name = printable::name(path);
+    let bytes = open_regular(path).and_then(|mut file| {
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut file, &mut bytes)?;
+        Ok(bytes)
+    });
+    let bytes = bytes.map_err(|error| {
+        Failure::failed(format!(
+            "{name}: {}: name a heap profile",
+            larder_base::target::reason(&error)
+        ))
+    })?;
+    let profile = parse::parse(&bytes).map_err(|error| Failure::failed(explain(&name, error)))?;
+    if let Some(damage) = &profile.damage {
+        losses::warn(&format!(
+            "{name}: line {}: {}; {} left out",
+            damage.line,
+            damage.what,
+            counted(profile.damaged as u64, "line")
+        ));
+    }
+    if profile.cut_off {
+        losses::warn(&format!(
+            "{name}: ends before its list of modules, so it was cut off, and no function is known"
+        ));
+    }
+    Ok(profile)
+}
+
+/// The path of the program that was profiled, printable: a profile lists its modules by address, and
+/// the kernel puts no library below the program.
+pub fn program(profile: &HeapProfile) -> Option<String> {
+    let first = profile.mappings.first()?;
+    Some(printable::escape_bytes(&first.path))
+}
+
+fn explain(name: &str, error: NoProfile) -> String {
+    match error {
+        NoProfile::Empty => format!("{name}: is empty: write the profile again"),
+        NoProfile::Compressed => {
+            format!("{name}: is compressed, as pprof's own profiles are: read it with pprof")
+        }
+        NoProfile::Newer(version) => format!(
+            "{name}: is a heap profile of version {version}, and this tool reads version 1: use a \
+             newer larder"
+        ),
+        NoProfile::NotUnderstood(line) => format!(
+            "{name}: line {line}: no heap profile begins so: name one that Larder \
+             (LARDER_PROFILE=FILE), gperftools or jemalloc has written; of a trace: larder report"
+        ),
+    }
+}

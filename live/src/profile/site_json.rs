@@ -1,0 +1,25 @@
+//! A site for programs, as every command says it.
+
+use larder_analysis::reading::attribute::functions;
+use larder_analysis::report::frame_json;
+use serde_json::{Value, json};
+
+use super::heap::Figures;
+use super::sites::{Profiled, ProfiledSite};
+
+/// Its line, and the stack that weighs most.
+pub fn place(profiled: &Profiled, site: &ProfiledSite, weigh: impl Fn(&Figures) -> f64) -> Value {
+    let named = profiled.named(site);
+    let heaviest = profiled.heaviest(site, weigh);
+    let frames = heaviest.map(|row| functions(&row.chain).map(frame_json).collect::<Vec<_>>());
+    json!({
+        "function": named.function.as_deref(),
+        "file": named.file.as_deref(),
+        "line": named.line,
+        "module": named.module.as_ref().map(|module| &module.path),
+        "address": named.address,
+        "stacks": site.rows.len(),
+        "stack": frames,
+        "stack_truncated": heaviest.is_some_and(|row| row.truncated),
+    })
+}

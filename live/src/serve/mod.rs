@@ -1,0 +1,144 @@
+//! `larder serve`: the heap profiles and statistics of running processes by HTTP, read from outside
+//! (`process`): nothing is stopped, signalled or asked there.
+//!
+//! ```text
+//! place (where) ─> a thread a connection: http (request) ─> routes ─> targets, profile, stats
+//! ```
+//!
+//! `push` sends the profiles to a receiver. At most 64 connections at once, of which one looks into a process at a time.
+
+mod args;
+mod http;
+mod place;
+mod push;
+mod routes;
+mod targets;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use socket2::Socket;
+
+pub use args::{EXAMPLES, RawServe, ServePlan};
+
+use larder_base::failure::{Failure, Result};
+use larder_base::printable;
+use larder_base::target::reason;
+
+use http::Answer;
+use place::{Listener, Place};
+use push::Pusher;
+use routes::Service;
+use targets::Targets;
+
+const MOST_CONNECTIONS: usize = 64;
+
+/// Returns when a signal ends it.
+pub fn serve(plan: ServePlan) -> Result<()> {
+    let targets = Targets::new(plan.which).map_err(|(id, obstacle)| obstacle.failure(id))?;
+    let targets = Arc::new(targets);
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
+        .map_err(|error| Failure::failed(format!("signals: {}: try again", reason(&error))))?;
+    // In the file system until the end.
+    let listener = match &plan.listen {
+        Some(place) => Some(Listener::open(place).map_err(|error| cannot_listen(place, &error))?),
+        None => None,
+    };
+    let pusher = match plan.push {
+        Some(push) => {
+            eprintln!("larder: pushing to {}", push.url);
+            Some(Pusher::start(push, targets.clone()).map_err(|error| no_thread(&error))?)
+        }
+        None => None,
+    };
+    if let (Some(listener), Some(place)) = (&listener, &plan.listen) {
+        let service = Arc::new(Service {
+            targets,
+            pusher,
+            token: plan.token,
+            looking: Default::default(),
+        });
+        let socket = listener.socket.try_clone();
+        let socket = socket.map_err(|error| cannot_listen(place, &error))?;
+        let serve = move || accept_all(&socket, &service);
+        let thread = thread::Builder::new()
+            .name("larder-serve".into())
+            .spawn(serve);
+        thread.map_err(|error| no_thread(&error))?;
+        eprintln!("larder: serving at {}", name(place));
+    }
+    signals.forever().next();
+    Ok(())
+}
+
+fn no_thread(error: &io::Error) -> Failure {
+    Failure::failed(format!("a thread: {}: raise ulimit -u", reason(error)))
+}
+
+fn name(place: &Place) -> String {
+    match place {
+        Place::Path(path) => format!("unix:{}", printable::name(path)),
+        Place::Port(address) => format!("http://{address}"),
+    }
+}
+
+fn cannot_listen(place: &Place, error: &io::Error) -> Failure {
+    let remedy = match place {
+        Place::Path(_) => "name a path in a folder of your own that nothing has",
+        Place::Port(_) => "name a port that is free",
+    };
+    let reason = reason(error);
+    Failure::failed(format!("{}: {reason}: {remedy}", name(place)))
+}
+
+fn accept_all(socket: &Socket, service: &Arc<Service>) {
+    static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+    loop {
+        let Ok((client, _)) = socket.accept() else {
+            // No more files, perhaps.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if CONNECTIONS.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
+            // Without waiting for anybody.
+            let _ = client.set_nonblocking(true);
+            Answer::error(503, "64 requests are being answered: try again").send(&client);
+            continue;
+        }
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        let service = service.clone();
+        let started = thread::Builder::new().spawn(move || {
+            let _end = OnDrop(|| {
+                CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+            });
+            serve_one(&client, &service);
+        });
+        if started.is_err() {
+            CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Also where a thread panics.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn serve_one(client: &Socket, service: &Service) {
+    let answer = match http::read(client) {
+        Ok(request) => service.answer(&request, client),
+        Err(refusal) => refusal.map(|http::Refusal(status, why)| Answer::error(status, why)),
+    };
+    if let Some(answer) = answer {
+        answer.send(client);
+    }
+}

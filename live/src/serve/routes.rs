@@ -1,0 +1,262 @@
+//! What is answered to a path: the library's own routes (docs/endpoint.md), under each process's
+//! number.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use socket2::Socket;
+use subtle::ConstantTimeEq;
+
+use super::http::{self, Answer, Request, TEXT};
+use super::push::Pusher;
+use super::targets::{self, Missing, Targets};
+use crate::process::{Obstacle, Process};
+use crate::profile::served::{self, Kind, Snapshot};
+use crate::stats::{self, Look};
+
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const BINARY: &str = "application/octet-stream";
+const MOST_SECONDS: f64 = 3600.0;
+
+/// Under `/PID`.
+const ROUTES: [(&str, Content); 10] = [
+    ("/debug/pprof/heap", Content::Profile(Kind::InUse)),
+    ("/debug/pprof/allocs", Content::Profile(Kind::Allocated)),
+    ("/debug/pprof/lifetimes", Content::Profile(Kind::InUse)),
+    ("/debug/pprof/growth", Content::Profile(Kind::Growth)),
+    ("/debug/pprof/cmdline", Content::CommandLine),
+    ("/debug/pprof/symbol", Content::Symbol),
+    ("/pprof/heap", Content::Profile(Kind::InUse)),
+    ("/pprof/growth", Content::Profile(Kind::Growth)),
+    ("/pprof/cmdline", Content::CommandLine),
+    ("/pprof/symbol", Content::Symbol),
+];
+
+#[derive(Clone, Copy)]
+enum Content {
+    Profile(Kind),
+    CommandLine,
+    Symbol,
+}
+
+/// A metric of the server's own.
+pub struct OwnMetric {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: &'static str,
+    /// Each with its labels in braces, or nothing.
+    pub samples: Vec<(&'static str, u64)>,
+}
+
+pub fn gauge(name: &'static str, help: &'static str, value: u64) -> OwnMetric {
+    OwnMetric {
+        name,
+        help,
+        kind: "gauge",
+        samples: vec![("", value)],
+    }
+}
+
+pub struct Service {
+    pub targets: Arc<Targets>,
+    pub pusher: Option<Arc<Pusher>>,
+    /// Of a port.
+    pub token: Option<String>,
+    /// One look at a time: that bounds what all of them take.
+    pub looking: Mutex<()>,
+}
+
+impl Service {
+    /// The answer; `None`: the client has gone meanwhile.
+    pub fn answer(&self, request: &Request, client: &Socket) -> Option<Answer> {
+        if !self.allows(request) {
+            return Some(Answer::error(
+                401,
+                "the token is that of --token-file or LARDER_TOKEN: Authorization: Bearer or Basic, or ?token=",
+            ));
+        }
+        let answer = match request.path.as_str() {
+            "/" => Ok(self.list()),
+            "/metrics" => Ok(self.metrics()),
+            path => self.of_process(path, request, client).transpose()?,
+        };
+        Some(answer.unwrap_or_else(|answer| answer))
+    }
+
+    /// Takes as long for a wrong token as for the right one.
+    fn allows(&self, request: &Request) -> bool {
+        let Some(token) = &self.token else {
+            return true;
+        };
+        let given = request.token().unwrap_or_default();
+        given.as_bytes().ct_eq(token.as_bytes()).into()
+    }
+
+    fn list(&self) -> Answer {
+        let mut text = String::from("/metrics\n");
+        for process in self.targets.all() {
+            let id = process.id();
+            text += &format!("/{id}\t{}\n", targets::name(id));
+        }
+        text += "under each:\n";
+        for (route, _) in &ROUTES {
+            text += &format!("{route}\n");
+        }
+        Answer::new(TEXT, text.into_bytes())
+    }
+
+    fn metrics(&self) -> Answer {
+        let processes = self.targets.all();
+        let mut unreadable = 0;
+        let mut looks = Vec::new();
+        for process in &processes {
+            let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+            match Look::at(process) {
+                Ok(look) => looks.push(look),
+                Err(Obstacle::Ended | Obstacle::NoProcess) => {}
+                Err(_) => unreadable += 1,
+            }
+        }
+        let mut text = Vec::new();
+        // A vector takes all.
+        let _ = stats::print_metrics(&looks, &mut text);
+        let _ = self.own_metrics(looks.len(), unreadable, &mut text);
+        Answer::new(METRICS, text)
+    }
+
+    fn own_metrics(&self, served: usize, unreadable: u64, out: &mut dyn Write) -> io::Result<()> {
+        let served = gauge(
+            "larder_serve_processes",
+            "Processes whose heaps are in these metrics.",
+            served as u64,
+        );
+        let unreadable = gauge(
+            "larder_serve_unreadable_processes",
+            "Processes on Larder that could not be looked into.",
+            unreadable,
+        );
+        let pusher = self.pusher.iter().flat_map(|pusher| pusher.metrics());
+        for metric in [served, unreadable].into_iter().chain(pusher) {
+            let OwnMetric {
+                name,
+                help,
+                kind,
+                samples,
+            } = metric;
+            writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
+            for (label, value) in samples {
+                writeln!(out, "{name}{label} {value}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `Ok(None)`: the client has gone.
+    fn of_process(
+        &self,
+        path: &str,
+        request: &Request,
+        client: &Socket,
+    ) -> Result<Option<Answer>, Answer> {
+        let rest = path.strip_prefix('/').unwrap_or(path);
+        let (number, route) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let id: u32 = number
+            .parse()
+            .map_err(|_| Answer::error(404, "there is no such path: / lists those that are"))?;
+        let process = self
+            .targets
+            .get(id)
+            .map_err(|missing| refused(id, &missing))?;
+        let content = match ROUTES.iter().find(|(path, _)| *path == route) {
+            Some((_, content)) => *content,
+            None if matches!(route, "" | "/") => {
+                let paths = ROUTES.iter().map(|(path, _)| format!("/{id}{path}\n"));
+                let text: String = paths.collect();
+                return Ok(Some(Answer::new(TEXT, text.into_bytes())));
+            }
+            None => {
+                return Err(Answer::error(
+                    404,
+                    format_args!("/{id} lists what is there"),
+                ));
+            }
+        };
+        let obstacle = |obstacle| refused(id, &Missing::Obstacle(obstacle));
+        match content {
+            Content::CommandLine => {
+                let text = process.text("cmdline").map_err(obstacle)?;
+                Ok(Some(Answer::new(TEXT, text)))
+            }
+            // There is no symbol table here: pprof reads those of the files.
+            Content::Symbol => Ok(Some(Answer::new(TEXT, b"num_symbols: 0\n".to_vec()))),
+            Content::Profile(kind) => self.profile(&process, kind, request, client),
+        }
+    }
+
+    fn profile(
+        &self,
+        process: &Process,
+        kind: Kind,
+        request: &Request,
+        client: &Socket,
+    ) -> Result<Option<Answer>, Answer> {
+        let symbols = match request.value("format") {
+            None | Some("text") => false,
+            Some("pprof") => true,
+            Some(_) => return Err(Answer::error(400, "format= is text or pprof")),
+        };
+        let length = request.value("seconds").map(seconds).transpose()?;
+        let obstacle = |obstacle| refused(process.id(), &Missing::Obstacle(obstacle));
+        let take = || {
+            let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+            Snapshot::take(process).map_err(obstacle)
+        };
+        let mut profile = take()?;
+        if let Some(length) = length {
+            if !http::wait(client, length) {
+                return Ok(None);
+            }
+            profile = take()?.since(&profile);
+        }
+        let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut body = Vec::new();
+        let (kind_of_body, written) = if symbols {
+            let mut resolver = served::resolver();
+            (BINARY, profile.write_pprof(kind, &mut resolver, &mut body))
+        } else {
+            (TEXT, profile.write_text(kind, &mut body))
+        };
+        written.map_err(|error| Answer::error(500, larder_base::target::reason(&error)))?;
+        Ok(Some(Answer::new(kind_of_body, body)))
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, Answer> {
+    let value = text.parse::<f64>().ok();
+    let value = value.filter(|value| (0.001..=MOST_SECONDS).contains(value));
+    let value = value.ok_or_else(|| Answer::error(400, "seconds= is from 0.001 to 3600"))?;
+    Ok(Duration::from_secs_f64(value))
+}
+
+fn refused(id: u32, missing: &Missing) -> Answer {
+    let status = match missing {
+        Missing::Unknown => {
+            let why = format_args!("process {id} is not served: / lists those that are");
+            return Answer::error(404, why);
+        }
+        Missing::Ended | Missing::Obstacle(Obstacle::Ended | Obstacle::NoProcess) => {
+            return Answer::error(410, format_args!("process {id} has ended"));
+        }
+        Missing::Obstacle(Obstacle::NotPermitted | Obstacle::Traced(_)) => 403,
+        Missing::Obstacle(Obstacle::NotLarder | Obstacle::Narrow | Obstacle::Several) => 404,
+        Missing::Obstacle(Obstacle::OtherVersion(_)) => 500,
+        Missing::Obstacle(Obstacle::Unsound(_) | Obstacle::NotStopped(_)) => 503,
+    };
+    match missing {
+        Missing::Obstacle(obstacle) => {
+            Answer::error(status, format_args!("process {id}: {obstacle}"))
+        }
+        _ => Answer::error(status, format_args!("process {id}")),
+    }
+}

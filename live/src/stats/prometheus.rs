@@ -1,0 +1,305 @@
+//! The statistics as Prometheus' text (exposition format 0.0.4), under the names that the library
+//! uses for its own. Of each process, its number and name are labels.
+
+use std::io::{self, Write};
+
+use super::Look;
+use crate::process::{CALLS, Holder, KINDS, ThreadHeap};
+
+#[derive(Clone, Copy)]
+enum Type {
+    Gauge,
+    Counter,
+}
+
+/// A metric: of each process its samples, with a label more each, or an empty one.
+struct Metric {
+    name: &'static str,
+    help: &'static str,
+    kind: Type,
+    samples: fn(&Look) -> Vec<(String, f64)>,
+}
+
+/// The kind of free memory that a kind of `KINDS` is.
+fn free_label(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "slab_free" => "slab",
+        "slab_uncarved" => "uncarved",
+        "slab_tail" => "tail",
+        "heap_runs" => "heap_run",
+        "page_heap_dirty" => "page_heap_dirty",
+        "page_heap_clean" => "page_heap_clean",
+        "kept_mappings" => "kept_mapping",
+        _ => return None,
+    })
+}
+
+fn one(value: impl Into<u64>) -> Vec<(String, f64)> {
+    vec![(String::new(), value.into() as f64)]
+}
+
+fn kind(look: &Look, name: &str) -> u64 {
+    let mut kinds = KINDS.iter().zip(&look.heap.kinds);
+    kinds
+        .find(|(kind, _)| **kind == name)
+        .map_or(0, |(_, size)| size.bytes)
+}
+
+fn over_heaps(look: &Look, value: fn(&ThreadHeap) -> u64) -> Vec<(String, f64)> {
+    let values = look.heap.heaps.iter().map(value);
+    one(values.fold(0, u64::saturating_add))
+}
+
+fn by_class(look: &Look, value: fn(&crate::process::Class) -> u64) -> Vec<(String, f64)> {
+    let classes = look.heap.classes.iter();
+    classes
+        .map(|class| (format!("size=\"{}\"", class.size), value(class) as f64))
+        .collect()
+}
+
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "larder_in_use_bytes",
+        help: "Allocated objects, by the size of their class.",
+        kind: Type::Gauge,
+        samples: |look| one(look.heap.in_use()),
+    },
+    Metric {
+        name: "larder_in_use_objects",
+        help: "Allocated objects.",
+        kind: Type::Gauge,
+        samples: |look| one(look.heap.objects),
+    },
+    Metric {
+        name: "larder_mapped_bytes",
+        help: "Mapped from the system now, descriptors included.",
+        kind: Type::Gauge,
+        samples: |look| one(look.heap.mapped),
+    },
+    Metric {
+        name: "larder_resident_bytes",
+        help: "What of the heap is in memory, by kind.",
+        kind: Type::Gauge,
+        samples: |look| {
+            let kinds = KINDS.iter().zip(&look.heap.kinds);
+            kinds
+                .map(|(kind, size)| (format!("kind=\"{kind}\""), size.resident as f64))
+                .collect()
+        },
+    },
+    Metric {
+        name: "larder_free_bytes",
+        help: "Mapped for objects and not in use, by kind.",
+        kind: Type::Gauge,
+        samples: |look| {
+            let kinds = KINDS.iter().zip(&look.heap.kinds);
+            let free = kinds.filter_map(|(kind, size)| Some((free_label(kind)?, size.bytes)));
+            free.map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes as f64))
+                .collect()
+        },
+    },
+    Metric {
+        name: "larder_metadata_bytes",
+        help: "Descriptors and the page map.",
+        kind: Type::Gauge,
+        samples: |look| one(kind(look, "metadata")),
+    },
+    Metric {
+        name: "larder_class_objects",
+        help: "Allocated objects by size class.",
+        kind: Type::Gauge,
+        samples: |look| by_class(look, |class| class.objects),
+    },
+    Metric {
+        name: "larder_class_slabs",
+        help: "Slabs by size class.",
+        kind: Type::Gauge,
+        samples: |look| by_class(look, |class| class.slabs),
+    },
+    Metric {
+        name: "larder_class_free_bytes",
+        help: "Freed objects in slabs by size class.",
+        kind: Type::Gauge,
+        samples: |look| by_class(look, |class| class.free_objects * u64::from(class.size)),
+    },
+    Metric {
+        name: "larder_large_objects",
+        help: "Allocated objects beyond 32 KiB.",
+        kind: Type::Gauge,
+        samples: |look| {
+            vec![
+                ("kind=\"run\"".to_owned(), look.heap.runs as f64),
+                ("kind=\"mapping\"".to_owned(), look.heap.mappings as f64),
+            ]
+        },
+    },
+    Metric {
+        name: "larder_thread_heaps",
+        help: "Heaps of threads.",
+        kind: Type::Gauge,
+        samples: thread_heaps,
+    },
+    Metric {
+        name: "larder_sampled_mean_bytes",
+        help: "Mean distance between two samples of the heap profile; 0 is off.",
+        kind: Type::Gauge,
+        samples: |look| one(look.sampled.mean),
+    },
+    Metric {
+        name: "larder_sampled_sites",
+        help: "Stacks in the heap profile.",
+        kind: Type::Gauge,
+        samples: |look| one(look.sampled.sites as u64),
+    },
+    Metric {
+        name: "larder_sampled_in_use_bytes",
+        help: "The heap profile's estimate of what is in use.",
+        kind: Type::Gauge,
+        samples: |look| vec![(String::new(), look.sampled.in_use)],
+    },
+    Metric {
+        name: "larder_sampled_in_use_samples",
+        help: "Samples that the estimate rests on.",
+        kind: Type::Gauge,
+        samples: |look| one(look.sampled.samples),
+    },
+    Metric {
+        name: "larder_sampled_allocated_bytes_total",
+        help: "The heap profile's estimate of what has been allocated.",
+        kind: Type::Counter,
+        samples: |look| vec![(String::new(), look.sampled.allocated)],
+    },
+    Metric {
+        name: "larder_purged_bytes_total",
+        help: "Given back to the system by madvise.",
+        kind: Type::Counter,
+        samples: |look| one(look.heap.purged_total),
+    },
+    Metric {
+        name: "larder_mapped_bytes_total",
+        help: "Mapped from the system.",
+        kind: Type::Counter,
+        samples: |look| one(look.heap.mapped_total),
+    },
+    Metric {
+        name: "larder_system_calls_total",
+        help: "System calls for memory.",
+        kind: Type::Counter,
+        samples: |look| {
+            let calls = CALLS.iter().zip(look.heap.calls);
+            calls
+                .map(|(call, count)| (format!("call=\"{call}\""), count as f64))
+                .collect()
+        },
+    },
+    Metric {
+        name: "larder_reused_bytes_total",
+        help: "Free memory handed out again that may have been in memory still: page faults avoided.",
+        kind: Type::Counter,
+        samples: |look| one(look.heap.reused_total),
+    },
+    Metric {
+        name: "larder_realloc_copied_bytes_total",
+        help: "Copied by realloc, blocks beyond 32 KiB.",
+        kind: Type::Counter,
+        samples: |look| one(look.heap.realloc_copied),
+    },
+    Metric {
+        name: "larder_refills_total",
+        help: "Entries into malloc's slow path.",
+        kind: Type::Counter,
+        samples: |look| over_heaps(look, |heap| heap.refills),
+    },
+    Metric {
+        name: "larder_fresh_slabs_total",
+        help: "Slabs taken from the page heap.",
+        kind: Type::Counter,
+        samples: |look| over_heaps(look, |heap| heap.fresh_slabs),
+    },
+    Metric {
+        name: "larder_remote_frees_total",
+        help: "Objects freed in another heap's slab.",
+        kind: Type::Counter,
+        samples: |look| over_heaps(look, |heap| heap.remote_frees),
+    },
+    Metric {
+        name: "larder_process_resident_bytes",
+        help: "What the whole process has in memory.",
+        kind: Type::Gauge,
+        samples: |look| one(look.memory.rss),
+    },
+    Metric {
+        name: "larder_build_info",
+        help: "The library's version.",
+        kind: Type::Gauge,
+        samples: |look| vec![(format!("version=\"{}\"", value(&look.library)), 1.0)],
+    },
+];
+
+fn thread_heaps(look: &Look) -> Vec<(String, f64)> {
+    let states = ["assigned", "waiting", "shared", "dead"];
+    let state = |holder: Holder| match holder {
+        Holder::Thread(_) => 0,
+        Holder::Waiting => 1,
+        Holder::Shared => 2,
+        Holder::Dead => 3,
+    };
+    let mut counts = [0.0; 4];
+    for heap in &look.heap.heaps {
+        counts[state(heap.holder)] += 1.0;
+    }
+    states
+        .iter()
+        .zip(counts)
+        .map(|(name, count)| (format!("state=\"{name}\""), count))
+        .collect()
+}
+
+pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
+    for metric in METRICS {
+        let Metric {
+            name, help, kind, ..
+        } = metric;
+        let kind = match kind {
+            Type::Gauge => "gauge",
+            Type::Counter => "counter",
+        };
+        writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
+        for look in looks {
+            let own = format!("pid=\"{}\",comm=\"{}\"", look.process, value(&look.name));
+            for (label, value) in (metric.samples)(look) {
+                let comma = if label.is_empty() { "" } else { "," };
+                writeln!(out, "{name}{{{own}{comma}{label}}} {value}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A label's value. The name comes from outside, and has no control characters any more.
+fn value(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_end_its_label() {
+        assert_eq!(value("a\"} 1\\n"), "a\\\"} 1\\\\n");
+    }
+
+    #[test]
+    fn counters_are_named_as_such_and_nothing_else_is() {
+        for metric in METRICS {
+            let is_counter = matches!(metric.kind, Type::Counter);
+            assert_eq!(
+                metric.name.ends_with("_total"),
+                is_counter,
+                "{}",
+                metric.name
+            );
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The statistics as tables.
+
+use std::io::{self, Write};
+
+use larder_base::number::{grouped, percent};
+
+use super::{Look, mib};
+use crate::process::{Holder, KINDS, ThreadHeap};
+
+/// What the kinds are called, in their order.
+pub const KIND_LABELS: [&str; KINDS.len()] = [
+    "in use",
+    "free in slabs",
+    "slabs, never used",
+    "ends of slabs",
+    "sampled objects",
+    "runs kept by heaps",
+    "page heap, dirty",
+    "page heap, clean",
+    "mappings kept",
+    "descriptors",
+];
+
+pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
+    for (i, look) in looks.iter().enumerate() {
+        if i > 0 {
+            writeln!(out)?;
+        }
+        head(look, out)?;
+        kinds(look, out)?;
+        classes(look, out)?;
+        heaps(look, out)?;
+        counters(look, out)?;
+    }
+    Ok(())
+}
+
+fn head(look: &Look, out: &mut dyn Write) -> io::Result<()> {
+    let Look {
+        process,
+        name,
+        library,
+        memory,
+        ..
+    } = look;
+    writeln!(out, "process {process} ({name}) on Larder {library}")?;
+    writeln!(
+        out,
+        "{:.1} MiB in memory: {:.1} MiB of the heap, {:.1} MiB of the program, its libraries, stacks \
+         and its own mappings",
+        mib(memory.rss),
+        mib(look.heap.resident()),
+        mib(look.rest()),
+    )?;
+    if memory.swapped > 0 {
+        writeln!(
+            out,
+            "{:.1} MiB of the process are swapped out",
+            mib(memory.swapped)
+        )?;
+    }
+    if !look.heap.resident_known {
+        writeln!(
+            out,
+            "the heap maps more than is looked at: what is in memory is too low"
+        )?;
+    }
+    if look.heap.unsound > 0 {
+        let count = grouped(look.heap.unsound);
+        writeln!(
+            out,
+            "{count} descriptors were just changing, and are left out"
+        )?;
+    }
+    Ok(())
+}
+
+fn kinds(look: &Look, out: &mut dyn Write) -> io::Result<()> {
+    let heap = &look.heap;
+    writeln!(
+        out,
+        "\n{:20} {:>12} {:>12} {:>8}",
+        "", "MiB mapped", "in memory", "of RSS"
+    )?;
+    let mut line = |label: &str, bytes: u64, resident: u64| {
+        let share = percent(resident, look.memory.rss);
+        writeln!(
+            out,
+            "{label:20} {:>12.1} {:>12.1} {share:>7.1}%",
+            mib(bytes),
+            mib(resident)
+        )
+    };
+    for (label, size) in KIND_LABELS.iter().zip(&heap.kinds) {
+        line(label, size.bytes, size.resident)?;
+    }
+    line("heap", heap.mapped, heap.resident())?;
+    writeln!(
+        out,
+        "objects have at most {:.1} MiB beyond what was asked for; half of that is likely",
+        mib(heap.rounding_most)
+    )
+}
+
+fn classes(look: &Look, out: &mut dyn Write) -> io::Result<()> {
+    let heap = &look.heap;
+    writeln!(
+        out,
+        "\n{:>9} {:>14} {:>12} {:>14} {:>9}",
+        "size", "objects", "MiB", "free objects", "slabs"
+    )?;
+    for class in &heap.classes {
+        writeln!(
+            out,
+            "{:>9} {:>14} {:>12.1} {:>14} {:>9}",
+            grouped(class.size.into()),
+            grouped(class.objects),
+            mib(class.objects.saturating_mul(class.size.into())),
+            grouped(class.free_objects),
+            grouped(class.slabs),
+        )?;
+    }
+    let large = heap.runs.saturating_add(heap.mappings);
+    let of_large = mib(heap.in_runs());
+    writeln!(
+        out,
+        "{:>9} {:>14} {of_large:>12.1}",
+        "larger",
+        grouped(large)
+    )
+}
+
+fn heaps(look: &Look, out: &mut dyn Write) -> io::Result<()> {
+    let mut heaps: Vec<&ThreadHeap> = look.heap.heaps.iter().collect();
+    heaps.sort_by_key(|heap| std::cmp::Reverse(heap.held()));
+    writeln!(
+        out,
+        "\n{:24} {:>12} {:>12} {:>12}",
+        "slabs of the heap of", "MiB in use", "free", "runs kept"
+    )?;
+    for heap in heaps {
+        writeln!(
+            out,
+            "{:24} {:>12.1} {:>12.1} {:>12.1}",
+            holder(heap),
+            mib(heap.in_use),
+            mib(heap.free),
+            mib(heap.kept_runs)
+        )?;
+    }
+    writeln!(out, "{:24} {:>12.1}", "nobody", mib(look.heap.in_no_heap()))
+}
+
+/// Whose heap it is, in words.
+pub fn holder(heap: &ThreadHeap) -> String {
+    match heap.holder {
+        Holder::Thread(Some(thread)) => format!("{thread} {}", heap.name),
+        Holder::Thread(None) => "a thread".to_owned(),
+        Holder::Waiting => "the next thread".to_owned(),
+        Holder::Shared => "all other threads".to_owned(),
+        Holder::Dead => "a thread before fork".to_owned(),
+    }
+}
+
+fn counters(look: &Look, out: &mut dyn Write) -> io::Result<()> {
+    let (heap, sampled) = (&look.heap, &look.sampled);
+    let calls: u64 = heap.calls.iter().sum();
+    writeln!(
+        out,
+        "\nsince the start: {:.1} MiB mapped, {:.1} MiB given back, {:.1} MiB used again without \
+         page faults, {} system calls",
+        mib(heap.mapped_total),
+        mib(heap.purged_total),
+        mib(heap.reused_total),
+        grouped(calls),
+    )?;
+    if sampled.mean == 0 {
+        return writeln!(out, "profile: off");
+    }
+    writeln!(
+        out,
+        "profile: a sample in {} KiB; {} samples at {} stacks stand for {:.1} MiB in use",
+        grouped(sampled.mean >> 10),
+        grouped(sampled.samples),
+        grouped(sampled.sites as u64),
+        sampled.in_use / f64::from(1 << 20),
+    )
+}

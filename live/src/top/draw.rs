@@ -1,0 +1,352 @@
+//! Draws the model, as the view wants it. Changes nothing, and knows no terminal.
+
+use larder_base::number::counted;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::Paragraph;
+
+use super::columns::Column;
+use super::model::Model;
+use super::text;
+use super::view::{Page, View};
+
+/// Below so many lines there is no room for the kinds.
+const LINES_FOR_KINDS: u16 = 18;
+/// Of a kind, with what is between two; and beside them.
+const KIND_WIDTH: u16 = 37;
+const KINDS_MARGIN: u16 = 4;
+const BAR_WIDTH: usize = 50;
+
+const HELP: &str = " Up Down j k PgUp PgDn Home End   move
+ Enter       the stacks of the selected site, and back
+ F6 > <      sort by the next column, the one before
+ M G P N     sort by bytes in use, growth, rate, name
+ I           turn the order around
+ F4 / \\      filter by name or place; Enter keeps it, Esc drops it
+ Space p Z   pause, go on
+ r           count growth from now
+ t H         threads' heaps, and back
+ F1 ? h      this help, and back
+ ^L          draw all of it again
+ ^Z          stop, as a job of the shell's
+ F10 q ^C    quit
+
+ IN USE      what the site holds, estimated by sampling, and within what bounds it is
+             in 19 of 20 cases
+ GROWTH      since the start of this screen or the last r; * it is more than chance
+ RATE/s      bytes allocated in a second since the look before
+ RSS         what the process has in memory: \u{2588} objects in use, \u{2592} waste of the heap,
+             \u{2591} all beside the heap
+ Waste       what is in memory of what is mapped, by kind";
+
+/// What does not come from the model.
+pub struct Extra<'a> {
+    /// Of the site whose page is shown.
+    pub stacks: &'a [String],
+    /// Why the last look failed.
+    pub trouble: Option<&'a str>,
+}
+
+/// Returns how many rows of the page there was room for.
+pub fn draw(frame: &mut Frame, model: &Model, view: &View, extra: &Extra<'_>) -> usize {
+    let area = frame.area();
+    let head = head(model, area, extra);
+    let [top, body, foot] = Layout::vertical([
+        Constraint::Length(head.len().try_into().unwrap_or(u16::MAX)),
+        Constraint::Min(2),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    frame.render_widget(Paragraph::new(head), top);
+    let height = usize::from(body.height.saturating_sub(1));
+    let page = match view.page {
+        Page::Sites => sites(model, view, height),
+        Page::Threads => scrolled(
+            text::threads_header(),
+            text::thread_lines(model),
+            view,
+            height,
+        ),
+        Page::Help => {
+            let lines = HELP.lines().map(str::to_owned).collect();
+            scrolled(" KEYS AND COLUMNS".to_owned(), lines, view, height)
+        }
+        Page::Stacks(id) => {
+            let site = model.sites.iter().find(|site| site.id == id);
+            let title = site.map_or_else(
+                || "nothing is left of this site".to_owned(),
+                |site| text::line(|column| column.cell(site)),
+            );
+            scrolled(title, extra.stacks.to_vec(), view, height)
+        }
+    };
+    frame.render_widget(Paragraph::new(page), body);
+    frame.render_widget(Paragraph::new(foot_line(model, view)), foot);
+    height
+}
+
+fn head<'a>(model: &Model, area: Rect, extra: &Extra<'a>) -> Vec<Line<'a>> {
+    let mut lines = vec![
+        Line::from(text::title(model)).bold(),
+        bar(model),
+        Line::from(text::memory(model)),
+        Line::from(text::profile(model)),
+    ];
+    lines.extend(
+        text::notes(model)
+            .into_iter()
+            .map(|note| note.yellow().into()),
+    );
+    if let Some(trouble) = extra.trouble {
+        lines.push(Line::from(format!("no new figures: {trouble}")).red());
+    }
+    if area.height >= LINES_FOR_KINDS {
+        let kinds = text::kinds(model);
+        let beside = usize::from(area.width.saturating_sub(KINDS_MARGIN) / KIND_WIDTH).clamp(1, 3);
+        let rows = kinds.len().div_ceil(beside);
+        for row in 0..rows {
+            let cells = kinds.iter().skip(row).step_by(rows);
+            let cells: Vec<String> = cells.map(|kind| format!("{kind:35}")).collect();
+            let label = if row == 0 { "Waste " } else { "      " };
+            lines.push(format!("{label}{}", cells.join("  ").trim_end()).into());
+        }
+    }
+    lines
+}
+
+/// Of RSS, what is in use, waste, and beside the heap.
+fn bar(model: &Model) -> Line<'static> {
+    let rss = model.look.memory.rss.max(1) as f64;
+    let mut spans = vec![Span::raw("    [")];
+    let (mut sum, mut drawn) = (0.0, 0);
+    let looks = [
+        ("\u{2588}", Color::Green),
+        ("\u{2592}", Color::Yellow),
+        ("\u{2591}", Color::Blue),
+    ];
+    for (bytes, (glyph, color)) in text::parts(model).into_iter().zip(looks) {
+        sum += bytes as f64;
+        let end = ((sum / rss).min(1.0) * BAR_WIDTH as f64).round() as usize;
+        spans.push(Span::styled(glyph.repeat(end - drawn), color));
+        drawn = end;
+    }
+    spans.push(Span::raw(format!("{}]", " ".repeat(BAR_WIDTH - drawn))));
+    Line::from(spans)
+}
+
+fn sites(model: &Model, view: &View, height: usize) -> Text<'static> {
+    let rows = view.rows(model);
+    let at = view.position(&rows);
+    let mut lines = vec![Line::styled(text::header(view), header_style())];
+    let first = (at + 1).saturating_sub(height);
+    for (index, row) in rows.iter().enumerate().skip(first).take(height) {
+        let style = match (index == at, row.growth.is_significant()) {
+            (true, _) => Style::new().add_modifier(Modifier::REVERSED),
+            (false, true) if row.growth.bytes > 0.0 => Style::new().fg(Color::Red),
+            _ => Style::new(),
+        };
+        let line = text::line(|column: Column| column.cell(row));
+        lines.push(Line::styled(line, style));
+    }
+    if rows.is_empty() {
+        lines.push("no site".dim().into());
+    }
+    Text::from(lines)
+}
+
+fn scrolled(title: String, lines: Vec<String>, view: &View, height: usize) -> Text<'static> {
+    let first = view.scroll.min(lines.len().saturating_sub(height));
+    let shown = lines.into_iter().skip(first).take(height).map(Line::from);
+    let title = Line::styled(title, header_style());
+    std::iter::once(title).chain(shown).collect()
+}
+
+fn header_style() -> Style {
+    Style::new().fg(Color::Black).bg(Color::Green)
+}
+
+fn foot_line(model: &Model, view: &View) -> Line<'static> {
+    if view.is_typing {
+        let filter = larder_base::printable::escape(&view.filter).into_owned();
+        return Line::from(format!("Filter: {filter}_   Enter keeps it, Esc drops it"));
+    }
+    let keys = [
+        ("F1", "Help"),
+        ("F4", "Filter"),
+        ("F6", "Sort"),
+        ("Enter", "Stack"),
+        ("t", "Threads"),
+        ("r", "Mark"),
+        ("p", "Pause"),
+        ("F10", "Quit"),
+    ];
+    let mut spans = Vec::new();
+    for (key, what) in keys {
+        spans.push(Span::raw(key));
+        spans.push(Span::styled(
+            format!("{what} "),
+            (Color::Black, Color::Cyan),
+        ));
+    }
+    let mut state = format!("  {}", counted(view.rows(model).len() as u64, "site"));
+    if !view.filter.is_empty() {
+        state += &format!(
+            " with \u{201c}{}\u{201d}",
+            larder_base::printable::escape(&view.filter)
+        );
+    }
+    spans.push(Span::raw(state));
+    if view.is_paused {
+        spans.push("  PAUSED".yellow().bold());
+    }
+    Line::from(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::{KeyCode, KeyEvent};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::model::tests::{model, site};
+    use super::*;
+
+    const NOTHING: Extra = Extra {
+        stacks: &[],
+        trouble: None,
+    };
+
+    /// The lines of a screen of this size.
+    fn drawn(model: &Model, view: &View, extra: &Extra<'_>, size: (u16, u16)) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+        terminal
+            .draw(|frame| {
+                draw(frame, model, view, extra);
+            })
+            .unwrap();
+        let buffer = terminal.backend().buffer();
+        let lines = buffer.content().chunks(usize::from(size.0));
+        lines
+            .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>())
+            .map(|line| line.trim_end().to_owned())
+            .collect()
+    }
+
+    fn view() -> View {
+        View::new(Column::InUse, "", false)
+    }
+
+    #[test]
+    fn a_screen_has_memory_waste_sites_and_keys() {
+        let mut model = model(vec![
+            site(1, "parse", 3e6, 0.0),
+            site(2, "cache_insert", 9e6, 1e6),
+        ]);
+        model.sites[0].rate = None;
+        let lines = drawn(&model, &view(), &NOTHING, (100, 18));
+        let expected = [
+            "larder top: process 4711 (server) on Larder 0.1.0, watched for 0:01:23, growth since 0:00:40 ago",
+            "    [██████████████████████████████▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░]",
+            "RSS 100.0M: in use 60.0M (60 %), waste of the heap 20.0M (20 %), beside the heap 20.0M (20 %)",
+            "Profile: 57.2M in use (95 %: 51.5M-62.9M), growth +976.6K, 488.3K/s allocated, 114 samples in use",
+            "Waste free in slabs       20.0M of  30.0M  page heap, dirty        0 of      0",
+            "      slabs, never used       0 of      0  page heap, clean        0 of      0",
+        ];
+        assert_eq!(lines[..6], expected);
+        let table = [
+            "▼IN USE 95 %  GROWTH   RATE/s  OBJECTS  SAMPLES  SITE",
+            "  8.6M   7.7M-9.4M    +976.6K*  488.3K   140.6K       17  cache_insert  src/cache_insert.c:2",
+            "  2.9M   2.6M-3.1M            0        -    46.9K        6  parse  src/parse.c:1",
+        ];
+        for (line, cells) in lines[9..].iter().zip(&table) {
+            let words = |text: &str| {
+                text.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(words(line), words(cells));
+        }
+        let foot = &lines[17];
+        assert!(
+            foot.starts_with("F1Help F4Filter F6Sort") && foot.ends_with("2 sites"),
+            "{foot}"
+        );
+    }
+
+    #[test]
+    fn a_small_screen_keeps_the_sites_and_the_tiniest_does_not_panic() {
+        let sites = (0..50).map(|i| site(i, "f", 1e6 * (50 - i) as f64, 0.0));
+        let (model, mut view) = (model(sites.collect()), view());
+        let lines = drawn(&model, &view, &NOTHING, (80, 10));
+        assert!(
+            lines[4].contains("IN USE") && lines[5].ends_with("src/f.c:0"),
+            "{lines:#?}"
+        );
+        view.press(KeyEvent::from(KeyCode::End), &model);
+        let lines = drawn(&model, &view, &NOTHING, (80, 10));
+        assert!(lines[8].ends_with("src/f.c:49"), "{lines:#?}");
+        for size in [(1, 1), (3, 2), (80, 1), (1, 60), (300, 100)] {
+            for page in [Page::Sites, Page::Threads, Page::Help] {
+                view.page = page;
+                drawn(&model, &view, &NOTHING, size);
+            }
+        }
+    }
+
+    #[test]
+    fn the_other_pages_are_drawn_and_scroll_to_their_end() {
+        let (model, mut view) = (model(vec![site(1, "parse", 3e6, 0.0)]), view());
+        view.page = Page::Threads;
+        let lines = drawn(&model, &view, &NOTHING, (100, 24)).join("\n");
+        assert!(
+            lines.contains("REFILLS/s") && lines.contains("4712 worker"),
+            "{lines}"
+        );
+        // More in the threads' slabs than in all: no sum wraps.
+        let torn = lines.lines().find(|line| line.ends_with("in full slabs"));
+        assert!(
+            torn.is_some_and(|line| line.starts_with("       0  ")),
+            "{lines}"
+        );
+        view.page = Page::Stacks(model.sites[0].id);
+        let stacks: Vec<String> = (0..40).map(|i| format!("frame {i}")).collect();
+        let extra = Extra {
+            stacks: &stacks,
+            trouble: Some("the list of sites"),
+        };
+        view.press(KeyEvent::from(KeyCode::End), &model);
+        let lines = drawn(&model, &view, &extra, (100, 24));
+        assert_eq!(lines[22], "frame 39");
+        assert!(
+            lines
+                .join("\n")
+                .contains("no new figures: the list of sites")
+        );
+        view.page = Page::Help;
+        let lines = drawn(&model, &view, &NOTHING, (100, 40)).join("\n");
+        assert!(lines.contains("F10 q ^C    quit"), "{lines}");
+    }
+
+    #[test]
+    fn what_is_typed_and_what_is_filtered_is_told() {
+        let (model, mut view) = (model(vec![site(1, "parse", 3e6, 0.0)]), view());
+        for code in ['/', 'x', '\u{202e}'] {
+            view.press(KeyEvent::from(KeyCode::Char(code)), &model);
+        }
+        let foot = |view: &View| drawn(&model, view, &NOTHING, (120, 24)).pop().unwrap();
+        assert!(
+            foot(&view).starts_with("Filter: x\\u{202e}_"),
+            "{}",
+            foot(&view)
+        );
+        view.press(KeyEvent::from(KeyCode::Enter), &model);
+        view.press(KeyEvent::from(KeyCode::Char('p')), &model);
+        let text = foot(&view);
+        assert!(
+            text.contains("0 sites with") && text.ends_with("PAUSED"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! `larder top`: the heap of a running process, looked at again and again from outside.
+//!
+//! ```text
+//! live, stats, profile ─> watch ─> model ─┬─> text, json              a table for each interval
+//!               looker (a thread) ─> view ─┴─> draw, screen <─ keys
+//! ```
+//!
+//! Only `watch` reads the process, only `screen` knows the terminal.
+
+mod args;
+mod columns;
+mod draw;
+mod json;
+mod looker;
+mod model;
+mod screen;
+mod text;
+mod view;
+mod watch;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
+
+pub use args::{EXAMPLES, RawTop, TopPlan};
+
+use larder_base::failure::{Failure, Result};
+
+use crate::process::Obstacle;
+use looker::Looker;
+use view::View;
+use watch::Watch;
+
+pub fn top(plan: &TopPlan) -> Result<()> {
+    let failure = |obstacle: Obstacle| obstacle.failure(plan.process);
+    if plan.count.is_some() || plan.json || !is_screen() {
+        let mut watch = Watch::open(plan.process, &plan.charging).map_err(failure)?;
+        watch.look().map_err(failure)?;
+        return tables(plan, &mut watch);
+    }
+    let (looker, first) = Looker::start(plan.process, &plan.charging).map_err(|error| {
+        let reason = larder_base::target::reason(&error);
+        Failure::failed(format!("a thread: {reason}: raise ulimit -u"))
+    })?;
+    match screen::run(plan, looker, first.map_err(failure)?)? {
+        None => Ok(()),
+        Some(Obstacle::Ended | Obstacle::NoProcess) => {
+            // A closed stderr leaves nobody to tell.
+            let _ = writeln!(io::stderr(), "larder: process {} has ended", plan.process);
+            Ok(())
+        }
+        Some(obstacle) => Err(failure(obstacle)),
+    }
+}
+
+/// Whether there is a terminal that can draw.
+fn is_screen() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb" || name.is_empty());
+    io::stdout().is_terminal() && !is_dumb
+}
+
+/// One at the end of each interval. The process's end is no failure, if there was one before.
+fn tables(plan: &TopPlan, watch: &mut Watch) -> Result<()> {
+    let view = View::new(plan.sort, &plan.filter, plan.threads);
+    let mut out = io::stdout().lock();
+    let mut printed = 0;
+    let mut due = Instant::now();
+    while plan.count.is_none_or(|count| printed < count) {
+        due = (due + plan.interval).max(Instant::now());
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let model = match watch.look() {
+            Ok(model) => model,
+            Err(Obstacle::Ended | Obstacle::NoProcess) if printed > 0 => return Ok(()),
+            Err(obstacle) => return Err(obstacle.failure(plan.process)),
+        };
+        let mut text = Vec::new();
+        let made = match plan.json {
+            true => json::print(&model, plan, &view, &mut text),
+            false => text::print(&model, plan, &view, &mut text),
+        };
+        match made
+            .and_then(|()| out.write_all(&text))
+            .and_then(|()| out.flush())
+        {
+            Ok(()) => {}
+            // Whoever reads us has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => {
+                return Err(Failure::failed(format!(
+                    "stdout cannot be written: {}: write to another place",
+                    larder_base::target::reason(&error)
+                )));
+            }
+        }
+        printed = printed.saturating_add(1);
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Looks at one process, one after the other: reads it, names its sites, and says what changed.
+//!
+//! A look takes time by the heap and by the sites' stacks (see `process`); symbols are loaded once.
+//! Memory grows with the stacks of two looks, and with the symbols.
+
+use std::slice;
+use std::time::{Duration, Instant};
+
+use larder_analysis::reading::naming;
+use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::sites::SiteId;
+use larder_base::number::counted;
+
+use super::model::{self, Counters, Model};
+use crate::process::{Obstacle, Process};
+use crate::profile::{HeapProfile, Profiled, with_modules};
+use crate::stats::Look;
+
+/// Of a site, shown with Enter.
+const MOST_STACKS: usize = 20;
+const TRIES: usize = 3;
+const WAIT: Duration = Duration::from_millis(100);
+
+pub struct Watch {
+    process: Process,
+    profiled: Profiled,
+    began: Instant,
+    /// What growth is counted from; none: from the next look.
+    mark: Option<(Instant, HeapProfile)>,
+    last: Option<(Instant, Counters)>,
+}
+
+impl Watch {
+    pub fn open(id: u32, charging: &Charging) -> Result<Self, Obstacle> {
+        Ok(Self {
+            process: Process::open(id)?,
+            profiled: Profiled::charging(charging.clone()),
+            began: Instant::now(),
+            mark: None,
+            last: None,
+        })
+    }
+
+    /// Tries again if a change came in between that made no sense of what was read; and at last as
+    /// another program, which exec makes of a process: all is counted from there.
+    pub fn look(&mut self) -> Result<Model, Obstacle> {
+        for _ in 0..TRIES {
+            match self.look_once() {
+                Err(Obstacle::Unsound(_)) => {}
+                done => return done,
+            }
+        }
+        let mut done = self.look_at_another();
+        for _ in 1..TRIES {
+            // It loads its libraries, perhaps.
+            if !matches!(done, Err(Obstacle::NotLarder | Obstacle::Unsound(_))) {
+                break;
+            }
+            std::thread::sleep(WAIT);
+            done = self.look_at_another();
+        }
+        done
+    }
+
+    fn look_at_another(&mut self) -> Result<Model, Obstacle> {
+        self.process = Process::open(self.process.id())?;
+        (self.mark, self.last) = (None, None);
+        self.look_once()
+    }
+
+    fn look_once(&mut self) -> Result<Model, Obstacle> {
+        let at = Instant::now();
+        let seen = self.process.profile()?;
+        let look = Look::beside(&self.process, &seen)?;
+        let left_out = seen.unsound;
+        let profile = with_modules(&self.process, seen)?;
+        let (marked, base) = self.mark.get_or_insert_with(|| (at, profile.clone()));
+        let since_mark = at.duration_since(*marked);
+        self.profiled
+            .read_again(slice::from_ref(&profile), Some(slice::from_ref(base)));
+        let now = Counters::of(&self.profiled, &look);
+        let last = self.last.as_ref();
+        let before =
+            last.map(|(last, counters)| (counters, at.duration_since(*last).as_secs_f64()));
+        let model = Model {
+            watched: at.duration_since(self.began),
+            since_mark,
+            total: model::total(&self.profiled, before, &now),
+            sites: model::sites(&self.profiled, before, &now),
+            threads: model::threads(&look, before),
+            look,
+            left_out,
+        };
+        self.last = Some((at, now));
+        Ok(model)
+    }
+
+    /// Growth is counted from the next look on.
+    pub fn mark(&mut self) {
+        self.mark = None;
+    }
+
+    /// The stacks of a site, those that hold most first, with what each holds; printable lines.
+    pub fn stacks(&self, id: SiteId) -> Vec<String> {
+        let Some(site) = self.profiled.sites.iter().find(|site| site.id() == id) else {
+            return Vec::new();
+        };
+        let rows = site.rows.iter().filter_map(|i| self.profiled.rows.get(*i));
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by(|a, b| b.figures.in_use.bytes.total_cmp(&a.figures.in_use.bytes));
+        let mut lines = Vec::new();
+        for row in rows.iter().take(MOST_STACKS) {
+            let figures = &row.figures;
+            lines.push(format!(
+                "{} in use in {} ({})",
+                super::columns::size(figures.in_use.bytes),
+                counted(figures.in_use.objects.round() as u64, "object"),
+                counted(figures.spread.samples.round() as u64, "sample"),
+            ));
+            let mut text = Vec::new();
+            // Writing to memory cannot fail.
+            let _ = naming::print_stack(&row.stack(), &mut text);
+            let text = anstream::adapter::strip_bytes(&text).into_vec();
+            lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
+            if row.truncated {
+                lines.push("          (deeper than what is kept)".to_owned());
+            }
+        }
+        if rows.len() > MOST_STACKS {
+            lines.push(format!("{} stacks more", rows.len() - MOST_STACKS));
+        }
+        lines
+    }
+}
