@@ -5,11 +5,11 @@ current folder, and gives a list of "file:line: what is wrong; what to do".
 """
 
 import fnmatch
-import os
 import posixpath
 import re
 import urllib.parse
 
+import doc_commands
 from markdown import Page, table_faults
 
 # What no file is named: a placeholder, or several names in one.
@@ -80,3 +80,38 @@ def missing_paths(code, paths, there):
         if not found:
             missing.append(word)
     return missing
+
+
+def docs_commands(paths):
+    """No command is shown where tests/docs does not see it, and none is left out without a reason."""
+    there, wrong = set(paths) | folders(paths), []
+    for page in pages(paths):
+        for fence in page.fences:
+            wrong += [f"{page.path}:{line}: {fault}" for line, fault in fence_faults(fence, paths, there)]
+        marked = {fence.line - 1 for fence in page.fences if doc_commands.language(fence) in doc_commands.SHELL}
+        for number, line in enumerate(page.blocked.split("\n"), 1):
+            if doc_commands.LIKE_A_MARK.search(line) and number not in marked:
+                wrong.append(f"{page.path}:{number}: a mark that belongs to no command;"
+                             " put it on the line before ```sh or ```console")
+    return wrong
+
+
+def fence_faults(fence, paths, there):
+    language = doc_commands.language(fence)
+    if language not in doc_commands.LANGUAGES:
+        return [(fence.line, f"a block in '{language}'; write what it is: {', '.join(doc_commands.LANGUAGES)}")]
+    if language not in doc_commands.SHELL:
+        return [(number, "a command in a block that is not looked at; call the block console")
+                for number, line in enumerate(fence.lines, fence.line + 1) if line.startswith("$ ")]
+    faults = []
+    if doc_commands.LIKE_A_MARK.match(fence.before) and not (
+            doc_commands.NOT_RUN.match(fence.before) or doc_commands.EXITS_WITH.match(fence.before)):
+        faults.append((fence.line - 1, "not a mark; write <!-- not run: REASON --> or <!-- exits with N: REASON -->,"
+                       " with a reason of several words"))
+    shown = doc_commands.commands(fence)
+    if not shown:
+        faults.append((fence.line, "shows no command; call the block text, or write $ before the command"))
+    for command in shown:
+        faults += [(command.line, f"there is no {word}; name what there is, or mend the path")
+                   for word in missing_paths(re.sub(r"\s#\s.*", "", command.text), paths, there)]
+    return faults
