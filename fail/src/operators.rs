@@ -121,7 +121,7 @@ macro_rules! operators {
                     found: AtomicUsize::new(0),
                 };
                 if is_below_new() {
-                    // SAFETY: the caller's own arguments, here and below.
+                    // SAFETY: the caller's own arguments.
                     return unsafe { NEXT.call(size, second, third) };
                 }
                 while fails(Call::$call, size) {
@@ -130,6 +130,7 @@ macro_rules! operators {
                     }
                     handle_failure();
                 }
+                // SAFETY: the caller's own arguments.
                 unsafe { NEXT.call(size, second, third) }
             }
         )*
