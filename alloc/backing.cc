@@ -1,15 +1,8 @@
 #include "backing.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <new>
@@ -17,6 +10,8 @@
 #include "environment.h"
 #include "line.h"
 #include "options.h"
+#include "os.h"
+#include "os_file.h"
 #include "stats.h"
 
 extern "C" [[gnu::weak]] const char* strerrordesc_np(int) noexcept;
@@ -171,8 +166,7 @@ void* take(Window& w, size_t size_bytes, size_t align) {
 }
 
 // Maps as much of the file as there is address space for, whole chunks at a multiple of one.
-bool open_window(Window& w, int fd, size_t bytes, uint64_t offset, bool exact) {
-  int flags = (w.shared ? MAP_SHARED : MAP_PRIVATE) | MAP_NORESERVE | MAP_FIXED;
+bool open_window(Window& w, int file, size_t bytes, uint64_t offset, bool exact) {
   for (; bytes >= kLeastWindow || (exact && bytes >= 3 * kBlock); bytes /= 2) {
     bytes = round_down(bytes, kBlock);
     void* place = os::map_aligned(bytes, kBlock);
@@ -181,9 +175,8 @@ bool open_window(Window& w, int fd, size_t bytes, uint64_t offset, bool exact) {
     stats::add(stats::kMappedBytes, -int64_t(bytes));
     stats::add(stats::kMappedTotalBytes, -int64_t(bytes));
     size_t chunks = bytes / kBlock;
-    if (mmap(place, bytes, PROT_READ | PROT_WRITE, flags, fd, off_t(offset)) == MAP_FAILED) {
-      say_unusable(w.variable, "it cannot be mapped", nullptr, errno);
-      munmap(place, bytes);
+    if (int error = -os::map_file(place, bytes, file, offset, w.shared)) {
+      say_unusable(w.variable, "it cannot be mapped", nullptr, error);
       return false;
     }
     w.used = static_cast<uint8_t*>(os::map(round_up(chunks, os::page_size())));
@@ -196,60 +189,39 @@ bool open_window(Window& w, int fd, size_t bytes, uint64_t offset, bool exact) {
   return false;
 }
 
-// A file of its own that no name leads to, in the directory, or beginning with the path.
-int open_memfs(const char* path) {
-  char name[PATH_MAX];
-  struct stat status;
-  bool directory = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-  static constexpr char kInside[] = "/larder.XXXXXX", kBehind[] = ".XXXXXX";
-  const char* ending = directory ? kInside : kBehind;
-  if (strlen(path) + strlen(ending) >= sizeof name) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  stpcpy(stpcpy(name, path), ending);
-  int fd = mkostemp(name, O_CLOEXEC);
-  if (fd >= 0) unlink(name);
-  return fd;
-}
-
 void init_memfs(const char* path) {
-  int fd = open_memfs(path);
-  if (fd < 0) return say_unusable(memfs.variable, path, nullptr, errno);
-  struct statfs system = {};
-  bool known = fstatfs(fd, &system) == 0;
-  bool huge = known && uint32_t(system.f_type) == HUGETLBFS_MAGIC;
-  memfs.page = huge ? size_t(system.f_bsize) : os::page_size();
+  int file = os::create_unnamed(path);
+  if (file < 0) return say_unusable(memfs.variable, path, nullptr, -file);
+  os::FileKind kind = os::file_kind(file);
+  memfs.page = kind.page;
   memfs.shared = option(Option::kMemfsMapPrivate) == 0;
   if (size_t limit = option(Option::kMemfsLimitMib)) memfs.most_in_use = (limit << 20) / kBlock;
-  if (!huge && uint32_t(system.f_type) != TMPFS_MAGIC)
+  if (!kind.in_memory)
     say_unusable(memfs.variable, path, "neither tmpfs nor hugetlbfs is mounted there", 0);
   else if (memfs.page > kBlock)
     say_unusable(memfs.variable, path, "its pages are larger than 2 MiB", 0);
-  else if (ftruncate(fd, off_t(kMostWindow)) != 0)
-    say_unusable(memfs.variable, path, nullptr, errno);
+  else if (int error = -os::set_file_size(file, kMostWindow))
+    say_unusable(memfs.variable, path, nullptr, error);
   else
-    open_window(memfs, fd, kMostWindow, 0, false);
-  close(fd);
+    open_window(memfs, file, kMostWindow, 0, false);
+  os::close(file);
 }
 
 void init_device(uint64_t start, const char* path) {
-  int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return say_unusable(device.variable, path, nullptr, errno);
+  int file = os::open_to_write(path);
+  if (file < 0) return say_unusable(device.variable, path, nullptr, -file);
   uint64_t end = option(Option::kDevmemLimitMib) << 20;
-  struct stat status = {};
   // Beyond the end of a file there is nothing to touch.
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-      (end == 0 || end > uint64_t(status.st_size)))
-    end = uint64_t(status.st_size);
+  uint64_t end_of_file = os::file_kind(file).end;
+  if (end_of_file != UINT64_MAX && (end == 0 || end > end_of_file)) end = end_of_file;
   if (end == 0) end = start + kMostWindow;
   device.page = os::page_size();
   device.shared = device.device = true;
   if (end <= start || end - start < 3 * kBlock)
     say_unusable(device.variable, path, "there are less than 6 MiB from the start to the limit", 0);
   else
-    open_window(device, fd, size_t(end - start), start, true);
-  close(fd);
+    open_window(device, file, size_t(end - start), start, true);
+  os::close(file);
 }
 
 // --- the program's source
@@ -438,23 +410,17 @@ unsigned most_blocks() {
 Lock& lock() { return backing.lock; }
 
 void before_fork() {
-  if (!any_shared()) return;
-  int saved = errno;
-  if (pipe2(backing.copied_pipe, O_CLOEXEC) != 0) backing.copied_pipe[0] = -1;
-  errno = saved;
+  if (any_shared()) os::make_pipe(backing.copied_pipe);
 }
 
 void after_fork_in_parent() {
   if (!any_shared() || backing.copied_pipe[0] < 0) return;
-  int saved = errno;
-  close(backing.copied_pipe[1]);
+  os::close(backing.copied_pipe[1]);
   // Its end comes when the child has its copy, or none any more.
   char byte;
-  while (read(backing.copied_pipe[0], &byte, 1) < 0 && errno == EINTR) {
-  }
-  close(backing.copied_pipe[0]);
+  os::read(backing.copied_pipe[0], &byte, 1);
+  os::close(backing.copied_pipe[0]);
   backing.copied_pipe[0] = -1;
-  errno = saved;
 }
 
 void after_fork_in_child() {
@@ -466,11 +432,11 @@ void after_fork_in_child() {
         .put(w.variable)
         .put(": no memory for fork's copy; the child ends")
         .write();
-    _exit(127);
+    os::end_process(127);
   }
   if (backing.copied_pipe[0] < 0) return;
-  close(backing.copied_pipe[0]);
-  close(backing.copied_pipe[1]);
+  os::close(backing.copied_pipe[0]);
+  os::close(backing.copied_pipe[1]);
   backing.copied_pipe[0] = -1;
 }
 

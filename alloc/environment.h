@@ -6,6 +6,8 @@
 
 #include "base.h"
 
+extern "C" char** environ;
+
 namespace larder {
 
 // Of LARDER_`name`, or else of `prefix``name`; nullptr unless it is set to something.

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "leak_profile.h"
 #include "leak_report.h"
 #include "line.h"
+#include "os.h"
 #include "reach.h"
 #include "registry.h"
 #include "sample.h"
@@ -161,7 +161,7 @@ void leak_exit() {
   // that is reading.
   fcloseall();
   if (checker.last != nullptr) checker.last();
-  _exit(leak_options->exit_code);
+  os::end_process(leak_options->exit_code);
 }
 
 void leak_disable(int more) {

@@ -1,9 +1,9 @@
 #include "leak_exempt.h"
 
-#include <unistd.h>
 #include <unwind.h>
 
 #include "leak_names.h"
+#include "os.h"
 #include "suppressions.h"
 
 namespace larder {
@@ -24,7 +24,7 @@ uintptr_t function_of(uintptr_t return_address) {
 class BeforeMain {
  public:
   BeforeMain() {
-    if (gettid() == getpid()) capture(now_, __builtin_return_address(0));
+    if (os::is_first_thread()) capture(now_, __builtin_return_address(0));
   }
   bool has(const Site& site) const {
     uint32_t depth = site.depth;

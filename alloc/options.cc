@@ -2,7 +2,6 @@
 
 #include <string.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #include "environment.h"
 #include "line.h"

@@ -1,5 +1,5 @@
-// The contract with the kernel. os_linux.cc is the only file with system calls, but for
-// sockets (os_socket.h) and threads that are stopped (stop_world.cc).
+// The contract with the kernel. os_linux.cc is the only file with system calls, but for sockets
+// (os_socket.h), files in place of memory (os_file.h) and threads that are stopped (stop_world.cc).
 //
 // Every function may be called from any thread, from a signal handler and before libc is set up:
 // raw system calls, no errno, no cancellation point, no allocation.
@@ -94,6 +94,8 @@ int write(int file, const void* from, size_t size_bytes);
 void close(int file);
 // Not cached: a child of fork has its own.
 int process_id();
+// Whether the calling thread is the one that the process began with.
+bool is_first_thread();
 // Of the calling thread, as the kernel has it, without a system call, which a sandbox may punish;
 // 0 where that cannot be had, and before learn_system_thread_ids().
 int system_thread_id();
@@ -101,6 +103,9 @@ void learn_system_thread_ids();
 // Whether a thread has this number, perhaps another one by now; where the kernel does not tell,
 // yes.
 bool is_thread(int system_thread_id);
+
+// No destructors, and nothing is written out. By libc, where a recorder hears of it.
+[[noreturn]] void end_process(int code);
 
 // Bytes to stderr, best effort.
 void write_stderr(const char* text, size_t size_bytes);

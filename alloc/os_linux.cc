@@ -441,6 +441,8 @@ void close(int file) { syscall6(SYS_close, file, 0, 0, 0, 0, 0); }
 
 int process_id() { return int(syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0)); }
 
+bool is_first_thread() { return syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0) == process_id(); }
+
 // In glibc's descriptor of a thread, 16 bytes before the list of robust mutexes; 0: not known.
 static constinit size_t id_in_descriptor = 0;
 
@@ -467,6 +469,8 @@ bool is_thread(int id) {
   return syscall6(SYS_futex, reinterpret_cast<long>(&held), FUTEX_TRYLOCK_PI_PRIVATE, 0, 0, 0, 0) !=
          -ESRCH;
 }
+
+void end_process(int code) { _exit(code); }
 
 void write_stderr(const char* text, size_t size_bytes) {
   syscall6(SYS_write, 2, reinterpret_cast<long>(text), long(size_bytes), 0, 0, 0);

@@ -505,6 +505,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 fn the_work_is_what_the_traces_count() {
     let directory = temporary();
     let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../include");

@@ -123,7 +123,7 @@ macro_rules! operators {
                     found: AtomicUsize::new(0),
                 };
                 if is_below_new() {
-                    // SAFETY: the caller's own arguments, here and below.
+                    // SAFETY: the caller's own arguments.
                     return unsafe { NEXT.call(size, second, third) };
                 }
                 while fails(Call::$call, size) {
@@ -132,6 +132,7 @@ macro_rules! operators {
                     }
                     handle_failure();
                 }
+                // SAFETY: the caller's own arguments.
                 unsafe { NEXT.call(size, second, third) }
             }
         )*

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_line_is_read() {
+    fn every_kind_of_allocation_is_read() {
         let lines = [
             (
                 "MEM a/b.c:7 malloc(16) = 0x10",
@@ -471,6 +471,15 @@ mod tests {
                 "MEM b.c:3 malloc(5) = (nil)",
                 Call::Malloc { size: 5, at: 0 },
             ),
+        ];
+        for (text, expected) in lines {
+            assert_eq!(call(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_other_kind_of_line_is_read() {
+        let lines = [
             ("FD b.c:3 socket() = 5", Call::Socket { fd: 5 }),
             (
                 "FD b.c:3 socketpair() = 5 6",

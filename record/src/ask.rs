@@ -107,7 +107,7 @@ fn ask(local: &mut Local) {
     if local.in_vfork != 0 {
         return;
     }
-    let _errno = crate::hooks::Errno::keep();
+    let _errno = crate::errno::Errno::keep();
     local.guard = guard::RECORDER;
     clear_stack_below();
     connect(name, numbers);

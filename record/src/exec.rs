@@ -9,7 +9,8 @@ use larder_trace::EndState;
 use larder_trace::layout::Slot;
 
 use crate::arch::{self, passage};
-use crate::hooks::{Errno, guard};
+use crate::errno::Errno;
+use crate::hooks::guard;
 use crate::{clock, file, real, state};
 
 fn look(below: &AtomicUsize, name: &std::ffi::CStr) -> usize {

@@ -18,6 +18,7 @@ use larder_trace::{AllocCall, Fingerprint, FreeCall, IoCall};
 
 use crate::arch::{self, Caller, Local, entry};
 use crate::blocks::Block;
+use crate::errno::{Errno, out_of_memory};
 use crate::stream::{self, Call, Stream};
 use crate::{clock, contents, counters, file, real, stack, state};
 
@@ -242,33 +243,6 @@ impl Drop for Hook {
     }
 }
 
-/// Puts `errno` back when it goes.
-pub struct Errno(c_int);
-
-impl Errno {
-    pub fn keep() -> Self {
-        // SAFETY: the thread's own variable.
-        Errno(unsafe { *libc::__errno_location() })
-    }
-
-    pub fn number(&self) -> c_int {
-        self.0
-    }
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: the thread's own variable.
-        unsafe { *libc::__errno_location() = self.0 };
-    }
-}
-
-fn out_of_memory() -> *mut c_void {
-    // SAFETY: the thread's own variable.
-    unsafe { *libc::__errno_location() = libc::ENOMEM };
-    std::ptr::null_mut()
-}
-
 /// A function below, or, while they are not known yet, the static area.
 macro_rules! below {
     ($function:ident, $early:expr) => {
@@ -293,11 +267,12 @@ unsafe extern "C" fn malloc(
     bp: usize,
 ) -> *mut c_void {
     let function = below!(malloc, real::early(size, 1));
-    // SAFETY: the caller's own arguments, here and below.
+    // SAFETY: any size may be asked for.
+    let act = || unsafe { function(size) };
     let Some(mut hook) = Hook::enter_to_make(size, sp, bp) else {
-        return unsafe { function(size) };
+        return act();
     };
-    let block = hook.below(guard::BELOW, || unsafe { function(size) });
+    let block = hook.below(guard::BELOW, act);
     hook.made(AllocCall::Malloc, block, size, 0);
     block
 }
@@ -312,10 +287,12 @@ unsafe extern "C" fn calloc(
     bp: usize,
 ) -> *mut c_void {
     let function = below!(calloc, real::early(count.saturating_mul(size), 1));
+    // SAFETY: any number and size may be asked for.
+    let act = || unsafe { function(count, size) };
     let Some(mut hook) = Hook::enter(sp, bp) else {
-        return unsafe { function(count, size) };
+        return act();
     };
-    let block = hook.below(guard::BELOW, || unsafe { function(count, size) });
+    let block = hook.below(guard::BELOW, act);
     hook.made(AllocCall::Calloc, block, count.saturating_mul(size), count);
     block
 }
@@ -329,12 +306,15 @@ unsafe extern "C" fn realloc(
     sp: usize,
     bp: usize,
 ) -> *mut c_void {
+    // SAFETY: while there is no realloc below, every block is of the static area.
     let function = below!(realloc, unsafe { move_early(old, size) });
     if real::is_early(old) {
+        // SAFETY: just found to be of the static area.
         return unsafe { move_early(old, size) };
     }
+    // SAFETY: the block is the caller's, and of the functions below.
     let act = || unsafe { function(old, size) };
-    unsafe { change_size(AllocCall::Realloc, old, size, 0, Caller { sp, bp }, act) }
+    change_size(AllocCall::Realloc, old, size, 0, Caller { sp, bp }, act)
 }
 
 entry!("reallocarray" => reallocarray);
@@ -351,23 +331,27 @@ unsafe extern "C" fn reallocarray(
     };
     let caller = Caller { sp, bp };
     if real::is_early(old) {
+        // SAFETY: just found to be of the static area.
         return unsafe { move_early(old, bytes) };
     }
     match real::reallocarray() {
         Some(function) => {
+            // SAFETY: the block is the caller's, and of the functions below.
             let act = || unsafe { function(old, count, size) };
-            unsafe { change_size(AllocCall::Reallocarray, old, bytes, count, caller, act) }
+            change_size(AllocCall::Reallocarray, old, bytes, count, caller, act)
         }
         None => {
+            // SAFETY: while there is no realloc below, every block is of the static area.
             let function = below!(realloc, unsafe { move_early(old, bytes) });
+            // SAFETY: the block is the caller's, and of the functions below.
             let act = || unsafe { function(old, bytes) };
-            unsafe { change_size(AllocCall::Reallocarray, old, bytes, count, caller, act) }
+            change_size(AllocCall::Reallocarray, old, bytes, count, caller, act)
         }
     }
 }
 
 #[inline(always)]
-unsafe fn change_size(
+fn change_size(
     call: AllocCall,
     old: *mut c_void,
     size: usize,
@@ -418,10 +402,11 @@ unsafe fn move_early(old: *mut c_void, size: usize) -> *mut c_void {
 
 entry!("free" => free);
 unsafe extern "C" fn free(block: *mut c_void, _: usize, _: usize, _: usize, sp: usize, bp: usize) {
-    if let Some(mut hook) = end_block(FreeCall::Free, block, 0, 0, Caller { sp, bp }) {
-        hook.below(guard::BELOW, || unsafe { give_back(block) });
-    } else {
-        unsafe { give_back(block) };
+    // SAFETY: the caller's own block.
+    let act = || unsafe { give_back(block) };
+    match end_block(FreeCall::Free, block, 0, 0, Caller { sp, bp }) {
+        Some(mut hook) => hook.below(guard::BELOW, act),
+        None => act(),
     }
 }
 
@@ -481,7 +466,9 @@ unsafe extern "C" fn free_sized(
 ) {
     let hook = end_block(FreeCall::FreeSized, block, size, 0, Caller { sp, bp });
     let act = || match real::free_sized() {
+        // SAFETY: the caller's own block and its size; it is of the functions below.
         Some(function) if !real::is_early(block) => unsafe { function(block, size) },
+        // SAFETY: the caller's own block.
         _ => unsafe { give_back(block) },
     };
     match hook {
@@ -507,7 +494,9 @@ unsafe extern "C" fn free_aligned_sized(
         Caller { sp, bp },
     );
     let act = || match real::free_aligned_sized() {
+        // SAFETY: the caller's own block, its alignment and size; it is of the functions below.
         Some(function) if !real::is_early(block) => unsafe { function(block, align, size) },
+        // SAFETY: the caller's own block.
         _ => unsafe { give_back(block) },
     };
     match hook {
@@ -528,10 +517,12 @@ macro_rules! aligned {
             bp: usize,
         ) -> *mut c_void {
             let function = below!($function, real::early(size, align));
+            // SAFETY: any size may be asked for, and a bad alignment is refused.
+            let act = || unsafe { function(align, size) };
             let Some(mut hook) = Hook::enter_to_make(size, sp, bp) else {
-                return unsafe { function(align, size) };
+                return act();
             };
-            let block = hook.below(guard::BELOW, || unsafe { function(align, size) });
+            let block = hook.below(guard::BELOW, act);
             hook.made(AllocCall::$call, block, size, align);
             block
         }
@@ -558,12 +549,14 @@ unsafe extern "C" fn posix_memalign(
     let Some(function) = real::posix_memalign() else {
         return libc::ENOMEM;
     };
+    // SAFETY: the caller's own place; any size may be asked for, and a bad alignment is refused.
+    let act = || unsafe { function(place, align, size) };
     let Some(mut hook) = Hook::enter_to_make(size, sp, bp) else {
-        return unsafe { function(place, align, size) };
+        return act();
     };
-    let result = hook.below(guard::BELOW, || unsafe { function(place, align, size) });
-    // SAFETY: on success the function below has written the place.
+    let result = hook.below(guard::BELOW, act);
     let block = if result == 0 {
+        // SAFETY: on success the function below has written the place.
         unsafe { *place }
     } else {
         std::ptr::null_mut()
@@ -584,8 +577,10 @@ macro_rules! page_aligned {
             bp: usize,
         ) -> *mut c_void {
             let function = below!($function, real::early(size, 4096));
-            let Some(mut hook) = Hook::enter(sp, bp) else { return unsafe { function(size) } };
-            let block = hook.below(guard::BELOW, || unsafe { function(size) });
+            // SAFETY: any size may be asked for.
+            let act = || unsafe { function(size) };
+            let Some(mut hook) = Hook::enter(sp, bp) else { return act() };
+            let block = hook.below(guard::BELOW, act);
             hook.made(AllocCall::$call, block, size, 4096);
             block
         }

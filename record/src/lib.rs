@@ -17,6 +17,7 @@ mod clock;
 mod config;
 mod contents;
 mod counters;
+mod errno;
 mod exec;
 mod file;
 mod fixed;

@@ -165,8 +165,9 @@ impl Lists {
         if skip.saturating_add(bytes) > self.left {
             return std::ptr::null_mut();
         }
-        // SAFETY: checked to lie within the slab.
+        // SAFETY: checked to lie within the slab, and so is the block's end.
         let block = unsafe { self.bump.add(skip) };
+        // SAFETY: as said.
         self.bump = unsafe { block.add(bytes) };
         self.left -= skip + bytes;
         block

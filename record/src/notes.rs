@@ -8,7 +8,8 @@ use larder_trace::IoCall;
 use larder_trace::codec::MAX_MARK_NAME;
 
 use crate::arch::entry;
-use crate::hooks::{Errno, Hook};
+use crate::errno::Errno;
+use crate::hooks::Hook;
 
 entry!("larder_record_mark" => mark);
 unsafe extern "C" fn mark(name: *const c_char, _: usize, _: usize, _: usize, sp: usize, bp: usize) {

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use larder_trace::{AllocCall, FreeCall};
 
 use crate::arch::{Caller, entry};
-use crate::hooks::{Errno, Hook, end_block_for_delete, give_back, guard};
+use crate::errno::Errno;
+use crate::hooks::{Hook, end_block_for_delete, give_back, guard};
 use crate::{real, sys};
 
 /// One operator's next definition, once found.

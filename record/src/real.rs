@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::arch;
-use crate::hooks::{Errno, guard};
+use crate::errno::Errno;
+use crate::hooks::guard;
 
 macro_rules! functions {
     ($($number:literal $function:ident: $type:ty, $name:literal;)*) => {

@@ -455,9 +455,9 @@ impl Steps {
         if sp <= at.sp || bp_at < at.sp || sp > self.stack.high {
             return None;
         }
-        // SAFETY: what is known of the stack goes from below this frame to `high`.
         let read = |address: u64| Word {
             address,
+            // SAFETY: what is known of the stack goes from below this frame to `high`.
             value: unsafe { (address as *const u64).read_unaligned() },
         };
         let words = [read(sp - 8), read(bp_at)];

@@ -191,9 +191,8 @@ fn the_same_counts_under_other_allocators() {
     }
 }
 
-#[test]
-fn operators_new_and_delete_in_all_forms() {
-    let source = r#"
+/// Ends with 0 when each operator does what it is to do.
+const OPERATORS: &str = r#"
 #include <new>
 #include <cstdio>
 #include <cstdlib>
@@ -229,8 +228,11 @@ int main() {
   return reserve != nullptr ? 4 : 0;
 }
 "#;
+
+#[test]
+fn operators_new_and_delete_in_all_forms() {
     let bench = Bench::new();
-    let program = bench.build("new.cc", source, &["-fno-builtin", "-std=c++17"]);
+    let program = bench.build("new.cc", OPERATORS, &["-fno-builtin", "-std=c++17"]);
     let run = bench.run(&program, &[]);
     let trace = run.succeeded().only().assert_whole();
     let counts = trace.counts("new.bin");

@@ -139,6 +139,7 @@ impl From<String> for Claim {
 }
 
 impl Claim {
+    #[expect(clippy::too_many_lines, reason = "to be split by concept")]
     pub fn text(&self) -> String {
         match self {
             Claim::EndsWithin { maker, owner, .. } => match maker {

@@ -459,6 +459,7 @@ impl Watch {
         (all, below)
     }
 
+    #[expect(clippy::too_many_lines, reason = "to be split by concept")]
     fn finish(&mut self, image: &mut Finished<'_, '_>) -> ImageFacts {
         let (mut sites, mut loops, mut places) = (Vec::new(), Loops::default(), Places::default());
         let io: Vec<(StackId, u64)> = self.io.iter().map(|(s, io)| (*s, io.all_calls())).collect();

@@ -31,6 +31,7 @@ pub fn colour(results: &Results, name: &str) -> String {
 }
 
 /// Time against peak memory: one dot an allocator, the best corner lower left.
+#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 pub fn scatter(results: &Results, summary: &Summary) -> Option<String> {
     const WIDTH: f64 = 1060.0;
     const HEIGHT: f64 = 440.0;
@@ -158,6 +159,7 @@ pub fn bars(results: &Results, summary: &Summary, metric: Metric) -> Option<Stri
 }
 
 /// Each workload's ratios: a dot a peer, with its interval; the best peer's larger.
+#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 pub fn dots(results: &Results, summary: &Summary, table: &MetricSummary) -> Option<String> {
     const WIDTH: f64 = 1060.0;
     const ROW: f64 = 30.0;

@@ -112,6 +112,7 @@ impl Summary {
 }
 
 impl MetricSummary {
+    #[expect(clippy::too_many_lines, reason = "to be split by concept")]
     fn of(results: &Results, metric: Metric, random: &mut Rng) -> MetricSummary {
         let reference = results.reference();
         let mut ratios: Vec<Vec<Vec<f64>>> = vec![Vec::new(); results.allocators.len()];

@@ -200,6 +200,7 @@ impl Samples {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
     let mut time = Table::new(
         "Time added",

@@ -400,18 +400,7 @@ impl Predictor {
                 }
                 Record::Generation { generation, reset }
             }
-            MARK_NAME => {
-                let number = input.varint_u32()?;
-                let bytes = input.blob()?.len();
-                if bytes > MAX_MARK_NAME {
-                    return None;
-                }
-                Record::MarkName {
-                    number,
-                    start: input.pos() - bytes,
-                    bytes,
-                }
-            }
+            MARK_NAME => decode_mark_name(input)?,
             MARK => {
                 let time = self.later(input.varint()?)?;
                 let number = input.varint_u32()?;
@@ -426,24 +415,26 @@ impl Predictor {
             COUNTER => Record::Counter {
                 number: input.varint_u32()?,
             },
-            CONTENTS => {
-                let time = self.later(input.varint()?)?;
-                let address = unpack_difference(input.varint()?, self.address) & ADDRESS_BITS;
-                let flags = input.byte()?;
-                let mut hash = [0; FINGERPRINT_BYTES - 1];
-                for byte in &mut hash {
-                    *byte = input.byte()?;
-                }
-                Record::Contents {
-                    time,
-                    address,
-                    fingerprint: Fingerprint {
-                        hash: u64::from_le_bytes(hash),
-                        flags,
-                    },
-                }
-            }
+            CONTENTS => self.decode_contents(input)?,
             _ => return None,
+        })
+    }
+
+    fn decode_contents(&mut self, input: &mut Input<'_>) -> Option<Record> {
+        let time = self.later(input.varint()?)?;
+        let address = unpack_difference(input.varint()?, self.address) & ADDRESS_BITS;
+        let flags = input.byte()?;
+        let mut hash = [0; FINGERPRINT_BYTES - 1];
+        for byte in &mut hash {
+            *byte = input.byte()?;
+        }
+        Some(Record::Contents {
+            time,
+            address,
+            fingerprint: Fingerprint {
+                hash: u64::from_le_bytes(hash),
+                flags,
+            },
         })
     }
 
@@ -451,4 +442,14 @@ impl Predictor {
         self.time = self.time.checked_add(difference)?;
         Some(self.time)
     }
+}
+
+fn decode_mark_name(input: &mut Input<'_>) -> Option<Record> {
+    let number = input.varint_u32()?;
+    let bytes = input.blob()?.len();
+    (bytes <= MAX_MARK_NAME).then(|| Record::MarkName {
+        number,
+        start: input.pos() - bytes,
+        bytes,
+    })
 }

@@ -188,8 +188,13 @@ fn chains_of_frames_return_as_written() {
     }
 }
 
-#[test]
-fn the_other_records_return_as_written() {
+const FINGERPRINT: Fingerprint = Fingerprint {
+    hash: u64::MAX - 1,
+    flags: 0xff,
+};
+
+/// One of each kind but calls and nodes, and what is read back of it; and where the last begins.
+fn other_records() -> (Vec<u8>, [Record; 8], usize) {
     let mut coder = Predictor::new();
     coder.begin_chunk(10, FIRST_NODE);
     let mut bytes = [0; 512];
@@ -212,19 +217,11 @@ fn the_other_records_return_as_written() {
     len += coder
         .encode_io(&mut bytes[len..], 4, -110, 25)
         .expect("fits");
-    let fingerprint = Fingerprint {
-        hash: u64::MAX - 1,
-        flags: 0xff,
-    };
-    let before = len;
+    let last = len;
     len += coder
-        .encode_contents(&mut bytes[len..], ADDRESS_BITS, fingerprint, 30)
+        .encode_contents(&mut bytes[len..], ADDRESS_BITS, FINGERPRINT, 30)
         .expect("fits");
-    assert!(len - before <= MAX_DEFINITION_BYTES);
-    let mut decoder = Predictor::new();
-    decoder.begin_chunk(10, FIRST_NODE);
-    let (mut pos, mut tables, mut links) = (0, Fixed::new(), Vec::new());
-    for record in [
+    let records = [
         Record::Site { node: 1, call: 5 },
         Record::Thread { tid: 77, time: 15 },
         Record::Generation {
@@ -249,27 +246,43 @@ fn the_other_records_return_as_written() {
         Record::Contents {
             time: 30,
             address: ADDRESS_BITS,
-            fingerprint,
+            fingerprint: FINGERPRINT,
         },
-    ] {
-        let back = decoder.decode(&bytes[..len], &mut pos, &mut tables, &mut links);
+    ];
+    (bytes[..len].to_vec(), records, last)
+}
+
+#[test]
+fn the_other_records_return_as_written() {
+    let (bytes, records, last) = other_records();
+    assert!(bytes.len() - last <= MAX_DEFINITION_BYTES);
+    let mut decoder = Predictor::new();
+    decoder.begin_chunk(10, FIRST_NODE);
+    let (mut pos, mut tables, mut links) = (0, Fixed::new(), Vec::new());
+    for record in records {
+        let back = decoder.decode(&bytes, &mut pos, &mut tables, &mut links);
         assert_eq!(back, Some(record));
     }
     assert!(
         decoder
-            .decode(&bytes[..len], &mut pos, &mut tables, &mut links)
+            .decode(&bytes, &mut pos, &mut tables, &mut links)
             .is_none()
     );
-    for cut in before + 1..len {
-        let mut at = before;
+    for cut in last + 1..bytes.len() {
+        let mut at = last;
         let back = decoder.decode(&bytes[..cut], &mut at, &mut tables, &mut links);
-        assert_eq!((back, at), (None, before));
+        assert_eq!((back, at), (None, last));
     }
+}
+
+#[test]
+fn columns_of_the_other_records_join_to_what_was_split() {
+    let (bytes, _, _) = other_records();
     let (mut work, mut columns) = ([0; 16 << 10], [0; 1024]);
-    let split = columns::split(&bytes[..len], &mut work, &mut columns).expect("records");
+    let split = columns::split(&bytes, &mut work, &mut columns).expect("records");
     let mut joined = Vec::new();
     assert_eq!(columns::join(&columns[..split], &mut joined), Some(()));
-    assert_eq!(joined, bytes[..len]);
+    assert_eq!(joined, bytes);
 }
 
 #[test]

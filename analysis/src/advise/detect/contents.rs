@@ -35,6 +35,7 @@ pub fn duplicates(image: &ImageFacts) -> Vec<Finding> {
     groups.iter().filter_map(finding).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 fn duplicated(
     image: &ImageFacts,
     sites: &[usize],

@@ -42,6 +42,7 @@ fn is_copied(site: &Site) -> bool {
     matches!(site.container(), Some("Vec" | "String")) && growth.followed_larger * 2 > growth.steps
 }
 
+#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
     let site = *group.first()?;
     let (mut finals, mut steps) = (Sizes::default(), Sizes::default());

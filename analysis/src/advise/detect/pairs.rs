@@ -242,6 +242,7 @@ fn site_depth(site: &Site) -> usize {
     inner.count()
 }
 
+#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 fn finding(
     image: &ImageFacts,
     first: &[usize],

@@ -1,0 +1,102 @@
+"""The checks of scripts/lint that read code: how long functions are, and who makes system calls.
+
+Owns nothing and changes nothing. Each check gets the paths of all files of the tree, relative to the
+current folder, and gives a list of "file:line: what is wrong; what to do".
+"""
+
+import ast
+import re
+
+# Rust has the same limit in clippy.toml.
+MAX_FUNCTION_LINES = 70
+
+# As clang-format lays them out: a definition's last line ends with its brace, and the brace that closes it
+# is as far from the margin as the definition.
+C_NAMES = (".c", ".cc", ".cpp", ".h", ".hpp")
+C_FUNCTION = re.compile(r"^(?P<margin>\s*)(?!\}|#|//|\*|if\b|for\b|while\b|switch\b|else\b|do\b|return\b|case\b)"
+                        r"(?P<name>[^=;\"]*?[\w>~)\]=+\-*/!<|&^%]+\s*)\(")
+HEAD_END = re.compile(r"([;{}])\s*(?://.*)?$|^\s*$")
+SHELL_FUNCTION = re.compile(r"^(?P<margin>\s*)(?:function\s+)?(?P<name>[\w-]+)\s*\(\)\s*[{(]\s*$")
+
+# Where the allocator may make system calls; a folder, or the beginning of a path.
+SYSTEM_CALLS = ("alloc/os/", "alloc/os_linux.cc", "alloc/os_file", "alloc/os_socket", "alloc/stop_world.cc",
+                "alloc/raw_call.h")
+SYSTEM_HEADER = re.compile(
+    r"\s*#\s*include\s+[<\"](?:(?:alloc/)?(?:os/)?raw_call\.h|(?:asm/)?unistd\.h|fcntl\.h|poll\.h|sched\.h|syscall\.h"
+    r"|linux/futex\.h|sys/(?:epoll|eventfd|ioctl|mman|poll|prctl|ptrace|random|resource|sendfile|socket|stat|statfs"
+    r"|syscall|sysinfo|time|timerfd|uio|un|vfs|wait)\.h)[>\"]")
+SYSTEM_CALL = re.compile(
+    r"(?:(?<![\w.>:])|(?<![\w:])::)(?:syscall\d?|mmap(?:64)?|munmap|mremap|mprotect|madvise|mincore|brk|sbrk|_exit"
+    r"|gettid|getpid|clone|ptrace|prctl|process_vm_readv)\s*\(|\bSYS_[a-z]\w*|\b_*asm_*\b.*\"\s*(?:syscall|svc\b)")
+
+
+def texts(paths, wanted):
+    """(path, text) of the files for which wanted(path, first line) holds."""
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            text = file.read()
+        if wanted(path, text.split(b"\n", 1)[0].decode(errors="replace")):
+            yield path, text.decode(errors="replace")
+
+
+def is_python(path, first):
+    return path.endswith(".py") or (first.startswith("#!") and "python" in first)
+
+
+def is_shell(path, first):
+    return path.endswith(".sh") or re.match(r"#!.*(/|\s)(ba)?sh(\s|$)", first) is not None
+
+
+def functions(paths):
+    """No function of Python, C, C++ or shell is longer than MAX_FUNCTION_LINES."""
+    found = []
+    for path, text in texts(paths, is_python):
+        found += [(path, node.lineno, node.name, node.end_lineno - node.lineno + 1)
+                  for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    for path, text in texts(paths, lambda path, _: path.endswith(C_NAMES)):
+        found += [(path, *function) for function in c_functions(text.split("\n"))]
+    for path, text in texts(paths, is_shell):
+        found += [(path, *function) for function in shell_functions(text.split("\n"))]
+    return [f"{path}:{line}: {name} has {length} lines, at most {MAX_FUNCTION_LINES}; split it by concept"
+            for path, line, name, length in found if length > MAX_FUNCTION_LINES]
+
+
+def c_functions(lines):
+    """(line, name, length) of what looks like a definition."""
+    start = 0
+    while start < len(lines):
+        head, end = C_FUNCTION.match(lines[start]), start
+        while lines[end].endswith("\\") and end + 1 < len(lines):  # a macro
+            head, end = None, end + 1
+        while head and end + 1 < len(lines) and not HEAD_END.search(lines[end]):
+            end += 1
+        if head and HEAD_END.search(lines[end])[1] == "{":
+            yield start + 1, head["name"].split()[-1], lines_until(lines, end, head["margin"] + "}") + end - start
+        start = end + 1
+
+
+def shell_functions(lines):
+    for number, line in enumerate(lines):
+        head = SHELL_FUNCTION.match(line)
+        if head is not None:
+            yield number + 1, head["name"], lines_until(lines, number, head["margin"] + ("}" if "{" in line else ")"))
+
+
+def lines_until(lines, start, end):
+    """How many lines from lines[start] to the first below it that begins with this."""
+    below = next((number for number in range(start + 1, len(lines)) if lines[number].startswith(end)), start)
+    return below - start + 1
+
+
+def system_calls(paths):
+    """In the allocator, but for its tests, one place makes system calls."""
+    wrong = []
+    for path, text in texts(paths, lambda path, _: path.startswith("alloc/") and path.endswith(C_NAMES)):
+        if path.startswith(SYSTEM_CALLS) or re.search(r"_test\.\w+$", path):
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            code = re.sub(r"//.*", "", line)
+            if SYSTEM_HEADER.match(code) or SYSTEM_CALL.search(code):
+                wrong.append(f"{path}:{number}: a system call, or what is for them: {code.strip()};"
+                             f" call os:: (os.h), or add to the files that are behind it")
+    return wrong
