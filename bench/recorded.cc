@@ -1,5 +1,5 @@
-// bench_recorded map|parser|threads|crowd COUNT: what `larder lab recording` records: calls that come
-// from few stacks, from deep ones, from four threads at once; and what threads cost in memory.
+// bench_recorded map|parser|threads|crowd COUNT: what `larder lab recording` records: calls that
+// come from few stacks, from deep ones, from four threads at once; and what threads cost in memory.
 //
 // map: strings counted in an ordered map and a hash table, as an indexer does: two dozen stacks in
 // all. parser: expressions of twelve levels of precedence, nested three to six deep, one template

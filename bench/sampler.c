@@ -1,7 +1,7 @@
-// Preloaded in front of the recorder by `larder lab stacks`: of a part of the calls that make a block
-// it notes the stack as libgcc's unwinder finds it, marks the call in the trace, and passes it on
-// with the caller's own stack and registers, so that the recorder meets it as it would without
-// this.
+// Preloaded in front of the recorder by `larder lab stacks`: of a part of the calls that make a
+// block it notes the stack as libgcc's unwinder finds it, marks the call in the trace, and passes
+// it on with the caller's own stack and registers, so that the recorder meets it as it would
+// without this.
 //
 // SAMPLER_FILE gets a record a sample, of native u64: process, number, count, then so many
 // addresses, innermost first. The mark before the call in the trace has the number as its name.
