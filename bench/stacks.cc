@@ -1,5 +1,5 @@
-// bench_stacks exceptions|frames|tails|signals|contexts|plugins|threads COUNT: what `larder lab stacks`
-// records: allocations on stacks that are hard to walk.
+// bench_stacks exceptions|frames|tails|signals|contexts|plugins|threads COUNT: what `larder lab
+// stacks` records: allocations on stacks that are hard to walk.
 //
 // exceptions: in destructors, handlers and constructors while exceptions pass. frames: below frames
 // of
