@@ -8,7 +8,7 @@
 //
 // The maps are the library's code, compiled in; no allocator is measured here.
 
-#include "page_map.h"
+#include "core/page_map.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

@@ -18,9 +18,8 @@ C_FUNCTION = re.compile(r"^(?P<margin>\s*)(?!\}|#|//|\*|if\b|for\b|while\b|switc
 HEAD_END = re.compile(r"([;{}])\s*(?://.*)?$|^\s*$")
 SHELL_FUNCTION = re.compile(r"^(?P<margin>\s*)(?:function\s+)?(?P<name>[\w-]+)\s*\(\)\s*[{(]\s*$")
 
-# Where the allocator may make system calls; a folder, or the beginning of a path.
-SYSTEM_CALLS = ("alloc/os/", "alloc/os_linux.cc", "alloc/os_file", "alloc/os_socket", "alloc/stop_world.cc",
-                "alloc/raw_call.h")
+# Where the allocator may make system calls.
+SYSTEM_CALLS = ("alloc/os/",)
 SYSTEM_HEADER = re.compile(
     r"\s*#\s*include\s+[<\"](?:(?:alloc/)?(?:os/)?raw_call\.h|(?:asm/)?unistd\.h|fcntl\.h|poll\.h|sched\.h|syscall\.h"
     r"|linux/futex\.h|sys/(?:epoll|eventfd|ioctl|mman|poll|prctl|ptrace|random|resource|sendfile|socket|stat|statfs"

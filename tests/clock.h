@@ -1,6 +1,6 @@
 // A clock that the test moves. A program that links it has it in place of the system's monotonic
 // clock, and so has the allocator in it, linked in or preloaded, which reads no other
-// (alloc/os_linux.cc). What the kernel waits for, as in poll and nanosleep, takes its own time.
+// (alloc/os/os_linux.cc). What the kernel waits for, as in poll and nanosleep, takes its own time.
 //
 // Time never goes back. Thread safety: any thread.
 #pragma once

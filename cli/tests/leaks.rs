@@ -628,7 +628,7 @@ fn what_a_signal_handler_has_freed_is_not_told_as_in_use() {
 }
 
 /// Has one object after the other in hand, as the allocator does while it waits for a lock of its own
-/// (alloc/lock.h): nothing leads there. For 100 milliseconds each; then it runs on.
+/// (alloc/os/lock.h): nothing leads there. For 100 milliseconds each; then it runs on.
 const WAITER: &str = r#"
 #define _GNU_SOURCE
 #include <linux/futex.h>

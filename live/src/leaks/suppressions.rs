@@ -1,4 +1,4 @@
-//! Suppression files of LeakSanitizer's: `leak:PATTERN` a line, as alloc/suppressions.h reads them.
+//! Suppression files of LeakSanitizer's: `leak:PATTERN` a line, as alloc/leak/suppressions.h reads them.
 
 use std::io::Read;
 use std::path::Path;

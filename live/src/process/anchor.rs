@@ -1,4 +1,4 @@
-//! `larder_anchor` (alloc/anchor.h) and the layouts that it leads to (alloc/layout.h): read field by
+//! `larder_anchor` (alloc/statistics/anchor.h) and the layouts that it leads to (alloc/base/layout.h): read field by
 //! field in the order in which they are declared, which leaves no gaps.
 
 use larder_base::printable;

@@ -1,5 +1,5 @@
 //! What the heap holds by class and by kind: the walk of the library's own survey
-//! (alloc/survey.cc), from outside, with the same figures.
+//! (alloc/statistics/survey.cc), from outside, with the same figures.
 //!
 //! Tables of descriptors are read a block's at a time, and pages of them that nothing was ever
 //! written to are not touched. Time and memory grow with the blocks: 20 microseconds each.
@@ -13,7 +13,7 @@ use super::memory::{Fields, Memory};
 use super::pages::{self, BLOCK, ClassTable, UNIT, UNITS, kind};
 use super::residence::Residence;
 
-/// `alloc/stats.h`.
+/// `alloc/base/stats.h`.
 mod counter {
     pub const MAPPED: usize = 0;
     pub const MAPPED_TOTAL: usize = 1;
@@ -22,7 +22,7 @@ mod counter {
     pub const REALLOC_COPIED: usize = 10;
 }
 
-/// The kinds of memory, in the order of `Part` in alloc/survey.h.
+/// The kinds of memory, in the order of `Part` in alloc/statistics/survey.h.
 pub const KINDS: [&str; 10] = [
     "in_use",
     "slab_free",

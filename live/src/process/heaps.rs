@@ -1,4 +1,4 @@
-//! Threads' heaps (alloc/thread_heap.h), and whose they are.
+//! Threads' heaps (alloc/core/thread_heap.h), and whose they are.
 //!
 //! A heap does not know its thread. But its list heads lie in the thread's static TLS, behind which
 //! glibc has the thread's descriptor: it begins with its own address, twice, and has the thread's

@@ -204,7 +204,7 @@ fn sleeps_elsewhere(process: &Process, thread: i32) -> bool {
     }
 }
 
-/// As alloc/lock.h has it: the holder's number, and that somebody waits.
+/// As alloc/os/lock.h has it: the holder's number, and that somebody waits.
 fn is_contended_lock(word: u32) -> bool {
     const CONTENDED: u32 = 1 << 31;
     word > CONTENDED

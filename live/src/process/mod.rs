@@ -3,7 +3,7 @@
 //! any word can be anything, so every count has a bound, every list an end, and a value out of its
 //! range leaves out what it is part of.
 //!
-//! `memory` reads, `maps` says what is mapped, `find` looks for `larder_anchor` (alloc/anchor.h),
+//! `memory` reads, `maps` says what is mapped, `find` looks for `larder_anchor` (alloc/statistics/anchor.h),
 //! `anchor` reads it; `sites` has the heap profile, `heap` what is in use and free, `heaps` the
 //! threads', `residence` what is in memory; `pages` knows where descriptors are. `leaks` asks
 //! `stopped` for registers, `objects` for what is in use, `roots` for what else there is and `globals`

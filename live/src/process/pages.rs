@@ -16,7 +16,7 @@ const MOST_BLOCKS: usize = 64;
 const MOST_REGIONS: usize = 1 << 21;
 const MOST_MAPPINGS: usize = 1 << 22;
 
-/// `alloc/slab.h`.
+/// `alloc/core/slab.h`.
 pub mod kind {
     pub const SLAB: u8 = 2;
     pub const SAMPLED: u8 = 3;

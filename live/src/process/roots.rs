@@ -1,6 +1,6 @@
 //! Memory of a stopped process, outside of the heap, that may hold pointers into it.
 //!
-//! As alloc/roots.cc has it: every private page that was ever written, but for stacks below their
+//! As alloc/leak/roots.cc has it: every private page that was ever written, but for stacks below their
 //! pointers and the stacks of threads that have ended.
 
 use super::Obstacle;

@@ -1,4 +1,4 @@
-//! The heap profile (alloc/site.h): stacks and what is estimated of each, as they are now.
+//! The heap profile (alloc/sample/site.h): stacks and what is estimated of each, as they are now.
 //!
 //! The sampler's lock is not taken: of a site that changes just then, one sample may be in some
 //! figures and not in others. Figures that cannot be (not a number, below 0) are read again, and

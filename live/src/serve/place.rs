@@ -1,6 +1,6 @@
 //! Where it listens: a socket in the file system for its user alone, or a port of this machine.
 //!
-//! The rules are those of the library's endpoint (alloc/endpoint.cc): a name that is taken is
+//! The rules are those of the library's endpoint (alloc/endpoint/endpoint.cc): a name that is taken is
 //! refused, but for a socket of the same user that nobody listens at any more.
 
 use std::io;

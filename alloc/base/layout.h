@@ -1,0 +1,85 @@
+// How the structures are laid out that another process may read (anchor.h). Each layout is defined
+// next to what it describes, by offsetof, so that it cannot be wrong. Offsets are in bytes.
+#pragma once
+
+#include "base/base.h"
+
+namespace larder {
+
+// Of the heap profile (site.h).
+struct ProfileLayout {
+  const void* first_site;    // a Site; the others follow by `next`
+  const void* slots;         // the address of a table of addresses
+  const void* slot_count;    // size_t
+  const void* peak_version;  // uint64_t: of sites whose own is that, at_peak is the peak's
+  uint32_t most_sites;
+  uint16_t site_bytes, most_frames, lifetimes;
+  uint16_t next, frames, depth, truncated, in_use, allocated, variance, sampled_bytes, samples,
+      heaviest, at_mark, at_peak, own_peak_version, freed, exempt;
+};
+
+// Of the sampler (sampler.h).
+struct SamplerLayout {
+  const void* mean;        // size_t
+  const void* everything;  // bool
+  const void* deferred;    // freed objects, by their first word
+  uint16_t mark_bytes, mark_next, mark_slot, mark_state, mark_site, mark_asked;
+  uint16_t exempt_states;  // of which one says that the object is no leak
+};
+
+// Of regions, blocks and slabs (block.h, slab.h).
+struct PagesLayout {
+  const void* first_region;  // Region*
+  const void* reused_bytes;  // uint64_t
+  uint16_t region_bytes, region_next, region_base, region_blocks, region_count;
+  uint16_t shared_table_blocks;  // tables of so many blocks lie among descriptors
+  uint16_t block_bytes, block_free, block_dirty;
+  uint16_t slab_bytes, slab_owner, slab_list, slab_free, slab_used, slab_capacity, slab_class,
+      slab_kind, slab_base, slab_carved, slab_thinned, slab_units, slab_run_bytes, slab_offset,
+      slab_prev, slab_remote, slab_gone, slab_mark;
+};
+
+// Of mappings of their own (large.cc).
+struct LargeLayout {
+  const void* descriptors;   // Slab*, of all that were ever made, by slab_prev
+  const void* kept;          // an array
+  const void* kept_count;    // int
+  const void* reused_bytes;  // uint64_t
+  const void* parked;        // Slab*
+  uint16_t most_kept, kept_bytes, kept_base, kept_length;
+};
+
+// Of threads' heaps (registry.cc, thread_heap.h).
+struct HeapsLayout {
+  const void* first;   // ThreadHeap*, by `next`
+  const void* shared;  // an array of ThreadHeap*, one a processor
+  uint16_t most_shared;
+  uint16_t heap_bytes;  // of it that is worth reading
+  uint16_t next, heads, bins, bin_bytes, bin_marks, kept_run_bytes, refills, fresh_slabs,
+      remote_frees, dead, assigned;
+  // What was freed for others' slabs: an array; and what inlined code keeps, by class.
+  uint16_t pending, pending_count, pending_bytes, pending_slab, pending_head, pending_objects;
+  uint16_t inlined, inlined_classes, inlined_newer, inlined_older;
+};
+
+// Memory for descriptors: chunks linked by their first word (meta.cc), and the page map.
+struct MetaLayout {
+  const void* last_chunk;  // uintptr_t
+  uint32_t chunk_bytes;
+};
+
+// What Larder has mapped (os_linux.cc): addresses of objects are among these.
+struct OwnLayout {
+  const void* table;
+  uint32_t table_bytes;
+  uint16_t ranges, room;  // in it: the address of more, and how many of 16 bytes these are
+};
+
+extern const ProfileLayout profile_layout;
+extern const SamplerLayout sampler_layout;
+extern const LargeLayout large_layout;
+extern const HeapsLayout heaps_layout;
+extern const MetaLayout meta_layout;
+extern const OwnLayout own_layout;
+
+}  // namespace larder

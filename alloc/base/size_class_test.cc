@@ -1,0 +1,46 @@
+#include "base/size_class.h"
+
+#include <gtest/gtest.h>
+
+namespace larder {
+namespace {
+
+TEST(SizeClass, IsTheSmallestThatFits) {
+  for (size_t s = 0; s <= kSmallMax; ++s) {
+    int c = class_of(s);
+    ASSERT_GE(kSizeClasses.size[c], s);
+    if (c > 0) {
+      ASSERT_LT(kSizeClasses.size[c - 1], s);
+    }
+  }
+}
+
+TEST(SizeClass, WastesWithinTheStatedBound) {
+  for (size_t s = 129; s <= kSmallMax; ++s) {
+    size_t have = kSizeClasses.size[class_of(s)];
+    double waste = double(have - s) / double(have);
+    ASSERT_LE(waste, s <= 8192 ? 0.111 : 0.20) << s;
+  }
+}
+
+TEST(SizeClass, KeepsEveryAlignmentThatTheRoundedSizeHas) {
+  for (size_t align = 16; align <= kUnit; align *= 2)
+    for (size_t s = align; s <= kSmallMax; s += align)
+      ASSERT_EQ(kSizeClasses.size[class_of(s)] % align, 0u) << s << " at " << align;
+}
+
+TEST(SizeClass, SixteenAndMoreAreAlignedToSixteen) {
+  for (int c = 1; c < kClasses; ++c) ASSERT_EQ(kSizeClasses.size[c] % 16, 0u);
+}
+
+TEST(SizeClass, ASlabHoldsAtLeastEightObjectsAndFillsItsUnits) {
+  for (int c = 0; c < kClasses; ++c) {
+    ASSERT_GE(kSizeClasses.capacity[c], 8);
+    size_t bytes = kSizeClasses.units[c] * kUnit;
+    ASSERT_LE(kSizeClasses.capacity[c] * size_t{kSizeClasses.size[c]}, bytes);
+    ASSERT_GT((kSizeClasses.capacity[c] + 1) * size_t{kSizeClasses.size[c]}, bytes);
+  }
+}
+
+}  // namespace
+}  // namespace larder

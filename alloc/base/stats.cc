@@ -1,0 +1,7 @@
+#include "base/stats.h"
+
+namespace larder::stats {
+
+constinit std::atomic<int64_t> counters[kCounters] = {};
+
+}  // namespace larder::stats

@@ -1,0 +1,17 @@
+// Pointers that another malloc of the process made: __libc_memalign's, the loader's, those of a
+// library opened with RTLD_DEEPBIND. They go to glibc's own functions, found behind ours.
+//
+// Thread safety: any thread. Before the constructor such a pointer can only be the loader's, which
+// never reuses it: its free does nothing.
+#pragma once
+
+#include "base/base.h"
+
+namespace larder {
+
+void foreign_init();
+void foreign_free(void* p);
+void* foreign_realloc(void* p, size_t size_bytes);
+size_t foreign_usable_size(void* p);
+
+}  // namespace larder

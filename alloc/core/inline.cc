@@ -1,0 +1,99 @@
+// What the functions of larder/inline.h call, and the thread's state that they share. In the
+// archives only: liblarder.so has none of it.
+//
+// An object that comes here counts as in use for its slab, whoever owns that; so nothing need be
+// looked up. One of a class is kept where the inlined code finds it. More are listed: when as many
+// have come as a list may hold, it becomes the older one, and what was the older one goes to its
+// slabs. malloc does not count, so that lists may be shorter. Bound: kSizeClasses.hold and one.
+// Thread safety: each thread has its own. It is released when the thread ends, when its heap gives
+// memory back, and a few classes at a time when the heap empties slabs or needs fresh ones.
+
+#include "larder/inline.h"
+
+#include <new>
+#include <utility>
+
+#include "core/thread_heap.h"
+
+namespace larder {
+namespace {
+
+constexpr bool classes_agree() {
+  for (size_t size = 9; size <= LARDER_INLINE_MAX; ++size)
+    if (larder_inline_class(size) != kSizeClasses.of_small[(size + 7) / 8]) return false;
+  return kSizeClasses.of_small[LARDER_INLINE_MAX / 8] == LARDER_INLINE_CLASSES - 1;
+}
+static_assert(classes_agree(), "the header has the classes of size_class.h");
+
+}  // namespace
+}  // namespace larder
+
+#define LARDER_EXPORT extern "C" __attribute__((visibility("default")))
+
+using namespace larder;
+
+__attribute__((visibility("default"))) __thread larder_inline_state LARDER_INLINE_NAME(state);
+
+namespace {
+
+LARDER_FAST larder_inline_state& state() { return LARDER_INLINE_NAME(state); }
+
+LARDER_WARM void* malloc_older(size_t c) {
+  void* p = std::exchange(state().older[c], nullptr);
+  if (p == nullptr) return malloc_small(c, kSizeClasses.size[c]);
+  state().newer[c] = next_of(p);
+  state().room[c] = 0;
+  return p;
+}
+
+LARDER_WARM void free_without_room(void* p, size_t c) {
+  state().room[c] = 0;
+  ThreadHeap* heap = thread_state.heap;
+  // Nobody would release what a thread without a heap keeps.
+  if (heap == nullptr || thread_state.busy) return free_fast(p);
+  heap->inlined = &state();
+  if (state().kept[c] == nullptr) state().kept[c] = LARDER_INLINE_NONE;
+  void* older = std::exchange(state().older[c], state().newer[c]);
+  next_of(p) = nullptr;
+  state().newer[c] = p;
+  state().room[c] = int8_t(kSizeClasses.hold[c] / 2 - 1);
+  if (older == nullptr) return;
+  SlowPath path;
+  heap->give_back(older);
+}
+
+}  // namespace
+
+LARDER_EXPORT void* LARDER_INLINE_NAME(malloc)(size_t c) {
+  void* p = state().newer[c];
+  if (p == nullptr) return malloc_older(c);
+  state().newer[c] = next_of(p);
+  return p;
+}
+
+LARDER_EXPORT void* LARDER_INLINE_NAME(malloc_any)(size_t size) { return malloc_fast(size); }
+
+LARDER_EXPORT void LARDER_INLINE_NAME(free)(void* p, size_t c) {
+  if (p == nullptr) return;
+  if (unlikely(--state().room[c] < 0)) return free_without_room(p, c);
+  next_of(p) = state().newer[c];
+  state().newer[c] = p;
+}
+
+LARDER_EXPORT void LARDER_INLINE_NAME(free_any)(void* p) {
+  Slab* s = page_map.find(p);
+  size_t c = s->size_class;
+  if (s->kind != Kind::kSlab || c - 1 >= LARDER_INLINE_CLASSES - 1) return free_fast(p, s);
+  if (state().kept[c] == LARDER_INLINE_NONE)
+    state().kept[c] = p;
+  else
+    LARDER_INLINE_NAME(free)(p, c);
+}
+
+#ifndef LARDER_PREFIXED
+LARDER_EXPORT void* LARDER_INLINE_NAME(new)(size_t size) {
+  if (size > 8 && size <= LARDER_INLINE_MAX)
+    if (void* p = LARDER_INLINE_NAME(malloc)(larder_inline_class(size))) return p;
+  return ::operator new(size);
+}
+#endif

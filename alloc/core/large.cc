@@ -1,0 +1,545 @@
+#include "core/large.h"
+
+#include <string.h>
+
+#include <new>
+#include <utility>
+
+#include "base/layout.h"
+#include "base/stats.h"
+#include "core/colour.h"
+#include "core/limit.h"
+#include "core/meta.h"
+#include "core/page_heap.h"
+#include "core/page_map.h"
+#include "core/report.h"
+#include "core/sampler.h"
+#include "os/backing.h"
+#include "os/lock.h"
+
+namespace larder {
+
+namespace {
+
+constexpr int kKept = 128;
+constexpr size_t kSliver = 64 * 1024;  // less than this is not worth a place among the kept
+
+// Free memory, mapped. Objects take what lies together, from its low end.
+struct Kept {
+  char* base;  // a multiple of granule(), as `bytes` is
+  size_t bytes;
+  Slab* slab;  // of the object that had its base, or nullptr
+  uint64_t freed_ms;
+};
+
+struct Huge {
+  Lock lock;
+  Slab* descriptors = nullptr;  // unused ones, by next
+  Slab* all = nullptr;          // used ones, too, by prev
+  Kept kept[kKept] = {};        // by address
+  int kept_count = 0;
+  std::atomic<size_t> kept_bytes{0};
+  std::atomic<Slab*> parked{nullptr};   // counts as handed out
+  std::atomic<size_t> parked_bytes{0};  // of the one parked last
+  uint64_t reused_bytes = 0;            // of kept memory, since the start
+};
+constinit Huge huge;
+
+// The first unit must be all an object's own: the page map resolves by units.
+size_t granule() { return kUnit > os::page_size() ? kUnit : os::page_size(); }
+
+// REQUIRES: huge.lock
+Slab* new_descriptor() {
+  if (Slab* s = huge.descriptors) {
+    huge.descriptors = s->next;
+    return s;
+  }
+  void* memory = meta_alloc(sizeof(Slab), alignof(Slab));
+  if (memory == nullptr) return nullptr;
+  auto* s = new (memory) Slab;
+  s->prev = huge.all;
+  return huge.all = s;
+}
+
+// REQUIRES: huge.lock
+void drop_descriptor(Slab* s) {
+  if (s == nullptr) return;
+  page_map.set(s->base, 1, nullptr);
+  s->kind = Kind::kFree;
+  s->next = huge.descriptors;
+  huge.descriptors = s;
+}
+
+// REQUIRES: huge.lock, so that no read-modify-write is needed.
+void count_kept(size_t bytes) {
+  huge.kept_bytes.store(huge.kept_bytes.load(std::memory_order_relaxed) + bytes,
+                        std::memory_order_relaxed);
+}
+
+char* end_of(const Kept& k) { return k.base + k.bytes; }
+
+// REQUIRES: huge.lock
+void erase_kept(int first, int count) {
+  huge.kept_count -= count;
+  memmove(&huge.kept[first], &huge.kept[first + count],
+          size_t(huge.kept_count - first) * sizeof(Kept));
+}
+
+// REQUIRES: huge.lock. False: there are too many.
+bool insert_kept(const Kept& k) {
+  if (huge.kept_count == kKept) return false;
+  int at = huge.kept_count++;
+  for (; at > 0 && huge.kept[at - 1].base > k.base; --at) huge.kept[at] = huge.kept[at - 1];
+  huge.kept[at] = k;
+  count_kept(k.bytes);
+  return true;
+}
+
+// A refused munmap (too many mappings) keeps the memory: it is discarded and kept for reuse.
+bool unmap_or_keep(Kept k) {
+  {
+    LockGuard guard(huge.lock);
+    drop_descriptor(k.slab);
+  }
+  if (backing::unmap(k.base, k.bytes)) return true;
+  backing::discard(k.base, k.bytes);
+  k.slab = nullptr;
+  k.freed_ms = os::now_ms();
+  LockGuard guard(huge.lock);
+  insert_kept(k);
+  return false;
+}
+
+// Bytes that lie together from kept[i] on, until at least `enough`.
+// REQUIRES: huge.lock
+size_t bytes_from(int i, size_t enough) {
+  size_t bytes = huge.kept[i].bytes;
+  for (; bytes < enough && i + 1 < huge.kept_count; ++i) {
+    if (end_of(huge.kept[i]) != huge.kept[i + 1].base) break;
+    bytes += huge.kept[i + 1].bytes;
+  }
+  return bytes;
+}
+
+// Takes `bytes` from kept[i] on; returns what it took, which may be a little more.
+// REQUIRES: huge.lock, bytes_from(i, bytes) >= bytes
+size_t consume(int i, size_t bytes) {
+  size_t taken = 0;
+  int whole = 0;
+  for (Kept* k = &huge.kept[i]; taken < bytes; ++k) {
+    drop_descriptor(k->slab);
+    k->slab = nullptr;
+    size_t wanted = bytes - taken;
+    if (k->bytes < wanted + kSliver) wanted = k->bytes;
+    taken += wanted;
+    k->base += wanted;
+    k->bytes -= wanted;
+    if (k->bytes == 0) ++whole;
+  }
+  erase_kept(i, whole);
+  count_kept(-taken);
+  huge.reused_bytes += taken;
+  return taken;
+}
+
+// From the smallest kept memory that fits: a descriptor with base and bytes, or nullptr.
+Slab* reuse_kept(size_t bytes, size_t align) {
+  LockGuard guard(huge.lock);
+  int best = -1;
+  size_t best_bytes = SIZE_MAX;
+  for (int i = 0; i < huge.kept_count; ++i) {
+    bool inside = i > 0 && end_of(huge.kept[i - 1]) == huge.kept[i].base;
+    if ((inside && align <= kUnit) || (uintptr_t(huge.kept[i].base) & (align - 1)) != 0) continue;
+    size_t have = bytes_from(i, best_bytes);
+    if (have < bytes || have >= best_bytes) continue;
+    best = i;
+    best_bytes = have;
+  }
+  if (best < 0) return nullptr;
+  char* base = huge.kept[best].base;
+  Slab* s = page_map.make_tables(base, 1) ? new_descriptor() : nullptr;
+  if (s == nullptr) return nullptr;
+  s->base = base;
+  s->bytes = consume(best, bytes);
+  return s;
+}
+
+// Unmaps kept memory, oldest first, until `bytes` have gone.
+size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
+  size_t released = 0;
+  // What the system would not take comes back to the list: bounded turns.
+  for (int turn = 0; turn < kKept && released < bytes; ++turn) {
+    Kept k;
+    {
+      LockGuard guard(huge.lock);
+      int oldest = -1;
+      for (int i = 0; i < huge.kept_count; ++i)
+        if (huge.kept[i].freed_ms <= deadline_ms &&
+            (oldest < 0 || huge.kept[i].freed_ms < huge.kept[oldest].freed_ms))
+          oldest = i;
+      if (oldest < 0) break;
+      k = huge.kept[oldest];
+      erase_kept(oldest, 1);
+      count_kept(-k.bytes);
+    }
+    if (unmap_or_keep(k)) released += k.bytes;
+  }
+  return released;
+}
+
+// At a release rate of 0 nothing goes that there is a place for.
+size_t most_kept() {
+  return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;
+}
+
+bool worth_keeping(size_t bytes) {
+  return bytes <= most_kept() && purge_decay_ms() != 0 && likely(!limit::pressed());
+}
+
+// False: it is not to be kept.
+bool keep(const Kept& k) {
+  if (!worth_keeping(k.bytes)) return false;
+  size_t limit = most_kept();
+  size_t kept = huge.kept_bytes.load(std::memory_order_relaxed);
+  if (kept + k.bytes > limit) release_kept_bytes(kept + k.bytes - limit, UINT64_MAX);
+  for (int turn = 0; turn < 2; ++turn) {
+    {
+      LockGuard guard(huge.lock);
+      if (insert_kept(k)) return true;
+    }
+    release_kept_bytes(1, UINT64_MAX);
+  }
+  return false;
+}
+
+void count_huge(int64_t bytes) {
+  stats::add(stats::kHugeBytes, bytes);
+  stats::raise(stats::kHugePeakBytes, stats::get(stats::kHugeBytes));
+}
+
+// Moves the mapping to a place where `bytes` fit.
+bool huge_move(Slab* s, size_t bytes) {
+  size_t page = os::page_size();
+  // What can be moved came from mmap.
+  auto* target = static_cast<char*>(os::map_aligned(bytes, kUnit > page ? kUnit : page));
+  if (target == nullptr) return false;
+  // The old entry goes first: from the moment of the move its address may be anybody's.
+  page_map.set(s->base, 1, nullptr);
+  bool tables = page_map.make_tables(target, 1);
+  if (!tables || !os::move_pages(s->base, s->bytes, target, bytes)) {
+    page_map.set(s->base, 1, s);
+    // After a failed move the target may be anybody's: leave it. That is address space, not memory.
+    if (!tables) os::unmap(target, bytes);
+    return false;
+  }
+  s->base = target;
+  page_map.set(target, 1, s);
+  return true;
+}
+
+// REQUIRES: s is nobody's any more.
+void huge_free(Slab* s) {
+  if (s->mark != nullptr) mark_drop(std::exchange(s->mark, nullptr));
+  stats::add(stats::kHugeBytes, -int64_t(s->bytes));
+  stats::add(stats::kHugeCount, -1);
+  s->kind = Kind::kFree;
+  Kept k = {s->base, s->bytes, s, os::now_ms()};
+  if (!keep(k)) unmap_or_keep(k);
+}
+
+Slab* exchange_parked(Slab* s) {
+  if (!single_threaded()) return huge.parked.exchange(s, std::memory_order_acq_rel);
+  Slab* before = huge.parked.load(std::memory_order_relaxed);
+  huge.parked.store(s, std::memory_order_relaxed);
+  return before;
+}
+
+Slab* take_parked() {
+  bool any = huge.parked.load(std::memory_order_relaxed) != nullptr;
+  return any ? exchange_parked(nullptr) : nullptr;
+}
+
+// Before `bytes` are mapped: keeps the bound that large.h states.
+void make_room(size_t bytes) {
+  auto in_use = size_t(stats::get(stats::kHugeBytes)) + bytes;
+  auto peak = size_t(stats::get(stats::kHugePeakBytes));
+  if (peak < in_use) peak = in_use;
+  size_t total = in_use + large_kept_bytes(), most = peak + peak / 2;
+  if (total > most && release_rate() != 0) release_kept_bytes(total - most, UINT64_MAX);
+}
+
+void* map_within_limits(size_t bytes, size_t align) {
+  if (likely(!limit::any())) return backing::map_aligned(bytes, align);
+  LockGuard guard(page_heap.lock());
+  return limit::allows(bytes) ? backing::map_aligned(bytes, align) : nullptr;
+}
+
+void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
+  size_t bytes = round_up(size_bytes, granule());
+  // Arrays of whole pages are those that alias: room for a colour costs them a unit.
+  if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += granule();
+  size_t map_align = align > granule() ? align : granule();
+  large_settle();
+  Slab* s = reuse_kept(bytes, map_align);
+  *zero = s == nullptr;
+  if (s == nullptr) {
+    make_room(bytes);
+    auto* base = static_cast<char*>(map_within_limits(bytes, map_align));
+    if (base == nullptr) return nullptr;
+    if (page_map.make_tables(base, 1)) {
+      LockGuard guard(huge.lock);
+      s = new_descriptor();
+    }
+    if (s == nullptr) {
+      backing::unmap(base, bytes);
+      return nullptr;
+    }
+    s->base = base;
+    s->bytes = bytes;
+  }
+  s->kind = Kind::kHuge;
+  s->set_owner(kNobody);
+  s->units = 1;
+  s->zero = *zero;
+  s->offset = align > 16 ? 0 : next_colour(s->bytes - size_bytes);
+  page_map.set(s->base, 1, s);
+  count_huge(int64_t(s->bytes));
+  stats::add(stats::kHugeCount, 1);
+  return s->base + s->offset;
+}
+
+// Takes kept memory that lies right behind the mapping.
+bool absorb(Slab* s, size_t more_bytes) {
+  LockGuard guard(huge.lock);
+  for (int i = 0; i < huge.kept_count; ++i) {
+    if (huge.kept[i].base != s->base + s->bytes) continue;
+    if (bytes_from(i, more_bytes) < more_bytes) return false;
+    s->bytes += consume(i, more_bytes);
+    return true;
+  }
+  return false;
+}
+
+os::Resized grow_now(Slab* s, size_t bytes) {
+  os::Resized resized = backing::resize_in_place(s->base, s->bytes, bytes);
+  if (resized == os::Resized::kNoRoom && huge_move(s, bytes)) resized = os::Resized::kDone;
+  if (resized == os::Resized::kDone) s->bytes = bytes;
+  return resized;
+}
+
+// Where it is, or by moving its pages. kNoRoom: fewer bytes may fit.
+os::Resized huge_grow(Slab* s, size_t bytes) {
+  if (likely(!limit::any())) return grow_now(s, bytes);
+  LockGuard guard(page_heap.lock());
+  return limit::allows(bytes - s->bytes) ? grow_now(s, bytes) : os::Resized::kNoRoom;
+}
+
+void* huge_resize(Slab* s, size_t new_bytes) {
+  size_t need = round_up(new_bytes + s->offset, granule());
+  size_t old = s->bytes;
+  if (need <= old) {
+    if (old - need > old / 4) {  // not for a small tail: it may grow again
+      Kept tail = {s->base + need, old - need, nullptr, os::now_ms()};
+      s->bytes = need;
+      if (!keep(tail)) unmap_or_keep(tail);
+      count_huge(int64_t(need) - int64_t(old));
+    }
+    return s->base + s->offset;
+  }
+  bool grown = absorb(s, need - old);
+  // Growth tends to go on: ask for an eighth more of address space (untouched, so no memory), so
+  // that growing by small steps costs O(log size) system calls.
+  for (size_t bytes : {round_up(need + need / 8, granule()), need}) {
+    if (grown) break;
+    if (bytes < need || bytes > kMaxSize) continue;
+    os::Resized resized = huge_grow(s, bytes);
+    if (resized == os::Resized::kRefused) return nullptr;
+    grown = resized == os::Resized::kDone;
+  }
+  if (!grown) return nullptr;
+  s->zero = false;
+  count_huge(int64_t(s->bytes) - int64_t(old));
+  return s->base + s->offset;
+}
+
+void* run_alloc(size_t size_bytes, size_t align, bool* zero) {
+  auto align_units = unsigned(align > kUnit ? align / kUnit : 1);
+  Slab* s = page_heap.alloc_run(run_units(size_bytes), align_units, Kind::kRun);
+  if (s == nullptr) return nullptr;
+  if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
+  *zero = s->zero;
+  return s->base + s->offset;
+}
+
+void* run_resize(Slab* s, void* object, size_t new_bytes) {
+  unsigned units = run_units(new_bytes + s->offset);
+  if (units < s->units)
+    page_heap.shrink_run(s, units);
+  else if (units > s->units && !page_heap.extend_run(s, units))
+    return nullptr;
+  return object;
+}
+
+}  // namespace
+
+constinit const LargeLayout large_layout = {.descriptors = static_cast<const void*>(&huge.all),
+                                            .kept = &huge.kept,
+                                            .kept_count = &huge.kept_count,
+                                            .reused_bytes = &huge.reused_bytes,
+                                            .parked = &huge.parked,
+                                            .most_kept = kKept,
+                                            .kept_bytes = sizeof(Kept),
+                                            .kept_base = offsetof(Kept, base),
+                                            .kept_length = offsetof(Kept, bytes)};
+
+void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
+  if (size_bytes > kMaxSize - align) return nullptr;
+  if (size_bytes == 0) size_bytes = 1;
+  void* p = size_bytes > kRunMax || align > kBlock ? huge_alloc(size_bytes, align, zero)
+                                                   : run_alloc(size_bytes, align, zero);
+  if (likely(p != nullptr)) report_if_large(p, size_bytes);
+  return p;
+}
+
+void large_free(Slab* s) {
+  switch (s->kind) {
+    case Kind::kRun:
+      page_heap.free_run(s, s->bytes);
+      break;
+    case Kind::kHuge:
+      huge_free(s);
+      break;
+    default: {
+      // An emergency block: its descriptor goes with it.
+      char* base = s->base;
+      size_t bytes = s->bytes;
+      page_map.set(base, s->units, nullptr);
+      os::unmap(base, bytes);
+      break;
+    }
+  }
+}
+
+void* large_resize(Slab* s, void* object, size_t new_bytes) {
+  if (new_bytes > kMaxSize) return nullptr;
+  switch (s->kind) {
+    case Kind::kRun:
+      return new_bytes > kSmallMax && new_bytes + s->offset <= kRunMax
+                 ? run_resize(s, object, new_bytes)
+                 : nullptr;
+    case Kind::kHuge:
+      return new_bytes > kRunMax ? huge_resize(s, new_bytes) : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+void* large_reuse(Slab* s, size_t size_bytes) {
+  s->offset = next_colour(s->bytes - size_bytes);
+  s->zero = false;
+  return s->base + s->offset;
+}
+
+bool large_park(Slab* s) {
+  if (!worth_keeping(s->bytes) || huge.parked.load(std::memory_order_relaxed) != nullptr)
+    return false;
+  s->kind = Kind::kFree;
+  huge.parked_bytes.store(s->bytes, std::memory_order_relaxed);
+  if (Slab* before = exchange_parked(s)) huge_free(before);
+  return true;
+}
+
+void* large_take_parked(size_t size_bytes) {
+  Slab* s = take_parked();
+  if (s == nullptr) return nullptr;
+  if (large_usable(s) < size_bytes || large_usable(s) - size_bytes > s->bytes / 8) {
+    huge_free(s);
+    return nullptr;
+  }
+  s->kind = Kind::kHuge;
+  s->zero = false;
+  return s->base + s->offset;
+}
+
+void large_settle() {
+  if (Slab* s = take_parked()) huge_free(s);
+}
+
+size_t large_release_kept(uint64_t deadline_ms) {
+  large_settle();
+  return large_kept_bytes() != 0 ? release_kept_bytes(SIZE_MAX, deadline_ms) : 0;
+}
+
+bool large_has_kept() {
+  return huge.parked.load(std::memory_order_relaxed) != nullptr || large_kept_bytes() != 0;
+}
+
+size_t large_used_bytes() {
+  // The parked descriptor may be another thread's by now: nothing is read from it.
+  bool any = huge.parked.load(std::memory_order_relaxed) != nullptr;
+  size_t parked = any ? huge.parked_bytes.load(std::memory_order_relaxed) : 0;
+  auto handed_out = size_t(stats::get(stats::kHugeBytes));
+  return handed_out > parked ? handed_out - parked : 0;
+}
+
+size_t large_kept_bytes() { return huge.kept_bytes.load(std::memory_order_relaxed); }
+
+void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* context) {
+  const Slab* s;
+  {
+    LockGuard guard(huge.lock);
+    s = huge.all;
+  }
+  // They are never freed, and their links never change.
+  for (; s != nullptr; s = s->prev) {
+    auto* kind = reinterpret_cast<const uint8_t*>(&s->kind);
+    if (Kind(__atomic_load_n(kind, __ATOMIC_RELAXED)) == Kind::kHuge)
+      visit(__atomic_load_n(&s->base, __ATOMIC_RELAXED),
+            __atomic_load_n(&s->bytes, __ATOMIC_RELAXED),
+            __atomic_load_n(&s->offset, __ATOMIC_RELAXED), context);
+  }
+}
+
+void large_for_each_kept(void (*visit)(const char*, size_t, void*), void* context) {
+  Kept kept[kKept];
+  int count;
+  {
+    LockGuard guard(huge.lock);
+    count = huge.kept_count;
+    memcpy(kept, huge.kept, size_t(count) * sizeof(Kept));
+  }
+  for (int i = 0; i < count; ++i) visit(kept[i].base, kept[i].bytes, context);
+}
+
+uint64_t large_reused_bytes() { return __atomic_load_n(&huge.reused_bytes, __ATOMIC_RELAXED); }
+
+Lock& large_lock() { return huge.lock; }
+
+void* emergency_alloc(size_t size_bytes, size_t align) {
+  if (size_bytes == 0) size_bytes = 1;
+  constexpr size_t kMaxAlign = size_t{1} << 30;  // the offset has 32 bits
+  if (align > kMaxAlign || size_bytes > kMaxSize - 2 * kUnit - align) return nullptr;
+  // The descriptor has the first page to itself: there is no other place without a lock.
+  size_t page = os::page_size();
+  size_t offset = round_up(sizeof(Slab) > page ? sizeof(Slab) : page, align);
+  size_t bytes = round_up(round_up(size_bytes + offset, kUnit), page);
+  size_t map_align = align > kUnit ? align : kUnit > page ? kUnit : page;
+  char* base = static_cast<char*>(os::map_aligned(bytes, map_align));
+  if (base == nullptr) return nullptr;
+  size_t first_units = offset / kUnit + 1;
+  if (!page_map.make_tables(base, first_units)) {
+    os::unmap(base, bytes);
+    return nullptr;
+  }
+  auto* s = new (base) Slab;
+  s->kind = Kind::kEmergency;
+  s->base = base;
+  s->bytes = bytes;
+  s->offset = uint32_t(offset);
+  s->units = uint32_t(first_units);
+  page_map.set(base, first_units, s);
+  stats::add(stats::kEmergencyBlocks, 1);
+  return base + offset;
+}
+
+}  // namespace larder

@@ -1,0 +1,147 @@
+// The C++ operators. Forward to the malloc family; on failure as the standard asks.
+//
+// Compiled with exceptions, but needs no libstdc++: what throwing takes is referred to weakly, and
+// only looked for when memory is out. A C program never comes here.
+
+#include "core/new_delete.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "core/thread_heap.h"
+#include "os/os.h"
+
+// A C program has none of these; the unwinder needs them only where C++ code runs.
+__asm__(".weak __gxx_personality_v0");
+__asm__(".weak __cxa_begin_catch");
+__asm__(".weak __cxa_end_catch");
+
+extern "C" {
+[[gnu::weak]] void _ZSt17__throw_bad_allocv();            // libstdc++: std::__throw_bad_alloc
+[[gnu::weak]] void _ZNSt3__117__throw_bad_allocEv();      // libc++: the same
+[[gnu::weak]] std::new_handler _ZSt15get_new_handlerv();  // std::get_new_handler
+}
+
+namespace larder {
+namespace {
+
+void* find_symbol(const char* name) {
+  if (void* f = dlsym(RTLD_DEFAULT, name)) return f;
+  // libstdc++ may have come with a library that was opened locally.
+  for (const char* library : {"libstdc++.so.6", "libc++.so.1"})
+    if (void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD))
+      if (void* f = dlsym(handle, name)) return f;
+  return nullptr;
+}
+
+[[noreturn]] void throw_bad_alloc() {
+  if (&_ZSt17__throw_bad_allocv != nullptr) _ZSt17__throw_bad_allocv();
+  if (&_ZNSt3__117__throw_bad_allocEv != nullptr) _ZNSt3__117__throw_bad_allocEv();
+  for (const char* name : {"_ZSt17__throw_bad_allocv", "_ZNSt3__117__throw_bad_allocEv"})
+    if (void* f = find_symbol(name)) reinterpret_cast<void (*)()>(f)();
+  static constexpr char kText[] = "larder: out of memory in operator new, and no way to throw\n";
+  os::write_stderr(kText, sizeof kText - 1);
+  abort();
+}
+
+}  // namespace
+
+std::new_handler current_new_handler() {
+  if (&_ZSt15get_new_handlerv != nullptr) return _ZSt15get_new_handlerv();
+  void* f = find_symbol("_ZSt15get_new_handlerv");
+  return f == nullptr ? nullptr : reinterpret_cast<std::new_handler (*)()>(f)();
+}
+
+void* new_slow(size_t size, size_t align) {
+  for (;;) {
+    std::new_handler handler = current_new_handler();
+    if (handler == nullptr) throw_bad_alloc();
+    handler();
+    if (void* p = align <= 16 ? malloc_fast(size) : aligned_alloc_any(size, align)) return p;
+  }
+}
+
+}  // namespace larder
+
+#define LARDER_EXPORT __attribute__((visibility("default")))
+
+using larder::aligned_alloc_any;
+using larder::free_fast;
+using larder::malloc_fast;
+
+LARDER_EXPORT void* operator new(size_t size) {
+  void* p = malloc_fast(size);
+  return larder::likely(p != nullptr) ? p : larder::new_slow(size, 16);
+}
+
+LARDER_EXPORT void* operator new(size_t size, std::align_val_t align) {
+  void* p = aligned_alloc_any(size, size_t(align));
+  return larder::likely(p != nullptr) ? p : larder::new_slow(size, size_t(align));
+}
+
+// The other forms go through these two, by their dynamic names: a program that replaces one of
+// them has replaced new[] and the nothrow forms as well.
+LARDER_EXPORT void* operator new[](size_t size) { return ::operator new(size); }
+LARDER_EXPORT void* operator new[](size_t size, std::align_val_t align) {
+  return ::operator new(size, align);
+}
+
+LARDER_EXPORT void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(size);
+  } catch (...) {
+    return nullptr;
+  }
+}
+LARDER_EXPORT void* operator new(size_t size, std::align_val_t align,
+                                 const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(size, align);
+  } catch (...) {
+    return nullptr;
+  }
+}
+LARDER_EXPORT void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new[](size);
+  } catch (...) {
+    return nullptr;
+  }
+}
+LARDER_EXPORT void* operator new[](size_t size, std::align_val_t align,
+                                   const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new[](size, align);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+LARDER_EXPORT void operator delete(void* p) noexcept { free_fast(p); }
+LARDER_EXPORT void operator delete[](void* p) noexcept { ::operator delete(p); }
+LARDER_EXPORT void operator delete(void* p, size_t) noexcept { ::operator delete(p); }
+LARDER_EXPORT void operator delete[](void* p, size_t) noexcept { ::operator delete[](p); }
+LARDER_EXPORT void operator delete(void* p, const std::nothrow_t&) noexcept {
+  ::operator delete(p);
+}
+LARDER_EXPORT void operator delete[](void* p, const std::nothrow_t&) noexcept {
+  ::operator delete[](p);
+}
+LARDER_EXPORT void operator delete(void* p, std::align_val_t) noexcept { free_fast(p); }
+LARDER_EXPORT void operator delete[](void* p, std::align_val_t align) noexcept {
+  ::operator delete(p, align);
+}
+LARDER_EXPORT void operator delete(void* p, size_t, std::align_val_t align) noexcept {
+  ::operator delete(p, align);
+}
+LARDER_EXPORT void operator delete[](void* p, size_t, std::align_val_t align) noexcept {
+  ::operator delete[](p, align);
+}
+LARDER_EXPORT void operator delete(void* p, std::align_val_t align,
+                                   const std::nothrow_t&) noexcept {
+  ::operator delete(p, align);
+}
+LARDER_EXPORT void operator delete[](void* p, std::align_val_t align,
+                                     const std::nothrow_t&) noexcept {
+  ::operator delete[](p, align);
+}

@@ -1,0 +1,103 @@
+#include "core/pressure.h"
+
+#include <errno.h>
+
+#include "core/limit.h"
+#include "core/meta.h"
+#include "core/purge.h"
+#include "core/registry.h"
+#include "core/thread_heap.h"
+
+namespace larder {
+
+namespace {
+
+// Never freed, because another thread may be about to call it; the same pair is used again.
+struct Callback {
+  Callback* next;
+  PressureCallback function;
+  void* context;
+};
+constinit std::atomic<Callback*> known{nullptr}, current{nullptr};
+// The thread that is in the program's function, or 0.
+constinit std::atomic<uint32_t> caller{0};
+
+Callback* callback_of(PressureCallback function, void* context) {
+  Callback* first = known.load(std::memory_order_acquire);
+  for (Callback* c = first; c != nullptr; c = c->next)
+    if (c->function == function && c->context == context) return c;
+  auto* made = static_cast<Callback*>(meta_alloc(sizeof(Callback), alignof(Callback)));
+  if (made == nullptr) return nullptr;
+  *made = {first, function, context};
+  while (!known.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
+  }
+  return made;
+}
+
+// False: there is nobody to tell, or one is being told.
+bool tell(larder_pressure kind, size_t bytes) {
+  Callback* callback = current.load(std::memory_order_acquire);
+  uint32_t nobody = 0;
+  if (callback == nullptr || !caller.compare_exchange_strong(nobody, thread_id())) return false;
+  thread_state.busy = false;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  int saved_errno = errno;
+  callback->function(kind, bytes, callback->context);
+  errno = saved_errno;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  thread_state.busy = true;
+  caller.store(0);
+  return true;
+}
+
+bool trim_heap() {
+  ThreadHeap* heap = thread_state.heap;
+  if (heap == nullptr) return false;
+  heap->keep_less();
+  return heap->trim() != 0;
+}
+
+}  // namespace
+
+bool set_pressure_callback(PressureCallback function, void* context) {
+  Callback* callback = function == nullptr ? nullptr : callback_of(function, context);
+  current.store(callback, std::memory_order_release);
+  return callback != nullptr || function == nullptr;
+}
+
+void relieve_pressure() {
+  limit::state.crossed.store(false, std::memory_order_relaxed);
+  if (!limit::pressed()) {
+    limit::press();
+    trim_heap();
+    registry_release_unused();
+  }
+  purge_to_limit();
+  size_t held = limit::held_bytes(), soft = limit::soft();
+  if (soft == 0 || held <= soft || limit::state.told.exchange(true)) return;
+  tell(LARDER_PRESSURE_SOFT, held - soft);
+}
+
+bool reclaim_memory() {
+  bool trimmed = trim_heap();
+  if (registry_release_unused()) trimmed = true;
+  if (limit::hard() != 0) {
+    limit::press();
+    if (purge_all() != 0) trimmed = true;
+  }
+  return reclaim_address_space() || trimmed;
+}
+
+bool plead_for_memory(size_t size_bytes) {
+  size_t held = limit::held_bytes(), hard = limit::hard();
+  size_t room = hard == 0 || held > hard ? 0 : hard - held;
+  if (!tell(LARDER_PRESSURE_HARD, size_bytes > room ? size_bytes - room : size_bytes)) return false;
+  reclaim_memory();
+  return true;
+}
+
+void forget_callers() {
+  if (caller.load(std::memory_order_relaxed) != thread_id()) caller.store(0);
+}
+
+}  // namespace larder

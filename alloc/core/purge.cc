@@ -1,0 +1,203 @@
+#include "core/purge.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/stats.h"
+#include "core/large.h"
+#include "core/limit.h"
+#include "core/page_heap.h"
+#include "os/backing.h"
+#include "os/options.h"
+
+namespace larder {
+
+namespace {
+
+constexpr uint64_t kTickMs = 100;
+constinit std::atomic<uint64_t> next_tick_ms{0};
+
+constinit std::atomic<uint64_t> last_pass{0};
+
+// Discards the units of a job run by run. Those that went, whole.
+UnitSet discard(const PurgeJob& job, size_t* discarded_bytes) {
+  // With pages larger than a unit, a unit at the edge cannot go without its neighbour.
+  size_t page = os::page_size();
+  UnitSet gone = 0;
+  for (UnitSet rest = job.units; rest != 0;) {
+    int first = first_unit(rest);
+    int count = run_length_at(rest, first);
+    rest &= ~unit_range(first, count);
+    uintptr_t begin = uintptr_t(job.block->base) + size_t(first) * kUnit;
+    uintptr_t from = round_up(begin, page);
+    uintptr_t to = round_down(begin + size_t(count) * kUnit, page);
+    if (from >= to || !backing::discard(reinterpret_cast<void*>(from), to - from)) continue;
+    gone |= unit_range(first + int((from - begin) / kUnit), int((to - from) / kUnit));
+    *discarded_bytes += to - from;
+  }
+  return gone;
+}
+
+size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
+  uint64_t pass = last_pass.fetch_add(1, std::memory_order_relaxed) + 1;
+  size_t bytes = 0;
+  PurgeJob job;
+  while (bytes < budget_bytes && page_heap.take_for_purge(deadline_ms, pass, &job))
+    page_heap.finish_purge(job, discard(job, &bytes));
+  return bytes;
+}
+
+// When hardly anything is in use any more nobody may come by again, so that free memory goes
+// without waiting for its decay. Not in a process of several threads: they come in waves, and the
+// next one wants what the last one had. What goes early may have to come back, at a page fault a
+// page: no more goes than the process ever had in use, plus kEarlyBytesPerMs, which bounds the time
+// for it to about two hundredths.
+constexpr size_t kEarlyMin = 8 << 20;
+constexpr size_t kHardlyAny = 2 << 20;
+constexpr int64_t kFewThreads = 2;
+constexpr size_t kEarlyBytesPerMs = 32 << 10;
+
+// Threads that race for it count a little wrongly: the bound is one of time, not of safety.
+struct Early {
+  std::atomic<uint64_t> next_ms{0}, last_ms{0};
+  std::atomic<size_t> allowed{0}, peak{0};
+  std::atomic<unsigned> count{0};
+};
+constinit Early early;
+
+// What would go early, if that is worth it.
+size_t early_bytes() {
+  auto kept = size_t(stats::get(stats::kHeapsKept));
+  size_t unused = page_heap.dirty_whole_bytes() + large_kept_bytes() + kept;
+  size_t used = page_heap.used_bytes() + large_used_bytes();
+  bool at_rest = used <= kHardlyAny + kept && stats::get(stats::kHeaps) <= kFewThreads;
+  return unused >= kEarlyMin && at_rest ? unused : 0;
+}
+
+LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
+  uint64_t due = early.next_ms.load(std::memory_order_relaxed);
+  if (now < due || option(Option::kEarlyPurge) == 0 ||
+      !early.next_ms.compare_exchange_strong(due, now + 1, std::memory_order_relaxed))
+    return;
+  size_t peak = page_heap.peak_bytes() + size_t(stats::get(stats::kHugePeakBytes));
+  size_t allowed =
+      early.allowed.load(std::memory_order_relaxed) + peak -
+      early.peak.exchange(peak, std::memory_order_relaxed) +
+      (now - early.last_ms.exchange(now, std::memory_order_relaxed)) * kEarlyBytesPerMs;
+  if (allowed > peak) allowed = peak;
+  if (bytes > peak) bytes = peak;
+  bool go = allowed >= bytes;
+  early.allowed.store(go ? allowed - bytes : allowed, std::memory_order_relaxed);
+  if (go) {
+    purge_all();
+    early.count.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    early.next_ms.store(now + (bytes - allowed) / kEarlyBytesPerMs, std::memory_order_relaxed);
+  }
+}
+
+// Work under pressure is done as soon as it is worth a system call, or that time has passed.
+constexpr uint64_t kPressedTickMs = 10;
+constexpr size_t kPressedBytes = 1 << 20;
+constinit std::atomic<uint64_t> next_pressed_ms{0};
+
+LARDER_SLOW void purge_pressed(uint64_t now) {
+  uint64_t due = next_pressed_ms.load(std::memory_order_relaxed);
+  if (now < due && page_heap.dirty_bytes() + large_kept_bytes() < kPressedBytes) return;
+  if (!next_pressed_ms.compare_exchange_strong(due, now + kPressedTickMs,
+                                               std::memory_order_relaxed))
+    return;
+  purge_to_limit();
+}
+
+bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
+
+// 1 while the background thread waits for work. Whoever misses that leaves it to the next free.
+constinit std::atomic<uint32_t> asleep{0};
+
+uint32_t* futex(std::atomic<uint32_t>& word) { return reinterpret_cast<uint32_t*>(&word); }
+
+LARDER_SLOW void wake_background() {
+  if (asleep.exchange(0, std::memory_order_seq_cst) != 0) os::wake_one(futex(asleep));
+}
+
+void* purge_in_background(void*) {
+  for (;;) {
+    asleep.store(1, std::memory_order_seq_cst);
+    if (!has_work()) os::wait(futex(asleep), 1);
+    asleep.store(0, std::memory_order_relaxed);
+    os::sleep_ms(unsigned(kTickMs));
+    purge_tick();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void purge_start_background() {
+  if (option(Option::kBackgroundPurge) == 0) return;
+  // Signals are the program's: a thread inherits the mask it is made under.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attributes, purge_in_background, nullptr) != 0) {
+      static constexpr char kText[] = "larder: LARDER_BACKGROUND_PURGE=1: no thread can be made\n";
+      os::write_stderr(kText, sizeof kText - 1);
+    }
+    pthread_attr_destroy(&attributes);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void purge_wake() {
+  if (unlikely(asleep.load(std::memory_order_relaxed) != 0)) wake_background();
+}
+
+void purge_tick() {
+  double rate = release_rate();
+  bool pressed = limit::pressed();
+  if (likely(!pressed) && (!has_work() || rate == 0)) return;
+  purge_wake();
+  uint64_t now = os::now_ms();
+  if (unlikely(pressed)) {
+    purge_pressed(now);
+    if (!has_work() || rate == 0) return;
+  }
+  if (size_t bytes = early_bytes()) purge_early(now, bytes);
+  uint64_t due = next_tick_ms.load(std::memory_order_relaxed);
+  if (now < due) return;
+  if (!next_tick_ms.compare_exchange_strong(due, now + kTickMs, std::memory_order_relaxed)) return;
+  uint64_t decay = purge_decay_ms();
+  uint64_t deadline = now > decay ? now - decay : 0;
+  large_release_kept(deadline);
+  purge_until(deadline, size_t(double(option(Option::kPurgeMibPerTick) << 20) * rate));
+}
+
+unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed); }
+
+size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
+
+void purge_to_limit() {
+  size_t lowest = limit::lowest(), wanted = lowest - lowest / 16;
+  size_t held = limit::held_bytes();
+  if (lowest != 0 && held > wanted) purge_bytes(held - wanted);
+  if (lowest == 0 || limit::held_bytes() <= wanted) limit::relax();
+}
+
+size_t purge_passes() { return last_pass.load(std::memory_order_relaxed); }
+
+size_t purge_bytes(size_t bytes) {
+  size_t purged = purge_until(UINT64_MAX, bytes);
+  return purged < bytes ? purged + large_release_kept(UINT64_MAX) : purged;
+}
+
+bool reclaim_address_space() {
+  return large_release_kept(UINT64_MAX) + page_heap.release_regions() != 0;
+}
+
+}  // namespace larder

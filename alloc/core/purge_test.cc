@@ -1,0 +1,157 @@
+#include "core/purge.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <vector>
+
+#include "base/stats.h"
+#include "core/large.h"
+#include "core/page_heap.h"
+#include "core/thread_heap.h"
+#include "larder/larder_malloc.h"
+#include "os/options.h"
+#include "os/os.h"
+#include "tests/clock.h"
+
+namespace larder {
+namespace {
+
+// Resident pages of this process, in bytes.
+size_t resident() {
+  FILE* statm = fopen("/proc/self/statm", "r");
+  long total = 0, pages = 0;
+  EXPECT_EQ(fscanf(statm, "%ld %ld", &total, &pages), 2);
+  fclose(statm);
+  return size_t(pages) * os::page_size();
+}
+
+// A figure of the whole process: ThreadSanitizer's shadow of what went back stays.
+void expect_resident(size_t most) {
+#ifndef __SANITIZE_THREAD__
+  EXPECT_LE(resident(), most);
+#else
+  (void)most;
+#endif
+}
+
+class Purge : public testing::Test {
+ protected:
+  void SetUp() override {
+    test_clock::stop();
+    set_option(Option::kEarlyPurge, 0);
+    purge_all();
+  }
+  void TearDown() override {
+    test_clock::go_on();
+    set_option(Option::kEarlyPurge, 1);
+    set_option(Option::kPurgeDecayMs, 1000);
+    set_option(Option::kPurgeMibPerTick, 64);
+  }
+  // Leaves `mib` MiB of touched, free units behind.
+  void dirty(size_t mib) {
+    std::vector<void*> blocks;
+    for (size_t i = 0; i < mib; ++i) {
+      blocks.push_back(larder_malloc(size_t{1} << 20));
+      memset(blocks.back(), 1, size_t{1} << 20);
+    }
+    for (void* p : blocks) larder_free(p);
+  }
+};
+
+TEST_F(Purge, NothingGoesBackBeforeTheDecay) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  test_clock::pass_ms(110);
+  int64_t before = stats::get(stats::kPurgedBytes);
+  dirty(16);
+  purge_tick();
+  EXPECT_EQ(stats::get(stats::kPurgedBytes), before);
+}
+
+TEST_F(Purge, FreeMemoryGoesBackAfterTheDecay) {
+  dirty(64);
+  size_t before = resident();
+  set_option(Option::kPurgeDecayMs, 20);
+  test_clock::pass_ms(150);
+  purge_tick();
+  expect_resident(before - (size_t{60} << 20));
+}
+
+TEST_F(Purge, ATickGivesBackABoundedAmount) {
+  dirty(64);
+  set_option(Option::kPurgeDecayMs, 20);
+  set_option(Option::kPurgeMibPerTick, 8);
+  test_clock::pass_ms(150);
+  int64_t before = stats::get(stats::kPurgedBytes);
+  purge_tick();
+  purge_tick();  // not due yet
+  int64_t once = stats::get(stats::kPurgedBytes) - before;
+  EXPECT_GE(once, 8 << 20);
+  EXPECT_LE(once, 10 << 20);
+}
+
+TEST_F(Purge, KeptMappingsGoAfterTheDecay) {
+  larder_free(larder_malloc(50 << 20));
+  EXPECT_TRUE(large_has_kept());
+  set_option(Option::kPurgeDecayMs, 20);
+  // The one that waits for a request of its size does so until the first tick.
+  for (int tick = 0; tick < 2; ++tick) {
+    test_clock::pass_ms(150);
+    purge_tick();
+  }
+  EXPECT_FALSE(large_has_kept());
+}
+
+TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  set_option(Option::kEarlyPurge, 1);
+  size_t before = resident();
+  dirty(64);
+  expect_resident(before + (size_t{16} << 20));
+  // What comes back at once is left alone: the peak once, and 32 MiB a second.
+  int64_t purged = stats::get(stats::kPurgedBytes);
+  for (int i = 0; i < 8; ++i) {
+    dirty(64);
+    test_clock::pass_ms(10);
+  }
+  size_t peak = page_heap.peak_bytes() + size_t(stats::get(stats::kHugePeakBytes));
+  size_t allowed = peak + 80 * (32 << 10);
+  EXPECT_LE(size_t(stats::get(stats::kPurgedBytes) - purged), allowed);
+}
+
+TEST_F(Purge, WhatAHeapKeepsIsNotInUseAndGoesWithTheRest) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  test_clock::pass_ms(2100);  // the next is put off by 2048 ms once 64 MiB were too much
+  size_t before = resident();
+  void* mappings[] = {larder_malloc(5 << 20), larder_malloc(5 << 20)};
+  for (void* p : mappings) memset(p, 1, 5 << 20);
+  for (int i = 0; i < 4; ++i) {
+    void* runs[64];
+    for (void*& p : runs) p = memset(larder_malloc(200 << 10), 1, 200 << 10);
+    for (void* p : runs) larder_free(p);
+  }
+  EXPECT_GE(thread_state.heap->kept_bytes(), size_t{8} << 20);
+  set_option(Option::kEarlyPurge, 1);
+  for (void* p : mappings) larder_free(p);
+  EXPECT_EQ(thread_state.heap->kept_bytes(), 0u);
+  expect_resident(before + (size_t{4} << 20));
+}
+
+TEST_F(Purge, AHeapInUseWaitsForTheDecay) {
+  set_option(Option::kPurgeDecayMs, 3600 * 1000);
+  set_option(Option::kEarlyPurge, 1);
+  void* used = larder_malloc(40 << 20);
+  int64_t before = stats::get(stats::kPurgedBytes);
+  dirty(64);
+  EXPECT_EQ(stats::get(stats::kPurgedBytes), before);
+  larder_free(used);
+}
+
+TEST_F(Purge, TrimSaysWhetherMemoryWentBack) {
+  dirty(4);
+  EXPECT_EQ(larder_malloc_trim(0), 1);
+  EXPECT_EQ(larder_malloc_trim(0), 0);
+}
+
+}  // namespace
+}  // namespace larder

@@ -1,0 +1,289 @@
+#include "core/registry.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include <utility>
+
+#include "base/layout.h"
+#include "base/stats.h"
+#include "core/meta.h"
+#include "larder/inline.h"
+#include "os/options.h"
+#include "os/os.h"
+
+namespace larder {
+
+namespace {
+
+constexpr unsigned kMaxShared = 256;
+// Heaps without a thread keep what they own up to these bounds, each and in all.
+constexpr size_t kWaitingBytes = 512 * 1024;
+constexpr size_t kAllWaitingBytes = 12 * 1024 * 1024;
+constexpr uint64_t kSearchMs = 100;  // at most so often
+
+struct Registry {
+  Lock lock;
+  Lock burial;
+  ThreadHeap* heaps = nullptr;   // all thread heaps, by next; written under the lock
+  ThreadHeap* unused = nullptr;  // of threads that have ended, by next_unused
+  size_t unused_count = 0, dead = 0;
+  size_t waiting_bytes = 0;       // of all unused heaps
+  uint64_t searched_ms = 0;       // when find_lost() last looked
+  std::atomic<size_t> in_use{0};  // written under the lock
+  pthread_key_t key = 0;
+  bool has_key = false;
+  std::atomic<ThreadHeap*> shared[kMaxShared] = {};
+};
+constinit Registry registry;
+
+size_t max_heaps() {
+  size_t configured = option(Option::kMaxHeaps);
+  if (configured != 0) return configured;
+  size_t by_cpus = size_t{4} * os::cpu_count();
+  return by_cpus < 64 ? 64 : by_cpus;
+}
+
+ThreadHeap* new_heap() {
+  return static_cast<ThreadHeap*>(meta_alloc(sizeof(ThreadHeap), alignof(ThreadHeap)));
+}
+
+void count_in_use(ptrdiff_t change) {
+  registry.in_use.store(registry.in_use.load(std::memory_order_relaxed) + size_t(change),
+                        std::memory_order_relaxed);
+}
+
+// A thread may get its first heap when it has all but ended, in a signal handler or in the last
+// round of keys' destructors, and is never told then that it ends. Such heaps count no more. That
+// is all: their lists went with the thread, and after a fork without fork's handlers a heap may
+// have another number than its thread, which is there still. REQUIRES: registry.lock. A system call
+// for each heap that is assigned.
+void find_lost() {
+  uint64_t now = os::now_ms();
+  if (now - registry.searched_ms < kSearchMs) return;
+  registry.searched_ms = now;
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
+    if (!heap->assigned || heap->lost || heap->thread == 0) continue;
+    if (os::is_thread(heap->thread)) continue;
+    heap->lost = true;
+    count_in_use(-1);
+  }
+}
+
+bool all_in_use() { return registry.in_use.load(std::memory_order_relaxed) >= max_heaps(); }
+
+// REQUIRES: registry.lock. The heap is the thread's before it is assigned: a fork in a signal
+// handler must not take it for another's.
+ThreadHeap* take_heap(ThreadState& t) {
+  if (all_in_use() && t.phase == ThreadState::kNew) find_lost();
+  if (all_in_use()) return nullptr;
+  ThreadHeap* heap = registry.unused;
+  if (heap != nullptr) {
+    registry.unused = heap->next_unused;
+    --registry.unused_count;
+    registry.waiting_bytes -= std::exchange(heap->waiting_bytes, 0);
+  } else {
+    heap = new_heap();
+    if (heap == nullptr) return nullptr;
+    stats::add(stats::kHeaps, 1);
+    heap->next = registry.heaps;
+    registry.heaps = heap;
+  }
+  heap->move_in(t);
+  heap->thread = os::system_thread_id();
+  heap->assigned = true;
+  count_in_use(1);
+  return heap;
+}
+
+LARDER_SLOW ThreadHeap* thread_heap_slow() {
+  ThreadState& t = thread_state;
+  if (t.phase == ThreadState::kTornDown || sample_all) return nullptr;
+  if (t.phase == ThreadState::kSurplus && all_in_use()) return nullptr;
+  ThreadHeap* heap;
+  {
+    LockGuard guard(registry.lock);
+    heap = take_heap(t);
+  }
+  bool is_known = t.phase == ThreadState::kSurplus && heap == nullptr;
+  t.phase = heap != nullptr ? ThreadState::kHasHeap : ThreadState::kSurplus;
+  if (is_known) return nullptr;
+  // Without a heap as well: a signal handler that allocates when the thread has all but ended must
+  // not get one, which would never be given up. glibc keeps the first 32 keys in the thread itself:
+  // this allocates only if the program has made that many before, and then the slow path it comes
+  // through takes an emergency block.
+  int saved_errno = errno;
+  if (registry.has_key) pthread_setspecific(registry.key, &thread_state);
+  errno = saved_errno;
+  return heap;
+}
+
+void on_thread_exit(void*) { thread_exit(); }
+
+}  // namespace
+
+constinit const HeapsLayout heaps_layout = {
+    .first = static_cast<const void*>(&registry.heaps),
+    .shared = &registry.shared,
+    .most_shared = kMaxShared,
+    .heap_bytes = offsetof(ThreadHeap, remote),
+    .next = offsetof(ThreadHeap, next),
+    .heads = offsetof(ThreadHeap, heads),
+    .bins = offsetof(ThreadHeap, bins),
+    .bin_bytes = sizeof(Bin),
+    .bin_marks = offsetof(Bin, marks),
+    .kept_run_bytes = offsetof(ThreadHeap, kept_run_bytes),
+    .refills = offsetof(ThreadHeap, counters.refills),
+    .fresh_slabs = offsetof(ThreadHeap, counters.fresh_slabs),
+    .remote_frees = offsetof(ThreadHeap, counters.remote_frees),
+    .dead = offsetof(ThreadHeap, dead),
+    .assigned = offsetof(ThreadHeap, assigned),
+    .pending = offsetof(ThreadHeap, remote.slots),
+    .pending_count = RemoteCache::kSlots,
+    .pending_bytes = sizeof(RemoteCache::Slot),
+    .pending_slab = offsetof(RemoteCache::Slot, slab),
+    .pending_head = offsetof(RemoteCache::Slot, head),
+    .pending_objects = offsetof(RemoteCache::Slot, count),
+    .inlined = offsetof(ThreadHeap, inlined),
+    .inlined_classes = LARDER_INLINE_CLASSES,
+    .inlined_newer = offsetof(larder_inline_state, newer),
+    .inlined_older = offsetof(larder_inline_state, older)};
+
+ThreadHeap* thread_heap() {
+  ThreadHeap* heap = thread_state.heap;
+  return likely(heap != nullptr) ? heap : thread_heap_slow();
+}
+
+ThreadHeap* shared_heap() {
+  std::atomic<ThreadHeap*>& slot = registry.shared[os::cpu() % kMaxShared];
+  ThreadHeap* heap = slot.load(std::memory_order_acquire);
+  if (heap != nullptr) return heap;
+  LockGuard guard(registry.lock);
+  heap = slot.load(std::memory_order_relaxed);
+  if (heap == nullptr && (heap = new_heap()) != nullptr) {
+    heap->shared = true;
+    heap->heads = heap->own_heads;
+    slot.store(heap, std::memory_order_release);
+  }
+  return heap;
+}
+
+void thread_exit() {
+  ThreadState& t = thread_state;
+  ThreadHeap* heap = t.heap;
+  if (heap == nullptr) {
+    t.phase = ThreadState::kTornDown;
+    return;
+  }
+  t.busy = true;
+  t.phase = ThreadState::kTornDown;
+  heap->move_out(t);
+  size_t bytes = heap->owned_bytes();
+  if (bytes > kWaitingBytes) {
+    heap->release_all();
+    bytes = 0;
+  }
+  {
+    LockGuard guard(registry.lock);
+    // Enough waits already: what this one has is of no use to anyone.
+    if (registry.waiting_bytes + bytes > kAllWaitingBytes) {
+      heap->release_all();
+      bytes = 0;
+    }
+    heap->waiting_bytes = bytes;
+    registry.waiting_bytes += bytes;
+    heap->assigned = false;
+    heap->next_unused = registry.unused;
+    registry.unused = heap;
+    ++registry.unused_count;
+    if (!std::exchange(heap->lost, false)) count_in_use(-1);
+  }
+  t.busy = false;
+}
+
+bool registry_release_unused() {
+  LockGuard guard(registry.lock);
+  bool any = false;
+  for (ThreadHeap* heap = registry.unused; heap != nullptr; heap = heap->next_unused) {
+    if (heap->owned_bytes() == 0) continue;
+    heap->release_all();
+    registry.waiting_bytes -= std::exchange(heap->waiting_bytes, 0);
+    any = true;
+  }
+  return any;
+}
+
+void registry_init() {
+  if (registry.has_key || pthread_key_create(&registry.key, on_thread_exit) != 0) return;
+  registry.has_key = true;
+  os::learn_system_thread_ids();
+  if (thread_state.heap == nullptr) return;
+  thread_state.heap->thread = os::system_thread_id();
+  pthread_setspecific(registry.key, &thread_state);
+}
+
+HeapCounts heap_counts() {
+  HeapCounts counts = {};
+  LockGuard guard(registry.lock);
+  counts.in_use = registry.in_use.load(std::memory_order_relaxed);
+  counts.unused = registry.unused_count;
+  counts.dead = registry.dead;
+  auto add = [&counts](const ThreadHeap& heap) {
+    const HeapCounters& c = heap.counters;
+    counts.kept_bytes += __atomic_load_n(&heap.kept_run_bytes, __ATOMIC_RELAXED) +
+                         __atomic_load_n(&heap.empty_bytes, __ATOMIC_RELAXED);
+    counts.refills += c.refills.load(std::memory_order_relaxed);
+    counts.fresh_slabs += c.fresh_slabs.load(std::memory_order_relaxed);
+    counts.adopted_slabs += c.adopted_slabs.load(std::memory_order_relaxed);
+    counts.remote_frees += c.remote_frees.load(std::memory_order_relaxed);
+    counts.remote_pushes += c.remote_pushes.load(std::memory_order_relaxed);
+  };
+  for (const ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) add(*heap);
+  for (const auto& slot : registry.shared) {
+    const ThreadHeap* heap = slot.load(std::memory_order_acquire);
+    if (heap == nullptr) continue;
+    ++counts.shared;
+    add(*heap);
+  }
+  return counts;
+}
+
+void registry_for_each(void (*visit)(ThreadHeap&, void*), void* context) {
+  LockGuard guard(registry.lock);
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) visit(*heap, context);
+  for (auto& slot : registry.shared) {
+    ThreadHeap* heap = slot.load(std::memory_order_acquire);
+    if (heap == nullptr) continue;
+    LockGuard shared(heap->lock);
+    visit(*heap, context);
+  }
+}
+
+void registry_for_each_lock(void (*visit)(Lock&)) {
+  visit(registry.lock);
+  for (auto& slot : registry.shared)
+    if (ThreadHeap* heap = slot.load(std::memory_order_acquire)) visit(heap->lock);
+  visit(registry.burial);
+}
+
+void registry_bury_others() {
+  size_t in_use = 0;
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
+    if (!heap->assigned) continue;
+    if (heap == thread_state.heap) {
+      heap->thread = os::system_thread_id();
+      heap->lost = false;
+      ++in_use;
+    } else {
+      heap->assigned = false;
+      heap->dead = true;
+      ++registry.dead;
+    }
+  }
+  registry.in_use.store(in_use, std::memory_order_relaxed);
+  forget_kept_by_others();
+}
+
+Lock& burial_lock() { return registry.burial; }
+
+}  // namespace larder

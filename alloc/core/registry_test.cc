@@ -1,0 +1,216 @@
+#include "core/registry.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <thread>
+#include <vector>
+
+#include "core/check.h"
+#include "larder/larder_malloc.h"
+#include "os/options.h"
+#include "tests/clock.h"
+
+namespace larder {
+namespace {
+
+TEST(Registry, AnEndedThreadsHeapServesTheNextThread) {
+  ThreadHeap* first = nullptr;
+  std::thread([&] {
+    larder_free(larder_malloc(10));
+    first = thread_state.heap;
+  }).join();
+  ASSERT_NE(first, nullptr);
+  std::thread([&] {
+    larder_free(larder_malloc(10));
+    EXPECT_EQ(thread_state.heap, first);
+  }).join();
+}
+
+// Slabs of many classes, most of them untouched, are little: the next thread has them too.
+TEST(Registry, AHeapOfManyClassesWaitsForTheNextThread) {
+  auto live = [] {
+    for (size_t c = 0; c < class_of(2048); ++c) larder_free(larder_malloc(kSizeClasses.size[c]));
+  };
+  std::thread(live).join();
+  uint64_t fresh = heap_counts().fresh_slabs;
+  std::thread(live).join();
+  EXPECT_EQ(heap_counts().fresh_slabs, fresh);
+}
+
+// As many as there were at once, not a few.
+TEST(Registry, HeapsOfManyThreadsWait) {
+  constexpr int kThreads = 32;
+  auto wave = [] {
+    std::barrier all(kThreads);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&all] {
+        larder_free(larder_malloc(100));
+        all.arrive_and_wait();
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  };
+  wave();
+  uint64_t fresh = heap_counts().fresh_slabs;
+  wave();
+  EXPECT_EQ(heap_counts().fresh_slabs, fresh);
+}
+
+TEST(Registry, ThreadsBeyondTheBoundShare) {
+  larder_free(larder_malloc(10));
+  set_option(Option::kMaxHeaps, heap_counts().in_use);
+  void* p = nullptr;
+  std::thread([&] {
+    p = larder_malloc(10);
+    EXPECT_EQ(thread_state.heap, nullptr);
+    EXPECT_EQ(thread_state.phase, ThreadState::kSurplus);
+    EXPECT_TRUE(page_map.find(p)->owner()->shared);
+    // The bound is lifted: the thread gets a heap at its next slow path.
+    set_option(Option::kMaxHeaps, 0);
+    larder_free(larder_malloc(20));
+    EXPECT_NE(thread_state.heap, nullptr);
+  }).join();
+  larder_free(p);
+}
+
+pthread_key_t late_key;
+std::atomic<int> late_rounds{0};
+
+void late_destructor(void*) {
+  // Runs before and after this thread's heap has been torn down.
+  for (int i = 0; i < 100; ++i) {
+    void* p = larder_malloc(size_t(i) * 50);
+    EXPECT_NE(p, nullptr);
+    larder_free(p);
+  }
+  larder_free(larder_calloc(1, 5 << 20));
+  if (++late_rounds < 4) pthread_setspecific(late_key, &late_key);
+}
+
+TEST(Registry, AThreadMayAllocateAfterItsTearDown) {
+  ASSERT_EQ(pthread_key_create(&late_key, late_destructor), 0);
+  std::thread([] {
+    larder_free(larder_malloc(10));
+    pthread_setspecific(late_key, &late_key);
+  }).join();
+  EXPECT_EQ(late_rounds, 4);
+  pthread_key_delete(late_key);
+}
+
+void again_then_allocate(void* first) {
+  if (first == &late_rounds) {
+    pthread_setspecific(late_key, &late_key);
+    return;
+  }
+  larder_free(larder_malloc(10));
+  EXPECT_EQ(thread_state.heap, nullptr);
+  EXPECT_EQ(thread_state.phase, ThreadState::kTornDown);
+}
+
+// Nobody would take such a heap back.
+TEST(Registry, AThreadBeyondTheBoundGetsNoHeapAfterItsTearDown) {
+  ASSERT_EQ(pthread_key_create(&late_key, again_then_allocate), 0);
+  larder_free(larder_malloc(10));
+  set_option(Option::kMaxHeaps, heap_counts().in_use);
+  size_t in_use = heap_counts().in_use;
+  std::thread([] {
+    larder_free(larder_malloc(10));
+    EXPECT_EQ(thread_state.phase, ThreadState::kSurplus);
+    set_option(Option::kMaxHeaps, 0);
+    pthread_setspecific(late_key, &late_rounds);
+  }).join();
+  EXPECT_EQ(heap_counts().in_use, in_use);
+  pthread_key_delete(late_key);
+}
+
+// ThreadSanitizer is done with a thread before its last round, and lets no forked process start
+// one.
+#ifndef __SANITIZE_THREAD__
+
+void* last_words = nullptr;
+
+// Keys of a lower number have had their last turn in the fourth round: so it is for a signal
+// handler that runs when the thread has all but ended.
+void allocate_in_the_last_round(void*) {
+  if (++late_rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    pthread_setspecific(late_key, &late_key);
+    return;
+  }
+  last_words = larder_malloc(100);
+  EXPECT_NE(thread_state.heap, nullptr);
+}
+
+// With a stack of its own, whose memory, and its thread-local storage, goes with the thread.
+void run_thread(void* (*function)(void*)) {
+  constexpr size_t kStackBytes = 1 << 20;
+  void* stack =
+      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(stack, MAP_FAILED);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  ASSERT_EQ(pthread_attr_setstack(&attributes, stack, kStackBytes), 0);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, function, nullptr), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  munmap(stack, kStackBytes);
+}
+
+TEST(Registry, AHeapThatAnEndedThreadDidNotGiveUpCountsNoMore) {
+  ASSERT_EQ(pthread_key_create(&late_key, allocate_in_the_last_round), 0);
+  larder_free(larder_malloc(10));
+  const size_t before = heap_counts().in_use;
+  set_option(Option::kMaxHeaps, before + 1);
+  // Again and again: each finds that there is room. Searches are apart by some time.
+  for (int i = 0; i < 3; ++i) {
+    late_rounds = 0;
+    run_thread([](void*) -> void* {
+      pthread_setspecific(late_key, &late_key);
+      return nullptr;
+    });
+    EXPECT_EQ(heap_counts().in_use, before + 1);
+    larder_free(last_words);
+    test_clock::pass_ms(150);
+    run_thread([](void*) -> void* {
+      larder_free(larder_malloc(10));
+      EXPECT_EQ(thread_state.phase, ThreadState::kHasHeap);
+      return nullptr;
+    });
+    EXPECT_EQ(heap_counts().in_use, before);
+#ifdef LARDER_DEBUG
+    larder_check();
+#endif
+  }
+  set_option(Option::kMaxHeaps, 0);
+  pthread_key_delete(late_key);
+}
+
+// The child has another number than the thread that forked.
+TEST(Registry, AForkedThreadsHeapIsNotTakenForLost) {
+  larder_free(larder_malloc(10));
+  const pid_t child = fork();
+  if (child == 0) {
+    const size_t before = heap_counts().in_use;
+    set_option(Option::kMaxHeaps, before);
+    test_clock::pass_ms(150);
+    run_thread([](void*) -> void* {
+      larder_free(larder_malloc(10));
+      return nullptr;
+    });
+    _exit(heap_counts().in_use == before ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+#endif
+
+}  // namespace
+}  // namespace larder

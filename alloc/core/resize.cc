@@ -1,0 +1,97 @@
+// realloc of what is allocated: in place, by moving pages, or by a copy.
+#include <errno.h>
+#include <string.h>
+
+#include "base/stats.h"
+#include "core/large.h"
+#include "core/limit.h"
+#include "core/purge.h"
+#include "core/thread_heap.h"
+
+namespace larder {
+
+namespace {
+
+// A run or mapping has been resized: what it has grown by is charged, in steps that a block which
+// grows page by page can afford.
+void charge_resized(Slab* s, size_t size_bytes, void* caller) {
+  if (sample_all && s->mark != nullptr) {
+    sample_end(s->mark);
+    return sample_large(s->mark, s, size_bytes, caller, nullptr);
+  }
+  size_t known = s->mark != nullptr ? s->mark->bytes : s->charged, step = known / 32;
+  if (size_bytes <= known + step && (s->mark == nullptr || size_bytes + step >= known)) return;
+  bool hit = false;
+  if (size_bytes > s->charged) {
+    double expected = 0;
+    hit = countdown_hits(size_bytes - s->charged, &expected);
+    s->expected += float(expected);
+    s->charged = size_bytes;
+  }
+  if (s->mark != nullptr) {
+    sample_resize(s->mark, size_bytes, objects_of_mark(double(s->expected)));
+  } else if (!hit) {
+    return;
+  } else if (Mark* mark = mark_new(nullptr, objects_of_mark(double(s->expected)))) {
+    sample_large(mark, s, size_bytes, caller, countdown_of_thread());
+  }
+}
+
+// The room was not asked for.
+LARDER_SLOW void uncount_room(void* p, size_t size_bytes) {
+  Slab* s = page_map.find(p);
+  SlowPath path;
+  if (path.entered() && s->mark != nullptr) sample_correct(s->mark, size_bytes);
+}
+
+// Resizes without moving the bytes by hand. nullptr: copy.
+void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
+  if (is_small(s)) {
+    // A shrink that would save less than a quarter is not worth a copy.
+    if (unlikely(sample_all)) return nullptr;
+    size_t have = kSizeClasses.size[s->size_class];
+    return size_bytes <= have && size_bytes >= have - have / 4 ? p : nullptr;
+  }
+  SlowPath path;
+  if (!path.entered()) return nullptr;
+  void* q = large_resize(s, p, size_bytes);
+  // A copy would need room for both.
+  if (q == nullptr && size_bytes > s->bytes && !limit::allows(size_bytes - s->bytes)) {
+    purge_all();
+    q = large_resize(s, p, size_bytes);
+  }
+  if (q != nullptr) charge_resized(s, size_bytes, __builtin_return_address(0));
+  return q;
+}
+
+}  // namespace
+
+void* resize(void* p, Slab* s, size_t size_bytes) {
+  if (unlikely(size_bytes > kMaxSize)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  if (void* q = resize_without_copy(p, s, size_bytes)) return q;
+  int saved_errno = errno;
+  size_t old = usable_size(s);
+  // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
+  size_t room = size_bytes > old && size_bytes > kSmallMax && !sample_all ? size_bytes / 8 : 0;
+  void* q = malloc_fast(size_bytes + room);
+  if (q != nullptr && room != 0)
+    uncount_room(q, size_bytes);
+  else if (room != 0)
+    q = malloc_fast(size_bytes);
+  // Who gives memory back because it is short must not be told that there is none.
+  if (q == nullptr && size_bytes <= old) q = p;
+  if (q == nullptr) return nullptr;
+  errno = saved_errno;
+  if (q == p) return p;
+  size_t copied = old < size_bytes ? old : size_bytes;
+  memcpy(q, p, copied);
+  if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));
+  if (copied > kRunMax) stats::add(stats::kReallocCopiedHugeBytes, int64_t(copied));
+  free_fast(p);
+  return q;
+}
+
+}  // namespace larder

@@ -1,0 +1,52 @@
+#include "core/slab_run.h"
+
+#include "base/size_class.h"
+#include "base/stats.h"
+#include "core/page_heap.h"
+#include "core/purge.h"
+#include "core/remote_word.h"
+
+namespace larder {
+
+namespace {
+
+void init(Slab* s, int c) {
+  s->size_class = uint8_t(c);
+  s->capacity = kSizeClasses.capacity[c];
+  s->list = &s->free;
+  s->free = nullptr;
+  s->used = 0;
+  s->carved = 0;
+  s->thinned_at = 0;
+  s->gone = 0;
+}
+
+// Carving always starts at the base: what an earlier class of the slab touched stays touched.
+void note_touched(Slab* s) {
+  auto carved_bytes = uint32_t(s->carved * kSizeClasses.size[s->size_class]);
+  if (s->touched < carved_bytes) s->touched = carved_bytes;
+}
+
+}  // namespace
+
+Slab* slab_acquire(int c) {
+  Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSlab);
+  if (s == nullptr) return nullptr;
+  init(s, c);
+  s->touched = 0;
+  remote_reset(s);
+  return s;
+}
+
+void slab_make_over(Slab* s, int c) {
+  note_touched(s);
+  init(s, c);
+}
+
+void slab_release(Slab* s) {
+  note_touched(s);
+  page_heap.free_run(s, s->touched);
+  purge_tick();
+}
+
+}  // namespace larder

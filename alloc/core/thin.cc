@@ -1,0 +1,76 @@
+#include "core/thin.h"
+
+#include <utility>
+
+#include "core/block.h"
+#include "os/backing.h"
+
+namespace larder {
+
+namespace {
+
+constexpr uint32_t kMostPages = 64;
+static_assert(kUnit * SizeClasses::units_for(kSmallMax) <= kMostPages * 4096,
+              "`gone` has a bit a page");
+
+// Of the carved part, those that an object in use touches.
+uint64_t pages_in_use(const Slab* s, const void* free, uint32_t size, uint32_t page) {
+  uint64_t in_use[kUnit / 8 / 64];  // by object
+  uint32_t words = (s->carved + 63u) / 64;
+  for (uint32_t i = 0; i < words; ++i) in_use[i] = ~uint64_t{0};
+  if (s->carved % 64 != 0) in_use[words - 1] = (uint64_t{1} << s->carved % 64) - 1;
+  auto is_free = [&](uint32_t object) { in_use[object / 64] &= ~(uint64_t{1} << object % 64); };
+  for (; free != nullptr; free = *static_cast<void* const*>(free))
+    is_free(uint32_t(static_cast<const char*>(free) - s->base) / size);
+  for_each_gone(s, is_free);
+  uint64_t pages = 0;
+  for (uint32_t i = 0; i < words; ++i)
+    for (uint64_t rest = in_use[i]; rest != 0; rest &= rest - 1) {
+      uint32_t begin = (i * 64 + uint32_t(__builtin_ctzll(rest))) * size;
+      uint32_t first = begin / page;
+      pages |= uint64_t(unit_range(int(first), int((begin + size - 1) / page - first + 1)));
+    }
+  return pages;
+}
+
+}  // namespace
+
+void slab_thin(Slab* s) {
+  const uint32_t size = kSizeClasses.size[s->size_class];
+  const auto page = uint32_t(os::page_size());
+  const uint32_t pages = (s->carved * size + page - 1) / page;
+  if (s->used * 2 > pages || page > kUnit) return;
+  if (s->thinned_at != 0 && s->used * 2 >= s->thinned_at) return;
+  s->thinned_at = uint16_t(s->used + 1);
+
+  void* list = std::exchange(s->free, nullptr);
+  auto found = uint64_t(unit_range(0, int(pages))) & ~s->gone & ~pages_in_use(s, list, size, page);
+  s->gone |= found;
+  void* kept = nullptr;
+  void** tail = &kept;
+  for (void* p = list; p != nullptr; p = next_of(p)) {
+    if ((s->gone >> uint32_t(static_cast<char*>(p) - s->base) / page & 1) != 0) continue;
+    *tail = p;
+    tail = &next_of(p);
+  }
+  *tail = std::exchange(s->free, nullptr);
+  s->free = kept;
+  for (UnitSet rest = found; rest != 0;) {
+    int first = first_unit(rest);
+    int count = run_length_at(rest, first);
+    rest &= ~unit_range(first, count);
+    backing::discard(s->base + size_t(first) * page, size_t(count) * page);
+  }
+}
+
+void slab_restore(Slab* s) {
+  for_each_gone(s, [s](uint32_t object) {
+    void* p = s->base + size_t{object} * kSizeClasses.size[s->size_class];
+    next_of(p) = s->free;
+    s->free = p;
+  });
+  s->gone = 0;
+  s->thinned_at = 0;
+}
+
+}  // namespace larder

@@ -1,0 +1,780 @@
+#include "core/thread_heap.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <atomic>
+#include <utility>
+
+#include "base/single_threaded.h"
+#include "base/stats.h"
+#include "core/central.h"
+#include "core/check.h"
+#include "core/foreign.h"
+#include "core/large.h"
+#include "core/limit.h"
+#include "core/page_heap.h"
+#include "core/pressure.h"
+#include "core/purge.h"
+#include "core/registry.h"
+#include "core/slab_run.h"
+#include "core/thin.h"
+#include "larder/inline.h"
+#include "os/backing.h"
+#include "os/options.h"
+
+namespace larder {
+
+constinit thread_local ThreadState thread_state = {};
+constinit bool torn_by_fork = false;
+
+uint32_t thread_id() {
+  static constinit std::atomic<uint32_t> last{0};
+  while (unlikely(thread_state.id == 0))
+    thread_state.id = (last.fetch_add(1, std::memory_order_relaxed) + 1) & (UINT32_MAX >> 1);
+  return thread_state.id;
+}
+
+// --- ThreadHeap: slabs come, are current, are partial, and go
+
+namespace {
+
+// Of a slab that is not current, with what is gone.
+size_t free_bytes(const Slab* s) {
+  return size_t{s->carved - s->used} * kSizeClasses.size[s->size_class];
+}
+
+}  // namespace
+
+// Hands out the first of a list of objects of the current slab; the rest is the class's list.
+void* ThreadHeap::serve(int c, void* list) {
+  heads[c] = next_of(list);
+  return list;
+}
+
+// As serve, for objects that have just come, of `bytes` at most: some may get marks.
+void* ThreadHeap::hand_out(int c, void* list, size_t bytes) {
+  if (unlikely(countdown.bytes < bytes)) return hand_out_marked(c, list, bytes);
+  countdown.bytes -= bytes;
+  return serve(c, list);
+}
+
+// Makes the slab current. Its free objects: the caller serves them.
+void* ThreadHeap::attach(int c, Slab* s) {
+  LARDER_ASSERT(heads[c] == nullptr);
+  if (unlikely(s->thinned_at != 0)) slab_restore(s);
+  if (idle_adoptions[c] != 0) --idle_adoptions[c];
+  void* list = s->free;
+  bins[c].current = s;
+  s->free = nullptr;
+  s->list = &heads[c];
+  s->used += kCurrentBias;
+  return list;
+}
+
+void ThreadHeap::join_partial(Slab* s) {
+  bins[s->size_class].partial.push_back(s);
+  partial_classes |= ClassSet{1} << s->size_class;
+}
+
+// The current slab has nothing left to give. It stays the heap's for a while: what is freed next
+// is likely to be in it, and then no processor has to be asked.
+void ThreadHeap::set_aside(int c) {
+  Slab* s = std::exchange(bins[c].current, nullptr);
+  s->list = &s->free;
+  s->used = 1;  // the first object that comes back leads to emptied()
+  full.push_back(s);
+  full_bytes += slab_bytes(s);
+  while (full.size() > kMaxFull || full_bytes > kMaxFullBytes) let_go_full();
+}
+
+// One of the slabs that were set aside; anything that was freed in it is free again.
+void ThreadHeap::take_back(Slab* s) {
+  full.remove(s);
+  full_bytes -= slab_bytes(s);
+  s->used = s->carved;
+  for (void* p = s->free; p != nullptr; p = next_of(p)) --s->used;
+}
+
+void ThreadHeap::let_go_full() {
+  Slab* s = full.front();
+  take_back(s);
+  if (s->free == nullptr) {
+    s->set_owner(kNobody);
+    if (remote_release(s, kFull)) return;
+    s->set_owner(this);
+  }
+  join_partial(s);  // freed in by others, or by a signal handler
+}
+
+void ThreadHeap::push_local(Slab* s, void* p) {
+  void** list = s->list;
+  next_of(p) = *list;
+  *list = p;
+  if (--s->used == 0) emptied(s);
+}
+
+bool ThreadHeap::emptied(Slab* s) {
+  // A current slab gets here after a billion frees that its own list served again.
+  if (is_current(s)) {
+    s->used = kCurrentBias;
+    return false;
+  }
+  // The first object that came back to a slab that was set aside.
+  if (s->carved == s->capacity && s->thinned_at == 0 && next_of(s->free) == nullptr) {
+    take_back(s);
+    join_partial(s);
+    return false;
+  }
+  retire(s);
+  return true;
+}
+
+bool ThreadHeap::hold(Slab* s, void* p) {
+  int c = s->size_class;
+  // A heap that does not allocate the class has no use for it; and of a slab that is met again at
+  // once there are few, so that it is worth adopting.
+  bool useful = bins[c].current != nullptr && held_last[c] != s;
+  if (!useful || held[c] >= kSizeClasses.hold[c]) return false;
+  if (held[c]++ == 0) held_classes |= ClassSet{1} << c;
+  held_last[c] = s;
+  next_of(p) = heads[c];
+  heads[c] = p;
+  return true;
+}
+
+void ThreadHeap::release_held(int c) {
+  release_inlined(c);
+  held_classes &= ~(ClassSet{1} << c);
+  if (held[c] == 0 || held[c] == kHoldNoMore) return;
+  held[c] = kHoldNoMore;
+  thread_state.last = ThreadState::kNoLast;
+  // Marks stay on what stays in the list.
+  Mark* mark = std::exchange(bins[c].marks, nullptr);
+  Mark** marks = &bins[c].marks;
+  void* kept = nullptr;
+  void** tail = &kept;
+  for (void* list = std::exchange(heads[c], nullptr);;) {
+    while (void* p = list) {
+      list = next_of(p);
+      Slab* s = page_map.find(p);
+      if (s == bins[c].current) {
+        *tail = p;
+        tail = &next_of(p);
+        *tail = nullptr;
+      } else {
+        remote_push(this, s, {p, p, 1});
+      }
+    }
+    if (mark == nullptr) break;
+    Mark* following = mark->next;
+    list = mark->slot;
+    if (page_map.find(list) == bins[c].current) {
+      tail = &next_of(list);
+      list = std::exchange(*tail, nullptr);
+      mark->next = nullptr;
+      *marks = mark;
+      marks = &mark->next;
+    } else {
+      mark_drop(mark);
+    }
+    mark = following;
+  }
+  heads[c] = kept;
+}
+
+void ThreadHeap::release_some_held() {
+  ClassSet todo = inlined != nullptr ? unit_range(0, kClasses) : held_classes;
+  for (int i = 0; i < 8 && todo != 0; ++i) {
+    ClassSet ahead = todo >> release_class << release_class;
+    release_class = first_unit(ahead != 0 ? ahead : todo);
+    release_held(release_class);
+    todo &= ~(ClassSet{1} << release_class);
+  }
+}
+
+void ThreadHeap::release_all_held() {
+  for (int c = 0; c < kClasses; ++c) release_held(c);
+}
+
+void ThreadHeap::adopt(Slab* s) {
+  // What malloc handed out last may have been an object of it, of another class then.
+  thread_state.last = ThreadState::kNoLast;
+  s->list = &s->free;
+  s->free = nullptr;
+  s->used = s->carved;
+  s->set_owner(this);
+  int c = s->size_class;
+  SlabList& partial = bins[c].partial;
+  join_partial(s);
+  if (idle_adoptions[c] < kIdleAdoptions)
+    ++idle_adoptions[c];
+  else if (partial.size() > kIdleAdoptions && !single_threaded())
+    let_go(partial.pop_front());
+}
+
+void ThreadHeap::adopt_for_all(Slab* s, const Chain& chain) {
+  s->list = &s->free;
+  next_of(chain.tail) = nullptr;
+  s->free = chain.head;
+  s->used = s->carved - chain.count;
+  let_go(s);
+}
+
+// What others have freed in a slab that is not current joins its free list.
+void ThreadHeap::take_remote(Slab* s) {
+  void* following = nullptr;
+  for (void* p = remote_take(s); p != nullptr; p = following) {
+    following = next_of(p);
+    next_of(p) = s->free;
+    s->free = p;
+    --s->used;
+  }
+}
+
+// Ends the ownership of a slab that is in none of the heap's lists.
+void ThreadHeap::let_go(Slab* s) {
+  for (;;) {
+    take_remote(s);
+    if (s->used == 0) return slab_release(s);
+    s->set_owner(kNobody);
+    bool nothing = s->free == nullptr && s->gone == 0 && s->carved == s->capacity;
+    if (nothing ? remote_release(s, kFull) : central_push(s)) return;
+    s->set_owner(this);
+  }
+}
+
+void ThreadHeap::move_in(ThreadState& t) {
+  heads = t.heads;
+  for (int c = 0; c < kClasses; ++c) {
+    t.heads[c] = std::exchange(own_heads[c], nullptr);
+    if (Slab* s = bins[c].current) s->list = &t.heads[c];
+  }
+  t.heap = this;
+  t.owner = reinterpret_cast<uintptr_t>(this);
+}
+
+void ThreadHeap::move_out(ThreadState& t) {
+  settle();
+  inlined = nullptr;
+  while (!full.empty()) let_go_full();
+  t.last = ThreadState::kNoLast;
+  t.owner = kNoOwner;
+  t.heap = nullptr;
+  for (int c = 0; c < kClasses; ++c) {
+    own_heads[c] = std::exchange(t.heads[c], nullptr);
+    if (Slab* s = bins[c].current) s->list = &own_heads[c];
+  }
+  heads = own_heads;
+  keep_less();
+}
+
+size_t ThreadHeap::owned_bytes() const {
+  size_t bytes = kept_bytes();
+  for (int c = 0; c < kClasses; ++c) {
+    bytes += bins[c].partial.size() * kSizeClasses.units[c] * kUnit;
+    if (const Slab* s = bins[c].current)
+      bytes += round_up(size_t{s->carved} * kSizeClasses.size[c], kCarveBytes);
+  }
+  return bytes;
+}
+
+void ThreadHeap::release_all() {
+  settle();
+  while (!full.empty()) let_go_full();
+  for (int c = 0; c < kClasses; ++c) {
+    Bin& bin = bins[c];
+    if (Slab* s = bin.current) {
+      s->free = unmarked_list(c);
+      uint32_t listed = 0;
+      for (void* p = s->free; p != nullptr; p = next_of(p)) ++listed;
+      s->list = &s->free;
+      s->used = s->carved - listed;
+      bin.current = nullptr;
+      let_go(s);
+    }
+    while (Slab* s = bin.partial.pop_front()) let_go(s);
+    borrowed[c] = 0;
+  }
+  trim();
+}
+
+bool ThreadHeap::park(Slab* s, void* p) {
+  if (parked != nullptr || s->units > kKeptRunUnits || s->mark != nullptr) return false;
+  s->kind = Kind::kFree;
+  parked = s;
+  parked_object = p;
+  parked_min = s->bytes - kUnit + 1;
+  parked_span = large_usable(s) - parked_min;
+  return true;
+}
+
+void* ThreadHeap::take_parked(size_t size_bytes) {
+  Slab* s = parked;
+  if (s == nullptr || size_bytes - parked_min > parked_span) return nullptr;
+  parked = nullptr;
+  s->kind = Kind::kRun;
+  s->zero = false;
+  return parked_object;
+}
+
+void ThreadHeap::settle() {
+  release_all_held();
+  remote_flush(this);
+  unpark();
+}
+
+void ThreadHeap::collect() {
+  while (!full.empty()) let_go_full();
+  for (Bin& bin : bins) {
+    for (Slab* s = bin.partial.front(); s != nullptr;) {
+      Slab* following = s->next;
+      take_remote(s);
+      if (s->used == 0) retire(s);
+      s = following;
+    }
+  }
+}
+
+void ThreadHeap::collect_some() {
+  release_some_held();
+  for (int i = 0; i < 2 && !full.empty(); ++i) let_go_full();
+  int looks = 8;
+  for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
+    ClassSet ahead = todo >> collect_class << collect_class;
+    collect_class = first_unit(ahead != 0 ? ahead : todo);
+    Bin& bin = bins[collect_class];
+    for (size_t left = bin.partial.size(); left > 0 && looks > 0; --left, --looks) {
+      // From the back, to the front: the next turn looks at others.
+      Slab* s = bin.partial.back();
+      bin.partial.remove(s);
+      bin.partial.push_front(s);
+      take_remote(s);
+      if (s->used == 0) retire(s);
+    }
+    ClassSet looked_through = ClassSet{1} << collect_class;
+    if (bin.partial.empty()) partial_classes &= ~looked_through;
+    todo &= ~looked_through;
+    if (looks > 0) collect_class = (collect_class + 1) % kClasses;
+  }
+}
+
+// --- refill
+
+// A partial slab that has free objects, or may be carved when the current one may not.
+Slab* ThreadHeap::usable_partial(int c) {
+  Bin& bin = bins[c];
+  Slab* s = bin.partial.front();
+  if (s == nullptr) return nullptr;
+  if (s->free == nullptr) take_remote(s);
+  bool room = bin.current == nullptr || bin.current->carved == bin.current->capacity;
+  if (s->free == nullptr && s->gone == 0 && !(room && s->carved < s->capacity)) return nullptr;
+  bin.partial.remove(s);
+  return s;
+}
+
+Slab* ThreadHeap::fresh_slab(int c) {
+  emptied_bytes = 0;
+  if (Slab* s = kept_empty(c)) return s;
+  remote_flush(this);
+  collect_some();
+  keep_more(kSizeClasses.units[c] * kUnit);
+  Slab* s = slab_acquire(c);
+  // What this heap keeps is warm: it must not raise the peak.
+  if (s != nullptr && s->zero && kept_bytes() != 0) {
+    slab_release(s);
+    trim();
+    s = slab_acquire(c);
+  }
+  if (s == nullptr) return nullptr;
+  HeapCounters::add(counters.fresh_slabs, 1);
+  s->set_owner(this);
+  return s;
+}
+
+// Links the objects that start in the next page of the current slab, and in those touched before; a
+// page is touched when the first of its objects is needed, not before.
+void* ThreadHeap::carve(int c) {
+  Slab* s = bins[c].current;
+  size_t size = kSizeClasses.size[c];
+  char* first = s->base + s->carved * size;
+  size_t at = uintptr_t(first) - uintptr_t(s->base);
+  size_t end = round_down(at, kCarveBytes) + kCarveBytes;
+  if (end < s->touched) end = s->touched;
+  auto count = uint32_t((end - at + size - 1) / size);
+  if (count > uint32_t(s->capacity - s->carved)) count = uint32_t(s->capacity - s->carved);
+  s->carved = uint16_t(s->carved + count);
+  char* p = first;
+  for (uint32_t i = 1; i < count; ++i, p += size) next_of(p) = p + size;
+  next_of(p) = nullptr;
+  return hand_out(c, first, count * size);
+}
+
+// The first objects of a class come from a slab of a slightly larger one, if there is any: a
+// thread that uses many classes lightly has half the slabs, and touches half the pages. As
+// aligned as `c` promises, or nullptr.
+void* ThreadHeap::borrow(int c) {
+  if (borrowed[c] >= kMaxBorrowed) return nullptr;
+  uint32_t align = kSizeClasses.size[c] & (~kSizeClasses.size[c] + 1);
+  for (int lender = c + 1; lender <= c + 2 && lender < kClasses; ++lender) {
+    Bin& bin = bins[lender];
+    if (bin.current == nullptr || (kSizeClasses.size[lender] & (align - 1)) != 0) continue;
+    void* p = heads[lender];
+    bool marked = p == nullptr && bin.marks != nullptr;
+    if (p == nullptr && !marked && bin.current->carved == bin.current->capacity) continue;
+    ++borrowed[c];
+    if (marked) return take_marked(lender);
+    return p == nullptr ? carve(lender) : serve(lender, p);
+  }
+  borrowed[c] = kMaxBorrowed;
+  return nullptr;
+}
+
+void* ThreadHeap::refill(int c) {
+  HeapCounters::add(counters.refills, 1);
+  if (kChecked && counters.refills.load(std::memory_order_relaxed) % 256 == 0) check_heap(*this);
+  // A signal handler may have filled it since it was looked at.
+  if (heads[c] != nullptr) return serve(c, heads[c]);
+  Bin& bin = bins[c];
+  if (bin.marks != nullptr) return take_marked(c);
+  held[c] = 0;
+  for (;;) {
+    Slab* current = bin.current;
+    if (current != nullptr)
+      if (void* list = remote_take(current)) return hand_out(c, list, slab_bytes(current));
+    if (Slab* s = usable_partial(c)) {
+      if (current != nullptr) {
+        if (current->carved < current->capacity) {
+          current->list = &current->free;
+          current->used = current->carved;
+          join_partial(current);
+        } else {
+          set_aside(c);
+        }
+      }
+      size_t bytes = free_bytes(s);
+      if (void* list = attach(c, s)) return hand_out(c, list, bytes);
+      continue;
+    }
+    if (current != nullptr) {
+      if (current->carved < current->capacity) return carve(c);
+      set_aside(c);
+    } else if (void* p = borrow(c)) {
+      return p;
+    }
+    Slab* s = central_pop(c);
+    if (s != nullptr)
+      s->set_owner(this);
+    else
+      s = fresh_slab(c);
+    if (s == nullptr) return nullptr;
+    size_t bytes = free_bytes(s);
+    if (void* list = attach(c, s)) return hand_out(c, list, bytes);
+  }
+}
+
+// --- the slow paths, each guarded against a signal handler that comes in between (SlowPath)
+
+namespace {
+
+void* or_enomem(void* p) {
+  if (unlikely(p == nullptr)) errno = ENOMEM;
+  return p;
+}
+
+// Calls `allocate`; when it fails, gives back what is free and tries once more, then asks the
+// program to free something. Sizes that no address space holds are not worth that.
+template <typename Allocate>
+void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
+  void* p = allocate();
+  if (size_bytes > kSmallMax) purge_tick();
+  if (p == nullptr && size_bytes < size_t{1} << (kAddressBits - 1)) {
+    if (reclaim_memory()) p = allocate();
+    if (p == nullptr && plead_for_memory(size_bytes)) p = allocate();
+  }
+  if (unlikely(limit::crossed())) relieve_pressure();
+  return or_enomem(p);
+}
+
+// What malloc_slow() returns for an object whose mark the heap has just taken off.
+LARDER_SLOW void* sample_taken(Mark* mark, void* caller) {
+  // The slot may be of a larger class, if it is borrowed.
+  return sample_small(mark, page_map.find(mark->slot)->size_class, caller, countdown_of_thread());
+}
+
+LARDER_SLOW void* shared_malloc(int c, void* caller) {
+  ThreadHeap* heap = shared_heap();
+  if (heap == nullptr) return nullptr;
+  Mark* mark = nullptr;
+  void* p = nullptr;
+  {
+    LockGuard guard(heap->lock);
+    p = heap->heads[c];
+    if (p != nullptr) {
+      heap->heads[c] = next_of(p);
+      return p;
+    }
+    p = heap->refill(c);
+    mark = std::exchange(heap->taken, nullptr);
+  }
+  return mark == nullptr ? p : sample_taken(mark, caller);
+}
+
+// What was there before might point to what is lost.
+void clear_large(Slab* s) {
+  if (s->kind == Kind::kHuge && backing::discard(s->base, s->bytes)) return;
+  memset(s->base, 0, s->bytes);
+}
+
+// A run or mapping that is handed out afresh.
+void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
+  if (p == nullptr) return p;
+  Slab* s = page_map.find(p);
+  s->charged = size_bytes;
+  double expected = 0;
+  bool hit = countdown_hits(size_bytes, &expected);
+  s->expected = float(expected);
+  if (likely(!hit && !sample_all)) return p;
+  if (sample_all && !zero) clear_large(s);
+  Mark* mark = mark_new(nullptr, sample_all ? 1 : objects_of_mark(expected));
+  if (mark != nullptr) sample_large(mark, s, size_bytes, caller, countdown_of_thread());
+  return p;
+}
+
+void slab_free_slow(void* p, Slab* s) {
+  if (ThreadHeap* heap = thread_heap()) {
+    if (s->owner() != kNobody || !remote_try_adopt(s)) return remote_free(heap, s, p);
+    HeapCounters::add(heap->counters.adopted_slabs, 1);
+    heap->adopt(s);
+    return heap->push_local(s, p);
+  }
+  // A thread without a heap: into the slab's shared heap, if it is one, else a push at once.
+  ThreadHeap* heap = shared_heap();
+  if (heap == nullptr) return;
+  LockGuard guard(heap->lock);
+  if (s->owner() == heap)
+    heap->push_local(s, p);
+  else
+    remote_free(heap, s, p);
+}
+
+void free_in_signal(void* p, Slab* s) {
+  // Takes no lock.
+  if (s->kind == Kind::kEmergency) return large_free(s);
+  if (s->kind == Kind::kSampled) return sample_defer(p);
+  if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
+    stats::add(stats::kLeakedInSignal, 1);
+}
+
+LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  void* caller = __builtin_return_address(0);
+  ThreadHeap* heap = size_bytes <= kRunMax ? thread_heap() : nullptr;
+  void* p = nullptr;
+  if (heap != nullptr) {
+    if (Slab* s = heap->take_parked_marked(size_bytes)) {
+      sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
+      return s->base + s->offset;
+    }
+    unsigned units = run_units(size_bytes);
+    heap->unpark();
+    if (Slab* kept = heap->take_run(units))
+      p = large_reuse(kept, size_bytes);
+    else
+      heap->keep_more(units * kUnit);
+  }
+  if (size_bytes > kRunMax && !sample_all && (p = large_take_parked(size_bytes)) != nullptr) {
+    Slab* s = page_map.find(p);
+    if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
+    return p;
+  }
+  bool zero = false;
+  if (p == nullptr)
+    p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  // What this heap keeps is warm: it must not raise the peak.
+  if (p != nullptr && heap != nullptr && zero && heap->kept_bytes() != 0) {
+    page_heap.free_run(page_map.find(p), 0);
+    heap->trim();
+    p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  }
+  return charge_large(p, size_bytes, zero, caller);
+}
+
+void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
+  if (likely(purge_early_count() == count_before) || heap == nullptr) return;
+  heap->trim();
+  purge_all();
+}
+
+}  // namespace
+
+void* malloc_slow(size_t size_bytes, size_t c) {
+  thread_state.last = ThreadState::kNoLast;
+  SlowPath path;
+  if (!path.entered()) {
+    // As aligned as any object of the class may have to be.
+    size_t size = kSizeClasses.size[c];
+    size_t align = size & (~size + 1);
+    return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
+  }
+  void* caller = __builtin_return_address(0);
+  return allocate_or_reclaim(kSizeClasses.size[c], [size_bytes, c, caller] {
+    if (unlikely(sample_all)) return sample_exact(int(c), size_bytes, caller);
+    ThreadHeap* heap = thread_heap();
+    if (heap == nullptr) return shared_malloc(int(c), caller);
+    void* p = heap->refill(int(c));
+    if (likely(heap->taken == nullptr)) return p;
+    return sample_taken(std::exchange(heap->taken, nullptr), caller);
+  });
+}
+
+void* malloc_large(size_t size_bytes) {
+  ThreadHeap* heap = thread_state.heap;
+  void* p = heap != nullptr && !thread_state.busy ? heap->take_parked(size_bytes) : nullptr;
+  return p != nullptr ? p : malloc_large_slow(size_bytes);
+}
+
+void free_empty(Slab* s) {
+  SlowPath path;
+  // In a signal handler it stays where it is: partial, with everything free.
+  if (!path.entered()) return;
+  ThreadHeap* heap = thread_state.heap;
+  unsigned early = purge_early_count();
+  // More is being freed than allocated: what is held might keep other slabs from becoming empty.
+  if (heap->emptied(s)) {
+    heap->release_some_held();
+    heap->shrink();
+  }
+  follow_early_purge(heap, early);
+}
+
+namespace {
+
+// The slot of a sampled object, by a thread without a heap.
+void free_slot_shared(Mark* mark) {
+  Slab* s = page_map.find(mark->slot);
+  ThreadHeap* heap = shared_heap();
+  if (heap == nullptr) return mark_drop(mark);
+  LockGuard guard(heap->lock);
+  if (s->owner() == heap) {
+    heap->push_local(s, mark->slot);
+    heap->freed_marked(s->size_class, mark);
+  } else {
+    remote_free(heap, s, mark->slot);
+    mark_drop(mark);
+  }
+}
+
+// Then the slot is freed as the object would have been, were it there.
+LARDER_WARM void free_sampled(void* p, Slab* s) {
+  Mark* mark = nullptr;
+  int c = s->size_class;  // the slab may be another's as soon as the object is free
+  {
+    SlowPath path;
+    if (!path.entered()) return free_in_signal(p, s);
+    mark = sample_free(s, p);
+    if (mark != nullptr && thread_heap() == nullptr) return free_slot_shared(mark);
+  }
+  if (mark != nullptr) {
+    free_fast(mark->slot);
+    SlowPath path;
+    if (path.entered()) thread_state.heap->freed_marked(c, mark);
+  }
+  free_deferred();
+}
+
+// True if the run or mapping is parked, with its mark.
+bool free_marked_large(ThreadHeap* heap, void* p, Slab* s) {
+  sample_end(s->mark);
+  if (heap != nullptr && heap->keep_mark(s->mark)) {
+    if (s->kind == Kind::kRun ? heap->park_marked(s, p) : large_park(s)) return true;
+    mark_drop(std::exchange(s->mark, nullptr));
+    return false;
+  }
+  mark_drop(std::exchange(s->mark, nullptr));
+  return s->kind == Kind::kRun && heap != nullptr && heap->park(s, p);
+}
+
+LARDER_WARM void free_slower(void* p, Slab* s) {
+  if (s->kind == Kind::kNull) return foreign_free(p);
+  if (s->kind == Kind::kSampled) return free_sampled(p, s);
+  SlowPath path;
+  if (!path.entered()) return free_in_signal(p, s);
+  if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
+  if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
+  ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : thread_state.heap;
+  if (unlikely(s->mark != nullptr) && free_marked_large(heap, p, s)) return;
+  if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
+  if (s->kind == Kind::kHuge && !sample_all && large_park(s)) return purge_wake();
+  if (heap != nullptr) heap->tell_kept();
+  unsigned early = purge_early_count();
+  large_free(s);
+  purge_tick();
+  follow_early_purge(heap, early);
+}
+
+}  // namespace
+
+void free_slow(void* p, Slab* s) {
+  if (p == nullptr) return;
+  ThreadHeap* heap = thread_state.heap;
+  if (heap != nullptr && !thread_state.busy) {
+    if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->hold(s, p)) return;
+    if (s->kind == Kind::kRun && heap->park(s, p)) return;
+  }
+  free_slower(p, s);
+}
+
+void* aligned_alloc_any(size_t size_bytes, size_t align) {
+  if (unlikely(size_bytes > kMaxSize || align > kMaxSize || size_bytes + align > kMaxSize))
+    return or_enomem(nullptr);
+  size_t rounded = round_up(size_bytes != 0 ? size_bytes : 1, align);
+  if (align <= kUnit && rounded <= kSmallMax) return malloc_small(class_of(rounded), size_bytes);
+  if (align <= 16) return malloc_large(size_bytes);
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
+  bool zero = false;
+  void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
+  return charge_large(p, size_bytes, zero, __builtin_return_address(0));
+}
+
+void* zeroed_alloc(size_t size_bytes) {
+  if (size_bytes <= kSmallMax) {
+    void* p = malloc_fast(size_bytes);
+    return p == nullptr ? nullptr : memset(p, 0, size_bytes);
+  }
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  bool zero = false;
+  void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  charge_large(p, size_bytes, true, __builtin_return_address(0));
+  return p == nullptr || zero ? p : memset(p, 0, size_bytes);
+}
+
+size_t usable_size(const Slab* s) {
+  return is_small(s) ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+}
+
+void free_deferred() {
+  void* following = nullptr;
+  for (void* p = sample_take_deferred(); p != nullptr; p = following) {
+    following = next_of(p);
+    free_fast(p);
+  }
+}
+
+size_t release_free_memory() {
+  SlowPath path;
+  if (!path.entered()) return 0;
+  if (ThreadHeap* heap = thread_state.heap) {
+    heap->collect();
+    heap->thin(UINT64_MAX);
+    heap->trim();
+    heap->keep_less();
+  }
+  registry_release_unused();
+  return purge_all();
+}
+
+}  // namespace larder

@@ -1,0 +1,472 @@
+#include "core/thread_heap.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/stats.h"
+#include "core/page_heap.h"
+#include "core/purge.h"
+#include "core/registry.h"
+#include "larder/larder.h"
+#include "larder/larder_malloc.h"
+
+namespace larder {
+namespace {
+
+TEST(ThreadHeap, ObjectsOfAClassAreDistinctAndInOrder) {
+  for (int c = 0; c < kClasses; ++c) {
+    size_t size = kSizeClasses.size[c];
+    std::set<char*> seen;
+    std::vector<char*> objects;
+    for (int i = 0; i < 3 * kSizeClasses.capacity[c]; ++i) {
+      auto* p = static_cast<char*>(larder_malloc(size));
+      ASSERT_NE(p, nullptr);
+      memset(p, 7, size);
+      auto at = seen.insert(p).first;
+      if (at != seen.begin()) {
+        ASSERT_LE(*std::prev(at) + size, p);
+      }
+      if (std::next(at) != seen.end()) {
+        ASSERT_LE(p + size, *std::next(at));
+      }
+      objects.push_back(p);
+    }
+    for (char* p : objects) larder_free(p);
+  }
+  page_heap.check();
+}
+
+TEST(ThreadHeap, TheLastFreedIsTheNextHandedOut) {
+  void* p = larder_malloc(100);
+  larder_free(p);
+  EXPECT_EQ(larder_malloc(100), p);
+  larder_free(p);
+}
+
+TEST(ThreadHeap, ACurrentSlabOutlivesABillionFrees) {
+  void* p = larder_malloc(100);
+  Slab* s = page_map.find(p);
+  ASSERT_TRUE(is_current(s));
+  s->used = 2;  // as it is after so many
+  for (int i = 0; i < 5; ++i) {
+    void* last = larder_malloc(50);  // p is not what was allocated last: its free looks it up
+    larder_free(p);
+    ASSERT_EQ(larder_malloc(100), p);
+    larder_free(last);
+  }
+  EXPECT_GT(s->used, 1000u);
+  EXPECT_EQ(s->owner(), thread_state.heap);
+  EXPECT_EQ(thread_state.heap->bins[class_of(100)].current, s);
+  larder_free(p);
+}
+
+TEST(ThreadHeap, SlabStateFollowsItsObjects) {
+  int c = class_of(304);
+  std::vector<void*> objects;
+  for (int i = 0; i < 3 * kSizeClasses.capacity[c]; ++i) objects.push_back(larder_malloc(300));
+  Slab* first = page_map.find(objects[kSizeClasses.capacity[c]]);
+  // A full slab is nobody's. A first object of it is held for the next malloc; whoever frees a
+  // second one takes the slab.
+  EXPECT_EQ(first->owner(), kNobody);
+  EXPECT_EQ(first->remote.load() & kStateMask, kFull);
+  void*& held = objects[kSizeClasses.capacity[c]];
+  void*& second = objects[kSizeClasses.capacity[c] + 1];
+  ASSERT_EQ(page_map.find(second), first);
+  larder_free(held);
+  EXPECT_EQ(first->owner(), kNobody);
+  EXPECT_EQ(larder_malloc(300), held);
+  larder_free(second);
+  EXPECT_EQ(first->owner(), thread_state.heap);
+  EXPECT_EQ(first->used + 1, first->carved);
+  second = larder_malloc(1);
+  for (void* p : objects) larder_free(p);
+}
+
+TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
+  std::vector<void*> objects;
+  for (int i = 0; i < 100000; ++i) objects.push_back(larder_malloc(200));
+  size_t free_before = page_heap.totals().free_bytes;
+  for (void* p : objects) larder_free(p);
+  EXPECT_LE(thread_state.heap->empty_bytes, (size_t{512} << 10) + thread_state.heap->keep_extra);
+  EXPECT_GE(page_heap.totals().free_bytes, free_before + 100000 * 200 - (1 << 20));
+  larder_release_free_memory();
+  EXPECT_EQ(thread_state.heap->empty_bytes, 0u);
+}
+
+TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
+  std::thread([] {
+    void* p = larder_malloc(60000);
+    larder_free(larder_malloc(70000));
+    larder_free(p);
+    ASSERT_NE(thread_state.heap, nullptr) << "a thread of large blocks only has a heap, too";
+    EXPECT_GE(thread_state.heap->kept_run_bytes, 60000u);
+  }).join();
+  larder_release_free_memory();
+  void* p = larder_malloc(60000);
+  Slab* s = page_map.find(p);
+  larder_free(larder_malloc(70000));
+  larder_free(p);
+  EXPECT_EQ(s->kind, Kind::kFree);
+  void* q = larder_malloc(55000);
+  EXPECT_EQ(page_map.find(q), s);
+  EXPECT_EQ(s->kind, Kind::kRun);
+  larder_free(q);
+  larder_release_free_memory();
+  EXPECT_EQ(thread_state.heap->kept_run_bytes, 0u);
+}
+
+TEST(ThreadHeap, TheRunFreedLastIsParked) {
+  larder_release_free_memory();
+  auto* p = static_cast<char*>(larder_malloc(60000));
+  p[59999] = 1;
+  larder_free(p);
+  ASSERT_NE(thread_state.heap->parked, nullptr);
+  EXPECT_EQ(thread_state.heap->parked->kind, Kind::kFree);
+  EXPECT_EQ(larder_malloc(58000), p);
+  EXPECT_EQ(thread_state.heap->parked, nullptr);
+  larder_free(p);
+  // A size that does not fit finds it gone to the kept runs.
+  void* larger = larder_malloc(70000);
+  EXPECT_NE(larger, p);
+  EXPECT_EQ(thread_state.heap->parked, nullptr);
+  larder_free(larder_realloc(larger, 40000));
+  EXPECT_GE(larder_malloc_usable_size(larder_malloc(70000)), 70000u);
+  EXPECT_DEATH(
+      {
+        void* twice = larder_malloc(60000);
+        larder_free(twice);
+        larder_free(twice);
+      },
+      "not allocated");
+  larder_release_free_memory();
+}
+
+// A thread that exists already, so that to have it do something needs no malloc here.
+class Other {
+ public:
+  template <typename Work>
+  void does(Work work) {
+    work_ = [](void* w) { (*static_cast<Work*>(w))(); };
+    context_ = &work;
+    turn_.store(1);
+    while (turn_.load() != 0) std::this_thread::yield();
+  }
+  ~Other() {
+    turn_.store(2);
+    thread_.join();
+  }
+
+ private:
+  void serve() {
+    for (int turn = 0; (turn = turn_.load()) != 2;) {
+      if (turn == 1) {
+        work_(context_);
+        turn_.store(0);
+      }
+      std::this_thread::yield();
+    }
+  }
+  void (*work_)(void*) = nullptr;
+  void* context_ = nullptr;
+  std::atomic<int> turn_{0};
+  std::thread thread_{[this] { serve(); }};
+};
+
+TEST(ThreadHeap, ARunThatAnotherThreadResizedServesWhatFitsInIt) {
+  Other other;
+  void* p = larder_malloc(100000);
+  void* q = nullptr;
+  other.does([&] { q = larder_realloc(p, 40000); });
+  ASSERT_EQ(p, q);
+  larder_free(q);
+  p = larder_malloc(100000);
+  EXPECT_GE(larder_malloc_usable_size(p), 100000u);
+  larder_free(p);
+}
+
+TEST(ThreadHeap, WhatMallocHandedOutLastMayBeAnotherObjectByNow) {
+  // A held object is handed out, freed by another thread with all of its slab, and its address
+  // comes back as an object of another class.
+  int capacity = kSizeClasses.capacity[class_of(64)];
+  std::vector<void*> objects;
+  for (int i = 0; i < 4 * capacity; ++i) objects.push_back(larder_malloc(64));
+  Slab* slab = page_map.find(objects[2 * capacity]);
+  std::vector<void*> of_slab;
+  for (void* p : objects)
+    if (page_map.find(p) == slab) of_slab.push_back(p);
+  ASSERT_EQ(slab->owner(), kNobody);
+  void* x = of_slab.front();
+  larder_free(x);
+  ASSERT_EQ(larder_malloc(64), x);
+  std::vector<void*> small;
+  void* same = nullptr;
+  std::thread([&] {
+    for (void* p : of_slab) larder_free(p);
+    ASSERT_EQ(slab->kind, Kind::kSlab);
+    for (int i = 0; i < 4096 && same == nullptr; ++i) {
+      small.push_back(larder_malloc(16));
+      if (small.back() == x) same = x;
+    }
+  }).join();
+  ASSERT_EQ(same, x) << "the slab should have become one of the smaller class";
+  larder_free(x);
+  for (int i = 0; i < 2 * capacity; ++i) {
+    void* p = larder_malloc(64);
+    ASSERT_GE(larder_malloc_usable_size(p), 64u);
+  }
+}
+
+TEST(ThreadHeap, HeldObjectsLetTheirSlabsGo) {
+  // Every second object of many full slabs, in an order that meets no slab twice in a row.
+  constexpr int kSlabs = 200;
+  int capacity = kSizeClasses.capacity[class_of(400)];
+  std::vector<void*> objects;
+  for (int i = 0; i < kSlabs * capacity; ++i) objects.push_back(larder_malloc(400));
+  for (int i = 0; i < capacity; ++i)
+    for (int slab = 0; slab < kSlabs; ++slab) larder_free(objects[slab * capacity + i]);
+  larder_release_free_memory();
+  EXPECT_EQ(thread_state.heap->held[class_of(400)], kHoldNoMore);
+  larder_stats after = {};
+  ASSERT_EQ(larder_get_stats(&after, sizeof after), 0);
+  EXPECT_LT(after.in_use, size_t{kSlabs} * 16384 / 20);
+}
+
+// What another thread allocates, two free, of which this one allocates a quarter as much as it
+// frees: the slabs that it adopts must not wait here for the other's frees to be looked at.
+TEST(ThreadHeap, WhoFreesMoreThanItAllocatesPassesSlabsOn) {
+  Other allocates, frees;
+  static void* objects[2000];
+  static void* kept[500];
+  size_t at = 0;
+  auto used = [] {
+    PageHeap::Totals totals = page_heap.totals();
+    return totals.region_bytes - totals.free_bytes;
+  };
+  size_t before = used();
+  for (int round = 0; round < 200; ++round) {
+    allocates.does([] {
+      for (void*& p : objects) p = larder_malloc(400);
+    });
+    for (size_t i = 0; i < 2000; i += 2) {
+      larder_free(objects[i]);
+      if (i % 8 != 0) continue;
+      larder_free(kept[at]);
+      kept[at] = larder_malloc(400);
+      at = (at + 1) % 500;
+    }
+    frees.does([] {
+      for (size_t i = 1; i < 2000; i += 2) larder_free(objects[i]);
+    });
+  }
+  EXPECT_LT(used(), before + (size_t{16} << 20));
+  for (void*& p : kept) larder_free(std::exchange(p, nullptr));
+}
+
+TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
+  // A thread of its own starts without slabs.
+  std::thread([] {
+    void* p = larder_malloc(24000);
+    Slab* s = page_map.find(p);
+    EXPECT_EQ(s->carved, 1u);
+    EXPECT_GT(s->capacity, 1);
+    larder_free(p);
+  }).join();
+}
+
+// However its objects were freed, a slab that was empty hands them out as they lie in memory.
+TEST(ThreadHeap, AnEmptiedSlabServesInTheOrderOfMemory) {
+  size_t capacity = kSizeClasses.capacity[class_of(512)];
+  std::vector<void*> objects(6 * capacity);
+  for (void*& p : objects) p = larder_malloc(512);
+  for (size_t i = 0; i < objects.size(); ++i) larder_free(objects[i * 7 % objects.size()]);
+  size_t in_order = 0;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    objects[i] = larder_malloc(512);
+    if (i != 0 && static_cast<char*>(objects[i - 1]) + 512 == objects[i]) ++in_order;
+  }
+  // The slab that was current is not empty, nor is one that other objects are in.
+  EXPECT_GE(in_order, 4 * (capacity - 1));
+  for (void* p : objects) larder_free(p);
+}
+
+TEST(ThreadHeap, TheFirstObjectsOfAClassAreBorrowedUntilItHasASlab) {
+  std::thread([] {
+    void* lender = larder_malloc(160);
+    std::vector<void*> objects;
+    for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(144));
+    EXPECT_EQ(page_map.find(objects[0]), page_map.find(lender));
+    EXPECT_EQ(larder_malloc_usable_size(objects[0]), 160u);
+    EXPECT_EQ(larder_malloc_usable_size(objects[99]), 144u);
+    for (void* p : objects) larder_free(p);
+    larder_free(lender);
+    // What a class promises, its lender keeps.
+    lender = larder_malloc(288);
+    void* aligned = larder_aligned_alloc(256, 256);
+    EXPECT_EQ(uintptr_t(aligned) % 256, 0u);
+    larder_free(aligned);
+    larder_free(lender);
+  }).join();
+}
+
+TEST(ThreadHeap, MemoryThatAHeapKeepsServesBeforeMoreIsTouched) {
+  std::thread([] {
+    void* run = larder_malloc(200 << 10);
+    memset(run, 1, 200 << 10);
+    void* last = larder_malloc(10);
+    larder_free(run);
+    larder_free(last);
+    ASSERT_NE(thread_state.heap->kept_bytes(), 0u);
+    size_t before = thread_state.heap->kept_bytes();
+    std::vector<void*> objects;
+    for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(20000));
+    EXPECT_LT(thread_state.heap->kept_bytes(), before);
+    for (void* p : objects) larder_free(p);
+  }).join();
+}
+
+TEST(ThreadHeap, ErrnoSurvivesFreeAndIsSetByFailure) {
+  errno = 77;
+  larder_free(larder_malloc(10));
+  larder_free(larder_malloc(10 << 20));
+  larder_free(nullptr);
+  EXPECT_EQ(errno, 77);
+  EXPECT_EQ(larder_malloc(SIZE_MAX), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  errno = 0;
+  EXPECT_EQ(larder_calloc(SIZE_MAX / 2, 3), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST(ThreadHeap, ReallocKeepsContentOverAllBorders) {
+  size_t sizes[] = {1,     8,     9,       100,           1024,    1025,    32768,
+                    32769, 65536, 1 << 20, (1 << 20) + 1, 3 << 20, 5 << 20, 9 << 20};
+  for (size_t from : sizes)
+    for (size_t to : sizes) {
+      auto* p = static_cast<unsigned char*>(larder_malloc(from));
+      for (size_t i = 0; i < from; i += 97) p[i] = static_cast<unsigned char>(i * 31);
+      p = static_cast<unsigned char*>(larder_realloc(p, to));
+      ASSERT_NE(p, nullptr);
+      ASSERT_GE(larder_malloc_usable_size(p), to);
+      for (size_t i = 0; i < (from < to ? from : to); i += 97)
+        ASSERT_EQ(p[i], static_cast<unsigned char>(i * 31)) << from << " to " << to;
+      larder_free(p);
+    }
+  EXPECT_EQ(larder_realloc(larder_malloc(5), 0), nullptr);
+}
+
+TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
+  void* mine = larder_malloc(64);
+  thread_state.busy = true;  // as if a handler had interrupted a refill
+  int64_t before = stats::get(stats::kEmergencyBlocks);
+  int c = class_of(30000);
+  thread_state.heads[c] = nullptr;
+  auto* p = static_cast<char*>(larder_malloc(100000));
+  ASSERT_NE(p, nullptr);
+  memset(p, 1, 100000);
+  larder_free(p);  // takes no lock
+  void* aligned = larder_aligned_alloc(8192, 8192);
+  EXPECT_EQ(uintptr_t(aligned) % 8192, 0u);
+  larder_free(aligned);
+  larder_free(larder_aligned_alloc(65536, 0));
+  thread_state.busy = false;
+  void* large = larder_malloc(200000);
+  void* last = larder_malloc(10);
+  thread_state.busy = true;
+  larder_free(large);  // cannot be carried out: counted
+  larder_free(mine);
+  larder_stats none = {};
+  registry_for_each_lock([](Lock& lock) { lock.acquire(); });
+  EXPECT_EQ(larder_get_stats(&none, sizeof none), 0) << "and does not wait for itself";
+  registry_for_each_lock([](Lock& lock) { lock.release(); });
+  EXPECT_GE(stats::get(stats::kEmergencyBlocks), before + 2);
+  EXPECT_GE(stats::get(stats::kLeakedInSignal), 1);
+  thread_state.busy = false;
+  larder_free(last);
+}
+
+TEST(Statistics, AThreadWithoutAHeapMayAskWhileASlabIsMade) {
+  // As between alloc_run and init.
+  Slab* s = page_heap.alloc_run(1, 1, Kind::kSlab);
+  ASSERT_NE(s, nullptr);
+  s->list = nullptr;
+  s->carved = 0;
+  std::thread([] {
+    larder_stats stats = {};
+    EXPECT_EQ(larder_get_stats(&stats, sizeof stats), 0);
+    EXPECT_EQ(thread_state.heap, nullptr);
+  }).join();
+  page_heap.free_run(s, 0);
+}
+
+TEST(Statistics, FollowWhatIsAllocated) {
+  larder_stats before = {}, after = {};
+  ASSERT_EQ(larder_get_stats(&before, sizeof before), 0);
+  std::vector<void*> objects;
+  for (int i = 0; i < 10000; ++i) objects.push_back(larder_malloc(1000));
+  ASSERT_EQ(larder_get_stats(&after, sizeof after), 0);
+  EXPECT_NEAR(double(after.in_use - before.in_use), 10000.0 * 1024, 100.0 * 1024);
+  EXPECT_GE(after.mapped, after.in_use);
+  for (void* p : objects) larder_free(p);
+  EXPECT_EQ(larder_get_stats(nullptr, 100), -1);
+  EXPECT_EQ(larder_get_stats(&after, 4), -1);
+  uint64_t only_size = 0;
+  EXPECT_EQ(larder_get_stats(reinterpret_cast<larder_stats*>(&only_size), 8), 0);
+  EXPECT_EQ(only_size, 8u);
+}
+
+// Makes and frees `count` objects of so many bytes.
+void turn_over(size_t count, size_t size) {
+  std::vector<void*> objects(count);
+  for (void*& p : objects) p = larder_malloc(size);
+  for (void* p : objects) larder_free(p);
+}
+
+// In a thread of its own: what its heap may keep ends with it.
+void in_a_thread(void (*run)()) {
+  larder_release_free_memory();
+  std::thread(run).join();
+}
+
+TEST(ThreadHeap, WhatIsTurnedOverIsKept) {
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(1000, 5000);
+    EXPECT_GE(thread_state.heap->empty_bytes, 4u << 20);
+  });
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(40, 100000);
+    EXPECT_GE(thread_state.heap->kept_run_bytes, 3u << 20);
+  });
+}
+
+TEST(ThreadHeap, WhatIsKeptIsBoundedAndFallsWithoutUse) {
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
+    ThreadHeap* heap = thread_state.heap;
+    EXPECT_GT(heap->keep_extra, kKeepExtraBytes / 2);
+    EXPECT_LE(heap->keep_extra, kKeepExtraBytes);
+    EXPECT_LE(heap->kept_bytes(), kKeepExtraBytes + (1 << 20));
+    for (int round = 0; round < 1000; ++round) {
+      heap->keep_since_ms = 0;  // as if the time had passed
+      turn_over(60, 5000);
+    }
+    EXPECT_LE(heap->keep_extra, 1u << 20);
+    EXPECT_LE(heap->kept_bytes(), 2u << 20);
+  });
+  // It is given up with the thread.
+  in_a_thread([] {
+    for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
+    EXPECT_GT(thread_state.heap->keep_extra, kKeepExtraBytes / 2);
+  });
+}
+
+}  // namespace
+}  // namespace larder

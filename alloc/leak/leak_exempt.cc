@@ -1,0 +1,76 @@
+#include "leak/leak_exempt.h"
+
+#include <unwind.h>
+
+#include "leak/leak_names.h"
+#include "leak/suppressions.h"
+#include "os/os.h"
+
+namespace larder {
+
+namespace {
+
+// The outermost frame of what the loader runs.
+uintptr_t loader_frame = 0;
+
+uintptr_t function_of(uintptr_t return_address) {
+  // What never returns may be called by a function's last instruction.
+  return uintptr_t(_Unwind_FindEnclosingFunction(reinterpret_cast<void*>(return_address - 1)));
+}
+
+// What the thread that began the process runs is called by _start, __libc_start_main and another
+// function of libc, which calls main and then exit; constructors of the program by _start,
+// __libc_start_main and others, those of libraries by the loader.
+class BeforeMain {
+ public:
+  BeforeMain() {
+    if (os::is_first_thread()) capture(now_, __builtin_return_address(0));
+  }
+  bool has(const Site& site) const {
+    uint32_t depth = site.depth;
+    if (now_.truncated || now_.depth < 3 || site.truncated || depth == 0) return false;
+    if (site.frames[depth - 1] != now_.frames[now_.depth - 1])
+      return site.frames[depth - 1] == loader_frame;
+    return depth < 3 ||
+           function_of(site.frames[depth - 3]) != function_of(now_.frames[now_.depth - 3]);
+  }
+
+ private:
+  Stack now_ = {};
+};
+
+bool is_suppressed(const LeakSum& sum, const LeakNames& names) {
+  for (uint32_t i = 0; i < sum.site->depth && suppressions_count() != 0; ++i) {
+    const Symbol* symbol = names.find(sum.site->frames[i]);
+    if (symbol == nullptr) continue;
+    PlainName plain(*symbol);
+    if (suppress({plain.get(), symbol->name, symbol->module_name}, sum.objects, sum.bytes))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void leak_exempt_init() {
+  Stack stack;
+  capture(stack, __builtin_return_address(0));
+  if (!stack.truncated && stack.depth != 0) loader_frame = stack.frames[stack.depth - 1];
+}
+
+bool exempt_sites(const LeakList& list, const LeakOptions& options) {
+  bool any = false;
+  BeforeMain before_main;
+  LeakNames names(list.sums(), suppressions_count() != 0 ? list.sum_count() : 0);
+  for (size_t i = 0; i < list.sum_count(); ++i) {
+    // It is the sampler's, which does not look at this.
+    auto* site = const_cast<Site*>(list.sums()[i].site);
+    bool is_early = !options.before_constructors && before_main.has(*site);
+    if (site->exempt || (!is_early && !is_suppressed(list.sums()[i], names))) continue;
+    site->exempt = true;
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace larder

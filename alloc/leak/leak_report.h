@@ -1,0 +1,11 @@
+// What the leak checker says, on stderr, in the words that gperftools has for it.
+#pragma once
+
+#include "leak/leak.h"
+
+namespace larder {
+
+void report_leaks(const char* name, const LeakList& list, const LeakOptions& options);
+void report_no_leaks(const char* name, const LeakList& list);
+
+}  // namespace larder

@@ -1,0 +1,201 @@
+#include "leak/reach.h"
+
+#include "base/shell_sort.h"
+#include "core/large.h"
+#include "core/meta.h"
+#include "core/page_heap.h"
+#include "os/backing.h"
+#include "os/os.h"
+#include "sample/site.h"
+
+namespace larder {
+
+namespace {
+
+// The object of a slab by its number, or the one of a run or mapping.
+HeapObject object_of(Slab* s, uint64_t i) {
+  HeapObject object = {nullptr, nullptr};
+  if (s->kind == Kind::kSampled) {
+    if (i >= s->carved) return object;
+    object.mark = static_cast<Mark*>(s->list[i]);
+    object.at = s->base + i * kSizeClasses.size[s->size_class];
+  } else if (s->kind == Kind::kRun || s->kind == Kind::kHuge) {
+    object.mark = s->mark;
+    object.at = s->base + s->offset;
+    if (object.mark != nullptr && object.mark->site == nullptr) object.mark = nullptr;
+  }
+  return object;
+}
+
+// Whether the address is one of it, or none is.
+bool has(HeapObject object, uintptr_t address, size_t most_offset) {
+  if (object.mark == nullptr) return false;
+  size_t offset = address - uintptr_t(object.at);  // beyond all bounds if it is before the object
+  // One of no bytes has an address all the same.
+  size_t bytes = object.mark->bytes != 0 ? object.mark->bytes : 1;
+  return offset < bytes && offset <= most_offset;
+}
+
+// In the order in which one thread may hold several of them.
+void for_each_lock(void (*visit)(Lock&)) {
+  visit(sample_lock());
+  visit(page_heap.lock());
+  visit(large_lock());
+  visit(meta_lock());
+  visit(backing::lock());
+}
+
+}  // namespace
+
+HeapHeld::HeapHeld() {
+  for_each_lock([](Lock& lock) { lock.acquire(); });
+  os::hold_own_mappings();
+}
+HeapHeld::~HeapHeld() {
+  os::release_own_mappings();
+  for_each_lock([](Lock& lock) { lock.release(); });
+}
+
+HeapObject find_object(const void* pointer) {
+  auto address = uintptr_t(pointer);
+  Slab* found = page_map.find_any(pointer);
+  // Within a mapping only its first unit is in the map.
+  if (found->kind == Kind::kNull)
+    page_map.for_each([&](uintptr_t unit, Slab* s) {
+      if (s->kind == Kind::kHuge && address - unit < s->bytes) found = s;
+    });
+  size_t size = kSizeClasses.size[found->size_class];
+  HeapObject object = object_of(found, size == 0 ? 0 : (address - uintptr_t(found->base)) / size);
+  return has(object, address, SIZE_MAX) ? object : HeapObject{nullptr, nullptr};
+}
+
+// Who is mapping one just now may be ahead of the lock.
+constexpr size_t kSpareHuge = 1024;
+
+Reach::Reach(const Options& options) : options_(options) {
+  for (int c = 0; c < kClasses; ++c)
+    reciprocal_[c] = ((uint64_t{1} << 40) + kSizeClasses.size[c] - 1) / kSizeClasses.size[c];
+  page_map.for_each([&](uintptr_t unit, Slab* s) {
+    if (s->kind == Kind::kHuge) ++huge_room_;
+    if (unit == uintptr_t(s->base) && s->kind == Kind::kSampled) room_ += s->used;
+    if (unit == uintptr_t(s->base)) ++room_;
+  });
+  size_t page = os::page_size();
+  room_ = round_up((room_ + 1) * sizeof(HeapObject), page) / sizeof(HeapObject);
+  huge_room_ = round_up((huge_room_ + kSpareHuge) * sizeof(Huge), page) / sizeof(Huge);
+  stack_ = static_cast<HeapObject*>(os::map(round_up(room_ * sizeof(HeapObject), page)));
+  huge_ = static_cast<Huge*>(os::map(round_up(huge_room_ * sizeof(Huge), page)));
+  has_memory_ = stack_ != nullptr && huge_ != nullptr;
+}
+
+Reach::~Reach() {
+  size_t page = os::page_size();
+  if (stack_ != nullptr) os::unmap(stack_, round_up(room_ * sizeof(HeapObject), page));
+  if (huge_ != nullptr) os::unmap(huge_, round_up(huge_room_ * sizeof(Huge), page));
+}
+
+void Reach::survey() {
+  page_map.for_each([&](uintptr_t unit, Slab* s) {
+    if (unit < low_) low_ = unit;
+    uintptr_t end = unit + kUnit;
+    if (s->kind == Kind::kHuge && unit == uintptr_t(s->base)) {
+      end = unit + s->bytes;
+      if (huge_count_ < huge_room_) huge_[huge_count_++] = {unit, end, s};
+    }
+    if (end > high_) high_ = end;
+  });
+  if (low_ > high_) low_ = high_ = 0;
+  shell_sort(huge_, huge_count_, [](const Huge& a, const Huge& b) { return a.begin < b.begin; });
+  for_each([](HeapObject object) { object.mark->state &= kStays; });
+}
+
+HeapObject Reach::find(uintptr_t address) const {
+  HeapObject none = {nullptr, nullptr};
+  if (address - low_ >= high_ - low_) return none;
+  Slab* s = page_map.find(reinterpret_cast<void*>(address));
+  if (s->kind == Kind::kNull && huge_count_ != 0) {
+    size_t low = 0, high = huge_count_;
+    while (high - low > 1) {
+      size_t middle = (low + high) / 2;
+      (huge_[middle].begin <= address ? low : high) = middle;
+    }
+    if (address < huge_[low].begin || address >= huge_[low].end) return none;
+    s = huge_[low].slab;
+  }
+  uint64_t i = (address - uintptr_t(s->base)) * reciprocal_[s->size_class] >> 40;
+  HeapObject object = object_of(s, i);
+  return has(object, address, options_.most_offset) ? object : none;
+}
+
+// Calls meet(object) for each word of [begin, end) that points to one.
+template <typename Meet>
+void Reach::scan(uintptr_t begin, uintptr_t end, Meet meet) const {
+  size_t step = options_.source_alignment;
+  for (uintptr_t at = round_up(begin, step); at + sizeof(uintptr_t) <= end; at += step) {
+    uintptr_t word;
+    __builtin_memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);
+    if (word - low_ >= high_ - low_) continue;
+    HeapObject object = find(word);
+    if (object.mark != nullptr) meet(object);
+  }
+}
+
+// What is on the stack, and all that is pushed meanwhile.
+template <typename Meet>
+void Reach::flood(Meet meet) {
+  while (depth_ > 0) {
+    HeapObject object = stack_[--depth_];
+    // All that it may use: whoever knows its size class may have used more than was asked for.
+    Slab* s = page_map.find(object.at);
+    auto at = uintptr_t(object.at);
+    size_t bytes =
+        s->kind == Kind::kSampled ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+    scan(at, at + bytes, meet);
+  }
+}
+
+void Reach::add_root(uintptr_t begin, uintptr_t end) {
+  auto meet = [this](HeapObject object) {
+    if ((object.mark->state & kReached) != 0) return;
+    object.mark->state |= kReached;
+    push(object);
+  };
+  scan(begin, end, meet);
+  flood(meet);
+}
+
+void Reach::add_exempt(uint32_t states) {
+  for_each([&](HeapObject object) {
+    if ((object.mark->state & states) == 0 && !object.mark->site->exempt) return;
+    object.mark->state |= kReached;
+    auto at = uintptr_t(object.at);
+    add_root(at, at + object.mark->bytes);
+  });
+  page_map.for_each([&](uintptr_t unit, Slab* s) {
+    if (unit != uintptr_t(s->base)) return;
+    if (s->kind == Kind::kSlab)
+      add_root(unit, unit + size_t{s->carved} * kSizeClasses.size[s->size_class]);
+    else if ((s->kind == Kind::kRun || s->kind == Kind::kHuge || s->kind == Kind::kEmergency) &&
+             s->mark == nullptr)
+      add_root(unit + s->offset, unit + s->bytes);
+  });
+}
+
+// The first of a ring that is met stands for it; what it leads to hangs from it, and what was
+// taken for a beginning before as well.
+void Reach::sort_out() {
+  for_each([this](HeapObject beginning) {
+    if ((beginning.mark->state & (kReached | kVisited)) != 0) return;
+    beginning.mark->state |= kVisited;
+    push(beginning);
+    flood([this, beginning](HeapObject object) {
+      uint32_t& state = object.mark->state;
+      if ((state & kReached) != 0 || object.mark == beginning.mark) return;
+      bool is_new = (state & kVisited) == 0;
+      state |= kVisited | kIndirect;
+      if (is_new) push(object);
+    });
+  });
+}
+
+}  // namespace larder

@@ -1,0 +1,91 @@
+// liblarder_minimal.so: what the allocator calls of the profiler, the leak checker and the
+// endpoint, for a library without them. No place ever gets a mark.
+#include <errno.h>
+#include <stdlib.h>
+
+#include <initializer_list>
+
+#include "base/layout.h"
+#include "core/sampler.h"
+#include "endpoint/endpoint.h"
+#include "leak/leak.h"
+#include "os/line.h"
+#include "sample/profile.h"
+#include "sample/profile_change.h"
+#include "sample/site.h"
+
+namespace larder {
+
+namespace {
+
+constinit Lock unused;
+
+[[noreturn]] void never() { fail("a sample in a library without the sampler", "sample", 0); }
+
+}  // namespace
+
+// There are no sites: whoever reads from outside is told so.
+constinit const ProfileLayout profile_layout = {};
+constinit const SamplerLayout sampler_layout = {};
+size_t sites_count() { return 0; }
+double sites_bytes() { return 0; }
+void sites_table(void (*)(const void*, size_t, void*), void*) {}
+
+size_t sample_mean() { return 0; }
+void set_sample_mean(size_t) {}
+Lock& sample_lock() { return unused; }
+
+// The countdown of a heap runs out all the same, now and then.
+void Countdown::draw() {
+  bytes = SIZE_MAX / 2;
+  only_a_look = true;
+  mean = 0;
+}
+bool Countdown::hits_slowly(size_t, double* expected) {
+  large_bytes = SIZE_MAX / 2;
+  *expected = 0;
+  return false;
+}
+uint32_t Countdown::budget_left() { return 0; }
+uint64_t Chance::next() { return 0; }
+double Chance::exponential() { return 1; }
+double objects_of_mark(double) { return 0; }
+bool sample_hits(size_t, double* expected) {
+  *expected = 0;
+  return false;
+}
+
+Mark* mark_new(void*, double) { return nullptr; }
+void mark_drop(Mark*) { never(); }
+constinit bool sample_all = false;
+void* sample_exact(int, size_t, void*) { never(); }
+void* sample_small(Mark*, int, void*, Countdown*) { never(); }
+Mark* sample_free(Slab*, void*) { never(); }
+void sample_large(Mark*, Slab*, size_t, void*, Countdown*) { never(); }
+void sample_end(Mark*) { never(); }
+void sample_correct(Mark*, size_t) { never(); }
+void sample_resize(Mark*, size_t, double) { never(); }
+void sample_defer(void*) { never(); }
+void* sample_take_deferred() { return nullptr; }
+
+void profile_init() {
+  for (const char* variable : {"LARDER_PROFILE", "LARDER_HEAPPROFILE", "HEAPPROFILE"})
+    if (secure_getenv(variable) != nullptr)
+      Line().put(variable).put(": this library has no profiler; take liblarder.so").write();
+}
+void leak_init() {
+  Line().put("HEAPCHECK: this library has no leak checker; take liblarder.so").write();
+  os::forget_own_mappings();
+}
+int profile_write(TextSink, void*) { return ENOSYS; }
+int profile_write(int) { return ENOSYS; }
+int profile_write_growth(TextSink, void*) { return ENOSYS; }
+int profile_for_each_site(bool (*)(const Site&, void*), void*) { return ENOSYS; }
+Estimate growth_since_mark(const Site&) { return {}; }
+int profile_mark() { return ENOSYS; }
+
+void endpoint_init() {
+  Line().put("LARDER_LISTEN: this library has no endpoint; take liblarder.so").write();
+}
+
+}  // namespace larder

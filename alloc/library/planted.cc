@@ -1,0 +1,238 @@
+// Bugs planted on purpose, to prove that the torture test finds them: the malloc family with one
+// bug
+// (-DLARDER_PLANT=KIND), around the one that ships, which is linked beside it under its prefix.
+//
+// Each strikes once in some thousands of calls, in any thread. What it keeps in mind between calls
+// is atomic: the planted bug is to be the only one.
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+
+#include "core/exported.h"
+#include "core/thread_heap.h"
+#include "larder/larder_malloc.h"
+#include "os/os.h"
+
+namespace larder::planted {
+namespace {
+
+enum class Bug {
+  overlap,          // a block within another
+  double_hand_out,  // the same block to two threads
+  misaligned,       // a block 8 bytes beyond an aligned place
+  lost_content,     // a byte changed by realloc
+  late_overwrite,   // a word written into a block that another thread freed, when it is used again
+  usable_moves,     // one byte more than the call before said
+  usable_too_small,
+  dirty_calloc,  // a byte that is not zero
+  changed_errno,
+  no_memory,   // NULL with memory there
+  growth,      // a free that does nothing
+  stale_last,  // what malloc handed out last is freed without a look at whose it is by now
+  hoard,       // a heap that only frees keeps every slab that it adopts
+  miscount,    // a slab counts an object too many, which only a walk over the heap can tell
+  hang,        // a call that never returns
+  crash,       // a wild write
+};
+
+constexpr Bug kBug = Bug::LARDER_PLANT;
+
+// True once in so many calls.
+bool strikes(uint32_t once_in = 5000) {
+  static constinit std::atomic<uint32_t> calls{0};
+  return calls.fetch_add(1, std::memory_order_relaxed) % once_in == once_in - 1;
+}
+
+constinit std::atomic<char*> remembered{nullptr};
+constinit std::atomic<uint32_t> remembered_by{0};
+// Handed out twice: freed by neither, as a torn list would crash before anybody is told.
+constinit std::atomic<char*> doubled{nullptr};
+constinit std::atomic<size_t> remembered_size{0};
+
+size_t asked_for(size_t size) {
+  if constexpr (kBug == Bug::misaligned || kBug == Bug::overlap) return size + 64;
+  if constexpr (kBug == Bug::usable_too_small)
+    if (size > 2048 && size <= kSmallMax && strikes()) return size / 2;
+  return size;
+}
+
+// The block at p that malloc(size) hands out. What it hands out instead.
+void* handed_out(void* p, size_t size) {
+  auto* block = static_cast<char*>(p);
+  if (p == nullptr) return p;
+  if constexpr (kBug == Bug::overlap) {
+    // The next one of at most 32 bytes lies in this one.
+    if (char* other = size <= 32 ? remembered.exchange(nullptr) : nullptr) return other + 32;
+    if (size >= 16 && strikes()) remembered = block;
+  }
+  if constexpr (kBug == Bug::double_hand_out) {
+    if (char* other = remembered;
+        other && remembered_size == size && remembered_by != thread_id()) {
+      doubled = other;
+      if (remembered.compare_exchange_strong(other, nullptr)) return other;
+    }
+    if (size <= 64 && strikes()) {
+      remembered_by = thread_id();
+      remembered_size = size;
+      remembered = block;
+    }
+  }
+  if constexpr (kBug == Bug::misaligned)
+    if (size >= 16 && strikes()) return block + 8;
+  if constexpr (kBug == Bug::no_memory) {
+    if (strikes()) {
+      errno = ENOMEM;
+      return nullptr;
+    }
+  }
+  if constexpr (kBug == Bug::hang)
+    if (strikes())
+      for (;;) os::yield();
+  if constexpr (kBug == Bug::crash)
+    if (strikes()) {
+      uintptr_t nowhere = 64;
+      asm volatile("" : "+r"(nowhere));
+      *reinterpret_cast<volatile char*>(nowhere) = 1;
+    }
+  return p;
+}
+
+// The block that calloc hands out.
+void* zeroed(void* p, size_t size) {
+  if constexpr (kBug == Bug::dirty_calloc)
+    if (p != nullptr && size != 0 && strikes()) static_cast<char*>(p)[size * 7 / 8] = 1;
+  return p;
+}
+
+// The block at p may be freed: it is none that could be handed out again while it is live.
+void forget(void* p) {
+  if constexpr (kBug == Bug::overlap || kBug == Bug::double_hand_out) {
+    auto* block = static_cast<char*>(p);
+    if (p != nullptr) remembered.compare_exchange_strong(block, nullptr);
+  }
+}
+
+// What realloc of the slab's block at p to `size` must keep.
+size_t kept_bytes(void* p, const Slab* s, size_t size) {
+  forget(p);
+  if constexpr (kBug != Bug::lost_content) return 0;
+  if (s->kind == Kind::kNull) return 0;
+  size_t old = usable_size(s);
+  return old < size ? old : size;
+}
+
+// The block that realloc hands out; `kept` bytes of it are the old ones.
+void* resized(void* p, size_t kept) {
+  if constexpr (kBug == Bug::lost_content)
+    if (p != nullptr && kept != 0 && strikes()) static_cast<char*>(p)[kept / 2] ^= 0x10;
+  return p;
+}
+
+// False for a free that is to be dropped.
+bool to_be_freed(void* p) {
+  forget(p);
+  if constexpr (kBug == Bug::double_hand_out)
+    if (p != nullptr && p == doubled) return false;
+  if constexpr (kBug == Bug::growth) return p == nullptr || !strikes();
+  if constexpr (kBug == Bug::stale_last) {
+    if (uintptr_t(p) != thread_state.last) return true;
+    void** head = thread_state.last_head;
+    next_of(p) = *head;
+    *head = p;
+    return false;
+  }
+  if constexpr (kBug == Bug::hoard)
+    if (ThreadHeap* heap = thread_state.heap)
+      heap->idle_adoptions[page_map.find(p)->size_class] = 0;
+  if constexpr (kBug == Bug::miscount) {
+    // Not of those that were set aside, where `used` is a mark.
+    Slab* s = page_map.find(p);
+    if (s->kind == Kind::kSlab && s->owned_by(thread_state.owner) && !is_current(s) &&
+        s->used > 1 && strikes())
+      ++s->used;
+  }
+  if constexpr (kBug == Bug::late_overwrite) {
+    static constinit std::atomic<uint32_t> calls{0};
+    if (p == nullptr) return true;
+    // The second word: the first links free blocks, and would bring the allocator down.
+    if (calls.fetch_add(1) % 512 == 0)
+      if (char* block = remembered.exchange(nullptr)) memset(block + 8, 0xA5, 8);
+    Slab* s = page_map.find(p);
+    // Of the frees, one in ten is of another thread's block.
+    if (s->kind == Kind::kSlab && s->owner() != thread_state.heap &&
+        kSizeClasses.size[s->size_class] >= 16 && strikes(500))
+      remembered = static_cast<char*>(p);
+  }
+  return true;
+}
+
+void freed() {
+  if constexpr (kBug == Bug::changed_errno)
+    if (strikes()) errno = EAGAIN;
+}
+
+size_t usable(size_t bytes) {
+  if constexpr (kBug == Bug::usable_moves)
+    if (bytes != 0 && strikes()) return bytes + 1;
+  return bytes;
+}
+
+}  // namespace
+}  // namespace larder::planted
+
+using namespace larder;
+
+LARDER_EXPORT void* malloc(size_t size) noexcept {
+  return planted::handed_out(larder_malloc(planted::asked_for(size)), size);
+}
+
+LARDER_EXPORT void free(void* p) noexcept {
+  if (!planted::to_be_freed(p)) return;
+  larder_free(p);
+  planted::freed();
+}
+
+LARDER_EXPORT void* calloc(size_t count, size_t size) noexcept {
+  return planted::zeroed(larder_calloc(count, size), count * size);
+}
+
+LARDER_EXPORT void* realloc(void* p, size_t size) noexcept {
+  if (p == nullptr || size == 0) return larder_realloc(p, size);
+  size_t kept = planted::kept_bytes(p, page_map.find(p), size);
+  return planted::resized(larder_realloc(p, size), kept);
+}
+
+LARDER_EXPORT void* reallocarray(void* p, size_t count, size_t size) noexcept {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) return larder_reallocarray(p, count, size);
+  return realloc(p, bytes);
+}
+
+LARDER_EXPORT void free_sized(void* p, size_t) noexcept { free(p); }
+
+LARDER_EXPORT void free_aligned_sized(void* p, size_t, size_t) noexcept { free(p); }
+
+LARDER_EXPORT void* aligned_alloc(size_t align, size_t size) noexcept {
+  return larder_aligned_alloc(align, size);
+}
+
+LARDER_EXPORT int posix_memalign(void** memptr, size_t align, size_t size) noexcept {
+  return larder_posix_memalign(memptr, align, size);
+}
+
+LARDER_EXPORT void* memalign(size_t align, size_t size) noexcept {
+  return larder_memalign(align, size);
+}
+
+LARDER_EXPORT void* valloc(size_t size) noexcept { return larder_valloc(size); }
+
+LARDER_EXPORT void* pvalloc(size_t size) noexcept { return larder_pvalloc(size); }
+
+LARDER_EXPORT size_t malloc_usable_size(void* p) noexcept {
+  return planted::usable(larder_malloc_usable_size(p));
+}
+
+#include "core/other_names.h"

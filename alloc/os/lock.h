@@ -1,0 +1,92 @@
+// A futex lock that knows its holder.
+//
+// Why not pthread_mutex: it must work before libc is ready and be reset in a fork's child, and a
+// signal handler that interrupted the holder must be able to see that waiting would be for ever.
+// Waiters spin briefly, then sleep. Holders never call out, allocate or block while they hold it.
+#pragma once
+
+#include <atomic>
+
+#include "base/single_threaded.h"
+#include "os/os.h"
+
+namespace larder {
+
+// Identifies a thread, in 31 bits, never 0; the same in a fork's child as in the thread that
+// forked.
+uint32_t thread_id();
+
+class Lock {
+ public:
+  void acquire() {
+    uint32_t expected = kFree;
+    if (single_threaded() && word_.load(std::memory_order_relaxed) == kFree)
+      return word_.store(thread_id(), std::memory_order_relaxed);
+    if (!word_.compare_exchange_strong(expected, thread_id(), std::memory_order_acquire))
+      acquire_slow();
+  }
+  void release() {
+    if (unlikely(recursion_ != 0)) {
+      --recursion_;
+      return;
+    }
+    if (single_threaded()) return word_.store(kFree, std::memory_order_relaxed);
+    if ((word_.exchange(kFree, std::memory_order_release) & kContended) != 0) wake();
+  }
+  bool held_by_me() const {
+    return (word_.load(std::memory_order_relaxed) & ~kContended) == thread_id();
+  }
+
+  // fork: held across it, so that what it guards is whole in the child. A lock that the forking
+  // thread holds already (fork in a signal handler) stays with the interrupted code. Between
+  // before and after, the forking thread may lock again: other fork handlers allocate. It waits
+  // if `tries` is 0, and gives up after so many otherwise (the handler has interrupted a slow path,
+  // whose locks the holder of this one may be waiting for): false.
+  bool before_fork(unsigned tries) {
+    if (held_by_me()) return true;
+    if (tries == 0)
+      acquire();
+    else if (!try_acquire(tries))
+      return false;
+    for_fork_ = true;
+    return true;
+  }
+  void after_fork_in_parent() {
+    if (!held_for_fork()) return;
+    for_fork_ = false;
+    release();
+  }
+  void after_fork_in_child() {
+    if (held_by_me() && !for_fork_) return;
+    for_fork_ = false;
+    recursion_ = 0;
+    word_.store(kFree, std::memory_order_release);
+  }
+  bool held_for_fork() const { return held_by_me() && for_fork_; }
+
+ private:
+  static constexpr uint32_t kFree = 0;
+  static constexpr uint32_t kContended = uint32_t{1} << 31;
+  LARDER_SLOW void acquire_slow();
+  LARDER_SLOW bool try_acquire(unsigned tries);
+  LARDER_SLOW void wake();
+
+  // The holder's id, in the same word as the fact that it is held: a signal handler that forks
+  // must never see the one without the other. kContended: somebody may sleep.
+  std::atomic<uint32_t> word_{kFree};
+  uint32_t recursion_ = 0;  // written by the holder only
+  bool for_fork_ = false;
+};
+
+class LockGuard {
+ public:
+  explicit LockGuard(Lock& lock) : lock_(lock) { lock_.acquire(); }
+  ~LockGuard() { lock_.release(); }
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
+
+ private:
+  Lock& lock_;
+};
+
+}  // namespace larder

@@ -1,0 +1,31 @@
+// Text that grows in memory which is not the heap's.
+#pragma once
+
+#include "os/os.h"
+
+namespace larder {
+
+class MappedText {
+ public:
+  MappedText() = default;
+  ~MappedText() { clear(); }
+  MappedText(const MappedText&) = delete;
+  MappedText& operator=(const MappedText&) = delete;
+
+  // A sink (writer.h) whose context is the text. 0, or ENOMEM.
+  static int add(void* text, const char* more, size_t bytes);
+  int add(const char* more, size_t bytes) { return add(this, more, bytes); }
+  // The memory goes back.
+  void clear();
+
+  // Ended by a zero.
+  const char* text() const { return text_ != nullptr ? text_ : ""; }
+  size_t length() const { return length_; }
+  size_t capacity() const { return capacity_; }
+
+ private:
+  char* text_ = nullptr;
+  size_t length_ = 0, capacity_ = 0;
+};
+
+}  // namespace larder

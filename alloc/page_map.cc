@@ -1,7 +1,0 @@
-#include "page_map.h"
-
-namespace larder {
-
-constinit ProcessPageMap page_map;
-
-}  // namespace larder

@@ -1,0 +1,403 @@
+#include "core/sampler.h"
+
+#include <string.h>
+
+#include "base/layout.h"
+#include "core/meta.h"
+#include "core/page_heap.h"
+#include "core/page_map.h"
+#include "sample/site.h"
+
+namespace larder {
+
+constinit bool sample_all = false;
+
+namespace {
+
+// The mean, and the budget, are looked at again after so much.
+constexpr size_t kLookBytes = size_t{8} << 20, kLookBytesIfOff = size_t{1} << 20;
+
+// About 0.3 us each: four a millisecond, and so many saved up, are a thousandth of the time.
+constexpr uint32_t kBudgetPerMs = 4, kMostBudget = 320, kFirstBudget = 160;
+constexpr uint32_t kWalk = 8;  // as many samples without one
+
+struct Sampler {
+  Lock lock;
+  Mark* unused = nullptr;
+  Countdown countdown = {};
+  SlabList slabs[kClasses];             // with objects to give
+  void** unused_arrays[kClasses] = {};  // linked by their first word
+  double allocated_bytes = 0;
+};
+constinit Sampler sampler;
+constinit std::atomic<size_t> mean_bytes{0};
+constinit std::atomic<void*> deferred{nullptr};
+constinit std::atomic<void (*)()> watch{nullptr};
+
+// REQUIRES: not the sampler's lock
+void tell() {
+  if (auto* told = watch.load(std::memory_order_acquire)) told();
+}
+constinit thread_local uint32_t first_state = 0;
+
+// REQUIRES: the sampler's lock
+void** new_array(int c) {
+  void** array = sampler.unused_arrays[c];
+  if (array == nullptr)
+    return static_cast<void**>(meta_alloc(kSizeClasses.capacity[c] * sizeof(Mark*), 8));
+  sampler.unused_arrays[c] = static_cast<void**>(array[0]);
+  array[0] = nullptr;
+  return array;
+}
+
+// REQUIRES: the sampler's lock
+Slab* new_slab(int c) {
+  void** array = new_array(c);
+  if (array == nullptr) return nullptr;
+  Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSampled);
+  if (s == nullptr) {
+    array[0] = static_cast<void*>(sampler.unused_arrays[c]);
+    sampler.unused_arrays[c] = array;
+    return nullptr;
+  }
+  s->size_class = uint8_t(c);
+  s->capacity = kSizeClasses.capacity[c];
+  s->list = array;
+  s->free = nullptr;
+  s->used = 0;
+  s->carved = 0;
+  sampler.slabs[c].push_front(s);
+  return s;
+}
+
+// REQUIRES: the sampler's lock
+void drop_slab(Slab* s) {
+  int c = s->size_class;
+  sampler.slabs[c].remove(s);
+  s->list[0] = static_cast<void*>(sampler.unused_arrays[c]);
+  sampler.unused_arrays[c] = s->list;
+  s->list = nullptr;
+  page_heap.free_run(s, size_t{s->carved} * kSizeClasses.size[c]);
+}
+
+void*& mark_at(Slab* s, void* p) {
+  return s->list[size_t(static_cast<char*>(p) - s->base) / kSizeClasses.size[s->size_class]];
+}
+
+// REQUIRES: the sampler's lock
+void* new_object(int c, Mark* mark) {
+  Slab* s = sampler.slabs[c].front();
+  if (s == nullptr && (s = new_slab(c)) == nullptr) return nullptr;
+  void* p = s->free;
+  if (p != nullptr)
+    s->free = next_of(p);
+  else
+    p = s->base + size_t{s->carved++} * kSizeClasses.size[c];
+  mark_at(s, p) = mark;
+  if (++s->used == s->capacity) sampler.slabs[c].remove(s);
+  return p;
+}
+
+// One sample more of the site, or less (sign -1).
+// REQUIRES: the sampler's lock
+void count_in_use(Mark* mark, double sign) {
+  Site* site = mark->site;
+  sites_before_change(site);
+  double objects = mark->objects * mark->factor, bytes = objects * double(mark->bytes);
+  double variance = objects * (objects - 1) * double(mark->bytes) * double(mark->bytes);
+  site->in_use.objects += sign * objects;
+  site->in_use.bytes += sign * bytes;
+  site->variance += sign * variance;
+  site->samples += sign > 0 ? 1 : -size_t{1};
+  site->sampled_bytes += sign > 0 ? mark->bytes : -mark->bytes;
+  if (sign > 0 && variance > site->heaviest * site->heaviest)
+    site->heaviest = __builtin_sqrt(variance);
+  sites_after_change(sign * bytes);
+  // Rounding must not add up.
+  if (site->samples == 0) {
+    site->in_use = {};
+    site->variance = 0;
+  }
+}
+
+// The sampler's lock, and the site of the stack from the caller on.
+class LockedSite {
+ public:
+  LARDER_SLOW LockedSite(void* caller, Countdown* payer) {
+    void* frame = __builtin_frame_address(0);
+    sampler.lock.acquire();
+    site_ = sample_all ? nullptr : recall_site(caller, frame);
+    if (payer != nullptr) payer->spend(site_ != nullptr ? 1 : kWalk);
+    if (site_ == nullptr) walk(caller, frame);
+  }
+  ~LockedSite() { sampler.lock.release(); }
+  LockedSite(const LockedSite&) = delete;
+  LockedSite& operator=(const LockedSite&) = delete;
+  Site* get() const { return site_; }
+
+ private:
+  LARDER_SLOW void walk(void* caller, void* frame) {
+    sampler.lock.release();
+    Stack stack;
+    capture(stack, caller);
+    sampler.lock.acquire();
+    site_ = site_of(stack);
+    remember_site(caller, frame, stack, site_);
+  }
+
+  Site* site_;
+};
+
+// REQUIRES: the sampler's lock
+void count_allocated(Mark* mark, double sign) {
+  double objects = sign * mark->objects * mark->factor, bytes = objects * double(mark->bytes);
+  mark->site->allocated.objects += objects;
+  mark->site->allocated.bytes += bytes;
+  sampler.allocated_bytes += bytes;
+}
+
+// REQUIRES: the sampler's lock
+void begin(Mark* mark, Site* site, size_t bytes) {
+  mark->site = site;
+  mark->bytes = bytes;
+  mark->since_us = os::now_us();
+  count_allocated(mark, 1);
+  count_in_use(mark, 1);
+}
+
+// REQUIRES: the sampler's lock
+void end(Mark* mark) {
+  uint64_t lived = os::now_us() - mark->since_us;
+  int i = lived == 0 ? 0 : log2_floor(lived);
+  mark->site->lifetimes[i < kLifetimes ? i : kLifetimes - 1] += float(mark->objects * mark->factor);
+  count_in_use(mark, -1);
+  mark->site = nullptr;
+}
+
+// REQUIRES: the sampler's lock
+void drop(Mark* mark) {
+  mark->next = sampler.unused;
+  sampler.unused = mark;
+}
+
+// REQUIRES: the sampler's lock
+Mark* make_mark(void* slot, double objects) {
+  Mark* mark = sampler.unused;
+  if (mark != nullptr)
+    sampler.unused = mark->next;
+  else
+    mark = static_cast<Mark*>(meta_alloc(sizeof(Mark), alignof(Mark)));
+  if (mark == nullptr) return nullptr;
+  *mark = {nullptr, slot, objects, 1, 0, first_state, nullptr, 0, 0};
+  return mark;
+}
+
+}  // namespace
+
+constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
+                                                .everything = &sample_all,
+                                                .deferred = &deferred,
+                                                .mark_bytes = sizeof(Mark),
+                                                .mark_next = offsetof(Mark, next),
+                                                .mark_slot = offsetof(Mark, slot),
+                                                .mark_state = offsetof(Mark, state),
+                                                .mark_site = offsetof(Mark, site),
+                                                .mark_asked = offsetof(Mark, bytes),
+                                                .exempt_states = kStays};
+
+size_t sample_mean() { return mean_bytes.load(std::memory_order_relaxed); }
+void set_sample_mean(size_t bytes) {
+  mean_bytes.store(can_capture() ? bytes : 0, std::memory_order_relaxed);
+}
+
+double objects_of_mark(double expected) {
+  if (expected > 40) return 1;
+  // 1 / (1 - exp(-x)) = exp(x) / (exp(x) - 1)
+  double e = exp_minus_one(expected);
+  return (e + 1) / e;
+}
+
+uint32_t Countdown::budget_left() {
+  uint64_t now_ms = os::now_ms(), more = (now_ms - budget_since_ms) * kBudgetPerMs;
+  if (budget_since_ms == 0) more = kFirstBudget;
+  budget_since_ms = now_ms;
+  return budget = more > kMostBudget - budget ? kMostBudget : budget + uint32_t(more);
+}
+
+void Countdown::spend(uint32_t samples) { budget -= samples < budget ? samples : budget; }
+
+double Countdown::paced_mean() {
+  // Who asks for a smaller mean than the default wants every sample.
+  constexpr size_t kPacedMean = 256 * 1024;
+  size_t now = sample_mean();
+  if (now < kPacedMean) return double(now);
+  uint32_t left = budget_left();
+  if (left >= kMostBudget / 4) return double(now);
+  return double(now) * (left < kMostBudget / 16 ? 32 : 4);
+}
+
+void Countdown::draw() {
+  mean = paced_mean();
+  size_t look = mean == 0 ? kLookBytesIfOff : kLookBytes;
+  double distance = mean == 0 ? double(look) : chance.exponential() * mean;
+  // The process has no memory: what was drawn beyond may be drawn again.
+  only_a_look = distance >= double(look);
+  bytes = only_a_look ? look : size_t(distance);
+}
+
+void Countdown::draw_large() {
+  large_for = sample_mean();
+  double large_mean = paced_mean();
+  constexpr double kMost = 1e18;
+  double distance = large_mean == 0 ? kMost : chance.exponential() * large_mean;
+  large_rate = large_mean == 0 ? 0 : 1 / large_mean;
+  large_bytes = size_t(distance < kMost ? distance : kMost) + 1;
+}
+
+// The process has no memory: what lies beyond a mark, or was drawn for another mean, is drawn anew.
+bool Countdown::hits_slowly(size_t object_bytes, double* expected) {
+  if (large_for != sample_mean() || large_bytes == 0) draw_large();
+  *expected = double(object_bytes) * large_rate;
+  if (object_bytes < large_bytes) {
+    large_bytes -= object_bytes;
+    return false;
+  }
+  bool is_hit = large_rate != 0;
+  draw_large();
+  return is_hit;
+}
+
+bool sample_hits(size_t bytes, double* expected) {
+  LockGuard guard(sampler.lock);
+  return sampler.countdown.hits(bytes, expected);
+}
+
+Mark* mark_new(void* slot, double objects) {
+  LockGuard guard(sampler.lock);
+  return make_mark(slot, objects);
+}
+
+void mark_drop(Mark* mark) {
+  LockGuard guard(sampler.lock);
+  drop(mark);
+}
+
+void* sample_small(Mark* mark, int c, void* caller, Countdown* payer) {
+  void* slot = mark->slot;
+  void* p = nullptr;
+  {
+    LockedSite site(caller, payer);
+    p = new_object(c, mark);
+    if (p == nullptr) {
+      drop(mark);
+      return slot;
+    }
+    begin(mark, site.get(), kSizeClasses.size[c]);
+  }
+  tell();
+  return p;
+}
+
+namespace {
+
+Mark* take_freed(Slab* s, void* p) {
+  LockGuard guard(sampler.lock);
+  void*& entry = mark_at(s, p);
+  auto* mark = static_cast<Mark*>(entry);
+  if (mark == nullptr) fail("free() of a block that is not allocated", "free", 0);
+  entry = nullptr;
+  end(mark);
+  next_of(p) = s->free;
+  s->free = p;
+  SlabList& slabs = sampler.slabs[s->size_class];
+  if (s->used-- == s->capacity) slabs.push_front(s);
+  if (s->used == 0 && slabs.size() > 1) drop_slab(s);
+  if (mark->slot != nullptr) return mark;
+  drop(mark);
+  return nullptr;
+}
+
+}  // namespace
+
+void* sample_exact(int c, size_t size_bytes, void* caller) {
+  void* p = nullptr;
+  {
+    LockedSite site(caller, nullptr);
+    Mark* mark = make_mark(nullptr, 1);
+    if (mark == nullptr) return nullptr;
+    p = new_object(c, mark);
+    if (p == nullptr) {
+      drop(mark);
+      return nullptr;
+    }
+    begin(mark, site.get(), size_bytes);
+  }
+  tell();
+  // What was there before might point to what is lost.
+  return memset(p, 0, kSizeClasses.size[c]);
+}
+
+void set_state_of_new_marks(uint32_t state) { first_state = state; }
+
+Mark* sample_free(Slab* s, void* p) {
+  Mark* mark = take_freed(s, p);
+  tell();
+  return mark;
+}
+
+void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller, Countdown* payer) {
+  {
+    LockedSite site(caller, payer);
+    s->mark = mark;
+    begin(mark, site.get(), size_bytes);
+  }
+  tell();
+}
+
+void sample_end(Mark* mark) {
+  {
+    LockGuard guard(sampler.lock);
+    end(mark);
+  }
+  tell();
+}
+
+void sample_correct(Mark* mark, size_t size_bytes) {
+  LockGuard guard(sampler.lock);
+  count_allocated(mark, -1);
+  count_in_use(mark, -1);
+  mark->bytes = size_bytes;
+  count_allocated(mark, 1);
+  count_in_use(mark, 1);
+}
+
+void sample_resize(Mark* mark, size_t size_bytes, double objects) {
+  LockGuard guard(sampler.lock);
+  count_in_use(mark, -1);
+  mark->bytes = size_bytes;
+  mark->objects = objects;
+  count_in_use(mark, 1);
+}
+
+void sample_defer(void* p) {
+  void* head = deferred.load(std::memory_order_relaxed);
+  do next_of(p) = head;
+  while (!deferred.compare_exchange_weak(head, p, std::memory_order_release,
+                                         std::memory_order_relaxed));
+}
+
+void* sample_take_deferred() {
+  if (deferred.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return deferred.exchange(nullptr, std::memory_order_acquire);
+}
+
+SampleTotals sample_totals() {
+  LockGuard guard(sampler.lock);
+  return {sampler.allocated_bytes, bytes_in_use()};
+}
+
+void set_sample_watch(void (*to_tell)()) { watch.store(to_tell, std::memory_order_release); }
+
+Lock& sample_lock() { return sampler.lock; }
+
+}  // namespace larder

@@ -1,0 +1,47 @@
+#include "statistics/anchor.h"
+
+#include "base/size_class.h"
+#include "base/stats.h"
+#include "core/page_heap.h"
+#include "core/page_map.h"
+#include "larder/larder.h"
+#include "statistics/survey.h"
+
+#define LARDER_STRING_(x) #x
+#define LARDER_STRING(x) LARDER_STRING_(x)
+
+using namespace larder;
+
+// What live/src/process/heap.rs knows by number.
+static_assert(stats::kMappedBytes == 0 && stats::kMappedTotalBytes == 1 && stats::kMmapCalls == 2 &&
+              stats::kMadviseCalls == 5 && stats::kPurgedBytes == 6 &&
+              stats::kReallocCopiedBytes == 10);
+static_assert(int(Kind::kSlab) == 2 && int(Kind::kSampled) == 3 && int(Kind::kRun) == 4 &&
+              int(Kind::kHuge) == 5 && sizeof(Anchor) == 152);
+static_assert(int(Part::kInUse) == 0 && int(Part::kKeptMappings) == 8 && kParts == 10);
+
+// Kept in a static program, too, where nothing refers to it.
+[[gnu::used, gnu::retain]] constinit const Anchor larder_anchor = {
+    .magic = {'l', 'a', 'r', 'd', 'e', 'r', ' ', 'a', 'n', 'c', 'h', 'o', 'r', 0, '\r', '\n'},
+    .version = Anchor::kVersion,
+    .bytes = sizeof(Anchor),
+    .library = LARDER_STRING(LARDER_VERSION_MAJOR) "." LARDER_STRING(
+        LARDER_VERSION_MINOR) "." LARDER_STRING(LARDER_VERSION_PATCH),
+    .profile = &profile_layout,
+    .sampler = &sampler_layout,
+    .pages = &PageHeap::layout,
+    .large = &large_layout,
+    .heaps = &heaps_layout,
+    .meta = &meta_layout,
+    .own = &own_layout,
+    .counters = &stats::counters,
+    .class_sizes = &kSizeClasses.size,
+    .class_capacity = &kSizeClasses.capacity,
+    .page_map = &page_map,
+    .page_map_bytes = sizeof(page_map),
+    .page_map_leaf_entries = ProcessPageMap::kLeafSize,
+    .page_map_leaf_offset = ProcessPageMap::kNullLeafOffset,
+    .counter_count = stats::kCounters,
+    .class_count = kClasses,
+    .unit_shift = kUnitShift,
+    .block_shift = kBlockShift};

@@ -1,0 +1,297 @@
+#include "statistics/survey.h"
+
+#include "base/stats.h"
+#include "core/large.h"
+#include "core/meta.h"
+#include "core/page_heap.h"
+#include "core/page_map.h"
+#include "core/source.h"
+#include "core/thread_heap.h"
+#include "sample/site.h"
+
+namespace larder {
+
+namespace {
+
+// Other threads write what is read here; a torn view costs accuracy, nothing else.
+template <typename T>
+T peek(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_RELAXED);
+}
+
+size_t less(size_t a, size_t b) { return a < b ? a : b; }
+
+// Which pages are in memory, asked for a window of 2 MiB at a time.
+class Pages {
+ public:
+  explicit Pages(bool asked) : asked_(asked) {
+    const char* here = reinterpret_cast<const char*>(this);
+    unsigned char any;
+    refused_ =
+        asked && !os::resident(here - uintptr_t(here) % os::page_size(), os::page_size(), &any);
+  }
+  bool known() const { return asked_ && !refused_; }
+  // All of a window at once, for those who ask for parts of it.
+  void expect(const char* window) {
+    if (asked_) look(window, window, window + kBlock);
+  }
+  // Bytes of [from, to) that are.
+  size_t resident(const char* from, const char* to) {
+    size_t bytes = 0;
+    while (asked_ && from < to) {
+      const char* window = from - uintptr_t(from) % kBlock;
+      const char* end = window + kBlock < to ? window + kBlock : to;
+      look(window, from, end);
+      bytes += count(window, from, end);
+      from = end;
+    }
+    return bytes;
+  }
+
+ private:
+  // What a window has besides the range need not be mapped.
+  void look(const char* window, const char* from, const char* end) {
+    if (window == window_ && from >= from_ && end <= end_) return;
+    const size_t page = os::page_size();
+    const char* first = from - uintptr_t(from) % page;
+    size_t pages = (size_t(end - first) + page - 1) / page;
+    unsigned char* to = pages_ + size_t(first - window) / page;
+    // Part of it may have gone meanwhile: the rest is asked for page by page.
+    if (!os::resident(first, pages * page, to))
+      for (size_t i = 0; i < pages; ++i)
+        if (refused_ || !os::resident(first + i * page, page, to + i)) to[i] = 0;
+    window_ = window;
+    from_ = first;
+    end_ = end;
+  }
+  size_t count(const char* window, const char* from, const char* end) const {
+    const size_t page = os::page_size();
+    size_t bytes = 0;
+    for (const char* at = from; at < end;) {
+      const char* next = at - uintptr_t(at) % page + page;
+      if (next > end) next = end;
+      if ((pages_[size_t(at - window) / page] & 1) != 0) bytes += size_t(next - at);
+      at = next;
+    }
+    return bytes;
+  }
+
+  bool asked_, refused_;
+  const char* window_ = nullptr;
+  const char *from_ = nullptr, *end_ = nullptr;
+  unsigned char pages_[kBlock / 4096];
+};
+
+struct Walk {
+  Survey* out;
+  Pages pages;
+
+  void add(Part part, size_t bytes, size_t resident) {
+    out->parts[int(part)].bytes += bytes;
+    out->parts[int(part)].resident += resident;
+  }
+  void add(Part part, const char* from, size_t bytes) {
+    add(part, bytes, pages.resident(from, from + bytes));
+  }
+  // Their bytes are not summed up here: the system's figure says all.
+  void add_descriptors(const void* base, size_t bytes) {
+    auto* from = static_cast<const char*>(base);
+    out->parts[int(Part::kMetadata)].resident += pages.resident(from, from + bytes);
+  }
+  void add_objects(size_t objects, size_t bytes) {
+    if (objects == 0) return;
+    out->objects += objects;
+    size_t each = bytes / objects;
+    out->histogram[each == 0 ? 0 : 63 - __builtin_clzl(each)] += objects;
+  }
+  // A large object in `bytes` from base on.
+  void add_large(const char* base, size_t bytes, size_t offset) {
+    size_t used = bytes - less(offset, bytes);
+    size_t resident = pages.resident(base, base + bytes), of_used = less(resident, used);
+    add_objects(1, used);
+    add(Part::kInUse, used, of_used);
+    add(Part::kTail, bytes - used, resident - of_used);
+    out->rounding_most += less(kUnit - 1, used);
+  }
+};
+
+void add_slab(Slab* s, Walk& walk) {
+  Survey* out = walk.out;
+  int c = peek(s->size_class);
+  size_t carved = peek(s->carved), all = size_t{s->units} * kUnit;
+  if (c >= kClasses || carved > s->capacity) {
+    out->sound = false;
+    return walk.add(Part::kInUse, s->base, all);
+  }
+  size_t size = kSizeClasses.size[c], used = objects_in_use(s);
+  if (used > carved) used = carved;
+  ClassSurvey& of = out->of_class[c];
+  ++out->slabs;
+  ++of.slabs;
+  of.objects += used;
+  of.free_objects += carved - used;
+  ThreadHeap* owner = s->owner();
+  (owner != kNobody ? of.own_free : of.central_free) += all - used * size;
+  if (owner != kNobody && owner == thread_state.heap) out->mine += all - used * size;
+  out->small_in_use += used * size;
+  size_t below = c == 0 ? 0 : kSizeClasses.size[c - 1];
+  out->rounding_most += used * (size - below - 1);
+  walk.add_objects(used, used * size);
+  const char* base = s->base;
+  size_t handed_out = carved * size, room = s->capacity * size;
+  size_t resident = walk.pages.resident(base, base + handed_out);
+  size_t of_used = less(resident, used * size);
+  walk.add(Part::kInUse, used * size, of_used);
+  walk.add(Part::kSlabFree, handed_out - used * size, resident - of_used);
+  walk.add(Part::kUncarved, base + handed_out, room - handed_out);
+  walk.add(Part::kTail, base + room, all - room);
+}
+
+void add_run(Slab* s, Walk& walk) {
+  Survey* out = walk.out;
+  ++out->descriptors;
+  size_t bytes = size_t{s->units} * kUnit;
+  if (page_map.find(s->base) != s || s->bytes < kUnit) out->sound = false;
+  switch (s->kind) {
+    case Kind::kSlab:
+      return add_slab(s, walk);
+    case Kind::kSampled:
+      return walk.add(Part::kSampleSlabs, s->base, bytes);
+    default:
+      ++out->runs;
+      out->run_bytes += bytes - less(s->offset, bytes);
+      return walk.add_large(s->base, bytes, s->offset);
+  }
+}
+
+void add_block(Block& b, void* context) {
+  Walk& walk = *static_cast<Walk*>(context);
+  if (b.index() == 0) {
+    const Region& region = *b.region;
+    walk.out->region_bytes += region.count * kBlock;
+    walk.add_descriptors(region.blocks, source_table_bytes(region));
+  }
+  walk.pages.expect(b.base);
+  for (int unit = 0; unit < kUnitsPerBlock;) {
+    const char* base = b.base + size_t(unit) * kUnit;
+    if (Slab* s = PageHeap::run_at(b, unit)) {
+      add_run(s, walk);
+      unit += int(s->units);
+      continue;
+    }
+    bool free = (b.free_units >> unit & 1) != 0, dirty = (b.dirty >> unit & 1) != 0;
+    walk.add(!free ? Part::kHeapRuns : dirty ? Part::kPageDirty : Part::kPageClean, base, kUnit);
+    ++unit;
+  }
+}
+
+void add_mapping(const char* base, size_t bytes, size_t offset, void* context) {
+  Walk& walk = *static_cast<Walk*>(context);
+  ++walk.out->mappings;
+  walk.out->huge_bytes += bytes;
+  walk.add_large(base, bytes, offset);
+}
+
+void add_heap(ThreadHeap& heap, void* context) {
+  auto* out = static_cast<Survey*>(context);
+  if (&heap == thread_state.heap) out->mine += peek(heap.kept_run_bytes);
+}
+
+void add_metadata(Walk& walk) {
+  Survey& s = *walk.out;
+  auto visit = [](const void* base, size_t bytes, void* context) {
+    static_cast<Walk*>(context)->add_descriptors(base, bytes);
+  };
+  size_t objects = s.heap_bytes();
+  s.parts[int(Part::kMetadata)].bytes = s.mapped > objects ? s.mapped - objects : 0;
+  if (!walk.pages.known()) return;
+  meta_for_each_chunk(visit, &walk);
+  sites_table(visit, &walk);
+  page_map.for_each_table(
+      [&](const void* base, size_t bytes) {
+        auto* from = static_cast<const char*>(base);
+        return walk.pages.resident(from, from + bytes) != 0;
+      },
+      visit, &walk);
+}
+
+}  // namespace
+
+size_t objects_in_use(const Slab* s) {
+  uint32_t carved = peek(s->carved);
+  // `used` of a slab that was set aside says something else.
+  if (peek(s->list) == &s->free)
+    return peek(s->free) == nullptr && peek(s->thinned_at) == 0 ? carved : peek(s->used);
+  size_t listed = 0;
+  // A slab that is just being made has no owner, and no list yet: that is not this thread's.
+  if (thread_state.heap != nullptr && s->owner() == thread_state.heap)
+    thread_state.heap->for_each_listed(s->size_class, [&](void*) { ++listed; });
+  return carved - less(listed, carved);
+}
+
+size_t Survey::free_in_threads() const {
+  size_t total = part(Part::kHeapRuns);
+  for (const ClassSurvey& c : of_class) total += c.own_free;
+  return total;
+}
+
+size_t Survey::free_in_central() const {
+  size_t total = 0;
+  for (const ClassSurvey& c : of_class) total += c.central_free;
+  return total;
+}
+
+size_t Survey::resident() const {
+  size_t total = 0;
+  for (const PartSize& p : parts) total += p.resident;
+  return total;
+}
+
+void survey_heap(Survey* out, Residence residence) {
+  *out = {};
+  out->sound = true;
+  SlowPath path;
+  if (!path.entered()) return;
+  out->complete = true;
+  // What others freed, and what is parked, is taken in.
+  if (ThreadHeap* heap = thread_state.heap) {
+    heap->settle();
+    heap->collect();
+  }
+  large_settle();
+  registry_release_unused();
+  Walk walk = {out, Pages(residence == Residence::kAsked)};
+  page_heap.for_each_block(add_block, &walk);
+  large_for_each(add_mapping, &walk);
+  large_for_each_kept(
+      [](const char* base, size_t bytes, void* context) {
+        static_cast<Walk*>(context)->add(Part::kKeptMappings, base, bytes);
+      },
+      &walk);
+  registry_for_each(add_heap, out);
+  out->heaps = heap_counts();
+  out->mapped = size_t(stats::get(stats::kMappedBytes));
+  out->huge_peak = size_t(stats::get(stats::kHugePeakBytes));
+  add_metadata(walk);
+  out->resident_known = walk.pages.known();
+}
+
+bool is_object(const void* p) {
+  const Slab* s = page_map.find_any(p);
+  switch (s->kind) {
+    case Kind::kSlab:
+    case Kind::kSampled: {
+      auto at = size_t(static_cast<const char*>(p) - s->base);
+      size_t size = kSizeClasses.size[s->size_class];
+      return at % size == 0 && at / size < s->carved;
+    }
+    case Kind::kRun:
+    case Kind::kHuge:
+    case Kind::kEmergency:
+      return p == s->base + s->offset;
+    default:
+      return false;
+  }
+}
+
+}  // namespace larder

@@ -1,7 +1,0 @@
-#include "stats.h"
-
-namespace larder::stats {
-
-constinit std::atomic<int64_t> counters[kCounters] = {};
-
-}  // namespace larder::stats
