@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/policy.h"
 
 namespace larder {
 
@@ -34,8 +35,8 @@ struct SizeClasses {
     for (c = 0; c < kClasses; ++c) {
       units[c] = units_for(size[c]);
       capacity[c] = uint16_t(units[c] * kUnit / size[c]);
-      uint32_t held = 16 * 1024 / size[c];
-      hold[c] = uint8_t(held > 64 ? 64 : held < 4 ? 4 : held);
+      uint32_t held = kHoldBytes / size[c];
+      hold[c] = uint8_t(held > kMostHeld ? kMostHeld : held < kLeastHeld ? kLeastHeld : held);
     }
     c = 0;
     for (size_t s = 0; s <= 1024; s += 8) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/policy.h"
 #include "base/stats.h"
 #include "core/large.h"
 #include "core/limit.h"
@@ -20,10 +21,6 @@ namespace larder {
 
 namespace {
 
-// A heap that has emptied so much without needing a slab gives back pages of partial slabs as well,
-// for a thirty-second of the time of the process, of which up to 20 ms are saved up.
-constexpr size_t kMuchEmptied = size_t{4} << 20;
-constexpr uint64_t kThinShare = 32, kThinLeastUs = 250, kThinMostUs = 20'000;
 constinit std::atomic<uint64_t> thin_paid_us{0};  // until when that time is spent
 
 // LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is shared out evenly: half of it among heaps, to which they
@@ -165,7 +162,7 @@ Slab* ThreadHeap::pop_run(unsigned units) {
 
 // One a quarter too long will do: what is kept for one size must not add to the peak for another.
 Slab* ThreadHeap::take_run(unsigned units) {
-  for (unsigned u = units; u <= units + units / 4 && u <= kKeptRunUnits; ++u) {
+  for (unsigned u = units; u <= units + units / kRunFitShare && u <= kKeptRunUnits; ++u) {
     if (Slab* s = pop_run(u)) {
       note_taken();
       return s;

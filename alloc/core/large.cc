@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/layout.h"
+#include "base/policy.h"
 #include "base/stats.h"
 #include "core/colour.h"
 #include "core/limit.h"
@@ -21,9 +22,6 @@ namespace larder {
 
 namespace {
 
-constexpr int kKept = 128;
-constexpr size_t kSliver = 64 * 1024;  // less than this is not worth a place among the kept
-
 // Free memory, mapped. Objects take what lies together, from its low end.
 struct Kept {
   char* base;  // a multiple of granule(), as `bytes` is
@@ -36,7 +34,7 @@ struct Huge {
   Lock lock;
   Slab* descriptors = nullptr;  // unused ones, by next
   Slab* all = nullptr;          // used ones, too, by prev
-  Kept kept[kKept] = {};        // by address
+  Kept kept[kMostKept] = {};    // by address
   int kept_count = 0;
   std::atomic<size_t> kept_bytes{0};
   std::atomic<Slab*> parked{nullptr};   // counts as handed out
@@ -87,7 +85,7 @@ void erase_kept(int first, int count) {
 
 // REQUIRES: huge.lock. False: there are too many.
 bool insert_kept(const Kept& k) {
-  if (huge.kept_count == kKept) return false;
+  if (huge.kept_count == kMostKept) return false;
   int at = huge.kept_count++;
   for (; at > 0 && huge.kept[at - 1].base > k.base; --at) huge.kept[at] = huge.kept[at - 1];
   huge.kept[at] = k;
@@ -168,7 +166,7 @@ Slab* reuse_kept(size_t bytes, size_t align) {
 size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
   size_t released = 0;
   // What the system would not take comes back to the list: bounded turns.
-  for (int turn = 0; turn < kKept && released < bytes; ++turn) {
+  for (int turn = 0; turn < kMostKept && released < bytes; ++turn) {
     Kept k;
     {
       LockGuard guard(huge.lock);
@@ -264,7 +262,7 @@ void make_room(size_t bytes) {
   auto in_use = size_t(stats::get(stats::kHugeBytes)) + bytes;
   auto peak = size_t(stats::get(stats::kHugePeakBytes));
   if (peak < in_use) peak = in_use;
-  size_t total = in_use + large_kept_bytes(), most = peak + peak / 2;
+  size_t total = in_use + large_kept_bytes(), most = peak / 2 * kMappedHalves;
   if (total > most && release_rate() != 0) release_kept_bytes(total - most, UINT64_MAX);
 }
 
@@ -338,7 +336,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   size_t need = round_up(new_bytes + s->offset, granule());
   size_t old = s->bytes;
   if (need <= old) {
-    if (old - need > old / 4) {  // not for a small tail: it may grow again
+    if (old - need > old / kTailShare) {  // not for a small tail: it may grow again
       Kept tail = {s->base + need, old - need, nullptr, os::now_ms()};
       s->bytes = need;
       if (!keep(tail)) unmap_or_keep(tail);
@@ -349,7 +347,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   bool grown = absorb(s, need - old);
   // Growth tends to go on: ask for an eighth more of address space (untouched, so no memory), so
   // that growing by small steps costs O(log size) system calls.
-  for (size_t bytes : {round_up(need + need / 8, granule()), need}) {
+  for (size_t bytes : {round_up(need + need / kGrowShare, granule()), need}) {
     if (grown) break;
     if (bytes < need || bytes > kMaxSize) continue;
     os::Resized resized = huge_grow(s, bytes);
@@ -387,7 +385,7 @@ constinit const LargeLayout large_layout = {.descriptors = static_cast<const voi
                                             .kept_count = &huge.kept_count,
                                             .reused_bytes = &huge.reused_bytes,
                                             .parked = &huge.parked,
-                                            .most_kept = kKept,
+                                            .most_kept = kMostKept,
                                             .kept_bytes = sizeof(Kept),
                                             .kept_base = offsetof(Kept, base),
                                             .kept_length = offsetof(Kept, bytes)};
@@ -452,7 +450,7 @@ bool large_park(Slab* s) {
 void* large_take_parked(size_t size_bytes) {
   Slab* s = take_parked();
   if (s == nullptr) return nullptr;
-  if (large_usable(s) < size_bytes || large_usable(s) - size_bytes > s->bytes / 8) {
+  if (large_usable(s) < size_bytes || large_usable(s) - size_bytes > s->bytes / kParkedShare) {
     huge_free(s);
     return nullptr;
   }
@@ -501,7 +499,7 @@ void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* con
 }
 
 void large_for_each_kept(void (*visit)(const char*, size_t, void*), void* context) {
-  Kept kept[kKept];
+  Kept kept[kMostKept];
   int count;
   {
     LockGuard guard(huge.lock);

@@ -6,16 +6,10 @@
 // is estimated keeps its mean.
 #include <utility>
 
+#include "base/policy.h"
 #include "core/thread_heap.h"
 
 namespace larder {
-
-namespace {
-
-// The first lot is lost with a chance of one to so many.
-constexpr uint32_t kFirstLot = 64;
-
-}  // namespace
 
 // Built aside: a signal handler may take from heads[c] at any time.
 void* ThreadHeap::hand_out_marked(int c, void* list, size_t bytes) {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "base/policy.h"
 #include "base/stats.h"
 #include "core/large.h"
 #include "core/limit.h"
@@ -14,7 +15,6 @@ namespace larder {
 
 namespace {
 
-constexpr uint64_t kTickMs = 100;
 constinit std::atomic<uint64_t> next_tick_ms{0};
 
 constinit std::atomic<uint64_t> last_pass{0};
@@ -49,14 +49,7 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
 
 // When hardly anything is in use any more nobody may come by again, so that free memory goes
 // without waiting for its decay. Not in a process of several threads: they come in waves, and the
-// next one wants what the last one had. What goes early may have to come back, at a page fault a
-// page: no more goes than the process ever had in use, plus kEarlyBytesPerMs, which bounds the time
-// for it to about two hundredths.
-constexpr size_t kEarlyMin = 8 << 20;
-constexpr size_t kHardlyAny = 2 << 20;
-constexpr int64_t kFewThreads = 2;
-constexpr size_t kEarlyBytesPerMs = 32 << 10;
-
+// next one wants what the last one had.
 // Threads that race for it count a little wrongly: the bound is one of time, not of safety.
 struct Early {
   std::atomic<uint64_t> next_ms{0}, last_ms{0};
@@ -96,9 +89,6 @@ LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
   }
 }
 
-// Work under pressure is done as soon as it is worth a system call, or that time has passed.
-constexpr uint64_t kPressedTickMs = 10;
-constexpr size_t kPressedBytes = 1 << 20;
 constinit std::atomic<uint64_t> next_pressed_ms{0};
 
 LARDER_SLOW void purge_pressed(uint64_t now) {
@@ -183,7 +173,7 @@ unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed
 size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
 
 void purge_to_limit() {
-  size_t lowest = limit::lowest(), wanted = lowest - lowest / 16;
+  size_t lowest = limit::lowest(), wanted = lowest - lowest / kPressedShare;
   size_t held = limit::held_bytes();
   if (lowest != 0 && held > wanted) purge_bytes(held - wanted);
   if (lowest == 0 || limit::held_bytes() <= wanted) limit::relax();

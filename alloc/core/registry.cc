@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/layout.h"
+#include "base/policy.h"
 #include "base/stats.h"
 #include "core/meta.h"
 #include "larder/inline.h"
@@ -15,12 +16,6 @@
 namespace larder {
 
 namespace {
-
-constexpr unsigned kMaxShared = 256;
-// Heaps without a thread keep what they own up to these bounds, each and in all.
-constexpr size_t kWaitingBytes = 512 * 1024;
-constexpr size_t kAllWaitingBytes = 12 * 1024 * 1024;
-constexpr uint64_t kSearchMs = 100;  // at most so often
 
 struct Registry {
   Lock lock;

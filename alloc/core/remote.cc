@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/policy.h"
 #include "core/central.h"
 #include "core/registry.h"
 #include "core/thread_heap.h"
@@ -75,8 +76,8 @@ void push_slot(ThreadHeap* heap, RemoteCache::Slot* slot) {
 }
 
 uint32_t batch_limit(size_t object_size) {
-  size_t n = 16 * 1024 / object_size;
-  return uint32_t(n < 16 ? 16 : n > 128 ? 128 : n);
+  size_t n = kPushBytes / object_size;
+  return uint32_t(n < kLeastPushed ? kLeastPushed : n > kMostPushed ? kMostPushed : n);
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
     cache.taken[hash / 64] |= uint64_t{1} << hash % 64;
     cache.pending_bytes += object_size;
   }
-  if (cache.pending_bytes > RemoteCache::kPendingBytes) remote_flush(heap);
+  if (cache.pending_bytes > kPendingBytes) remote_flush(heap);
 }
 
 void remote_flush(ThreadHeap* heap) {

@@ -14,7 +14,6 @@ namespace larder {
 
 struct RemoteCache {
   static constexpr int kSlots = 256;
-  static constexpr size_t kPendingBytes = 256 * 1024;
   struct Slot {
     Slab* slab;
     void* head;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/policy.h"
 #include "base/stats.h"
 #include "core/large.h"
 #include "core/limit.h"
@@ -50,7 +51,7 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
     // A shrink that would save less than a quarter is not worth a copy.
     if (unlikely(sample_all)) return nullptr;
     size_t have = kSizeClasses.size[s->size_class];
-    return size_bytes <= have && size_bytes >= have - have / 4 ? p : nullptr;
+    return size_bytes <= have && size_bytes >= have - have / kShrinkShare ? p : nullptr;
   }
   SlowPath path;
   if (!path.entered()) return nullptr;
@@ -75,7 +76,8 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   int saved_errno = errno;
   size_t old = usable_size(s);
   // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
-  size_t room = size_bytes > old && size_bytes > kSmallMax && !sample_all ? size_bytes / 8 : 0;
+  size_t room =
+      size_bytes > old && size_bytes > kSmallMax && !sample_all ? size_bytes / kGrowShare : 0;
   void* q = malloc_fast(size_bytes + room);
   if (q != nullptr && room != 0)
     uncount_room(q, size_bytes);

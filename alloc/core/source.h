@@ -7,13 +7,10 @@
 // Thread safety: the caller holds the page heap's lock.
 #pragma once
 
+#include "base/policy.h"
 #include "core/block.h"
 
 namespace larder {
-
-// The table of a small region, as the first one is, shares pages with other descriptors: most
-// processes need no more.
-inline constexpr unsigned kSharedTableBlocks = 2;
 
 // A region of at least `min_blocks` (<= 64), all of them free, with its part of the page map
 // made; nullptr when no memory can be had.

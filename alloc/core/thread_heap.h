@@ -22,6 +22,7 @@
 // objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
 #pragma once
 
+#include "base/policy.h"
 #include "base/size_class.h"
 #include "core/block.h"
 #include "core/page_map.h"
@@ -35,17 +36,6 @@ struct larder_inline_state;
 namespace larder {
 
 inline constexpr uint8_t kHoldNoMore = 255;
-// After so many adoptions more than slabs of the class were needed, slabs are passed on.
-inline constexpr unsigned kIdleAdoptions = 8;
-// A slab is carved, and touched, by so much at a time.
-inline constexpr size_t kCarveBytes = 4096;
-// What others free in a slab that its owner has set aside waits for the owner: not more than this.
-inline constexpr size_t kMaxFull = 64;
-inline constexpr size_t kMaxFullBytes = 512 * 1024;
-// What all heaps together may keep beyond LARDER_HEAP_EMPTY_KIB: as much as they turn over.
-inline constexpr size_t kKeepExtraBytes = size_t{16} << 20;
-// Runs of up to 512 KiB are kept by a thread that frees them.
-inline constexpr unsigned kKeptRunUnits = 32;
 
 // The owner of no slab, not even of the null slab: what a thread without a heap compares with.
 inline constexpr uintptr_t kNoOwner = 1;
@@ -121,7 +111,6 @@ struct ThreadHeap {
   size_t emptied_bytes;  // of slabs that became empty since one was needed
   int thin_class;        // where thin() goes on
   uint8_t keep_events;
-  static constexpr uint8_t kMaxBorrowed = 32;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
   // The run that was freed last, without a look at kept_runs: it serves sizes of parked_min +
   // 0..parked_span.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <new>
 
+#include "base/policy.h"
 #include "base/stats.h"
 #include "os/environment.h"
 #include "os/line.h"
@@ -19,8 +20,6 @@ extern "C" [[gnu::weak]] const char* strerrordesc_np(int) noexcept;
 namespace larder::backing {
 
 namespace {
-
-constexpr size_t kMostWindow = size_t{256} << 30, kLeastWindow = size_t{64} << 20;
 
 struct Window {
   const char* variable;

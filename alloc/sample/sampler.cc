@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/layout.h"
+#include "base/policy.h"
 #include "core/meta.h"
 #include "core/page_heap.h"
 #include "core/page_map.h"
@@ -13,13 +14,6 @@ namespace larder {
 constinit bool sample_all = false;
 
 namespace {
-
-// The mean, and the budget, are looked at again after so much.
-constexpr size_t kLookBytes = size_t{8} << 20, kLookBytesIfOff = size_t{1} << 20;
-
-// About 0.3 us each: four a millisecond, and so many saved up, are a thousandth of the time.
-constexpr uint32_t kBudgetPerMs = 4, kMostBudget = 320, kFirstBudget = 160;
-constexpr uint32_t kWalk = 8;  // as many samples without one
 
 struct Sampler {
   Lock lock;
@@ -227,13 +221,11 @@ uint32_t Countdown::budget_left() {
 void Countdown::spend(uint32_t samples) { budget -= samples < budget ? samples : budget; }
 
 double Countdown::paced_mean() {
-  // Who asks for a smaller mean than the default wants every sample.
-  constexpr size_t kPacedMean = 256 * 1024;
   size_t now = sample_mean();
   if (now < kPacedMean) return double(now);
   uint32_t left = budget_left();
   if (left >= kMostBudget / 4) return double(now);
-  return double(now) * (left < kMostBudget / 16 ? 32 : 4);
+  return double(now) * (left < kMostBudget / 16 ? kPaceEmpty : kPaceLow);
 }
 
 void Countdown::draw() {

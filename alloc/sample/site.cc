@@ -6,6 +6,7 @@
 #include <unwind.h>
 
 #include "base/layout.h"
+#include "base/policy.h"
 #include "core/meta.h"
 #include "os/os.h"
 
@@ -30,7 +31,6 @@ struct Recent {
   Site* site;
   const uintptr_t* slots[kMaxFrames];
 };
-constexpr size_t kRecent = 64;
 constinit Recent* recent[kRecent] = {};
 
 struct Walk {

@@ -6,11 +6,10 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/policy.h"
 
 namespace larder {
 
-inline constexpr size_t kMaxFrames = 64;
-inline constexpr size_t kMaxSites = 64 * 1024;
 // Lifetimes by their logarithm: [i] counts those from 2^i to 2^(i + 1) microseconds.
 inline constexpr int kLifetimes = 40;
 
