@@ -9,7 +9,7 @@ namespace {
 
 struct alignas(64) Central {
   Lock lock;
-  SlabList slabs;
+  SlabList slabs LARDER_GUARDED_BY(lock);
   std::atomic<size_t> count{0};
 };
 constinit Central central[kClasses];

@@ -32,22 +32,21 @@ struct Kept {
 
 struct Huge {
   Lock lock;
-  Slab* descriptors = nullptr;  // unused ones, by next
-  Slab* all = nullptr;          // used ones, too, by prev
-  Kept kept[kMostKept] = {};    // by address
-  int kept_count = 0;
+  Slab* descriptors LARDER_GUARDED_BY(lock) = nullptr;  // unused ones, by next
+  Slab* all LARDER_GUARDED_BY(lock) = nullptr;          // used ones, too, by prev
+  Kept kept[kMostKept] LARDER_GUARDED_BY(lock) = {};    // by address
+  int kept_count LARDER_GUARDED_BY(lock) = 0;
   std::atomic<size_t> kept_bytes{0};
-  std::atomic<Slab*> parked{nullptr};   // counts as handed out
-  std::atomic<size_t> parked_bytes{0};  // of the one parked last
-  uint64_t reused_bytes = 0;            // of kept memory, since the start
+  std::atomic<Slab*> parked{nullptr};                 // counts as handed out
+  std::atomic<size_t> parked_bytes{0};                // of the one parked last
+  uint64_t reused_bytes LARDER_GUARDED_BY(lock) = 0;  // of kept memory, since the start
 };
 constinit Huge huge;
 
 // The first unit must be all an object's own: the page map resolves by units.
 size_t granule() { return kUnit > os::page_size() ? kUnit : os::page_size(); }
 
-// REQUIRES: huge.lock
-Slab* new_descriptor() {
+Slab* new_descriptor() LARDER_REQUIRES(huge.lock) {
   if (Slab* s = huge.descriptors) {
     huge.descriptors = s->next;
     return s;
@@ -59,8 +58,7 @@ Slab* new_descriptor() {
   return huge.all = s;
 }
 
-// REQUIRES: huge.lock
-void drop_descriptor(Slab* s) {
+void drop_descriptor(Slab* s) LARDER_REQUIRES(huge.lock) {
   if (s == nullptr) return;
   page_map.set(s->base, 1, nullptr);
   s->kind = Kind::kFree;
@@ -68,23 +66,22 @@ void drop_descriptor(Slab* s) {
   huge.descriptors = s;
 }
 
-// REQUIRES: huge.lock, so that no read-modify-write is needed.
-void count_kept(size_t bytes) {
+// Under the lock, so that no read-modify-write is needed.
+void count_kept(size_t bytes) LARDER_REQUIRES(huge.lock) {
   huge.kept_bytes.store(huge.kept_bytes.load(std::memory_order_relaxed) + bytes,
                         std::memory_order_relaxed);
 }
 
 char* end_of(const Kept& k) { return k.base + k.bytes; }
 
-// REQUIRES: huge.lock
-void erase_kept(int first, int count) {
+void erase_kept(int first, int count) LARDER_REQUIRES(huge.lock) {
   huge.kept_count -= count;
   memmove(&huge.kept[first], &huge.kept[first + count],
           size_t(huge.kept_count - first) * sizeof(Kept));
 }
 
-// REQUIRES: huge.lock. False: there are too many.
-bool insert_kept(const Kept& k) {
+// False: there are too many.
+bool insert_kept(const Kept& k) LARDER_REQUIRES(huge.lock) {
   if (huge.kept_count == kMostKept) return false;
   int at = huge.kept_count++;
   for (; at > 0 && huge.kept[at - 1].base > k.base; --at) huge.kept[at] = huge.kept[at - 1];
@@ -109,8 +106,7 @@ bool unmap_or_keep(Kept k) {
 }
 
 // Bytes that lie together from kept[i] on, until at least `enough`.
-// REQUIRES: huge.lock
-size_t bytes_from(int i, size_t enough) {
+size_t bytes_from(int i, size_t enough) LARDER_REQUIRES(huge.lock) {
   size_t bytes = huge.kept[i].bytes;
   for (; bytes < enough && i + 1 < huge.kept_count; ++i) {
     if (end_of(huge.kept[i]) != huge.kept[i + 1].base) break;
@@ -120,8 +116,8 @@ size_t bytes_from(int i, size_t enough) {
 }
 
 // Takes `bytes` from kept[i] on; returns what it took, which may be a little more.
-// REQUIRES: huge.lock, bytes_from(i, bytes) >= bytes
-size_t consume(int i, size_t bytes) {
+// REQUIRES: bytes_from(i, bytes) >= bytes
+size_t consume(int i, size_t bytes) LARDER_REQUIRES(huge.lock) {
   size_t taken = 0;
   int whole = 0;
   for (Kept* k = &huge.kept[i]; taken < bytes; ++k) {

@@ -10,9 +10,10 @@ constexpr size_t kChunk = 64 * 1024;
 
 struct Meta {
   Lock lock;
-  uintptr_t next = 0;
-  uintptr_t end = 0;
-  uintptr_t* chunks = nullptr;  // each begins with the address of the one before it
+  uintptr_t next LARDER_GUARDED_BY(lock) = 0;
+  uintptr_t end LARDER_GUARDED_BY(lock) = 0;
+  // Each begins with the address of the one before it.
+  uintptr_t* chunks LARDER_GUARDED_BY(lock) = nullptr;
 };
 constinit Meta meta;
 

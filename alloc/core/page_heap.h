@@ -69,7 +69,7 @@ class PageHeap {
   // Checks every invariant of block.h; debug builds and tests.
   void check();
 
-  Lock& lock() { return lock_; }
+  Lock& lock() LARDER_RETURNS(lock_) { return lock_; }
   // Of runs handed out from memory that may be there already, since the start: no page faults.
   uint64_t reused_bytes() const { return __atomic_load_n(&reused_bytes_, __ATOMIC_RELAXED); }
 
@@ -85,27 +85,27 @@ class PageHeap {
     }
   };
 
-  Block* find_block(unsigned units, unsigned align_units, int* unit);
-  Block* take_free_block();
-  Slab* claim(Block* b, int unit, unsigned units, Kind kind);
-  void set_free_units(Block* b, UnitSet units);
-  void count_used(size_t more_units);
-  void give_back(Block* b, UnitSet units, UnitSet dirty);
-  void bucket_remove(Block* b);
-  void bucket_insert(Block* b);
-  void dirty_insert(Block* b);
-  void dirty_remove(Block* b);
+  Block* find_block(unsigned units, unsigned align_units, int* unit) LARDER_REQUIRES(lock_);
+  Block* take_free_block() LARDER_REQUIRES(lock_);
+  Slab* claim(Block* b, int unit, unsigned units, Kind kind) LARDER_REQUIRES(lock_);
+  void set_free_units(Block* b, UnitSet units) LARDER_REQUIRES(lock_);
+  void count_used(size_t more_units) LARDER_REQUIRES(lock_);
+  void give_back(Block* b, UnitSet units, UnitSet dirty) LARDER_REQUIRES(lock_);
+  void bucket_remove(Block* b) LARDER_REQUIRES(lock_);
+  void bucket_insert(Block* b) LARDER_REQUIRES(lock_);
+  void dirty_insert(Block* b) LARDER_REQUIRES(lock_);
+  void dirty_remove(Block* b) LARDER_REQUIRES(lock_);
   DirtyList& dirty_list(const Block* b) { return b->wholly_free() ? dirty_whole_ : dirty_part_; }
-  bool add_region(unsigned min_blocks);
+  bool add_region(unsigned min_blocks) LARDER_REQUIRES(lock_);
 
   Lock lock_;
-  Region* regions_ = nullptr;
-  size_t blocks_ = 0;
-  Block* buckets_[kUnitsPerBlock] = {};  // [longest], 1..127
-  UnitSet bucket_bits_ = 0;              // which are not empty
+  Region* regions_ LARDER_GUARDED_BY(lock_) = nullptr;
+  size_t blocks_ LARDER_GUARDED_BY(lock_) = 0;
+  Block* buckets_[kUnitsPerBlock] LARDER_GUARDED_BY(lock_) = {};  // [longest], 1..127
+  UnitSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;              // which are not empty
   DirtyList dirty_whole_, dirty_part_;
   std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};  // written under the lock
-  uint64_t reused_bytes_ = 0;
+  uint64_t reused_bytes_ LARDER_GUARDED_BY(lock_) = 0;
 };
 
 extern PageHeap page_heap;

@@ -20,12 +20,14 @@ namespace {
 struct Registry {
   Lock lock;
   Lock burial;
-  ThreadHeap* heaps = nullptr;   // all thread heaps, by next; written under the lock
-  ThreadHeap* unused = nullptr;  // of threads that have ended, by next_unused
-  size_t unused_count = 0, dead = 0;
-  size_t waiting_bytes = 0;       // of all unused heaps
-  uint64_t searched_ms = 0;       // when find_lost() last looked
-  std::atomic<size_t> in_use{0};  // written under the lock
+  ThreadHeap* heaps LARDER_GUARDED_BY(lock) =
+      nullptr;  // all thread heaps, by next; written under the lock
+  ThreadHeap* unused LARDER_GUARDED_BY(lock) =
+      nullptr;  // of threads that have ended, by next_unused
+  size_t unused_count LARDER_GUARDED_BY(lock) = 0, dead LARDER_GUARDED_BY(lock) = 0;
+  size_t waiting_bytes LARDER_GUARDED_BY(lock) = 0;  // of all unused heaps
+  uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;  // when find_lost() last looked
+  std::atomic<size_t> in_use{0};                     // written under the lock
   pthread_key_t key = 0;
   bool has_key = false;
   std::atomic<ThreadHeap*> shared[kMaxShared] = {};
@@ -51,9 +53,9 @@ void count_in_use(ptrdiff_t change) {
 // A thread may get its first heap when it has all but ended, in a signal handler or in the last
 // round of keys' destructors, and is never told then that it ends. Such heaps count no more. That
 // is all: their lists went with the thread, and after a fork without fork's handlers a heap may
-// have another number than its thread, which is there still. REQUIRES: registry.lock. A system call
-// for each heap that is assigned.
-void find_lost() {
+// have another number than its thread, which is there still. A system call for each heap that is
+// assigned.
+void find_lost() LARDER_REQUIRES(registry.lock) {
   uint64_t now = os::now_ms();
   if (now - registry.searched_ms < kSearchMs) return;
   registry.searched_ms = now;
@@ -67,9 +69,9 @@ void find_lost() {
 
 bool all_in_use() { return registry.in_use.load(std::memory_order_relaxed) >= max_heaps(); }
 
-// REQUIRES: registry.lock. The heap is the thread's before it is assigned: a fork in a signal
-// handler must not take it for another's.
-ThreadHeap* take_heap(ThreadState& t) {
+// The heap is the thread's before it is assigned: a fork in a signal handler must not take it for
+// another's.
+ThreadHeap* take_heap(ThreadState& t) LARDER_REQUIRES(registry.lock) {
   if (all_in_use() && t.phase == ThreadState::kNew) find_lost();
   if (all_in_use()) return nullptr;
   ThreadHeap* heap = registry.unused;
@@ -261,7 +263,8 @@ void registry_for_each_lock(void (*visit)(Lock&)) {
   visit(registry.burial);
 }
 
-void registry_bury_others() {
+// There is no other thread in the child.
+void registry_bury_others() LARDER_UNCHECKED {
   size_t in_use = 0;
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
     if (!heap->assigned) continue;

@@ -48,12 +48,12 @@ void for_each_lock(void (*visit)(Lock&)) {
 }  // namespace
 
 HeapHeld::HeapHeld() {
-  for_each_lock([](Lock& lock) { lock.acquire(); });
+  for_each_lock([](Lock& lock) LARDER_UNCHECKED { lock.acquire(); });
   os::hold_own_mappings();
 }
 HeapHeld::~HeapHeld() {
   os::release_own_mappings();
-  for_each_lock([](Lock& lock) { lock.release(); });
+  for_each_lock([](Lock& lock) LARDER_UNCHECKED { lock.release(); });
 }
 
 HeapObject find_object(const void* pointer) {

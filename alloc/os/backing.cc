@@ -47,12 +47,12 @@ struct Backing {
   // Anything but plain mmap; it stays. Relaxed: who has memory of a window was given it under the
   // lock, or by who was.
   std::atomic<bool> special{false};
-  bool ready = false;
-  bool use_mmap = true;
+  bool ready LARDER_GUARDED_BY(lock) = false;
+  bool use_mmap = true;  // written once, before any memory is asked for
   Window windows[2] = {{.variable = "MEMFS_MALLOC_PATH"}, {.variable = "DEVMEM_START"}};
   int copied_pipe[2] = {-1, -1};
-  Source source = nullptr;  // and its context: under the lock
-  void* source_context = nullptr;
+  Source source LARDER_GUARDED_BY(lock) = nullptr;  // and its context: under the lock
+  void* source_context LARDER_GUARDED_BY(lock) = nullptr;
   std::atomic<Window*> of_source{nullptr};  // by next_of_source; they are never taken away
 };
 constinit Backing backing;
@@ -112,7 +112,6 @@ bool release(const Window& w, void* addr, size_t size_bytes) {
   return w.shared && !w.copied ? os::punch(addr, size_bytes) : os::discard(addr, size_bytes);
 }
 
-// REQUIRES: backing.lock
 void give_back(Window& w, void* addr, size_t size_bytes) {
   if (!w.device) release(w, addr, size_bytes);
   for_each_chunk(w, addr, size_bytes, [&w](size_t chunk, uint8_t units) {
@@ -135,7 +134,6 @@ void refuse(Window& w, const char* why) {
   line.put("; more memory comes from elsewhere").write();
 }
 
-// REQUIRES: backing.lock
 void* take(Window& w, size_t size_bytes, size_t align) {
   if (w.closed || w.chunks == 0) return nullptr;
   size_t count = (size_bytes + kBlock - 1) / kBlock;
@@ -226,8 +224,7 @@ void init_device(uint64_t start, const char* path) {
 // --- the program's source
 
 // What it gives for so many chunks, as a window: whole chunks within it. nullptr: too little.
-// REQUIRES: backing.lock
-Window* ask_source(size_t count) {
+Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
   size_t bytes = count * kBlock, actual = bytes;
   int saved = errno;
   auto p =
@@ -254,8 +251,7 @@ Window* ask_source(size_t count) {
 
 // It is asked for as much again as it has given, 64 MiB at most: there are few windows then. If it
 // refuses, for what is needed: with a chunk at both ends, and what the place for `align` takes.
-// REQUIRES: backing.lock
-void* take_from_source(size_t size_bytes, size_t align) {
+void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.lock) {
   constexpr size_t kMostChunks = 32;
   size_t so_far = 0;
   for (Window* w = backing.of_source.load(std::memory_order_relaxed); w != nullptr;
@@ -329,7 +325,8 @@ bool copy(Window& w) {
 
 }  // namespace
 
-void init() {
+// In the constructor, or before it: there is one thread.
+void init() LARDER_UNCHECKED {
   if (backing.ready || environ == nullptr) return;
   backing.ready = true;
   read_options_from_environment();

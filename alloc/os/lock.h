@@ -3,10 +3,13 @@
 // Why not pthread_mutex: it must work before libc is ready and be reset in a fork's child, and a
 // signal handler that interrupted the holder must be able to see that waiting would be for ever.
 // Waiters spin briefly, then sleep. Holders never call out, allocate or block while they hold it.
+// What a lock guards says so (base/guarded.h); what holds all of them at once, for fork or for a
+// look at the whole heap, is not checked.
 #pragma once
 
 #include <atomic>
 
+#include "base/guarded.h"
 #include "base/single_threaded.h"
 #include "os/os.h"
 
@@ -16,16 +19,16 @@ namespace larder {
 // forked.
 uint32_t thread_id();
 
-class Lock {
+class LARDER_CAPABILITY Lock {
  public:
-  void acquire() {
+  void acquire() LARDER_ACQUIRE() LARDER_UNCHECKED {
     uint32_t expected = kFree;
     if (single_threaded() && word_.load(std::memory_order_relaxed) == kFree)
       return word_.store(thread_id(), std::memory_order_relaxed);
     if (!word_.compare_exchange_strong(expected, thread_id(), std::memory_order_acquire))
       acquire_slow();
   }
-  void release() {
+  void release() LARDER_RELEASE() LARDER_UNCHECKED {
     if (unlikely(recursion_ != 0)) {
       --recursion_;
       return;
@@ -42,7 +45,7 @@ class Lock {
   // before and after, the forking thread may lock again: other fork handlers allocate. It waits
   // if `tries` is 0, and gives up after so many otherwise (the handler has interrupted a slow path,
   // whose locks the holder of this one may be waiting for): false.
-  bool before_fork(unsigned tries) {
+  bool before_fork(unsigned tries) LARDER_UNCHECKED {
     if (held_by_me()) return true;
     if (tries == 0)
       acquire();
@@ -51,7 +54,7 @@ class Lock {
     for_fork_ = true;
     return true;
   }
-  void after_fork_in_parent() {
+  void after_fork_in_parent() LARDER_UNCHECKED {
     if (!held_for_fork()) return;
     for_fork_ = false;
     release();
@@ -78,10 +81,10 @@ class Lock {
   bool for_fork_ = false;
 };
 
-class LockGuard {
+class LARDER_SCOPED LockGuard {
  public:
-  explicit LockGuard(Lock& lock) : lock_(lock) { lock_.acquire(); }
-  ~LockGuard() { lock_.release(); }
+  explicit LockGuard(Lock& lock) LARDER_ACQUIRE(lock) : lock_(lock) { lock_.acquire(); }
+  ~LockGuard() LARDER_RELEASE() { lock_.release(); }
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 

@@ -17,25 +17,23 @@ namespace {
 
 struct Sampler {
   Lock lock;
-  Mark* unused = nullptr;
-  Countdown countdown = {};
-  SlabList slabs[kClasses];             // with objects to give
-  void** unused_arrays[kClasses] = {};  // linked by their first word
-  double allocated_bytes = 0;
+  Mark* unused LARDER_GUARDED_BY(lock) = nullptr;
+  Countdown countdown LARDER_GUARDED_BY(lock) = {};
+  SlabList slabs[kClasses] LARDER_GUARDED_BY(lock);             // with objects to give
+  void** unused_arrays[kClasses] LARDER_GUARDED_BY(lock) = {};  // linked by their first word
+  double allocated_bytes LARDER_GUARDED_BY(lock) = 0;
 };
 constinit Sampler sampler;
 constinit std::atomic<size_t> mean_bytes{0};
 constinit std::atomic<void*> deferred{nullptr};
 constinit std::atomic<void (*)()> watch{nullptr};
 
-// REQUIRES: not the sampler's lock
-void tell() {
+void tell() LARDER_EXCLUDES(sampler.lock) {
   if (auto* told = watch.load(std::memory_order_acquire)) told();
 }
 constinit thread_local uint32_t first_state = 0;
 
-// REQUIRES: the sampler's lock
-void** new_array(int c) {
+void** new_array(int c) LARDER_REQUIRES(sampler.lock) {
   void** array = sampler.unused_arrays[c];
   if (array == nullptr)
     return static_cast<void**>(meta_alloc(kSizeClasses.capacity[c] * sizeof(Mark*), 8));
@@ -44,8 +42,7 @@ void** new_array(int c) {
   return array;
 }
 
-// REQUIRES: the sampler's lock
-Slab* new_slab(int c) {
+Slab* new_slab(int c) LARDER_REQUIRES(sampler.lock) {
   void** array = new_array(c);
   if (array == nullptr) return nullptr;
   Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSampled);
@@ -64,8 +61,7 @@ Slab* new_slab(int c) {
   return s;
 }
 
-// REQUIRES: the sampler's lock
-void drop_slab(Slab* s) {
+void drop_slab(Slab* s) LARDER_REQUIRES(sampler.lock) {
   int c = s->size_class;
   sampler.slabs[c].remove(s);
   s->list[0] = static_cast<void*>(sampler.unused_arrays[c]);
@@ -78,8 +74,7 @@ void*& mark_at(Slab* s, void* p) {
   return s->list[size_t(static_cast<char*>(p) - s->base) / kSizeClasses.size[s->size_class]];
 }
 
-// REQUIRES: the sampler's lock
-void* new_object(int c, Mark* mark) {
+void* new_object(int c, Mark* mark) LARDER_REQUIRES(sampler.lock) {
   Slab* s = sampler.slabs[c].front();
   if (s == nullptr && (s = new_slab(c)) == nullptr) return nullptr;
   void* p = s->free;
@@ -93,8 +88,7 @@ void* new_object(int c, Mark* mark) {
 }
 
 // One sample more of the site, or less (sign -1).
-// REQUIRES: the sampler's lock
-void count_in_use(Mark* mark, double sign) {
+void count_in_use(Mark* mark, double sign) LARDER_REQUIRES(sampler.lock) {
   Site* site = mark->site;
   sites_before_change(site);
   double objects = mark->objects * mark->factor, bytes = objects * double(mark->bytes);
@@ -115,22 +109,22 @@ void count_in_use(Mark* mark, double sign) {
 }
 
 // The sampler's lock, and the site of the stack from the caller on.
-class LockedSite {
+class LARDER_SCOPED LockedSite {
  public:
-  LARDER_SLOW LockedSite(void* caller, Countdown* payer) {
+  LARDER_SLOW LockedSite(void* caller, Countdown* payer) LARDER_ACQUIRE(sampler.lock) {
     void* frame = __builtin_frame_address(0);
     sampler.lock.acquire();
     site_ = sample_all ? nullptr : recall_site(caller, frame);
     if (payer != nullptr) payer->spend(site_ != nullptr ? 1 : kWalk);
     if (site_ == nullptr) walk(caller, frame);
   }
-  ~LockedSite() { sampler.lock.release(); }
+  ~LockedSite() LARDER_RELEASE() { sampler.lock.release(); }
   LockedSite(const LockedSite&) = delete;
   LockedSite& operator=(const LockedSite&) = delete;
   Site* get() const { return site_; }
 
  private:
-  LARDER_SLOW void walk(void* caller, void* frame) {
+  LARDER_SLOW void walk(void* caller, void* frame) LARDER_REQUIRES(sampler.lock) {
     sampler.lock.release();
     Stack stack;
     capture(stack, caller);
@@ -142,16 +136,14 @@ class LockedSite {
   Site* site_;
 };
 
-// REQUIRES: the sampler's lock
-void count_allocated(Mark* mark, double sign) {
+void count_allocated(Mark* mark, double sign) LARDER_REQUIRES(sampler.lock) {
   double objects = sign * mark->objects * mark->factor, bytes = objects * double(mark->bytes);
   mark->site->allocated.objects += objects;
   mark->site->allocated.bytes += bytes;
   sampler.allocated_bytes += bytes;
 }
 
-// REQUIRES: the sampler's lock
-void begin(Mark* mark, Site* site, size_t bytes) {
+void begin(Mark* mark, Site* site, size_t bytes) LARDER_REQUIRES(sampler.lock) {
   mark->site = site;
   mark->bytes = bytes;
   mark->since_us = os::now_us();
@@ -159,8 +151,7 @@ void begin(Mark* mark, Site* site, size_t bytes) {
   count_in_use(mark, 1);
 }
 
-// REQUIRES: the sampler's lock
-void end(Mark* mark) {
+void end(Mark* mark) LARDER_REQUIRES(sampler.lock) {
   uint64_t lived = os::now_us() - mark->since_us;
   int i = lived == 0 ? 0 : log2_floor(lived);
   mark->site->lifetimes[i < kLifetimes ? i : kLifetimes - 1] += float(mark->objects * mark->factor);
@@ -168,14 +159,12 @@ void end(Mark* mark) {
   mark->site = nullptr;
 }
 
-// REQUIRES: the sampler's lock
-void drop(Mark* mark) {
+void drop(Mark* mark) LARDER_REQUIRES(sampler.lock) {
   mark->next = sampler.unused;
   sampler.unused = mark;
 }
 
-// REQUIRES: the sampler's lock
-Mark* make_mark(void* slot, double objects) {
+Mark* make_mark(void* slot, double objects) LARDER_REQUIRES(sampler.lock) {
   Mark* mark = sampler.unused;
   if (mark != nullptr)
     sampler.unused = mark->next;
