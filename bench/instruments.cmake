@@ -1,4 +1,4 @@
-# The programs behind the tool's own instruments (docs/instruments.md). As the workloads, they are
+# The programs behind the tool's own instruments (docs/how/instruments.md). As the workloads, they are
 # linked with the system's malloc and served by whatever is preloaded, but for the pair
 # loops that have one of the library's archives linked in.
 

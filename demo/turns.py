@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes documents and a buffer, twice as many every other turn, and frees them; prints the resident MiB of each turn
-when all is made and after it was freed (docs/limits.md)."""
+when all is made and after it was freed (docs/tasks/limit-memory.md)."""
 
 import json
 import time

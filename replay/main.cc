@@ -1,5 +1,5 @@
 // Carries out the calls of a recorded program, at full speed, on the malloc of this process: one
-// thread for each recorded one. See docs/replay.md.
+// thread for each recorded one. See docs/tasks/replay-on-other-allocators.md.
 //
 // Invariant: nothing here uses the allocator for itself between the first operation and the last,
 // but pthread_create; the books are mappings that are resident before the start.

@@ -1,4 +1,4 @@
-// A torture test for any malloc. See docs/torture.md.
+// A torture test for any malloc. See docs/tasks/test-an-allocator.md.
 //
 //   main ── rounds ──► streams of threads (worker) ──► checked calls (calls) ──► the allocator
 //     │                     └── fork, short-lived threads, mailboxes,       └── index, pattern

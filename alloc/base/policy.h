@@ -1,7 +1,7 @@
 // Every constant that could be another number without the allocator being wrong: its unit, why it
-// is so, and the experiment that chose it (docs/experiments.md, by heading; "not measured" where
-// there was none). What a user may set is in os/options.cc instead; what the structures are made
-// of, in base/base.h and base/size_class.h.
+// is so, and the experiment that chose it (docs/how/experiments.md, by heading; "not measured"
+// where there was none). What a user may set is in os/options.cc instead; what the structures are
+// made of, in base/base.h and base/size_class.h.
 #pragma once
 
 #include "base/base.h"
@@ -101,22 +101,23 @@ inline constexpr size_t kPressedBytes = size_t{1} << 20, kPressedShare = 16;
 // --- samples
 
 // Bytes from one look at the mean, and at the budget, to the next; and where nothing is sampled.
-// docs/profile.md.
+// docs/how/heap-profile.md.
 inline constexpr size_t kLookBytes = size_t{8} << 20, kLookBytesIfOff = size_t{1} << 20;
 // The budget of a heap in samples, each of about 0.3 us: so many a millisecond, so many saved up,
 // so many to begin with, are a thousandth of its time; a walk of the stack counts as kWalk of them.
-// docs/profile.md.
+// docs/how/heap-profile.md.
 inline constexpr uint32_t kBudgetPerMs = 4, kMostBudget = 320, kFirstBudget = 160, kWalk = 8;
 // Bytes: who asks for a smaller mean wants every sample, whatever it costs.
 inline constexpr size_t kPacedMean = 256 * 1024;
 // The mean is so many times as large when less than a quarter of the budget is left, and a
 // sixteenth.
 inline constexpr uint32_t kPaceLow = 4, kPaceEmpty = 32;
-// A mark is first lost with a chance of one to so many where the budget is spent. docs/profile.md.
+// A mark is first lost with a chance of one to so many where the budget is spent.
+// docs/how/heap-profile.md.
 inline constexpr uint32_t kFirstLot = 64;
 // Frames of a stack, and stacks that are told apart: 512 bytes a stack and 8 a frame.
 inline constexpr size_t kMaxFrames = 64, kMaxSites = 64 * 1024;
-// Stacks that a walk may be spared by: those of the last callers. docs/profile.md.
+// Stacks that a walk may be spared by: those of the last callers. docs/how/heap-profile.md.
 inline constexpr size_t kRecent = 64;
 
 // --- where memory comes from

@@ -1,4 +1,4 @@
-// The heap by HTTP, for whoever may see it: LARDER_LISTEN (docs/endpoint.md).
+// The heap by HTTP, for whoever may see it: LARDER_LISTEN (docs/reference/endpoint.md).
 //
 // A thread of its own, only when asked for: it takes no signal, allocates nothing, and has open
 // files of its own, so that neither the program nor its children ever see the socket. A child

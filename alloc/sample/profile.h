@@ -1,4 +1,5 @@
-// The heap profile as a file: text that pprof reads (docs/profile.md), written by raw system calls.
+// The heap profile as a file: text that pprof reads (docs/reference/heap-profile.md), written by
+// raw system calls.
 //
 // Thread safety: any thread. It takes the sampler's lock for each site anew, so that nobody waits
 // for a disk.

@@ -1,4 +1,4 @@
-// The allocator's figures as Prometheus reads them (docs/endpoint.md).
+// The allocator's figures as Prometheus reads them (docs/reference/endpoint.md).
 //
 // Thread safety: any thread. It walks all slabs, as larder_get_stats() does.
 #pragma once

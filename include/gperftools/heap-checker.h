@@ -1,6 +1,6 @@
 /* The interface of gperftools 2.10 to its leak checker, served by Larder: the same classes, sizes
  * and mangled names, so that programs compiled against either header run on either library. What
- * is a leak, and what HEAPCHECK turns on, is told in docs/leaks.md.
+ * is a leak, and what HEAPCHECK turns on, is told in docs/reference/leak-checker.md.
  *
  * Any thread may call anything; one check runs at a time. Without HEAPCHECK every call returns at
  * once, and no check fails. Sizes are in bytes.

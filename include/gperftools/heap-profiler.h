@@ -1,5 +1,6 @@
 /* The interface of gperftools 2.10 to its heap profiler, served by Larder, whose profile is always
- * on: what is started and stopped is the writing of files. docs/from-tcmalloc.md says more.
+ * on: what is started and stopped is the writing of files. docs/tasks/move-from-tcmalloc.md says
+ * more.
  *
  * Any thread may call anything.
  */

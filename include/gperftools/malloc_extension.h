@@ -1,6 +1,6 @@
 /* The interface of gperftools 2.10 to its malloc, served by Larder: the same class, the same order
  * of virtual functions, the same mangled names, so that programs compiled against either header run
- * on either library. docs/from-tcmalloc.md says what each call does here.
+ * on either library. docs/tasks/move-from-tcmalloc.md says what each call does here.
  *
  * Any thread may call anything. Sizes are in bytes. Needs libstdc++ (strings and vectors cross the
  * interface); C programs use malloc_extension_c.h.
@@ -66,7 +66,7 @@ class PERFTOOLS_DLL_DECL MallocExtension {
   typedef void(RangeFunction)(void*, const base::MallocRange*);
   virtual void Ranges(void* arg, RangeFunction func);
 
-  /* False: no such property, or it cannot be set. docs/from-tcmalloc.md lists them. */
+  /* False: no such property, or it cannot be set. docs/tasks/move-from-tcmalloc.md lists them. */
   virtual bool GetNumericProperty(const char* property, size_t* value);
   virtual bool SetNumericProperty(const char* property, size_t value);
 

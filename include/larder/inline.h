@@ -1,5 +1,5 @@
 /* malloc and free inlined into the program: three or four instructions each where the size is a
- * constant and an object of that size was freed just before (docs/static.md).
+ * constant and an object of that size was freed just before (docs/tasks/link-statically.md).
  *
  * Only for programs, not shared libraries, that have liblarder.a or liblarder_prefixed.a of this
  * very version linked in: the names below carry the version, so that any other leaves them

@@ -76,7 +76,8 @@ struct larder_stats {
 };
 
 /* Fills at most `size` bytes of *stats. 0; -1 if stats is null or size is less than 8. Walks all
- * slabs: a few microseconds a MiB of heap. docs/statistics.md says what each figure is. */
+ * slabs: a few microseconds a MiB of heap. docs/reference/statistics.md says what each figure is.
+ */
 int larder_get_stats(struct larder_stats* stats, size_t size);
 
 /* The same as JSON, and by size class, to an open file. 0; -1 with errno: what write() says, EBUSY
@@ -87,7 +88,8 @@ int larder_stats_json(int file);
  * kept mappings. Bytes given back. Other threads' kept slabs stay. */
 size_t larder_release_free_memory(void);
 
-/* Limits on memory (docs/limits.md), in bytes, rounded up to MiB; 0: none, as is the default.
+/* Limits on memory (docs/tasks/limit-memory.md), in bytes, rounded up to MiB; 0: none, as is the
+ * default.
  *
  * Beyond the soft limit memory that is free goes back to the system at once, and threads keep less
  * of it; no allocation fails. What would go beyond the hard limit fails with ENOMEM, or throws
@@ -116,7 +118,8 @@ int larder_set_pressure_callback(void (*function)(enum larder_pressure, size_t b
                                  void* context);
 
 /* The heap profile: what is in use by the stack that allocated it, estimated from samples
- * (docs/profile.md). On from the start, at a mean of 512 KiB or of LARDER_PROFILE_BYTES.
+ * (docs/tasks/profile-the-heap.md). On from the start, at a mean of 512 KiB or of
+ * LARDER_PROFILE_BYTES.
  *
  * Sets the mean distance between two samples, in bytes; 0 takes none from now on. What has been
  * sampled stays. Threads follow within their next MiB; from one mean to another within 8 MiB. */

@@ -1,6 +1,6 @@
 // The statistics explain the process's memory: after each of several workloads the sum of all kinds
 // is what is mapped, and the sum of what is in memory of each is what the process has beyond its
-// own, within 3 %. Prints what it finds: docs/statistics.md shows that.
+// own, within 3 %. Prints what it finds: docs/reference/statistics.md shows that.
 //
 // Usage: alloc_statistics [JSON_FILE]: writes the statistics there, and waits for a signal.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gperftools' HeapLeakChecker and its like do what docs/leaks.md says.
+"""gperftools' HeapLeakChecker and its like do what docs/reference/leak-checker.md says.
 
 Usage: heap_checker.py PROGRAM [LIBRARY]: with the library preloaded, or linked. Exit 1 when a test fails.
 """

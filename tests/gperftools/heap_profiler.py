@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""HEAPPROFILE and its like, and HeapProfilerStart and its like, do what docs/from-tcmalloc.md says.
+"""HEAPPROFILE and its like, and HeapProfilerStart and its like, do what docs/tasks/move-from-tcmalloc.md says.
 
 Usage: heap_profiler.py PROGRAM [LIBRARY]: with the library preloaded, or linked. Exit 1 when a test fails.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each environment variable of tcmalloc that Larder takes does what docs/from-tcmalloc.md says.
+"""Each environment variable of tcmalloc that Larder takes does what docs/tasks/move-from-tcmalloc.md says.
 
 Usage: variables.py WORKER. Mounts a small tmpfs and hugetlbfs where it may; what the machine does
 not allow is said and not counted. Exit 1 when a test fails.

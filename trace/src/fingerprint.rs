@@ -14,7 +14,7 @@ impl Fingerprint {
     pub const UNIFORM: u8 = 1;
     /// Few words have a zero byte, which pointers and small numbers have: text, or data.
     pub const DENSE: u8 = 2;
-    /// The block came from calloc, and no element of it is zero (`docs/trace-format.md`).
+    /// The block came from calloc, and no element of it is zero (`docs/reference/trace-format.md`).
     pub const NO_ZEROS: u8 = 4;
     /// With `NO_ZEROS`: of single bytes, which differ like data and not like marks.
     pub const DATA: u8 = 8;

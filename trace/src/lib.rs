@@ -1,7 +1,7 @@
 //! The trace format: written down once, for the recorder and the tool.
 //!
 //! A trace file holds what one process image did with its heap: every call, with its stack, thread,
-//! time and size. The bytes are specified in `docs/trace-format.md`.
+//! time and size. The bytes are specified in `docs/reference/trace-format.md`.
 //!
 //! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
 //! `layout`, `varint`, `call`, `fingerprint`.

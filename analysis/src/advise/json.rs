@@ -1,4 +1,4 @@
-//! The advice for programs: one object, described in `docs/advice.md`.
+//! The advice for programs: one object, described in `docs/reference/advice.md`.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! All that is known of each stack, as JSON of our own: described in `docs/exports.md`.
+//! All that is known of each stack, as JSON of our own: described in `docs/reference/exports.md`.
 
 use std::io::{self, Write};
 

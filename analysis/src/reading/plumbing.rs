@@ -1,5 +1,5 @@
 //! Which frames are plumbing: code between the program's own line and the allocator, to which no
-//! allocation is charged. The rules are the ones told in `docs/reading-a-report.md`.
+//! allocation is charged. The rules are the ones told in `docs/reference/report.md`.
 
 use crate::symbols::SourceFrame;
 

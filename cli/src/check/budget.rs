@@ -158,7 +158,7 @@ impl Source<'_> {
         let line = line.map_or(String::new(), |line| format!("line {line}: "));
         let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
         Failure::failed(format!(
-            "{}: {line}{}: docs/ci.md shows a budget",
+            "{}: {line}{}: docs/tasks/keep-a-budget-in-ci.md shows a budget",
             printable::name(self.path),
             printable::escape(&what)
         ))

@@ -1,5 +1,5 @@
 //! The instruments beside `larder bench`: each answers one question about allocators with a program
-//! of its own (`docs/instruments.md`). Timings are interleaved and medians; counts are exact.
+//! of its own (`docs/how/instruments.md`). Timings are interleaved and medians; counts are exact.
 //!
 //! An instrument is a plan (`arguments`), runs of programs (`programs`, `callgrind`, `strace`), a
 //! computation, and a report (`output`, `plot`), in this order.

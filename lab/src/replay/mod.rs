@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The replayed process (`replay/`, C++) is another program, so that nothing of this one is in its
-//! heap. docs/replay.md says what is repeated and what is not.
+//! heap. docs/tasks/replay-on-other-allocators.md says what is repeated and what is not.
 
 mod args;
 mod compile;

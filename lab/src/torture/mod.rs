@@ -1,6 +1,6 @@
 //! `larder torture`: runs the torture program on a malloc and tells what it finds.
 //!
-//! The program (`larder-torture`, see docs/torture.md) does the work in a process of its own, as the
+//! The program (`larder-torture`, see docs/tasks/test-an-allocator.md) does the work in a process of its own, as the
 //! malloc may bring that down. It says what it finds on its stdout, and this end waits for it: one
 //! that says nothing for too long hangs, and one that ends without a word has crashed.
 

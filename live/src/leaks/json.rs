@@ -1,4 +1,4 @@
-//! The report for programs: one object, described in `docs/tool.md`.
+//! The report for programs: one object, described in `docs/reference/tool.md`.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! What is answered to a path: the library's own routes (docs/endpoint.md), under each process's
+//! What is answered to a path: the library's own routes (docs/reference/endpoint.md), under each process's
 //! number.
 
 use std::io::{self, Write};
