@@ -44,7 +44,7 @@ Examples:
   larder report app.trace
       The counters, and the source lines that allocate most.
   larder advise app.trace
-      Which of them need not be, and the cure of each.
+      Which of them are needless, and how to cure each.
   larder diff old.trace new.trace
       Which sites changed from one build to the next.
   larder check -- ./app --input data.bin
@@ -58,9 +58,9 @@ Examples:
   larder torture --seconds 60
       A torture test of the allocator.
 
-Exit codes: the command's own for run and record; 1 what bench, check, memdebug, replay, torture,
-profile --growing or run --fail-each found is bad; 125 the tool failed; 126 the command cannot be
-executed or reached (static, setuid, other architecture); 127 the command was not found.";
+Exit codes: the command's own for run and record; 1 if bench, check, leaks, memdebug, replay,
+torture, profile --growing or run --fail-each found a problem; 125 the tool failed; 126 the command
+cannot be executed or reached (static, setuid, other architecture); 127 the command was not found.";
 
 /// A memory toolkit for native Linux programs.
 #[derive(Debug, Parser)]
@@ -87,7 +87,7 @@ enum RawCommand {
     /// Make a trace of what another tool has recorded
     #[command(after_help = import::EXAMPLES)]
     Import(RawImport),
-    /// Say what is missing or in the way of running and recording
+    /// Report what is missing or in the way of running and recording
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
     Doctor(RawDoctor),
     /// Count a trace's allocations and rank the source lines that make them
@@ -97,13 +97,13 @@ enum RawCommand {
         larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'"
     )]
     Report(RawReport),
-    /// Say which allocations need not be, what each costs, and the cure
+    /// Report which allocations are needless, what each costs, and the cure
     #[command(after_help = advise::EXAMPLES)]
     Advise(RawAdvise),
     /// Show what differs between two traces, or how a program's sites grow with its input
     #[command(after_help = diff::EXAMPLES)]
     Diff(RawDiff),
-    /// Draw a trace's stacks as a flame graph, or how it differs from another's
+    /// Draw a trace's stacks as a flame graph, or its difference from another trace
     #[command(after_help = flamegraph::EXAMPLES)]
     Flamegraph(RawFlamegraph),
     /// Make a page of a trace: counters, sites, flame graph, timeline; one file, for any browser
@@ -121,28 +121,28 @@ enum RawCommand {
     /// Watch the heap of a running process: what its source lines hold, and what grows
     #[command(after_help = top::EXAMPLES)]
     Top(RawTop),
-    /// Say which source lines hold memory, from a heap profile: cheap enough to be on always
+    /// Rank source lines by the memory that they hold, from the heap profile that is always on
     #[command(after_help = profile::EXAMPLES)]
     Profile(RawProfile),
-    /// Say what a program has lost: memory that nothing leads to any more, and where it came from
+    /// Find lost memory, which no pointer leads to any more, and the lines that allocated it
     #[command(after_help = leaks::EXAMPLES)]
     Leaks(RawLeaks),
-    /// Say what the heap of a running process holds, by kind and size class
+    /// Print what the heap of a running process holds, by kind and size class
     #[command(after_help = stats::EXAMPLES)]
     Stats(RawStats),
-    /// Offer heap profiles and statistics of running processes by HTTP
+    /// Serve heap profiles and statistics of running processes by HTTP
     #[command(after_help = serve::EXAMPLES)]
     Serve(RawServe),
-    /// Is a run within its budget? If not, say what grew, and where
+    /// Check whether a run is within its budget; if not, report what grew, and where
     #[command(after_help = check::EXAMPLES)]
     Check(RawCheck),
-    /// Show the runs that check kept, and the commits where a figure moved
+    /// Show the runs that check stored, and the commits where a figure moved
     #[command(after_help = history::EXAMPLES)]
     History(RawHistory),
     /// Time this process's malloc, for advise
     #[command(name = advise::HIDDEN_COMMAND, hide = true)]
     MeasureMalloc,
-    /// Look which blocks a process has lost that waits for it at its end, for record --leaks
+    /// Find the lost allocations of a process that waits at its end, for record --leaks
     #[command(name = record::HIDDEN_LOOK, hide = true)]
     LookAtEnd(LookPlan),
 }
@@ -166,19 +166,19 @@ struct RawRecord {
     /// check
     #[arg(long, conflicts_with_all = ["syscalls", "contents", "leaks"])]
     aggregate: bool,
-    /// Hash what each block holds when it ends, so that advise finds equal blocks and needless zeroing
+    /// Hash each allocation's contents when it ends, so that advise finds copies and needless zeroing
     #[arg(long)]
     contents: bool,
-    /// Look at the program's end which live blocks nothing leads to any more, so that advise tells leaks
+    /// Find the live allocations that are unreachable at the program's end, so that advise reports leaks
     #[arg(long)]
     leaks: bool,
-    /// Leave the program its own malloc
+    /// Run on the program's own malloc
     #[arg(long, conflicts_with = "malloc")]
     no_larder: bool,
     /// Run on this shared library's malloc
     #[arg(long, value_name = "PATH")]
     malloc: Option<PathBuf>,
-    /// Record input, output and waiting too: results of read, write, send, recv, poll and their like
+    /// Also record the results of read, write, send, recv, poll and similar calls
     #[arg(long)]
     syscalls: bool,
     /// The command and its arguments

@@ -12,39 +12,39 @@ Examples:
   larder run -- git log --oneline
       On Larder's allocator.
   larder run --fail-after 1000 -- git log --oneline
-      After a thousand allocations there is no more memory.
+      All allocations after the first thousand fail.
   larder run --fail-nth 17 -- git log --oneline
       The 17th fails, and no other.
   larder run --fail-each --sample 200 --seed 1 -- git log --oneline
-      As many runs, each of which lets another allocation fail: which of them end badly?
+      200 runs, in each of which another allocation fails: which of them end badly?
 
 Exit codes: the command's own; with --fail-each 0 all runs ended well, 1 one did not; 125 the tool
 failed; 126 the command cannot be executed or reached; 127 it was not found.";
 
 #[derive(Debug, Args)]
 pub struct RawFail {
-    /// Let all allocations after the first N fail
+    /// Make all allocations after the first N fail
     #[arg(long, value_name = "N", conflicts_with_all = ["fail_nth", "fail_each"])]
     fail_after: Option<u64>,
-    /// Let the Nth allocation fail
+    /// Make the Nth allocation fail
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(conflicts_with = "fail_each")]
     fail_nth: Option<u64>,
-    /// Count the allocations, then run the command as many times, each time letting another one fail
+    /// Count the allocations, then run the command once for each of them and make it fail
     #[arg(long)]
     fail_each: bool,
-    /// Of these runs make K, chosen at random
+    /// Make only K of these runs, chosen at random
     #[arg(long, value_name = "K")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
-    /// Decides which [default: another choice each time]
+    /// The seed of that choice [default: random]
     #[arg(long, value_name = "S", requires = "sample")]
     seed: Option<u64>,
     /// A run that takes longer hangs [default: 10, or ten times as long as without a failure]
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: Option<u64>,
-    /// Leave the program its own malloc
+    /// Run on the program's own malloc
     #[arg(long)]
     no_larder: bool,
     /// Print JSON
