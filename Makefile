@@ -41,7 +41,7 @@ build: ## Build all of it, release mode, staged into out/
 	@install -d out/bin out/lib out/libexec/larder
 	@install -C -m 755 "$(CARGO_OUT)/larder" out/bin/larder
 	@install -C -m 755 "$(CARGO_OUT)/larder-lab" out/libexec/larder/larder-lab
-	@install -C -m 755 "$(CARGO_OUT)"/liblarder_{record,record_io,fail}.so out/lib
+	@install -C -m 755 "$(CARGO_OUT)"/liblarder_{endpoint,record,record_io,fail}.so out/lib
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
 
 demo: ## Record a real program on Larder and rank its allocations

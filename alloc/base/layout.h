@@ -1,5 +1,9 @@
-// How the structures are laid out that another process may read (anchor.h). Each layout is defined
-// next to what it describes, by offsetof, so that it cannot be wrong. Offsets are in bytes.
+// What another process may read of this one, with process_vm_readv: where the heap's structures
+// are, and how they are laid out. Each layout is defined next to what it describes, by offsetof, so
+// that it cannot be wrong. Offsets are in bytes.
+//
+// live/build.rs reads this file: a field is a pointer, an integer of a given size, or an array of
+// char. A reader compares versions and sizes.
 #pragma once
 
 #include "base/base.h"
@@ -8,9 +12,10 @@ namespace larder {
 
 // Of the heap profile (site.h).
 struct ProfileLayout {
-  const void* first_site;    // a Site; the others follow by `next`
-  const void* slots;         // the address of a table of addresses
-  const void* slot_count;    // size_t
+  uint32_t bytes = sizeof(ProfileLayout);  // of this structure
+  const void* first_site;                  // a Site; the others follow by `next`
+  const void* slots;                       // the address of a table of addresses
+  const void* slot_count;                  // size_t
   const void* peak_version;  // uint64_t: of sites whose own is that, at_peak is the peak's
   uint32_t most_sites;
   uint16_t site_bytes, most_frames, lifetimes;
@@ -20,6 +25,7 @@ struct ProfileLayout {
 
 // Of the sampler (sampler.h).
 struct SamplerLayout {
+  uint32_t bytes = sizeof(SamplerLayout);
   const void* mean;        // size_t
   const void* everything;  // bool
   const void* deferred;    // freed objects, by their first word
@@ -29,6 +35,7 @@ struct SamplerLayout {
 
 // Of regions, blocks and slabs (block.h, slab.h).
 struct PagesLayout {
+  uint32_t bytes = sizeof(PagesLayout);
   const void* first_region;  // Region*
   const void* reused_bytes;  // uint64_t
   uint16_t region_bytes, region_next, region_base, region_blocks, region_count;
@@ -41,6 +48,7 @@ struct PagesLayout {
 
 // Of mappings of their own (large.cc).
 struct LargeLayout {
+  uint32_t bytes = sizeof(LargeLayout);
   const void* descriptors;   // Slab*, of all that were ever made, by slab_prev
   const void* kept;          // an array
   const void* kept_count;    // int
@@ -51,6 +59,7 @@ struct LargeLayout {
 
 // Of threads' heaps (registry.cc, thread_heap.h).
 struct HeapsLayout {
+  uint32_t bytes = sizeof(HeapsLayout);
   const void* first;   // ThreadHeap*, by `next`
   const void* shared;  // an array of ThreadHeap*, one a processor
   uint16_t most_shared;
@@ -64,15 +73,50 @@ struct HeapsLayout {
 
 // Memory for descriptors: chunks linked by their first word (meta.cc), and the page map.
 struct MetaLayout {
+  uint32_t bytes = sizeof(MetaLayout);
   const void* last_chunk;  // uintptr_t
   uint32_t chunk_bytes;
 };
 
 // What Larder has mapped (os_linux.cc): addresses of objects are among these.
 struct OwnLayout {
+  uint32_t bytes = sizeof(OwnLayout);
   const void* table;
   uint32_t table_bytes;
   uint16_t ranges, room;  // in it: the address of more, and how many of 16 bytes these are
+};
+
+// The limits on what is held (options.cc).
+struct LimitsLayout {
+  uint32_t bytes = sizeof(LimitsLayout);
+  const void *soft_mib, *hard_mib;  // size_t; 0: none
+};
+
+// `larder_anchor` is found by its symbol, or by its magic. All of it is constant: nothing is
+// written or computed at run time, and nobody here is told of a reader. kVersion changes when a
+// field changes its meaning. Whoever reads sees a heap in motion: any word may be stale or half of
+// a change.
+struct Anchor {
+  static constexpr uint32_t kVersion = 4;
+
+  char magic[16];
+  uint32_t version, bytes;  // of this structure
+  char library[16];         // its version
+  const ProfileLayout* profile;
+  const SamplerLayout* sampler;
+  const PagesLayout* pages;
+  const LargeLayout* large;
+  const HeapsLayout* heaps;
+  const MetaLayout* meta;
+  const OwnLayout* own;
+  const LimitsLayout* limits;
+  const void* counters;        // int64_t, by stats::Counter
+  const void* class_sizes;     // uint32_t
+  const void* class_capacity;  // uint16_t
+  const void* page_map;
+  uint64_t page_map_bytes;
+  uint32_t page_map_leaf_entries, page_map_leaf_offset;
+  uint16_t counter_count, class_count, unit_shift, block_shift;
 };
 
 extern const ProfileLayout profile_layout;
@@ -81,5 +125,6 @@ extern const LargeLayout large_layout;
 extern const HeapsLayout heaps_layout;
 extern const MetaLayout meta_layout;
 extern const OwnLayout own_layout;
+extern const LimitsLayout limits_layout;
 
 }  // namespace larder

@@ -26,7 +26,7 @@
 #include "os/options.h"
 #include "os/os.h"
 #include "sample/profile.h"
-#include "sample/profile_change.h"
+#include "sample/profile_growth.h"
 #include "sample/site.h"
 #include "statistics/properties.h"
 #include "statistics/survey.h"

@@ -15,6 +15,7 @@
 #include "leak/leak_report.h"
 #include "leak/reach.h"
 #include "leak/suppressions.h"
+#include "os/endpoint.h"
 #include "os/line.h"
 #include "os/os.h"
 
@@ -35,7 +36,6 @@ struct Checker {
   int process = 0;
   bool checked = false;
   void (*cleanup)() = nullptr;
-  void (*last)() = nullptr;
 };
 constinit Checker checker;
 
@@ -160,7 +160,7 @@ void leak_exit() {
   // What the program has printed is not lost: as exit() does it, which does not wait for a thread
   // that is reading.
   fcloseall();
-  if (checker.last != nullptr) checker.last();
+  if (&larder_endpoint_close != nullptr) larder_endpoint_close();
   os::end_process(leak_options->exit_code);
 }
 
@@ -171,7 +171,6 @@ void leak_disable(int more) {
 }
 
 void leak_set_cleanup(void (*cleanup)()) { checker.cleanup = cleanup; }
-void leak_set_last(void (*last)()) { checker.last = last; }
 
 bool leak_ignore(const void* address, bool on) {
   SlowPath path;

@@ -74,8 +74,6 @@ bool leak_is_active();
 bool leak_check(const char* name, uint64_t since_us, LeakList* list);
 // Ends the process as one that leaks.
 [[noreturn]] void leak_exit();
-// Run before a process that leaks ends.
-void leak_set_last(void (*last)());
 // The program is not checked when it ends. False: it would not be any more.
 bool leak_cancel();
 // What the calling thread allocates is no leak while these add up to more than 0.

@@ -1,5 +1,5 @@
-// liblarder_minimal.so: what the allocator calls of the profiler, the leak checker and the
-// endpoint, for a library without them. No place ever gets a mark.
+// liblarder_minimal.so: what the allocator calls of the profiler and the leak checker, for a
+// library without them. No place ever gets a mark.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,11 +7,10 @@
 
 #include "base/layout.h"
 #include "core/sampler.h"
-#include "endpoint/endpoint.h"
 #include "leak/leak.h"
 #include "os/line.h"
 #include "sample/profile.h"
-#include "sample/profile_change.h"
+#include "sample/profile_growth.h"
 #include "sample/site.h"
 
 namespace larder {
@@ -83,9 +82,5 @@ int profile_write_growth(TextSink, void*) { return ENOSYS; }
 int profile_for_each_site(bool (*)(const Site&, void*), void*) { return ENOSYS; }
 Estimate growth_since_mark(const Site&) { return {}; }
 int profile_mark() { return ENOSYS; }
-
-void endpoint_init() {
-  Line().put("LARDER_LISTEN: this library has no endpoint; take liblarder.so").write();
-}
 
 }  // namespace larder

@@ -6,15 +6,25 @@
 #include "core/purge.h"
 #include "core/registry.h"
 #include "core/thread_heap.h"
-#include "endpoint/endpoint.h"
 #include "leak/leak.h"
 #include "os/backing.h"
+#include "os/endpoint.h"
+#include "os/line.h"
 #include "os/os.h"
 #include "sample/profile.h"
 
 namespace larder {
 
 namespace {
+
+void say_if_nothing_listens() {
+  const char* place = secure_getenv("LARDER_LISTEN");
+  if (place == nullptr || *place == 0 || &larder_endpoint_close != nullptr) return;
+  Line()
+      .put("LARDER_LISTEN: nothing is served without liblarder_endpoint.so: start the program by ")
+      .put("`larder run`, or preload that library, too")
+      .write();
+}
 
 // What takes more than the four system calls that a sandbox must leave us happens here.
 [[gnu::constructor(101)]] void initialise() {
@@ -29,9 +39,7 @@ namespace {
   foreign_init();
 #endif
   purge_start_background();
-  // Who does not ask for it does not touch its code.
-  const char* listen = secure_getenv("LARDER_LISTEN");
-  if (listen != nullptr && *listen != 0) endpoint_init();
+  say_if_nothing_listens();
 }
 
 }  // namespace

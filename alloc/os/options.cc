@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "base/layout.h"
 #include "base/size_class.h"
 #include "os/environment.h"
 #include "os/line.h"
@@ -204,6 +205,10 @@ void read_with_prefix(const char* prefix, bool of_tcmalloc) {
 }
 
 }  // namespace
+
+constinit const LimitsLayout limits_layout = {
+    .soft_mib = &values.of[size_t(Option::kSoftLimitMib)],
+    .hard_mib = &values.of[size_t(Option::kHeapLimitMib)]};
 
 size_t option(Option o) { return __atomic_load_n(&values.of[size_t(o)], __ATOMIC_RELAXED); }
 

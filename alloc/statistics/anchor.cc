@@ -5,20 +5,11 @@
 #include "core/page_heap.h"
 #include "core/page_map.h"
 #include "larder/larder.h"
-#include "statistics/survey.h"
 
 #define LARDER_STRING_(x) #x
 #define LARDER_STRING(x) LARDER_STRING_(x)
 
 using namespace larder;
-
-// What live/src/process/heap.rs knows by number.
-static_assert(stats::kMappedBytes == 0 && stats::kMappedTotalBytes == 1 && stats::kMmapCalls == 2 &&
-              stats::kMadviseCalls == 5 && stats::kPurgedBytes == 6 &&
-              stats::kReallocCopiedBytes == 10);
-static_assert(int(Kind::kSlab) == 2 && int(Kind::kSampled) == 3 && int(Kind::kRun) == 4 &&
-              int(Kind::kHuge) == 5 && sizeof(Anchor) == 152);
-static_assert(int(Part::kInUse) == 0 && int(Part::kKeptMappings) == 8 && kParts == 10);
 
 // Kept in a static program, too, where nothing refers to it.
 [[gnu::used, gnu::retain]] constinit const Anchor larder_anchor = {
@@ -34,6 +25,7 @@ static_assert(int(Part::kInUse) == 0 && int(Part::kKeptMappings) == 8 && kParts 
     .heaps = &heaps_layout,
     .meta = &meta_layout,
     .own = &own_layout,
+    .limits = &limits_layout,
     .counters = &stats::counters,
     .class_sizes = &kSizeClasses.size,
     .class_capacity = &kSizeClasses.capacity,

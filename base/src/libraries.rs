@@ -11,6 +11,9 @@ use crate::{installed, printable};
 /// The directory that overrides nothing but helps when the tool is not installed.
 pub const LIBRARY_VARIABLE: &str = "LARDER_LIB";
 
+/// Where a program is to serve its heap.
+const LISTEN_VARIABLE: &str = "LARDER_LISTEN";
+
 /// One of the libraries that the tool preloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
@@ -20,6 +23,8 @@ pub enum Library {
     RecorderIo,
     /// Lets allocations fail.
     Fail,
+    /// Serves the heap of the program by HTTP.
+    Endpoint,
 }
 
 impl Library {
@@ -29,6 +34,7 @@ impl Library {
             Library::Recorder => "liblarder_record.so",
             Library::RecorderIo => "liblarder_record_io.so",
             Library::Fail => "liblarder_fail.so",
+            Library::Endpoint => "liblarder_endpoint.so",
         }
     }
 }
@@ -60,6 +66,19 @@ impl LibraryPath {
             .find(|path| path.is_file())
             .and_then(|path| path.canonicalize().ok())
             .ok_or_else(|| Failure::failed(self.not_found_message(name)))
+    }
+
+    /// What puts a program on Larder's allocator, in the order to preload: where `LARDER_LISTEN` is set,
+    /// with the library that listens.
+    pub fn allocator(&self) -> Result<Vec<PathBuf>> {
+        let listens = env::var_os(LISTEN_VARIABLE).is_some_and(|place| !place.is_empty());
+        let endpoint = listens.then_some(Library::Endpoint);
+        let libraries = [Some(Library::Allocator), endpoint];
+        libraries
+            .into_iter()
+            .flatten()
+            .map(|library| self.find(library))
+            .collect()
     }
 
     fn not_found_message(&self, name: &str) -> String {

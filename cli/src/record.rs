@@ -165,7 +165,7 @@ fn libraries(plan: &RecordPlan) -> Result<Vec<PathBuf>> {
         libraries.push(path.find(Library::RecorderIo)?);
     }
     match &plan.allocator {
-        Allocator::Larder => libraries.push(path.find(Library::Allocator)?),
+        Allocator::Larder => libraries.extend(path.allocator()?),
         Allocator::Own => {}
         Allocator::Other(library) => {
             check_allocator_library(library)?;

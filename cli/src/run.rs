@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
-use larder_base::libraries::{Library, LibraryPath};
+use larder_base::libraries::LibraryPath;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
@@ -19,8 +19,7 @@ pub struct RunPlan {
 /// Returns only to say why the command did not start.
 pub fn run(plan: &RunPlan) -> Result<Infallible> {
     let target = Target::resolve(&plan.command[0])?;
-    let allocator = LibraryPath::from_environment().find(Library::Allocator)?;
-    let preload = preload_value(&[allocator])?;
+    let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;
     let error = execute::replace(
         &target.path,
         &plan.command,

@@ -4,8 +4,8 @@
 mod common;
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use common::running::{HANG, Running, failure_at, first_words, preloaded, wait_until, worker};
+use common::http::{TOKEN, answer, connect, in_use, port, promtool_is_content, request, tool};
+use common::running::{Running, failure_at, first_words, preloaded, wait_until, worker};
 use common::*;
 use tempfile::TempDir;
-
-const TOKEN: &str = "0123456789abcdef-token";
 
 fn program(directory: &Path) -> PathBuf {
     worker(directory, "worker")
@@ -61,9 +60,7 @@ impl Server {
     }
 
     fn connect(&self) -> UnixStream {
-        let client = UnixStream::connect(&self.path).expect("it listens");
-        client.set_read_timeout(Some(HANG)).expect("a timeout");
-        client
+        connect(&self.path)
     }
 
     fn get(&self, path: &str) -> (u16, Vec<u8>) {
@@ -79,57 +76,8 @@ impl Server {
     }
 }
 
-fn request(path: &str, fields: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
-}
-
-/// The status, 0 if there is no answer, and the body, which has to be whole.
-fn answer(mut client: impl Read + Write, request: &[u8]) -> (u16, Vec<u8>) {
-    // It may have been refused before all of it was sent.
-    let _ = client.write_all(request);
-    let mut bytes = Vec::new();
-    match client.read_to_end(&mut bytes) {
-        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
-        _ if bytes.is_empty() => return (0, bytes),
-        _ => {}
-    }
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
-    let body = bytes.split_off(end.expect("a head") + 4);
-    let head = String::from_utf8(bytes).expect("text");
-    let length = head.split("Content-Length: ").nth(1).expect("a length");
-    let length: usize = length
-        .lines()
-        .next()
-        .unwrap_or("")
-        .parse()
-        .expect("a number");
-    assert_eq!(body.len(), length, "the answer is whole: {head}");
-    (head[9..12].parse().expect("a status"), body)
-}
-
-/// Of the first line of a profile.
-fn in_use(profile: &str) -> u64 {
-    let number = profile
-        .split_whitespace()
-        .nth(3)
-        .and_then(|n| n.parse().ok());
-    number.unwrap_or_else(|| panic!("no profile: {profile}"))
-}
-
-/// What the variable names, else from PATH or where scripts/setup puts what is no package.
-fn tool(variable: &str, name: &str) -> PathBuf {
-    if let Some(named) = std::env::var_os(variable) {
-        return named.into();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/tools");
-    let mut folders = std::env::split_paths(&path).chain([own]);
-    let found = folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()));
-    found.unwrap_or_else(|| panic!("{name} is missing; install it by: scripts/setup test"))
-}
-
 #[test]
-fn the_librarys_routes_are_served_from_outside() {
+fn a_process_is_served_from_outside() {
     let directory = temporary();
     let running = start(&program(directory.path()));
     let server = Server::of(&running);
@@ -231,19 +179,7 @@ fn symbols_are_in_pprofs_format_and_pprof_finds_them_for_text() {
         .expect("gzip");
     let has = |name: &[u8]| profile.windows(name.len()).any(|part| part == name);
     assert!(has(b"keep") && has(b"worker.c") && has(b"inuse_space"));
-    let mut check = Command::new(tool("PROMTOOL", "promtool"));
-    check
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut check = check.stderr(Stdio::piped()).spawn().expect("promtool");
-    let metrics = server.text("/metrics");
-    let mut to = check.stdin.take().expect("a pipe");
-    to.write_all(metrics.as_bytes()).expect("written");
-    drop(to);
-    let done = check.wait_with_output().expect("it ends");
-    assert_success(&done);
-    assert_eq!(stdout(&done) + &stderr(&done), "");
+    promtool_is_content(&server.text("/metrics"));
     let pprof = tool("PPROF", "pprof");
     let port = port();
     let _server = at_port(port, &id.to_string());
@@ -261,11 +197,6 @@ fn symbols_are_in_pprofs_format_and_pprof_finds_them_for_text() {
             stdout(&read)
         );
     }
-}
-
-fn port() -> u16 {
-    let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
-    probe.local_addr().expect("its number").port()
 }
 
 fn at_port(port: u16, process: &str) -> Running {

@@ -83,7 +83,7 @@ impl<'p> Runner<'p> {
         let sanitized = has_sanitizer(&target);
         // A sanitizer's runtime is a malloc of its own, which has to know of every block.
         if plan.on_larder && !sanitized {
-            libraries.push(path.find(Library::Allocator)?);
+            libraries.extend(path.allocator()?);
         }
         Ok(Runner {
             plan,

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod browser;
+pub mod http;
 pub mod running;
 
 use std::ffi::OsStr;
@@ -93,6 +94,8 @@ pub fn built_libraries() -> TempDir {
             "larder-record-io",
             "-p",
             "larder-fail",
+            "-p",
+            "larder-endpoint",
         ]);
     }
     let directory = temporary();
@@ -104,6 +107,7 @@ pub fn built_libraries() -> TempDir {
         "liblarder_record.so",
         "liblarder_record_io.so",
         "liblarder_fail.so",
+        "liblarder_endpoint.so",
     ] {
         link(name, &folder);
     }

@@ -7,22 +7,13 @@
 use std::collections::HashSet;
 
 use super::Obstacle;
-use super::anchor::Anchor;
+use super::anchor::{Anchor, counter, kind};
 use super::heaps::{self, Heaps, ThreadHeap};
 use super::memory::{Fields, Memory};
-use super::pages::{self, BLOCK, ClassTable, UNIT, UNITS, kind};
+use super::pages::{self, BLOCK, ClassTable, UNIT, UNITS};
 use super::residence::Residence;
 
-/// `alloc/base/stats.h`.
-mod counter {
-    pub const MAPPED: usize = 0;
-    pub const MAPPED_TOTAL: usize = 1;
-    pub const FIRST_CALL: usize = 2;
-    pub const PURGED: usize = 6;
-    pub const REALLOC_COPIED: usize = 10;
-}
-
-/// The kinds of memory, in the order of `Part` in alloc/statistics/survey.h.
+/// The kinds of memory.
 pub const KINDS: [&str; 10] = [
     "in_use",
     "slab_free",
@@ -79,6 +70,8 @@ pub struct Heap {
     pub classes: Vec<Class>,
     pub heaps: Vec<ThreadHeap>,
     pub mapped: u64,
+    /// The soft and the hard one; 0: none.
+    pub limits: [u64; 2],
     pub objects: u64,
     pub slabs: u64,
     /// Large objects within blocks, and with a mapping each; counts.
@@ -377,11 +370,20 @@ impl Walk<'_> {
         let bytes = self.memory.bytes(self.anchor.parts.counters, count * 8)?;
         // Signed there, and perhaps below 0 for a moment.
         let value = |i: usize| u64::try_from(Fields(&bytes).u64(i * 8) as i64).unwrap_or(0);
-        self.out.mapped = value(counter::MAPPED);
-        self.out.mapped_total = value(counter::MAPPED_TOTAL);
-        self.out.purged_total = value(counter::PURGED);
-        self.out.realloc_copied = value(counter::REALLOC_COPIED);
-        self.out.calls = std::array::from_fn(|i| value(counter::FIRST_CALL + i));
+        self.out.mapped = value(counter::MAPPED_BYTES);
+        self.out.mapped_total = value(counter::MAPPED_TOTAL_BYTES);
+        self.out.purged_total = value(counter::PURGED_BYTES);
+        self.out.realloc_copied = value(counter::REALLOC_COPIED_BYTES);
+        self.out.calls = std::array::from_fn(|i| value(counter::MMAP_CALLS + i));
+        let limits = &self.anchor.limits;
+        for (limit, at) in self
+            .out
+            .limits
+            .iter_mut()
+            .zip([limits.soft_mib, limits.hard_mib])
+        {
+            *limit = self.memory.word(at)?.saturating_mul(1 << 20);
+        }
         let reused = self.memory.word(self.anchor.pages.reused_bytes)?;
         let of_large = self.memory.word(self.anchor.large.reused_bytes)?;
         self.out.reused_total = reused.saturating_add(of_large);

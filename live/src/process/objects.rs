@@ -12,10 +12,10 @@ use std::collections::HashSet;
 use rustc_hash::FxHashMap;
 
 use super::Obstacle;
-use super::anchor::Anchor;
+use super::anchor::{Anchor, kind};
 use super::heaps;
 use super::memory::{Fields, Memory, Pieces};
-use super::pages::{self, ClassTable, UNIT, UNITS, kind};
+use super::pages::{self, ClassTable, UNIT, UNITS};
 use super::residence::Residence;
 
 const BLOCK_SHIFT: u32 = 21;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::Obstacle;
-use super::anchor::Anchor;
+use super::anchor::{Anchor, kind};
 use super::memory::{Fields, Memory};
 
 pub const UNIT: u64 = 16 << 10;
@@ -15,14 +15,6 @@ const MOST_BLOCKS: usize = 64;
 /// 128 TiB of regions of 128 MiB, with room for smaller ones.
 const MOST_REGIONS: usize = 1 << 21;
 const MOST_MAPPINGS: usize = 1 << 22;
-
-/// `alloc/core/slab.h`.
-pub mod kind {
-    pub const SLAB: u8 = 2;
-    pub const SAMPLED: u8 = 3;
-    pub const RUN: u8 = 4;
-    pub const HUGE: u8 = 5;
-}
 
 pub struct ClassTable {
     pub sizes: Vec<u32>,

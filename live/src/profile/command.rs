@@ -7,7 +7,7 @@ use std::io;
 use larder_analysis::reading::losses;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
-use larder_base::libraries::{Library, LibraryPath};
+use larder_base::libraries::LibraryPath;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
@@ -46,8 +46,7 @@ pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u
 pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
     let words = run.words;
     let target = Target::resolve(&words[0])?;
-    let allocator = LibraryPath::from_environment().find(Library::Allocator)?;
-    let preload = preload_value(&[allocator])?;
+    let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;
     let scratch = tempfile::Builder::new()
         .prefix("larder-profile-")
         .tempdir()

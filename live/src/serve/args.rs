@@ -215,14 +215,18 @@ fn token(file: Option<&Path>) -> Result<String> {
             (TOKEN_VARIABLE.to_owned(), value.into_vec())
         }
     };
-    let fits = (16..=255).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
-    let text = String::from_utf8(text).ok().filter(|_| fits);
+    let text = String::from_utf8(text).ok().filter(|text| is_token(text));
     text.ok_or_else(|| {
         Failure::failed(format!(
             "{origin}: a port takes a token of 16 to 255 characters, without spaces: make one by \
              `openssl rand -hex 16`, and name it with --token-file or {TOKEN_VARIABLE}"
         ))
     })
+}
+
+/// Long enough, and one word.
+pub fn is_token(text: &str) -> bool {
+    (16..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Enough to tell that it is too long.

@@ -1,6 +1,6 @@
-//! HTTP, as much of it as is served: one GET a connection, without a body.
+//! HTTP, as much of it as is served: one request a connection, a GET, or a POST of 512 KiB at most.
 //!
-//! What comes is hostile: a request is read for two seconds and 8 KiB, and an answer given up when
+//! What comes is hostile: a request is read for two seconds, its head for 8 KiB, and an answer given up when
 //! its client takes nothing for five seconds, or not all of it within two minutes.
 
 use std::io::{self, Read, Write};
@@ -14,7 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Socket, TcpKeepalive};
 
+/// Of a request without its body.
 const MOST_BYTES: usize = 8 << 10;
+const MOST_BODY: usize = 512 << 10;
 const MOST_FIELDS: usize = 64;
 const REQUEST: Duration = Duration::from_secs(2);
 const STALLED: Duration = Duration::from_secs(5);
@@ -27,6 +29,8 @@ pub struct Request {
     pub path: String,
     query: String,
     token: Option<String>,
+    /// Of a POST.
+    pub posted: Option<Vec<u8>>,
 }
 
 impl Request {
@@ -50,20 +54,23 @@ pub struct Refusal(pub u16, pub &'static str);
 /// `None`: more is to come.
 fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
     const GARBLED: Refusal = Refusal(400, "the request is not understood: GET PATH HTTP/1.1");
+    const LARGE: Refusal = Refusal(413, "a GET has no body, and a POST 512 KiB at most");
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
     let length = match head.parse(text) {
-        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Complete(length)) if length <= MOST_BYTES => length,
         Ok(httparse::Status::Partial) if text.len() < MOST_BYTES => return Ok(None),
-        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => {
             return Err(Refusal(431, "a request has at most 8 KiB and 64 fields"));
         }
         Err(httparse::Error::Version) => return Err(Refusal(505, "it has to be HTTP/1.1")),
         Err(_) => return Err(GARBLED),
     };
-    if head.method != Some("GET") {
-        return Err(Refusal(405, "nothing but GET is known"));
-    }
+    let is_post = match head.method {
+        Some("GET") => false,
+        Some("POST") => true,
+        _ => return Err(Refusal(405, "nothing but GET and POST is known")),
+    };
     let target = head.path.unwrap_or_default();
     if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(GARBLED);
@@ -73,12 +80,22 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
         path: path.to_owned(),
         query: query.to_owned(),
         token: None,
+        posted: None,
     };
+    let mut body = 0;
     for field in head.headers.iter() {
         let value = field.value.trim_ascii();
         let is = |name| field.name.eq_ignore_ascii_case(name);
-        if is("Transfer-Encoding") || (is("Content-Length") && value != b"0") {
-            return Err(Refusal(413, "a request has no body"));
+        if is("Transfer-Encoding") {
+            return Err(LARGE);
+        }
+        if is("Content-Length") {
+            let value = std::str::from_utf8(value).ok();
+            let value = value.and_then(|value| value.parse().ok()).ok_or(GARBLED)?;
+            if value > if is_post { MOST_BODY } else { 0 } {
+                return Err(LARGE);
+            }
+            body = value;
         }
         if is("Authorization") {
             if request.token.is_some() {
@@ -87,10 +104,15 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
             request.token = Some(token(value).unwrap_or_default());
         }
     }
+    let posted = text.get(length..).unwrap_or_default();
     // Of what else was sent no part would be answered.
-    if text.len() > length {
+    if posted.len() > body {
         return Err(Refusal(400, "one request a connection"));
     }
+    if posted.len() < body {
+        return Ok(None);
+    }
+    request.posted = is_post.then(|| posted.to_vec());
     Ok(Some(request))
 }
 
@@ -117,12 +139,11 @@ pub fn read(client: &Socket) -> Result<Request, Option<Refusal>> {
     loop {
         let left = until.checked_duration_since(Instant::now()).ok_or(None)?;
         let mut piece = [0; MOST_BYTES];
-        let room = piece.get_mut(text.len()..).unwrap_or_default();
         let timeout = left.max(Duration::from_millis(1));
         client.set_read_timeout(Some(timeout)).map_err(|_| None)?;
-        match (&*client).read(room) {
+        match (&*client).read(&mut piece) {
             Ok(0) => return Err(None),
-            Ok(count) => text.extend_from_slice(room.get(..count).unwrap_or_default()),
+            Ok(count) => text.extend_from_slice(piece.get(..count).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return Err(None),
         }
@@ -159,7 +180,7 @@ impl Answer {
         let Self { status, kind, body } = self;
         let more = match status {
             401 => "WWW-Authenticate: Bearer\r\n",
-            405 => "Allow: GET\r\n",
+            405 => "Allow: GET, POST\r\n",
             _ => "",
         };
         format!(
@@ -268,7 +289,14 @@ mod tests {
             (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 200),
             (b"", 0),
             (b"GET / HTTP/1.1\r\nHost: h\r\n", 0),
-            (b"POST / HTTP/1.1\r\n\r\n", 405),
+            (b"POST / HTTP/1.1\r\n\r\n", 200),
+            (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 200),
+            (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nab", 0),
+            (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcd", 400),
+            (b"POST / HTTP/1.1\r\nContent-Length: 524288\r\n\r\n", 0),
+            (b"POST / HTTP/1.1\r\nContent-Length: 524289\r\n\r\n", 413),
+            (b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+            (b"PUT / HTTP/1.1\r\n\r\n", 405),
             (b"GET /\r\n\r\n", 400),
             (b"GET http://h/ HTTP/1.1\r\n\r\n", 400),
             (b"GET / HTTP/2.0\r\n\r\n", 505),

@@ -2,13 +2,15 @@
 //! (`process`): nothing is stopped, signalled or asked there.
 //!
 //! ```text
-//! place (where) ─> a thread a connection: http (request) ─> routes ─> targets, profile, stats
+//! place (where) ─> a thread a connection: http (request) ─> routes ─> targets, profile, stats, names
 //! ```
 //!
 //! `push` sends the profiles to a receiver. At most 64 connections at once, of which one looks into a process at a time.
+//! liblarder_endpoint.so serves its own process by the same (`Service::of_itself`).
 
 mod args;
 mod http;
+mod names;
 mod place;
 mod push;
 mod routes;
@@ -22,18 +24,18 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use socket2::Socket;
 
-pub use args::{EXAMPLES, RawServe, ServePlan};
+pub use args::{EXAMPLES, RawServe, ServePlan, is_token};
+pub use place::{Listener, Place};
+pub use routes::Service;
+pub use socket2::Socket;
 
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
-use larder_base::target::reason;
+pub use larder_base::target::reason;
 
 use http::Answer;
-use place::{Listener, Place};
 use push::Pusher;
-use routes::Service;
 use targets::Targets;
 
 const MOST_CONNECTIONS: usize = 64;
@@ -57,15 +59,10 @@ pub fn serve(plan: ServePlan) -> Result<()> {
         None => None,
     };
     if let (Some(listener), Some(place)) = (&listener, &plan.listen) {
-        let service = Arc::new(Service {
-            targets,
-            pusher,
-            token: plan.token,
-            looking: Default::default(),
-        });
+        let service = Arc::new(Service::new(targets, pusher, plan.token));
         let socket = listener.socket.try_clone();
         let socket = socket.map_err(|error| cannot_listen(place, &error))?;
-        let serve = move || accept_all(&socket, &service);
+        let serve = move || serve_all(&socket, &service);
         let thread = thread::Builder::new()
             .name("larder-serve".into())
             .spawn(serve);
@@ -96,7 +93,8 @@ fn cannot_listen(place: &Place, error: &io::Error) -> Failure {
     Failure::failed(format!("{}: {reason}: {remedy}", name(place)))
 }
 
-fn accept_all(socket: &Socket, service: &Arc<Service>) {
+/// A thread a connection, `MOST_CONNECTIONS` at most.
+pub fn serve_all(socket: &Socket, service: &Arc<Service>) -> ! {
     static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
     loop {
         let Ok((client, _)) = socket.accept() else {
@@ -139,6 +137,7 @@ fn serve_one(client: &Socket, service: &Service) {
         Err(refusal) => refusal.map(|http::Refusal(status, why)| Answer::error(status, why)),
     };
     if let Some(answer) = answer {
+        let _sending = service.sending(&answer);
         answer.send(client);
     }
 }

@@ -1,25 +1,28 @@
-//! What is answered to a path: the library's own routes (docs/reference/endpoint.md), under each process's
-//! number.
+//! What is answered to a path: the routes of a process, under its number, or, where the process serves
+//! itself (liblarder_endpoint.so, docs/reference/endpoint.md), as they are.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use socket2::Socket;
 use subtle::ConstantTimeEq;
 
+use super::OnDrop;
 use super::http::{self, Answer, Request, TEXT};
+use super::names;
 use super::push::Pusher;
-use super::targets::{self, Missing, Targets};
+use super::targets::{self, Missing, Targets, Which};
 use crate::process::{Obstacle, Process};
 use crate::profile::served::{self, Kind, Snapshot};
-use crate::stats::{self, Look};
+use crate::stats::{self, Labels, Look};
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
 const MOST_SECONDS: f64 = 3600.0;
 
-/// Under `/PID`.
+/// Of a process.
 const ROUTES: [(&str, Content); 10] = [
     ("/debug/pprof/heap", Content::Profile(Kind::InUse)),
     ("/debug/pprof/allocs", Content::Profile(Kind::Allocated)),
@@ -59,15 +62,48 @@ pub fn gauge(name: &'static str, help: &'static str, value: u64) -> OwnMetric {
 }
 
 pub struct Service {
-    pub targets: Arc<Targets>,
-    pub pusher: Option<Arc<Pusher>>,
+    targets: Arc<Targets>,
+    /// The one process that is served, under no number.
+    only: Option<u32>,
+    pusher: Option<Arc<Pusher>>,
     /// Of a port.
-    pub token: Option<String>,
+    token: Option<String>,
     /// One look at a time: that bounds what all of them take.
-    pub looking: Mutex<()>,
+    looking: Mutex<()>,
+    /// Requests that wait for a second look.
+    waiting: AtomicUsize,
+    /// Bytes of answers that their clients have not taken yet.
+    sending_bytes: AtomicUsize,
 }
 
+/// So many may wait for a second look at once: others are answered meanwhile.
+const MOST_WAITING: usize = 4;
+/// What is asked for while so much is being sent is refused.
+const MOST_SENDING_BYTES: usize = 64 << 20;
+
 impl Service {
+    pub fn new(targets: Arc<Targets>, pusher: Option<Arc<Pusher>>, token: Option<String>) -> Self {
+        Self {
+            targets,
+            only: None,
+            pusher,
+            token,
+            looking: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            sending_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Serves the calling process.
+    pub fn of_itself(token: Option<String>) -> Result<Self, Obstacle> {
+        let id = std::process::id();
+        let targets = Targets::new(Which::These(vec![id])).map_err(|(_, obstacle)| obstacle)?;
+        Ok(Self {
+            only: Some(id),
+            ..Self::new(Arc::new(targets), None, token)
+        })
+    }
+
     /// The answer; `None`: the client has gone meanwhile.
     pub fn answer(&self, request: &Request, client: &Socket) -> Option<Answer> {
         if !self.allows(request) {
@@ -76,12 +112,29 @@ impl Service {
                 "the token is that of --token-file or LARDER_TOKEN: Authorization: Bearer or Basic, or ?token=",
             ));
         }
+        if self.sending_bytes.load(Ordering::Relaxed) > MOST_SENDING_BYTES {
+            return Some(Answer::error(
+                503,
+                "too much is being sent to others: try again",
+            ));
+        }
         let answer = match request.path.as_str() {
+            "/" | "/metrics" if request.value("seconds").is_some() => Err(no_seconds()),
+            "/" | "/metrics" if request.posted.is_some() => Err(not_posted()),
             "/" => Ok(self.list()),
             "/metrics" => Ok(self.metrics()),
             path => self.of_process(path, request, client).transpose()?,
         };
         Some(answer.unwrap_or_else(|answer| answer))
+    }
+
+    /// Counts the answer until what is returned is dropped.
+    pub fn sending(&self, answer: &Answer) -> impl Drop {
+        let bytes = answer.body.len();
+        self.sending_bytes.fetch_add(bytes, Ordering::Relaxed);
+        OnDrop(move || {
+            self.sending_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        })
     }
 
     /// Takes as long for a wrong token as for the right one.
@@ -95,6 +148,10 @@ impl Service {
 
     fn list(&self) -> Answer {
         let mut text = String::from("/metrics\n");
+        if self.only.is_some() {
+            text.extend(ROUTES.iter().map(|(route, _)| format!("{route}\n")));
+            return Answer::new(TEXT, text.into_bytes());
+        }
         for process in self.targets.all() {
             let id = process.id();
             text += &format!("/{id}\t{}\n", targets::name(id));
@@ -120,8 +177,14 @@ impl Service {
         }
         let mut text = Vec::new();
         // A vector takes all.
-        let _ = stats::print_metrics(&looks, &mut text);
-        let _ = self.own_metrics(looks.len(), unreadable, &mut text);
+        let labels = match self.only {
+            Some(_) => Labels::None,
+            None => Labels::Process,
+        };
+        let _ = stats::print_metrics(&looks, labels, &mut text);
+        if self.only.is_none() {
+            let _ = self.own_metrics(looks.len(), unreadable, &mut text);
+        }
         Answer::new(METRICS, text)
     }
 
@@ -159,17 +222,21 @@ impl Service {
         request: &Request,
         client: &Socket,
     ) -> Result<Option<Answer>, Answer> {
-        let rest = path.strip_prefix('/').unwrap_or(path);
-        let (number, route) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let id: u32 = number
-            .parse()
-            .map_err(|_| Answer::error(404, "there is no such path: / lists those that are"))?;
+        let (id, route) = match self.only {
+            Some(id) => (id, path),
+            None => {
+                let rest = path.strip_prefix('/').unwrap_or(path);
+                let (number, route) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                (number.parse().map_err(|_| no_such_path())?, route)
+            }
+        };
         let process = self
             .targets
             .get(id)
             .map_err(|missing| refused(id, &missing))?;
         let content = match ROUTES.iter().find(|(path, _)| *path == route) {
             Some((_, content)) => *content,
+            None if self.only.is_some() => return Err(no_such_path()),
             None if matches!(route, "" | "/") => {
                 let paths = ROUTES.iter().map(|(path, _)| format!("/{id}{path}\n"));
                 let text: String = paths.collect();
@@ -183,15 +250,34 @@ impl Service {
             }
         };
         let obstacle = |obstacle| refused(id, &Missing::Obstacle(obstacle));
-        match content {
-            Content::CommandLine => {
+        match (content, &request.posted) {
+            (Content::CommandLine | Content::Symbol, _) if request.value("seconds").is_some() => {
+                Err(no_seconds())
+            }
+            (Content::CommandLine | Content::Profile(_), Some(_)) => Err(not_posted()),
+            (Content::CommandLine, None) => {
                 let text = process.text("cmdline").map_err(obstacle)?;
                 Ok(Some(Answer::new(TEXT, text)))
             }
-            // There is no symbol table here: pprof reads those of the files.
-            Content::Symbol => Ok(Some(Answer::new(TEXT, b"num_symbols: 0\n".to_vec()))),
-            Content::Profile(kind) => self.profile(&process, kind, request, client),
+            (Content::Symbol, None) => Ok(Some(Answer::new(TEXT, b"num_symbols: 1\n".to_vec()))),
+            (Content::Symbol, Some(addresses)) => {
+                let names = names::write(&process, addresses).map_err(obstacle)?;
+                Ok(Some(Answer::new(TEXT, names)))
+            }
+            (Content::Profile(kind), None) => self.profile(&process, kind, request, client),
         }
+    }
+
+    /// One of few, until it is dropped.
+    fn place_to_wait(&self) -> Result<impl Drop, Answer> {
+        let place = OnDrop(|| {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        });
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING {
+            return Ok(place);
+        }
+        let why = "as many as may wait for a second look at once do: try again";
+        Err(Answer::error(503, why))
     }
 
     fn profile(
@@ -214,6 +300,7 @@ impl Service {
         };
         let mut profile = take()?;
         if let Some(length) = length {
+            let _place = self.place_to_wait()?;
             if !http::wait(client, length) {
                 return Ok(None);
             }
@@ -230,6 +317,18 @@ impl Service {
         written.map_err(|error| Answer::error(500, larder_base::target::reason(&error)))?;
         Ok(Some(Answer::new(kind_of_body, body)))
     }
+}
+
+fn no_such_path() -> Answer {
+    Answer::error(404, "there is no such path: / lists those that are")
+}
+
+fn no_seconds() -> Answer {
+    Answer::error(400, "seconds= is for heap, allocs, lifetimes and growth")
+}
+
+fn not_posted() -> Answer {
+    Answer::error(405, "only addresses are posted, to /pprof/symbol")
 }
 
 fn seconds(text: &str) -> Result<Duration, Answer> {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use larder_analysis::reading::losses;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
-use larder_base::libraries::{Library, LibraryPath};
+use larder_base::libraries::LibraryPath;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
@@ -20,8 +20,7 @@ const MOST_LOOKS: usize = 1000;
 /// The figures of its processes, at least one, and the command's exit code.
 pub fn run(words: &[OsString]) -> Result<(Vec<Look>, u8)> {
     let target = Target::resolve(&words[0])?;
-    let allocator = LibraryPath::from_environment().find(Library::Allocator)?;
-    let preload = preload_value(&[allocator])?;
+    let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;
     let environment = [(PRELOAD_VARIABLE, preload.as_os_str())];
     let (mut looks, mut left_out) = (Vec::new(), 0);
     let mut at_end = |id| match look::try_look(id) {

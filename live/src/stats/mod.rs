@@ -16,7 +16,7 @@ use larder_base::output::{self, Content};
 pub use look::{Look, mib};
 #[cfg(test)]
 pub use look::{Memory, Sampled};
-pub use prometheus::print as print_metrics;
+pub use prometheus::{Labels, print as print_metrics};
 pub use text::{KIND_LABELS, holder};
 
 /// The exit code: 0, or the command's own.
@@ -32,7 +32,7 @@ pub fn stats(plan: &StatsPlan) -> Result<u8> {
         match plan.format {
             Format::Text => text::print(&looks, out),
             Format::Json => json::print(&looks, out),
-            Format::Prometheus => prometheus::print(&looks, out),
+            Format::Prometheus => prometheus::print(&looks, Labels::Process, out),
         }
     })?;
     Ok(code)

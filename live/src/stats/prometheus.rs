@@ -77,6 +77,28 @@ const METRICS: &[Metric] = &[
         samples: |look| one(look.heap.mapped),
     },
     Metric {
+        name: "larder_held_bytes",
+        help: "Of these, what may be in memory; limits are for it.",
+        kind: Type::Gauge,
+        samples: |look| {
+            one(look
+                .heap
+                .mapped
+                .saturating_sub(kind(look, "page_heap_clean")))
+        },
+    },
+    Metric {
+        name: "larder_limit_bytes",
+        help: "Limits on what is held; 0: none.",
+        kind: Type::Gauge,
+        samples: |look| {
+            let limits = ["soft", "hard"].into_iter().zip(look.heap.limits);
+            limits
+                .map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes as f64))
+                .collect()
+        },
+    },
+    Metric {
         name: "larder_resident_bytes",
         help: "What of the heap is in memory, by kind.",
         kind: Type::Gauge,
@@ -255,7 +277,16 @@ fn thread_heaps(look: &Look) -> Vec<(String, f64)> {
         .collect()
 }
 
-pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
+/// What each figure says of the process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Labels {
+    /// Its number and name.
+    Process,
+    /// Nothing: there is one.
+    None,
+}
+
+pub fn print(looks: &[Look], labels: Labels, out: &mut dyn Write) -> io::Result<()> {
     for metric in METRICS {
         let Metric {
             name, help, kind, ..
@@ -266,10 +297,18 @@ pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
         };
         writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
         for look in looks {
-            let own = format!("pid=\"{}\",comm=\"{}\"", look.process, value(&look.name));
+            let own = match labels {
+                Labels::Process => {
+                    format!("pid=\"{}\",comm=\"{}\"", look.process, value(&look.name))
+                }
+                Labels::None => String::new(),
+            };
             for (label, value) in (metric.samples)(look) {
-                let comma = if label.is_empty() { "" } else { "," };
-                writeln!(out, "{name}{{{own}{comma}{label}}} {value}")?;
+                match (own.as_str(), label.as_str()) {
+                    ("", "") => writeln!(out, "{name} {value}")?,
+                    ("", one) | (one, "") => writeln!(out, "{name}{{{one}}} {value}")?,
+                    (own, label) => writeln!(out, "{name}{{{own},{label}}} {value}")?,
+                }
             }
         }
     }
