@@ -14,3 +14,4 @@ pub mod memdebug;
 pub mod reading;
 pub mod report;
 pub mod symbols;
+pub mod view;

@@ -1,7 +1,158 @@
-//! The forms in which a command can print what it found.
+//! The formats in which commands write what they found, and the endings of file names that choose
+//! them: one table for all commands.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::failure::{Failure, Result};
+use crate::output::Content;
+use crate::printable;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// For people
     Text,
+    /// JSON, for programs
     Json,
+    /// A page for any browser
+    Html,
+    /// A drawing: of stacks a flame graph
+    Svg,
+    /// pprof's gzipped protocol buffer
+    Pprof,
+    /// A line a stack, outermost function first, with one measure
+    Collapsed,
+    /// speedscope's JSON
+    Speedscope,
+    /// The JSON of valgrind's DHAT
+    Dhat,
+    /// A directory of two tables: events.parquet and stacks.parquet
+    Parquet,
+    /// The memory log of a debug curl, of one process
+    Memdebug,
+    /// The heap profile itself, to be read again
+    Heap,
+}
+
+/// An ending stands before those that it ends in, and of a format's the one that messages name first.
+const ENDINGS: [(&str, Format); 12] = [
+    (".txt", Format::Text),
+    (".speedscope.json", Format::Speedscope),
+    (".json", Format::Json),
+    (".html", Format::Html),
+    (".svg", Format::Svg),
+    (".pb.gz", Format::Pprof),
+    (".folded", Format::Collapsed),
+    (".collapsed", Format::Collapsed),
+    (".dhat", Format::Dhat),
+    (".parquet", Format::Parquet),
+    (".log", Format::Memdebug),
+    (".heap", Format::Heap),
+];
+
+impl Format {
+    /// Of a command with `--json` alone.
+    pub fn printed(json: bool) -> Self {
+        if json { Format::Json } else { Format::Text }
+    }
+
+    pub fn content(self) -> Content {
+        match self {
+            Format::Text => Content::Coloured,
+            Format::Pprof => Content::Binary,
+            _ => Content::Text,
+        }
+    }
+
+    /// That of a file of this name.
+    pub fn by_name(path: &Path) -> Option<Self> {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let mut endings = ENDINGS.iter();
+        let found = endings.find(|(ending, _)| name.ends_with(ending.as_bytes()))?;
+        Some(found.1)
+    }
+
+    fn ending(self) -> &'static str {
+        let mut endings = ENDINGS.iter();
+        endings
+            .find(|(_, format)| *format == self)
+            .map_or("", |(ending, _)| ending)
+    }
+}
+
+/// The format that the name of a file chooses, of those that a command makes. `otherwise` says how to
+/// do without: `, or give --format`.
+pub fn chosen(path: &Path, made: &[Format], otherwise: &str) -> Result<Format> {
+    let cause = match Format::by_name(path) {
+        Some(format) if made.contains(&format) => return Ok(format),
+        Some(format) => format!("no {} is made of this", format.ending()),
+        None => "its name does not say what to make".to_owned(),
+    };
+    Err(Failure::failed(format!(
+        "{}: {cause}: end it in {}{otherwise}",
+        printable::name(path),
+        listed(made)
+    )))
+}
+
+/// Fails if the name of a file says another format than the only one that a command makes.
+pub fn expect(format: Format, path: Option<&Path>) -> Result<()> {
+    match path {
+        Some(path) if Format::by_name(path).is_some() => chosen(path, &[format], "").map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn listed(formats: &[Format]) -> String {
+    let endings: Vec<_> = formats.iter().map(|format| format.ending()).collect();
+    match endings.split_last() {
+        Some((last, others @ [_, ..])) => format!("{} or {last}", others.join(", ")),
+        _ => endings.concat(),
+    }
+}
+
+/// What `--format` takes where a command makes these.
+pub fn among(made: &'static [Format]) -> impl TypedValueParser<Value = Format> {
+    let values = made.iter().filter_map(ValueEnum::to_possible_value);
+    PossibleValuesParser::new(values).try_map(|name| <Format as ValueEnum>::from_str(&name, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_an_ending_that_means_it() {
+        for format in Format::value_variants() {
+            let name = format!("a.txt/b{}", format.ending());
+            assert_eq!(Format::by_name(Path::new(&name)), Some(*format), "{name}");
+        }
+        for (ending, format) in ENDINGS {
+            assert_eq!(Format::by_name(Path::new(ending)), Some(format), "{ending}");
+        }
+        for name in ["", "a", "json", "a.json/", "a.svg.bak", "a.SVG", ".."] {
+            let found = Format::by_name(Path::new(name));
+            assert_eq!(found, (name == "a.json/").then_some(Format::Json), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_with_the_endings_that_there_are() {
+        const MADE: [Format; 3] = [Format::Text, Format::Json, Format::Html];
+        let of = |name: &str| chosen(Path::new(name), &MADE, ", or give --format");
+        assert_eq!(of("a/app.html").unwrap(), Format::Html);
+        for (name, message) in [
+            ("app", "app: its name does not say what to make: "),
+            ("b/app.svg", "b/app.svg: no .svg is made of this: "),
+            ("a\n.png", "a\\n.png: its name does not say what to make: "),
+        ] {
+            let cure = "end it in .txt, .json or .html, or give --format";
+            assert_eq!(of(name).unwrap_err().message, format!("{message}{cure}"));
+        }
+        let fails = |name: &str| expect(Format::Svg, Some(Path::new(name))).is_err();
+        assert!(fails("a.html") && !fails("a.svg") && !fails("a"));
+    }
 }

@@ -5,12 +5,17 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use anstream::AutoStream;
+use anstream::adapter::strip_bytes;
+
 use crate::failure::{Failure, Result};
 use crate::printable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Text,
+    /// Text in colour, which only a terminal gets.
+    Coloured,
     /// Nothing for a terminal.
     Binary,
 }
@@ -24,7 +29,15 @@ pub fn write(
     let Some(path) = file else {
         return to_stdout(content, produce);
     };
-    to_file(path, produce).map_err(|error| cannot_write(path, &error))
+    let written = match content {
+        Content::Text | Content::Binary => to_file(path, produce),
+        Content::Coloured => to_file(path, |out| {
+            let mut coloured = Vec::new();
+            produce(&mut coloured)?;
+            out.write_all(&strip_bytes(&coloured).into_vec())
+        }),
+    };
+    written.map_err(|error| cannot_write(path, &error))
 }
 
 pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
@@ -40,13 +53,23 @@ fn to_stdout(
     produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     refuse_terminal(None, content)?;
-    let mut out = BufWriter::new(io::stdout().lock());
-    match produce(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
+    let stdout = io::stdout().lock();
+    let mut out: BufWriter<Box<dyn Write>> = BufWriter::new(match content {
+        Content::Coloured => Box::new(AutoStream::auto(stdout)),
+        Content::Text | Content::Binary => Box::new(stdout),
+    });
+    still_read(produce(&mut out).and_then(|()| out.flush())).map(drop)
+}
+
+/// Whether what went to stdout found a reader; that it has seen enough is no error.
+pub fn still_read(written: io::Result<()>) -> Result<bool> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::failed(format!(
             "stdout cannot be written: {}: write to another place",
             crate::target::reason(&error)
         ))),
-        _ => Ok(()),
     }
 }
 

@@ -6,16 +6,15 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use larder_analysis::advise::{self, AdvisePlan, RawAdvise};
-use larder_analysis::diff::{self, DiffPlan, RawDiff};
-use larder_analysis::export::{self, ExportPlan, RawExport};
-use larder_analysis::flamegraph::{self, FlamegraphPlan, RawFlamegraph};
-use larder_analysis::html::{self, HtmlPlan, RawHtml, RawTimeline, TimelinePlan};
+use larder_analysis::advise::{self, RawAdvise};
+use larder_analysis::diff::{self, RawDiff};
+use larder_analysis::export::{self, RawExport};
+use larder_analysis::flamegraph::{self, RawFlamegraph};
+use larder_analysis::html::{self, RawHtml, RawTimeline};
 use larder_analysis::import::{self, ImportPlan, RawImport};
 use larder_analysis::memdebug::{self, MemdebugPlan, RawMemdebug};
-use larder_analysis::reading::sites::SortKey;
-use larder_analysis::reading::subject::RawSubject;
-use larder_analysis::report::ReportPlan;
+use larder_analysis::report::{self, RawReport};
+use larder_analysis::view::View;
 use larder_base::command_line::usage_failure;
 use larder_base::failure::{Failure, Result};
 use larder_base::format::Format;
@@ -91,11 +90,7 @@ enum RawCommand {
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
     Doctor(RawDoctor),
     /// Count a trace's allocations and rank the source lines that make them
-    #[command(
-        after_help = "Examples:\n  larder report app.trace --sort peak --top 20\n  \
-        larder report app.trace --json > app.json\n  \
-        larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'"
-    )]
+    #[command(after_help = report::EXAMPLES)]
     Report(RawReport),
     /// Report which allocations are needless, what each costs, and the cure
     #[command(after_help = advise::EXAMPLES)]
@@ -188,21 +183,6 @@ struct RawRecord {
 }
 
 #[derive(Debug, Args)]
-struct RawReport {
-    #[command(flatten)]
-    subject: RawSubject,
-    /// Show one ranking instead of all
-    #[arg(long, value_enum, value_name = "KEY")]
-    sort: Option<SortKey>,
-    /// Sites in a ranking, 0 for all [default: 10; with --json all]
-    #[arg(long, value_name = "N")]
-    top: Option<usize>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
 struct RawDoctor {
     /// A program to examine too
     #[arg(value_name = "COMMAND")]
@@ -221,15 +201,9 @@ pub enum Plan {
     Run(RunPlan),
     Fail(Box<FailPlan>),
     Record(RecordPlan),
-    Report(ReportPlan),
-    Diff(DiffPlan),
-    Advise(AdvisePlan),
+    View(View),
     MeasureMalloc,
     LookAtEnd(LookPlan),
-    Html(HtmlPlan),
-    Timeline(TimelinePlan),
-    Export(ExportPlan),
-    Flamegraph(FlamegraphPlan),
     Doctor(DoctorPlan),
     /// For `larder-lab`: all words, the tool's own name first.
     Lab(Vec<OsString>),
@@ -293,18 +267,18 @@ impl RawCommand {
                 }),
             }),
             RawCommand::Record(raw) => Ok(Plan::Record(raw.check())),
-            RawCommand::Report(raw) => Ok(Plan::Report(raw.check()?)),
-            RawCommand::Diff(raw) => Ok(Plan::Diff(raw.check()?)),
-            RawCommand::Advise(raw) => Ok(Plan::Advise(raw.check()?)),
+            RawCommand::Report(raw) => Ok(Plan::View(raw.check()?)),
+            RawCommand::Diff(raw) => Ok(Plan::View(raw.check()?)),
+            RawCommand::Advise(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::MeasureMalloc => Ok(Plan::MeasureMalloc),
             RawCommand::LookAtEnd(plan) => Ok(Plan::LookAtEnd(plan)),
-            RawCommand::Html(raw) => Ok(Plan::Html(raw.check()?)),
-            RawCommand::Timeline(raw) => Ok(Plan::Timeline(raw.check()?)),
-            RawCommand::Export(raw) => Ok(Plan::Export(raw.check()?)),
-            RawCommand::Flamegraph(raw) => Ok(Plan::Flamegraph(raw.check()?)),
+            RawCommand::Html(raw) => Ok(Plan::View(raw.check()?)),
+            RawCommand::Timeline(raw) => Ok(Plan::View(raw.check()?)),
+            RawCommand::Export(raw) => Ok(Plan::View(raw.check()?)),
+            RawCommand::Flamegraph(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Doctor(raw) => Ok(Plan::Doctor(DoctorPlan {
                 command: raw.command,
-                format: if raw.json { Format::Json } else { Format::Text },
+                format: Format::printed(raw.json),
                 print_maps: raw.print_maps,
             })),
             RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),
@@ -336,21 +310,6 @@ impl RawRecord {
             leaks: self.leaks,
             command: self.command,
         }
-    }
-}
-
-impl RawReport {
-    fn check(self) -> Result<ReportPlan> {
-        Ok(ReportPlan {
-            subject: self.subject.check()?,
-            sort: self.sort,
-            top: self.top,
-            format: if self.json {
-                Format::Json
-            } else {
-                Format::Text
-            },
-        })
     }
 }
 

@@ -12,7 +12,7 @@ mod run;
 
 use std::process::ExitCode;
 
-use larder_analysis::{advise, diff, export, flamegraph, html, import, memdebug, report};
+use larder_analysis::{advise, import, memdebug};
 use larder_base::command_line;
 use larder_base::failure::Result;
 use larder_live::{leaks, profile, serve, stats, top};
@@ -28,18 +28,12 @@ fn perform() -> Result<ExitCode> {
         Plan::Run(plan) => match run::run(&plan)? {},
         Plan::Fail(plan) => fail::fail(&plan).map(ExitCode::from),
         Plan::Record(plan) => record::record(&plan).map(ExitCode::from),
-        Plan::Report(plan) => report::report(plan).map(|()| ExitCode::SUCCESS),
-        Plan::Diff(plan) => diff::diff(&plan).map(|()| ExitCode::SUCCESS),
-        Plan::Advise(plan) => advise::advise(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::View(view) => view.show().map(|()| ExitCode::SUCCESS),
         Plan::MeasureMalloc => {
             advise::print_malloc_costs();
             Ok(ExitCode::SUCCESS)
         }
         Plan::LookAtEnd(plan) => record::look(&plan).map(|()| ExitCode::SUCCESS),
-        Plan::Html(plan) => html::html(&plan).map(|()| ExitCode::SUCCESS),
-        Plan::Timeline(plan) => html::timeline(&plan).map(|()| ExitCode::SUCCESS),
-        Plan::Export(plan) => export::export(plan).map(|()| ExitCode::SUCCESS),
-        Plan::Flamegraph(plan) => flamegraph::flamegraph(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Doctor(plan) => doctor::doctor(&plan).map(ExitCode::from),
         Plan::Lab(words) => match lab::start(&words)? {},
         Plan::Memdebug(plan) => memdebug::memdebug(&plan).map(ExitCode::from),

@@ -6,10 +6,14 @@ use larder_base::format::Format;
 
 use super::AdvisePlan;
 use super::finding::Confidence;
+use crate::html::HtmlPlan;
 use crate::reading::subject::RawSubject;
+use crate::view::{self, RawOutput, View};
 
 pub const EXAMPLES: &str = "Examples:\n  larder advise app.trace\n  \
-    larder advise app.trace --top 3 --stacks\n  larder advise app.trace --all --json > advice.json";
+    larder advise app.trace --top 3 --stacks\n  larder advise app.trace --all --json > advice.json\n  \
+    larder advise app.trace -o app.html\n      \
+    The page of larder html, which has the findings; advice.txt and advice.json are these alone.";
 
 /// Of a trace with more process images the busiest are shown.
 const PROCESSES_SHOWN: usize = 3;
@@ -18,7 +22,7 @@ const PROCESSES_SHOWN: usize = 3;
 pub struct RawAdvise {
     #[command(flatten)]
     subject: RawSubject,
-    /// Findings to show, 0 for all of all processes [default: 10 of the 3 busiest; with --json all]
+    /// Findings to show, 0 for all of all processes [default: 10 of the 3 busiest; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Findings of low confidence, and those that save next to nothing, too
@@ -27,21 +31,33 @@ pub struct RawAdvise {
     /// The whole stack under each finding
     #[arg(long)]
     stacks: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: RawOutput,
 }
 
 impl RawAdvise {
-    pub fn check(self) -> Result<AdvisePlan> {
-        let top = match (self.top, self.json) {
+    pub fn check(self) -> Result<View> {
+        let format = self
+            .output
+            .format(&[Format::Text, Format::Json, Format::Html])?;
+        let subject = self.subject.check()?;
+        if format == Format::Html {
+            view::refuse(&[
+                ("--top", self.top.is_some()),
+                ("--all", self.all),
+                ("--stacks", self.stacks),
+            ])?;
+            return Ok(View::Html(HtmlPlan::new(subject, self.output.output)));
+        }
+        let json = format == Format::Json;
+        let top = match (self.top, json) {
             (Some(0), _) | (None, true) => usize::MAX,
             (top, _) => top.unwrap_or(10),
         };
-        let every = self.all || self.json || self.top == Some(0);
-        Ok(AdvisePlan {
+        let every = self.all || json || self.top == Some(0);
+        Ok(View::Advise(AdvisePlan {
             processes: if every { usize::MAX } else { PROCESSES_SHOWN },
-            subject: self.subject.check()?,
+            subject,
             top,
             least: if self.all {
                 Confidence::Low
@@ -49,11 +65,8 @@ impl RawAdvise {
                 Confidence::Medium
             },
             stacks: self.stacks,
-            format: if self.json {
-                Format::Json
-            } else {
-                Format::Text
-            },
-        })
+            format,
+            output: self.output.output,
+        }))
     }
 }

@@ -19,7 +19,7 @@ pub fn print(
     plan: &AdvisePlan,
     analysis: &Analysis,
     advice: &[ImageAdvice],
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
     let document = json!({
         "larder": env!("CARGO_PKG_VERSION"),

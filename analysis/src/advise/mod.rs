@@ -33,11 +33,12 @@ mod text;
 mod threads;
 mod watch;
 
-use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 use std::rc::Rc;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
+use larder_base::output;
 
 use crate::reading::subject::Subject;
 use crate::reading::{Analysis, Progress};
@@ -61,7 +62,9 @@ pub struct AdvisePlan {
     /// Findings below this are not shown.
     pub least: Confidence,
     pub stacks: bool,
+    /// Text or JSON.
     pub format: Format,
+    pub output: Option<PathBuf>,
 }
 
 /// Of each process, for a page.
@@ -87,18 +90,17 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
     let mut watch = Watch::default();
     let mut analysis = Analysis::read(&plan.subject, &mut watch)?;
     let advice = conclude_all(plan, watch, &mut analysis);
-    let printed = print(plan, &analysis, &advice);
+    let printed = output::write(
+        plan.output.as_deref(),
+        plan.format.content(),
+        |out| match plan.format {
+            Format::Json => json::print(plan, &analysis, &advice, out),
+            _ => text::print(plan, &analysis, &advice, out),
+        },
+    );
     // The process ends: to free a block for each stack would take a tenth of all its time.
     std::mem::forget((advice, analysis));
-    match printed {
-        // Whoever reads us has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!(
-            "the advice cannot be written: {}",
-            larder_base::target::reason(&error)
-        ))),
-        Ok(()) => Ok(()),
-    }
+    printed
 }
 
 /// The findings of a trace that a `Watch` has seen, for a page: a title and lines of text each.
@@ -114,6 +116,7 @@ pub fn findings(
         least: Confidence::Medium,
         stacks: false,
         format: Format::Text,
+        output: None,
     };
     let advice = conclude_all(&plan, watch, analysis);
     let findings = advice.iter().flat_map(|image| {
@@ -206,20 +209,5 @@ fn conclude(
         facts,
         findings,
         costs,
-    }
-}
-
-fn print(plan: &AdvisePlan, analysis: &Analysis, advice: &[ImageAdvice]) -> io::Result<()> {
-    match plan.format {
-        Format::Json => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            json::print(plan, analysis, advice, &mut out)?;
-            out.flush()
-        }
-        Format::Text => {
-            let mut out = BufWriter::new(anstream::stdout().lock());
-            text::print(plan, analysis, advice, &mut out)?;
-            out.flush()
-        }
     }
 }

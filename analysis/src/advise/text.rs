@@ -31,7 +31,7 @@ pub fn print(
     plan: &AdvisePlan,
     analysis: &Analysis,
     advice: &[ImageAdvice],
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
     writeln!(out, "{}", printable::name(&plan.subject.trace))?;
     for line in losses::details(analysis) {
@@ -85,7 +85,7 @@ fn print_image(
     plan: &AdvisePlan,
     image: &ImageAdvice,
     titled: bool,
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
     let facts = &image.facts;
     if titled {
@@ -178,7 +178,7 @@ fn print_finding(
     image: &ImageAdvice,
     number: usize,
     ranked: &Ranked,
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
     let finding = &ranked.finding;
     let site = &image.facts.sites[finding.site];

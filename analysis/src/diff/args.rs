@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
 
 use super::work::{self, WorkRequest};
+use crate::flamegraph::FlamegraphPlan;
 use crate::reading::sites::SortKey;
 use crate::reading::subject::{RawReading, Subject};
+use crate::view::{self, RawOutput, View};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +18,8 @@ Examples:
       The counters of two builds side by side, and the sites that changed.
   larder diff old.trace new.trace --sort bytes --top 30
   larder diff old.trace new.trace --json | jq '.sites[] | select(.status == \"new\")'
+  larder diff old.trace new.trace --sort bytes -o change.svg
+      A flame graph of the new one: red is more than in the old one, blue is less.
   larder diff --growth small.trace large.trace --work 1000:10000
       One program on two input sizes: which sites grow faster than the input.
   larder diff --growth small.trace large.trace --work mark:request
@@ -34,7 +39,7 @@ pub struct RawDiff {
     /// Rank sites by how much this changed
     #[arg(long, value_enum, value_name = "KEY", default_value = "calls")]
     sort: SortKey,
-    /// Sites shown, 0 for all [default: 10; with --json all]
+    /// Sites shown, 0 for all [default: 10; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Show what did not change, too
@@ -49,9 +54,8 @@ pub struct RawDiff {
     /// the median growth of the sites [default: the first of marks, read and estimate that grows]
     #[arg(long, value_name = "WORK", requires = "growth")]
     work: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: RawOutput,
 }
 
 /// What is compared, and what is shown of it.
@@ -66,11 +70,13 @@ pub struct DiffPlan {
     pub growth: bool,
     /// `None`: what the traces tell best.
     pub work: Option<WorkRequest>,
-    pub json: bool,
+    /// Text or JSON.
+    pub format: Format,
+    pub output: Option<PathBuf>,
 }
 
 impl RawDiff {
-    pub fn check(self) -> Result<DiffPlan> {
+    pub fn check(self) -> Result<View> {
         if self.traces.len() > 2 && !self.growth {
             return Err(Failure::failed(
                 "diff compares two traces: name two, or add --growth for one program on inputs of \
@@ -87,21 +93,40 @@ impl RawDiff {
                 self.traces.len()
             )));
         }
+        let format = self
+            .output
+            .format(&[Format::Text, Format::Json, Format::Svg])?;
         let subjects = self.traces.into_iter();
         let subjects = subjects.map(|trace| self.reading.check(trace));
-        Ok(DiffPlan {
-            subjects: subjects.collect::<Result<_>>()?,
+        let subjects: Vec<Subject> = subjects.collect::<Result<_>>()?;
+        let output = self.output.output;
+        if let (Format::Svg, [before, after, ..]) = (format, &subjects[..]) {
+            view::refuse(&[
+                ("--top", self.top.is_some()),
+                ("--all", self.all),
+                ("--growth", self.growth),
+            ])?;
+            return Ok(View::Flamegraph(FlamegraphPlan {
+                subject: after.clone(),
+                base: Some(before.clone()),
+                measure: view::measure(self.sort)?,
+                output,
+            }));
+        }
+        Ok(View::Diff(DiffPlan {
+            subjects,
             sort: self.sort,
             top: match self.top {
                 Some(0) => usize::MAX,
                 Some(top) => top,
-                None if self.json => usize::MAX,
+                None if format == Format::Json => usize::MAX,
                 None => DEFAULT_TOP,
             },
             all: self.all,
             growth: self.growth,
             work,
-            json: self.json,
-        })
+            format,
+            output,
+        }))
     }
 }

@@ -23,10 +23,9 @@ mod text;
 mod work;
 mod wrappers;
 
-use std::io::{self, BufWriter, Write};
-
 use larder_base::failure::{Failure, Result};
-use larder_base::printable;
+use larder_base::format::Format;
+use larder_base::{output, printable};
 
 use crate::reading::Analysis;
 use crate::reading::observe::{Both, KeepStacks};
@@ -37,7 +36,7 @@ use compare::Comparison;
 use growth::Growth;
 use side::Side;
 
-/// Prints on stdout what differs, and warnings of losses on stderr.
+/// Prints what differs, and warnings of losses on stderr.
 pub fn diff(plan: &DiffPlan) -> Result<()> {
     let (mut analyses, mut works) = (Vec::new(), Vec::new());
     for subject in &plan.subjects {
@@ -61,35 +60,20 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         .zip(&plan.subjects)
         .map(|(analysis, subject)| Side::new(analysis, &subject.trace, &aliases))
         .collect();
-    let written = if plan.growth {
+    let (file, content) = (plan.output.as_deref(), plan.format.content());
+    if plan.growth {
         let growth = Growth::of(&sides, &works, plan)?;
-        print(|out| match plan.json {
-            true => json::print(&json::growth(&growth, &sides, plan), out),
-            false => text::print_growth(&growth, &sides, plan, out),
-        })
-    } else {
-        let [before, after] = &sides[..] else {
-            return Err(Failure::failed("diff compares two traces: name two"));
-        };
-        let comparison = Comparison::of(before, after, plan);
-        print(|out| match plan.json {
-            true => json::print(&json::comparison(&comparison, plan), out),
-            false => text::print_comparison(&comparison, plan, out),
-        })
-    };
-    match written {
-        // Whoever reads us has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!(
-            "the comparison cannot be written: {}",
-            larder_base::target::reason(&error)
-        ))),
-        Ok(()) => Ok(()),
+        return output::write(file, content, |out| match plan.format {
+            Format::Json => json::print(&json::growth(&growth, &sides, plan), out),
+            _ => text::print_growth(&growth, &sides, plan, out),
+        });
     }
-}
-
-fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut out = BufWriter::new(anstream::stdout().lock());
-    write(&mut out)?;
-    out.flush()
+    let [before, after] = &sides[..] else {
+        return Err(Failure::failed("diff compares two traces: name two"));
+    };
+    let comparison = Comparison::of(before, after, plan);
+    output::write(file, content, |out| match plan.format {
+        Format::Json => json::print(&json::comparison(&comparison, plan), out),
+        _ => text::print_comparison(&comparison, plan, out),
+    })
 }

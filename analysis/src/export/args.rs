@@ -2,33 +2,36 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use larder_base::failure::{Failure, Result};
+use larder_base::format::{self, Format};
 
 use super::ExportPlan;
 use crate::reading::measure::Measure;
-use crate::reading::subject::RawSubject;
+use crate::reading::subject::{RawSubject, Subject};
+use crate::view::View;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  larder export --format pprof -o app.pb.gz app.trace
+  larder export -o app.pb.gz app.trace
       go tool pprof -top app.pb.gz
   larder export --format collapsed --value bytes app.trace | inferno-flamegraph > app.svg
-  larder export --format speedscope -o app.speedscope.json app.trace
-  larder export --format dhat -o dhat.out.app app.trace
+  larder export -o app.speedscope.json app.trace
+  larder export -o app.dhat app.trace
       Load it in valgrind's dh_view.html.
-  larder export --format memdebug -o app.log app.trace
+  larder export -o app.log app.trace
       larder memdebug app.log
-  larder export --format parquet -o app.parquet app.trace
+  larder export -o app.parquet app.trace
       duckdb -c \"select count(*) from 'app.parquet/events.parquet'\"";
 
 #[derive(Debug, Args)]
 pub struct RawExport {
     #[command(flatten)]
     subject: RawSubject,
-    /// What to write
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    format: Format,
+    /// What to write [default: by the ending of the file]
+    #[arg(long, value_name = "FORMAT", required_unless_present = "output")]
+    #[arg(value_parser = format::among(&MADE))]
+    format: Option<Format>,
     /// The measure: of collapsed the one that is written [default: calls], of pprof and speedscope
     /// the one that is shown first
     #[arg(long, value_enum, value_name = "MEASURE")]
@@ -41,52 +44,63 @@ pub struct RawExport {
     output: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// A line a stack, outermost function first, with one measure
-    Collapsed,
-    /// pprof's gzipped protocol buffer
-    Pprof,
-    /// speedscope's JSON
-    Speedscope,
-    /// The JSON of valgrind's DHAT
-    Dhat,
-    /// All that is known of each stack, as JSON
-    Json,
-    /// A directory of two tables: events.parquet and stacks.parquet
-    Parquet,
-    /// The memory log of a debug curl, of one process
-    Memdebug,
-}
+const MADE: [Format; 7] = [
+    Format::Collapsed,
+    Format::Pprof,
+    Format::Speedscope,
+    Format::Dhat,
+    Format::Json,
+    Format::Parquet,
+    Format::Memdebug,
+];
 
 impl RawExport {
-    pub fn check(self) -> Result<ExportPlan> {
+    pub fn check(self) -> Result<View> {
+        let format = match (self.format, &self.output) {
+            (None, Some(path)) => format::chosen(path, &MADE, ", or give --format")?,
+            // One of the two there is.
+            (said, _) => said.unwrap_or(Format::Collapsed),
+        };
+        let subject = self.subject.check()?;
+        let mut plan = ExportPlan::new(subject, format, self.value, self.output)?;
+        plan.from_site = self.from_site;
+        Ok(View::Export(plan))
+    }
+}
+
+impl ExportPlan {
+    /// `measure`: `None`, or one that the format can show.
+    pub fn new(
+        subject: Subject,
+        format: Format,
+        measure: Option<Measure>,
+        output: Option<PathBuf>,
+    ) -> Result<Self> {
         let one_of_many = matches!(
-            self.format,
+            format,
             Format::Dhat | Format::Json | Format::Parquet | Format::Memdebug
         );
-        if one_of_many && self.value.is_some() {
+        if one_of_many && measure.is_some() {
             return Err(Failure::failed(
                 "--value: this format holds every measure: leave it out",
             ));
         }
-        if self.format == Format::Parquet && self.output.is_none() {
+        if format == Format::Parquet && output.is_none() {
             return Err(Failure::failed(
                 "--format parquet: writes two files: name a directory for them with -o",
             ));
         }
-        let subject = self.subject.check()?;
-        if self.format == Format::Memdebug && !subject.wrappers.is_empty() {
+        if format == Format::Memdebug && !subject.wrappers.is_empty() {
             return Err(Failure::failed(
                 "--wrapper: a log has every call: leave it out, or name the functions with --skip",
             ));
         }
-        Ok(ExportPlan {
+        Ok(Self {
             subject,
-            format: self.format,
-            measure: self.value.unwrap_or(Measure::Calls),
-            from_site: self.from_site,
-            output: self.output,
+            format,
+            measure: measure.unwrap_or(Measure::Calls),
+            from_site: false,
+            output,
         })
     }
 }

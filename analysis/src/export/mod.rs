@@ -21,14 +21,14 @@ pub use args::{EXAMPLES, RawExport};
 pub use collapsed::folded_sums;
 
 use larder_base::failure::Result;
-use larder_base::output::{self, Content};
+use larder_base::format::Format;
+use larder_base::output;
 
 use crate::reading::Analysis;
 use crate::reading::losses;
 use crate::reading::measure::Measure;
 use crate::reading::stacks::{StackRow, Stacks};
 use crate::reading::subject::Subject;
-use args::Format;
 
 #[derive(Debug)]
 pub struct ExportPlan {
@@ -110,21 +110,16 @@ impl Export {
 type Writer = fn(&Export, &mut dyn Write) -> io::Result<()>;
 
 pub fn export(plan: ExportPlan) -> Result<()> {
-    let (content, write): (Content, Writer) = match plan.format {
-        Format::Collapsed => (Content::Text, |export, out| {
-            collapsed::write(&export.weighed(), out)
-        }),
-        Format::Pprof => (Content::Binary, |export, out| {
-            pprof::write(&export.weighed(), &export.about(), out)
-        }),
-        Format::Speedscope => (Content::Text, |export, out| {
-            speedscope::write(&export.weighed(), out)
-        }),
-        Format::Dhat => (Content::Text, dhat::write),
-        Format::Json => (Content::Text, json::write),
+    let write: Writer = match plan.format {
+        Format::Pprof => |export, out| pprof::write(&export.weighed(), &export.about(), out),
+        Format::Speedscope => |export, out| speedscope::write(&export.weighed(), out),
+        Format::Dhat => dhat::write,
+        Format::Json => json::write,
         Format::Parquet => return parquet::export(&plan),
         Format::Memdebug => return memdebug::export(&plan),
+        _ => |export, out| collapsed::write(&export.weighed(), out),
     };
+    let content = plan.format.content();
     let output = plan.output.as_deref();
     output::refuse_terminal(output, content)?;
     let mut stacks = Stacks::default();

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use larder_base::failure::Result;
+use larder_base::format::{self, Format};
 
 use super::FlamegraphPlan;
 use crate::reading::measure::Measure;
 use crate::reading::subject::{RawReading, Subject};
+use crate::view::View;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -37,17 +39,18 @@ pub struct RawFlamegraph {
 }
 
 impl RawFlamegraph {
-    pub fn check(self) -> Result<FlamegraphPlan> {
+    pub fn check(self) -> Result<View> {
+        format::expect(Format::Svg, self.output.as_deref())?;
         let base = self.diff.map(|base| self.reading.check(base));
         let mut base: Option<Subject> = base.transpose()?;
         if let Some(base) = &mut base {
             base.pid = self.diff_pid;
         }
-        Ok(FlamegraphPlan {
+        Ok(View::Flamegraph(FlamegraphPlan {
             subject: self.reading.check(self.trace)?,
             base,
             measure: self.value,
             output: self.output,
-        })
+        }))
     }
 }

@@ -26,11 +26,22 @@ use crate::reading::subject::Subject;
 
 #[derive(Debug)]
 pub struct FlamegraphPlan {
-    subject: Subject,
+    pub subject: Subject,
     /// What to compare with.
-    base: Option<Subject>,
-    measure: Measure,
-    output: Option<PathBuf>,
+    pub base: Option<Subject>,
+    pub measure: Measure,
+    pub output: Option<PathBuf>,
+}
+
+impl FlamegraphPlan {
+    pub fn new(subject: Subject, measure: Option<Measure>, output: Option<PathBuf>) -> Self {
+        Self {
+            subject,
+            base: None,
+            measure: measure.unwrap_or(Measure::Calls),
+            output,
+        }
+    }
 }
 
 /// Of the whole width: what is narrower is left out.

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use larder_base::failure::Result;
+use larder_base::format::{self, Format};
 
 use crate::reading::subject::{RawSubject, Subject};
+use crate::view::View;
 
 pub const HTML_EXAMPLES: &str = "\
 Examples:
@@ -50,27 +52,32 @@ pub struct TimelinePlan {
     pub output: Option<PathBuf>,
 }
 
-impl RawHtml {
-    pub fn check(self) -> Result<HtmlPlan> {
-        let subject = self.subject.check()?;
-        let output = self.output.unwrap_or_else(|| {
-            let mut name = subject
-                .trace
-                .file_name()
-                .unwrap_or("trace".as_ref())
-                .to_owned();
+impl HtmlPlan {
+    pub fn new(subject: Subject, output: Option<PathBuf>) -> Self {
+        let output = output.unwrap_or_else(|| {
+            let name = subject.trace.file_name();
+            let mut name = name.unwrap_or("trace".as_ref()).to_owned();
             name.push(".html");
             name.into()
         });
-        Ok(HtmlPlan { subject, output })
+        Self { subject, output }
+    }
+}
+
+impl RawHtml {
+    pub fn check(self) -> Result<View> {
+        format::expect(Format::Html, self.output.as_deref())?;
+        let subject = self.subject.check()?;
+        Ok(View::Html(HtmlPlan::new(subject, self.output)))
     }
 }
 
 impl RawTimeline {
-    pub fn check(self) -> Result<TimelinePlan> {
-        Ok(TimelinePlan {
+    pub fn check(self) -> Result<View> {
+        format::expect(Format::Svg, self.output.as_deref())?;
+        Ok(View::Timeline(TimelinePlan {
             subject: self.subject.check()?,
             output: self.output,
-        })
+        }))
     }
 }

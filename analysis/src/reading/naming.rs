@@ -128,7 +128,7 @@ pub fn frame_place(frame: &ChainFrame) -> String {
 const INDENT: &str = "        ";
 
 /// One line a frame, innermost first, the site marked.
-pub fn print_stack(stack: &SiteStack, out: &mut impl Write) -> io::Result<()> {
+pub fn print_stack(stack: &SiteStack, out: &mut dyn Write) -> io::Result<()> {
     let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
     let inside = allocator_inside(&frames).min(stack.site.unwrap_or(0));
     for (index, frame) in without_start(&frames).iter().enumerate().skip(inside) {
@@ -159,7 +159,7 @@ fn allocator_inside(frames: &[&ChainFrame]) -> usize {
 }
 
 /// What the site was inlined into, what lies between it and the allocator, and the next callers.
-pub fn print_stack_in_line(stack: &SiteStack, out: &mut impl Write) -> io::Result<()> {
+pub fn print_stack_in_line(stack: &SiteStack, out: &mut dyn Write) -> io::Result<()> {
     let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
     let Some(site) = stack.site else {
         return Ok(());
@@ -231,7 +231,7 @@ pub fn inlined_into<'a>(frames: &'a [&'a ChainFrame], site: usize) -> &'a [&'a C
 
 /// What stood in the way of naming functions and lines, and what to do: after all else, nothing if
 /// nothing did.
-pub fn print_problems(resolver: &Resolver, out: &mut impl Write) -> io::Result<()> {
+pub fn print_problems(resolver: &Resolver, out: &mut dyn Write) -> io::Result<()> {
     let mut without_lines = Vec::new();
     let mut heading = "\n";
     for found in resolver.problems() {

@@ -17,7 +17,7 @@ use crate::reading::resolve::{ChainFrame, ModuleProblem};
 use crate::reading::sites::{Site, SortKey};
 use crate::symbols::SymbolProblem;
 
-pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&document(report))?;
     writeln!(out, "{}", printable::escape_json(&text))
 }

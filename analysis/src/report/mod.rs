@@ -2,15 +2,18 @@
 //!
 //! `crate::reading` measures, `text` and `json` print.
 
+mod args;
 mod json;
 mod text;
 
+pub use args::{EXAMPLES, RawReport};
 pub use json::frame as frame_json;
 
-use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
+use larder_base::output;
 
 use crate::reading::Analysis;
 use crate::reading::sites::SortKey;
@@ -23,7 +26,9 @@ pub struct ReportPlan {
     pub sort: Option<SortKey>,
     /// `None`: the default of the format; `Some(0)`: all.
     pub top: Option<usize>,
+    /// Text or JSON.
     pub format: Format,
+    pub output: Option<PathBuf>,
 }
 
 /// Sites in a ranking of the text form, unless said otherwise.
@@ -41,37 +46,22 @@ impl Report {
         match (self.plan.top, self.plan.format) {
             (Some(0), _) | (None, Format::Json) => usize::MAX,
             (Some(top), _) => top,
-            (None, Format::Text) => DEFAULT_TOP,
+            (None, _) => DEFAULT_TOP,
         }
     }
 }
 
-/// Prints the report on stdout, and warnings of losses on stderr.
+/// Prints the report, and warnings of losses on stderr.
 pub fn report(plan: ReportPlan) -> Result<()> {
     let analysis = Analysis::read(&plan.subject, &mut ())?;
     let report = Report { analysis, plan };
-    match print(&report) {
-        // Whoever reads us has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!(
-            "the report cannot be written: {}",
-            larder_base::target::reason(&error)
-        ))),
-        Ok(()) => Ok(()),
-    }
-}
-
-fn print(report: &Report) -> io::Result<()> {
-    match report.plan.format {
-        Format::Json => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            json::print(report, &mut out)?;
-            out.flush()
-        }
-        Format::Text => {
-            let mut out = BufWriter::new(anstream::stdout().lock());
-            text::print(report, &mut out)?;
-            out.flush()
-        }
-    }
+    let plan = &report.plan;
+    output::write(
+        plan.output.as_deref(),
+        plan.format.content(),
+        |out| match plan.format {
+            Format::Json => json::print(&report, out),
+            _ => text::print(&report, out),
+        },
+    )
 }

@@ -55,7 +55,7 @@ impl SortKey {
     }
 }
 
-pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     print_head(report, out)?;
     print_counters(&report.analysis.counters, out)?;
     let keys = report
@@ -77,7 +77,7 @@ pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     naming::print_problems(&report.analysis.resolver, out)
 }
 
-fn print_head(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn print_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let images = &report.analysis.images;
     if let Some(image) = images.first() {
         let command: Vec<String> = image
@@ -124,7 +124,7 @@ fn print_head(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn print_counters(counters: &Counters, out: &mut impl Write) -> io::Result<()> {
+fn print_counters(counters: &Counters, out: &mut dyn Write) -> io::Result<()> {
     for (name, value) in [
         ("Mallocs", counters.mallocs),
         ("Reallocs", counters.reallocs),
@@ -160,7 +160,7 @@ fn print_counters(counters: &Counters, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn print_ranking(report: &Report, key: SortKey, out: &mut impl Write) -> io::Result<()> {
+fn print_ranking(report: &Report, key: SortKey, out: &mut dyn Write) -> io::Result<()> {
     let counters = &report.analysis.counters;
     let ranked = report.analysis.sites.ranked(key);
     let weighty = ranked
@@ -192,7 +192,7 @@ fn print_ranking(report: &Report, key: SortKey, out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-fn print_site(report: &Report, site: &Site, key: SortKey, out: &mut impl Write) -> io::Result<()> {
+fn print_site(report: &Report, site: &Site, key: SortKey, out: &mut dyn Write) -> io::Result<()> {
     let total = key.total(&report.analysis.counters);
     let at_peak = report.analysis.sites.at_peak(site);
     writeln!(
@@ -214,7 +214,7 @@ fn print_site(report: &Report, site: &Site, key: SortKey, out: &mut impl Write) 
     }
 }
 
-fn print_processes(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn print_processes(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let images = &report.analysis.images;
     if images.len() < 2 {
         return Ok(());

@@ -96,11 +96,7 @@ impl RawCheck {
             update: self.update,
             runs: self.runs,
             charging: self.charging.check()?,
-            format: if self.json {
-                Format::Json
-            } else {
-                Format::Text
-            },
+            format: Format::printed(self.json),
             keep,
             command: self.command,
         })

@@ -79,12 +79,12 @@ pub fn check(plan: &CheckPlan) -> Result<u8> {
     }
     match plan.format {
         Format::Json => print_json(&print::json(&name, &measured, &breaches))?,
-        Format::Text if within => say(&[format!(
+        _ if within => say(&[format!(
             "{}: within budget: {}",
             printable::escape(&name),
             print::figures(&measured)
         )]),
-        Format::Text => say(&print::exceeded(
+        _ => say(&print::exceeded(
             &name,
             &breaches,
             &measured.wrappers,

@@ -99,8 +99,8 @@ pub fn doctor(plan: &DoctorPlan) -> Result<u8> {
         findings.extend(command::findings(command));
     }
     let printed = match plan.format {
-        Format::Text => print_table(&findings, &mut BufWriter::new(anstream::stdout().lock())),
         Format::Json => print_json(&findings, &mut io::stdout().lock()),
+        _ => print_table(&findings, &mut BufWriter::new(anstream::stdout().lock())),
     };
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -131,7 +131,7 @@ fn exit_code(findings: &[Finding]) -> u8 {
     codes.max().unwrap_or(0)
 }
 
-fn print_table(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
+fn print_table(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     let width = findings
         .iter()
         .map(|finding| finding.check.len())
@@ -170,7 +170,7 @@ fn conclusion(worst: Health) -> &'static str {
     }
 }
 
-fn print_json(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
+fn print_json(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     let document = json!({ "exit_code": exit_code(findings), "findings": findings });
     let text = serde_json::to_string_pretty(&document)?;
     writeln!(out, "{}", larder_base::printable::escape_json(&text))

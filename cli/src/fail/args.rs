@@ -99,11 +99,7 @@ impl RawFail {
             sample: self.sample.map(|runs| (runs, seed())),
             limit: self.limit.map(Duration::from_secs),
             on_larder: !self.no_larder,
-            format: if self.json {
-                Format::Json
-            } else {
-                Format::Text
-            },
+            format: Format::printed(self.json),
             command: command.to_owned(),
         }))
     }

@@ -72,8 +72,8 @@ fn fail_each(plan: &FailPlan) -> Result<u8> {
     let outcome = each::each(plan)?;
     let mut out = anstream::stdout().lock();
     let written = match plan.format {
-        Format::Text => print::text(plan, &outcome, &mut out),
         Format::Json => print::as_json(plan, &outcome, &mut out),
+        _ => print::text(plan, &outcome, &mut out),
     };
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(

@@ -35,7 +35,7 @@ fn repeat(plan: &FailPlan, runs: &BadRuns) -> String {
     )
 }
 
-pub fn text(plan: &FailPlan, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
+pub fn text(plan: &FailPlan, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let bad = outcome.bad_runs();
     writeln!(
         out,
@@ -79,7 +79,7 @@ pub fn text(plan: &FailPlan, outcome: &Outcome, out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-pub fn as_json(plan: &FailPlan, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
+pub fn as_json(plan: &FailPlan, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let command: Vec<_> = plan
         .command
         .iter()

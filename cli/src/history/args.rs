@@ -50,11 +50,7 @@ impl RawHistory {
             database: self.db,
             last: self.last,
             html: self.html,
-            format: if self.json {
-                Format::Json
-            } else {
-                Format::Text
-            },
+            format: Format::printed(self.json),
         }
     }
 }

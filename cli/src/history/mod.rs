@@ -70,7 +70,7 @@ fn print(plan: &HistoryPlan, trends: &[Trend]) -> io::Result<()> {
             let text = serde_json::to_string_pretty(&table::json(trends))?;
             writeln!(io::stdout(), "{}", printable::escape_json(&text))
         }
-        Format::Text => {
+        _ => {
             let mut out = BufWriter::new(anstream::stdout().lock());
             table::print(trends, &mut out)?;
             out.flush()

@@ -13,7 +13,7 @@ const HEADING: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 const WARNING: Style = AnsiColor::Yellow.on_default();
 
-pub fn print(trends: &[Trend], out: &mut impl Write) -> io::Result<()> {
+pub fn print(trends: &[Trend], out: &mut dyn Write) -> io::Result<()> {
     for (index, trend) in trends.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
@@ -23,7 +23,7 @@ pub fn print(trends: &[Trend], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn print_trend(trend: &Trend, out: &mut impl Write) -> io::Result<()> {
+fn print_trend(trend: &Trend, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{HEADING}{}{HEADING:#}", escape(&trend.name))?;
     writeln!(
         out,

@@ -139,11 +139,7 @@ impl RawTorture {
             options,
             seconds: self.seconds,
             hang_seconds: self.hang_seconds,
-            format: if self.json {
-                Format::Json
-            } else {
-                Format::Text
-            },
+            format: Format::printed(self.json),
         })
     }
 }

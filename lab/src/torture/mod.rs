@@ -53,8 +53,8 @@ pub fn torture(plan: &TorturePlan) -> Result<u8> {
     let outcome = run.watch(plan)?;
     let command = repeat_command(plan);
     let printed = match plan.format {
-        Format::Text => print_text(&outcome, &command),
         Format::Json => print_json(run.started.as_ref(), &outcome, &command),
+        _ => print_text(&outcome, &command),
     };
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(

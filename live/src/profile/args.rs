@@ -1,7 +1,6 @@
 //! What is typed after `larder profile`, and the checked plan that comes of it.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use larder_analysis::reading::measure::Measure;
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
 use larder_base::failure::{Failure, Result};
+use larder_base::format::{self, Format};
 use larder_base::printable;
 
 pub const EXAMPLES: &str = "\
@@ -57,7 +57,7 @@ pub struct RawProfile {
     #[arg(value_parser = clap::value_parser!(u32).range(2..=100))]
     growing: Option<u32>,
     /// What to make [default: by the name of the output; text]
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::among(&MADE))]
     format: Option<Format>,
     /// The file to write; what is there is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
@@ -105,40 +105,15 @@ impl Key {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// The sites, for people
-    Text,
-    /// The sites, for programs
-    Json,
-    /// A flame graph
-    Svg,
-    /// pprof's protocol buffer, compressed
-    Pprof,
-    /// Stacks with their bytes, a line each
-    Collapsed,
-    /// speedscope's JSON
-    Speedscope,
-    /// The heap profile itself, to be read again
-    Heap,
-}
-
-impl Format {
-    fn by_ending(path: &Path) -> Option<Self> {
-        let name = path.file_name().unwrap_or_default().as_bytes();
-        let ends = |ending: &str| name.ends_with(ending.as_bytes());
-        Some(match () {
-            () if ends(".svg") => Format::Svg,
-            () if ends(".pb.gz") => Format::Pprof,
-            () if ends(".folded") => Format::Collapsed,
-            () if ends(".speedscope.json") => Format::Speedscope,
-            () if ends(".json") => Format::Json,
-            () if ends(".heap") => Format::Heap,
-            () if ends(".txt") => Format::Text,
-            () => return None,
-        })
-    }
-}
+const MADE: [Format; 7] = [
+    Format::Svg,
+    Format::Pprof,
+    Format::Collapsed,
+    Format::Speedscope,
+    Format::Json,
+    Format::Heap,
+    Format::Text,
+];
 
 /// How a process is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +206,7 @@ impl RawProfile {
                 mean: self.mean,
             },
         };
-        let format = format(self.format, self.json, self.output.as_deref())?;
+        let format = format_of(self.format, self.json, self.output.as_deref())?;
         let looks_twice = matches!(&source, Source::Process { watch, .. } if *watch != Watch::Once);
         let whole = matches!(format, Format::Text | Format::Json);
         if let (Some(_), false) = (self.growing, whole) {
@@ -269,18 +244,12 @@ fn process_id(name: &Path) -> Option<u32> {
     text.parse().ok().filter(|_| digits)
 }
 
-fn format(format: Option<Format>, json: bool, output: Option<&Path>) -> Result<Format> {
+fn format_of(format: Option<Format>, json: bool, output: Option<&Path>) -> Result<Format> {
     match (format, json, output) {
         (Some(format), ..) => Ok(format),
         (None, true, _) => Ok(Format::Json),
         (None, false, None) => Ok(Format::Text),
-        (None, false, Some(path)) => Format::by_ending(path).ok_or_else(|| {
-            let name = printable::name(path);
-            Failure::failed(format!(
-                "{name}: its name does not say what to make: end it in .svg, .pb.gz, .folded, \
-                 .speedscope.json, .json, .heap or .txt, or give --format"
-            ))
-        }),
+        (None, false, Some(path)) => format::chosen(path, &MADE, ", or give --format"),
     }
 }
 
@@ -303,13 +272,13 @@ mod tests {
 
     #[test]
     fn the_name_of_the_output_says_what_to_make() {
-        let of = |name: &str| format(None, false, Some(Path::new(name)));
+        let of = |name: &str| format_of(None, false, Some(Path::new(name)));
         assert_eq!(of("a/heap.svg").unwrap(), Format::Svg);
         assert_eq!(of("heap.pb.gz").unwrap(), Format::Pprof);
         assert_eq!(of("heap.speedscope.json").unwrap(), Format::Speedscope);
         assert_eq!(of("heap.json").unwrap(), Format::Json);
         assert!(of("heap").unwrap_err().message.contains("--format"));
-        let said = format(Some(Format::Heap), false, Some(Path::new("x.svg")));
+        let said = format_of(Some(Format::Heap), false, Some(Path::new("x.svg")));
         assert_eq!(said.unwrap(), Format::Heap);
     }
 }

@@ -29,9 +29,6 @@ mod write;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anstream::adapter::strip_bytes;
-use anstream::{AutoStream, ColorChoice};
-
 pub use args::{EXAMPLES, ProfilePlan, RawProfile};
 pub use heap::HeapProfile;
 pub use interval::{Growth, Interval};
@@ -40,12 +37,13 @@ pub use sites::{Profiled, ProfiledSite};
 
 use larder_analysis::reading::losses;
 use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
 use larder_base::number::counted;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 use larder_base::regular::open_regular;
 
-use args::{Format, Source, Watch};
+use args::{Source, Watch};
 use parse::NoProfile;
 
 /// All that is printed.
@@ -74,7 +72,7 @@ impl Report<'_> {
 
 /// The exit code: 0, or the command's own.
 pub fn profile(plan: &ProfilePlan) -> Result<u8> {
-    output::refuse_terminal(plan.output.as_deref(), content(plan.format))?;
+    output::refuse_terminal(plan.output.as_deref(), plan.format.content())?;
     let base = plan.base.as_deref().map(|file| read(file).map(|p| vec![p]));
     let mut base = base.transpose()?;
     let mut seconds = None;
@@ -141,13 +139,6 @@ fn watched(
     Ok(u8::from(!found.is_empty()))
 }
 
-fn content(format: Format) -> Content {
-    match format {
-        Format::Pprof => Content::Binary,
-        _ => Content::Text,
-    }
-}
-
 fn write_again(plan: &ProfilePlan, profiles: &[HeapProfile]) -> Result<()> {
     let [profile] = profiles else {
         return Err(Failure::failed(format!(
@@ -170,7 +161,7 @@ fn print(report: &Report<'_>) -> Result<()> {
     match report.plan.format {
         Format::Svg => rows::draw(report),
         Format::Pprof | Format::Collapsed | Format::Speedscope => rows::export(report),
-        Format::Text | Format::Heap | Format::Json => write_text_or(
+        _ => write_text_or(
             report,
             |out| text::print(report, out),
             |out| json::print(report, out),
@@ -178,25 +169,20 @@ fn print(report: &Report<'_>) -> Result<()> {
     }
 }
 
-/// The form for people, in colour on a terminal, or the one for programs.
 fn write_text_or(
     report: &Report<'_>,
-    text: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     json: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     let plan = report.plan;
-    let file = plan.output.as_deref();
-    output::write(file, Content::Text, |out| {
-        if plan.format == Format::Json {
-            return json(out);
-        }
-        let mut coloured = Vec::new();
-        text(&mut coloured)?;
-        if file.is_none() && AutoStream::choice(&io::stdout()) != ColorChoice::Never {
-            return out.write_all(&coloured);
-        }
-        out.write_all(&strip_bytes(&coloured).into_vec())
-    })
+    output::write(
+        plan.output.as_deref(),
+        plan.format.content(),
+        |out| match plan.format {
+            Format::Json => json(out),
+            _ => text(out),
+        },
+    )
 }
 
 /// A profile; what of it could not be read is told on stderr.

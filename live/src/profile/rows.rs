@@ -6,11 +6,11 @@ use larder_analysis::reading::heap::Origin;
 use larder_analysis::reading::measure::Measure;
 use larder_analysis::reading::stacks::StackRow;
 use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 
 use super::Report;
-use super::args::Format;
 use super::sites::Row;
 use super::text::whole;
 
@@ -34,7 +34,7 @@ pub fn export(report: &Report<'_>) -> Result<()> {
     let (plan, about) = (report.plan, about(report));
     output::write(
         plan.output.as_deref(),
-        super::content(plan.format),
+        plan.format.content(),
         |out| match plan.format {
             Format::Pprof => pprof::write(&weighed, &about, out),
             Format::Speedscope => speedscope::write(&weighed, out),

@@ -73,7 +73,7 @@ pub fn ranked<'a>(report: &'a Report<'_>, key: Key) -> Vec<&'a ProfiledSite> {
     sites.into_iter().map(|(_, site)| site).collect()
 }
 
-pub fn print(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     print_head(report, out)?;
     print_totals(report, out)?;
     print_ranking(report, report.key(), out)?;
@@ -85,7 +85,7 @@ pub fn print(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
 pub fn print_growing(
     report: &Report<'_>,
     found: &[Growing],
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
     print_head(report, out)?;
     print_totals(report, out)?;
@@ -123,7 +123,7 @@ fn print_growing_site(
     report: &Report<'_>,
     growing: &Growing,
     site: &ProfiledSite,
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
     let named = report.profiled.named(site);
     let Growth { bytes, interval } = growing.growth;
@@ -157,7 +157,7 @@ fn print_growing_site(
     }
 }
 
-fn print_head(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+fn print_head(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{HEADING}{}{HEADING:#}", report.title)?;
     let mut about: Vec<String> = match &report.profiles[..] {
         [one] => vec![how(one)],
@@ -210,7 +210,7 @@ fn bytes(value: u64) -> String {
     counted(value, "byte")
 }
 
-fn print_totals(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+fn print_totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let profiled = &report.profiled;
     let total = &profiled.total;
     let line = |name: &str, e: super::heap::Estimate| {
@@ -279,7 +279,7 @@ pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-fn print_ranking(report: &Report<'_>, key: Key, out: &mut impl Write) -> io::Result<()> {
+fn print_ranking(report: &Report<'_>, key: Key, out: &mut dyn Write) -> io::Result<()> {
     let sites = ranked(report, key);
     let shown = sites.len().min(report.top());
     if sites.is_empty() {
@@ -328,7 +328,7 @@ fn print_site(
     report: &Report<'_>,
     site: &ProfiledSite,
     key: Key,
-    out: &mut impl Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
     let profiled = &report.profiled;
     let named = profiled.named(site);
@@ -399,7 +399,7 @@ fn figures(report: &Report<'_>, site: &ProfiledSite, key: Key) -> [String; 5] {
 }
 
 /// What stands in stacks that are not whole.
-fn print_incomplete(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+fn print_incomplete(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let rows = &report.profiled.rows;
     let sum = |wanted: &dyn Fn(&super::sites::Row) -> bool| -> f64 {
         let wanted = rows.iter().filter(|row| wanted(row));

@@ -1,0 +1,81 @@
+//! The command line of `larder report`.
+
+use clap::Args;
+use larder_base::failure::Result;
+use larder_base::format::Format;
+
+use super::ReportPlan;
+use crate::export::ExportPlan;
+use crate::flamegraph::FlamegraphPlan;
+use crate::html::HtmlPlan;
+use crate::reading::sites::SortKey;
+use crate::reading::subject::RawSubject;
+use crate::view::{self, RawOutput, View};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  larder report app.trace --sort peak --top 20
+  larder report app.trace --json > app.json
+  larder report app.trace -o app.html
+      A page; app.svg is a flame graph, app.txt the report, app.json its JSON; what export makes
+      ends in .pb.gz, .folded, .speedscope.json, .dhat, .parquet or .log.
+  larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'";
+
+const MADE: [Format; 10] = [
+    Format::Text,
+    Format::Json,
+    Format::Html,
+    Format::Svg,
+    Format::Pprof,
+    Format::Collapsed,
+    Format::Speedscope,
+    Format::Dhat,
+    Format::Parquet,
+    Format::Memdebug,
+];
+
+#[derive(Debug, Args)]
+pub struct RawReport {
+    #[command(flatten)]
+    subject: RawSubject,
+    /// Show one ranking instead of all; of stacks the measure that is shown [default: calls]
+    #[arg(long, value_enum, value_name = "KEY")]
+    sort: Option<SortKey>,
+    /// Sites in a ranking, 0 for all [default: 10; in JSON all]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    #[command(flatten)]
+    output: RawOutput,
+}
+
+impl RawReport {
+    pub fn check(self) -> Result<View> {
+        let format = self.output.format(&MADE)?;
+        let subject = self.subject.check()?;
+        let output = self.output.output;
+        if let Format::Text | Format::Json = format {
+            return Ok(View::Report(ReportPlan {
+                subject,
+                sort: self.sort,
+                top: self.top,
+                format,
+                output,
+            }));
+        }
+        view::refuse(&[("--top", self.top.is_some())])?;
+        let measure = match format {
+            Format::Svg | Format::Pprof | Format::Collapsed | Format::Speedscope => {
+                self.sort.map(view::measure).transpose()?
+            }
+            _ => {
+                view::refuse(&[("--sort", self.sort.is_some())])?;
+                None
+            }
+        };
+        Ok(match format {
+            Format::Html => View::Html(HtmlPlan::new(subject, output)),
+            Format::Svg => View::Flamegraph(FlamegraphPlan::new(subject, measure, output)),
+            _ => View::Export(ExportPlan::new(subject, format, measure, output)?),
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! The views of a trace: what each command that shows one was asked for, and what `-o FILE` makes of it
+//! by the ending of the file's name.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use larder_base::failure::{Failure, Result};
+use larder_base::format::{self, Format};
+
+use crate::advise::{self, AdvisePlan};
+use crate::diff::{self, DiffPlan};
+use crate::export::{self, ExportPlan};
+use crate::flamegraph::{self, FlamegraphPlan};
+use crate::html::{self, HtmlPlan, TimelinePlan};
+use crate::reading::measure::Measure;
+use crate::reading::sites::SortKey;
+use crate::report::{self, ReportPlan};
+
+#[derive(Debug)]
+pub enum View {
+    Report(ReportPlan),
+    Advise(AdvisePlan),
+    Diff(DiffPlan),
+    Html(HtmlPlan),
+    Timeline(TimelinePlan),
+    Flamegraph(FlamegraphPlan),
+    Export(ExportPlan),
+}
+
+impl View {
+    pub fn show(self) -> Result<()> {
+        match self {
+            View::Report(plan) => report::report(plan),
+            View::Advise(plan) => advise::advise(&plan),
+            View::Diff(plan) => diff::diff(&plan),
+            View::Html(plan) => html::html(&plan),
+            View::Timeline(plan) => html::timeline(&plan),
+            View::Flamegraph(plan) => flamegraph::flamegraph(&plan),
+            View::Export(plan) => export::export(plan),
+        }
+    }
+}
+
+/// Where a view goes, and so in which format.
+#[derive(Debug, Args)]
+pub struct RawOutput {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The file to write, in the format that its ending says; what is there is replaced [default:
+    /// stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+impl RawOutput {
+    pub fn format(&self, made: &[Format]) -> Result<Format> {
+        match &self.output {
+            Some(path) if !self.json => format::chosen(path, made, ""),
+            _ => Ok(Format::printed(self.json)),
+        }
+    }
+}
+
+/// Fails if an option was given that the format to be made knows nothing of.
+pub fn refuse(options: &[(&str, bool)]) -> Result<()> {
+    match options.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(Failure::failed(format!(
+            "{option}: does nothing in this format: leave it out"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What an export or a picture shows for what sites are ranked by.
+pub fn measure(key: SortKey) -> Result<Measure> {
+    match key {
+        SortKey::Calls => Ok(Measure::Calls),
+        SortKey::Bytes => Ok(Measure::Bytes),
+        SortKey::Peak => Ok(Measure::Peak),
+        SortKey::Live => Ok(Measure::LiveBytes),
+        SortKey::Tiny => Err(Failure::failed(
+            "--sort: stacks have no such measure: choose calls, bytes, peak or live",
+        )),
+    }
+}
