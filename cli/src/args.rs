@@ -2,7 +2,6 @@
 //! A flag's definition, help and check stand together; the rest of the tool sees only plans.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -17,8 +16,6 @@ use larder_analysis::report::{self, RawReport};
 use larder_analysis::view::View;
 use larder_base::command_line::usage_failure;
 use larder_base::failure::{Failure, Result};
-use larder_base::format::Format;
-use larder_base::preload::Allocator;
 use larder_live::leaks::{self, LeaksPlan, RawLeaks};
 use larder_live::profile::{self, ProfilePlan, RawProfile};
 use larder_live::serve::{self, RawServe, ServePlan};
@@ -76,19 +73,14 @@ enum RawCommand {
     #[command(after_help = fail::EXAMPLES)]
     Run(RawRun),
     /// Run a command and record each of its allocations
-    #[command(after_help = "Examples:\n  larder record -- ./server --once\n  \
-        larder record --no-larder -o plain.trace -- ./server --once\n  \
-        larder record --syscalls -- ./server --once\n  \
-        larder record --contents -- ./server --once\n  \
-        larder record --leaks -- ./server --once\n  \
-        larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once")]
-    Record(RawRecord),
+    #[command(after_help = record::EXAMPLES)]
+    Record(RecordPlan),
     /// Make a trace of what another tool has recorded
     #[command(after_help = import::EXAMPLES)]
     Import(RawImport),
     /// Report what is missing or in the way of running and recording
     #[command(after_help = "Examples:\n  larder doctor\n  larder doctor ./app")]
-    Doctor(RawDoctor),
+    Doctor(DoctorPlan),
     /// Count a trace's allocations and rank the source lines that make them
     #[command(after_help = report::EXAMPLES)]
     Report(RawReport),
@@ -150,49 +142,6 @@ struct RawRun {
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
     command: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
-struct RawRecord {
-    /// The trace directory to make [default: ./larder-NAME-PID.trace]
-    #[arg(short, long, value_name = "DIR")]
-    output: Option<PathBuf>,
-    /// Count by stack in memory instead of writing each call: cheaper, and enough for report and
-    /// check
-    #[arg(long, conflicts_with_all = ["syscalls", "contents", "leaks"])]
-    aggregate: bool,
-    /// Hash each allocation's contents when it ends, so that advise finds copies and needless zeroing
-    #[arg(long)]
-    contents: bool,
-    /// Find the live allocations that are unreachable at the program's end, so that advise reports leaks
-    #[arg(long)]
-    leaks: bool,
-    /// Run on the program's own malloc
-    #[arg(long, conflicts_with = "malloc")]
-    no_larder: bool,
-    /// Run on this shared library's malloc
-    #[arg(long, value_name = "PATH")]
-    malloc: Option<PathBuf>,
-    /// Also record the results of read, write, send, recv, poll and similar calls
-    #[arg(long)]
-    syscalls: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true)]
-    #[arg(value_name = "COMMAND")]
-    command: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
-struct RawDoctor {
-    /// A program to examine too
-    #[arg(value_name = "COMMAND")]
-    command: Option<OsString>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Print this process's memory map, for the preload checks
-    #[arg(long, hide = true)]
-    print_maps: bool,
 }
 
 /// What the user asked for, checked.
@@ -266,7 +215,7 @@ impl RawCommand {
                     command: raw.command,
                 }),
             }),
-            RawCommand::Record(raw) => Ok(Plan::Record(raw.check())),
+            RawCommand::Record(plan) => Ok(Plan::Record(plan)),
             RawCommand::Report(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Diff(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Advise(raw) => Ok(Plan::View(raw.check()?)),
@@ -276,11 +225,7 @@ impl RawCommand {
             RawCommand::Timeline(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Export(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Flamegraph(raw) => Ok(Plan::View(raw.check()?)),
-            RawCommand::Doctor(raw) => Ok(Plan::Doctor(DoctorPlan {
-                command: raw.command,
-                format: Format::printed(raw.json),
-                print_maps: raw.print_maps,
-            })),
+            RawCommand::Doctor(plan) => Ok(Plan::Doctor(plan)),
             RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),
             RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
@@ -294,27 +239,10 @@ impl RawCommand {
     }
 }
 
-impl RawRecord {
-    fn check(self) -> RecordPlan {
-        let allocator = match (self.no_larder, self.malloc) {
-            (_, Some(path)) => Allocator::Other(path),
-            (true, None) => Allocator::Own,
-            (false, None) => Allocator::Larder,
-        };
-        RecordPlan {
-            output: self.output,
-            allocator,
-            syscalls: self.syscalls,
-            aggregate: self.aggregate,
-            contents: self.contents,
-            leaks: self.leaks,
-            command: self.command,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use larder_base::preload::Allocator;
+
     use super::*;
 
     fn plan(words: &[&str]) -> Result<Plan> {
@@ -346,7 +274,7 @@ mod tests {
     #[test]
     fn the_allocator_below_the_recorder_is_larders_unless_said() {
         let allocator = |words: &[&str]| match plan(words).unwrap() {
-            Plan::Record(plan) => plan.allocator,
+            Plan::Record(plan) => plan.allocator(),
             other => panic!("{other:?}"),
         };
         assert_eq!(allocator(&["record", "ls"]), Allocator::Larder);

@@ -14,6 +14,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use clap::Args;
 use larder_analysis::symbols::ElfFile;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
@@ -35,20 +36,54 @@ const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
 /// Whom it is to ask at the end which blocks are lost.
 const LEAKS_VARIABLE: &str = "LARDER_RECORD_LEAKS";
 
-#[derive(Debug)]
+pub const EXAMPLES: &str = "\
+Examples:
+  larder record -- ./server --once
+  larder record --no-larder -o plain.trace -- ./server --once
+  larder record --syscalls -- ./server --once
+  larder record --contents -- ./server --once
+  larder record --leaks -- ./server --once
+  larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once";
+
+#[derive(Debug, Default, Args)]
 pub struct RecordPlan {
+    /// The trace directory to make [default: ./larder-NAME-PID.trace]
+    #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    pub allocator: Allocator,
-    /// Record the results of system calls too.
-    pub syscalls: bool,
-    /// Count by stack instead of writing each call.
+    /// Count by stack in memory instead of writing each call: cheaper, and enough for report and
+    /// check
+    #[arg(long, conflicts_with_all = ["syscalls", "contents", "leaks"])]
     pub aggregate: bool,
-    /// Record what blocks hold when they end.
+    /// Hash each allocation's contents when it ends, so that advise finds copies and needless zeroing
+    #[arg(long)]
     pub contents: bool,
-    /// Look at the end which live blocks are lost.
+    /// Find the live allocations that are unreachable at the program's end, so that advise reports leaks
+    #[arg(long)]
     pub leaks: bool,
-    /// At least one word.
+    /// Run on the program's own malloc
+    #[arg(long, conflicts_with = "malloc")]
+    pub no_larder: bool,
+    /// Run on this shared library's malloc
+    #[arg(long, value_name = "PATH")]
+    pub malloc: Option<PathBuf>,
+    /// Also record the results of read, write, send, recv, poll and similar calls
+    #[arg(long)]
+    pub syscalls: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true)]
+    #[arg(value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+impl RecordPlan {
+    /// Below the recorder.
+    pub fn allocator(&self) -> Allocator {
+        match &self.malloc {
+            Some(path) => Allocator::Other(path.clone()),
+            None if self.no_larder => Allocator::Own,
+            None => Allocator::Larder,
+        }
+    }
 }
 
 /// Records one run; the command's own exit code.
@@ -164,12 +199,12 @@ fn libraries(plan: &RecordPlan) -> Result<Vec<PathBuf>> {
     if plan.syscalls {
         libraries.push(path.find(Library::RecorderIo)?);
     }
-    match &plan.allocator {
+    match plan.allocator() {
         Allocator::Larder => libraries.extend(path.allocator()?),
         Allocator::Own => {}
         Allocator::Other(library) => {
-            check_allocator_library(library)?;
-            libraries.push(absolute(library)?);
+            check_allocator_library(&library)?;
+            libraries.push(absolute(&library)?);
         }
     }
     Ok(libraries)

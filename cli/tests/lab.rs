@@ -40,6 +40,49 @@ fn where_it_was_looked_for_is_said() {
     assert_fails(&ran, 125, &words);
 }
 
+/// Of the doctor of a tool in such a tree.
+fn doctors_finding(tree: &tempfile::TempDir) -> serde_json::Value {
+    let tool = tree.path().join("bin/larder");
+    let mut doctor = std::process::Command::new(tool);
+    doctor.env("LARDER_LIB", library_directory());
+    let examined = output(doctor.args(["doctor", "--json"]));
+    let document: serde_json::Value = serde_json::from_slice(&examined.stdout).expect("JSON");
+    // What records and reports does without it.
+    assert_eq!(code(&examined), 0, "{document:#}");
+    let findings = document["findings"].as_array().expect("findings");
+    let found = findings.iter().find(|f| f["check"] == "larder-lab");
+    found.expect("a finding").clone()
+}
+
+#[test]
+fn doctor_says_whether_it_is_there_and_starts() {
+    let place = "libexec/larder/larder-lab";
+    let told = |tree: &tempfile::TempDir, health: &str, found: &str, remedy: &str| {
+        let finding = doctors_finding(tree);
+        let text = |member: &str| finding[member].as_str().unwrap_or_default().to_owned();
+        assert_eq!(text("health"), health, "{finding:#}");
+        assert!(text("found").contains(found), "{finding:#}");
+        assert!(text("remedy").contains(remedy), "{finding:#}");
+    };
+    let tree = tree(None);
+    told(&tree, "warning", "larder-lab is not in ", "make build");
+    let lab = tree.path().join(place);
+    write_program(&lab, b"not a program");
+    told(&tree, "warning", "does not start: ", "make build");
+    write_program(&lab, b"#!/bin/sh\necho 'no such library' >&2\nexit 127\n");
+    told(
+        &tree,
+        "warning",
+        "does not start: no such library",
+        "make build",
+    );
+    write_program(&lab, b"#!/bin/sh\necho larder 0.0.1\n");
+    told(&tree, "warning", "of another build", "make install");
+    build_lab();
+    copy_program(tool().with_file_name("larder-lab"), &lab);
+    told(&tree, "ok", "libexec/larder/larder-lab, starts", "");
+}
+
 #[test]
 fn its_failures_are_the_tools() {
     build_lab();

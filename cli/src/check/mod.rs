@@ -23,7 +23,6 @@ use larder_analysis::reading::subject::Subject;
 use larder_base::failure::{Failure, Result};
 use larder_base::format::Format;
 use larder_base::path::quoted;
-use larder_base::preload::Allocator;
 use larder_base::printable;
 
 use crate::history::store;
@@ -116,13 +115,10 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
         )));
     }
     let plan_of_run = RecordPlan {
-        output: None,
-        allocator: Allocator::Own,
+        no_larder: true,
         aggregate: true,
-        syscalls: false,
-        contents: false,
-        leaks: false,
         command,
+        ..RecordPlan::default()
     };
     let measured = Measured::of_runs(&plan_of_run, &plan.charging, plan.runs)?;
     Ok(measured.map_err(measure::describe_end))

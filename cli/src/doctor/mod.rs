@@ -5,24 +5,32 @@
 //! directory for the trial recording, which is removed.
 
 mod command;
+mod lab;
 mod libraries;
 mod machine;
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use clap::Args;
 use larder_base::failure::{ExitStatus, Failure, Result};
 use larder_base::format::Format;
+use larder_base::output;
 use serde::Serialize;
 use serde_json::json;
 
-#[derive(Debug)]
+#[derive(Debug, Args)]
 pub struct DoctorPlan {
-    pub command: Option<OsString>,
-    pub format: Format,
-    /// Only show this process's memory map: what the preload checks start.
-    pub print_maps: bool,
+    /// A program to examine too
+    #[arg(value_name = "COMMAND")]
+    command: Option<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print this process's memory map, for the preload checks
+    #[arg(long, hide = true)]
+    print_maps: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -77,13 +85,9 @@ impl Finding {
             Some((found, remedy)) => (found.to_owned(), remedy.to_owned()),
             None => (failure.message, String::new()),
         };
-        let status = Some(failure.status);
         Self {
-            check,
-            health: Health::Missing,
-            found,
-            remedy,
-            status,
+            status: Some(failure.status),
+            ..Self::new(check, Health::Missing, found, remedy)
         }
     }
 }
@@ -94,23 +98,17 @@ pub fn doctor(plan: &DoctorPlan) -> Result<u8> {
         return print_maps();
     }
     let mut findings = libraries::findings();
+    findings.push(lab::finding());
     findings.extend(machine::findings());
     if let Some(command) = &plan.command {
         findings.extend(command::findings(command));
     }
-    let printed = match plan.format {
-        Format::Json => print_json(&findings, &mut io::stdout().lock()),
-        _ => print_table(&findings, &mut BufWriter::new(anstream::stdout().lock())),
-    };
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let reason = larder_base::target::reason(&error);
-            Err(Failure::failed(format!(
-                "the findings cannot be written: {reason}"
-            )))
-        }
-        _ => Ok(exit_code(&findings)),
-    }
+    let format = Format::printed(plan.json);
+    output::write(None, format.content(), |out| match format {
+        Format::Json => print_json(&findings, out),
+        _ => print_table(&findings, out),
+    })?;
+    Ok(exit_code(&findings))
 }
 
 fn print_maps() -> Result<u8> {
@@ -158,8 +156,7 @@ fn print_table(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
         .map(|finding| finding.health)
         .max()
         .unwrap_or(Health::Ok);
-    writeln!(out, "\n{}", conclusion(worst))?;
-    out.flush()
+    writeln!(out, "\n{}", conclusion(worst))
 }
 
 fn conclusion(worst: Health) -> &'static str {
