@@ -1,13 +1,13 @@
 //! What the tool's programs have in common between their words and their exit code.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as Wrong;
 
 use crate::failure::{Failure, Result};
+use crate::output::{self, Content};
 use crate::printable;
-use crate::target::reason;
 
 /// Of a program's end; a failure is told on stderr.
 pub fn exit_code(end: Result<ExitCode>) -> ExitCode {
@@ -20,15 +20,10 @@ pub fn exit_code(end: Result<ExitCode>) -> ExitCode {
 
 /// Prints help or the version.
 pub fn show(text: &str) -> Result<ExitCode> {
-    let mut out = std::io::stdout();
-    let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
-    match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "the help cannot be written: {}: name another place for it",
-            reason(&error)
-        ))),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    output::write(None, Content::Text, |out| {
+        writeln!(out, "{}", text.trim_end())
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// clap's first paragraph, in one line; `command` is the one whose help says more.

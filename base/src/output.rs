@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anstream::AutoStream;
 use anstream::adapter::strip_bytes;
+use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 use crate::printable;
@@ -71,6 +72,12 @@ pub fn still_read(written: io::Result<()>) -> Result<bool> {
             crate::target::reason(&error)
         ))),
     }
+}
+
+/// JSON for people to read as well; no terminal takes a name in it for more than a name.
+pub fn write_json(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(document)?;
+    writeln!(out, "{}", printable::escape_json(&text))
 }
 
 /// Fails if binary content would go to a terminal: to be asked before the work begins.

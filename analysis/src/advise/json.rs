@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_base::output;
 use larder_base::printable;
 use serde_json::{Value, json};
 
@@ -28,8 +29,7 @@ pub fn print(
         "wrappers": analysis.wrappers.names(),
         "processes": advice.iter().map(|image| process(plan, image)).collect::<Vec<_>>(),
     });
-    let text = serde_json::to_string_pretty(&document)?;
-    writeln!(out, "{}", printable::escape_json(&text))
+    output::write_json(&document, out)
 }
 
 fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {

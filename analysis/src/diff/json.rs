@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use larder_base::printable;
+use larder_base::output;
 use serde_json::{Map, Value, json};
 
 use super::DiffPlan;
@@ -17,8 +17,7 @@ use crate::reading::sites::SortKey;
 use crate::report::frame_json;
 
 pub fn print(document: &Value, out: &mut dyn Write) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(document)?;
-    writeln!(out, "{}", printable::escape_json(&text))
+    output::write_json(document, out)
 }
 
 pub fn comparison(comparison: &Comparison<'_>, plan: &DiffPlan) -> Value {

@@ -9,7 +9,8 @@ mod print;
 
 use std::io::{self, Write};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
+use larder_base::output;
 use larder_base::printable;
 use larder_memdebug::line::{Call, Line};
 use larder_memdebug::{Analyser, Message};
@@ -96,7 +97,7 @@ fn json(log: Log, plan: &MemdebugPlan) -> Result<u8> {
     })?;
     let document = print::document(&read, listed, plan);
     let mut out = Output::new();
-    out.write(|out| writeln!(out, "{}", printable::escape_json(&format!("{document:#}"))));
+    out.write(|out| output::write_json(&document, out));
     out.finish()?;
     Ok(u8::from(read.messages > 0))
 }
@@ -137,15 +138,6 @@ impl Output {
     }
 
     fn finish(mut self) -> Result<()> {
-        match self.result.and_then(|()| self.out.flush()) {
-            // Whoever reads us has seen enough.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::failed(format!(
-                    "the analysis cannot be written: {}: name another place for it",
-                    larder_base::target::reason(&error)
-                )))
-            }
-            _ => Ok(()),
-        }
+        output::still_read(self.result.and_then(|()| self.out.flush())).map(drop)
     }
 }

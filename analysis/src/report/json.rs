@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use larder_base::number::percent;
+use larder_base::output;
 use larder_base::printable;
 use larder_trace::{EndState, Origin};
 use serde_json::{Value, json};
@@ -18,8 +19,7 @@ use crate::reading::sites::{Site, SortKey};
 use crate::symbols::SymbolProblem;
 
 pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&document(report))?;
-    writeln!(out, "{}", printable::escape_json(&text))
+    output::write_json(&document(report), out)
 }
 
 fn document(report: &Report) -> Value {

@@ -22,6 +22,7 @@ use larder_analysis::reading::resolve::Wrappers;
 use larder_analysis::reading::subject::Subject;
 use larder_base::failure::{Failure, Result};
 use larder_base::format::Format;
+use larder_base::output::{self, Content};
 use larder_base::path::quoted;
 use larder_base::printable;
 
@@ -171,11 +172,7 @@ fn say(lines: &[String]) {
 
 fn print_json(document: &serde_json::Value) -> Result<()> {
     let text = document.to_string();
-    match writeln!(io::stdout(), "{}", printable::escape_json(&text)) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "the verdict cannot be written: {}",
-            larder_base::target::reason(&error)
-        ))),
-        _ => Ok(()),
-    }
+    output::write(None, Content::Text, |out| {
+        writeln!(out, "{}", printable::escape_json(&text))
+    })
 }

@@ -169,8 +169,7 @@ fn conclusion(worst: Health) -> &'static str {
 
 fn print_json(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     let document = json!({ "exit_code": exit_code(findings), "findings": findings });
-    let text = serde_json::to_string_pretty(&document)?;
-    writeln!(out, "{}", larder_base::printable::escape_json(&text))
+    output::write_json(&document, out)
 }
 
 #[cfg(test)]

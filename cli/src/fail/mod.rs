@@ -19,9 +19,10 @@ pub use args::{EXAMPLES, FailPlan, RawFail};
 use std::io::{self, Write};
 
 use larder_base::execute;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
 use larder_base::number::counted;
+use larder_base::output;
 
 use args::Mode;
 use experiment::{Range, Runner};
@@ -70,18 +71,13 @@ fn summary(images: &[ImageLog]) -> String {
 
 fn fail_each(plan: &FailPlan) -> Result<u8> {
     let outcome = each::each(plan)?;
-    let mut out = anstream::stdout().lock();
-    let written = match plan.format {
-        Format::Json => print::as_json(plan, &outcome, &mut out),
-        _ => print::text(plan, &outcome, &mut out),
-    };
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "the result cannot be written: {}: name another place for it",
-            larder_base::target::reason(&error)
-        ))),
-        _ if outcome.interrupted => Ok(INTERRUPTED),
-        _ if outcome.bad.is_empty() => Ok(0),
-        _ => Ok(BAD_RUNS),
-    }
+    output::write(None, plan.format.content(), |out| match plan.format {
+        Format::Json => print::as_json(plan, &outcome, out),
+        _ => print::text(plan, &outcome, out),
+    })?;
+    Ok(match outcome.interrupted {
+        true => INTERRUPTED,
+        false if outcome.bad.is_empty() => 0,
+        false => BAD_RUNS,
+    })
 }

@@ -13,7 +13,6 @@ pub mod store;
 mod table;
 mod trend;
 
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use larder_base::failure::{Failure, Result};
@@ -37,13 +36,10 @@ pub fn history(plan: &HistoryPlan) -> Result<()> {
     if let Some(file) = &plan.html {
         write_page(file, &page::render(&trends))?;
     }
-    match print(plan, &trends) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "the history cannot be written: {}",
-            larder_base::target::reason(&error)
-        ))),
-        _ => Ok(()),
-    }
+    output::write(None, plan.format.content(), |out| match plan.format {
+        Format::Json => output::write_json(&table::json(&trends), out),
+        _ => table::print(&trends, out),
+    })
 }
 
 fn nothing_found(plan: &HistoryPlan, names: &[(String, i64)]) -> Failure {
@@ -62,20 +58,6 @@ fn nothing_found(plan: &HistoryPlan, names: &[(String, i64)]) -> Failure {
         ),
         _ => format!("{database}: no run is kept yet: `larder check` keeps them"),
     })
-}
-
-fn print(plan: &HistoryPlan, trends: &[Trend]) -> io::Result<()> {
-    match plan.format {
-        Format::Json => {
-            let text = serde_json::to_string_pretty(&table::json(trends))?;
-            writeln!(io::stdout(), "{}", printable::escape_json(&text))
-        }
-        _ => {
-            let mut out = BufWriter::new(anstream::stdout().lock());
-            table::print(trends, &mut out)?;
-            out.flush()
-        }
-    }
 }
 
 fn write_page(path: &Path, text: &str) -> Result<()> {

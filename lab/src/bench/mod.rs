@@ -28,11 +28,12 @@ mod results;
 mod session;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::{self, Machine};
+use larder_base::output::{self, Content};
 use larder_base::printable;
 
 use allocators::{Allocator, Choice};
@@ -354,13 +355,6 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
     ))
 }
 
-/// To standard output; a reader that has gone is no failure.
 fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(unwritable(Path::new("standard output"), &error))
-        }
-        _ => Ok(()),
-    }
+    output::write(None, Content::Text, |out| out.write_all(text.as_bytes()))
 }

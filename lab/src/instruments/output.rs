@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::{self, Machine};
+use larder_base::output::{self, Content};
 use larder_base::printable;
 use serde_json::{Value, json};
 
@@ -118,15 +118,8 @@ impl Report {
                 fs::write(&path, content).map_err(|error| unwritable(&path, &error))?;
             }
         }
-        let mut out = std::io::stdout().lock();
         let text = if output.json { &json } else { &markdown };
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-                "the report cannot be written: {}: name another place for it",
-                larder_base::target::reason(&error)
-            ))),
-            _ => Ok(()),
-        }
+        output::write(None, Content::Text, |out| out.write_all(text.as_bytes()))
     }
 
     fn markdown(&self, machine: &Machine) -> String {

@@ -21,6 +21,7 @@ use larder_base::format::Format;
 use larder_base::installed::{self, PROGRAMS_VARIABLE};
 use larder_base::libraries::{Library, LibraryPath};
 use larder_base::number::counted;
+use larder_base::output::{self, Content};
 use larder_base::path::{absolute, quoted};
 use larder_base::preload::Allocator;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
@@ -52,20 +53,14 @@ pub fn torture(plan: &TorturePlan) -> Result<u8> {
     let mut run = Run::start(plan)?;
     let outcome = run.watch(plan)?;
     let command = repeat_command(plan);
-    let printed = match plan.format {
-        Format::Json => print_json(run.started.as_ref(), &outcome, &command),
-        _ => print_text(&outcome, &command),
-    };
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "the result cannot be written: {}",
-            reason(&error)
-        ))),
-        _ => Ok(match outcome {
-            Outcome::Clean(_) => 0,
-            Outcome::Fault(_) => EXIT_FAULT,
-        }),
-    }
+    output::write(None, Content::Text, |out| match plan.format {
+        Format::Json => print_json(run.started.as_ref(), &outcome, &command, out),
+        _ => print_text(&outcome, &command, out),
+    })?;
+    Ok(match outcome {
+        Outcome::Clean(_) => 0,
+        Outcome::Fault(_) => EXIT_FAULT,
+    })
 }
 
 struct Run {
@@ -313,14 +308,19 @@ fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-fn print_text(outcome: &Outcome, command: &str) -> io::Result<()> {
+fn print_text(outcome: &Outcome, command: &str, out: &mut dyn Write) -> io::Result<()> {
     match outcome {
-        Outcome::Clean(clean) => writeln!(io::stdout(), "{}", clean.in_words()),
-        Outcome::Fault(fault) => writeln!(io::stdout(), "{}", fault.in_words(command)),
+        Outcome::Clean(clean) => writeln!(out, "{}", clean.in_words()),
+        Outcome::Fault(fault) => writeln!(out, "{}", fault.in_words(command)),
     }
 }
 
-fn print_json(started: Option<&Start>, outcome: &Outcome, command: &str) -> io::Result<()> {
+fn print_json(
+    started: Option<&Start>,
+    outcome: &Outcome,
+    command: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let value = match outcome {
         Outcome::Clean(clean) => json!({"start": started, "clean": clean}),
         Outcome::Fault(fault) => {
@@ -328,6 +328,5 @@ fn print_json(started: Option<&Start>, outcome: &Outcome, command: &str) -> io::
             json!({"start": started, "fault": fault, "command": repeat})
         }
     };
-    let text = serde_json::to_string_pretty(&value)?;
-    writeln!(io::stdout(), "{}", printable::escape_json(&text))
+    output::write_json(&value, out)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use larder_base::printable;
+use larder_base::output;
 use serde_json::{Value, json};
 
 use super::Report;
@@ -13,8 +13,7 @@ use crate::profile::site_json::place;
 use crate::profile::sites::ProfiledSite;
 
 pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&document(report))?;
-    writeln!(out, "{}", printable::escape_json(&text))
+    output::write_json(&document(report), out)
 }
 
 fn document(report: &Report<'_>) -> Value {

@@ -14,7 +14,8 @@ mod text;
 
 use larder_analysis::reading::losses;
 use larder_base::failure::Result;
-use larder_base::output::{self, Content};
+use larder_base::format::Format;
+use larder_base::output;
 use larder_base::printable;
 
 use crate::profile::heap::{Figures, HeapProfile};
@@ -56,9 +57,10 @@ pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
     };
     let unmatched = report.profiled.resolver.unmatched_skips();
     unmatched.for_each(|warning| losses::warn(&warning));
-    output::write(None, Content::Text, |out| match plan.json {
+    let format = Format::printed(plan.json);
+    output::write(None, format.content(), |out| match plan.json {
         true => json::print(&report, out),
-        false => text::print_for_terminal(&report, out),
+        false => text::print(&report, out),
     })?;
     Ok(match report.total().in_use.objects > 0.0 {
         true => plan.exit_code,

@@ -1,9 +1,7 @@
 //! The report for people. Every name that comes from outside is escaped by `naming`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
-use anstream::adapter::strip_bytes;
-use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, grouped};
@@ -19,19 +17,7 @@ const WARNING: Style = AnsiColor::Yellow.on_default();
 const FUNCTION: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 
-/// In colour on a terminal.
-pub fn print_for_terminal(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut text = Vec::new();
-    print(report, &mut text)?;
-    let colours =
-        io::stdout().is_terminal() && AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-    match colours {
-        true => out.write_all(&text),
-        false => out.write_all(&strip_bytes(&text).into_vec()),
-    }
-}
-
-fn print(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{HEADING}{}{HEADING:#}", report.title)?;
     writeln!(out, "{FAINT}{}{FAINT:#}", how(report))?;
     if let Some(passed) = report.profiled.wrappers.describe() {
@@ -74,7 +60,7 @@ fn print(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// What stays reachable, though no thread uses it.
-fn print_reached(reached: &Reached, out: &mut Vec<u8>) -> io::Result<()> {
+fn print_reached(reached: &Reached, out: &mut dyn Write) -> io::Result<()> {
     let parts = [
         ("by globals alone", reached.by_globals_alone),
         (
@@ -122,7 +108,7 @@ fn hanging(figures: &Figures) -> String {
 }
 
 /// The rows add up to what is lost.
-fn print_sites(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+fn print_sites(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (sites, without_stack) = (report.ranked(), report.without_stack());
     if sites.is_empty() && without_stack.in_use.objects <= 0.0 {
         return Ok(());
@@ -181,7 +167,7 @@ fn cells(cells: [String; 3]) -> String {
     format!("{bytes:>15} {objects:>12} {indirect:>12}")
 }
 
-fn print_sizes(looked: &Looked, out: &mut Vec<u8>) -> io::Result<()> {
+fn print_sizes(looked: &Looked, out: &mut dyn Write) -> io::Result<()> {
     if looked.sizes.is_empty() {
         return Ok(());
     }
@@ -211,7 +197,7 @@ fn print_sizes(looked: &Looked, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-fn print_warnings(report: &Report<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+fn print_warnings(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let dead = report.looked.as_ref().map_or(0, |looked| looked.dead_heaps);
     if dead > 0 {
         let heaps = counted(dead as u64, "thread");

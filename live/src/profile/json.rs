@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use larder_base::printable;
+use larder_base::output;
 use serde_json::{Value, json};
 
 use super::Report;
@@ -14,8 +14,7 @@ use super::sites::{Base, ProfiledSite};
 use super::text::{ranked, weight};
 
 pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&document(report))?;
-    writeln!(out, "{}", printable::escape_json(&text))
+    output::write_json(&document(report), out)
 }
 
 /// The sites that grew in every interval.
@@ -43,8 +42,7 @@ pub fn print_growing(
         "wrappers": report.profiled.wrappers.names(),
         "site_count": found.len(),
     });
-    let text = serde_json::to_string_pretty(&document)?;
-    writeln!(out, "{}", printable::escape_json(&text))
+    output::write_json(&document, out)
 }
 
 fn document(report: &Report<'_>) -> Value {

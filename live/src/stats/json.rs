@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use larder_base::printable;
+use larder_base::output;
 use serde_json::{Map, Value, json};
 
 use super::Look;
@@ -13,8 +13,7 @@ pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
         [one] => of(one),
         several => several.iter().map(of).collect(),
     };
-    let text = serde_json::to_string_pretty(&value)?;
-    writeln!(out, "{}", printable::escape_json(&text))
+    output::write_json(&value, out)
 }
 
 fn of(look: &Look) -> Value {

@@ -24,6 +24,7 @@ use std::time::Instant;
 pub use args::{EXAMPLES, RawTop, TopPlan};
 
 use larder_base::failure::{Failure, Result};
+use larder_base::output;
 
 use crate::process::Obstacle;
 use looker::Looker;
@@ -77,19 +78,11 @@ fn tables(plan: &TopPlan, watch: &mut Watch) -> Result<()> {
             true => json::print(&model, plan, &view, &mut text),
             false => text::print(&model, plan, &view, &mut text),
         };
-        match made
+        let written = made
             .and_then(|()| out.write_all(&text))
-            .and_then(|()| out.flush())
-        {
-            Ok(()) => {}
-            // Whoever reads us has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => {
-                return Err(Failure::failed(format!(
-                    "stdout cannot be written: {}: write to another place",
-                    larder_base::target::reason(&error)
-                )));
-            }
+            .and_then(|()| out.flush());
+        if !output::still_read(written)? {
+            return Ok(());
         }
         printed = printed.saturating_add(1);
     }
