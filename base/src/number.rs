@@ -13,6 +13,35 @@ pub fn grouped(value: u64) -> String {
     out
 }
 
+/// A whole number, rounded, with a comma at every third digit.
+pub fn rounded(value: f64) -> String {
+    let whole = grouped(value.abs().round_ties_even() as u64);
+    let sign = if value < 0.0 && whole != "0" { "-" } else { "" };
+    format!("{sign}{whole}")
+}
+
+/// With so many digits behind the point at most, without zeros at the end.
+pub fn shortest(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    if digits == 0 {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Bytes with a binary unit and three figures or so.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut scaled = value as f64;
+    let mut unit = 0;
+    while scaled >= 1024.0 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && scaled < 100.0 && scaled.fract() != 0.0);
+    format!("{scaled:.digits$} {}", UNITS[unit])
+}
+
 /// A share in percent; of nothing, 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {
@@ -50,6 +79,23 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_000), "1,000");
         assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn bytes_have_their_unit() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(4096), "4 KiB");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(u64::MAX), "16 EiB");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_rounded() {
+        let texts = [-1234.0, -0.4, 1234.4, 2.5].map(rounded);
+        assert_eq!(texts, ["-1,234", "0", "1,234", "2"]);
+        assert_eq!(shortest(1500.0, 0), "1500");
+        assert_eq!(shortest(1.50, 3), "1.5");
     }
 
     #[test]

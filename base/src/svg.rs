@@ -36,6 +36,11 @@ pub struct Svg {
     body: String,
 }
 
+/// The colours of series, on white: most of the Okabe–Ito palette, which the colour-blind can tell apart.
+pub const COLOURS: [&str; 8] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c00",
+];
+
 impl Svg {
     pub fn new(width: f64, height: f64) -> Svg {
         Svg {
@@ -82,6 +87,44 @@ impl Svg {
         );
     }
 
+    /// What is drawn along `d`, SVG's path data.
+    pub fn path(&mut self, d: &str, class: &str, hint: &str) {
+        let _ = writeln!(
+            self.body,
+            "<path d=\"{d}\" class=\"{class}\"><title>{}</title></path>",
+            escape(hint)
+        );
+    }
+
+    pub fn polyline(&mut self, points: &[(f64, f64)], class: &str) {
+        let points: Vec<_> = points
+            .iter()
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
+        let points = points.join(" ");
+        let _ = writeln!(
+            self.body,
+            "<polyline points=\"{points}\" class=\"{class}\"/>"
+        );
+    }
+
+    /// Beside an axis, from below to above, around its middle.
+    pub fn text_upwards(&mut self, (x, y): (f64, f64), text: &str) {
+        let _ = writeln!(
+            self.body,
+            "<text transform=\"translate({x:.1} {y:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            escape(text)
+        );
+    }
+
+    /// With a fill of its own, where no class has it.
+    pub fn cell(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
+        let _ = writeln!(
+            self.body,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
+        );
+    }
+
     pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -95,13 +138,30 @@ impl Svg {
         );
     }
 
-    /// `label` is for those who cannot see it.
+    /// For a page, no wider than it was drawn. `label` is for those who cannot see it.
     pub fn finish(self, label: &str) -> String {
+        let attributes = format!("style=\"max-width:{:.0}px\"", self.width);
+        self.element(&attributes, label)
+    }
+
+    /// For a page whose style says what an element of this class looks like.
+    pub fn finish_as(self, class: &str, label: &str) -> String {
+        self.element(&format!("class=\"{class}\""), label)
+    }
+
+    /// A file that needs nothing but itself.
+    pub fn alone(mut self, class: &str, style: &str, label: &str) -> String {
+        self.body
+            .insert_str(0, &format!("<style>\n{style}</style>\n"));
+        let attributes = format!("xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\"");
+        self.element(&attributes, label)
+    }
+
+    fn element(self, attributes: &str, label: &str) -> String {
         format!(
-            "<svg viewBox=\"0 0 {:.0} {:.0}\" style=\"max-width:{:.0}px\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+            "<svg {attributes} viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
             self.width,
             self.height,
-            self.width,
             escape(label),
             self.body
         )
@@ -188,8 +248,7 @@ impl LogAxis {
 
 /// A tick's label: 0.5, 1, 1.05, 20.
 pub fn tick_text(value: f64) -> String {
-    let text = format!("{value:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    crate::number::shortest(value, 4)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use larder_base::number::{counted, grouped};
+use larder_base::number::{counted, grouped, shortest};
 use larder_base::printable;
 
 use super::compare::{self, Change, Comparison, Counter, Status};
@@ -270,7 +270,7 @@ pub fn print_growth(
     out: Out<'_>,
 ) -> io::Result<()> {
     for (side, work) in sides.iter().zip(&growth.work) {
-        print_side(side, &number(*work), out)?;
+        print_side(side, &shortest(*work, 3), out)?;
     }
     for line in obstacles(sides.iter()) {
         writeln!(out, "{WARNING}warning: {line}{WARNING:#}")?;
@@ -317,12 +317,6 @@ pub fn print_growth(
         writeln!(out, "{FAINT}{sites}: --top 0 shows all{FAINT:#}")?;
     }
     Ok(())
-}
-
-/// With four figures or so.
-fn number(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn print_site_growth(growth: &SiteGrowth<'_>, plan: &DiffPlan, out: Out<'_>) -> io::Result<()> {

@@ -6,7 +6,7 @@ use larder_base::statistics::Estimate;
 use larder_base::svg::escape;
 
 use super::figures::Metric;
-use super::markdown::{SHOWN, interval, intro};
+use super::markdown::{SHOWN, interval, intro, number};
 use super::plots;
 use super::ranking::{MetricSummary, Row, Summary};
 use super::results::Results;
@@ -362,10 +362,6 @@ fn write_setting(out: &mut String, results: &Results) -> std::fmt::Result {
         )?;
     }
     writeln!(out, "</table></div>")
-}
-
-fn number(value: Option<f64>) -> String {
-    value.map_or("–".to_owned(), |value| format!("{value:.2}"))
 }
 
 #[cfg(test)]

@@ -359,7 +359,7 @@ fn emphasised(name: &str, emphasis: bool) -> String {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+pub fn number(value: Option<f64>) -> String {
     value.map_or("–".to_owned(), |value| format!("{value:.2}"))
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::Machine;
+use larder_base::number::rounded;
 use larder_base::statistics::median;
 use serde_json::{Map, Value, json};
 
@@ -235,14 +236,14 @@ fn summary(plan: &AliasPlan, allocators: &[Allocator], figures: &Figures, counte
             continue;
         };
         let show = |figure: &Figure| match figure.alias_events {
-            Some(events) if counted => output::thousands(events),
+            Some(events) if counted => rounded(events),
             _ => format!("{} / {}", figure.pairs.all, figure.pairs.stored),
         };
         table.push([
             allocator.name.clone(),
-            output::thousands(plain.mflops),
+            rounded(plain.mflops),
             plan.paddings[padding].to_string(),
-            output::thousands(best.mflops),
+            rounded(best.mflops),
             output::figure(plain.mflops / best.mflops),
             show(plain),
             show(best),
@@ -260,7 +261,7 @@ fn by_padding(plan: &AliasPlan, allocators: &[Allocator], figures: &Figures) -> 
     for (padding, bytes) in plan.paddings.iter().enumerate() {
         let cells = (0..allocators.len()).map(|index| {
             let figure = figures.get(&(padding, index));
-            output::optional(figure.map(|figure| figure.mflops), output::thousands)
+            output::optional(figure.map(|figure| figure.mflops), rounded)
         });
         table.push([bytes.to_string()].into_iter().chain(cells));
     }

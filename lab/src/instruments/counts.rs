@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::Machine;
+use larder_base::number::rounded;
 use serde::Serialize;
 use serde_json::json;
 
@@ -501,7 +502,7 @@ fn by_threads(
             };
             let texts = cell.iter().enumerate().map(|(column, count)| {
                 let show = if column < JUDGED {
-                    output::thousands
+                    rounded
                 } else {
                     output::figure
                 };
@@ -535,7 +536,7 @@ fn atomics(plan: &CountsPlan, allocators: &[Allocator], cells: &Cells) -> Table 
                 let count = cells
                     .get(&(index, *pattern, *threads))
                     .and_then(|cell| cell[0]);
-                output::optional(count, output::thousands)
+                output::optional(count, rounded)
             });
             let label = format!("{} × {threads}", pattern.name());
             table.push([label].into_iter().chain(texts));

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use larder_base::failure::Result;
 use larder_base::machine::Machine;
+use larder_base::number::rounded;
 use serde_json::json;
 
 use super::callgrind::{self, Detail};
@@ -235,7 +236,7 @@ fn against_floor(contestants: &[Contestant], figures: &Figures) -> Table {
 /// Whole as a rule; a tenth where something happens only now and then.
 fn count(value: f64) -> String {
     if value >= 1000.0 || (value - value.round()).abs() < 0.05 {
-        output::thousands(value)
+        rounded(value)
     } else {
         format!("{value:.1}")
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::{self, Machine};
+use larder_base::number::rounded;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 use serde_json::{Value, json};
@@ -182,27 +183,10 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 /// Digits that fit a figure: three significant ones, no more than two behind the point.
 pub fn figure(value: f64) -> String {
     match value.abs() {
-        size if size >= 1000.0 => thousands(value),
+        size if size >= 1000.0 => rounded(value),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    }
-}
-
-/// A whole number with commas.
-pub fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 && digits != "0" {
-        format!("-{text}")
-    } else {
-        text
     }
 }
 
@@ -232,7 +216,6 @@ mod tests {
     fn figures_have_three_digits_or_more() {
         let texts = [0.0, 1.234, 12.34, 123.4, 1234.4, 1_234_567.0].map(figure);
         assert_eq!(texts, ["0.00", "1.23", "12.3", "123", "1,234", "1,234,567"]);
-        assert_eq!(thousands(-1234.0), "-1,234");
         assert_eq!(optional(None, figure), "–");
     }
 

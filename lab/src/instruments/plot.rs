@@ -1,12 +1,18 @@
 //! Plots as SVG that needs nothing but itself: lines over two axes, and grids of coloured cells.
-//! Colours are of the Okabe–Ito palette, which the colour-blind can tell apart.
 
-use std::fmt::Write;
+use larder_base::number::shortest;
+use larder_base::svg::{Anchor, COLOURS, Svg};
 
-const COLOURS: [&str; 8] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c00",
-];
-const FONT: &str = "font-family=\"system-ui, sans-serif\" font-size=\"12\"";
+const STYLE: &str = "\
+.plot { font: 12px system-ui, sans-serif; }
+.plot .title { font-size: 15px; }
+.plot .name { font-weight: bold; }
+.plot .rule { stroke: #ddd; }
+.plot .cell { fill: none; stroke: white; }
+.plot polyline { fill: none; stroke-width: 2; }
+.plot .key { stroke-width: 3; }
+.plot .dashed { stroke-dasharray: 5 3; }
+";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
@@ -113,36 +119,35 @@ fn tick_label(value: f64) -> String {
         size if size >= 1e3 => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    format!("{text}{unit}")
+    format!("{}{unit}", shortest(value, 3))
 }
 
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
+/// As the style names a series.
+fn series(index: usize) -> String {
+    // A second round through the colours is dashed.
+    let dashed = if index < COLOURS.len() { "" } else { " dashed" };
+    format!("s{}{dashed}", index % COLOURS.len())
 }
 
-fn text_at(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
-    let text = escape(text);
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
-    );
+fn titled(width: f64, height: f64, title: &str) -> Svg {
+    let mut svg = Svg::new(width, height);
+    svg.cell((0.0, 0.0), (width, height), "white");
+    svg.text((LEFT, 24.0), Anchor::Start, "title", title);
+    svg
 }
 
-fn open(svg: &mut String, width: f64, height: f64, title: &str) {
-    let _ = writeln!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" {FONT}>\n\
-         <title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>",
-        escape(title)
-    );
-    let _ = writeln!(
-        svg,
-        "<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{}</text>",
-        escape(title)
-    );
+fn finished(svg: Svg, title: &str) -> String {
+    let colours = COLOURS.iter().enumerate();
+    let series = colours.map(|(index, colour)| {
+        format!(
+            ".plot .s{index} {{ stroke: {colour}; }}\n.plot circle.s{index} {{ fill: {colour}; stroke: none; }}\n"
+        )
+    });
+    svg.alone(
+        "plot",
+        &(STYLE.to_owned() + &series.collect::<String>()),
+        title,
+    )
 }
 
 /// Lines over two axes, with a legend at the right.
@@ -150,89 +155,44 @@ pub fn lines(title: &str, x_axis: &Axis, y_axis: &Axis, lines: &[Line]) -> Strin
     let all = || lines.iter().flat_map(|line| line.points.iter().copied());
     let x_span = Span::new(x_axis.scale, all().map(|(x, _)| x), LEFT, WIDTH - RIGHT);
     let y_span = Span::new(y_axis.scale, all().map(|(_, y)| y), HEIGHT - BOTTOM, TOP);
-    let mut svg = String::new();
-    open(&mut svg, WIDTH, HEIGHT, title);
+    let mut svg = titled(WIDTH, HEIGHT, title);
     for tick in x_span.ticks() {
         let x = x_span.place(tick);
-        rule(&mut svg, (x, TOP), (x, HEIGHT - BOTTOM));
-        text_at(
-            &mut svg,
-            x,
-            HEIGHT - BOTTOM + 18.0,
-            "middle",
-            &tick_label(tick),
-        );
+        svg.line((x, TOP), (x, HEIGHT - BOTTOM), "rule");
+        let below = (x, HEIGHT - BOTTOM + 18.0);
+        svg.text(below, Anchor::Middle, "", &tick_label(tick));
     }
     for tick in y_span.ticks() {
         let y = y_span.place(tick);
-        rule(&mut svg, (LEFT, y), (WIDTH - RIGHT, y));
-        text_at(&mut svg, LEFT - 8.0, y + 4.0, "end", &tick_label(tick));
+        svg.line((LEFT, y), (WIDTH - RIGHT, y), "rule");
+        svg.text((LEFT - 8.0, y + 4.0), Anchor::End, "", &tick_label(tick));
     }
-    text_at(
-        &mut svg,
-        (LEFT + WIDTH - RIGHT) / 2.0,
-        HEIGHT - 14.0,
-        "middle",
-        x_axis.label,
-    );
-    let _ = writeln!(
-        svg,
-        "<text transform=\"translate(20 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-        (TOP + HEIGHT - BOTTOM) / 2.0,
-        escape(y_axis.label)
-    );
+    let middle = (LEFT + WIDTH - RIGHT) / 2.0;
+    svg.text((middle, HEIGHT - 14.0), Anchor::Middle, "", x_axis.label);
+    svg.text_upwards((20.0, (TOP + HEIGHT - BOTTOM) / 2.0), y_axis.label);
     for (index, line) in lines.iter().enumerate() {
         draw(&mut svg, line, index, &x_span, &y_span);
     }
-    svg.push_str("</svg>\n");
-    svg
+    finished(svg, title)
 }
 
-fn rule(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#ddd\"/>"
-    );
-}
-
-fn draw(svg: &mut String, line: &Line, index: usize, x_span: &Span, y_span: &Span) {
-    let colour = COLOURS[index % COLOURS.len()];
-    // A second round through the colours is dashed.
-    let dash = if index < COLOURS.len() {
-        ""
-    } else {
-        " stroke-dasharray=\"5 3\""
-    };
+fn draw(svg: &mut Svg, line: &Line, index: usize, x_span: &Span, y_span: &Span) {
+    let series = series(index);
     let places: Vec<(f64, f64)> = line
         .points
         .iter()
         .map(|(x, y)| (x_span.place(*x), y_span.place(*y)))
         .filter(|(x, y)| x.is_finite() && y.is_finite())
         .collect();
-    let points: Vec<String> = places
-        .iter()
-        .map(|(x, y)| format!("{x:.1},{y:.1}"))
-        .collect();
-    let _ = writeln!(
-        svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>",
-        points.join(" ")
-    );
-    for ((x, y), (_, value)) in places.iter().zip(&line.points) {
-        let _ = writeln!(
-            svg,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"><title>{}: {value:.4}</title></circle>",
-            escape(&line.name)
-        );
+    svg.polyline(&places, &series);
+    for (place, (_, value)) in places.iter().zip(&line.points) {
+        let hint = format!("{}: {value:.4}", line.name);
+        svg.dot(*place, 3.0, &series, &hint);
     }
     let y = TOP + 8.0 + index as f64 * 18.0;
     let x = WIDTH - RIGHT + 16.0;
-    let _ = writeln!(
-        svg,
-        "<line x1=\"{x}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"3\"{dash}/>",
-        x + 20.0
-    );
-    text_at(svg, x + 26.0, y + 4.0, "start", &line.name);
+    svg.line((x, y), (x + 20.0, y), &format!("key {series}"));
+    svg.text((x + 26.0, y + 4.0), Anchor::Start, "", &line.name);
 }
 
 /// A grid of ratios: 1 is white, better is blue, worse is orange, by the logarithm.
@@ -252,42 +212,36 @@ const FULL_RATIO: f64 = 8.0;
 pub fn heat_maps(title: &str, columns: &[String], rows: &[String], maps: &[HeatMap]) -> String {
     let map_height = CELL_HEIGHT * (rows.len() + 2) as f64 + 14.0;
     let width = (LEFT + 20.0 + CELL_WIDTH * columns.len() as f64).max(560.0);
-    let mut svg = String::new();
-    open(&mut svg, width, TOP + map_height * maps.len() as f64, title);
+    let mut svg = titled(width, TOP + map_height * maps.len() as f64, title);
     for (index, map) in maps.iter().enumerate() {
         let top = TOP + map_height * index as f64;
-        let _ = writeln!(
-            svg,
-            "<text x=\"{LEFT}\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
-            top + 14.0,
-            escape(&map.name)
-        );
+        svg.text((LEFT, top + 14.0), Anchor::Start, "name", &map.name);
         for (column, label) in columns.iter().enumerate() {
             let x = LEFT + (column as f64 + 0.5) * CELL_WIDTH;
-            text_at(&mut svg, x, top + CELL_HEIGHT + 12.0, "middle", label);
+            let above = (x, top + CELL_HEIGHT + 12.0);
+            svg.text(above, Anchor::Middle, "", label);
         }
         for (row, cells) in map.cells.iter().enumerate() {
             let y = top + CELL_HEIGHT * (row as f64 + 1.0) + 18.0;
             let label = rows.get(row).map_or("", String::as_str);
-            text_at(&mut svg, LEFT - 8.0, y + 16.0, "end", label);
+            svg.text((LEFT - 8.0, y + 16.0), Anchor::End, "", label);
             for (column, ratio) in cells.iter().enumerate() {
                 let x = LEFT + column as f64 * CELL_WIDTH;
-                cell(&mut svg, x, y, *ratio);
+                cell(&mut svg, (x, y), *ratio);
             }
         }
     }
-    svg.push_str("</svg>\n");
-    svg
+    finished(svg, title)
 }
 
-fn cell(svg: &mut String, x: f64, y: f64, ratio: Option<f64>) {
+fn cell(svg: &mut Svg, (x, y): (f64, f64), ratio: Option<f64>) {
     let colour = ratio.map_or("#eee".to_owned(), shade);
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{CELL_WIDTH}\" height=\"{CELL_HEIGHT}\" fill=\"{colour}\" stroke=\"white\"/>"
-    );
+    let size = (CELL_WIDTH, CELL_HEIGHT);
+    svg.cell((x, y), size, &colour);
+    svg.rectangle((x, y), size, "cell");
     let text = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
-    text_at(svg, x + CELL_WIDTH / 2.0, y + 16.0, "middle", &text);
+    let middle = (x + CELL_WIDTH / 2.0, y + 16.0);
+    svg.text(middle, Anchor::Middle, "", &text);
 }
 
 fn shade(ratio: f64) -> String {

@@ -10,10 +10,11 @@ use larder_base::failure::Result;
 use larder_base::installed;
 use larder_base::libraries::LIBRARY_VARIABLE;
 use larder_base::machine::Machine;
+use larder_base::number::grouped;
 use larder_base::statistics::median;
 use serde_json::json;
 
-use super::output::{Output, Report, Table, figure, thousands};
+use super::output::{Output, Report, Table, figure};
 use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::recorded::{self, Recorded, pigeons};
@@ -257,7 +258,7 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
         };
         time.push([
             case.program.name.to_owned(),
-            thousands(samples.counted.events as f64),
+            grouped(samples.counted.events),
             format!("{plain:.3}"),
             figure(larder.ns_per_event),
             figure(heaptrack.ns_per_event),
@@ -270,7 +271,7 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             figure(larder.bytes_per_event),
             figure(heaptrack.bytes_per_event),
             figure(larder.bytes_per_event / heaptrack.bytes_per_event),
-            thousands(samples.counted.truncated_stacks as f64),
+            grouped(samples.counted.truncated_stacks),
         ]);
         modes.push([
             case.program.name.to_owned(),

@@ -3,6 +3,7 @@
 
 use larder_base::failure::Result;
 use larder_base::machine::Machine;
+use larder_base::number::rounded;
 use larder_base::statistics::{fastest, median};
 use serde_json::json;
 
@@ -180,18 +181,18 @@ fn table(allocators: &[Allocator], figures: &[Figures]) -> Table {
     let glibc = allocators.iter().position(|a| a.name == GLIBC);
     let glibc = glibc.map(|index| &figures[index]);
     let over = |value: f64, of: fn(&Figures) -> f64| {
-        output::optional(glibc.map(|glibc| value - of(glibc)), output::thousands)
+        output::optional(glibc.map(|glibc| value - of(glibc)), rounded)
     };
     for (allocator, figures) in allocators.iter().zip(figures) {
         let ratio = glibc.map(|glibc| figures.micros / glibc.micros);
         table.push([
             allocator.name.clone(),
-            output::thousands(figures.micros),
-            output::thousands(figures.fastest_micros),
+            rounded(figures.micros),
+            rounded(figures.fastest_micros),
             output::optional(ratio, output::figure),
-            output::thousands(figures.resident_kib),
+            rounded(figures.resident_kib),
             over(figures.resident_kib, |glibc| glibc.resident_kib),
-            output::thousands(figures.anonymous_kib),
+            rounded(figures.anonymous_kib),
             over(figures.anonymous_kib, |glibc| glibc.anonymous_kib),
         ]);
     }

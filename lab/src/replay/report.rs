@@ -1,5 +1,6 @@
 //! The report of a replay: a table, notes, a plot, and the data behind them. Computes nothing.
 
+use larder_base::number::grouped;
 use serde_json::json;
 
 use super::Process;
@@ -66,7 +67,7 @@ pub fn report(
 }
 
 fn calls(totals: &Totals) -> String {
-    let count = |value: u64| output::thousands(value as f64);
+    let count = grouped;
     format!(
         "{} allocations, {} reallocs, {} frees of {} threads, {} MiB live at the peak",
         count(totals.makes),
@@ -164,7 +165,7 @@ pub fn notes(
     let left_out: Vec<String> = left_out
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", output::thousands(*count as f64)))
+        .map(|(count, what)| format!("{} {what}", grouped(*count)))
         .collect();
     if !left_out.is_empty() {
         notes.push(format!("Left out: {}.", left_out.join(", ")));
@@ -172,7 +173,7 @@ pub fn notes(
     if totals.most_threads > 1 {
         notes.push(format!(
             "{} threads at most lived at the same time.",
-            output::thousands(totals.most_threads as f64)
+            grouped(totals.most_threads)
         ));
     }
     if !runs.runs.values().flatten().all(|run| run.peak_is_exact) {

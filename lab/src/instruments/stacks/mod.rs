@@ -15,6 +15,7 @@ use larder_base::installed;
 use larder_base::libraries::{Library, LibraryPath};
 use larder_base::machine::Machine;
 use larder_base::measured::scratch_failure;
+use larder_base::number::grouped;
 use larder_base::preload::TRACE_DIRECTORY_VARIABLE;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
@@ -22,7 +23,7 @@ use larder_trace::Module;
 use serde_json::{Value, json};
 
 use self::compare::{Example, Tally};
-use super::output::{Output, Report, Table, thousands};
+use super::output::{Output, Report, Table};
 use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::recorded;
@@ -389,12 +390,12 @@ fn row(name: &str, tally: &Tally) -> Vec<String> {
     let share = counts.iter().sum::<u64>() as f64 * 100.0 / samples;
     vec![
         name.to_owned(),
-        thousands(tally.samples as f64),
+        grouped(tally.samples),
         format!("{:.1}", tally.frames as f64 / samples),
-        thousands(tally.wrong as f64),
-        thousands(tally.truncated as f64),
+        grouped(tally.wrong),
+        grouped(tally.truncated),
         format!("{share:.3}"),
-        thousands(tally.longer as f64),
-        thousands(tally.unrecorded as f64),
+        grouped(tally.longer),
+        grouped(tally.unrecorded),
     ]
 }
