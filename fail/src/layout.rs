@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Names the format; its last digits count its versions.
-pub const MAGIC: u64 = 0x4c61_7264_4661_0001;
+pub const MAGIC: u64 = 0x4c61_7264_4661_0002;
 pub const HEADER_BYTES: usize = 4096;
 pub const SLOT_BYTES: usize = 16 << 10;
 pub const SLOTS: usize = 4096;
@@ -33,7 +33,7 @@ pub struct Slot {
     pub calls: AtomicU64,
     /// Of these, made to fail.
     pub failed: AtomicU64,
-    /// The first that was made to fail: its number from 1, what was called (`CALLS`), bytes.
+    /// The first that was made to fail: its number from 1, what was called (by the code of the trace format's calls), bytes.
     pub number: AtomicU64,
     pub call: AtomicU32,
     pub text_bytes: AtomicU32,
@@ -45,18 +45,3 @@ pub struct Slot {
 
 pub const TEXT_BYTES: usize = SLOT_BYTES - 48;
 const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
-
-/// By `Slot::call`.
-pub const CALLS: [&str; 11] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "aligned_alloc",
-    "posix_memalign",
-    "memalign",
-    "valloc",
-    "pvalloc",
-    "operator new",
-    "operator new[]",
-];

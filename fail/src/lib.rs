@@ -19,6 +19,7 @@ mod stack;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use larder_trace::AllocCall;
 use layout::{FILE_BYTES, HEADER_BYTES, Header, LOG_VARIABLE, MAGIC, RANGE_VARIABLE, SLOTS, Slot};
 
 /// The first call that fails, and the last, counted from 1.
@@ -38,23 +39,6 @@ static LOG: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 /// This image's slot, while it counts.
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Places in `layout::CALLS`.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-enum Call {
-    Malloc,
-    Calloc,
-    Realloc,
-    Reallocarray,
-    AlignedAlloc,
-    PosixMemalign,
-    Memalign,
-    Valloc,
-    Pvalloc,
-    New,
-    NewArray,
-}
-
 #[used]
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: extern "C" fn() = {
@@ -67,7 +51,7 @@ static CONSTRUCTOR: extern "C" fn() = {
 
 /// Counts a call and decides it.
 #[inline]
-fn fails(call: Call, size: usize) -> bool {
+fn fails(call: AllocCall, size: usize) -> bool {
     if !is_counting() || operators::is_below_new() {
         return false;
     }
@@ -236,10 +220,10 @@ fn claim_slot() -> Option<*mut Slot> {
 
 /// Notes the first call that fails.
 #[cold]
-fn describe(slot: &Slot, number: u64, call: Call, size: usize) {
+fn describe(slot: &Slot, number: u64, call: AllocCall, size: usize) {
     let errno = errno();
     slot.number.store(number, Ordering::Relaxed);
-    slot.call.store(call as u32, Ordering::Relaxed);
+    slot.call.store(u32::from(call.code()), Ordering::Relaxed);
     slot.size.store(size as u64, Ordering::Relaxed);
     let text = (&raw const slot.text).cast_mut().cast::<u8>();
     // SAFETY: only whoever made the count of failures 1 is here, so nobody else writes the text.
@@ -272,7 +256,7 @@ macro_rules! family {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[cfg_attr(test, allow(dead_code))]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> *mut c_void {
-                if fails(Call::$call, $size) {
+                if fails(AllocCall::$call, $size) {
                     return out_of_memory();
                 }
                 match real::$name() {
@@ -300,7 +284,7 @@ family! {
 #[cfg_attr(test, allow(dead_code))]
 pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     let frees = size == 0 && !old.is_null();
-    if !frees && fails(Call::Realloc, size) {
+    if !frees && fails(AllocCall::Realloc, size) {
         return out_of_memory();
     }
     match real::realloc() {
@@ -321,7 +305,7 @@ pub unsafe extern "C" fn reallocarray(old: *mut c_void, count: usize, size: usiz
         return out_of_memory();
     };
     let frees = bytes == 0 && !old.is_null();
-    if !frees && fails(Call::Reallocarray, bytes) {
+    if !frees && fails(AllocCall::Reallocarray, bytes) {
         return out_of_memory();
     }
     match real::realloc() {
@@ -340,7 +324,7 @@ pub unsafe extern "C" fn posix_memalign(
     align: usize,
     size: usize,
 ) -> c_int {
-    if fails(Call::PosixMemalign, size) {
+    if fails(AllocCall::PosixMemalign, size) {
         return libc::ENOMEM;
     }
     match real::posix_memalign() {
@@ -361,12 +345,5 @@ mod tests {
         for nothing in [&b"-"[..], b"", b"x-", b"-5", b"1", b"1-x", b"\xff-"] {
             assert_eq!(parse_range(nothing), None, "{nothing:?}");
         }
-    }
-
-    #[test]
-    fn every_call_has_its_name() {
-        assert_eq!(layout::CALLS[Call::Pvalloc as usize], "pvalloc");
-        assert_eq!(layout::CALLS[Call::NewArray as usize], "operator new[]");
-        assert_eq!(layout::CALLS.len(), Call::NewArray as usize + 1);
     }
 }

@@ -7,8 +7,10 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use larder_trace::AllocCall;
+
 use crate::real::{find, next};
-use crate::{Call, errno, fails, real, set_errno};
+use crate::{errno, fails, real, set_errno};
 
 thread_local! {
     /// In the `operator new` below, which may get its memory by malloc.
@@ -126,7 +128,7 @@ macro_rules! operators {
                     // SAFETY: the caller's own arguments.
                     return unsafe { NEXT.call(size, second, third) };
                 }
-                while fails(Call::$call, size) {
+                while fails(AllocCall::$call, size) {
                     if !$throws {
                         return std::ptr::null_mut();
                     }

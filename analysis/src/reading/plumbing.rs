@@ -1,6 +1,8 @@
 //! Which frames are plumbing: code between the program's own line and the allocator, to which no
 //! allocation is charged. The rules are the ones told in `docs/reference/report.md`.
 
+use larder_trace::{AllocCall, FreeCall};
+
 use crate::symbols::SourceFrame;
 
 /// What a module is to the program, judged by its file name.
@@ -88,31 +90,17 @@ const KNOWN_WRAPPERS: &[&str] = &[
     "curl_dbg_wcsdup",
 ];
 
-const FAMILY: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "free",
+/// Beside the names of the recorded calls.
+const FAMILY_INSIDE: &[&str] = &[
     "cfree",
-    "aligned_alloc",
-    "memalign",
-    "posix_memalign",
-    "valloc",
-    "pvalloc",
-    "strdup",
     "__strdup",
-    "strndup",
     "__strndup",
-    "wcsdup",
     "__libc_malloc",
     "__libc_calloc",
     "__libc_realloc",
     "__libc_memalign",
     "__libc_free",
     "__libc_reallocarray",
-    "free_sized",
-    "free_aligned_sized",
     // Rust's allocator shims.
     "__rust_alloc",
     "__rust_alloc_zeroed",
@@ -144,15 +132,19 @@ pub fn is_family(role: ModuleRole, frame: &SourceFrame) -> bool {
     role == ModuleRole::Larder
         || frame.function.as_ref().is_some_and(|function| {
             let symbol = &*function.symbol;
-            FAMILY.contains(&symbol)
-                || FAMILY.contains(&&*function.name)
+            family().any(|name| name == symbol || name == &*function.name)
                 || is_operator_new_or_delete(symbol)
                 || is_allocators_inside(symbol)
-                || FAMILY
-                    .iter()
-                    .any(|name| function.name.ends_with(&format!("::{name}")))
-                    && symbol.starts_with("_R")
+                || symbol.starts_with("_R")
+                    && family().any(|name| function.name.ends_with(&format!("::{name}")))
         })
+}
+
+/// The names of the malloc family.
+fn family() -> impl Iterator<Item = &'static str> {
+    let made = AllocCall::ALL.iter().map(|call| call.name());
+    let ended = FreeCall::ALL.iter().map(|call| call.name());
+    made.chain(ended).chain(FAMILY_INSIDE.iter().copied())
 }
 
 /// Larder's own functions, where it is linked into the program.

@@ -8,10 +8,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use larder_trace::AllocCall;
 use tempfile::NamedTempFile;
 
 use super::layout::{
-    CALLS, FILE_BYTES, HEADER_BYTES, MAGIC, MAX_FRAMES, SLOT_BYTES, SLOTS, Slot, TEXT_BYTES,
+    FILE_BYTES, HEADER_BYTES, MAGIC, MAX_FRAMES, SLOT_BYTES, SLOTS, Slot, TEXT_BYTES,
 };
 
 /// These have room on the disk before the run begins: on a full one a store into the mapping would kill the
@@ -80,7 +81,8 @@ fn read_slot(file: &File, number: usize) -> io::Result<ImageLog> {
         u64::from_ne_bytes(bytes.unwrap_or_default())
     };
     let described = word(std::mem::offset_of!(Slot, described)) == 1;
-    let call = CALLS.get(word(std::mem::offset_of!(Slot, call)) as usize);
+    let code = u8::try_from(word(std::mem::offset_of!(Slot, call)));
+    let call = code.ok().and_then(AllocCall::from_code);
     let text_bytes = word(std::mem::offset_of!(Slot, text_bytes)) as usize;
     let start = std::mem::offset_of!(Slot, text);
     let text = &slot[start..start + text_bytes.min(TEXT_BYTES)];
@@ -89,7 +91,7 @@ fn read_slot(file: &File, number: usize) -> io::Result<ImageLog> {
         calls: long(std::mem::offset_of!(Slot, calls)),
         failed: failed.then(|| FailedCall {
             number: long(std::mem::offset_of!(Slot, number)),
-            call: call.copied().filter(|_| described).unwrap_or("a call"),
+            call: call.filter(|_| described).map_or("a call", AllocCall::name),
             size: long(std::mem::offset_of!(Slot, size)),
             frames: if described { frames(text) } else { Vec::new() },
         }),
