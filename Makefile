@@ -9,6 +9,8 @@ SHELL := /bin/bash
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Where make install-debug puts debug information, by build id; empty: beside each file.
+DEBUGDIR ?=
 JOBS ?= $(shell nproc)
 
 # rustup installs here, and a non-login shell often does not look there.
@@ -19,15 +21,18 @@ CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 # Not the tests and benchmarks, which other targets build.
 LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
 
-.PHONY: help setup build demo test bench peers workloads install uninstall fmt lint clean
+# Rust libraries that the tool preloads.
+PRELOADED = $(patsubst %,liblarder_%.so,endpoint record record_io fail)
+
+.PHONY: help setup build demo test bench peers workloads install install-debug uninstall fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 	@echo
-	@echo 'Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) JOBS=$(JOBS) PEERS=$(PEERS)'
+	@echo 'Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) DEBUGDIR=$(DEBUGDIR) JOBS=$(JOBS) PEERS=$(PEERS)'
 
 setup: ## Install every package the targets below need (Debian; root or sudo)
 	@scripts/setup build demo test bench
@@ -38,10 +43,8 @@ build: ## Build all of it, release mode, staged into out/
 	cmake --build --preset release --parallel $(JOBS) --target $(LIBRARIES)
 	cargo build --release --workspace --jobs $(JOBS)
 	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
-	@install -d out/bin out/lib out/libexec/larder
-	@install -C -m 755 "$(CARGO_OUT)/larder" out/bin/larder
-	@install -C -m 755 "$(CARGO_OUT)/larder-lab" out/libexec/larder/larder-lab
-	@install -C -m 755 "$(CARGO_OUT)"/liblarder_{endpoint,record,record_io,fail}.so out/lib
+	@scripts/stage out "$(CARGO_OUT)/larder" bin/larder "$(CARGO_OUT)/larder-lab" libexec/larder/larder-lab \
+	  $(foreach name,$(PRELOADED),"$(CARGO_OUT)/$(name)" lib/$(name))
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
 
 demo: ## Record a real program on Larder and rank its allocations
@@ -67,13 +70,18 @@ peers: ## Build the allocators that Larder is compared with (PEERS=... a subset)
 workloads:
 	@cmake --build --preset release --parallel $(JOBS) --target bench_workloads
 	@env -u DESTDIR cmake --install build/release --prefix out --component bench >build/release/install-bench.log
+	@scripts/stage out
 
 install: ## Copy the staged tree to $(DESTDIR)$(PREFIX), building it first if there is none
 	@test -x out/bin/larder || $(MAKE) --no-print-directory build
 	@scripts/install-tree install out '$(DESTDIR)$(PREFIX)'
 
-uninstall: ## Remove what make install copied
-	@scripts/install-tree uninstall out '$(DESTDIR)$(PREFIX)'
+install-debug: ## Add the debug information of what make install copies
+	@test -x out/bin/larder || $(MAKE) --no-print-directory build
+	@scripts/install-tree install-debug out '$(DESTDIR)$(PREFIX)' $(if $(DEBUGDIR),'$(DESTDIR)$(DEBUGDIR)')
+
+uninstall: ## Remove what make install and make install-debug copied
+	@scripts/install-tree uninstall out '$(DESTDIR)$(PREFIX)' $(if $(DEBUGDIR),'$(DESTDIR)$(DEBUGDIR)')
 
 fmt: ## Format all sources in place
 	@scripts/setup --check lint
