@@ -3,7 +3,7 @@
 // STRUCTURE is radix1, radix2, radix3 (the allocator's own page map with so many levels), or
 // hash_mutex, hash_shared (a std::unordered_map behind a lock). A published pool found the map
 // behind a lock to be its bottleneck. Each thread looks up the same random addresses of a heap of
-// 2 GiB, all of whose units have entries. `latency`: each look-up waits for the one before, as in
+// 2 GiB, all of whose pages have entries. `latency`: each look-up waits for the one before, as in
 // a chain of frees; `throughput`: they may overlap.
 //
 // The maps are the library's code, compiled in; no allocator is measured here.
@@ -24,11 +24,11 @@
 
 namespace {
 
-using larder::kUnit;
-using larder::kUnitShift;
+using larder::kPageBytes;
+using larder::kPageShift;
 using larder::Slab;
 
-constexpr std::size_t kUnits = 2048 * bench::kMiB / kUnit;
+constexpr std::size_t kPages = 2048 * bench::kMiB / kPageBytes;
 constexpr std::size_t kAddresses = 1 << 15;
 // Within 36 bits, so that a map of one level is of a size that can be.
 constexpr std::uintptr_t kHeap = std::uintptr_t{1} << 33;
@@ -45,7 +45,7 @@ class Radix {
       std::exit(1);
     }
     map_ = static_cast<Map*>(memory);
-    if (!map_->make_tables(reinterpret_cast<void*>(kHeap), kUnits)) std::exit(1);
+    if (!map_->make_tables(reinterpret_cast<void*>(kHeap), kPages)) std::exit(1);
   }
   void set(const void* address, Slab* slab) { map_->set(address, 1, slab); }
   [[gnu::always_inline]] Slab* find(const void* address) { return map_->find(address); }
@@ -66,7 +66,7 @@ class Mutex {
 template <typename Guard, typename Lock>
 class Hash {
  public:
-  Hash() { map_.reserve(kUnits); }
+  Hash() { map_.reserve(kPages); }
   void set(const void* address, Slab* slab) { map_[key(address)] = slab; }
   Slab* find(const void* address) {
     Guard guard(lock_);
@@ -76,7 +76,7 @@ class Hash {
 
  private:
   static std::uintptr_t key(const void* address) {
-    return reinterpret_cast<std::uintptr_t>(address) >> kUnitShift;
+    return reinterpret_cast<std::uintptr_t>(address) >> kPageShift;
   }
   Lock lock_;
   std::unordered_map<std::uintptr_t, Slab*> map_;
@@ -127,12 +127,12 @@ double measure(Map& map, std::size_t threads, const std::vector<std::uintptr_t>&
 template <typename Map>
 void run(std::size_t threads, std::size_t usual) {
   Map map;
-  std::vector<Slab> slabs(kUnits / 4);
-  for (std::size_t unit = 0; unit < kUnits; ++unit)
-    map.set(reinterpret_cast<void*>(kHeap + unit * kUnit), &slabs[unit / 4]);
+  std::vector<Slab> slabs(kPages / 4);
+  for (std::size_t page = 0; page < kPages; ++page)
+    map.set(reinterpret_cast<void*>(kHeap + page * kPageBytes), &slabs[page / 4]);
   bench::Random random(1);
   std::vector<std::uintptr_t> addresses(kAddresses);
-  for (auto& address : addresses) address = kHeap + random.below(kUnits * kUnit / 16) * 16;
+  for (auto& address : addresses) address = kHeap + random.below(kPages * kPageBytes / 16) * 16;
   const std::size_t look_ups = bench::work(usual);
   const double latency = measure<true>(map, threads, addresses, look_ups);
   const double throughput = measure<false>(map, threads, addresses, look_ups);

@@ -39,20 +39,21 @@ constexpr size_t pow2_ceil(size_t x) {
 }
 
 // Geometry. One place; everything else derives from these.
-inline constexpr int kUnitShift = 14;
-inline constexpr size_t kUnit = size_t{1} << kUnitShift;  // 16 KiB: what the page map resolves
-inline constexpr int kBlockShift = 21;
-inline constexpr size_t kBlock = size_t{1} << kBlockShift;  // 2 MiB: what the source hands out
-inline constexpr int kUnitsPerBlock = int(kBlock / kUnit);  // 128
-inline constexpr size_t kSmallMax = 32 * 1024;              // above: runs of units
-inline constexpr size_t kRunMax = 1024 * 1024;              // above: mappings of their own
-inline constexpr size_t kMaxSize = PTRDIFF_MAX;             // larger requests are ENOMEM
+inline constexpr int kPageShift = 14;
+inline constexpr size_t kPageBytes = size_t{1} << kPageShift;  // 16 KiB: what the page map resolves
+inline constexpr int kSegmentShift = 21;
+inline constexpr size_t kSegmentBytes = size_t{1}
+                                        << kSegmentShift;  // 2 MiB: what the source hands out
+inline constexpr int kPagesPerSegment = int(kSegmentBytes / kPageBytes);  // 128
+inline constexpr size_t kSmallMax = 32 * 1024;                            // above: spans
+inline constexpr size_t kSpanMax = 1024 * 1024;  // above: mappings of their own
+inline constexpr size_t kMaxSize = PTRDIFF_MAX;  // larger requests are ENOMEM
 #if defined(__x86_64__)
 inline constexpr int kAddressBits = 47;  // what a process gets unless it asks for more by a hint
-inline constexpr size_t kLargestPage = 4096;
+inline constexpr size_t kLargestSystemPage = 4096;
 #else
 inline constexpr int kAddressBits = 48;
-inline constexpr size_t kLargestPage = 64 * 1024;
+inline constexpr size_t kLargestSystemPage = 64 * 1024;
 #endif
 
 }  // namespace larder

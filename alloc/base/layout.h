@@ -33,7 +33,7 @@ struct SamplerLayout {
   uint16_t exempt_states;  // of which one says that the object is no leak
 };
 
-// Of regions, blocks and slabs (block.h, slab.h).
+// Of regions, blocks and slabs (segment.h, slab.h).
 struct PagesLayout {
   uint32_t bytes = sizeof(PagesLayout);
   const void* first_region;  // Region*

@@ -31,11 +31,11 @@ inline constexpr size_t kShrinkShare = 4;
 
 // --- what heaps keep
 
-// Units: longer runs go to the page heap at once. "Large blocks".
+// Pages: longer spans go to the page heap at once. "Large blocks".
 inline constexpr unsigned kKeptRunUnits = 32;
-// A kept run serves a request that is shorter by this share at most: what is kept for one size must
-// not add to the peak of another. Not measured.
-inline constexpr unsigned kRunFitShare = 4;
+// A kept span serves a request that is shorter by this share at most: what is kept for one size
+// must not add to the peak of another. Not measured.
+inline constexpr unsigned kSpanFitShare = 4;
 // Bytes that all heaps may keep beyond LARDER_HEAP_EMPTY_KIB each: as much as they turn over.
 // "What a heap keeps".
 inline constexpr size_t kKeepExtraBytes = size_t{16} << 20;
@@ -62,7 +62,7 @@ inline constexpr size_t kPendingBytes = 256 * 1024;
 // Of one slab: so many bytes, within these counts of objects. Not measured.
 inline constexpr size_t kPushBytes = 16 * 1024, kLeastPushed = 16, kMostPushed = 128;
 
-// --- large blocks
+// --- large objects
 
 // Freed mappings that are kept, and bytes below which a piece is not worth a place among them.
 // "Large blocks" chose that they are kept; these numbers are not measured.
@@ -124,7 +124,7 @@ inline constexpr size_t kRecent = 64;
 
 // Blocks of a region whose table shares pages with other descriptors: most processes need no more
 // than the first region, of two. "Small processes".
-inline constexpr unsigned kSharedTableBlocks = 2;
+inline constexpr unsigned kSharedTableSegments = 2;
 // Bytes of address space that a file or device is mapped to: as much as there is, down to the
 // least.
 inline constexpr size_t kMostWindow = size_t{256} << 30, kLeastWindow = size_t{64} << 20;

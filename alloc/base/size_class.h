@@ -3,7 +3,7 @@
 // Invariants:
 //   size(c) < size(c + 1);  of(s) = min { c : size(c) >= s } for 0 <= s <= kSmallMax
 //   size(c) is a multiple of every power of two that divides some s with of(s) == c: rounding a
-//   request up to its alignment and taking its class keeps the alignment (up to kUnit).
+//   request up to its alignment and taking its class keeps the alignment (up to kPageBytes).
 //   size(c) - s <= 11 % of size(c) for 128 < s <= 8 KiB, <= 20 % to 32 KiB.
 #pragma once
 
@@ -13,15 +13,15 @@
 namespace larder {
 
 inline constexpr int kClasses = 65;
-// Slabs are of 1, 2, 4, 8 or 16 units.
-inline constexpr int kSlabUnitSteps = 5;
+// Slabs are of 1, 2, 4, 8 or 16 pages.
+inline constexpr int kSlabPageSteps = 5;
 
 struct SizeClasses {
   uint8_t of_small[1024 / 8 + 1] = {};          // by (size + 7) / 8
   uint8_t of_medium[kSmallMax / 128 + 1] = {};  // by (size + 127) / 128
   uint32_t size[kClasses] = {};
   uint16_t capacity[kClasses] = {};  // objects in a slab
-  uint8_t units[kClasses] = {};      // units in a slab
+  uint8_t pages[kClasses] = {};      // pages in a slab
   uint8_t hold[kClasses] = {};       // freed objects that a heap may hold back from their slabs
 
   constexpr SizeClasses() {
@@ -33,8 +33,8 @@ struct SizeClasses {
     for (uint32_t base = 8192; base < kSmallMax; base *= 2)
       for (uint32_t k = 1; k <= 4; ++k) size[c++] = base + k * base / 4;
     for (c = 0; c < kClasses; ++c) {
-      units[c] = units_for(size[c]);
-      capacity[c] = uint16_t(units[c] * kUnit / size[c]);
+      pages[c] = pages_for(size[c]);
+      capacity[c] = uint16_t(pages[c] * kPageBytes / size[c]);
       uint32_t held = kHoldBytes / size[c];
       hold[c] = uint8_t(held > kMostHeld ? kMostHeld : held < kLeastHeld ? kLeastHeld : held);
     }
@@ -51,11 +51,11 @@ struct SizeClasses {
   }
 
   // At least 16 objects a slab up to 4 KiB, 8 above; 256 KiB at most.
-  static constexpr uint8_t units_for(uint32_t object_size) {
-    size_t units = 1;
+  static constexpr uint8_t pages_for(uint32_t object_size) {
+    size_t pages = 1;
     size_t objects = object_size <= 4096 ? 16 : 8;
-    while (units * kUnit < object_size * objects) units *= 2;
-    return uint8_t(units);
+    while (pages * kPageBytes < object_size * objects) pages *= 2;
+    return uint8_t(pages);
   }
 };
 

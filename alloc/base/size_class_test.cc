@@ -24,7 +24,7 @@ TEST(SizeClass, WastesWithinTheStatedBound) {
 }
 
 TEST(SizeClass, KeepsEveryAlignmentThatTheRoundedSizeHas) {
-  for (size_t align = 16; align <= kUnit; align *= 2)
+  for (size_t align = 16; align <= kPageBytes; align *= 2)
     for (size_t s = align; s <= kSmallMax; s += align)
       ASSERT_EQ(kSizeClasses.size[class_of(s)] % align, 0u) << s << " at " << align;
 }
@@ -33,10 +33,10 @@ TEST(SizeClass, SixteenAndMoreAreAlignedToSixteen) {
   for (int c = 1; c < kClasses; ++c) ASSERT_EQ(kSizeClasses.size[c] % 16, 0u);
 }
 
-TEST(SizeClass, ASlabHoldsAtLeastEightObjectsAndFillsItsUnits) {
+TEST(SizeClass, ASlabHoldsAtLeastEightObjectsAndFillsItsPages) {
   for (int c = 0; c < kClasses; ++c) {
     ASSERT_GE(kSizeClasses.capacity[c], 8);
-    size_t bytes = kSizeClasses.units[c] * kUnit;
+    size_t bytes = kSizeClasses.pages[c] * kPageBytes;
     ASSERT_LE(kSizeClasses.capacity[c] * size_t{kSizeClasses.size[c]}, bytes);
     ASSERT_GT((kSizeClasses.capacity[c] + 1) * size_t{kSizeClasses.size[c]}, bytes);
   }

@@ -22,7 +22,7 @@ enum Counter {
   kHugeCount,
   kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
   kReallocCopiedHugeBytes,  // of these, from blocks beyond 1 MiB
-  kEmergencyBlocks,         // served by a mapping of their own from a signal handler
+  kEmergencyMappings,       // served by a mapping of their own from a signal handler
   kLeakedInSignal,          // frees from a signal handler that could not be carried out
   kForks,
   kHeaps,      // made for threads

@@ -44,7 +44,7 @@ LARDER_EXPORT int LARDER_NAME(mallopt)(int parameter, int) noexcept {
 LARDER_EXPORT struct mallinfo2 LARDER_NAME(mallinfo2)() noexcept {
   Survey survey;
   survey_heap(&survey);
-  size_t in_use = survey.small_in_use + survey.run_bytes,
+  size_t in_use = survey.small_in_use + survey.span_bytes,
          unused = survey.free_dirty() + survey.untouched_bytes();
   struct mallinfo2 info = {};
   info.arena = in_use + unused;
@@ -75,7 +75,7 @@ LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
   if (options != 0) return EINVAL;
   Survey survey;
   survey_heap(&survey);
-  size_t in_use = survey.small_in_use + survey.run_bytes,
+  size_t in_use = survey.small_in_use + survey.span_bytes,
          unused = survey.free_dirty() + survey.untouched_bytes();
   fprintf(stream,
           "<malloc version=\"larder\">\n"
@@ -93,7 +93,7 @@ LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
 LARDER_EXPORT void LARDER_NAME(malloc_stats)() noexcept {
   Survey survey;
   survey_heap(&survey);
-  size_t in_use = survey.small_in_use + survey.run_bytes,
+  size_t in_use = survey.small_in_use + survey.span_bytes,
          unused = survey.free_dirty() + survey.untouched_bytes();
   char text[512];
   int n = snprintf(text, sizeof text,

@@ -319,12 +319,13 @@ void MallocExtension::GetFreeListSizes(std::vector<FreeListInfo>* v) {
     append<FreeListInfo>(v, {least, most, survey.of_class[c].own_free, "tcmalloc.thread"});
     append<FreeListInfo>(v, {least, most, survey.of_class[c].central_free, "tcmalloc.central"});
   }
-  append<FreeListInfo>(v, {largest + 1, kRunMax, survey.part(Part::kHeapRuns), "tcmalloc.thread"});
-  append<FreeListInfo>(v, {kUnit, kRunMax, survey.part(Part::kPageDirty), "tcmalloc.page"});
   append<FreeListInfo>(v,
-                       {kUnit, kRunMax, survey.part(Part::kPageClean), "tcmalloc.page_unmapped"});
+                       {largest + 1, kSpanMax, survey.part(Part::kHeapSpans), "tcmalloc.thread"});
+  append<FreeListInfo>(v, {kPageBytes, kSpanMax, survey.part(Part::kPageDirty), "tcmalloc.page"});
   append<FreeListInfo>(
-      v, {kRunMax + 1, INT64_MAX, survey.part(Part::kKeptMappings), "tcmalloc.large"});
+      v, {kPageBytes, kSpanMax, survey.part(Part::kPageClean), "tcmalloc.page_unmapped"});
+  append<FreeListInfo>(
+      v, {kSpanMax + 1, INT64_MAX, survey.part(Part::kKeptMappings), "tcmalloc.large"});
 }
 
 extern "C" {
@@ -333,8 +334,8 @@ size_t nallocx(size_t size, int flags) {
   size_t align = size_t{1} << (flags & 63);
   if (size > kMaxSize || align > kMaxSize) return 0;
   if (align > 16) size = round_up(size, align);
-  return size <= kSmallMax && align <= kUnit ? kSizeClasses.size[class_of(size)]
-                                             : round_up(size, kUnit);
+  return size <= kSmallMax && align <= kPageBytes ? kSizeClasses.size[class_of(size)]
+                                                  : round_up(size, kPageBytes);
 }
 size_t tc_nallocx(size_t size, int flags) { return nallocx(size, flags); }
 

@@ -1,7 +1,7 @@
 #include "core/central.h"
 
 #include "base/size_class.h"
-#include "core/slab_run.h"
+#include "core/slab_span.h"
 
 namespace larder {
 

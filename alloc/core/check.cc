@@ -35,15 +35,15 @@ class Met {
  private:
   const Slab* slab_;
   size_t size_;
-  uint64_t bits_[kUnit / 8 / 64] = {};  // a slab of more units has fewer objects
+  uint64_t bits_[kPageBytes / 8 / 64] = {};  // a slab of more pages has fewer objects
 };
 
 void check_slab(const Slab* s, const ThreadHeap* owner, int c) {
   LARDER_CHECK(s->kind == Kind::kSlab && s->owner() == owner && s->size_class == c);
-  LARDER_CHECK(s->capacity == kSizeClasses.capacity[c] && s->units == kSizeClasses.units[c]);
+  LARDER_CHECK(s->capacity == kSizeClasses.capacity[c] && s->pages == kSizeClasses.pages[c]);
   LARDER_CHECK(s->carved <= s->capacity);
-  for (uint32_t unit = 0; unit < s->units; ++unit)
-    LARDER_CHECK(page_map.find(s->base + unit * kUnit) == s);
+  for (uint32_t page = 0; page < s->pages; ++page)
+    LARDER_CHECK(page_map.find(s->base + page * kPageBytes) == s);
 }
 
 // Not current: the objects that it has to give are those that are not used.
@@ -102,12 +102,12 @@ void check_list(const SlabList& list, Visit visit) {
 
 void check_kept(const ThreadHeap& heap) {
   size_t empty_bytes = 0;
-  for (int step = 0; step < kSlabUnitSteps; ++step)
+  for (int step = 0; step < kSlabPageSteps; ++step)
     check_list(heap.empties[step], [&](const Slab* s) {
       check_slab(s, &heap, s->size_class);
       check_counts(s);
-      LARDER_CHECK(s->used == 0 && s->units == 1u << step);
-      empty_bytes += s->units * kUnit;
+      LARDER_CHECK(s->used == 0 && s->pages == 1u << step);
+      empty_bytes += s->pages * kPageBytes;
     });
   LARDER_CHECK(empty_bytes == heap.empty_bytes);
   size_t full_bytes = 0;
@@ -119,16 +119,16 @@ void check_kept(const ThreadHeap& heap) {
     Met met(s);
     met.add_list(s->free);
     met.add_list(remote_list(s));
-    full_bytes += s->units * kUnit;
+    full_bytes += s->pages * kPageBytes;
   });
   LARDER_CHECK(full_bytes == heap.full_bytes);
-  size_t run_bytes = 0;
-  for (unsigned units = 0; units <= kKeptRunUnits; ++units)
-    for (const Slab* s = heap.kept_runs[units]; s != nullptr; s = s->next) {
-      LARDER_CHECK(s->kind == Kind::kFree && s->units == units && page_map.find(s->base) == s);
-      run_bytes += s->bytes;
+  size_t span_bytes = 0;
+  for (unsigned pages = 0; pages <= kKeptRunUnits; ++pages)
+    for (const Slab* s = heap.kept_runs[pages]; s != nullptr; s = s->next) {
+      LARDER_CHECK(s->kind == Kind::kFree && s->pages == pages && page_map.find(s->base) == s);
+      span_bytes += s->bytes;
     }
-  LARDER_CHECK(run_bytes == heap.kept_run_bytes);
+  LARDER_CHECK(span_bytes == heap.kept_run_bytes);
   if (const Slab* s = heap.parked)
     LARDER_CHECK(s->kind == Kind::kFree && heap.parked_object == s->base + s->offset);
 }

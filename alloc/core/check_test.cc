@@ -14,7 +14,7 @@ extern "C" void larder_check(void);
 namespace larder {
 namespace {
 
-// A heap with current, partial and kept slabs, held objects, runs, and slabs that nobody owns.
+// A heap with current, partial and kept slabs, held objects, spans, and slabs that nobody owns.
 class Check : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,7 +57,7 @@ TEST_F(Check, AnAddressWithinAnObjectIsFound) {
 }
 
 TEST_F(Check, AWrongSumOfKeptBytesIsFound) {
-  EXPECT_DEATH((thread_state.heap->empty_bytes += kUnit, larder_check()), "empty_bytes");
+  EXPECT_DEATH((thread_state.heap->empty_bytes += kPageBytes, larder_check()), "empty_bytes");
 }
 
 TEST_F(Check, ASlabThatNoListHasIsFound) {

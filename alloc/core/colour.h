@@ -1,8 +1,8 @@
-// Offsets of large blocks.
+// Offsets of large objects.
 //
 // Blocks that all start at a page boundary put equal offsets of several arrays into the same cache
 // sets, and make loads seem to depend on stores 4 KiB away (Chadd, 2015: half of the speed). So a
-// large block starts at a rotating multiple of the cache line, inside slack that its rounding left
+// large object starts at a rotating multiple of the cache line, inside slack that its rounding left
 // anyway; never where the caller asked for an alignment.
 #pragma once
 

@@ -86,9 +86,9 @@ LARDER_EXPORT void* LARDER_NAME(valloc)(size_t size) noexcept {
 }
 
 LARDER_EXPORT void* LARDER_NAME(pvalloc)(size_t size) noexcept {
-  size_t page = os::page_size();
+  size_t system_page = os::page_size();
   if (unlikely(size > kMaxSize)) return no_memory();
-  return aligned_alloc_any(size == 0 ? page : round_up(size, page), page);
+  return aligned_alloc_any(size == 0 ? system_page : round_up(size, system_page), system_page);
 }
 
 LARDER_EXPORT size_t LARDER_NAME(malloc_usable_size)(void* p) noexcept {

@@ -18,7 +18,7 @@ void ThreadHeap::give_back(void* list) {
       tail = list;
       list = next_of(tail);
       ++count;
-    } while ((uintptr_t(list) ^ uintptr_t(head)) >> kUnitShift == 0);
+    } while ((uintptr_t(list) ^ uintptr_t(head)) >> kPageShift == 0);
     if (s->owner() == this) {
       // The first may find the slab set aside, which the others do not expect.
       void* second = next_of(head);

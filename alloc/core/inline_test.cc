@@ -74,7 +74,7 @@ size_t slabs() {
 size_t in_use() {
   Survey survey;
   survey_heap(&survey);
-  return survey.small_in_use + survey.run_bytes;
+  return survey.small_in_use + survey.span_bytes;
 }
 
 TEST(Inline, WhatWasFreedLastIsHandedOutNext) {
@@ -209,9 +209,9 @@ TEST(Inline, WhatWasShrunkInPlaceIsTakenAsWhatItServes) {
   put<128>(p);
   larder_free(aligned);
   for (void* other : others) larder_free(other);
-  // A run, too.
-  void* run = larder_realloc(larder_malloc(100000), 1000);
-  put<1000>(run);
+  // A span, too.
+  void* span = larder_realloc(larder_malloc(100000), 1000);
+  put<1000>(span);
   EXPECT_EQ(in_use(), before);
 }
 

@@ -1,6 +1,7 @@
-// What a thread's heap keeps for itself of the slabs and runs that it frees: methods of ThreadHeap.
+// What a thread's heap keeps for itself of the slabs and spans that it frees: methods of
+// ThreadHeap.
 //
-// A heap keeps LARDER_HEAP_EMPTY_KIB of slabs and as much of runs. One that asks the page heap for
+// A heap keeps LARDER_HEAP_EMPTY_KIB of slabs and as much of spans. One that asks the page heap for
 // what it gave back a moment ago keeps that, too, from then on (keep_more): each round trip takes a
 // lock, and memory that has gone through another processor's cache. All heaps together keep
 // kKeepExtraBytes more that way, and a heap gives up what it has not used for the decay time.
@@ -11,7 +12,7 @@
 #include "base/stats.h"
 #include "core/large.h"
 #include "core/limit.h"
-#include "core/slab_run.h"
+#include "core/slab_span.h"
 #include "core/thin.h"
 #include "core/thread_heap.h"
 #include "os/options.h"
@@ -102,14 +103,14 @@ void ThreadHeap::count_kept() {
   if (beyond_option() <= keep_extra) return;
   tell_kept();
   auto too_much = [this](size_t b) { return b > keep_limit() && beyond_option() > keep_extra; };
-  for (unsigned units = kKeptRunUnits; units > 0; --units) {
-    while (too_much(kept_run_bytes) && kept_runs[units] != nullptr) {
-      Slab* s = pop_run(units);
+  for (unsigned pages = kKeptRunUnits; pages > 0; --pages) {
+    while (too_much(kept_run_bytes) && kept_runs[pages] != nullptr) {
+      Slab* s = pop_run(pages);
       given_back += s->bytes;
       large_free(s);
     }
   }
-  for (int step = kSlabUnitSteps; step-- > 0;) {
+  for (int step = kSlabPageSteps; step-- > 0;) {
     while (too_much(empty_bytes) && !empties[step].empty()) {
       Slab* oldest = empties[step].back();
       empties[step].remove(oldest);
@@ -122,7 +123,7 @@ void ThreadHeap::count_kept() {
 
 void ThreadHeap::retire(Slab* s) {
   bins[s->size_class].partial.remove(s);
-  empties[__builtin_ctz(s->units)].push_front(s);
+  empties[__builtin_ctz(s->pages)].push_front(s);
   empty_bytes += slab_bytes(s);
   emptied_bytes += slab_bytes(s);
   count_kept();
@@ -132,12 +133,12 @@ void ThreadHeap::unpark() {
   Slab* s = std::exchange(parked, nullptr);
   if (s == nullptr) return;
   if (s->mark != nullptr) mark_drop(std::exchange(s->mark, nullptr));
-  s->kind = Kind::kRun;
+  s->kind = Kind::kSpan;
   if (!keep_run(s)) large_free(s);
 }
 
 bool ThreadHeap::keep_run(Slab* s) {
-  if (s->units > kKeptRunUnits) return false;
+  if (s->pages > kKeptRunUnits) return false;
   kept_run_bytes += s->bytes;
   if (kept_run_bytes > keep_limit() && beyond_option() > keep_extra) {
     kept_run_bytes -= s->bytes;
@@ -145,24 +146,24 @@ bool ThreadHeap::keep_run(Slab* s) {
     return false;
   }
   s->kind = Kind::kFree;
-  s->next = kept_runs[s->units];
-  kept_runs[s->units] = s;
+  s->next = kept_runs[s->pages];
+  kept_runs[s->pages] = s;
   count_kept();
   return true;
 }
 
-Slab* ThreadHeap::pop_run(unsigned units) {
-  Slab* s = kept_runs[units];
+Slab* ThreadHeap::pop_run(unsigned pages) {
+  Slab* s = kept_runs[pages];
   if (s == nullptr) return nullptr;
-  kept_runs[units] = s->next;
+  kept_runs[pages] = s->next;
   kept_run_bytes -= s->bytes;
-  s->kind = Kind::kRun;
+  s->kind = Kind::kSpan;
   return s;
 }
 
 // One a quarter too long will do: what is kept for one size must not add to the peak for another.
-Slab* ThreadHeap::take_run(unsigned units) {
-  for (unsigned u = units; u <= units + units / kRunFitShare && u <= kKeptRunUnits; ++u) {
+Slab* ThreadHeap::take_run(unsigned pages) {
+  for (unsigned u = pages; u <= pages + pages / kSpanFitShare && u <= kKeptRunUnits; ++u) {
     if (Slab* s = pop_run(u)) {
       note_taken();
       return s;
@@ -215,8 +216,8 @@ size_t ThreadHeap::trim() {
   // Parked or kept, it goes.
   size_t bytes = kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
   settle();
-  for (unsigned units = 1; units <= kKeptRunUnits; ++units)
-    while (Slab* s = pop_run(units)) large_free(s);
+  for (unsigned pages = 1; pages <= kKeptRunUnits; ++pages)
+    while (Slab* s = pop_run(pages)) large_free(s);
   for (SlabList& list : empties) {
     while (Slab* s = list.pop_front()) {
       bytes += slab_bytes(s);
@@ -232,7 +233,7 @@ size_t ThreadHeap::trim() {
 // one whose objects have cache lines of their own: following them in the order of their frees costs
 // more than linking them in that of memory, which the processor fetches ahead.
 Slab* ThreadHeap::kept_empty(int c) {
-  SlabList& list = empties[__builtin_ctz(kSizeClasses.units[c])];
+  SlabList& list = empties[__builtin_ctz(kSizeClasses.pages[c])];
   Slab* s = list.front();
   if (s == nullptr) return nullptr;
   Slab* same = s;
@@ -244,7 +245,7 @@ Slab* ThreadHeap::kept_empty(int c) {
   note_taken();
   uint32_t size = kSizeClasses.size[c];
   bool own_lines = size > 64 && size <= 1024;
-  if (s->size_class != c || own_lines || s->thinned_at != 0) slab_make_over(s, c);
+  if (s->size_class != c || own_lines || s->thinned_at != 0) slab_reset(s, c);
   return s;
 }
 

@@ -43,8 +43,8 @@ struct Huge {
 };
 constinit Huge huge;
 
-// The first unit must be all an object's own: the page map resolves by units.
-size_t granule() { return kUnit > os::page_size() ? kUnit : os::page_size(); }
+// The first page must be all an object's own: the page map resolves by pages.
+size_t granule() { return kPageBytes > os::page_size() ? kPageBytes : os::page_size(); }
 
 Slab* new_descriptor() LARDER_REQUIRES(huge.lock) {
   if (Slab* s = huge.descriptors) {
@@ -143,7 +143,8 @@ Slab* reuse_kept(size_t bytes, size_t align) {
   size_t best_bytes = SIZE_MAX;
   for (int i = 0; i < huge.kept_count; ++i) {
     bool inside = i > 0 && end_of(huge.kept[i - 1]) == huge.kept[i].base;
-    if ((inside && align <= kUnit) || (uintptr_t(huge.kept[i].base) & (align - 1)) != 0) continue;
+    if ((inside && align <= kPageBytes) || (uintptr_t(huge.kept[i].base) & (align - 1)) != 0)
+      continue;
     size_t have = bytes_from(i, best_bytes);
     if (have < bytes || have >= best_bytes) continue;
     best = i;
@@ -213,9 +214,10 @@ void count_huge(int64_t bytes) {
 
 // Moves the mapping to a place where `bytes` fit.
 bool huge_move(Slab* s, size_t bytes) {
-  size_t page = os::page_size();
+  size_t system_page = os::page_size();
   // What can be moved came from mmap.
-  auto* target = static_cast<char*>(os::map_aligned(bytes, kUnit > page ? kUnit : page));
+  auto* target = static_cast<char*>(
+      os::map_aligned(bytes, kPageBytes > system_page ? kPageBytes : system_page));
   if (target == nullptr) return false;
   // The old entry goes first: from the moment of the move its address may be anybody's.
   page_map.set(s->base, 1, nullptr);
@@ -270,7 +272,7 @@ void* map_within_limits(size_t bytes, size_t align) {
 
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   size_t bytes = round_up(size_bytes, granule());
-  // Arrays of whole pages are those that alias: room for a colour costs them a unit.
+  // Arrays of whole pages are those that alias: room for a colour costs them a page.
   if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += granule();
   size_t map_align = align > granule() ? align : granule();
   large_settle();
@@ -293,7 +295,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   }
   s->kind = Kind::kHuge;
   s->set_owner(kNobody);
-  s->units = 1;
+  s->pages = 1;
   s->zero = *zero;
   s->offset = align > 16 ? 0 : next_colour(s->bytes - size_bytes);
   page_map.set(s->base, 1, s);
@@ -356,20 +358,20 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   return s->base + s->offset;
 }
 
-void* run_alloc(size_t size_bytes, size_t align, bool* zero) {
-  auto align_units = unsigned(align > kUnit ? align / kUnit : 1);
-  Slab* s = page_heap.alloc_run(run_units(size_bytes), align_units, Kind::kRun);
+void* span_alloc(size_t size_bytes, size_t align, bool* zero) {
+  auto align_pages = unsigned(align > kPageBytes ? align / kPageBytes : 1);
+  Slab* s = page_heap.alloc_span(span_pages(size_bytes), align_pages, Kind::kSpan);
   if (s == nullptr) return nullptr;
   if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
   *zero = s->zero;
   return s->base + s->offset;
 }
 
-void* run_resize(Slab* s, void* object, size_t new_bytes) {
-  unsigned units = run_units(new_bytes + s->offset);
-  if (units < s->units)
-    page_heap.shrink_run(s, units);
-  else if (units > s->units && !page_heap.extend_run(s, units))
+void* span_resize(Slab* s, void* object, size_t new_bytes) {
+  unsigned pages = span_pages(new_bytes + s->offset);
+  if (pages < s->pages)
+    page_heap.shrink_span(s, pages);
+  else if (pages > s->pages && !page_heap.extend_span(s, pages))
     return nullptr;
   return object;
 }
@@ -389,25 +391,25 @@ constinit const LargeLayout large_layout = {.descriptors = static_cast<const voi
 void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;
   if (size_bytes == 0) size_bytes = 1;
-  void* p = size_bytes > kRunMax || align > kBlock ? huge_alloc(size_bytes, align, zero)
-                                                   : run_alloc(size_bytes, align, zero);
+  void* p = size_bytes > kSpanMax || align > kSegmentBytes ? huge_alloc(size_bytes, align, zero)
+                                                           : span_alloc(size_bytes, align, zero);
   if (likely(p != nullptr)) report_if_large(p, size_bytes);
   return p;
 }
 
 void large_free(Slab* s) {
   switch (s->kind) {
-    case Kind::kRun:
-      page_heap.free_run(s, s->bytes);
+    case Kind::kSpan:
+      page_heap.free_span(s, s->bytes);
       break;
     case Kind::kHuge:
       huge_free(s);
       break;
     default: {
-      // An emergency block: its descriptor goes with it.
+      // An emergency mapping: its descriptor goes with it.
       char* base = s->base;
       size_t bytes = s->bytes;
-      page_map.set(base, s->units, nullptr);
+      page_map.set(base, s->pages, nullptr);
       os::unmap(base, bytes);
       break;
     }
@@ -417,12 +419,12 @@ void large_free(Slab* s) {
 void* large_resize(Slab* s, void* object, size_t new_bytes) {
   if (new_bytes > kMaxSize) return nullptr;
   switch (s->kind) {
-    case Kind::kRun:
-      return new_bytes > kSmallMax && new_bytes + s->offset <= kRunMax
-                 ? run_resize(s, object, new_bytes)
+    case Kind::kSpan:
+      return new_bytes > kSmallMax && new_bytes + s->offset <= kSpanMax
+                 ? span_resize(s, object, new_bytes)
                  : nullptr;
     case Kind::kHuge:
-      return new_bytes > kRunMax ? huge_resize(s, new_bytes) : nullptr;
+      return new_bytes > kSpanMax ? huge_resize(s, new_bytes) : nullptr;
     default:
       return nullptr;
   }
@@ -512,16 +514,18 @@ Lock& large_lock() { return huge.lock; }
 void* emergency_alloc(size_t size_bytes, size_t align) {
   if (size_bytes == 0) size_bytes = 1;
   constexpr size_t kMaxAlign = size_t{1} << 30;  // the offset has 32 bits
-  if (align > kMaxAlign || size_bytes > kMaxSize - 2 * kUnit - align) return nullptr;
+  if (align > kMaxAlign || size_bytes > kMaxSize - 2 * kPageBytes - align) return nullptr;
   // The descriptor has the first page to itself: there is no other place without a lock.
-  size_t page = os::page_size();
-  size_t offset = round_up(sizeof(Slab) > page ? sizeof(Slab) : page, align);
-  size_t bytes = round_up(round_up(size_bytes + offset, kUnit), page);
-  size_t map_align = align > kUnit ? align : kUnit > page ? kUnit : page;
+  size_t system_page = os::page_size();
+  size_t offset = round_up(sizeof(Slab) > system_page ? sizeof(Slab) : system_page, align);
+  size_t bytes = round_up(round_up(size_bytes + offset, kPageBytes), system_page);
+  size_t map_align = align > kPageBytes         ? align
+                     : kPageBytes > system_page ? kPageBytes
+                                                : system_page;
   char* base = static_cast<char*>(os::map_aligned(bytes, map_align));
   if (base == nullptr) return nullptr;
-  size_t first_units = offset / kUnit + 1;
-  if (!page_map.make_tables(base, first_units)) {
+  size_t first_pages = offset / kPageBytes + 1;
+  if (!page_map.make_tables(base, first_pages)) {
     os::unmap(base, bytes);
     return nullptr;
   }
@@ -530,9 +534,9 @@ void* emergency_alloc(size_t size_bytes, size_t align) {
   s->base = base;
   s->bytes = bytes;
   s->offset = uint32_t(offset);
-  s->units = uint32_t(first_units);
-  page_map.set(base, first_units, s);
-  stats::add(stats::kEmergencyBlocks, 1);
+  s->pages = uint32_t(first_pages);
+  page_map.set(base, first_pages, s);
+  stats::add(stats::kEmergencyMappings, 1);
   return base + offset;
 }
 

@@ -1,7 +1,7 @@
-// Objects beyond a slab: runs of units, and mappings of their own.
+// Objects beyond a slab: spans, and mappings of their own.
 //
-//   > kSmallMax    kRun    units of a block
-//   > kRunMax      kHuge   a mapping, aligned to a unit, resized and moved by mremap, never copied
+//   > kSmallMax    kSpan    pages of a block
+//   > kSpanMax      kHuge   a mapping, aligned to a page, resized and moved by mremap, never copied
 //
 // Freed mappings are kept for the purge's decay time, up to LARDER_HUGE_KEPT_MIB in 128 pieces. A
 // request takes the low end of the smallest kept memory that lies together and suffices, whoever
@@ -19,13 +19,15 @@ namespace larder {
 
 class Lock;
 
-// size_bytes > kSmallMax or align > kUnit; align a power of two. nullptr without memory.
+// size_bytes > kSmallMax or align > kPageBytes; align a power of two. nullptr without memory.
 // *zero tells whether the content is known to be zero.
 void* large_alloc(size_t size_bytes, size_t align, bool* zero);
 void large_free(Slab* s);
-// Units of the run that serves an unaligned request.
-inline unsigned run_units(size_t size_bytes) { return unsigned((size_bytes + kUnit - 1) / kUnit); }
-// A run that was kept by a heap serves again: run_units(size_bytes) <= s->units.
+// Pages of the span that serves an unaligned request.
+inline unsigned span_pages(size_t size_bytes) {
+  return unsigned((size_bytes + kPageBytes - 1) / kPageBytes);
+}
+// A span that was kept by a heap serves again: span_pages(size_bytes) <= s->pages.
 void* large_reuse(Slab* s, size_t size_bytes);
 inline size_t large_usable(const Slab* s) { return s->bytes - s->offset; }
 // Resizes without copying: where it is, or by moving pages. The object's new address, or nullptr

@@ -23,9 +23,9 @@ TEST(Large, EachSizeHasItsKind) {
   struct {
     size_t size;
     Kind kind;
-  } cases[] = {{kSmallMax + 1, Kind::kRun},
-               {kRunMax, Kind::kRun},
-               {kRunMax + 1, Kind::kHuge},
+  } cases[] = {{kSmallMax + 1, Kind::kSpan},
+               {kSpanMax, Kind::kSpan},
+               {kSpanMax + 1, Kind::kHuge},
                {100 << 20, Kind::kHuge}};
   for (auto& c : cases) {
     auto* p = static_cast<char*>(larder_malloc(c.size));
@@ -39,7 +39,7 @@ TEST(Large, EachSizeHasItsKind) {
 
 TEST(Large, HugeAlignmentsHold) {
   for (size_t align = 32; align <= (size_t{64} << 20); align *= 2)
-    for (size_t size : {size_t{0}, size_t{1}, size_t{5000}, kSmallMax + 1, kRunMax + 1}) {
+    for (size_t size : {size_t{0}, size_t{1}, size_t{5000}, kSmallMax + 1, kSpanMax + 1}) {
       auto* p = static_cast<char*>(larder_memalign(align, size));
       ASSERT_NE(p, nullptr);
       EXPECT_EQ(uintptr_t(p) % align, 0u);
@@ -141,7 +141,7 @@ TEST(Large, CallocOfFreshMemoryTouchesNothing) {
   larder_free(p);
 }
 
-TEST(Large, AHugeBlockGrowsAndShrinksWithoutACopy) {
+TEST(Large, AHugeObjectGrowsAndShrinksWithoutACopy) {
   size_t size = 4 << 20;
   auto* p = static_cast<char*>(larder_malloc(size));
   p[0] = 1;
@@ -179,7 +179,7 @@ TEST(Large, GrowingBySmallStepsTakesFewSystemCalls) {
   larder_free(p);
 }
 
-TEST(Large, ASizeThatWrapsIsRefusedAndTheBlockStays) {
+TEST(Large, ASizeThatWrapsIsRefusedAndTheObjectStays) {
   for (size_t size : {size_t{100000}, size_t{3} << 20, (size_t{8} << 20) + 100}) {
     for (int i = 0; i < 3; ++i) {  // of several colours
       auto* p = static_cast<char*>(larder_malloc(size));
@@ -197,7 +197,7 @@ TEST(Large, ASizeThatWrapsIsRefusedAndTheBlockStays) {
   }
 }
 
-TEST(Large, AFailedReallocLeavesTheBlock) {
+TEST(Large, AFailedReallocLeavesTheObject) {
   auto* p = static_cast<char*>(larder_malloc(4 << 20));
   p[(4 << 20) - 1] = 3;
   errno = 0;
@@ -207,7 +207,7 @@ TEST(Large, AFailedReallocLeavesTheBlock) {
   larder_free(p);
 }
 
-TEST(Large, ARunGrowsInPlaceWhenItsNeighboursAreFree) {
+TEST(Large, ASpanGrowsInPlaceWhenItsNeighboursAreFree) {
   auto* p = static_cast<char*>(larder_malloc(40000));
   auto* q = larder_realloc(p, 200000);
   auto* r = larder_realloc(q, 220000);
@@ -228,18 +228,18 @@ TEST(Colour, StartsDifferAndStayInTheSlack) {
   EXPECT_EQ(next_colour(63), 0u);
 }
 
-TEST(Colour, LargeBlocksDoNotAllStartAtTheSameOffsetOfAPage) {
+TEST(Colour, LargeObjectsDoNotAllStartAtTheSameOffsetOfASystemPage) {
   std::set<uintptr_t> offsets;
-  std::vector<void*> blocks;
+  std::vector<void*> objects;
   for (int i = 0; i < 32; ++i) {
-    blocks.push_back(larder_malloc((5 << 20) + 100));
-    offsets.insert(uintptr_t(blocks.back()) % kColourSpan);
+    objects.push_back(larder_malloc((5 << 20) + 100));
+    offsets.insert(uintptr_t(objects.back()) % kColourSpan);
   }
   EXPECT_GE(offsets.size(), 16u);
-  for (void* p : blocks) larder_free(p);
+  for (void* p : objects) larder_free(p);
 }
 
-TEST(Emergency, ABlockWithoutAnyLockIsAnOrdinaryBlock) {
+TEST(Emergency, AnEmergencyMappingIsAnOrdinaryObject) {
   for (size_t align : {size_t{16}, size_t{4096}, size_t{65536}, size_t{1} << 22}) {
     auto* p = static_cast<char*>(emergency_alloc(100000, align));
     ASSERT_NE(p, nullptr);

@@ -1,11 +1,11 @@
 // The soft and the hard limit on memory, and how much of it is held.
 //
 // *Held* is what may be backed by memory: all that is mapped, descriptors included, less the free
-// units that nothing was written to since they were mapped or discarded. What of the resident set
+// pages that nothing was written to since they were mapped or discarded. What of the resident set
 // is Larder's is no more than that. What is mapped and not held costs address space alone.
 //
 // Nobody looks at a limit who takes no memory from the system: without one it costs two loads where
-// units are claimed that hold nothing yet, or a mapping is made or grows, and one a refill.
+// pages are claimed that hold nothing yet, or a mapping is made or grows, and one a refill.
 // Thread safety: any thread. Who takes memory holds the page heap's lock if a limit is set, so
 // that no two threads take the last of it.
 #pragma once
@@ -17,7 +17,7 @@
 namespace larder::limit {
 
 struct State {
-  // Of free units that hold nothing. Written under the page heap's lock.
+  // Of free pages that hold nothing. Written under the page heap's lock.
   std::atomic<size_t> clean_bytes{0};
   // More was held than soft() says, and nobody has seen to it yet.
   std::atomic<bool> crossed{false};
@@ -37,7 +37,7 @@ inline bool any() { return (soft() | hard()) != 0; }
 size_t lowest();
 
 size_t held_bytes();
-// Bytes of free units that hold nothing have come, or gone. REQUIRES: the page heap's lock
+// Bytes of free pages that hold nothing have come, or gone. REQUIRES: the page heap's lock
 inline void count_clean(int64_t more_bytes) {
   size_t now = state.clean_bytes.load(std::memory_order_relaxed) + size_t(more_bytes);
   state.clean_bytes.store(now, std::memory_order_relaxed);

@@ -96,7 +96,7 @@ void ThreadHeap::freed_marked(int c, Mark* mark) {
 }
 
 bool ThreadHeap::park_marked(Slab* s, void* p) {
-  if (parked != nullptr || s->units > kKeptRunUnits) return false;
+  if (parked != nullptr || s->pages > kKeptRunUnits) return false;
   s->kind = Kind::kFree;
   parked = s;
   parked_object = p;
@@ -106,11 +106,11 @@ bool ThreadHeap::park_marked(Slab* s, void* p) {
 
 Slab* ThreadHeap::take_parked_marked(size_t size_bytes) {
   Slab* s = parked;
-  if (s == nullptr || s->mark == nullptr || size_bytes + kUnit <= s->bytes ||
+  if (s == nullptr || s->mark == nullptr || size_bytes + kPageBytes <= s->bytes ||
       size_bytes > s->bytes - s->offset)
     return nullptr;
   parked = nullptr;
-  s->kind = Kind::kRun;
+  s->kind = Kind::kSpan;
   s->zero = false;
   return s;
 }

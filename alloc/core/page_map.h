@@ -1,13 +1,13 @@
-// Address to descriptor: a radix tree with an entry per 16 KiB unit.
+// Address to descriptor: a radix tree with an entry per 16 KiB page.
 //
-// Ownership: the tree is global. Entries are written by whoever owns the units (a page-heap or
+// Ownership: the tree is global. Entries are written by whoever owns the pages (a page-heap or
 // large-block operation) before their first pointer is handed out, and cleared only before the
 // address range leaves Larder. Readers take no lock and no branch:
 //   - an absent root entry is offset 0, which leads to `null_leaf_`, whose entries are all 0;
 //   - an absent entry is offset 0 from `null_slab_`, whose owner equals no thread's heap.
 // So NULL, foreign and never-mapped addresses below 2^kBits resolve to the null slab. The three lie
 // in one object, in this order, so that one base register serves a look-up.
-// Why units and not 2 MiB blocks: one dependent load fewer on free, for 8 bytes a 16 KiB.
+// Why pages and not 2 MiB blocks: one dependent load fewer on free, for 8 bytes a 16 KiB.
 //
 // Cost: 2 loads a look-up. Memory: 1 MiB of address space a 2 GiB of heap, of which only the
 // pages in use are touched (4 KiB a 8 MiB of heap); zero pages until then.
@@ -22,11 +22,11 @@
 namespace larder {
 
 // `kBits` of address, `kLevels` (1 to 3) tables. Thread safety: find() from anywhere, at any
-// time; set() by the owner of the unit. Tables are made by compare-and-swap, never freed.
+// time; set() by the owner of the page. Tables are made by compare-and-swap, never freed.
 template <int kBits, int kLevels>
 class PageMap {
  public:
-  static constexpr int kIndexBits = kBits - kUnitShift;
+  static constexpr int kIndexBits = kBits - kPageShift;
   static constexpr int kLeafBits = (kIndexBits + kLevels - 1) / kLevels;
   static constexpr int kRootBits = kIndexBits - kLeafBits * (kLevels - 1);
   static constexpr size_t kLeafSize = size_t{1} << kLeafBits;
@@ -37,7 +37,7 @@ class PageMap {
     // The compiler must not know where the object is: it would form the address of each part anew.
     const PageMap* map = this;
     __asm__("" : "+r"(map));
-    return map->slab_at(map->entry(uintptr_t(addr) >> kUnitShift)->load(std::memory_order_relaxed));
+    return map->slab_at(map->entry(uintptr_t(addr) >> kPageShift)->load(std::memory_order_relaxed));
   }
 
   // For who reads the tables from outside: entries of the root lead on from so many bytes behind
@@ -68,7 +68,7 @@ class PageMap {
     return (uintptr_t(addr) >> kBits) != 0 ? null_slab() : find(addr);
   }
 
-  // Calls visit(address, slab) for each unit that has an entry.
+  // Calls visit(address, slab) for each page that has an entry.
   template <typename Visit>
   void for_each(Visit visit) const {
     static_assert(kLevels == 2, "of the process's");
@@ -77,27 +77,27 @@ class PageMap {
       const Entry* leaf = table(&root_[i]);
       for (size_t j = 0; j < kLeafSize; ++j) {
         uintptr_t offset = leaf[j].load(std::memory_order_relaxed);
-        if (offset != 0) visit(((i << kLeafBits) + j) << kUnitShift, slab_at(offset));
+        if (offset != 0) visit(((i << kLeafBits) + j) << kPageShift, slab_at(offset));
       }
     }
   }
 
-  // Makes the tables that entries of these units need. False: no memory. Any thread.
-  bool make_tables(const void* addr, size_t units) {
-    size_t first = uintptr_t(addr) >> kUnitShift;
-    size_t last = first + units - 1;
+  // Makes the tables that entries of these pages need. False: no memory. Any thread.
+  bool make_tables(const void* addr, size_t pages) {
+    size_t first = uintptr_t(addr) >> kPageShift;
+    size_t last = first + pages - 1;
     if (last >> kIndexBits != 0) return false;
     if constexpr (kLevels == 1) return true;
-    for (size_t unit = first; unit <= last; unit = (unit | (kLeafSize - 1)) + 1)
-      if (make_entry(unit) == nullptr) return false;
+    for (size_t page = first; page <= last; page = (page | (kLeafSize - 1)) + 1)
+      if (make_entry(page) == nullptr) return false;
     return true;
   }
 
   // Their tables have been made; nullptr makes the entries absent.
-  void set(const void* addr, size_t units, Slab* slab) {
-    size_t unit = uintptr_t(addr) >> kUnitShift;
-    for (size_t i = 0; i < units; ++i)
-      entry(unit + i)->store(offset_of(slab), std::memory_order_relaxed);
+  void set(const void* addr, size_t pages, Slab* slab) {
+    size_t page = uintptr_t(addr) >> kPageShift;
+    for (size_t i = 0; i < pages; ++i)
+      entry(page + i)->store(offset_of(slab), std::memory_order_relaxed);
   }
 
  private:
@@ -116,22 +116,22 @@ class PageMap {
                                           from->load(std::memory_order_relaxed));
   }
 
-  LARDER_FAST const Entry* entry(size_t unit) const {
+  LARDER_FAST const Entry* entry(size_t page) const {
     const Entry* t = root_;
-    if constexpr (kLevels == 3) t = table(&t[unit >> (2 * kLeafBits)]);
-    if constexpr (kLevels == 3) t = table(&t[(unit >> kLeafBits) & (kLeafSize - 1)]);
-    if constexpr (kLevels == 2) t = table(&t[unit >> kLeafBits]);
-    return &t[kLevels == 1 ? unit : unit & (kLeafSize - 1)];
+    if constexpr (kLevels == 3) t = table(&t[page >> (2 * kLeafBits)]);
+    if constexpr (kLevels == 3) t = table(&t[(page >> kLeafBits) & (kLeafSize - 1)]);
+    if constexpr (kLevels == 2) t = table(&t[page >> kLeafBits]);
+    return &t[kLevels == 1 ? page : page & (kLeafSize - 1)];
   }
-  Entry* entry(size_t unit) { return const_cast<Entry*>(std::as_const(*this).entry(unit)); }
+  Entry* entry(size_t page) { return const_cast<Entry*>(std::as_const(*this).entry(page)); }
 
-  Entry* make_entry(size_t unit) {
+  Entry* make_entry(size_t page) {
     Entry* t = root_;
-    if constexpr (kLevels == 3) t = make_table(&t[unit >> (2 * kLeafBits)]);
+    if constexpr (kLevels == 3) t = make_table(&t[page >> (2 * kLeafBits)]);
     if (t == nullptr) return nullptr;
-    if constexpr (kLevels == 3) t = make_table(&t[(unit >> kLeafBits) & (kLeafSize - 1)]);
-    if constexpr (kLevels == 2) t = make_table(&t[unit >> kLeafBits]);
-    return t == nullptr ? nullptr : &t[kLevels == 1 ? unit : unit & (kLeafSize - 1)];
+    if constexpr (kLevels == 3) t = make_table(&t[(page >> kLeafBits) & (kLeafSize - 1)]);
+    if constexpr (kLevels == 2) t = make_table(&t[page >> kLeafBits]);
+    return t == nullptr ? nullptr : &t[kLevels == 1 ? page : page & (kLeafSize - 1)];
   }
 
   static LARDER_SLOW Entry* map_table() {
@@ -158,7 +158,7 @@ class PageMap {
   // free(NULL) looks here, and where the processor guesses that the block is its thread's, it goes
   // on to `--used`. On a page that may be written that guess takes the line away from all other
   // processors each time, although nothing is stored.
-  alignas(kLargestPage) Slab null_slab_;
+  alignas(kLargestSystemPage) Slab null_slab_;
 };
 
 using ProcessPageMap = PageMap<kAddressBits, 2>;

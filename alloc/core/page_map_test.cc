@@ -7,7 +7,7 @@
 namespace larder {
 namespace {
 
-char* unit_address(uintptr_t unit) { return reinterpret_cast<char*>(unit << kUnitShift); }
+char* page_address(uintptr_t page) { return reinterpret_cast<char*>(page << kPageShift); }
 
 template <typename Map>
 class PageMapTest : public testing::Test {
@@ -19,7 +19,7 @@ TYPED_TEST_SUITE(PageMapTest, Maps);
 
 TYPED_TEST(PageMapTest, AbsentAddressesLeadToTheNullSlab) {
   EXPECT_EQ(this->map->find(nullptr), this->map->null_slab());
-  EXPECT_EQ(this->map->find(unit_address(TypeParam::kRootSize - 1)), this->map->null_slab());
+  EXPECT_EQ(this->map->find(page_address(TypeParam::kRootSize - 1)), this->map->null_slab());
   EXPECT_EQ(this->map->find_any(reinterpret_cast<void*>(~uintptr_t{0})), this->map->null_slab());
   EXPECT_EQ(this->map->null_slab()->owner(), kNobody);
 }
@@ -27,20 +27,20 @@ TYPED_TEST(PageMapTest, AbsentAddressesLeadToTheNullSlab) {
 // On a page that something else writes, the look at it in free(NULL) costs other processors theirs.
 TYPED_TEST(PageMapTest, TheNullSlabIsAloneInItsPages) {
   auto begin = reinterpret_cast<uintptr_t>(this->map->null_slab());
-  EXPECT_EQ(begin % kLargestPage, 0u);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(this->map.get() + 1) - begin, kLargestPage);
+  EXPECT_EQ(begin % kLargestSystemPage, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(this->map.get() + 1) - begin, kLargestSystemPage);
 }
 
-TYPED_TEST(PageMapTest, EveryByteOfARunLeadsToItsSlab) {
+TYPED_TEST(PageMapTest, EveryByteOfASpanLeadsToItsSlab) {
   auto slab = std::make_unique<Slab>();
   // Across the border of a leaf, where there is more than one.
-  char* base = unit_address(TypeParam::kLeafSize * (TypeParam::kRootBits == 0 ? 0 : 1) / 2);
+  char* base = page_address(TypeParam::kLeafSize * (TypeParam::kRootBits == 0 ? 0 : 1) / 2);
   ASSERT_TRUE(this->map->make_tables(base, 5));
   this->map->set(base, 5, slab.get());
   EXPECT_EQ(this->map->find(base), slab.get());
-  EXPECT_EQ(this->map->find(base + 5 * kUnit - 1), slab.get());
+  EXPECT_EQ(this->map->find(base + 5 * kPageBytes - 1), slab.get());
   EXPECT_EQ(this->map->find(base - 1), this->map->null_slab());
-  EXPECT_EQ(this->map->find(base + 5 * kUnit), this->map->null_slab());
+  EXPECT_EQ(this->map->find(base + 5 * kPageBytes), this->map->null_slab());
   this->map->set(base, 5, nullptr);
   EXPECT_EQ(this->map->find(base), this->map->null_slab());
 }
@@ -49,10 +49,10 @@ TEST(PageMap, ARangeOverTwoLeavesHasBothTables) {
   using Map = PageMap<48, 2>;
   auto map = std::make_unique<Map>();
   auto slab = std::make_unique<Slab>();
-  char* base = unit_address(3 * Map::kLeafSize - 2);
+  char* base = page_address(3 * Map::kLeafSize - 2);
   ASSERT_TRUE(map->make_tables(base, 4));
   map->set(base, 4, slab.get());
-  EXPECT_EQ(map->find(base + 3 * kUnit), slab.get());
+  EXPECT_EQ(map->find(base + 3 * kPageBytes), slab.get());
 }
 
 TEST(PageMap, AddressesBeyondItsWidthHaveNoTables) {

@@ -19,20 +19,20 @@ constinit std::atomic<uint64_t> next_tick_ms{0};
 
 constinit std::atomic<uint64_t> last_pass{0};
 
-// Discards the units of a job run by run. Those that went, whole.
-UnitSet discard(const PurgeJob& job, size_t* discarded_bytes) {
-  // With pages larger than a unit, a unit at the edge cannot go without its neighbour.
-  size_t page = os::page_size();
-  UnitSet gone = 0;
-  for (UnitSet rest = job.units; rest != 0;) {
-    int first = first_unit(rest);
-    int count = run_length_at(rest, first);
-    rest &= ~unit_range(first, count);
-    uintptr_t begin = uintptr_t(job.block->base) + size_t(first) * kUnit;
-    uintptr_t from = round_up(begin, page);
-    uintptr_t to = round_down(begin + size_t(count) * kUnit, page);
+// Discards the pages of a job span by span. Those that went, whole.
+PageSet discard(const PurgeJob& job, size_t* discarded_bytes) {
+  // With pages larger than a page, a page at the edge cannot go without its neighbour.
+  size_t system_page = os::page_size();
+  PageSet gone = 0;
+  for (PageSet rest = job.pages; rest != 0;) {
+    int first = first_page(rest);
+    int count = span_length_at(rest, first);
+    rest &= ~page_range(first, count);
+    uintptr_t begin = uintptr_t(job.segment->base) + size_t(first) * kPageBytes;
+    uintptr_t from = round_up(begin, system_page);
+    uintptr_t to = round_down(begin + size_t(count) * kPageBytes, system_page);
     if (from >= to || !backing::discard(reinterpret_cast<void*>(from), to - from)) continue;
-    gone |= unit_range(first + int((from - begin) / kUnit), int((to - from) / kUnit));
+    gone |= page_range(first + int((from - begin) / kPageBytes), int((to - from) / kPageBytes));
     *discarded_bytes += to - from;
   }
   return gone;

@@ -1,4 +1,4 @@
-// Free memory goes back to the system: after a decay, at a bounded rate, whole blocks first.
+// Free memory goes back to the system: after a decay, at a bounded rate, whole segments first.
 //
 // Driven by whoever passes through the page heap or frees a large object. A process of one or two
 // threads that has freed nearly everything gives it back at once (LARDER_EARLY_PURGE); any other

@@ -48,14 +48,14 @@ class Purge : public testing::Test {
     set_option(Option::kPurgeDecayMs, 1000);
     set_option(Option::kPurgeMibPerTick, 64);
   }
-  // Leaves `mib` MiB of touched, free units behind.
+  // Leaves `mib` MiB of touched, free pages behind.
   void dirty(size_t mib) {
-    std::vector<void*> blocks;
+    std::vector<void*> objects;
     for (size_t i = 0; i < mib; ++i) {
-      blocks.push_back(larder_malloc(size_t{1} << 20));
-      memset(blocks.back(), 1, size_t{1} << 20);
+      objects.push_back(larder_malloc(size_t{1} << 20));
+      memset(objects.back(), 1, size_t{1} << 20);
     }
-    for (void* p : blocks) larder_free(p);
+    for (void* p : objects) larder_free(p);
   }
 };
 
@@ -126,9 +126,9 @@ TEST_F(Purge, WhatAHeapKeepsIsNotInUseAndGoesWithTheRest) {
   void* mappings[] = {larder_malloc(5 << 20), larder_malloc(5 << 20)};
   for (void* p : mappings) memset(p, 1, 5 << 20);
   for (int i = 0; i < 4; ++i) {
-    void* runs[64];
-    for (void*& p : runs) p = memset(larder_malloc(200 << 10), 1, 200 << 10);
-    for (void* p : runs) larder_free(p);
+    void* spans[64];
+    for (void*& p : spans) p = memset(larder_malloc(200 << 10), 1, 200 << 10);
+    for (void* p : spans) larder_free(p);
   }
   EXPECT_GE(thread_state.heap->kept_bytes(), size_t{8} << 20);
   set_option(Option::kEarlyPurge, 1);

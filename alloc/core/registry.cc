@@ -108,7 +108,7 @@ LARDER_SLOW ThreadHeap* thread_heap_slow() {
   // Without a heap as well: a signal handler that allocates when the thread has all but ended must
   // not get one, which would never be given up. glibc keeps the first 32 keys in the thread itself:
   // this allocates only if the program has made that many before, and then the slow path it comes
-  // through takes an emergency block.
+  // through takes an emergency mapping.
   int saved_errno = errno;
   if (registry.has_key) pthread_setspecific(registry.key, &thread_state);
   errno = saved_errno;

@@ -131,16 +131,16 @@ TEST(Remote, ASlabIsNotLetGoWhileAPushIsPending) {
 
 // Blocks wander between threads, which come and go; every byte is checked when it is freed.
 void churn(unsigned threads, int operations) {
-  struct Block {
+  struct Segment {
     unsigned char* p;
     size_t size;
   };
   std::mutex mutex;
-  std::vector<Block> shared;
+  std::vector<Segment> shared;
   auto work = [&](unsigned seed) {
     std::minstd_rand random(seed);
-    std::vector<Block> mine;
-    auto drop = [](Block b) {
+    std::vector<Segment> mine;
+    auto drop = [](Segment b) {
       for (size_t i = 0; i < b.size; ++i)
         ASSERT_EQ(b.p[i], static_cast<unsigned char>(uintptr_t(b.p) >> 4));
       larder_free(b.p);
@@ -150,7 +150,7 @@ void churn(unsigned threads, int operations) {
         case 0:
         case 1: {
           size_t size = random() % 16 == 0 ? random() % 40000 : random() % 600;
-          Block b = {static_cast<unsigned char*>(larder_malloc(size)), size};
+          Segment b = {static_cast<unsigned char*>(larder_malloc(size)), size};
           ASSERT_NE(b.p, nullptr);
           memset(b.p, static_cast<unsigned char>(uintptr_t(b.p) >> 4), size);
           mine.push_back(b);
@@ -183,7 +183,7 @@ void churn(unsigned threads, int operations) {
       all.emplace_back(work, t * 17 + unsigned(generation) + 1);
     for (auto& t : all) t.join();
   }
-  for (Block b : shared) larder_free(b.p);
+  for (Segment b : shared) larder_free(b.p);
   page_heap.check();
 }
 

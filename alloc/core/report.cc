@@ -38,7 +38,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
 
 }  // namespace
 
-void report_large_block(const void* p, size_t size_bytes) {
+void report_large_object(const void* p, size_t size_bytes) {
   // An eighth more each time, so that a program that makes many does not drown in lines.
   size_t threshold = option(Option::kLargeAllocReportThreshold);
   set_option(Option::kLargeAllocReportThreshold, threshold + (threshold + 7) / 8);

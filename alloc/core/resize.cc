@@ -13,7 +13,7 @@ namespace larder {
 
 namespace {
 
-// A run or mapping has been resized: what it has grown by is charged, in steps that a block which
+// A span or mapping has been resized: what it has grown by is charged, in steps that a block which
 // grows page by page can afford.
 void charge_resized(Slab* s, size_t size_bytes, void* caller) {
   if (sample_all && s->mark != nullptr) {
@@ -75,7 +75,7 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   if (void* q = resize_without_copy(p, s, size_bytes)) return q;
   int saved_errno = errno;
   size_t old = usable_size(s);
-  // A large block that had to move will grow again: leave it room. Untouched, it costs nothing.
+  // A large object that had to move will grow again: leave it room. Untouched, it costs nothing.
   size_t room =
       size_bytes > old && size_bytes > kSmallMax && !sample_all ? size_bytes / kGrowShare : 0;
   void* q = malloc_fast(size_bytes + room);
@@ -91,7 +91,7 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   size_t copied = old < size_bytes ? old : size_bytes;
   memcpy(q, p, copied);
   if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));
-  if (copied > kRunMax) stats::add(stats::kReallocCopiedHugeBytes, int64_t(copied));
+  if (copied > kSpanMax) stats::add(stats::kReallocCopiedHugeBytes, int64_t(copied));
   free_fast(p);
   return q;
 }

@@ -1,6 +1,6 @@
 // The sampler: which allocations are in the heap profile, and where those objects live.
 //
-// A *mark* lies on a place: on an object's slot in a slab, or on a run or mapping. Marks fall on
+// A *mark* lies on a place: on an object's slot in a slab, or on a span or mapping. Marks fall on
 // places when these are handed out to be filled (ThreadHeap::hand_out, charge_large): on each byte
 // alike, as a Poisson process, so that a place of s bytes is marked with the probability
 // 1 - exp(-s / mean) and stands for 1 / (1 - exp(-s / mean)) objects. Who gets a marked place is
@@ -11,10 +11,10 @@
 // Free is to find out without a look at anything new: an object whose slot is marked lives in a
 // *sample slab*, of which nobody is the owner, while its slot is in use as far as its own slab
 // knows. A sample slab's `list` is an array of its objects' marks, its `free` lists objects to
-// give. Sampled runs and mappings stay where they are (Slab::mark).
+// give. Sampled spans and mappings stay where they are (Slab::mark).
 //
 // For the leak checker everything is sampled, exactly (sample_everything): no thread has a heap
-// then, so that every malloc comes to the slow path, every object lies in a sample slab, as a run
+// then, so that every malloc comes to the slow path, every object lies in a sample slab, as a span
 // or as a mapping, and its mark has no slot and the size that was asked for.
 //
 // Thread safety: any thread; one lock. Not from a signal handler that interrupted a slow path.
@@ -42,7 +42,7 @@ void set_sample_mean(size_t bytes);
 
 struct Mark {
   Mark* next;      // of its class in a heap, in the order of handing out; or unused
-  void* slot;      // nullptr: of a run or mapping
+  void* slot;      // nullptr: of a span or mapping
   double objects;  // that it stands for, by its chance
   double factor;   // and since it was once kept where others were not
   uint32_t quick;  // times in a row that it was kept by lot

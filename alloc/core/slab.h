@@ -1,8 +1,8 @@
-// Slab: the descriptor of a run of units, whatever the run holds. Out of line: no object can
+// Slab: the descriptor of a span, whatever the span holds. Out of line: no object can
 // overflow into it.
 //
 // Kinds: kSlab holds objects of one class, as kSampled does, which is nobody's and the sampler's
-// (sampler.h); kRun, kHuge, kEmergency hold one object;
+// (sampler.h); kSpan, kHuge, kEmergency hold one object;
 // kFree nothing; kNull stands for every address that is not Larder's.
 //
 // A kSlab is, at any time, in one of these states, told by the low bits of `remote`:
@@ -32,14 +32,14 @@
 
 namespace larder {
 
-struct Block;
+struct Segment;
 struct Mark;
 struct ThreadHeap;
 
 // Zero, so that the null slab and the page map around it are zero pages that no file backs.
 inline ThreadHeap* const kNobody = nullptr;
 
-enum class Kind : uint8_t { kNull, kFree, kSlab, kSampled, kRun, kHuge, kEmergency };
+enum class Kind : uint8_t { kNull, kFree, kSlab, kSampled, kSpan, kHuge, kEmergency };
 
 // `used` of the current slab starts here and only falls, so that free needs no other test.
 inline constexpr uint32_t kCurrentBias = 1u << 30;
@@ -53,10 +53,10 @@ struct alignas(128) Slab {
   uint16_t capacity = 0;
   uint8_t size_class = 0;
   Kind kind = Kind::kNull;
-  char* base = nullptr;  // first byte of the run
+  char* base = nullptr;  // first byte of the span
   uint16_t carved = 0;
   uint16_t thinned_at = 0;  // 1 + used when pages were last looked for, or 0
-  uint32_t units = 0;       // slabs and runs
+  uint32_t pages = 0;       // slabs and spans
   Slab* next = nullptr;
   Slab* prev = nullptr;
 
@@ -64,14 +64,14 @@ struct alignas(128) Slab {
   // which the low 3 bits are the state).
   alignas(64) std::atomic<uint64_t> remote{0};
   // --- constant while an object is allocated, but for `touched` and `gone`.
-  size_t bytes = 0;        // of the run or mapping
-  uint32_t touched = 0;    // a slab's bytes from the base on that may not be zero
-  uint32_t offset = 0;     // of the object in it: colour, alignment
-  Block* block = nullptr;  // that it is in (its first, if several); not of mappings
-  bool zero = false;       // content is known to be zero
-  float expected = 0;      // marks on the `charged` bytes, on the average
-  uint64_t gone = 0;       // pages of a slab that were discarded: what starts there is not in free
-  // Of runs and mappings, for the sampler: on them, or nullptr; bytes that it has counted.
+  size_t bytes = 0;            // of the span or mapping
+  uint32_t touched = 0;        // a slab's bytes from the base on that may not be zero
+  uint32_t offset = 0;         // of the object in it: colour, alignment
+  Segment* segment = nullptr;  // that it is in (its first, if several); not of mappings
+  bool zero = false;           // content is known to be zero
+  float expected = 0;          // marks on the `charged` bytes, on the average
+  uint64_t gone = 0;  // pages of a slab that were discarded: what starts there is not in free
+  // Of spans and mappings, for the sampler: on them, or nullptr; bytes that it has counted.
   Mark* mark = nullptr;
   size_t charged = 0;
 

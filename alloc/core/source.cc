@@ -14,29 +14,29 @@ namespace {
 constinit Region* spare = nullptr;
 
 size_t table_size(unsigned count) {
-  return count * (sizeof(Block) + kUnitsPerBlock * sizeof(Slab));
+  return count * (sizeof(Segment) + kPagesPerSegment * sizeof(Slab));
 }
 
-Block* new_table(unsigned count) {
+Segment* new_table(unsigned count) {
   size_t bytes = table_size(count);
-  return static_cast<Block*>(count <= kSharedTableBlocks
-                                 ? meta_alloc(bytes, alignof(Block))
-                                 : os::map(round_up(bytes, os::page_size())));
+  return static_cast<Segment*>(count <= kSharedTableSegments
+                                   ? meta_alloc(bytes, alignof(Segment))
+                                   : os::map(round_up(bytes, os::page_size())));
 }
 
 void give_spare(Region* region) {
-  if (region->blocks != nullptr && region->count > kSharedTableBlocks) {
-    os::unmap(region->blocks, round_up(table_size(region->count), os::page_size()));
-    region->blocks = nullptr;
+  if (region->segments != nullptr && region->count > kSharedTableSegments) {
+    os::unmap(region->segments, round_up(table_size(region->count), os::page_size()));
+    region->segments = nullptr;
   }
   region->next = spare;
   spare = region;
 }
 
-// With a zeroed table for `count` blocks, or nullptr.
+// With a zeroed table for `count` segments, or nullptr.
 Region* new_descriptor(unsigned count) {
   Region** link = &spare;
-  while (*link != nullptr && (*link)->blocks != nullptr && (*link)->count != count)
+  while (*link != nullptr && (*link)->segments != nullptr && (*link)->count != count)
     link = &(*link)->next;
   Region* region = *link;
   if (region != nullptr)
@@ -45,47 +45,49 @@ Region* new_descriptor(unsigned count) {
     region = static_cast<Region*>(meta_alloc(sizeof(Region), alignof(Region)));
   if (region == nullptr) return nullptr;
   region->count = count;
-  if (region->blocks != nullptr)
-    memset(region->blocks, 0, table_size(count));
+  if (region->segments != nullptr)
+    memset(region->segments, 0, table_size(count));
   else
-    region->blocks = new_table(count);
-  if (region->blocks != nullptr) return region;
+    region->segments = new_table(count);
+  if (region->segments != nullptr) return region;
   give_spare(region);
   return nullptr;
 }
 
 }  // namespace
 
-Region* source_region(unsigned min_blocks, size_t blocks_so_far) {
+Region* source_region(unsigned min_segments, size_t segments_so_far) {
   backing::init();
-  unsigned most = backing::most_blocks();
-  unsigned count = blocks_so_far < 2 ? 2 : blocks_so_far > most ? most : unsigned(blocks_so_far);
-  if (count < min_blocks) count = min_blocks;
+  unsigned most = backing::max_segments();
+  unsigned count = segments_so_far < 2      ? 2
+                   : segments_so_far > most ? most
+                                            : unsigned(segments_so_far);
+  if (count < min_segments) count = min_segments;
   char* base = nullptr;
-  for (;; count = count / 2 < min_blocks ? min_blocks : count / 2) {
-    base = static_cast<char*>(backing::map_aligned(count * kBlock, kBlock));
-    if (base != nullptr || count == min_blocks) break;
+  for (;; count = count / 2 < min_segments ? min_segments : count / 2) {
+    base = static_cast<char*>(backing::map_aligned(count * kSegmentBytes, kSegmentBytes));
+    if (base != nullptr || count == min_segments) break;
   }
   if (base == nullptr) return nullptr;
   Region* region = new_descriptor(count);
-  if (region == nullptr || !page_map.make_tables(base, count * size_t{kUnitsPerBlock})) {
-    backing::unmap(base, count * kBlock);
+  if (region == nullptr || !page_map.make_tables(base, count * size_t{kPagesPerSegment})) {
+    backing::unmap(base, count * kSegmentBytes);
     if (region != nullptr) give_spare(region);
     return nullptr;
   }
   region->base = base;
-  region->free_blocks = block_bits(count);
+  region->free_segments = segment_bits(count);
   return region;
 }
 
 size_t source_table_bytes(const Region& region) {
-  return region.count > kSharedTableBlocks ? table_size(region.count) : 0;
+  return region.count > kSharedTableSegments ? table_size(region.count) : 0;
 }
 
 bool source_release(Region* region) {
   // First the map: from the moment it is unmapped, the range may be anybody's.
-  size_t bytes = region->count * kBlock;
-  page_map.set(region->base, bytes / kUnit, nullptr);
+  size_t bytes = region->count * kSegmentBytes;
+  page_map.set(region->base, bytes / kPageBytes, nullptr);
   if (!backing::unmap(region->base, bytes)) return false;
   give_spare(region);
   return true;

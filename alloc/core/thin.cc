@@ -2,20 +2,20 @@
 
 #include <utility>
 
-#include "core/block.h"
+#include "core/segment.h"
 #include "os/backing.h"
 
 namespace larder {
 
 namespace {
 
-constexpr uint32_t kMostPages = 64;
-static_assert(kUnit * SizeClasses::units_for(kSmallMax) <= kMostPages * 4096,
+constexpr uint32_t kMaxSystemPages = 64;
+static_assert(kPageBytes * SizeClasses::pages_for(kSmallMax) <= kMaxSystemPages * 4096,
               "`gone` has a bit a page");
 
 // Of the carved part, those that an object in use touches.
-uint64_t pages_in_use(const Slab* s, const void* free, uint32_t size, uint32_t page) {
-  uint64_t in_use[kUnit / 8 / 64];  // by object
+uint64_t system_pages_in_use(const Slab* s, const void* free, uint32_t size, uint32_t system_page) {
+  uint64_t in_use[kPageBytes / 8 / 64];  // by object
   uint32_t words = (s->carved + 63u) / 64;
   for (uint32_t i = 0; i < words; ++i) in_use[i] = ~uint64_t{0};
   if (s->carved % 64 != 0) in_use[words - 1] = (uint64_t{1} << s->carved % 64) - 1;
@@ -23,43 +23,45 @@ uint64_t pages_in_use(const Slab* s, const void* free, uint32_t size, uint32_t p
   for (; free != nullptr; free = *static_cast<void* const*>(free))
     is_free(uint32_t(static_cast<const char*>(free) - s->base) / size);
   for_each_gone(s, is_free);
-  uint64_t pages = 0;
+  uint64_t system_pages = 0;
   for (uint32_t i = 0; i < words; ++i)
     for (uint64_t rest = in_use[i]; rest != 0; rest &= rest - 1) {
       uint32_t begin = (i * 64 + uint32_t(__builtin_ctzll(rest))) * size;
-      uint32_t first = begin / page;
-      pages |= uint64_t(unit_range(int(first), int((begin + size - 1) / page - first + 1)));
+      uint32_t first = begin / system_page;
+      system_pages |=
+          uint64_t(page_range(int(first), int((begin + size - 1) / system_page - first + 1)));
     }
-  return pages;
+  return system_pages;
 }
 
 }  // namespace
 
 void slab_thin(Slab* s) {
   const uint32_t size = kSizeClasses.size[s->size_class];
-  const auto page = uint32_t(os::page_size());
-  const uint32_t pages = (s->carved * size + page - 1) / page;
-  if (s->used * 2 > pages || page > kUnit) return;
+  const auto system_page = uint32_t(os::page_size());
+  const uint32_t system_pages = (s->carved * size + system_page - 1) / system_page;
+  if (s->used * 2 > system_pages || system_page > kPageBytes) return;
   if (s->thinned_at != 0 && s->used * 2 >= s->thinned_at) return;
   s->thinned_at = uint16_t(s->used + 1);
 
   void* list = std::exchange(s->free, nullptr);
-  auto found = uint64_t(unit_range(0, int(pages))) & ~s->gone & ~pages_in_use(s, list, size, page);
+  auto found = uint64_t(page_range(0, int(system_pages))) & ~s->gone &
+               ~system_pages_in_use(s, list, size, system_page);
   s->gone |= found;
   void* kept = nullptr;
   void** tail = &kept;
   for (void* p = list; p != nullptr; p = next_of(p)) {
-    if ((s->gone >> uint32_t(static_cast<char*>(p) - s->base) / page & 1) != 0) continue;
+    if ((s->gone >> uint32_t(static_cast<char*>(p) - s->base) / system_page & 1) != 0) continue;
     *tail = p;
     tail = &next_of(p);
   }
   *tail = std::exchange(s->free, nullptr);
   s->free = kept;
-  for (UnitSet rest = found; rest != 0;) {
-    int first = first_unit(rest);
-    int count = run_length_at(rest, first);
-    rest &= ~unit_range(first, count);
-    backing::discard(s->base + size_t(first) * page, size_t(count) * page);
+  for (PageSet rest = found; rest != 0;) {
+    int first = first_page(rest);
+    int count = span_length_at(rest, first);
+    rest &= ~page_range(first, count);
+    backing::discard(s->base + size_t(first) * system_page, size_t(count) * system_page);
   }
 }
 

@@ -22,11 +22,11 @@ void slab_restore(Slab* s);
 template <typename Visit>
 void for_each_gone(const Slab* s, Visit visit) {
   const uint32_t size = kSizeClasses.size[s->size_class];
-  const auto page = uint32_t(os::page_size());
+  const auto system_page = uint32_t(os::page_size());
   for (uint64_t rest = s->gone; rest != 0; rest &= rest - 1) {
     auto i = uint32_t(__builtin_ctzll(rest));
-    for (uint32_t object = (i * page + size - 1) / size;
-         object * size < (i + 1) * page && object < s->carved; ++object)
+    for (uint32_t object = (i * system_page + size - 1) / size;
+         object * size < (i + 1) * system_page && object < s->carved; ++object)
       visit(object);
   }
 }

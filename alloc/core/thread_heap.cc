@@ -17,7 +17,7 @@
 #include "core/pressure.h"
 #include "core/purge.h"
 #include "core/registry.h"
-#include "core/slab_run.h"
+#include "core/slab_span.h"
 #include "core/thin.h"
 #include "larder/inline.h"
 #include "os/backing.h"
@@ -184,10 +184,10 @@ void ThreadHeap::release_held(int c) {
 }
 
 void ThreadHeap::release_some_held() {
-  ClassSet todo = inlined != nullptr ? unit_range(0, kClasses) : held_classes;
+  ClassSet todo = inlined != nullptr ? page_range(0, kClasses) : held_classes;
   for (int i = 0; i < 8 && todo != 0; ++i) {
     ClassSet ahead = todo >> release_class << release_class;
-    release_class = first_unit(ahead != 0 ? ahead : todo);
+    release_class = first_page(ahead != 0 ? ahead : todo);
     release_held(release_class);
     todo &= ~(ClassSet{1} << release_class);
   }
@@ -272,7 +272,7 @@ void ThreadHeap::move_out(ThreadState& t) {
 size_t ThreadHeap::owned_bytes() const {
   size_t bytes = kept_bytes();
   for (int c = 0; c < kClasses; ++c) {
-    bytes += bins[c].partial.size() * kSizeClasses.units[c] * kUnit;
+    bytes += bins[c].partial.size() * kSizeClasses.pages[c] * kPageBytes;
     if (const Slab* s = bins[c].current)
       bytes += round_up(size_t{s->carved} * kSizeClasses.size[c], kCarveBytes);
   }
@@ -300,11 +300,11 @@ void ThreadHeap::release_all() {
 }
 
 bool ThreadHeap::park(Slab* s, void* p) {
-  if (parked != nullptr || s->units > kKeptRunUnits || s->mark != nullptr) return false;
+  if (parked != nullptr || s->pages > kKeptRunUnits || s->mark != nullptr) return false;
   s->kind = Kind::kFree;
   parked = s;
   parked_object = p;
-  parked_min = s->bytes - kUnit + 1;
+  parked_min = s->bytes - kPageBytes + 1;
   parked_span = large_usable(s) - parked_min;
   return true;
 }
@@ -313,7 +313,7 @@ void* ThreadHeap::take_parked(size_t size_bytes) {
   Slab* s = parked;
   if (s == nullptr || size_bytes - parked_min > parked_span) return nullptr;
   parked = nullptr;
-  s->kind = Kind::kRun;
+  s->kind = Kind::kSpan;
   s->zero = false;
   return parked_object;
 }
@@ -342,7 +342,7 @@ void ThreadHeap::collect_some() {
   int looks = 8;
   for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
     ClassSet ahead = todo >> collect_class << collect_class;
-    collect_class = first_unit(ahead != 0 ? ahead : todo);
+    collect_class = first_page(ahead != 0 ? ahead : todo);
     Bin& bin = bins[collect_class];
     for (size_t left = bin.partial.size(); left > 0 && looks > 0; --left, --looks) {
       // From the back, to the front: the next turn looks at others.
@@ -378,7 +378,7 @@ Slab* ThreadHeap::fresh_slab(int c) {
   if (Slab* s = kept_empty(c)) return s;
   remote_flush(this);
   collect_some();
-  keep_more(kSizeClasses.units[c] * kUnit);
+  keep_more(kSizeClasses.pages[c] * kPageBytes);
   Slab* s = slab_acquire(c);
   // What this heap keeps is warm: it must not raise the peak.
   if (s != nullptr && s->zero && kept_bytes() != 0) {
@@ -526,7 +526,7 @@ void clear_large(Slab* s) {
   memset(s->base, 0, s->bytes);
 }
 
-// A run or mapping that is handed out afresh.
+// A span or mapping that is handed out afresh.
 void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
   if (p == nullptr) return p;
   Slab* s = page_map.find(p);
@@ -570,21 +570,21 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   void* caller = __builtin_return_address(0);
-  ThreadHeap* heap = size_bytes <= kRunMax ? thread_heap() : nullptr;
+  ThreadHeap* heap = size_bytes <= kSpanMax ? thread_heap() : nullptr;
   void* p = nullptr;
   if (heap != nullptr) {
     if (Slab* s = heap->take_parked_marked(size_bytes)) {
       sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
       return s->base + s->offset;
     }
-    unsigned units = run_units(size_bytes);
+    unsigned pages = span_pages(size_bytes);
     heap->unpark();
-    if (Slab* kept = heap->take_run(units))
+    if (Slab* kept = heap->take_run(pages))
       p = large_reuse(kept, size_bytes);
     else
-      heap->keep_more(units * kUnit);
+      heap->keep_more(pages * kPageBytes);
   }
-  if (size_bytes > kRunMax && !sample_all && (p = large_take_parked(size_bytes)) != nullptr) {
+  if (size_bytes > kSpanMax && !sample_all && (p = large_take_parked(size_bytes)) != nullptr) {
     Slab* s = page_map.find(p);
     if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
     return p;
@@ -594,7 +594,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   // What this heap keeps is warm: it must not raise the peak.
   if (p != nullptr && heap != nullptr && zero && heap->kept_bytes() != 0) {
-    page_heap.free_run(page_map.find(p), 0);
+    page_heap.free_span(page_map.find(p), 0);
     heap->trim();
     p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   }
@@ -684,16 +684,16 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
   free_deferred();
 }
 
-// True if the run or mapping is parked, with its mark.
+// True if the span or mapping is parked, with its mark.
 bool free_marked_large(ThreadHeap* heap, void* p, Slab* s) {
   sample_end(s->mark);
   if (heap != nullptr && heap->keep_mark(s->mark)) {
-    if (s->kind == Kind::kRun ? heap->park_marked(s, p) : large_park(s)) return true;
+    if (s->kind == Kind::kSpan ? heap->park_marked(s, p) : large_park(s)) return true;
     mark_drop(std::exchange(s->mark, nullptr));
     return false;
   }
   mark_drop(std::exchange(s->mark, nullptr));
-  return s->kind == Kind::kRun && heap != nullptr && heap->park(s, p);
+  return s->kind == Kind::kSpan && heap != nullptr && heap->park(s, p);
 }
 
 LARDER_WARM void free_slower(void* p, Slab* s) {
@@ -703,9 +703,9 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
-  ThreadHeap* heap = s->kind == Kind::kRun ? thread_heap() : thread_state.heap;
+  ThreadHeap* heap = s->kind == Kind::kSpan ? thread_heap() : thread_state.heap;
   if (unlikely(s->mark != nullptr) && free_marked_large(heap, p, s)) return;
-  if (s->kind == Kind::kRun && heap != nullptr && heap->keep_run(s)) return;
+  if (s->kind == Kind::kSpan && heap != nullptr && heap->keep_run(s)) return;
   if (s->kind == Kind::kHuge && !sample_all && large_park(s)) return purge_wake();
   if (heap != nullptr) heap->tell_kept();
   unsigned early = purge_early_count();
@@ -721,7 +721,7 @@ void free_slow(void* p, Slab* s) {
   ThreadHeap* heap = thread_state.heap;
   if (heap != nullptr && !thread_state.busy) {
     if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->hold(s, p)) return;
-    if (s->kind == Kind::kRun && heap->park(s, p)) return;
+    if (s->kind == Kind::kSpan && heap->park(s, p)) return;
   }
   free_slower(p, s);
 }
@@ -730,7 +730,8 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
   if (unlikely(size_bytes > kMaxSize || align > kMaxSize || size_bytes + align > kMaxSize))
     return or_enomem(nullptr);
   size_t rounded = round_up(size_bytes != 0 ? size_bytes : 1, align);
-  if (align <= kUnit && rounded <= kSmallMax) return malloc_small(class_of(rounded), size_bytes);
+  if (align <= kPageBytes && rounded <= kSmallMax)
+    return malloc_small(class_of(rounded), size_bytes);
   if (align <= 16) return malloc_large(size_bytes);
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));

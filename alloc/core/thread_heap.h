@@ -17,17 +17,17 @@
 //   there: it goes on with bins[c].marks.
 //   every slab owned by the heap is a bin's current, in a bin's partial list, in `empties`, or in
 //   `full`: those that last had nothing left to give. Other full slabs are nobody's.
-// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept runs likewise, and both together
+// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept spans likewise, and both together
 // keep_extra beyond that, which is kKeepExtraBytes in all heaps; current slabs <= one a class, held
 // objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
 #pragma once
 
 #include "base/policy.h"
 #include "base/size_class.h"
-#include "core/block.h"
 #include "core/page_map.h"
 #include "core/remote.h"
 #include "core/sampler.h"
+#include "core/segment.h"
 #include "core/slab.h"
 #include "os/lock.h"
 
@@ -80,8 +80,8 @@ struct HeapCounters {
   }
 };
 
-using ClassSet = UnitSet;
-static_assert(kClasses <= kUnitsPerBlock, "a set of classes is one of bits");
+using ClassSet = PageSet;
+static_assert(kClasses <= kPagesPerSegment, "a set of classes is one of bits");
 
 struct Bin {
   Slab* current;
@@ -96,11 +96,11 @@ struct ThreadHeap {
   // that frees more than it allocates.
   uint8_t idle_adoptions[kClasses];
   uint8_t held[kClasses];            // put into heads[c] since it was last empty; or kHoldNoMore
-  SlabList empties[kSlabUnitSteps];  // used == 0, by log2(units), most recently emptied first
+  SlabList empties[kSlabPageSteps];  // used == 0, by log2(pages), most recently emptied first
   size_t empty_bytes;
   SlabList full;  // set aside, the longest first: used == 1, so that the first free is noticed
   size_t full_bytes;
-  Slab* kept_runs[kKeptRunUnits + 1];  // freed runs, by units, linked by next
+  Slab* kept_runs[kKeptRunUnits + 1];  // freed spans, by pages, linked by next
   size_t kept_run_bytes;
   // What it turns over: it may keep so much more than LARDER_HEAP_EMPTY_KIB (keep_more).
   size_t keep_extra;
@@ -112,7 +112,7 @@ struct ThreadHeap {
   int thin_class;        // where thin() goes on
   uint8_t keep_events;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
-  // The run that was freed last, without a look at kept_runs: it serves sizes of parked_min +
+  // The span that was freed last, without a look at kept_runs: it serves sizes of parked_min +
   // 0..parked_span.
   Slab* parked;
   void* parked_object;  // known without a look at the slab, which the free has just looked up
@@ -167,19 +167,19 @@ struct ThreadHeap {
   // the next one with all that it has, if that is little.
   void move_in(ThreadState& t);
   void move_out(ThreadState& t);
-  // Bytes of all slabs and runs that it owns or keeps, as far as they were touched. O(classes).
+  // Bytes of all slabs and spans that it owns or keeps, as far as they were touched. O(classes).
   size_t owned_bytes() const;
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
-  // A freed run, if none is parked. False: it has to go elsewhere.
+  // A freed span, if none is parked. False: it has to go elsewhere.
   bool park(Slab* s, void* p);
-  // The parked run, if there is one and it fits.
+  // The parked span, if there is one and it fits.
   void* take_parked(size_t size_bytes);
   // Keeps it like others, or gives it back.
   void unpark();
-  // A freed run that is worth keeping; false if it is not. A run of so many units, or nullptr.
+  // A freed span that is worth keeping; false if it is not. A span of so many pages, or nullptr.
   bool keep_run(Slab* s);
-  Slab* take_run(unsigned units);
+  Slab* take_run(unsigned pages);
   // Asked the page heap for so much: if it gave back as much before, it should have kept it.
   void keep_more(size_t bytes);
   // Keeps no more than any heap may.
@@ -191,7 +191,7 @@ struct ThreadHeap {
   }
   // Whatever was freed is free for its slab, or on its way there: nothing held, pending or parked.
   void settle();
-  // Gives wholly free slabs and kept runs back. Bytes.
+  // Gives wholly free slabs and kept spans back. Bytes.
   size_t trim();
   // More is being freed than allocated: once much is, pages within partial slabs go, too.
   void shrink();
@@ -209,7 +209,7 @@ struct ThreadHeap {
   void forget_sampled(Slab* s, void* p);
   // Whether the mark of a place that may be handed out again at once is to stay; that is bounded.
   bool keep_mark(Mark* mark);
-  // As park(), with its mark; the marked run that is parked, if it fits.
+  // As park(), with its mark; the marked span that is parked, if it fits.
   bool park_marked(Slab* s, void* p);
   Slab* take_parked_marked(size_t size_bytes);
   template <typename Visit>
@@ -239,7 +239,7 @@ struct ThreadHeap {
   void let_go(Slab* s);
   void take_remote(Slab* s);
   void retire(Slab* s);
-  Slab* pop_run(unsigned units);
+  Slab* pop_run(unsigned pages);
   size_t beyond_option() const;
   void keep_extra_falls(size_t bytes);
   void count_kept();

@@ -102,7 +102,7 @@ TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
   EXPECT_EQ(thread_state.heap->empty_bytes, 0u);
 }
 
-TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
+TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
   std::thread([] {
     void* p = larder_malloc(60000);
     larder_free(larder_malloc(70000));
@@ -118,7 +118,7 @@ TEST(ThreadHeap, AFreedRunServesTheNextRequestOfItsSizeWithoutALock) {
   EXPECT_EQ(s->kind, Kind::kFree);
   void* q = larder_malloc(55000);
   EXPECT_EQ(page_map.find(q), s);
-  EXPECT_EQ(s->kind, Kind::kRun);
+  EXPECT_EQ(s->kind, Kind::kSpan);
   larder_free(q);
   larder_release_free_memory();
   EXPECT_EQ(thread_state.heap->kept_run_bytes, 0u);
@@ -134,7 +134,7 @@ TEST(ThreadHeap, TheRunFreedLastIsParked) {
   EXPECT_EQ(larder_malloc(58000), p);
   EXPECT_EQ(thread_state.heap->parked, nullptr);
   larder_free(p);
-  // A size that does not fit finds it gone to the kept runs.
+  // A size that does not fit finds it gone to the kept spans.
   void* larger = larder_malloc(70000);
   EXPECT_NE(larger, p);
   EXPECT_EQ(thread_state.heap->parked, nullptr);
@@ -181,7 +181,7 @@ class Other {
   std::thread thread_{[this] { serve(); }};
 };
 
-TEST(ThreadHeap, ARunThatAnotherThreadResizedServesWhatFitsInIt) {
+TEST(ThreadHeap, ASpanThatAnotherThreadResizedServesWhatFitsInIt) {
   Other other;
   void* p = larder_malloc(100000);
   void* q = nullptr;
@@ -319,10 +319,10 @@ TEST(ThreadHeap, TheFirstObjectsOfAClassAreBorrowedUntilItHasASlab) {
 
 TEST(ThreadHeap, MemoryThatAHeapKeepsServesBeforeMoreIsTouched) {
   std::thread([] {
-    void* run = larder_malloc(200 << 10);
-    memset(run, 1, 200 << 10);
+    void* span = larder_malloc(200 << 10);
+    memset(span, 1, 200 << 10);
     void* last = larder_malloc(10);
-    larder_free(run);
+    larder_free(span);
     larder_free(last);
     ASSERT_NE(thread_state.heap->kept_bytes(), 0u);
     size_t before = thread_state.heap->kept_bytes();
@@ -366,7 +366,7 @@ TEST(ThreadHeap, ReallocKeepsContentOverAllBorders) {
 TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   void* mine = larder_malloc(64);
   thread_state.busy = true;  // as if a handler had interrupted a refill
-  int64_t before = stats::get(stats::kEmergencyBlocks);
+  int64_t before = stats::get(stats::kEmergencyMappings);
   int c = class_of(30000);
   thread_state.heads[c] = nullptr;
   auto* p = static_cast<char*>(larder_malloc(100000));
@@ -387,15 +387,15 @@ TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   registry_for_each_lock([](Lock& lock) { lock.acquire(); });
   EXPECT_EQ(larder_get_stats(&none, sizeof none), 0) << "and does not wait for itself";
   registry_for_each_lock([](Lock& lock) { lock.release(); });
-  EXPECT_GE(stats::get(stats::kEmergencyBlocks), before + 2);
+  EXPECT_GE(stats::get(stats::kEmergencyMappings), before + 2);
   EXPECT_GE(stats::get(stats::kLeakedInSignal), 1);
   thread_state.busy = false;
   larder_free(last);
 }
 
 TEST(Statistics, AThreadWithoutAHeapMayAskWhileASlabIsMade) {
-  // As between alloc_run and init.
-  Slab* s = page_heap.alloc_run(1, 1, Kind::kSlab);
+  // As between alloc_span and init.
+  Slab* s = page_heap.alloc_span(1, 1, Kind::kSlab);
   ASSERT_NE(s, nullptr);
   s->list = nullptr;
   s->carved = 0;
@@ -404,7 +404,7 @@ TEST(Statistics, AThreadWithoutAHeapMayAskWhileASlabIsMade) {
     EXPECT_EQ(larder_get_stats(&stats, sizeof stats), 0);
     EXPECT_EQ(thread_state.heap, nullptr);
   }).join();
-  page_heap.free_run(s, 0);
+  page_heap.free_span(s, 0);
 }
 
 TEST(Statistics, FollowWhatIsAllocated) {
@@ -431,9 +431,9 @@ void turn_over(size_t count, size_t size) {
 }
 
 // In a thread of its own: what its heap may keep ends with it.
-void in_a_thread(void (*run)()) {
+void in_a_thread(void (*span)()) {
   larder_release_free_memory();
-  std::thread(run).join();
+  std::thread(span).join();
 }
 
 TEST(ThreadHeap, WhatIsTurnedOverIsKept) {

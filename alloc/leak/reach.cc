@@ -12,14 +12,14 @@ namespace larder {
 
 namespace {
 
-// The object of a slab by its number, or the one of a run or mapping.
+// The object of a slab by its number, or the one of a span or mapping.
 HeapObject object_of(Slab* s, uint64_t i) {
   HeapObject object = {nullptr, nullptr};
   if (s->kind == Kind::kSampled) {
     if (i >= s->carved) return object;
     object.mark = static_cast<Mark*>(s->list[i]);
     object.at = s->base + i * kSizeClasses.size[s->size_class];
-  } else if (s->kind == Kind::kRun || s->kind == Kind::kHuge) {
+  } else if (s->kind == Kind::kSpan || s->kind == Kind::kHuge) {
     object.mark = s->mark;
     object.at = s->base + s->offset;
     if (object.mark != nullptr && object.mark->site == nullptr) object.mark = nullptr;
@@ -59,10 +59,10 @@ HeapHeld::~HeapHeld() {
 HeapObject find_object(const void* pointer) {
   auto address = uintptr_t(pointer);
   Slab* found = page_map.find_any(pointer);
-  // Within a mapping only its first unit is in the map.
+  // Within a mapping only its first page is in the map.
   if (found->kind == Kind::kNull)
-    page_map.for_each([&](uintptr_t unit, Slab* s) {
-      if (s->kind == Kind::kHuge && address - unit < s->bytes) found = s;
+    page_map.for_each([&](uintptr_t page, Slab* s) {
+      if (s->kind == Kind::kHuge && address - page < s->bytes) found = s;
     });
   size_t size = kSizeClasses.size[found->size_class];
   HeapObject object = object_of(found, size == 0 ? 0 : (address - uintptr_t(found->base)) / size);
@@ -75,32 +75,32 @@ constexpr size_t kSpareHuge = 1024;
 Reach::Reach(const Options& options) : options_(options) {
   for (int c = 0; c < kClasses; ++c)
     reciprocal_[c] = ((uint64_t{1} << 40) + kSizeClasses.size[c] - 1) / kSizeClasses.size[c];
-  page_map.for_each([&](uintptr_t unit, Slab* s) {
+  page_map.for_each([&](uintptr_t page, Slab* s) {
     if (s->kind == Kind::kHuge) ++huge_room_;
-    if (unit == uintptr_t(s->base) && s->kind == Kind::kSampled) room_ += s->used;
-    if (unit == uintptr_t(s->base)) ++room_;
+    if (page == uintptr_t(s->base) && s->kind == Kind::kSampled) room_ += s->used;
+    if (page == uintptr_t(s->base)) ++room_;
   });
-  size_t page = os::page_size();
-  room_ = round_up((room_ + 1) * sizeof(HeapObject), page) / sizeof(HeapObject);
-  huge_room_ = round_up((huge_room_ + kSpareHuge) * sizeof(Huge), page) / sizeof(Huge);
-  stack_ = static_cast<HeapObject*>(os::map(round_up(room_ * sizeof(HeapObject), page)));
-  huge_ = static_cast<Huge*>(os::map(round_up(huge_room_ * sizeof(Huge), page)));
+  size_t system_page = os::page_size();
+  room_ = round_up((room_ + 1) * sizeof(HeapObject), system_page) / sizeof(HeapObject);
+  huge_room_ = round_up((huge_room_ + kSpareHuge) * sizeof(Huge), system_page) / sizeof(Huge);
+  stack_ = static_cast<HeapObject*>(os::map(round_up(room_ * sizeof(HeapObject), system_page)));
+  huge_ = static_cast<Huge*>(os::map(round_up(huge_room_ * sizeof(Huge), system_page)));
   has_memory_ = stack_ != nullptr && huge_ != nullptr;
 }
 
 Reach::~Reach() {
-  size_t page = os::page_size();
-  if (stack_ != nullptr) os::unmap(stack_, round_up(room_ * sizeof(HeapObject), page));
-  if (huge_ != nullptr) os::unmap(huge_, round_up(huge_room_ * sizeof(Huge), page));
+  size_t system_page = os::page_size();
+  if (stack_ != nullptr) os::unmap(stack_, round_up(room_ * sizeof(HeapObject), system_page));
+  if (huge_ != nullptr) os::unmap(huge_, round_up(huge_room_ * sizeof(Huge), system_page));
 }
 
 void Reach::survey() {
-  page_map.for_each([&](uintptr_t unit, Slab* s) {
-    if (unit < low_) low_ = unit;
-    uintptr_t end = unit + kUnit;
-    if (s->kind == Kind::kHuge && unit == uintptr_t(s->base)) {
-      end = unit + s->bytes;
-      if (huge_count_ < huge_room_) huge_[huge_count_++] = {unit, end, s};
+  page_map.for_each([&](uintptr_t page, Slab* s) {
+    if (page < low_) low_ = page;
+    uintptr_t end = page + kPageBytes;
+    if (s->kind == Kind::kHuge && page == uintptr_t(s->base)) {
+      end = page + s->bytes;
+      if (huge_count_ < huge_room_) huge_[huge_count_++] = {page, end, s};
     }
     if (end > high_) high_ = end;
   });
@@ -171,13 +171,13 @@ void Reach::add_exempt(uint32_t states) {
     auto at = uintptr_t(object.at);
     add_root(at, at + object.mark->bytes);
   });
-  page_map.for_each([&](uintptr_t unit, Slab* s) {
-    if (unit != uintptr_t(s->base)) return;
+  page_map.for_each([&](uintptr_t page, Slab* s) {
+    if (page != uintptr_t(s->base)) return;
     if (s->kind == Kind::kSlab)
-      add_root(unit, unit + size_t{s->carved} * kSizeClasses.size[s->size_class]);
-    else if ((s->kind == Kind::kRun || s->kind == Kind::kHuge || s->kind == Kind::kEmergency) &&
+      add_root(page, page + size_t{s->carved} * kSizeClasses.size[s->size_class]);
+    else if ((s->kind == Kind::kSpan || s->kind == Kind::kHuge || s->kind == Kind::kEmergency) &&
              s->mark == nullptr)
-      add_root(unit + s->offset, unit + s->bytes);
+      add_root(page + s->offset, page + s->bytes);
   });
 }
 

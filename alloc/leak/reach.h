@@ -68,7 +68,7 @@ class Reach {
 
   Options options_;
   bool has_memory_ = false;
-  uintptr_t low_ = UINTPTR_MAX, high_ = 0;  // where units are
+  uintptr_t low_ = UINTPTR_MAX, high_ = 0;  // where pages are
   Huge* huge_ = nullptr;                    // by address
   size_t huge_count_ = 0, huge_room_ = 0;
   HeapObject* stack_ = nullptr;
@@ -84,13 +84,13 @@ namespace larder {
 
 template <typename Visit>
 void Reach::for_each(Visit visit) {
-  page_map.for_each([&](uintptr_t unit, Slab* s) {
-    if (uintptr_t(s->base) != unit) return;
+  page_map.for_each([&](uintptr_t page, Slab* s) {
+    if (uintptr_t(s->base) != page) return;
     if (s->kind == Kind::kSampled) {
       for (size_t i = 0; i < s->carved; ++i)
         if (auto* mark = static_cast<Mark*>(s->list[i]))
           visit(HeapObject{mark, s->base + i * kSizeClasses.size[s->size_class]});
-    } else if ((s->kind == Kind::kRun || s->kind == Kind::kHuge) && s->mark != nullptr &&
+    } else if ((s->kind == Kind::kSpan || s->kind == Kind::kHuge) && s->mark != nullptr &&
                s->mark->site != nullptr) {
       visit(HeapObject{s->mark, s->base + s->offset});
     }

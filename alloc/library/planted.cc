@@ -20,12 +20,12 @@ namespace larder::planted {
 namespace {
 
 enum class Bug {
-  overlap,          // a block within another
-  double_hand_out,  // the same block to two threads
-  misaligned,       // a block 8 bytes beyond an aligned place
+  overlap,          // an object within another
+  double_hand_out,  // the same object to two threads
+  misaligned,       // an object 8 bytes beyond an aligned place
   lost_content,     // a byte changed by realloc
-  late_overwrite,   // a word written into a block that another thread freed, when it is used again
-  usable_moves,     // one byte more than the call before said
+  late_overwrite,  // a word written into an object that another thread freed, when it is used again
+  usable_moves,    // one byte more than the call before said
   usable_too_small,
   dirty_calloc,  // a byte that is not zero
   changed_errno,
@@ -59,14 +59,14 @@ size_t asked_for(size_t size) {
   return size;
 }
 
-// The block at p that malloc(size) hands out. What it hands out instead.
+// The object at p that malloc(size) hands out. What it hands out instead.
 void* handed_out(void* p, size_t size) {
-  auto* block = static_cast<char*>(p);
+  auto* object = static_cast<char*>(p);
   if (p == nullptr) return p;
   if constexpr (kBug == Bug::overlap) {
     // The next one of at most 32 bytes lies in this one.
     if (char* other = size <= 32 ? remembered.exchange(nullptr) : nullptr) return other + 32;
-    if (size >= 16 && strikes()) remembered = block;
+    if (size >= 16 && strikes()) remembered = object;
   }
   if constexpr (kBug == Bug::double_hand_out) {
     if (char* other = remembered;
@@ -77,11 +77,11 @@ void* handed_out(void* p, size_t size) {
     if (size <= 64 && strikes()) {
       remembered_by = thread_id();
       remembered_size = size;
-      remembered = block;
+      remembered = object;
     }
   }
   if constexpr (kBug == Bug::misaligned)
-    if (size >= 16 && strikes()) return block + 8;
+    if (size >= 16 && strikes()) return object + 8;
   if constexpr (kBug == Bug::no_memory) {
     if (strikes()) {
       errno = ENOMEM;
@@ -100,22 +100,22 @@ void* handed_out(void* p, size_t size) {
   return p;
 }
 
-// The block that calloc hands out.
+// The object that calloc hands out.
 void* zeroed(void* p, size_t size) {
   if constexpr (kBug == Bug::dirty_calloc)
     if (p != nullptr && size != 0 && strikes()) static_cast<char*>(p)[size * 7 / 8] = 1;
   return p;
 }
 
-// The block at p may be freed: it is none that could be handed out again while it is live.
+// The object at p may be freed: it is none that could be handed out again while it is live.
 void forget(void* p) {
   if constexpr (kBug == Bug::overlap || kBug == Bug::double_hand_out) {
-    auto* block = static_cast<char*>(p);
-    if (p != nullptr) remembered.compare_exchange_strong(block, nullptr);
+    auto* object = static_cast<char*>(p);
+    if (p != nullptr) remembered.compare_exchange_strong(object, nullptr);
   }
 }
 
-// What realloc of the slab's block at p to `size` must keep.
+// What realloc of the slab's object at p to `size` must keep.
 size_t kept_bytes(void* p, const Slab* s, size_t size) {
   forget(p);
   if constexpr (kBug != Bug::lost_content) return 0;
@@ -124,7 +124,7 @@ size_t kept_bytes(void* p, const Slab* s, size_t size) {
   return old < size ? old : size;
 }
 
-// The block that realloc hands out; `kept` bytes of it are the old ones.
+// The object that realloc hands out; `kept` bytes of it are the old ones.
 void* resized(void* p, size_t kept) {
   if constexpr (kBug == Bug::lost_content)
     if (p != nullptr && kept != 0 && strikes()) static_cast<char*>(p)[kept / 2] ^= 0x10;
@@ -157,11 +157,11 @@ bool to_be_freed(void* p) {
   if constexpr (kBug == Bug::late_overwrite) {
     static constinit std::atomic<uint32_t> calls{0};
     if (p == nullptr) return true;
-    // The second word: the first links free blocks, and would bring the allocator down.
+    // The second word: the first links free objects, and would bring the allocator down.
     if (calls.fetch_add(1) % 512 == 0)
-      if (char* block = remembered.exchange(nullptr)) memset(block + 8, 0xA5, 8);
+      if (char* object = remembered.exchange(nullptr)) memset(object + 8, 0xA5, 8);
     Slab* s = page_map.find(p);
-    // Of the frees, one in ten is of another thread's block.
+    // Of the frees, one in ten is of another thread's object.
     if (s->kind == Kind::kSlab && s->owner() != thread_state.heap &&
         kSizeClasses.size[s->size_class] >= 16 && strikes(500))
       remembered = static_cast<char*>(p);

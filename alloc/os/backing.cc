@@ -24,13 +24,13 @@ namespace {
 struct Window {
   const char* variable;
   Window* next_of_source = nullptr;
-  char* base = nullptr;  // a multiple of kBlock
+  char* base = nullptr;  // a multiple of kSegmentBytes
   size_t chunks = 0;
-  uint8_t* used = nullptr;  // units, by chunk
+  uint8_t* used = nullptr;  // pages, by chunk
   size_t in_use = 0;        // chunks
   size_t most_in_use = SIZE_MAX;
   size_t next = 1;  // where to look first
-  size_t page = 0;
+  size_t system_page = 0;
   bool shared = false;
   bool device = false;  // holds anything, and cannot be discarded
   bool copied = false;  // in a child of fork: it is ordinary memory now
@@ -38,7 +38,7 @@ struct Window {
   bool told = false;
 
   bool contains(const void* p) const {
-    return size_t(static_cast<const char*>(p) - base) < chunks * kBlock;
+    return size_t(static_cast<const char*>(p) - base) < chunks * kSegmentBytes;
   }
 };
 
@@ -59,7 +59,7 @@ constinit Backing backing;
 
 Window& memfs = backing.windows[0];
 Window& device = backing.windows[1];
-static_assert(kUnitsPerBlock < 256, "a chunk's units are counted in a byte");
+static_assert(kPagesPerSegment < 256, "a chunk's units are counted in a byte");
 
 Line& put_error(Line& line, int error) {
   const char* text = &strerrordesc_np != nullptr ? strerrordesc_np(error) : nullptr;
@@ -78,14 +78,14 @@ void say_unusable(const char* variable, const char* what, const char* why, int e
 
 // --- windows
 
-// Calls visit(chunk, units of it) for what [addr, addr + bytes) covers.
+// Calls visit(chunk, pages of it) for what [addr, addr + bytes) covers.
 template <typename Visit>
 void for_each_chunk(const Window& w, const void* addr, size_t size_bytes, Visit visit) {
   auto at = size_t(static_cast<const char*>(addr) - w.base);
   for (size_t end = at + size_bytes; at < end;) {
-    size_t chunk = at / kBlock;
-    size_t upto = (chunk + 1) * kBlock < end ? (chunk + 1) * kBlock : end;
-    visit(chunk, uint8_t((upto - at) / kUnit));
+    size_t chunk = at / kSegmentBytes;
+    size_t upto = (chunk + 1) * kSegmentBytes < end ? (chunk + 1) * kSegmentBytes : end;
+    visit(chunk, uint8_t((upto - at) / kPageBytes));
     at = upto;
   }
 }
@@ -94,7 +94,7 @@ void for_each_chunk(const Window& w, const void* addr, size_t size_bytes, Visit 
 size_t find_chunks(const Window& w, size_t count, size_t align, size_t from, size_t end) {
   size_t free = 0;
   for (size_t i = from; i + 1 < end; ++i) {
-    bool start = (uintptr_t(w.base + i * kBlock) & (align - 1)) == 0;
+    bool start = (uintptr_t(w.base + i * kSegmentBytes) & (align - 1)) == 0;
     free = w.used[i] != 0 ? 0 : free != 0 || start ? free + 1 : 0;
     if (free == count) return i + 1 - count;
   }
@@ -108,16 +108,16 @@ bool populate(void* addr, size_t size_bytes) {
 }
 
 bool release(const Window& w, void* addr, size_t size_bytes) {
-  if (w.device || ((uintptr_t(addr) | size_bytes) & (w.page - 1)) != 0) return false;
+  if (w.device || ((uintptr_t(addr) | size_bytes) & (w.system_page - 1)) != 0) return false;
   return w.shared && !w.copied ? os::punch(addr, size_bytes) : os::discard(addr, size_bytes);
 }
 
 void give_back(Window& w, void* addr, size_t size_bytes) {
   if (!w.device) release(w, addr, size_bytes);
-  for_each_chunk(w, addr, size_bytes, [&w](size_t chunk, uint8_t units) {
-    w.used[chunk] = uint8_t(w.used[chunk] - units);
+  for_each_chunk(w, addr, size_bytes, [&w](size_t chunk, uint8_t pages) {
+    w.used[chunk] = uint8_t(w.used[chunk] - pages);
     if (w.used[chunk] != 0) return;
-    release(w, w.base + chunk * kBlock, kBlock);
+    release(w, w.base + chunk * kSegmentBytes, kSegmentBytes);
     --w.in_use;
   });
 }
@@ -136,8 +136,8 @@ void refuse(Window& w, const char* why) {
 
 void* take(Window& w, size_t size_bytes, size_t align) {
   if (w.closed || w.chunks == 0) return nullptr;
-  size_t count = (size_bytes + kBlock - 1) / kBlock;
-  if (align < kBlock) align = kBlock;
+  size_t count = (size_bytes + kSegmentBytes - 1) / kSegmentBytes;
+  if (align < kSegmentBytes) align = kSegmentBytes;
   size_t first = 0;
   if (w.in_use + count <= w.most_in_use) {
     first = find_chunks(w, count, align, w.next, w.chunks);
@@ -147,8 +147,8 @@ void* take(Window& w, size_t size_bytes, size_t align) {
     refuse(w, "its limit is reached");
     return nullptr;
   }
-  char* p = w.base + first * kBlock;
-  for_each_chunk(w, p, size_bytes, [&w](size_t chunk, uint8_t units) { w.used[chunk] = units; });
+  char* p = w.base + first * kSegmentBytes;
+  for_each_chunk(w, p, size_bytes, [&w](size_t chunk, uint8_t pages) { w.used[chunk] = pages; });
   w.in_use += count;
   w.next = first + count;
   if (w.device) {
@@ -164,14 +164,14 @@ void* take(Window& w, size_t size_bytes, size_t align) {
 
 // Maps as much of the file as there is address space for, whole chunks at a multiple of one.
 bool open_window(Window& w, int file, size_t bytes, uint64_t offset, bool exact) {
-  for (; bytes >= kLeastWindow || (exact && bytes >= 3 * kBlock); bytes /= 2) {
-    bytes = round_down(bytes, kBlock);
-    void* place = os::map_aligned(bytes, kBlock);
+  for (; bytes >= kLeastWindow || (exact && bytes >= 3 * kSegmentBytes); bytes /= 2) {
+    bytes = round_down(bytes, kSegmentBytes);
+    void* place = os::map_aligned(bytes, kSegmentBytes);
     if (place == nullptr) continue;
     // Not memory: a mapping of the file takes its place.
     stats::add(stats::kMappedBytes, -int64_t(bytes));
     stats::add(stats::kMappedTotalBytes, -int64_t(bytes));
-    size_t chunks = bytes / kBlock;
+    size_t chunks = bytes / kSegmentBytes;
     if (int error = -os::map_file(place, bytes, file, offset, w.shared)) {
       say_unusable(w.variable, "it cannot be mapped", nullptr, error);
       return false;
@@ -190,12 +190,13 @@ void init_memfs(const char* path) {
   int file = os::create_unnamed(path);
   if (file < 0) return say_unusable(memfs.variable, path, nullptr, -file);
   os::FileKind kind = os::file_kind(file);
-  memfs.page = kind.page;
+  memfs.system_page = kind.page_bytes;
   memfs.shared = option(Option::kMemfsMapPrivate) == 0;
-  if (size_t limit = option(Option::kMemfsLimitMib)) memfs.most_in_use = (limit << 20) / kBlock;
+  if (size_t limit = option(Option::kMemfsLimitMib))
+    memfs.most_in_use = (limit << 20) / kSegmentBytes;
   if (!kind.in_memory)
     say_unusable(memfs.variable, path, "neither tmpfs nor hugetlbfs is mounted there", 0);
-  else if (memfs.page > kBlock)
+  else if (memfs.system_page > kSegmentBytes)
     say_unusable(memfs.variable, path, "its pages are larger than 2 MiB", 0);
   else if (int error = -os::set_file_size(file, kMostWindow))
     say_unusable(memfs.variable, path, nullptr, error);
@@ -212,9 +213,9 @@ void init_device(uint64_t start, const char* path) {
   uint64_t end_of_file = os::file_kind(file).end;
   if (end_of_file != UINT64_MAX && (end == 0 || end > end_of_file)) end = end_of_file;
   if (end == 0) end = start + kMostWindow;
-  device.page = os::page_size();
+  device.system_page = os::page_size();
   device.shared = device.device = true;
-  if (end <= start || end - start < 3 * kBlock)
+  if (end <= start || end - start < 3 * kSegmentBytes)
     say_unusable(device.variable, path, "there are less than 6 MiB from the start to the limit", 0);
   else
     open_window(device, file, size_t(end - start), start, true);
@@ -225,14 +226,14 @@ void init_device(uint64_t start, const char* path) {
 
 // What it gives for so many chunks, as a window: whole chunks within it. nullptr: too little.
 Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
-  size_t bytes = count * kBlock, actual = bytes;
+  size_t bytes = count * kSegmentBytes, actual = bytes;
   int saved = errno;
-  auto p =
-      reinterpret_cast<uintptr_t>(backing.source(backing.source_context, bytes, &actual, kBlock));
+  auto p = reinterpret_cast<uintptr_t>(
+      backing.source(backing.source_context, bytes, &actual, kSegmentBytes));
   errno = saved;
   if (p == 0 || actual < bytes || actual > kMaxSize || p > UINTPTR_MAX - actual) return nullptr;
-  uintptr_t base = round_up(p, kBlock);
-  size_t chunks = base - p >= actual ? 0 : (actual - (base - p)) / kBlock;
+  uintptr_t base = round_up(p, kSegmentBytes);
+  size_t chunks = base - p >= actual ? 0 : (actual - (base - p)) / kSegmentBytes;
   if (chunks < 3) return nullptr;
   auto* memory = static_cast<char*>(os::map(round_up(sizeof(Window) + chunks, os::page_size())));
   if (memory == nullptr) return nullptr;
@@ -240,10 +241,10 @@ Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
   w->base = reinterpret_cast<char*>(base);
   w->chunks = chunks;
   w->used = reinterpret_cast<uint8_t*>(memory + sizeof(Window));
-  w->page = os::page_size();
+  w->system_page = os::page_size();
   w->device = true;
   w->told = true;
-  os::count_as_own(w->base, chunks * kBlock);
+  os::count_as_own(w->base, chunks * kSegmentBytes);
   w->next_of_source = backing.of_source.load(std::memory_order_relaxed);
   backing.of_source.store(w, std::memory_order_release);
   return w;
@@ -259,7 +260,8 @@ void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.
     if (void* p = take(*w, size_bytes, align)) return p;
     so_far += w->chunks;
   }
-  size_t least = (size_bytes + kBlock - 1) / kBlock + 2 + (align > kBlock ? align / kBlock - 1 : 0);
+  size_t least = (size_bytes + kSegmentBytes - 1) / kSegmentBytes + 2 +
+                 (align > kSegmentBytes ? align / kSegmentBytes - 1 : 0);
   size_t more = so_far < kMostChunks ? so_far : kMostChunks;
   Window* w = more > least ? ask_source(more) : nullptr;
   if (w == nullptr) w = ask_source(least);
@@ -305,12 +307,12 @@ bool copy(Window& w) {
   for (size_t i = 1; i < w.chunks;) {
     size_t first = i;
     while (i < w.chunks && w.used[i] != 0) ++i;
-    size_t bytes = (i - first) * kBlock;
+    size_t bytes = (i - first) * kSegmentBytes;
     if (bytes == 0) {
       ++i;
       continue;
     }
-    char* from = w.base + first * kBlock;
+    char* from = w.base + first * kSegmentBytes;
     if (!w.device && os::populate(from, bytes, false) == os::Populated::kNo) return false;
     void* to = os::map(bytes);
     if (to == nullptr) return false;
@@ -319,7 +321,7 @@ bool copy(Window& w) {
   }
   w.copied = w.closed = true;
   w.device = false;
-  w.page = os::page_size();
+  w.system_page = os::page_size();
   return true;
 }
 
@@ -397,7 +399,7 @@ bool discard(void* addr, size_t size_bytes) {
   return likely(w == nullptr) ? os::discard(addr, size_bytes) : release(*w, addr, size_bytes);
 }
 
-unsigned most_blocks() {
+unsigned max_segments() {
   bool windows = memfs.chunks != 0 || device.chunks != 0 ||
                  backing.of_source.load(std::memory_order_relaxed) != nullptr;
   return windows ? 8 : 64;

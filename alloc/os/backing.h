@@ -10,7 +10,7 @@
 // source gives becomes a window, too; there is no telling what discards it, or whether anything
 // may.
 //
-// Invariants: a chunk's `used` is the number of its units that are handed out; the memory of what
+// Invariants: a chunk's `used` is the number of its pages that are handed out; the memory of what
 // is handed out reads as zeros; the first and the last chunk of a window are never used, so that no
 // object ever reaches beyond it.
 // Thread safety: any thread. There is one lock, and no other is ever taken under it, but for those
@@ -45,7 +45,7 @@ void* source_context();
 void* map_for_source(size_t size_bytes, size_t align);
 
 // What a window gives is taken from its file at once: no more blocks than this in one go.
-unsigned most_blocks();
+unsigned max_segments();
 
 Lock& lock();
 // A window that is shared would be shared with a child of fork, too: the child replaces it by a

@@ -16,7 +16,7 @@ int set_file_size(int file, uint64_t size_bytes);
 
 struct FileKind {
   bool in_memory = false;     // of tmpfs or hugetlbfs
-  size_t page = 0;            // bytes: hugetlbfs has its own
+  size_t page_bytes = 0;      // bytes: hugetlbfs has its own
   uint64_t end = UINT64_MAX;  // its size, if it is a regular file
 };
 FileKind file_kind(int file);

@@ -55,12 +55,12 @@ int set_file_size(int file, uint64_t size_bytes) {
 
 FileKind file_kind(int file) {
   KeptErrno kept;
-  FileKind kind = {.page = page_size()};
+  FileKind kind = {.page_bytes = page_size()};
   struct statfs system = {};
   if (fstatfs(file, &system) == 0) {
     bool huge = uint32_t(system.f_type) == HUGETLBFS_MAGIC;
     kind.in_memory = huge || uint32_t(system.f_type) == TMPFS_MAGIC;
-    if (huge) kind.page = size_t(system.f_bsize);
+    if (huge) kind.page_bytes = size_t(system.f_bsize);
   }
   struct stat status = {};
   if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) kind.end = uint64_t(status.st_size);

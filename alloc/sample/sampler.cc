@@ -45,7 +45,7 @@ void** new_array(int c) LARDER_REQUIRES(sampler.lock) {
 Slab* new_slab(int c) LARDER_REQUIRES(sampler.lock) {
   void** array = new_array(c);
   if (array == nullptr) return nullptr;
-  Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSampled);
+  Slab* s = page_heap.alloc_span(kSizeClasses.pages[c], 1, Kind::kSampled);
   if (s == nullptr) {
     array[0] = static_cast<void*>(sampler.unused_arrays[c]);
     sampler.unused_arrays[c] = array;
@@ -67,7 +67,7 @@ void drop_slab(Slab* s) LARDER_REQUIRES(sampler.lock) {
   s->list[0] = static_cast<void*>(sampler.unused_arrays[c]);
   sampler.unused_arrays[c] = s->list;
   s->list = nullptr;
-  page_heap.free_run(s, size_t{s->carved} * kSizeClasses.size[c]);
+  page_heap.free_span(s, size_t{s->carved} * kSizeClasses.size[c]);
 }
 
 void*& mark_at(Slab* s, void* p) {

@@ -93,7 +93,7 @@ struct Result {
     double standard_error = sqrt(squares / (n - 1) / n);
     printf("%-40s mean error %+6.2f %%, %+5.2f standard errors; %d of %d covered\n", what.c_str(),
            100 * mean * n / truth, standard_error > 0 ? mean / standard_error : 0, covered, rounds);
-    // Twenty such comparisons are made: by chance alone one of them is beyond 3 once in 20 runs.
+    // Twenty such comparisons are made: by chance alone one of them is beyond 3 once in 20 spans.
     EXPECT_LE(fabs(mean), 4 * standard_error + 1e-6 * truth / n) << what;
     // Of intervals of 95 %.
     EXPECT_GE(covered, 0.9 * n) << what;
@@ -126,9 +126,9 @@ void repeat(const std::string& what, int rounds,
   Result result;
   for (int round = 0; round < rounds; ++round) {
     double bytes = 0;
-    std::vector<void*> blocks = work(&bytes);
+    std::vector<void*> objects = work(&bytes);
     result.add(sum_of_kept(), bytes);
-    for (void* p : blocks) larder_free(p);
+    for (void* p : objects) larder_free(p);
     ASSERT_EQ(sum_of_kept().samples, 0u) << what;
     ASSERT_EQ(sum_of_kept().bytes, 0) << what;
     // What this round has left in lists must not be all that the next one uses.
@@ -141,10 +141,10 @@ TEST_F(Sampled, EverySize) {
   for (size_t size : {8u, 24u, 100u, 1000u, 5000u, 20000u, 32768u, 50000u, 300000u, 4194304u}) {
     size_t count = 24 * kMean / size + 3;
     repeat(std::to_string(size) + " bytes", 200, [&](double* bytes) {
-      std::vector<void*> blocks;
-      for (size_t i = 0; i < count; ++i) blocks.push_back(kept(of_size(size)));
+      std::vector<void*> objects;
+      for (size_t i = 0; i < count; ++i) objects.push_back(kept(of_size(size)));
       *bytes = double(count) * counted(size);
-      return blocks;
+      return objects;
     });
   }
 }
@@ -154,13 +154,13 @@ TEST_F(Sampled, AlternatingSites) {
   for (size_t size : {32u, 1024u}) {
     size_t count = 32 * kMean / size;
     repeat("alternating, " + std::to_string(size), 200, [&](double* bytes) {
-      std::vector<void*> blocks;
+      std::vector<void*> objects;
       for (size_t i = 0; i < count; ++i) {
-        blocks.push_back(kept(of_size(size)));
-        blocks.push_back(other(of_size(size)));
+        objects.push_back(kept(of_size(size)));
+        objects.push_back(other(of_size(size)));
       }
       *bytes = double(count) * counted(size);
-      return blocks;
+      return objects;
     });
   }
 }
@@ -170,13 +170,13 @@ TEST_F(Sampled, KeptAmongTemporary) {
   for (int temporary : {1, 10, 100}) {
     size_t count = 24 * kMean / 48;
     repeat("1 kept to " + std::to_string(temporary), 200, [&](double* bytes) {
-      std::vector<void*> blocks;
+      std::vector<void*> objects;
       for (size_t i = 0; i < count; ++i) {
-        blocks.push_back(kept(of_size(40)));
+        objects.push_back(kept(of_size(40)));
         for (int t = 0; t < temporary; ++t) larder_free(other(of_size(40)));
       }
       *bytes = double(count) * counted(40);
-      return blocks;
+      return objects;
     });
   }
 }
@@ -185,18 +185,18 @@ TEST_F(Sampled, KeptAmongTemporary) {
 TEST_F(Sampled, Replaced) {
   unsigned random = 1;
   repeat("replaced at random", 100, [&](double* bytes) {
-    std::vector<void*> blocks;
+    std::vector<void*> objects;
     std::set<size_t> replaced;
-    for (size_t i = 0; i < 16 * 1024; ++i) blocks.push_back(other(of_size(64)));
+    for (size_t i = 0; i < 16 * 1024; ++i) objects.push_back(other(of_size(64)));
     for (size_t i = 0; i < 64 * 1024; ++i) {
       random = random * 1664525 + 1013904223;
-      size_t at = (random >> 8) % blocks.size();
-      larder_free(blocks[at]);
-      blocks[at] = kept(of_size(64));
+      size_t at = (random >> 8) % objects.size();
+      larder_free(objects[at]);
+      objects[at] = kept(of_size(64));
       replaced.insert(at);
     }
     *bytes = double(replaced.size()) * counted(64);
-    return blocks;
+    return objects;
   });
 }
 
@@ -205,9 +205,9 @@ TEST_F(Sampled, ManyThreadsAndFreedByOthers) {
   repeat("four threads", 100, [&](double* bytes) {
     std::vector<std::vector<void*>> made(4);
     std::vector<std::thread> threads;
-    for (auto& blocks : made)
-      threads.emplace_back([&blocks, each] {
-        for (size_t i = 0; i < each; ++i) blocks.push_back(kept(of_size(48)));
+    for (auto& objects : made)
+      threads.emplace_back([&objects, each] {
+        for (size_t i = 0; i < each; ++i) objects.push_back(kept(of_size(48)));
       });
     for (auto& thread : threads) thread.join();
     // Half of them is freed by others, who allocate in their turn.
@@ -215,21 +215,21 @@ TEST_F(Sampled, ManyThreadsAndFreedByOthers) {
     std::vector<std::vector<void*>> later(4);
     for (size_t t = 0; t < 4; ++t)
       threads.emplace_back([&, t] {
-        std::vector<void*>& blocks = made[(t + 1) % 4];
+        std::vector<void*>& objects = made[(t + 1) % 4];
         for (size_t i = 0; i < each / 2; ++i) {
-          larder_free(blocks[i * 2]);
-          blocks[i * 2] = nullptr;
+          larder_free(objects[i * 2]);
+          objects[i * 2] = nullptr;
           later[t].push_back(kept(of_size(48)));
         }
       });
     for (auto& thread : threads) thread.join();
-    std::vector<void*> blocks;
+    std::vector<void*> objects;
     for (auto* lists : {&made, &later})
       for (auto& list : *lists)
         for (void* p : list)
-          if (p != nullptr) blocks.push_back(p);
-    *bytes = double(blocks.size()) * counted(48);
-    return blocks;
+          if (p != nullptr) objects.push_back(p);
+    *bytes = double(objects.size()) * counted(48);
+    return objects;
   });
 }
 
@@ -238,9 +238,9 @@ TEST_F(Sampled, ThreadsWithoutAHeapLeaveNothing) {
   set_sample_mean(512);
   set_option(Option::kMaxHeaps, 1);
   auto live = [] {
-    std::vector<void*> blocks;
-    for (size_t i = 0; i < 4000; ++i) blocks.push_back(larder_malloc(8 + i % 2000));
-    for (void* p : blocks) larder_free(p);
+    std::vector<void*> objects;
+    for (size_t i = 0; i < 4000; ++i) objects.push_back(larder_malloc(8 + i % 2000));
+    for (void* p : objects) larder_free(p);
   };
   auto in_use = [&live] {
     for (int i = 0; i < 40; ++i) std::thread(live).join();
@@ -257,7 +257,7 @@ TEST_F(Sampled, GrownByRealloc) {
   set_sample_mean(1024 * 1024);
   larder_free(larder_malloc(1536 * 1024));
   repeat("grown to 2 MiB", 200, [&](double* bytes) {
-    std::vector<void*> blocks;
+    std::vector<void*> objects;
     for (int i = 0; i < 2; ++i) {
       size_t size = 40;
       void* p = kept(of_size(size));
@@ -265,10 +265,10 @@ TEST_F(Sampled, GrownByRealloc) {
         size += size / 4;
         p = kept([&] { return larder_realloc(p, size); });
       }
-      blocks.push_back(p);
+      objects.push_back(p);
       *bytes += double(size);
     }
-    return blocks;
+    return objects;
   });
 }
 
@@ -286,23 +286,23 @@ TEST_F(Sampled, MovedByReallocCountsWhatWasAskedFor) {
 
 TEST_F(Sampled, ZeroedAndAligned) {
   repeat("calloc and aligned_alloc", 100, [&](double* bytes) {
-    std::vector<void*> blocks;
+    std::vector<void*> objects;
     for (int i = 0; i < 1000; ++i) {
-      blocks.push_back(kept([] { return larder_calloc(3, 100); }));
-      blocks.push_back(kept([] { return larder_aligned_alloc(256, 256); }));
-      EXPECT_EQ(uintptr_t(blocks.back()) % 256, 0u);
+      objects.push_back(kept([] { return larder_calloc(3, 100); }));
+      objects.push_back(kept([] { return larder_aligned_alloc(256, 256); }));
+      EXPECT_EQ(uintptr_t(objects.back()) % 256, 0u);
       *bytes += counted(300) + counted(256);
     }
     for (int i = 0; i < 4; ++i) {
-      blocks.push_back(kept([] { return larder_calloc(1, 100000); }));
-      blocks.push_back(kept([] { return larder_aligned_alloc(65536, 65536); }));
+      objects.push_back(kept([] { return larder_calloc(1, 100000); }));
+      objects.push_back(kept([] { return larder_aligned_alloc(65536, 65536); }));
       *bytes += 100000 + 65536;
     }
-    return blocks;
+    return objects;
   });
 }
 
-// A run that is freed and allocated again is the same place: its mark must neither stick to the
+// A span that is freed and allocated again is the same place: its mark must neither stick to the
 // first that had it nor get lost.
 TEST_F(Sampled, LargeReused) {
   for (size_t size : {40000u, 200000u, 3000000u})

@@ -35,5 +35,5 @@ using namespace larder;
     .page_map_leaf_offset = ProcessPageMap::kNullLeafOffset,
     .counter_count = stats::kCounters,
     .class_count = kClasses,
-    .unit_shift = kUnitShift,
-    .block_shift = kBlockShift};
+    .unit_shift = kPageShift,
+    .block_shift = kSegmentShift};

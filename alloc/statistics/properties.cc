@@ -147,7 +147,7 @@ void describe_heap(char* text, size_t size_bytes) {
   out.line("MALLOC:\n");
   out.line("MALLOC:   %12zu              Spans in use\n", s.descriptors);
   out.line("MALLOC:   %12zu              Thread heaps in use\n", count_of(stats::kHeaps));
-  out.line("MALLOC:   %12zu              Larder page size\n", kUnit);
+  out.line("MALLOC:   %12zu              Larder page size\n", kPageBytes);
   out.line("------------------------------------------------\n");
   out.line("Call ReleaseFreeMemory() to release freelist memory to the OS.\n");
 }

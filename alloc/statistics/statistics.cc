@@ -138,7 +138,7 @@ int write_statistics(TextSink sink, void* context) {
   write_kinds(out, s);
   all.member("objects", s.objects)
       .member("slabs", s.slabs)
-      .member("runs", survey.runs)
+      .member("runs", survey.spans)
       .member("mappings", survey.mappings)
       .member("rounding_most", s.rounding_most)
       .member("thread_heaps", s.thread_heaps)

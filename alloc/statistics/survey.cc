@@ -22,9 +22,9 @@ T peek(const T& field) {
 size_t less(size_t a, size_t b) { return a < b ? a : b; }
 
 // Which pages are in memory, asked for a window of 2 MiB at a time.
-class Pages {
+class Residency {
  public:
-  explicit Pages(bool asked) : asked_(asked) {
+  explicit Residency(bool asked) : asked_(asked) {
     const char* here = reinterpret_cast<const char*>(this);
     unsigned char any;
     refused_ =
@@ -33,14 +33,14 @@ class Pages {
   bool known() const { return asked_ && !refused_; }
   // All of a window at once, for those who ask for parts of it.
   void expect(const char* window) {
-    if (asked_) look(window, window, window + kBlock);
+    if (asked_) look(window, window, window + kSegmentBytes);
   }
   // Bytes of [from, to) that are.
   size_t resident(const char* from, const char* to) {
     size_t bytes = 0;
     while (asked_ && from < to) {
-      const char* window = from - uintptr_t(from) % kBlock;
-      const char* end = window + kBlock < to ? window + kBlock : to;
+      const char* window = from - uintptr_t(from) % kSegmentBytes;
+      const char* end = window + kSegmentBytes < to ? window + kSegmentBytes : to;
       look(window, from, end);
       bytes += count(window, from, end);
       from = end;
@@ -52,25 +52,25 @@ class Pages {
   // What a window has besides the range need not be mapped.
   void look(const char* window, const char* from, const char* end) {
     if (window == window_ && from >= from_ && end <= end_) return;
-    const size_t page = os::page_size();
-    const char* first = from - uintptr_t(from) % page;
-    size_t pages = (size_t(end - first) + page - 1) / page;
-    unsigned char* to = pages_ + size_t(first - window) / page;
+    const size_t system_page = os::page_size();
+    const char* first = from - uintptr_t(from) % system_page;
+    size_t count = (size_t(end - first) + system_page - 1) / system_page;
+    unsigned char* to = states_ + size_t(first - window) / system_page;
     // Part of it may have gone meanwhile: the rest is asked for page by page.
-    if (!os::resident(first, pages * page, to))
-      for (size_t i = 0; i < pages; ++i)
-        if (refused_ || !os::resident(first + i * page, page, to + i)) to[i] = 0;
+    if (!os::resident(first, count * system_page, to))
+      for (size_t i = 0; i < count; ++i)
+        if (refused_ || !os::resident(first + i * system_page, system_page, to + i)) to[i] = 0;
     window_ = window;
     from_ = first;
     end_ = end;
   }
   size_t count(const char* window, const char* from, const char* end) const {
-    const size_t page = os::page_size();
+    const size_t system_page = os::page_size();
     size_t bytes = 0;
     for (const char* at = from; at < end;) {
-      const char* next = at - uintptr_t(at) % page + page;
+      const char* next = at - uintptr_t(at) % system_page + system_page;
       if (next > end) next = end;
-      if ((pages_[size_t(at - window) / page] & 1) != 0) bytes += size_t(next - at);
+      if ((states_[size_t(at - window) / system_page] & 1) != 0) bytes += size_t(next - at);
       at = next;
     }
     return bytes;
@@ -79,24 +79,24 @@ class Pages {
   bool asked_, refused_;
   const char* window_ = nullptr;
   const char *from_ = nullptr, *end_ = nullptr;
-  unsigned char pages_[kBlock / 4096];
+  unsigned char states_[kSegmentBytes / 4096];
 };
 
 struct Walk {
   Survey* out;
-  Pages pages;
+  Residency residency;
 
   void add(Part part, size_t bytes, size_t resident) {
     out->parts[int(part)].bytes += bytes;
     out->parts[int(part)].resident += resident;
   }
   void add(Part part, const char* from, size_t bytes) {
-    add(part, bytes, pages.resident(from, from + bytes));
+    add(part, bytes, residency.resident(from, from + bytes));
   }
   // Their bytes are not summed up here: the system's figure says all.
   void add_descriptors(const void* base, size_t bytes) {
     auto* from = static_cast<const char*>(base);
-    out->parts[int(Part::kMetadata)].resident += pages.resident(from, from + bytes);
+    out->parts[int(Part::kMetadata)].resident += residency.resident(from, from + bytes);
   }
   void add_objects(size_t objects, size_t bytes) {
     if (objects == 0) return;
@@ -107,18 +107,18 @@ struct Walk {
   // A large object in `bytes` from base on.
   void add_large(const char* base, size_t bytes, size_t offset) {
     size_t used = bytes - less(offset, bytes);
-    size_t resident = pages.resident(base, base + bytes), of_used = less(resident, used);
+    size_t resident = residency.resident(base, base + bytes), of_used = less(resident, used);
     add_objects(1, used);
     add(Part::kInUse, used, of_used);
     add(Part::kTail, bytes - used, resident - of_used);
-    out->rounding_most += less(kUnit - 1, used);
+    out->rounding_most += less(kPageBytes - 1, used);
   }
 };
 
 void add_slab(Slab* s, Walk& walk) {
   Survey* out = walk.out;
   int c = peek(s->size_class);
-  size_t carved = peek(s->carved), all = size_t{s->units} * kUnit;
+  size_t carved = peek(s->carved), all = size_t{s->pages} * kPageBytes;
   if (c >= kClasses || carved > s->capacity) {
     out->sound = false;
     return walk.add(Part::kInUse, s->base, all);
@@ -139,7 +139,7 @@ void add_slab(Slab* s, Walk& walk) {
   walk.add_objects(used, used * size);
   const char* base = s->base;
   size_t handed_out = carved * size, room = s->capacity * size;
-  size_t resident = walk.pages.resident(base, base + handed_out);
+  size_t resident = walk.residency.resident(base, base + handed_out);
   size_t of_used = less(resident, used * size);
   walk.add(Part::kInUse, used * size, of_used);
   walk.add(Part::kSlabFree, handed_out - used * size, resident - of_used);
@@ -147,41 +147,44 @@ void add_slab(Slab* s, Walk& walk) {
   walk.add(Part::kTail, base + room, all - room);
 }
 
-void add_run(Slab* s, Walk& walk) {
+void add_span(Slab* s, Walk& walk) {
   Survey* out = walk.out;
   ++out->descriptors;
-  size_t bytes = size_t{s->units} * kUnit;
-  if (page_map.find(s->base) != s || s->bytes < kUnit) out->sound = false;
+  size_t bytes = size_t{s->pages} * kPageBytes;
+  if (page_map.find(s->base) != s || s->bytes < kPageBytes) out->sound = false;
   switch (s->kind) {
     case Kind::kSlab:
       return add_slab(s, walk);
     case Kind::kSampled:
       return walk.add(Part::kSampleSlabs, s->base, bytes);
     default:
-      ++out->runs;
-      out->run_bytes += bytes - less(s->offset, bytes);
+      ++out->spans;
+      out->span_bytes += bytes - less(s->offset, bytes);
       return walk.add_large(s->base, bytes, s->offset);
   }
 }
 
-void add_block(Block& b, void* context) {
+void add_segment(Segment& segment, void* context) {
   Walk& walk = *static_cast<Walk*>(context);
-  if (b.index() == 0) {
-    const Region& region = *b.region;
-    walk.out->region_bytes += region.count * kBlock;
-    walk.add_descriptors(region.blocks, source_table_bytes(region));
+  if (segment.index() == 0) {
+    const Region& region = *segment.region;
+    walk.out->region_bytes += region.count * kSegmentBytes;
+    walk.add_descriptors(region.segments, source_table_bytes(region));
   }
-  walk.pages.expect(b.base);
-  for (int unit = 0; unit < kUnitsPerBlock;) {
-    const char* base = b.base + size_t(unit) * kUnit;
-    if (Slab* s = PageHeap::run_at(b, unit)) {
-      add_run(s, walk);
-      unit += int(s->units);
+  walk.residency.expect(segment.base);
+  for (int page = 0; page < kPagesPerSegment;) {
+    const char* base = segment.base + size_t(page) * kPageBytes;
+    if (Slab* s = PageHeap::span_at(segment, page)) {
+      add_span(s, walk);
+      page += int(s->pages);
       continue;
     }
-    bool free = (b.free_units >> unit & 1) != 0, dirty = (b.dirty >> unit & 1) != 0;
-    walk.add(!free ? Part::kHeapRuns : dirty ? Part::kPageDirty : Part::kPageClean, base, kUnit);
-    ++unit;
+    bool free = (segment.free_pages >> page & 1) != 0, dirty = (segment.dirty >> page & 1) != 0;
+    walk.add(!free   ? Part::kHeapSpans
+             : dirty ? Part::kPageDirty
+                     : Part::kPageClean,
+             base, kPageBytes);
+    ++page;
   }
 }
 
@@ -204,13 +207,13 @@ void add_metadata(Walk& walk) {
   };
   size_t objects = s.heap_bytes();
   s.parts[int(Part::kMetadata)].bytes = s.mapped > objects ? s.mapped - objects : 0;
-  if (!walk.pages.known()) return;
+  if (!walk.residency.known()) return;
   meta_for_each_chunk(visit, &walk);
   sites_table(visit, &walk);
   page_map.for_each_table(
       [&](const void* base, size_t bytes) {
         auto* from = static_cast<const char*>(base);
-        return walk.pages.resident(from, from + bytes) != 0;
+        return walk.residency.resident(from, from + bytes) != 0;
       },
       visit, &walk);
 }
@@ -230,7 +233,7 @@ size_t objects_in_use(const Slab* s) {
 }
 
 size_t Survey::free_in_threads() const {
-  size_t total = part(Part::kHeapRuns);
+  size_t total = part(Part::kHeapSpans);
   for (const ClassSurvey& c : of_class) total += c.own_free;
   return total;
 }
@@ -260,8 +263,8 @@ void survey_heap(Survey* out, Residence residence) {
   }
   large_settle();
   registry_release_unused();
-  Walk walk = {out, Pages(residence == Residence::kAsked)};
-  page_heap.for_each_block(add_block, &walk);
+  Walk walk = {out, Residency(residence == Residence::kAsked)};
+  page_heap.for_each_segment(add_segment, &walk);
   large_for_each(add_mapping, &walk);
   large_for_each_kept(
       [](const char* base, size_t bytes, void* context) {
@@ -273,7 +276,7 @@ void survey_heap(Survey* out, Residence residence) {
   out->mapped = size_t(stats::get(stats::kMappedBytes));
   out->huge_peak = size_t(stats::get(stats::kHugePeakBytes));
   add_metadata(walk);
-  out->resident_known = walk.pages.known();
+  out->resident_known = walk.residency.known();
 }
 
 bool is_object(const void* p) {
@@ -285,7 +288,7 @@ bool is_object(const void* p) {
       size_t size = kSizeClasses.size[s->size_class];
       return at % size == 0 && at / size < s->carved;
     }
-    case Kind::kRun:
+    case Kind::kSpan:
     case Kind::kHuge:
     case Kind::kEmergency:
       return p == s->base + s->offset;

@@ -21,8 +21,8 @@ enum class Part {
   kUncarved,      // of slabs: never handed out since they are slabs
   kTail,          // ends of slabs where no object fits; before large objects, for their alignment
   kSampleSlabs,   // where sampled objects are: their slots are in use as well
-  kHeapRuns,      // runs that heaps keep, or that are just being given back
-  kPageDirty,     // free units that may hold memory
+  kHeapSpans,     // spans that heaps keep, or that are just being given back
+  kPageDirty,     // free pages that may hold memory
   kPageClean,     // and that do not
   kKeptMappings,  // freed mappings
   kMetadata,      // descriptors, the page map
@@ -44,16 +44,16 @@ struct Survey {
   PartSize parts[kParts];
   size_t objects;                // count
   size_t small_in_use;           // bytes in slabs
-  size_t runs, run_bytes;        // large objects within blocks
+  size_t spans, span_bytes;      // large objects within blocks
   size_t mappings, huge_bytes;   // and of mappings of their own
   size_t huge_peak;              // highest huge_bytes so far
   size_t histogram[kHistogram];  // objects by the logarithm of their size
   size_t slabs;                  // count
   size_t rounding_most;          // bytes at most that objects have beyond what was asked for
-  size_t mine;                   // free in the calling thread's slabs, and runs that it keeps
+  size_t mine;                   // free in the calling thread's slabs, and spans that it keeps
   size_t mapped;                 // from the system, for all purposes
   size_t region_bytes;           // of all blocks
-  size_t descriptors;            // count, of slabs and runs
+  size_t descriptors;            // count, of slabs and spans
   HeapCounts heaps;
   bool sound;           // descriptors agree with the page map and with themselves
   bool complete;        // false: a signal handler that interrupted the allocator asked

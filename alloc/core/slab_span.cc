@@ -1,4 +1,4 @@
-#include "core/slab_run.h"
+#include "core/slab_span.h"
 
 #include "base/size_class.h"
 #include "base/stats.h"
@@ -30,7 +30,7 @@ void note_touched(Slab* s) {
 }  // namespace
 
 Slab* slab_acquire(int c) {
-  Slab* s = page_heap.alloc_run(kSizeClasses.units[c], 1, Kind::kSlab);
+  Slab* s = page_heap.alloc_span(kSizeClasses.pages[c], 1, Kind::kSlab);
   if (s == nullptr) return nullptr;
   init(s, c);
   s->touched = 0;
@@ -38,14 +38,14 @@ Slab* slab_acquire(int c) {
   return s;
 }
 
-void slab_make_over(Slab* s, int c) {
+void slab_reset(Slab* s, int c) {
   note_touched(s);
   init(s, c);
 }
 
 void slab_release(Slab* s) {
   note_touched(s);
-  page_heap.free_run(s, s->touched);
+  page_heap.free_span(s, s->touched);
   purge_tick();
 }
 
