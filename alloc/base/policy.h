@@ -18,7 +18,7 @@ inline constexpr size_t kCarveBytes = 4096;
 inline constexpr uint8_t kMaxBorrowed = 32;
 // Freed objects of a class that a heap holds for the next malloc, while their slabs count them as
 // in use: so many bytes of them, within these counts. "Full slabs that get one object back".
-inline constexpr uint32_t kHoldBytes = 16 * 1024, kLeastHeld = 4, kMostHeld = 64;
+inline constexpr uint32_t kDeferBytes = 16 * 1024, kMinDeferred = 4, kMaxDeferred = 64;
 // Slabs that became full and that a heap still counts as its own, so that the first free in one
 // takes no atomic operation; and their bytes. "Full slabs that get one object back".
 inline constexpr size_t kMaxFull = 64, kMaxFullBytes = 512 * 1024;
@@ -32,13 +32,13 @@ inline constexpr size_t kShrinkShare = 4;
 // --- what heaps keep
 
 // Pages: longer spans go to the page heap at once. "Large blocks".
-inline constexpr unsigned kKeptRunUnits = 32;
+inline constexpr unsigned kMaxCachedSpanPages = 32;
 // A kept span serves a request that is shorter by this share at most: what is kept for one size
 // must not add to the peak of another. Not measured.
 inline constexpr unsigned kSpanFitShare = 4;
 // Bytes that all heaps may keep beyond LARDER_HEAP_EMPTY_KIB each: as much as they turn over.
 // "What a heap keeps".
-inline constexpr size_t kKeepExtraBytes = size_t{16} << 20;
+inline constexpr size_t kCacheExtraBytes = size_t{16} << 20;
 // Bytes of slabs that a heap has emptied without needing one, after which it gives back pages of
 // its partial slabs; for one part in kThinShare of the process's time, of which so much is done at
 // once and so much saved up, in microseconds. "Small processes".
@@ -66,7 +66,7 @@ inline constexpr size_t kPushBytes = 16 * 1024, kLeastPushed = 16, kMostPushed =
 
 // Freed mappings that are kept, and bytes below which a piece is not worth a place among them.
 // "Large blocks" chose that they are kept; these numbers are not measured.
-inline constexpr int kMostKept = 128;
+inline constexpr int kMaxCachedMappings = 128;
 inline constexpr size_t kSliver = 64 * 1024;
 // Mapped may be so many halves of the most that was ever in use. "Large blocks": 5/4 faults more, 2
 // no less.
@@ -76,7 +76,7 @@ inline constexpr size_t kMappedHalves = 3;
 inline constexpr size_t kGrowShare = 8;
 // The mapping freed last serves a request that leaves at most one part in this unused. Not
 // measured.
-inline constexpr size_t kParkedShare = 8;
+inline constexpr size_t kLastFreedFitShare = 8;
 // A tail is cut off a block that shrinks if it is more than one part in this: it may grow again.
 // Not measured.
 inline constexpr size_t kTailShare = 4;

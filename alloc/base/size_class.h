@@ -20,9 +20,9 @@ struct SizeClasses {
   uint8_t of_small[1024 / 8 + 1] = {};          // by (size + 7) / 8
   uint8_t of_medium[kSmallMax / 128 + 1] = {};  // by (size + 127) / 128
   uint32_t size[kClasses] = {};
-  uint16_t capacity[kClasses] = {};  // objects in a slab
-  uint8_t pages[kClasses] = {};      // pages in a slab
-  uint8_t hold[kClasses] = {};       // freed objects that a heap may hold back from their slabs
+  uint16_t capacity[kClasses] = {};     // objects in a slab
+  uint8_t pages[kClasses] = {};         // pages in a slab
+  uint8_t max_deferred[kClasses] = {};  // freed objects that a heap may hold back from their slabs
 
   constexpr SizeClasses() {
     int c = 0;
@@ -35,8 +35,10 @@ struct SizeClasses {
     for (c = 0; c < kClasses; ++c) {
       pages[c] = pages_for(size[c]);
       capacity[c] = uint16_t(pages[c] * kPageBytes / size[c]);
-      uint32_t held = kHoldBytes / size[c];
-      hold[c] = uint8_t(held > kMostHeld ? kMostHeld : held < kLeastHeld ? kLeastHeld : held);
+      uint32_t deferred = kDeferBytes / size[c];
+      max_deferred[c] = uint8_t(deferred > kMaxDeferred   ? kMaxDeferred
+                                : deferred < kMinDeferred ? kMinDeferred
+                                                          : deferred);
     }
     c = 0;
     for (size_t s = 0; s <= 1024; s += 8) {

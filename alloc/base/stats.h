@@ -25,8 +25,8 @@ enum Counter {
   kEmergencyMappings,       // served by a mapping of their own from a signal handler
   kLeakedInSignal,          // frees from a signal handler that could not be carried out
   kForks,
-  kHeaps,      // made for threads
-  kHeapsKept,  // bytes that heaps keep, as each said when it last gave something back
+  kHeaps,             // made for threads
+  kHeapsCachedBytes,  // bytes that heaps keep, as each said when it last gave something back
   kCounters
 };
 

@@ -53,7 +53,7 @@ LARDER_EXPORT struct mallinfo2 LARDER_NAME(mallinfo2)() noexcept {
   info.hblkhd = survey.huge_bytes;
   info.uordblks = in_use;
   info.fordblks = unused;
-  info.keepcost = survey.free_dirty() + survey.part(Part::kKeptMappings);
+  info.keepcost = survey.free_dirty() + survey.part(Part::kCachedMappings);
   return info;
 }
 

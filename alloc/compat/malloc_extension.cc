@@ -94,7 +94,7 @@ void give_up_heap() {
   if (!path.entered() || heap == nullptr) return;
   heap->collect();
   heap->release_all();
-  heap->keep_less();
+  heap->reset_cache_limit();
   thread_state.last = ThreadState::kNoLast;
 }
 
@@ -320,12 +320,12 @@ void MallocExtension::GetFreeListSizes(std::vector<FreeListInfo>* v) {
     append<FreeListInfo>(v, {least, most, survey.of_class[c].central_free, "tcmalloc.central"});
   }
   append<FreeListInfo>(v,
-                       {largest + 1, kSpanMax, survey.part(Part::kHeapSpans), "tcmalloc.thread"});
+                       {largest + 1, kSpanMax, survey.part(Part::kCachedSpans), "tcmalloc.thread"});
   append<FreeListInfo>(v, {kPageBytes, kSpanMax, survey.part(Part::kPageDirty), "tcmalloc.page"});
   append<FreeListInfo>(
       v, {kPageBytes, kSpanMax, survey.part(Part::kPageClean), "tcmalloc.page_unmapped"});
   append<FreeListInfo>(
-      v, {kSpanMax + 1, INT64_MAX, survey.part(Part::kKeptMappings), "tcmalloc.large"});
+      v, {kSpanMax + 1, INT64_MAX, survey.part(Part::kCachedMappings), "tcmalloc.large"});
 }
 
 extern "C" {

@@ -62,24 +62,25 @@ void check_counts(const Slab* s) {
 
 void check_current(const ThreadHeap& heap, int c) {
   const Slab* s = heap.bins[c].current;
-  int held = 0;
+  int deferred = 0;
   if (s != nullptr) {
     check_slab(s, &heap, c);
     LARDER_CHECK(s->list == &heap.heads[c] && s->free == nullptr && s->thinned_at == 0);
     LARDER_CHECK(remote_state(s) == kOwned && s->used <= kCurrentBias + s->capacity);
     Met met(s);
-    heap.for_each_listed(c, [&](void* p) { page_map.find(p) == s ? met.add(p) : void(++held); });
+    heap.for_each_listed(c,
+                         [&](void* p) { page_map.find(p) == s ? met.add(p) : void(++deferred); });
     met.add_list(remote_list(s));
   } else {
     LARDER_CHECK(heap.heads[c] == nullptr && heap.bins[c].marks == nullptr);
   }
-  LARDER_CHECK(held <= kSizeClasses.hold[c]);
-  bool counted = heap.held[c] != 0 && heap.held[c] != kHoldNoMore;
-  LARDER_CHECK(!counted || (heap.held_classes >> c & 1) != 0);
+  LARDER_CHECK(deferred <= kSizeClasses.max_deferred[c]);
+  bool counted = heap.deferred[c] != 0 && heap.deferred[c] != kDeferNoMore;
+  LARDER_CHECK(!counted || (heap.deferred_classes >> c & 1) != 0);
 }
 
 // Held objects are in use as far as their slab knows.
-void check_held(const ThreadHeap& heap, int c) {
+void check_deferred(const ThreadHeap& heap, int c) {
   heap.for_each_listed(c, [&](void* p) {
     const Slab* s = page_map.find(p);
     LARDER_CHECK(s->kind == Kind::kSlab && s->size_class == c);
@@ -100,7 +101,7 @@ void check_list(const SlabList& list, Visit visit) {
   LARDER_CHECK(list.back() == before && count == list.size());
 }
 
-void check_kept(const ThreadHeap& heap) {
+void check_cached(const ThreadHeap& heap) {
   size_t empty_bytes = 0;
   for (int step = 0; step < kSlabPageSteps; ++step)
     check_list(heap.empties[step], [&](const Slab* s) {
@@ -123,14 +124,14 @@ void check_kept(const ThreadHeap& heap) {
   });
   LARDER_CHECK(full_bytes == heap.full_bytes);
   size_t span_bytes = 0;
-  for (unsigned pages = 0; pages <= kKeptRunUnits; ++pages)
-    for (const Slab* s = heap.kept_runs[pages]; s != nullptr; s = s->next) {
+  for (unsigned pages = 0; pages <= kMaxCachedSpanPages; ++pages)
+    for (const Slab* s = heap.cached_spans[pages]; s != nullptr; s = s->next) {
       LARDER_CHECK(s->kind == Kind::kFree && s->pages == pages && page_map.find(s->base) == s);
       span_bytes += s->bytes;
     }
-  LARDER_CHECK(span_bytes == heap.kept_run_bytes);
-  if (const Slab* s = heap.parked)
-    LARDER_CHECK(s->kind == Kind::kFree && heap.parked_object == s->base + s->offset);
+  LARDER_CHECK(span_bytes == heap.cached_span_bytes);
+  if (const Slab* s = heap.last_freed)
+    LARDER_CHECK(s->kind == Kind::kFree && heap.last_freed_object == s->base + s->offset);
 }
 
 void check_pending(const RemoteCache& cache) {
@@ -196,7 +197,7 @@ void visit_slab(Slab* s, void* context) {
 void check_heap(const ThreadHeap& heap) {
   for (int c = 0; c < kClasses; ++c) {
     check_current(heap, c);
-    check_held(heap, c);
+    check_deferred(heap, c);
     LARDER_CHECK(heap.bins[c].partial.empty() || (heap.partial_classes >> c & 1) != 0);
     check_list(heap.bins[c].partial, [&](const Slab* s) {
       check_slab(s, &heap, c);
@@ -204,7 +205,7 @@ void check_heap(const ThreadHeap& heap) {
       LARDER_CHECK(remote_state(s) == kOwned);
     });
   }
-  check_kept(heap);
+  check_cached(heap);
   check_pending(heap.remote);
 }
 

@@ -56,7 +56,7 @@ TEST_F(Check, AnAddressWithinAnObjectIsFound) {
   EXPECT_DEATH((*reinterpret_cast<char**>(&partial()->free) += 4, larder_check()), "at % size_");
 }
 
-TEST_F(Check, AWrongSumOfKeptBytesIsFound) {
+TEST_F(Check, AWrongSumOfCachedBytesIsFound) {
   EXPECT_DEATH((thread_state.heap->empty_bytes += kPageBytes, larder_check()), "empty_bytes");
 }
 

@@ -56,10 +56,10 @@ LARDER_WARM void free_without_room(void* p, size_t c) {
   void* older = std::exchange(state().older[c], state().newer[c]);
   next_of(p) = nullptr;
   state().newer[c] = p;
-  state().room[c] = int8_t(kSizeClasses.hold[c] / 2 - 1);
+  state().room[c] = int8_t(kSizeClasses.max_deferred[c] / 2 - 1);
   if (older == nullptr) return;
   SlowPath path;
-  heap->give_back(older);
+  heap->free_inlined(older);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST(Inline, FreeOfNullDoesNothing) {
   }
 }
 
-TEST(Inline, KeepsNoMoreThanItsBound) {
+TEST(Inline, CachesNoMoreThanItsBound) {
   size_t before = in_use();
   std::vector<void*> objects;
   for (int i = 0; i < 5000; ++i) objects.push_back(take<16>());
@@ -117,9 +117,9 @@ TEST(Inline, KeepsNoMoreThanItsBound) {
     put<16>(p);
     most = std::max(most, kept(16));
   }
-  EXPECT_GE(most, kSizeClasses.hold[1] / 2u) << "nothing is kept: there is nothing to test";
+  EXPECT_GE(most, kSizeClasses.max_deferred[1] / 2u) << "nothing is kept: there is nothing to test";
   // malloc empties the newer list, and takes the older one.
-  for (int taken = 0; taken < kSizeClasses.hold[1] + 5; ++taken) {
+  for (int taken = 0; taken < kSizeClasses.max_deferred[1] + 5; ++taken) {
     objects.clear();
     for (int i = 0; i < 300; ++i) objects.push_back(larder_malloc(16));
     for (int i = 0; i < taken; ++i) objects.push_back(take<16>());
@@ -128,7 +128,7 @@ TEST(Inline, KeepsNoMoreThanItsBound) {
       most = std::max(most, kept(16));
     }
   }
-  EXPECT_LE(most, kSizeClasses.hold[1] + 1u);
+  EXPECT_LE(most, kSizeClasses.max_deferred[1] + 1u);
   EXPECT_EQ(in_use(), before);
   EXPECT_EQ(kept(16), 0u);
   page_heap.check();
@@ -155,7 +155,7 @@ TEST(Inline, AnUnsizedFreeServesTheNextMalloc) {
   larder_free_inline(large);
 }
 
-TEST(Inline, AThreadThatEndsKeepsNothing) {
+TEST(Inline, AThreadThatEndsCachesNothing) {
   size_t before = in_use();
   ThreadHeap* heap = nullptr;
   on_thread([&] {
@@ -232,7 +232,7 @@ void late_destructor(void*) {
   }
 }
 
-TEST(Inline, AfterItsTearDownAThreadKeepsNothing) {
+TEST(Inline, AfterItsTearDownAThreadCachesNothing) {
   ASSERT_EQ(pthread_key_create(&late_key, late_destructor), 0);
   on_thread([] {
     for (int i = 0; i < 3; ++i) put<40>(take<40>());
@@ -242,7 +242,7 @@ TEST(Inline, AfterItsTearDownAThreadKeepsNothing) {
   pthread_key_delete(late_key);
 }
 
-TEST(Inline, AThreadWithoutAHeapKeepsNothing) {
+TEST(Inline, AThreadWithoutAHeapCachesNothing) {
   put<40>(take<40>());
   set_option(Option::kMaxHeaps, heap_counts().in_use);
   on_thread([] {

@@ -23,7 +23,7 @@ namespace larder {
 namespace {
 
 // Free memory, mapped. Objects take what lies together, from its low end.
-struct Kept {
+struct CachedRange {
   char* base;  // a multiple of granule(), as `bytes` is
   size_t bytes;
   Slab* slab;  // of the object that had its base, or nullptr
@@ -32,13 +32,13 @@ struct Kept {
 
 struct Huge {
   Lock lock;
-  Slab* descriptors LARDER_GUARDED_BY(lock) = nullptr;  // unused ones, by next
-  Slab* all LARDER_GUARDED_BY(lock) = nullptr;          // used ones, too, by prev
-  Kept kept[kMostKept] LARDER_GUARDED_BY(lock) = {};    // by address
-  int kept_count LARDER_GUARDED_BY(lock) = 0;
-  std::atomic<size_t> kept_bytes{0};
-  std::atomic<Slab*> parked{nullptr};                 // counts as handed out
-  std::atomic<size_t> parked_bytes{0};                // of the one parked last
+  Slab* descriptors LARDER_GUARDED_BY(lock) = nullptr;                  // unused ones, by next
+  Slab* all LARDER_GUARDED_BY(lock) = nullptr;                          // used ones, too, by prev
+  CachedRange cached[kMaxCachedMappings] LARDER_GUARDED_BY(lock) = {};  // by address
+  int cached_count LARDER_GUARDED_BY(lock) = 0;
+  std::atomic<size_t> cached_bytes{0};
+  std::atomic<Slab*> last_freed{nullptr};             // counts as handed out
+  std::atomic<size_t> last_freed_bytes{0};            // of the one parked last
   uint64_t reused_bytes LARDER_GUARDED_BY(lock) = 0;  // of kept memory, since the start
 };
 constinit Huge huge;
@@ -67,50 +67,51 @@ void drop_descriptor(Slab* s) LARDER_REQUIRES(huge.lock) {
 }
 
 // Under the lock, so that no read-modify-write is needed.
-void count_kept(size_t bytes) LARDER_REQUIRES(huge.lock) {
-  huge.kept_bytes.store(huge.kept_bytes.load(std::memory_order_relaxed) + bytes,
-                        std::memory_order_relaxed);
+void count_cached(size_t bytes) LARDER_REQUIRES(huge.lock) {
+  huge.cached_bytes.store(huge.cached_bytes.load(std::memory_order_relaxed) + bytes,
+                          std::memory_order_relaxed);
 }
 
-char* end_of(const Kept& k) { return k.base + k.bytes; }
+char* end_of(const CachedRange& range) { return range.base + range.bytes; }
 
-void erase_kept(int first, int count) LARDER_REQUIRES(huge.lock) {
-  huge.kept_count -= count;
-  memmove(&huge.kept[first], &huge.kept[first + count],
-          size_t(huge.kept_count - first) * sizeof(Kept));
+void erase_cached(int first, int count) LARDER_REQUIRES(huge.lock) {
+  huge.cached_count -= count;
+  memmove(&huge.cached[first], &huge.cached[first + count],
+          size_t(huge.cached_count - first) * sizeof(CachedRange));
 }
 
 // False: there are too many.
-bool insert_kept(const Kept& k) LARDER_REQUIRES(huge.lock) {
-  if (huge.kept_count == kMostKept) return false;
-  int at = huge.kept_count++;
-  for (; at > 0 && huge.kept[at - 1].base > k.base; --at) huge.kept[at] = huge.kept[at - 1];
-  huge.kept[at] = k;
-  count_kept(k.bytes);
+bool insert_cached(const CachedRange& range) LARDER_REQUIRES(huge.lock) {
+  if (huge.cached_count == kMaxCachedMappings) return false;
+  int at = huge.cached_count++;
+  for (; at > 0 && huge.cached[at - 1].base > range.base; --at)
+    huge.cached[at] = huge.cached[at - 1];
+  huge.cached[at] = range;
+  count_cached(range.bytes);
   return true;
 }
 
 // A refused munmap (too many mappings) keeps the memory: it is discarded and kept for reuse.
-bool unmap_or_keep(Kept k) {
+bool unmap_or_cache(CachedRange range) {
   {
     LockGuard guard(huge.lock);
-    drop_descriptor(k.slab);
+    drop_descriptor(range.slab);
   }
-  if (backing::unmap(k.base, k.bytes)) return true;
-  backing::discard(k.base, k.bytes);
-  k.slab = nullptr;
-  k.freed_ms = os::now_ms();
+  if (backing::unmap(range.base, range.bytes)) return true;
+  backing::discard(range.base, range.bytes);
+  range.slab = nullptr;
+  range.freed_ms = os::now_ms();
   LockGuard guard(huge.lock);
-  insert_kept(k);
+  insert_cached(range);
   return false;
 }
 
 // Bytes that lie together from kept[i] on, until at least `enough`.
 size_t bytes_from(int i, size_t enough) LARDER_REQUIRES(huge.lock) {
-  size_t bytes = huge.kept[i].bytes;
-  for (; bytes < enough && i + 1 < huge.kept_count; ++i) {
-    if (end_of(huge.kept[i]) != huge.kept[i + 1].base) break;
-    bytes += huge.kept[i + 1].bytes;
+  size_t bytes = huge.cached[i].bytes;
+  for (; bytes < enough && i + 1 < huge.cached_count; ++i) {
+    if (end_of(huge.cached[i]) != huge.cached[i + 1].base) break;
+    bytes += huge.cached[i + 1].bytes;
   }
   return bytes;
 }
@@ -120,30 +121,30 @@ size_t bytes_from(int i, size_t enough) LARDER_REQUIRES(huge.lock) {
 size_t consume(int i, size_t bytes) LARDER_REQUIRES(huge.lock) {
   size_t taken = 0;
   int whole = 0;
-  for (Kept* k = &huge.kept[i]; taken < bytes; ++k) {
-    drop_descriptor(k->slab);
-    k->slab = nullptr;
+  for (CachedRange* range = &huge.cached[i]; taken < bytes; ++range) {
+    drop_descriptor(range->slab);
+    range->slab = nullptr;
     size_t wanted = bytes - taken;
-    if (k->bytes < wanted + kSliver) wanted = k->bytes;
+    if (range->bytes < wanted + kSliver) wanted = range->bytes;
     taken += wanted;
-    k->base += wanted;
-    k->bytes -= wanted;
-    if (k->bytes == 0) ++whole;
+    range->base += wanted;
+    range->bytes -= wanted;
+    if (range->bytes == 0) ++whole;
   }
-  erase_kept(i, whole);
-  count_kept(-taken);
+  erase_cached(i, whole);
+  count_cached(-taken);
   huge.reused_bytes += taken;
   return taken;
 }
 
 // From the smallest kept memory that fits: a descriptor with base and bytes, or nullptr.
-Slab* reuse_kept(size_t bytes, size_t align) {
+Slab* reuse_cached(size_t bytes, size_t align) {
   LockGuard guard(huge.lock);
   int best = -1;
   size_t best_bytes = SIZE_MAX;
-  for (int i = 0; i < huge.kept_count; ++i) {
-    bool inside = i > 0 && end_of(huge.kept[i - 1]) == huge.kept[i].base;
-    if ((inside && align <= kPageBytes) || (uintptr_t(huge.kept[i].base) & (align - 1)) != 0)
+  for (int i = 0; i < huge.cached_count; ++i) {
+    bool inside = i > 0 && end_of(huge.cached[i - 1]) == huge.cached[i].base;
+    if ((inside && align <= kPageBytes) || (uintptr_t(huge.cached[i].base) & (align - 1)) != 0)
       continue;
     size_t have = bytes_from(i, best_bytes);
     if (have < bytes || have >= best_bytes) continue;
@@ -151,7 +152,7 @@ Slab* reuse_kept(size_t bytes, size_t align) {
     best_bytes = have;
   }
   if (best < 0) return nullptr;
-  char* base = huge.kept[best].base;
+  char* base = huge.cached[best].base;
   Slab* s = page_map.make_tables(base, 1) ? new_descriptor() : nullptr;
   if (s == nullptr) return nullptr;
   s->base = base;
@@ -160,49 +161,49 @@ Slab* reuse_kept(size_t bytes, size_t align) {
 }
 
 // Unmaps kept memory, oldest first, until `bytes` have gone.
-size_t release_kept_bytes(size_t bytes, uint64_t deadline_ms) {
+size_t release_cached_bytes(size_t bytes, uint64_t deadline_ms) {
   size_t released = 0;
   // What the system would not take comes back to the list: bounded turns.
-  for (int turn = 0; turn < kMostKept && released < bytes; ++turn) {
-    Kept k;
+  for (int turn = 0; turn < kMaxCachedMappings && released < bytes; ++turn) {
+    CachedRange range;
     {
       LockGuard guard(huge.lock);
       int oldest = -1;
-      for (int i = 0; i < huge.kept_count; ++i)
-        if (huge.kept[i].freed_ms <= deadline_ms &&
-            (oldest < 0 || huge.kept[i].freed_ms < huge.kept[oldest].freed_ms))
+      for (int i = 0; i < huge.cached_count; ++i)
+        if (huge.cached[i].freed_ms <= deadline_ms &&
+            (oldest < 0 || huge.cached[i].freed_ms < huge.cached[oldest].freed_ms))
           oldest = i;
       if (oldest < 0) break;
-      k = huge.kept[oldest];
-      erase_kept(oldest, 1);
-      count_kept(-k.bytes);
+      range = huge.cached[oldest];
+      erase_cached(oldest, 1);
+      count_cached(-range.bytes);
     }
-    if (unmap_or_keep(k)) released += k.bytes;
+    if (unmap_or_cache(range)) released += range.bytes;
   }
   return released;
 }
 
 // At a release rate of 0 nothing goes that there is a place for.
-size_t most_kept() {
+size_t cache_limit() {
   return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;
 }
 
-bool worth_keeping(size_t bytes) {
-  return bytes <= most_kept() && purge_decay_ms() != 0 && likely(!limit::pressed());
+bool worth_caching(size_t bytes) {
+  return bytes <= cache_limit() && purge_decay_ms() != 0 && likely(!limit::pressed());
 }
 
 // False: it is not to be kept.
-bool keep(const Kept& k) {
-  if (!worth_keeping(k.bytes)) return false;
-  size_t limit = most_kept();
-  size_t kept = huge.kept_bytes.load(std::memory_order_relaxed);
-  if (kept + k.bytes > limit) release_kept_bytes(kept + k.bytes - limit, UINT64_MAX);
+bool cache(const CachedRange& range) {
+  if (!worth_caching(range.bytes)) return false;
+  size_t limit = cache_limit();
+  size_t cached = huge.cached_bytes.load(std::memory_order_relaxed);
+  if (cached + range.bytes > limit) release_cached_bytes(cached + range.bytes - limit, UINT64_MAX);
   for (int turn = 0; turn < 2; ++turn) {
     {
       LockGuard guard(huge.lock);
-      if (insert_kept(k)) return true;
+      if (insert_cached(range)) return true;
     }
-    release_kept_bytes(1, UINT64_MAX);
+    release_cached_bytes(1, UINT64_MAX);
   }
   return false;
 }
@@ -239,20 +240,20 @@ void huge_free(Slab* s) {
   stats::add(stats::kHugeBytes, -int64_t(s->bytes));
   stats::add(stats::kHugeCount, -1);
   s->kind = Kind::kFree;
-  Kept k = {s->base, s->bytes, s, os::now_ms()};
-  if (!keep(k)) unmap_or_keep(k);
+  CachedRange range = {s->base, s->bytes, s, os::now_ms()};
+  if (!cache(range)) unmap_or_cache(range);
 }
 
-Slab* exchange_parked(Slab* s) {
-  if (!single_threaded()) return huge.parked.exchange(s, std::memory_order_acq_rel);
-  Slab* before = huge.parked.load(std::memory_order_relaxed);
-  huge.parked.store(s, std::memory_order_relaxed);
+Slab* exchange_last_freed(Slab* s) {
+  if (!single_threaded()) return huge.last_freed.exchange(s, std::memory_order_acq_rel);
+  Slab* before = huge.last_freed.load(std::memory_order_relaxed);
+  huge.last_freed.store(s, std::memory_order_relaxed);
   return before;
 }
 
-Slab* take_parked() {
-  bool any = huge.parked.load(std::memory_order_relaxed) != nullptr;
-  return any ? exchange_parked(nullptr) : nullptr;
+Slab* take_last_freed() {
+  bool any = huge.last_freed.load(std::memory_order_relaxed) != nullptr;
+  return any ? exchange_last_freed(nullptr) : nullptr;
 }
 
 // Before `bytes` are mapped: keeps the bound that large.h states.
@@ -260,8 +261,8 @@ void make_room(size_t bytes) {
   auto in_use = size_t(stats::get(stats::kHugeBytes)) + bytes;
   auto peak = size_t(stats::get(stats::kHugePeakBytes));
   if (peak < in_use) peak = in_use;
-  size_t total = in_use + large_kept_bytes(), most = peak / 2 * kMappedHalves;
-  if (total > most && release_rate() != 0) release_kept_bytes(total - most, UINT64_MAX);
+  size_t total = in_use + large_cached_bytes(), most = peak / 2 * kMappedHalves;
+  if (total > most && release_rate() != 0) release_cached_bytes(total - most, UINT64_MAX);
 }
 
 void* map_within_limits(size_t bytes, size_t align) {
@@ -275,8 +276,8 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   // Arrays of whole pages are those that alias: room for a colour costs them a page.
   if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += granule();
   size_t map_align = align > granule() ? align : granule();
-  large_settle();
-  Slab* s = reuse_kept(bytes, map_align);
+  large_evict_last_freed();
+  Slab* s = reuse_cached(bytes, map_align);
   *zero = s == nullptr;
   if (s == nullptr) {
     make_room(bytes);
@@ -307,8 +308,8 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
 // Takes kept memory that lies right behind the mapping.
 bool absorb(Slab* s, size_t more_bytes) {
   LockGuard guard(huge.lock);
-  for (int i = 0; i < huge.kept_count; ++i) {
-    if (huge.kept[i].base != s->base + s->bytes) continue;
+  for (int i = 0; i < huge.cached_count; ++i) {
+    if (huge.cached[i].base != s->base + s->bytes) continue;
     if (bytes_from(i, more_bytes) < more_bytes) return false;
     s->bytes += consume(i, more_bytes);
     return true;
@@ -335,9 +336,9 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   size_t old = s->bytes;
   if (need <= old) {
     if (old - need > old / kTailShare) {  // not for a small tail: it may grow again
-      Kept tail = {s->base + need, old - need, nullptr, os::now_ms()};
+      CachedRange tail = {s->base + need, old - need, nullptr, os::now_ms()};
       s->bytes = need;
-      if (!keep(tail)) unmap_or_keep(tail);
+      if (!cache(tail)) unmap_or_cache(tail);
       count_huge(int64_t(need) - int64_t(old));
     }
     return s->base + s->offset;
@@ -379,14 +380,14 @@ void* span_resize(Slab* s, void* object, size_t new_bytes) {
 }  // namespace
 
 constinit const LargeLayout large_layout = {.descriptors = static_cast<const void*>(&huge.all),
-                                            .kept = &huge.kept,
-                                            .kept_count = &huge.kept_count,
+                                            .kept = &huge.cached,
+                                            .kept_count = &huge.cached_count,
                                             .reused_bytes = &huge.reused_bytes,
-                                            .parked = &huge.parked,
-                                            .most_kept = kMostKept,
-                                            .kept_bytes = sizeof(Kept),
-                                            .kept_base = offsetof(Kept, base),
-                                            .kept_length = offsetof(Kept, bytes)};
+                                            .parked = &huge.last_freed,
+                                            .most_kept = kMaxCachedMappings,
+                                            .kept_bytes = sizeof(CachedRange),
+                                            .kept_base = offsetof(CachedRange, base),
+                                            .kept_length = offsetof(CachedRange, bytes)};
 
 void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;
@@ -436,19 +437,20 @@ void* large_reuse(Slab* s, size_t size_bytes) {
   return s->base + s->offset;
 }
 
-bool large_park(Slab* s) {
-  if (!worth_keeping(s->bytes) || huge.parked.load(std::memory_order_relaxed) != nullptr)
+bool large_cache_last_freed(Slab* s) {
+  if (!worth_caching(s->bytes) || huge.last_freed.load(std::memory_order_relaxed) != nullptr)
     return false;
   s->kind = Kind::kFree;
-  huge.parked_bytes.store(s->bytes, std::memory_order_relaxed);
-  if (Slab* before = exchange_parked(s)) huge_free(before);
+  huge.last_freed_bytes.store(s->bytes, std::memory_order_relaxed);
+  if (Slab* before = exchange_last_freed(s)) huge_free(before);
   return true;
 }
 
-void* large_take_parked(size_t size_bytes) {
-  Slab* s = take_parked();
+void* large_take_last_freed(size_t size_bytes) {
+  Slab* s = take_last_freed();
   if (s == nullptr) return nullptr;
-  if (large_usable(s) < size_bytes || large_usable(s) - size_bytes > s->bytes / kParkedShare) {
+  if (large_usable(s) < size_bytes ||
+      large_usable(s) - size_bytes > s->bytes / kLastFreedFitShare) {
     huge_free(s);
     return nullptr;
   }
@@ -457,28 +459,28 @@ void* large_take_parked(size_t size_bytes) {
   return s->base + s->offset;
 }
 
-void large_settle() {
-  if (Slab* s = take_parked()) huge_free(s);
+void large_evict_last_freed() {
+  if (Slab* s = take_last_freed()) huge_free(s);
 }
 
-size_t large_release_kept(uint64_t deadline_ms) {
-  large_settle();
-  return large_kept_bytes() != 0 ? release_kept_bytes(SIZE_MAX, deadline_ms) : 0;
+size_t large_release_cached(uint64_t deadline_ms) {
+  large_evict_last_freed();
+  return large_cached_bytes() != 0 ? release_cached_bytes(SIZE_MAX, deadline_ms) : 0;
 }
 
-bool large_has_kept() {
-  return huge.parked.load(std::memory_order_relaxed) != nullptr || large_kept_bytes() != 0;
+bool large_has_cached() {
+  return huge.last_freed.load(std::memory_order_relaxed) != nullptr || large_cached_bytes() != 0;
 }
 
 size_t large_used_bytes() {
   // The parked descriptor may be another thread's by now: nothing is read from it.
-  bool any = huge.parked.load(std::memory_order_relaxed) != nullptr;
-  size_t parked = any ? huge.parked_bytes.load(std::memory_order_relaxed) : 0;
+  bool any = huge.last_freed.load(std::memory_order_relaxed) != nullptr;
+  size_t last_freed = any ? huge.last_freed_bytes.load(std::memory_order_relaxed) : 0;
   auto handed_out = size_t(stats::get(stats::kHugeBytes));
-  return handed_out > parked ? handed_out - parked : 0;
+  return handed_out > last_freed ? handed_out - last_freed : 0;
 }
 
-size_t large_kept_bytes() { return huge.kept_bytes.load(std::memory_order_relaxed); }
+size_t large_cached_bytes() { return huge.cached_bytes.load(std::memory_order_relaxed); }
 
 void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* context) {
   const Slab* s;
@@ -496,15 +498,15 @@ void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* con
   }
 }
 
-void large_for_each_kept(void (*visit)(const char*, size_t, void*), void* context) {
-  Kept kept[kMostKept];
+void large_for_each_cached(void (*visit)(const char*, size_t, void*), void* context) {
+  CachedRange cached[kMaxCachedMappings];
   int count;
   {
     LockGuard guard(huge.lock);
-    count = huge.kept_count;
-    memcpy(kept, huge.kept, size_t(count) * sizeof(Kept));
+    count = huge.cached_count;
+    memcpy(cached, huge.cached, size_t(count) * sizeof(CachedRange));
   }
-  for (int i = 0; i < count; ++i) visit(kept[i].base, kept[i].bytes, context);
+  for (int i = 0; i < count; ++i) visit(cached[i].base, cached[i].bytes, context);
 }
 
 uint64_t large_reused_bytes() { return __atomic_load_n(&huge.reused_bytes, __ATOMIC_RELAXED); }

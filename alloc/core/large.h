@@ -36,25 +36,25 @@ void* large_resize(Slab* s, void* object, size_t new_bytes);
 
 // One freed mapping of the process waits where a request of its size finds it without a lock, until
 // another request comes, or a tick of the purge. False: it has to be freed, another one waits.
-bool large_park(Slab* s);
+bool large_cache_last_freed(Slab* s);
 // The waiting one, if it is hardly larger.
-void* large_take_parked(size_t size_bytes);
+void* large_take_last_freed(size_t size_bytes);
 // It becomes one of the kept.
-void large_settle();
+void large_evict_last_freed();
 
 // Kept mappings last used at or before the deadline are unmapped. Bytes given back.
-size_t large_release_kept(uint64_t deadline_ms);
-size_t large_kept_bytes();
+size_t large_release_cached(uint64_t deadline_ms);
+size_t large_cached_bytes();
 // Of kept mappings handed out again, since the start.
 uint64_t large_reused_bytes();
 // Of mappings that are in use, less the one that waits.
 size_t large_used_bytes();
-bool large_has_kept();
+bool large_has_cached();
 // Calls `visit(base, bytes, offset of the object, context)` for each mapping that is in use; and
 // `visit(base, bytes, context)` for each kept one. No lock is held: those that come or go meanwhile
 // may be met or not.
 void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* context);
-void large_for_each_kept(void (*visit)(const char*, size_t, void*), void* context);
+void large_for_each_cached(void (*visit)(const char*, size_t, void*), void* context);
 Lock& large_lock();
 
 // A mapping of its own that takes no lock: for a signal handler that interrupted an allocation.

@@ -48,7 +48,7 @@ TEST(Large, HugeAlignmentsHold) {
     }
 }
 
-TEST(Large, AKeptMappingIsReusedWithoutASystemCall) {
+TEST(Large, ACachedMappingIsReusedWithoutASystemCall) {
   set_option(Option::kEarlyPurge, 0);
   larder_free(larder_malloc(50 << 20));
   int64_t before = stats::get(stats::kMmapCalls) + stats::get(stats::kMunmapCalls);
@@ -56,7 +56,7 @@ TEST(Large, AKeptMappingIsReusedWithoutASystemCall) {
   EXPECT_EQ(stats::get(stats::kMmapCalls) + stats::get(stats::kMunmapCalls), before);
   set_option(Option::kEarlyPurge, 1);
   purge_all();
-  EXPECT_EQ(large_kept_bytes(), 0u);
+  EXPECT_EQ(large_cached_bytes(), 0u);
 }
 
 int64_t mapping_calls() {
@@ -68,17 +68,17 @@ TEST(Large, TheMappingFreedLastServesItsSizeAgain) {
   purge_all();
   void* p = larder_malloc(5 << 20);
   larder_free(p);
-  EXPECT_EQ(large_kept_bytes(), 0u) << "it waits";
-  EXPECT_TRUE(large_has_kept());
+  EXPECT_EQ(large_cached_bytes(), 0u) << "it waits";
+  EXPECT_TRUE(large_has_cached());
   EXPECT_EQ(larder_malloc(5 << 20), p);
   larder_free(p);
   void* q = larder_malloc(2 << 20);  // too different: a part of it
-  EXPECT_GT(large_kept_bytes(), 0u);
+  EXPECT_GT(large_cached_bytes(), 0u);
   larder_free(q);
   EXPECT_DEATH(larder_free(q), "not allocated");
 }
 
-TEST(Large, KeptMemoryIsDividedAndComesTogetherAgain) {
+TEST(Large, CachedMappingsAreSplitAndCoalesced) {
   purge_all();
   larder_free(larder_malloc(60 << 20));
   int64_t before = mapping_calls();
@@ -97,14 +97,14 @@ TEST(Large, WhatReallocCutsOffServesAndIsTakenBack) {
   int64_t before = mapping_calls();
   EXPECT_EQ(larder_realloc(p, 10 << 20), p);
   larder_free(larder_malloc(20 << 20));
-  large_settle();
+  large_evict_last_freed();
   EXPECT_EQ(larder_realloc(p, 39 << 20), p);
   EXPECT_EQ(mapping_calls(), before);
   EXPECT_EQ(p[(10 << 20) - 1], 5);
   larder_free(p);
 }
 
-TEST(Large, KeptMemoryThatDoesNotFitIsBounded) {
+TEST(Large, CachedMappingsThatDoNotFitAreBounded) {
   purge_all();
   stats::counters[stats::kHugePeakBytes].store(0);
   std::vector<void*> pins, live;
@@ -117,9 +117,9 @@ TEST(Large, KeptMemoryThatDoesNotFitIsBounded) {
   for (int i = 0; i < 6; ++i) {
     live.push_back(larder_malloc(10 << 20));
     auto peak = size_t(stats::get(stats::kHugePeakBytes));
-    EXPECT_LE(size_t(stats::get(stats::kHugeBytes)) + large_kept_bytes(), peak + peak / 2);
+    EXPECT_LE(size_t(stats::get(stats::kHugeBytes)) + large_cached_bytes(), peak + peak / 2);
   }
-  EXPECT_LT(large_kept_bytes(), size_t{8 * 8} << 20);
+  EXPECT_LT(large_cached_bytes(), size_t{8 * 8} << 20);
   for (void* p : live) larder_free(p);
   for (void* p : pins) larder_free(p);
 }

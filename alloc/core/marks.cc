@@ -95,21 +95,21 @@ void ThreadHeap::freed_marked(int c, Mark* mark) {
   }
 }
 
-bool ThreadHeap::park_marked(Slab* s, void* p) {
-  if (parked != nullptr || s->pages > kKeptRunUnits) return false;
+bool ThreadHeap::cache_last_freed_sampled(Slab* s, void* p) {
+  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages) return false;
   s->kind = Kind::kFree;
-  parked = s;
-  parked_object = p;
-  parked_min = parked_span = 0;  // nothing fits: malloc has to ask for it
+  last_freed = s;
+  last_freed_object = p;
+  last_freed_min = last_freed_range = 0;  // nothing fits: malloc has to ask for it
   return true;
 }
 
-Slab* ThreadHeap::take_parked_marked(size_t size_bytes) {
-  Slab* s = parked;
+Slab* ThreadHeap::take_last_freed_sampled(size_t size_bytes) {
+  Slab* s = last_freed;
   if (s == nullptr || s->mark == nullptr || size_bytes + kPageBytes <= s->bytes ||
       size_bytes > s->bytes - s->offset)
     return nullptr;
-  parked = nullptr;
+  last_freed = nullptr;
   s->kind = Kind::kSpan;
   s->zero = false;
   return s;

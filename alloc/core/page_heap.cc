@@ -122,7 +122,7 @@ void PageHeap::set_free_pages(Segment* segment, PageSet pages) {
   if ((pages & segment->dirty) != 0) dirty_insert(segment);
 }
 
-void PageHeap::give_back(Segment* segment, PageSet pages, PageSet dirty) {
+void PageHeap::release_pages(Segment* segment, PageSet pages, PageSet dirty) {
   LARDER_CHECK((segment->free_pages & pages) == 0);
   if (dirty != 0) {
     segment->last_free_ms = os::now_ms();
@@ -233,7 +233,7 @@ void PageHeap::free_span(Slab* span, size_t touched_bytes) {
   span->kind = Kind::kFree;
   span->set_owner(kNobody);
   count_used(-size_t{span->pages});
-  give_back(span->segment, pages, touched);
+  release_pages(span->segment, pages, touched);
 }
 
 bool PageHeap::extend_span(Slab* span, unsigned new_pages) {
@@ -260,7 +260,7 @@ void PageHeap::shrink_span(Slab* span, unsigned new_pages) {
   count_used(size_t{new_pages} - span->pages);
   span->pages = new_pages;
   span->bytes = new_pages * kPageBytes;
-  give_back(span->segment, tail, tail);
+  release_pages(span->segment, tail, tail);
 }
 
 // --- purge

@@ -90,7 +90,7 @@ class PageHeap {
   Slab* claim(Segment* segment, int page, unsigned pages, Kind kind) LARDER_REQUIRES(lock_);
   void set_free_pages(Segment* segment, PageSet pages) LARDER_REQUIRES(lock_);
   void count_used(size_t more_pages) LARDER_REQUIRES(lock_);
-  void give_back(Segment* segment, PageSet pages, PageSet dirty) LARDER_REQUIRES(lock_);
+  void release_pages(Segment* segment, PageSet pages, PageSet dirty) LARDER_REQUIRES(lock_);
   void bucket_remove(Segment* segment) LARDER_REQUIRES(lock_);
   void bucket_insert(Segment* segment) LARDER_REQUIRES(lock_);
   void dirty_insert(Segment* segment) LARDER_REQUIRES(lock_);

@@ -53,7 +53,7 @@ bool tell(larder_pressure kind, size_t bytes) {
 bool trim_heap() {
   ThreadHeap* heap = thread_state.heap;
   if (heap == nullptr) return false;
-  heap->keep_less();
+  heap->reset_cache_limit();
   return heap->trim() != 0;
 }
 
@@ -78,21 +78,21 @@ void relieve_pressure() {
   tell(LARDER_PRESSURE_SOFT, held - soft);
 }
 
-bool reclaim_memory() {
+bool release_all_memory() {
   bool trimmed = trim_heap();
   if (registry_release_unused()) trimmed = true;
   if (limit::hard() != 0) {
     limit::press();
     if (purge_all() != 0) trimmed = true;
   }
-  return reclaim_address_space() || trimmed;
+  return release_address_space() || trimmed;
 }
 
 bool plead_for_memory(size_t size_bytes) {
   size_t held = limit::held_bytes(), hard = limit::hard();
   size_t room = hard == 0 || held > hard ? 0 : hard - held;
   if (!tell(LARDER_PRESSURE_HARD, size_bytes > room ? size_bytes - room : size_bytes)) return false;
-  reclaim_memory();
+  release_all_memory();
   return true;
 }
 

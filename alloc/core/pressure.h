@@ -18,7 +18,7 @@ bool set_pressure_callback(PressureCallback function, void* context);
 // The soft limit was crossed.
 LARDER_SLOW void relieve_pressure();
 // An allocation has failed. True if it is worth another try.
-LARDER_SLOW bool reclaim_memory();
+LARDER_SLOW bool release_all_memory();
 // That was not enough, and the program is told. True if it is worth another try.
 LARDER_SLOW bool plead_for_memory(size_t size_bytes);
 

@@ -60,10 +60,10 @@ constinit Early early;
 
 // What would go early, if that is worth it.
 size_t early_bytes() {
-  auto kept = size_t(stats::get(stats::kHeapsKept));
-  size_t unused = page_heap.dirty_whole_bytes() + large_kept_bytes() + kept;
+  auto cached = size_t(stats::get(stats::kHeapsCachedBytes));
+  size_t unused = page_heap.dirty_whole_bytes() + large_cached_bytes() + cached;
   size_t used = page_heap.used_bytes() + large_used_bytes();
-  bool at_rest = used <= kHardlyAny + kept && stats::get(stats::kHeaps) <= kFewThreads;
+  bool at_rest = used <= kHardlyAny + cached && stats::get(stats::kHeaps) <= kFewThreads;
   return unused >= kEarlyMin && at_rest ? unused : 0;
 }
 
@@ -93,14 +93,14 @@ constinit std::atomic<uint64_t> next_pressed_ms{0};
 
 LARDER_SLOW void purge_pressed(uint64_t now) {
   uint64_t due = next_pressed_ms.load(std::memory_order_relaxed);
-  if (now < due && page_heap.dirty_bytes() + large_kept_bytes() < kPressedBytes) return;
+  if (now < due && page_heap.dirty_bytes() + large_cached_bytes() < kPressedBytes) return;
   if (!next_pressed_ms.compare_exchange_strong(due, now + kPressedTickMs,
                                                std::memory_order_relaxed))
     return;
   purge_to_limit();
 }
 
-bool has_work() { return page_heap.has_dirty() || large_has_kept(); }
+bool has_work() { return page_heap.has_dirty() || large_has_cached(); }
 
 // 1 while the background thread waits for work. Whoever misses that leaves it to the next free.
 constinit std::atomic<uint32_t> asleep{0};
@@ -164,13 +164,13 @@ void purge_tick() {
   if (!next_tick_ms.compare_exchange_strong(due, now + kTickMs, std::memory_order_relaxed)) return;
   uint64_t decay = purge_decay_ms();
   uint64_t deadline = now > decay ? now - decay : 0;
-  large_release_kept(deadline);
+  large_release_cached(deadline);
   purge_until(deadline, size_t(double(option(Option::kPurgeMibPerTick) << 20) * rate));
 }
 
 unsigned purge_early_count() { return early.count.load(std::memory_order_relaxed); }
 
-size_t purge_all() { return large_release_kept(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
+size_t purge_all() { return large_release_cached(UINT64_MAX) + purge_until(UINT64_MAX, SIZE_MAX); }
 
 void purge_to_limit() {
   size_t lowest = limit::lowest(), wanted = lowest - lowest / kPressedShare;
@@ -183,11 +183,11 @@ size_t purge_passes() { return last_pass.load(std::memory_order_relaxed); }
 
 size_t purge_bytes(size_t bytes) {
   size_t purged = purge_until(UINT64_MAX, bytes);
-  return purged < bytes ? purged + large_release_kept(UINT64_MAX) : purged;
+  return purged < bytes ? purged + large_release_cached(UINT64_MAX) : purged;
 }
 
-bool reclaim_address_space() {
-  return large_release_kept(UINT64_MAX) + page_heap.release_regions() != 0;
+bool release_address_space() {
+  return large_release_cached(UINT64_MAX) + page_heap.release_regions() != 0;
 }
 
 }  // namespace larder

@@ -32,6 +32,6 @@ size_t purge_bytes(size_t bytes);
 // How many times the process has been searched for memory to give back.
 size_t purge_passes();
 // For when the system refuses memory: unmaps what is wholly free. True if it is worth another try.
-bool reclaim_address_space();
+bool release_address_space();
 
 }  // namespace larder

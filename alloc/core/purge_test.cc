@@ -90,16 +90,16 @@ TEST_F(Purge, ATickGivesBackABoundedAmount) {
   EXPECT_LE(once, 10 << 20);
 }
 
-TEST_F(Purge, KeptMappingsGoAfterTheDecay) {
+TEST_F(Purge, CachedMappingsAreUnmappedAfterTheDecay) {
   larder_free(larder_malloc(50 << 20));
-  EXPECT_TRUE(large_has_kept());
+  EXPECT_TRUE(large_has_cached());
   set_option(Option::kPurgeDecayMs, 20);
   // The one that waits for a request of its size does so until the first tick.
   for (int tick = 0; tick < 2; ++tick) {
     test_clock::pass_ms(150);
     purge_tick();
   }
-  EXPECT_FALSE(large_has_kept());
+  EXPECT_FALSE(large_has_cached());
 }
 
 TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
@@ -119,7 +119,7 @@ TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
   EXPECT_LE(size_t(stats::get(stats::kPurgedBytes) - purged), allowed);
 }
 
-TEST_F(Purge, WhatAHeapKeepsIsNotInUseAndGoesWithTheRest) {
+TEST_F(Purge, WhatAHeapCachesIsNotInUseAndGoesWithTheRest) {
   set_option(Option::kPurgeDecayMs, 3600 * 1000);
   test_clock::pass_ms(2100);  // the next is put off by 2048 ms once 64 MiB were too much
   size_t before = resident();
@@ -130,10 +130,10 @@ TEST_F(Purge, WhatAHeapKeepsIsNotInUseAndGoesWithTheRest) {
     for (void*& p : spans) p = memset(larder_malloc(200 << 10), 1, 200 << 10);
     for (void* p : spans) larder_free(p);
   }
-  EXPECT_GE(thread_state.heap->kept_bytes(), size_t{8} << 20);
+  EXPECT_GE(thread_state.heap->cached_bytes(), size_t{8} << 20);
   set_option(Option::kEarlyPurge, 1);
   for (void* p : mappings) larder_free(p);
-  EXPECT_EQ(thread_state.heap->kept_bytes(), 0u);
+  EXPECT_EQ(thread_state.heap->cached_bytes(), 0u);
   expect_resident(before + (size_t{4} << 20));
 }
 

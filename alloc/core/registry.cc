@@ -129,7 +129,7 @@ constinit const HeapsLayout heaps_layout = {
     .bins = offsetof(ThreadHeap, bins),
     .bin_bytes = sizeof(Bin),
     .bin_marks = offsetof(Bin, marks),
-    .kept_run_bytes = offsetof(ThreadHeap, kept_run_bytes),
+    .kept_run_bytes = offsetof(ThreadHeap, cached_span_bytes),
     .refills = offsetof(ThreadHeap, counters.refills),
     .fresh_slabs = offsetof(ThreadHeap, counters.fresh_slabs),
     .remote_frees = offsetof(ThreadHeap, counters.remote_frees),
@@ -227,8 +227,8 @@ HeapCounts heap_counts() {
   counts.dead = registry.dead;
   auto add = [&counts](const ThreadHeap& heap) {
     const HeapCounters& c = heap.counters;
-    counts.kept_bytes += __atomic_load_n(&heap.kept_run_bytes, __ATOMIC_RELAXED) +
-                         __atomic_load_n(&heap.empty_bytes, __ATOMIC_RELAXED);
+    counts.cached_bytes += __atomic_load_n(&heap.cached_span_bytes, __ATOMIC_RELAXED) +
+                           __atomic_load_n(&heap.empty_bytes, __ATOMIC_RELAXED);
     counts.refills += c.refills.load(std::memory_order_relaxed);
     counts.fresh_slabs += c.fresh_slabs.load(std::memory_order_relaxed);
     counts.adopted_slabs += c.adopted_slabs.load(std::memory_order_relaxed);
@@ -279,7 +279,7 @@ void registry_bury_others() LARDER_UNCHECKED {
     }
   }
   registry.in_use.store(in_use, std::memory_order_relaxed);
-  forget_kept_by_others();
+  forget_caches_of_others();
 }
 
 Lock& burial_lock() { return registry.burial; }

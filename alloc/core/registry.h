@@ -24,7 +24,7 @@ void registry_init();
 struct HeapCounts {
   size_t in_use, unused, shared, dead;
   // Sums of all heaps' counters since the start.
-  size_t kept_bytes;  // in kept spans and kept empty slabs, now
+  size_t cached_bytes;  // in kept spans and kept empty slabs, now
   uint64_t refills, fresh_slabs, adopted_slabs, remote_frees, remote_pushes;
 };
 HeapCounts heap_counts();

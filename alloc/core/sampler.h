@@ -128,8 +128,8 @@ void* sample_exact(int c, size_t size_bytes, void* caller);
 void set_state_of_new_marks(uint32_t state);
 
 // Objects of sample slabs that a signal handler has freed: linked, for whoever can free them.
-void sample_defer(void* p);
-void* sample_take_deferred();
+void sample_free_in_signal(void* p);
+void* sample_take_freed_in_signal();
 
 Lock& sample_lock();
 

@@ -48,15 +48,15 @@ void slab_thin(Slab* s) {
   auto found = uint64_t(page_range(0, int(system_pages))) & ~s->gone &
                ~system_pages_in_use(s, list, size, system_page);
   s->gone |= found;
-  void* kept = nullptr;
-  void** tail = &kept;
+  void* remaining = nullptr;
+  void** tail = &remaining;
   for (void* p = list; p != nullptr; p = next_of(p)) {
     if ((s->gone >> uint32_t(static_cast<char*>(p) - s->base) / system_page & 1) != 0) continue;
     *tail = p;
     tail = &next_of(p);
   }
   *tail = std::exchange(s->free, nullptr);
-  s->free = kept;
+  s->free = remaining;
   for (PageSet rest = found; rest != 0;) {
     int first = first_page(rest);
     int count = span_length_at(rest, first);

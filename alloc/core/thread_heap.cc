@@ -126,34 +126,34 @@ bool ThreadHeap::emptied(Slab* s) {
     join_partial(s);
     return false;
   }
-  retire(s);
+  cache_empty_slab(s);
   return true;
 }
 
-bool ThreadHeap::hold(Slab* s, void* p) {
+bool ThreadHeap::defer_free(Slab* s, void* p) {
   int c = s->size_class;
   // A heap that does not allocate the class has no use for it; and of a slab that is met again at
   // once there are few, so that it is worth adopting.
-  bool useful = bins[c].current != nullptr && held_last[c] != s;
-  if (!useful || held[c] >= kSizeClasses.hold[c]) return false;
-  if (held[c]++ == 0) held_classes |= ClassSet{1} << c;
-  held_last[c] = s;
+  bool useful = bins[c].current != nullptr && last_deferred_slab[c] != s;
+  if (!useful || deferred[c] >= kSizeClasses.max_deferred[c]) return false;
+  if (deferred[c]++ == 0) deferred_classes |= ClassSet{1} << c;
+  last_deferred_slab[c] = s;
   next_of(p) = heads[c];
   heads[c] = p;
   return true;
 }
 
-void ThreadHeap::release_held(int c) {
+void ThreadHeap::release_deferred(int c) {
   release_inlined(c);
-  held_classes &= ~(ClassSet{1} << c);
-  if (held[c] == 0 || held[c] == kHoldNoMore) return;
-  held[c] = kHoldNoMore;
+  deferred_classes &= ~(ClassSet{1} << c);
+  if (deferred[c] == 0 || deferred[c] == kDeferNoMore) return;
+  deferred[c] = kDeferNoMore;
   thread_state.last = ThreadState::kNoLast;
   // Marks stay on what stays in the list.
   Mark* mark = std::exchange(bins[c].marks, nullptr);
   Mark** marks = &bins[c].marks;
-  void* kept = nullptr;
-  void** tail = &kept;
+  void* remaining = nullptr;
+  void** tail = &remaining;
   for (void* list = std::exchange(heads[c], nullptr);;) {
     while (void* p = list) {
       list = next_of(p);
@@ -180,21 +180,21 @@ void ThreadHeap::release_held(int c) {
     }
     mark = following;
   }
-  heads[c] = kept;
+  heads[c] = remaining;
 }
 
-void ThreadHeap::release_some_held() {
-  ClassSet todo = inlined != nullptr ? page_range(0, kClasses) : held_classes;
+void ThreadHeap::release_some_deferred() {
+  ClassSet todo = inlined != nullptr ? page_range(0, kClasses) : deferred_classes;
   for (int i = 0; i < 8 && todo != 0; ++i) {
     ClassSet ahead = todo >> release_class << release_class;
     release_class = first_page(ahead != 0 ? ahead : todo);
-    release_held(release_class);
+    release_deferred(release_class);
     todo &= ~(ClassSet{1} << release_class);
   }
 }
 
-void ThreadHeap::release_all_held() {
-  for (int c = 0; c < kClasses; ++c) release_held(c);
+void ThreadHeap::release_all_deferred() {
+  for (int c = 0; c < kClasses; ++c) release_deferred(c);
 }
 
 void ThreadHeap::adopt(Slab* s) {
@@ -255,7 +255,7 @@ void ThreadHeap::move_in(ThreadState& t) {
 }
 
 void ThreadHeap::move_out(ThreadState& t) {
-  settle();
+  flush();
   inlined = nullptr;
   while (!full.empty()) let_go_full();
   t.last = ThreadState::kNoLast;
@@ -266,11 +266,11 @@ void ThreadHeap::move_out(ThreadState& t) {
     if (Slab* s = bins[c].current) s->list = &own_heads[c];
   }
   heads = own_heads;
-  keep_less();
+  reset_cache_limit();
 }
 
 size_t ThreadHeap::owned_bytes() const {
-  size_t bytes = kept_bytes();
+  size_t bytes = cached_bytes();
   for (int c = 0; c < kClasses; ++c) {
     bytes += bins[c].partial.size() * kSizeClasses.pages[c] * kPageBytes;
     if (const Slab* s = bins[c].current)
@@ -280,7 +280,7 @@ size_t ThreadHeap::owned_bytes() const {
 }
 
 void ThreadHeap::release_all() {
-  settle();
+  flush();
   while (!full.empty()) let_go_full();
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
@@ -299,29 +299,29 @@ void ThreadHeap::release_all() {
   trim();
 }
 
-bool ThreadHeap::park(Slab* s, void* p) {
-  if (parked != nullptr || s->pages > kKeptRunUnits || s->mark != nullptr) return false;
+bool ThreadHeap::cache_last_freed(Slab* s, void* p) {
+  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages || s->mark != nullptr) return false;
   s->kind = Kind::kFree;
-  parked = s;
-  parked_object = p;
-  parked_min = s->bytes - kPageBytes + 1;
-  parked_span = large_usable(s) - parked_min;
+  last_freed = s;
+  last_freed_object = p;
+  last_freed_min = s->bytes - kPageBytes + 1;
+  last_freed_range = large_usable(s) - last_freed_min;
   return true;
 }
 
-void* ThreadHeap::take_parked(size_t size_bytes) {
-  Slab* s = parked;
-  if (s == nullptr || size_bytes - parked_min > parked_span) return nullptr;
-  parked = nullptr;
+void* ThreadHeap::take_last_freed(size_t size_bytes) {
+  Slab* s = last_freed;
+  if (s == nullptr || size_bytes - last_freed_min > last_freed_range) return nullptr;
+  last_freed = nullptr;
   s->kind = Kind::kSpan;
   s->zero = false;
-  return parked_object;
+  return last_freed_object;
 }
 
-void ThreadHeap::settle() {
-  release_all_held();
+void ThreadHeap::flush() {
+  release_all_deferred();
   remote_flush(this);
-  unpark();
+  evict_last_freed();
 }
 
 void ThreadHeap::collect() {
@@ -330,14 +330,14 @@ void ThreadHeap::collect() {
     for (Slab* s = bin.partial.front(); s != nullptr;) {
       Slab* following = s->next;
       take_remote(s);
-      if (s->used == 0) retire(s);
+      if (s->used == 0) cache_empty_slab(s);
       s = following;
     }
   }
 }
 
 void ThreadHeap::collect_some() {
-  release_some_held();
+  release_some_deferred();
   for (int i = 0; i < 2 && !full.empty(); ++i) let_go_full();
   int looks = 8;
   for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
@@ -350,7 +350,7 @@ void ThreadHeap::collect_some() {
       bin.partial.remove(s);
       bin.partial.push_front(s);
       take_remote(s);
-      if (s->used == 0) retire(s);
+      if (s->used == 0) cache_empty_slab(s);
     }
     ClassSet looked_through = ClassSet{1} << collect_class;
     if (bin.partial.empty()) partial_classes &= ~looked_through;
@@ -375,13 +375,13 @@ Slab* ThreadHeap::usable_partial(int c) {
 
 Slab* ThreadHeap::fresh_slab(int c) {
   emptied_bytes = 0;
-  if (Slab* s = kept_empty(c)) return s;
+  if (Slab* s = take_cached_slab(c)) return s;
   remote_flush(this);
   collect_some();
-  keep_more(kSizeClasses.pages[c] * kPageBytes);
+  raise_cache_limit(kSizeClasses.pages[c] * kPageBytes);
   Slab* s = slab_acquire(c);
   // What this heap keeps is warm: it must not raise the peak.
-  if (s != nullptr && s->zero && kept_bytes() != 0) {
+  if (s != nullptr && s->zero && cached_bytes() != 0) {
     slab_release(s);
     trim();
     s = slab_acquire(c);
@@ -437,7 +437,7 @@ void* ThreadHeap::refill(int c) {
   if (heads[c] != nullptr) return serve(c, heads[c]);
   Bin& bin = bins[c];
   if (bin.marks != nullptr) return take_marked(c);
-  held[c] = 0;
+  deferred[c] = 0;
   for (;;) {
     Slab* current = bin.current;
     if (current != nullptr)
@@ -485,11 +485,11 @@ void* or_enomem(void* p) {
 // Calls `allocate`; when it fails, gives back what is free and tries once more, then asks the
 // program to free something. Sizes that no address space holds are not worth that.
 template <typename Allocate>
-void* allocate_or_reclaim(size_t size_bytes, Allocate allocate) {
+void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   void* p = allocate();
   if (size_bytes > kSmallMax) purge_tick();
   if (p == nullptr && size_bytes < size_t{1} << (kAddressBits - 1)) {
-    if (reclaim_memory()) p = allocate();
+    if (release_all_memory()) p = allocate();
     if (p == nullptr && plead_for_memory(size_bytes)) p = allocate();
   }
   if (unlikely(limit::crossed())) relieve_pressure();
@@ -561,7 +561,7 @@ void slab_free_slow(void* p, Slab* s) {
 void free_in_signal(void* p, Slab* s) {
   // Takes no lock.
   if (s->kind == Kind::kEmergency) return large_free(s);
-  if (s->kind == Kind::kSampled) return sample_defer(p);
+  if (s->kind == Kind::kSampled) return sample_free_in_signal(p);
   if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
     stats::add(stats::kLeakedInSignal, 1);
 }
@@ -573,30 +573,30 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   ThreadHeap* heap = size_bytes <= kSpanMax ? thread_heap() : nullptr;
   void* p = nullptr;
   if (heap != nullptr) {
-    if (Slab* s = heap->take_parked_marked(size_bytes)) {
+    if (Slab* s = heap->take_last_freed_sampled(size_bytes)) {
       sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
       return s->base + s->offset;
     }
     unsigned pages = span_pages(size_bytes);
-    heap->unpark();
-    if (Slab* kept = heap->take_run(pages))
-      p = large_reuse(kept, size_bytes);
+    heap->evict_last_freed();
+    if (Slab* span = heap->take_cached_span(pages))
+      p = large_reuse(span, size_bytes);
     else
-      heap->keep_more(pages * kPageBytes);
+      heap->raise_cache_limit(pages * kPageBytes);
   }
-  if (size_bytes > kSpanMax && !sample_all && (p = large_take_parked(size_bytes)) != nullptr) {
+  if (size_bytes > kSpanMax && !sample_all && (p = large_take_last_freed(size_bytes)) != nullptr) {
     Slab* s = page_map.find(p);
     if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
     return p;
   }
   bool zero = false;
   if (p == nullptr)
-    p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   // What this heap keeps is warm: it must not raise the peak.
-  if (p != nullptr && heap != nullptr && zero && heap->kept_bytes() != 0) {
+  if (p != nullptr && heap != nullptr && zero && heap->cached_bytes() != 0) {
     page_heap.free_span(page_map.find(p), 0);
     heap->trim();
-    p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   }
   return charge_large(p, size_bytes, zero, caller);
 }
@@ -619,7 +619,7 @@ void* malloc_slow(size_t size_bytes, size_t c) {
     return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
   }
   void* caller = __builtin_return_address(0);
-  return allocate_or_reclaim(kSizeClasses.size[c], [size_bytes, c, caller] {
+  return allocate_with_retry(kSizeClasses.size[c], [size_bytes, c, caller] {
     if (unlikely(sample_all)) return sample_exact(int(c), size_bytes, caller);
     ThreadHeap* heap = thread_heap();
     if (heap == nullptr) return shared_malloc(int(c), caller);
@@ -631,7 +631,7 @@ void* malloc_slow(size_t size_bytes, size_t c) {
 
 void* malloc_large(size_t size_bytes) {
   ThreadHeap* heap = thread_state.heap;
-  void* p = heap != nullptr && !thread_state.busy ? heap->take_parked(size_bytes) : nullptr;
+  void* p = heap != nullptr && !thread_state.busy ? heap->take_last_freed(size_bytes) : nullptr;
   return p != nullptr ? p : malloc_large_slow(size_bytes);
 }
 
@@ -643,7 +643,7 @@ void free_empty(Slab* s) {
   unsigned early = purge_early_count();
   // More is being freed than allocated: what is held might keep other slabs from becoming empty.
   if (heap->emptied(s)) {
-    heap->release_some_held();
+    heap->release_some_deferred();
     heap->shrink();
   }
   follow_early_purge(heap, early);
@@ -681,19 +681,20 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
     SlowPath path;
     if (path.entered()) thread_state.heap->freed_marked(c, mark);
   }
-  free_deferred();
+  free_left_by_signals();
 }
 
 // True if the span or mapping is parked, with its mark.
 bool free_marked_large(ThreadHeap* heap, void* p, Slab* s) {
   sample_end(s->mark);
   if (heap != nullptr && heap->keep_mark(s->mark)) {
-    if (s->kind == Kind::kSpan ? heap->park_marked(s, p) : large_park(s)) return true;
+    if (s->kind == Kind::kSpan ? heap->cache_last_freed_sampled(s, p) : large_cache_last_freed(s))
+      return true;
     mark_drop(std::exchange(s->mark, nullptr));
     return false;
   }
   mark_drop(std::exchange(s->mark, nullptr));
-  return s->kind == Kind::kSpan && heap != nullptr && heap->park(s, p);
+  return s->kind == Kind::kSpan && heap != nullptr && heap->cache_last_freed(s, p);
 }
 
 LARDER_WARM void free_slower(void* p, Slab* s) {
@@ -705,9 +706,9 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   ThreadHeap* heap = s->kind == Kind::kSpan ? thread_heap() : thread_state.heap;
   if (unlikely(s->mark != nullptr) && free_marked_large(heap, p, s)) return;
-  if (s->kind == Kind::kSpan && heap != nullptr && heap->keep_run(s)) return;
-  if (s->kind == Kind::kHuge && !sample_all && large_park(s)) return purge_wake();
-  if (heap != nullptr) heap->tell_kept();
+  if (s->kind == Kind::kSpan && heap != nullptr && heap->cache_span(s)) return;
+  if (s->kind == Kind::kHuge && !sample_all && large_cache_last_freed(s)) return purge_wake();
+  if (heap != nullptr) heap->report_cached_bytes();
   unsigned early = purge_early_count();
   large_free(s);
   purge_tick();
@@ -720,8 +721,8 @@ void free_slow(void* p, Slab* s) {
   if (p == nullptr) return;
   ThreadHeap* heap = thread_state.heap;
   if (heap != nullptr && !thread_state.busy) {
-    if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->hold(s, p)) return;
-    if (s->kind == Kind::kSpan && heap->park(s, p)) return;
+    if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->defer_free(s, p)) return;
+    if (s->kind == Kind::kSpan && heap->cache_last_freed(s, p)) return;
   }
   free_slower(p, s);
 }
@@ -736,7 +737,7 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
   bool zero = false;
-  void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
+  void* p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
   return charge_large(p, size_bytes, zero, __builtin_return_address(0));
 }
 
@@ -748,7 +749,7 @@ void* zeroed_alloc(size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
   bool zero = false;
-  void* p = allocate_or_reclaim(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  void* p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
   charge_large(p, size_bytes, true, __builtin_return_address(0));
   return p == nullptr || zero ? p : memset(p, 0, size_bytes);
 }
@@ -757,9 +758,9 @@ size_t usable_size(const Slab* s) {
   return is_small(s) ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
 }
 
-void free_deferred() {
+void free_left_by_signals() {
   void* following = nullptr;
-  for (void* p = sample_take_deferred(); p != nullptr; p = following) {
+  for (void* p = sample_take_freed_in_signal(); p != nullptr; p = following) {
     following = next_of(p);
     free_fast(p);
   }
@@ -772,7 +773,7 @@ size_t release_free_memory() {
     heap->collect();
     heap->thin(UINT64_MAX);
     heap->trim();
-    heap->keep_less();
+    heap->reset_cache_limit();
   }
   registry_release_unused();
   return purge_all();

@@ -18,8 +18,8 @@
 //   every slab owned by the heap is a bin's current, in a bin's partial list, in `empties`, or in
 //   `full`: those that last had nothing left to give. Other full slabs are nobody's.
 // Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept spans likewise, and both together
-// keep_extra beyond that, which is kKeepExtraBytes in all heaps; current slabs <= one a class, held
-// objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
+// cache_extra beyond that, which is kCacheExtraBytes in all heaps; current slabs <= one a class,
+// held objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
 #pragma once
 
 #include "base/policy.h"
@@ -35,7 +35,7 @@ struct larder_inline_state;
 
 namespace larder {
 
-inline constexpr uint8_t kHoldNoMore = 255;
+inline constexpr uint8_t kDeferNoMore = 255;
 
 // The owner of no slab, not even of the null slab: what a thread without a heap compares with.
 inline constexpr uintptr_t kNoOwner = 1;
@@ -95,32 +95,33 @@ struct ThreadHeap {
   // Slabs of the class adopted, less those needed since, from 0 to kIdleAdoptions: tells a heap
   // that frees more than it allocates.
   uint8_t idle_adoptions[kClasses];
-  uint8_t held[kClasses];            // put into heads[c] since it was last empty; or kHoldNoMore
+  uint8_t deferred[kClasses];        // put into heads[c] since it was last empty; or kDeferNoMore
   SlabList empties[kSlabPageSteps];  // used == 0, by log2(pages), most recently emptied first
   size_t empty_bytes;
   SlabList full;  // set aside, the longest first: used == 1, so that the first free is noticed
   size_t full_bytes;
-  Slab* kept_runs[kKeptRunUnits + 1];  // freed spans, by pages, linked by next
-  size_t kept_run_bytes;
-  // What it turns over: it may keep so much more than LARDER_HEAP_EMPTY_KIB (keep_more).
-  size_t keep_extra;
-  size_t given_back;   // for want of room here, and not asked for again yet
-  size_t keep_unused;  // least of what was beyond the option in the decay time, from keep_since_ms
-  uint64_t keep_since_ms;
-  size_t told_kept;      // its share of stats::kHeapsKept
-  size_t emptied_bytes;  // of slabs that became empty since one was needed
-  int thin_class;        // where thin() goes on
-  uint8_t keep_events;
+  Slab* cached_spans[kMaxCachedSpanPages + 1];  // freed spans, by pages, linked by next
+  size_t cached_span_bytes;
+  // What it turns over: it may keep so much more than LARDER_HEAP_EMPTY_KIB (raise_cache_limit).
+  size_t cache_extra;
+  size_t evicted_bytes;       // for want of room here, and not asked for again yet
+  size_t cache_extra_unused;  // least of what was beyond the option in the decay time, from
+                              // cache_extra_since_ms
+  uint64_t cache_extra_since_ms;
+  size_t reported_cached_bytes;  // its share of stats::kHeapsCachedBytes
+  size_t emptied_bytes;          // of slabs that became empty since one was needed
+  int thin_class;                // where thin() goes on
+  uint8_t cache_events;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
-  // The span that was freed last, without a look at kept_runs: it serves sizes of parked_min +
-  // 0..parked_span.
-  Slab* parked;
-  void* parked_object;  // known without a look at the slab, which the free has just looked up
-  size_t parked_min, parked_span;
-  ClassSet partial_classes;  // bit c: bins[c].partial may not be empty
-  ClassSet held_classes;     // bit c: held[c] may not be 0
-  int collect_class;         // where the next collect_some() looks
-  int release_class;         // and the next release_some_held()
+  // The span that was freed last, without a look at cached_spans: it serves sizes of last_freed_min
+  // + 0..last_freed_range.
+  Slab* last_freed;
+  void* last_freed_object;  // known without a look at the slab, which the free has just looked up
+  size_t last_freed_min, last_freed_range;
+  ClassSet partial_classes;   // bit c: bins[c].partial may not be empty
+  ClassSet deferred_classes;  // bit c: held[c] may not be 0
+  int collect_class;          // where the next collect_some() looks
+  int release_class;          // and the next release_some_deferred()
   HeapCounters counters;
   Countdown countdown;  // to the next mark
   Mark* taken;          // on the object that refill() has just returned, if any
@@ -134,7 +135,7 @@ struct ThreadHeap {
   ThreadHeap* next_unused;
   size_t waiting_bytes;          // owned when its thread ended, for the registry
   larder_inline_state* inlined;  // what the thread keeps for inlined code, if anything (inline.cc)
-  Slab* held_last[kClasses];     // where the last held object of the class came from
+  Slab* last_deferred_slab[kClasses];  // where the last held object of the class came from
   // What most threads never touch comes last.
   RemoteCache remote;
   void* own_heads[kClasses];  // of a heap that no thread has
@@ -145,16 +146,16 @@ struct ThreadHeap {
   void push_local(Slab* s, void* p);
   // Takes a freed object of a slab that nobody owns, for the next malloc of its class, instead of
   // adopting the slab for its sake. False: enough are held.
-  bool hold(Slab* s, void* p);
+  bool defer_free(Slab* s, void* p);
   // Held objects of the class go to their slabs, and no more are held until it is refilled.
-  void release_held(int c);
+  void release_deferred(int c);
   // What inlined code has kept of the class goes to its slabs, and no more is kept until it asks.
   void release_inlined(int c);
   // Freed objects that are in use as far as their slabs know, linked.
-  void give_back(void* list);
+  void free_inlined(void* list);
   // Of a few classes, in turn; of all.
-  void release_some_held();
-  void release_all_held();
+  void release_some_deferred();
+  void release_all_deferred();
   // The slab was adopted: nothing of it is free. A heap that adopts and does not allocate passes
   // slabs on, through the central list.
   void adopt(Slab* s);
@@ -172,25 +173,25 @@ struct ThreadHeap {
   // Lets go of every slab: free ones to the page heap, others for anyone to take.
   void release_all();
   // A freed span, if none is parked. False: it has to go elsewhere.
-  bool park(Slab* s, void* p);
+  bool cache_last_freed(Slab* s, void* p);
   // The parked span, if there is one and it fits.
-  void* take_parked(size_t size_bytes);
+  void* take_last_freed(size_t size_bytes);
   // Keeps it like others, or gives it back.
-  void unpark();
+  void evict_last_freed();
   // A freed span that is worth keeping; false if it is not. A span of so many pages, or nullptr.
-  bool keep_run(Slab* s);
-  Slab* take_run(unsigned pages);
+  bool cache_span(Slab* s);
+  Slab* take_cached_span(unsigned pages);
   // Asked the page heap for so much: if it gave back as much before, it should have kept it.
-  void keep_more(size_t bytes);
+  void raise_cache_limit(size_t bytes);
   // Keeps no more than any heap may.
-  void keep_less();
+  void reset_cache_limit();
   // For the purge, which is to know what is not really in use.
-  void tell_kept();
-  size_t kept_bytes() const {
-    return empty_bytes + kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
+  void report_cached_bytes();
+  size_t cached_bytes() const {
+    return empty_bytes + cached_span_bytes + (last_freed != nullptr ? last_freed->bytes : 0);
   }
   // Whatever was freed is free for its slab, or on its way there: nothing held, pending or parked.
-  void settle();
+  void flush();
   // Gives wholly free slabs and kept spans back. Bytes.
   size_t trim();
   // More is being freed than allocated: once much is, pages within partial slabs go, too.
@@ -209,9 +210,9 @@ struct ThreadHeap {
   void forget_sampled(Slab* s, void* p);
   // Whether the mark of a place that may be handed out again at once is to stay; that is bounded.
   bool keep_mark(Mark* mark);
-  // As park(), with its mark; the marked span that is parked, if it fits.
-  bool park_marked(Slab* s, void* p);
-  Slab* take_parked_marked(size_t size_bytes);
+  // As cache_last_freed(), with its mark; the marked span that is parked, if it fits.
+  bool cache_last_freed_sampled(Slab* s, void* p);
+  Slab* take_last_freed_sampled(size_t size_bytes);
   template <typename Visit>
   void for_each_listed(int c, Visit visit) const {
     for (void* p = heads[c]; p != nullptr; p = next_of(p)) visit(p);
@@ -232,24 +233,24 @@ struct ThreadHeap {
   void take_back(Slab* s);
   void let_go_full();
   Slab* usable_partial(int c);
-  Slab* kept_empty(int c);
+  Slab* take_cached_slab(int c);
   Slab* fresh_slab(int c);
   void* carve(int c);
   void* borrow(int c);
   void let_go(Slab* s);
   void take_remote(Slab* s);
-  void retire(Slab* s);
-  Slab* pop_run(unsigned pages);
-  size_t beyond_option() const;
-  void keep_extra_falls(size_t bytes);
-  void count_kept();
+  void cache_empty_slab(Slab* s);
+  Slab* pop_cached_span(unsigned pages);
+  size_t cached_beyond_option() const;
+  void lower_cache_limit(size_t bytes);
+  void enforce_cache_limit();
   void note_taken();
 };
 
 // In the constructor: the time for shrink() counts from here.
 void start_thinning();
 // In a fork's child.
-void forget_kept_by_others();
+void forget_caches_of_others();
 
 inline Countdown* countdown_of_thread() {
   return thread_state.heap != nullptr ? &thread_state.heap->countdown : nullptr;
@@ -267,8 +268,8 @@ LARDER_WARM void* malloc_slow(size_t size_bytes, size_t c);
 LARDER_WARM void* malloc_large(size_t size_bytes);
 LARDER_WARM void free_slow(void* p, Slab* s);
 LARDER_WARM void free_empty(Slab* s);
-// What signal handlers have left to be freed (sample_defer).
-void free_deferred();
+// What signal handlers have left to be freed (sample_free_in_signal).
+void free_left_by_signals();
 
 LARDER_FAST void* malloc_small(size_t c, size_t size_bytes) {
   ThreadState* t = &thread_state;

@@ -78,12 +78,12 @@ TEST(ThreadHeap, SlabStateFollowsItsObjects) {
   // second one takes the slab.
   EXPECT_EQ(first->owner(), kNobody);
   EXPECT_EQ(first->remote.load() & kStateMask, kFull);
-  void*& held = objects[kSizeClasses.capacity[c]];
+  void*& deferred = objects[kSizeClasses.capacity[c]];
   void*& second = objects[kSizeClasses.capacity[c] + 1];
   ASSERT_EQ(page_map.find(second), first);
-  larder_free(held);
+  larder_free(deferred);
   EXPECT_EQ(first->owner(), kNobody);
-  EXPECT_EQ(larder_malloc(300), held);
+  EXPECT_EQ(larder_malloc(300), deferred);
   larder_free(second);
   EXPECT_EQ(first->owner(), thread_state.heap);
   EXPECT_EQ(first->used + 1, first->carved);
@@ -91,12 +91,12 @@ TEST(ThreadHeap, SlabStateFollowsItsObjects) {
   for (void* p : objects) larder_free(p);
 }
 
-TEST(ThreadHeap, EmptySlabsAreKeptUpToTheBoundThenGoBack) {
+TEST(ThreadHeap, EmptySlabsAreCachedUpToTheBoundThenReleased) {
   std::vector<void*> objects;
   for (int i = 0; i < 100000; ++i) objects.push_back(larder_malloc(200));
   size_t free_before = page_heap.totals().free_bytes;
   for (void* p : objects) larder_free(p);
-  EXPECT_LE(thread_state.heap->empty_bytes, (size_t{512} << 10) + thread_state.heap->keep_extra);
+  EXPECT_LE(thread_state.heap->empty_bytes, (size_t{512} << 10) + thread_state.heap->cache_extra);
   EXPECT_GE(page_heap.totals().free_bytes, free_before + 100000 * 200 - (1 << 20));
   larder_release_free_memory();
   EXPECT_EQ(thread_state.heap->empty_bytes, 0u);
@@ -108,7 +108,7 @@ TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
     larder_free(larder_malloc(70000));
     larder_free(p);
     ASSERT_NE(thread_state.heap, nullptr) << "a thread of large blocks only has a heap, too";
-    EXPECT_GE(thread_state.heap->kept_run_bytes, 60000u);
+    EXPECT_GE(thread_state.heap->cached_span_bytes, 60000u);
   }).join();
   larder_release_free_memory();
   void* p = larder_malloc(60000);
@@ -121,23 +121,23 @@ TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
   EXPECT_EQ(s->kind, Kind::kSpan);
   larder_free(q);
   larder_release_free_memory();
-  EXPECT_EQ(thread_state.heap->kept_run_bytes, 0u);
+  EXPECT_EQ(thread_state.heap->cached_span_bytes, 0u);
 }
 
-TEST(ThreadHeap, TheRunFreedLastIsParked) {
+TEST(ThreadHeap, TheSpanFreedLastIsInTheOneEntryCache) {
   larder_release_free_memory();
   auto* p = static_cast<char*>(larder_malloc(60000));
   p[59999] = 1;
   larder_free(p);
-  ASSERT_NE(thread_state.heap->parked, nullptr);
-  EXPECT_EQ(thread_state.heap->parked->kind, Kind::kFree);
+  ASSERT_NE(thread_state.heap->last_freed, nullptr);
+  EXPECT_EQ(thread_state.heap->last_freed->kind, Kind::kFree);
   EXPECT_EQ(larder_malloc(58000), p);
-  EXPECT_EQ(thread_state.heap->parked, nullptr);
+  EXPECT_EQ(thread_state.heap->last_freed, nullptr);
   larder_free(p);
   // A size that does not fit finds it gone to the kept spans.
   void* larger = larder_malloc(70000);
   EXPECT_NE(larger, p);
-  EXPECT_EQ(thread_state.heap->parked, nullptr);
+  EXPECT_EQ(thread_state.heap->last_freed, nullptr);
   larder_free(larder_realloc(larger, 40000));
   EXPECT_GE(larder_malloc_usable_size(larder_malloc(70000)), 70000u);
   EXPECT_DEATH(
@@ -225,7 +225,7 @@ TEST(ThreadHeap, WhatMallocHandedOutLastMayBeAnotherObjectByNow) {
   }
 }
 
-TEST(ThreadHeap, HeldObjectsLetTheirSlabsGo) {
+TEST(ThreadHeap, DeferredFreesGoBackToTheirSlabs) {
   // Every second object of many full slabs, in an order that meets no slab twice in a row.
   constexpr int kSlabs = 200;
   int capacity = kSizeClasses.capacity[class_of(400)];
@@ -234,7 +234,7 @@ TEST(ThreadHeap, HeldObjectsLetTheirSlabsGo) {
   for (int i = 0; i < capacity; ++i)
     for (int slab = 0; slab < kSlabs; ++slab) larder_free(objects[slab * capacity + i]);
   larder_release_free_memory();
-  EXPECT_EQ(thread_state.heap->held[class_of(400)], kHoldNoMore);
+  EXPECT_EQ(thread_state.heap->deferred[class_of(400)], kDeferNoMore);
   larder_stats after = {};
   ASSERT_EQ(larder_get_stats(&after, sizeof after), 0);
   EXPECT_LT(after.in_use, size_t{kSlabs} * 16384 / 20);
@@ -317,18 +317,18 @@ TEST(ThreadHeap, TheFirstObjectsOfAClassAreBorrowedUntilItHasASlab) {
   }).join();
 }
 
-TEST(ThreadHeap, MemoryThatAHeapKeepsServesBeforeMoreIsTouched) {
+TEST(ThreadHeap, MemoryThatAHeapCachesServesBeforeMoreIsTouched) {
   std::thread([] {
     void* span = larder_malloc(200 << 10);
     memset(span, 1, 200 << 10);
     void* last = larder_malloc(10);
     larder_free(span);
     larder_free(last);
-    ASSERT_NE(thread_state.heap->kept_bytes(), 0u);
-    size_t before = thread_state.heap->kept_bytes();
+    ASSERT_NE(thread_state.heap->cached_bytes(), 0u);
+    size_t before = thread_state.heap->cached_bytes();
     std::vector<void*> objects;
     for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(20000));
-    EXPECT_LT(thread_state.heap->kept_bytes(), before);
+    EXPECT_LT(thread_state.heap->cached_bytes(), before);
     for (void* p : objects) larder_free(p);
   }).join();
 }
@@ -436,35 +436,35 @@ void in_a_thread(void (*span)()) {
   std::thread(span).join();
 }
 
-TEST(ThreadHeap, WhatIsTurnedOverIsKept) {
+TEST(ThreadHeap, WhatIsTurnedOverIsCached) {
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(1000, 5000);
     EXPECT_GE(thread_state.heap->empty_bytes, 4u << 20);
   });
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(40, 100000);
-    EXPECT_GE(thread_state.heap->kept_run_bytes, 3u << 20);
+    EXPECT_GE(thread_state.heap->cached_span_bytes, 3u << 20);
   });
 }
 
-TEST(ThreadHeap, WhatIsKeptIsBoundedAndFallsWithoutUse) {
+TEST(ThreadHeap, WhatIsCachedIsBoundedAndFallsWithoutUse) {
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
     ThreadHeap* heap = thread_state.heap;
-    EXPECT_GT(heap->keep_extra, kKeepExtraBytes / 2);
-    EXPECT_LE(heap->keep_extra, kKeepExtraBytes);
-    EXPECT_LE(heap->kept_bytes(), kKeepExtraBytes + (1 << 20));
+    EXPECT_GT(heap->cache_extra, kCacheExtraBytes / 2);
+    EXPECT_LE(heap->cache_extra, kCacheExtraBytes);
+    EXPECT_LE(heap->cached_bytes(), kCacheExtraBytes + (1 << 20));
     for (int round = 0; round < 1000; ++round) {
-      heap->keep_since_ms = 0;  // as if the time had passed
+      heap->cache_extra_since_ms = 0;  // as if the time had passed
       turn_over(60, 5000);
     }
-    EXPECT_LE(heap->keep_extra, 1u << 20);
-    EXPECT_LE(heap->kept_bytes(), 2u << 20);
+    EXPECT_LE(heap->cache_extra, 1u << 20);
+    EXPECT_LE(heap->cached_bytes(), 2u << 20);
   });
   // It is given up with the thread.
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
-    EXPECT_GT(thread_state.heap->keep_extra, kKeepExtraBytes / 2);
+    EXPECT_GT(thread_state.heap->cache_extra, kCacheExtraBytes / 2);
   });
 }
 

@@ -83,7 +83,7 @@ void warn(const LeakList& list) {
 
 // REQUIRES: checker.lock.
 LeakList::Result find(const CallingThread& me, uint64_t since_us, LeakList* list) {
-  free_deferred();
+  free_left_by_signals();
   LeakList::Result result;
   do result = list->find(me, *leak_options, since_us);
   while (result == LeakList::Result::kDone && exempt_sites(*list, *leak_options));
@@ -142,7 +142,7 @@ void leak_init() {
   // It takes a block for it, which is nobody's when the time comes.
   if (&__cxa_thread_atexit_impl != nullptr)
     __cxa_thread_atexit_impl(check_before_destructors, nullptr, static_cast<void*>(&__dso_handle));
-  large_settle();
+  large_evict_last_freed();
   thread_exit();
   sample_all = true;
   if (leak_options->verbose >= 0 && !leak_options->for_tool)
@@ -175,7 +175,7 @@ void leak_set_cleanup(void (*cleanup)()) { checker.cleanup = cleanup; }
 bool leak_ignore(const void* address, bool on) {
   SlowPath path;
   if (!path.entered()) return false;
-  HeapHeld held;
+  HeapLocked locked;
   HeapObject object = find_object(address);
   if (object.mark == nullptr) return false;
   bool was_on = (object.mark->state & kIgnored) != 0;

@@ -78,7 +78,7 @@ LeakList::Result LeakList::find(const CallingThread& me, const LeakOptions& opti
   clear();
   SlowPath path;
   if (!path.entered()) return Result::kBusy;
-  HeapHeld held;
+  HeapLocked locked;
   Reach reach({options.source_alignment, options.most_offset});
   if (!reach.has_memory() || !reserve(reach.most_objects())) return Result::kNoMemory;
   StoppedWorld world;

@@ -47,12 +47,12 @@ void for_each_lock(void (*visit)(Lock&)) {
 
 }  // namespace
 
-HeapHeld::HeapHeld() {
+HeapLocked::HeapLocked() {
   for_each_lock([](Lock& lock) LARDER_UNCHECKED { lock.acquire(); });
-  os::hold_own_mappings();
+  os::lock_own_mappings();
 }
-HeapHeld::~HeapHeld() {
-  os::release_own_mappings();
+HeapLocked::~HeapLocked() {
+  os::unlock_own_mappings();
   for_each_lock([](Lock& lock) LARDER_UNCHECKED { lock.release(); });
 }
 

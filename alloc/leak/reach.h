@@ -23,7 +23,7 @@ struct HeapObject {
   char* at;
 };
 
-// The one that has the address, anywhere within it; without a mark: none. REQUIRES: HeapHeld.
+// The one that has the address, anywhere within it; without a mark: none. REQUIRES: HeapLocked.
 HeapObject find_object(const void* address);
 
 class Reach {
@@ -98,12 +98,12 @@ void Reach::for_each(Visit visit) {
 }
 
 // Holds the locks of the heap, so that it stands still when the other threads do.
-class HeapHeld {
+class HeapLocked {
  public:
-  HeapHeld();
-  ~HeapHeld();
-  HeapHeld(const HeapHeld&) = delete;
-  HeapHeld& operator=(const HeapHeld&) = delete;
+  HeapLocked();
+  ~HeapLocked();
+  HeapLocked(const HeapLocked&) = delete;
+  HeapLocked& operator=(const HeapLocked&) = delete;
 };
 
 }  // namespace larder

@@ -64,8 +64,8 @@ void sample_large(Mark*, Slab*, size_t, void*, Countdown*) { never(); }
 void sample_end(Mark*) { never(); }
 void sample_correct(Mark*, size_t) { never(); }
 void sample_resize(Mark*, size_t, double) { never(); }
-void sample_defer(void*) { never(); }
-void* sample_take_deferred() { return nullptr; }
+void sample_free_in_signal(void*) { never(); }
+void* sample_take_freed_in_signal() { return nullptr; }
 
 void profile_init() {
   for (const char* variable : {"LARDER_PROFILE", "LARDER_HEAPPROFILE", "HEAPPROFILE"})

@@ -116,7 +116,7 @@ void forget(void* p) {
 }
 
 // What realloc of the slab's object at p to `size` must keep.
-size_t kept_bytes(void* p, const Slab* s, size_t size) {
+size_t preserved_bytes(void* p, const Slab* s, size_t size) {
   forget(p);
   if constexpr (kBug != Bug::lost_content) return 0;
   if (s->kind == Kind::kNull) return 0;
@@ -125,9 +125,9 @@ size_t kept_bytes(void* p, const Slab* s, size_t size) {
 }
 
 // The object that realloc hands out; `kept` bytes of it are the old ones.
-void* resized(void* p, size_t kept) {
+void* resized(void* p, size_t preserved) {
   if constexpr (kBug == Bug::lost_content)
-    if (p != nullptr && kept != 0 && strikes()) static_cast<char*>(p)[kept / 2] ^= 0x10;
+    if (p != nullptr && preserved != 0 && strikes()) static_cast<char*>(p)[preserved / 2] ^= 0x10;
   return p;
 }
 
@@ -201,8 +201,8 @@ LARDER_EXPORT void* calloc(size_t count, size_t size) noexcept {
 
 LARDER_EXPORT void* realloc(void* p, size_t size) noexcept {
   if (p == nullptr || size == 0) return larder_realloc(p, size);
-  size_t kept = planted::kept_bytes(p, page_map.find(p), size);
-  return planted::resized(larder_realloc(p, size), kept);
+  size_t preserved = planted::preserved_bytes(p, page_map.find(p), size);
+  return planted::resized(larder_realloc(p, size), preserved);
 }
 
 LARDER_EXPORT void* reallocarray(void* p, size_t count, size_t size) noexcept {

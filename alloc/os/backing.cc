@@ -112,7 +112,7 @@ bool release(const Window& w, void* addr, size_t size_bytes) {
   return w.shared && !w.copied ? os::punch(addr, size_bytes) : os::discard(addr, size_bytes);
 }
 
-void give_back(Window& w, void* addr, size_t size_bytes) {
+void release_chunks(Window& w, void* addr, size_t size_bytes) {
   if (!w.device) release(w, addr, size_bytes);
   for_each_chunk(w, addr, size_bytes, [&w](size_t chunk, uint8_t pages) {
     w.used[chunk] = uint8_t(w.used[chunk] - pages);
@@ -154,7 +154,7 @@ void* take(Window& w, size_t size_bytes, size_t align) {
   if (w.device) {
     memset(p, 0, size_bytes);
   } else if (!populate(p, size_bytes)) {
-    give_back(w, p, size_bytes);
+    release_chunks(w, p, size_bytes);
     w.closed = option(Option::kMemfsIgnoreMmapFail) == 0;
     refuse(w, "the file system has no more memory");
     return nullptr;
@@ -384,7 +384,7 @@ bool unmap(void* addr, size_t size_bytes) {
   Window* w = window_of(addr);
   if (likely(w == nullptr)) return os::unmap(addr, size_bytes);
   LockGuard guard(backing.lock);
-  give_back(*w, addr, size_bytes);
+  release_chunks(*w, addr, size_bytes);
   stats::add(stats::kMappedBytes, -int64_t(size_bytes));
   return true;
 }

@@ -59,8 +59,8 @@ void forget_own_mappings();
 // Of the program's making, but to hold objects.
 void count_as_own(void* addr, size_t size_bytes);
 // Nobody else maps or unmaps here meanwhile.
-void hold_own_mappings();
-void release_own_mappings();
+void lock_own_mappings();
+void unlock_own_mappings();
 // Where that is written down.
 void own_tables(Range (&tables)[2]);
 // False: there was no memory to note one, or a lock was not to be had.

@@ -16,10 +16,10 @@ namespace larder::os {
 
 namespace {
 
-class KeptErrno {
+class SavedErrno {
  public:
-  KeptErrno() : before_(errno) {}
-  ~KeptErrno() { errno = before_; }
+  SavedErrno() : before_(errno) {}
+  ~SavedErrno() { errno = before_; }
 
  private:
   int before_;
@@ -30,7 +30,7 @@ int or_error(int result) { return result >= 0 ? result : -errno; }
 }  // namespace
 
 int create_unnamed(const char* path) {
-  KeptErrno kept;
+  SavedErrno saved;
   char name[PATH_MAX];
   struct stat status;
   bool directory = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
@@ -44,17 +44,17 @@ int create_unnamed(const char* path) {
 }
 
 int open_to_write(const char* path) {
-  KeptErrno kept;
+  SavedErrno saved;
   return or_error(::open(path, O_RDWR | O_CLOEXEC));
 }
 
 int set_file_size(int file, uint64_t size_bytes) {
-  KeptErrno kept;
+  SavedErrno saved;
   return or_error(ftruncate(file, off_t(size_bytes)));
 }
 
 FileKind file_kind(int file) {
-  KeptErrno kept;
+  SavedErrno saved;
   FileKind kind = {.page_bytes = page_size()};
   struct statfs system = {};
   if (fstatfs(file, &system) == 0) {
@@ -68,7 +68,7 @@ FileKind file_kind(int file) {
 }
 
 int map_file(void* place, size_t size_bytes, int file, uint64_t offset, bool shared) {
-  KeptErrno kept;
+  SavedErrno saved;
   int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_NORESERVE | MAP_FIXED;
   void* p = mmap(place, size_bytes, PROT_READ | PROT_WRITE, flags, file, off_t(offset));
   if (p != MAP_FAILED) return 0;
@@ -78,7 +78,7 @@ int map_file(void* place, size_t size_bytes, int file, uint64_t offset, bool sha
 }
 
 bool make_pipe(int (&ends)[2]) {
-  KeptErrno kept;
+  SavedErrno saved;
   if (pipe2(ends, O_CLOEXEC) == 0) return true;
   ends[0] = ends[1] = -1;
   return false;

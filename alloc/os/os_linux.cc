@@ -317,11 +317,11 @@ void use_break_when_refused() { breaking.when_refused = true; }
 
 void forget_own_mappings() { own.wanted = false; }
 
-void hold_own_mappings() {
+void lock_own_mappings() {
   own.enter();
   holds_own = true;
 }
-void release_own_mappings() {
+void unlock_own_mappings() {
   holds_own = false;
   own.leave();
 }

@@ -25,7 +25,7 @@ struct Sampler {
 };
 constinit Sampler sampler;
 constinit std::atomic<size_t> mean_bytes{0};
-constinit std::atomic<void*> deferred{nullptr};
+constinit std::atomic<void*> freed_in_signal{nullptr};
 constinit std::atomic<void (*)()> watch{nullptr};
 
 void tell() LARDER_EXCLUDES(sampler.lock) {
@@ -179,7 +179,7 @@ Mark* make_mark(void* slot, double objects) LARDER_REQUIRES(sampler.lock) {
 
 constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
                                                 .everything = &sample_all,
-                                                .deferred = &deferred,
+                                                .deferred = &freed_in_signal,
                                                 .mark_bytes = sizeof(Mark),
                                                 .mark_next = offsetof(Mark, next),
                                                 .mark_slot = offsetof(Mark, slot),
@@ -360,16 +360,16 @@ void sample_resize(Mark* mark, size_t size_bytes, double objects) {
   count_in_use(mark, 1);
 }
 
-void sample_defer(void* p) {
-  void* head = deferred.load(std::memory_order_relaxed);
+void sample_free_in_signal(void* p) {
+  void* head = freed_in_signal.load(std::memory_order_relaxed);
   do next_of(p) = head;
-  while (!deferred.compare_exchange_weak(head, p, std::memory_order_release,
-                                         std::memory_order_relaxed));
+  while (!freed_in_signal.compare_exchange_weak(head, p, std::memory_order_release,
+                                                std::memory_order_relaxed));
 }
 
-void* sample_take_deferred() {
-  if (deferred.load(std::memory_order_relaxed) == nullptr) return nullptr;
-  return deferred.exchange(nullptr, std::memory_order_acquire);
+void* sample_take_freed_in_signal() {
+  if (freed_in_signal.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return freed_in_signal.exchange(nullptr, std::memory_order_acquire);
 }
 
 SampleTotals sample_totals() {

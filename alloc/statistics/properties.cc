@@ -24,7 +24,7 @@ size_t most_in_threads() {
   size_t total = option(Option::kMaxThreadCacheBytes);
   if (total != 0) return total;
   size_t of_each = 2 * (option(Option::kHeapEmptyKib) << 10);
-  return kKeepExtraBytes + of_each * count_of(stats::kHeaps);
+  return kCacheExtraBytes + of_each * count_of(stats::kHeaps);
 }
 
 struct Property {

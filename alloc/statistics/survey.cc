@@ -180,7 +180,7 @@ void add_segment(Segment& segment, void* context) {
       continue;
     }
     bool free = (segment.free_pages >> page & 1) != 0, dirty = (segment.dirty >> page & 1) != 0;
-    walk.add(!free   ? Part::kHeapSpans
+    walk.add(!free   ? Part::kCachedSpans
              : dirty ? Part::kPageDirty
                      : Part::kPageClean,
              base, kPageBytes);
@@ -197,7 +197,7 @@ void add_mapping(const char* base, size_t bytes, size_t offset, void* context) {
 
 void add_heap(ThreadHeap& heap, void* context) {
   auto* out = static_cast<Survey*>(context);
-  if (&heap == thread_state.heap) out->mine += peek(heap.kept_run_bytes);
+  if (&heap == thread_state.heap) out->mine += peek(heap.cached_span_bytes);
 }
 
 void add_metadata(Walk& walk) {
@@ -233,7 +233,7 @@ size_t objects_in_use(const Slab* s) {
 }
 
 size_t Survey::free_in_threads() const {
-  size_t total = part(Part::kHeapSpans);
+  size_t total = part(Part::kCachedSpans);
   for (const ClassSurvey& c : of_class) total += c.own_free;
   return total;
 }
@@ -258,17 +258,17 @@ void survey_heap(Survey* out, Residence residence) {
   out->complete = true;
   // What others freed, and what is parked, is taken in.
   if (ThreadHeap* heap = thread_state.heap) {
-    heap->settle();
+    heap->flush();
     heap->collect();
   }
-  large_settle();
+  large_evict_last_freed();
   registry_release_unused();
   Walk walk = {out, Residency(residence == Residence::kAsked)};
   page_heap.for_each_segment(add_segment, &walk);
   large_for_each(add_mapping, &walk);
-  large_for_each_kept(
+  large_for_each_cached(
       [](const char* base, size_t bytes, void* context) {
-        static_cast<Walk*>(context)->add(Part::kKeptMappings, base, bytes);
+        static_cast<Walk*>(context)->add(Part::kCachedMappings, base, bytes);
       },
       &walk);
   registry_for_each(add_heap, out);

@@ -16,16 +16,16 @@ inline constexpr int kHistogram = 64;
 
 // Every byte that was mapped for objects is of one part, and so is every descriptor's.
 enum class Part {
-  kInUse,         // objects, by the size of their class; large ones: what their pages take
-  kSlabFree,      // free objects in slabs
-  kUncarved,      // of slabs: never handed out since they are slabs
-  kTail,          // ends of slabs where no object fits; before large objects, for their alignment
-  kSampleSlabs,   // where sampled objects are: their slots are in use as well
-  kHeapSpans,     // spans that heaps keep, or that are just being given back
-  kPageDirty,     // free pages that may hold memory
-  kPageClean,     // and that do not
-  kKeptMappings,  // freed mappings
-  kMetadata,      // descriptors, the page map
+  kInUse,           // objects, by the size of their class; large ones: what their pages take
+  kSlabFree,        // free objects in slabs
+  kUncarved,        // of slabs: never handed out since they are slabs
+  kTail,            // ends of slabs where no object fits; before large objects, for their alignment
+  kSampleSlabs,     // where sampled objects are: their slots are in use as well
+  kCachedSpans,     // spans that heaps keep, or that are just being given back
+  kPageDirty,       // free pages that may hold memory
+  kPageClean,       // and that do not
+  kCachedMappings,  // freed mappings
+  kMetadata,        // descriptors, the page map
 };
 inline constexpr int kParts = int(Part::kMetadata) + 1;
 
@@ -64,11 +64,11 @@ struct Survey {
   size_t free_in_threads() const;
   size_t free_in_central() const;
   // From the system for objects: used, free or untouched.
-  size_t heap_bytes() const { return region_bytes + huge_bytes + part(Part::kKeptMappings); }
+  size_t heap_bytes() const { return region_bytes + huge_bytes + part(Part::kCachedMappings); }
   size_t untouched_bytes() const { return part(Part::kPageClean); }
-  size_t page_heap_free() const { return part(Part::kPageDirty) + part(Part::kKeptMappings); }
+  size_t page_heap_free() const { return part(Part::kPageDirty) + part(Part::kCachedMappings); }
   // Free for any thread or kept by a heap, and perhaps in memory.
-  size_t free_dirty() const { return part(Part::kPageDirty) + heaps.kept_bytes; }
+  size_t free_dirty() const { return part(Part::kPageDirty) + heaps.cached_bytes; }
   size_t resident() const;
 };
 

@@ -8,7 +8,7 @@
 
 namespace larder {
 
-void ThreadHeap::give_back(void* list) {
+void ThreadHeap::free_inlined(void* list) {
   thread_state.last = ThreadState::kNoLast;
   while (void* head = list) {
     Slab* s = page_map.find(head);
@@ -66,10 +66,10 @@ void ThreadHeap::release_inlined(int c) {
   void* kept = std::exchange(inlined->kept[c], nullptr);
   if (LARDER_INLINE_IS_OBJECT(kept)) {
     next_of(kept) = nullptr;
-    give_back(kept);
+    free_inlined(kept);
   }
-  give_back(std::exchange(inlined->newer[c], nullptr));
-  give_back(std::exchange(inlined->older[c], nullptr));
+  free_inlined(std::exchange(inlined->newer[c], nullptr));
+  free_inlined(std::exchange(inlined->older[c], nullptr));
 }
 
 }  // namespace larder

@@ -2,9 +2,9 @@
 // ThreadHeap.
 //
 // A heap keeps LARDER_HEAP_EMPTY_KIB of slabs and as much of spans. One that asks the page heap for
-// what it gave back a moment ago keeps that, too, from then on (keep_more): each round trip takes a
-// lock, and memory that has gone through another processor's cache. All heaps together keep
-// kKeepExtraBytes more that way, and a heap gives up what it has not used for the decay time.
+// what it gave back a moment ago keeps that, too, from then on (raise_cache_limit): each round trip
+// takes a lock, and memory that has gone through another processor's cache. All heaps together keep
+// kCacheExtraBytes more that way, and a heap gives up what it has not used for the decay time.
 #include <atomic>
 #include <utility>
 
@@ -26,7 +26,7 @@ constinit std::atomic<uint64_t> thin_paid_us{0};  // until when that time is spe
 
 // LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is shared out evenly: half of it among heaps, to which they
 // are entitled, and what that leaves to those that turn over more.
-size_t keep_limit() {
+size_t cache_limit() {
   if (unlikely(limit::pressed())) return 0;
   size_t limit = option(Option::kHeapEmptyKib) << 10;
   size_t total = option(Option::kMaxThreadCacheBytes);
@@ -35,78 +35,80 @@ size_t keep_limit() {
   return share < limit ? share : limit;
 }
 
-size_t keep_extra_limit() {
+size_t cache_extra_limit() {
   size_t total = option(Option::kMaxThreadCacheBytes);
-  return total == 0 ? kKeepExtraBytes : total / 2;
+  return total == 0 ? kCacheExtraBytes : total / 2;
 }
 
-constinit std::atomic<size_t> all_keep_extra{0};
+constinit std::atomic<size_t> all_cache_extra{0};
 
 }  // namespace
 
-void forget_kept_by_others() {
+void forget_caches_of_others() {
   ThreadHeap* heap = thread_state.heap;
-  all_keep_extra.store(heap != nullptr ? heap->keep_extra : 0, std::memory_order_relaxed);
-  int64_t kept = heap != nullptr ? int64_t(heap->told_kept) : 0;
-  stats::add(stats::kHeapsKept, kept - stats::get(stats::kHeapsKept));
+  all_cache_extra.store(heap != nullptr ? heap->cache_extra : 0, std::memory_order_relaxed);
+  int64_t cached = heap != nullptr ? int64_t(heap->reported_cached_bytes) : 0;
+  stats::add(stats::kHeapsCachedBytes, cached - stats::get(stats::kHeapsCachedBytes));
 }
 
 void start_thinning() { thin_paid_us.store(os::now_us(), std::memory_order_relaxed); }
 
-void ThreadHeap::tell_kept() {
-  size_t kept = kept_bytes();
-  if (kept == told_kept) return;
-  stats::add(stats::kHeapsKept, int64_t(kept) - int64_t(told_kept));
-  told_kept = kept;
+void ThreadHeap::report_cached_bytes() {
+  size_t cached = cached_bytes();
+  if (cached == reported_cached_bytes) return;
+  stats::add(stats::kHeapsCachedBytes, int64_t(cached) - int64_t(reported_cached_bytes));
+  reported_cached_bytes = cached;
 }
 
-size_t ThreadHeap::beyond_option() const {
-  size_t limit = keep_limit();
+size_t ThreadHeap::cached_beyond_option() const {
+  size_t limit = cache_limit();
   return (empty_bytes > limit ? empty_bytes - limit : 0) +
-         (kept_run_bytes > limit ? kept_run_bytes - limit : 0);
+         (cached_span_bytes > limit ? cached_span_bytes - limit : 0);
 }
 
-void ThreadHeap::keep_more(size_t bytes) {
-  keep_unused = 0;
-  if (given_back < bytes) return;
-  given_back -= bytes;
+void ThreadHeap::raise_cache_limit(size_t bytes) {
+  cache_extra_unused = 0;
+  if (evicted_bytes < bytes) return;
+  evicted_bytes -= bytes;
   // Nobody but its thread can take what a heap keeps, and who asks for memory to go back while the
   // program sleeps wants it to go.
-  if (shared || keep_limit() == 0 || option(Option::kBackgroundPurge) != 0) return;
-  if (all_keep_extra.fetch_add(bytes, std::memory_order_relaxed) + bytes > keep_extra_limit())
-    all_keep_extra.fetch_sub(bytes, std::memory_order_relaxed);
+  if (shared || cache_limit() == 0 || option(Option::kBackgroundPurge) != 0) return;
+  if (all_cache_extra.fetch_add(bytes, std::memory_order_relaxed) + bytes > cache_extra_limit())
+    all_cache_extra.fetch_sub(bytes, std::memory_order_relaxed);
   else
-    keep_extra += bytes;
+    cache_extra += bytes;
 }
 
-void ThreadHeap::keep_less() {
-  keep_extra_falls(keep_extra);
-  given_back = 0;
+void ThreadHeap::reset_cache_limit() {
+  lower_cache_limit(cache_extra);
+  evicted_bytes = 0;
 }
 
-void ThreadHeap::keep_extra_falls(size_t bytes) {
-  if (bytes > keep_extra) bytes = keep_extra;
+void ThreadHeap::lower_cache_limit(size_t bytes) {
+  if (bytes > cache_extra) bytes = cache_extra;
   if (bytes == 0) return;
-  keep_extra -= bytes;
-  all_keep_extra.fetch_sub(bytes, std::memory_order_relaxed);
+  cache_extra -= bytes;
+  all_cache_extra.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 // One more is kept. Now and then the heap gives up what it had no use for all the while; the
 // largest first: fewer locks for as many bytes.
-void ThreadHeap::count_kept() {
-  if (++keep_events == 0 && os::now_ms() - keep_since_ms >= purge_decay_ms()) {
-    keep_extra_falls(keep_unused);
-    keep_unused = beyond_option();
-    keep_since_ms = os::now_ms();
-    given_back /= 2;
+void ThreadHeap::enforce_cache_limit() {
+  if (++cache_events == 0 && os::now_ms() - cache_extra_since_ms >= purge_decay_ms()) {
+    lower_cache_limit(cache_extra_unused);
+    cache_extra_unused = cached_beyond_option();
+    cache_extra_since_ms = os::now_ms();
+    evicted_bytes /= 2;
   }
-  if (beyond_option() <= keep_extra) return;
-  tell_kept();
-  auto too_much = [this](size_t b) { return b > keep_limit() && beyond_option() > keep_extra; };
-  for (unsigned pages = kKeptRunUnits; pages > 0; --pages) {
-    while (too_much(kept_run_bytes) && kept_runs[pages] != nullptr) {
-      Slab* s = pop_run(pages);
-      given_back += s->bytes;
+  if (cached_beyond_option() <= cache_extra) return;
+  report_cached_bytes();
+  auto too_much = [this](size_t b) {
+    return b > cache_limit() && cached_beyond_option() > cache_extra;
+  };
+  for (unsigned pages = kMaxCachedSpanPages; pages > 0; --pages) {
+    while (too_much(cached_span_bytes) && cached_spans[pages] != nullptr) {
+      Slab* s = pop_cached_span(pages);
+      evicted_bytes += s->bytes;
       large_free(s);
     }
   }
@@ -115,56 +117,56 @@ void ThreadHeap::count_kept() {
       Slab* oldest = empties[step].back();
       empties[step].remove(oldest);
       empty_bytes -= slab_bytes(oldest);
-      given_back += slab_bytes(oldest);
+      evicted_bytes += slab_bytes(oldest);
       slab_release(oldest);
     }
   }
 }
 
-void ThreadHeap::retire(Slab* s) {
+void ThreadHeap::cache_empty_slab(Slab* s) {
   bins[s->size_class].partial.remove(s);
   empties[__builtin_ctz(s->pages)].push_front(s);
   empty_bytes += slab_bytes(s);
   emptied_bytes += slab_bytes(s);
-  count_kept();
+  enforce_cache_limit();
 }
 
-void ThreadHeap::unpark() {
-  Slab* s = std::exchange(parked, nullptr);
+void ThreadHeap::evict_last_freed() {
+  Slab* s = std::exchange(last_freed, nullptr);
   if (s == nullptr) return;
   if (s->mark != nullptr) mark_drop(std::exchange(s->mark, nullptr));
   s->kind = Kind::kSpan;
-  if (!keep_run(s)) large_free(s);
+  if (!cache_span(s)) large_free(s);
 }
 
-bool ThreadHeap::keep_run(Slab* s) {
-  if (s->pages > kKeptRunUnits) return false;
-  kept_run_bytes += s->bytes;
-  if (kept_run_bytes > keep_limit() && beyond_option() > keep_extra) {
-    kept_run_bytes -= s->bytes;
-    given_back += s->bytes;
+bool ThreadHeap::cache_span(Slab* s) {
+  if (s->pages > kMaxCachedSpanPages) return false;
+  cached_span_bytes += s->bytes;
+  if (cached_span_bytes > cache_limit() && cached_beyond_option() > cache_extra) {
+    cached_span_bytes -= s->bytes;
+    evicted_bytes += s->bytes;
     return false;
   }
   s->kind = Kind::kFree;
-  s->next = kept_runs[s->pages];
-  kept_runs[s->pages] = s;
-  count_kept();
+  s->next = cached_spans[s->pages];
+  cached_spans[s->pages] = s;
+  enforce_cache_limit();
   return true;
 }
 
-Slab* ThreadHeap::pop_run(unsigned pages) {
-  Slab* s = kept_runs[pages];
+Slab* ThreadHeap::pop_cached_span(unsigned pages) {
+  Slab* s = cached_spans[pages];
   if (s == nullptr) return nullptr;
-  kept_runs[pages] = s->next;
-  kept_run_bytes -= s->bytes;
+  cached_spans[pages] = s->next;
+  cached_span_bytes -= s->bytes;
   s->kind = Kind::kSpan;
   return s;
 }
 
 // One a quarter too long will do: what is kept for one size must not add to the peak for another.
-Slab* ThreadHeap::take_run(unsigned pages) {
-  for (unsigned u = pages; u <= pages + pages / kSpanFitShare && u <= kKeptRunUnits; ++u) {
-    if (Slab* s = pop_run(u)) {
+Slab* ThreadHeap::take_cached_span(unsigned pages) {
+  for (unsigned u = pages; u <= pages + pages / kSpanFitShare && u <= kMaxCachedSpanPages; ++u) {
+    if (Slab* s = pop_cached_span(u)) {
       note_taken();
       return s;
     }
@@ -173,8 +175,8 @@ Slab* ThreadHeap::take_run(unsigned pages) {
 }
 
 void ThreadHeap::note_taken() {
-  size_t beyond = beyond_option();
-  if (beyond < keep_unused) keep_unused = beyond;
+  size_t beyond = cached_beyond_option();
+  if (beyond < cache_extra_unused) cache_extra_unused = beyond;
 }
 
 void ThreadHeap::shrink() {
@@ -214,10 +216,10 @@ void ThreadHeap::thin(uint64_t end_us) {
 
 size_t ThreadHeap::trim() {
   // Parked or kept, it goes.
-  size_t bytes = kept_run_bytes + (parked != nullptr ? parked->bytes : 0);
-  settle();
-  for (unsigned pages = 1; pages <= kKeptRunUnits; ++pages)
-    while (Slab* s = pop_run(pages)) large_free(s);
+  size_t bytes = cached_span_bytes + (last_freed != nullptr ? last_freed->bytes : 0);
+  flush();
+  for (unsigned pages = 1; pages <= kMaxCachedSpanPages; ++pages)
+    while (Slab* s = pop_cached_span(pages)) large_free(s);
   for (SlabList& list : empties) {
     while (Slab* s = list.pop_front()) {
       bytes += slab_bytes(s);
@@ -225,14 +227,14 @@ size_t ThreadHeap::trim() {
     }
   }
   empty_bytes = 0;
-  tell_kept();
+  report_cached_bytes();
   return bytes;
 }
 
 // An empty slab of the same class comes with its list; one of the same size is carved anew. So is
 // one whose objects have cache lines of their own: following them in the order of their frees costs
 // more than linking them in that of memory, which the processor fetches ahead.
-Slab* ThreadHeap::kept_empty(int c) {
+Slab* ThreadHeap::take_cached_slab(int c) {
   SlabList& list = empties[__builtin_ctz(kSizeClasses.pages[c])];
   Slab* s = list.front();
   if (s == nullptr) return nullptr;
