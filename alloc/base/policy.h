@@ -102,7 +102,7 @@ inline constexpr size_t kPressedBytes = size_t{1} << 20, kPressedShare = 16;
 
 // Bytes from one look at the mean, and at the budget, to the next; and where nothing is sampled.
 // docs/how/heap-profile.md.
-inline constexpr size_t kLookBytes = size_t{8} << 20, kLookBytesIfOff = size_t{1} << 20;
+inline constexpr size_t kCheckBytes = size_t{8} << 20, kCheckBytesIfOff = size_t{1} << 20;
 // The budget of a heap in samples, each of about 0.3 us: so many a millisecond, so many saved up,
 // so many to begin with, are a thousandth of its time; a walk of the stack counts as kWalk of them.
 // docs/how/heap-profile.md.
@@ -114,7 +114,7 @@ inline constexpr size_t kPacedMean = 256 * 1024;
 inline constexpr uint32_t kPaceLow = 4, kPaceEmpty = 32;
 // A mark is first lost with a chance of one to so many where the budget is spent.
 // docs/how/heap-profile.md.
-inline constexpr uint32_t kFirstLot = 64;
+inline constexpr uint32_t kFirstDropOdds = 64;
 // Frames of a stack, and stacks that are told apart: 512 bytes a stack and 8 a frame.
 inline constexpr size_t kMaxFrames = 64, kMaxSites = 64 * 1024;
 // Stacks that a walk may be spared by: those of the last callers. docs/how/heap-profile.md.

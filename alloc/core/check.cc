@@ -72,7 +72,7 @@ void check_current(const ThreadHeap& heap, int c) {
                          [&](void* p) { page_map.find(p) == s ? met.add(p) : void(++deferred); });
     met.add_list(remote_list(s));
   } else {
-    LARDER_CHECK(heap.heads[c] == nullptr && heap.bins[c].marks == nullptr);
+    LARDER_CHECK(heap.heads[c] == nullptr && heap.bins[c].sample_points == nullptr);
   }
   LARDER_CHECK(deferred <= kSizeClasses.max_deferred[c]);
   bool counted = heap.deferred[c] != 0 && heap.deferred[c] != kDeferNoMore;

@@ -50,9 +50,9 @@ void ThreadHeap::free_inlined(void* list) {
 }
 
 void ThreadHeap::forget_sampled(Slab* s, void* p) {
-  Mark* mark = sample_free(s, p);
-  void* slot = mark->slot;
-  mark_drop(mark);
+  SamplePoint* point = sample_free(s, p);
+  void* slot = point->slot;
+  sample_point_drop(point);
   Slab* home = page_map.find(slot);
   if (home->owner() == this)
     push_local(home, slot);

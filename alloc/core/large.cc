@@ -236,7 +236,7 @@ bool huge_move(Slab* s, size_t bytes) {
 
 // REQUIRES: s is nobody's any more.
 void huge_free(Slab* s) {
-  if (s->mark != nullptr) mark_drop(std::exchange(s->mark, nullptr));
+  if (s->sample_point != nullptr) sample_point_drop(std::exchange(s->sample_point, nullptr));
   stats::add(stats::kHugeBytes, -int64_t(s->bytes));
   stats::add(stats::kHugeCount, -1);
   s->kind = Kind::kFree;

@@ -57,7 +57,7 @@ constinit const PagesLayout PageHeap::layout = {
     .slab_prev = offsetof(Slab, prev),
     .slab_remote = offsetof(Slab, remote),
     .slab_gone = offsetof(Slab, gone),
-    .slab_mark = offsetof(Slab, mark)};
+    .slab_mark = offsetof(Slab, sample_point)};
 
 // --- buckets and lists
 

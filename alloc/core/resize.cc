@@ -16,12 +16,14 @@ namespace {
 // A span or mapping has been resized: what it has grown by is charged, in steps that a block which
 // grows page by page can afford.
 void charge_resized(Slab* s, size_t size_bytes, void* caller) {
-  if (sample_all && s->mark != nullptr) {
-    sample_end(s->mark);
-    return sample_large(s->mark, s, size_bytes, caller, nullptr);
+  if (sample_all && s->sample_point != nullptr) {
+    sample_end(s->sample_point);
+    return sample_large(s->sample_point, s, size_bytes, caller, nullptr);
   }
-  size_t known = s->mark != nullptr ? s->mark->bytes : s->charged, step = known / 32;
-  if (size_bytes <= known + step && (s->mark == nullptr || size_bytes + step >= known)) return;
+  size_t known = s->sample_point != nullptr ? s->sample_point->bytes : s->charged,
+         step = known / 32;
+  if (size_bytes <= known + step && (s->sample_point == nullptr || size_bytes + step >= known))
+    return;
   bool hit = false;
   if (size_bytes > s->charged) {
     double expected = 0;
@@ -29,12 +31,13 @@ void charge_resized(Slab* s, size_t size_bytes, void* caller) {
     s->expected += float(expected);
     s->charged = size_bytes;
   }
-  if (s->mark != nullptr) {
-    sample_resize(s->mark, size_bytes, objects_of_mark(double(s->expected)));
+  if (s->sample_point != nullptr) {
+    sample_resize(s->sample_point, size_bytes, objects_of_sample(double(s->expected)));
   } else if (!hit) {
     return;
-  } else if (Mark* mark = mark_new(nullptr, objects_of_mark(double(s->expected)))) {
-    sample_large(mark, s, size_bytes, caller, countdown_of_thread());
+  } else if (SamplePoint* point =
+                 sample_point_new(nullptr, objects_of_sample(double(s->expected)))) {
+    sample_large(point, s, size_bytes, caller, countdown_of_thread());
   }
 }
 
@@ -42,7 +45,7 @@ void charge_resized(Slab* s, size_t size_bytes, void* caller) {
 LARDER_SLOW void uncount_room(void* p, size_t size_bytes) {
   Slab* s = page_map.find(p);
   SlowPath path;
-  if (path.entered() && s->mark != nullptr) sample_correct(s->mark, size_bytes);
+  if (path.entered() && s->sample_point != nullptr) sample_correct(s->sample_point, size_bytes);
 }
 
 // Resizes without moving the bytes by hand. nullptr: copy.

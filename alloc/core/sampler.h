@@ -5,8 +5,8 @@
 // alike, as a Poisson process, so that a place of s bytes is marked with the probability
 // 1 - exp(-s / mean) and stands for 1 / (1 - exp(-s / mean)) objects. Who gets a marked place is
 // sampled. When it is freed and may be the next to be handed out again, the mark stays on it
-// (ThreadHeap::freed_marked); when the place goes back to where it will be handed out afresh, the
-// mark ends. So every place in use carries a mark with the same probability, whoever uses it.
+// (ThreadHeap::free_sampled_slot); when the place goes back to where it will be handed out afresh,
+// the mark ends. So every place in use carries a mark with the same probability, whoever uses it.
 //
 // Free is to find out without a look at anything new: an object whose slot is marked lives in a
 // *sample slab*, of which nobody is the owner, while its slot is in use as far as its own slab
@@ -31,7 +31,7 @@ namespace larder {
 
 struct Site;
 
-// Of Mark::state: no leak, nor what it points to.
+// Of SamplePoint::state: no leak, nor what it points to.
 inline constexpr uint32_t kIgnored = 8;
 inline constexpr uint32_t kDisabled = 16;
 inline constexpr uint32_t kStays = kIgnored | kDisabled;
@@ -40,13 +40,13 @@ inline constexpr uint32_t kStays = kIgnored | kDisabled;
 size_t sample_mean();
 void set_sample_mean(size_t bytes);
 
-struct Mark {
-  Mark* next;      // of its class in a heap, in the order of handing out; or unused
-  void* slot;      // nullptr: of a span or mapping
-  double objects;  // that it stands for, by its chance
-  double factor;   // and since it was once kept where others were not
-  uint32_t quick;  // times in a row that it was kept by lot
-  uint32_t state;  // of the object, for the leak checker (reach.h)
+struct SamplePoint {
+  SamplePoint* next;       // of its class in a heap, in the order of handing out; or unused
+  void* slot;              // nullptr: of a span or mapping
+  double objects;          // that it stands for, by its chance
+  double weight;           // and since it was once kept where others were not
+  uint32_t kept_in_a_row;  // times in a row that it was kept by lot
+  uint32_t state;          // of the object, for the leak checker (reach.h)
   // While its place is in use:
   Site* site;
   size_t bytes;
@@ -60,8 +60,8 @@ struct Mark {
 // and each mark stands for more.
 struct Countdown {
   size_t bytes;
-  bool only_a_look;  // nothing is marked there: the mean is to be looked at again
-  double mean;       // that it was drawn with
+  bool only_a_check;  // nothing is marked there: the mean is to be looked at again
+  double mean;        // that it was drawn with
   Chance chance;
   size_t large_bytes;
   size_t large_for;   // sample_mean() as it was then
@@ -91,25 +91,25 @@ struct Countdown {
 bool sample_hits(size_t bytes, double* expected);
 
 // How many objects one that is marked stands for, by the marks that are expected on each.
-double objects_of_mark(double expected);
+double objects_of_sample(double expected);
 
 // A mark on nothing; nullptr without memory.
-Mark* mark_new(void* slot, double objects);
-void mark_drop(Mark* mark);
+SamplePoint* sample_point_new(void* slot, double objects);
+void sample_point_drop(SamplePoint* point);
 
 // An object of the class for a marked slot; without memory the slot itself, and no mark.
 // `caller` is where the allocation returns to; `payer`, if any, whose budget it is taken from.
-void* sample_small(Mark* mark, int c, void* caller, Countdown* payer);
+void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer);
 // The object of a sample slab is free. Its mark, which is on the slot still; nullptr if it had
 // none.
-Mark* sample_free(Slab* s, void* p);
-void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller, Countdown* payer);
+SamplePoint* sample_free(Slab* s, void* p);
+void sample_large(SamplePoint* point, Slab* s, size_t size_bytes, void* caller, Countdown* payer);
 // The place is not in use any more.
-void sample_end(Mark* mark);
+void sample_end(SamplePoint* point);
 // The object has just been sampled with more than was asked for.
-void sample_correct(Mark* mark, size_t size_bytes);
+void sample_correct(SamplePoint* point, size_t size_bytes);
 // The object was resized where it is.
-void sample_resize(Mark* mark, size_t size_bytes, double objects);
+void sample_resize(SamplePoint* point, size_t size_bytes, double objects);
 
 // Estimated bytes.
 struct SampleTotals {
@@ -125,7 +125,7 @@ extern bool sample_all __attribute__((visibility("hidden")));
 // Of the class, zero; with what was asked for.
 void* sample_exact(int c, size_t size_bytes, void* caller);
 // What marks begin with: their state.
-void set_state_of_new_marks(uint32_t state);
+void set_state_of_new_samples(uint32_t state);
 
 // Objects of sample slabs that a signal handler has freed: linked, for whoever can free them.
 void sample_free_in_signal(void* p);

@@ -33,7 +33,7 @@
 namespace larder {
 
 struct Segment;
-struct Mark;
+struct SamplePoint;
 struct ThreadHeap;
 
 // Zero, so that the null slab and the page map around it are zero pages that no file backs.
@@ -72,7 +72,7 @@ struct alignas(128) Slab {
   float expected = 0;          // marks on the `charged` bytes, on the average
   uint64_t gone = 0;  // pages of a slab that were discarded: what starts there is not in free
   // Of spans and mappings, for the sampler: on them, or nullptr; bytes that it has counted.
-  Mark* mark = nullptr;
+  SamplePoint* sample_point = nullptr;
   size_t charged = 0;
 
   LARDER_FAST ThreadHeap* owner() const {

@@ -54,7 +54,7 @@ void* ThreadHeap::serve(int c, void* list) {
 
 // As serve, for objects that have just come, of `bytes` at most: some may get marks.
 void* ThreadHeap::hand_out(int c, void* list, size_t bytes) {
-  if (unlikely(countdown.bytes < bytes)) return hand_out_marked(c, list, bytes);
+  if (unlikely(countdown.bytes < bytes)) return hand_out_sampled(c, list, bytes);
   countdown.bytes -= bytes;
   return serve(c, list);
 }
@@ -150,8 +150,8 @@ void ThreadHeap::release_deferred(int c) {
   deferred[c] = kDeferNoMore;
   thread_state.last = ThreadState::kNoLast;
   // Marks stay on what stays in the list.
-  Mark* mark = std::exchange(bins[c].marks, nullptr);
-  Mark** marks = &bins[c].marks;
+  SamplePoint* point = std::exchange(bins[c].sample_points, nullptr);
+  SamplePoint** points = &bins[c].sample_points;
   void* remaining = nullptr;
   void** tail = &remaining;
   for (void* list = std::exchange(heads[c], nullptr);;) {
@@ -166,19 +166,19 @@ void ThreadHeap::release_deferred(int c) {
         remote_push(this, s, {p, p, 1});
       }
     }
-    if (mark == nullptr) break;
-    Mark* following = mark->next;
-    list = mark->slot;
+    if (point == nullptr) break;
+    SamplePoint* following = point->next;
+    list = point->slot;
     if (page_map.find(list) == bins[c].current) {
       tail = &next_of(list);
       list = std::exchange(*tail, nullptr);
-      mark->next = nullptr;
-      *marks = mark;
-      marks = &mark->next;
+      point->next = nullptr;
+      *points = point;
+      points = &point->next;
     } else {
-      mark_drop(mark);
+      sample_point_drop(point);
     }
-    mark = following;
+    point = following;
   }
   heads[c] = remaining;
 }
@@ -285,7 +285,7 @@ void ThreadHeap::release_all() {
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
     if (Slab* s = bin.current) {
-      s->free = unmarked_list(c);
+      s->free = take_unsampled_list(c);
       uint32_t listed = 0;
       for (void* p = s->free; p != nullptr; p = next_of(p)) ++listed;
       s->list = &s->free;
@@ -300,7 +300,8 @@ void ThreadHeap::release_all() {
 }
 
 bool ThreadHeap::cache_last_freed(Slab* s, void* p) {
-  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages || s->mark != nullptr) return false;
+  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages || s->sample_point != nullptr)
+    return false;
   s->kind = Kind::kFree;
   last_freed = s;
   last_freed_object = p;
@@ -420,10 +421,10 @@ void* ThreadHeap::borrow(int c) {
     Bin& bin = bins[lender];
     if (bin.current == nullptr || (kSizeClasses.size[lender] & (align - 1)) != 0) continue;
     void* p = heads[lender];
-    bool marked = p == nullptr && bin.marks != nullptr;
-    if (p == nullptr && !marked && bin.current->carved == bin.current->capacity) continue;
+    bool sampled = p == nullptr && bin.sample_points != nullptr;
+    if (p == nullptr && !sampled && bin.current->carved == bin.current->capacity) continue;
     ++borrowed[c];
-    if (marked) return take_marked(lender);
+    if (sampled) return take_sampled(lender);
     return p == nullptr ? carve(lender) : serve(lender, p);
   }
   borrowed[c] = kMaxBorrowed;
@@ -436,7 +437,7 @@ void* ThreadHeap::refill(int c) {
   // A signal handler may have filled it since it was looked at.
   if (heads[c] != nullptr) return serve(c, heads[c]);
   Bin& bin = bins[c];
-  if (bin.marks != nullptr) return take_marked(c);
+  if (bin.sample_points != nullptr) return take_sampled(c);
   deferred[c] = 0;
   for (;;) {
     Slab* current = bin.current;
@@ -497,15 +498,15 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
 }
 
 // What malloc_slow() returns for an object whose mark the heap has just taken off.
-LARDER_SLOW void* sample_taken(Mark* mark, void* caller) {
+LARDER_SLOW void* sample_object(SamplePoint* point, void* caller) {
   // The slot may be of a larger class, if it is borrowed.
-  return sample_small(mark, page_map.find(mark->slot)->size_class, caller, countdown_of_thread());
+  return sample_small(point, page_map.find(point->slot)->size_class, caller, countdown_of_thread());
 }
 
 LARDER_SLOW void* shared_malloc(int c, void* caller) {
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return nullptr;
-  Mark* mark = nullptr;
+  SamplePoint* point = nullptr;
   void* p = nullptr;
   {
     LockGuard guard(heap->lock);
@@ -515,9 +516,9 @@ LARDER_SLOW void* shared_malloc(int c, void* caller) {
       return p;
     }
     p = heap->refill(c);
-    mark = std::exchange(heap->taken, nullptr);
+    point = std::exchange(heap->sampled_point, nullptr);
   }
-  return mark == nullptr ? p : sample_taken(mark, caller);
+  return point == nullptr ? p : sample_object(point, caller);
 }
 
 // What was there before might point to what is lost.
@@ -536,8 +537,8 @@ void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
   s->expected = float(expected);
   if (likely(!hit && !sample_all)) return p;
   if (sample_all && !zero) clear_large(s);
-  Mark* mark = mark_new(nullptr, sample_all ? 1 : objects_of_mark(expected));
-  if (mark != nullptr) sample_large(mark, s, size_bytes, caller, countdown_of_thread());
+  SamplePoint* point = sample_point_new(nullptr, sample_all ? 1 : objects_of_sample(expected));
+  if (point != nullptr) sample_large(point, s, size_bytes, caller, countdown_of_thread());
   return p;
 }
 
@@ -574,7 +575,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   void* p = nullptr;
   if (heap != nullptr) {
     if (Slab* s = heap->take_last_freed_sampled(size_bytes)) {
-      sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
+      sample_large(s->sample_point, s, size_bytes, caller, countdown_of_thread());
       return s->base + s->offset;
     }
     unsigned pages = span_pages(size_bytes);
@@ -586,7 +587,8 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   }
   if (size_bytes > kSpanMax && !sample_all && (p = large_take_last_freed(size_bytes)) != nullptr) {
     Slab* s = page_map.find(p);
-    if (s->mark != nullptr) sample_large(s->mark, s, size_bytes, caller, countdown_of_thread());
+    if (s->sample_point != nullptr)
+      sample_large(s->sample_point, s, size_bytes, caller, countdown_of_thread());
     return p;
   }
   bool zero = false;
@@ -624,8 +626,8 @@ void* malloc_slow(size_t size_bytes, size_t c) {
     ThreadHeap* heap = thread_heap();
     if (heap == nullptr) return shared_malloc(int(c), caller);
     void* p = heap->refill(int(c));
-    if (likely(heap->taken == nullptr)) return p;
-    return sample_taken(std::exchange(heap->taken, nullptr), caller);
+    if (likely(heap->sampled_point == nullptr)) return p;
+    return sample_object(std::exchange(heap->sampled_point, nullptr), caller);
   });
 }
 
@@ -652,48 +654,48 @@ void free_empty(Slab* s) {
 namespace {
 
 // The slot of a sampled object, by a thread without a heap.
-void free_slot_shared(Mark* mark) {
-  Slab* s = page_map.find(mark->slot);
+void free_slot_shared(SamplePoint* point) {
+  Slab* s = page_map.find(point->slot);
   ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return mark_drop(mark);
+  if (heap == nullptr) return sample_point_drop(point);
   LockGuard guard(heap->lock);
   if (s->owner() == heap) {
-    heap->push_local(s, mark->slot);
-    heap->freed_marked(s->size_class, mark);
+    heap->push_local(s, point->slot);
+    heap->free_sampled_slot(s->size_class, point);
   } else {
-    remote_free(heap, s, mark->slot);
-    mark_drop(mark);
+    remote_free(heap, s, point->slot);
+    sample_point_drop(point);
   }
 }
 
 // Then the slot is freed as the object would have been, were it there.
 LARDER_WARM void free_sampled(void* p, Slab* s) {
-  Mark* mark = nullptr;
+  SamplePoint* point = nullptr;
   int c = s->size_class;  // the slab may be another's as soon as the object is free
   {
     SlowPath path;
     if (!path.entered()) return free_in_signal(p, s);
-    mark = sample_free(s, p);
-    if (mark != nullptr && thread_heap() == nullptr) return free_slot_shared(mark);
+    point = sample_free(s, p);
+    if (point != nullptr && thread_heap() == nullptr) return free_slot_shared(point);
   }
-  if (mark != nullptr) {
-    free_fast(mark->slot);
+  if (point != nullptr) {
+    free_fast(point->slot);
     SlowPath path;
-    if (path.entered()) thread_state.heap->freed_marked(c, mark);
+    if (path.entered()) thread_state.heap->free_sampled_slot(c, point);
   }
   free_left_by_signals();
 }
 
 // True if the span or mapping is parked, with its mark.
-bool free_marked_large(ThreadHeap* heap, void* p, Slab* s) {
-  sample_end(s->mark);
-  if (heap != nullptr && heap->keep_mark(s->mark)) {
+bool free_sampled_large(ThreadHeap* heap, void* p, Slab* s) {
+  sample_end(s->sample_point);
+  if (heap != nullptr && heap->keep_sample_point(s->sample_point)) {
     if (s->kind == Kind::kSpan ? heap->cache_last_freed_sampled(s, p) : large_cache_last_freed(s))
       return true;
-    mark_drop(std::exchange(s->mark, nullptr));
+    sample_point_drop(std::exchange(s->sample_point, nullptr));
     return false;
   }
-  mark_drop(std::exchange(s->mark, nullptr));
+  sample_point_drop(std::exchange(s->sample_point, nullptr));
   return s->kind == Kind::kSpan && heap != nullptr && heap->cache_last_freed(s, p);
 }
 
@@ -705,7 +707,7 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   ThreadHeap* heap = s->kind == Kind::kSpan ? thread_heap() : thread_state.heap;
-  if (unlikely(s->mark != nullptr) && free_marked_large(heap, p, s)) return;
+  if (unlikely(s->sample_point != nullptr) && free_sampled_large(heap, p, s)) return;
   if (s->kind == Kind::kSpan && heap != nullptr && heap->cache_span(s)) return;
   if (s->kind == Kind::kHuge && !sample_all && large_cache_last_freed(s)) return purge_wake();
   if (heap != nullptr) heap->report_cached_bytes();

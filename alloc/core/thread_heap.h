@@ -14,7 +14,7 @@
 //   heads[c] lists objects of bins[c].current that are free, and held ones: objects that were freed
 //   here, in use as far as their slab knows. A held object needs no slab until it is released.
 //   The list is cut before each object with a mark (sampler.h), so that malloc ends up in refill
-//   there: it goes on with bins[c].marks.
+//   there: it goes on with bins[c].sample_points.
 //   every slab owned by the heap is a bin's current, in a bin's partial list, in `empties`, or in
 //   `full`: those that last had nothing left to give. Other full slabs are nobody's.
 // Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept spans likewise, and both together
@@ -85,7 +85,8 @@ static_assert(kClasses <= kPagesPerSegment, "a set of classes is one of bits");
 
 struct Bin {
   Slab* current;
-  Mark* marks;  // on free slots of the class: each begins a list that follows on heads[c]
+  SamplePoint*
+      sample_points;  // on free slots of the class: each begins a list that follows on heads[c]
   SlabList partial;
 };
 
@@ -123,8 +124,8 @@ struct ThreadHeap {
   int collect_class;          // where the next collect_some() looks
   int release_class;          // and the next release_some_deferred()
   HeapCounters counters;
-  Countdown countdown;  // to the next mark
-  Mark* taken;          // on the object that refill() has just returned, if any
+  Countdown countdown;         // to the next mark
+  SamplePoint* sampled_point;  // on the object that refill() has just returned, if any
   bool shared;
   bool dead;      // its thread did not come along through fork
   Lock lock;      // shared heaps only
@@ -203,30 +204,30 @@ struct ThreadHeap {
   void collect();
   void collect_some();
 
-  // Marks (marks.cc).
+  // Marks (sample_points.cc).
   // A marked object is free. While it is the next to be handed out, its mark stays.
-  void freed_marked(int c, Mark* mark);
+  void free_sampled_slot(int c, SamplePoint* point);
   // What inlined code has kept is free.
   void forget_sampled(Slab* s, void* p);
   // Whether the mark of a place that may be handed out again at once is to stay; that is bounded.
-  bool keep_mark(Mark* mark);
+  bool keep_sample_point(SamplePoint* point);
   // As cache_last_freed(), with its mark; the marked span that is parked, if it fits.
   bool cache_last_freed_sampled(Slab* s, void* p);
   Slab* take_last_freed_sampled(size_t size_bytes);
   template <typename Visit>
   void for_each_listed(int c, Visit visit) const {
     for (void* p = heads[c]; p != nullptr; p = next_of(p)) visit(p);
-    for (Mark* mark = bins[c].marks; mark != nullptr; mark = mark->next)
-      for (void* p = mark->slot; p != nullptr; p = next_of(p)) visit(p);
+    for (SamplePoint* point = bins[c].sample_points; point != nullptr; point = point->next)
+      for (void* p = point->slot; p != nullptr; p = next_of(p)) visit(p);
   }
 
  private:
   void* serve(int c, void* list);
   void* hand_out(int c, void* list, size_t bytes);
-  LARDER_WARM void* hand_out_marked(int c, void* list, size_t bytes);
-  void* take_marked(int c);
+  LARDER_WARM void* hand_out_sampled(int c, void* list, size_t bytes);
+  void* take_sampled(int c);
   // Without marks the list is whole again.
-  void* unmarked_list(int c);
+  void* take_unsampled_list(int c);
   void* attach(int c, Slab* s);
   void join_partial(Slab* s);
   void set_aside(int c);

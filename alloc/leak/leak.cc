@@ -167,7 +167,7 @@ void leak_exit() {
 void leak_disable(int more) {
   static constinit thread_local int depth = 0;
   depth += more;
-  set_state_of_new_marks(depth > 0 ? kDisabled : 0);
+  set_state_of_new_samples(depth > 0 ? kDisabled : 0);
 }
 
 void leak_set_cleanup(void (*cleanup)()) { checker.cleanup = cleanup; }
@@ -177,9 +177,9 @@ bool leak_ignore(const void* address, bool on) {
   if (!path.entered()) return false;
   HeapLocked locked;
   HeapObject object = find_object(address);
-  if (object.mark == nullptr) return false;
-  bool was_on = (object.mark->state & kIgnored) != 0;
-  object.mark->state = on ? object.mark->state | kIgnored : object.mark->state & ~kIgnored;
+  if (object.point == nullptr) return false;
+  bool was_on = (object.point->state & kIgnored) != 0;
+  object.point->state = on ? object.point->state | kIgnored : object.point->state & ~kIgnored;
   return on || was_on;
 }
 

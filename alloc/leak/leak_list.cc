@@ -93,14 +93,14 @@ LeakList::Result LeakList::find(const CallingThread& me, const LeakOptions& opti
   reach.add_exempt(kIgnored | kDisabled);
   reach.sort_out();
   reach.for_each([this, since_us](HeapObject object) {
-    const Mark& mark = *object.mark;
-    if (mark.since_us < since_us) return;
-    if ((mark.state & kReached) != 0) {
+    const SamplePoint& point = *object.point;
+    if (point.since_us < since_us) return;
+    if ((point.state & kReached) != 0) {
       ++reachable.objects;
-      reachable.bytes += mark.bytes;
+      reachable.bytes += point.bytes;
     } else {
-      objects_[count_++] = {mark.site, uintptr_t(object.at), mark.bytes,
-                            (mark.state & kIndirect) != 0};
+      objects_[count_++] = {point.site, uintptr_t(object.at), point.bytes,
+                            (point.state & kIndirect) != 0};
     }
   });
   group();

@@ -17,22 +17,22 @@ HeapObject object_of(Slab* s, uint64_t i) {
   HeapObject object = {nullptr, nullptr};
   if (s->kind == Kind::kSampled) {
     if (i >= s->carved) return object;
-    object.mark = static_cast<Mark*>(s->list[i]);
+    object.point = static_cast<SamplePoint*>(s->list[i]);
     object.at = s->base + i * kSizeClasses.size[s->size_class];
   } else if (s->kind == Kind::kSpan || s->kind == Kind::kHuge) {
-    object.mark = s->mark;
+    object.point = s->sample_point;
     object.at = s->base + s->offset;
-    if (object.mark != nullptr && object.mark->site == nullptr) object.mark = nullptr;
+    if (object.point != nullptr && object.point->site == nullptr) object.point = nullptr;
   }
   return object;
 }
 
 // Whether the address is one of it, or none is.
 bool has(HeapObject object, uintptr_t address, size_t most_offset) {
-  if (object.mark == nullptr) return false;
+  if (object.point == nullptr) return false;
   size_t offset = address - uintptr_t(object.at);  // beyond all bounds if it is before the object
   // One of no bytes has an address all the same.
-  size_t bytes = object.mark->bytes != 0 ? object.mark->bytes : 1;
+  size_t bytes = object.point->bytes != 0 ? object.point->bytes : 1;
   return offset < bytes && offset <= most_offset;
 }
 
@@ -106,7 +106,7 @@ void Reach::survey() {
   });
   if (low_ > high_) low_ = high_ = 0;
   shell_sort(huge_, huge_count_, [](const Huge& a, const Huge& b) { return a.begin < b.begin; });
-  for_each([](HeapObject object) { object.mark->state &= kStays; });
+  for_each([](HeapObject object) { object.point->state &= kStays; });
 }
 
 HeapObject Reach::find(uintptr_t address) const {
@@ -136,7 +136,7 @@ void Reach::scan(uintptr_t begin, uintptr_t end, Meet meet) const {
     __builtin_memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);
     if (word - low_ >= high_ - low_) continue;
     HeapObject object = find(word);
-    if (object.mark != nullptr) meet(object);
+    if (object.point != nullptr) meet(object);
   }
 }
 
@@ -156,8 +156,8 @@ void Reach::flood(Meet meet) {
 
 void Reach::add_root(uintptr_t begin, uintptr_t end) {
   auto meet = [this](HeapObject object) {
-    if ((object.mark->state & kReached) != 0) return;
-    object.mark->state |= kReached;
+    if ((object.point->state & kReached) != 0) return;
+    object.point->state |= kReached;
     push(object);
   };
   scan(begin, end, meet);
@@ -166,17 +166,17 @@ void Reach::add_root(uintptr_t begin, uintptr_t end) {
 
 void Reach::add_exempt(uint32_t states) {
   for_each([&](HeapObject object) {
-    if ((object.mark->state & states) == 0 && !object.mark->site->exempt) return;
-    object.mark->state |= kReached;
+    if ((object.point->state & states) == 0 && !object.point->site->exempt) return;
+    object.point->state |= kReached;
     auto at = uintptr_t(object.at);
-    add_root(at, at + object.mark->bytes);
+    add_root(at, at + object.point->bytes);
   });
   page_map.for_each([&](uintptr_t page, Slab* s) {
     if (page != uintptr_t(s->base)) return;
     if (s->kind == Kind::kSlab)
       add_root(page, page + size_t{s->carved} * kSizeClasses.size[s->size_class]);
     else if ((s->kind == Kind::kSpan || s->kind == Kind::kHuge || s->kind == Kind::kEmergency) &&
-             s->mark == nullptr)
+             s->sample_point == nullptr)
       add_root(page + s->offset, page + s->bytes);
   });
 }
@@ -185,12 +185,12 @@ void Reach::add_exempt(uint32_t states) {
 // taken for a beginning before as well.
 void Reach::sort_out() {
   for_each([this](HeapObject beginning) {
-    if ((beginning.mark->state & (kReached | kVisited)) != 0) return;
-    beginning.mark->state |= kVisited;
+    if ((beginning.point->state & (kReached | kVisited)) != 0) return;
+    beginning.point->state |= kVisited;
     push(beginning);
     flood([this, beginning](HeapObject object) {
-      uint32_t& state = object.mark->state;
-      if ((state & kReached) != 0 || object.mark == beginning.mark) return;
+      uint32_t& state = object.point->state;
+      if ((state & kReached) != 0 || object.point == beginning.point) return;
       bool is_new = (state & kVisited) == 0;
       state |= kVisited | kIndirect;
       if (is_new) push(object);

@@ -13,13 +13,13 @@
 
 namespace larder {
 
-// Of Mark::state; those of sampler.h stay between two checks.
+// Of SamplePoint::state; those of sampler.h stay between two checks.
 inline constexpr uint32_t kReached = 1;   // from a root
 inline constexpr uint32_t kVisited = 2;   // as a leak
 inline constexpr uint32_t kIndirect = 4;  // from another leak
 
 struct HeapObject {
-  Mark* mark;
+  SamplePoint* point;
   char* at;
 };
 
@@ -88,11 +88,11 @@ void Reach::for_each(Visit visit) {
     if (uintptr_t(s->base) != page) return;
     if (s->kind == Kind::kSampled) {
       for (size_t i = 0; i < s->carved; ++i)
-        if (auto* mark = static_cast<Mark*>(s->list[i]))
-          visit(HeapObject{mark, s->base + i * kSizeClasses.size[s->size_class]});
-    } else if ((s->kind == Kind::kSpan || s->kind == Kind::kHuge) && s->mark != nullptr &&
-               s->mark->site != nullptr) {
-      visit(HeapObject{s->mark, s->base + s->offset});
+        if (auto* point = static_cast<SamplePoint*>(s->list[i]))
+          visit(HeapObject{point, s->base + i * kSizeClasses.size[s->size_class]});
+    } else if ((s->kind == Kind::kSpan || s->kind == Kind::kHuge) && s->sample_point != nullptr &&
+               s->sample_point->site != nullptr) {
+      visit(HeapObject{s->sample_point, s->base + s->offset});
     }
   });
 }

@@ -37,7 +37,7 @@ Lock& sample_lock() { return unused; }
 // The countdown of a heap runs out all the same, now and then.
 void Countdown::draw() {
   bytes = SIZE_MAX / 2;
-  only_a_look = true;
+  only_a_check = true;
   mean = 0;
 }
 bool Countdown::hits_slowly(size_t, double* expected) {
@@ -48,22 +48,22 @@ bool Countdown::hits_slowly(size_t, double* expected) {
 uint32_t Countdown::budget_left() { return 0; }
 uint64_t Chance::next() { return 0; }
 double Chance::exponential() { return 1; }
-double objects_of_mark(double) { return 0; }
+double objects_of_sample(double) { return 0; }
 bool sample_hits(size_t, double* expected) {
   *expected = 0;
   return false;
 }
 
-Mark* mark_new(void*, double) { return nullptr; }
-void mark_drop(Mark*) { never(); }
+SamplePoint* sample_point_new(void*, double) { return nullptr; }
+void sample_point_drop(SamplePoint*) { never(); }
 constinit bool sample_all = false;
 void* sample_exact(int, size_t, void*) { never(); }
-void* sample_small(Mark*, int, void*, Countdown*) { never(); }
-Mark* sample_free(Slab*, void*) { never(); }
-void sample_large(Mark*, Slab*, size_t, void*, Countdown*) { never(); }
-void sample_end(Mark*) { never(); }
-void sample_correct(Mark*, size_t) { never(); }
-void sample_resize(Mark*, size_t, double) { never(); }
+void* sample_small(SamplePoint*, int, void*, Countdown*) { never(); }
+SamplePoint* sample_free(Slab*, void*) { never(); }
+void sample_large(SamplePoint*, Slab*, size_t, void*, Countdown*) { never(); }
+void sample_end(SamplePoint*) { never(); }
+void sample_correct(SamplePoint*, size_t) { never(); }
+void sample_resize(SamplePoint*, size_t, double) { never(); }
 void sample_free_in_signal(void*) { never(); }
 void* sample_take_freed_in_signal() { return nullptr; }
 

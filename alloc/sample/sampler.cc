@@ -17,7 +17,7 @@ namespace {
 
 struct Sampler {
   Lock lock;
-  Mark* unused LARDER_GUARDED_BY(lock) = nullptr;
+  SamplePoint* unused LARDER_GUARDED_BY(lock) = nullptr;
   Countdown countdown LARDER_GUARDED_BY(lock) = {};
   SlabList slabs[kClasses] LARDER_GUARDED_BY(lock);             // with objects to give
   void** unused_arrays[kClasses] LARDER_GUARDED_BY(lock) = {};  // linked by their first word
@@ -36,7 +36,7 @@ constinit thread_local uint32_t first_state = 0;
 void** new_array(int c) LARDER_REQUIRES(sampler.lock) {
   void** array = sampler.unused_arrays[c];
   if (array == nullptr)
-    return static_cast<void**>(meta_alloc(kSizeClasses.capacity[c] * sizeof(Mark*), 8));
+    return static_cast<void**>(meta_alloc(kSizeClasses.capacity[c] * sizeof(SamplePoint*), 8));
   sampler.unused_arrays[c] = static_cast<void**>(array[0]);
   array[0] = nullptr;
   return array;
@@ -70,11 +70,11 @@ void drop_slab(Slab* s) LARDER_REQUIRES(sampler.lock) {
   page_heap.free_span(s, size_t{s->carved} * kSizeClasses.size[c]);
 }
 
-void*& mark_at(Slab* s, void* p) {
+void*& sample_point_at(Slab* s, void* p) {
   return s->list[size_t(static_cast<char*>(p) - s->base) / kSizeClasses.size[s->size_class]];
 }
 
-void* new_object(int c, Mark* mark) LARDER_REQUIRES(sampler.lock) {
+void* new_object(int c, SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
   Slab* s = sampler.slabs[c].front();
   if (s == nullptr && (s = new_slab(c)) == nullptr) return nullptr;
   void* p = s->free;
@@ -82,22 +82,22 @@ void* new_object(int c, Mark* mark) LARDER_REQUIRES(sampler.lock) {
     s->free = next_of(p);
   else
     p = s->base + size_t{s->carved++} * kSizeClasses.size[c];
-  mark_at(s, p) = mark;
+  sample_point_at(s, p) = point;
   if (++s->used == s->capacity) sampler.slabs[c].remove(s);
   return p;
 }
 
 // One sample more of the site, or less (sign -1).
-void count_in_use(Mark* mark, double sign) LARDER_REQUIRES(sampler.lock) {
-  Site* site = mark->site;
+void count_in_use(SamplePoint* point, double sign) LARDER_REQUIRES(sampler.lock) {
+  Site* site = point->site;
   sites_before_change(site);
-  double objects = mark->objects * mark->factor, bytes = objects * double(mark->bytes);
-  double variance = objects * (objects - 1) * double(mark->bytes) * double(mark->bytes);
+  double objects = point->objects * point->weight, bytes = objects * double(point->bytes);
+  double variance = objects * (objects - 1) * double(point->bytes) * double(point->bytes);
   site->in_use.objects += sign * objects;
   site->in_use.bytes += sign * bytes;
   site->variance += sign * variance;
   site->samples += sign > 0 ? 1 : -size_t{1};
-  site->sampled_bytes += sign > 0 ? mark->bytes : -mark->bytes;
+  site->sampled_bytes += sign > 0 ? point->bytes : -point->bytes;
   if (sign > 0 && variance > site->heaviest * site->heaviest)
     site->heaviest = __builtin_sqrt(variance);
   sites_after_change(sign * bytes);
@@ -136,43 +136,44 @@ class LARDER_SCOPED LockedSite {
   Site* site_;
 };
 
-void count_allocated(Mark* mark, double sign) LARDER_REQUIRES(sampler.lock) {
-  double objects = sign * mark->objects * mark->factor, bytes = objects * double(mark->bytes);
-  mark->site->allocated.objects += objects;
-  mark->site->allocated.bytes += bytes;
+void count_allocated(SamplePoint* point, double sign) LARDER_REQUIRES(sampler.lock) {
+  double objects = sign * point->objects * point->weight, bytes = objects * double(point->bytes);
+  point->site->allocated.objects += objects;
+  point->site->allocated.bytes += bytes;
   sampler.allocated_bytes += bytes;
 }
 
-void begin(Mark* mark, Site* site, size_t bytes) LARDER_REQUIRES(sampler.lock) {
-  mark->site = site;
-  mark->bytes = bytes;
-  mark->since_us = os::now_us();
-  count_allocated(mark, 1);
-  count_in_use(mark, 1);
+void begin(SamplePoint* point, Site* site, size_t bytes) LARDER_REQUIRES(sampler.lock) {
+  point->site = site;
+  point->bytes = bytes;
+  point->since_us = os::now_us();
+  count_allocated(point, 1);
+  count_in_use(point, 1);
 }
 
-void end(Mark* mark) LARDER_REQUIRES(sampler.lock) {
-  uint64_t lived = os::now_us() - mark->since_us;
+void end(SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
+  uint64_t lived = os::now_us() - point->since_us;
   int i = lived == 0 ? 0 : log2_floor(lived);
-  mark->site->lifetimes[i < kLifetimes ? i : kLifetimes - 1] += float(mark->objects * mark->factor);
-  count_in_use(mark, -1);
-  mark->site = nullptr;
+  point->site->lifetimes[i < kLifetimes ? i : kLifetimes - 1] +=
+      float(point->objects * point->weight);
+  count_in_use(point, -1);
+  point->site = nullptr;
 }
 
-void drop(Mark* mark) LARDER_REQUIRES(sampler.lock) {
-  mark->next = sampler.unused;
-  sampler.unused = mark;
+void drop(SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
+  point->next = sampler.unused;
+  sampler.unused = point;
 }
 
-Mark* make_mark(void* slot, double objects) LARDER_REQUIRES(sampler.lock) {
-  Mark* mark = sampler.unused;
-  if (mark != nullptr)
-    sampler.unused = mark->next;
+SamplePoint* make_sample_point(void* slot, double objects) LARDER_REQUIRES(sampler.lock) {
+  SamplePoint* point = sampler.unused;
+  if (point != nullptr)
+    sampler.unused = point->next;
   else
-    mark = static_cast<Mark*>(meta_alloc(sizeof(Mark), alignof(Mark)));
-  if (mark == nullptr) return nullptr;
-  *mark = {nullptr, slot, objects, 1, 0, first_state, nullptr, 0, 0};
-  return mark;
+    point = static_cast<SamplePoint*>(meta_alloc(sizeof(SamplePoint), alignof(SamplePoint)));
+  if (point == nullptr) return nullptr;
+  *point = {nullptr, slot, objects, 1, 0, first_state, nullptr, 0, 0};
+  return point;
 }
 
 }  // namespace
@@ -180,12 +181,12 @@ Mark* make_mark(void* slot, double objects) LARDER_REQUIRES(sampler.lock) {
 constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
                                                 .everything = &sample_all,
                                                 .deferred = &freed_in_signal,
-                                                .mark_bytes = sizeof(Mark),
-                                                .mark_next = offsetof(Mark, next),
-                                                .mark_slot = offsetof(Mark, slot),
-                                                .mark_state = offsetof(Mark, state),
-                                                .mark_site = offsetof(Mark, site),
-                                                .mark_asked = offsetof(Mark, bytes),
+                                                .mark_bytes = sizeof(SamplePoint),
+                                                .mark_next = offsetof(SamplePoint, next),
+                                                .mark_slot = offsetof(SamplePoint, slot),
+                                                .mark_state = offsetof(SamplePoint, state),
+                                                .mark_site = offsetof(SamplePoint, site),
+                                                .mark_asked = offsetof(SamplePoint, bytes),
                                                 .exempt_states = kStays};
 
 size_t sample_mean() { return mean_bytes.load(std::memory_order_relaxed); }
@@ -193,7 +194,7 @@ void set_sample_mean(size_t bytes) {
   mean_bytes.store(can_capture() ? bytes : 0, std::memory_order_relaxed);
 }
 
-double objects_of_mark(double expected) {
+double objects_of_sample(double expected) {
   if (expected > 40) return 1;
   // 1 / (1 - exp(-x)) = exp(x) / (exp(x) - 1)
   double e = exp_minus_one(expected);
@@ -219,11 +220,11 @@ double Countdown::paced_mean() {
 
 void Countdown::draw() {
   mean = paced_mean();
-  size_t look = mean == 0 ? kLookBytesIfOff : kLookBytes;
+  size_t look = mean == 0 ? kCheckBytesIfOff : kCheckBytes;
   double distance = mean == 0 ? double(look) : chance.exponential() * mean;
   // The process has no memory: what was drawn beyond may be drawn again.
-  only_a_look = distance >= double(look);
-  bytes = only_a_look ? look : size_t(distance);
+  only_a_check = distance >= double(look);
+  bytes = only_a_check ? look : size_t(distance);
 }
 
 void Countdown::draw_large() {
@@ -253,27 +254,27 @@ bool sample_hits(size_t bytes, double* expected) {
   return sampler.countdown.hits(bytes, expected);
 }
 
-Mark* mark_new(void* slot, double objects) {
+SamplePoint* sample_point_new(void* slot, double objects) {
   LockGuard guard(sampler.lock);
-  return make_mark(slot, objects);
+  return make_sample_point(slot, objects);
 }
 
-void mark_drop(Mark* mark) {
+void sample_point_drop(SamplePoint* point) {
   LockGuard guard(sampler.lock);
-  drop(mark);
+  drop(point);
 }
 
-void* sample_small(Mark* mark, int c, void* caller, Countdown* payer) {
-  void* slot = mark->slot;
+void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer) {
+  void* slot = point->slot;
   void* p = nullptr;
   {
     LockedSite site(caller, payer);
-    p = new_object(c, mark);
+    p = new_object(c, point);
     if (p == nullptr) {
-      drop(mark);
+      drop(point);
       return slot;
     }
-    begin(mark, site.get(), kSizeClasses.size[c]);
+    begin(point, site.get(), kSizeClasses.size[c]);
   }
   tell();
   return p;
@@ -281,20 +282,20 @@ void* sample_small(Mark* mark, int c, void* caller, Countdown* payer) {
 
 namespace {
 
-Mark* take_freed(Slab* s, void* p) {
+SamplePoint* take_freed(Slab* s, void* p) {
   LockGuard guard(sampler.lock);
-  void*& entry = mark_at(s, p);
-  auto* mark = static_cast<Mark*>(entry);
-  if (mark == nullptr) fail("free() of a block that is not allocated", "free", 0);
+  void*& entry = sample_point_at(s, p);
+  auto* point = static_cast<SamplePoint*>(entry);
+  if (point == nullptr) fail("free() of a block that is not allocated", "free", 0);
   entry = nullptr;
-  end(mark);
+  end(point);
   next_of(p) = s->free;
   s->free = p;
   SlabList& slabs = sampler.slabs[s->size_class];
   if (s->used-- == s->capacity) slabs.push_front(s);
   if (s->used == 0 && slabs.size() > 1) drop_slab(s);
-  if (mark->slot != nullptr) return mark;
-  drop(mark);
+  if (point->slot != nullptr) return point;
+  drop(point);
   return nullptr;
 }
 
@@ -304,60 +305,60 @@ void* sample_exact(int c, size_t size_bytes, void* caller) {
   void* p = nullptr;
   {
     LockedSite site(caller, nullptr);
-    Mark* mark = make_mark(nullptr, 1);
-    if (mark == nullptr) return nullptr;
-    p = new_object(c, mark);
+    SamplePoint* point = make_sample_point(nullptr, 1);
+    if (point == nullptr) return nullptr;
+    p = new_object(c, point);
     if (p == nullptr) {
-      drop(mark);
+      drop(point);
       return nullptr;
     }
-    begin(mark, site.get(), size_bytes);
+    begin(point, site.get(), size_bytes);
   }
   tell();
   // What was there before might point to what is lost.
   return memset(p, 0, kSizeClasses.size[c]);
 }
 
-void set_state_of_new_marks(uint32_t state) { first_state = state; }
+void set_state_of_new_samples(uint32_t state) { first_state = state; }
 
-Mark* sample_free(Slab* s, void* p) {
-  Mark* mark = take_freed(s, p);
+SamplePoint* sample_free(Slab* s, void* p) {
+  SamplePoint* point = take_freed(s, p);
   tell();
-  return mark;
+  return point;
 }
 
-void sample_large(Mark* mark, Slab* s, size_t size_bytes, void* caller, Countdown* payer) {
+void sample_large(SamplePoint* point, Slab* s, size_t size_bytes, void* caller, Countdown* payer) {
   {
     LockedSite site(caller, payer);
-    s->mark = mark;
-    begin(mark, site.get(), size_bytes);
+    s->sample_point = point;
+    begin(point, site.get(), size_bytes);
   }
   tell();
 }
 
-void sample_end(Mark* mark) {
+void sample_end(SamplePoint* point) {
   {
     LockGuard guard(sampler.lock);
-    end(mark);
+    end(point);
   }
   tell();
 }
 
-void sample_correct(Mark* mark, size_t size_bytes) {
+void sample_correct(SamplePoint* point, size_t size_bytes) {
   LockGuard guard(sampler.lock);
-  count_allocated(mark, -1);
-  count_in_use(mark, -1);
-  mark->bytes = size_bytes;
-  count_allocated(mark, 1);
-  count_in_use(mark, 1);
+  count_allocated(point, -1);
+  count_in_use(point, -1);
+  point->bytes = size_bytes;
+  count_allocated(point, 1);
+  count_in_use(point, 1);
 }
 
-void sample_resize(Mark* mark, size_t size_bytes, double objects) {
+void sample_resize(SamplePoint* point, size_t size_bytes, double objects) {
   LockGuard guard(sampler.lock);
-  count_in_use(mark, -1);
-  mark->bytes = size_bytes;
-  mark->objects = objects;
-  count_in_use(mark, 1);
+  count_in_use(point, -1);
+  point->bytes = size_bytes;
+  point->objects = objects;
+  count_in_use(point, 1);
 }
 
 void sample_free_in_signal(void* p) {

@@ -12,11 +12,11 @@
 namespace larder {
 
 // Built aside: a signal handler may take from heads[c] at any time.
-void* ThreadHeap::hand_out_marked(int c, void* list, size_t bytes) {
+void* ThreadHeap::hand_out_sampled(int c, void* list, size_t bytes) {
   const size_t size = kSizeClasses.size[c];
   void* head = nullptr;
   void** link = &head;  // where the list goes on
-  Mark** marks = &bins[c].marks;
+  SamplePoint** points = &bins[c].sample_points;
   void* p = list;
   size_t at = 0, index = 0;  // where the countdown began; which object p is
   for (;;) {
@@ -26,10 +26,10 @@ void* ThreadHeap::hand_out_marked(int c, void* list, size_t bytes) {
       break;
     }
     at += countdown.bytes;
-    bool only_a_look = countdown.only_a_look || countdown.mean == 0;
+    bool only_a_check = countdown.only_a_check || countdown.mean == 0;
     double mean = countdown.mean;
     countdown.draw();
-    if (only_a_look) continue;
+    if (only_a_check) continue;
     for (; index < at / size && p != nullptr; ++index) {
       *link = p;
       link = &next_of(p);
@@ -37,61 +37,61 @@ void* ThreadHeap::hand_out_marked(int c, void* list, size_t bytes) {
     }
     if (p == nullptr) break;
     at = (index + 1) * size;
-    Mark* mark = mark_new(p, objects_of_mark(double(size) / mean));
-    if (mark == nullptr) continue;
+    SamplePoint* point = sample_point_new(p, objects_of_sample(double(size) / mean));
+    if (point == nullptr) continue;
     *link = nullptr;
-    *marks = mark;
-    marks = &mark->next;
+    *points = point;
+    points = &point->next;
     link = &next_of(p);
     p = *link;
     ++index;
   }
-  if (head == nullptr) return take_marked(c);
+  if (head == nullptr) return take_sampled(c);
   return serve(c, head);
 }
 
-void* ThreadHeap::take_marked(int c) {
-  Mark* mark = bins[c].marks;
-  bins[c].marks = std::exchange(mark->next, nullptr);
-  heads[c] = next_of(mark->slot);
-  taken = mark;
-  return mark->slot;
+void* ThreadHeap::take_sampled(int c) {
+  SamplePoint* point = bins[c].sample_points;
+  bins[c].sample_points = std::exchange(point->next, nullptr);
+  heads[c] = next_of(point->slot);
+  sampled_point = point;
+  return point->slot;
 }
 
-void* ThreadHeap::unmarked_list(int c) {
+void* ThreadHeap::take_unsampled_list(int c) {
   void* list = std::exchange(heads[c], nullptr);
   void** link = &list;
-  while (Mark* mark = bins[c].marks) {
+  while (SamplePoint* point = bins[c].sample_points) {
     while (*link != nullptr) link = &next_of(*link);
-    *link = mark->slot;
-    bins[c].marks = mark->next;
-    mark_drop(mark);
+    *link = point->slot;
+    bins[c].sample_points = point->next;
+    sample_point_drop(point);
   }
   return list;
 }
 
-bool ThreadHeap::keep_mark(Mark* mark) {
+bool ThreadHeap::keep_sample_point(SamplePoint* point) {
   if (countdown.budget_left() != 0) {
-    mark->quick = 0;
+    point->kept_in_a_row = 0;
     return true;
   }
-  double stays = 1 - 1.0 / (kFirstLot + mark->quick);
-  ++mark->quick;
+  double stays = 1 - 1.0 / (kFirstDropOdds + point->kept_in_a_row);
+  ++point->kept_in_a_row;
   if (countdown.chance.unit() > stays) return false;
-  mark->factor /= stays;
+  point->weight /= stays;
   return true;
 }
 
-void ThreadHeap::freed_marked(int c, Mark* mark) {
+void ThreadHeap::free_sampled_slot(int c, SamplePoint* point) {
   // Taken in one instruction: a signal handler may come in between.
-  void* top = mark->slot;
-  if (heads[c] == top && keep_mark(mark) &&
+  void* top = point->slot;
+  if (heads[c] == top && keep_sample_point(point) &&
       __atomic_compare_exchange_n(&heads[c], &top, nullptr, false, __ATOMIC_RELAXED,
                                   __ATOMIC_RELAXED)) {
-    mark->next = bins[c].marks;
-    bins[c].marks = mark;
+    point->next = bins[c].sample_points;
+    bins[c].sample_points = point;
   } else {
-    mark_drop(mark);
+    sample_point_drop(point);
   }
 }
 
@@ -106,7 +106,7 @@ bool ThreadHeap::cache_last_freed_sampled(Slab* s, void* p) {
 
 Slab* ThreadHeap::take_last_freed_sampled(size_t size_bytes) {
   Slab* s = last_freed;
-  if (s == nullptr || s->mark == nullptr || size_bytes + kPageBytes <= s->bytes ||
+  if (s == nullptr || s->sample_point == nullptr || size_bytes + kPageBytes <= s->bytes ||
       size_bytes > s->bytes - s->offset)
     return nullptr;
   last_freed = nullptr;
