@@ -40,10 +40,10 @@ inline constexpr unsigned kSpanFitShare = 4;
 // "What a heap keeps".
 inline constexpr size_t kCacheExtraBytes = size_t{16} << 20;
 // Bytes of slabs that a heap has emptied without needing one, after which it gives back pages of
-// its partial slabs; for one part in kThinShare of the process's time, of which so much is done at
-// once and so much saved up, in microseconds. "Small processes".
-inline constexpr size_t kMuchEmptied = size_t{4} << 20;
-inline constexpr uint64_t kThinShare = 32, kThinLeastUs = 250, kThinMostUs = 20'000;
+// its partial slabs; for one part in kSlabPurgeShare of the process's time, of which so much is
+// done at once and so much saved up, in microseconds. "Small processes".
+inline constexpr size_t kSlabPurgeAfterBytes = size_t{4} << 20;
+inline constexpr uint64_t kSlabPurgeShare = 32, kSlabPurgeMinUs = 250, kSlabPurgeMaxUs = 20'000;
 // Heaps that wait for a thread keep what they own: bytes each, and all together. "Threads that come
 // and go".
 inline constexpr size_t kWaitingBytes = 512 * 1024, kAllWaitingBytes = size_t{12} << 20;

@@ -4,8 +4,8 @@
 
 #include "core/central.h"
 #include "core/page_heap.h"
+#include "core/purge_slab.h"
 #include "core/registry.h"
-#include "core/thin.h"
 #include "core/thread_heap.h"
 
 namespace larder {
@@ -50,13 +50,13 @@ void check_slab(const Slab* s, const ThreadHeap* owner, int c) {
 void check_counts(const Slab* s) {
   LARDER_CHECK(s->list == &s->free);
   Met met(s);
-  uint32_t gone = 0;
-  for_each_gone(s, [&](uint32_t object) {
+  uint32_t decommitted = 0;
+  for_each_decommitted(s, [&](uint32_t object) {
     met.add(s->base + object * size_t{kSizeClasses.size[s->size_class]});
-    ++gone;
+    ++decommitted;
   });
-  LARDER_CHECK(s->gone == 0 || s->thinned_at != 0);
-  LARDER_CHECK(s->used + met.add_list(s->free) + gone == s->carved);
+  LARDER_CHECK(s->decommitted == 0 || s->purged_at != 0);
+  LARDER_CHECK(s->used + met.add_list(s->free) + decommitted == s->carved);
   LARDER_CHECK(met.add_list(remote_list(s)) <= s->used);
 }
 
@@ -65,7 +65,7 @@ void check_current(const ThreadHeap& heap, int c) {
   int deferred = 0;
   if (s != nullptr) {
     check_slab(s, &heap, c);
-    LARDER_CHECK(s->list == &heap.heads[c] && s->free == nullptr && s->thinned_at == 0);
+    LARDER_CHECK(s->list == &heap.heads[c] && s->free == nullptr && s->purged_at == 0);
     LARDER_CHECK(remote_state(s) == kOwned && s->used <= kCurrentBias + s->capacity);
     Met met(s);
     heap.for_each_listed(c,
@@ -116,7 +116,7 @@ void check_cached(const ThreadHeap& heap) {
     // What was freed since it was set aside is counted when it leaves the list.
     check_slab(s, &heap, s->size_class);
     LARDER_CHECK(s->list == &s->free && s->carved == s->capacity && remote_state(s) == kOwned);
-    LARDER_CHECK(s->thinned_at == 0);
+    LARDER_CHECK(s->purged_at == 0);
     Met met(s);
     met.add_list(s->free);
     met.add_list(remote_list(s));
@@ -185,7 +185,7 @@ void visit_slab(Slab* s, void* context) {
     case kFull:
       check_slab(s, kNobody, s->size_class);
       LARDER_CHECK(s->used == s->capacity && s->carved == s->capacity && s->free == nullptr);
-      LARDER_CHECK(s->thinned_at == 0);
+      LARDER_CHECK(s->purged_at == 0);
       break;
     default:
       ++census->central;

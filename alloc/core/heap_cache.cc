@@ -12,8 +12,8 @@
 #include "base/stats.h"
 #include "core/large.h"
 #include "core/limit.h"
+#include "core/purge_slab.h"
 #include "core/slab_span.h"
-#include "core/thin.h"
 #include "core/thread_heap.h"
 #include "os/options.h"
 #include "os/os.h"
@@ -22,7 +22,7 @@ namespace larder {
 
 namespace {
 
-constinit std::atomic<uint64_t> thin_paid_us{0};  // until when that time is spent
+constinit std::atomic<uint64_t> slab_purge_paid_us{0};  // until when that time is spent
 
 // LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is shared out evenly: half of it among heaps, to which they
 // are entitled, and what that leaves to those that turn over more.
@@ -51,7 +51,7 @@ void forget_caches_of_others() {
   stats::add(stats::kHeapsCachedBytes, cached - stats::get(stats::kHeapsCachedBytes));
 }
 
-void start_thinning() { thin_paid_us.store(os::now_us(), std::memory_order_relaxed); }
+void start_slab_purge_clock() { slab_purge_paid_us.store(os::now_us(), std::memory_order_relaxed); }
 
 void ThreadHeap::report_cached_bytes() {
   size_t cached = cached_bytes();
@@ -179,35 +179,35 @@ void ThreadHeap::note_taken() {
   if (beyond < cache_extra_unused) cache_extra_unused = beyond;
 }
 
-void ThreadHeap::shrink() {
-  if (emptied_bytes < kMuchEmptied) return;
+void ThreadHeap::purge_partial_if_shrinking() {
+  if (emptied_bytes < kSlabPurgeAfterBytes) return;
   emptied_bytes = 0;
   if (release_rate() == 0) return;
-  uint64_t now = os::now_us(), paid = thin_paid_us.load(std::memory_order_relaxed);
-  uint64_t oldest = now - kThinMostUs * kThinShare;
+  uint64_t now = os::now_us(), paid = slab_purge_paid_us.load(std::memory_order_relaxed);
+  uint64_t oldest = now - kSlabPurgeMaxUs * kSlabPurgeShare;
   uint64_t since = paid < oldest ? oldest : paid;
-  uint64_t credit = (now - since) / kThinShare;
-  if (since > now || credit < kThinLeastUs ||
-      !thin_paid_us.compare_exchange_strong(paid, now, std::memory_order_relaxed))
+  uint64_t credit = (now - since) / kSlabPurgeShare;
+  if (since > now || credit < kSlabPurgeMinUs ||
+      !slab_purge_paid_us.compare_exchange_strong(paid, now, std::memory_order_relaxed))
     return;
-  thin(now + credit);
+  purge_partial(now + credit);
   uint64_t spent = os::now_us() - now;
-  thin_paid_us.fetch_add((spent - credit) * kThinShare, std::memory_order_relaxed);
+  slab_purge_paid_us.fetch_add((spent - credit) * kSlabPurgeShare, std::memory_order_relaxed);
 }
 
-void ThreadHeap::thin(uint64_t end_us) {
+void ThreadHeap::purge_partial(uint64_t end_us) {
   unsigned looks = 0;
   for (int i = 0; i < kClasses; ++i) {
     // Larger classes first: more pages an object.
-    thin_class = (thin_class + kClasses - 1) % kClasses;
-    SlabList& list = bins[thin_class].partial;
+    purge_class = (purge_class + kClasses - 1) % kClasses;
+    SlabList& list = bins[purge_class].partial;
     // To the back: what is used next had better be what is still there.
     for (size_t left = list.size(); left > 0; --left) {
       Slab* s = list.pop_front();
-      slab_thin(s);
+      slab_purge(s);
       list.push_back(s);
       if (++looks % 16 == 0 && os::now_us() >= end_us) {
-        ++thin_class;
+        ++purge_class;
         return;
       }
     }
@@ -247,7 +247,7 @@ Slab* ThreadHeap::take_cached_slab(int c) {
   note_taken();
   uint32_t size = kSizeClasses.size[c];
   bool own_lines = size > 64 && size <= 1024;
-  if (s->size_class != c || own_lines || s->thinned_at != 0) slab_reset(s, c);
+  if (s->size_class != c || own_lines || s->purged_at != 0) slab_reset(s, c);
   return s;
 }
 

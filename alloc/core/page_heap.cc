@@ -50,13 +50,13 @@ constinit const PagesLayout PageHeap::layout = {
     .slab_kind = offsetof(Slab, kind),
     .slab_base = offsetof(Slab, base),
     .slab_carved = offsetof(Slab, carved),
-    .slab_thinned = offsetof(Slab, thinned_at),
+    .slab_thinned = offsetof(Slab, purged_at),
     .slab_units = offsetof(Slab, pages),
     .slab_run_bytes = offsetof(Slab, bytes),
     .slab_offset = offsetof(Slab, offset),
     .slab_prev = offsetof(Slab, prev),
     .slab_remote = offsetof(Slab, remote),
-    .slab_gone = offsetof(Slab, gone),
+    .slab_gone = offsetof(Slab, decommitted),
     .slab_mark = offsetof(Slab, sample_point)};
 
 // --- buckets and lists

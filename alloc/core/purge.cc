@@ -23,7 +23,7 @@ constinit std::atomic<uint64_t> last_pass{0};
 PageSet discard(const PurgeJob& job, size_t* discarded_bytes) {
   // With pages larger than a page, a page at the edge cannot go without its neighbour.
   size_t system_page = os::page_size();
-  PageSet gone = 0;
+  PageSet discarded = 0;
   for (PageSet rest = job.pages; rest != 0;) {
     int first = first_page(rest);
     int count = span_length_at(rest, first);
@@ -32,10 +32,11 @@ PageSet discard(const PurgeJob& job, size_t* discarded_bytes) {
     uintptr_t from = round_up(begin, system_page);
     uintptr_t to = round_down(begin + size_t(count) * kPageBytes, system_page);
     if (from >= to || !backing::discard(reinterpret_cast<void*>(from), to - from)) continue;
-    gone |= page_range(first + int((from - begin) / kPageBytes), int((to - from) / kPageBytes));
+    discarded |=
+        page_range(first + int((from - begin) / kPageBytes), int((to - from) / kPageBytes));
     *discarded_bytes += to - from;
   }
-  return gone;
+  return discarded;
 }
 
 size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {

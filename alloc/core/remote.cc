@@ -31,8 +31,8 @@ bool exhume(ThreadHeap* heap, Slab* s) {
   LockGuard guard(burial_lock());
   if (!owner_is_dead(s)) return false;
   s->carved = s->capacity;
-  s->thinned_at = 0;
-  s->gone = 0;
+  s->purged_at = 0;
+  s->decommitted = 0;
   heap->adopt(s);
   return true;
 }

@@ -20,7 +20,7 @@
 //             carved = in use + |remote|; used is biased by kCurrentBias and means nothing
 //   set aside: carved = capacity, free is empty and used == 1, so that the first free is noticed
 //   gone: objects that start in a discarded page, all of them free; in partial, empty and central
-//   slabs only, and only where thinned_at != 0
+//   slabs only, and only where purged_at != 0
 //   An object that a heap holds (thread_heap.h) is in use.
 //   0 <= carved <= capacity; the object i lies at base + i * size for i < carved
 //   a slab that is not owned has owner == kNobody
@@ -55,8 +55,8 @@ struct alignas(128) Slab {
   Kind kind = Kind::kNull;
   char* base = nullptr;  // first byte of the span
   uint16_t carved = 0;
-  uint16_t thinned_at = 0;  // 1 + used when pages were last looked for, or 0
-  uint32_t pages = 0;       // slabs and spans
+  uint16_t purged_at = 0;  // 1 + used when pages were last looked for, or 0
+  uint32_t pages = 0;      // slabs and spans
   Slab* next = nullptr;
   Slab* prev = nullptr;
 
@@ -70,7 +70,8 @@ struct alignas(128) Slab {
   Segment* segment = nullptr;  // that it is in (its first, if several); not of mappings
   bool zero = false;           // content is known to be zero
   float expected = 0;          // marks on the `charged` bytes, on the average
-  uint64_t gone = 0;  // pages of a slab that were discarded: what starts there is not in free
+  uint64_t decommitted =
+      0;  // pages of a slab that were discarded: what starts there is not in free
   // Of spans and mappings, for the sampler: on them, or nullptr; bytes that it has counted.
   SamplePoint* sample_point = nullptr;
   size_t charged = 0;

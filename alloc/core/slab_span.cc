@@ -17,8 +17,8 @@ void init(Slab* s, int c) {
   s->free = nullptr;
   s->used = 0;
   s->carved = 0;
-  s->thinned_at = 0;
-  s->gone = 0;
+  s->purged_at = 0;
+  s->decommitted = 0;
 }
 
 // Carving always starts at the base: what an earlier class of the slab touched stays touched.

@@ -16,9 +16,9 @@
 #include "core/page_heap.h"
 #include "core/pressure.h"
 #include "core/purge.h"
+#include "core/purge_slab.h"
 #include "core/registry.h"
 #include "core/slab_span.h"
-#include "core/thin.h"
 #include "larder/inline.h"
 #include "os/backing.h"
 #include "os/options.h"
@@ -62,7 +62,7 @@ void* ThreadHeap::hand_out(int c, void* list, size_t bytes) {
 // Makes the slab current. Its free objects: the caller serves them.
 void* ThreadHeap::attach(int c, Slab* s) {
   LARDER_ASSERT(heads[c] == nullptr);
-  if (unlikely(s->thinned_at != 0)) slab_restore(s);
+  if (unlikely(s->purged_at != 0)) slab_recommit(s);
   if (idle_adoptions[c] != 0) --idle_adoptions[c];
   void* list = s->free;
   bins[c].current = s;
@@ -121,7 +121,7 @@ bool ThreadHeap::emptied(Slab* s) {
     return false;
   }
   // The first object that came back to a slab that was set aside.
-  if (s->carved == s->capacity && s->thinned_at == 0 && next_of(s->free) == nullptr) {
+  if (s->carved == s->capacity && s->purged_at == 0 && next_of(s->free) == nullptr) {
     take_back(s);
     join_partial(s);
     return false;
@@ -238,7 +238,7 @@ void ThreadHeap::let_go(Slab* s) {
     take_remote(s);
     if (s->used == 0) return slab_release(s);
     s->set_owner(kNobody);
-    bool nothing = s->free == nullptr && s->gone == 0 && s->carved == s->capacity;
+    bool nothing = s->free == nullptr && s->decommitted == 0 && s->carved == s->capacity;
     if (nothing ? remote_release(s, kFull) : central_push(s)) return;
     s->set_owner(this);
   }
@@ -369,7 +369,8 @@ Slab* ThreadHeap::usable_partial(int c) {
   if (s == nullptr) return nullptr;
   if (s->free == nullptr) take_remote(s);
   bool room = bin.current == nullptr || bin.current->carved == bin.current->capacity;
-  if (s->free == nullptr && s->gone == 0 && !(room && s->carved < s->capacity)) return nullptr;
+  if (s->free == nullptr && s->decommitted == 0 && !(room && s->carved < s->capacity))
+    return nullptr;
   bin.partial.remove(s);
   return s;
 }
@@ -646,7 +647,7 @@ void free_empty(Slab* s) {
   // More is being freed than allocated: what is held might keep other slabs from becoming empty.
   if (heap->emptied(s)) {
     heap->release_some_deferred();
-    heap->shrink();
+    heap->purge_partial_if_shrinking();
   }
   follow_early_purge(heap, early);
 }
@@ -773,7 +774,7 @@ size_t release_free_memory() {
   if (!path.entered()) return 0;
   if (ThreadHeap* heap = thread_state.heap) {
     heap->collect();
-    heap->thin(UINT64_MAX);
+    heap->purge_partial(UINT64_MAX);
     heap->trim();
     heap->reset_cache_limit();
   }

@@ -111,7 +111,7 @@ struct ThreadHeap {
   uint64_t cache_extra_since_ms;
   size_t reported_cached_bytes;  // its share of stats::kHeapsCachedBytes
   size_t emptied_bytes;          // of slabs that became empty since one was needed
-  int thin_class;                // where thin() goes on
+  int purge_class;               // where thin() goes on
   uint8_t cache_events;
   uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
   // The span that was freed last, without a look at cached_spans: it serves sizes of last_freed_min
@@ -196,9 +196,9 @@ struct ThreadHeap {
   // Gives wholly free slabs and kept spans back. Bytes.
   size_t trim();
   // More is being freed than allocated: once much is, pages within partial slabs go, too.
-  void shrink();
+  void purge_partial_if_shrinking();
   // Until the time comes, or all slabs were looked at.
-  void thin(uint64_t end_us);
+  void purge_partial(uint64_t end_us);
   // Takes in what others have freed in partial slabs: all of them; a few, in turn. Without it a
   // slab of a class that this heap allocates no more would never be found empty.
   void collect();
@@ -248,8 +248,8 @@ struct ThreadHeap {
   void note_taken();
 };
 
-// In the constructor: the time for shrink() counts from here.
-void start_thinning();
+// In the constructor: the time for purge_partial_if_shrinking() counts from here.
+void start_slab_purge_clock();
 // In a fork's child.
 void forget_caches_of_others();
 

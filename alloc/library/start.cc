@@ -31,7 +31,7 @@ void say_if_nothing_listens() {
   os::cpu_count();
   backing::init();
   registry_init();
-  start_thinning();
+  start_slab_purge_clock();
   profile_init();
   fork_init();
   leaks_are_asked_for() ? leak_init() : os::forget_own_mappings();

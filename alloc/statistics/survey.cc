@@ -224,7 +224,7 @@ size_t objects_in_use(const Slab* s) {
   uint32_t carved = peek(s->carved);
   // `used` of a slab that was set aside says something else.
   if (peek(s->list) == &s->free)
-    return peek(s->free) == nullptr && peek(s->thinned_at) == 0 ? carved : peek(s->used);
+    return peek(s->free) == nullptr && peek(s->purged_at) == 0 ? carved : peek(s->used);
   size_t listed = 0;
   // A slab that is just being made has no owner, and no list yet: that is not this thread's.
   if (thread_state.heap != nullptr && s->owner() == thread_state.heap)

@@ -1,4 +1,4 @@
-#include "core/thin.h"
+#include "core/purge_slab.h"
 
 #include <gtest/gtest.h>
 #include <string.h>
@@ -70,7 +70,7 @@ class Objects {
   std::vector<char*> all_;
 };
 
-class Thin : public testing::Test {
+class PurgeSlab : public testing::Test {
  protected:
   void SetUp() override {
     set_option(Option::kEarlyPurge, 0);
@@ -84,7 +84,7 @@ class Thin : public testing::Test {
   }
 };
 
-TEST_F(Thin, PagesBetweenObjectsInUseGoAndComeAgain) {
+TEST_F(PurgeSlab, SystemPagesBetweenObjectsInUseAreDecommittedAndComeAgain) {
   for (size_t size : {size_t{64}, size_t{1000}, size_t{3000}, size_t{4096}, size_t{20000}}) {
     size_t count = 16 * kMib / size;
     Objects objects(count, size);
@@ -101,7 +101,7 @@ TEST_F(Thin, PagesBetweenObjectsInUseGoAndComeAgain) {
   }
 }
 
-TEST_F(Thin, TheLastObjectOfAThinnedSlabEmptiesIt) {
+TEST_F(PurgeSlab, TheLastObjectOfAPurgedSlabEmptiesIt) {
   for (size_t size : {size_t{3000}, size_t{4096}, size_t{32768}}) {
     Objects objects(1000, size);
     size_t per_slab = kSizeClasses.capacity[class_of(size)];
@@ -122,7 +122,7 @@ void decimate(Objects& objects) {
   objects.keep_only(sparse);
 }
 
-TEST_F(Thin, WhoFreesMuchGivesPagesBackForAShareOfTheTime) {
+TEST_F(PurgeSlab, AHeapThatFreesMuchPurgesForAShareOfTheTime) {
   constexpr size_t kCount = 64 * kMib / 3000;
   Objects objects(kCount, 3000);
   test_clock::stop(100);

@@ -1,4 +1,4 @@
-#include "core/thin.h"
+#include "core/purge_slab.h"
 
 #include <utility>
 
@@ -22,7 +22,7 @@ uint64_t system_pages_in_use(const Slab* s, const void* free, uint32_t size, uin
   auto is_free = [&](uint32_t object) { in_use[object / 64] &= ~(uint64_t{1} << object % 64); };
   for (; free != nullptr; free = *static_cast<void* const*>(free))
     is_free(uint32_t(static_cast<const char*>(free) - s->base) / size);
-  for_each_gone(s, is_free);
+  for_each_decommitted(s, is_free);
   uint64_t system_pages = 0;
   for (uint32_t i = 0; i < words; ++i)
     for (uint64_t rest = in_use[i]; rest != 0; rest &= rest - 1) {
@@ -36,22 +36,23 @@ uint64_t system_pages_in_use(const Slab* s, const void* free, uint32_t size, uin
 
 }  // namespace
 
-void slab_thin(Slab* s) {
+void slab_purge(Slab* s) {
   const uint32_t size = kSizeClasses.size[s->size_class];
   const auto system_page = uint32_t(os::page_size());
   const uint32_t system_pages = (s->carved * size + system_page - 1) / system_page;
   if (s->used * 2 > system_pages || system_page > kPageBytes) return;
-  if (s->thinned_at != 0 && s->used * 2 >= s->thinned_at) return;
-  s->thinned_at = uint16_t(s->used + 1);
+  if (s->purged_at != 0 && s->used * 2 >= s->purged_at) return;
+  s->purged_at = uint16_t(s->used + 1);
 
   void* list = std::exchange(s->free, nullptr);
-  auto found = uint64_t(page_range(0, int(system_pages))) & ~s->gone &
+  auto found = uint64_t(page_range(0, int(system_pages))) & ~s->decommitted &
                ~system_pages_in_use(s, list, size, system_page);
-  s->gone |= found;
+  s->decommitted |= found;
   void* remaining = nullptr;
   void** tail = &remaining;
   for (void* p = list; p != nullptr; p = next_of(p)) {
-    if ((s->gone >> uint32_t(static_cast<char*>(p) - s->base) / system_page & 1) != 0) continue;
+    if ((s->decommitted >> uint32_t(static_cast<char*>(p) - s->base) / system_page & 1) != 0)
+      continue;
     *tail = p;
     tail = &next_of(p);
   }
@@ -65,14 +66,14 @@ void slab_thin(Slab* s) {
   }
 }
 
-void slab_restore(Slab* s) {
-  for_each_gone(s, [s](uint32_t object) {
+void slab_recommit(Slab* s) {
+  for_each_decommitted(s, [s](uint32_t object) {
     void* p = s->base + size_t{object} * kSizeClasses.size[s->size_class];
     next_of(p) = s->free;
     s->free = p;
   });
-  s->gone = 0;
-  s->thinned_at = 0;
+  s->decommitted = 0;
+  s->purged_at = 0;
 }
 
 }  // namespace larder
