@@ -1,5 +1,5 @@
 // glibc's figures and settings of a heap: malloc_trim, mallopt, mallinfo, malloc_info,
-// malloc_stats. Owns nothing. Cost: a walk over the heap (statistics/survey.h), but for mallopt.
+// malloc_stats. Owns nothing. Cost: a walk over the heap (statistics/heap_walk.h), but for mallopt.
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "core/purge.h"
 #include "core/thread_heap.h"
 #include "os/os.h"
-#include "statistics/survey.h"
+#include "statistics/heap_walk.h"
 
 using namespace larder;
 
@@ -42,18 +42,18 @@ LARDER_EXPORT int LARDER_NAME(mallopt)(int parameter, int) noexcept {
 }
 
 LARDER_EXPORT struct mallinfo2 LARDER_NAME(mallinfo2)() noexcept {
-  Survey survey;
-  survey_heap(&survey);
-  size_t in_use = survey.small_in_use + survey.span_bytes,
-         unused = survey.free_dirty() + survey.untouched_bytes();
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
+  size_t in_use = snapshot.small_in_use + snapshot.span_bytes,
+         unused = snapshot.free_dirty() + snapshot.untouched_bytes();
   struct mallinfo2 info = {};
   info.arena = in_use + unused;
-  info.ordblks = survey.slabs;
-  info.hblks = survey.mappings;
-  info.hblkhd = survey.huge_bytes;
+  info.ordblks = snapshot.slabs;
+  info.hblks = snapshot.mappings;
+  info.hblkhd = snapshot.huge_bytes;
   info.uordblks = in_use;
   info.fordblks = unused;
-  info.keepcost = survey.free_dirty() + survey.part(Part::kCachedMappings);
+  info.keepcost = snapshot.free_dirty() + snapshot.part(Part::kCachedMappings);
   return info;
 }
 
@@ -73,10 +73,10 @@ LARDER_EXPORT struct mallinfo LARDER_NAME(mallinfo)() noexcept {
 
 LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
   if (options != 0) return EINVAL;
-  Survey survey;
-  survey_heap(&survey);
-  size_t in_use = survey.small_in_use + survey.span_bytes,
-         unused = survey.free_dirty() + survey.untouched_bytes();
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
+  size_t in_use = snapshot.small_in_use + snapshot.span_bytes,
+         unused = snapshot.free_dirty() + snapshot.untouched_bytes();
   fprintf(stream,
           "<malloc version=\"larder\">\n"
           "<heap nr=\"0\">\n"
@@ -86,15 +86,15 @@ LARDER_EXPORT int LARDER_NAME(malloc_info)(int options, FILE* stream) noexcept {
           "<system type=\"current\" size=\"%zu\"/>\n"
           "</heap>\n"
           "</malloc>\n",
-          survey.slabs, in_use, survey.mappings, survey.huge_bytes, unused, survey.mapped);
+          snapshot.slabs, in_use, snapshot.mappings, snapshot.huge_bytes, unused, snapshot.mapped);
   return 0;
 }
 
 LARDER_EXPORT void LARDER_NAME(malloc_stats)() noexcept {
-  Survey survey;
-  survey_heap(&survey);
-  size_t in_use = survey.small_in_use + survey.span_bytes,
-         unused = survey.free_dirty() + survey.untouched_bytes();
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
+  size_t in_use = snapshot.small_in_use + snapshot.span_bytes,
+         unused = snapshot.free_dirty() + snapshot.untouched_bytes();
   char text[512];
   int n = snprintf(text, sizeof text,
                    "Larder:\n"
@@ -106,8 +106,8 @@ LARDER_EXPORT void LARDER_NAME(malloc_stats)() noexcept {
                    "in use bytes     = %10zu\n"
                    "mmap regions     = %10zu\n"
                    "max mmap bytes   = %10zu\n",
-                   in_use + unused, in_use, unused, survey.mapped, in_use + survey.huge_bytes,
-                   survey.mappings, survey.huge_peak);
+                   in_use + unused, in_use, unused, snapshot.mapped, in_use + snapshot.huge_bytes,
+                   snapshot.mappings, snapshot.huge_peak);
   os::write_stderr(text, size_t(n));
 }
 

@@ -28,8 +28,8 @@
 #include "sample/profile.h"
 #include "sample/profile_growth.h"
 #include "sample/site.h"
+#include "statistics/heap_walk.h"
 #include "statistics/properties.h"
-#include "statistics/survey.h"
 
 __asm__(".weak _ZTVN10__cxxabiv117__class_type_infoE");
 __asm__(".weak _ZTVN10__cxxabiv120__si_class_type_infoE");
@@ -209,9 +209,9 @@ void MallocExtension::Initialize() {}
 void MallocExtension::Register(MallocExtension*) {}
 
 bool MallocExtension::VerifyAllMemory() {
-  Survey survey;
-  survey_heap(&survey);
-  return survey.sound;
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
+  return snapshot.sound;
 }
 bool MallocExtension::VerifyNewMemory(const void* p) { return p == nullptr || is_object(p); }
 bool MallocExtension::VerifyArrayNewMemory(const void* p) { return VerifyNewMemory(p); }
@@ -220,12 +220,12 @@ bool MallocExtension::VerifyMallocMemory(const void* p) { return VerifyNewMemory
 bool MallocExtension::MallocMemoryStats(int* blocks, size_t* total,
                                         int histogram[kMallocHistogramSize]) {
   static_assert(kMallocHistogramSize == kHistogram, "a place for each power of two");
-  Survey survey;
-  survey_heap(&survey);
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
   auto count = [](size_t n) { return n > INT32_MAX ? INT32_MAX : int(n); };
-  *blocks = count(survey.objects);
-  *total = survey.in_use();
-  for (int i = 0; i < kHistogram; ++i) histogram[i] = count(survey.histogram[i]);
+  *blocks = count(snapshot.objects);
+  *total = snapshot.in_use();
+  for (int i = 0; i < kHistogram; ++i) histogram[i] = count(snapshot.histogram[i]);
   return true;
 }
 
@@ -269,9 +269,9 @@ void MallocExtension::MarkThreadIdle() { give_up_heap(); }
 void MallocExtension::MarkThreadTemporarilyIdle() { give_up_heap(); }
 void MallocExtension::MarkThreadBusy() {}
 size_t MallocExtension::GetThreadCacheSize() {
-  Survey survey;
-  survey_heap(&survey);
-  return survey.mine;
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
+  return snapshot.mine;
 }
 
 SysAllocator* MallocExtension::GetSystemAllocator() {
@@ -310,22 +310,22 @@ MallocExtension::Ownership MallocExtension::GetOwnership(const void* p) {
 }
 
 void MallocExtension::GetFreeListSizes(std::vector<FreeListInfo>* v) {
-  Survey survey;
-  survey_heap(&survey);
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
   size_t largest = kSizeClasses.size[kClasses - 1];
   for (int c = 0; c < kClasses; ++c) {
     size_t least = c == 0 ? 1 : kSizeClasses.size[c - 1] + 1;
     size_t most = kSizeClasses.size[c];
-    append<FreeListInfo>(v, {least, most, survey.of_class[c].own_free, "tcmalloc.thread"});
-    append<FreeListInfo>(v, {least, most, survey.of_class[c].central_free, "tcmalloc.central"});
+    append<FreeListInfo>(v, {least, most, snapshot.of_class[c].own_free, "tcmalloc.thread"});
+    append<FreeListInfo>(v, {least, most, snapshot.of_class[c].central_free, "tcmalloc.central"});
   }
-  append<FreeListInfo>(v,
-                       {largest + 1, kSpanMax, survey.part(Part::kCachedSpans), "tcmalloc.thread"});
-  append<FreeListInfo>(v, {kPageBytes, kSpanMax, survey.part(Part::kPageDirty), "tcmalloc.page"});
   append<FreeListInfo>(
-      v, {kPageBytes, kSpanMax, survey.part(Part::kPageClean), "tcmalloc.page_unmapped"});
+      v, {largest + 1, kSpanMax, snapshot.part(Part::kCachedSpans), "tcmalloc.thread"});
+  append<FreeListInfo>(v, {kPageBytes, kSpanMax, snapshot.part(Part::kPageDirty), "tcmalloc.page"});
   append<FreeListInfo>(
-      v, {kSpanMax + 1, INT64_MAX, survey.part(Part::kCachedMappings), "tcmalloc.large"});
+      v, {kPageBytes, kSpanMax, snapshot.part(Part::kPageClean), "tcmalloc.page_unmapped"});
+  append<FreeListInfo>(
+      v, {kSpanMax + 1, INT64_MAX, snapshot.part(Part::kCachedMappings), "tcmalloc.large"});
 }
 
 extern "C" {

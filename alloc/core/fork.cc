@@ -98,7 +98,7 @@ void after_fork_in_child() {
     os::forget_own_mappings();
     remote_new_generation();
     registry_bury_others();
-    forget_callers();
+    forget_callback_threads();
     for_each_lock([](Lock& lock) { lock.after_fork_in_child(); });
   }
   if (&_IO_list_resetlock != nullptr) _IO_list_resetlock();

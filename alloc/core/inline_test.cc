@@ -20,7 +20,7 @@
 #include "core/thread_heap.h"
 #include "larder/larder_malloc.h"
 #include "os/options.h"
-#include "statistics/survey.h"
+#include "statistics/heap_walk.h"
 
 namespace larder {
 namespace {
@@ -66,15 +66,15 @@ void on_thread(Body body) {
 }
 
 size_t slabs() {
-  Survey survey;
-  survey_heap(&survey);
-  return survey.slabs;
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
+  return snapshot.slabs;
 }
 
 size_t in_use() {
-  Survey survey;
-  survey_heap(&survey);
-  return survey.small_in_use + survey.span_bytes;
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot);
+  return snapshot.small_in_use + snapshot.span_bytes;
 }
 
 TEST(Inline, WhatWasFreedLastIsHandedOutNext) {

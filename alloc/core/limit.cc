@@ -29,7 +29,7 @@ void press() { state.pressed.store(true, std::memory_order_relaxed); }
 
 void relax() {
   state.pressed.store(false, std::memory_order_relaxed);
-  state.told.store(false, std::memory_order_relaxed);
+  state.reported.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace larder::limit

@@ -25,7 +25,7 @@ struct State {
   // free goes back at once.
   std::atomic<bool> pressed{false};
   // The program has been told of this pressure.
-  std::atomic<bool> told{false};
+  std::atomic<bool> reported{false};
 };
 extern State state;
 

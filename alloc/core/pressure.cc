@@ -20,7 +20,7 @@ struct Callback {
 };
 constinit std::atomic<Callback*> known{nullptr}, current{nullptr};
 // The thread that is in the program's function, or 0.
-constinit std::atomic<uint32_t> caller{0};
+constinit std::atomic<uint32_t> thread_in_callback{0};
 
 Callback* callback_of(PressureCallback function, void* context) {
   Callback* first = known.load(std::memory_order_acquire);
@@ -35,10 +35,11 @@ Callback* callback_of(PressureCallback function, void* context) {
 }
 
 // False: there is nobody to tell, or one is being told.
-bool tell(larder_pressure kind, size_t bytes) {
+bool notify_program(larder_pressure kind, size_t bytes) {
   Callback* callback = current.load(std::memory_order_acquire);
-  uint32_t nobody = 0;
-  if (callback == nullptr || !caller.compare_exchange_strong(nobody, thread_id())) return false;
+  uint32_t none = 0;
+  if (callback == nullptr || !thread_in_callback.compare_exchange_strong(none, thread_id()))
+    return false;
   thread_state.busy = false;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   int saved_errno = errno;
@@ -46,7 +47,7 @@ bool tell(larder_pressure kind, size_t bytes) {
   errno = saved_errno;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   thread_state.busy = true;
-  caller.store(0);
+  thread_in_callback.store(0);
   return true;
 }
 
@@ -74,8 +75,8 @@ void relieve_pressure() {
   }
   purge_to_limit();
   size_t held = limit::held_bytes(), soft = limit::soft();
-  if (soft == 0 || held <= soft || limit::state.told.exchange(true)) return;
-  tell(LARDER_PRESSURE_SOFT, held - soft);
+  if (soft == 0 || held <= soft || limit::state.reported.exchange(true)) return;
+  notify_program(LARDER_PRESSURE_SOFT, held - soft);
 }
 
 bool release_all_memory() {
@@ -88,16 +89,18 @@ bool release_all_memory() {
   return release_address_space() || trimmed;
 }
 
-bool plead_for_memory(size_t size_bytes) {
+bool call_out_of_memory_callback(size_t size_bytes) {
   size_t held = limit::held_bytes(), hard = limit::hard();
   size_t room = hard == 0 || held > hard ? 0 : hard - held;
-  if (!tell(LARDER_PRESSURE_HARD, size_bytes > room ? size_bytes - room : size_bytes)) return false;
+  if (!notify_program(LARDER_PRESSURE_HARD, size_bytes > room ? size_bytes - room : size_bytes))
+    return false;
   release_all_memory();
   return true;
 }
 
-void forget_callers() {
-  if (caller.load(std::memory_order_relaxed) != thread_id()) caller.store(0);
+void forget_callback_threads() {
+  if (thread_in_callback.load(std::memory_order_relaxed) != thread_id())
+    thread_in_callback.store(0);
 }
 
 }  // namespace larder

@@ -20,9 +20,9 @@ LARDER_SLOW void relieve_pressure();
 // An allocation has failed. True if it is worth another try.
 LARDER_SLOW bool release_all_memory();
 // That was not enough, and the program is told. True if it is worth another try.
-LARDER_SLOW bool plead_for_memory(size_t size_bytes);
+LARDER_SLOW bool call_out_of_memory_callback(size_t size_bytes);
 
 // In a fork's child.
-void forget_callers();
+void forget_callback_threads();
 
 }  // namespace larder

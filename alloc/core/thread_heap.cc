@@ -492,7 +492,7 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   if (size_bytes > kSmallMax) purge_tick();
   if (p == nullptr && size_bytes < size_t{1} << (kAddressBits - 1)) {
     if (release_all_memory()) p = allocate();
-    if (p == nullptr && plead_for_memory(size_bytes)) p = allocate();
+    if (p == nullptr && call_out_of_memory_callback(size_bytes)) p = allocate();
   }
   if (unlikely(limit::crossed())) relieve_pressure();
   return or_enomem(p);

@@ -94,7 +94,7 @@ Reach::~Reach() {
   if (huge_ != nullptr) os::unmap(huge_, round_up(huge_room_ * sizeof(Huge), system_page));
 }
 
-void Reach::survey() {
+void Reach::index_heap() {
   page_map.for_each([&](uintptr_t page, Slab* s) {
     if (page < low_) low_ = page;
     uintptr_t end = page + kPageBytes;

@@ -39,7 +39,7 @@ class Reach {
   bool has_memory() const { return has_memory_; }
 
   // REQUIRES: the world is stopped, from here on.
-  void begin() { survey(); }
+  void begin() { index_heap(); }
   // At most so many objects are live.
   size_t most_objects() const { return room_; }
   // What can be reached from [begin, end) is.
@@ -64,7 +64,7 @@ class Reach {
   template <typename Meet>
   void flood(Meet meet);
   void push(HeapObject object) { stack_[depth_++] = object; }
-  void survey();
+  void index_heap();
 
   Options options_;
   bool has_memory_ = false;

@@ -35,7 +35,7 @@ struct Window {
   bool device = false;  // holds anything, and cannot be discarded
   bool copied = false;  // in a child of fork: it is ordinary memory now
   bool closed = false;  // gives no more
-  bool told = false;
+  bool reported = false;
 
   bool contains(const void* p) const {
     return size_t(static_cast<const char*>(p) - base) < chunks * kSegmentBytes;
@@ -127,8 +127,8 @@ void refuse(Window& w, const char* why) {
     Line().put("LARDER_MEMFS_ABORT_ON_FAIL: ").put(why).write();
     abort();
   }
-  if (w.told) return;
-  w.told = true;
+  if (w.reported) return;
+  w.reported = true;
   Line line;
   line.put("LARDER_").put(w.variable).put(": ").put(why);
   line.put("; more memory comes from elsewhere").write();
@@ -243,7 +243,7 @@ Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
   w->used = reinterpret_cast<uint8_t*>(memory + sizeof(Window));
   w->system_page = os::page_size();
   w->device = true;
-  w->told = true;
+  w->reported = true;
   os::count_as_own(w->base, chunks * kSegmentBytes);
   w->next_of_source = backing.of_source.load(std::memory_order_relaxed);
   backing.of_source.store(w, std::memory_order_release);

@@ -28,8 +28,8 @@ constinit std::atomic<size_t> mean_bytes{0};
 constinit std::atomic<void*> freed_in_signal{nullptr};
 constinit std::atomic<void (*)()> watch{nullptr};
 
-void tell() LARDER_EXCLUDES(sampler.lock) {
-  if (auto* told = watch.load(std::memory_order_acquire)) told();
+void notify_watch() LARDER_EXCLUDES(sampler.lock) {
+  if (auto* callback = watch.load(std::memory_order_acquire)) callback();
 }
 constinit thread_local uint32_t first_state = 0;
 
@@ -276,7 +276,7 @@ void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer) {
     }
     begin(point, site.get(), kSizeClasses.size[c]);
   }
-  tell();
+  notify_watch();
   return p;
 }
 
@@ -314,7 +314,7 @@ void* sample_exact(int c, size_t size_bytes, void* caller) {
     }
     begin(point, site.get(), size_bytes);
   }
-  tell();
+  notify_watch();
   // What was there before might point to what is lost.
   return memset(p, 0, kSizeClasses.size[c]);
 }
@@ -323,7 +323,7 @@ void set_state_of_new_samples(uint32_t state) { first_state = state; }
 
 SamplePoint* sample_free(Slab* s, void* p) {
   SamplePoint* point = take_freed(s, p);
-  tell();
+  notify_watch();
   return point;
 }
 
@@ -333,7 +333,7 @@ void sample_large(SamplePoint* point, Slab* s, size_t size_bytes, void* caller, 
     s->sample_point = point;
     begin(point, site.get(), size_bytes);
   }
-  tell();
+  notify_watch();
 }
 
 void sample_end(SamplePoint* point) {
@@ -341,7 +341,7 @@ void sample_end(SamplePoint* point) {
     LockGuard guard(sampler.lock);
     end(point);
   }
-  tell();
+  notify_watch();
 }
 
 void sample_correct(SamplePoint* point, size_t size_bytes) {
@@ -378,7 +378,7 @@ SampleTotals sample_totals() {
   return {sampler.allocated_bytes, bytes_in_use()};
 }
 
-void set_sample_watch(void (*to_tell)()) { watch.store(to_tell, std::memory_order_release); }
+void set_sample_watch(void (*callback)()) { watch.store(callback, std::memory_order_release); }
 
 Lock& sample_lock() { return sampler.lock; }
 

@@ -7,7 +7,7 @@
 #include "core/purge.h"
 #include "core/thread_heap.h"
 #include "os/options.h"
-#include "statistics/survey.h"
+#include "statistics/heap_walk.h"
 
 namespace larder {
 
@@ -16,9 +16,9 @@ namespace {
 size_t count_of(stats::Counter c) { return size_t(stats::get(c)); }
 
 // Descriptors of what is in use: others of the same table are untouched, and take no memory.
-size_t metadata_bytes(const Survey& s) { return s.descriptors * sizeof(Slab); }
+size_t metadata_bytes(const HeapSnapshot& s) { return s.descriptors * sizeof(Slab); }
 
-size_t committed(const Survey& s) { return s.heap_bytes() - s.untouched_bytes(); }
+size_t committed(const HeapSnapshot& s) { return s.heap_bytes() - s.untouched_bytes(); }
 
 size_t most_in_threads() {
   size_t total = option(Option::kMaxThreadCacheBytes);
@@ -29,44 +29,51 @@ size_t most_in_threads() {
 
 struct Property {
   char name[48];
-  size_t (*get)(const Survey&);
+  size_t (*get)(const HeapSnapshot&);
 };
 
 constexpr Property kProperties[] = {
-    {"generic.current_allocated_bytes", [](const Survey& s) { return s.in_use(); }},
-    {"generic.heap_size", [](const Survey& s) { return s.heap_bytes(); }},
+    {"generic.current_allocated_bytes", [](const HeapSnapshot& s) { return s.in_use(); }},
+    {"generic.heap_size", [](const HeapSnapshot& s) { return s.heap_bytes(); }},
     {"generic.total_physical_bytes",
-     [](const Survey& s) { return committed(s) + metadata_bytes(s); }},
+     [](const HeapSnapshot& s) { return committed(s) + metadata_bytes(s); }},
     {"tcmalloc.slack_bytes",
-     [](const Survey& s) { return s.page_heap_free() + s.untouched_bytes(); }},
-    {"tcmalloc.central_cache_free_bytes", [](const Survey& s) { return s.free_in_central(); }},
+     [](const HeapSnapshot& s) { return s.page_heap_free() + s.untouched_bytes(); }},
+    {"tcmalloc.central_cache_free_bytes",
+     [](const HeapSnapshot& s) { return s.free_in_central(); }},
     // Slabs go from hand to hand, not objects.
-    {"tcmalloc.transfer_cache_free_bytes", [](const Survey&) { return size_t{0}; }},
-    {"tcmalloc.thread_cache_free_bytes", [](const Survey& s) { return s.free_in_threads(); }},
+    {"tcmalloc.transfer_cache_free_bytes", [](const HeapSnapshot&) { return size_t{0}; }},
+    {"tcmalloc.thread_cache_free_bytes", [](const HeapSnapshot& s) { return s.free_in_threads(); }},
     {"tcmalloc.current_total_thread_cache_bytes",
-     [](const Survey& s) { return s.free_in_threads(); }},
-    {"tcmalloc.max_total_thread_cache_bytes", [](const Survey&) { return most_in_threads(); }},
-    {"tcmalloc.pageheap_free_bytes", [](const Survey& s) { return s.page_heap_free(); }},
-    {"tcmalloc.pageheap_unmapped_bytes", [](const Survey& s) { return s.untouched_bytes(); }},
-    {"tcmalloc.pageheap_committed_bytes", [](const Survey& s) { return committed(s); }},
-    {"tcmalloc.pageheap_scavenge_count", [](const Survey&) { return purge_passes(); }},
+     [](const HeapSnapshot& s) { return s.free_in_threads(); }},
+    {"tcmalloc.max_total_thread_cache_bytes",
+     [](const HeapSnapshot&) { return most_in_threads(); }},
+    {"tcmalloc.pageheap_free_bytes", [](const HeapSnapshot& s) { return s.page_heap_free(); }},
+    {"tcmalloc.pageheap_unmapped_bytes", [](const HeapSnapshot& s) { return s.untouched_bytes(); }},
+    {"tcmalloc.pageheap_committed_bytes", [](const HeapSnapshot& s) { return committed(s); }},
+    {"tcmalloc.pageheap_scavenge_count", [](const HeapSnapshot&) { return purge_passes(); }},
     {"tcmalloc.pageheap_commit_count",
-     [](const Survey&) { return count_of(stats::kMmapCalls) + count_of(stats::kMremapCalls); }},
+     [](const HeapSnapshot&) {
+       return count_of(stats::kMmapCalls) + count_of(stats::kMremapCalls);
+     }},
     {"tcmalloc.pageheap_total_commit_bytes",
-     [](const Survey&) { return count_of(stats::kMappedTotalBytes); }},
+     [](const HeapSnapshot&) { return count_of(stats::kMappedTotalBytes); }},
     {"tcmalloc.pageheap_decommit_count",
-     [](const Survey&) { return count_of(stats::kMadviseCalls) + count_of(stats::kMunmapCalls); }},
+     [](const HeapSnapshot&) {
+       return count_of(stats::kMadviseCalls) + count_of(stats::kMunmapCalls);
+     }},
     {"tcmalloc.pageheap_total_decommit_bytes",
-     [](const Survey&) {
+     [](const HeapSnapshot&) {
        return count_of(stats::kPurgedBytes) + count_of(stats::kMappedTotalBytes) -
               count_of(stats::kMappedBytes);
      }},
-    {"tcmalloc.pageheap_reserve_count", [](const Survey&) { return count_of(stats::kMmapCalls); }},
+    {"tcmalloc.pageheap_reserve_count",
+     [](const HeapSnapshot&) { return count_of(stats::kMmapCalls); }},
     {"tcmalloc.pageheap_total_reserve_bytes",
-     [](const Survey&) { return count_of(stats::kMappedTotalBytes); }},
+     [](const HeapSnapshot&) { return count_of(stats::kMappedTotalBytes); }},
     {"tcmalloc.aggressive_memory_decommit",
-     [](const Survey&) { return option(Option::kAggressiveDecommit); }},
-    {"tcmalloc.heap_limit_mb", [](const Survey&) { return option(Option::kHeapLimitMib); }},
+     [](const HeapSnapshot&) { return option(Option::kAggressiveDecommit); }},
+    {"tcmalloc.heap_limit_mb", [](const HeapSnapshot&) { return option(Option::kHeapLimitMib); }},
 };
 
 struct Setting {
@@ -109,9 +116,9 @@ bool get_property(const char* name, size_t* value) {
   if (name == nullptr || value == nullptr) return false;
   for (const Property& p : kProperties) {
     if (strcmp(p.name, name) != 0) continue;
-    Survey survey;
-    survey_heap(&survey);
-    *value = p.get(survey);
+    HeapSnapshot snapshot;
+    walk_heap(&snapshot);
+    *value = p.get(snapshot);
     return true;
   }
   return false;
@@ -128,8 +135,8 @@ bool set_property(const char* name, size_t value) {
 }
 
 void describe_heap(char* text, size_t size_bytes) {
-  Survey s;
-  survey_heap(&s);
+  HeapSnapshot s;
+  walk_heap(&s);
   size_t metadata = metadata_bytes(s);
   Text out(text, size_bytes);
   out.line("------------------------------------------------\n");

@@ -9,7 +9,7 @@
 #include "core/thread_heap.h"
 #include "larder/larder.h"
 #include "sample/site.h"
-#include "statistics/survey.h"
+#include "statistics/heap_walk.h"
 
 namespace larder {
 
@@ -36,16 +36,16 @@ constexpr Kind kKinds[] = {
     {"metadata", &larder_stats::metadata, &larder_stats::resident_metadata}};
 static_assert(sizeof kKinds / sizeof kKinds[0] == kParts, "each part has a name, in their order");
 
-void fill(larder_stats& s, const Survey& survey) {
-  const HeapCounts& heaps = survey.heaps;
-  s.mapped = survey.mapped;
+void fill(larder_stats& s, const HeapSnapshot& snapshot) {
+  const HeapCounts& heaps = snapshot.heaps;
+  s.mapped = snapshot.mapped;
   for (int i = 0; i < kParts; ++i) {
-    s.*kKinds[i].bytes = survey.parts[i].bytes;
-    s.*kKinds[i].resident = survey.resident_known ? survey.parts[i].resident : 0;
+    s.*kKinds[i].bytes = snapshot.parts[i].bytes;
+    s.*kKinds[i].resident = snapshot.resident_known ? snapshot.parts[i].resident : 0;
     s.resident += s.*kKinds[i].resident;
   }
-  s.free_dirty = survey.free_dirty();
-  s.free_clean = survey.untouched_bytes();
+  s.free_dirty = snapshot.free_dirty();
+  s.free_clean = snapshot.untouched_bytes();
   s.purged_total = count_of(stats::kPurgedBytes);
   s.realloc_copied_bytes = count_of(stats::kReallocCopiedBytes);
   s.realloc_copied_huge_bytes = count_of(stats::kReallocCopiedHugeBytes);
@@ -57,9 +57,9 @@ void fill(larder_stats& s, const Survey& survey) {
   s.remote_pushes = heaps.remote_pushes;
   s.system_calls = count_of(stats::kMmapCalls) + count_of(stats::kMunmapCalls) +
                    count_of(stats::kMremapCalls) + count_of(stats::kMadviseCalls);
-  s.objects = survey.objects;
-  s.slabs = survey.slabs;
-  s.rounding_most = survey.rounding_most;
+  s.objects = snapshot.objects;
+  s.slabs = snapshot.slabs;
+  s.rounding_most = snapshot.rounding_most;
   s.reused_total = page_heap.reused_bytes() + large_reused_bytes();
   s.sample_mean = sample_mean();
   s.sites = sites_count();
@@ -99,11 +99,11 @@ void write_kinds(Writer& out, const larder_stats& s) {
   kinds.end();
 }
 
-void write_classes(Writer& out, const Survey& survey) {
+void write_classes(Writer& out, const HeapSnapshot& snapshot) {
   out.put("[");
   const char* between = "\n    ";
   for (int c = 0; c < kClasses; ++c) {
-    const ClassSurvey& of = survey.of_class[c];
+    const ClassSnapshot& of = snapshot.of_class[c];
     if (of.slabs == 0) continue;
     out.put(between);
     between = ",\n    ";
@@ -120,26 +120,26 @@ void write_classes(Writer& out, const Survey& survey) {
 }  // namespace
 
 void fill_statistics(larder_stats* out) {
-  Survey survey;
-  survey_heap(&survey, Residence::kAsked);
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot, Residence::kAsked);
   *out = {};
-  fill(*out, survey);
+  fill(*out, snapshot);
 }
 
 int write_statistics(TextSink sink, void* context) {
-  Survey survey;
-  survey_heap(&survey, Residence::kAsked);
-  if (!survey.complete) return EBUSY;
+  HeapSnapshot snapshot;
+  walk_heap(&snapshot, Residence::kAsked);
+  if (!snapshot.complete) return EBUSY;
   larder_stats s = {};
-  fill(s, survey);
+  fill(s, snapshot);
   Writer out(sink, context);
   Members all(out);
   all.member("mapped", s.mapped).member("resident", s.resident).name("kinds");
   write_kinds(out, s);
   all.member("objects", s.objects)
       .member("slabs", s.slabs)
-      .member("runs", survey.spans)
-      .member("mappings", survey.mappings)
+      .member("runs", snapshot.spans)
+      .member("mappings", snapshot.mappings)
       .member("rounding_most", s.rounding_most)
       .member("thread_heaps", s.thread_heaps)
       .member("shared_heaps", s.shared_heaps)
@@ -155,7 +155,7 @@ int write_statistics(TextSink sink, void* context) {
       .member("sites", s.sites)
       .member("sampled_in_use", s.sampled_in_use)
       .name("classes");
-  write_classes(out, survey);
+  write_classes(out, snapshot);
   all.end();
   out.put("\n");
   out.flush();

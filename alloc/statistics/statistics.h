@@ -1,6 +1,6 @@
 // The statistics that larder.h promises: as a structure, and as JSON.
 //
-// Thread safety: any thread. Cost: a walk over the heap (survey.h).
+// Thread safety: any thread. Cost: a walk over the heap (heap_walk.h).
 #pragma once
 
 #include "base/writer.h"

@@ -1,5 +1,5 @@
 //! What the heap holds by class and by kind: the walk of the library's own survey
-//! (alloc/statistics/survey.cc), from outside, with the same figures.
+//! (alloc/statistics/heap_walk.cc), from outside, with the same figures.
 //!
 //! Tables of descriptors are read a block's at a time, and pages of them that nothing was ever
 //! written to are not touched. Time and memory grow with the blocks: 20 microseconds each.

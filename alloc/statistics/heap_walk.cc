@@ -1,4 +1,4 @@
-#include "statistics/survey.h"
+#include "statistics/heap_walk.h"
 
 #include "base/stats.h"
 #include "core/large.h"
@@ -33,7 +33,7 @@ class Residency {
   bool known() const { return asked_ && !refused_; }
   // All of a window at once, for those who ask for parts of it.
   void expect(const char* window) {
-    if (asked_) look(window, window, window + kSegmentBytes);
+    if (asked_) query(window, window, window + kSegmentBytes);
   }
   // Bytes of [from, to) that are.
   size_t resident(const char* from, const char* to) {
@@ -41,7 +41,7 @@ class Residency {
     while (asked_ && from < to) {
       const char* window = from - uintptr_t(from) % kSegmentBytes;
       const char* end = window + kSegmentBytes < to ? window + kSegmentBytes : to;
-      look(window, from, end);
+      query(window, from, end);
       bytes += count(window, from, end);
       from = end;
     }
@@ -50,7 +50,7 @@ class Residency {
 
  private:
   // What a window has besides the range need not be mapped.
-  void look(const char* window, const char* from, const char* end) {
+  void query(const char* window, const char* from, const char* end) {
     if (window == window_ && from >= from_ && end <= end_) return;
     const size_t system_page = os::page_size();
     const char* first = from - uintptr_t(from) % system_page;
@@ -83,7 +83,7 @@ class Residency {
 };
 
 struct Walk {
-  Survey* out;
+  HeapSnapshot* out;
   Residency residency;
 
   void add(Part part, size_t bytes, size_t resident) {
@@ -116,7 +116,7 @@ struct Walk {
 };
 
 void add_slab(Slab* s, Walk& walk) {
-  Survey* out = walk.out;
+  HeapSnapshot* out = walk.out;
   int c = peek(s->size_class);
   size_t carved = peek(s->carved), all = size_t{s->pages} * kPageBytes;
   if (c >= kClasses || carved > s->capacity) {
@@ -125,7 +125,7 @@ void add_slab(Slab* s, Walk& walk) {
   }
   size_t size = kSizeClasses.size[c], used = objects_in_use(s);
   if (used > carved) used = carved;
-  ClassSurvey& of = out->of_class[c];
+  ClassSnapshot& of = out->of_class[c];
   ++out->slabs;
   ++of.slabs;
   of.objects += used;
@@ -148,7 +148,7 @@ void add_slab(Slab* s, Walk& walk) {
 }
 
 void add_span(Slab* s, Walk& walk) {
-  Survey* out = walk.out;
+  HeapSnapshot* out = walk.out;
   ++out->descriptors;
   size_t bytes = size_t{s->pages} * kPageBytes;
   if (page_map.find(s->base) != s || s->bytes < kPageBytes) out->sound = false;
@@ -196,12 +196,12 @@ void add_mapping(const char* base, size_t bytes, size_t offset, void* context) {
 }
 
 void add_heap(ThreadHeap& heap, void* context) {
-  auto* out = static_cast<Survey*>(context);
+  auto* out = static_cast<HeapSnapshot*>(context);
   if (&heap == thread_state.heap) out->mine += peek(heap.cached_span_bytes);
 }
 
 void add_metadata(Walk& walk) {
-  Survey& s = *walk.out;
+  HeapSnapshot& s = *walk.out;
   auto visit = [](const void* base, size_t bytes, void* context) {
     static_cast<Walk*>(context)->add_descriptors(base, bytes);
   };
@@ -232,25 +232,25 @@ size_t objects_in_use(const Slab* s) {
   return carved - less(listed, carved);
 }
 
-size_t Survey::free_in_threads() const {
+size_t HeapSnapshot::free_in_threads() const {
   size_t total = part(Part::kCachedSpans);
-  for (const ClassSurvey& c : of_class) total += c.own_free;
+  for (const ClassSnapshot& c : of_class) total += c.own_free;
   return total;
 }
 
-size_t Survey::free_in_central() const {
+size_t HeapSnapshot::free_in_central() const {
   size_t total = 0;
-  for (const ClassSurvey& c : of_class) total += c.central_free;
+  for (const ClassSnapshot& c : of_class) total += c.central_free;
   return total;
 }
 
-size_t Survey::resident() const {
+size_t HeapSnapshot::resident() const {
   size_t total = 0;
   for (const PartSize& p : parts) total += p.resident;
   return total;
 }
 
-void survey_heap(Survey* out, Residence residence) {
+void walk_heap(HeapSnapshot* out, Residence residence) {
   *out = {};
   out->sound = true;
   SlowPath path;

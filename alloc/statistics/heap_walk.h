@@ -33,14 +33,14 @@ struct PartSize {
   size_t bytes, resident;
 };
 
-struct ClassSurvey {
+struct ClassSnapshot {
   size_t objects, slabs;
   size_t free_objects;            // handed out before, and free
   size_t own_free, central_free;  // bytes not in use, in slabs that a heap owns and in others
 };
 
-struct Survey {
-  ClassSurvey of_class[kClasses];
+struct HeapSnapshot {
+  ClassSnapshot of_class[kClasses];
   PartSize parts[kParts];
   size_t objects;                // count
   size_t small_in_use;           // bytes in slabs
@@ -73,7 +73,7 @@ struct Survey {
 };
 
 enum class Residence : bool { kUnasked, kAsked };
-void survey_heap(Survey* out, Residence residence = Residence::kUnasked);
+void walk_heap(HeapSnapshot* out, Residence residence = Residence::kUnasked);
 
 // The current slab of the calling thread can be counted exactly; those of others are taken as all
 // in use.
