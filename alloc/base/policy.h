@@ -15,7 +15,7 @@ namespace larder {
 inline constexpr size_t kCarveBytes = 4096;
 // Objects that a class without a slab borrows from the next larger classes before it gets one, so
 // that a program that uses many classes a little touches few pages. "Small processes".
-inline constexpr uint8_t kMaxBorrowed = 32;
+inline constexpr uint8_t kMaxFallbackObjects = 32;
 // Freed objects of a class that a heap holds for the next malloc, while their slabs count them as
 // in use: so many bytes of them, within these counts. "Full slabs that get one object back".
 inline constexpr uint32_t kDeferBytes = 16 * 1024, kMinDeferred = 4, kMaxDeferred = 64;
@@ -60,14 +60,14 @@ inline constexpr uint64_t kSearchMs = 100;
 // slabs at a time (RemoteCache::kSlots) is: "Frees of other threads' objects".
 inline constexpr size_t kPendingBytes = 256 * 1024;
 // Of one slab: so many bytes, within these counts of objects. Not measured.
-inline constexpr size_t kPushBytes = 16 * 1024, kLeastPushed = 16, kMostPushed = 128;
+inline constexpr size_t kPushBytes = 16 * 1024, kMinPushed = 16, kMaxPushed = 128;
 
 // --- large objects
 
 // Freed mappings that are kept, and bytes below which a piece is not worth a place among them.
 // "Large blocks" chose that they are kept; these numbers are not measured.
 inline constexpr int kMaxCachedMappings = 128;
-inline constexpr size_t kSliver = 64 * 1024;
+inline constexpr size_t kMinCachedBytes = 64 * 1024;
 // Mapped may be so many halves of the most that was ever in use. "Large blocks": 5/4 faults more, 2
 // no less.
 inline constexpr size_t kMappedHalves = 3;
@@ -85,13 +85,13 @@ inline constexpr size_t kTailShare = 4;
 
 // Milliseconds between two looks at what has been free for long enough. Not measured.
 inline constexpr uint64_t kTickMs = 100;
-// When at most kHardlyAny bytes are in use, of a process whose heaps were never more than
-// kFewThreads and which has at least kEarlyMin free, memory goes without waiting for its decay.
-// What goes early may have to come back at a page fault a page: no more goes than the process ever
-// had in use, plus so many bytes a millisecond, which bounds the time for it to about two
-// hundredths. "Small processes".
-inline constexpr size_t kEarlyMin = size_t{8} << 20, kHardlyAny = size_t{2} << 20;
-inline constexpr int64_t kFewThreads = 2;
+// When at most kNearlyEmptyBytes bytes are in use, of a process whose heaps were never more than
+// kEarlyMaxThreads and which has at least kEarlyMinBytes free, memory goes without waiting for its
+// decay. What goes early may have to come back at a page fault a page: no more goes than the
+// process ever had in use, plus so many bytes a millisecond, which bounds the time for it to about
+// two hundredths. "Small processes".
+inline constexpr size_t kEarlyMinBytes = size_t{8} << 20, kNearlyEmptyBytes = size_t{2} << 20;
+inline constexpr int64_t kEarlyMaxThreads = 2;
 inline constexpr size_t kEarlyBytesPerMs = 32 << 10;
 // Near a limit: work is done as soon as it gives back so many bytes, or so many milliseconds have
 // passed; and down to a part in kPressedShare below the limit. Not measured.
@@ -104,9 +104,10 @@ inline constexpr size_t kPressedBytes = size_t{1} << 20, kPressedShare = 16;
 // docs/how/heap-profile.md.
 inline constexpr size_t kCheckBytes = size_t{8} << 20, kCheckBytesIfOff = size_t{1} << 20;
 // The budget of a heap in samples, each of about 0.3 us: so many a millisecond, so many saved up,
-// so many to begin with, are a thousandth of its time; a walk of the stack counts as kWalk of them.
-// docs/how/heap-profile.md.
-inline constexpr uint32_t kBudgetPerMs = 4, kMostBudget = 320, kFirstBudget = 160, kWalk = 8;
+// so many to begin with, are a thousandth of its time; a walk of the stack counts as kStackWalkCost
+// of them. docs/how/heap-profile.md.
+inline constexpr uint32_t kBudgetPerMs = 4, kMaxBudget = 320, kFirstBudget = 160,
+                          kStackWalkCost = 8;
 // Bytes: who asks for a smaller mean wants every sample, whatever it costs.
 inline constexpr size_t kPacedMean = 256 * 1024;
 // The mean is so many times as large when less than a quarter of the budget is left, and a
@@ -118,7 +119,7 @@ inline constexpr uint32_t kFirstDropOdds = 64;
 // Frames of a stack, and stacks that are told apart: 512 bytes a stack and 8 a frame.
 inline constexpr size_t kMaxFrames = 64, kMaxSites = 64 * 1024;
 // Stacks that a walk may be spared by: those of the last callers. docs/how/heap-profile.md.
-inline constexpr size_t kRecent = 64;
+inline constexpr size_t kRecentStacks = 64;
 
 // --- where memory comes from
 
@@ -127,6 +128,6 @@ inline constexpr size_t kRecent = 64;
 inline constexpr unsigned kSharedTableSegments = 2;
 // Bytes of address space that a file or device is mapped to: as much as there is, down to the
 // least.
-inline constexpr size_t kMostWindow = size_t{256} << 30, kLeastWindow = size_t{64} << 20;
+inline constexpr size_t kMaxWindowBytes = size_t{256} << 30, kMinWindowBytes = size_t{64} << 20;
 
 }  // namespace larder

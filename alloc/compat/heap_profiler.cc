@@ -37,7 +37,7 @@ struct Profiler {
   unsigned count = 0;
   uint64_t written_ms = 0;
   SampleTotals written = {};
-  double most_in_use = 0;
+  double max_in_use = 0;
   char prefix[kPathBytes] = {};
   char path[kPathBytes + 40] = {};
 };
@@ -91,8 +91,7 @@ void write_next(const char* reason) {
   if (file >= 0) os::close(file);
   profiler.written = sample_totals();
   profiler.written_ms = os::now_ms();
-  if (profiler.written.in_use > profiler.most_in_use)
-    profiler.most_in_use = profiler.written.in_use;
+  if (profiler.written.in_use > profiler.max_in_use) profiler.max_in_use = profiler.written.in_use;
 }
 
 // Why a profile is due; false if none is.
@@ -108,7 +107,7 @@ bool is_due(Reason* reason) {
     text.put_number(mib(now.allocated)).put(" MB allocated cumulatively");
   else if (reached(now.freed(), profiler.written.freed(), every.freed))
     text.put_number(mib(now.freed())).put(" MB freed cumulatively");
-  else if (reached(now.in_use, profiler.most_in_use, every.more_in_use))
+  else if (reached(now.in_use, profiler.max_in_use, every.more_in_use))
     text.put("");
   else if (every.seconds != 0 &&
            os::now_ms() >= profiler.written_ms + 1000 * uint64_t(every.seconds))
@@ -165,10 +164,10 @@ void read_signal() {
 // Once options are read, and the mean of samples is set.
 [[gnu::constructor(102)]] void start_from_environment() {
   read_signal();
-  constexpr int64_t kMostBytes = int64_t{1} << 50;
-  read_number("HEAP_PROFILE_ALLOCATION_INTERVAL", 0, kMostBytes, &every.allocated);
-  read_number("HEAP_PROFILE_DEALLOCATION_INTERVAL", 0, kMostBytes, &every.freed);
-  read_number("HEAP_PROFILE_INUSE_INTERVAL", 0, kMostBytes, &every.more_in_use);
+  constexpr int64_t kMaxBytes = int64_t{1} << 50;
+  read_number("HEAP_PROFILE_ALLOCATION_INTERVAL", 0, kMaxBytes, &every.allocated);
+  read_number("HEAP_PROFILE_DEALLOCATION_INTERVAL", 0, kMaxBytes, &every.freed);
+  read_number("HEAP_PROFILE_INUSE_INTERVAL", 0, kMaxBytes, &every.more_in_use);
   read_number("HEAP_PROFILE_TIME_INTERVAL", 0, 1000'000'000, &every.seconds);
   const char* prefix = variable("HEAPPROFILE");
   if (prefix == nullptr) return;
@@ -208,7 +207,7 @@ void HeapProfilerStart(const char* prefix) {
     profiler.with_id = false;
     profiler.count = 0;
     profiler.written = sample_totals();
-    profiler.most_in_use = profiler.written.in_use;
+    profiler.max_in_use = profiler.written.in_use;
     profiler.written_ms = os::now_ms();
     profiler.running.store(1, std::memory_order_relaxed);
     set_sample_watch(look);

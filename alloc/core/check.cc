@@ -156,7 +156,7 @@ struct Census {
 };
 
 void visit_heap(ThreadHeap& heap, void* context) {
-  if (heap.dead || heap.lost) return;
+  if (heap.orphaned || heap.leaked) return;
   check_heap(heap);
   size_t& known = static_cast<Census*>(context)->owned_known;
   known += heap.full.size();
@@ -166,7 +166,7 @@ void visit_heap(ThreadHeap& heap, void* context) {
 
 void visit_central(const SlabList& list, int c, void* context) {
   check_list(list, [c](const Slab* s) {
-    check_slab(s, kNobody, c);
+    check_slab(s, kUnowned, c);
     check_counts(s);
     LARDER_CHECK(remote_state(s) == kCentral && s->used != 0);
   });
@@ -179,11 +179,11 @@ void visit_slab(Slab* s, void* context) {
   const ThreadHeap* owner = s->owner();
   switch (remote_state(s)) {
     case kOwned:
-      LARDER_CHECK(owner != kNobody);
-      census->owned += owner->dead || owner->lost ? 0 : 1;
+      LARDER_CHECK(owner != kUnowned);
+      census->owned += owner->orphaned || owner->leaked ? 0 : 1;
       break;
     case kFull:
-      check_slab(s, kNobody, s->size_class);
+      check_slab(s, kUnowned, s->size_class);
       LARDER_CHECK(s->used == s->capacity && s->carved == s->capacity && s->free == nullptr);
       LARDER_CHECK(s->purged_at == 0);
       break;

@@ -97,7 +97,7 @@ void after_fork_in_child() {
     // Another thread may have been in the midst of writing one down. A child does not report leaks.
     os::forget_own_mappings();
     remote_new_generation();
-    registry_bury_others();
+    registry_abandon_others();
     forget_callback_threads();
     for_each_lock([](Lock& lock) { lock.after_fork_in_child(); });
   }

@@ -29,7 +29,7 @@ void ThreadHeap::free_inlined(void* list) {
       if ((s->used -= count - 1) == 0) emptied(s);
       continue;
     }
-    if (s->kind == Kind::kSlab && s->owner() == kNobody) {
+    if (s->kind == Kind::kSlab && s->owner() == kUnowned) {
       remote_push(this, s, {head, tail, count});
       continue;
     }

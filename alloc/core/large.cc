@@ -125,7 +125,7 @@ size_t consume(int i, size_t bytes) LARDER_REQUIRES(huge.lock) {
     drop_descriptor(range->slab);
     range->slab = nullptr;
     size_t wanted = bytes - taken;
-    if (range->bytes < wanted + kSliver) wanted = range->bytes;
+    if (range->bytes < wanted + kMinCachedBytes) wanted = range->bytes;
     taken += wanted;
     range->base += wanted;
     range->bytes -= wanted;
@@ -295,7 +295,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
     s->bytes = bytes;
   }
   s->kind = Kind::kHuge;
-  s->set_owner(kNobody);
+  s->set_owner(kUnowned);
   s->pages = 1;
   s->zero = *zero;
   s->offset = align > 16 ? 0 : next_colour(s->bytes - size_bytes);

@@ -9,7 +9,7 @@
 // stays within 3/2 of the most that was ever handed out.
 //
 // Thread safety: any thread. A large object belongs to nobody; its owner in the descriptor is
-// kNobody, and its descriptor is constant while it is allocated, realloc excepted. Every function
+// kUnowned, and its descriptor is constant while it is allocated, realloc excepted. Every function
 // keeps errno.
 #pragma once
 

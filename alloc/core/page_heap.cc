@@ -198,7 +198,7 @@ Slab* PageHeap::claim(Segment* segment, int page, unsigned pages, Kind kind) {
   PageSet taken = page_range(page, int(pages));
   LARDER_CHECK((segment->free_pages & taken) == taken);
   Slab* s = &segment->slabs[page];
-  s->set_owner(kNobody);
+  s->set_owner(kUnowned);
   s->kind = kind;
   s->base = segment->base + size_t(page) * kPageBytes;
   s->segment = segment;
@@ -231,7 +231,7 @@ void PageHeap::free_span(Slab* span, size_t touched_bytes) {
   PageSet pages = page_range(page, int(span->pages));
   PageSet touched = pages_of_bytes(page, span->pages, touched_bytes);
   span->kind = Kind::kFree;
-  span->set_owner(kNobody);
+  span->set_owner(kUnowned);
   count_used(-size_t{span->pages});
   release_pages(span->segment, pages, touched);
 }

@@ -21,7 +21,7 @@ TYPED_TEST(PageMapTest, AbsentAddressesLeadToTheNullSlab) {
   EXPECT_EQ(this->map->find(nullptr), this->map->null_slab());
   EXPECT_EQ(this->map->find(page_address(TypeParam::kRootSize - 1)), this->map->null_slab());
   EXPECT_EQ(this->map->find_any(reinterpret_cast<void*>(~uintptr_t{0})), this->map->null_slab());
-  EXPECT_EQ(this->map->null_slab()->owner(), kNobody);
+  EXPECT_EQ(this->map->null_slab()->owner(), kUnowned);
 }
 
 // On a page that something else writes, the look at it in free(NULL) costs other processors theirs.

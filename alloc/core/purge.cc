@@ -64,8 +64,9 @@ size_t early_bytes() {
   auto cached = size_t(stats::get(stats::kHeapsCachedBytes));
   size_t unused = page_heap.dirty_whole_bytes() + large_cached_bytes() + cached;
   size_t used = page_heap.used_bytes() + large_used_bytes();
-  bool at_rest = used <= kHardlyAny + cached && stats::get(stats::kHeaps) <= kFewThreads;
-  return unused >= kEarlyMin && at_rest ? unused : 0;
+  bool at_rest =
+      used <= kNearlyEmptyBytes + cached && stats::get(stats::kHeaps) <= kEarlyMaxThreads;
+  return unused >= kEarlyMinBytes && at_rest ? unused : 0;
 }
 
 LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {

@@ -19,14 +19,14 @@ namespace {
 
 struct Registry {
   Lock lock;
-  Lock burial;
+  Lock reclaim;
   ThreadHeap* heaps LARDER_GUARDED_BY(lock) =
       nullptr;  // all thread heaps, by next; written under the lock
   ThreadHeap* unused LARDER_GUARDED_BY(lock) =
       nullptr;  // of threads that have ended, by next_unused
-  size_t unused_count LARDER_GUARDED_BY(lock) = 0, dead LARDER_GUARDED_BY(lock) = 0;
+  size_t unused_count LARDER_GUARDED_BY(lock) = 0, orphaned LARDER_GUARDED_BY(lock) = 0;
   size_t waiting_bytes LARDER_GUARDED_BY(lock) = 0;  // of all unused heaps
-  uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;  // when find_lost() last looked
+  uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;  // when find_leaked() last looked
   std::atomic<size_t> in_use{0};                     // written under the lock
   pthread_key_t key = 0;
   bool has_key = false;
@@ -55,14 +55,14 @@ void count_in_use(ptrdiff_t change) {
 // is all: their lists went with the thread, and after a fork without fork's handlers a heap may
 // have another number than its thread, which is there still. A system call for each heap that is
 // assigned.
-void find_lost() LARDER_REQUIRES(registry.lock) {
+void find_leaked() LARDER_REQUIRES(registry.lock) {
   uint64_t now = os::now_ms();
   if (now - registry.searched_ms < kSearchMs) return;
   registry.searched_ms = now;
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
-    if (!heap->assigned || heap->lost || heap->thread == 0) continue;
+    if (!heap->assigned || heap->leaked || heap->thread == 0) continue;
     if (os::is_thread(heap->thread)) continue;
-    heap->lost = true;
+    heap->leaked = true;
     count_in_use(-1);
   }
 }
@@ -72,7 +72,7 @@ bool all_in_use() { return registry.in_use.load(std::memory_order_relaxed) >= ma
 // The heap is the thread's before it is assigned: a fork in a signal handler must not take it for
 // another's.
 ThreadHeap* take_heap(ThreadState& t) LARDER_REQUIRES(registry.lock) {
-  if (all_in_use() && t.phase == ThreadState::kNew) find_lost();
+  if (all_in_use() && t.phase == ThreadState::kNew) find_leaked();
   if (all_in_use()) return nullptr;
   ThreadHeap* heap = registry.unused;
   if (heap != nullptr) {
@@ -133,7 +133,7 @@ constinit const HeapsLayout heaps_layout = {
     .refills = offsetof(ThreadHeap, counters.refills),
     .fresh_slabs = offsetof(ThreadHeap, counters.fresh_slabs),
     .remote_frees = offsetof(ThreadHeap, counters.remote_frees),
-    .dead = offsetof(ThreadHeap, dead),
+    .dead = offsetof(ThreadHeap, orphaned),
     .assigned = offsetof(ThreadHeap, assigned),
     .pending = offsetof(ThreadHeap, remote.slots),
     .pending_count = RemoteCache::kSlots,
@@ -193,7 +193,7 @@ void thread_exit() {
     heap->next_unused = registry.unused;
     registry.unused = heap;
     ++registry.unused_count;
-    if (!std::exchange(heap->lost, false)) count_in_use(-1);
+    if (!std::exchange(heap->leaked, false)) count_in_use(-1);
   }
   t.busy = false;
 }
@@ -224,7 +224,7 @@ HeapCounts heap_counts() {
   LockGuard guard(registry.lock);
   counts.in_use = registry.in_use.load(std::memory_order_relaxed);
   counts.unused = registry.unused_count;
-  counts.dead = registry.dead;
+  counts.orphaned = registry.orphaned;
   auto add = [&counts](const ThreadHeap& heap) {
     const HeapCounters& c = heap.counters;
     counts.cached_bytes += __atomic_load_n(&heap.cached_span_bytes, __ATOMIC_RELAXED) +
@@ -260,28 +260,28 @@ void registry_for_each_lock(void (*visit)(Lock&)) {
   visit(registry.lock);
   for (auto& slot : registry.shared)
     if (ThreadHeap* heap = slot.load(std::memory_order_acquire)) visit(heap->lock);
-  visit(registry.burial);
+  visit(registry.reclaim);
 }
 
 // There is no other thread in the child.
-void registry_bury_others() LARDER_UNCHECKED {
+void registry_abandon_others() LARDER_UNCHECKED {
   size_t in_use = 0;
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
     if (!heap->assigned) continue;
     if (heap == thread_state.heap) {
       heap->thread = os::system_thread_id();
-      heap->lost = false;
+      heap->leaked = false;
       ++in_use;
     } else {
       heap->assigned = false;
-      heap->dead = true;
-      ++registry.dead;
+      heap->orphaned = true;
+      ++registry.orphaned;
     }
   }
   registry.in_use.store(in_use, std::memory_order_relaxed);
   forget_caches_of_others();
 }
 
-Lock& burial_lock() { return registry.burial; }
+Lock& reclaim_lock() { return registry.reclaim; }
 
 }  // namespace larder

@@ -22,7 +22,7 @@ bool registry_release_unused();
 void registry_init();
 
 struct HeapCounts {
-  size_t in_use, unused, shared, dead;
+  size_t in_use, unused, shared, orphaned;
   // Sums of all heaps' counters since the start.
   size_t cached_bytes;  // in kept spans and kept empty slabs, now
   uint64_t refills, fresh_slabs, adopted_slabs, remote_frees, remote_pushes;
@@ -37,7 +37,7 @@ void registry_for_each_lock(void (*visit)(Lock&));
 // In a fork's child: heaps of threads that are not here any more. Their slabs are adopted, one by
 // one, by whoever frees into them, as full: what was free in them stays lost, because a list that
 // its thread was changing at that moment cannot be believed.
-void registry_bury_others();
-Lock& burial_lock();
+void registry_abandon_others();
+Lock& reclaim_lock();
 
 }  // namespace larder

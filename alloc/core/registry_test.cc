@@ -193,7 +193,7 @@ TEST(Registry, AHeapThatAnEndedThreadDidNotGiveUpCountsNoMore) {
 }
 
 // The child has another number than the thread that forked.
-TEST(Registry, AForkedThreadsHeapIsNotTakenForLost) {
+TEST(Registry, AForkedThreadsHeapIsNotTakenForLeaked) {
   larder_free(larder_malloc(10));
   const pid_t child = fork();
   if (child == 0) {

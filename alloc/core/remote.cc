@@ -11,9 +11,9 @@ namespace larder {
 
 namespace {
 
-bool owner_is_dead(const Slab* s) {
+bool owner_is_orphaned(const Slab* s) {
   ThreadHeap* owner = s->owner();
-  return owner != kNobody && owner->dead;
+  return owner != kUnowned && owner->orphaned;
 }
 
 void free_locally(ThreadHeap* heap, Slab* s, const Chain& chain) {
@@ -27,9 +27,9 @@ void free_locally(ThreadHeap* heap, Slab* s, const Chain& chain) {
 }
 
 // A slab whose thread did not come along through fork.
-bool exhume(ThreadHeap* heap, Slab* s) {
-  LockGuard guard(burial_lock());
-  if (!owner_is_dead(s)) return false;
+bool reclaim(ThreadHeap* heap, Slab* s) {
+  LockGuard guard(reclaim_lock());
+  if (!owner_is_orphaned(s)) return false;
   s->carved = s->capacity;
   s->purged_at = 0;
   s->decommitted = 0;
@@ -40,13 +40,13 @@ bool exhume(ThreadHeap* heap, Slab* s) {
 enum class Attempt { kDone, kRetry };
 
 Attempt try_push(ThreadHeap* heap, Slab* s, const Chain& chain) {
-  if (s->owner() == heap || (owner_is_dead(s) && exhume(heap, s))) {
+  if (s->owner() == heap || (owner_is_orphaned(s) && reclaim(heap, s))) {
     free_locally(heap, s, chain);
     return Attempt::kDone;
   }
   switch (remote_state(s)) {
     case kOwned:
-      if (owner_is_dead(s) || !remote_try_push(s, chain)) return Attempt::kRetry;
+      if (owner_is_orphaned(s) || !remote_try_push(s, chain)) return Attempt::kRetry;
       HeapCounters::add(heap->counters.remote_pushes, 1);
       HeapCounters::add(heap->counters.remote_frees, chain.count);
       return Attempt::kDone;
@@ -56,7 +56,7 @@ Attempt try_push(ThreadHeap* heap, Slab* s, const Chain& chain) {
       // A shared heap owns only what it allocates from: threads that come back to free after
       // their own heap is gone must not gather slabs in it.
       if (heap->shared) {
-        heap->adopt_for_all(s, chain);
+        heap->adopt_to_central(s, chain);
       } else {
         heap->adopt(s);
         free_locally(heap, s, chain);
@@ -77,7 +77,7 @@ void push_slot(ThreadHeap* heap, RemoteCache::Slot* slot) {
 
 uint32_t batch_limit(size_t object_size) {
   size_t n = kPushBytes / object_size;
-  return uint32_t(n < kLeastPushed ? kLeastPushed : n > kMostPushed ? kMostPushed : n);
+  return uint32_t(n < kMinPushed ? kMinPushed : n > kMaxPushed ? kMaxPushed : n);
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
     if (slot->count >= slot->limit) push_slot(heap, slot);
   } else {
     if (slot->slab != nullptr) push_slot(heap, slot);
-    if (remote_state(s) == kFull || owner_is_dead(s)) return remote_push(heap, s, {p, p, 1});
+    if (remote_state(s) == kFull || owner_is_orphaned(s)) return remote_push(heap, s, {p, p, 1});
     *slot = {s, p, p, 1, batch_limit(object_size)};
     cache.taken[hash / 64] |= uint64_t{1} << hash % 64;
     cache.pending_bytes += object_size;
@@ -121,7 +121,7 @@ void remote_flush(ThreadHeap* heap) {
 }
 
 bool remote_push_from_signal(Slab* s, void* p) {
-  while (remote_state(s) == kOwned && !owner_is_dead(s))
+  while (remote_state(s) == kOwned && !owner_is_orphaned(s))
     if (remote_try_push(s, {p, p, 1})) return true;
   return false;
 }

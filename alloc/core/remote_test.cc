@@ -70,7 +70,7 @@ TEST(Remote, WhatAThreadLeftBehindServesTheNext) {
   });
   // With all of its heap, as long as that is little.
   ThreadHeap* heap = slab->owner();
-  EXPECT_NE(heap, kNobody);
+  EXPECT_NE(heap, kUnowned);
   EXPECT_FALSE(heap->assigned);
   on_thread([&] {
     EXPECT_EQ(thread_heap(), heap);
@@ -79,7 +79,7 @@ TEST(Remote, WhatAThreadLeftBehindServesTheNext) {
     larder_free(p);
   });
   release_free_memory();
-  EXPECT_EQ(slab->owner(), kNobody);
+  EXPECT_EQ(slab->owner(), kUnowned);
   EXPECT_EQ(slab->remote.load() & kStateMask, kCentral);
   on_thread([&] {
     void* p = larder_malloc(11000);
@@ -101,7 +101,7 @@ TEST(Remote, AHeapThatOwnsMuchLetsGoOfItWhenItsThreadEnds) {
     for (size_t i = 0; i < objects.size(); i += 2) larder_free(objects[i]);
     slab = page_map.find(objects[1]);
   });
-  EXPECT_EQ(slab->owner(), kNobody);
+  EXPECT_EQ(slab->owner(), kUnowned);
   for (size_t i = 1; i < objects.size(); i += 2) larder_free(objects[i]);
 }
 

@@ -17,10 +17,10 @@ namespace larder {
 
 namespace {
 
-constexpr unsigned kMostFrames = 32;
+constexpr unsigned kMaxReportedFrames = 32;
 
 struct Frames {
-  uintptr_t of[kMostFrames];
+  uintptr_t of[kMaxReportedFrames];
   unsigned count;
 };
 
@@ -31,7 +31,7 @@ bool is_own_code(uintptr_t address) {
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   auto* frames = static_cast<Frames*>(argument);
   uintptr_t address = _Unwind_GetIP(context);
-  if (address == 0 || frames->count == kMostFrames) return _URC_END_OF_STACK;
+  if (address == 0 || frames->count == kMaxReportedFrames) return _URC_END_OF_STACK;
   frames->of[frames->count++] = address;
   return _URC_NO_REASON;
 }

@@ -23,7 +23,7 @@
 //   slabs only, and only where purged_at != 0
 //   An object that a heap holds (thread_heap.h) is in use.
 //   0 <= carved <= capacity; the object i lies at base + i * size for i < carved
-//   a slab that is not owned has owner == kNobody
+//   a slab that is not owned has owner == kUnowned
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ struct SamplePoint;
 struct ThreadHeap;
 
 // Zero, so that the null slab and the page map around it are zero pages that no file backs.
-inline ThreadHeap* const kNobody = nullptr;
+inline ThreadHeap* const kUnowned = nullptr;
 
 enum class Kind : uint8_t { kNull, kFree, kSlab, kSampled, kSpan, kHuge, kEmergency };
 
@@ -46,7 +46,7 @@ inline constexpr uint32_t kCurrentBias = 1u << 30;
 
 struct alignas(128) Slab {
   // --- written by the owner (for a slab) or under the lock of the page heap.
-  std::atomic<uintptr_t> owner_{0};  // a heap, or kNobody
+  std::atomic<uintptr_t> owner_{0};  // a heap, or kUnowned
   void** list = nullptr;             // where the owner's free pushes to
   void* free = nullptr;              // objects to give, linked by their first word
   uint32_t used = 0;

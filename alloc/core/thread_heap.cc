@@ -79,28 +79,28 @@ void ThreadHeap::join_partial(Slab* s) {
 
 // The current slab has nothing left to give. It stays the heap's for a while: what is freed next
 // is likely to be in it, and then no processor has to be asked.
-void ThreadHeap::set_aside(int c) {
+void ThreadHeap::move_to_full_list(int c) {
   Slab* s = std::exchange(bins[c].current, nullptr);
   s->list = &s->free;
   s->used = 1;  // the first object that comes back leads to emptied()
   full.push_back(s);
   full_bytes += slab_bytes(s);
-  while (full.size() > kMaxFull || full_bytes > kMaxFullBytes) let_go_full();
+  while (full.size() > kMaxFull || full_bytes > kMaxFullBytes) disown_oldest_full();
 }
 
 // One of the slabs that were set aside; anything that was freed in it is free again.
-void ThreadHeap::take_back(Slab* s) {
+void ThreadHeap::take_off_full_list(Slab* s) {
   full.remove(s);
   full_bytes -= slab_bytes(s);
   s->used = s->carved;
   for (void* p = s->free; p != nullptr; p = next_of(p)) --s->used;
 }
 
-void ThreadHeap::let_go_full() {
+void ThreadHeap::disown_oldest_full() {
   Slab* s = full.front();
-  take_back(s);
+  take_off_full_list(s);
   if (s->free == nullptr) {
-    s->set_owner(kNobody);
+    s->set_owner(kUnowned);
     if (remote_release(s, kFull)) return;
     s->set_owner(this);
   }
@@ -122,7 +122,7 @@ bool ThreadHeap::emptied(Slab* s) {
   }
   // The first object that came back to a slab that was set aside.
   if (s->carved == s->capacity && s->purged_at == 0 && next_of(s->free) == nullptr) {
-    take_back(s);
+    take_off_full_list(s);
     join_partial(s);
     return false;
   }
@@ -210,15 +210,15 @@ void ThreadHeap::adopt(Slab* s) {
   if (idle_adoptions[c] < kIdleAdoptions)
     ++idle_adoptions[c];
   else if (partial.size() > kIdleAdoptions && !single_threaded())
-    let_go(partial.pop_front());
+    disown(partial.pop_front());
 }
 
-void ThreadHeap::adopt_for_all(Slab* s, const Chain& chain) {
+void ThreadHeap::adopt_to_central(Slab* s, const Chain& chain) {
   s->list = &s->free;
   next_of(chain.tail) = nullptr;
   s->free = chain.head;
   s->used = s->carved - chain.count;
-  let_go(s);
+  disown(s);
 }
 
 // What others have freed in a slab that is not current joins its free list.
@@ -233,11 +233,11 @@ void ThreadHeap::take_remote(Slab* s) {
 }
 
 // Ends the ownership of a slab that is in none of the heap's lists.
-void ThreadHeap::let_go(Slab* s) {
+void ThreadHeap::disown(Slab* s) {
   for (;;) {
     take_remote(s);
     if (s->used == 0) return slab_release(s);
-    s->set_owner(kNobody);
+    s->set_owner(kUnowned);
     bool nothing = s->free == nullptr && s->decommitted == 0 && s->carved == s->capacity;
     if (nothing ? remote_release(s, kFull) : central_push(s)) return;
     s->set_owner(this);
@@ -257,9 +257,9 @@ void ThreadHeap::move_in(ThreadState& t) {
 void ThreadHeap::move_out(ThreadState& t) {
   flush();
   inlined = nullptr;
-  while (!full.empty()) let_go_full();
+  while (!full.empty()) disown_oldest_full();
   t.last = ThreadState::kNoLast;
-  t.owner = kNoOwner;
+  t.owner = kNoHeap;
   t.heap = nullptr;
   for (int c = 0; c < kClasses; ++c) {
     own_heads[c] = std::exchange(t.heads[c], nullptr);
@@ -281,7 +281,7 @@ size_t ThreadHeap::owned_bytes() const {
 
 void ThreadHeap::release_all() {
   flush();
-  while (!full.empty()) let_go_full();
+  while (!full.empty()) disown_oldest_full();
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
     if (Slab* s = bin.current) {
@@ -291,10 +291,10 @@ void ThreadHeap::release_all() {
       s->list = &s->free;
       s->used = s->carved - listed;
       bin.current = nullptr;
-      let_go(s);
+      disown(s);
     }
-    while (Slab* s = bin.partial.pop_front()) let_go(s);
-    borrowed[c] = 0;
+    while (Slab* s = bin.partial.pop_front()) disown(s);
+    fallback_objects[c] = 0;
   }
   trim();
 }
@@ -326,7 +326,7 @@ void ThreadHeap::flush() {
 }
 
 void ThreadHeap::collect() {
-  while (!full.empty()) let_go_full();
+  while (!full.empty()) disown_oldest_full();
   for (Bin& bin : bins) {
     for (Slab* s = bin.partial.front(); s != nullptr;) {
       Slab* following = s->next;
@@ -339,7 +339,7 @@ void ThreadHeap::collect() {
 
 void ThreadHeap::collect_some() {
   release_some_deferred();
-  for (int i = 0; i < 2 && !full.empty(); ++i) let_go_full();
+  for (int i = 0; i < 2 && !full.empty(); ++i) disown_oldest_full();
   int looks = 8;
   for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
     ClassSet ahead = todo >> collect_class << collect_class;
@@ -415,20 +415,20 @@ void* ThreadHeap::carve(int c) {
 // The first objects of a class come from a slab of a slightly larger one, if there is any: a
 // thread that uses many classes lightly has half the slabs, and touches half the pages. As
 // aligned as `c` promises, or nullptr.
-void* ThreadHeap::borrow(int c) {
-  if (borrowed[c] >= kMaxBorrowed) return nullptr;
+void* ThreadHeap::take_from_larger_class(int c) {
+  if (fallback_objects[c] >= kMaxFallbackObjects) return nullptr;
   uint32_t align = kSizeClasses.size[c] & (~kSizeClasses.size[c] + 1);
-  for (int lender = c + 1; lender <= c + 2 && lender < kClasses; ++lender) {
-    Bin& bin = bins[lender];
-    if (bin.current == nullptr || (kSizeClasses.size[lender] & (align - 1)) != 0) continue;
-    void* p = heads[lender];
+  for (int larger = c + 1; larger <= c + 2 && larger < kClasses; ++larger) {
+    Bin& bin = bins[larger];
+    if (bin.current == nullptr || (kSizeClasses.size[larger] & (align - 1)) != 0) continue;
+    void* p = heads[larger];
     bool sampled = p == nullptr && bin.sample_points != nullptr;
     if (p == nullptr && !sampled && bin.current->carved == bin.current->capacity) continue;
-    ++borrowed[c];
-    if (sampled) return take_sampled(lender);
-    return p == nullptr ? carve(lender) : serve(lender, p);
+    ++fallback_objects[c];
+    if (sampled) return take_sampled(larger);
+    return p == nullptr ? carve(larger) : serve(larger, p);
   }
-  borrowed[c] = kMaxBorrowed;
+  fallback_objects[c] = kMaxFallbackObjects;
   return nullptr;
 }
 
@@ -451,7 +451,7 @@ void* ThreadHeap::refill(int c) {
           current->used = current->carved;
           join_partial(current);
         } else {
-          set_aside(c);
+          move_to_full_list(c);
         }
       }
       size_t bytes = free_bytes(s);
@@ -460,8 +460,8 @@ void* ThreadHeap::refill(int c) {
     }
     if (current != nullptr) {
       if (current->carved < current->capacity) return carve(c);
-      set_aside(c);
-    } else if (void* p = borrow(c)) {
+      move_to_full_list(c);
+    } else if (void* p = take_from_larger_class(c)) {
       return p;
     }
     Slab* s = central_pop(c);
@@ -500,7 +500,7 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
 
 // What malloc_slow() returns for an object whose mark the heap has just taken off.
 LARDER_SLOW void* sample_object(SamplePoint* point, void* caller) {
-  // The slot may be of a larger class, if it is borrowed.
+  // The slot may be of a larger class, if it is fallback_objects.
   return sample_small(point, page_map.find(point->slot)->size_class, caller, countdown_of_thread());
 }
 
@@ -545,7 +545,7 @@ void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
 
 void slab_free_slow(void* p, Slab* s) {
   if (ThreadHeap* heap = thread_heap()) {
-    if (s->owner() != kNobody || !remote_try_adopt(s)) return remote_free(heap, s, p);
+    if (s->owner() != kUnowned || !remote_try_adopt(s)) return remote_free(heap, s, p);
     HeapCounters::add(heap->counters.adopted_slabs, 1);
     heap->adopt(s);
     return heap->push_local(s, p);
@@ -724,7 +724,7 @@ void free_slow(void* p, Slab* s) {
   if (p == nullptr) return;
   ThreadHeap* heap = thread_state.heap;
   if (heap != nullptr && !thread_state.busy) {
-    if (s->kind == Kind::kSlab && s->owner() == kNobody && heap->defer_free(s, p)) return;
+    if (s->kind == Kind::kSlab && s->owner() == kUnowned && heap->defer_free(s, p)) return;
     if (s->kind == Kind::kSpan && heap->cache_last_freed(s, p)) return;
   }
   free_slower(p, s);

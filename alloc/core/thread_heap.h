@@ -38,7 +38,7 @@ namespace larder {
 inline constexpr uint8_t kDeferNoMore = 255;
 
 // The owner of no slab, not even of the null slab: what a thread without a heap compares with.
-inline constexpr uintptr_t kNoOwner = 1;
+inline constexpr uintptr_t kNoHeap = 1;
 
 // All of a thread's static TLS: 560 bytes, so that a dlopened Larder still finds room for it.
 //
@@ -54,7 +54,7 @@ struct ThreadState {
   uintptr_t last = kNoLast;
   void** last_head = nullptr;
   ThreadHeap* heap = nullptr;
-  uintptr_t owner = kNoOwner;  // the heap, as its slabs have it
+  uintptr_t owner = kNoHeap;  // the heap, as its slabs have it
   Phase phase = kNew;
   bool busy = false;  // in a slow path; a signal handler that sees it must not touch the heap
   uint32_t id = 0;    // thread_id(), 0 until it is asked for
@@ -113,7 +113,8 @@ struct ThreadHeap {
   size_t emptied_bytes;          // of slabs that became empty since one was needed
   int purge_class;               // where thin() goes on
   uint8_t cache_events;
-  uint8_t borrowed[kClasses];  // objects that other classes lent; all of them once it has a slab
+  uint8_t fallback_objects[kClasses];  // objects that other classes lent; all of them once it has a
+                                       // slab
   // The span that was freed last, without a look at cached_spans: it serves sizes of last_freed_min
   // + 0..last_freed_range.
   Slab* last_freed;
@@ -127,10 +128,10 @@ struct ThreadHeap {
   Countdown countdown;         // to the next mark
   SamplePoint* sampled_point;  // on the object that refill() has just returned, if any
   bool shared;
-  bool dead;      // its thread did not come along through fork
+  bool orphaned;  // its thread did not come along through fork
   Lock lock;      // shared heaps only
   bool assigned;  // to a living thread; this and what follows belongs to the registry
-  bool lost;      // to one that has ended without giving it up, as far as can be told
+  bool leaked;    // to one that has ended without giving it up, as far as can be told
   int thread;     // system_thread_id() of the one that it is assigned to, or 0
   ThreadHeap* next;
   ThreadHeap* next_unused;
@@ -161,7 +162,7 @@ struct ThreadHeap {
   // slabs on, through the central list.
   void adopt(Slab* s);
   // As adopt, with objects that are free; but the slab goes to the central list.
-  void adopt_for_all(Slab* s, const Chain& chain);
+  void adopt_to_central(Slab* s, const Chain& chain);
   // used has fallen to zero. One that was set aside is partial from now on; a partial slab is kept
   // for other use, or given back: true.
   bool emptied(Slab* s);
@@ -230,15 +231,15 @@ struct ThreadHeap {
   void* take_unsampled_list(int c);
   void* attach(int c, Slab* s);
   void join_partial(Slab* s);
-  void set_aside(int c);
-  void take_back(Slab* s);
-  void let_go_full();
+  void move_to_full_list(int c);
+  void take_off_full_list(Slab* s);
+  void disown_oldest_full();
   Slab* usable_partial(int c);
   Slab* take_cached_slab(int c);
   Slab* fresh_slab(int c);
   void* carve(int c);
-  void* borrow(int c);
-  void let_go(Slab* s);
+  void* take_from_larger_class(int c);
+  void disown(Slab* s);
   void take_remote(Slab* s);
   void cache_empty_slab(Slab* s);
   Slab* pop_cached_span(unsigned pages);

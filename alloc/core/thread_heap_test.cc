@@ -76,13 +76,13 @@ TEST(ThreadHeap, SlabStateFollowsItsObjects) {
   Slab* first = page_map.find(objects[kSizeClasses.capacity[c]]);
   // A full slab is nobody's. A first object of it is held for the next malloc; whoever frees a
   // second one takes the slab.
-  EXPECT_EQ(first->owner(), kNobody);
+  EXPECT_EQ(first->owner(), kUnowned);
   EXPECT_EQ(first->remote.load() & kStateMask, kFull);
   void*& deferred = objects[kSizeClasses.capacity[c]];
   void*& second = objects[kSizeClasses.capacity[c] + 1];
   ASSERT_EQ(page_map.find(second), first);
   larder_free(deferred);
-  EXPECT_EQ(first->owner(), kNobody);
+  EXPECT_EQ(first->owner(), kUnowned);
   EXPECT_EQ(larder_malloc(300), deferred);
   larder_free(second);
   EXPECT_EQ(first->owner(), thread_state.heap);
@@ -203,7 +203,7 @@ TEST(ThreadHeap, WhatMallocHandedOutLastMayBeAnotherObjectByNow) {
   std::vector<void*> of_slab;
   for (void* p : objects)
     if (page_map.find(p) == slab) of_slab.push_back(p);
-  ASSERT_EQ(slab->owner(), kNobody);
+  ASSERT_EQ(slab->owner(), kUnowned);
   void* x = of_slab.front();
   larder_free(x);
   ASSERT_EQ(larder_malloc(64), x);
@@ -298,22 +298,22 @@ TEST(ThreadHeap, AnEmptiedSlabServesInTheOrderOfMemory) {
   for (void* p : objects) larder_free(p);
 }
 
-TEST(ThreadHeap, TheFirstObjectsOfAClassAreBorrowedUntilItHasASlab) {
+TEST(ThreadHeap, TheFirstObjectsOfAClassComeFromALargerOneUntilItHasASlab) {
   std::thread([] {
-    void* lender = larder_malloc(160);
+    void* larger = larder_malloc(160);
     std::vector<void*> objects;
     for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(144));
-    EXPECT_EQ(page_map.find(objects[0]), page_map.find(lender));
+    EXPECT_EQ(page_map.find(objects[0]), page_map.find(larger));
     EXPECT_EQ(larder_malloc_usable_size(objects[0]), 160u);
     EXPECT_EQ(larder_malloc_usable_size(objects[99]), 144u);
     for (void* p : objects) larder_free(p);
-    larder_free(lender);
-    // What a class promises, its lender keeps.
-    lender = larder_malloc(288);
+    larder_free(larger);
+    // What a class promises, its larger keeps.
+    larger = larder_malloc(288);
     void* aligned = larder_aligned_alloc(256, 256);
     EXPECT_EQ(uintptr_t(aligned) % 256, 0u);
     larder_free(aligned);
-    larder_free(lender);
+    larder_free(larger);
   }).join();
 }
 

@@ -53,7 +53,7 @@ class LeakList {
   const LeakedObject* objects() const { return objects_; }
 
  private:
-  bool reserve(size_t most_objects);
+  bool reserve(size_t max_objects);
   void group();
   LeakedObject* objects_ = nullptr;
   LeakSum* sums_ = nullptr;

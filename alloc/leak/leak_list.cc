@@ -67,8 +67,8 @@ void LeakList::clear() {
   total = reachable = {};
 }
 
-bool LeakList::reserve(size_t most_objects) {
-  mapped_bytes_ = round_up((most_objects + 1) * sizeof(LeakedObject), os::page_size());
+bool LeakList::reserve(size_t max_objects) {
+  mapped_bytes_ = round_up((max_objects + 1) * sizeof(LeakedObject), os::page_size());
   objects_ = static_cast<LeakedObject*>(os::map(mapped_bytes_));
   return objects_ != nullptr;
 }
@@ -79,8 +79,8 @@ LeakList::Result LeakList::find(const CallingThread& me, const LeakOptions& opti
   SlowPath path;
   if (!path.entered()) return Result::kBusy;
   HeapLocked locked;
-  Reach reach({options.source_alignment, options.most_offset});
-  if (!reach.has_memory() || !reserve(reach.most_objects())) return Result::kNoMemory;
+  Reach reach({options.source_alignment, options.max_offset});
+  if (!reach.has_memory() || !reserve(reach.max_objects())) return Result::kNoMemory;
   StoppedWorld world;
   if (world.outcome() == StoppedWorld::Outcome::kNoMemory) return Result::kNoMemory;
   others_unstopped = world.outcome() != StoppedWorld::Outcome::kStopped;

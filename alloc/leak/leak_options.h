@@ -19,8 +19,8 @@ struct LeakOptions {
   bool identify = false;
   bool test_alignment = false;
   size_t source_alignment = sizeof(void*);
-  size_t most_offset = SIZE_MAX;
-  size_t most_leaks = 20;
+  size_t max_offset = SIZE_MAX;
+  size_t max_leaks = 20;
   int exit_code = 1;
   int verbose = 0;
   size_t delay_seconds = 0;

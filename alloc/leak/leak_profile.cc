@@ -12,7 +12,7 @@ namespace larder {
 namespace {
 
 // Beyond it the oldest stay.
-constexpr unsigned kMostOfAName = 1000;
+constexpr unsigned kMaxOfAName = 1000;
 
 struct Path {
   char text[4096];
@@ -60,7 +60,7 @@ void write_leak_profile(const char* name, const LeakList& list, const LeakOption
   if (options.dump_directory[0] == 0) return;
   Path path;
   int file = -EEXIST;
-  for (unsigned i = 1; file == -EEXIST && i <= kMostOfAName; ++i)
+  for (unsigned i = 1; file == -EEXIST && i <= kMaxOfAName; ++i)
     file = create(&path, options.dump_directory, name, i);
   if (file < 0) return profile_complain(path.text, -file);
   Writer out(profile_put_into_file, &file);

@@ -87,7 +87,7 @@ void put_objects(Text& out, const LeakList& list, const LeakSum& sum) {
 }  // namespace
 
 void report_leaks(const char* name, const LeakList& list, const LeakOptions& options) {
-  size_t count = list.sum_count() < options.most_leaks ? list.sum_count() : options.most_leaks;
+  size_t count = list.sum_count() < options.max_leaks ? list.sum_count() : options.max_leaks;
   LeakNames names(list.sums(), count);
   Text out;
   out.put("Leak check ").put(name).put(" detected leaks of ");

@@ -28,12 +28,12 @@ HeapObject object_of(Slab* s, uint64_t i) {
 }
 
 // Whether the address is one of it, or none is.
-bool has(HeapObject object, uintptr_t address, size_t most_offset) {
+bool has(HeapObject object, uintptr_t address, size_t max_offset) {
   if (object.point == nullptr) return false;
   size_t offset = address - uintptr_t(object.at);  // beyond all bounds if it is before the object
   // One of no bytes has an address all the same.
   size_t bytes = object.point->bytes != 0 ? object.point->bytes : 1;
-  return offset < bytes && offset <= most_offset;
+  return offset < bytes && offset <= max_offset;
 }
 
 // In the order in which one thread may hold several of them.
@@ -124,7 +124,7 @@ HeapObject Reach::find(uintptr_t address) const {
   }
   uint64_t i = (address - uintptr_t(s->base)) * reciprocal_[s->size_class] >> 40;
   HeapObject object = object_of(s, i);
-  return has(object, address, options_.most_offset) ? object : none;
+  return has(object, address, options_.max_offset) ? object : none;
 }
 
 // Calls meet(object) for each word of [begin, end) that points to one.

@@ -30,7 +30,7 @@ class Reach {
  public:
   struct Options {
     size_t source_alignment;  // where pointers may lie: 1 to 8, a power of two
-    size_t most_offset;       // how far into an object they may point
+    size_t max_offset;        // how far into an object they may point
   };
   explicit Reach(const Options& options);
   ~Reach();
@@ -41,7 +41,7 @@ class Reach {
   // REQUIRES: the world is stopped, from here on.
   void begin() { index_heap(); }
   // At most so many objects are live.
-  size_t most_objects() const { return room_; }
+  size_t max_objects() const { return room_; }
   // What can be reached from [begin, end) is.
   void add_root(uintptr_t begin, uintptr_t end);
   // And from what nobody may call a leak: marks with one of these bits, exempt sites, early

@@ -53,13 +53,13 @@ char* read_all(const char* path, size_t* length, int* error) {
     *error = -file;
     return nullptr;
   }
-  size_t room = kMostSuppressionBytes + os::page_size();
+  size_t room = kMaxSuppressionBytes + os::page_size();
   auto* text = static_cast<char*>(os::map(room));
   *error = ENOMEM;
   long n = text != nullptr ? 1 : 0;
   for (*length = 0; n > 0; *length += size_t(n)) {
-    n = os::read(file, text + *length, kMostSuppressionBytes + 1 - *length);
-    *error = n < 0 ? int(-n) : *length + size_t(n) > kMostSuppressionBytes ? EFBIG : 0;
+    n = os::read(file, text + *length, kMaxSuppressionBytes + 1 - *length);
+    *error = n < 0 ? int(-n) : *length + size_t(n) > kMaxSuppressionBytes ? EFBIG : 0;
     if (*error != 0) break;
   }
   os::close(file);
@@ -84,14 +84,14 @@ void for_each_line(char* text, char* end, Visit visit) {
 
 void parse(const char* path, char* text, size_t length) {
   constexpr char kLeak[] = "leak:";
-  constexpr size_t kLeast = sizeof kLeak;  // with one character
+  constexpr size_t kMinBytes = sizeof kLeak;  // with one character
   list = static_cast<Suppression*>(
-      os::map(round_up((length / kLeast + 1) * sizeof(Suppression), os::page_size())));
+      os::map(round_up((length / kMinBytes + 1) * sizeof(Suppression), os::page_size())));
   if (list == nullptr) return;
   size_t bad = 0, first_bad = 0;
   for_each_line(text, text + length, [&](const char* line, size_t number) {
-    if (strncmp(line, kLeak, kLeast - 1) == 0 && line[kLeast - 1] != 0)
-      list[count++] = {line + kLeast - 1, 0, 0};
+    if (strncmp(line, kLeak, kMinBytes - 1) == 0 && line[kMinBytes - 1] != 0)
+      list[count++] = {line + kMinBytes - 1, 0, 0};
     else if (bad++ == 0)
       first_bad = number;
   });

@@ -1,7 +1,7 @@
 // Leaks that are known: LeakSanitizer's suppression files, LARDER_LEAK_SUPPRESSIONS=FILE or
 // LSAN_OPTIONS=suppressions=FILE, with lines leak:PATTERN and comments from # on.
 //
-// The file is read once, in the constructor; at most kMostSuppressionBytes of it, and as much is
+// The file is read once, in the constructor; at most kMaxSuppressionBytes of it, and as much is
 // kept. Matching takes time in proportion to all patterns and the text.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace larder {
 
-inline constexpr size_t kMostSuppressionBytes = size_t{1} << 20;
+inline constexpr size_t kMaxSuppressionBytes = size_t{1} << 20;
 
 // If the leak checker is on. What cannot be read, or is no pattern, is told in a line.
 void suppressions_init();

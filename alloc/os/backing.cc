@@ -28,7 +28,7 @@ struct Window {
   size_t chunks = 0;
   uint8_t* used = nullptr;  // pages, by chunk
   size_t in_use = 0;        // chunks
-  size_t most_in_use = SIZE_MAX;
+  size_t max_in_use = SIZE_MAX;
   size_t next = 1;  // where to look first
   size_t system_page = 0;
   bool shared = false;
@@ -139,7 +139,7 @@ void* take(Window& w, size_t size_bytes, size_t align) {
   size_t count = (size_bytes + kSegmentBytes - 1) / kSegmentBytes;
   if (align < kSegmentBytes) align = kSegmentBytes;
   size_t first = 0;
-  if (w.in_use + count <= w.most_in_use) {
+  if (w.in_use + count <= w.max_in_use) {
     first = find_chunks(w, count, align, w.next, w.chunks);
     if (first == 0) first = find_chunks(w, count, align, 1, w.chunks);
   }
@@ -164,7 +164,7 @@ void* take(Window& w, size_t size_bytes, size_t align) {
 
 // Maps as much of the file as there is address space for, whole chunks at a multiple of one.
 bool open_window(Window& w, int file, size_t bytes, uint64_t offset, bool exact) {
-  for (; bytes >= kLeastWindow || (exact && bytes >= 3 * kSegmentBytes); bytes /= 2) {
+  for (; bytes >= kMinWindowBytes || (exact && bytes >= 3 * kSegmentBytes); bytes /= 2) {
     bytes = round_down(bytes, kSegmentBytes);
     void* place = os::map_aligned(bytes, kSegmentBytes);
     if (place == nullptr) continue;
@@ -193,15 +193,15 @@ void init_memfs(const char* path) {
   memfs.system_page = kind.page_bytes;
   memfs.shared = option(Option::kMemfsMapPrivate) == 0;
   if (size_t limit = option(Option::kMemfsLimitMib))
-    memfs.most_in_use = (limit << 20) / kSegmentBytes;
+    memfs.max_in_use = (limit << 20) / kSegmentBytes;
   if (!kind.in_memory)
     say_unusable(memfs.variable, path, "neither tmpfs nor hugetlbfs is mounted there", 0);
   else if (memfs.system_page > kSegmentBytes)
     say_unusable(memfs.variable, path, "its pages are larger than 2 MiB", 0);
-  else if (int error = -os::set_file_size(file, kMostWindow))
+  else if (int error = -os::set_file_size(file, kMaxWindowBytes))
     say_unusable(memfs.variable, path, nullptr, error);
   else
-    open_window(memfs, file, kMostWindow, 0, false);
+    open_window(memfs, file, kMaxWindowBytes, 0, false);
   os::close(file);
 }
 
@@ -212,7 +212,7 @@ void init_device(uint64_t start, const char* path) {
   // Beyond the end of a file there is nothing to touch.
   uint64_t end_of_file = os::file_kind(file).end;
   if (end_of_file != UINT64_MAX && (end == 0 || end > end_of_file)) end = end_of_file;
-  if (end == 0) end = start + kMostWindow;
+  if (end == 0) end = start + kMaxWindowBytes;
   device.system_page = os::page_size();
   device.shared = device.device = true;
   if (end <= start || end - start < 3 * kSegmentBytes)
@@ -253,7 +253,7 @@ Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
 // It is asked for as much again as it has given, 64 MiB at most: there are few windows then. If it
 // refuses, for what is needed: with a chunk at both ends, and what the place for `align` takes.
 void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.lock) {
-  constexpr size_t kMostChunks = 32;
+  constexpr size_t kMaxChunks = 32;
   size_t so_far = 0;
   for (Window* w = backing.of_source.load(std::memory_order_relaxed); w != nullptr;
        w = w->next_of_source) {
@@ -262,7 +262,7 @@ void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.
   }
   size_t least = (size_bytes + kSegmentBytes - 1) / kSegmentBytes + 2 +
                  (align > kSegmentBytes ? align / kSegmentBytes - 1 : 0);
-  size_t more = so_far < kMostChunks ? so_far : kMostChunks;
+  size_t more = so_far < kMaxChunks ? so_far : kMaxChunks;
   Window* w = more > least ? ask_source(more) : nullptr;
   if (w == nullptr) w = ask_source(least);
   return w != nullptr ? take(*w, size_bytes, align) : nullptr;

@@ -12,7 +12,7 @@ namespace larder {
 
 namespace {
 
-constexpr size_t kMostShown = 60;
+constexpr size_t kMaxShown = 60;
 
 void put_signed(Line& line, int64_t value) {
   if (value < 0) line.put("-");
@@ -80,7 +80,7 @@ bool read_number(const char* name, int64_t low, int64_t high, int64_t* to) {
     return true;
   }
   Line line;
-  line.put(name).put("=").put(text, kMostShown).put(" is not a number from ");
+  line.put(name).put("=").put(text, kMaxShown).put(" is not a number from ");
   put_signed(line, low);
   line.put(" to ");
   put_signed(line, high);
@@ -99,7 +99,7 @@ bool read_switch(const char* name, bool* to) {
 }
 
 void complain_of(const char* name, const char* value, const char* wanted) {
-  Line().put(name).put("=").put(value, kMostShown).put(" is not ").put(wanted).write();
+  Line().put(name).put("=").put(value, kMaxShown).put(" is not ").put(wanted).write();
 }
 
 }  // namespace larder

@@ -225,7 +225,7 @@ double release_rate() { return __builtin_bit_cast(double, option(Option::kReleas
 void set_release_rate(double rate) {
   if (rate != rate) return;
   if (rate < 0) rate = 0;
-  if (rate > kMostReleaseRate) rate = kMostReleaseRate;
+  if (rate > kMaxReleaseRate) rate = kMaxReleaseRate;
   set_option(Option::kReleaseRate, bits_of(rate));
 }
 

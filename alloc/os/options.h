@@ -47,7 +47,7 @@ size_t option(Option o);
 void set_option(Option o, size_t value);
 // How fast free memory goes back: what LARDER_PURGE_* say, times this; 0: never by itself. What is
 // not a number is no change; below 0 is 0, and so many are enough.
-inline constexpr double kMostReleaseRate = 1e6;
+inline constexpr double kMaxReleaseRate = 1e6;
 double release_rate();
 void set_release_rate(double rate);
 // LARDER_PURGE_DECAY_MS at this rate.

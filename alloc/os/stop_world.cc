@@ -223,7 +223,7 @@ struct StoppedWorld::Tracer {
     t->words = uint32_t(words);
   }
 
-  void let_go() {
+  void resume_all() {
     for (size_t i = 0; i < count; ++i)
       if (entry(i)->stopped)
         call(SYS_ptrace, PTRACE_DETACH, entry(i)->thread.id, 0, entry(i)->signal);
@@ -247,7 +247,7 @@ int StoppedWorld::trace(void* argument) {
   }
   set(t->begun, 1);
   wait_while(t->may_end, 0);
-  t->let_go();
+  t->resume_all();
   return 0;
 }
 

@@ -115,7 +115,7 @@ class LARDER_SCOPED LockedSite {
     void* frame = __builtin_frame_address(0);
     sampler.lock.acquire();
     site_ = sample_all ? nullptr : recall_site(caller, frame);
-    if (payer != nullptr) payer->spend(site_ != nullptr ? 1 : kWalk);
+    if (payer != nullptr) payer->spend(site_ != nullptr ? 1 : kStackWalkCost);
     if (site_ == nullptr) walk(caller, frame);
   }
   ~LockedSite() LARDER_RELEASE() { sampler.lock.release(); }
@@ -205,7 +205,7 @@ uint32_t Countdown::budget_left() {
   uint64_t now_ms = os::now_ms(), more = (now_ms - budget_since_ms) * kBudgetPerMs;
   if (budget_since_ms == 0) more = kFirstBudget;
   budget_since_ms = now_ms;
-  return budget = more > kMostBudget - budget ? kMostBudget : budget + uint32_t(more);
+  return budget = more > kMaxBudget - budget ? kMaxBudget : budget + uint32_t(more);
 }
 
 void Countdown::spend(uint32_t samples) { budget -= samples < budget ? samples : budget; }
@@ -214,8 +214,8 @@ double Countdown::paced_mean() {
   size_t now = sample_mean();
   if (now < kPacedMean) return double(now);
   uint32_t left = budget_left();
-  if (left >= kMostBudget / 4) return double(now);
-  return double(now) * (left < kMostBudget / 16 ? kPaceEmpty : kPaceLow);
+  if (left >= kMaxBudget / 4) return double(now);
+  return double(now) * (left < kMaxBudget / 16 ? kPaceEmpty : kPaceLow);
 }
 
 void Countdown::draw() {
@@ -230,10 +230,10 @@ void Countdown::draw() {
 void Countdown::draw_large() {
   large_for = sample_mean();
   double large_mean = paced_mean();
-  constexpr double kMost = 1e18;
-  double distance = large_mean == 0 ? kMost : chance.exponential() * large_mean;
+  constexpr double kMax = 1e18;
+  double distance = large_mean == 0 ? kMax : chance.exponential() * large_mean;
   large_rate = large_mean == 0 ? 0 : 1 / large_mean;
-  large_bytes = size_t(distance < kMost ? distance : kMost) + 1;
+  large_bytes = size_t(distance < kMax ? distance : kMax) + 1;
 }
 
 // The process has no memory: what lies beyond a mark, or was drawn for another mean, is drawn anew.

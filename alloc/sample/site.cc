@@ -31,7 +31,7 @@ struct Recent {
   Site* site;
   const uintptr_t* slots[kMaxFrames];
 };
-constinit Recent* recent[kRecent] = {};
+constinit Recent* recent[kRecentStacks] = {};
 
 struct Walk {
   Stack* stack;
@@ -41,13 +41,13 @@ struct Walk {
 };
 
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
-  constexpr unsigned kMostSkipped = 16;
+  constexpr unsigned kMaxSkipped = 16;
   auto* walk = static_cast<Walk*>(argument);
   uintptr_t address = _Unwind_GetIP(context);
   if (address == 0) return _URC_END_OF_STACK;
   if (!walk->started) {
     walk->started = address == walk->first;
-    if (!walk->started) return ++walk->skipped < kMostSkipped ? _URC_NO_REASON : _URC_END_OF_STACK;
+    if (!walk->started) return ++walk->skipped < kMaxSkipped ? _URC_NO_REASON : _URC_END_OF_STACK;
   }
   Stack& stack = *walk->stack;
   if (stack.depth == kMaxFrames) {
@@ -61,9 +61,9 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   auto* slot = reinterpret_cast<const uintptr_t*>(_Unwind_GetCFA(context)) - 1;
   // Nor one where the stack goes on elsewhere, as a fiber's does on who resumed it: that may be
   // gone the next time.
-  constexpr uintptr_t kMostBytes = 1 << 20;
-  bool goes_on = stack.depth == 0 ||
-                 uintptr_t(slot) - uintptr_t(stack.slots[stack.depth - 1]) - 1 < kMostBytes;
+  constexpr uintptr_t kMaxBytes = 1 << 20;
+  bool goes_on =
+      stack.depth == 0 || uintptr_t(slot) - uintptr_t(stack.slots[stack.depth - 1]) - 1 < kMaxBytes;
   stack.has_slots = stack.has_slots && interrupted == 0 && goes_on && *slot == address;
   stack.slots[stack.depth] = slot;
 #else
@@ -86,7 +86,7 @@ size_t recent_index(void* caller, void* frame) {
   uint64_t hash = (uintptr_t(caller) ^ uintptr_t(frame) << 20) * 0x9E3779B97F4A7C15ull;
   return hash >> 58;
 }
-static_assert(kRecent == 1u << (64 - 58));
+static_assert(kRecentStacks == 1u << (64 - 58));
 
 bool grow() {
   size_t wanted = sites.slot_count == 0 ? kFirstSlots : sites.slot_count * 2;

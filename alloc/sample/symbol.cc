@@ -10,8 +10,8 @@ namespace larder {
 
 namespace {
 
-constexpr size_t kMostSections = 4096;
-constexpr size_t kMostSegments = 128;
+constexpr size_t kMaxSections = 4096;
+constexpr size_t kMaxSegments = 128;
 
 // A file that is read at offsets; what is beyond its end is not read.
 class ElfFile {
@@ -26,7 +26,7 @@ class ElfFile {
   bool begin() {
     return file_ >= 0 && read(0, &header_) && memcmp(header_.e_ident, ELFMAG, SELFMAG) == 0 &&
            header_.e_ident[EI_CLASS] == ELFCLASS64 && header_.e_phentsize == sizeof(Elf64_Phdr) &&
-           header_.e_phnum <= kMostSegments;
+           header_.e_phnum <= kMaxSegments;
   }
 
   // What lies at the offset in the file is at this address in it; 0 if nothing is.
@@ -75,7 +75,7 @@ class ElfFile {
   }
 
   bool section(uint64_t i, Elf64_Shdr* s) {
-    return header_.e_shentsize == sizeof *s && i < header_.e_shnum && i < kMostSections &&
+    return header_.e_shentsize == sizeof *s && i < header_.e_shnum && i < kMaxSections &&
            read(header_.e_shoff + i * sizeof *s, s);
   }
 

@@ -131,8 +131,8 @@ void add_slab(Slab* s, Walk& walk) {
   of.objects += used;
   of.free_objects += carved - used;
   ThreadHeap* owner = s->owner();
-  (owner != kNobody ? of.own_free : of.central_free) += all - used * size;
-  if (owner != kNobody && owner == thread_state.heap) out->mine += all - used * size;
+  (owner != kUnowned ? of.own_free : of.central_free) += all - used * size;
+  if (owner != kUnowned && owner == thread_state.heap) out->mine += all - used * size;
   out->small_in_use += used * size;
   size_t below = c == 0 ? 0 : kSizeClasses.size[c - 1];
   out->rounding_most += used * (size - below - 1);
