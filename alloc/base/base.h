@@ -1,8 +1,7 @@
-// What every file of the allocator may use: path macros, assertions, bit arithmetic.
+// What every file of the allocator may use: path macros, assertions, bit arithmetic, geometry.
 //
-// LARDER_FAST marks code that is inlined into malloc and free; LARDER_WARM marks what they reach by
-// a tail call, LARDER_SLOW what hardly ever runs. Nothing here owns state, allocates, or calls
-// libc.
+// LARDER_FAST marks code that is inlined into malloc and free, LARDER_WARM what these reach by a
+// tail call, LARDER_SLOW rare code. Nothing here owns state, allocates, or calls libc.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,7 @@ LARDER_FAST bool likely(bool x) { return __builtin_expect(x, 1); }
 LARDER_FAST bool unlikely(bool x) { return __builtin_expect(x, 0); }
 
 constexpr bool is_pow2(size_t x) { return x != 0 && (x & (x - 1)) == 0; }
-// `align` is a power of two; the caller has excluded wrap-around.
+// REQUIRES: `align` is a power of two, and the sum does not wrap around.
 constexpr size_t round_up(size_t x, size_t align) { return (x + align - 1) & ~(align - 1); }
 constexpr size_t round_down(size_t x, size_t align) { return x & ~(align - 1); }
 constexpr int log2_floor(size_t x) { return 63 - __builtin_clzll(x); }
@@ -38,18 +37,18 @@ constexpr size_t pow2_ceil(size_t x) {
   return x <= 1 ? 1 : size_t{1} << (64 - __builtin_clzll(x - 1));
 }
 
-// Geometry. One place; everything else derives from these.
+// Geometry. Everything else derives from these constants.
 inline constexpr int kPageShift = 14;
-inline constexpr size_t kPageBytes = size_t{1} << kPageShift;  // 16 KiB: what the page map resolves
+inline constexpr size_t kPageBytes = size_t{1} << kPageShift;  // the page: 16 KiB
 inline constexpr int kSegmentShift = 21;
-inline constexpr size_t kSegmentBytes = size_t{1}
-                                        << kSegmentShift;  // 2 MiB: what the source hands out
+inline constexpr size_t kSegmentBytes = size_t{1} << kSegmentShift;       // the segment: 2 MiB
 inline constexpr int kPagesPerSegment = int(kSegmentBytes / kPageBytes);  // 128
-inline constexpr size_t kSmallMax = 32 * 1024;                            // above: spans
-inline constexpr size_t kSpanMax = 1024 * 1024;  // above: mappings of their own
-inline constexpr size_t kMaxSize = PTRDIFF_MAX;  // larger requests are ENOMEM
+inline constexpr size_t kSmallMax = 32 * 1024;   // larger objects have a span each
+inline constexpr size_t kSpanMax = 1024 * 1024;  // larger objects have a mapping each
+inline constexpr size_t kMaxSize = PTRDIFF_MAX;  // larger requests fail with ENOMEM
 #if defined(__x86_64__)
-inline constexpr int kAddressBits = 47;  // what a process gets unless it asks for more by a hint
+inline constexpr int kAddressBits =
+    47;  // what Linux gives a process that does not ask for more by a hint
 inline constexpr size_t kLargestSystemPage = 4096;
 #else
 inline constexpr int kAddressBits = 48;

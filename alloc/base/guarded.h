@@ -1,5 +1,5 @@
-// Who may touch what under which lock, for clang's -Wthread-safety (scripts/lint); nothing to other
-// compilers. What stands behind LARDER_REQUIRES is for the caller to hold.
+// Lock annotations for clang's -Wthread-safety (scripts/lint); empty for other compilers. The
+// caller of a LARDER_REQUIRES function holds the lock.
 #pragma once
 
 #ifdef __clang__
@@ -16,5 +16,5 @@
 #define LARDER_ACQUIRE(...) LARDER_SAFETY(acquire_capability(__VA_ARGS__))
 #define LARDER_RELEASE(...) LARDER_SAFETY(release_capability(__VA_ARGS__))
 #define LARDER_RETURNS(lock) LARDER_SAFETY(lock_returned(lock))
-// Where a lock is held in a way that the checker cannot follow; with the reason beside it.
+// For locking that clang cannot follow, with the reason beside it.
 #define LARDER_UNCHECKED LARDER_SAFETY(no_thread_safety_analysis)

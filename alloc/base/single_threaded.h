@@ -1,5 +1,5 @@
-// Whether the process has one thread: what only other threads could see then needs no atomic
-// read-modify-write. glibc (2.32 on) tells; where nobody does, false. Owns nothing; any thread.
+// Whether the process has one thread, so that no atomic read-modify-write is needed. glibc 2.32 and
+// later say so; elsewhere the answer is false. Owns nothing; any thread.
 #pragma once
 
 #include "base/base.h"

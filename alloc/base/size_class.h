@@ -22,7 +22,7 @@ struct SizeClasses {
   uint32_t size[kClasses] = {};
   uint16_t capacity[kClasses] = {};     // objects in a slab
   uint8_t pages[kClasses] = {};         // pages in a slab
-  uint8_t max_deferred[kClasses] = {};  // freed objects that a heap may hold back from their slabs
+  uint8_t max_deferred[kClasses] = {};  // the bound on deferred frees
 
   constexpr SizeClasses() {
     int c = 0;
@@ -64,7 +64,7 @@ struct SizeClasses {
 inline constexpr SizeClasses kSizeClasses{};
 static_assert(kSizeClasses.size[kClasses - 1] == kSmallMax, "the last class must be kSmallMax");
 
-// A copy that can be written, because LARDER_MIN_ALIGN=16 takes the 8-byte class out of use.
+// Writable: LARDER_MIN_ALIGN=16 disables the 8-byte class.
 struct SmallClasses {
   uint8_t of[1024 / 8 + 1] = {};
   constexpr SmallClasses() {

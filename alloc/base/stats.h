@@ -1,6 +1,6 @@
 // Process-wide counters of rare events: those that take a system call or the page heap's lock
-// anyway. What threads do more often they count in their own heap (HeapCounters). Relaxed atomics:
-// each is exact, together they are not a snapshot.
+// anyway. Frequent events are counted per heap (HeapCounters). Relaxed atomics: each counter is
+// exact; together they are no snapshot.
 #pragma once
 
 #include <atomic>
@@ -10,23 +10,23 @@
 namespace larder::stats {
 
 enum Counter {
-  kMappedBytes,       // mapped from the kernel now
-  kMappedTotalBytes,  // mapped since the start
+  kMappedBytes,       // now
+  kMappedTotalBytes,  // since the start
   kMmapCalls,
   kMunmapCalls,
   kMremapCalls,
   kMadviseCalls,
-  kPurgedBytes,  // given back by madvise since the start
-  kHugeBytes,    // mappings of their own handed out now
+  kPurgedBytes,  // by madvise, since the start
+  kHugeBytes,    // of huge objects, now
   kHugePeakBytes,
   kHugeCount,
-  kReallocCopiedBytes,      // copied by realloc since the start, blocks beyond slabs
-  kReallocCopiedHugeBytes,  // of these, from blocks beyond 1 MiB
-  kEmergencyMappings,       // served by a mapping of their own from a signal handler
-  kLeakedInSignal,          // frees from a signal handler that could not be carried out
+  kReallocCopiedBytes,      // of large and huge objects, since the start
+  kReallocCopiedHugeBytes,  // of huge objects alone
+  kEmergencyMappings,       // allocations in a signal handler that interrupted the allocator
+  kLeakedInSignal,          // frees in a signal handler that could not be carried out
   kForks,
-  kHeaps,             // made for threads
-  kHeapsCachedBytes,  // bytes that heaps keep, as each said when it last gave something back
+  kHeaps,             // that were made for threads
+  kHeapsCachedBytes,  // cached by heaps, as each last reported
   kCounters
 };
 
@@ -39,7 +39,7 @@ inline void add(Counter c, int64_t n) {
   else
     counter.fetch_add(n, std::memory_order_relaxed);
 }
-// For a peak: never lowers it.
+// For a peak: only ever raises it.
 inline void raise(Counter c, int64_t to) {
   int64_t seen = counters[c].load(std::memory_order_relaxed);
   while (seen < to && !counters[c].compare_exchange_weak(seen, to, std::memory_order_relaxed)) {

@@ -1,4 +1,4 @@
-// Text put together without libc: numbers as digits, and what fits into an array.
+// Text without libc: numbers as digits, and text in a fixed array.
 #pragma once
 
 #include "base/base.h"
@@ -7,7 +7,7 @@ namespace larder {
 
 class Digits {
  public:
-  // At least so many, with zeros in front; base 10 or 16.
+  // At least `least` digits, padded with zeros; base 10 or 16.
   explicit Digits(uint64_t value, unsigned base = 10, int least = 1);
   const char* text() const { return text_ + first_; }
 
@@ -16,7 +16,7 @@ class Digits {
   int first_ = sizeof text_ - 1;
 };
 
-// In an array of the caller's, always ended by a zero. What does not fit is left off.
+// Writes to the caller's array, always terminated by a zero. Drops what does not fit.
 class TextBuffer {
  public:
   TextBuffer(char* to, size_t capacity) : to_(to), capacity_(capacity) { to_[0] = 0; }
@@ -24,7 +24,7 @@ class TextBuffer {
   TextBuffer& put_number(uint64_t value, int least_digits = 1) {
     return put(Digits(value, 10, least_digits).text());
   }
-  // With %p as this number.
+  // Replaces %p by the number.
   TextBuffer& put_pattern(const char* pattern, uint64_t number);
   size_t length() const { return length_; }
   bool fits() const { return fits_; }

@@ -1,4 +1,4 @@
-// Text into a sink, a buffer at a time: no libc, no allocation.
+// Writes text into a sink, a buffer at a time: no libc, no allocation.
 #pragma once
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 namespace larder {
 
-// Takes a part of the text; 0, or an error of errno.h. It must not allocate.
+// Takes a part of the text. Returns 0, or an error of errno.h. Must not allocate.
 using TextSink = int (*)(void* context, const char* text, size_t bytes);
 
 class Writer {
@@ -20,7 +20,7 @@ class Writer {
       text_[used_++] = *text++;
     }
   }
-  // To the nearest whole number.
+  // Rounded to the nearest integer.
   void number(double value) {
     if (value < 0) put("-");
     double size = value < 0 ? -value : value;

@@ -27,7 +27,7 @@ bool central_push(Slab* s) {
 
 Slab* central_pop(int size_class) {
   Central& c = central[size_class];
-  // A stale look is harmless: the next refill looks again.
+  // A stale value is harmless: the next refill reads it again.
   if (c.count.load(std::memory_order_relaxed) == 0) return nullptr;
   LockGuard guard(c.lock);
   Slab* s = c.slabs.pop_front();

@@ -1,9 +1,9 @@
-// Slabs that nobody owns and that have objects to give: a list for each class, behind its lock.
+// Central lists: the unowned slabs with free objects, a list a class, each behind its lock.
 //
-// They come from threads that have ended, and from frees by threads without a heap; the next
+// Slabs come here from threads that have ended, and from frees by threads without a heap. The next
 // thread that needs a slab of the class takes the most recent one. Invariants: a slab is in a list
-// if and only if its state is kCentral, and both change under the lock, which also guards the
-// slab's free list and `used` meanwhile; used > 0.
+// <=> its state is kCentral. Both change under the lock, which also guards the slab's free list and
+// `used`. used > 0.
 #pragma once
 
 #include "core/remote_word.h"
@@ -12,16 +12,16 @@
 
 namespace larder {
 
-// REQUIRES: the caller owns `s`, with list == &free and `used` exact. False when objects were
-// pushed to it meanwhile: still owned.
+// REQUIRES: the caller owns `s`, list == &free and `used` is exact. False: another thread has
+// pushed objects to it, and the caller still owns it.
 bool central_push(Slab* s);
-// An owned slab now (its owner field is the caller's to set), or nullptr.
+// The caller owns the slab and sets its owner field; or nullptr.
 Slab* central_pop(int size_class);
-// Frees objects in a slab that is in the list, which stays there unless that empties it: then it
-// goes back to the page heap. False, and nothing done, if it is not in the list.
+// Frees objects in a slab of the list. If that empties the slab, it goes to the page heap. False:
+// the slab is not in the list, and nothing changed.
 bool central_free(Slab* s, const Chain& chain);
 
-// Each class's list, behind its lock.
+// Calls `visit` for each class's list, under its lock.
 void central_for_each(void (*visit)(const SlabList& list, int size_class, void*), void* context);
 void central_for_each_lock(void (*visit)(Lock&));
 

@@ -12,11 +12,11 @@ namespace larder {
 
 namespace {
 
-// Which objects of a slab have been met.
+// The objects of a slab that were met.
 class Met {
  public:
   explicit Met(const Slab* s) : slab_(s), size_(kSizeClasses.size[s->size_class]) {}
-  // A free object: on a boundary, carved, and not free in two places. Each list is finite then.
+  // A free object lies on a boundary, is carved, and is free once: so each list is finite.
   void add(void* p) {
     auto at = size_t(static_cast<char*>(p) - slab_->base);
     LARDER_CHECK(static_cast<char*>(p) >= slab_->base && at % size_ == 0);
@@ -35,7 +35,7 @@ class Met {
  private:
   const Slab* slab_;
   size_t size_;
-  uint64_t bits_[kPageBytes / 8 / 64] = {};  // a slab of more pages has fewer objects
+  uint64_t bits_[kPageBytes / 8 / 64] = {};  // slabs of more pages have fewer objects
 };
 
 void check_slab(const Slab* s, const ThreadHeap* owner, int c) {
@@ -46,7 +46,7 @@ void check_slab(const Slab* s, const ThreadHeap* owner, int c) {
     LARDER_CHECK(page_map.find(s->base + page * kPageBytes) == s);
 }
 
-// Not current: the objects that it has to give are those that are not used.
+// REQUIRES: the slab is not current.
 void check_counts(const Slab* s) {
   LARDER_CHECK(s->list == &s->free);
   Met met(s);
@@ -79,7 +79,7 @@ void check_current(const ThreadHeap& heap, int c) {
   LARDER_CHECK(!counted || (heap.deferred_classes >> c & 1) != 0);
 }
 
-// Held objects are in use as far as their slab knows.
+// Deferred frees are in use for their slabs.
 void check_deferred(const ThreadHeap& heap, int c) {
   heap.for_each_listed(c, [&](void* p) {
     const Slab* s = page_map.find(p);
@@ -113,7 +113,7 @@ void check_cached(const ThreadHeap& heap) {
   LARDER_CHECK(empty_bytes == heap.empty_bytes);
   size_t full_bytes = 0;
   check_list(heap.full, [&](const Slab* s) {
-    // What was freed since it was set aside is counted when it leaves the list.
+    // `used` of a slab on the full list is counted when it leaves the list.
     check_slab(s, &heap, s->size_class);
     LARDER_CHECK(s->list == &s->free && s->carved == s->capacity && remote_state(s) == kOwned);
     LARDER_CHECK(s->purged_at == 0);
@@ -149,7 +149,7 @@ void check_pending(const RemoteCache& cache) {
   LARDER_CHECK(bytes == cache.pending_bytes);
 }
 
-// Slabs that heaps and central lists know of, and those that there are.
+// The slabs that heaps and central lists know, and those that exist.
 struct Census {
   size_t owned_known = 0, owned = 0;
   size_t central_known = 0, central = 0;

@@ -1,4 +1,4 @@
-// The exported malloc family: checks arguments as glibc does, then forwards. Owns nothing.
+// The exported malloc family: checks arguments like glibc, then forwards. Owns nothing.
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ LARDER_EXPORT int LARDER_NAME(posix_memalign)(void** memptr, size_t align, size_
   return 0;
 }
 
-// glibc rounds an alignment that is not a power of two up, and refuses one that has none.
+// glibc rounds up an alignment that is not a power of two, and refuses one without a next power.
 LARDER_EXPORT void* LARDER_NAME(memalign)(size_t align, size_t size) noexcept {
   if (unlikely(align > SIZE_MAX / 2 + 1)) {
     errno = EINVAL;

@@ -1,5 +1,5 @@
 // How the malloc family is exported. With LARDER_PREFIXED the functions are larder_malloc,
-// larder_free and so on, and nothing of the process's own malloc is replaced.
+// larder_free and so on, and replace nothing of the process's own malloc.
 #pragma once
 
 #ifdef LARDER_PREFIXED
@@ -8,6 +8,6 @@
 #define LARDER_NAME(name) name
 #endif
 #define LARDER_EXPORT extern "C" __attribute__((visibility("default")))
-// Of a function that this file defines: another exported name, and one for the library alone.
+// Aliases of a function of this file: another exported name, and a name for the library alone.
 #define LARDER_ALIAS(name) __attribute__((visibility("default"), alias(#name), copy(name)))
 #define LARDER_OWN(name) __attribute__((visibility("hidden"), alias(#name), copy(name)))

@@ -1,5 +1,5 @@
-// Pointers that another malloc of the process made: __libc_memalign's, the loader's, those of a
-// library opened with RTLD_DEEPBIND. They go to glibc's own functions, found behind ours.
+// Pointers from another malloc in the process: __libc_memalign's, the loader's, a library's that
+// was opened with RTLD_DEEPBIND. Forwarded to glibc's own functions behind ours.
 //
 // Thread safety: any thread. Before the constructor such a pointer can only be the loader's, which
 // never reuses it: its free does nothing.

@@ -14,9 +14,8 @@
 #include "core/thread_heap.h"
 #include "os/backing.h"
 
-// glibc's list of open files has a lock that fork takes, and that threads hold while they wait for
-// a FILE whose holder may be in malloc. It must come before ours; glibc's own malloc does it so
-// too.
+// fork takes glibc's lock of open files. Threads hold it while they wait for a FILE whose holder
+// may be in malloc. So it comes before Larder's locks, like in glibc's own malloc.
 extern "C" {
 [[gnu::weak]] void _IO_list_lock();
 [[gnu::weak]] void _IO_list_unlock();
@@ -27,7 +26,7 @@ namespace larder {
 
 namespace {
 
-// In the order in which one thread may hold several of them.
+// In locking order.
 void for_each_lock(void (*visit)(Lock&)) {
   registry_for_each_lock(visit);
   central_for_each_lock(visit);
@@ -38,8 +37,8 @@ void for_each_lock(void (*visit)(Lock&)) {
   visit(backing::lock());
 }
 
-// Of the thread that holds the locks for fork, and written by it alone.
-constinit unsigned nested = 0;  // forks in signal handlers that came in the midst of a fork
+// Written by the thread that holds the locks for fork.
+constinit unsigned nested = 0;  // forks in signal handlers that interrupted a fork
 constinit bool all_taken = true;
 
 // A signal handler that allocates while locks change hands must not wait for its own thread.
@@ -68,7 +67,7 @@ void before_fork() {
     for_each_lock([](Lock& lock) { lock.before_fork(0); });
   else
     for_each_lock([](Lock& lock) {
-      // Once one is refused the child is lost to the heap anyway: the others get a single try.
+      // Once a lock is refused the child cannot use the heap: the others get a single try.
       if (!lock.before_fork(all_taken ? 50 : 1)) all_taken = false;
     });
   backing::before_fork();
@@ -88,13 +87,13 @@ void after_fork_in_parent() {
 }
 
 void after_fork_in_child() {
-  // Some lock's holder is not here: what it guards was caught in mid-change.
+  // A lock's holder does not exist in the child: what it guards was caught half changed.
   if (!all_taken) torn_by_fork = true;
   nested = 0;
   {
     Busy busy;
     backing::after_fork_in_child();
-    // Another thread may have been in the midst of writing one down. A child does not report leaks.
+    // Another thread may have been recording one. A child does not report leaks.
     os::forget_own_mappings();
     remote_new_generation();
     registry_abandon_others();

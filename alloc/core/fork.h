@@ -1,14 +1,14 @@
-// fork: what is under a lock is whole in the child; what only its thread knew is given up for lost.
+// fork: what a lock guards is whole in the child; other threads' heaps are abandoned.
 //
-// The page heap, the registry, the central lists and the shared heaps are locked across fork. The
-// heaps of other threads are not stopped: a copy of memory that they were changing cannot be
-// believed, page by page, so the child marks them dead, in time bounded by the number of heaps,
-// and never reads their lists (remote_word.h, registry.h).
+// The page heap, the registry, the central lists and the shared heaps are locked across fork. Other
+// threads are not stopped, so the child cannot trust the memory of their heaps. It marks these
+// heaps orphaned, in time bounded by their number, and never reads their lists (remote_word.h,
+// registry.h).
 #pragma once
 
 namespace larder {
 
-// Registers the handlers; in the constructor, because registration may allocate.
+// Registers the handlers. In the constructor, because registration may allocate.
 void fork_init();
 
 }  // namespace larder

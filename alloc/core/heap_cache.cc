@@ -1,10 +1,10 @@
-// What a thread's heap keeps for itself of the slabs and spans that it frees: methods of
-// ThreadHeap.
+// What a heap caches of the empty slabs and spans that it frees: methods of ThreadHeap.
 //
-// A heap keeps LARDER_HEAP_EMPTY_KIB of slabs and as much of spans. One that asks the page heap for
-// what it gave back a moment ago keeps that, too, from then on (raise_cache_limit): each round trip
-// takes a lock, and memory that has gone through another processor's cache. All heaps together keep
-// kCacheExtraBytes more that way, and a heap gives up what it has not used for the decay time.
+// A heap caches LARDER_HEAP_EMPTY_KIB of slabs and as much of spans. A round trip through the page
+// heap takes a lock, and moves memory to another processor's cache. So a heap that asks the page
+// heap for what it released a moment ago raises its limit (raise_cache_limit). All heaps together
+// may cache kCacheExtraBytes more that way. A heap lowers its limit by what it has not used for the
+// decay time.
 #include <atomic>
 #include <utility>
 
@@ -22,10 +22,11 @@ namespace larder {
 
 namespace {
 
-constinit std::atomic<uint64_t> slab_purge_paid_us{0};  // until when that time is spent
+constinit std::atomic<uint64_t> slab_purge_paid_us{
+    0};  // the time for slab purges is spent up to here
 
-// LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is shared out evenly: half of it among heaps, to which they
-// are entitled, and what that leaves to those that turn over more.
+// LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is divided: half of it evenly among the heaps, the rest among
+// heaps that raise their limit.
 size_t cache_limit() {
   if (unlikely(limit::pressed())) return 0;
   size_t limit = option(Option::kHeapEmptyKib) << 10;
@@ -70,8 +71,8 @@ void ThreadHeap::raise_cache_limit(size_t bytes) {
   cache_extra_unused = 0;
   if (evicted_bytes < bytes) return;
   evicted_bytes -= bytes;
-  // Nobody but its thread can take what a heap keeps, and who asks for memory to go back while the
-  // program sleeps wants it to go.
+  // Only its thread can use what a heap caches. A program with LARDER_BACKGROUND_PURGE wants memory
+  // purged while it sleeps.
   if (shared || cache_limit() == 0 || option(Option::kBackgroundPurge) != 0) return;
   if (all_cache_extra.fetch_add(bytes, std::memory_order_relaxed) + bytes > cache_extra_limit())
     all_cache_extra.fetch_sub(bytes, std::memory_order_relaxed);
@@ -91,8 +92,7 @@ void ThreadHeap::lower_cache_limit(size_t bytes) {
   all_cache_extra.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-// One more is kept. Now and then the heap gives up what it had no use for all the while; the
-// largest first: fewer locks for as many bytes.
+// Runs after an insertion. Evicts the largest first: fewer locks for as many bytes.
 void ThreadHeap::enforce_cache_limit() {
   if (++cache_events == 0 && os::now_ms() - cache_extra_since_ms >= purge_decay_ms()) {
     lower_cache_limit(cache_extra_unused);
@@ -163,7 +163,7 @@ Slab* ThreadHeap::pop_cached_span(unsigned pages) {
   return s;
 }
 
-// One a quarter too long will do: what is kept for one size must not add to the peak for another.
+// A span that is a little too long serves, too (kSpanFitShare).
 Slab* ThreadHeap::take_cached_span(unsigned pages) {
   for (unsigned u = pages; u <= pages + pages / kSpanFitShare && u <= kMaxCachedSpanPages; ++u) {
     if (Slab* s = pop_cached_span(u)) {
@@ -198,10 +198,10 @@ void ThreadHeap::purge_partial_if_shrinking() {
 void ThreadHeap::purge_partial(uint64_t end_us) {
   unsigned looks = 0;
   for (int i = 0; i < kClasses; ++i) {
-    // Larger classes first: more pages an object.
+    // Larger classes first: more system pages an object.
     purge_class = (purge_class + kClasses - 1) % kClasses;
     SlabList& list = bins[purge_class].partial;
-    // To the back: what is used next had better be what is still there.
+    // To the back: the slabs that are used next should be those that keep their memory.
     for (size_t left = list.size(); left > 0; --left) {
       Slab* s = list.pop_front();
       slab_purge(s);
@@ -215,7 +215,7 @@ void ThreadHeap::purge_partial(uint64_t end_us) {
 }
 
 size_t ThreadHeap::trim() {
-  // Parked or kept, it goes.
+  // Flushing may move the last freed span to the page heap: it counts in either case.
   size_t bytes = cached_span_bytes + (last_freed != nullptr ? last_freed->bytes : 0);
   flush();
   for (unsigned pages = 1; pages <= kMaxCachedSpanPages; ++pages)
@@ -231,9 +231,9 @@ size_t ThreadHeap::trim() {
   return bytes;
 }
 
-// An empty slab of the same class comes with its list; one of the same size is carved anew. So is
-// one whose objects have cache lines of their own: following them in the order of their frees costs
-// more than linking them in that of memory, which the processor fetches ahead.
+// A cached slab of the same class keeps its free list; one of another class of the same size is
+// carved anew. So is a slab whose objects have cache lines of their own: a free list in address
+// order is prefetched, one in the order of frees is not.
 Slab* ThreadHeap::take_cached_slab(int c) {
   SlabList& list = empties[__builtin_ctz(kSizeClasses.pages[c])];
   Slab* s = list.front();

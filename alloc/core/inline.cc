@@ -1,12 +1,12 @@
-// What the functions of larder/inline.h call, and the thread's state that they share. In the
-// archives only: liblarder.so has none of it.
+// The functions behind larder/inline.h, and the thread state that they share. In the archives only:
+// liblarder.so has none of it.
 //
-// An object that comes here counts as in use for its slab, whoever owns that; so nothing need be
-// looked up. One of a class is kept where the inlined code finds it. More are listed: when as many
-// have come as a list may hold, it becomes the older one, and what was the older one goes to its
-// slabs. malloc does not count, so that lists may be shorter. Bound: kSizeClasses.hold and one.
-// Thread safety: each thread has its own. It is released when the thread ends, when its heap gives
-// memory back, and a few classes at a time when the heap empties slabs or needs fresh ones.
+// A cached object counts as in use for its slab, so nothing is looked up. One object of a class is
+// cached where the inlined code finds it, more in two lists: when the newer list is full it becomes
+// the older one, and the former older one is freed into the slabs. malloc does not count, so lists
+// may be shorter. Bound: kSizeClasses.max_deferred + 1 a class. Thread safety: each thread has its
+// own. It is released when the thread ends, when its heap is trimmed, and a few classes at a time
+// when the heap empties slabs or needs fresh ones.
 
 #include "larder/inline.h"
 
@@ -49,7 +49,7 @@ LARDER_WARM void* malloc_older(size_t c) {
 LARDER_WARM void free_without_room(void* p, size_t c) {
   state().room[c] = 0;
   ThreadHeap* heap = thread_state.heap;
-  // Nobody would release what a thread without a heap keeps.
+  // Nothing would release the cache of a thread without a heap.
   if (heap == nullptr || thread_state.busy) return free_fast(p);
   heap->inlined = &state();
   if (state().kept[c] == nullptr) state().kept[c] = LARDER_INLINE_NONE;

@@ -1,4 +1,4 @@
-// Objects that inlined code has kept (inline.cc) go back to their slabs: methods of ThreadHeap.
+// Frees objects that inlined code has cached (inline.cc) into their slabs: methods of ThreadHeap.
 #include <utility>
 
 #include "core/foreign.h"
@@ -20,7 +20,7 @@ void ThreadHeap::free_inlined(void* list) {
       ++count;
     } while ((uintptr_t(list) ^ uintptr_t(head)) >> kPageShift == 0);
     if (s->owner() == this) {
-      // The first may find the slab set aside, which the others do not expect.
+      // The first free may find the slab on the full list, so it goes alone.
       void* second = next_of(head);
       push_local(s, head);
       if (count == 1) continue;
@@ -35,7 +35,7 @@ void ThreadHeap::free_inlined(void* list) {
     }
     for (void* p = head; count != 0; --count) {
       void* following = next_of(p);
-      // Others than slabs': shrunk in place, or made in a signal handler.
+      // Other kinds were shrunk in place, or allocated in a signal handler.
       if (s->kind == Kind::kSlab)
         remote_free(this, s, p);
       else if (s->kind == Kind::kSampled)

@@ -22,28 +22,28 @@ namespace larder {
 
 namespace {
 
-// Free memory, mapped. Objects take what lies together, from its low end.
+// A mapped range without an object. Adjacent ranges together serve one object, from the low end.
 struct CachedRange {
   char* base;  // a multiple of granule(), as `bytes` is
   size_t bytes;
-  Slab* slab;  // of the object that had its base, or nullptr
+  Slab* slab;  // of the object that began here, or nullptr
   uint64_t freed_ms;
 };
 
 struct Huge {
   Lock lock;
-  Slab* descriptors LARDER_GUARDED_BY(lock) = nullptr;                  // unused ones, by next
-  Slab* all LARDER_GUARDED_BY(lock) = nullptr;                          // used ones, too, by prev
+  Slab* descriptors LARDER_GUARDED_BY(lock) = nullptr;  // unused ones, by next
+  Slab* all LARDER_GUARDED_BY(lock) = nullptr;          // used and unused ones, by prev
   CachedRange cached[kMaxCachedMappings] LARDER_GUARDED_BY(lock) = {};  // by address
   int cached_count LARDER_GUARDED_BY(lock) = 0;
   std::atomic<size_t> cached_bytes{0};
-  std::atomic<Slab*> last_freed{nullptr};             // counts as handed out
-  std::atomic<size_t> last_freed_bytes{0};            // of the one parked last
-  uint64_t reused_bytes LARDER_GUARDED_BY(lock) = 0;  // of kept memory, since the start
+  std::atomic<Slab*> last_freed{nullptr};             // counts as in use
+  std::atomic<size_t> last_freed_bytes{0};            // of the last entry
+  uint64_t reused_bytes LARDER_GUARDED_BY(lock) = 0;  // of cached mappings, since the start
 };
 constinit Huge huge;
 
-// The first page must be all an object's own: the page map resolves by pages.
+// An object has its first page to itself, because the page map resolves pages.
 size_t granule() { return kPageBytes > os::page_size() ? kPageBytes : os::page_size(); }
 
 Slab* new_descriptor() LARDER_REQUIRES(huge.lock) {
@@ -66,7 +66,7 @@ void drop_descriptor(Slab* s) LARDER_REQUIRES(huge.lock) {
   huge.descriptors = s;
 }
 
-// Under the lock, so that no read-modify-write is needed.
+// No read-modify-write: the lock is held.
 void count_cached(size_t bytes) LARDER_REQUIRES(huge.lock) {
   huge.cached_bytes.store(huge.cached_bytes.load(std::memory_order_relaxed) + bytes,
                           std::memory_order_relaxed);
@@ -80,7 +80,7 @@ void erase_cached(int first, int count) LARDER_REQUIRES(huge.lock) {
           size_t(huge.cached_count - first) * sizeof(CachedRange));
 }
 
-// False: there are too many.
+// False: the table is full.
 bool insert_cached(const CachedRange& range) LARDER_REQUIRES(huge.lock) {
   if (huge.cached_count == kMaxCachedMappings) return false;
   int at = huge.cached_count++;
@@ -91,7 +91,7 @@ bool insert_cached(const CachedRange& range) LARDER_REQUIRES(huge.lock) {
   return true;
 }
 
-// A refused munmap (too many mappings) keeps the memory: it is discarded and kept for reuse.
+// munmap may refuse (too many mappings). Then the range is discarded and cached.
 bool unmap_or_cache(CachedRange range) {
   {
     LockGuard guard(huge.lock);
@@ -106,7 +106,7 @@ bool unmap_or_cache(CachedRange range) {
   return false;
 }
 
-// Bytes that lie together from kept[i] on, until at least `enough`.
+// Bytes of the adjacent ranges from cached[i] on, until at least `enough`.
 size_t bytes_from(int i, size_t enough) LARDER_REQUIRES(huge.lock) {
   size_t bytes = huge.cached[i].bytes;
   for (; bytes < enough && i + 1 < huge.cached_count; ++i) {
@@ -116,7 +116,7 @@ size_t bytes_from(int i, size_t enough) LARDER_REQUIRES(huge.lock) {
   return bytes;
 }
 
-// Takes `bytes` from kept[i] on; returns what it took, which may be a little more.
+// Takes `bytes`, or a little more, from cached[i] on. Returns the bytes taken.
 // REQUIRES: bytes_from(i, bytes) >= bytes
 size_t consume(int i, size_t bytes) LARDER_REQUIRES(huge.lock) {
   size_t taken = 0;
@@ -137,7 +137,7 @@ size_t consume(int i, size_t bytes) LARDER_REQUIRES(huge.lock) {
   return taken;
 }
 
-// From the smallest kept memory that fits: a descriptor with base and bytes, or nullptr.
+// A descriptor with base and bytes, from the smallest cached ranges that fit; or nullptr.
 Slab* reuse_cached(size_t bytes, size_t align) {
   LockGuard guard(huge.lock);
   int best = -1;
@@ -160,10 +160,10 @@ Slab* reuse_cached(size_t bytes, size_t align) {
   return s;
 }
 
-// Unmaps kept memory, oldest first, until `bytes` have gone.
+// Unmaps cached ranges, oldest first, until `bytes` are released.
 size_t release_cached_bytes(size_t bytes, uint64_t deadline_ms) {
   size_t released = 0;
-  // What the system would not take comes back to the list: bounded turns.
+  // A refused munmap puts its range back: the iterations are bounded.
   for (int turn = 0; turn < kMaxCachedMappings && released < bytes; ++turn) {
     CachedRange range;
     {
@@ -183,7 +183,7 @@ size_t release_cached_bytes(size_t bytes, uint64_t deadline_ms) {
   return released;
 }
 
-// At a release rate of 0 nothing goes that there is a place for.
+// At a release rate of 0 nothing is unmapped while the table has room.
 size_t cache_limit() {
   return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;
 }
@@ -192,7 +192,7 @@ bool worth_caching(size_t bytes) {
   return bytes <= cache_limit() && purge_decay_ms() != 0 && likely(!limit::pressed());
 }
 
-// False: it is not to be kept.
+// False: the range is not worth caching.
 bool cache(const CachedRange& range) {
   if (!worth_caching(range.bytes)) return false;
   size_t limit = cache_limit();
@@ -213,19 +213,20 @@ void count_huge(int64_t bytes) {
   stats::raise(stats::kHugePeakBytes, stats::get(stats::kHugeBytes));
 }
 
-// Moves the mapping to a place where `bytes` fit.
+// Moves the mapping to an address where `bytes` fit.
 bool huge_move(Slab* s, size_t bytes) {
   size_t system_page = os::page_size();
-  // What can be moved came from mmap.
+  // mremap moves only what came from mmap.
   auto* target = static_cast<char*>(
       os::map_aligned(bytes, kPageBytes > system_page ? kPageBytes : system_page));
   if (target == nullptr) return false;
-  // The old entry goes first: from the moment of the move its address may be anybody's.
+  // The old entry first: after the move another owner may map its address.
   page_map.set(s->base, 1, nullptr);
   bool tables = page_map.make_tables(target, 1);
   if (!tables || !os::move_pages(s->base, s->bytes, target, bytes)) {
     page_map.set(s->base, 1, s);
-    // After a failed move the target may be anybody's: leave it. That is address space, not memory.
+    // After a failed move another owner may have mapped the target. It is left: address space, not
+    // memory.
     if (!tables) os::unmap(target, bytes);
     return false;
   }
@@ -234,7 +235,7 @@ bool huge_move(Slab* s, size_t bytes) {
   return true;
 }
 
-// REQUIRES: s is nobody's any more.
+// REQUIRES: no thread can reach s.
 void huge_free(Slab* s) {
   if (s->sample_point != nullptr) sample_point_drop(std::exchange(s->sample_point, nullptr));
   stats::add(stats::kHugeBytes, -int64_t(s->bytes));
@@ -256,7 +257,7 @@ Slab* take_last_freed() {
   return any ? exchange_last_freed(nullptr) : nullptr;
 }
 
-// Before `bytes` are mapped: keeps the bound that large.h states.
+// Before `bytes` are mapped: keeps the bound of large.h.
 void make_room(size_t bytes) {
   auto in_use = size_t(stats::get(stats::kHugeBytes)) + bytes;
   auto peak = size_t(stats::get(stats::kHugePeakBytes));
@@ -273,7 +274,7 @@ void* map_within_limits(size_t bytes, size_t align) {
 
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   size_t bytes = round_up(size_bytes, granule());
-  // Arrays of whole pages are those that alias: room for a colour costs them a page.
+  // Arrays of whole system pages alias. Room for a colour costs them a page.
   if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += granule();
   size_t map_align = align > granule() ? align : granule();
   large_evict_last_freed();
@@ -305,7 +306,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   return s->base + s->offset;
 }
 
-// Takes kept memory that lies right behind the mapping.
+// Grows the object into cached ranges right behind it.
 bool absorb(Slab* s, size_t more_bytes) {
   LockGuard guard(huge.lock);
   for (int i = 0; i < huge.cached_count; ++i) {
@@ -324,7 +325,7 @@ os::Resized grow_now(Slab* s, size_t bytes) {
   return resized;
 }
 
-// Where it is, or by moving its pages. kNoRoom: fewer bytes may fit.
+// In place, or by moving system pages. kNoRoom: fewer bytes may fit.
 os::Resized huge_grow(Slab* s, size_t bytes) {
   if (likely(!limit::any())) return grow_now(s, bytes);
   LockGuard guard(page_heap.lock());
@@ -335,7 +336,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   size_t need = round_up(new_bytes + s->offset, granule());
   size_t old = s->bytes;
   if (need <= old) {
-    if (old - need > old / kTailShare) {  // not for a small tail: it may grow again
+    if (old - need > old / kTailShare) {  // a small tail stays: the object may grow again
       CachedRange tail = {s->base + need, old - need, nullptr, os::now_ms()};
       s->bytes = need;
       if (!cache(tail)) unmap_or_cache(tail);
@@ -344,8 +345,8 @@ void* huge_resize(Slab* s, size_t new_bytes) {
     return s->base + s->offset;
   }
   bool grown = absorb(s, need - old);
-  // Growth tends to go on: ask for an eighth more of address space (untouched, so no memory), so
-  // that growing by small steps costs O(log size) system calls.
+  // Objects that grow tend to grow again. One part in kGrowShare more address space, which is
+  // untouched and so costs no memory, makes growth by small steps cost O(log size) system calls.
   for (size_t bytes : {round_up(need + need / kGrowShare, granule()), need}) {
     if (grown) break;
     if (bytes < need || bytes > kMaxSize) continue;
@@ -407,7 +408,7 @@ void large_free(Slab* s) {
       huge_free(s);
       break;
     default: {
-      // An emergency mapping: its descriptor goes with it.
+      // An emergency mapping. Its descriptor lies in it.
       char* base = s->base;
       size_t bytes = s->bytes;
       page_map.set(base, s->pages, nullptr);
@@ -473,7 +474,7 @@ bool large_has_cached() {
 }
 
 size_t large_used_bytes() {
-  // The parked descriptor may be another thread's by now: nothing is read from it.
+  // Another thread may have taken the entry: its descriptor is not read.
   bool any = huge.last_freed.load(std::memory_order_relaxed) != nullptr;
   size_t last_freed = any ? huge.last_freed_bytes.load(std::memory_order_relaxed) : 0;
   auto handed_out = size_t(stats::get(stats::kHugeBytes));
@@ -488,7 +489,7 @@ void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* con
     LockGuard guard(huge.lock);
     s = huge.all;
   }
-  // They are never freed, and their links never change.
+  // Descriptors are never freed, and these links never change.
   for (; s != nullptr; s = s->prev) {
     auto* kind = reinterpret_cast<const uint8_t*>(&s->kind);
     if (Kind(__atomic_load_n(kind, __ATOMIC_RELAXED)) == Kind::kHuge)
@@ -517,7 +518,7 @@ void* emergency_alloc(size_t size_bytes, size_t align) {
   if (size_bytes == 0) size_bytes = 1;
   constexpr size_t kMaxAlign = size_t{1} << 30;  // the offset has 32 bits
   if (align > kMaxAlign || size_bytes > kMaxSize - 2 * kPageBytes - align) return nullptr;
-  // The descriptor has the first page to itself: there is no other place without a lock.
+  // The descriptor has the first system page to itself: no other place is reachable without a lock.
   size_t system_page = os::page_size();
   size_t offset = round_up(sizeof(Slab) > system_page ? sizeof(Slab) : system_page, align);
   size_t bytes = round_up(round_up(size_bytes + offset, kPageBytes), system_page);

@@ -1,13 +1,13 @@
-// The soft and the hard limit on memory, and how much of it is held.
+// The soft and the hard limit on memory, and the bytes that count against them.
 //
-// *Held* is what may be backed by memory: all that is mapped, descriptors included, less the free
-// pages that nothing was written to since they were mapped or discarded. What of the resident set
-// is Larder's is no more than that. What is mapped and not held costs address space alone.
+// held = mapped - clean: `mapped` is everything that Larder has mapped, descriptors included;
+// `clean` is free pages that were not written to since they were mapped or discarded. Larder's
+// resident set <= held. Clean memory costs address space alone.
 //
-// Nobody looks at a limit who takes no memory from the system: without one it costs two loads where
-// pages are claimed that hold nothing yet, or a mapping is made or grows, and one a refill.
-// Thread safety: any thread. Who takes memory holds the page heap's lock if a limit is set, so
-// that no two threads take the last of it.
+// A limit is checked only on the paths that take memory from the system. Without one the check
+// costs two loads where clean pages are claimed or a mapping is made or grows, and one load a
+// refill. Thread safety: any thread. With a limit set, a thread that takes memory holds the page
+// heap's lock, so that no two threads take the last of it.
 #pragma once
 
 #include <atomic>
@@ -17,34 +17,34 @@
 namespace larder::limit {
 
 struct State {
-  // Of free pages that hold nothing. Written under the page heap's lock.
+  // Bytes of clean free pages. Written under the page heap's lock.
   std::atomic<size_t> clean_bytes{0};
-  // More was held than soft() says, and nobody has seen to it yet.
+  // The soft limit was crossed, and relieve_pressure() has not run yet.
   std::atomic<bool> crossed{false};
-  // A limit was met, until a sixteenth less is held than it says: heaps keep nothing, and what is
-  // free goes back at once.
+  // A limit was met, and held bytes are not yet a sixteenth below it: heaps cache nothing, and free
+  // memory is purged at once.
   std::atomic<bool> pressed{false};
-  // The program has been told of this pressure.
+  // The program's callback has been called for this pressure.
   std::atomic<bool> reported{false};
 };
 extern State state;
 
-// Bytes; 0: none.
+// Bytes; 0 means no limit.
 inline size_t soft() { return option(Option::kSoftLimitMib) << 20; }
 inline size_t hard() { return option(Option::kHeapLimitMib) << 20; }
 inline bool any() { return (soft() | hard()) != 0; }
-// The lower of the two.
+// The lower of the two; 0 if there is none.
 size_t lowest();
 
 size_t held_bytes();
-// Bytes of free pages that hold nothing have come, or gone. REQUIRES: the page heap's lock
+// REQUIRES: the page heap's lock.
 inline void count_clean(int64_t more_bytes) {
   size_t now = state.clean_bytes.load(std::memory_order_relaxed) + size_t(more_bytes);
   state.clean_bytes.store(now, std::memory_order_relaxed);
 }
 
 LARDER_SLOW bool allows_now(size_t more_bytes);
-// Whether so much more may be held. What goes beyond the soft limit may, and is noted.
+// Whether this many more bytes may be held. Crossing the soft limit is allowed, and recorded.
 inline bool allows(size_t more_bytes) { return likely(!any()) || allows_now(more_bytes); }
 
 inline bool crossed() { return state.crossed.load(std::memory_order_relaxed); }

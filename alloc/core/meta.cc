@@ -12,7 +12,7 @@ struct Meta {
   Lock lock;
   uintptr_t next LARDER_GUARDED_BY(lock) = 0;
   uintptr_t end LARDER_GUARDED_BY(lock) = 0;
-  // Each begins with the address of the one before it.
+  // Linked by their first word, which has the address of the previous chunk.
   uintptr_t* chunks LARDER_GUARDED_BY(lock) = nullptr;
 };
 constinit Meta meta;

@@ -1,7 +1,7 @@
-// The C++ operators. Forward to the malloc family; on failure as the standard asks.
+// The C++ operators: forward to the malloc family, and fail as the standard asks.
 //
-// Compiled with exceptions, but needs no libstdc++: what throwing takes is referred to weakly, and
-// only looked for when memory is out. A C program never comes here.
+// Compiled with exceptions, but needs no libstdc++: what throwing needs is referenced weakly, and
+// looked up only when memory runs out. A C program never comes here.
 
 #include "core/new_delete.h"
 
@@ -11,7 +11,7 @@
 #include "core/thread_heap.h"
 #include "os/os.h"
 
-// A C program has none of these; the unwinder needs them only where C++ code runs.
+// A C program has none of these. The unwinder needs them only where C++ code runs.
 __asm__(".weak __gxx_personality_v0");
 __asm__(".weak __cxa_begin_catch");
 __asm__(".weak __cxa_end_catch");
@@ -27,7 +27,7 @@ namespace {
 
 void* find_symbol(const char* name) {
   if (void* f = dlsym(RTLD_DEFAULT, name)) return f;
-  // libstdc++ may have come with a library that was opened locally.
+  // libstdc++ may have come with a library that was opened with RTLD_LOCAL.
   for (const char* library : {"libstdc++.so.6", "libc++.so.1"})
     if (void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD))
       if (void* f = dlsym(handle, name)) return f;
@@ -79,8 +79,8 @@ LARDER_EXPORT void* operator new(size_t size, std::align_val_t align) {
   return larder::likely(p != nullptr) ? p : larder::new_slow(size, size_t(align));
 }
 
-// The other forms go through these two, by their dynamic names: a program that replaces one of
-// them has replaced new[] and the nothrow forms as well.
+// The other forms call these two by their dynamic names: a program that replaces one of them
+// replaces new[] and the nothrow forms as well.
 LARDER_EXPORT void* operator new[](size_t size) { return ::operator new(size); }
 LARDER_EXPORT void* operator new[](size_t size, std::align_val_t align) {
   return ::operator new(size, align);

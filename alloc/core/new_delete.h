@@ -1,4 +1,4 @@
-// What operator new does when memory is out: shared by all names that it has.
+// What operator new does when memory runs out, for all of its names.
 #pragma once
 
 #include <new>
@@ -7,9 +7,9 @@
 
 namespace larder {
 
-// The program's, or nullptr: without a C++ library there is none.
+// The program's handler, or nullptr: without a C++ library there is none.
 std::new_handler current_new_handler();
-// The standard's loop: the handler may free memory, throw, or end the program. Returns an object or
+// The standard's loop: the handler frees memory, throws, or ends the program. Returns an object or
 // throws bad_alloc.
 LARDER_SLOW void* new_slow(size_t size, size_t align);
 

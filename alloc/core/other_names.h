@@ -1,10 +1,10 @@
-// The other names of the malloc family. Included once, behind its definitions.
+// The other names of the malloc family. Included once, after its definitions.
 #pragma once
 
 #include "core/exported.h"
 
 extern "C" {
-// glibc's, which some programs and libraries call.
+// glibc's names, which some programs and libraries call.
 LARDER_ALIAS(malloc) void* __libc_malloc(size_t) noexcept;
 LARDER_ALIAS(calloc) void* __libc_calloc(size_t, size_t) noexcept;
 LARDER_ALIAS(realloc) void* __libc_realloc(void*, size_t) noexcept;
@@ -13,7 +13,7 @@ LARDER_ALIAS(free) void cfree(void*) noexcept;
 LARDER_ALIAS(memalign) void* __libc_memalign(size_t, size_t) noexcept;
 LARDER_ALIAS(valloc) void* __libc_valloc(size_t) noexcept;
 LARDER_ALIAS(pvalloc) void* __libc_pvalloc(size_t) noexcept;
-// own.h's.
+// The names of own.h.
 LARDER_OWN(calloc) void* larder_own_calloc(size_t, size_t) noexcept;
 LARDER_OWN(realloc) void* larder_own_realloc(void*, size_t) noexcept;
 LARDER_OWN(memalign) void* larder_own_memalign(size_t, size_t) noexcept;

@@ -1,4 +1,4 @@
-// The exported malloc family by names that nothing else in the process can define.
+// The exported malloc family, by names that nothing else in the process can define.
 #pragma once
 
 #include <malloc.h>

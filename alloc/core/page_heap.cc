@@ -11,7 +11,7 @@ constinit PageHeap page_heap;
 
 namespace {
 
-// The pages at which a span may start so that it is aligned.
+// The pages at which an aligned span may start.
 constexpr PageSet aligned_pages(unsigned align_pages) {
   PageSet set = 1;
   for (unsigned step = kPagesPerSegment / 2; step >= align_pages && step > 0; step /= 2)
@@ -103,8 +103,7 @@ void PageHeap::count_used(size_t more_pages) {
   if (used > peak_bytes()) peak_bytes_.store(used, std::memory_order_relaxed);
 }
 
-// The one place where free_pages changes: keeps buckets, regions, dirty lists and what is held in
-// step.
+// The only writer of free_pages: keeps buckets, regions, dirty lists and the limit's count in step.
 void PageHeap::set_free_pages(Segment* segment, PageSet pages) {
   int more_clean =
       count_pages(pages & ~segment->dirty) - count_pages(segment->free_pages & ~segment->dirty);
@@ -153,7 +152,7 @@ bool PageHeap::add_region(unsigned min_segments) {
   return true;
 }
 
-// A warm segment before a cold one: its pages are there already.
+// Dirty before clean: dirty memory causes no page fault.
 Segment* PageHeap::take_free_segment() {
   if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -164,7 +163,7 @@ Segment* PageHeap::take_free_segment() {
   return nullptr;
 }
 
-// Warm pages before cold ones, wherever they are: a page fault costs more than any search here.
+// Dirty pages before clean ones, in any segment: a page fault costs more than any search here.
 Segment* PageHeap::find_segment(unsigned pages, unsigned align_pages, int* page) {
   PageSet may_start = aligned_pages(align_pages);
   PageSet buckets = pages >= kPagesPerSegment ? 0 : bucket_bits_ & (kAllPages << pages);
@@ -173,7 +172,7 @@ Segment* PageHeap::find_segment(unsigned pages, unsigned align_pages, int* page)
   while (buckets != 0 && (looks > 0 || cold == nullptr)) {
     int longest = first_page(buckets);
     buckets &= buckets - 1;
-    // Unaligned requests fit in every segment of the bucket; aligned ones look at a few.
+    // An unaligned request fits in every segment of the bucket; an aligned one tries a few.
     if (cold == nullptr) looks = 8;
     for (Segment* segment = buckets_[longest]; segment != nullptr && looks > 0;
          segment = segment->next, --looks) {
@@ -269,8 +268,8 @@ bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job
   LockGuard guard(lock_);
   for (DirtyList* list : {&dirty_whole_, &dirty_part_}) {
     for (Segment* segment = list->head; segment != nullptr; segment = segment->dirty_next) {
-      // A segment in steady use is purged all the same once its oldest free page is four times as
-      // old as the decay asks: an unending trickle of frees must not keep all of it.
+      // A segment in steady use is purged once its oldest free page has waited four times the
+      // decay: a steady trickle of frees must not keep all of it.
       bool idle = segment->last_free_ms <= deadline_ms;
       bool stale = segment->dirty_since_ms + 3 * (os::now_ms() - deadline_ms) <= deadline_ms;
       if (segment->purging || segment->purge_pass == pass || !(idle || stale)) continue;
@@ -327,7 +326,7 @@ size_t PageHeap::release_regions() {
   return bytes;
 }
 
-// --- looking at everything
+// --- walks
 
 PageHeap::Totals PageHeap::totals() {
   LockGuard guard(lock_);

@@ -1,10 +1,10 @@
-// Spans and of segments: find, split, merge, and choose what goes back to the system.
+// Spans: find, split, coalesce, and choose what to purge.
 //
-// One page heap a process, behind one lock; threads come here for a slab or a span, not for an
-// object. Best fit by the longest free span: the fullest segment that can serve a request serves
-// it, at its lowest fitting page. Coalescing is implicit in the bits, of pages and of segments.
-// Cost: O(log 128) bit operations a request, plus the page-map entries of the span.
-// Memory: 16.1 KiB of descriptors a 2 MiB, of which a span touches 128 bytes.
+// One page heap a process, behind one lock. Threads come here for slabs and spans, not for objects.
+// Best fit by the longest free span: the fullest segment that can serve a request serves it, at its
+// lowest fitting page. Coalescing is implicit in the bits of pages and of segments. Cost: O(log
+// 128) bit operations a request, plus the page-map entries of the span. Memory: 16.1 KiB of
+// descriptors a segment, of which a span touches 128 bytes.
 #pragma once
 
 #include "core/segment.h"
@@ -21,56 +21,56 @@ struct PagesLayout;
 
 class PageHeap {
  public:
-  // A span of `pages` (1..128) whose base is a multiple of `align_pages` (a power of two, <= 128),
-  // with its page-map entries set; nullptr without memory. `kind`, `base`, `pages`, `bytes` and
-  // `zero` are set; nobody owns it.
+  // An unowned span of `pages` (1..128) at a multiple of `align_pages` (a power of two, <= 128),
+  // with its page-map entries set; nullptr without memory. Sets `kind`, `base`, `pages`, `bytes`,
+  // `zero`.
   Slab* alloc_span(unsigned pages, unsigned align_pages, Kind kind);
-  // `touched_bytes` from the base on may hold something else than zeros.
+  // Only the first `touched_bytes` may hold something else than zeros.
   void free_span(Slab* span, size_t touched_bytes);
-  // In place; false when the pages behind the span are taken.
+  // Grows in place. False: the pages behind the span are not free.
   bool extend_span(Slab* span, unsigned new_pages);
   void shrink_span(Slab* span, unsigned new_pages);
 
-  // Takes free dirty pages out of use so that they can be discarded without the lock: whole
-  // segments first, those free since before `deadline_ms`; each segment once a pass. False when
-  // there are none.
+  // Takes free dirty pages out of the heap, so that they can be discarded without the lock: wholly
+  // free segments first, then those that were freed before `deadline_ms`; each segment once a pass.
+  // False: there are none.
   bool take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job);
-  // Puts them back; those in `discarded` read as zeros now.
+  // Returns the job's pages; those in `discarded` read as zeros now.
   void finish_purge(const PurgeJob& job, PageSet discarded);
   bool has_dirty() const {
     return (dirty_whole_.count.load(std::memory_order_relaxed) |
             dirty_part_.count.load(std::memory_order_relaxed)) != 0;
   }
-  // Of segments that are wholly free and dirty; of pages in use, now and at most.
+  // Bytes of wholly free dirty segments; of pages in use, now and at their peak.
   size_t dirty_whole_bytes() const {
     return dirty_whole_.count.load(std::memory_order_relaxed) * kSegmentBytes;
   }
-  // Of free pages that may hold memory.
+  // Bytes of free dirty pages.
   size_t dirty_bytes() const;
   size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
   size_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
 
-  // Unmaps regions that are wholly free, for when address space is short. Bytes.
+  // Unmaps wholly free regions, for when address space is short. Returns bytes.
   size_t release_regions();
 
   struct Totals {
     size_t region_bytes, free_bytes, dirty_free_bytes;
   };
   Totals totals();
-  // Calls `visit(segment, context)` for each segment. Holds the lock meanwhile.
+  // Calls `visit(segment, context)` for each segment, under the lock.
   void for_each_segment(void (*visit)(Segment&, void*), void* context);
-  // The slab, span or large object that begins at this page, or nullptr.
+  // The slab or span that begins at this page, or nullptr.
   static Slab* span_at(Segment& segment, int page);
-  // Calls `visit(slab, context)` for each slab, span and large object. Holds the lock meanwhile.
+  // Calls `visit(slab, context)` for each slab and span, under the lock.
   void for_each(void (*visit)(Slab*, void*), void* context);
-  // And for each span of free pages, told whether they may hold memory.
+  // Calls `visit` for each free span, under the lock, with whether it is dirty.
   void for_each_free(void (*visit)(const void* base, size_t bytes, bool dirty, void* context),
                      void* context);
-  // Checks every invariant of segment.h; debug builds and tests.
+  // Checks every invariant of segment.h: debug builds and tests.
   void check();
 
   Lock& lock() LARDER_RETURNS(lock_) { return lock_; }
-  // Of spans handed out from memory that may be there already, since the start: no page faults.
+  // Bytes of spans that were handed out dirty, since the start: no page faults.
   uint64_t reused_bytes() const { return __atomic_load_n(&reused_bytes_, __ATOMIC_RELAXED); }
 
   static const PagesLayout layout;
@@ -103,8 +103,8 @@ class PageHeap {
   Lock lock_;
   Region* regions_ LARDER_GUARDED_BY(lock_) = nullptr;
   size_t segments_ LARDER_GUARDED_BY(lock_) = 0;
-  Segment* buckets_[kPagesPerSegment] LARDER_GUARDED_BY(lock_) = {};  // [longest], 1..127
-  PageSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;                  // which are not empty
+  Segment* buckets_[kPagesPerSegment] LARDER_GUARDED_BY(lock_) = {};  // by longest, 1..127
+  PageSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;  // bit i: buckets_[i] is not empty
   DirtyList dirty_whole_, dirty_part_;
   std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};  // written under the lock
   uint64_t reused_bytes_ LARDER_GUARDED_BY(lock_) = 0;

@@ -1,16 +1,16 @@
-// Address to descriptor: a radix tree with an entry per 16 KiB page.
+// Page map: from an address to its slab. A radix tree with an entry a page.
 //
-// Ownership: the tree is global. Entries are written by whoever owns the pages (a page-heap or
-// large-block operation) before their first pointer is handed out, and cleared only before the
-// address range leaves Larder. Readers take no lock and no branch:
+// Ownership: the tree is global. The owner of a page (the page heap, or a large object's operation)
+// sets its entry before the first pointer into it is handed out, and clears it before the address
+// range leaves Larder. Readers take no lock and no branch:
 //   - an absent root entry is offset 0, which leads to `null_leaf_`, whose entries are all 0;
-//   - an absent entry is offset 0 from `null_slab_`, whose owner equals no thread's heap.
-// So NULL, foreign and never-mapped addresses below 2^kBits resolve to the null slab. The three lie
-// in one object, in this order, so that one base register serves a look-up.
-// Why pages and not 2 MiB blocks: one dependent load fewer on free, for 8 bytes a 16 KiB.
+//   - an absent entry is offset 0 from `null_slab_`, whose owner equals no heap.
+// So NULL, foreign and unmapped addresses below 2^kBits resolve to the null slab. Root, leaf and
+// slab lie in one object in this order, so that one base register serves a look-up. Why pages and
+// not segments: one dependent load fewer on free, for 8 bytes a 16 KiB.
 //
-// Cost: 2 loads a look-up. Memory: 1 MiB of address space a 2 GiB of heap, of which only the
-// pages in use are touched (4 KiB a 8 MiB of heap); zero pages until then.
+// Cost: 2 loads a look-up. Memory: 1 MiB of address space a 2 GiB of heap, of which only the system
+// pages in use are touched (4 KiB a 8 MiB of heap).
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@
 
 namespace larder {
 
-// `kBits` of address, `kLevels` (1 to 3) tables. Thread safety: find() from anywhere, at any
-// time; set() by the owner of the page. Tables are made by compare-and-swap, never freed.
+// `kBits` of address in `kLevels` (1 to 3) tables. Thread safety: find() from any thread, at any
+// time; set() by the page's owner. Tables are made by compare-and-swap and never freed.
 template <int kBits, int kLevels>
 class PageMap {
  public:
@@ -32,20 +32,20 @@ class PageMap {
   static constexpr size_t kLeafSize = size_t{1} << kLeafBits;
   static constexpr size_t kRootSize = size_t{1} << kRootBits;
 
-  // `addr` < 2^kBits.
+  // REQUIRES: `addr` < 2^kBits.
   LARDER_FAST Slab* find(const void* addr) const {
-    // The compiler must not know where the object is: it would form the address of each part anew.
+    // Hides the object's address from the compiler, which would form the address of each part anew.
     const PageMap* map = this;
     __asm__("" : "+r"(map));
     return map->slab_at(map->entry(uintptr_t(addr) >> kPageShift)->load(std::memory_order_relaxed));
   }
 
-  // For who reads the tables from outside: entries of the root lead on from so many bytes behind
-  // it.
+  // For readers outside the process: root entries are offsets from the address that lies this many
+  // bytes behind the root.
   static constexpr size_t kNullLeafOffset = kRootSize * sizeof(uintptr_t);
 
-  // Calls `visit(base, bytes, context)` for the map itself and for each table that was made for it.
-  // What `touched(base, bytes)` denies of the root is not looked at: a look would map it.
+  // Calls `visit(base, bytes, context)` for the map itself and for each table.
+  // Skips parts of the root that `touched(base, bytes)` denies: reading them would map them.
   template <typename Touched>
   void for_each_table(Touched touched, void (*visit)(const void*, size_t, void*),
                       void* context) const {
@@ -60,15 +60,15 @@ class PageMap {
     }
   }
 
-  // What every address that is not Larder's resolves to. Never written.
+  // The slab of every address that is not Larder's. Never written.
   Slab* null_slab() const { return const_cast<Slab*>(&null_slab_); }
 
-  // As find, for any bit pattern.
+  // Like find(), for any bit pattern.
   Slab* find_any(const void* addr) const {
     return (uintptr_t(addr) >> kBits) != 0 ? null_slab() : find(addr);
   }
 
-  // Calls visit(address, slab) for each page that has an entry.
+  // Calls visit(address, slab) for each page with an entry.
   template <typename Visit>
   void for_each(Visit visit) const {
     static_assert(kLevels == 2, "of the process's");
@@ -82,7 +82,7 @@ class PageMap {
     }
   }
 
-  // Makes the tables that entries of these pages need. False: no memory. Any thread.
+  // Makes the tables for the entries of these pages. False: no memory. Any thread.
   bool make_tables(const void* addr, size_t pages) {
     size_t first = uintptr_t(addr) >> kPageShift;
     size_t last = first + pages - 1;
@@ -93,7 +93,7 @@ class PageMap {
     return true;
   }
 
-  // Their tables have been made; nullptr makes the entries absent.
+  // REQUIRES: make_tables() for these pages. nullptr makes the entries absent.
   void set(const void* addr, size_t pages, Slab* slab) {
     size_t page = uintptr_t(addr) >> kPageShift;
     for (size_t i = 0; i < pages; ++i)
@@ -154,10 +154,9 @@ class PageMap {
 
   Entry root_[kRootSize] = {};
   Entry null_leaf_[kLevels == 1 ? 1 : kLeafSize] = {};
-  // Alone in its pages, which nothing ever writes: the kernel's zero page, mapped for reading.
-  // free(NULL) looks here, and where the processor guesses that the block is its thread's, it goes
-  // on to `--used`. On a page that may be written that guess takes the line away from all other
-  // processors each time, although nothing is stored.
+  // Alone in its system pages, which are never written and so stay the kernel's zero page.
+  // free(NULL) reads it; when the processor predicts that the object is its thread's, it speculates
+  // `--used`. On a writable page that would take the cache line from all other processors.
   alignas(kLargestSystemPage) Slab null_slab_;
 };
 

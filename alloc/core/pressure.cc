@@ -12,14 +12,14 @@ namespace larder {
 
 namespace {
 
-// Never freed, because another thread may be about to call it; the same pair is used again.
+// Never freed, because another thread may be about to call it. The same pair is reused.
 struct Callback {
   Callback* next;
   PressureCallback function;
   void* context;
 };
 constinit std::atomic<Callback*> known{nullptr}, current{nullptr};
-// The thread that is in the program's function, or 0.
+// The thread in the callback, or 0.
 constinit std::atomic<uint32_t> thread_in_callback{0};
 
 Callback* callback_of(PressureCallback function, void* context) {
@@ -34,7 +34,7 @@ Callback* callback_of(PressureCallback function, void* context) {
   return made;
 }
 
-// False: there is nobody to tell, or one is being told.
+// False: there is no callback, or another thread is in it.
 bool notify_program(larder_pressure kind, size_t bytes) {
   Callback* callback = current.load(std::memory_order_acquire);
   uint32_t none = 0;

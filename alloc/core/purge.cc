@@ -19,9 +19,9 @@ constinit std::atomic<uint64_t> next_tick_ms{0};
 
 constinit std::atomic<uint64_t> last_pass{0};
 
-// Discards the pages of a job span by span. Those that went, whole.
+// Discards the pages of a job, span by span. Returns those that were discarded whole.
 PageSet discard(const PurgeJob& job, size_t* discarded_bytes) {
-  // With pages larger than a page, a page at the edge cannot go without its neighbour.
+  // With system pages larger than a page, a page at the edge cannot be discarded alone.
   size_t system_page = os::page_size();
   PageSet discarded = 0;
   for (PageSet rest = job.pages; rest != 0;) {
@@ -48,10 +48,9 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
   return bytes;
 }
 
-// When hardly anything is in use any more nobody may come by again, so that free memory goes
-// without waiting for its decay. Not in a process of several threads: they come in waves, and the
-// next one wants what the last one had.
-// Threads that race for it count a little wrongly: the bound is one of time, not of safety.
+// A process that uses hardly anything may not call again, so its free memory does not wait for the
+// decay. Threads come in waves that reuse it, so a process of several threads does wait. Races make
+// the counts slightly wrong: the bound is one of time, not of safety.
 struct Early {
   std::atomic<uint64_t> next_ms{0}, last_ms{0};
   std::atomic<size_t> allowed{0}, peak{0};
@@ -59,7 +58,7 @@ struct Early {
 };
 constinit Early early;
 
-// What would go early, if that is worth it.
+// Bytes that an early purge would give back, or 0 if it is not worth it.
 size_t early_bytes() {
   auto cached = size_t(stats::get(stats::kHeapsCachedBytes));
   size_t unused = page_heap.dirty_whole_bytes() + large_cached_bytes() + cached;
@@ -104,7 +103,8 @@ LARDER_SLOW void purge_pressed(uint64_t now) {
 
 bool has_work() { return page_heap.has_dirty() || large_has_cached(); }
 
-// 1 while the background thread waits for work. Whoever misses that leaves it to the next free.
+// 1 while the background thread waits for work. A thread that misses that leaves it to the next
+// free.
 constinit std::atomic<uint32_t> asleep{0};
 
 uint32_t* futex(std::atomic<uint32_t>& word) { return reinterpret_cast<uint32_t*>(&word); }
@@ -128,7 +128,7 @@ void* purge_in_background(void*) {
 
 void purge_start_background() {
   if (option(Option::kBackgroundPurge) == 0) return;
-  // Signals are the program's: a thread inherits the mask it is made under.
+  // A thread inherits the signal mask. Signals are the program's.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

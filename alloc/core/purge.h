@@ -1,37 +1,36 @@
-// Free memory goes back to the system: after a decay, at a bounded rate, whole segments first.
+// Gives free memory back to the system: after a decay, at a bounded rate, wholly free segments
+// first.
 //
-// Driven by whoever passes through the page heap or frees a large object. A process of one or two
-// threads that has freed nearly everything gives it back at once (LARDER_EARLY_PURGE); any other
-// keeps what it had while it sleeps, unless LARDER_BACKGROUND_PURGE gave it a thread: that sleeps
-// while there is nothing to do, takes no signal, and allocates nothing. It is off by default
-// because a program may count its threads, forbid clone, or unshare. Pages are discarded, never
-// unmapped: mappings stay few. Thread safety: any thread; one purges at a time, and the discarding
-// itself holds no lock.
+// Threads purge when they pass through the page heap or free a large object. A process of one or
+// two threads that has freed nearly everything purges at once (LARDER_EARLY_PURGE). Any other
+// process keeps its memory while it sleeps, unless LARDER_BACKGROUND_PURGE starts a thread: it
+// sleeps while there is nothing to do, takes no signal and allocates nothing. It is off by default,
+// because a program may count its threads, forbid clone, or unshare. Memory is discarded, never
+// unmapped: mappings stay few. Thread safety: any thread. One thread purges at a time, and discards
+// without a lock.
 #pragma once
 
 #include "base/base.h"
 
 namespace larder {
 
-// A clock look at most every call, work at most every 100 ms, at most the configured bytes a tick.
+// Reads the clock on every call; works every kTickMs, on LARDER_PURGE_MIB_PER_TICK.
 void purge_tick();
-// How often everything that was free went back without waiting for its decay. Who sees it change
-// gives up what its heap keeps, too.
+// The number of early purges. A thread that sees it change purges its heap's cache, too.
 unsigned purge_early_count();
-// There is something to do: for the background thread, if there is one.
+// Wakes the background thread, if there is one.
 void purge_wake();
-// In the constructor, once options are read: starts the thread that is asked for, if it is.
+// In the constructor, after the options are read.
 void purge_start_background();
-// Gives back what is free until a sixteenth less is held than the lower limit allows. Once that is
-// so, the pressure ends.
+// Purges until the held bytes are one sixteenth below the lower limit, which ends the pressure.
 void purge_to_limit();
-// Everything that is free, now. Bytes given back.
+// Purges everything that is free, now. Returns bytes.
 size_t purge_all();
-// About so many bytes of it. Bytes given back.
+// Purges about this many bytes. Returns bytes.
 size_t purge_bytes(size_t bytes);
-// How many times the process has been searched for memory to give back.
+// The number of passes over the page heap so far.
 size_t purge_passes();
-// For when the system refuses memory: unmaps what is wholly free. True if it is worth another try.
+// For when the system refuses memory: unmaps what is wholly free. True: another try is worth it.
 bool release_address_space();
 
 }  // namespace larder

@@ -13,7 +13,7 @@ constexpr uint32_t kMaxSystemPages = 64;
 static_assert(kPageBytes * SizeClasses::pages_for(kSmallMax) <= kMaxSystemPages * 4096,
               "`gone` has a bit a page");
 
-// Of the carved part, those that an object in use touches.
+// System pages of the carved part that objects in use touch.
 uint64_t system_pages_in_use(const Slab* s, const void* free, uint32_t size, uint32_t system_page) {
   uint64_t in_use[kPageBytes / 8 / 64];  // by object
   uint32_t words = (s->carved + 63u) / 64;

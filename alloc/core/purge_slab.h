@@ -1,9 +1,9 @@
-// Pages of a partial slab that no object in use touches go back to the system, and come again when
-// the slab becomes current.
+// Purges a partial slab: discards the system pages that no object in use touches. They are
+// recommitted when the slab becomes current.
 //
-// What starts in such a page leaves the free list, whose links lie in the objects, and is gone;
-// `purged_at` tells in the owner's cache line that something may be.
-// Thread safety: as for the slab's free list. A signal handler may free into it meanwhile.
+// The objects that start in a discarded system page are decommitted: they leave the free list,
+// whose links lie in the objects. `purged_at` says in the owner's cache line that there may be
+// some. Thread safety: that of the slab's free list. A signal handler may free into it meanwhile.
 #pragma once
 
 #include "base/size_class.h"
@@ -12,13 +12,13 @@
 
 namespace larder {
 
-// O(1) where too much is in use, or hardly less than the last time; else O(capacity).
-// REQUIRES: the slab is not current, and not set aside.
+// O(1) if too many objects are in use, or hardly fewer than at the last purge; else O(capacity).
+// REQUIRES: the slab is not current, and not on the full list.
 void slab_purge(Slab* s);
-// Puts what is gone back into the free list.
+// Puts the decommitted objects back into the free list.
 void slab_recommit(Slab* s);
 
-// Calls `visit` with each object that is gone, by its index.
+// Calls `visit` with the index of each decommitted object.
 template <typename Visit>
 void for_each_decommitted(const Slab* s, Visit visit) {
   const uint32_t size = kSizeClasses.size[s->size_class];

@@ -21,12 +21,11 @@ struct Registry {
   Lock lock;
   Lock reclaim;
   ThreadHeap* heaps LARDER_GUARDED_BY(lock) =
-      nullptr;  // all thread heaps, by next; written under the lock
-  ThreadHeap* unused LARDER_GUARDED_BY(lock) =
-      nullptr;  // of threads that have ended, by next_unused
+      nullptr;  // of threads, by next; written under the lock
+  ThreadHeap* unused LARDER_GUARDED_BY(lock) = nullptr;  // whose threads have ended, by next_unused
   size_t unused_count LARDER_GUARDED_BY(lock) = 0, orphaned LARDER_GUARDED_BY(lock) = 0;
   size_t waiting_bytes LARDER_GUARDED_BY(lock) = 0;  // of all unused heaps
-  uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;  // when find_leaked() last looked
+  uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;  // by find_leaked()
   std::atomic<size_t> in_use{0};                     // written under the lock
   pthread_key_t key = 0;
   bool has_key = false;
@@ -50,11 +49,10 @@ void count_in_use(ptrdiff_t change) {
                         std::memory_order_relaxed);
 }
 
-// A thread may get its first heap when it has all but ended, in a signal handler or in the last
-// round of keys' destructors, and is never told then that it ends. Such heaps count no more. That
-// is all: their lists went with the thread, and after a fork without fork's handlers a heap may
-// have another number than its thread, which is there still. A system call for each heap that is
-// assigned.
+// A thread may get its first heap in a signal handler or key destructor at its very end, and gives
+// it up never. Such leaked heaps stop counting against the bound; nothing else changes: their lists
+// went with the thread, and after a raw fork a heap's number may not be its thread's. Costs a
+// system call for each assigned heap.
 void find_leaked() LARDER_REQUIRES(registry.lock) {
   uint64_t now = os::now_ms();
   if (now - registry.searched_ms < kSearchMs) return;
@@ -69,8 +67,7 @@ void find_leaked() LARDER_REQUIRES(registry.lock) {
 
 bool all_in_use() { return registry.in_use.load(std::memory_order_relaxed) >= max_heaps(); }
 
-// The heap is the thread's before it is assigned: a fork in a signal handler must not take it for
-// another's.
+// The heap is the thread's before it is assigned: a fork in a signal handler must not abandon it.
 ThreadHeap* take_heap(ThreadState& t) LARDER_REQUIRES(registry.lock) {
   if (all_in_use() && t.phase == ThreadState::kNew) find_leaked();
   if (all_in_use()) return nullptr;
@@ -105,10 +102,9 @@ LARDER_SLOW ThreadHeap* thread_heap_slow() {
   bool is_known = t.phase == ThreadState::kSurplus && heap == nullptr;
   t.phase = heap != nullptr ? ThreadState::kHasHeap : ThreadState::kSurplus;
   if (is_known) return nullptr;
-  // Without a heap as well: a signal handler that allocates when the thread has all but ended must
-  // not get one, which would never be given up. glibc keeps the first 32 keys in the thread itself:
-  // this allocates only if the program has made that many before, and then the slow path it comes
-  // through takes an emergency mapping.
+  // A thread without a heap sets the key, too: a signal handler that allocates at the thread's very
+  // end must not get a heap. glibc keeps the first 32 keys in the thread itself. With more this
+  // call allocates, and the slow path that it goes through uses an emergency mapping.
   int saved_errno = errno;
   if (registry.has_key) pthread_setspecific(registry.key, &thread_state);
   errno = saved_errno;
@@ -182,7 +178,7 @@ void thread_exit() {
   }
   {
     LockGuard guard(registry.lock);
-    // Enough waits already: what this one has is of no use to anyone.
+    // Enough memory waits already.
     if (registry.waiting_bytes + bytes > kAllWaitingBytes) {
       heap->release_all();
       bytes = 0;
@@ -263,7 +259,7 @@ void registry_for_each_lock(void (*visit)(Lock&)) {
   visit(registry.reclaim);
 }
 
-// There is no other thread in the child.
+// The child has one thread.
 void registry_abandon_others() LARDER_UNCHECKED {
   size_t in_use = 0;
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {

@@ -1,42 +1,44 @@
-// Which heaps there are: at most a bounded number for threads, one a CPU for all other threads.
+// The heaps of the process: a bounded number for threads, and one a CPU that all other threads
+// share.
 //
 // Thread safety: any thread; one lock, taken when a thread gets or gives up its heap. Heaps are
-// never freed: a slab's owner can always be looked at.
+// never freed, so a slab's owner can always be read.
 #pragma once
 
 #include "core/thread_heap.h"
 
 namespace larder {
 
-// The thread's heap, made if the bound allows; nullptr for a surplus or torn-down thread.
+// The thread's heap, made if the bound allows; nullptr for a surplus thread, or one whose heap is
+// torn down.
 ThreadHeap* thread_heap();
-// The heap of the CPU that runs this; nullptr only without memory at the very start.
+// The heap of the current CPU; nullptr only without memory at the very start.
 ThreadHeap* shared_heap();
-// The thread ends. The next one takes over its heap with all that it has, if that is little:
-// threads that come and go then need no lock but the registry's. Otherwise its slabs become
-// everyone's.
+// The thread ends. If its heap owns little, it keeps that for the next thread: threads that come
+// and go then take no lock but the registry's. Otherwise the heap gives up its slabs.
 void thread_exit();
-// Those of heaps that wait for a thread become everyone's, too. False if there were none.
+// Heaps that wait for a thread give up their slabs. False: there were none.
 bool registry_release_unused();
-// Called in the constructor: before it, threads cannot be told when they end.
+// In the constructor. Before it, the end of a thread goes unnoticed.
 void registry_init();
 
 struct HeapCounts {
   size_t in_use, unused, shared, orphaned;
-  // Sums of all heaps' counters since the start.
-  size_t cached_bytes;  // in kept spans and kept empty slabs, now
+  // The following are sums over all heaps.
+  size_t cached_bytes;  // now, in cached spans and empty slabs
   uint64_t refills, fresh_slabs, adopted_slabs, remote_frees, remote_pushes;
 };
 HeapCounts heap_counts();
 
-// All heaps: threads', waiting, dead, shared. Holds the registry's lock, and each shared heap's.
+// Calls `visit` for all heaps, also waiting, orphaned and shared ones, under the registry's lock
+// and each shared heap's.
 void registry_for_each(void (*visit)(ThreadHeap&, void*), void* context);
 
-// The registry's lock and those of the shared heaps, in the order of locking.
+// The registry's lock and those of the shared heaps, in locking order.
 void registry_for_each_lock(void (*visit)(Lock&));
-// In a fork's child: heaps of threads that are not here any more. Their slabs are adopted, one by
-// one, by whoever frees into them, as full: what was free in them stays lost, because a list that
-// its thread was changing at that moment cannot be believed.
+// In fork's child: abandons the heaps of the other threads. Their slabs are orphaned; a thread that
+// frees into one reclaims it as a full slab. Its free objects are leaked, because its thread may
+// have been changing the list.
 void registry_abandon_others();
 Lock& reclaim_lock();
 

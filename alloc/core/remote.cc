@@ -26,7 +26,8 @@ void free_locally(ThreadHeap* heap, Slab* s, const Chain& chain) {
   }
 }
 
-// A slab whose thread did not come along through fork.
+// Takes an orphaned slab, as a full one, from the heap that fork abandoned. False: another thread
+// did.
 bool reclaim(ThreadHeap* heap, Slab* s) {
   LockGuard guard(reclaim_lock());
   if (!owner_is_orphaned(s)) return false;
@@ -53,8 +54,8 @@ Attempt try_push(ThreadHeap* heap, Slab* s, const Chain& chain) {
     case kFull:
       if (!remote_try_adopt(s)) return Attempt::kRetry;
       HeapCounters::add(heap->counters.adopted_slabs, 1);
-      // A shared heap owns only what it allocates from: threads that come back to free after
-      // their own heap is gone must not gather slabs in it.
+      // A shared heap owns only what it allocates from: otherwise threads that free after the end
+      // of their own heap would gather slabs in it.
       if (heap->shared) {
         heap->adopt_to_central(s, chain);
       } else {

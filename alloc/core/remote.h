@@ -1,11 +1,11 @@
-// Frees of objects in slabs that another heap, or nobody, owns.
+// Remote frees: of objects in slabs that another heap owns, or none.
 //
 // A heap collects them per slab and pushes each collection with one compare-and-swap on the slab's
-// word (remote_word.h); the owner takes all by exchange. Nothing waits, and there is no lock but
-// that of a class's central list.
+// word (remote_word.h). The owner takes all of them by one exchange. Nothing waits. The only lock
+// is that of a class's central list.
 //
-// Bound: a heap holds back at most kSlots collections and kPendingBytes of freed objects; both go
-// out at its next refill from the page heap, or when the thread ends.
+// Bound: a heap collects for kSlots slabs and kPendingBytes. It pushes all at its next refill from
+// the page heap, and when its thread ends.
 #pragma once
 
 #include "core/remote_word.h"
@@ -26,13 +26,13 @@ struct RemoteCache {
   size_t pending_bytes;
 };
 
-// Frees `p`, which lies in `s`, a kSlab that `heap` does not own. Takes the slab over if nobody
-// owns it. Only the heap's thread (or the holder of its lock).
+// Frees `p` in `s`, a kSlab that `heap` does not own; adopts the slab if it is unowned. REQUIRES:
+// the heap's thread, or its lock.
 void remote_free(ThreadHeap* heap, Slab* s, void* p);
-// Pushes at once.
+// Pushes without collecting.
 void remote_push(ThreadHeap* heap, Slab* s, const Chain& chain);
 void remote_flush(ThreadHeap* heap);
-// For a signal handler that may not touch its thread's heap. False: not freed.
+// For a signal handler, which may not touch its thread's heap. False: not freed.
 bool remote_push_from_signal(Slab* s, void* p);
 
 }  // namespace larder

@@ -14,14 +14,14 @@ constexpr uint64_t kPointerMask = (uint64_t{1} << kGenerationShift) - 1 - kState
 uint64_t generation_bits() {
   return generation.load(std::memory_order_relaxed) << kGenerationShift;
 }
-// The list of a word; none if it was pushed before the last fork.
+// The list of a word; nullptr if it was pushed before the last fork.
 void* list_of(uint64_t word) {
   bool current = word >> kGenerationShift == generation_bits() >> kGenerationShift;
   return current ? reinterpret_cast<void*>(word & kPointerMask) : nullptr;
 }
 
-// Replaces the word if it is still `seen`; updates `seen` otherwise. Without other threads nobody
-// can have changed it.
+// Replaces the word if it still is `seen`, else updates `seen`. In a process of one thread it
+// cannot have changed.
 bool replace(Slab* s, uint64_t& seen, uint64_t with, std::memory_order order) {
   if (single_threaded()) {
     s->remote.store(with, std::memory_order_relaxed);

@@ -1,9 +1,10 @@
-// The word of a slab that other threads push freed objects to, and that arbitrates who owns it.
+// The word of a slab that other threads push freed objects to, and that decides who owns it.
 //
-// fork generation (16 bits) | address of the first object (48), whose low 3 bits are the State.
-// A child of fork must not believe a list that another thread was pushing to at that moment, so
-// lists of an older generation are dropped when they are met: fork itself pays nothing for it.
-// Thread safety: any thread; every change is one compare-and-swap or exchange.
+// fork generation (16 bits) | address of the first object (48 bits, whose low 3 are the State)
+//
+// After fork the child cannot trust a list that another thread was pushing to. Lists of an older
+// generation are dropped when they are met, so fork itself does no work for them. Thread safety:
+// any thread. Every change is one compare-and-swap or exchange.
 #pragma once
 
 #include "core/slab.h"
@@ -20,20 +21,20 @@ struct Chain {
 inline State remote_state(const Slab* s) {
   return State(s->remote.load(std::memory_order_relaxed) & kStateMask);
 }
-// One attempt to push to an owned slab. False: the word changed, or the state is another.
+// Tries once to push to an owned slab. False: the word changed, or the slab is not owned.
 bool remote_try_push(Slab* s, const Chain& chain);
-// One attempt to take a full slab, which the caller then owns.
+// Tries once to adopt a full slab.
 bool remote_try_adopt(Slab* s);
-// REQUIRES: the caller owns `s`. All objects that others have pushed, linked; nullptr if none.
+// REQUIRES: the caller owns `s`. Takes all objects that other threads have pushed; nullptr if none.
 void* remote_take(Slab* s);
-// The same list, left where it is; more may join it meanwhile.
+// The same list, not taken; it may grow meanwhile.
 void* remote_list(const Slab* s);
-// REQUIRES: the caller owns `s` and has made it fit for whoever adopts it. False when others have
-// pushed meanwhile: it is still owned then.
+// REQUIRES: the caller owns `s` and has set the fields for the next owner. Ends the ownership.
+// False: another thread has pushed an object, and the caller still owns `s`.
 bool remote_release(Slab* s, State state);
-// REQUIRES: nobody else can take it (a fresh slab; a central one under its list's lock).
+// REQUIRES: no other thread can take `s` (it is fresh, or central under the list's lock).
 void remote_reset(Slab* s);
-// Lists pushed before this do not count in this process.
+// Invalidates all lists that were pushed before, in this process.
 void remote_new_generation();
 
 }  // namespace larder

@@ -4,7 +4,7 @@
 
 #include "os/line.h"
 
-// The unwinder is the program's, if it has one: C++ programs do.
+// The unwinder is the program's, if it has one, like every C++ program.
 extern "C" {
 [[gnu::weak]] _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn, void*);
 [[gnu::weak]] _Unwind_Ptr _Unwind_GetIP(_Unwind_Context*);
@@ -39,7 +39,8 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
 }  // namespace
 
 void report_large_object(const void* p, size_t size_bytes) {
-  // An eighth more each time, so that a program that makes many does not drown in lines.
+  // The threshold grows by an eighth, so that a program with many large objects does not drown in
+  // lines.
   size_t threshold = option(Option::kLargeAllocReportThreshold);
   set_option(Option::kLargeAllocReportThreshold, threshold + (threshold + 7) / 8);
   Line line;
@@ -47,7 +48,7 @@ void report_large_object(const void* p, size_t size_bytes) {
   line.put(" @");
   Frames frames = {};
   if (&_Unwind_Backtrace != nullptr && &_Unwind_GetIP != nullptr) _Unwind_Backtrace(visit, &frames);
-  // From the program's call on. In a static program all code is one's own.
+  // From the program's call on. In a static program all code is Larder's own.
   unsigned first = 0;
   while (first < frames.count && is_own_code(frames.of[first])) ++first;
   if (first == frames.count) first = 0;

@@ -1,4 +1,4 @@
-// LARDER_LARGE_ALLOC_REPORT_THRESHOLD: a line on stderr for each block that is larger.
+// LARDER_LARGE_ALLOC_REPORT_THRESHOLD: a line on stderr for each larger object.
 #pragma once
 
 #include "os/options.h"
@@ -7,8 +7,7 @@ namespace larder {
 
 LARDER_SLOW void report_large_object(const void* p, size_t size_bytes);
 
-// Behind each block that is made beyond a slab; those that serve again were told when they were
-// made.
+// Called for each new large object. Cached spans and mappings were reported when they were made.
 LARDER_FAST void report_if_large(const void* p, size_t size_bytes) {
   size_t threshold = option(Option::kLargeAllocReportThreshold);
   if (unlikely(threshold != 0 && size_bytes > threshold)) report_large_object(p, size_bytes);

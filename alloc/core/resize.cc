@@ -1,4 +1,4 @@
-// realloc of what is allocated: in place, by moving pages, or by a copy.
+// realloc: in place, by moving system pages, or by a copy.
 #include <errno.h>
 #include <string.h>
 
@@ -13,8 +13,8 @@ namespace larder {
 
 namespace {
 
-// A span or mapping has been resized: what it has grown by is charged, in steps that a block which
-// grows page by page can afford.
+// Counts the growth of a large object for the sampler, in steps of 1/32: an object may grow page by
+// page.
 void charge_resized(Slab* s, size_t size_bytes, void* caller) {
   if (sample_all && s->sample_point != nullptr) {
     sample_end(s->sample_point);
@@ -41,17 +41,17 @@ void charge_resized(Slab* s, size_t size_bytes, void* caller) {
   }
 }
 
-// The room was not asked for.
+// Samples count the requested size, without the extra room.
 LARDER_SLOW void uncount_room(void* p, size_t size_bytes) {
   Slab* s = page_map.find(p);
   SlowPath path;
   if (path.entered() && s->sample_point != nullptr) sample_correct(s->sample_point, size_bytes);
 }
 
-// Resizes without moving the bytes by hand. nullptr: copy.
+// Resizes in place or by moving system pages. nullptr: it must be copied.
 void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   if (is_small(s)) {
-    // A shrink that would save less than a quarter is not worth a copy.
+    // A small shrink is not worth a copy (kShrinkShare).
     if (unlikely(sample_all)) return nullptr;
     size_t have = kSizeClasses.size[s->size_class];
     return size_bytes <= have && size_bytes >= have - have / kShrinkShare ? p : nullptr;
@@ -59,7 +59,7 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return nullptr;
   void* q = large_resize(s, p, size_bytes);
-  // A copy would need room for both.
+  // The copy would need room for both objects.
   if (q == nullptr && size_bytes > s->bytes && !limit::allows(size_bytes - s->bytes)) {
     purge_all();
     q = large_resize(s, p, size_bytes);
@@ -78,7 +78,8 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   if (void* q = resize_without_copy(p, s, size_bytes)) return q;
   int saved_errno = errno;
   size_t old = usable_size(s);
-  // A large object that had to move will grow again: leave it room. Untouched, it costs nothing.
+  // A large object that moves will grow again: it gets extra room, which costs nothing while
+  // untouched.
   size_t room =
       size_bytes > old && size_bytes > kSmallMax && !sample_all ? size_bytes / kGrowShare : 0;
   void* q = malloc_fast(size_bytes + room);
@@ -86,7 +87,7 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
     uncount_room(q, size_bytes);
   else if (room != 0)
     q = malloc_fast(size_bytes);
-  // Who gives memory back because it is short must not be told that there is none.
+  // A shrinking realloc must not fail for want of memory.
   if (q == nullptr && size_bytes <= old) q = p;
   if (q == nullptr) return nullptr;
   errno = saved_errno;

@@ -1,9 +1,8 @@
-// Which places get marks (sampler.h), and which keep them: methods of ThreadHeap.
+// Where sample points go, and which of them stay (sampler.h): methods of ThreadHeap.
 //
-// A mark that would never leave a place that is handed out again and again, by a loop of malloc and
-// free, would cost a walk of the stack each time. So a heap has a budget of such walks; beyond it
-// marks stay by lot, less and less likely, and one that stays stands for those that did not: what
-// is estimated keeps its mean.
+// A loop of malloc and free reuses one slot. A point that stayed on it would cost a stack walk each
+// iteration. So a heap has a budget of stack walks; beyond it a point stays with a falling
+// probability, and the weight of one that stays grows by the inverse: the estimate stays unbiased.
 #include <utility>
 
 #include "base/policy.h"
@@ -11,14 +10,14 @@
 
 namespace larder {
 
-// Built aside: a signal handler may take from heads[c] at any time.
+// Built apart from heads[c], from which a signal handler may take at any time.
 void* ThreadHeap::hand_out_sampled(int c, void* list, size_t bytes) {
   const size_t size = kSizeClasses.size[c];
   void* head = nullptr;
-  void** link = &head;  // where the list goes on
+  void** link = &head;  // where the list continues
   SamplePoint** points = &bins[c].sample_points;
   void* p = list;
-  size_t at = 0, index = 0;  // where the countdown began; which object p is
+  size_t at = 0, index = 0;  // where the countdown began; the index of p
   for (;;) {
     if (at + countdown.bytes >= bytes) {
       countdown.bytes -= bytes > at ? bytes - at : 0;
@@ -26,10 +25,10 @@ void* ThreadHeap::hand_out_sampled(int c, void* list, size_t bytes) {
       break;
     }
     at += countdown.bytes;
-    bool only_a_check = countdown.only_a_check || countdown.mean == 0;
+    bool check_only = countdown.check_only || countdown.mean == 0;
     double mean = countdown.mean;
     countdown.draw();
-    if (only_a_check) continue;
+    if (check_only) continue;
     for (; index < at / size && p != nullptr; ++index) {
       *link = p;
       link = &next_of(p);
@@ -83,7 +82,7 @@ bool ThreadHeap::keep_sample_point(SamplePoint* point) {
 }
 
 void ThreadHeap::free_sampled_slot(int c, SamplePoint* point) {
-  // Taken in one instruction: a signal handler may come in between.
+  // One instruction: a signal handler may interrupt.
   void* top = point->slot;
   if (heads[c] == top && keep_sample_point(point) &&
       __atomic_compare_exchange_n(&heads[c], &top, nullptr, false, __ATOMIC_RELAXED,
@@ -100,7 +99,7 @@ bool ThreadHeap::cache_last_freed_sampled(Slab* s, void* p) {
   s->kind = Kind::kFree;
   last_freed = s;
   last_freed_object = p;
-  last_freed_min = last_freed_range = 0;  // nothing fits: malloc has to ask for it
+  last_freed_min = last_freed_range = 0;  // no size fits: malloc takes the slow path
   return true;
 }
 

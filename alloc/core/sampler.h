@@ -1,25 +1,25 @@
-// The sampler: which allocations are in the heap profile, and where those objects live.
+// The sampler: which allocations are in the heap profile, and where their objects live.
 //
-// A *mark* lies on a place: on an object's slot in a slab, or on a span or mapping. Marks fall on
-// places when these are handed out to be filled (ThreadHeap::hand_out, charge_large): on each byte
-// alike, as a Poisson process, so that a place of s bytes is marked with the probability
-// 1 - exp(-s / mean) and stands for 1 / (1 - exp(-s / mean)) objects. Who gets a marked place is
-// sampled. When it is freed and may be the next to be handed out again, the mark stays on it
-// (ThreadHeap::free_sampled_slot); when the place goes back to where it will be handed out afresh,
-// the mark ends. So every place in use carries a mark with the same probability, whoever uses it.
+// A sample point lies on an object's slot in a slab, on a span, or on a mapping. Points are put
+// there when memory is handed out (ThreadHeap::hand_out, charge_large), on each byte alike, as a
+// Poisson process. So a slot of s bytes gets a point with probability 1 - exp(-s / mean), and its
+// object stands for 1 / (1 - exp(-s / mean)) objects. The allocation that uses a slot with a point
+// is sampled. When the object is freed and its slot is the next to be handed out, the point stays
+// (ThreadHeap::free_sampled_slot); otherwise it is dropped. So every slot in use has a point with
+// the same probability, whichever allocation uses it.
 //
-// Free is to find out without a look at anything new: an object whose slot is marked lives in a
-// *sample slab*, of which nobody is the owner, while its slot is in use as far as its own slab
-// knows. A sample slab's `list` is an array of its objects' marks, its `free` lists objects to
-// give. Sampled spans and mappings stay where they are (Slab::mark).
+// free() needs no extra test: an object whose slot has a point lives in an unowned sample slab,
+// while its slot stays in use for its own slab. A sample slab's `list` is an array of its objects'
+// points, its `free` lists free objects. Sampled spans and mappings stay where they are
+// (Slab::sample_point).
 //
-// For the leak checker everything is sampled, exactly (sample_everything): no thread has a heap
-// then, so that every malloc comes to the slow path, every object lies in a sample slab, as a span
-// or as a mapping, and its mark has no slot and the size that was asked for.
+// For the leak checker everything is sampled, exactly (sample_all): no thread has a heap then, so
+// that every malloc takes the slow path. Every object lies in a sample slab, a span or a mapping,
+// and its point has the requested size and no slot.
 //
 // Thread safety: any thread; one lock. Not from a signal handler that interrupted a slow path.
-// Bounds: a mark of 64 bytes for each sampled object, its slot and its object; marks and arrays of
-// slabs are used again, never freed. At most one empty sample slab a class is kept.
+// Bounds: 64 bytes a sampled object, its slot and its object. Points and arrays are reused, never
+// freed. At most one empty sample slab a class.
 #pragma once
 
 #include "base/chance.h"
@@ -31,48 +31,49 @@ namespace larder {
 
 struct Site;
 
-// Of SamplePoint::state: no leak, nor what it points to.
+// Of SamplePoint::state: the object is no leak, nor is anything that it points to.
 inline constexpr uint32_t kIgnored = 8;
 inline constexpr uint32_t kDisabled = 16;
 inline constexpr uint32_t kStays = kIgnored | kDisabled;
 
-// Bytes from one mark to the next, on the average; 0: nothing is sampled.
+// Mean distance of sample points, in bytes; 0: nothing is sampled.
 size_t sample_mean();
 void set_sample_mean(size_t bytes);
 
 struct SamplePoint {
-  SamplePoint* next;       // of its class in a heap, in the order of handing out; or unused
-  void* slot;              // nullptr: of a span or mapping
-  double objects;          // that it stands for, by its chance
-  double weight;           // and since it was once kept where others were not
-  uint32_t kept_in_a_row;  // times in a row that it was kept by lot
+  SamplePoint* next;       // in a heap: the next of its class to be handed out
+  void* slot;              // nullptr for spans and mappings
+  double objects;          // that it stands for, by its probability
+  double weight;           // and because it was kept where others were dropped
+  uint32_t kept_in_a_row;  // consecutive probabilistic retentions
   uint32_t state;          // of the object, for the leak checker (reach.h)
-  // While its place is in use:
+  // While its object is in use:
   Site* site;
   size_t bytes;
   uint64_t since_us;
 };
 
-// The distance to the next byte that is marked, of small objects and of large ones. One a heap.
+// The distance to the next sample point, of small objects and of large ones. One a heap.
 //
-// Each sample costs time, most of it where the stack is to be walked, for which a heap has a
-// budget: where it allocates so fast that it has spent most of that, it draws with a larger mean,
-// and each mark stands for more.
+// A sample costs time, most of it for the stack walk, and a heap has a budget for it. A heap that
+// allocates so fast that its budget runs low draws with a larger mean, and each point stands for
+// more.
 struct Countdown {
   size_t bytes;
-  bool only_a_check;  // nothing is marked there: the mean is to be looked at again
-  double mean;        // that it was drawn with
+  bool check_only;  // no point there: the mean is checked again
+  double mean;      // of the distribution that it was drawn from
   Chance chance;
   size_t large_bytes;
-  size_t large_for;   // sample_mean() as it was then
-  double large_rate;  // marks a byte that large_bytes was drawn with
-  uint32_t budget;    // left, in samples without a walk
+  size_t large_for;   // sample_mean() when large_bytes was drawn
+  double large_rate;  // points a byte, of that distribution
+  uint32_t budget;    // left, in samples without a stack walk
   uint64_t budget_since_ms;
 
   void draw();
   uint32_t budget_left();
   void spend(uint32_t samples);
-  // Whether a mark falls on so many bytes of a large object; *expected marks do on the average.
+  // Whether a point falls on this many bytes of a large object; *expected is the mean number of
+  // points.
   bool hits(size_t object_bytes, double* expected) {
     if (unlikely(large_for != sample_mean() || object_bytes >= large_bytes))
       return hits_slowly(object_bytes, expected);
@@ -87,47 +88,48 @@ struct Countdown {
   bool hits_slowly(size_t object_bytes, double* expected);
 };
 
-// As Countdown::hits, for a thread without a heap.
+// Like Countdown::hits, for a thread without a heap.
 bool sample_hits(size_t bytes, double* expected);
 
-// How many objects one that is marked stands for, by the marks that are expected on each.
+// The number of objects that a sampled one stands for, by the mean number of points on each.
 double objects_of_sample(double expected);
 
-// A mark on nothing; nullptr without memory.
+// A new point, or nullptr without memory.
 SamplePoint* sample_point_new(void* slot, double objects);
 void sample_point_drop(SamplePoint* point);
 
-// An object of the class for a marked slot; without memory the slot itself, and no mark.
-// `caller` is where the allocation returns to; `payer`, if any, whose budget it is taken from.
+// An object of the class for a slot with a point; without memory the slot itself, and the point is
+// dropped. `caller` is the allocation's return address; `payer` is the countdown whose budget pays,
+// or nullptr.
 void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer);
-// The object of a sample slab is free. Its mark, which is on the slot still; nullptr if it had
-// none.
+// Frees the object of a sample slab. Returns the point, still on its slot; nullptr if it has no
+// slot.
 SamplePoint* sample_free(Slab* s, void* p);
 void sample_large(SamplePoint* point, Slab* s, size_t size_bytes, void* caller, Countdown* payer);
-// The place is not in use any more.
+// The sampled object is freed.
 void sample_end(SamplePoint* point);
-// The object has just been sampled with more than was asked for.
+// The object was sampled with more bytes than were requested.
 void sample_correct(SamplePoint* point, size_t size_bytes);
-// The object was resized where it is.
+// The object was resized in place.
 void sample_resize(SamplePoint* point, size_t size_bytes, double objects);
 
-// Estimated bytes.
+// Estimates, in bytes.
 struct SampleTotals {
   double allocated, in_use;
   double freed() const { return allocated - in_use; }
 };
 SampleTotals sample_totals();
-// Called after each sample is taken or ends, from within the allocator; nullptr: nobody.
+// Called after each sample begins or ends, from within the allocator; nullptr: none.
 void set_sample_watch(void (*watch)());
 
-// Everything from now on, once and for all. The calling thread gives up its heap.
+// Samples everything from now on. It cannot be turned off. The calling thread gives up its heap.
 extern bool sample_all __attribute__((visibility("hidden")));
-// Of the class, zero; with what was asked for.
+// A zeroed object of the class, sampled with the requested size.
 void* sample_exact(int c, size_t size_bytes, void* caller);
-// What marks begin with: their state.
+// The state of new sample points.
 void set_state_of_new_samples(uint32_t state);
 
-// Objects of sample slabs that a signal handler has freed: linked, for whoever can free them.
+// Objects of sample slabs that a signal handler has freed, linked, until a thread can free them.
 void sample_free_in_signal(void* p);
 void* sample_take_freed_in_signal();
 

@@ -1,15 +1,15 @@
-// Segment: 2 MiB of pages and their descriptors. Region: segments that were mapped together.
+// Segment: 2 MiB of pages, with their descriptors. Region: segments that were mapped together.
 //
-// Ownership: all fields here belong to the page heap's lock; the slabs in `slabs` to whoever holds
-// their pages. Both are out of line and never freed.
+// Ownership: the page heap's lock guards all fields here; a slab in `slabs` belongs to the user of
+// its pages. Segments and regions are out of line and never freed.
 //
 // Invariants:
-//   free_pages & dirty: free and perhaps not zero. dirty is a superset of what was ever touched
-//   since it was last known to be zero; a page not in it reads as zeros.
-//   longest = longest_span(free_pages)
-//   a segment with all pages free is in its region's free_segments and in no bucket; one with
-//   0 < longest < 128 is in bucket[longest]; one with none, in no bucket.
-//   the descriptor of page i of segment b is b.slabs[i]; its address is computed, not looked up.
+//   free_pages & dirty   free, and may hold memory
+//   ~dirty               reads as zeros
+//   longest == longest_span(free_pages)
+//   longest == 128: the segment is in its region's free_segments and in no bucket
+//   0 < longest < 128: it is in bucket[longest]; longest == 0: it is in no bucket
+//   the descriptor of page i is slabs[i]: computed, not looked up
 #pragma once
 
 #include "core/slab.h"
@@ -31,7 +31,7 @@ constexpr int count_pages(PageSet set) {
   return __builtin_popcountll(uint64_t(set)) + __builtin_popcountll(uint64_t(set >> 64));
 }
 
-// The pages at which a span of `count` set bits starts. O(log count).
+// The pages at which `count` set bits in a row start. O(log count).
 constexpr PageSet starts_of_spans(PageSet set, int count) {
   int left = count - 1;
   for (int step = 1; left > 0; step *= 2) {
@@ -45,7 +45,7 @@ constexpr PageSet starts_of_spans(PageSet set, int count) {
 // The length of the longest span of set bits. O(log 128).
 constexpr int longest_span(PageSet set) {
   if (set == 0) return 0;
-  PageSet level[8] = {set};  // level[k]: starts of spans of at least 2^k
+  PageSet level[8] = {set};  // level[k]: the starts of spans of at least 2^k
   int top = 0;
   while (top < 7) {
     PageSet next = level[top] & (level[top] >> (1 << top));
@@ -64,7 +64,7 @@ constexpr int longest_span(PageSet set) {
   return length;
 }
 
-// The first page of the span of set bits that `at` is in ends here: pages set from `at` on.
+// The number of set bits in a row from `at` on.
 constexpr int span_length_at(PageSet set, int at) {
   PageSet rest = ~(set >> at);
   return rest == 0 ? kPagesPerSegment - at : first_page(rest);
@@ -72,17 +72,17 @@ constexpr int span_length_at(PageSet set, int at) {
 
 struct Segment;
 
-// Bits of the first `count` (<= 64) segments of a region.
+// The set of the first `count` (<= 64) segments of a region.
 constexpr uint64_t segment_bits(unsigned count) {
   return count == 0 ? 0 : ~uint64_t{0} >> (64 - count);
 }
 
 struct Region {
   Region* next;
-  char* base;              // aligned to kSegmentBytes
-  Segment* segments;       // one each 2 MiB; behind them, their slabs
+  char* base;              // a multiple of kSegmentBytes
+  Segment* segments;       // one each 2 MiB; the slabs follow them
   unsigned count;          // <= 64
-  uint64_t free_segments;  // bit i: segments[i] is wholly free
+  uint64_t free_segments;  // bit i: segments[i].wholly_free()
 };
 
 struct alignas(128) Segment {
@@ -96,7 +96,7 @@ struct alignas(128) Segment {
   Segment* dirty_prev;
   uint64_t last_free_ms;
   uint64_t dirty_since_ms;
-  uint64_t purge_pass;  // the last that took pages of this segment
+  uint64_t purge_pass;  // the last purge that took pages of this segment
   uint8_t longest;
   bool in_dirty_list;
   bool purging;

@@ -21,7 +21,7 @@ void init(Slab* s, int c) {
   s->decommitted = 0;
 }
 
-// Carving always starts at the base: what an earlier class of the slab touched stays touched.
+// Carving starts at the base, so what an earlier class touched stays touched.
 void note_touched(Slab* s) {
   auto carved_bytes = uint32_t(s->carved * kSizeClasses.size[s->size_class]);
   if (s->touched < carved_bytes) s->touched = carved_bytes;

@@ -1,4 +1,4 @@
-// A slab as a span of the page heap: made, made over for another class, given back.
+// Slabs as spans of the page heap: acquire, reset for another class, release.
 //
 // Thread safety: any thread, for a slab that only the caller can reach.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace larder {
 
-// A slab of the class, nothing carved, not owned yet; nullptr without memory.
+// An unowned slab of the class with nothing carved; nullptr without memory.
 Slab* slab_acquire(int size_class);
 // REQUIRES: used == 0.
 void slab_reset(Slab* s, int size_class);

@@ -10,7 +10,7 @@ namespace larder {
 
 namespace {
 
-// Descriptors of released regions, by next. Those of small regions keep their table.
+// Descriptors of released regions, by next. Small regions keep their table.
 constinit Region* spare = nullptr;
 
 size_t table_size(unsigned count) {
@@ -33,7 +33,7 @@ void give_spare(Region* region) {
   spare = region;
 }
 
-// With a zeroed table for `count` segments, or nullptr.
+// A region with a zeroed table for `count` segments, or nullptr.
 Region* new_descriptor(unsigned count) {
   Region** link = &spare;
   while (*link != nullptr && (*link)->segments != nullptr && (*link)->count != count)
@@ -85,7 +85,7 @@ size_t source_table_bytes(const Region& region) {
 }
 
 bool source_release(Region* region) {
-  // First the map: from the moment it is unmapped, the range may be anybody's.
+  // The map first: as soon as the range is unmapped, another owner may map it.
   size_t bytes = region->count * kSegmentBytes;
   page_map.set(region->base, bytes / kPageBytes, nullptr);
   if (!backing::unmap(region->base, bytes)) return false;

@@ -1,9 +1,9 @@
 // Where segments come from: regions of up to 64 segments, aligned to 2 MiB (backing). They stay
 // mapped, unless address space runs out.
 //
-// The first region is small and each later one as large as all before it, so a process maps
-// O(log heap) regions until they reach 128 MiB; a refused size is halved down to what is needed,
-// so a program under RLIMIT_AS or strict overcommit starts, and fails only what does not fit.
+// The first region is small, and each later one as large as all before it: a process maps O(log
+// heap) regions until they reach 128 MiB. A refused size is halved down to what is needed, so that
+// a program under RLIMIT_AS or strict overcommit starts, and only requests that do not fit fail.
 // Thread safety: the caller holds the page heap's lock.
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace larder {
 
-// A region of at least `min_segments` (<= 64), all of them free, with its part of the page map
-// made; nullptr when no memory can be had.
+// A region of at least `min_segments` (<= 64) free segments, with its page-map tables; nullptr
+// without memory.
 Region* source_region(unsigned min_segments, size_t segments_so_far);
-// Of its table, if that has memory of its own; others lie among descriptors.
+// Bytes of its table of descriptors, if that is a mapping of its own; else 0.
 size_t source_table_bytes(const Region& region);
-// Unmaps a region whose segments are all free. False: the system refused, and it is as it was.
+// REQUIRES: all its segments are free. Unmaps it. False: the system refused; nothing changed.
 bool source_release(Region* region);
 
 }  // namespace larder

@@ -35,31 +35,31 @@ uint32_t thread_id() {
   return thread_state.id;
 }
 
-// --- ThreadHeap: slabs come, are current, are partial, and go
+// --- a slab's life: current, partial, full, disowned
 
 namespace {
 
-// Of a slab that is not current, with what is gone.
+// REQUIRES: s is not current. Decommitted objects count.
 size_t free_bytes(const Slab* s) {
   return size_t{s->carved - s->used} * kSizeClasses.size[s->size_class];
 }
 
 }  // namespace
 
-// Hands out the first of a list of objects of the current slab; the rest is the class's list.
+// Returns the first object of the list; the rest becomes heads[c].
 void* ThreadHeap::serve(int c, void* list) {
   heads[c] = next_of(list);
   return list;
 }
 
-// As serve, for objects that have just come, of `bytes` at most: some may get marks.
+// Like serve, for up to `bytes` of new free objects, some of which may get sample points.
 void* ThreadHeap::hand_out(int c, void* list, size_t bytes) {
   if (unlikely(countdown.bytes < bytes)) return hand_out_sampled(c, list, bytes);
   countdown.bytes -= bytes;
   return serve(c, list);
 }
 
-// Makes the slab current. Its free objects: the caller serves them.
+// Makes the slab current and returns its free objects, which the caller serves.
 void* ThreadHeap::attach(int c, Slab* s) {
   LARDER_ASSERT(heads[c] == nullptr);
   if (unlikely(s->purged_at != 0)) slab_recommit(s);
@@ -77,18 +77,18 @@ void ThreadHeap::join_partial(Slab* s) {
   partial_classes |= ClassSet{1} << s->size_class;
 }
 
-// The current slab has nothing left to give. It stays the heap's for a while: what is freed next
-// is likely to be in it, and then no processor has to be asked.
+// The current slab is full. The heap owns it for a while longer: the next frees are likely to be in
+// it, and then cost no atomic operation.
 void ThreadHeap::move_to_full_list(int c) {
   Slab* s = std::exchange(bins[c].current, nullptr);
   s->list = &s->free;
-  s->used = 1;  // the first object that comes back leads to emptied()
+  s->used = 1;  // the first free leads to emptied()
   full.push_back(s);
   full_bytes += slab_bytes(s);
   while (full.size() > kMaxFull || full_bytes > kMaxFullBytes) disown_oldest_full();
 }
 
-// One of the slabs that were set aside; anything that was freed in it is free again.
+// Restores `used`, which counts the objects that were freed meanwhile.
 void ThreadHeap::take_off_full_list(Slab* s) {
   full.remove(s);
   full_bytes -= slab_bytes(s);
@@ -104,7 +104,7 @@ void ThreadHeap::disown_oldest_full() {
     if (remote_release(s, kFull)) return;
     s->set_owner(this);
   }
-  join_partial(s);  // freed in by others, or by a signal handler
+  join_partial(s);  // other threads or a signal handler freed into it
 }
 
 void ThreadHeap::push_local(Slab* s, void* p) {
@@ -115,12 +115,12 @@ void ThreadHeap::push_local(Slab* s, void* p) {
 }
 
 bool ThreadHeap::emptied(Slab* s) {
-  // A current slab gets here after a billion frees that its own list served again.
+  // A current slab gets here after 2^30 frees.
   if (is_current(s)) {
     s->used = kCurrentBias;
     return false;
   }
-  // The first object that came back to a slab that was set aside.
+  // The first free in a slab of the full list.
   if (s->carved == s->capacity && s->purged_at == 0 && next_of(s->free) == nullptr) {
     take_off_full_list(s);
     join_partial(s);
@@ -132,8 +132,8 @@ bool ThreadHeap::emptied(Slab* s) {
 
 bool ThreadHeap::defer_free(Slab* s, void* p) {
   int c = s->size_class;
-  // A heap that does not allocate the class has no use for it; and of a slab that is met again at
-  // once there are few, so that it is worth adopting.
+  // A heap that does not allocate the class would not use the object. Two frees in a row in one
+  // slab make it worth adopting.
   bool useful = bins[c].current != nullptr && last_deferred_slab[c] != s;
   if (!useful || deferred[c] >= kSizeClasses.max_deferred[c]) return false;
   if (deferred[c]++ == 0) deferred_classes |= ClassSet{1} << c;
@@ -149,7 +149,7 @@ void ThreadHeap::release_deferred(int c) {
   if (deferred[c] == 0 || deferred[c] == kDeferNoMore) return;
   deferred[c] = kDeferNoMore;
   thread_state.last = ThreadState::kNoLast;
-  // Marks stay on what stays in the list.
+  // Points stay on slots that stay in the list.
   SamplePoint* point = std::exchange(bins[c].sample_points, nullptr);
   SamplePoint** points = &bins[c].sample_points;
   void* remaining = nullptr;
@@ -198,7 +198,7 @@ void ThreadHeap::release_all_deferred() {
 }
 
 void ThreadHeap::adopt(Slab* s) {
-  // What malloc handed out last may have been an object of it, of another class then.
+  // `last` may have been an object of this slab, when that had another class.
   thread_state.last = ThreadState::kNoLast;
   s->list = &s->free;
   s->free = nullptr;
@@ -221,7 +221,7 @@ void ThreadHeap::adopt_to_central(Slab* s, const Chain& chain) {
   disown(s);
 }
 
-// What others have freed in a slab that is not current joins its free list.
+// Moves the remote frees of a slab that is not current to its free list.
 void ThreadHeap::take_remote(Slab* s) {
   void* following = nullptr;
   for (void* p = remote_take(s); p != nullptr; p = following) {
@@ -232,7 +232,7 @@ void ThreadHeap::take_remote(Slab* s) {
   }
 }
 
-// Ends the ownership of a slab that is in none of the heap's lists.
+// REQUIRES: s is in none of the heap's lists. Ends the ownership.
 void ThreadHeap::disown(Slab* s) {
   for (;;) {
     take_remote(s);
@@ -346,7 +346,7 @@ void ThreadHeap::collect_some() {
     collect_class = first_page(ahead != 0 ? ahead : todo);
     Bin& bin = bins[collect_class];
     for (size_t left = bin.partial.size(); left > 0 && looks > 0; --left, --looks) {
-      // From the back, to the front: the next turn looks at others.
+      // From the back to the front: the next call takes others.
       Slab* s = bin.partial.back();
       bin.partial.remove(s);
       bin.partial.push_front(s);
@@ -362,7 +362,7 @@ void ThreadHeap::collect_some() {
 
 // --- refill
 
-// A partial slab that has free objects, or may be carved when the current one may not.
+// A partial slab with free objects, or one to carve if the current slab is carved up.
 Slab* ThreadHeap::usable_partial(int c) {
   Bin& bin = bins[c];
   Slab* s = bin.partial.front();
@@ -382,7 +382,7 @@ Slab* ThreadHeap::fresh_slab(int c) {
   collect_some();
   raise_cache_limit(kSizeClasses.pages[c] * kPageBytes);
   Slab* s = slab_acquire(c);
-  // What this heap keeps is warm: it must not raise the peak.
+  // The cached memory is dirty, a clean span would raise the peak: use the cache up first.
   if (s != nullptr && s->zero && cached_bytes() != 0) {
     slab_release(s);
     trim();
@@ -394,8 +394,8 @@ Slab* ThreadHeap::fresh_slab(int c) {
   return s;
 }
 
-// Links the objects that start in the next page of the current slab, and in those touched before; a
-// page is touched when the first of its objects is needed, not before.
+// Links the objects that start in the next kCarveBytes of the current slab, and in all that is
+// touched already: system pages are touched when they are needed, not before.
 void* ThreadHeap::carve(int c) {
   Slab* s = bins[c].current;
   size_t size = kSizeClasses.size[c];
@@ -412,9 +412,9 @@ void* ThreadHeap::carve(int c) {
   return hand_out(c, first, count * size);
 }
 
-// The first objects of a class come from a slab of a slightly larger one, if there is any: a
-// thread that uses many classes lightly has half the slabs, and touches half the pages. As
-// aligned as `c` promises, or nullptr.
+// The size-class fallback: the first objects of a class come from the current slab of a slightly
+// larger one. A thread that uses many classes a little needs half the slabs and system pages. Keeps
+// the alignment of class `c`; nullptr if there is no such slab.
 void* ThreadHeap::take_from_larger_class(int c) {
   if (fallback_objects[c] >= kMaxFallbackObjects) return nullptr;
   uint32_t align = kSizeClasses.size[c] & (~kSizeClasses.size[c] + 1);
@@ -435,7 +435,7 @@ void* ThreadHeap::take_from_larger_class(int c) {
 void* ThreadHeap::refill(int c) {
   HeapCounters::add(counters.refills, 1);
   if (kChecked && counters.refills.load(std::memory_order_relaxed) % 256 == 0) check_heap(*this);
-  // A signal handler may have filled it since it was looked at.
+  // A signal handler may have filled it meanwhile.
   if (heads[c] != nullptr) return serve(c, heads[c]);
   Bin& bin = bins[c];
   if (bin.sample_points != nullptr) return take_sampled(c);
@@ -475,7 +475,7 @@ void* ThreadHeap::refill(int c) {
   }
 }
 
-// --- the slow paths, each guarded against a signal handler that comes in between (SlowPath)
+// --- the slow paths, each guarded against a signal handler that interrupts it (SlowPath)
 
 namespace {
 
@@ -484,8 +484,8 @@ void* or_enomem(void* p) {
   return p;
 }
 
-// Calls `allocate`; when it fails, gives back what is free and tries once more, then asks the
-// program to free something. Sizes that no address space holds are not worth that.
+// Calls `allocate`. On failure it releases all free memory and tries again, then calls the
+// out-of-memory callback and tries again; not for sizes beyond the address space.
 template <typename Allocate>
 void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   void* p = allocate();
@@ -498,9 +498,9 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   return or_enomem(p);
 }
 
-// What malloc_slow() returns for an object whose mark the heap has just taken off.
+// What malloc_slow() returns for a slot with a sample point.
 LARDER_SLOW void* sample_object(SamplePoint* point, void* caller) {
-  // The slot may be of a larger class, if it is fallback_objects.
+  // The slot may be of a larger class, by fallback.
   return sample_small(point, page_map.find(point->slot)->size_class, caller, countdown_of_thread());
 }
 
@@ -522,13 +522,13 @@ LARDER_SLOW void* shared_malloc(int c, void* caller) {
   return point == nullptr ? p : sample_object(point, caller);
 }
 
-// What was there before might point to what is lost.
+// Old content might point to leaked objects.
 void clear_large(Slab* s) {
   if (s->kind == Kind::kHuge && backing::discard(s->base, s->bytes)) return;
   memset(s->base, 0, s->bytes);
 }
 
-// A span or mapping that is handed out afresh.
+// Counts a new large object for the sampler.
 void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
   if (p == nullptr) return p;
   Slab* s = page_map.find(p);
@@ -550,7 +550,7 @@ void slab_free_slow(void* p, Slab* s) {
     heap->adopt(s);
     return heap->push_local(s, p);
   }
-  // A thread without a heap: into the slab's shared heap, if it is one, else a push at once.
+  // A thread without a heap frees into the CPU's shared heap if that owns the slab, else by a push.
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return;
   LockGuard guard(heap->lock);
@@ -561,7 +561,7 @@ void slab_free_slow(void* p, Slab* s) {
 }
 
 void free_in_signal(void* p, Slab* s) {
-  // Takes no lock.
+  // These take no lock.
   if (s->kind == Kind::kEmergency) return large_free(s);
   if (s->kind == Kind::kSampled) return sample_free_in_signal(p);
   if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
@@ -595,7 +595,7 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   bool zero = false;
   if (p == nullptr)
     p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  // What this heap keeps is warm: it must not raise the peak.
+  // The cached memory is dirty, a clean span would raise the peak: use the cache up first.
   if (p != nullptr && heap != nullptr && zero && heap->cached_bytes() != 0) {
     page_heap.free_span(page_map.find(p), 0);
     heap->trim();
@@ -616,7 +616,7 @@ void* malloc_slow(size_t size_bytes, size_t c) {
   thread_state.last = ThreadState::kNoLast;
   SlowPath path;
   if (!path.entered()) {
-    // As aligned as any object of the class may have to be.
+    // The alignment of the class.
     size_t size = kSizeClasses.size[c];
     size_t align = size & (~size + 1);
     return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
@@ -640,11 +640,12 @@ void* malloc_large(size_t size_bytes) {
 
 void free_empty(Slab* s) {
   SlowPath path;
-  // In a signal handler it stays where it is: partial, with everything free.
+  // In a signal handler the slab stays partial, with all objects free.
   if (!path.entered()) return;
   ThreadHeap* heap = thread_state.heap;
   unsigned early = purge_early_count();
-  // More is being freed than allocated: what is held might keep other slabs from becoming empty.
+  // The heap frees more than it allocates. Deferred frees might keep other slabs from becoming
+  // empty.
   if (heap->emptied(s)) {
     heap->release_some_deferred();
     heap->purge_partial_if_shrinking();
@@ -654,7 +655,7 @@ void free_empty(Slab* s) {
 
 namespace {
 
-// The slot of a sampled object, by a thread without a heap.
+// Frees the slot of a sampled object, by a thread without a heap.
 void free_slot_shared(SamplePoint* point) {
   Slab* s = page_map.find(point->slot);
   ThreadHeap* heap = shared_heap();
@@ -669,10 +670,10 @@ void free_slot_shared(SamplePoint* point) {
   }
 }
 
-// Then the slot is freed as the object would have been, were it there.
+// Frees the object of a sample slab, then its slot.
 LARDER_WARM void free_sampled(void* p, Slab* s) {
   SamplePoint* point = nullptr;
-  int c = s->size_class;  // the slab may be another's as soon as the object is free
+  int c = s->size_class;  // another thread may own the slab once the object is free
   {
     SlowPath path;
     if (!path.entered()) return free_in_signal(p, s);
@@ -687,7 +688,7 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
   free_left_by_signals();
 }
 
-// True if the span or mapping is parked, with its mark.
+// True: the span or mapping is in the one-entry cache, with its sample point.
 bool free_sampled_large(ThreadHeap* heap, void* p, Slab* s) {
   sample_end(s->sample_point);
   if (heap != nullptr && heap->keep_sample_point(s->sample_point)) {

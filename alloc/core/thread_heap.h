@@ -1,25 +1,27 @@
-// A thread's heap: the fast path of malloc and free, and what is behind it.
+// Thread heap: the fast path of malloc and free, and the slow path behind it.
 //
-//   malloc ── pop heads[class] ──► refill: what others freed in the current slab
+//   malloc ── pop heads[class] ──► refill: remote frees of the current slab
 //                                       ► a slab with free objects    (this heap's, then central)
 //                                       ► carve more of the current slab
-//                                       ► a fresh slab                (kept empty, then page heap)
-//   free ──── slab.owner == my heap? ── push to *slab.list ──► used == 0: keep or give back
+//                                       ► a fresh slab                (cached, then page heap)
+//   free ──── slab.owner == my heap? ── push to *slab.list ──► used == 0: cache or release
 //                    └── no ──► remote_free, large_free, foreign_free
 //
-// Ownership: everything here belongs to one thread, or, for shared heaps, to the holder of `lock`.
-// Threads beyond the bound on heaps, and threads that have already torn theirs down, use the
-// shared heap of their CPU.
+// Ownership: all of it belongs to one thread or, for a shared heap, to the holder of `lock`.
+// Threads beyond the bound, and threads whose heap is torn down, use the shared heap of their CPU.
+//
 // Invariants:
-//   heads[c] lists objects of bins[c].current that are free, and held ones: objects that were freed
-//   here, in use as far as their slab knows. A held object needs no slab until it is released.
-//   The list is cut before each object with a mark (sampler.h), so that malloc ends up in refill
-//   there: it goes on with bins[c].sample_points.
-//   every slab owned by the heap is a bin's current, in a bin's partial list, in `empties`, or in
-//   `full`: those that last had nothing left to give. Other full slabs are nobody's.
-// Bounds: kept empty slabs <= LARDER_HEAP_EMPTY_KIB, kept spans likewise, and both together
-// cache_extra beyond that, which is kCacheExtraBytes in all heaps; current slabs <= one a class,
-// held objects <= kSizeClasses.hold a class, slabs set aside <= kMaxFull and kMaxFullBytes.
+//   heads[c] = free objects of bins[c].current, and deferred frees: objects that this thread freed
+//   and that are in use for their slabs. A deferred free needs no slab until it is released.
+//   heads[c] ends before each object with a sample point (sampler.h), so that malloc calls refill
+//   there; the list continues with bins[c].sample_points.
+//   A slab that the heap owns is either a bin's current, or in one of a bin's partial list,
+//   `empties` (used == 0), or `full`. Other full slabs are unowned.
+// Bounds:
+//   empty_bytes, cached_span_bytes <= LARDER_HEAP_EMPTY_KIB each, and cache_extra beyond that;
+//   the sum of cache_extra over all heaps <= kCacheExtraBytes
+//   current slabs <= 1 a class; deferred[c] <= kSizeClasses.max_deferred[c]
+//   full.size() <= kMaxFull, full_bytes <= kMaxFullBytes
 #pragma once
 
 #include "base/policy.h"
@@ -37,43 +39,44 @@ namespace larder {
 
 inline constexpr uint8_t kDeferNoMore = 255;
 
-// The owner of no slab, not even of the null slab: what a thread without a heap compares with.
+// The owner word of a thread without a heap: equals no slab's owner, not even the null slab's.
 inline constexpr uintptr_t kNoHeap = 1;
 
-// All of a thread's static TLS: 560 bytes, so that a dlopened Larder still finds room for it.
+// All of a thread's static TLS: 560 bytes, so that a dlopened Larder finds room for it.
 //
-// `last` is what malloc handed out last, and came from *last_head; kNoLast as soon as the
-// heap takes in a slab or lets go of held objects. What is freed goes to that list if it is `last`
-// and its slab is the heap's: another thread may have freed it, and its address may be another
-// object's. The processor predicts that, and the next malloc need not wait for the look-up.
+// `last` is the object that malloc handed out last, from *last_head; kNoLast once the heap adopts a
+// slab or releases deferred frees. A free of `last`, whose slab the heap owns, pushes to
+// *last_head. The owner test comes first: another thread may have freed the object, and its address
+// may be another object's. The processor predicts the comparison, so that the next malloc does not
+// wait for the page map.
 struct ThreadState {
-  // No object, and not the null pointer that free() may be called with.
+  // No object's address, and not the null pointer that free() accepts.
   static constexpr uintptr_t kNoLast = 1;
   enum Phase : uint8_t { kNew, kHasHeap, kSurplus, kTornDown };
   void* heads[kClasses] = {};
   uintptr_t last = kNoLast;
   void** last_head = nullptr;
   ThreadHeap* heap = nullptr;
-  uintptr_t owner = kNoHeap;  // the heap, as its slabs have it
+  uintptr_t owner = kNoHeap;  // the heap, as in Slab::owner_
   Phase phase = kNew;
-  bool busy = false;  // in a slow path; a signal handler that sees it must not touch the heap
-  uint32_t id = 0;    // thread_id(), 0 until it is asked for
+  bool busy = false;  // in a slow path: a signal handler must not touch the heap
+  uint32_t id = 0;    // thread_id(); 0 until first used
 };
 
 extern constinit thread_local ThreadState thread_state
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-// This process is a child that was forked from a signal handler while other threads held locks:
-// what they guard cannot be used any more, and every block is a mapping of its own.
+// This process was forked from a signal handler while other threads held locks. What these guard is
+// unusable: every object is a mapping of its own.
 extern bool torn_by_fork;
 
-// Counted by the heap's thread alone, read by anyone.
+// Written by the heap's thread alone, read by any.
 struct HeapCounters {
   std::atomic<uint64_t> refills;
   std::atomic<uint64_t> fresh_slabs;  // from the page heap
   std::atomic<uint64_t> adopted_slabs;
-  std::atomic<uint64_t> remote_frees;   // objects pushed to other heaps' slabs
-  std::atomic<uint64_t> remote_pushes;  // atomic operations that these took
+  std::atomic<uint64_t> remote_frees;   // objects
+  std::atomic<uint64_t> remote_pushes;  // atomic operations for remote_frees
 
   static void add(std::atomic<uint64_t>& counter, uint64_t n) {
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
@@ -85,134 +88,133 @@ static_assert(kClasses <= kPagesPerSegment, "a set of classes is one of bits");
 
 struct Bin {
   Slab* current;
-  SamplePoint*
-      sample_points;  // on free slots of the class: each begins a list that follows on heads[c]
+  SamplePoint* sample_points;  // on free slots; the list of each continues heads[c]
   SlabList partial;
 };
 
 struct ThreadHeap {
   void** heads;
   Bin bins[kClasses];
-  // Slabs of the class adopted, less those needed since, from 0 to kIdleAdoptions: tells a heap
-  // that frees more than it allocates.
+  // Slabs of the class adopted, minus those needed since; 0 to kIdleAdoptions. High in a heap that
+  // frees more than it allocates.
   uint8_t idle_adoptions[kClasses];
-  uint8_t deferred[kClasses];        // put into heads[c] since it was last empty; or kDeferNoMore
-  SlabList empties[kSlabPageSteps];  // used == 0, by log2(pages), most recently emptied first
+  uint8_t deferred[kClasses];        // in heads[c] since it was last empty; or kDeferNoMore
+  SlabList empties[kSlabPageSteps];  // cached empty slabs, by log2(pages), the latest first
   size_t empty_bytes;
-  SlabList full;  // set aside, the longest first: used == 1, so that the first free is noticed
+  SlabList full;  // the full list, the oldest first
   size_t full_bytes;
-  Slab* cached_spans[kMaxCachedSpanPages + 1];  // freed spans, by pages, linked by next
+  Slab* cached_spans[kMaxCachedSpanPages + 1];  // by pages, linked by next
   size_t cached_span_bytes;
-  // What it turns over: it may keep so much more than LARDER_HEAP_EMPTY_KIB (raise_cache_limit).
+  // The cache limit is LARDER_HEAP_EMPTY_KIB + cache_extra (raise_cache_limit).
   size_t cache_extra;
-  size_t evicted_bytes;       // for want of room here, and not asked for again yet
-  size_t cache_extra_unused;  // least of what was beyond the option in the decay time, from
-                              // cache_extra_since_ms
+  size_t evicted_bytes;       // released by the cache limit, and not asked for again yet
+  size_t cache_extra_unused;  // minimum of the unused part of cache_extra
   uint64_t cache_extra_since_ms;
-  size_t reported_cached_bytes;  // its share of stats::kHeapsCachedBytes
+  size_t reported_cached_bytes;  // its share of kHeapsCachedBytes
   size_t emptied_bytes;          // of slabs that became empty since one was needed
-  int purge_class;               // where thin() goes on
+  int purge_class;               // where purge_partial() continues
   uint8_t cache_events;
-  uint8_t fallback_objects[kClasses];  // objects that other classes lent; all of them once it has a
-                                       // slab
-  // The span that was freed last, without a look at cached_spans: it serves sizes of last_freed_min
-  // + 0..last_freed_range.
+  uint8_t fallback_objects[kClasses];  // taken; kMaxFallbackObjects: no more
+  // The one-entry cache: the span freed last. Serves sizes last_freed_min + 0..last_freed_range.
   Slab* last_freed;
-  void* last_freed_object;  // known without a look at the slab, which the free has just looked up
+  void* last_freed_object;  // its object: no load from the descriptor
   size_t last_freed_min, last_freed_range;
   ClassSet partial_classes;   // bit c: bins[c].partial may not be empty
-  ClassSet deferred_classes;  // bit c: held[c] may not be 0
-  int collect_class;          // where the next collect_some() looks
-  int release_class;          // and the next release_some_deferred()
+  ClassSet deferred_classes;  // bit c: deferred[c] may not be 0
+  int collect_class;          // where collect_some() continues
+  int release_class;          // where release_some_deferred() continues
   HeapCounters counters;
-  Countdown countdown;         // to the next mark
-  SamplePoint* sampled_point;  // on the object that refill() has just returned, if any
+  Countdown countdown;         // to the next sample point
+  SamplePoint* sampled_point;  // of the object that refill() has just returned, or nullptr
   bool shared;
-  bool orphaned;  // its thread did not come along through fork
-  Lock lock;      // shared heaps only
+  bool orphaned;  // abandoned in fork's child
+  Lock lock;      // for shared heaps only
   bool assigned;  // to a living thread; this and what follows belongs to the registry
-  bool leaked;    // to one that has ended without giving it up, as far as can be told
-  int thread;     // system_thread_id() of the one that it is assigned to, or 0
+  bool leaked;    // its thread has ended without giving it up, as far as known
+  int thread;     // system_thread_id() of its thread, or 0
   ThreadHeap* next;
   ThreadHeap* next_unused;
-  size_t waiting_bytes;          // owned when its thread ended, for the registry
-  larder_inline_state* inlined;  // what the thread keeps for inlined code, if anything (inline.cc)
-  Slab* last_deferred_slab[kClasses];  // where the last held object of the class came from
-  // What most threads never touch comes last.
+  size_t waiting_bytes;          // owned when its thread ended
+  larder_inline_state* inlined;  // the thread's cache for inlined code, or nullptr (inline.cc)
+  Slab* last_deferred_slab[kClasses];  // the slab of the last deferred free of the class
+  // Last: most threads never touch what follows.
   RemoteCache remote;
-  void* own_heads[kClasses];  // of a heap that no thread has
+  void* own_heads[kClasses];  // while no thread has the heap
 
-  // An object of the class when heads[c] is empty; nullptr without memory. If it is marked, `taken`
-  // is its mark, and the caller samples it.
+  // REQUIRES: heads[c] is empty. An object of the class; nullptr without memory. If its slot has a
+  // sample point, sampled_point is set and the caller samples the object.
   void* refill(int c);
   void push_local(Slab* s, void* p);
-  // Takes a freed object of a slab that nobody owns, for the next malloc of its class, instead of
-  // adopting the slab for its sake. False: enough are held.
+  // Keeps a freed object of an unowned slab for the next malloc of its class, so that the slab need
+  // not be adopted. False: enough frees are deferred.
   bool defer_free(Slab* s, void* p);
-  // Held objects of the class go to their slabs, and no more are held until it is refilled.
+  // Frees the deferred objects of the class into their slabs; defers no more until the next refill.
   void release_deferred(int c);
-  // What inlined code has kept of the class goes to its slabs, and no more is kept until it asks.
+  // Frees what inlined code caches of the class into the slabs.
   void release_inlined(int c);
-  // Freed objects that are in use as far as their slabs know, linked.
+  // Frees a list of objects that are in use for their slabs.
   void free_inlined(void* list);
-  // Of a few classes, in turn; of all.
+  // release_deferred() for a few classes, round robin; for all.
   void release_some_deferred();
   void release_all_deferred();
-  // The slab was adopted: nothing of it is free. A heap that adopts and does not allocate passes
-  // slabs on, through the central list.
+  // The heap becomes the owner of a full slab. A heap that adopts and does not allocate passes
+  // slabs on through the central list.
   void adopt(Slab* s);
-  // As adopt, with objects that are free; but the slab goes to the central list.
+  // Like adopt(), with the objects of `chain` free; the slab goes to the central list.
   void adopt_to_central(Slab* s, const Chain& chain);
-  // used has fallen to zero. One that was set aside is partial from now on; a partial slab is kept
-  // for other use, or given back: true.
+  // REQUIRES: used == 0. A slab of the full list becomes partial: false. A partial slab is cached
+  // or released: true.
   bool emptied(Slab* s);
-  // The heap's lists move to the thread, or away from it: a heap whose thread has ended waits for
-  // the next one with all that it has, if that is little.
+  // The heap's lists move to the thread, or away from it. A heap without a thread keeps what it
+  // owns, if that is little, for the next thread.
   void move_in(ThreadState& t);
   void move_out(ThreadState& t);
-  // Bytes of all slabs and spans that it owns or keeps, as far as they were touched. O(classes).
+  // Touched bytes of the slabs and spans that it owns or caches. O(classes).
   size_t owned_bytes() const;
-  // Lets go of every slab: free ones to the page heap, others for anyone to take.
+  // Gives up all slabs: empty ones to the page heap, others to the central lists.
   void release_all();
-  // A freed span, if none is parked. False: it has to go elsewhere.
+  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span does not
+  // fit.
   bool cache_last_freed(Slab* s, void* p);
-  // The parked span, if there is one and it fits.
+  // The entry's object, if it fits; else nullptr.
   void* take_last_freed(size_t size_bytes);
-  // Keeps it like others, or gives it back.
+  // Moves the entry to the cached spans, or releases it.
   void evict_last_freed();
-  // A freed span that is worth keeping; false if it is not. A span of so many pages, or nullptr.
+  // Caches a freed span. False: it is not worth it. take_cached_span returns a span of at least
+  // `pages`, or nullptr.
   bool cache_span(Slab* s);
   Slab* take_cached_span(unsigned pages);
-  // Asked the page heap for so much: if it gave back as much before, it should have kept it.
+  // The heap asks the page heap for this many bytes. If it released as many before, its limit was
+  // too low.
   void raise_cache_limit(size_t bytes);
-  // Keeps no more than any heap may.
+  // Back to LARDER_HEAP_EMPTY_KIB.
   void reset_cache_limit();
-  // For the purge, which is to know what is not really in use.
+  // Publishes cached_bytes(), so that the purge knows what is not in use.
   void report_cached_bytes();
   size_t cached_bytes() const {
     return empty_bytes + cached_span_bytes + (last_freed != nullptr ? last_freed->bytes : 0);
   }
-  // Whatever was freed is free for its slab, or on its way there: nothing held, pending or parked.
+  // Nothing stays deferred, pending, or in the one-entry cache.
   void flush();
-  // Gives wholly free slabs and kept spans back. Bytes.
+  // Releases cached slabs and spans. Returns bytes.
   size_t trim();
-  // More is being freed than allocated: once much is, pages within partial slabs go, too.
+  // A heap that frees much more than it allocates purges its partial slabs, too.
   void purge_partial_if_shrinking();
-  // Until the time comes, or all slabs were looked at.
+  // Until end_us, or through all slabs.
   void purge_partial(uint64_t end_us);
-  // Takes in what others have freed in partial slabs: all of them; a few, in turn. Without it a
-  // slab of a class that this heap allocates no more would never be found empty.
+  // Takes the remote frees of partial slabs: of all; of a few, round robin. A slab of a class that
+  // the heap no longer allocates would otherwise never become empty.
   void collect();
   void collect_some();
 
-  // Marks (sample_points.cc).
-  // A marked object is free. While it is the next to be handed out, its mark stays.
+  // --- sample points (sample_points.cc)
+  // The slot of a sampled object is free. The point stays if the slot is the next to be handed out.
   void free_sampled_slot(int c, SamplePoint* point);
-  // What inlined code has kept is free.
+  // Frees a sampled object that inlined code has cached.
   void forget_sampled(Slab* s, void* p);
-  // Whether the mark of a place that may be handed out again at once is to stay; that is bounded.
+  // Whether the point of a slot that may be reused at once stays.
   bool keep_sample_point(SamplePoint* point);
-  // As cache_last_freed(), with its mark; the marked span that is parked, if it fits.
+  // Like cache_last_freed() and take_last_freed(), for a span with a sample point.
   bool cache_last_freed_sampled(Slab* s, void* p);
   Slab* take_last_freed_sampled(size_t size_bytes);
   template <typename Visit>
@@ -227,7 +229,7 @@ struct ThreadHeap {
   void* hand_out(int c, void* list, size_t bytes);
   LARDER_WARM void* hand_out_sampled(int c, void* list, size_t bytes);
   void* take_sampled(int c);
-  // Without marks the list is whole again.
+  // Drops the sample points and returns the whole list.
   void* take_unsampled_list(int c);
   void* attach(int c, Slab* s);
   void join_partial(Slab* s);
@@ -249,7 +251,7 @@ struct ThreadHeap {
   void note_taken();
 };
 
-// In the constructor: the time for purge_partial_if_shrinking() counts from here.
+// In the constructor: the time for slab purges counts from here.
 void start_slab_purge_clock();
 // In a fork's child.
 void forget_caches_of_others();
@@ -258,7 +260,7 @@ inline Countdown* countdown_of_thread() {
   return thread_state.heap != nullptr ? &thread_state.heap->countdown : nullptr;
 }
 
-// Whether a large object gets a mark: by the thread's own chance, if it has a heap.
+// Whether a large object gets a sample point: drawn by the thread's heap, if it has one.
 inline bool countdown_hits(size_t object_bytes, double* expected) {
   ThreadHeap* heap = thread_state.heap;
   return heap != nullptr ? heap->countdown.hits(object_bytes, expected)
@@ -270,17 +272,17 @@ LARDER_WARM void* malloc_slow(size_t size_bytes, size_t c);
 LARDER_WARM void* malloc_large(size_t size_bytes);
 LARDER_WARM void free_slow(void* p, Slab* s);
 LARDER_WARM void free_empty(Slab* s);
-// What signal handlers have left to be freed (sample_free_in_signal).
+// Frees what signal handlers could not (sample_free_in_signal).
 void free_left_by_signals();
 
 LARDER_FAST void* malloc_small(size_t c, size_t size_bytes) {
   ThreadState* t = &thread_state;
   __asm__("" : "+r"(t));
   void** head = &t->heads[c];
-  // By one register: only then is what was stored here forwarded to the next load at once.
+  // One register for both: otherwise the store is not forwarded to the next load at once.
   __asm__("" : "+r"(head));
 #if defined(__x86_64__)
-  void* p;  // in the register that it is returned in
+  void* p;  // the return register
   __asm__("mov %1, %0" : "=a"(p) : "m"(*head));
 #else
   void* p = *head;
@@ -299,7 +301,7 @@ LARDER_FAST void* malloc_fast(size_t size_bytes) {
   return malloc_large(size_bytes);
 }
 
-// s: the slab of p.
+// REQUIRES: s is the slab of p.
 LARDER_FAST void free_fast(void* p, Slab* s) {
   if (unlikely(!s->owned_by(thread_state.owner))) return free_slow(p, s);
   if (uintptr_t(p) == thread_state.last) {
@@ -317,17 +319,17 @@ LARDER_FAST void free_fast(void* p) { free_fast(p, page_map.find(p)); }
 
 // An object of at least size_bytes at a multiple of align, a power of two.
 void* aligned_alloc_any(size_t size_bytes, size_t align);
-// As malloc; the content is zero.
+// Like malloc; the content is zero.
 void* zeroed_alloc(size_t size_bytes);
 // REQUIRES: size_bytes != 0, p is Larder's.
 [[gnu::nonnull]] void* resize(void* p, Slab* s, size_t size_bytes);
 size_t usable_size(const Slab* s);
-// Gives back what is free: the calling thread's kept slabs, then all else. Bytes.
+// Purges everything that is free, the calling thread's cache first. Returns bytes.
 size_t release_free_memory();
 
-// Marks the thread as being in a slow path. entered() is false in a signal handler that
-// interrupted one: locks may be held and lists be half changed below it. It is false for good in a
-// child whose fork could not take every lock (fork.cc).
+// Marks the thread as being in a slow path. entered() is false in a signal handler that interrupted
+// one, because locks may be held and lists half changed; and in a child whose fork could not take
+// every lock (fork.cc).
 class SlowPath {
  public:
   SlowPath() : entered_(!thread_state.busy && !torn_by_fork) {

@@ -37,7 +37,7 @@ Lock& sample_lock() { return unused; }
 // The countdown of a heap runs out all the same, now and then.
 void Countdown::draw() {
   bytes = SIZE_MAX / 2;
-  only_a_check = true;
+  check_only = true;
   mean = 0;
 }
 bool Countdown::hits_slowly(size_t, double* expected) {

@@ -223,8 +223,8 @@ void Countdown::draw() {
   size_t look = mean == 0 ? kCheckBytesIfOff : kCheckBytes;
   double distance = mean == 0 ? double(look) : chance.exponential() * mean;
   // The process has no memory: what was drawn beyond may be drawn again.
-  only_a_check = distance >= double(look);
-  bytes = only_a_check ? look : size_t(distance);
+  check_only = distance >= double(look);
+  bytes = check_only ? look : size_t(distance);
 }
 
 void Countdown::draw_large() {
