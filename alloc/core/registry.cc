@@ -49,9 +49,9 @@ void count_in_use(ptrdiff_t change) {
                         std::memory_order_relaxed);
 }
 
-// A thread may get its first heap in a signal handler or key destructor at its very end, and gives
-// it up never. Such leaked heaps stop counting against the bound; nothing else changes: their lists
-// went with the thread, and after a raw fork a heap's number may not be its thread's. Costs a
+// A thread may get its first heap in a signal handler or key destructor at its very end, and
+// never gives it up. Such leaked heaps stop counting against the bound; nothing else changes: their
+// lists went with the thread, and after a raw fork a heap's number may not be its thread's. Costs a
 // system call for each assigned heap.
 void find_leaked() LARDER_REQUIRES(registry.lock) {
   uint64_t now = os::now_ms();

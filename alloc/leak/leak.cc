@@ -19,7 +19,7 @@
 #include "os/line.h"
 #include "os/os.h"
 
-// Of glibc, for thread_local objects; from the compiler.
+// glibc's, for thread_local objects; and the compiler's.
 extern "C" {
 [[gnu::weak]] int __cxa_thread_atexit_impl(void (*)(void*), void*, void*);
 [[gnu::visibility("hidden")]] extern void* __dso_handle;
@@ -32,7 +32,7 @@ LeakOptions* leak_options = nullptr;
 namespace {
 
 struct Checker {
-  Lock lock;  // one check at a time; taken before all others
+  Lock lock;  // one check at a time; taken before all other locks
   int process = 0;
   bool checked = false;
   void (*cleanup)() = nullptr;
@@ -57,7 +57,7 @@ void explain(LeakList::Result result) {
   }
 }
 
-// Whether what leaked would be reached by pointers that lie anywhere.
+// Reports whether unaligned pointers reach the leaks.
 void test_alignment(const CallingThread& me, uint64_t since_us) {
   LeakOptions options = *leak_options;
   options.source_alignment = 1;
@@ -70,7 +70,7 @@ void test_alignment(const CallingThread& me, uint64_t since_us) {
             "cause of leaks.\n");
 }
 
-// What is known of the list's reach besides.
+// Reports what limits the check.
 void warn(const LeakList& list) {
   if (list.others_unstopped)
     Line()
@@ -93,7 +93,7 @@ LeakList::Result find(const CallingThread& me, uint64_t since_us, LeakList* list
   return result;
 }
 
-// By a file, which says as well that there is no leak.
+// The tool reads the profile, which is written without leaks, too.
 void check_for_tool(LeakList* list) {
   CallingThread me;
   capture_caller(&me);
@@ -114,10 +114,10 @@ void check_whole_program() {
     leak_exit();
 }
 
-// exit() runs what a thread has registered before all else: the program's data are whole still.
+// exit() runs a thread's destructors first, while the program's data are whole.
 void check_before_destructors(void*) {
   CallingThread me;
-  // But the thread may just end.
+  // They also run when the thread alone ends.
   if (!leak_options->after_destructors && capture_caller(&me)) check_whole_program();
 }
 
@@ -139,7 +139,7 @@ void leak_init() {
   checker.process = os::process_id();
   leak_exempt_init();
   suppressions_init();
-  // It takes a block for it, which is nobody's when the time comes.
+  // glibc allocates an object for this, which nothing points to at the check.
   if (&__cxa_thread_atexit_impl != nullptr)
     __cxa_thread_atexit_impl(check_before_destructors, nullptr, static_cast<void*>(&__dso_handle));
   large_evict_last_freed();
@@ -157,8 +157,7 @@ bool leak_cancel() { return !std::exchange(checker.checked, true); }
 
 void leak_exit() {
   say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");
-  // What the program has printed is not lost: as exit() does it, which does not wait for a thread
-  // that is reading.
+  // Flushes the program's output like exit(), which does not wait for a thread that reads.
   fcloseall();
   if (&larder_endpoint_close != nullptr) larder_endpoint_close();
   os::end_process(leak_options->exit_code);

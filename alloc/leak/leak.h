@@ -1,10 +1,10 @@
-// The leak checker: which objects nobody can reach any more, and where they were allocated.
+// The leak checker: which objects are unreachable, and where they were allocated.
 //
-// It is on if HEAPCHECK said so when the program began: every allocation is recorded from then on
-// (sampler.h), and the whole program is checked when it ends. A child of fork does not report.
+// On if HEAPCHECK was set when the program began: every allocation is then recorded (sampler.h),
+// and the whole program is checked when it ends. A child of fork does not report.
 //
-// Thread safety: any thread; one check at a time. Nothing of it runs, and none of its memory is
-// touched, while it is off.
+// Thread safety: any thread; one check at a time. While the checker is off, none of its code runs
+// and none of its memory is touched.
 #pragma once
 
 #include "leak/leak_options.h"
@@ -13,15 +13,15 @@
 
 namespace larder {
 
-// In the constructor, if anybody asks for it.
+// In the constructor, if HEAPCHECK is set.
 void leak_init();
 
-// Leaks of one site, or of all.
+// The leaks of one site, or of all.
 struct LeakSum {
   const Site* site;
   size_t objects, bytes;
-  size_t indirect_objects, indirect_bytes;  // of these, only reached from other leaks
-  size_t first;                             // of its objects in LeakList
+  size_t indirect_objects, indirect_bytes;  // of these, reachable only from other leaks
+  size_t first;                             // index of its first object in LeakList
 };
 
 struct LeakedObject {
@@ -31,7 +31,7 @@ struct LeakedObject {
   bool indirect;
 };
 
-// What a check has found. Its memory is a mapping of its own.
+// The result of a check, in a mapping of its own.
 class LeakList {
  public:
   LeakList() = default;
@@ -41,12 +41,13 @@ class LeakList {
   LeakList& operator=(const LeakList&) = delete;
 
   enum class Result { kDone, kBusy, kNoMemory, kNoProc };
-  // Of what was allocated at this time of os::now_us() or later. REQUIRES: the checker is on.
+  // Checks objects that were allocated at since_us (os::now_us()) or later. REQUIRES: the checker
+  // is on.
   Result find(const CallingThread& me, const LeakOptions& options, uint64_t since_us);
 
   LeakSum total = {};
   LeakSum reachable = {};
-  bool others_unstopped = false;  // what they hold in registers is not known
+  bool others_unstopped = false;  // their registers are unknown
   // By bytes, the largest first.
   const LeakSum* sums() const { return sums_; }
   size_t sum_count() const { return sum_count_; }
@@ -60,28 +61,27 @@ class LeakList {
   size_t count_ = 0, sum_count_ = 0, mapped_bytes_ = 0, sums_bytes_ = 0;
 };
 
-// The registers and the stack of whoever has called, from the innermost frame that is not Larder's
-// on; at exit, of whoever has called exit(): true.
+// Stores the caller's registers and stack, from the innermost frame outside of Larder on. At exit
+// it stores those of exit()'s caller, and returns true.
 bool capture_caller(CallingThread* me);
 
 extern LeakOptions* leak_options;  // nullptr: the checker is off
 inline bool leak_is_on() { return leak_options != nullptr; }
-// And this is the process that it was turned on in.
+// The checker is on, and this process is not a child of fork.
 bool leak_is_active();
 
-// Checks what was allocated since, and reports under the name what there is. True: no leak was
-// found.
+// Checks what was allocated since, and reports the leaks under `name`. True: there are none.
 bool leak_check(const char* name, uint64_t since_us, LeakList* list);
-// Ends the process as one that leaks.
+// Ends a process that leaks.
 [[noreturn]] void leak_exit();
-// The program is not checked when it ends. False: it would not be any more.
+// Turns off the check at the end of the program. False: it was off, or has run.
 bool leak_cancel();
-// What the calling thread allocates is no leak while these add up to more than 0.
+// Objects that the calling thread allocates are no leaks while the sum of `more` is above 0.
 void leak_disable(int more);
-// Run before the whole program is checked; from within it may allocate and free.
+// Runs before the whole program is checked. It may allocate and free.
 void leak_set_cleanup(void (*cleanup)());
-// The object that has the address is ignored, and what it leads to, or no longer. False: there is
-// none, or none that was ignored.
+// Ignores the object that contains the address, and what it points to; or no longer. False: there
+// is no such object, or it was not ignored.
 bool leak_ignore(const void* address, bool on);
 
 }  // namespace larder

@@ -10,17 +10,17 @@ namespace larder {
 
 namespace {
 
-// The outermost frame of what the loader runs.
+// The outermost frame of code that the loader runs.
 uintptr_t loader_frame = 0;
 
 uintptr_t function_of(uintptr_t return_address) {
-  // What never returns may be called by a function's last instruction.
+  // A call of a function that never returns may be the last instruction of its caller.
   return uintptr_t(_Unwind_FindEnclosingFunction(reinterpret_cast<void*>(return_address - 1)));
 }
 
-// What the thread that began the process runs is called by _start, __libc_start_main and another
-// function of libc, which calls main and then exit; constructors of the program by _start,
-// __libc_start_main and others, those of libraries by the loader.
+// On the first thread the outermost frames are _start, __libc_start_main and then, for main and
+// exit, one more function of libc. The program's constructors run below __libc_start_main, those of
+// libraries below the loader.
 class BeforeMain {
  public:
   BeforeMain() {
@@ -63,7 +63,7 @@ bool exempt_sites(const LeakList& list, const LeakOptions& options) {
   BeforeMain before_main;
   LeakNames names(list.sums(), suppressions_count() != 0 ? list.sum_count() : 0);
   for (size_t i = 0; i < list.sum_count(); ++i) {
-    // It is the sampler's, which does not look at this.
+    // The site is the sampler's, which does not read this field.
     auto* site = const_cast<Site*>(list.sums()[i].site);
     bool is_early = !options.before_constructors && before_main.has(*site);
     if (site->exempt || (!is_early && !is_suppressed(list.sums()[i], names))) continue;

@@ -1,4 +1,4 @@
-// LeakList: a check, from the stopped threads to sums by site.
+// LeakList: a check, from stopping the threads to sums by site.
 #include <unwind.h>
 
 #include "base/shell_sort.h"
@@ -6,7 +6,7 @@
 #include "leak/leak.h"
 #include "leak/reach.h"
 
-// From the linker: where this library is.
+// From the linker: this library's code.
 extern "C" {
 [[gnu::visibility("hidden")]] extern const char __ehdr_start;
 [[gnu::visibility("hidden")]] extern const char _end;
@@ -22,7 +22,7 @@ struct Search {
   bool found, through_exit, exits;
 };
 
-// Registers that a function leaves as they were, as the unwinder numbers them.
+// Callee-saved registers, by the unwinder's numbers.
 #if defined(__x86_64__)
 constexpr int kPreserved[] = {3, 6, 12, 13, 14, 15};
 #else
@@ -35,7 +35,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   if (address == 0) return _URC_END_OF_STACK;
   bool is_own = address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&_end);
   bool is_exit = _Unwind_GetRegionStart(context) == uintptr_t(&exit);
-  // The frames of exit() lie where main's were, and hold what it has left there.
+  // exit()'s frames lie where main's were, and still hold main's values.
   bool take = search->through_exit || (!is_own && !search->found);
   search->through_exit = is_exit;
   search->exits = search->exits || is_exit;

@@ -1,6 +1,6 @@
 #include "leak/leak_names.h"
 
-// Of the C++ library, if the program has one.
+// The C++ library's, if the program has one.
 extern "C" [[gnu::weak]] char* __cxa_demangle(const char*, char*, size_t*, int*);
 extern "C" void free(void*);
 

@@ -1,4 +1,4 @@
-// The names of all functions in the stacks of some sums: looked up once, together.
+// The names of all functions in the stacks of some sums, looked up together.
 #pragma once
 
 #include "leak/leak.h"
@@ -21,7 +21,7 @@ class LeakNames {
   size_t room_ = 0, count_ = 0, bytes_ = 0;
 };
 
-// The function's name as its language has it, if the program has a C++ library; else as it is.
+// The demangled name, if the program has a C++ library; else the name itself.
 class PlainName {
  public:
   explicit PlainName(const Symbol& symbol);

@@ -69,7 +69,7 @@ void read_leak_options(LeakOptions* o) {
   read_switch("HEAP_CHECK_REPORT", &o->report);
   read_switch("HEAP_CHECK_IDENTIFY_LEAKS", &o->identify);
   read_switch("HEAP_CHECK_TEST_POINTER_ALIGNMENT", &o->test_alignment);
-  bool strict = true;  // what it was for has no other way here
+  bool strict = true;  // such modes have no other effect here
   read_switch("HEAP_CHECK_STRICT_CHECK", &strict);
   read_numbers(o);
   const char* directory = secure_getenv("LARDER_LEAK_REPORTS");

@@ -1,5 +1,5 @@
-// What the environment says of the leak checker: gperftools' variables, which LARDER_ goes before.
-// The environment is read once, in the constructor; not of programs that are setuid or the like.
+// The leak checker's options: gperftools' variables. The same name with LARDER_ takes precedence.
+// Read once, in the constructor; not in setuid programs and the like.
 #pragma once
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 namespace larder {
 
 struct LeakOptions {
-  bool on = false;             // anything is recorded
-  bool whole_program = false;  // and checked when the program ends
+  bool on = false;             // allocations are recorded
+  bool whole_program = false;  // the program is checked when it ends
   bool before_constructors = true;
   bool after_destructors = false;
-  bool thread_live = true;  // what threads can reach is no leak
-  bool global_live = true;  // nor is what lies in data
+  bool thread_live = true;  // what threads reach is no leak
+  bool global_live = true;  // what global data reach is no leak
   bool report = true;
   bool identify = false;
   bool test_alignment = false;
@@ -25,16 +25,16 @@ struct LeakOptions {
   int verbose = 0;
   size_t delay_seconds = 0;
   char dump_directory[3072] = {};  // empty: none
-  // The tool reads the whole program's leaks there: nothing is said, and the program ends as it
-  // would.
+  // The tool reads the whole program's leaks from the directory. Nothing is printed, and the exit
+  // code stays.
   bool for_tool = false;
 };
 
-// Whether there is anything to read.
+// Whether HEAPCHECK is set.
 inline bool leaks_are_asked_for() {
   return secure_getenv("HEAPCHECK") != nullptr || secure_getenv("LARDER_HEAPCHECK") != nullptr;
 }
-// Bad values are told in one line each; one of HEAPCHECK itself means no checking.
+// Reports each bad value in a line. A bad HEAPCHECK turns the checker off.
 void read_leak_options(LeakOptions* options);
 
 }  // namespace larder

@@ -11,7 +11,7 @@ namespace larder {
 
 namespace {
 
-// Beyond it the oldest stay.
+// Files of one name; later profiles are not written.
 constexpr unsigned kMaxOfAName = 1000;
 
 struct Path {

@@ -40,7 +40,7 @@ class Text {
   char text_[2048];
 };
 
-// The allocator's own frames say nothing. Linked into the program they are told by their names.
+// Skips the allocator's own frames. In a static program their names identify them.
 bool is_allocator(uintptr_t address, const Symbol* symbol) {
   constexpr const char* kNames[] = {"malloc",       "calloc",        "realloc",
                                     "reallocarray", "aligned_alloc", "posix_memalign",

@@ -1,4 +1,4 @@
-// What the leak checker says, on stderr, in the words that gperftools has for it.
+// The leak checker's report on stderr, in gperftools' words.
 #pragma once
 
 #include "leak/leak.h"

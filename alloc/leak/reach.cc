@@ -12,7 +12,7 @@ namespace larder {
 
 namespace {
 
-// The object of a slab by its number, or the one of a span or mapping.
+// Object i of a slab, or the one object of a span or mapping.
 HeapObject object_of(Slab* s, uint64_t i) {
   HeapObject object = {nullptr, nullptr};
   if (s->kind == Kind::kSampled) {
@@ -27,16 +27,16 @@ HeapObject object_of(Slab* s, uint64_t i) {
   return object;
 }
 
-// Whether the address is one of it, or none is.
+// Whether the object contains the address.
 bool has(HeapObject object, uintptr_t address, size_t max_offset) {
   if (object.point == nullptr) return false;
-  size_t offset = address - uintptr_t(object.at);  // beyond all bounds if it is before the object
-  // One of no bytes has an address all the same.
+  size_t offset = address - uintptr_t(object.at);  // huge if the address is before the object
+  // An object of 0 bytes still has an address.
   size_t bytes = object.point->bytes != 0 ? object.point->bytes : 1;
   return offset < bytes && offset <= max_offset;
 }
 
-// In the order in which one thread may hold several of them.
+// In locking order.
 void for_each_lock(void (*visit)(Lock&)) {
   visit(sample_lock());
   visit(page_heap.lock());
@@ -59,7 +59,7 @@ HeapLocked::~HeapLocked() {
 HeapObject find_object(const void* pointer) {
   auto address = uintptr_t(pointer);
   Slab* found = page_map.find_any(pointer);
-  // Within a mapping only its first page is in the map.
+  // The page map has only the first page of a mapping.
   if (found->kind == Kind::kNull)
     page_map.for_each([&](uintptr_t page, Slab* s) {
       if (s->kind == Kind::kHuge && address - page < s->bytes) found = s;
@@ -69,7 +69,7 @@ HeapObject find_object(const void* pointer) {
   return has(object, address, SIZE_MAX) ? object : HeapObject{nullptr, nullptr};
 }
 
-// Who is mapping one just now may be ahead of the lock.
+// Mappings that are being made are in the map before they are under the lock.
 constexpr size_t kSpareHuge = 1024;
 
 Reach::Reach(const Options& options) : options_(options) {
@@ -127,7 +127,7 @@ HeapObject Reach::find(uintptr_t address) const {
   return has(object, address, options_.max_offset) ? object : none;
 }
 
-// Calls meet(object) for each word of [begin, end) that points to one.
+// Calls meet(object) for each word of [begin, end) that points to an object.
 template <typename Meet>
 void Reach::scan(uintptr_t begin, uintptr_t end, Meet meet) const {
   size_t step = options_.source_alignment;
@@ -140,12 +140,12 @@ void Reach::scan(uintptr_t begin, uintptr_t end, Meet meet) const {
   }
 }
 
-// What is on the stack, and all that is pushed meanwhile.
+// Scans what is on the stack, and what is pushed meanwhile.
 template <typename Meet>
 void Reach::flood(Meet meet) {
   while (depth_ > 0) {
     HeapObject object = stack_[--depth_];
-    // All that it may use: whoever knows its size class may have used more than was asked for.
+    // The whole slot: a program may use malloc_usable_size().
     Slab* s = page_map.find(object.at);
     auto at = uintptr_t(object.at);
     size_t bytes =
@@ -181,8 +181,8 @@ void Reach::add_exempt(uint32_t states) {
   });
 }
 
-// The first of a ring that is met stands for it; what it leads to hangs from it, and what was
-// taken for a beginning before as well.
+// Of a cycle the first object that is met becomes its leak; the others, and earlier leaks that it
+// leads to, are indirect.
 void Reach::sort_out() {
   for_each([this](HeapObject beginning) {
     if ((beginning.point->state & (kReached | kVisited)) != 0) return;

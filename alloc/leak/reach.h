@@ -1,19 +1,20 @@
-// Which objects of the heap the program can still reach, and which of the others hang together.
+// Reachability: which objects of the heap the program can reach, and which leaks other leaks point
+// to.
 //
-// Every word that may be a pointer is looked up in the page map: an address anywhere within what
-// was asked for means the object, one in a free slot or behind the object's end nothing. Objects
-// that were made before everything was sampled, or in a signal handler, cannot leak: they are
-// roots.
+// Every word that may be a pointer is looked up in the page map. An address within the requested
+// size means the object; an address in a free slot or beyond the size means none. Objects from
+// before everything was sampled, or from a signal handler, cannot leak: they are roots.
 //
-// Thread safety: the world is stopped, and the caller holds the heap's locks (stop_heap). Allocates
-// nothing but its own mappings. Bounds: 16 bytes an object; time grows with the bytes in use.
+// Thread safety: the world is stopped, and the caller holds the heap's locks (HeapLocked).
+// Allocates nothing but its own mappings. Bounds: 16 bytes an object; time is linear in the bytes
+// in use.
 #pragma once
 
 #include "core/sampler.h"
 
 namespace larder {
 
-// Of SamplePoint::state; those of sampler.h stay between two checks.
+// Bits of SamplePoint::state. Those of sampler.h persist between checks.
 inline constexpr uint32_t kReached = 1;   // from a root
 inline constexpr uint32_t kVisited = 2;   // as a leak
 inline constexpr uint32_t kIndirect = 4;  // from another leak
@@ -23,14 +24,14 @@ struct HeapObject {
   char* at;
 };
 
-// The one that has the address, anywhere within it; without a mark: none. REQUIRES: HeapLocked.
+// The object that contains the address; without a sample point: none. REQUIRES: HeapLocked.
 HeapObject find_object(const void* address);
 
 class Reach {
  public:
   struct Options {
-    size_t source_alignment;  // where pointers may lie: 1 to 8, a power of two
-    size_t max_offset;        // how far into an object they may point
+    size_t source_alignment;  // of pointers: 1 to 8, a power of two
+    size_t max_offset;        // from an object's base, of pointers to it
   };
   explicit Reach(const Options& options);
   ~Reach();
@@ -38,18 +39,18 @@ class Reach {
   Reach& operator=(const Reach&) = delete;
   bool has_memory() const { return has_memory_; }
 
-  // REQUIRES: the world is stopped, from here on.
+  // REQUIRES: the world is stopped, until destruction.
   void begin() { index_heap(); }
-  // At most so many objects are live.
+  // An upper bound on the live objects.
   size_t max_objects() const { return room_; }
-  // What can be reached from [begin, end) is.
+  // Marks what is reachable from [begin, end).
   void add_root(uintptr_t begin, uintptr_t end);
-  // And from what nobody may call a leak: marks with one of these bits, exempt sites, early
-  // objects.
+  // Marks what is no leak by definition, and all that it points to: objects with one of these
+  // states, exempt sites, and objects without a sample point.
   void add_exempt(uint32_t states);
-  // Tells leaks that others point to from the rest.
+  // Marks leaks that other leaks point to.
   void sort_out();
-  // Calls visit(object) for each live object that is sampled.
+  // Calls visit(object) for each live sampled object.
   template <typename Visit>
   void for_each(Visit visit);
 
@@ -68,12 +69,12 @@ class Reach {
 
   Options options_;
   bool has_memory_ = false;
-  uintptr_t low_ = UINTPTR_MAX, high_ = 0;  // where pages are
+  uintptr_t low_ = UINTPTR_MAX, high_ = 0;  // bounds of all pages
   Huge* huge_ = nullptr;                    // by address
   size_t huge_count_ = 0, huge_room_ = 0;
   HeapObject* stack_ = nullptr;
   size_t depth_ = 0, room_ = 0;
-  uint64_t reciprocal_[kClasses];  // of the size: 2^40 / size, rounded up
+  uint64_t reciprocal_[kClasses];  // 2^40 / size, rounded up
 };
 
 }  // namespace larder
@@ -97,7 +98,7 @@ void Reach::for_each(Visit visit) {
   });
 }
 
-// Holds the locks of the heap, so that it stands still when the other threads do.
+// Holds the heap's locks, so that the heap does not change once the threads are stopped.
 class HeapLocked {
  public:
   HeapLocked();

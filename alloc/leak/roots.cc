@@ -15,7 +15,7 @@ namespace larder {
 
 namespace {
 
-// What is below the stack pointer and still a function's own.
+// Below the stack pointer, and still in use by a leaf function.
 constexpr size_t kRedZone = 128;
 
 class Roots {
@@ -34,7 +34,7 @@ class Roots {
     for (const Range& table : tables) exclude(table);
     auto image = uintptr_t(&__ehdr_start);
     uintptr_t program = getauxval(AT_PHDR);
-    // Linked into the program, our variables are among its own.
+    // In a static program Larder's variables are among the program's.
     if (program < image || program - image > 4096) exclude({image, uintptr_t(&_end)});
   }
   ~Roots() {
@@ -68,7 +68,7 @@ class Roots {
     return address >= m.begin && address < m.end;
   }
 
-  // Calls visit(stack pointer, thread pointer) of each thread.
+  // Calls visit(stack pointer, thread pointer) for each thread.
   template <typename Visit>
   void for_each_thread(Visit visit) const {
     visit(me_.stack_pointer, my_thread_pointer_);
@@ -84,7 +84,7 @@ class Roots {
     for_each_thread([&](uintptr_t stack, uintptr_t thread) {
       bool is_main = strcmp(m.name, "[stack]") == 0;
       if (holds(m, stack) || holds(m, thread)) of_thread = true;
-      // A thread may run on memory of other making, which holds more than its stack.
+      // A thread may run on memory of the program's, which holds more than its stack.
       if (!holds(m, stack) || !(is_main || holds(m, thread))) return;
       uintptr_t live = stack - kRedZone > m.begin ? stack - kRedZone : m.begin;
       begin = first || live < begin ? live : begin;
@@ -96,7 +96,7 @@ class Roots {
       visit_parts(begin, m.end, m.writable);
   }
 
-  // The main thread's storage lies among the loader's own.
+  // The main thread's thread-local storage lies among the loader's data.
   bool is_stack_alone(const Mapping& m) const {
     return m.guarded || strcmp(m.name, "[stack]") == 0;
   }
@@ -108,14 +108,14 @@ class Roots {
            strcmp(m.name, "[vsyscall]") == 0;
   }
 
-  // glibc keeps the stack of a thread that has ended for the next one. Of what is in it only the
-  // table of thread-local storage is still in use: where it ends, or the mapping's beginning.
+  // glibc keeps an ended thread's stack for the next thread. Only its table of thread-local storage
+  // is still in use. Returns that table's end, or the mapping's beginning.
   uintptr_t behind_left_stack(const Mapping& m) {
 #if defined(__x86_64__) && defined(__GLIBC__)
     constexpr size_t kLookedThrough = size_t{4} << 20, kThreadBytes = 0x900;
     if (world_.outcome() != StoppedWorld::Outcome::kStopped) return m.begin;
     uintptr_t lowest = m.end - m.begin > kLookedThrough ? m.end - kLookedThrough : m.begin;
-    // The thread's descriptor begins with its own address, and has it again behind the table's.
+    // The thread's descriptor begins with its own address, and repeats it after the table's.
     for (uintptr_t at = m.end - 64; at >= lowest; at -= 64) {
       if ((at & (os::page_size() - 1)) == os::page_size() - 64 && !is_touched(at)) {
         at &= ~(os::page_size() - 1);
@@ -150,7 +150,7 @@ class Roots {
     }
   }
 
-  // Whether the page is this process's alone, and was ever written.
+  // Whether the page is private and was ever written.
   static bool is_written(uint64_t entry) {
     constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62;
     constexpr uint64_t kOfFile = uint64_t{1} << 61;
@@ -166,7 +166,7 @@ class Roots {
 
   void visit_pages(uintptr_t begin, uintptr_t end, bool writable) {
     size_t page = os::page_size();
-    uintptr_t run = 0;  // where those begin that are visited together
+    uintptr_t first_written = 0;  // begin of the pages that are visited together
     for (uintptr_t at = round_down(begin, page); at < end;) {
       size_t count = (end - at + page - 1) / page;
       if (count > kEntries) count = kEntries;
@@ -177,14 +177,14 @@ class Roots {
       }
       for (size_t i = 0; i < size_t(bytes) / 8; ++i, at += page) {
         bool written = is_written(entries_[i]);
-        if (written && run == 0) run = at;
-        if (!written && run != 0) {
-          visit_(run > begin ? run : begin, at, context_);
-          run = 0;
+        if (written && first_written == 0) first_written = at;
+        if (!written && first_written != 0) {
+          visit_(first_written > begin ? first_written : begin, at, context_);
+          first_written = 0;
         }
       }
     }
-    if (run != 0) visit_(run > begin ? run : begin, end, context_);
+    if (first_written != 0) visit_(first_written > begin ? first_written : begin, end, context_);
   }
 
   static constexpr size_t kEntries = 512;

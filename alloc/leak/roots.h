@@ -1,20 +1,19 @@
-// Memory outside of the heap that may point into it, and what the threads hold in registers.
+// Roots: memory outside of the heap that may point into it, and the threads' registers.
 //
-// Every private page that was ever written is one, but for what Larder mapped itself, stacks below
-// their pointers, and the stacks of threads that have ended. So that is not data and bss alone: a
-// program's own mappings, which may hold what it reaches its objects by, count as well. Pages
-// are told by /proc/self/pagemap, so that reserved address space costs nothing; without it, by
-// the right to write.
+// A root is every private system page that was ever written, except Larder's own mappings, stacks
+// below their pointers, and the stacks of ended threads. So the program's own mappings count, not
+// only data and bss. /proc/self/pagemap says which pages were written, so that reserved address
+// space costs nothing; without it all writable memory counts.
 //
-// Thread safety: the world is stopped. Allocates nothing. Bounds: 8 bytes read a page of address
-// space that may be written.
+// Thread safety: the world is stopped. Allocates nothing. Bounds: reads 8 bytes a system page of
+// writable address space.
 #pragma once
 
 #include "os/stop_world.h"
 
 namespace larder {
 
-// What the thread that asks has of its own, from the frame on that counts.
+// Registers and stack of the checking thread, from its outermost frame in Larder on.
 struct CallingThread {
   static constexpr unsigned kRegisters = 16;
   uintptr_t registers[kRegisters];
@@ -27,7 +26,7 @@ struct RootsWanted {
   bool of_globals;  // all else
 };
 
-// Calls visit(begin, end, context) for each root. False: the process cannot be looked at.
+// Calls visit(begin, end, context) for each root. False: /proc/self/maps cannot be read.
 bool for_each_root(const StoppedWorld& world, const CallingThread& me, RootsWanted wanted,
                    void (*visit)(uintptr_t begin, uintptr_t end, void* context), void* context);
 

@@ -17,8 +17,8 @@ struct Suppression {
 Suppression* list = nullptr;
 size_t count = 0;
 
-// LARDER_LEAK_SUPPRESSIONS, or the value of `suppressions` among LSAN_OPTIONS, which are separated
-// by colons, commas or space, and may be in quotes. Its length in *length; nullptr: none.
+// LARDER_LEAK_SUPPRESSIONS, or `suppressions` of LSAN_OPTIONS, whose items are separated by colons,
+// commas or spaces and may be quoted. Sets *length. nullptr: none.
 const char* path_wanted(size_t* length) {
   const char* own = secure_getenv("LARDER_LEAK_SUPPRESSIONS");
   if (own != nullptr && *own != 0) {
@@ -46,7 +46,7 @@ const char* path_wanted(size_t* length) {
   return *length != 0 ? found : nullptr;
 }
 
-// The text with a zero behind it, or nullptr with *error.
+// The text, terminated by a zero; or nullptr with *error.
 char* read_all(const char* path, size_t* length, int* error) {
   int file = os::open(path);
   if (file < 0) {
@@ -68,7 +68,7 @@ char* read_all(const char* path, size_t* length, int* error) {
   return nullptr;
 }
 
-// Calls visit(line) for each that says something, as a string without space around it.
+// Calls visit(line) for each line that is no comment, trimmed and terminated.
 template <typename Visit>
 void for_each_line(char* text, char* end, Visit visit) {
   for (size_t number = 1; text < end; ++number) {
@@ -84,7 +84,7 @@ void for_each_line(char* text, char* end, Visit visit) {
 
 void parse(const char* path, char* text, size_t length) {
   constexpr char kLeak[] = "leak:";
-  constexpr size_t kMinBytes = sizeof kLeak;  // with one character
+  constexpr size_t kMinBytes = sizeof kLeak;  // with one character of pattern
   list = static_cast<Suppression*>(
       os::map(round_up((length / kMinBytes + 1) * sizeof(Suppression), os::page_size())));
   if (list == nullptr) return;

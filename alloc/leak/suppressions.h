@@ -1,8 +1,8 @@
-// Leaks that are known: LeakSanitizer's suppression files, LARDER_LEAK_SUPPRESSIONS=FILE or
-// LSAN_OPTIONS=suppressions=FILE, with lines leak:PATTERN and comments from # on.
+// Known leaks: LeakSanitizer's suppression files. LARDER_LEAK_SUPPRESSIONS=FILE or
+// LSAN_OPTIONS=suppressions=FILE, with lines leak:PATTERN and # comments.
 //
-// The file is read once, in the constructor; at most kMaxSuppressionBytes of it, and as much is
-// kept. Matching takes time in proportion to all patterns and the text.
+// Read once, in the constructor: up to kMaxSuppressionBytes, which stay in memory. Matching time is
+// linear in all patterns and in the text.
 #pragma once
 
 #include <initializer_list>
@@ -13,15 +13,15 @@ namespace larder {
 
 inline constexpr size_t kMaxSuppressionBytes = size_t{1} << 20;
 
-// If the leak checker is on. What cannot be read, or is no pattern, is told in a line.
+// If the leak checker is on. Reports a file that cannot be read, or a line without a pattern.
 void suppressions_init();
 size_t suppressions_count();
-// Whether a pattern matches one of the texts; what leaked is counted for the first one that does.
+// Whether a pattern matches one of the texts. The first match counts the leak.
 bool suppress(std::initializer_list<const char*> texts, size_t objects, size_t bytes);
-// Says on stderr which were used since the last time.
+// Reports on stderr which patterns matched since the last report.
 void report_suppressions();
 
-// The pattern is found anywhere in the text, unless it begins with ^ or ends with $; * is anything.
+// A pattern matches anywhere in the text, unless ^ begins or $ ends it; * is any text.
 bool pattern_matches(const char* pattern, const char* text);
 
 }  // namespace larder

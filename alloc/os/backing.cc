@@ -26,15 +26,15 @@ struct Window {
   Window* next_of_source = nullptr;
   char* base = nullptr;  // a multiple of kSegmentBytes
   size_t chunks = 0;
-  uint8_t* used = nullptr;  // pages, by chunk
+  uint8_t* used = nullptr;  // pages in use, by chunk
   size_t in_use = 0;        // chunks
   size_t max_in_use = SIZE_MAX;
-  size_t next = 1;  // where to look first
+  size_t next = 1;  // where the next search begins
   size_t system_page = 0;
   bool shared = false;
-  bool device = false;  // holds anything, and cannot be discarded
-  bool copied = false;  // in a child of fork: it is ordinary memory now
-  bool closed = false;  // gives no more
+  bool device = false;  // not zeroed, and cannot be discarded
+  bool copied = false;  // in fork's child: now ordinary memory
+  bool closed = false;  // gives no more memory
   bool reported = false;
 
   bool contains(const void* p) const {
@@ -44,16 +44,16 @@ struct Window {
 
 struct Backing {
   Lock lock;
-  // Anything but plain mmap; it stays. Relaxed: who has memory of a window was given it under the
-  // lock, or by who was.
+  // Not plain mmap alone; never reset. Relaxed: a thread with memory of a window got it from one
+  // that held the lock.
   std::atomic<bool> special{false};
   bool ready LARDER_GUARDED_BY(lock) = false;
-  bool use_mmap = true;  // written once, before any memory is asked for
+  bool use_mmap = true;  // written once, before the first request
   Window windows[2] = {{.variable = "MEMFS_MALLOC_PATH"}, {.variable = "DEVMEM_START"}};
   int copied_pipe[2] = {-1, -1};
-  Source source LARDER_GUARDED_BY(lock) = nullptr;  // and its context: under the lock
+  Source source LARDER_GUARDED_BY(lock) = nullptr;  // guarded like its context
   void* source_context LARDER_GUARDED_BY(lock) = nullptr;
-  std::atomic<Window*> of_source{nullptr};  // by next_of_source; they are never taken away
+  std::atomic<Window*> of_source{nullptr};  // by next_of_source; never removed
 };
 constinit Backing backing;
 
@@ -78,7 +78,7 @@ void say_unusable(const char* variable, const char* what, const char* why, int e
 
 // --- windows
 
-// Calls visit(chunk, pages of it) for what [addr, addr + bytes) covers.
+// Calls visit(chunk, pages of it in the range) for each chunk of [addr, addr + size_bytes).
 template <typename Visit>
 void for_each_chunk(const Window& w, const void* addr, size_t size_bytes, Visit visit) {
   auto at = size_t(static_cast<const char*>(addr) - w.base);
@@ -90,7 +90,7 @@ void for_each_chunk(const Window& w, const void* addr, size_t size_bytes, Visit 
   }
 }
 
-// The first of so many unused chunks at a multiple of `align`, or 0.
+// The first of `count` unused chunks in a row at a multiple of `align`, or 0.
 size_t find_chunks(const Window& w, size_t count, size_t align, size_t from, size_t end) {
   size_t free = 0;
   for (size_t i = from; i + 1 < end; ++i) {
@@ -101,8 +101,7 @@ size_t find_chunks(const Window& w, size_t count, size_t align, size_t from, siz
   return 0;
 }
 
-// Memory of the file for this range, so that touching it cannot fail. Kernels before 5.14 do not
-// know how: there it is as it comes.
+// Populates the range, so that touching it cannot fail. Before Linux 5.14 it stays as it is.
 bool populate(void* addr, size_t size_bytes) {
   return os::populate(addr, size_bytes, true) != os::Populated::kNo;
 }
@@ -162,13 +161,13 @@ void* take(Window& w, size_t size_bytes, size_t align) {
   return p;
 }
 
-// Maps as much of the file as there is address space for, whole chunks at a multiple of one.
+// Maps as much of the file as fits in the address space: whole chunks, aligned.
 bool open_window(Window& w, int file, size_t bytes, uint64_t offset, bool exact) {
   for (; bytes >= kMinWindowBytes || (exact && bytes >= 3 * kSegmentBytes); bytes /= 2) {
     bytes = round_down(bytes, kSegmentBytes);
     void* place = os::map_aligned(bytes, kSegmentBytes);
     if (place == nullptr) continue;
-    // Not memory: a mapping of the file takes its place.
+    // Address space alone: the file is mapped over it.
     stats::add(stats::kMappedBytes, -int64_t(bytes));
     stats::add(stats::kMappedTotalBytes, -int64_t(bytes));
     size_t chunks = bytes / kSegmentBytes;
@@ -209,7 +208,7 @@ void init_device(uint64_t start, const char* path) {
   int file = os::open_to_write(path);
   if (file < 0) return say_unusable(device.variable, path, nullptr, -file);
   uint64_t end = option(Option::kDevmemLimitMib) << 20;
-  // Beyond the end of a file there is nothing to touch.
+  // Memory beyond a file's end cannot be touched.
   uint64_t end_of_file = os::file_kind(file).end;
   if (end_of_file != UINT64_MAX && (end == 0 || end > end_of_file)) end = end_of_file;
   if (end == 0) end = start + kMaxWindowBytes;
@@ -224,7 +223,7 @@ void init_device(uint64_t start, const char* path) {
 
 // --- the program's source
 
-// What it gives for so many chunks, as a window: whole chunks within it. nullptr: too little.
+// Asks the source for `count` chunks, as a window of the whole chunks in it. nullptr: too little.
 Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
   size_t bytes = count * kSegmentBytes, actual = bytes;
   int saved = errno;
@@ -250,8 +249,8 @@ Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
   return w;
 }
 
-// It is asked for as much again as it has given, 64 MiB at most: there are few windows then. If it
-// refuses, for what is needed: with a chunk at both ends, and what the place for `align` takes.
+// Asks for as much as the source has returned so far, up to 64 MiB, so that windows are few. On
+// refusal it asks for the minimum: the request, a chunk at both ends, and room for `align`.
 void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.lock) {
   constexpr size_t kMaxChunks = 32;
   size_t so_far = 0;
@@ -302,7 +301,7 @@ bool any_shared() {
   return false;
 }
 
-// The runs of used chunks become ordinary memory with the same content.
+// Replaces used chunks by ordinary memory with the same content.
 bool copy(Window& w) {
   for (size_t i = 1; i < w.chunks;) {
     size_t first = i;
@@ -327,7 +326,7 @@ bool copy(Window& w) {
 
 }  // namespace
 
-// In the constructor, or before it: there is one thread.
+// There is one thread: it is the constructor, or runs before it.
 void init() LARDER_UNCHECKED {
   if (backing.ready || environ == nullptr) return;
   backing.ready = true;
@@ -366,7 +365,7 @@ void* map_for_source(size_t size_bytes, size_t align) {
   if ((align & (align - 1)) != 0 || size_bytes == 0 || size_bytes > kMaxSize) return nullptr;
   size_t bytes = round_up(size_bytes, os::page_size());
   void* p = backing.use_mmap ? os::map_aligned(bytes, align) : os::grow_break(bytes, align);
-  // It is counted when it is handed out.
+  // Counted when it is handed out.
   if (p != nullptr) {
     stats::add(stats::kMappedBytes, -int64_t(bytes));
     stats::add(stats::kMappedTotalBytes, -int64_t(bytes));
@@ -414,7 +413,7 @@ void before_fork() {
 void after_fork_in_parent() {
   if (!any_shared() || backing.copied_pipe[0] < 0) return;
   os::close(backing.copied_pipe[1]);
-  // Its end comes when the child has its copy, or none any more.
+  // End of file: the child has its copy, or does not exist.
   char byte;
   os::read(backing.copied_pipe[0], &byte, 1);
   os::close(backing.copied_pipe[0]);

@@ -1,7 +1,7 @@
-// The environment: a variable by Larder's name or by the one that this goes before, and values as
-// numbers, switches and rates. What a value may not be is told in one line on stderr.
+// The environment: variables with Larder's prefix or another, and their values as numbers, switches
+// and rates. A bad value is reported in a line.
 //
-// Nothing is set in a program that is setuid or the like.
+// In setuid programs and the like nothing is set.
 #pragma once
 
 #include "base/base.h"
@@ -10,21 +10,21 @@ extern "C" char** environ;
 
 namespace larder {
 
-// Of LARDER_`name`, or else of `prefix``name`; nullptr unless it is set to something.
+// The value of LARDER_`name`, else of `prefix``name`; nullptr if neither is set or both are empty.
 const char* variable(const char* name, const char* prefix = "");
 
-// In decimal, of at most 18 digits. False: it is none from `low` to `high`.
+// Decimal, up to 18 digits. False: no number from `low` to `high`.
 bool parse_number(const char* text, int64_t low, int64_t high, int64_t* value);
-// 1, t, y, true, yes, and their opposites, as tcmalloc takes them.
+// tcmalloc's words: 1, t, y, true, yes, and their opposites.
 bool parse_switch(const char* text, bool* on);
-// Digits with a point among them, or none.
+// Digits with an optional decimal point.
 bool parse_rate(const char* text, double* rate);
 
-// The variable's value goes to `to`. False: it is not set, or no such value, which is told.
+// Stores the variable's value in *to. False: it is not set, or bad, which is reported.
 bool read_number(const char* name, int64_t low, int64_t high, int64_t* to);
 bool read_switch(const char* name, bool* to);
 
-// NAME=VALUE is not WANTED
+// Reports: NAME=VALUE is not WANTED
 void complain_of(const char* name, const char* value, const char* wanted);
 
 }  // namespace larder

@@ -1,4 +1,4 @@
-// A line for stderr, put together without libc: it may be written from within malloc.
+// A line for stderr without libc: malloc may write it.
 #pragma once
 
 #include "base/text.h"
@@ -9,7 +9,7 @@ namespace larder {
 class Line {
  public:
   Line() { put("larder: "); }
-  // What is not printable ASCII is shown as a question mark; at most `limit` characters.
+  // Shows other characters than printable ASCII as question marks. Cuts at `limit` characters.
   Line& put(const char* text, size_t limit = 200) {
     for (size_t i = 0; i < limit && text[i] != 0 && length_ < sizeof text_ - 1; ++i)
       text_[length_++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';

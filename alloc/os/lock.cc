@@ -8,8 +8,8 @@ void Lock::acquire_slow() {
     ++recursion_;
     return;
   }
-  // Critical sections last well under a microsecond: look again a few times before sleeping, but
-  // not on one CPU, where the holder cannot be running.
+  // Critical sections take well under a microsecond, so a waiter spins first; not on one CPU, where
+  // the holder cannot be running.
   if (os::cpu_count() > 1) {
     for (int i = 0; i < 64; ++i) {
       uint32_t expected = kFree;
@@ -24,7 +24,7 @@ void Lock::acquire_slow() {
   for (;;) {
     uint32_t word = word_.load(std::memory_order_relaxed);
     if (word == kFree) {
-      // Others may be asleep still: whoever has waited takes it as contended.
+      // Other threads may still sleep: a thread that has waited takes the lock as contended.
       if (word_.compare_exchange_weak(word, me | kContended, std::memory_order_acquire)) return;
     } else if ((word & kContended) != 0 ||
                word_.compare_exchange_weak(word, word | kContended, std::memory_order_relaxed)) {

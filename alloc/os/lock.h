@@ -1,10 +1,9 @@
 // A futex lock that knows its holder.
 //
-// Why not pthread_mutex: it must work before libc is ready and be reset in a fork's child, and a
-// signal handler that interrupted the holder must be able to see that waiting would be for ever.
-// Waiters spin briefly, then sleep. Holders never call out, allocate or block while they hold it.
-// What a lock guards says so (base/guarded.h); what holds all of them at once, for fork or for a
-// look at the whole heap, is not checked.
+// Unlike pthread_mutex it works before libc is ready, can be reset in fork's child, and lets a
+// signal handler see that the thread it interrupted holds the lock. A waiter spins briefly, then
+// sleeps. A holder never calls out, allocates or blocks. Clang checks what a lock guards
+// (base/guarded.h), except where all locks are held at once, for fork or a heap walk.
 #pragma once
 
 #include <atomic>
@@ -15,8 +14,7 @@
 
 namespace larder {
 
-// Identifies a thread, in 31 bits, never 0; the same in a fork's child as in the thread that
-// forked.
+// Identifies a thread: 31 bits, never 0, the same in fork's child as in the forking thread.
 uint32_t thread_id();
 
 class LARDER_CAPABILITY Lock {
@@ -40,11 +38,11 @@ class LARDER_CAPABILITY Lock {
     return (word_.load(std::memory_order_relaxed) & ~kContended) == thread_id();
   }
 
-  // fork: held across it, so that what it guards is whole in the child. A lock that the forking
-  // thread holds already (fork in a signal handler) stays with the interrupted code. Between
-  // before and after, the forking thread may lock again: other fork handlers allocate. It waits
-  // if `tries` is 0, and gives up after so many otherwise (the handler has interrupted a slow path,
-  // whose locks the holder of this one may be waiting for): false.
+  // fork holds the lock, so that what it guards is whole in the child. A lock that the forking
+  // thread already held (fork in a signal handler) stays with the interrupted code. Until
+  // after_fork the thread may lock again: other fork handlers allocate. tries == 0: waits.
+  // Otherwise gives up after so many tries, because the handler may have interrupted a slow path
+  // that the holder waits for: false.
   bool before_fork(unsigned tries) LARDER_UNCHECKED {
     if (held_by_me()) return true;
     if (tries == 0)
@@ -74,10 +72,10 @@ class LARDER_CAPABILITY Lock {
   LARDER_SLOW bool try_acquire(unsigned tries);
   LARDER_SLOW void wake();
 
-  // The holder's id, in the same word as the fact that it is held: a signal handler that forks
-  // must never see the one without the other. kContended: somebody may sleep.
+  // The holder's id; 0: free. One word, so that a signal handler that forks never sees one without
+  // the other. kContended: a thread may sleep.
   std::atomic<uint32_t> word_{kFree};
-  uint32_t recursion_ = 0;  // written by the holder only
+  uint32_t recursion_ = 0;  // written by the holder
   bool for_fork_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Text that grows in memory which is not the heap's.
+// Text that grows in memory outside of the heap.
 #pragma once
 
 #include "os/os.h"
@@ -12,13 +12,13 @@ class MappedText {
   MappedText(const MappedText&) = delete;
   MappedText& operator=(const MappedText&) = delete;
 
-  // A sink (writer.h) whose context is the text. 0, or ENOMEM.
+  // A sink (writer.h) whose context is a MappedText. 0, or ENOMEM.
   static int add(void* text, const char* more, size_t bytes);
   int add(const char* more, size_t bytes) { return add(this, more, bytes); }
-  // The memory goes back.
+  // Unmaps the text.
   void clear();
 
-  // Ended by a zero.
+  // Terminated by a zero.
   const char* text() const { return text_ != nullptr ? text_ : ""; }
   size_t length() const { return length_; }
   size_t capacity() const { return capacity_; }

@@ -1,4 +1,4 @@
-// /proc/self/maps, a mapping at a time: no libc, no allocation. One thread's.
+// Iterates over /proc/self/maps: no libc, no allocation. For one thread.
 #pragma once
 
 #include "os/os.h"
@@ -8,7 +8,7 @@ namespace larder {
 struct Mapping {
   uintptr_t begin, end;
   bool readable, writable, shared;
-  bool guarded;     // right behind one that nobody may touch: a stack, perhaps
+  bool guarded;     // right behind an inaccessible mapping: perhaps a stack
   uint64_t offset;  // in the file
   char name[512];
 };
@@ -66,7 +66,7 @@ class Mappings {
     }
     return value;
   }
-  // And the blanks behind it.
+  // With the blanks behind it.
   void skip_field() {
     while (peek() && text_[at_] != ' ' && text_[at_] != '\n') ++at_;
     while (peek() && text_[at_] == ' ') ++at_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kPathBytes = 4096;
 
-// Ended by a zero; what is beyond the room is left off. False: it cannot be read.
+// Reads text, terminated and cut to `room`. False: the file cannot be read.
 bool read_file(const char* path, char* to, size_t room) {
   int file = os::open(path);
   if (file < 0) return false;
@@ -23,7 +23,7 @@ bool read_file(const char* path, char* to, size_t room) {
   return true;
 }
 
-// At the beginning of the text, behind blanks; 0: none, or more than there can be.
+// The number that begins the text, after blanks; 0: none, or too large.
 size_t number_at(const char* text) {
   while (*text == ' ') ++text;
   size_t value = 0;
@@ -36,7 +36,7 @@ size_t number_at(const char* text) {
 
 size_t least(size_t a, size_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-// Of the group and of all those that it lies in.
+// The minimum over the group and its ancestors.
 size_t limit_of(const char* root, const char* mount, char* group, const char* name) {
   size_t limit = 0;
   for (;;) {
@@ -50,7 +50,7 @@ size_t limit_of(const char* root, const char* mount, char* group, const char* na
   }
 }
 
-// Whether "memory" is among these names with commas between them.
+// Whether "memory" is in this list, separated by commas.
 bool has_memory(const char* controllers) {
   static constexpr char kMemory[] = "memory";
   constexpr size_t kLength = sizeof kMemory - 1;
@@ -65,7 +65,7 @@ size_t limit_of_groups(const char* root) {
   TextBuffer(path, sizeof path).put(root).put("/proc/self/cgroup");
   if (!read_file(path, text, sizeof text)) return 0;
   size_t limit = 0;
-  // NUMBER:CONTROLLERS:GROUP; no controllers: of version 2.
+  // NUMBER:CONTROLLERS:GROUP; version 2 has no controllers.
   for (char* line = text; *line != 0;) {
     char* end = line + strcspn(line, "\n");
     char* next = *end != 0 ? end + 1 : end;

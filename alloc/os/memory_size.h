@@ -1,15 +1,15 @@
-// How much memory there is for this process.
+// The memory that this process may use.
 #pragma once
 
 #include "base/base.h"
 
 namespace larder {
 
-// Bytes: the least of what its control groups allow (memory.max, or memory.limit_in_bytes of
-// version 1), and of the machine's. 0: not known. `root` is where /proc and /sys are: "" but in
+// In bytes: the minimum of the machine's and of its control groups' limits (memory.max, or version
+// 1's memory.limit_in_bytes). 0: unknown. `root` is the parent of /proc and /sys: "" except in
 // tests.
 //
-// Reads a few small files; no limit beyond the group that is the root of what can be seen counts.
+// Reads a few small files. Limits beyond the visible root group are unknown.
 size_t memory_size(const char* root = "");
 
 }  // namespace larder

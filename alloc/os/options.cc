@@ -13,54 +13,55 @@ namespace larder {
 
 namespace {
 
-// A limit is a number, or a percentage of the memory that there is.
+// A limit is a number, or a percentage of the memory of the process.
 enum class Form : uint8_t { kNumber, kSwitch, kRate, kLimit };
 
-// Text is kept in place: pointers would have to be relocated in every process.
+// The text is in the row: pointers would have to be relocated in every process.
 struct Row {
-  char name[30];  // behind LARDER_
+  char name[30];  // after LARDER_
   Form form;
   size_t default_value, min, max;
   char unit[16];
-  char default_text[48];     // where the number does not say it
+  char default_text[48];     // if the number does not say it
   bool of_tcmalloc = false;  // TCMALLOC_ with the same name means the same
 };
 
-// Rates are stored as their bits.
+// Rates are stored as bits.
 constexpr size_t bits_of(double rate) { return __builtin_bit_cast(size_t, rate); }
 
 constexpr Row kRows[] = {
-    // 16 aligns blocks of up to 8 bytes to 16, for programs that assume it of every block.
+    // 16 aligns objects of up to 8 bytes to 16, for programs that assume it of every object.
     {"MIN_ALIGN", Form::kNumber, 8, 8, 16, "bytes", ""},
-    // Free memory stays warm this long before it goes back to the system.
+    // Free memory stays warm for this time before it is purged.
     {"PURGE_DECAY_MS", Form::kNumber, 1000, 0, 3600 * 1000, "ms", ""},
-    // Bounds what one allocation can spend on giving memory back.
+    // Bounds the time that one allocation spends on purging.
     {"PURGE_MIB_PER_TICK", Form::kNumber, 64, 1, 1 << 20, "MiB a 100 ms", ""},
-    // Threads beyond it share one heap a CPU; 0 means 4 a CPU, at least 64.
+    // Further threads share one heap a CPU; 0 means 4 a CPU, at least 64.
     {"MAX_HEAPS", Form::kNumber, 0, 0, 4096, "heaps", "4 a CPU, at least 64"},
-    // Wholly free slabs a thread keeps, so that phases do not meet at the page heap's lock.
+    // Empty slabs that a heap caches, so that phases of a program do not meet at the page heap's
+    // lock.
     {"HEAP_EMPTY_KIB", Form::kNumber, 512, 0, 1 << 20, "KiB a heap", ""},
-    // Freed mappings kept for the decay time, so that a large malloc/free pair needs no system
+    // Freed mappings that are cached for the decay time: a large malloc/free pair takes no system
     // call.
     {"HUGE_KEPT_MIB", Form::kNumber, 256, 0, 1 << 20, "MiB", ""},
-    // Offsets large blocks by a rotating number of cache lines, so that arrays do not alias.
+    // Offsets large objects by a rotating number of cache lines, so that arrays do not alias.
     {"COLOUR", Form::kSwitch, 1, 0, 1, "switch", ""},
-    // 1 starts a thread that gives memory back while the program sleeps; a child of fork has none.
+    // 1 starts a thread that purges while the program sleeps; a child of fork has none.
     {"BACKGROUND_PURGE", Form::kSwitch, 0, 0, 1, "switch", ""},
-    // 0 keeps free memory for the decay time even when hardly anything is in use any more.
+    // 0 keeps free memory for the decay time even when hardly anything is in use.
     {"EARLY_PURGE", Form::kSwitch, 1, 0, 1, "switch", ""},
-    // Free memory goes back so many times as fast; 0: never by itself.
+    // A factor for the speed of purging; 0: nothing is purged by itself.
     {"RELEASE_RATE", Form::kRate, bits_of(1), 0, 1000, "times", "1", true},
-    // Bounds what all threads together keep for themselves.
+    // Bounds what all heaps together cache.
     {"MAX_TOTAL_THREAD_CACHE_BYTES", Form::kNumber, 0, 512 << 10, size_t{1} << 40, "bytes",
      "16 MiB beyond what each heap keeps", true},
-    // 1 gives back whatever is free at the next occasion, without a decay.
+    // 1 purges free memory at the next opportunity, without a decay.
     {"AGGRESSIVE_DECOMMIT", Form::kSwitch, 0, 0, 1, "switch", "", true},
-    // What would hold more memory fails.
+    // An allocation that would exceed it fails.
     {"HEAP_LIMIT_MB", Form::kLimit, 0, 0, kMaxSize >> 20, "MiB, or N%", "no limit", true},
-    // While more is held, free memory goes back at once.
+    // Above it, free memory is purged at once.
     {"SOFT_LIMIT_MIB", Form::kLimit, 0, 0, kMaxSize >> 20, "MiB, or N%", "no limit"},
-    // Larger blocks are reported on stderr, with the stack that asks for them.
+    // Larger objects are reported on stderr, with their stack.
     {"LARGE_ALLOC_REPORT_THRESHOLD", Form::kNumber, 0, 0, size_t{1} << 62, "bytes", "no reports",
      true},
     // 1 takes memory for objects by sbrk.
@@ -68,21 +69,21 @@ constexpr Row kRows[] = {
     // 0 takes memory by sbrk when mmap refuses.
     {"SKIP_SBRK", Form::kSwitch, kSbrkInPlaceOfMmap, 0, 1, "switch",
      "sbrk only where LARDER_SKIP_MMAP asks for it", true},
-    // Where in the device memory begins that may be used.
+    // Where the usable device memory begins.
     {"DEVMEM_START", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no device memory", true},
-    // Where in the device it ends.
+    // Where it ends.
     {"DEVMEM_LIMIT", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no limit", true},
-    // Bounds what is taken from the file system.
+    // Bounds the memory from the file system.
     {"MEMFS_LIMIT_MB", Form::kNumber, 0, 0, size_t{1} << 40, "MiB", "no limit", true},
-    // 1 ends the program when the file system has no more.
+    // 1 ends the program when the file system is full.
     {"MEMFS_ABORT_ON_FAIL", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // 1 asks the file system again after it refused.
     {"MEMFS_IGNORE_MMAP_FAIL", Form::kSwitch, 0, 0, 1, "switch", "", true},
-    // 1 maps its memory privately, which fork need not copy.
+    // 1 maps the memory privately, which fork need not copy.
     {"MEMFS_MAP_PRIVATE", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // 1 takes memory for objects from nowhere else.
     {"MEMFS_DISABLE_FALLBACK", Form::kSwitch, 0, 0, 1, "switch", "", true},
-    // Mean distance of the heap profile's samples; 0 takes none.
+    // Mean distance of the heap profile's sample points; 0: none.
     {"PROFILE_BYTES", Form::kNumber, 512 * 1024, 0, size_t{1} << 36, "bytes", "", true},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
@@ -108,14 +109,14 @@ void warn(const Row& row, const char* variable) {
   line.write();
 }
 
-// Names with our prefix that other parts of Larder read, or that programs may set for themselves.
+// Names with our prefix that other parts of Larder read, or that programs set for themselves.
 constexpr const char* kOthers[] = {
     "LIB",           "TRACE_DIR",     "RECORD_",           "FAIL",          "CACHE",
     "OUT",           "DEVMEM_DEVICE", "MEMFS_MALLOC_PATH", "PROFILE=",      "HEAPPROFILE",
     "HEAP_PROFILE_", "HEAPCHECK=",    "HEAP_CHECK_",       "LEAK_REPORTS=", "LEAK_SUPPRESSIONS=",
     "LISTEN=",       "TOKEN="};
 
-// Of NAME=VALUE; nullptr if there is no such row.
+// The row of NAME=VALUE, or nullptr.
 const Row* find_row(const char* name) {
   size_t length = strcspn(name, "=");
   for (const Row& row : kRows)
@@ -132,7 +133,7 @@ bool is_of_others(const char* name) {
   return false;
 }
 
-// A misspelt option would otherwise be no option at all, in silence.
+// A misspelt option would otherwise be silently ignored.
 void warn_unknown(const char* variable) {
   Line()
       .put("no option is called ")
@@ -141,7 +142,8 @@ void warn_unknown(const char* variable) {
       .write();
 }
 
-// N% of the memory that there is, in MiB, but at least 1. False: it is no such text, or none knows.
+// N% of the memory of the process, in MiB, at least 1. False: another form, or the memory is
+// unknown.
 bool parse_share(const char* text, size_t* mib) {
   char digits[16];
   size_t length = strlen(text);
@@ -156,7 +158,7 @@ bool parse_share(const char* text, size_t* mib) {
   return all != 0;
 }
 
-// False: it is no value for this row.
+// False: no value for this row.
 bool take(const Row& row, const char* text, bool of_tcmalloc) {
   size_t value = 0;
   double rate = 0;
@@ -167,7 +169,7 @@ bool take(const Row& row, const char* text, bool of_tcmalloc) {
       value = bits_of(rate);
       break;
     case Form::kSwitch:
-      // One of tcmalloc's that is set to nothing is on.
+      // An empty TCMALLOC_ switch is on.
       good = (of_tcmalloc && *text == 0) || parse_switch(text, &on);
       value = on ? 1 : 0;
       break;
@@ -184,7 +186,7 @@ bool take(const Row& row, const char* text, bool of_tcmalloc) {
   return true;
 }
 
-// The first of several of a name counts, as for getenv.
+// Like for getenv, the first of several definitions counts.
 void read_with_prefix(const char* prefix, bool of_tcmalloc) {
   static_assert(size_t(Option::kCount) <= 64, "a bit an option");
   uint64_t seen = 0;

@@ -1,9 +1,9 @@
-// Every tunable, in one table: name, default, range, unit, why (options.cc).
+// Every tunable, in one table: name, default, range, unit, reason (options.cc).
 //
-// Defaults are in force from the first malloc; the environment is read once, in the constructor,
-// unless the program is setuid or the like. A value that is not a number, or out of range, is
-// reported on stderr in one line and the default stays. What tcmalloc has under TCMALLOC_ is read
-// under that name as well; LARDER_ goes before it.
+// Defaults are in force from the first malloc. The environment is read once, in the constructor,
+// except in setuid programs and the like. A value that is no number or out of range is reported in
+// a line, and the default stays. tcmalloc's options are read under TCMALLOC_ as well; LARDER_ takes
+// precedence.
 #pragma once
 
 #include "base/base.h"
@@ -39,18 +39,18 @@ enum class Option {
   kCount
 };
 
-// LARDER_SKIP_SBRK unless it is set: sbrk serves where mmap may not.
+// LARDER_SKIP_SBRK when it is not set: sbrk only under LARDER_SKIP_MMAP.
 inline constexpr size_t kSbrkInPlaceOfMmap = 2;
 
-// A plain value: read on slow paths only.
+// Read on slow paths only.
 size_t option(Option o);
 void set_option(Option o, size_t value);
-// How fast free memory goes back: what LARDER_PURGE_* say, times this; 0: never by itself. What is
-// not a number is no change; below 0 is 0, and so many are enough.
+// A factor for LARDER_PURGE_*; 0: nothing is purged by itself. Clamped to [0, kMaxReleaseRate]; NaN
+// is ignored.
 inline constexpr double kMaxReleaseRate = 1e6;
 double release_rate();
 void set_release_rate(double rate);
-// LARDER_PURGE_DECAY_MS at this rate.
+// LARDER_PURGE_DECAY_MS / release_rate().
 uint64_t purge_decay_ms();
 void read_options_from_environment();
 

@@ -20,7 +20,7 @@
 #include "os/os.h"
 #include "os/raw_call.h"
 
-// glibc 2.35 and later publish where the thread's registered rseq area lies.
+// glibc 2.35 and later publish the offset of the thread's rseq area.
 extern "C" {
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));
@@ -41,8 +41,8 @@ void count_mapped(size_t more_bytes) {
 
 constinit thread_local bool holds_own = false;
 
-// What is mapped here, by address, without gaps between neighbours. Known from the start on until
-// somebody says that it is not asked for, in a table that most processes never fill.
+// Mappings made here, by address, neighbours merged. Recorded until forget_own_mappings(), in a
+// table that most processes never touch.
 struct OwnMappings {
   std::atomic<bool> busy{false};
   bool wanted = true, complete = true;
@@ -52,7 +52,7 @@ struct OwnMappings {
 
   bool enter() {
     if (holds_own) return true;
-    // Whoever it waits for may be the code that this signal handler has interrupted.
+    // The holder may be the code that this signal handler interrupted.
     constexpr int kYields = 100, kTries = 5000;
     for (int i = 0; busy.exchange(true, std::memory_order_acquire); ++i) {
       if (i == kTries) return complete = false;
@@ -64,7 +64,7 @@ struct OwnMappings {
     if (!holds_own) busy.store(false, std::memory_order_release);
   }
 
-  // REQUIRES: entered. The first range that does not end before `at`.
+  // REQUIRES: entered. The first range that ends after `at`.
   size_t find(uintptr_t at) const {
     size_t low = 0, high = count;
     while (low < high) {
@@ -140,12 +140,12 @@ void remove_own(const void* addr, size_t bytes) {
 struct Breaking {
   std::atomic<bool> busy{false};
   bool when_refused = false;                         // written once, before there are threads
-  std::atomic<uintptr_t> low{UINTPTR_MAX}, high{0};  // what it gave lies between
+  std::atomic<uintptr_t> low{UINTPTR_MAX}, high{0};  // bounds of what it returned
 };
 constinit Breaking breaking;
 
 // The kernel orders an unmap before a map at the same address. ThreadSanitizer does not see these
-// calls, and would take what was written there before for a race.
+// calls, and would report a race.
 #ifdef __SANITIZE_THREAD__
 extern "C" void __tsan_acquire(void*);
 extern "C" void __tsan_release(void*);
@@ -215,7 +215,7 @@ void* map_aligned(size_t size_bytes, size_t align) {
 bool unmap(void* addr, size_t size_bytes) {
   stats::add(stats::kMunmapCalls, 1);
   before_unmap();
-  // First: as soon as it is unmapped, another thread's mapping may lie there.
+  // First: another thread may map the range as soon as it is unmapped.
   remove_own(addr, size_bytes);
   if (is_error(call(SYS_munmap, addr, size_bytes))) {
     add_own(addr, size_bytes);
@@ -249,7 +249,7 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes) {
     add_own(addr, old_bytes);
     return false;
   }
-  // `target` had been counted when it was mapped; `addr` is gone.
+  // `target` was counted when it was mapped; `addr` is unmapped.
   stats::add(stats::kMappedBytes, -int64_t(old_bytes));
   return true;
 }
@@ -267,7 +267,7 @@ bool resident(const void* addr, size_t size_bytes, unsigned char* pages) {
 }
 
 Populated populate(void* addr, size_t size_bytes, bool to_write) {
-  constexpr long kPopulateRead = 22, kPopulateWrite = 23;  // of Linux 5.14
+  constexpr long kPopulateRead = 22, kPopulateWrite = 23;  // Linux 5.14
   long ret;
   do ret = call(SYS_madvise, addr, size_bytes, to_write ? kPopulateWrite : kPopulateRead);
   while (ret == -EINTR || ret == -EAGAIN);
@@ -283,8 +283,7 @@ bool punch(void* addr, size_t size_bytes) {
 }
 
 void* grow_break(size_t size_bytes, size_t align) {
-  // libc keeps the break, and would not know of one that is moved behind its back; nor does it
-  // take a lock for it.
+  // libc caches the break, so it must be moved by libc's sbrk, which takes no lock.
   constexpr int kTries = 10'000;
   for (int i = 0; breaking.busy.exchange(true, std::memory_order_acquire); ++i) {
     if (i == kTries) return nullptr;
@@ -360,7 +359,7 @@ uint64_t now_ms() {
 unsigned cpu() {
   int n = -1;
   if (&__rseq_size != nullptr && __rseq_size != 0) {
-    // struct rseq: cpu_id_start, then cpu_id; negative while unregistered.
+    // struct rseq: cpu_id_start, cpu_id; negative while unregistered.
     const char* area = static_cast<const char*>(__builtin_thread_pointer()) + __rseq_offset;
     n = __atomic_load_n(reinterpret_cast<const int*>(area + 4), __ATOMIC_RELAXED);
   }
@@ -443,7 +442,7 @@ int process_id() { return int(syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0)); }
 
 bool is_first_thread() { return syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0) == process_id(); }
 
-// In glibc's descriptor of a thread, 16 bytes before the list of robust mutexes; 0: not known.
+// Offset in glibc's thread descriptor, 16 bytes before the list of robust mutexes; 0: unknown.
 static constinit size_t id_in_descriptor = 0;
 
 void learn_system_thread_ids() {
@@ -463,7 +462,7 @@ int system_thread_id() {
   return *reinterpret_cast<const volatile int*>(uintptr_t(pthread_self()) + id_in_descriptor);
 }
 
-// By the one call that any sandbox lets threads make: the kernel looks for the holder of a lock.
+// By futex, which every sandbox allows: the kernel looks up the lock's holder.
 bool is_thread(int id) {
   auto held = uint32_t(id);
   return syscall6(SYS_futex, reinterpret_cast<long>(&held), FUTEX_TRYLOCK_PI_PRIVATE, 0, 0, 0, 0) !=

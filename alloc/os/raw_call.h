@@ -1,4 +1,4 @@
-// A system call without libc: for the files that own the system calls, os_linux.cc,
+// A system call without libc, for the files that own the system calls: os_linux.cc,
 // os_socket_linux.cc and stop_world.cc.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace larder {
 
-// Raw, because errno must stay as it is and because libc's wrappers may be interposed.
+// Raw: errno must stay, and libc's wrappers may be interposed.
 inline long syscall6(long nr, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
   long ret;

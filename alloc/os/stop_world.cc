@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "os/raw_call.h"
 
-// <sys/ptrace.h> and <linux/ptrace.h> do not go together.
+// <sys/ptrace.h> and <linux/ptrace.h> conflict.
 #ifndef __WALL
 #define __WALL 0x40000000
 #endif
@@ -30,7 +30,7 @@ namespace {
 
 constexpr size_t kStackBytes = 64 * 1024;
 constexpr size_t kEntryBytes = 8192;
-constexpr size_t kSpareThreads = 64;  // that may have been started meanwhile
+constexpr size_t kSpareThreads = 64;  // for threads that are started meanwhile
 
 long call(long nr, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
   return syscall6(nr, a, b, c, d, e, 0);
@@ -50,7 +50,7 @@ void set(std::atomic<uint32_t>& word, uint32_t value) {
   call(SYS_futex, reinterpret_cast<long>(&word), FUTEX_WAKE, 1);
 }
 
-// As the kernel lays out what getdents64 gives.
+// The kernel's layout of getdents64's result.
 struct DirectoryEntry {
   uint64_t inode;
   int64_t offset;
@@ -59,7 +59,7 @@ struct DirectoryEntry {
   char name[1];
 };
 
-// PATH with the number in it: "/proc/" number "/task"...
+// A path with a number in it: "/proc/" number "/task"...
 struct TaskPath {
   char text[64];
   TaskPath(int process, int thread, const char* rest) {
@@ -70,7 +70,7 @@ struct TaskPath {
   }
 };
 
-// Calls visit(id) for each thread of the process. False: there is no list of them.
+// Calls visit(id) for each thread of the process. False: the list cannot be read.
 template <typename Visit>
 bool for_each_task(int process, Visit visit) {
   TaskPath path(process, 0, "");
@@ -92,7 +92,7 @@ bool for_each_task(int process, Visit visit) {
   return true;
 }
 
-// Whether the thread has ended, and only waits for the others.
+// Whether the thread has ended, and waits for the others to end.
 bool has_ended(int process, int id) {
   TaskPath path(process, id, "/stat");
   int file = os::open(path.text);
@@ -100,13 +100,13 @@ bool has_ended(int process, int id) {
   char text[512];
   long n = os::read(file, text, sizeof text);
   os::close(file);
-  // Behind the name, which may hold anything.
+  // After the name, which may contain anything.
   for (long i = n - 3; i > 0; --i)
     if (text[i] == ')') return text[i + 2] == 'Z' || text[i + 2] == 'X';
   return false;
 }
 
-// Whether those trace alone that are above, or were named.
+// Whether only ancestors and named processes may trace (Yama).
 bool may_trace_if_named() {
   int file = os::open("/proc/sys/kernel/yama/ptrace_scope");
   char scope = '0';
@@ -123,11 +123,11 @@ struct StoppedWorld::Tracer {
   size_t room, count;
   bool refused, some_left;
   std::atomic<uint32_t> may_begin, begun, may_end;
-  // Behind it: `room` entries, then the tracer's stack.
+  // `room` entries and the tracer's stack follow.
 
   struct Entry {
     StoppedThread thread;
-    long signal;  // to be delivered when it runs on
+    long signal;  // to deliver on resumption
     bool stopped;
   };
   static_assert(sizeof(Entry) <= kEntryBytes, "a thread's registers fit");
@@ -141,7 +141,7 @@ struct StoppedWorld::Tracer {
     return false;
   }
 
-  // One more thread asked to stop.
+  // Seizes and interrupts another thread.
   void seize(int id) {
     if (count == room) {
       some_left = true;
@@ -167,7 +167,7 @@ struct StoppedWorld::Tracer {
       long id = call(SYS_wait4, e->thread.id, reinterpret_cast<long>(&status), __WALL | WNOHANG, 0);
       if (id == e->thread.id) {
         if (!WIFSTOPPED(status)) return;  // it has ended
-        // Stopped on the way to a signal, or by our interrupt: that leaves nothing to deliver.
+        // Stopped on the way to a signal, or by our interrupt, which delivers nothing.
         e->signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
         e->stopped = true;
         read_registers(&e->thread);
@@ -181,10 +181,10 @@ struct StoppedWorld::Tracer {
     some_left = true;
   }
 
-  // Some calls (epoll_wait, semop, sigtimedwait) end with EINTR whatever stopped them. As the
-  // kernel has it for others: with a signal's handler it still is EINTR, without one the call
-  // begins anew. So too with a signal: it may be one that is ignored, and was queued because of us
-  // alone. But close has given its number back, which may be another file's.
+  // Some calls (epoll_wait, semop, sigtimedwait) fail with EINTR after any stop. The kernel
+  // restarts other calls if no handler runs, and this function does so for these, also when a
+  // signal is pending, which may be one that is ignored. Not close: its file number may be another
+  // file's by now.
   static void begin_call_anew(StoppedThread* t) {
 #if defined(__x86_64__)
     constexpr long kRestartNoHandler = 514;  // ERESTARTNOHAND
@@ -230,12 +230,12 @@ struct StoppedWorld::Tracer {
   }
 };
 
-// In the tracer, whose memory and thread pointer are the caller's: system calls, and nothing else.
+// In the tracer, which shares the caller's memory and thread pointer: system calls only.
 int StoppedWorld::trace(void* argument) {
   auto* t = static_cast<Tracer*>(argument);
   call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   wait_while(t->may_begin, 0);
-  // Until a look at all of them finds none that is new: a thread that is stopped starts no other.
+  // Repeats until a pass finds no new thread: a stopped thread starts none.
   for (bool more = true; more && !t->refused;) {
     more = false;
     bool listed = for_each_task(t->process, [&](int id) {
@@ -259,7 +259,7 @@ StoppedWorld::StoppedWorld() {
     outcome_ = Outcome::kRefused;
     return;
   }
-  // Nobody else can start one.
+  // No other thread can start one.
   if (others == 0) return;
   size_t room = others + kSpareThreads;
   mapped_bytes_ = (room + 1) * kEntryBytes + kStackBytes;
@@ -283,10 +283,10 @@ StoppedWorld::StoppedWorld() {
     outcome_ = Outcome::kRefused;
     return;
   }
-  // Only there: what the program has named itself cannot be asked for, and is forgotten.
+  // Only then: the program's own PR_SET_PTRACER cannot be read, and is lost.
   if (may_trace_if_named()) call(SYS_prctl, PR_SET_PTRACER, tracer_id_);
   set(tracer_->may_begin, 1);
-  // The tracer may be killed.
+  // The tracer may be killed meanwhile.
   for (timespec pause = {0, 200'000'000}; tracer_->begun.load(std::memory_order_acquire) == 0;) {
     call(SYS_futex, reinterpret_cast<long>(&tracer_->begun), FUTEX_WAIT, 0,
          reinterpret_cast<long>(&pause));

@@ -1,13 +1,12 @@
-// All other threads of the process, stopped, with what their registers hold.
+// Stops all other threads of the process, and reads their registers.
 //
-// A short-lived process that shares this one's memory stops them by ptrace, since a thread cannot
-// trace those of its own process. It makes no other sound: no signal is delivered, none is lost, a
-// system call that was interrupted goes on. Whoever wants the threads to run again says so; if the
-// caller dies, the tracer does, and the kernel lets them run.
+// A short-lived process that shares this one's memory stops them by ptrace, because a thread cannot
+// trace its own process. No signal is delivered or lost, and an interrupted system call continues.
+// The threads run on when the StoppedWorld ends. If the caller dies, so does the tracer, and the
+// kernel lets the threads run.
 //
-// Thread safety: one at a time; the caller holds what must not change hands meanwhile. Nothing here
-// allocates by malloc or takes a lock. Bounds: 4 KiB a thread; waits 5 seconds for one that does
-// not stop.
+// Thread safety: one at a time. The caller holds the locks of what must not change. Allocates no
+// memory by malloc and takes no lock. Bounds: 4 KiB a thread; waits 5 seconds for a thread to stop.
 #pragma once
 
 #include "os/os.h"
@@ -15,7 +14,7 @@
 namespace larder {
 
 struct StoppedThread {
-  // Registers as the kernel has them: general ones, then vectors.
+  // In the kernel's layout: general registers, then vectors.
   static constexpr size_t kWords = 500;
   int id;
   uint32_t words;
@@ -33,12 +32,12 @@ class StoppedWorld {
 
   enum class Outcome {
     kStopped,
-    kRefused,  // ptrace is not allowed here: the others run on
-    kSome,     // one or more did not stop
+    kRefused,  // ptrace is not allowed: the others run on
+    kSome,     // at least one did not stop
     kNoMemory,
   };
   Outcome outcome() const { return outcome_; }
-  // Other than the caller's.
+  // Without the caller.
   size_t size() const;
   const StoppedThread& operator[](size_t i) const;
 
@@ -48,7 +47,7 @@ class StoppedWorld {
   Tracer* tracer_ = nullptr;
   size_t mapped_bytes_ = 0;
   int tracer_id_ = 0;
-  uint64_t signals_ = 0;  // the caller's mask
+  uint64_t signals_ = 0;  // the caller's signal mask
   Outcome outcome_ = Outcome::kStopped;
 };
 
