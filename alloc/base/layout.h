@@ -29,32 +29,32 @@ struct SamplerLayout {
   const void* mean;        // size_t
   const void* everything;  // bool
   const void* deferred;    // freed objects, by their first word
-  uint16_t mark_bytes, mark_next, mark_slot, mark_state, mark_site, mark_asked;
+  uint16_t point_bytes, point_next, point_slot, point_state, point_site, point_asked;
   uint16_t exempt_states;  // of which one says that the object is no leak
 };
 
-// Of regions, blocks and slabs (segment.h, slab.h).
+// Of regions, segments and slabs (segment.h, slab.h).
 struct PagesLayout {
   uint32_t bytes = sizeof(PagesLayout);
   const void* first_region;  // Region*
   const void* reused_bytes;  // uint64_t
-  uint16_t region_bytes, region_next, region_base, region_blocks, region_count;
-  uint16_t shared_table_blocks;  // tables of so many blocks lie among descriptors
-  uint16_t block_bytes, block_free, block_dirty;
+  uint16_t region_bytes, region_next, region_base, region_segments, region_count;
+  uint16_t shared_table_segments;  // tables of so many segments lie among descriptors
+  uint16_t segment_bytes, segment_free, segment_dirty;
   uint16_t slab_bytes, slab_owner, slab_list, slab_free, slab_used, slab_capacity, slab_class,
-      slab_kind, slab_base, slab_carved, slab_thinned, slab_units, slab_run_bytes, slab_offset,
-      slab_prev, slab_remote, slab_gone, slab_mark;
+      slab_kind, slab_base, slab_carved, slab_purged, slab_pages, slab_span_bytes, slab_offset,
+      slab_prev, slab_remote, slab_decommitted, slab_point;
 };
 
 // Of mappings of their own (large.cc).
 struct LargeLayout {
   uint32_t bytes = sizeof(LargeLayout);
   const void* descriptors;   // Slab*, of all that were ever made, by slab_prev
-  const void* kept;          // an array
-  const void* kept_count;    // int
+  const void* cached;        // an array
+  const void* cached_count;  // int
   const void* reused_bytes;  // uint64_t
-  const void* parked;        // Slab*
-  uint16_t most_kept, kept_bytes, kept_base, kept_length;
+  const void* last_freed;    // Slab*
+  uint16_t most_cached, cached_bytes, cached_base, cached_length;
 };
 
 // Of threads' heaps (registry.cc, thread_heap.h).
@@ -64,8 +64,8 @@ struct HeapsLayout {
   const void* shared;  // an array of ThreadHeap*, one a processor
   uint16_t most_shared;
   uint16_t heap_bytes;  // of it that is worth reading
-  uint16_t next, heads, bins, bin_bytes, bin_marks, kept_run_bytes, refills, fresh_slabs,
-      remote_frees, dead, assigned;
+  uint16_t next, heads, bins, bin_bytes, bin_points, cached_span_bytes, refills, fresh_slabs,
+      remote_frees, orphaned, assigned;
   // What was freed for others' slabs: an array; and what inlined code keeps, by class.
   uint16_t pending, pending_count, pending_bytes, pending_slab, pending_head, pending_objects;
   uint16_t inlined, inlined_classes, inlined_newer, inlined_older;
@@ -116,7 +116,7 @@ struct Anchor {
   const void* page_map;
   uint64_t page_map_bytes;
   uint32_t page_map_leaf_entries, page_map_leaf_offset;
-  uint16_t counter_count, class_count, unit_shift, block_shift;
+  uint16_t counter_count, class_count, page_shift, segment_shift;
 };
 
 extern const ProfileLayout profile_layout;

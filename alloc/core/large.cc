@@ -381,14 +381,14 @@ void* span_resize(Slab* s, void* object, size_t new_bytes) {
 }  // namespace
 
 constinit const LargeLayout large_layout = {.descriptors = static_cast<const void*>(&huge.all),
-                                            .kept = &huge.cached,
-                                            .kept_count = &huge.cached_count,
+                                            .cached = &huge.cached,
+                                            .cached_count = &huge.cached_count,
                                             .reused_bytes = &huge.reused_bytes,
-                                            .parked = &huge.last_freed,
-                                            .most_kept = kMaxCachedMappings,
-                                            .kept_bytes = sizeof(CachedRange),
-                                            .kept_base = offsetof(CachedRange, base),
-                                            .kept_length = offsetof(CachedRange, bytes)};
+                                            .last_freed = &huge.last_freed,
+                                            .most_cached = kMaxCachedMappings,
+                                            .cached_bytes = sizeof(CachedRange),
+                                            .cached_base = offsetof(CachedRange, base),
+                                            .cached_length = offsetof(CachedRange, bytes)};
 
 void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;

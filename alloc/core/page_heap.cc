@@ -34,12 +34,12 @@ constinit const PagesLayout PageHeap::layout = {
     .region_bytes = sizeof(Region),
     .region_next = offsetof(Region, next),
     .region_base = offsetof(Region, base),
-    .region_blocks = offsetof(Region, segments),
+    .region_segments = offsetof(Region, segments),
     .region_count = offsetof(Region, count),
-    .shared_table_blocks = kSharedTableSegments,
-    .block_bytes = sizeof(Segment),
-    .block_free = offsetof(Segment, free_pages),
-    .block_dirty = offsetof(Segment, dirty),
+    .shared_table_segments = kSharedTableSegments,
+    .segment_bytes = sizeof(Segment),
+    .segment_free = offsetof(Segment, free_pages),
+    .segment_dirty = offsetof(Segment, dirty),
     .slab_bytes = sizeof(Slab),
     .slab_owner = offsetof(Slab, owner_),
     .slab_list = offsetof(Slab, list),
@@ -50,14 +50,14 @@ constinit const PagesLayout PageHeap::layout = {
     .slab_kind = offsetof(Slab, kind),
     .slab_base = offsetof(Slab, base),
     .slab_carved = offsetof(Slab, carved),
-    .slab_thinned = offsetof(Slab, purged_at),
-    .slab_units = offsetof(Slab, pages),
-    .slab_run_bytes = offsetof(Slab, bytes),
+    .slab_purged = offsetof(Slab, purged_at),
+    .slab_pages = offsetof(Slab, pages),
+    .slab_span_bytes = offsetof(Slab, bytes),
     .slab_offset = offsetof(Slab, offset),
     .slab_prev = offsetof(Slab, prev),
     .slab_remote = offsetof(Slab, remote),
-    .slab_gone = offsetof(Slab, decommitted),
-    .slab_mark = offsetof(Slab, sample_point)};
+    .slab_decommitted = offsetof(Slab, decommitted),
+    .slab_point = offsetof(Slab, sample_point)};
 
 // --- buckets and lists
 

@@ -181,12 +181,12 @@ SamplePoint* make_sample_point(void* slot, double objects) LARDER_REQUIRES(sampl
 constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
                                                 .everything = &sample_all,
                                                 .deferred = &freed_in_signal,
-                                                .mark_bytes = sizeof(SamplePoint),
-                                                .mark_next = offsetof(SamplePoint, next),
-                                                .mark_slot = offsetof(SamplePoint, slot),
-                                                .mark_state = offsetof(SamplePoint, state),
-                                                .mark_site = offsetof(SamplePoint, site),
-                                                .mark_asked = offsetof(SamplePoint, bytes),
+                                                .point_bytes = sizeof(SamplePoint),
+                                                .point_next = offsetof(SamplePoint, next),
+                                                .point_slot = offsetof(SamplePoint, slot),
+                                                .point_state = offsetof(SamplePoint, state),
+                                                .point_site = offsetof(SamplePoint, site),
+                                                .point_asked = offsetof(SamplePoint, bytes),
                                                 .exempt_states = kStays};
 
 size_t sample_mean() { return mean_bytes.load(std::memory_order_relaxed); }

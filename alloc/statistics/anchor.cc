@@ -35,5 +35,5 @@ using namespace larder;
     .page_map_leaf_offset = ProcessPageMap::kNullLeafOffset,
     .counter_count = stats::kCounters,
     .class_count = kClasses,
-    .unit_shift = kPageShift,
-    .block_shift = kSegmentShift};
+    .page_shift = kPageShift,
+    .segment_shift = kSegmentShift};

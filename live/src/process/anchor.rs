@@ -130,11 +130,11 @@ impl Anchor {
             && profile.most_frames <= 256
             && profile.lifetimes <= 64
             && profile.most_sites <= 1 << 17
-            && (self.sampler.mark_bytes, pages.region_bytes) <= (256, 256)
-            && pages.block_bytes == 128
+            && (self.sampler.point_bytes, pages.region_bytes) <= (256, 256)
+            && pages.segment_bytes == 128
             && pages.slab_bytes == 128
-            && self.large.most_kept <= 1024
-            && self.large.kept_bytes <= 128
+            && self.large.most_cached <= 1024
+            && self.large.cached_bytes <= 128
             && self.heaps.heap_bytes <= 32 * 1024
             && self.heaps.most_shared <= 1024
             && self.heaps.pending_bytes <= 128
@@ -146,6 +146,6 @@ impl Anchor {
             && u64::from(parts.page_map_leaf_offset) <= parts.page_map_bytes
             && parts.counter_count <= 256
             && (1..=128).contains(&parts.class_count)
-            && (parts.unit_shift, parts.block_shift) == (14, 21)
+            && (parts.page_shift, parts.segment_shift) == (14, 21)
     }
 }

@@ -198,20 +198,20 @@ impl Walk<'_> {
     fn region(&mut self, base: u64, table: u64, count: usize) -> Result<(), Obstacle> {
         let layout = &self.anchor.pages;
         let (block, slab) = (
-            usize::from(layout.block_bytes),
+            usize::from(layout.segment_bytes),
             usize::from(layout.slab_bytes),
         );
         self.object_bytes += count as u64 * BLOCK;
         self.note_leaf(base, count as u64 * BLOCK);
         let slabs = table.wrapping_add((count * block) as u64);
-        if count > usize::from(layout.shared_table_blocks) {
+        if count > usize::from(layout.shared_table_segments) {
             self.descriptors(table, (count * (block + UNITS * slab)) as u64);
         }
         let blocks = self.memory.bytes(table, count * block)?;
         for (i, bytes) in blocks.chunks_exact(block).enumerate() {
             let fields = Fields(bytes);
-            let free = fields.u128(layout.block_free.into());
-            let dirty = fields.u128(layout.block_dirty.into());
+            let free = fields.u128(layout.segment_free.into());
+            let dirty = fields.u128(layout.segment_dirty.into());
             let table = slabs.wrapping_add((i * UNITS * slab) as u64);
             self.block(base + i as u64 * BLOCK, table, free, dirty)?;
         }
@@ -254,8 +254,8 @@ impl Walk<'_> {
         if fields.u64(layout.slab_base.into()) != start || kind < kind::SLAB {
             return None;
         }
-        let units = fields.u32(layout.slab_units.into()) as usize;
-        if kind > kind::RUN || units == 0 || units > left {
+        let units = fields.u32(layout.slab_pages.into()) as usize;
+        if kind > kind::SPAN || units == 0 || units > left {
             self.out.unsound += 1;
             return None;
         }
@@ -321,7 +321,7 @@ impl Walk<'_> {
         if fields.u64(layout.slab_list.into()) == own_list {
             // `used` of a slab that was set aside says something else.
             let none_free = fields.u64(layout.slab_free.into()) == 0
-                && fields.u16(layout.slab_thinned.into()) == 0;
+                && fields.u16(layout.slab_purged.into()) == 0;
             let used = fields.u32(layout.slab_used.into());
             return if none_free { carved } else { used.min(carved) };
         }
@@ -344,7 +344,7 @@ impl Walk<'_> {
         pages::mappings(self.memory, self.anchor, |fields| {
             let pages = &self.anchor.pages;
             let base = fields.u64(pages.slab_base.into());
-            let bytes = fields.u64(pages.slab_run_bytes.into());
+            let bytes = fields.u64(pages.slab_span_bytes.into());
             if base >> 48 == 0 && bytes >> 48 == 0 {
                 self.object_bytes = self.object_bytes.saturating_add(bytes);
                 self.out.mappings += 1;

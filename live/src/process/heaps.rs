@@ -87,7 +87,7 @@ pub fn read(
         let fields = Fields(&bytes);
         let heads = fields.u64(layout.heads.into());
         let holder = match () {
-            () if fields.u8(layout.dead.into()) != 0 => Holder::Dead,
+            () if fields.u8(layout.orphaned.into()) != 0 => Holder::Dead,
             () if shared => Holder::Shared,
             () if fields.u8(layout.assigned.into()) == 0 => Holder::Waiting,
             () => Holder::Thread(thread_of(memory, heads, &threads)),
@@ -96,7 +96,7 @@ pub fn read(
             for (class, capacity) in capacities.iter().enumerate() {
                 let first = heads.wrapping_add(class as u64 * 8);
                 let bin = usize::from(layout.bins) + class * usize::from(layout.bin_bytes);
-                let marks = fields.u64(bin + usize::from(layout.bin_marks));
+                let marks = fields.u64(bin + usize::from(layout.bin_points));
                 let lists = Lists {
                     first,
                     marks,
@@ -121,7 +121,7 @@ pub fn read(
             name,
             in_use: 0,
             free: 0,
-            kept_runs: fields.u64(layout.kept_run_bytes.into()),
+            kept_runs: fields.u64(layout.cached_span_bytes.into()),
             slabs: 0,
             refills: fields.u64(layout.refills.into()),
             fresh_slabs: fields.u64(layout.fresh_slabs.into()),
@@ -174,9 +174,9 @@ impl Lists {
         follow(pieces, self.first);
         let (mut mark, mut marks) = (self.marks, 0);
         while mark != 0 && marks < most {
-            let slot = mark.wrapping_add(anchor.sampler.mark_slot.into());
+            let slot = mark.wrapping_add(anchor.sampler.point_slot.into());
             follow(pieces, slot);
-            let next = pieces.word(mark.wrapping_add(anchor.sampler.mark_next.into()));
+            let next = pieces.word(mark.wrapping_add(anchor.sampler.point_next.into()));
             mark = next.unwrap_or(0);
             marks += 1;
         }

@@ -238,7 +238,7 @@ struct Gather<'a> {
 impl Gather<'_> {
     fn regions(&mut self, residence: &mut Residence) -> Result<(), Obstacle> {
         let layout = &self.anchor.pages;
-        let (block, slab) = (layout.block_bytes as usize, layout.slab_bytes as usize);
+        let (block, slab) = (layout.segment_bytes as usize, layout.slab_bytes as usize);
         let classes = ClassTable::read(self.memory, self.anchor)?;
         for region in pages::regions(self.memory, self.anchor)? {
             let end = region.base + region.blocks as u64 * pages::BLOCK;
@@ -250,7 +250,7 @@ impl Gather<'_> {
                 .covered
                 .push((region.table, table_end.max(region.table)));
             for (i, bytes) in blocks.chunks_exact(block).enumerate() {
-                let free = Fields(bytes).u128(layout.block_free.into());
+                let free = Fields(bytes).u128(layout.segment_free.into());
                 if free == u128::MAX {
                     continue;
                 }
@@ -280,10 +280,10 @@ impl Gather<'_> {
             let bytes = table.get(unit * usize::from(layout.slab_bytes)..);
             let fields = Fields(bytes.unwrap_or_default());
             let start = base + unit as u64 * UNIT;
-            let units = fields.u32(layout.slab_units.into()) as usize;
+            let units = fields.u32(layout.slab_pages.into()) as usize;
             let kind = fields.u8(layout.slab_kind.into());
             let is_run = free >> unit & 1 == 0
-                && (kind::SLAB..=kind::RUN).contains(&kind)
+                && (kind::SLAB..=kind::SPAN).contains(&kind)
                 && fields.u64(layout.slab_base.into()) == start
                 && (1..=UNITS - unit).contains(&units);
             if !is_run {
@@ -292,9 +292,9 @@ impl Gather<'_> {
             }
             let bytes = units as u64 * UNIT;
             let offset = u64::from(fields.u32(layout.slab_offset.into()));
-            if kind == kind::RUN && offset < bytes {
+            if kind == kind::SPAN && offset < bytes {
                 self.add(&fields, start + offset, bytes - offset, 1, units as u32)?;
-            } else if kind != kind::RUN {
+            } else if kind != kind::SPAN {
                 let class = usize::from(fields.u8(layout.slab_class.into()));
                 let size = classes.sizes.get(class).copied().map_or(0, u64::from);
                 let carved = u64::from(fields.u16(layout.slab_carved.into()));
@@ -340,8 +340,8 @@ impl Gather<'_> {
             list: fields.u64(layout.slab_list.into()),
             free: fields.u64(layout.slab_free.into()),
             remote: fields.u64(layout.slab_remote.into()),
-            gone: fields.u64(layout.slab_gone.into()),
-            mark: fields.u64(layout.slab_mark.into()),
+            gone: fields.u64(layout.slab_decommitted.into()),
+            mark: fields.u64(layout.slab_point.into()),
         });
         Ok(())
     }
@@ -351,7 +351,7 @@ impl Gather<'_> {
         let mut found = Vec::new();
         pages::mappings(self.memory, self.anchor, |fields| {
             let base = fields.u64(layout.slab_base.into());
-            let bytes = fields.u64(layout.slab_run_bytes.into());
+            let bytes = fields.u64(layout.slab_span_bytes.into());
             let offset = u64::from(fields.u32(layout.slab_offset.into()));
             if base >> 47 == 0 && bytes >> 47 == 0 && offset < bytes {
                 found.push((base, bytes, offset, fields.0.to_vec()));
@@ -380,12 +380,12 @@ impl Gather<'_> {
             let end = chunk.saturating_add(self.anchor.meta.chunk_bytes.into());
             self.out.covered.push((chunk, end));
         }
-        let parked = self.memory.word(self.anchor.large.parked)?;
+        let parked = self.memory.word(self.anchor.large.last_freed)?;
         if parked != 0 {
             let bytes = self.memory.bytes(parked, layout.slab_bytes.into())?;
             let fields = Fields(&bytes);
             let base = fields.u64(layout.slab_base.into());
-            let end = base.saturating_add(fields.u64(layout.slab_run_bytes.into()));
+            let end = base.saturating_add(fields.u64(layout.slab_span_bytes.into()));
             self.out.covered.push((base, end));
         }
         Ok(())
@@ -458,19 +458,19 @@ impl Gather<'_> {
 
     fn mark(&mut self, slot: Slot, mark: u64) -> Result<(), Obstacle> {
         let layout = &self.anchor.sampler;
-        let bytes = self.pieces.bytes(mark, layout.mark_bytes.into())?;
+        let bytes = self.pieces.bytes(mark, layout.point_bytes.into())?;
         let fields = Fields(&bytes);
         let marked = Marked {
-            site: fields.u64(layout.mark_site.into()),
+            site: fields.u64(layout.point_site.into()),
             bytes: fields
-                .u64(layout.mark_asked.into())
+                .u64(layout.point_asked.into())
                 .min(self.out.place(slot).1),
         };
-        if fields.u32(layout.mark_state.into()) & u32::from(layout.exempt_states) != 0 {
+        if fields.u32(layout.point_state.into()) & u32::from(layout.exempt_states) != 0 {
             self.out.exempt.push(slot);
         }
         // The place that it would have without the sampler.
-        let place = fields.u64(layout.mark_slot.into());
+        let place = fields.u64(layout.point_slot.into());
         if place != 0 {
             self.out.set_free(place);
         }
@@ -496,7 +496,7 @@ impl Gather<'_> {
         for (address, _) in heaps::addresses(self.memory, self.anchor)? {
             let bytes = residence.read(self.memory, address, layout.heap_bytes.into())?;
             let fields = Fields(&bytes);
-            if fields.u8(layout.dead.into()) != 0 {
+            if fields.u8(layout.orphaned.into()) != 0 {
                 dead.insert(address);
                 continue;
             }
@@ -505,7 +505,7 @@ impl Gather<'_> {
                 let list = self.pieces.word(heads.wrapping_add(class * 8)).unwrap_or(0);
                 self.follow(list, usize::MAX);
                 let bin = usize::from(layout.bins) + class as usize * usize::from(layout.bin_bytes);
-                self.marked_lists(fields.u64(bin + usize::from(layout.bin_marks)));
+                self.marked_lists(fields.u64(bin + usize::from(layout.bin_points)));
             }
             // Behind them there is what malloc has handed out last.
             let end = heads.wrapping_add((classes + 2) * 8);
@@ -522,10 +522,10 @@ impl Gather<'_> {
         let layout = &self.anchor.sampler;
         let (mut mark, mut left) = (first, 1 << 16);
         while mark != 0 && left > 0 {
-            let slot = mark.wrapping_add(layout.mark_slot.into());
+            let slot = mark.wrapping_add(layout.point_slot.into());
             let list = self.pieces.word(slot).unwrap_or(0);
             self.follow(list, usize::MAX);
-            let next = mark.wrapping_add(layout.mark_next.into());
+            let next = mark.wrapping_add(layout.point_next.into());
             mark = self.pieces.word(next).unwrap_or(0);
             left -= 1;
         }

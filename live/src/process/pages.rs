@@ -57,7 +57,7 @@ pub fn regions(memory: &Memory, anchor: &Anchor) -> Result<Vec<Region>, Obstacle
         let fields = Fields(&bytes);
         let region = Region {
             base: fields.u64(layout.region_base.into()),
-            table: fields.u64(layout.region_blocks.into()),
+            table: fields.u64(layout.region_segments.into()),
             blocks: fields.u32(layout.region_count.into()) as usize,
         };
         let sound = (1..=MOST_BLOCKS).contains(&region.blocks);
@@ -98,13 +98,13 @@ pub fn mappings(
 /// Mappings that were freed: where each begins, and its bytes.
 pub fn kept(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, u64)>, Obstacle> {
     let large = &anchor.large;
-    let entry = usize::from(large.kept_bytes);
-    let count = Fields(&memory.bytes(large.kept_count, 4)?).u32(0) as usize;
-    let table = memory.bytes(large.kept, usize::from(large.most_kept) * entry)?;
+    let entry = usize::from(large.cached_bytes);
+    let count = Fields(&memory.bytes(large.cached_count, 4)?).u32(0) as usize;
+    let table = memory.bytes(large.cached, usize::from(large.most_cached) * entry)?;
     let entries = table.chunks_exact(entry.max(1)).take(count).map(|bytes| {
         let fields = Fields(bytes);
-        let base = fields.u64(large.kept_base.into());
-        (base, fields.u64(large.kept_length.into()))
+        let base = fields.u64(large.cached_base.into());
+        (base, fields.u64(large.cached_length.into()))
     });
     Ok(entries
         .filter(|(base, bytes)| base >> 48 == 0 && bytes >> 48 == 0)
