@@ -31,11 +31,9 @@ pub fn colour(results: &Results, name: &str) -> String {
 }
 
 /// Time against peak memory: one dot an allocator, the best corner lower left.
-#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 pub fn scatter(results: &Results, summary: &Summary) -> Option<String> {
     const WIDTH: f64 = 1060.0;
     const HEIGHT: f64 = 440.0;
-    const LINE: f64 = 15.0;
     let dots: Vec<(&str, f64, f64)> = summary
         .ranking
         .iter()
@@ -47,20 +45,10 @@ pub fn scatter(results: &Results, summary: &Summary) -> Option<String> {
     if dots.len() < 2 {
         return None;
     }
-    let x = LogAxis::holding(
-        dots.iter().map(|d| d.1),
-        DISTANCE_BOUNDS,
-        60.0,
-        WIDTH - 150.0,
-    );
-    let y = LogAxis::holding(
-        dots.iter().map(|d| d.2),
-        DISTANCE_BOUNDS,
-        HEIGHT - 48.0,
-        14.0,
-    );
-    let mut svg = Svg::new(WIDTH, HEIGHT);
     let (left, right, bottom, top) = (60.0, WIDTH - 150.0, HEIGHT - 48.0, 14.0);
+    let x = LogAxis::holding(dots.iter().map(|d| d.1), DISTANCE_BOUNDS, left, right);
+    let y = LogAxis::holding(dots.iter().map(|d| d.2), DISTANCE_BOUNDS, bottom, top);
+    let mut svg = Svg::new(WIDTH, HEIGHT);
     for tick in x.ticks() {
         let at = x.at(tick);
         svg.line((at, top), (at, bottom), grid(tick));
@@ -93,7 +81,18 @@ pub fn scatter(results: &Results, summary: &Summary) -> Option<String> {
         "axis",
         "↑ peak RSS, likewise",
     );
-    // Labels from top to bottom, each at least a line below the one before.
+    label_dots(&mut svg, results, &dots, (&x, &y));
+    Some(svg.finish("Time against peak memory of each allocator"))
+}
+
+/// Dots with their names from top to bottom, each at least a line below the one before.
+fn label_dots(
+    svg: &mut Svg,
+    results: &Results,
+    dots: &[(&str, f64, f64)],
+    (x, y): (&LogAxis, &LogAxis),
+) {
+    const LINE: f64 = 15.0;
     let mut labels: Vec<(f64, &(&str, f64, f64))> = dots.iter().map(|d| (y.at(d.2), d)).collect();
     labels.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut next = f64::NEG_INFINITY;
@@ -112,7 +111,6 @@ pub fn scatter(results: &Results, summary: &Summary) -> Option<String> {
         svg.text((point.0 + 17.0, line + 4.0), Anchor::Start, emphasis, name);
         svg.dot(point, if class == "own" { 7.0 } else { 5.5 }, &class, &hint);
     }
-    Some(svg.finish("Time against peak memory of each allocator"))
 }
 
 /// One metric's ranking: bars that begin at 1, the best everywhere.
@@ -158,95 +156,43 @@ pub fn bars(results: &Results, summary: &Summary, metric: Metric) -> Option<Stri
     Some(svg.finish(&format!("Ranking by {}", metric.short())))
 }
 
-/// Each workload's ratios: a dot a peer, with its interval; the best peer's larger.
-#[expect(clippy::too_many_lines, reason = "to be split by concept")]
-pub fn dots(results: &Results, summary: &Summary, table: &MetricSummary) -> Option<String> {
-    const WIDTH: f64 = 1060.0;
-    const ROW: f64 = 30.0;
-    const HEAD: f64 = 40.0;
-    let peers = results.allocators.len().saturating_sub(1);
-    let rows: Vec<&Row> = table
-        .rows
-        .iter()
-        .filter(|row| row.against_best_peer.is_some())
-        .collect();
-    if peers == 0 || rows.is_empty() {
-        return None;
-    }
-    let (left, right) = (160.0, WIDTH - 290.0);
-    let ratios = rows.iter().flat_map(|row| row.cells.iter().flatten());
-    let ends = ratios
-        .filter_map(|cell| cell.ratio)
-        .flat_map(|r| [r.low, r.high]);
-    let axis = LogAxis::holding(ends, BOUNDS, left, right);
-    let height = HEAD + ROW * (rows.len() + 1) as f64 + 8.0;
-    let mut svg = Svg::new(WIDTH, height);
-    let one = axis.at(1.0);
-    let reference = &summary.reference;
-    svg.rectangle((left, HEAD - 4.0), (one - left, height - HEAD), "ahead");
-    svg.text(
-        (one - 10.0, 12.0),
-        Anchor::End,
-        "axis",
-        &format!("← {reference} needs less"),
-    );
-    svg.text(
-        (one + 10.0, 12.0),
-        Anchor::Start,
-        "axis",
-        &format!("{reference} needs more →"),
-    );
-    svg.text(
-        (right + 14.0, 12.0),
-        Anchor::Start,
-        "axis",
-        &format!("{reference} / best peer"),
-    );
-    for tick in axis.ticks() {
-        let at = axis.at(tick);
-        svg.line((at, HEAD - 4.0), (at, height - 4.0), grid(tick));
-        svg.text((at, HEAD - 10.0), Anchor::Middle, "tick", &tick_text(tick));
-    }
-    for (place, row) in rows.iter().enumerate() {
-        let middle = HEAD + ROW * (place as f64 + 0.5);
-        svg.line(
-            (left, middle + ROW / 2.0),
-            (right, middle + ROW / 2.0),
-            "rule",
-        );
-        svg.text(
-            (left - 10.0, middle + 4.0),
-            Anchor::End,
-            "name",
-            &row.workload,
-        );
-        for (index, allocator) in results.allocators.iter().enumerate() {
-            let ratio = row.cells[index].as_ref().and_then(|cell| cell.ratio);
-            let is_best = row.best_peer.as_ref() == Some(&allocator.name);
-            if let Some(ratio) = ratio.filter(|_| !is_best) {
-                let y = middle + lane(results, index, ROW);
-                draw(
-                    &mut svg,
-                    &axis,
-                    y,
-                    ratio,
-                    &colour(results, &allocator.name),
-                    3.0,
-                    &allocator.name,
-                );
-            }
-        }
-        if let (Some(ratio), Some(best)) = (row.against_best_peer, &row.best_peer) {
-            let class = format!("{} best", colour(results, best));
-            draw(&mut svg, &axis, middle, ratio, &class, 5.0, best);
-            let verdict = verdict(ratio);
-            let text = format!("{}  {best}", interval(Some(ratio)));
-            svg.text((right + 14.0, middle + 4.0), Anchor::Start, verdict, &text);
+/// Of `dots`: a row's height, the space above the first, and what the axis lies between.
+const ROW: f64 = 30.0;
+const HEAD: f64 = 40.0;
+const LEFT: f64 = 160.0;
+const RIGHT: f64 = 770.0;
+
+/// Of one workload: dots around the middle of its row, and what the best peer's ratio means.
+fn ratios_of(svg: &mut Svg, results: &Results, row: &Row, axis: &LogAxis, middle: f64) {
+    for (index, allocator) in results.allocators.iter().enumerate() {
+        let ratio = row.cells[index].as_ref().and_then(|cell| cell.ratio);
+        let is_best = row.best_peer.as_ref() == Some(&allocator.name);
+        if let Some(ratio) = ratio.filter(|_| !is_best) {
+            let y = middle + lane(results, index, ROW);
+            draw(
+                svg,
+                axis,
+                y,
+                ratio,
+                &colour(results, &allocator.name),
+                3.0,
+                &allocator.name,
+            );
         }
     }
-    let middle = HEAD + ROW * (rows.len() as f64 + 0.5);
+    if let (Some(ratio), Some(best)) = (row.against_best_peer, &row.best_peer) {
+        let class = format!("{} best", colour(results, best));
+        draw(svg, axis, middle, ratio, &class, 5.0, best);
+        let verdict = verdict(ratio);
+        let text = format!("{}  {best}", interval(Some(ratio)));
+        svg.text((RIGHT + 14.0, middle + 4.0), Anchor::Start, verdict, &text);
+    }
+}
+
+/// The last row: of all workloads together.
+fn means_of(svg: &mut Svg, results: &Results, table: &MetricSummary, axis: &LogAxis, middle: f64) {
     svg.text(
-        (left - 10.0, middle + 4.0),
+        (LEFT - 10.0, middle + 4.0),
         Anchor::End,
         "name own-name",
         "geometric mean",
@@ -257,8 +203,8 @@ pub fn dots(results: &Results, summary: &Summary, table: &MetricSummary) -> Opti
         };
         let y = middle + lane(results, index, ROW);
         draw(
-            &mut svg,
-            &axis,
+            svg,
+            axis,
             y,
             mean.mean,
             &colour(results, &allocator.name),
@@ -271,12 +217,73 @@ pub fn dots(results: &Results, summary: &Summary, table: &MetricSummary) -> Opti
     {
         let text = format!("{}  {peer}", interval(Some(mean.mean)));
         svg.text(
-            (right + 14.0, middle + 4.0),
+            (RIGHT + 14.0, middle + 4.0),
             Anchor::Start,
             verdict(mean.mean),
             &text,
         );
     }
+}
+
+/// Each workload's ratios: a dot a peer, with its interval; the best peer's larger.
+pub fn dots(results: &Results, summary: &Summary, table: &MetricSummary) -> Option<String> {
+    const WIDTH: f64 = 1060.0;
+    let peers = results.allocators.len().saturating_sub(1);
+    let rows: Vec<&Row> = table
+        .rows
+        .iter()
+        .filter(|row| row.against_best_peer.is_some())
+        .collect();
+    if peers == 0 || rows.is_empty() {
+        return None;
+    }
+    let ratios = rows.iter().flat_map(|row| row.cells.iter().flatten());
+    let ends = ratios
+        .filter_map(|cell| cell.ratio)
+        .flat_map(|r| [r.low, r.high]);
+    let axis = LogAxis::holding(ends, BOUNDS, LEFT, RIGHT);
+    let height = HEAD + ROW * (rows.len() + 1) as f64 + 8.0;
+    let mut svg = Svg::new(WIDTH, height);
+    let one = axis.at(1.0);
+    let reference = &summary.reference;
+    svg.rectangle((LEFT, HEAD - 4.0), (one - LEFT, height - HEAD), "ahead");
+    for (x, anchor, text) in [
+        (one - 10.0, Anchor::End, format!("← {reference} needs less")),
+        (
+            one + 10.0,
+            Anchor::Start,
+            format!("{reference} needs more →"),
+        ),
+        (
+            RIGHT + 14.0,
+            Anchor::Start,
+            format!("{reference} / best peer"),
+        ),
+    ] {
+        svg.text((x, 12.0), anchor, "axis", &text);
+    }
+    for tick in axis.ticks() {
+        let at = axis.at(tick);
+        svg.line((at, HEAD - 4.0), (at, height - 4.0), grid(tick));
+        svg.text((at, HEAD - 10.0), Anchor::Middle, "tick", &tick_text(tick));
+    }
+    for (place, row) in rows.iter().enumerate() {
+        let middle = HEAD + ROW * (place as f64 + 0.5);
+        svg.line(
+            (LEFT, middle + ROW / 2.0),
+            (RIGHT, middle + ROW / 2.0),
+            "rule",
+        );
+        svg.text(
+            (LEFT - 10.0, middle + 4.0),
+            Anchor::End,
+            "name",
+            &row.workload,
+        );
+        ratios_of(&mut svg, results, row, &axis, middle);
+    }
+    let middle = HEAD + ROW * (rows.len() as f64 + 0.5);
+    means_of(&mut svg, results, table, &axis, middle);
     Some(svg.finish(&format!(
         "{} of each workload against each peer",
         table.metric.title()

@@ -112,55 +112,12 @@ impl Summary {
 }
 
 impl MetricSummary {
-    #[expect(clippy::too_many_lines, reason = "to be split by concept")]
     fn of(results: &Results, metric: Metric, random: &mut Rng) -> MetricSummary {
-        let reference = results.reference();
         let mut ratios: Vec<Vec<Vec<f64>>> = vec![Vec::new(); results.allocators.len()];
-        let mut rows = Vec::new();
-        for subject in &results.workloads {
-            let series: Vec<Vec<Option<f64>>> = results
-                .allocators
-                .iter()
-                .map(|a| results.series(&subject.name, &a.name, metric))
-                .collect();
-            let own = results.allocators.iter().position(|a| a.name == reference);
-            let own = own.map_or(&[][..], |index| &series[index]);
-            let medians: Vec<Option<f64>> = series.iter().map(|s| median(&present(s))).collect();
-            let Some(best) = least(medians.iter().copied().flatten()) else {
-                continue;
-            };
-            let mut cells = Vec::new();
-            for (index, allocator) in results.allocators.iter().enumerate() {
-                let paired = paired_ratios(own, &series[index]);
-                let ratio = (allocator.name != reference)
-                    .then(|| estimate(&paired, random))
-                    .flatten();
-                if ratio.is_some() {
-                    ratios[index].push(paired);
-                }
-                let figures = present(&series[index]);
-                cells.push(
-                    median(&figures)
-                        .zip(fastest(&figures))
-                        .map(|(median, least)| Cell {
-                            median,
-                            least,
-                            distance: median / best,
-                            ratio,
-                        }),
-                );
-            }
-            let best_peer = (0..cells.len())
-                .filter(|index| results.allocators[*index].name != reference)
-                .filter_map(|index| Some((index, cells[index].as_ref()?)))
-                .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
-            rows.push(Row {
-                workload: subject.name.clone(),
-                best_peer: best_peer.map(|(index, _)| results.allocators[index].name.clone()),
-                against_best_peer: best_peer.and_then(|(_, cell)| cell.ratio),
-                cells,
-            });
-        }
+        let names = results.workloads.iter().map(|subject| &subject.name);
+        let rows: Vec<Row> = names
+            .filter_map(|workload| Row::of(results, workload, metric, &mut ratios, random))
+            .collect();
         let mut means: Vec<PeerMean> = results
             .allocators
             .iter()
@@ -175,7 +132,7 @@ impl MetricSummary {
             .collect();
         means.sort_by(|a, b| b.mean.ratio.total_cmp(&a.mean.ratio));
         let best_single_peer = (0..results.allocators.len())
-            .filter(|index| results.allocators[*index].name != reference)
+            .filter(|index| results.allocators[*index].name != results.reference())
             .filter_map(|index| Some((index, mean_distance(&rows, index)?)))
             .min_by(|(_, a), (_, b)| a.total_cmp(b))
             .map(|(index, _)| results.allocators[index].name.clone());
@@ -196,6 +153,59 @@ impl MetricSummary {
         let rows = self.rows.iter();
         rows.filter_map(|row| Some((row, row.against_best_peer?)))
             .max_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio))
+    }
+}
+
+impl Row {
+    /// `None`: no allocator has a figure. `ratios`, by allocator, takes in this workload's.
+    fn of(
+        results: &Results,
+        workload: &str,
+        metric: Metric,
+        ratios: &mut [Vec<Vec<f64>>],
+        random: &mut Rng,
+    ) -> Option<Row> {
+        let reference = results.reference();
+        let series: Vec<Vec<Option<f64>>> = results
+            .allocators
+            .iter()
+            .map(|a| results.series(workload, &a.name, metric))
+            .collect();
+        let own = results.allocators.iter().position(|a| a.name == reference);
+        let own = own.map_or(&[][..], |index| &series[index]);
+        let medians: Vec<Option<f64>> = series.iter().map(|s| median(&present(s))).collect();
+        let best = least(medians.iter().copied().flatten())?;
+        let mut cells = Vec::new();
+        for (index, allocator) in results.allocators.iter().enumerate() {
+            let paired = paired_ratios(own, &series[index]);
+            let ratio = (allocator.name != reference)
+                .then(|| estimate(&paired, random))
+                .flatten();
+            if ratio.is_some() {
+                ratios[index].push(paired);
+            }
+            let figures = present(&series[index]);
+            cells.push(
+                median(&figures)
+                    .zip(fastest(&figures))
+                    .map(|(median, least)| Cell {
+                        median,
+                        least,
+                        distance: median / best,
+                        ratio,
+                    }),
+            );
+        }
+        let best_peer = (0..cells.len())
+            .filter(|index| results.allocators[*index].name != reference)
+            .filter_map(|index| Some((index, cells[index].as_ref()?)))
+            .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
+        Some(Row {
+            workload: workload.to_owned(),
+            best_peer: best_peer.map(|(index, _)| results.allocators[index].name.clone()),
+            against_best_peer: best_peer.and_then(|(_, cell)| cell.ratio),
+            cells,
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use larder_base::libraries::LIBRARY_VARIABLE;
 use larder_base::machine::Machine;
 use larder_base::number::grouped;
 use larder_base::statistics::median;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::output::{Output, Report, Table, figure};
 use super::programs::{self, Launch, Programs};
@@ -201,46 +201,59 @@ impl Samples {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "to be split by concept")]
-fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
-    let mut time = Table::new(
-        "Time added",
-        [
-            "program",
-            "events",
-            "plain, s",
-            "larder, ns an event",
-            "heaptrack",
-            "larder / heaptrack",
-            "heaptrack --raw",
-            "larder / raw",
-        ]
-        .map(str::to_owned),
-    );
-    let mut size = Table::new(
-        "Bytes on disk",
-        [
-            "program",
-            "larder, an event",
-            "heaptrack",
-            "larder / heaptrack",
-            "truncated stacks",
-        ]
-        .map(str::to_owned),
-    );
-    let mut modes = Table::new(
-        "Other ways to record",
-        [
-            "program",
-            "--aggregate, ns an event",
-            "of recording",
-            "--contents",
-            "of recording",
-        ]
-        .map(str::to_owned),
-    );
-    let mut data = Vec::new();
-    for case in cases {
+/// A row a program in each table, and its figures as JSON.
+struct Rows {
+    time: Table,
+    size: Table,
+    modes: Table,
+    data: Vec<Value>,
+}
+
+impl Rows {
+    fn new() -> Self {
+        Self {
+            time: Table::new(
+                "Time added",
+                [
+                    "program",
+                    "events",
+                    "plain, s",
+                    "larder, ns an event",
+                    "heaptrack",
+                    "larder / heaptrack",
+                    "heaptrack --raw",
+                    "larder / raw",
+                ]
+                .map(str::to_owned),
+            ),
+            size: Table::new(
+                "Bytes on disk",
+                [
+                    "program",
+                    "larder, an event",
+                    "heaptrack",
+                    "larder / heaptrack",
+                    "truncated stacks",
+                ]
+                .map(str::to_owned),
+            ),
+            modes: Table::new(
+                "Other ways to record",
+                [
+                    "program",
+                    "--aggregate, ns an event",
+                    "of recording",
+                    "--contents",
+                    "of recording",
+                ]
+                .map(str::to_owned),
+            ),
+            data: Vec::new(),
+        }
+    }
+
+    /// Nothing of a program that some way failed to record.
+    fn push(&mut self, case: &Case) {
         let samples = &case.samples;
         let ways = [LARDER, AGGREGATE, CONTENTS, HEAPTRACK, RAW].map(|way| samples.added(way));
         let (
@@ -254,9 +267,9 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             Some(plain),
         ) = (&ways, median(&samples.seconds[PLAIN]))
         else {
-            continue;
+            return;
         };
-        time.push([
+        self.time.push([
             case.program.name.to_owned(),
             grouped(samples.counted.events),
             format!("{plain:.3}"),
@@ -266,21 +279,21 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             figure(raw.ns_per_event),
             figure(larder.seconds / raw.seconds),
         ]);
-        size.push([
+        self.size.push([
             case.program.name.to_owned(),
             figure(larder.bytes_per_event),
             figure(heaptrack.bytes_per_event),
             figure(larder.bytes_per_event / heaptrack.bytes_per_event),
             grouped(samples.counted.truncated_stacks),
         ]);
-        modes.push([
+        self.modes.push([
             case.program.name.to_owned(),
             figure(aggregate.ns_per_event),
             figure(aggregate.seconds / larder.seconds),
             figure(contents.ns_per_event),
             figure(contents.seconds / larder.seconds),
         ]);
-        data.push(json!({
+        self.data.push(json!({
             "program": case.program.name,
             "events": samples.counted.events,
             "truncated_stacks": samples.counted.truncated_stacks,
@@ -289,6 +302,11 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             "bytes_on_disk": samples.bytes,
         }));
     }
+}
+
+fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
+    let mut rows = Rows::new();
+    cases.iter().for_each(|case| rows.push(case));
     Report {
         name: "recording",
         title: "What recording costs",
@@ -297,7 +315,7 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
             plan.rounds
         ),
         allocators: Vec::new(),
-        tables: vec![time, modes, size],
+        tables: vec![rows.time, rows.modes, rows.size],
         notes: [
             "heaptrack keeps neither time, thread nor address. Without --raw it looks symbols up \
              meanwhile, in a process of its own."
@@ -307,7 +325,7 @@ fn report(plan: &RecordingPlan, cases: &[Case], absent: Vec<String>) -> Report {
         .chain(absent)
         .collect(),
         plots: Vec::new(),
-        data: json!({"rounds": plan.rounds, "figures": data}),
+        data: json!({"rounds": plan.rounds, "figures": rows.data}),
     }
 }
 
