@@ -139,8 +139,25 @@ impl From<String> for Claim {
 }
 
 impl Claim {
-    #[expect(clippy::too_many_lines, reason = "to be split by concept")]
     pub fn text(&self) -> String {
+        match self {
+            Claim::EndsWithin { .. }
+            | Claim::AtOnce { .. }
+            | Claim::Foreign { .. }
+            | Claim::Freed { .. } => self.lives(),
+            Claim::Left { .. } | Claim::Lost { .. } => self.left(),
+            Claim::Rises { .. } | Claim::Grew { .. } | Claim::Ends { .. } => self.growth(),
+            Claim::Equal { .. } | Claim::Source { .. } | Claim::Overwritten { .. } => {
+                self.contents()
+            }
+            Claim::Together { .. } => self.together(),
+            Claim::Rows { .. } => self.rows(),
+            Claim::Note(text) => text.clone(),
+        }
+    }
+
+    /// How long blocks live, and who ends them.
+    fn lives(&self) -> String {
         match self {
             Claim::EndsWithin { maker, owner, .. } => match maker {
                 Some(maker) => {
@@ -172,41 +189,23 @@ impl Claim {
                 };
                 format!("{most}{scope}, of {} in all, {bytes}", grouped(*begun))
             }
-            Claim::Together { .. } => self.together(),
-            Claim::Rows {
-                blocks,
-                smallest_bytes,
-                largest_bytes,
-                followers,
-                ended,
-                live,
-                ..
-            } => {
-                let left = match live {
-                    0 => String::new(),
-                    live => format!("; {} live at the end beside it", grouped(*live)),
-                };
-                let sizes = match smallest_bytes == largest_bytes {
-                    true => grouped(*largest_bytes),
-                    false => format!(
-                        "{} to {}",
-                        grouped(*smallest_bytes),
-                        grouped(*largest_bytes)
-                    ),
-                };
-                format!(
-                    "of {} of {sizes} bytes {} were made right after another of the same size, and \
-                     {} ended right beside it{left}",
-                    counted(*blocks, "block"),
-                    grouped(*followers),
-                    grouped(*ended)
-                )
-            }
             Claim::Foreign { foreign, freed, .. } => format!(
                 "{}, {:.0} % of those freed, ended on another thread than they were made on",
                 counted(*foreign, "block"),
                 percent(*foreign, *freed)
             ),
+            Claim::Freed { freed, begun, .. } => format!(
+                "{} of its {} were freed",
+                grouped(*freed),
+                counted(*begun, "buffer")
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// What lives at the end.
+    fn left(&self) -> String {
+        match self {
             Claim::Left {
                 blocks,
                 bytes,
@@ -230,6 +229,13 @@ impl Claim {
                 if *live == 1 { "was" } else { "were" },
                 counted(*bytes, "byte")
             ),
+            _ => String::new(),
+        }
+    }
+
+    /// How sizes grow.
+    fn growth(&self) -> String {
+        match self {
             Claim::Rises {
                 halfway_bytes,
                 end_bytes,
@@ -263,6 +269,13 @@ impl Claim {
                 grouped(*all_bytes),
                 grouped(*largest_bytes)
             ),
+            _ => String::new(),
+        }
+    }
+
+    /// What blocks hold.
+    fn contents(&self) -> String {
+        match self {
             Claim::Equal {
                 made,
                 blocks,
@@ -305,13 +318,42 @@ impl Claim {
                 counted(*mean_bytes, "byte"),
                 if *words { "word" } else { "element" }
             ),
-            Claim::Freed { freed, begun, .. } => format!(
-                "{} of its {} were freed",
-                grouped(*freed),
-                counted(*begun, "buffer")
-            ),
-            Claim::Note(text) => text.clone(),
+            _ => String::new(),
         }
+    }
+
+    fn rows(&self) -> String {
+        let Claim::Rows {
+            blocks,
+            smallest_bytes,
+            largest_bytes,
+            followers,
+            ended,
+            live,
+            ..
+        } = self
+        else {
+            return String::new();
+        };
+        let left = match live {
+            0 => String::new(),
+            live => format!("; {} live at the end beside it", grouped(*live)),
+        };
+        let sizes = match smallest_bytes == largest_bytes {
+            true => grouped(*largest_bytes),
+            false => format!(
+                "{} to {}",
+                grouped(*smallest_bytes),
+                grouped(*largest_bytes)
+            ),
+        };
+        format!(
+            "of {} of {sizes} bytes {} were made right after another of the same size, and \
+             {} ended right beside it{left}",
+            counted(*blocks, "block"),
+            grouped(*followers),
+            grouped(*ended)
+        )
     }
 
     fn together(&self) -> String {

@@ -459,7 +459,28 @@ impl Watch {
         (all, below)
     }
 
-    #[expect(clippy::too_many_lines, reason = "to be split by concept")]
+    /// The call within which all that these facts are of ends.
+    fn owner(
+        &mut self,
+        image: &mut Finished<'_, '_>,
+        made_at: StackId,
+        facts: &Facts,
+    ) -> Option<Owner> {
+        let (shared, freed_at) = facts.buffers.owner.zip(facts.buffers.freed_at)?;
+        let stacks = image.events.stacks();
+        let depth = self.depths.of(stacks, shared);
+        let mut from_root = |stack| {
+            let frames = self.depths.of(stacks, stack);
+            frames.checked_sub(depth + 1).map(|frame| frame as usize)
+        };
+        Some(Owner {
+            call: shared,
+            frame: from_root(made_at)?,
+            frees_frame: from_root(freed_at),
+            frees: image.chain(freed_at),
+        })
+    }
+
     fn finish(&mut self, image: &mut Finished<'_, '_>) -> ImageFacts {
         let (mut sites, mut loops, mut places) = (Vec::new(), Loops::default(), Places::default());
         let io: Vec<(StackId, u64)> = self.io.iter().map(|(s, io)| (*s, io.all_calls())).collect();
@@ -472,20 +493,7 @@ impl Watch {
                 Some(facts) => std::mem::take(facts),
                 None => Facts::default(),
             };
-            let owner = facts.buffers.owner.zip(facts.buffers.freed_at);
-            let owner = owner.and_then(|(shared, freed_at)| {
-                let depth = self.depths.of(image.events.stacks(), shared);
-                let from_root = |depths: &mut Depths, stack| {
-                    let frames = depths.of(image.events.stacks(), stack);
-                    frames.checked_sub(depth + 1).map(|frame| frame as usize)
-                };
-                Some(Owner {
-                    call: shared,
-                    frame: from_root(&mut self.depths, source.stack)?,
-                    frees_frame: from_root(&mut self.depths, freed_at),
-                    frees: image.chain(freed_at),
-                })
-            });
+            let owner = self.owner(image, source.stack, &facts);
             let chain = image.chain(source.stack);
             let stacks = image.events.stacks();
             let function = site_node(stacks, &chain, source.stack, source.site);

@@ -19,7 +19,6 @@ const NEAR_ENDS: u64 = 4;
 /// Why a claim is not true.
 pub type Verdict = Result<(), String>;
 
-#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
     match claim {
         Claim::EndsWithin { calls, owner, .. } => {
@@ -37,45 +36,9 @@ pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
             ..
         } => together(replay, first, second, *blocks, counted),
         Claim::Rows { .. } => rows(replay, claim),
-        Claim::Foreign {
-            origins,
-            foreign,
-            freed,
-        } => {
-            let all: Vec<&Block> = blocks_of(replay, origins).collect();
-            let over = all
-                .iter()
-                .filter_map(|b| Some((b, b.over.filter(|o| o.freed)?)));
-            let crossed = over.clone().filter(|(b, o)| b.thread != o.thread).count();
-            hold!(over.count() as u64 == *freed, "freed");
-            hold!(crossed as u64 == *foreign, "foreign are {crossed}");
-            Ok(())
-        }
-        Claim::Left {
-            origins,
-            blocks,
-            bytes,
-            made,
-        } => {
-            let live = || blocks_of(replay, origins).filter(|block| block.over.is_none());
-            hold!(live().count() as u64 == *blocks, "blocks");
-            hold!(live().map(|b| b.size).sum::<u64>() == *bytes, "bytes");
-            hold!(blocks_of(replay, origins).count() as u64 == *made, "made");
-            Ok(())
-        }
-        Claim::Lost {
-            origins,
-            blocks,
-            bytes,
-            live,
-        } => {
-            let all = || blocks_of(replay, origins).filter(|block| block.over.is_none());
-            let lost = || all().filter(|block| replay.is_lost(block));
-            hold!(lost().count() as u64 == *blocks, "blocks");
-            hold!(lost().map(|b| b.size).sum::<u64>() == *bytes, "bytes");
-            hold!(all().count() as u64 == *live, "live");
-            Ok(())
-        }
+        Claim::Foreign { .. } => foreign(replay, claim),
+        Claim::Left { .. } => left(replay, claim),
+        Claim::Lost { .. } => lost(replay, claim),
         Claim::Rises {
             origins,
             halfway_bytes,
@@ -95,19 +58,79 @@ pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
         Claim::Equal { .. } => held::equal(replay, claim),
         Claim::Source { .. } => held::source(replay, claim),
         Claim::Overwritten { .. } => held::overwritten(replay, claim),
-        Claim::Freed {
-            origins,
-            freed,
-            begun,
-        } => {
-            let all = buffers_of(replay, origins);
-            let over = |buffer: &&usize| replay.buffers[**buffer].over.is_some_and(|o| o.freed);
-            hold!(all.len() as u64 == *begun, "begun");
-            hold!(all.iter().filter(over).count() as u64 == *freed, "freed");
-            Ok(())
-        }
+        Claim::Freed { .. } => freed(replay, claim),
         Claim::Note(_) => Ok(()),
     }
+}
+
+fn foreign(replay: &Replay, claim: &Claim) -> Verdict {
+    let Claim::Foreign {
+        origins,
+        foreign,
+        freed,
+    } = claim
+    else {
+        return Err("another claim".to_owned());
+    };
+    let all: Vec<&Block> = blocks_of(replay, origins).collect();
+    let over = all
+        .iter()
+        .filter_map(|b| Some((b, b.over.filter(|o| o.freed)?)));
+    let crossed = over.clone().filter(|(b, o)| b.thread != o.thread).count();
+    hold!(over.count() as u64 == *freed, "freed");
+    hold!(crossed as u64 == *foreign, "foreign are {crossed}");
+    Ok(())
+}
+
+fn left(replay: &Replay, claim: &Claim) -> Verdict {
+    let Claim::Left {
+        origins,
+        blocks,
+        bytes,
+        made,
+    } = claim
+    else {
+        return Err("another claim".to_owned());
+    };
+    let live = || blocks_of(replay, origins).filter(|block| block.over.is_none());
+    hold!(live().count() as u64 == *blocks, "blocks");
+    hold!(live().map(|b| b.size).sum::<u64>() == *bytes, "bytes");
+    hold!(blocks_of(replay, origins).count() as u64 == *made, "made");
+    Ok(())
+}
+
+fn lost(replay: &Replay, claim: &Claim) -> Verdict {
+    let Claim::Lost {
+        origins,
+        blocks,
+        bytes,
+        live,
+    } = claim
+    else {
+        return Err("another claim".to_owned());
+    };
+    let all = || blocks_of(replay, origins).filter(|block| block.over.is_none());
+    let lost = || all().filter(|block| replay.is_lost(block));
+    hold!(lost().count() as u64 == *blocks, "blocks");
+    hold!(lost().map(|b| b.size).sum::<u64>() == *bytes, "bytes");
+    hold!(all().count() as u64 == *live, "live");
+    Ok(())
+}
+
+fn freed(replay: &Replay, claim: &Claim) -> Verdict {
+    let Claim::Freed {
+        origins,
+        freed,
+        begun,
+    } = claim
+    else {
+        return Err("another claim".to_owned());
+    };
+    let all = buffers_of(replay, origins);
+    let over = |buffer: &&usize| replay.buffers[**buffer].over.is_some_and(|o| o.freed);
+    hold!(all.len() as u64 == *begun, "begun");
+    hold!(all.iter().filter(over).count() as u64 == *freed, "freed");
+    Ok(())
 }
 
 /// Places of a stack, outermost first.

@@ -35,7 +35,6 @@ pub fn duplicates(image: &ImageFacts) -> Vec<Finding> {
     groups.iter().filter_map(finding).collect()
 }
 
-#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 fn duplicated(
     image: &ImageFacts,
     sites: &[usize],
@@ -69,10 +68,7 @@ fn duplicated(
             false => Pattern::Duplicates,
         },
         site: group[0],
-        related: match source.place == place {
-            true => Vec::new(),
-            false => vec![source.firsts[0]],
-        },
+        related: source.elsewhere(place).into_iter().collect(),
         parts,
         memory_bytes: 0,
         keeper: None,
@@ -84,16 +80,7 @@ fn duplicated(
                 most: largest.most,
                 most_bytes: largest.most_size,
             },
-            Claim::Source {
-                origins: sites.to_vec(),
-                shown: match source.place == place {
-                    true => "this line".to_owned(),
-                    false => image.sites[source.firsts[0]].shown(),
-                },
-                firsts: source.firsts,
-                blocks: source.blocks,
-                outlived: source.outlived,
-            },
+            source.claim(image, sites, place),
             Claim::Note("equal at their ends: look whether they change before".to_owned()),
         ],
         cure: match outlived {
@@ -122,6 +109,28 @@ struct Source {
     firsts: Vec<usize>,
     blocks: u64,
     outlived: u64,
+}
+
+impl Source {
+    /// An origin of the line, if it is not this one.
+    fn elsewhere(&self, place: Place) -> Option<usize> {
+        let first = self.firsts.first().copied();
+        first.filter(|_| self.place != place)
+    }
+
+    /// Of the copies that these origins of a line make.
+    fn claim(self, image: &ImageFacts, copying: &[usize], place: Place) -> Claim {
+        Claim::Source {
+            origins: copying.to_vec(),
+            shown: match self.elsewhere(place) {
+                None => "this line".to_owned(),
+                Some(first) => image.sites[first].shown(),
+            },
+            firsts: self.firsts,
+            blocks: self.blocks,
+            outlived: self.outlived,
+        }
+    }
 }
 
 fn source(image: &ImageFacts, group: &[usize], of_copy: &[Vec<(usize, Copies)>]) -> Option<Source> {

@@ -4,7 +4,7 @@
 use larder_base::number::percent;
 
 use crate::advise::claim::Claim;
-use crate::advise::element::Types;
+use crate::advise::element::{SizeUnit, Types};
 use crate::advise::facts::{Growth, ImageFacts, Site};
 use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
 use crate::advise::sizes::Sizes;
@@ -42,27 +42,111 @@ fn is_copied(site: &Site) -> bool {
     matches!(site.container(), Some("Vec" | "String")) && growth.followed_larger * 2 > growth.steps
 }
 
-#[expect(clippy::too_many_lines, reason = "to be split by concept")]
-fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
-    let site = *group.first()?;
-    let (mut finals, mut steps) = (Sizes::default(), Sizes::default());
-    let (mut chains, mut outgrown, mut guessed) = (0, 0u64, 0);
-    let mut parts: Vec<Part> = Vec::new();
-    let growths = || {
-        group
-            .iter()
-            .map(|origin| &image.sites[*origin].facts.growth)
-    };
-    for growth in growths() {
-        finals.merge(&growth.finals);
-        steps.merge(&growth.step_sizes);
-        chains += growth.chains;
-        outgrown = outgrown.saturating_add(growth.outgrown_bytes);
-        guessed += growth.followed_larger;
+/// The growth of a group's buffers, summed up.
+struct Grown {
+    finals: Sizes,
+    steps: Sizes,
+    chains: u64,
+    outgrown: u64,
+    guessed: u64,
+    crawls: u64,
+    /// By how much a step enlarges a buffer on average.
+    factor: f64,
+}
+
+impl Grown {
+    fn of<'a>(growths: impl Iterator<Item = &'a Growth>) -> Self {
+        let mut sums = Self {
+            finals: Sizes::default(),
+            steps: Sizes::default(),
+            chains: 0,
+            outgrown: 0,
+            guessed: 0,
+            crawls: 0,
+            factor: 0.0,
+        };
+        let mut grown = 0u64;
+        for growth in growths {
+            sums.finals.merge(&growth.finals);
+            sums.steps.merge(&growth.step_sizes);
+            sums.chains += growth.chains;
+            sums.outgrown = sums.outgrown.saturating_add(growth.outgrown_bytes);
+            sums.guessed += growth.followed_larger;
+            sums.crawls += growth.crawls;
+            grown = grown.saturating_add(growth.grown_bytes);
+        }
+        sums.factor = grown as f64 / sums.outgrown.max(1) as f64;
+        sums
     }
-    let [half, most, nearly_all] = [0.5, 0.9, 0.99].map(|share| finals.covering(share));
-    let saved = steps.up_to(most) as f64 / steps.total().max(1) as f64;
-    for growth in growths() {
+
+    /// What half of the buffers, 90 % and 99 % need at most.
+    fn covering(&self) -> [u64; 3] {
+        [0.5, 0.9, 0.99].map(|share| self.finals.covering(share))
+    }
+
+    fn is_slow(&self) -> bool {
+        let total = self.steps.total();
+        self.factor < SLOW_FACTOR
+            && total / self.chains.max(1) >= SLOW_STEPS
+            && self.crawls as f64 >= CRAWLING * total as f64
+    }
+
+    fn evidence(&self, group: &[usize]) -> Vec<Claim> {
+        let [half, most, nearly_all] = self.covering();
+        let mut evidence = vec![
+            Claim::Grew {
+                origins: group.to_vec(),
+                buffers: self.chains,
+                steps: self.steps.total(),
+                outgrown_bytes: self.outgrown,
+            },
+            Claim::Ends {
+                origins: group.to_vec(),
+                at_most: [(50, half), (90, most), (99, nearly_all)],
+                largest_bytes: self.finals.largest(),
+            },
+        ];
+        if self.is_slow() {
+            let text = format!(
+                "a step is {:.0} % on average: what is copied grows with the square",
+                (self.factor - 1.0) * 100.0
+            );
+            evidence.push(text.into());
+        }
+        evidence
+    }
+
+    fn cure(&self, container: Option<&str>, unit: &SizeUnit) -> String {
+        let [half, most, nearly_all] = self.covering();
+        let how = match container {
+            Some("std::vector" | "std::string") => "reserve()",
+            Some("String" | "Vec" | "HashMap") => "with_capacity() for",
+            _ => "ask at first for",
+        };
+        if self.is_slow() {
+            return format!(
+                "double the size at each step instead; or {how} {}, which cover 90 %",
+                unit.in_full(most)
+            );
+        }
+        let cure = format!(
+            "{how} {}: {:.0} % of the steps go ({} cover half, {} nearly all)",
+            unit.in_full(most),
+            percent(self.steps.up_to(most), self.steps.total()),
+            unit.in_short(half),
+            unit.in_short(nearly_all)
+        );
+        cure + match container {
+            Some(_) => "",
+            None => "; realloc only beyond the size that is kept with it",
+        }
+    }
+}
+
+/// What goes of each origin, if this share of the steps does.
+fn parts<'a>(growths: impl Iterator<Item = &'a Growth>, saved: f64) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for growth in growths {
         for (origin, count) in &growth.steppers {
             parts.push(Part {
                 origin: *origin as usize,
@@ -72,60 +156,27 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
             });
         }
     }
-    let total = steps.total();
+    parts
+}
+
+fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
+    let site = *group.first()?;
+    let growths = || {
+        let sites = group.iter().map(|origin| &image.sites[*origin]);
+        sites.map(|site| &site.facts.growth)
+    };
+    let grown = Grown::of(growths());
+    let (finals, steps) = (&grown.finals, &grown.steps);
+    let [half, most, _] = grown.covering();
     if steps.up_to(most) < FEWEST_BLOCKS {
         return None;
     }
-    let factor = mean_factor(growths(), outgrown);
-    let crawls: u64 = growths().map(|growth| growth.crawls).sum();
-    let slow = factor < SLOW_FACTOR
-        && total / chains.max(1) >= SLOW_STEPS
-        && crawls as f64 >= CRAWLING * total as f64;
-    let mut evidence = vec![
-        Claim::Grew {
-            origins: group.to_vec(),
-            buffers: chains,
-            steps: total,
-            outgrown_bytes: outgrown,
-        },
-        Claim::Ends {
-            origins: group.to_vec(),
-            at_most: [(50, half), (90, most), (99, nearly_all)],
-            largest_bytes: finals.largest(),
-        },
-    ];
-    if slow {
-        let text = format!(
-            "a step is {:.0} % on average: what is copied grows with the square",
-            (factor - 1.0) * 100.0
-        );
-        evidence.push(text.into());
-    }
+    let total = steps.total();
+    let slow = grown.is_slow();
     let container = image.sites[site].container();
-    let alike = container.is_none() && total == chains && finals.smallest() == finals.largest();
-    let how = match container {
-        Some("std::vector" | "std::string") => "reserve()",
-        Some("String" | "Vec" | "HashMap") => "with_capacity() for",
-        _ => "ask at first for",
-    };
-    let unit = types.unit_of_grown(image, group, &finals);
-    let cure = if slow {
-        format!(
-            "double the size at each step instead; or {how} {}, which cover 90 %",
-            unit.in_full(most)
-        )
-    } else {
-        format!(
-            "{how} {}: {:.0} % of the steps go ({} cover half, {} nearly all)",
-            unit.in_full(most),
-            percent(steps.up_to(most), total),
-            unit.in_short(half),
-            unit.in_short(nearly_all)
-        ) + match container {
-            Some(_) => "",
-            None => "; realloc only beyond the size that is kept with it",
-        }
-    };
+    let alike =
+        container.is_none() && total == grown.chains && finals.smallest() == finals.largest();
+    let unit = types.unit_of_grown(image, group, finals);
     Some(Finding {
         pattern: if slow {
             Pattern::GrowByFactor
@@ -134,28 +185,20 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         },
         site,
         related: Vec::new(),
-        parts,
+        parts: parts(growths(), steps.up_to(most) as f64 / total.max(1) as f64),
         memory_bytes: 0,
         keeper: None,
-        evidence,
-        cure,
+        evidence: grown.evidence(group),
+        cure: grown.cure(container, &unit),
         size_bytes: Some(most),
         // Most would hold much of what they never need.
         // Records that are all alike may be others in another input.
         confidence: if !slow && (most >= half.saturating_mul(WASTEFUL) || alike) {
             Confidence::Low
-        } else if guessed == 0 || container.is_some() {
+        } else if grown.guessed == 0 || container.is_some() {
             Confidence::High
         } else {
             Confidence::Medium
         },
     })
-}
-
-/// By how much a step enlarges a buffer on average.
-fn mean_factor<'a>(growths: impl Iterator<Item = &'a Growth>, outgrown: u64) -> f64 {
-    let grown: u64 = growths
-        .map(|growth| growth.grown_bytes)
-        .fold(0, u64::saturating_add);
-    grown as f64 / outgrown.max(1) as f64
 }

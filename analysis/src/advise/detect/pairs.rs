@@ -242,7 +242,6 @@ fn site_depth(site: &Site) -> usize {
     inner.count()
 }
 
-#[expect(clippy::too_many_lines, reason = "to be split by concept")]
 fn finding(
     image: &ImageFacts,
     first: &[usize],
@@ -263,36 +262,9 @@ fn finding(
     // Of a text one run's length says nothing.
     let text = b.call_name.contains("dup");
     let fixed = sizes.smallest() == sizes.largest() && !text;
-    let mut cure = if shared {
-        "std::make_shared puts the object and its counts into one block".to_owned()
-    } else if let Some(outer) = outer {
-        format!(
-            "put it where the first goes: make both part of what {} makes",
-            image.sites[outer].shown()
-        )
-    } else if fixed {
-        format!(
-            "make the second a member of the first: one block of {} bytes",
-            grouped(a.facts.sizes.largest().saturating_add(sizes.largest()))
-        )
-    } else {
-        "ask once for both: a flexible array member at the end of the first, or one block for header and payload".to_owned()
-    };
-    if together.first_before > 0 && !shared {
-        cure += "; the first is freed before the second today: free it last";
-    }
-    if !shared {
-        cure += "; what reallocates or frees one alone has to do so for both";
-    }
-    // An object's own end frees some of its parts; a sweep whatever there is.
-    let swept = image.lines_freed_with(a, b) >= MOST_LINES;
-    // Two texts, or buffers of any length, have lives of their own.
-    let root = outer.map_or(a, |outer| &image.sites[outer]);
-    let host = &root.facts.sizes;
-    let host_varies = host.smallest() != host.largest() || root.call_name.contains("dup");
-    let texts = !fixed && host_varies && !shared;
-    // A class makes its own block; nothing of it can be put elsewhere.
-    let classed = b.container().is_some() && !shared;
+    let member_bytes = fixed.then(|| sizes.largest());
+    let related = [Some(other), outer].into_iter().flatten().collect();
+    let outer = outer.map(|outer| &image.sites[outer]);
     let size = match fixed {
         true => grouped(sizes.largest()),
         false => format!("up to {}", grouped(sizes.largest())),
@@ -304,7 +276,7 @@ fn finding(
             Pattern::Embed
         },
         site: named,
-        related: [Some(other), outer].into_iter().flatten().collect(),
+        related,
         // The bytes stay: they move into the other block.
         parts: second
             .iter()
@@ -325,9 +297,9 @@ fn finding(
             },
             format!("{} and {size} bytes", a_size(&merged(image, first))).into(),
         ],
-        cure,
-        size_bytes: fixed.then(|| sizes.largest()),
-        confidence: if swept || classed || texts {
+        cure: cure(a, outer, member_bytes, shared, &together),
+        size_bytes: member_bytes,
+        confidence: if has_own_life(image, (a, b), outer, fixed) {
             Confidence::Low
         } else if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
             Confidence::High
@@ -335,6 +307,56 @@ fn finding(
             Confidence::Medium
         },
     })
+}
+
+/// `member_bytes`: of the second, where it always has the same size.
+fn cure(
+    first: &Site,
+    outer: Option<&Site>,
+    member_bytes: Option<u64>,
+    shared: bool,
+    together: &Together,
+) -> String {
+    if shared {
+        return "std::make_shared puts the object and its counts into one block".to_owned();
+    }
+    let mut cure = match (outer, member_bytes) {
+        (Some(outer), _) => format!(
+            "put it where the first goes: make both part of what {} makes",
+            outer.shown()
+        ),
+        (None, Some(bytes)) => format!(
+            "make the second a member of the first: one block of {} bytes",
+            grouped(first.facts.sizes.largest().saturating_add(bytes))
+        ),
+        (None, None) => "ask once for both: a flexible array member at the end of the first, or \
+                         one block for header and payload"
+            .to_owned(),
+    };
+    if together.first_before > 0 {
+        cure += "; the first is freed before the second today: free it last";
+    }
+    cure + "; what reallocates or frees one alone has to do so for both"
+}
+
+/// Whether the second may well have to be a block of its own.
+fn has_own_life(
+    image: &ImageFacts,
+    (first, second): (&Site, &Site),
+    outer: Option<&Site>,
+    fixed: bool,
+) -> bool {
+    let shared = second.container() == Some(SHARED_POINTER);
+    // An object's own end frees some of its parts; a sweep whatever there is.
+    let swept = image.lines_freed_with(first, second) >= MOST_LINES;
+    // Two texts, or buffers of any length, have lives of their own.
+    let root = outer.unwrap_or(first);
+    let host = &root.facts.sizes;
+    let host_varies = host.smallest() != host.largest() || root.call_name.contains("dup");
+    let texts = !fixed && host_varies && !shared;
+    // A class makes its own block; nothing of it can be put elsewhere.
+    let classed = second.container().is_some() && !shared;
+    swept || texts || classed
 }
 
 fn merged(image: &ImageFacts, group: &[usize]) -> Sizes {
