@@ -4,7 +4,7 @@ use super::DiffPlan;
 use super::matching::{How, match_sites};
 use super::side::{KnownSite, Side};
 use super::stacks::{StackChange, StackChanges};
-use crate::reading::family::Counters;
+use crate::reading::family::{Counter, Counters};
 use crate::reading::sites::{Site, SortKey};
 
 /// What became of a site.
@@ -179,27 +179,11 @@ fn rank(changes: &mut [Change<'_>], key: SortKey) {
     });
 }
 
-/// A counter's name and value.
-pub type Counter = (&'static str, u64);
-
 /// The counters that are compared, in the order in which they are shown; those in bytes last.
-pub fn counters(counters: &Counters) -> ([Counter; 9], [Counter; 3]) {
-    (
-        [
-            ("Mallocs", counters.mallocs),
-            ("Reallocs", counters.reallocs),
-            ("Callocs", counters.callocs),
-            ("Strdups", counters.strdups),
-            ("Wcsdups", counters.wcsdups),
-            ("Frees", counters.frees),
-            ("Allocations", counters.allocations),
-            ("Under 32 bytes", counters.tiny),
-            ("Live at the end", counters.live_blocks),
-        ],
-        [
-            ("Maximum allocated", counters.peak_bytes),
-            ("Total allocated", counters.total_bytes),
-            ("Live at the end, bytes", counters.live_bytes),
-        ],
-    )
+pub fn counters(counters: &Counters) -> (Vec<Counter>, Vec<Counter>) {
+    let (mut calls, mut bytes) = (counters.of_calls().to_vec(), counters.of_bytes().to_vec());
+    calls.push(("Under 32 bytes", counters.tiny));
+    calls.push(("Live at the end", counters.live_blocks));
+    bytes.push(("Live at the end, bytes", counters.live_bytes));
+    (calls, bytes)
 }

@@ -6,12 +6,13 @@ use anstyle::{AnsiColor, Style};
 use larder_base::number::{counted, grouped, shortest};
 use larder_base::printable;
 
-use super::compare::{self, Change, Comparison, Counter, Status};
+use super::compare::{self, Change, Comparison, Status};
 use super::growth::{Growth, SiteGrowth, WorkSource};
 use super::obstacles::obstacles;
 use super::side::Side;
 use super::stacks::StackChange;
 use super::{DiffPlan, side};
+use crate::reading::family::Counter;
 use crate::reading::losses;
 use crate::reading::naming::{print_stack_in_line, site_name, site_place};
 use crate::reading::sites::SortKey;

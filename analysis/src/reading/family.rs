@@ -81,7 +81,31 @@ pub struct Counters {
     pub unknown_frees: u64,
 }
 
+/// A counter's name and value.
+pub type Counter = (&'static str, u64);
+
 impl Counters {
+    /// The calls, by kind and in all, as they are shown.
+    pub fn of_calls(&self) -> [Counter; 7] {
+        [
+            ("Mallocs", self.mallocs),
+            ("Reallocs", self.reallocs),
+            ("Callocs", self.callocs),
+            ("Strdups", self.strdups),
+            ("Wcsdups", self.wcsdups),
+            ("Frees", self.frees),
+            ("Allocations", self.allocations),
+        ]
+    }
+
+    /// The bytes that every report begins with.
+    pub fn of_bytes(&self) -> [Counter; 2] {
+        [
+            ("Maximum allocated", self.peak_bytes),
+            ("Total allocated", self.total_bytes),
+        ]
+    }
+
     pub fn count_allocations(&mut self, kind: Kind, call: AllocCall, calls: u64) {
         let add = |sum: &mut u64| *sum = sum.saturating_add(calls);
         add(&mut self.allocations);

@@ -125,17 +125,8 @@ fn print_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_counters(counters: &Counters, out: &mut dyn Write) -> io::Result<()> {
-    for (name, value) in [
-        ("Mallocs", counters.mallocs),
-        ("Reallocs", counters.reallocs),
-        ("Callocs", counters.callocs),
-        ("Strdups", counters.strdups),
-        ("Wcsdups", counters.wcsdups),
-        ("Frees", counters.frees),
-        ("Allocations", counters.allocations),
-        ("Maximum allocated", counters.peak_bytes),
-        ("Total allocated", counters.total_bytes),
-    ] {
+    let shown = counters.of_calls().into_iter().chain(counters.of_bytes());
+    for (name, value) in shown {
         writeln!(out, "{name}: {value}")?;
     }
     let mut notes = Vec::new();

@@ -34,6 +34,16 @@ pub enum Metric {
     Wall,
 }
 
+/// Metrics that have a table of their own; the rest is in the JSON.
+pub const SHOWN: [Metric; 6] = [
+    Metric::Time,
+    Metric::Cpu,
+    Metric::Peak,
+    Metric::Idle,
+    Metric::Faults,
+    Metric::Mappings,
+];
+
 impl Metric {
     pub const ALL: [Metric; 7] = [
         Metric::Time,

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use larder_base::statistics::Estimate;
 use larder_base::svg::escape;
 
-use super::figures::Metric;
-use super::markdown::{SHOWN, interval, intro, number};
+use super::figures::{Metric, SHOWN};
+use super::markdown::{interval, intro, number};
 use super::plots;
 use super::ranking::{MetricSummary, Row, Summary};
 use super::results::Results;
@@ -125,15 +125,7 @@ fn write_overview(out: &mut String, results: &Results, summary: &Summary) -> std
 }
 
 fn write_ranking_table(out: &mut String, summary: &Summary) -> std::fmt::Result {
-    let columns: Vec<Metric> = SHOWN
-        .into_iter()
-        .filter(|metric| {
-            summary
-                .ranking
-                .iter()
-                .any(|r| r.distance(*metric).is_some())
-        })
-        .collect();
+    let columns = summary.ranked_by();
     write!(
         out,
         "<div class=\"table\"><table>\n<tr><th>allocator</th><th>time and peak RSS</th>"

@@ -4,19 +4,9 @@ use std::fmt::Write;
 
 use larder_base::statistics::Estimate;
 
-use super::figures::Metric;
+use super::figures::{Metric, SHOWN};
 use super::ranking::{Cell, MetricSummary, Rank, Row, Summary};
 use super::results::Results;
-
-/// Metrics that have a table of their own; the rest is in the JSON.
-pub const SHOWN: [Metric; 6] = [
-    Metric::Time,
-    Metric::Cpu,
-    Metric::Peak,
-    Metric::Idle,
-    Metric::Faults,
-    Metric::Mappings,
-];
 
 /// What the Markdown and the page say alike.
 pub mod intro {
@@ -87,15 +77,7 @@ fn write_ranking(out: &mut String, summary: &Summary) -> std::fmt::Result {
         "{} Ordered by time and peak RSS together.\n",
         intro::RANKING
     )?;
-    let columns: Vec<Metric> = SHOWN
-        .into_iter()
-        .filter(|metric| {
-            summary
-                .ranking
-                .iter()
-                .any(|r| r.distance(*metric).is_some())
-        })
-        .collect();
+    let columns = summary.ranked_by();
     let heads: Vec<&str> = columns.iter().map(|metric| metric.short()).collect();
     writeln!(
         out,

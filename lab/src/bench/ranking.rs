@@ -13,7 +13,7 @@ use larder_base::statistics::{
 };
 use serde::Serialize;
 
-use super::figures::Metric;
+use super::figures::{Metric, SHOWN};
 use super::results::Results;
 
 /// Everything that the reports show, computed.
@@ -97,6 +97,12 @@ impl Summary {
             metrics,
             failures,
         }
+    }
+
+    /// The columns of the ranking: those shown that any allocator has.
+    pub fn ranked_by(&self) -> Vec<Metric> {
+        let known = |metric: &Metric| self.ranking.iter().any(|r| r.distance(*metric).is_some());
+        SHOWN.into_iter().filter(known).collect()
     }
 
     /// None if no workload has it.
