@@ -10,7 +10,7 @@ namespace larder {
 
 namespace {
 
-constexpr uint64_t kStep = 0x9E3779B97F4A7C15ull;  // of splitmix64, as the mixing is
+constexpr uint64_t kStep = 0x9E3779B97F4A7C15ull;  // splitmix64's constant
 
 constinit std::atomic<uint64_t> seeds{0};
 

@@ -1,5 +1,5 @@
-// glibc's figures and settings of a heap: malloc_trim, mallopt, mallinfo, malloc_info,
-// malloc_stats. Owns nothing. Cost: a walk over the heap (statistics/heap_walk.h), but for mallopt.
+// glibc's statistics and settings of a heap: malloc_trim, mallopt, mallinfo, malloc_info,
+// malloc_stats. Owns nothing. Cost: a heap walk (statistics/heap_walk.h), except for mallopt.
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ LARDER_EXPORT int LARDER_NAME(malloc_trim)(size_t) noexcept {
   return bytes != 0 ? 1 : 0;
 }
 
-// Known parameters are accepted. None of them tunes anything here: what they describe (arenas,
-// bins, the top of the heap) does not exist.
+// Accepts known parameters. None has an effect: arenas, bins and the top of the heap do not exist
+// here.
 LARDER_EXPORT int LARDER_NAME(mallopt)(int parameter, int) noexcept {
   switch (parameter) {
     case M_MXFAST:
@@ -57,7 +57,7 @@ LARDER_EXPORT struct mallinfo2 LARDER_NAME(mallinfo2)() noexcept {
   return info;
 }
 
-// As glibc's, whose figures wrap beyond 2 GiB: that is why mallinfo2 exists.
+// The figures wrap beyond 2 GiB, like glibc's: mallinfo2 exists for that.
 LARDER_EXPORT struct mallinfo LARDER_NAME(mallinfo)() noexcept {
   struct mallinfo2 wide = LARDER_NAME(mallinfo2)();
   struct mallinfo info = {};

@@ -1,8 +1,8 @@
 // gperftools' heap profiler (include/gperftools/heap-profiler.h): writes the heap profile to
-// PREFIX.0001.heap, PREFIX.0002.heap and so on, whenever so much has happened since the last one.
+// PREFIX.0001.heap, PREFIX.0002.heap and so on, each time an interval has passed.
 //
-// What has happened is looked at when a sample is taken or ends. Thread safety: any thread; one
-// writes at a time. A signal handler that interrupted the allocator puts it off to the next sample.
+// Intervals are checked when a sample begins or ends. Thread safety: any thread; one writes at a
+// time. In a signal handler that interrupted the allocator, writing waits for the next sample.
 #pragma GCC visibility push(default)
 #include "gperftools/heap-profiler.h"
 #pragma GCC visibility pop
@@ -27,12 +27,12 @@ constexpr size_t kPathBytes = 4096;
 
 struct Profiler {
   std::atomic<int> running{0};
-  std::atomic<int> wanted{0};  // by a signal handler that could not write
-  // The process that writes, or 0: a child of fork does not wait for its parent's threads.
+  std::atomic<int> wanted{0};  // a signal handler that could not write
+  // The writing process, or 0: a child of fork does not wait for its parent's threads.
   std::atomic<int> writer{0};
 
-  // The writer's:
-  int process = 0;  // that has the prefix for itself; others add their id
+  // Written by the writer:
+  int process = 0;  // owns the prefix; other processes add their id
   bool with_id = false;
   unsigned count = 0;
   uint64_t written_ms = 0;
@@ -43,7 +43,7 @@ struct Profiler {
 };
 constinit Profiler profiler;
 
-// Bytes, seconds; 0: never for this reason.
+// Bytes, and seconds; 0: never for this reason.
 struct Intervals {
   int64_t allocated = int64_t{1} << 30;
   int64_t freed = 0;
@@ -75,12 +75,12 @@ const char* next_path(bool with_id) {
   return profiler.path;
 }
 
-// By the writer, in the slow path.
+// REQUIRES: the thread is the writer, in a slow path.
 void write_next(const char* reason) {
   ++profiler.count;
   profiler.with_id = profiler.with_id || profiler.process != os::process_id();
   int file = os::create(next_path(profiler.with_id));
-  // Of another process with the same variable, perhaps.
+  // Perhaps of another process with the same variable.
   if (file == -EEXIST && !profiler.with_id) {
     profiler.with_id = true;
     file = os::create(next_path(true));
@@ -94,7 +94,7 @@ void write_next(const char* reason) {
   if (profiler.written.in_use > profiler.max_in_use) profiler.max_in_use = profiler.written.in_use;
 }
 
-// Why a profile is due; false if none is.
+// False: no profile is due.
 bool is_due(Reason* reason) {
   SampleTotals now = sample_totals();
   TextBuffer text(reason->text, sizeof reason->text);
@@ -128,7 +128,7 @@ void look() {
   end_writing();
 }
 
-// As the writer, in the slow path; nothing where a signal handler interrupted the allocator.
+// Runs as the writer, in a slow path; not in a signal handler that interrupted the allocator.
 template <typename Do>
 bool as_writer(Do act) {
   SlowPath path;
@@ -161,7 +161,7 @@ void read_signal() {
         .write();
 }
 
-// Once options are read, and the mean of samples is set.
+// After the options are read and the mean is set.
 [[gnu::constructor(102)]] void start_from_environment() {
   read_signal();
   constexpr int64_t kMaxBytes = int64_t{1} << 50;
@@ -182,11 +182,11 @@ void read_signal() {
   Reason reason;
   TextBuffer text(reason.text, sizeof reason.text);
   {
-    SlowPath path;  // a signal handler that allocates must not wait for the sampler's lock
+    SlowPath path;  // a signal handler must not wait for the sampler's lock
     text.put("Exiting, ").put_number(mib(sample_totals().in_use)).put(" MB in use");
   }
   HeapProfilerDump(reason.text);
-  // gperftools' own library, if it is loaded as well, asks for one more.
+  // gperftools' own library, if it is loaded as well, starts it once more.
   HeapProfilerStop();
 }
 
@@ -195,7 +195,7 @@ void read_signal() {
 extern "C" {
 
 void HeapProfilerStart(const char* prefix) {
-  // Asked for by name, it is not left off.
+  // An explicit start turns the sampler on.
   constexpr size_t kMean = 512 * 1024;
   if (prefix == nullptr) return;
   if (strlen(prefix) >= kPathBytes) return profile_complain(prefix, ENAMETOOLONG);

@@ -1,8 +1,8 @@
-// gperftools' leak checker (include/gperftools/heap-checker.h): checks of a part of a run, and what
-// the program says is no leak.
+// gperftools' leak checker (include/gperftools/heap-checker.h): checks of a part of a program, and
+// what the program declares to be no leak.
 //
-// What was allocated since a checker was made is told by the time that each mark has. Thread
-// safety: any thread. Nothing is touched while HEAPCHECK is off, but the count of a Disabler.
+// A sample point's time says what was allocated since a checker was made. Thread safety: any
+// thread. While HEAPCHECK is off, only the count of a Disabler is touched.
 #pragma GCC visibility push(default)
 #include "gperftools/heap-checker.h"
 #pragma GCC visibility pop
@@ -35,7 +35,7 @@ uint64_t now_and_not_before() {
 
 }  // namespace
 
-// That library's checker, which sees nothing of Larder's, never starts.
+// gperftools' own checker, which knows nothing of Larder's heap, never starts.
 #pragma GCC visibility push(default)
 void HeapLeakChecker_BeforeConstructors() {}
 void HeapLeakChecker_InternalInitStart() {}
@@ -46,7 +46,7 @@ void HeapLeakChecker_AfterDestructors() {}
 bool HeapLeakChecker::IsActive() { return leak_is_active(); }
 
 HeapLeakChecker* HeapLeakChecker::GlobalChecker() {
-  // Without a destructor to run.
+  // No destructor runs.
   alignas(HeapLeakChecker) static char memory[sizeof(HeapLeakChecker)];
   static char name[] = "_main_";
   if (!leak_is_active() || !leak_options->whole_program) return nullptr;
@@ -86,7 +86,7 @@ HeapLeakChecker::~HeapLeakChecker() {
 
 bool HeapLeakChecker::DoNoLeaks(ShouldSymbolize) {
   if (name_ == nullptr || !leak_is_active()) return true;
-  // The caller's registers are looked at on this frame.
+  // Spills the caller's registers to this frame.
   __builtin_unwind_init();
   LeakList list;
   bool none = leak_check(name_, since_us_, &list);

@@ -1,5 +1,5 @@
-// LeakSanitizer's calls, as the compiler's <sanitizer/lsan_interface.h> declares them. Weak: a
-// program that has its own keeps it. Without HEAPCHECK they do nothing.
+// LeakSanitizer's functions, as <sanitizer/lsan_interface.h> declares them. Weak: a program's own
+// take precedence. Without HEAPCHECK they do nothing.
 #include "leak/leak.h"
 
 using namespace larder;
@@ -14,15 +14,15 @@ LARDER_LSAN(void) __lsan_ignore_object(const void* p) {
   if (leak_is_active()) leak_ignore(p, true);
 }
 
-// There are leaks, which have been told: not 0.
+// Not 0 if leaks were reported.
 LARDER_LSAN(int) __lsan_do_recoverable_leak_check() {
   if (!leak_is_active()) return 0;
-  __builtin_unwind_init();  // the caller's registers are looked at on this frame
+  __builtin_unwind_init();  // spills the caller's registers to this frame
   LeakList list;
   return leak_check("_main_", 0, &list) ? 0 : 1;
 }
 
-// Instead of the check when the program ends.
+// Replaces the check at the end of the program.
 LARDER_LSAN(void) __lsan_do_leak_check() {
   if (!leak_is_active() || !leak_cancel()) return;
   __builtin_unwind_init();

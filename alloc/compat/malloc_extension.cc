@@ -1,10 +1,9 @@
 // gperftools' interface to its malloc (include/gperftools/malloc_extension.h,
 // malloc_extension_c.h).
 //
-// Owns nothing but the one instance. A C program never comes here but through the C functions. What
-// C++ adds is referred to weakly, and strings and vectors are written through the layout that
-// libstdc++ has had since 2015: a program may have its own copy of libstdc++, which exports
-// nothing.
+// Owns nothing but the one instance. A C program comes here only through the C functions. C++
+// symbols are weak; strings and vectors are written in the layout of libstdc++ since 2015, because
+// a program may have its own copy of libstdc++, which exports nothing.
 
 #pragma GCC visibility push(default)
 #include "gperftools/malloc_extension.h"
@@ -39,7 +38,7 @@ using namespace larder;
 
 namespace {
 
-// std::string of libstdc++.
+// libstdc++'s std::string.
 struct String {
   char* data;
   size_t length;
@@ -66,7 +65,7 @@ void append(std::string* to, const char* text) {
   s->length += more;
 }
 
-// std::vector of libstdc++.
+// libstdc++'s std::vector.
 template <typename T>
 struct Vector {
   T *begin, *end, *limit;
@@ -87,7 +86,7 @@ void append(std::vector<T>* to, const T& value) {
   *v->end++ = value;
 }
 
-// The thread keeps nothing: what is free goes to the page heap, slabs in use become everyone's.
+// Empties the thread's cache, and gives up its slabs.
 void give_up_heap() {
   SlowPath path;
   ThreadHeap* heap = thread_state.heap;
@@ -98,7 +97,7 @@ void give_up_heap() {
   thread_state.last = ThreadState::kNoLast;
 }
 
-// Ranges are gathered first and told afterwards, when no lock is held: who is told may allocate.
+// Collects ranges under the locks and reports them without: the callback may allocate.
 struct RangeList {
   base::MallocRange* list;
   size_t count, capacity;
@@ -146,7 +145,7 @@ bool add_stack(const Site& now, void* context) {
                             now.depth * sizeof *now.frames) == 0;
 }
 
-// In an array that the caller deletes. What is asked of a site is `of`.
+// An array that the caller deletes, of `of(site)` for each site.
 void** read_stacks(Estimate (*of)(const Site&)) {
   Stacks stacks;
   stacks.of = of;
@@ -158,7 +157,7 @@ void** read_stacks(Estimate (*of)(const Site&)) {
   return reinterpret_cast<void**>(array);
 }
 
-// Why there are no stacks, in the form of a comment that pprof skips.
+// Why there are no stacks, as a comment that pprof skips.
 constexpr char kNoSamples[] =
     "# larder: no samples of this here; `larder record` shows every allocation\n";
 
@@ -169,13 +168,13 @@ void append_profile(std::string* to, int (*write)(TextSink, void*)) {
 
 }  // namespace
 
-// The key functions of the two classes: their tables are made here.
+// The key functions of the two classes: their vtables are emitted here.
 SysAllocator::~SysAllocator() = default;
 MallocExtension::~MallocExtension() = default;
 
 namespace {
 
-// What a program's source falls back to.
+// The fallback of a program's source.
 class DefaultSource : public SysAllocator {
  public:
   void* Alloc(size_t size, size_t* actual_size, size_t alignment) override {
@@ -186,19 +185,19 @@ class DefaultSource : public SysAllocator {
 
 SysAllocator* default_source() {
   alignas(DefaultSource) static char memory[sizeof(DefaultSource)];
-  // Each time, which does no harm: it is the same table.
+  // Repeating this does no harm: it is the same vtable.
   return new (memory) DefaultSource;
 }
 
 }  // namespace
 
 MallocExtension* MallocExtension::instance() {
-  // Without a destructor to run: others may ask until the very end.
+  // No destructor runs: others may call until the very end.
   alignas(MallocExtension) static char memory[sizeof(MallocExtension)];
   static constinit std::atomic<MallocExtension*> made{nullptr};
   MallocExtension* extension = made.load(std::memory_order_acquire);
   if (extension == nullptr) {
-    // Twice does no harm: it is the same table.
+    // Repeating this does no harm: it is the same vtable.
     extension = new (memory) MallocExtension;
     made.store(extension, std::memory_order_release);
   }
@@ -246,7 +245,7 @@ void** MallocExtension::ReadStackTraces(int* sample_period) {
 void** MallocExtension::ReadHeapGrowthStackTraces() { return read_stacks(growth_since_mark); }
 
 void MallocExtension::Ranges(void* arg, RangeFunction func) {
-  constexpr size_t kSlack = 64;  // others go on meanwhile
+  constexpr size_t kSlack = 64;  // for concurrent growth
   RangeList ranges = {};
   gather(&ranges);
   size_t bytes = round_up((ranges.count + kSlack) * sizeof(base::MallocRange), os::page_size());

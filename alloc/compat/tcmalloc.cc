@@ -1,5 +1,5 @@
 // tcmalloc's names for the malloc family and the C++ operators (include/gperftools/tcmalloc.h).
-// They are Larder's own whatever the program or a library puts in malloc's or new's place.
+// They stay Larder's, even if the program replaces malloc or new.
 //
 // Compiled with exceptions, but needs no libstdc++ (new_delete.cc).
 
@@ -26,7 +26,7 @@ namespace {
 
 constinit std::atomic<int> new_mode{0};
 
-// As operator new does, but in the end it fails as malloc does.
+// Like operator new, but on failure returns like malloc.
 template <typename Attempt>
 LARDER_SLOW void* with_handler(Attempt attempt) {
   while (new_mode.load(std::memory_order_relaxed) != 0 && errno == ENOMEM) {
@@ -101,7 +101,7 @@ void* tc_memalign(size_t align, size_t size) noexcept {
 }
 int tc_posix_memalign(void** memptr, size_t align, size_t size) noexcept {
   int error = 0;
-  // Its error is the result, and errno is not its business.
+  // Returns its error, and leaves errno.
   int saved = errno;
   auto attempt = [&]() -> void* {
     error = larder_own_posix_memalign(memptr, align, size);

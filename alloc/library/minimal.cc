@@ -1,5 +1,5 @@
-// liblarder_minimal.so: what the allocator calls of the profiler and the leak checker, for a
-// library without them. No place ever gets a mark.
+// liblarder_minimal.so: stubs for what the allocator calls of the profiler and the leak checker.
+// Nothing is sampled.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ constinit Lock unused;
 
 }  // namespace
 
-// There are no sites: whoever reads from outside is told so.
+// Empty layouts tell readers outside the process that there are no sites.
 constinit const ProfileLayout profile_layout = {};
 constinit const SamplerLayout sampler_layout = {};
 size_t sites_count() { return 0; }
@@ -34,7 +34,7 @@ size_t sample_mean() { return 0; }
 void set_sample_mean(size_t) {}
 Lock& sample_lock() { return unused; }
 
-// The countdown of a heap runs out all the same, now and then.
+// A heap's countdown still runs out, rarely.
 void Countdown::draw() {
   bytes = SIZE_MAX / 2;
   check_only = true;

@@ -1,9 +1,8 @@
-// Bugs planted on purpose, to prove that the torture test finds them: the malloc family with one
-// bug
-// (-DLARDER_PLANT=KIND), around the one that ships, which is linked beside it under its prefix.
+// Planted bugs, to prove that the torture test finds them: the malloc family with one bug
+// (-DLARDER_PLANT=KIND), around the allocator, which is linked beside it under its prefix.
 //
-// Each strikes once in some thousands of calls, in any thread. What it keeps in mind between calls
-// is atomic: the planted bug is to be the only one.
+// A bug strikes once in some thousands of calls, in any thread. State between calls is atomic, so
+// that the planted bug is the only one.
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -21,26 +20,26 @@ namespace {
 
 enum class Bug {
   overlap,          // an object within another
-  double_hand_out,  // the same object to two threads
-  misaligned,       // an object 8 bytes beyond an aligned place
+  double_hand_out,  // one object to two threads
+  misaligned,       // an object 8 bytes behind an aligned address
   lost_content,     // a byte changed by realloc
-  late_overwrite,  // a word written into an object that another thread freed, when it is used again
-  usable_moves,    // one byte more than the call before said
+  late_overwrite,   // a word written into an object that another thread freed and reused
+  usable_moves,     // one byte more than at the call before
   usable_too_small,
   dirty_calloc,  // a byte that is not zero
   changed_errno,
-  no_memory,   // NULL with memory there
+  no_memory,   // NULL although there is memory
   growth,      // a free that does nothing
-  stale_last,  // what malloc handed out last is freed without a look at whose it is by now
-  hoard,       // a heap that only frees keeps every slab that it adopts
-  miscount,    // a slab counts an object too many, which only a walk over the heap can tell
+  stale_last,  // the last object is freed without the owner test
+  hoard,       // a heap that only frees keeps all slabs that it adopts
+  miscount,    // a slab counts an object too many, which only a heap walk shows
   hang,        // a call that never returns
   crash,       // a wild write
 };
 
 constexpr Bug kBug = Bug::LARDER_PLANT;
 
-// True once in so many calls.
+// True once in `once_in` calls.
 bool strikes(uint32_t once_in = 5000) {
   static constinit std::atomic<uint32_t> calls{0};
   return calls.fetch_add(1, std::memory_order_relaxed) % once_in == once_in - 1;
@@ -48,7 +47,7 @@ bool strikes(uint32_t once_in = 5000) {
 
 constinit std::atomic<char*> remembered{nullptr};
 constinit std::atomic<uint32_t> remembered_by{0};
-// Handed out twice: freed by neither, as a torn list would crash before anybody is told.
+// Handed out twice, so never freed: a torn list would crash before the test reports.
 constinit std::atomic<char*> doubled{nullptr};
 constinit std::atomic<size_t> remembered_size{0};
 
@@ -59,12 +58,12 @@ size_t asked_for(size_t size) {
   return size;
 }
 
-// The object at p that malloc(size) hands out. What it hands out instead.
+// Replaces the object p of malloc(size).
 void* handed_out(void* p, size_t size) {
   auto* object = static_cast<char*>(p);
   if (p == nullptr) return p;
   if constexpr (kBug == Bug::overlap) {
-    // The next one of at most 32 bytes lies in this one.
+    // The next object of up to 32 bytes lies in this one.
     if (char* other = size <= 32 ? remembered.exchange(nullptr) : nullptr) return other + 32;
     if (size >= 16 && strikes()) remembered = object;
   }
@@ -100,14 +99,14 @@ void* handed_out(void* p, size_t size) {
   return p;
 }
 
-// The object that calloc hands out.
+// Changes the object of calloc.
 void* zeroed(void* p, size_t size) {
   if constexpr (kBug == Bug::dirty_calloc)
     if (p != nullptr && size != 0 && strikes()) static_cast<char*>(p)[size * 7 / 8] = 1;
   return p;
 }
 
-// The object at p may be freed: it is none that could be handed out again while it is live.
+// The object may be freed: it must not be handed out again while it is live.
 void forget(void* p) {
   if constexpr (kBug == Bug::overlap || kBug == Bug::double_hand_out) {
     auto* object = static_cast<char*>(p);
@@ -115,7 +114,7 @@ void forget(void* p) {
   }
 }
 
-// What realloc of the slab's object at p to `size` must keep.
+// The bytes that realloc of p to `size` must preserve.
 size_t preserved_bytes(void* p, const Slab* s, size_t size) {
   forget(p);
   if constexpr (kBug != Bug::lost_content) return 0;
@@ -124,14 +123,14 @@ size_t preserved_bytes(void* p, const Slab* s, size_t size) {
   return old < size ? old : size;
 }
 
-// The object that realloc hands out; `kept` bytes of it are the old ones.
+// Changes the object of realloc, of which `preserved` bytes are old.
 void* resized(void* p, size_t preserved) {
   if constexpr (kBug == Bug::lost_content)
     if (p != nullptr && preserved != 0 && strikes()) static_cast<char*>(p)[preserved / 2] ^= 0x10;
   return p;
 }
 
-// False for a free that is to be dropped.
+// False: the free is dropped.
 bool to_be_freed(void* p) {
   forget(p);
   if constexpr (kBug == Bug::double_hand_out)
@@ -148,7 +147,7 @@ bool to_be_freed(void* p) {
     if (ThreadHeap* heap = thread_state.heap)
       heap->idle_adoptions[page_map.find(p)->size_class] = 0;
   if constexpr (kBug == Bug::miscount) {
-    // Not of those that were set aside, where `used` is a mark.
+    // Not on the full list, where `used` is always 1.
     Slab* s = page_map.find(p);
     if (s->kind == Kind::kSlab && s->owned_by(thread_state.owner) && !is_current(s) &&
         s->used > 1 && strikes())
@@ -157,11 +156,11 @@ bool to_be_freed(void* p) {
   if constexpr (kBug == Bug::late_overwrite) {
     static constinit std::atomic<uint32_t> calls{0};
     if (p == nullptr) return true;
-    // The second word: the first links free objects, and would bring the allocator down.
+    // The second word: the first links free objects, and would crash the allocator.
     if (calls.fetch_add(1) % 512 == 0)
       if (char* object = remembered.exchange(nullptr)) memset(object + 8, 0xA5, 8);
     Slab* s = page_map.find(p);
-    // Of the frees, one in ten is of another thread's object.
+    // One free in ten is of another thread's object.
     if (s->kind == Kind::kSlab && s->owner() != thread_state.heap &&
         kSizeClasses.size[s->size_class] >= 16 && strikes(500))
       remembered = static_cast<char*>(p);

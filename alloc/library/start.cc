@@ -1,4 +1,4 @@
-// What runs when the library is loaded, in the order in which its parts need each other.
+// Start: what runs when the library is loaded, in dependency order.
 #include <stdlib.h>
 
 #include "core/foreign.h"
@@ -26,7 +26,7 @@ void say_if_nothing_listens() {
       .write();
 }
 
-// What takes more than the four system calls that a sandbox must leave us happens here.
+// Everything that takes more than the four system calls that a sandbox must allow.
 [[gnu::constructor(101)]] void initialise() {
   os::cpu_count();
   backing::init();

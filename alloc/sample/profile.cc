@@ -56,7 +56,7 @@ void write_details(Writer& out, const Site& site) {
   out.number(interval.low);
   out.put(" to ");
   out.number(interval.high);
-  // What the interval of a sum of sites is made of.
+  // For intervals of sums of sites.
   out.put("; deviation ");
   out.number(__builtin_sqrt(site.variance));
   out.put(" heaviest ");
@@ -125,8 +125,7 @@ void write_site(Writer& out, const Site& site) {
   out.put("\n");
 }
 
-// `pattern` with %p as the process's id, and with the id behind it where the name would be another
-// process's. False: too long.
+// `pattern` with %p as the process's id; the id is appended if `with_id`. False: too long.
 bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
   TextBuffer out(path, kPathBytes);
   auto id = unsigned(os::process_id());
@@ -141,7 +140,7 @@ bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
   bool is_child = os::process_id() != process_of_path;
   bool fits = expand(path_wanted, is_child && strstr(path_wanted, "%p") == nullptr, path);
   int file = fits ? os::create(path) : -ENAMETOOLONG;
-  // Of a program that this one was executed by, perhaps.
+  // Perhaps written by a program that has executed this one.
   if (file == -EEXIST && expand(path_wanted, true, path)) file = os::create(path);
   if (file < 0) return profile_complain(path, -file);
   if (int error = profile_write(file)) profile_complain(path, error);
@@ -179,7 +178,7 @@ int profile_put_into_file(void* file, const char* text, size_t bytes) {
 
 Interval interval_of(double estimate, double variance, double deviation, double at_least) {
   constexpr double kQuantile = 1.959964;
-  // Wilson and Hilferty: a quantile of the gamma distribution with this mean and variance.
+  // Wilson and Hilferty's quantile of the gamma distribution with this mean and variance.
   auto quantile = [](double mean, double spread, double z) {
     if (mean <= 0 || spread <= 0) return mean;
     double ninth = spread / (9 * mean * mean);

@@ -19,7 +19,7 @@ struct Sampler {
   Lock lock;
   SamplePoint* unused LARDER_GUARDED_BY(lock) = nullptr;
   Countdown countdown LARDER_GUARDED_BY(lock) = {};
-  SlabList slabs[kClasses] LARDER_GUARDED_BY(lock);             // with objects to give
+  SlabList slabs[kClasses] LARDER_GUARDED_BY(lock);             // with free objects
   void** unused_arrays[kClasses] LARDER_GUARDED_BY(lock) = {};  // linked by their first word
   double allocated_bytes LARDER_GUARDED_BY(lock) = 0;
 };
@@ -87,7 +87,7 @@ void* new_object(int c, SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
   return p;
 }
 
-// One sample more of the site, or less (sign -1).
+// Adds a sample to the site, or removes it (sign -1).
 void count_in_use(SamplePoint* point, double sign) LARDER_REQUIRES(sampler.lock) {
   Site* site = point->site;
   sites_before_change(site);
@@ -101,14 +101,14 @@ void count_in_use(SamplePoint* point, double sign) LARDER_REQUIRES(sampler.lock)
   if (sign > 0 && variance > site->heaviest * site->heaviest)
     site->heaviest = __builtin_sqrt(variance);
   sites_after_change(sign * bytes);
-  // Rounding must not add up.
+  // Rounding errors must not add up.
   if (site->samples == 0) {
     site->in_use = {};
     site->variance = 0;
   }
 }
 
-// The sampler's lock, and the site of the stack from the caller on.
+// Holds the sampler's lock, and finds the site of the stack from `caller` on.
 class LARDER_SCOPED LockedSite {
  public:
   LARDER_SLOW LockedSite(void* caller, Countdown* payer) LARDER_ACQUIRE(sampler.lock) {
@@ -222,7 +222,7 @@ void Countdown::draw() {
   mean = paced_mean();
   size_t look = mean == 0 ? kCheckBytesIfOff : kCheckBytes;
   double distance = mean == 0 ? double(look) : chance.exponential() * mean;
-  // The process has no memory: what was drawn beyond may be drawn again.
+  // A Poisson process has no memory: the rest of the distance may be drawn again.
   check_only = distance >= double(look);
   bytes = check_only ? look : size_t(distance);
 }
@@ -236,7 +236,8 @@ void Countdown::draw_large() {
   large_bytes = size_t(distance < kMax ? distance : kMax) + 1;
 }
 
-// The process has no memory: what lies beyond a mark, or was drawn for another mean, is drawn anew.
+// A Poisson process has no memory: what lies beyond a point, or was drawn for another mean, is
+// drawn again.
 bool Countdown::hits_slowly(size_t object_bytes, double* expected) {
   if (large_for != sample_mean() || large_bytes == 0) draw_large();
   *expected = double(object_bytes) * large_rate;
@@ -315,7 +316,7 @@ void* sample_exact(int c, size_t size_bytes, void* caller) {
     begin(point, site.get(), size_bytes);
   }
   notify_watch();
-  // What was there before might point to what is lost.
+  // Old content might point to leaked objects.
   return memset(p, 0, kSizeClasses.size[c]);
 }
 

@@ -55,12 +55,12 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
     return _URC_END_OF_STACK;
   }
 #if defined(__x86_64__)
-  // Of a frame that a signal interrupted there is no call, and perhaps no memory.
+  // An interrupted frame has no call, and perhaps no readable slot.
   int interrupted = 0;
   _Unwind_GetIPInfo(context, &interrupted);
   auto* slot = reinterpret_cast<const uintptr_t*>(_Unwind_GetCFA(context)) - 1;
-  // Nor one where the stack goes on elsewhere, as a fiber's does on who resumed it: that may be
-  // gone the next time.
+  // Nor has a frame behind a switch of stacks, like a fiber's: the other stack may be unmapped next
+  // time.
   constexpr uintptr_t kMaxBytes = 1 << 20;
   bool goes_on =
       stack.depth == 0 || uintptr_t(slot) - uintptr_t(stack.slots[stack.depth - 1]) - 1 < kMaxBytes;
@@ -116,7 +116,7 @@ Site* new_site(const Stack& stack, uint64_t hash) {
   site->depth = stack.depth;
   site->truncated = stack.truncated;
   site->peak_version = sites.peak_version;
-  // Whoever writes the profile follows the links without the lock.
+  // The profile's writer follows the links without the lock.
   __atomic_store_n(&sites.last->next, site, __ATOMIC_RELEASE);
   sites.last = site;
   ++sites.count;
@@ -218,10 +218,10 @@ size_t sites_count() { return __atomic_load_n(&sites.count, __ATOMIC_RELAXED); }
 double sites_bytes() {
   double bytes;
   __atomic_load(&sites.bytes, &bytes, __ATOMIC_RELAXED);
-  return bytes > 0 ? bytes : 0;  // what is rounded may add up to less
+  return bytes > 0 ? bytes : 0;  // rounding errors may add up
 }
 
-// It may be replaced meanwhile: what is not mapped any more is not in memory.
+// The table may be replaced meanwhile: unmapped memory counts as not resident.
 void sites_table(void (*visit)(const void*, size_t, void*), void* context) {
   auto* slots = __atomic_load_n(&sites.slots, __ATOMIC_RELAXED);
   if (slots != nullptr)

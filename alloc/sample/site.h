@@ -1,8 +1,7 @@
-// Where sampled objects were allocated: stacks, each kept once, with what is estimated of it.
+// Sites: the stacks that allocate sampled objects, each stored once, with its estimates.
 //
-// Thread safety: the caller holds the sampler's lock, but for capture(). Memory: 512 bytes a
-// stack and 8 a frame, never freed; at most kMaxSites, all later ones count as the one without
-// frames.
+// Thread safety: the caller holds the sampler's lock, except for capture(). Memory: 512 bytes a
+// stack and 8 a frame, never freed. Beyond kMaxSites all stacks share the site without frames.
 #pragma once
 
 #include "base/base.h"
@@ -10,24 +9,24 @@
 
 namespace larder {
 
-// Lifetimes by their logarithm: [i] counts those from 2^i to 2^(i + 1) microseconds.
+// lifetimes[i] counts lifetimes from 2^i to 2^(i + 1) microseconds.
 inline constexpr int kLifetimes = 40;
 
 struct Stack {
   uintptr_t frames[kMaxFrames];        // return addresses, the innermost first
-  const uintptr_t* slots[kMaxFrames];  // where these lie
+  const uintptr_t* slots[kMaxFrames];  // where these lie on the stack
   uint32_t depth;
   bool truncated;
   bool has_slots;
 };
 
-// Walks the stack from the frame that returns to `caller` on. Any thread, signal handlers too;
+// Walks the stack from the frame that returns to `caller`. Any thread, also in signal handlers;
 // takes no lock and allocates nothing.
 void capture(Stack& stack, void* caller);
-// Whether that is so: it depends on the C library.
+// Whether the C library allows that.
 bool can_capture();
-// Whether it can be done now: a static program may tell libgcc of its frames in one constructor,
-// and of their end in a destructor. Without them there is only the caller.
+// Whether it works now: a static program may register its frames in one constructor and deregister
+// them in a destructor. Without frames a stack is its caller alone.
 bool frames_are_known();
 
 struct Estimate {
@@ -40,42 +39,41 @@ struct Site {
   const uintptr_t* frames;
   uint32_t depth;
   bool truncated;
-  bool exempt;  // for the leak checker: nothing from there is a leak
+  bool exempt;  // for the leak checker: nothing from here is a leak
   Estimate in_use, allocated;
-  // Of in_use.bytes: its variance, the bytes of the samples themselves, and how many those are.
+  // The variance of in_use.bytes; the samples in use, and their bytes.
   double variance;
   size_t sampled_bytes, samples;
-  double heaviest;  // the largest standard deviation that one sample brought
+  double heaviest;  // the largest standard deviation of one sample
   Estimate at_mark;
-  Estimate at_peak;  // of all sites' sum, if peak_version is the current one; else in_use
+  Estimate at_peak;  // at the peak of all sites' sum, if peak_version is current; else see in_use
   uint64_t peak_version;
   float lifetimes[kLifetimes];  // objects freed
 };
 
-// Of the stack; never null.
+// The stack's site; never null.
 Site* site_of(const Stack& stack);
-// A stack that was walked lately, from the same `frame` on: its site, if every return address is
-// where it was. They are looked at from the innermost on, so each lies in a frame that is there.
-// Where frames differ in size from call to call, one of an earlier call may be taken for a later
-// one's.
+// The site of a recent stack from the same `frame`, if every return address still lies in its slot;
+// else nullptr. Slots are read from the innermost on, so each lies in a live frame. If frame sizes
+// vary from call to call, an earlier call's frame may be taken for a later one's.
 Site* recall_site(void* caller, void* frame);
 void remember_site(void* caller, void* frame, const Stack& stack, Site* site);
-// The first: the one without frames.
+// The site without frames, which comes first.
 Site* first_site();
 
-// Their number, but for the first; and the table by which they are found.
+// The number of sites, without the first; and their hash table.
 size_t sites_count();
-// The estimate of all that is in use, in bytes.
+// The estimate of all bytes in use.
 double sites_bytes();
 void sites_table(void (*visit)(const void*, size_t, void*), void* context);
 
-// Before a site changes, and after: keeps what each was when the sum of all was highest.
+// Around each change of a site: keeps its estimate at the peak of the sum.
 void sites_before_change(Site* site);
 void sites_after_change(double more_bytes);
 Estimate peak_of(const Site& site);
-// Of all sites.
+// The sum over all sites.
 double bytes_in_use();
-// growth is counted from now on.
+// Growth is counted from now on.
 void sites_mark();
 
 }  // namespace larder

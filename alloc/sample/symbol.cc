@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxSections = 4096;
 constexpr size_t kMaxSegments = 128;
 
-// A file that is read at offsets; what is beyond its end is not read.
+// Reads a file at offsets; nothing beyond its end.
 class ElfFile {
  public:
   explicit ElfFile(const char* path) : file_(os::open(path)) {}
@@ -29,7 +29,7 @@ class ElfFile {
            header_.e_phnum <= kMaxSegments;
   }
 
-  // What lies at the offset in the file is at this address in it; 0 if nothing is.
+  // The address of this file offset; 0: it is not mapped.
   uint64_t address_at(uint64_t offset) {
     for (unsigned i = 0; i < header_.e_phnum; ++i) {
       Elf64_Phdr segment;
@@ -90,7 +90,7 @@ class ElfFile {
   Elf64_Ehdr header_;
 };
 
-// Which file each is in, and where.
+// Finds each address's file, and the address in it.
 void find_modules(Symbol* symbols, size_t count) {
   Mappings mappings;
   Mapping m = {};
@@ -102,7 +102,7 @@ void find_modules(Symbol* symbols, size_t count) {
     memcpy(last, m.name, sizeof last);
     for (size_t i = 0; i < count; ++i) {
       Symbol& s = symbols[i];
-      // A return address may be the next function's.
+      // A return address may lie in the next function.
       uintptr_t address = s.address - 1;
       if (address < m.begin || address >= m.end) continue;
       s.module = module;
@@ -112,10 +112,10 @@ void find_modules(Symbol* symbols, size_t count) {
   }
 }
 
-// Symbols of one file, by their place in it.
+// Names the symbols of one file.
 void name_in(Symbol* symbols, size_t count) {
   ElfFile file(symbols[0].module_name);
-  if (!file.begin()) return;  // replaced, perhaps: the place in it is all that can be said
+  if (!file.begin()) return;  // replaced, perhaps: only the address in it is known
   for (size_t i = 0; i < count; ++i) symbols[i].in_file = file.address_at(symbols[i].in_file);
   file.for_each_function([&](const Elf64_Sym& function, const Elf64_Shdr& names) {
     if (function.st_name >= names.sh_size || function.st_value == 0) return;
@@ -157,7 +157,7 @@ void name_symbols(Symbol* symbols, size_t count) {
 }
 
 size_t name_addresses(Symbol* memory, size_t count) {
-  // Sorted as numbers first: a symbol is large.
+  // Sorts the numbers first, because symbols are large.
   auto* addresses = reinterpret_cast<uintptr_t*>(memory);
   shell_sort(addresses, count, [](uintptr_t a, uintptr_t b) { return a < b; });
   size_t distinct = 0;

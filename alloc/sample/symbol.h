@@ -1,7 +1,7 @@
-// Names of functions by address, from the files that the process is made of: .symtab, else .dynsym.
+// Function names by address, from the process's files: .symtab, else .dynsym.
 //
-// Any thread; allocates nothing by malloc. What the files say is checked: they may have been
-// replaced, or be damaged. Bounds: each file with an address in it is read once.
+// Any thread; allocates nothing by malloc. The files' content is checked: they may have been
+// replaced or damaged. Bounds: reads each file that contains an address once.
 #pragma once
 
 #include "os/os.h"
@@ -9,19 +9,19 @@
 namespace larder {
 
 struct Symbol {
-  uintptr_t address;      // to be named
-  uintptr_t in_file;      // as the file counts, or 0: in none
-  uintptr_t function;     // where it begins, as the file counts; 0: not known
+  uintptr_t address;      // in the process
+  uintptr_t in_file;      // in the file's addresses; 0: in no file
+  uintptr_t function;     // its begin, in the file's addresses; 0: unknown
   uint64_t name_at;       // in the file
-  int module;             // of several symbols in the same file the same; -1: none
-  char name[200];         // "" if not known
+  int module;             // the same for all symbols of one file; -1: none
+  char name[200];         // "": unknown
   char module_name[512];  // its path
 };
 
-// Fills in what follows `address`. REQUIRES: they are in the order of their addresses.
+// Fills in the other fields. REQUIRES: the symbols are sorted by `address`.
 void name_symbols(Symbol* symbols, size_t count);
-// Of addresses, which lie in any order where the symbols are to be. Returns how many symbols there
-// are: one for each that differs.
+// `memory` holds addresses in any order, and then their symbols, sorted and without duplicates.
+// Returns the number of symbols.
 size_t name_addresses(Symbol* memory, size_t count);
 
 }  // namespace larder

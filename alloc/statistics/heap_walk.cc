@@ -13,7 +13,7 @@ namespace larder {
 
 namespace {
 
-// Other threads write what is read here; a torn view costs accuracy, nothing else.
+// Other threads write what is read here: a torn view costs accuracy alone.
 template <typename T>
 T peek(const T& field) {
   return __atomic_load_n(&field, __ATOMIC_RELAXED);
@@ -21,7 +21,7 @@ T peek(const T& field) {
 
 size_t less(size_t a, size_t b) { return a < b ? a : b; }
 
-// Which pages are in memory, asked for a window of 2 MiB at a time.
+// Which system pages are resident, queried for a window of 2 MiB at a time.
 class Residency {
  public:
   explicit Residency(bool asked) : asked_(asked) {
@@ -31,11 +31,11 @@ class Residency {
         asked && !os::resident(here - uintptr_t(here) % os::page_size(), os::page_size(), &any);
   }
   bool known() const { return asked_ && !refused_; }
-  // All of a window at once, for those who ask for parts of it.
+  // Queries the whole window, of which the caller will ask for parts.
   void expect(const char* window) {
     if (asked_) query(window, window, window + kSegmentBytes);
   }
-  // Bytes of [from, to) that are.
+  // Resident bytes of [from, to).
   size_t resident(const char* from, const char* to) {
     size_t bytes = 0;
     while (asked_ && from < to) {
@@ -49,14 +49,14 @@ class Residency {
   }
 
  private:
-  // What a window has besides the range need not be mapped.
+  // The window outside of the range need not be mapped.
   void query(const char* window, const char* from, const char* end) {
     if (window == window_ && from >= from_ && end <= end_) return;
     const size_t system_page = os::page_size();
     const char* first = from - uintptr_t(from) % system_page;
     size_t count = (size_t(end - first) + system_page - 1) / system_page;
     unsigned char* to = states_ + size_t(first - window) / system_page;
-    // Part of it may have gone meanwhile: the rest is asked for page by page.
+    // Part of the range may have been unmapped: queries the rest page by page.
     if (!os::resident(first, count * system_page, to))
       for (size_t i = 0; i < count; ++i)
         if (refused_ || !os::resident(first + i * system_page, system_page, to + i)) to[i] = 0;
@@ -93,7 +93,7 @@ struct Walk {
   void add(Part part, const char* from, size_t bytes) {
     add(part, bytes, residency.resident(from, from + bytes));
   }
-  // Their bytes are not summed up here: the system's figure says all.
+  // Counts residence alone: `mapped` has the bytes.
   void add_descriptors(const void* base, size_t bytes) {
     auto* from = static_cast<const char*>(base);
     out->parts[int(Part::kMetadata)].resident += residency.resident(from, from + bytes);
@@ -104,7 +104,7 @@ struct Walk {
     size_t each = bytes / objects;
     out->histogram[each == 0 ? 0 : 63 - __builtin_clzl(each)] += objects;
   }
-  // A large object in `bytes` from base on.
+  // A large object at `offset` in `bytes` from `base` on.
   void add_large(const char* base, size_t bytes, size_t offset) {
     size_t used = bytes - less(offset, bytes);
     size_t resident = residency.resident(base, base + bytes), of_used = less(resident, used);
@@ -222,11 +222,11 @@ void add_metadata(Walk& walk) {
 
 size_t objects_in_use(const Slab* s) {
   uint32_t carved = peek(s->carved);
-  // `used` of a slab that was set aside says something else.
+  // On the full list `used` is 1, whatever is in use.
   if (peek(s->list) == &s->free)
     return peek(s->free) == nullptr && peek(s->purged_at) == 0 ? carved : peek(s->used);
   size_t listed = 0;
-  // A slab that is just being made has no owner, and no list yet: that is not this thread's.
+  // A slab that is being made has no owner and no list yet.
   if (thread_state.heap != nullptr && s->owner() == thread_state.heap)
     thread_state.heap->for_each_listed(s->size_class, [&](void*) { ++listed; });
   return carved - less(listed, carved);
@@ -256,7 +256,7 @@ void walk_heap(HeapSnapshot* out, Residence residence) {
   SlowPath path;
   if (!path.entered()) return;
   out->complete = true;
-  // What others freed, and what is parked, is taken in.
+  // So that remote frees, deferred frees and the one-entry caches count as free.
   if (ThreadHeap* heap = thread_state.heap) {
     heap->flush();
     heap->collect();

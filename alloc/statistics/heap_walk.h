@@ -1,8 +1,8 @@
-// A walk over the whole heap: what it holds, in use and free, by class and by kind; on request, how
-// much of each kind is in memory.
+// Heap walk: counts what the heap holds, in use and free, by class and by kind; on request also how
+// much of each kind is resident.
 //
-// Any thread. Slabs of other threads are read while they change: figures are close, and exact only
-// in a quiet process. About a microsecond a MiB; asking for residence, three.
+// Any thread. It reads other threads' slabs while they change: figures are exact only in a quiet
+// process. About 1 us a MiB, 3 us with residence.
 #pragma once
 
 #include "base/size_class.h"
@@ -14,18 +14,18 @@ struct Slab;
 
 inline constexpr int kHistogram = 64;
 
-// Every byte that was mapped for objects is of one part, and so is every descriptor's.
+// Every mapped byte belongs to one part.
 enum class Part {
-  kInUse,           // objects, by the size of their class; large ones: what their pages take
-  kSlabFree,        // free objects in slabs
-  kUncarved,        // of slabs: never handed out since they are slabs
-  kTail,            // ends of slabs where no object fits; before large objects, for their alignment
-  kSampleSlabs,     // where sampled objects are: their slots are in use as well
-  kCachedSpans,     // spans that heaps keep, or that are just being given back
-  kPageDirty,       // free pages that may hold memory
-  kPageClean,       // and that do not
+  kInUse,           // by size class; large objects by pages
+  kSlabFree,        // free objects of slabs
+  kUncarved,        // of slabs: not carved yet
+  kTail,            // ends of slabs that fit no object; before large objects, for alignment
+  kSampleSlabs,     // slabs of sampled objects, whose slots are in use as well
+  kCachedSpans,     // spans that heaps cache, or that are being freed
+  kPageDirty,       // dirty free pages
+  kPageClean,       // clean free pages
   kCachedMappings,  // freed mappings
-  kMetadata,        // descriptors, the page map
+  kMetadata,        // descriptors and the page map
 };
 inline constexpr int kParts = int(Part::kMetadata) + 1;
 
@@ -35,8 +35,8 @@ struct PartSize {
 
 struct ClassSnapshot {
   size_t objects, slabs;
-  size_t free_objects;            // handed out before, and free
-  size_t own_free, central_free;  // bytes not in use, in slabs that a heap owns and in others
+  size_t free_objects;            // carved and free
+  size_t own_free, central_free;  // bytes not in use, of owned slabs and of others
 };
 
 struct HeapSnapshot {
@@ -44,20 +44,20 @@ struct HeapSnapshot {
   PartSize parts[kParts];
   size_t objects;                // count
   size_t small_in_use;           // bytes in slabs
-  size_t spans, span_bytes;      // large objects within blocks
-  size_t mappings, huge_bytes;   // and of mappings of their own
-  size_t huge_peak;              // highest huge_bytes so far
-  size_t histogram[kHistogram];  // objects by the logarithm of their size
+  size_t spans, span_bytes;      // large objects
+  size_t mappings, huge_bytes;   // huge objects
+  size_t huge_peak;              // the maximum of huge_bytes
+  size_t histogram[kHistogram];  // objects by log2(size)
   size_t slabs;                  // count
-  size_t rounding_most;          // bytes at most that objects have beyond what was asked for
-  size_t mine;                   // free in the calling thread's slabs, and spans that it keeps
+  size_t rounding_most;          // upper bound on the bytes that were not requested
+  size_t mine;                   // free in the calling thread's slabs, and its cached spans
   size_t mapped;                 // from the system, for all purposes
-  size_t region_bytes;           // of all blocks
+  size_t region_bytes;           // of all segments
   size_t descriptors;            // count, of slabs and spans
   HeapCounts heaps;
   bool sound;           // descriptors agree with the page map and with themselves
-  bool complete;        // false: a signal handler that interrupted the allocator asked
-  bool resident_known;  // PartSize::resident was asked for, and the system told
+  bool complete;        // false: called in a signal handler that interrupted the allocator
+  bool resident_known;  // PartSize::resident is valid
 
   size_t part(Part p) const { return parts[int(p)].bytes; }
   size_t in_use() const { return part(Part::kInUse); }
@@ -67,7 +67,7 @@ struct HeapSnapshot {
   size_t heap_bytes() const { return region_bytes + huge_bytes + part(Part::kCachedMappings); }
   size_t untouched_bytes() const { return part(Part::kPageClean); }
   size_t page_heap_free() const { return part(Part::kPageDirty) + part(Part::kCachedMappings); }
-  // Free for any thread or kept by a heap, and perhaps in memory.
+  // Free for any thread or cached, and perhaps resident.
   size_t free_dirty() const { return part(Part::kPageDirty) + heaps.cached_bytes; }
   size_t resident() const;
 };
@@ -75,11 +75,10 @@ struct HeapSnapshot {
 enum class Residence : bool { kUnasked, kAsked };
 void walk_heap(HeapSnapshot* out, Residence residence = Residence::kUnasked);
 
-// The current slab of the calling thread can be counted exactly; those of others are taken as all
-// in use.
+// Exact for the calling thread's slabs. The current slabs of other threads count as all in use.
 size_t objects_in_use(const Slab* s);
 
-// Whether p is the address of an object that is in use, as far as can be told in O(1).
+// Whether p is the address of an object in use, as far as O(1) can tell.
 bool is_object(const void* p);
 
 }  // namespace larder

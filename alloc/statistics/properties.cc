@@ -15,7 +15,7 @@ namespace {
 
 size_t count_of(stats::Counter c) { return size_t(stats::get(c)); }
 
-// Descriptors of what is in use: others of the same table are untouched, and take no memory.
+// Only descriptors in use are touched, and take memory.
 size_t metadata_bytes(const HeapSnapshot& s) { return s.descriptors * sizeof(Slab); }
 
 size_t committed(const HeapSnapshot& s) { return s.heap_bytes() - s.untouched_bytes(); }
@@ -41,7 +41,7 @@ constexpr Property kProperties[] = {
      [](const HeapSnapshot& s) { return s.page_heap_free() + s.untouched_bytes(); }},
     {"tcmalloc.central_cache_free_bytes",
      [](const HeapSnapshot& s) { return s.free_in_central(); }},
-    // Slabs go from hand to hand, not objects.
+    // Slabs move between threads, not objects.
     {"tcmalloc.transfer_cache_free_bytes", [](const HeapSnapshot&) { return size_t{0}; }},
     {"tcmalloc.thread_cache_free_bytes", [](const HeapSnapshot& s) { return s.free_in_threads(); }},
     {"tcmalloc.current_total_thread_cache_bytes",
@@ -88,7 +88,7 @@ constexpr Setting kSettings[] = {
     {"tcmalloc.heap_limit_mb", Option::kHeapLimitMib, 0, kMaxSize >> 20},
 };
 
-// Appends to a text of fixed size; what does not fit is cut.
+// Appends to a fixed text; cuts what does not fit.
 class Text {
  public:
   Text(char* text, size_t size_bytes) : at_(text), left_(size_bytes) { *text = 0; }

@@ -17,7 +17,7 @@ namespace {
 
 uint64_t count_of(stats::Counter c) { return uint64_t(stats::get(c)); }
 
-// The kinds by their names in JSON, and where the structure has them.
+// A kind's name in JSON, and its fields in the structure.
 struct Kind {
   char name[16];
   uint64_t larder_stats::* bytes;

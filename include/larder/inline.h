@@ -1,4 +1,4 @@
-/* malloc and free inlined into the program: three or four instructions each where the size is a
+/* malloc and free inlined into the program: three or four instructions each if the size is a
  * constant and an object of that size was freed just before (docs/tasks/link-statically.md).
  *
  * Only for programs, not shared libraries, that have liblarder.a or liblarder_prefixed.a of this
@@ -35,11 +35,11 @@ extern "C" {
 #define LARDER_INLINE_MAX 1024
 #define LARDER_INLINE_CLASSES 33
 
-/* What a thread has freed, by size class; in use as far as the rest of the library knows. */
+/* A thread's deferred frees, by size class: in use for the rest of the library. */
 struct larder_inline_state {
-  /* One object; LARDER_INLINE_NONE; or NULL, for none, and none may be put here. */
+  /* One object; LARDER_INLINE_NONE: none; or NULL: none, and none may be put here. */
   void* kept[LARDER_INLINE_CLASSES];
-  /* The library's own: two lists of more, and how many objects may still come to the newer one. */
+  /* The library's: two lists of more objects, and the room that the newer one has left. */
   void* newer[LARDER_INLINE_CLASSES];
   void* older[LARDER_INLINE_CLASSES];
   signed char room[LARDER_INLINE_CLASSES];
@@ -55,7 +55,7 @@ struct larder_inline_state {
 extern __thread struct larder_inline_state LARDER_INLINE_NAME(state)
     __attribute__((tls_model(LARDER_INLINE_TLS)));
 
-/* Behind the inlined part: by size class (1 to 32), and for any size. */
+/* The calls behind the inlined part: by size class (1 to 32), and for any size. */
 void* LARDER_INLINE_NAME(malloc)(size_t size_class);
 void* LARDER_INLINE_NAME(malloc_any)(size_t size);
 void LARDER_INLINE_NAME(free)(void* p, size_t size_class);
@@ -68,7 +68,7 @@ LARDER_INLINE LARDER_INLINE_CONSTEXPR size_t larder_inline_class(size_t size) {
                            8 * (size_t)(31 - __builtin_clz((unsigned)size - 1)) - 55;
 }
 
-/* The object of this size that was freed last, if it is at hand; else NULL. */
+/* The object of this size that was freed last, if it is cached here; else NULL. */
 LARDER_INLINE void* larder_inline_take(size_t size) {
   void** kept = &LARDER_INLINE_NAME(state).kept[larder_inline_class(size)];
   void* p = *kept;
@@ -80,14 +80,14 @@ LARDER_INLINE void* larder_inline_take(size_t size) {
 #define LARDER_INLINE_SIZE(size) \
   (__builtin_constant_p(size) && (size) > 8 && (size) <= LARDER_INLINE_MAX)
 
-/* As malloc. */
+/* Like malloc. */
 LARDER_INLINE void* larder_malloc_inline(size_t size) {
   if (!LARDER_INLINE_SIZE(size)) return LARDER_INLINE_NAME(malloc_any)(size);
   void* p = larder_inline_take(size);
   return __builtin_expect(p != NULL, 1) ? p : LARDER_INLINE_NAME(malloc)(larder_inline_class(size));
 }
 
-/* As C23's free_sized: p is NULL, or of malloc, calloc or realloc with this very size. */
+/* Like C23's free_sized: p is NULL, or from malloc, calloc or realloc with exactly this size. */
 LARDER_INLINE void larder_free_sized_inline(void* p, size_t size) {
   if (!LARDER_INLINE_SIZE(size)) {
     LARDER_INLINE_NAME(free_any)(p);
@@ -95,14 +95,14 @@ LARDER_INLINE void larder_free_sized_inline(void* p, size_t size) {
   }
   size_t size_class = larder_inline_class(size);
   void** kept = &LARDER_INLINE_NAME(state).kept[size_class];
-  /* NULL may be kept: the next object that comes then takes the way through the library. */
+  /* This may store NULL: the next free then calls the library. */
   if (__builtin_expect(*kept == LARDER_INLINE_NONE, 1))
     *kept = p;
   else
     LARDER_INLINE_NAME(free)(p, size_class);
 }
 
-/* As free. By a call: the size has to be looked up. The next malloc of that size may be inlined. */
+/* Like free. A call, because the size must be looked up; the next malloc of it may be inlined. */
 LARDER_INLINE void larder_free_inline(void* p) { LARDER_INLINE_NAME(free_any)(p); }
 
 #ifdef __cplusplus
@@ -112,11 +112,11 @@ LARDER_INLINE void larder_free_inline(void* p) { LARDER_INLINE_NAME(free_any)(p)
 #if defined(__cplusplus) && defined(LARDER_INLINE_NEW_DELETE)
 #include <new>
 
-/* As operator new, behind its inlined part. Not in liblarder_prefixed.a, beside which the C++
- * library takes its objects from another malloc. */
+/* The call behind the inlined operator new. Not in liblarder_prefixed.a, beside which the C++
+ * library uses another malloc. */
 extern "C" void* LARDER_INLINE_NAME(new)(size_t size);
 
-/* Never emitted: who takes an address, or does not inline, has the library's operators. */
+/* Never emitted: calls that are not inlined, and addresses, use the library's operators. */
 #define LARDER_INLINE_OPERATOR extern inline __attribute__((gnu_inline, always_inline))
 #ifdef __clang__
 #pragma clang diagnostic push

@@ -1,6 +1,7 @@
-/* Larder's own interface, beside malloc: version, statistics, release of free memory.
+/* Larder's own interface, beside malloc: version, statistics, release of free memory, limits, the
+ * heap profile.
  *
- * All functions may be called from any thread. They are in liblarder.so, liblarder.a and
+ * Any thread may call all functions. They are in liblarder.so, liblarder.a and
  * liblarder_prefixed.a. A program that only sometimes runs on Larder can look them up by dlsym.
  */
 #ifndef LARDER_LARDER_H
@@ -18,21 +19,21 @@ extern "C" {
 #define LARDER_VERSION_MINOR 1
 #define LARDER_VERSION_PATCH 0
 
-/* "0.1.0": of the library that runs, not of this header. */
+/* The version of the running library, like "0.1.0"; not that of this header. */
 const char* larder_version(void);
 
-/* Bytes unless a name says otherwise. Each figure is exact when it is read; together they are not
- * a snapshot. Fields are only ever added at the end. */
+/* Bytes, unless a comment says otherwise. Each figure is exact when it is read; together they are
+ * no snapshot. New fields are added at the end. */
 struct larder_stats {
   uint64_t size;                      /* of this structure, as the library filled it */
   uint64_t mapped;                    /* mapped from the system now, descriptors included */
   uint64_t in_use;                    /* in allocated objects, by their size class */
   uint64_t free_dirty;                /* free, and perhaps still backed by memory */
-  uint64_t free_clean;                /* free, and untouched or given back */
-  uint64_t kept_mappings;             /* freed large mappings kept for reuse */
+  uint64_t free_clean;                /* free, and untouched or purged */
+  uint64_t kept_mappings;             /* freed mappings that are cached for reuse */
   uint64_t purged_total;              /* given back to the system since the start */
-  uint64_t realloc_copied_bytes;      /* copied by realloc since the start: blocks over 32 KiB */
-  uint64_t realloc_copied_huge_bytes; /* of these, from blocks of 4 MiB and more */
+  uint64_t realloc_copied_bytes;      /* copied by realloc since the start: objects over 32 KiB */
+  uint64_t realloc_copied_huge_bytes; /* of these, from objects over 1 MiB */
   uint64_t thread_heaps;              /* count, in use by a thread now */
   uint64_t shared_heaps;              /* count, for threads beyond the bound */
   uint64_t refills;                   /* count: entries into malloc's slow path since the start */
@@ -43,25 +44,25 @@ struct larder_stats {
 
   /* What is mapped, by kind: in_use and these add up to mapped and the page map's address space. */
   uint64_t slab_free;       /* free objects in slabs */
-  uint64_t slab_uncarved;   /* of slabs, never handed out since they are slabs */
-  uint64_t slab_tail;       /* ends of slabs; before large objects, for their alignment */
-  uint64_t sample_slabs;    /* where sampled objects are, whose slots are in use as well */
-  uint64_t heap_runs;       /* free runs that threads' heaps keep */
+  uint64_t slab_uncarved;   /* of slabs, not carved into objects yet */
+  uint64_t slab_tail;       /* ends of slabs; before large objects, for alignment */
+  uint64_t sample_slabs;    /* slabs of sampled objects, whose slots are in use as well */
+  uint64_t heap_runs;       /* spans that threads' heaps cache */
   uint64_t page_heap_dirty; /* free for any thread, and perhaps in memory */
   uint64_t page_heap_clean; /* free for any thread, and not in memory */
   uint64_t metadata;        /* descriptors and the page map */
 
-  uint64_t objects;        /* count, in use */
-  uint64_t slabs;          /* count, with an object in use or kept empty */
-  uint64_t rounding_most;  /* of in_use at most: what objects have beyond what was asked for */
-  uint64_t reused_total;   /* free memory handed out since the start that may have been in memory
-                              still, so that it takes no page faults */
-  uint64_t sample_mean;    /* of the heap profile; 0: off */
-  uint64_t sites;          /* count, of stacks in the profile */
+  uint64_t objects;       /* count, in use */
+  uint64_t slabs;         /* count, with an object in use or cached empty */
+  uint64_t rounding_most; /* upper bound: of in_use, bytes that were not requested */
+  uint64_t reused_total; /* memory that was handed out again while it could still be resident, since
+                            the start: no page faults */
+  uint64_t sample_mean;  /* of the heap profile; 0: off */
+  uint64_t sites;        /* count, of stacks in the profile */
   uint64_t sampled_in_use; /* the profile's estimate of in_use */
 
-  /* Of each kind, what is in memory: the sum is what the heap adds to the process's RSS. All 0
-   * where the system does not tell (a sandbox that refuses mincore). */
+  /* The resident bytes of each kind: the sum is what the heap adds to the process's RSS. All 0 if
+   * the system does not say (a sandbox that refuses mincore). */
   uint64_t resident; /* the sum */
   uint64_t resident_in_use;
   uint64_t resident_slab_free;
@@ -75,63 +76,60 @@ struct larder_stats {
   uint64_t resident_metadata;
 };
 
-/* Fills at most `size` bytes of *stats. 0; -1 if stats is null or size is less than 8. Walks all
- * slabs: a few microseconds a MiB of heap. docs/reference/statistics.md says what each figure is.
- */
+/* Fills up to `size` bytes of *stats. Returns 0; -1 if stats is null or size is less than 8. Walks
+ * all slabs: a few microseconds a MiB of heap. docs/reference/statistics.md explains each figure. */
 int larder_get_stats(struct larder_stats* stats, size_t size);
 
-/* The same as JSON, and by size class, to an open file. 0; -1 with errno: what write() says, EBUSY
- * in a signal handler that interrupted the allocator. */
+/* Writes the same as JSON, with size classes, to an open file. Returns 0; -1 with errno: write()'s,
+ * or EBUSY in a signal handler that interrupted the allocator. */
 int larder_stats_json(int file);
 
-/* Gives back to the system all memory that is free: the calling thread's kept slabs, free runs,
- * kept mappings. Bytes given back. Other threads' kept slabs stay. */
+/* Gives free memory back to the system: the calling thread's cache, free spans, cached mappings.
+ * Other threads' caches stay. Returns bytes. */
 size_t larder_release_free_memory(void);
 
-/* Limits on memory (docs/tasks/limit-memory.md), in bytes, rounded up to MiB; 0: none, as is the
- * default.
+/* Limits on memory (docs/tasks/limit-memory.md), in bytes, rounded up to MiB; 0, the default: no limit.
  *
- * Beyond the soft limit memory that is free goes back to the system at once, and threads keep less
- * of it; no allocation fails. What would go beyond the hard limit fails with ENOMEM, or throws
- * bad_alloc, once all memory that is free was given back. Both count what may be resident:
- * what is in use, what is free and not given back, and descriptors. A limit may be below what is
- * in use. They are LARDER_SOFT_LIMIT_MIB and LARDER_HEAP_LIMIT_MB at the start. */
+ * Above the soft limit free memory is given back to the system at once, and threads cache less; no
+ * allocation fails. An allocation that would exceed the hard limit fails with ENOMEM, or throws
+ * bad_alloc, after all free memory was given back. Both count what may be resident: memory in use,
+ * free memory that was not given back, and descriptors. A limit may be below what is in use.
+ * LARDER_SOFT_LIMIT_MIB and LARDER_HEAP_LIMIT_MB set them at the start. */
 enum larder_limit { LARDER_SOFT_LIMIT = 1, LARDER_HARD_LIMIT = 2 };
-/* 0; -1 with errno EINVAL if there is no such limit. */
+/* Returns 0; -1 with errno EINVAL if there is no such limit. */
 int larder_set_limit(enum larder_limit which, size_t bytes);
 size_t larder_get_limit(enum larder_limit which);
 
 enum larder_pressure {
-  LARDER_PRESSURE_SOFT = 1, /* the soft limit is crossed, with all given back that was free */
+  LARDER_PRESSURE_SOFT = 1, /* above the soft limit, with all free memory given back */
   LARDER_PRESSURE_HARD = 2  /* an allocation is about to fail */
 };
-/* Calls function(pressure, bytes, context) when memory is short: `bytes` are to be freed to end
- * that. An allocation that is about to fail is tried again afterwards. Of the soft limit it is told
- * once, until a sixteenth less is held than that.
+/* Sets the out-of-memory callback: function(pressure, bytes, context) is called when memory is
+ * short, and freeing `bytes` would end that. An allocation that is about to fail is then tried
+ * again. For the soft limit it is called once, until held memory is a sixteenth below the limit.
  *
- * It is called within malloc, on the thread that asks for memory: it may allocate and free, but
- * takes no lock that a caller of malloc may hold, and has to return. One thread calls it at a time,
- * and never from within itself; allocations that fail meanwhile, fail. NULL: nothing is called.
- * 0; -1 with errno ENOMEM. */
+ * It runs within malloc, on the allocating thread: it may allocate and free, must not take a lock
+ * that a caller of malloc may hold, and must return. One thread calls it at a time, and never from
+ * within itself; other allocations that fail meanwhile just fail. NULL: no callback.
+ * Returns 0; -1 with errno ENOMEM. */
 int larder_set_pressure_callback(void (*function)(enum larder_pressure, size_t bytes,
                                                   void* context),
                                  void* context);
 
-/* The heap profile: what is in use by the stack that allocated it, estimated from samples
- * (docs/tasks/profile-the-heap.md). On from the start, at a mean of 512 KiB or of
- * LARDER_PROFILE_BYTES.
+/* The heap profile estimates, from samples, what is in use by the stack that allocated it
+ * (docs/how/heap-profile.md). It is on from the start, with a mean of 512 KiB or LARDER_PROFILE_BYTES.
  *
- * Sets the mean distance between two samples, in bytes; 0 takes none from now on. What has been
- * sampled stays. Threads follow within their next MiB; from one mean to another within 8 MiB. */
+ * Sets the mean distance between two samples, in bytes; 0: no new samples. Earlier samples stay.
+ * A thread follows within 1 MiB of allocation if the mean was 0, else within 8 MiB. */
 void larder_profile_set_mean(size_t bytes);
 
-/* Writes the profile to an open file, as text that pprof reads. 0; -1 with errno: what write()
- * says, EBUSY in a signal handler that interrupted the allocator, ENOSYS where stacks cannot be
+/* Writes the profile to an open file, as text that pprof reads. Returns 0; -1 with errno:
+ * write()'s, EBUSY in a signal handler that interrupted the allocator, ENOSYS if stacks cannot be
  * walked. */
 int larder_profile_write(int file);
 
-/* What each stack has in use now is written beside what it has later: growth is the difference.
- * 0; -1 with errno EBUSY as above. */
+/* Counts growth from now on: later profiles also have what each stack has in use now.
+ * Returns 0; -1 with errno EBUSY as above. */
 int larder_profile_mark(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* The malloc family under a prefix, from liblarder_prefixed.a: to live beside another malloc in
- * one process. Each function has the contract of the one without the prefix, as glibc has it; a
- * block belongs to the family that made it. Any thread.
+/* The malloc family under a prefix, from liblarder_prefixed.a, beside another malloc in one
+ * process. Each function has the contract of glibc's function without the prefix. Free an object by
+ * the family that allocated it. Any thread.
  */
 #ifndef LARDER_LARDER_MALLOC_H
 #define LARDER_LARDER_MALLOC_H

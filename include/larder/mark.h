@@ -1,11 +1,11 @@
-/* Marks in a recording: what the program itself calls a unit of its work.
+/* Marks in a recording: units of the program's own work.
  *
  *   larder_mark("request");
  *
- * Under `larder record` the name (255 bytes of it at most), the time and the thread go into the
- * trace, so that allocations can be counted per request. Without the recorder a mark costs a load
- * and a branch; nothing needs to be linked. From any thread and in signal handlers, except that a
- * program's first mark looks the recorder up by dlsym. C and C++.
+ * Under `larder record` the name (its first 255 bytes), the time and the thread go into the trace,
+ * so that allocations can be counted per request. Without the recorder a mark costs a load and a
+ * branch, and needs no library. Any thread; signal handlers, too, except for a program's first
+ * mark, which looks the recorder up by dlsym. C and C++.
  */
 #ifndef LARDER_MARK_H
 #define LARDER_MARK_H
@@ -16,14 +16,14 @@ extern "C" {
 
 typedef void (*larder_mark_function)(const char*);
 
-/* Weak, so that neither libdl (before glibc 2.34) nor a static program needs to have it. */
+/* Weak: needed neither from libdl (before glibc 2.34) nor in a static program. */
 extern void* larder_mark_dlsym(void*, const char*) __asm__("dlsym") __attribute__((weak));
 extern char* larder_mark_dlerror(void) __asm__("dlerror") __attribute__((weak));
 
-/* One a library or program, however many of its files include this. */
+/* One a library or program, whichever files include this. */
 __attribute__((weak, visibility("hidden"))) void larder_mark_first(const char* name);
 
-/* Null once it is known that nobody records. */
+/* Null once it is known that there is no recorder. */
 __attribute__((weak, visibility("hidden"))) larder_mark_function larder_mark_hook =
     larder_mark_first;
 
@@ -38,7 +38,7 @@ __attribute__((weak, visibility("hidden"))) void larder_mark_first(const char* n
   if (found) {
     found(name);
   } else if (larder_mark_dlerror) {
-    larder_mark_dlerror(); /* what was not found is no error of the program's */
+    larder_mark_dlerror(); /* clears the error, which is not the program's */
   }
 }
 
