@@ -17,7 +17,7 @@ namespace larder {
 
 namespace {
 
-void say_if_nothing_listens() {
+void report_missing_endpoint() {
   const char* place = secure_getenv("LARDER_LISTEN");
   if (place == nullptr || *place == 0 || &larder_endpoint_close != nullptr) return;
   Line()
@@ -39,7 +39,7 @@ void say_if_nothing_listens() {
   foreign_init();
 #endif
   purge_start_background();
-  say_if_nothing_listens();
+  report_missing_endpoint();
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The heap profile as text that pprof reads (docs/how/heap-profile.md), written by raw system calls.
+// The heap profile as text that pprof reads (docs/reference/heap-profile.md), written by raw system
+// calls.
 //
 // Thread safety: any thread. It takes the sampler's lock for each site anew, so that no thread
 // waits for a disk.

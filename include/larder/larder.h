@@ -77,7 +77,8 @@ struct larder_stats {
 };
 
 /* Fills up to `size` bytes of *stats. Returns 0; -1 if stats is null or size is less than 8. Walks
- * all slabs: a few microseconds a MiB of heap. docs/reference/statistics.md explains each figure. */
+ * all slabs: a few microseconds a MiB of heap. docs/reference/statistics.md explains each figure.
+ */
 int larder_get_stats(struct larder_stats* stats, size_t size);
 
 /* Writes the same as JSON, with size classes, to an open file. Returns 0; -1 with errno: write()'s,
@@ -88,7 +89,8 @@ int larder_stats_json(int file);
  * Other threads' caches stay. Returns bytes. */
 size_t larder_release_free_memory(void);
 
-/* Limits on memory (docs/tasks/limit-memory.md), in bytes, rounded up to MiB; 0, the default: no limit.
+/* Limits on memory (docs/tasks/limit-memory.md), in bytes, rounded up to MiB; 0, the default: no
+ * limit.
  *
  * Above the soft limit free memory is given back to the system at once, and threads cache less; no
  * allocation fails. An allocation that would exceed the hard limit fails with ENOMEM, or throws
@@ -117,7 +119,8 @@ int larder_set_pressure_callback(void (*function)(enum larder_pressure, size_t b
                                  void* context);
 
 /* The heap profile estimates, from samples, what is in use by the stack that allocated it
- * (docs/how/heap-profile.md). It is on from the start, with a mean of 512 KiB or LARDER_PROFILE_BYTES.
+ * (docs/tasks/profile-the-heap.md). It is on from the start, with a mean of 512 KiB or
+ * LARDER_PROFILE_BYTES.
  *
  * Sets the mean distance between two samples, in bytes; 0: no new samples. Earlier samples stay.
  * A thread follows within 1 MiB of allocation if the mean was 0, else within 8 MiB. */
