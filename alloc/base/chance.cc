@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kStep = 0x9E3779B97F4A7C15ull;  // splitmix64's constant
 
-constinit std::atomic<uint64_t> seeds{0};
+constinit std::atomic<uint64_t> seeds{0};  // relaxed: only that they differ matters
 
 uint64_t mixed(uint64_t x) {
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;

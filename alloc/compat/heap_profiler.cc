@@ -26,6 +26,7 @@ namespace {
 constexpr size_t kPathBytes = 4096;
 
 struct Profiler {
+  // Relaxed: flags, which publish nothing; `writer` orders what the writer leaves.
   std::atomic<int> running{0};
   std::atomic<int> wanted{0};  // a signal handler that could not write
   // The writing process, or 0: a child of fork does not wait for its parent's threads.

@@ -24,6 +24,7 @@ using namespace larder;
 
 namespace {
 
+// Relaxed: it publishes nothing.
 constinit std::atomic<int> new_mode{0};
 
 // Like operator new, but on failure returns like malloc.

@@ -10,7 +10,7 @@ namespace {
 struct alignas(64) Central {
   Lock lock;
   SlabList slabs LARDER_GUARDED_BY(lock);
-  std::atomic<size_t> count{0};
+  std::atomic<size_t> count{0};  // written under the lock; relaxed: others read it as a hint
 };
 constinit Central central[kClasses];
 

@@ -22,8 +22,8 @@ namespace larder {
 
 namespace {
 
-constinit std::atomic<uint64_t> slab_purge_paid_us{
-    0};  // the time for slab purges is spent up to here
+// The time for slab purges is spent up to here. Relaxed: a budget, exact by compare-and-swap alone.
+constinit std::atomic<uint64_t> slab_purge_paid_us{0};
 
 // LARDER_MAX_TOTAL_THREAD_CACHE_BYTES is divided: half of it evenly among the heaps, the rest among
 // heaps that raise their limit.
@@ -41,7 +41,7 @@ size_t cache_extra_limit() {
   return total == 0 ? kCacheExtraBytes : total / 2;
 }
 
-constinit std::atomic<size_t> all_cache_extra{0};
+constinit std::atomic<size_t> all_cache_extra{0};  // relaxed: a sum that guards no data
 
 }  // namespace
 

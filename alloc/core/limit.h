@@ -16,6 +16,7 @@
 
 namespace larder::limit {
 
+// Relaxed: none of these publishes other data, and a check that comes too early is repeated.
 struct State {
   // Bytes of clean free pages. Written under the page heap's lock.
   std::atomic<size_t> clean_bytes{0};

@@ -79,7 +79,7 @@ class PageHeap {
   struct DirtyList {
     Segment* head = nullptr;
     Segment* tail = nullptr;
-    std::atomic<size_t> count{0};
+    std::atomic<size_t> count{0};  // written under the lock; relaxed: others read it as a hint
     void add(size_t n) {
       count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
     }
@@ -106,7 +106,8 @@ class PageHeap {
   Segment* buckets_[kPagesPerSegment] LARDER_GUARDED_BY(lock_) = {};  // by longest, 1..127
   PageSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;  // bit i: buckets_[i] is not empty
   DirtyList dirty_whole_, dirty_part_;
-  std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};  // written under the lock
+  // Written under the lock. Relaxed: others read them as statistics.
+  std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};
   uint64_t reused_bytes_ LARDER_GUARDED_BY(lock_) = 0;
 };
 

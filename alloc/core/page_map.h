@@ -101,6 +101,8 @@ class PageMap {
   }
 
  private:
+  // Relaxed: an entry is set before its first address is handed out, and whoever passes that
+  // address to another thread orders the two.
   using Entry = std::atomic<uintptr_t>;
 
   LARDER_FAST Slab* slab_at(uintptr_t offset) const {

@@ -15,6 +15,7 @@ namespace larder {
 
 namespace {
 
+// Relaxed, as the others here: a compare-and-swap elects one thread, whose work is under locks.
 constinit std::atomic<uint64_t> next_tick_ms{0};
 
 constinit std::atomic<uint64_t> last_pass{0};

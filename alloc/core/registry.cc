@@ -26,7 +26,7 @@ struct Registry {
   size_t unused_count LARDER_GUARDED_BY(lock) = 0, orphaned LARDER_GUARDED_BY(lock) = 0;
   size_t waiting_bytes LARDER_GUARDED_BY(lock) = 0;  // of all unused heaps
   uint64_t searched_ms LARDER_GUARDED_BY(lock) = 0;  // by find_leaked()
-  std::atomic<size_t> in_use{0};                     // written under the lock
+  std::atomic<size_t> in_use{0};  // written under the lock; relaxed: others read it as a hint
   pthread_key_t key = 0;
   bool has_key = false;
   std::atomic<ThreadHeap*> shared[kMaxShared] = {};

@@ -6,7 +6,8 @@ namespace larder {
 
 namespace {
 
-constinit std::atomic<uint64_t> generation{0};
+constinit std::atomic<uint64_t> generation{
+    0};  // relaxed: written in a child of fork, by its one thread
 
 constexpr int kGenerationShift = 48;
 constexpr uint64_t kPointerMask = (uint64_t{1} << kGenerationShift) - 1 - kStateMask;

@@ -44,9 +44,11 @@ inline constexpr uint32_t kCurrentBias = 1u << 30;
 
 struct alignas(128) Slab {
   // --- written by the owner (a slab), or under the page heap's lock.
-  std::atomic<uintptr_t> owner_{0};  // a heap, or kUnowned
-  void** list = nullptr;             // where the owner's free pushes to
-  void* free = nullptr;              // free objects, linked by their first word
+  // A heap, or kUnowned. Relaxed: only a heap's own thread writes that heap, so owned_by() is exact
+  // for the caller's; everything else goes through `remote`, which orders.
+  std::atomic<uintptr_t> owner_{0};
+  void** list = nullptr;  // where the owner's free pushes to
+  void* free = nullptr;   // free objects, linked by their first word
   uint32_t used = 0;
   uint16_t capacity = 0;
   uint8_t size_class = 0;

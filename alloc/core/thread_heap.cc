@@ -29,7 +29,7 @@ constinit thread_local ThreadState thread_state = {};
 constinit bool torn_by_fork = false;
 
 uint32_t thread_id() {
-  static constinit std::atomic<uint32_t> last{0};
+  static constinit std::atomic<uint32_t> last{0};  // relaxed: only that they differ matters
   while (unlikely(thread_state.id == 0))
     thread_state.id = (last.fetch_add(1, std::memory_order_relaxed) + 1) & (UINT32_MAX >> 1);
   return thread_state.id;

@@ -70,7 +70,7 @@ extern constinit thread_local ThreadState thread_state
 // unusable: every object is a mapping of its own.
 extern bool torn_by_fork;
 
-// Written by the heap's thread alone, read by any.
+// Written by the heap's thread alone, read by any. Relaxed: statistics.
 struct HeapCounters {
   std::atomic<uint64_t> refills;
   std::atomic<uint64_t> fresh_slabs;  // from the page heap

@@ -139,8 +139,9 @@ void remove_own(const void* addr, size_t bytes) {
 
 struct Breaking {
   std::atomic<bool> busy{false};
-  bool when_refused = false;                         // written once, before there are threads
-  std::atomic<uintptr_t> low{UINTPTR_MAX}, high{0};  // bounds of what it returned
+  bool when_refused = false;  // written once, before there are threads
+  // Bounds of what it returned. Relaxed: whoever has such an address got it after they were set.
+  std::atomic<uintptr_t> low{UINTPTR_MAX}, high{0};
 };
 constinit Breaking breaking;
 
@@ -176,7 +177,7 @@ void fail(const char* what, const char* file, int line) {
 namespace os {
 
 size_t page_size() {
-  static std::atomic<size_t> cached{0};
+  static std::atomic<size_t> cached{0};  // relaxed: every thread computes the same
   size_t size = cached.load(std::memory_order_relaxed);
   if (unlikely(size == 0)) {
     size = getauxval(AT_PAGESZ);
@@ -372,7 +373,7 @@ unsigned cpu() {
 }
 
 unsigned cpu_count() {
-  static std::atomic<unsigned> cached{0};
+  static std::atomic<unsigned> cached{0};  // relaxed: every thread computes the same
   unsigned count = cached.load(std::memory_order_relaxed);
   if (unlikely(count == 0)) {
     unsigned long mask[1024 / sizeof(long)] = {};

@@ -24,6 +24,7 @@ struct Sampler {
   double allocated_bytes LARDER_GUARDED_BY(lock) = 0;
 };
 constinit Sampler sampler;
+// Relaxed: a thread may follow a new mean late.
 constinit std::atomic<size_t> mean_bytes{0};
 constinit std::atomic<void*> freed_in_signal{nullptr};
 constinit std::atomic<void (*)()> watch{nullptr};
