@@ -21,8 +21,12 @@ CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 # Not the tests and benchmarks, which other targets build.
 LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
 
-# Rust libraries that the tool preloads.
-PRELOADED = $(patsubst %,liblarder_%.so,endpoint record record_io fail)
+# Rust libraries that the tool preloads; the recorder is in DEMO_STAGED.
+PRELOADED = $(patsubst %,liblarder_%.so,endpoint record_io fail)
+
+# What the tool is without its lab: enough to record, and to read what was recorded.
+DEMO_STAGED = build/release/liblarder.so lib/liblarder.so \
+  "$(CARGO_OUT)/liblarder_record.so" lib/liblarder_record.so "$(CARGO_OUT)/larder" bin/larder
 
 .PHONY: help setup build demo test bench peers workloads install install-debug uninstall fmt lint clean
 
@@ -43,13 +47,17 @@ build: ## Build all of it, release mode, staged into out/
 	cmake --build --preset release --parallel $(JOBS) --target $(LIBRARIES)
 	cargo build --release --workspace --jobs $(JOBS)
 	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
-	@scripts/stage out "$(CARGO_OUT)/larder" bin/larder "$(CARGO_OUT)/larder-lab" libexec/larder/larder-lab \
+	@scripts/stage out $(DEMO_STAGED) "$(CARGO_OUT)/larder-lab" libexec/larder/larder-lab \
 	  $(foreach name,$(PRELOADED),"$(CARGO_OUT)/$(name)" lib/$(name))
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
 
-demo: ## Record a real program on Larder and rank its allocations
+# With the features that the crates have in make build, which then takes them as they are.
+demo: ## Record a real program on Larder and rank its allocations; builds only what that takes
 	@scripts/setup build demo
-	@$(MAKE) --no-print-directory build
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target larder_shared
+	cargo build --release --jobs $(JOBS) --package larder --package larder-record
+	@scripts/stage out $(DEMO_STAGED)
 	@demo/run
 
 test: ## Set up, build, run every test; ends with "N passed, M failed"
@@ -72,12 +80,13 @@ workloads:
 	@env -u DESTDIR cmake --install build/release --prefix out --component bench >build/release/install-bench.log
 	@scripts/stage out
 
+# The lab is what a build stages last, and a demo does not.
 install: ## Copy the staged tree to $(DESTDIR)$(PREFIX), building it first if there is none
-	@test -x out/bin/larder || $(MAKE) --no-print-directory build
+	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
 	@scripts/install-tree install out '$(DESTDIR)$(PREFIX)'
 
 install-debug: ## Add the debug information of what make install copies
-	@test -x out/bin/larder || $(MAKE) --no-print-directory build
+	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
 	@scripts/install-tree install-debug out '$(DESTDIR)$(PREFIX)' $(if $(DEBUGDIR),'$(DESTDIR)$(DEBUGDIR)')
 
 uninstall: ## Remove what make install and make install-debug copied
