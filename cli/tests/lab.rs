@@ -95,6 +95,19 @@ fn its_failures_are_the_tools() {
 }
 
 #[test]
+fn every_command_there_ever_was_is_there() {
+    build_lab();
+    let commands = "run record report diff advise html timeline export flamegraph doctor bench sweep alias grid \
+                    page-map counts instructions startup recording stacks replay check history torture memdebug \
+                    profile leaks stats top serve import";
+    for name in commands.split_whitespace() {
+        let help = output(larder().args([name, "--help"]));
+        assert_success(&help);
+        assert!(stdout(&help).contains("Usage: larder "), "{name}");
+    }
+}
+
+#[test]
 fn help_says_the_same_of_a_command_as_its_own_help() {
     build_lab();
     let all = stdout(&output(larder().arg("--help")));
