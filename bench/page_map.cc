@@ -30,13 +30,13 @@ using larder::Slab;
 
 constexpr std::size_t kPages = 2048 * bench::kMiB / kPageBytes;
 constexpr std::size_t kAddresses = 1 << 15;
-// Within 36 bits, so that a map of one level is of a size that can be.
+// Within 36 bits, so that a map of one level has a feasible size.
 constexpr std::uintptr_t kHeap = std::uintptr_t{1} << 33;
 
 template <typename Map>
 class Radix {
  public:
-  // By mmap: zero pages are a valid map, but for the null slab, which is never read here.
+  // By mmap: zero pages are a valid map, except for the null slab, which is never read here.
   Radix() {
     void* memory = mmap(nullptr, sizeof(Map), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -92,7 +92,8 @@ template <bool kChained, typename Map>
 void look_up(Map& map, const std::vector<std::uintptr_t>& addresses, std::size_t look_ups) {
   std::uintptr_t carry = 0;
   for (std::size_t i = 0; i < look_ups; ++i) {
-    // `carry` is always 0, which the compiler does not know: the address hangs on the last result.
+    // `carry` is always 0, which the compiler does not know: the address depends on the last
+    // result.
     const std::uintptr_t address = addresses[i % kAddresses] + (kChained ? carry : 0);
     const Slab* slab = map.find(reinterpret_cast<const void*>(address));
     if (slab == nullptr) std::abort();
@@ -100,7 +101,7 @@ void look_up(Map& map, const std::vector<std::uintptr_t>& addresses, std::size_t
   }
 }
 
-// ns a look-up of one thread, all of them looking up at the same time.
+// Nanoseconds a look-up, in each of the threads at the same time.
 template <bool kChained, typename Map>
 double measure(Map& map, std::size_t threads, const std::vector<std::uintptr_t>& addresses,
                std::size_t look_ups) {

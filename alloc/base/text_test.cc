@@ -19,7 +19,7 @@ TEST(Text, DigitsAreThoseOfTheNumber) {
   EXPECT_STREQ(Digits(12345, 10, 4).text(), "12345");
 }
 
-TEST(Text, WhatDoesNotFitIsLeftOff) {
+TEST(Text, WhatDoesNotFitIsCut) {
   char array[8];
   TextBuffer text(array, sizeof array);
   EXPECT_TRUE(text.put("abc").put_number(4567).fits());
@@ -38,7 +38,7 @@ TEST(Text, APatternHasItsNumberWhereverItSaysSo) {
   }
 }
 
-TEST(Environment, LardersNameGoesBeforeAndNothingIsNotSet) {
+TEST(Environment, LardersNameTakesPrecedenceAndAnEmptyValueIsNotSet) {
   EXPECT_EQ(variable("TEXT_TEST"), nullptr);
   setenv("TEXT_TEST", "other", 1);
   EXPECT_STREQ(variable("TEXT_TEST"), "other");

@@ -1,4 +1,4 @@
-// The checks find what is broken, and nothing else.
+// The checks find every violation, and no other.
 #include "core/check.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ extern "C" void larder_check(void);
 namespace larder {
 namespace {
 
-// A heap with current, partial and kept slabs, held objects, spans, and slabs that nobody owns.
+// A heap with current, partial and cached slabs, deferred frees, spans, and unowned slabs.
 class Check : public testing::Test {
  protected:
   void SetUp() override {

@@ -17,7 +17,7 @@
 namespace larder {
 namespace {
 
-// The child's exit status, or -1 for a death by signal (a hang ends by alarm).
+// The child's exit status; -1 if a signal killed it. An alarm ends a hang.
 template <typename Body>
 int in_child(Body body) {
   pid_t pid = fork();
@@ -40,7 +40,7 @@ int allocate_everything() {
   return 0;
 }
 
-TEST(Fork, TheChildAllocatesAndFreesWhatIsItsParents) {
+TEST(Fork, TheChildAllocatesAndFreesItsParentsObjects) {
   std::vector<void*> objects;
   for (int i = 0; i < 1000; ++i) objects.push_back(larder_malloc(size_t(i)));
   EXPECT_EQ(in_child([&] {
@@ -52,7 +52,7 @@ TEST(Fork, TheChildAllocatesAndFreesWhatIsItsParents) {
   for (void* p : objects) larder_free(p);
 }
 
-TEST(Fork, TheChildAdoptsSlabsOfThreadsThatDidNotCome) {
+TEST(Fork, TheChildReclaimsSlabsOfAbandonedHeaps) {
   std::atomic<int> stage{0};
   std::vector<void*> theirs;
   std::thread other([&] {

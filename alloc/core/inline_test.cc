@@ -1,4 +1,4 @@
-// The inlined functions: what they keep, and that all of it comes back.
+// The inlined functions: what they cache, and that all of it goes back.
 #include "larder/inline.h"
 
 #include <gtest/gtest.h>
@@ -118,7 +118,7 @@ TEST(Inline, CachesNoMoreThanItsBound) {
     most = std::max(most, kept(16));
   }
   EXPECT_GE(most, kSizeClasses.max_deferred[1] / 2u) << "nothing is kept: there is nothing to test";
-  // malloc empties the newer list, and takes the older one.
+  // malloc empties the newer list, then takes the older one.
   for (int taken = 0; taken < kSizeClasses.max_deferred[1] + 5; ++taken) {
     objects.clear();
     for (int i = 0; i < 300; ++i) objects.push_back(larder_malloc(16));
@@ -181,7 +181,7 @@ TEST(Inline, ObjectsOfOtherThreadsComeBackToTheirSlabs) {
   });
   while (stage != 1) std::this_thread::yield();
   for (void* p : objects) put<40>(p);
-  // Theirs, and of use here.
+  // Another thread's objects, freed here.
   void* p = take<40>();
   EXPECT_NE(std::find(objects.begin(), objects.end(), p), objects.end());
   put<40>(p);
@@ -193,11 +193,11 @@ TEST(Inline, ObjectsOfOtherThreadsComeBackToTheirSlabs) {
   page_heap.check();
 }
 
-TEST(Inline, WhatWasShrunkInPlaceIsTakenAsWhatItServes) {
+TEST(Inline, AnObjectShrunkInPlaceKeepsItsKind) {
   size_t before = in_use();
   for (int i = 0; i < 3; ++i) put<128>(take<128>());
   void* p = nullptr;
-  // One that is not aligned as objects of 128 bytes are.
+  // An address without the alignment of objects of 128 bytes.
   std::vector<void*> others;
   for (p = larder_malloc(160); uintptr_t(p) % 128 == 0; p = larder_malloc(160)) others.push_back(p);
   ASSERT_EQ(larder_realloc(p, 128), p);
@@ -209,7 +209,7 @@ TEST(Inline, WhatWasShrunkInPlaceIsTakenAsWhatItServes) {
   put<128>(p);
   larder_free(aligned);
   for (void* other : others) larder_free(other);
-  // A span, too.
+  // A span.
   void* span = larder_realloc(larder_malloc(100000), 1000);
   put<1000>(span);
   EXPECT_EQ(in_use(), before);
@@ -219,14 +219,15 @@ pthread_key_t late_key;
 std::atomic<int> late_rounds{0};
 
 void late_destructor(void*) {
-  // Too few to be refused for their number.
+  // Fewer than the bound on deferred frees.
   for (int i = 0; i < 4; ++i) {
     void *p = take<40>(), *q = take<40>();
     put<40>(p);
     put<40>(q);
   }
   if (++late_rounds < 4) pthread_setspecific(late_key, &late_key);
-  // The heap is torn down in the first round, perhaps after this: nobody would ask again.
+  // The heap is torn down in the first round, perhaps after this destructor, which would not run
+  // again.
   if (late_rounds > 1) {
     EXPECT_EQ(kept(40), 0u);
   }
@@ -258,7 +259,7 @@ TEST(Inline, AThreadWithoutAHeapCachesNothing) {
   set_option(Option::kMaxHeaps, 0);
 }
 
-TEST(Inline, AForkedChildGoesOnAlone) {
+TEST(Inline, AForkedChildContinuesAlone) {
   std::vector<void*> theirs;
   std::atomic<int> stage{0};
   std::thread other([&] {
@@ -285,12 +286,12 @@ TEST(Inline, AForkedChildGoesOnAlone) {
   for (void* p : theirs) put<16>(p);
 }
 
-// Random calls of both kinds over threads that come and go and hand each other their objects; each
-// object is filled with a pattern of its own for as long as it is live.
+// Random calls of both kinds, by threads that come and go and exchange objects. Each live object is
+// filled with its own pattern.
 struct Object {
   char* p = nullptr;
   size_t size = 0;
-  size_t function = 0;  // that it may be freed by, with its size; beyond the last: none
+  size_t function = 0;  // the function that may free it, with its size; beyond the last: none
   char mark = 0;
 };
 
@@ -370,7 +371,7 @@ class Mix {
   }
 
   static void check(const Object& object) {
-    // All bytes are the first one.
+    // All bytes equal the first.
     if (object.size == 0) return;
     ASSERT_EQ(object.p[0], object.mark) << object.size;
     ASSERT_EQ(memcmp(object.p, object.p + 1, object.size - 1), 0) << object.size;

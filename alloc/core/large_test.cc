@@ -72,7 +72,7 @@ TEST(Large, TheMappingFreedLastServesItsSizeAgain) {
   EXPECT_TRUE(large_has_cached());
   EXPECT_EQ(larder_malloc(5 << 20), p);
   larder_free(p);
-  void* q = larder_malloc(2 << 20);  // too different: a part of it
+  void* q = larder_malloc(2 << 20);  // too different: takes a part of it
   EXPECT_GT(large_cached_bytes(), 0u);
   larder_free(q);
   EXPECT_DEATH(larder_free(q), "not allocated");
@@ -90,7 +90,7 @@ TEST(Large, CachedMappingsAreSplitAndCoalesced) {
   larder_free(whole);
 }
 
-TEST(Large, WhatReallocCutsOffServesAndIsTakenBack) {
+TEST(Large, TheTailThatReallocCutsOffIsCachedAndAbsorbedAgain) {
   purge_all();
   auto* p = static_cast<char*>(larder_malloc(40 << 20));
   p[(10 << 20) - 1] = 5;
@@ -136,7 +136,7 @@ TEST(Large, CallocOfAReusedMappingIsZero) {
 TEST(Large, CallocOfFreshMemoryTouchesNothing) {
   purge_all();
   auto* p = static_cast<char*>(larder_calloc(1, size_t{1} << 34));
-  ASSERT_NE(p, nullptr);  // 16 GiB: touching it would not end well
+  ASSERT_NE(p, nullptr);  // 16 GiB: must not be touched
   EXPECT_EQ(p[size_t{1} << 33], 0);
   larder_free(p);
 }
@@ -181,7 +181,7 @@ TEST(Large, GrowingBySmallStepsTakesFewSystemCalls) {
 
 TEST(Large, ASizeThatWrapsIsRefusedAndTheObjectStays) {
   for (size_t size : {size_t{100000}, size_t{3} << 20, (size_t{8} << 20) + 100}) {
-    for (int i = 0; i < 3; ++i) {  // of several colours
+    for (int i = 0; i < 3; ++i) {  // with different colours
       auto* p = static_cast<char*>(larder_malloc(size));
       p[size - 1] = 7;
       size_t usable = larder_malloc_usable_size(p);

@@ -24,7 +24,8 @@ TYPED_TEST(PageMapTest, AbsentAddressesLeadToTheNullSlab) {
   EXPECT_EQ(this->map->null_slab()->owner(), kUnowned);
 }
 
-// On a page that something else writes, the look at it in free(NULL) costs other processors theirs.
+// If another variable on its page were written, free(NULL) on other processors would miss the
+// cache.
 TYPED_TEST(PageMapTest, TheNullSlabIsAloneInItsPages) {
   auto begin = reinterpret_cast<uintptr_t>(this->map->null_slab());
   EXPECT_EQ(begin % kLargestSystemPage, 0u);
@@ -33,7 +34,7 @@ TYPED_TEST(PageMapTest, TheNullSlabIsAloneInItsPages) {
 
 TYPED_TEST(PageMapTest, EveryByteOfASpanLeadsToItsSlab) {
   auto slab = std::make_unique<Slab>();
-  // Across the border of a leaf, where there is more than one.
+  // Across the border of a leaf, if there are several.
   char* base = page_address(TypeParam::kLeafSize * (TypeParam::kRootBits == 0 ? 0 : 1) / 2);
   ASSERT_TRUE(this->map->make_tables(base, 5));
   this->map->set(base, 5, slab.get());

@@ -33,7 +33,7 @@ size_t resident() {
   return size_t(pages) * os::page_size();
 }
 
-// Objects filled by their number.
+// Objects filled with their number.
 class Objects {
  public:
   Objects(size_t count, size_t size) : size_(size) {
@@ -114,7 +114,7 @@ TEST_F(PurgeSlab, TheLastObjectOfAPurgedSlabEmptiesIt) {
   }
 }
 
-// Every other slab becomes empty, after the others are nearly so.
+// Empties every other slab, after nearly emptying the rest.
 void decimate(Objects& objects) {
   size_t per_slab = kSizeClasses.capacity[class_of(3000)];
   auto sparse = [&](size_t i) { return i % (2 * per_slab) == 0; };
@@ -126,12 +126,12 @@ TEST_F(PurgeSlab, AHeapThatFreesMuchPurgesForAShareOfTheTime) {
   constexpr size_t kCount = 64 * kMib / 3000;
   Objects objects(kCount, 3000);
   test_clock::stop(100);
-  test_clock::pass_ms(600);  // 18 ms may be spent: 187 looks at the clock
+  test_clock::pass_ms(600);  // 18 ms may be used: 187 reads of the clock
   size_t before = resident();
   decimate(objects);
   EXPECT_LE(resident() + 4 * kMib, before);
   objects.expect_intact();
-  // Once what was saved up is spent, 12 looks a round, which 30 MiB take more than.
+  // Once the saved time is used, a round may read the clock 12 times; 30 MiB take more.
   for (int round = 1; round <= 8; ++round) {
     test_clock::pass_ms(40);
     int64_t purged = stats::get(stats::kPurgedBytes);

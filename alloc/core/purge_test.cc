@@ -17,7 +17,7 @@
 namespace larder {
 namespace {
 
-// Resident pages of this process, in bytes.
+// The process's resident memory, in bytes.
 size_t resident() {
   FILE* statm = fopen("/proc/self/statm", "r");
   long total = 0, pages = 0;
@@ -26,7 +26,7 @@ size_t resident() {
   return size_t(pages) * os::page_size();
 }
 
-// A figure of the whole process: ThreadSanitizer's shadow of what went back stays.
+// Not under ThreadSanitizer, whose shadow memory of purged memory stays.
 void expect_resident(size_t most) {
 #ifndef __SANITIZE_THREAD__
   EXPECT_LE(resident(), most);
@@ -48,7 +48,7 @@ class Purge : public testing::Test {
     set_option(Option::kPurgeDecayMs, 1000);
     set_option(Option::kPurgeMibPerTick, 64);
   }
-  // Leaves `mib` MiB of touched, free pages behind.
+  // Leaves `mib` MiB of dirty free pages.
   void dirty(size_t mib) {
     std::vector<void*> objects;
     for (size_t i = 0; i < mib; ++i) {
@@ -59,7 +59,7 @@ class Purge : public testing::Test {
   }
 };
 
-TEST_F(Purge, NothingGoesBackBeforeTheDecay) {
+TEST_F(Purge, NothingIsPurgedBeforeTheDecay) {
   set_option(Option::kPurgeDecayMs, 3600 * 1000);
   test_clock::pass_ms(110);
   int64_t before = stats::get(stats::kPurgedBytes);
@@ -68,7 +68,7 @@ TEST_F(Purge, NothingGoesBackBeforeTheDecay) {
   EXPECT_EQ(stats::get(stats::kPurgedBytes), before);
 }
 
-TEST_F(Purge, FreeMemoryGoesBackAfterTheDecay) {
+TEST_F(Purge, FreeMemoryIsPurgedAfterTheDecay) {
   dirty(64);
   size_t before = resident();
   set_option(Option::kPurgeDecayMs, 20);
@@ -77,7 +77,7 @@ TEST_F(Purge, FreeMemoryGoesBackAfterTheDecay) {
   expect_resident(before - (size_t{60} << 20));
 }
 
-TEST_F(Purge, ATickGivesBackABoundedAmount) {
+TEST_F(Purge, ATickPurgesABoundedAmount) {
   dirty(64);
   set_option(Option::kPurgeDecayMs, 20);
   set_option(Option::kPurgeMibPerTick, 8);
@@ -94,7 +94,7 @@ TEST_F(Purge, CachedMappingsAreUnmappedAfterTheDecay) {
   larder_free(larder_malloc(50 << 20));
   EXPECT_TRUE(large_has_cached());
   set_option(Option::kPurgeDecayMs, 20);
-  // The one that waits for a request of its size does so until the first tick.
+  // The one-entry cache lasts until the first tick.
   for (int tick = 0; tick < 2; ++tick) {
     test_clock::pass_ms(150);
     purge_tick();
@@ -108,7 +108,7 @@ TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
   size_t before = resident();
   dirty(64);
   expect_resident(before + (size_t{16} << 20));
-  // What comes back at once is left alone: the peak once, and 32 MiB a second.
+  // Bounds the purging of memory that is reused at once: the peak once, and 32 MiB a second.
   int64_t purged = stats::get(stats::kPurgedBytes);
   for (int i = 0; i < 8; ++i) {
     dirty(64);
@@ -121,7 +121,7 @@ TEST_F(Purge, AHeapThatIsNearlyEmptyDoesNotWaitForTheDecayWithinBounds) {
 
 TEST_F(Purge, WhatAHeapCachesIsNotInUseAndGoesWithTheRest) {
   set_option(Option::kPurgeDecayMs, 3600 * 1000);
-  test_clock::pass_ms(2100);  // the next is put off by 2048 ms once 64 MiB were too much
+  test_clock::pass_ms(2100);  // 64 MiB were too much: the next purge is delayed by 2048 ms
   size_t before = resident();
   void* mappings[] = {larder_malloc(5 << 20), larder_malloc(5 << 20)};
   for (void* p : mappings) memset(p, 1, 5 << 20);
@@ -147,7 +147,7 @@ TEST_F(Purge, AHeapInUseWaitsForTheDecay) {
   larder_free(used);
 }
 
-TEST_F(Purge, TrimSaysWhetherMemoryWentBack) {
+TEST_F(Purge, TrimReturnsWhetherMemoryWasPurged) {
   dirty(4);
   EXPECT_EQ(larder_malloc_trim(0), 1);
   EXPECT_EQ(larder_malloc_trim(0), 0);

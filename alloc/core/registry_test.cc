@@ -32,7 +32,7 @@ TEST(Registry, AnEndedThreadsHeapServesTheNextThread) {
   }).join();
 }
 
-// Slabs of many classes, most of them untouched, are little: the next thread has them too.
+// The untouched part of slabs does not count: the next thread gets the heap with its slabs.
 TEST(Registry, AHeapOfManyClassesWaitsForTheNextThread) {
   auto live = [] {
     for (size_t c = 0; c < class_of(2048); ++c) larder_free(larder_malloc(kSizeClasses.size[c]));
@@ -43,8 +43,8 @@ TEST(Registry, AHeapOfManyClassesWaitsForTheNextThread) {
   EXPECT_EQ(heap_counts().fresh_slabs, fresh);
 }
 
-// As many as there were at once, not a few.
-TEST(Registry, HeapsOfManyThreadsWait) {
+// As many heaps as there were threads, not just a few.
+TEST(Registry, HeapsOfManyThreadsWaitForNewThreads) {
   constexpr int kThreads = 32;
   auto wave = [] {
     std::barrier all(kThreads);
@@ -84,7 +84,7 @@ pthread_key_t late_key;
 std::atomic<int> late_rounds{0};
 
 void late_destructor(void*) {
-  // Runs before and after this thread's heap has been torn down.
+  // Before and after this thread's heap is torn down.
   for (int i = 0; i < 100; ++i) {
     void* p = larder_malloc(size_t(i) * 50);
     EXPECT_NE(p, nullptr);
@@ -114,7 +114,7 @@ void again_then_allocate(void* first) {
   EXPECT_EQ(thread_state.phase, ThreadState::kTornDown);
 }
 
-// Nobody would take such a heap back.
+// Such a heap would never be given up.
 TEST(Registry, AThreadBeyondTheBoundGetsNoHeapAfterItsTearDown) {
   ASSERT_EQ(pthread_key_create(&late_key, again_then_allocate), 0);
   larder_free(larder_malloc(10));
@@ -130,14 +130,13 @@ TEST(Registry, AThreadBeyondTheBoundGetsNoHeapAfterItsTearDown) {
   pthread_key_delete(late_key);
 }
 
-// ThreadSanitizer is done with a thread before its last round, and lets no forked process start
-// one.
+// ThreadSanitizer ends a thread before its last round, and lets no forked process start one.
 #ifndef __SANITIZE_THREAD__
 
 void* last_words = nullptr;
 
-// Keys of a lower number have had their last turn in the fourth round: so it is for a signal
-// handler that runs when the thread has all but ended.
+// In the fourth round the destructors of keys with lower numbers have run for the last time: the
+// state of a signal handler at a thread's very end.
 void allocate_in_the_last_round(void*) {
   if (++late_rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
     pthread_setspecific(late_key, &late_key);
@@ -147,7 +146,7 @@ void allocate_in_the_last_round(void*) {
   EXPECT_NE(thread_state.heap, nullptr);
 }
 
-// With a stack of its own, whose memory, and its thread-local storage, goes with the thread.
+// On a stack of its own. Its memory, and the thread-local storage, end with the thread.
 void run_thread(void* (*function)(void*)) {
   constexpr size_t kStackBytes = 1 << 20;
   void* stack =
@@ -163,12 +162,12 @@ void run_thread(void* (*function)(void*)) {
   munmap(stack, kStackBytes);
 }
 
-TEST(Registry, AHeapThatAnEndedThreadDidNotGiveUpCountsNoMore) {
+TEST(Registry, ALeakedHeapStopsCounting) {
   ASSERT_EQ(pthread_key_create(&late_key, allocate_in_the_last_round), 0);
   larder_free(larder_malloc(10));
   const size_t before = heap_counts().in_use;
   set_option(Option::kMaxHeaps, before + 1);
-  // Again and again: each finds that there is room. Searches are apart by some time.
+  // Repeated, because searches for leaked heaps are kSearchMs apart.
   for (int i = 0; i < 3; ++i) {
     late_rounds = 0;
     run_thread([](void*) -> void* {
@@ -192,7 +191,7 @@ TEST(Registry, AHeapThatAnEndedThreadDidNotGiveUpCountsNoMore) {
   pthread_key_delete(late_key);
 }
 
-// The child has another number than the thread that forked.
+// The child's number differs from that of the thread that forked.
 TEST(Registry, AForkedThreadsHeapIsNotTakenForLeaked) {
   larder_free(larder_malloc(10));
   const pid_t child = fork();

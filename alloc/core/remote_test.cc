@@ -1,4 +1,4 @@
-// Frees across threads: adoption, batches, the central lists, generations.
+// Remote frees: adoption, batches, the central lists, generations.
 #include "core/remote.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Remote, FreesOfAPartialSlabArriveInBatches) {
   EXPECT_EQ(count, in_current.size());
 }
 
-TEST(Remote, WhatAThreadLeftBehindServesTheNext) {
+TEST(Remote, WhatAnEndedThreadOwnedServesTheNext) {
   void* kept = nullptr;
   Slab* slab = nullptr;
   on_thread([&] {
@@ -68,7 +68,7 @@ TEST(Remote, WhatAThreadLeftBehindServesTheNext) {
     slab = page_map.find(kept);
     ASSERT_EQ(slab->owner(), thread_state.heap);
   });
-  // With all of its heap, as long as that is little.
+  // The next thread gets the heap with its slabs, because these are few.
   ThreadHeap* heap = slab->owner();
   EXPECT_NE(heap, kUnowned);
   EXPECT_FALSE(heap->assigned);
@@ -87,13 +87,13 @@ TEST(Remote, WhatAThreadLeftBehindServesTheNext) {
     larder_free(p);
   });
   release_free_memory();
-  // The last free of a slab that nobody owns sends it back to the page heap.
+  // The last free in an unowned slab releases it to the page heap.
   larder_free(kept);
   remote_flush(thread_state.heap);
   EXPECT_EQ(slab->kind, Kind::kFree);
 }
 
-TEST(Remote, AHeapThatOwnsMuchLetsGoOfItWhenItsThreadEnds) {
+TEST(Remote, AHeapThatOwnsMuchGivesUpItsSlabsWhenItsThreadEnds) {
   Slab* slab = nullptr;
   std::vector<void*> objects;
   on_thread([&] {
@@ -117,7 +117,7 @@ TEST(Remote, AListOfAnOlderGenerationIsDropped) {
   EXPECT_EQ(remote_take(&slab), static_cast<void*>(object));
 }
 
-TEST(Remote, ASlabIsNotLetGoWhileAPushIsPending) {
+TEST(Remote, ASlabIsNotDisownedWhileAPushIsPending) {
   Slab slab;
   slab.kind = Kind::kSlab;
   remote_reset(&slab);
@@ -129,7 +129,7 @@ TEST(Remote, ASlabIsNotLetGoWhileAPushIsPending) {
   EXPECT_FALSE(remote_push_from_signal(&slab, object));
 }
 
-// Blocks wander between threads, which come and go; every byte is checked when it is freed.
+// Objects move between threads that come and go. Each byte is checked when its object is freed.
 void churn(unsigned threads, int operations) {
   struct Segment {
     unsigned char* p;

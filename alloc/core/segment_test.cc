@@ -7,7 +7,7 @@
 namespace larder {
 namespace {
 
-// The plain way, to check the bit tricks against.
+// The simple way, as a reference for the bit operations.
 int slow_longest(PageSet set) {
   int best = 0, span = 0;
   for (int i = 0; i < kPagesPerSegment; ++i) {
@@ -34,7 +34,7 @@ PageSet random_set(std::minstd_rand& random) {
   return set;
 }
 
-TEST(PageSet, LongestSpanAndStartsAgreeWithTheSlowWay) {
+TEST(PageSet, LongestSpanAndStartsAgreeWithTheReference) {
   std::minstd_rand random(1);
   for (int round = 0; round < 2000; ++round) {
     PageSet set = random_set(random);

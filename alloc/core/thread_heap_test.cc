@@ -56,9 +56,10 @@ TEST(ThreadHeap, ACurrentSlabOutlivesABillionFrees) {
   void* p = larder_malloc(100);
   Slab* s = page_map.find(p);
   ASSERT_TRUE(is_current(s));
-  s->used = 2;  // as it is after so many
+  s->used = 2;  // as after 2^30 frees
   for (int i = 0; i < 5; ++i) {
-    void* last = larder_malloc(50);  // p is not what was allocated last: its free looks it up
+    void* last =
+        larder_malloc(50);  // so that p is not the last object, and its free uses the page map
     larder_free(p);
     ASSERT_EQ(larder_malloc(100), p);
     larder_free(last);
@@ -74,8 +75,7 @@ TEST(ThreadHeap, SlabStateFollowsItsObjects) {
   std::vector<void*> objects;
   for (int i = 0; i < 3 * kSizeClasses.capacity[c]; ++i) objects.push_back(larder_malloc(300));
   Slab* first = page_map.find(objects[kSizeClasses.capacity[c]]);
-  // A full slab is nobody's. A first object of it is held for the next malloc; whoever frees a
-  // second one takes the slab.
+  // A full slab is unowned. The first free in it is deferred; a second one adopts the slab.
   EXPECT_EQ(first->owner(), kUnowned);
   EXPECT_EQ(first->remote.load() & kStateMask, kFull);
   void*& deferred = objects[kSizeClasses.capacity[c]];
@@ -134,7 +134,7 @@ TEST(ThreadHeap, TheSpanFreedLastIsInTheOneEntryCache) {
   EXPECT_EQ(larder_malloc(58000), p);
   EXPECT_EQ(thread_state.heap->last_freed, nullptr);
   larder_free(p);
-  // A size that does not fit finds it gone to the kept spans.
+  // The entry does not fit: it moves to the cached spans.
   void* larger = larder_malloc(70000);
   EXPECT_NE(larger, p);
   EXPECT_EQ(thread_state.heap->last_freed, nullptr);
@@ -150,7 +150,7 @@ TEST(ThreadHeap, TheSpanFreedLastIsInTheOneEntryCache) {
   larder_release_free_memory();
 }
 
-// A thread that exists already, so that to have it do something needs no malloc here.
+// A thread that exists already, so that giving it work takes no malloc here.
 class Other {
  public:
   template <typename Work>
@@ -193,9 +193,9 @@ TEST(ThreadHeap, ASpanThatAnotherThreadResizedServesWhatFitsInIt) {
   larder_free(p);
 }
 
-TEST(ThreadHeap, WhatMallocHandedOutLastMayBeAnotherObjectByNow) {
-  // A held object is handed out, freed by another thread with all of its slab, and its address
-  // comes back as an object of another class.
+TEST(ThreadHeap, TheLastObjectMayBeAnotherObjectByNow) {
+  // A deferred free is handed out; another thread frees it, with all of its slab; and its address
+  // becomes an object of another class.
   int capacity = kSizeClasses.capacity[class_of(64)];
   std::vector<void*> objects;
   for (int i = 0; i < 4 * capacity; ++i) objects.push_back(larder_malloc(64));
@@ -226,7 +226,7 @@ TEST(ThreadHeap, WhatMallocHandedOutLastMayBeAnotherObjectByNow) {
 }
 
 TEST(ThreadHeap, DeferredFreesGoBackToTheirSlabs) {
-  // Every second object of many full slabs, in an order that meets no slab twice in a row.
+  // Every second object of many full slabs, never two in a row of one slab.
   constexpr int kSlabs = 200;
   int capacity = kSizeClasses.capacity[class_of(400)];
   std::vector<void*> objects;
@@ -240,9 +240,9 @@ TEST(ThreadHeap, DeferredFreesGoBackToTheirSlabs) {
   EXPECT_LT(after.in_use, size_t{kSlabs} * 16384 / 20);
 }
 
-// What another thread allocates, two free, of which this one allocates a quarter as much as it
-// frees: the slabs that it adopts must not wait here for the other's frees to be looked at.
-TEST(ThreadHeap, WhoFreesMoreThanItAllocatesPassesSlabsOn) {
+// Another thread allocates what two threads free. This one allocates a quarter of what it frees:
+// slabs that it adopts must not wait for the other thread's frees.
+TEST(ThreadHeap, AHeapThatFreesMoreThanItAllocatesPassesSlabsOn) {
   Other allocates, frees;
   static void* objects[2000];
   static void* kept[500];
@@ -271,8 +271,8 @@ TEST(ThreadHeap, WhoFreesMoreThanItAllocatesPassesSlabsOn) {
   for (void*& p : kept) larder_free(std::exchange(p, nullptr));
 }
 
-TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
-  // A thread of its own starts without slabs.
+TEST(ThreadHeap, OnlyTheNeededSystemPagesOfASlabAreTouched) {
+  // A new thread has no slabs.
   std::thread([] {
     void* p = larder_malloc(24000);
     Slab* s = page_map.find(p);
@@ -282,8 +282,8 @@ TEST(ThreadHeap, OnlyTheNeededPagesOfASlabAreTouched) {
   }).join();
 }
 
-// However its objects were freed, a slab that was empty hands them out as they lie in memory.
-TEST(ThreadHeap, AnEmptiedSlabServesInTheOrderOfMemory) {
+// In whichever order its objects were freed, an emptied slab hands them out in address order.
+TEST(ThreadHeap, AnEmptiedSlabServesInAddressOrder) {
   size_t capacity = kSizeClasses.capacity[class_of(512)];
   std::vector<void*> objects(6 * capacity);
   for (void*& p : objects) p = larder_malloc(512);
@@ -293,7 +293,7 @@ TEST(ThreadHeap, AnEmptiedSlabServesInTheOrderOfMemory) {
     objects[i] = larder_malloc(512);
     if (i != 0 && static_cast<char*>(objects[i - 1]) + 512 == objects[i]) ++in_order;
   }
-  // The slab that was current is not empty, nor is one that other objects are in.
+  // The current slab is not empty, nor is a slab with other objects.
   EXPECT_GE(in_order, 4 * (capacity - 1));
   for (void* p : objects) larder_free(p);
 }
@@ -308,7 +308,7 @@ TEST(ThreadHeap, TheFirstObjectsOfAClassComeFromALargerOneUntilItHasASlab) {
     EXPECT_EQ(larder_malloc_usable_size(objects[99]), 144u);
     for (void* p : objects) larder_free(p);
     larder_free(larger);
-    // What a class promises, its larger keeps.
+    // The larger class keeps the alignment that the class promises.
     larger = larder_malloc(288);
     void* aligned = larder_aligned_alloc(256, 256);
     EXPECT_EQ(uintptr_t(aligned) % 256, 0u);
@@ -346,7 +346,7 @@ TEST(ThreadHeap, ErrnoSurvivesFreeAndIsSetByFailure) {
   EXPECT_EQ(errno, ENOMEM);
 }
 
-TEST(ThreadHeap, ReallocKeepsContentOverAllBorders) {
+TEST(ThreadHeap, ReallocPreservesContentAcrossAllKinds) {
   size_t sizes[] = {1,     8,     9,       100,           1024,    1025,    32768,
                     32769, 65536, 1 << 20, (1 << 20) + 1, 3 << 20, 5 << 20, 9 << 20};
   for (size_t from : sizes)
@@ -365,7 +365,7 @@ TEST(ThreadHeap, ReallocKeepsContentOverAllBorders) {
 
 TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   void* mine = larder_malloc(64);
-  thread_state.busy = true;  // as if a handler had interrupted a refill
+  thread_state.busy = true;  // as in a handler that interrupted a refill
   int64_t before = stats::get(stats::kEmergencyMappings);
   int c = class_of(30000);
   thread_state.heads[c] = nullptr;
@@ -381,7 +381,7 @@ TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   void* large = larder_malloc(200000);
   void* last = larder_malloc(10);
   thread_state.busy = true;
-  larder_free(large);  // cannot be carried out: counted
+  larder_free(large);  // impossible here: counted
   larder_free(mine);
   larder_stats none = {};
   registry_for_each_lock([](Lock& lock) { lock.acquire(); });
@@ -393,8 +393,8 @@ TEST(ThreadHeap, ASignalHandlerInASlowPathGetsMemoryOfItsOwn) {
   larder_free(last);
 }
 
-TEST(Statistics, AThreadWithoutAHeapMayAskWhileASlabIsMade) {
-  // As between alloc_span and init.
+TEST(Statistics, AThreadWithoutAHeapMayReadThemWhileASlabIsMade) {
+  // As between alloc_span() and init().
   Slab* s = page_heap.alloc_span(1, 1, Kind::kSlab);
   ASSERT_NE(s, nullptr);
   s->list = nullptr;
@@ -423,17 +423,17 @@ TEST(Statistics, FollowWhatIsAllocated) {
   EXPECT_EQ(only_size, 8u);
 }
 
-// Makes and frees `count` objects of so many bytes.
+// Allocates and frees `count` objects of `size` bytes.
 void turn_over(size_t count, size_t size) {
   std::vector<void*> objects(count);
   for (void*& p : objects) p = larder_malloc(size);
   for (void* p : objects) larder_free(p);
 }
 
-// In a thread of its own: what its heap may keep ends with it.
-void in_a_thread(void (*span)()) {
+// In a thread of its own, whose heap's cache limit ends with it.
+void in_a_thread(void (*body)()) {
   larder_release_free_memory();
-  std::thread(span).join();
+  std::thread(body).join();
 }
 
 TEST(ThreadHeap, WhatIsTurnedOverIsCached) {
@@ -461,7 +461,7 @@ TEST(ThreadHeap, WhatIsCachedIsBoundedAndFallsWithoutUse) {
     EXPECT_LE(heap->cache_extra, 1u << 20);
     EXPECT_LE(heap->cached_bytes(), 2u << 20);
   });
-  // It is given up with the thread.
+  // The extra limit ends with the thread.
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
     EXPECT_GT(thread_state.heap->cache_extra, kCacheExtraBytes / 2);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
 
-// A machine's /proc and /sys, as far as they are looked at.
+// A machine's /proc and /sys, as far as they are read.
 class Machine : public testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ TEST_F(Machine, TheLeastLimitOfAGroupAndThoseAboveCounts) {
   EXPECT_EQ(size(), kGiB / 2);
 }
 
-// In a container without a namespace of its own for groups: their root is what is seen there.
+// In a container without a cgroup namespace, which sees only its own root.
 TEST_F(Machine, AGroupThatIsNotSeenLeavesThoseAbove) {
   put("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/0123\n0::/\n");
   put("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");

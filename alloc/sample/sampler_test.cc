@@ -1,5 +1,5 @@
-// What is estimated, against exact counts. Each case is repeated with fresh random numbers: the
-// mean of the estimates must be right, and so must most of the intervals.
+// Estimates against exact counts. Each case is repeated with new random numbers: the mean of the
+// estimates must be right, and most of the intervals.
 #include "core/sampler.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ namespace {
 
 constexpr size_t kMean = 16 * 1024;
 
-// What all sites have in use whose innermost frame is in the function: by its first use there, the
-// return address of its call of malloc.
+// The sum over the sites whose innermost frame is in the function: found by its first use there,
+// the return address of its call of malloc.
 struct Sum {
   double bytes = 0, variance = 0, heaviest = 0, sampled = 0, allocated = 0;
   size_t samples = 0;
@@ -39,7 +39,7 @@ Sum in_use_by(uintptr_t begin, uintptr_t end) {
   LockGuard guard(sample_lock());
   Sum sum;
   for (Site* site = first_site(); site != nullptr; site = site->next) {
-    // Frames of the malloc family come first, in a test that has it linked in.
+    // The first frames are the malloc family's if it is linked into the test.
     bool inside = false;
     for (uint32_t i = 0; i < site->depth && i < 12; ++i)
       inside = inside || (site->frames[i] > begin && site->frames[i] <= end);
@@ -54,7 +54,7 @@ Sum in_use_by(uintptr_t begin, uintptr_t end) {
   return sum;
 }
 
-// The functions that allocate: this one in a section of its own, which tells its frames.
+// The functions that allocate. This one is in a section of its own, which identifies its frames.
 __attribute__((noinline, section("test_site"))) void* kept(const std::function<void*()>& allocate) {
   void* p = allocate();
   __asm__ volatile("" : "+r"(p) : : "memory");
@@ -68,7 +68,7 @@ __attribute__((noinline)) void* other(const std::function<void*()>& allocate) {
 extern "C" char __start_test_site[], __stop_test_site[];
 Sum sum_of_kept() { return in_use_by(uintptr_t(__start_test_site), uintptr_t(__stop_test_site)); }
 
-// As the profile counts an object.
+// The bytes that the profile counts for an object.
 double counted(size_t size) {
   return size <= kSmallMax ? kSizeClasses.size[class_of(size)] : double(size);
 }
@@ -93,9 +93,9 @@ struct Result {
     double standard_error = sqrt(squares / (n - 1) / n);
     printf("%-40s mean error %+6.2f %%, %+5.2f standard errors; %d of %d covered\n", what.c_str(),
            100 * mean * n / truth, standard_error > 0 ? mean / standard_error : 0, covered, rounds);
-    // Twenty such comparisons are made: by chance alone one of them is beyond 3 once in 20 spans.
+    // Of the twenty comparisons in a run, one exceeds 3 standard errors by chance in one run of 20.
     EXPECT_LE(fabs(mean), 4 * standard_error + 1e-6 * truth / n) << what;
-    // Of intervals of 95 %.
+    // Of 95 % intervals.
     EXPECT_GE(covered, 0.9 * n) << what;
   }
 };
@@ -105,11 +105,11 @@ class Sampled : public testing::Test {
   void SetUp() override {
     if (!can_capture()) GTEST_SKIP() << "no unwinder";
     set_sample_mean(kMean);
-    // The same numbers each time; LARDER_TEST_SEED tries others.
+    // The same numbers each time; LARDER_TEST_SEED sets others.
     const char* seed = getenv("LARDER_TEST_SEED");
     seed_chances(seed != nullptr ? strtoull(seed, nullptr, 10) : 1);
     thread_heap()->countdown = {};
-    // Past the bytes until the mean is looked at again.
+    // Allocates until the mean is checked again.
     for (int i = 0; i < 3; ++i) larder_free(larder_malloc(1536 * 1024));
   }
   void TearDown() override { set_sample_mean(0); }
@@ -119,10 +119,10 @@ std::function<void*()> of_size(size_t size) {
   return [size] { return larder_malloc(size); };
 }
 
-// `work` allocates by kept() and others, and returns what has been allocated by kept().
+// `work` allocates by kept() and others, and returns the objects of kept().
 void repeat(const std::string& what, int rounds,
             const std::function<std::vector<void*>(double* bytes)>& work) {
-  if (kChecked) rounds /= 4;  // walks all lists meanwhile
+  if (kChecked) rounds /= 4;  // checks walk all lists
   Result result;
   for (int round = 0; round < rounds; ++round) {
     double bytes = 0;
@@ -131,7 +131,7 @@ void repeat(const std::string& what, int rounds,
     for (void* p : objects) larder_free(p);
     ASSERT_EQ(sum_of_kept().samples, 0u) << what;
     ASSERT_EQ(sum_of_kept().bytes, 0) << what;
-    // What this round has left in lists must not be all that the next one uses.
+    // The next round must not use only what this one leaves in lists.
     larder_release_free_memory();
   }
   result.expect_right(what);
@@ -149,7 +149,7 @@ TEST_F(Sampled, EverySize) {
   }
 }
 
-// Two sites in turn: both see every other object of each page.
+// Two sites in turn: each sees every other object of each slab.
 TEST_F(Sampled, AlternatingSites) {
   for (size_t size : {32u, 1024u}) {
     size_t count = 32 * kMean / size;
@@ -165,7 +165,7 @@ TEST_F(Sampled, AlternatingSites) {
   }
 }
 
-// The temporary is always what meets the end of a list; its slot is what the next kept one gets.
+// The temporary object always ends a list; the next kept one gets its slot.
 TEST_F(Sampled, KeptAmongTemporary) {
   for (int temporary : {1, 10, 100}) {
     size_t count = 24 * kMean / 48;
@@ -181,7 +181,7 @@ TEST_F(Sampled, KeptAmongTemporary) {
   }
 }
 
-// Objects that come and go in random order: in slabs that are full, and held.
+// Objects that come and go in random order: full slabs and deferred frees.
 TEST_F(Sampled, Replaced) {
   unsigned random = 1;
   repeat("replaced at random", 100, [&](double* bytes) {
@@ -210,7 +210,7 @@ TEST_F(Sampled, ManyThreadsAndFreedByOthers) {
         for (size_t i = 0; i < each; ++i) objects.push_back(kept(of_size(48)));
       });
     for (auto& thread : threads) thread.join();
-    // Half of them is freed by others, who allocate in their turn.
+    // Other threads free half of them, and allocate.
     threads.clear();
     std::vector<std::vector<void*>> later(4);
     for (size_t t = 0; t < 4; ++t)
@@ -233,7 +233,7 @@ TEST_F(Sampled, ManyThreadsAndFreedByOthers) {
   });
 }
 
-// Threads that share a heap: what they sample goes back like the rest.
+// Threads that share a heap: their samples end like all others.
 TEST_F(Sampled, ThreadsWithoutAHeapLeaveNothing) {
   set_sample_mean(512);
   set_option(Option::kMaxHeaps, 1);
@@ -272,7 +272,7 @@ TEST_F(Sampled, GrownByRealloc) {
   });
 }
 
-// A block that realloc moves gets more than it was asked for, to grow in.
+// An object that realloc moves gets extra room to grow.
 TEST_F(Sampled, MovedByReallocCountsWhatWasAskedFor) {
   set_sample_mean(1024);
   for (int i = 0; i < 3; ++i) larder_free(larder_malloc(1536 * 1024));
@@ -302,8 +302,8 @@ TEST_F(Sampled, ZeroedAndAligned) {
   });
 }
 
-// A span that is freed and allocated again is the same place: its mark must neither stick to the
-// first that had it nor get lost.
+// A span that is freed and reused has one sample point, which must neither stay on its first object
+// nor get lost.
 TEST_F(Sampled, LargeReused) {
   for (size_t size : {40000u, 200000u, 3000000u})
     repeat("reused, " + std::to_string(size), 300, [&](double* bytes) {
