@@ -82,7 +82,7 @@ fn complain(what: impl Display, why: impl Display) {
         "larder: LARDER_LISTEN: {}: {why}; nothing is served\n",
         shown.escape_debug()
     );
-    // Where stderr is closed nobody is told.
+    // stderr may be closed.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }
 
@@ -113,7 +113,7 @@ fn start() {
     let serve = move || run(&wanted, &place, token, &begun);
     let thread = thread::Builder::new().name("larder-endpoint".into());
     match without_signals(|| thread.stack_size(STACK_BYTES).spawn(serve)) {
-        // The thread has told what it could not do.
+        // The thread reports what it cannot do.
         Ok(_) => drop(begins.recv_timeout(START)),
         Err(error) => complain("the thread", error),
     }

@@ -70,14 +70,16 @@ pub struct Service {
     token: Option<String>,
     /// One look at a time: that bounds what all of them take.
     looking: Mutex<()>,
-    /// Requests that wait for a second look.
+    /// Requests that wait for a second look, and how many may: others are answered meanwhile.
     waiting: AtomicUsize,
+    most_waiting: usize,
     /// Bytes of answers that their clients have not taken yet.
     sending_bytes: AtomicUsize,
 }
 
-/// So many may wait for a second look at once: others are answered meanwhile.
-const MOST_WAITING: usize = 4;
+/// Of 64 connections.
+const MOST_WAITING: usize = 48;
+const MOST_WAITING_OF_ITSELF: usize = 4;
 /// What is asked for while so much is being sent is refused.
 const MOST_SENDING_BYTES: usize = 64 << 20;
 
@@ -90,6 +92,7 @@ impl Service {
             token,
             looking: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            most_waiting: MOST_WAITING,
             sending_bytes: AtomicUsize::new(0),
         }
     }
@@ -100,6 +103,7 @@ impl Service {
         let targets = Targets::new(Which::These(vec![id])).map_err(|(_, obstacle)| obstacle)?;
         Ok(Self {
             only: Some(id),
+            most_waiting: MOST_WAITING_OF_ITSELF,
             ..Self::new(Arc::new(targets), None, token)
         })
     }
@@ -273,7 +277,7 @@ impl Service {
         let place = OnDrop(|| {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         });
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < self.most_waiting {
             return Ok(place);
         }
         let why = "as many as may wait for a second look at once do: try again";
