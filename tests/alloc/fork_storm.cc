@@ -15,13 +15,13 @@ namespace {
 
 constexpr size_t kSlots = 1024;
 
-struct Segment {
+struct Block {
   size_t size;
   uint64_t key;
   unsigned char bytes[];
 };
 
-std::atomic<Segment*> slots[kSlots];
+std::atomic<Block*> slots[kSlots];
 std::atomic<bool> stop{false};
 std::atomic<uint64_t> operations{0};
 bool sleepy = false;
@@ -33,9 +33,9 @@ size_t pick_size(Random& random) {
   return random.below(700);
 }
 
-Segment* make_block(Random& random) {
+Block* make_block(Random& random) {
   const size_t size = pick_size(random);
-  auto* block = static_cast<Segment*>(malloc(sizeof(Segment) + size));
+  auto* block = static_cast<Block*>(malloc(sizeof(Block) + size));
   CHECK(block != nullptr);
   block->size = size;
   block->key = pattern_key(block, size);
@@ -43,7 +43,7 @@ Segment* make_block(Random& random) {
   return block;
 }
 
-void verify_and_free(Segment* block) {
+void verify_and_free(Block* block) {
   if (block == nullptr) return;
   CHECK(block->key == pattern_key(block, block->size));
   check_pattern(block->bytes, block->size, block->size, block->key);
@@ -66,7 +66,7 @@ void* run_thread(void* argument) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   watchdog();
   Random random(number * 77 + 5);
-  Segment* mine[64];
+  Block* mine[64];
   for (auto& block : mine) block = make_block(random);
   for (int i = 0; i < 48; ++i) {
     verify_and_free(slots[random.below(kSlots)].exchange(nullptr));

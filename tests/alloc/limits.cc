@@ -13,19 +13,19 @@ namespace {
 constexpr size_t kLimit = 64 * kMiB;
 constexpr size_t kChunk = 64 * kKiB;
 constexpr size_t kSmallChunk = 8 * kKiB;
-constexpr size_t kMaxChunks = kLimit / kSmallChunk;
+constexpr size_t kMostChunks = kLimit / kSmallChunk;
 
-void* chunks[kMaxChunks];
+void* chunks[kMostChunks];
 
 size_t fill_up(size_t chunk_bytes) {
   size_t count = 0;
-  for (; count < kMaxChunks; ++count) {
+  for (; count < kMostChunks; ++count) {
     errno = 0;
     chunks[count] = malloc(chunk_bytes);
     if (chunks[count] == nullptr) break;
     fill_pattern(chunks[count], chunk_bytes, count);
   }
-  CHECK_MSG(count < kMaxChunks, "more was given than the limit has");
+  CHECK_MSG(count < kMostChunks, "more was given than the limit has");
   CHECK_MSG(errno == ENOMEM, "exhaustion must set ENOMEM");
   return count;
 }

@@ -37,15 +37,15 @@ void set_callback(Told function, void* context) {
 
 // Blocks that are written to, linked, until malloc fails or `most` bytes are there.
 struct Hoard {
-  struct Segment {
-    Segment* next;
+  struct Block {
+    Block* next;
     size_t size;
   };
-  Segment* first = nullptr;
+  Block* first = nullptr;
   size_t bytes = 0;
 
   bool add(size_t size) {
-    auto* block = static_cast<Segment*>(opaque(malloc(size)));
+    auto* block = static_cast<Block*>(opaque(malloc(size)));
     if (block == nullptr) return false;
     memset(block, 0x5a, size);
     *block = {first, size};
@@ -59,15 +59,15 @@ struct Hoard {
     return bytes;
   }
   void drop() {
-    Segment* block = first;
+    Block* block = first;
     first = block->next;
     bytes -= block->size;
     free(block);
   }
   // Every other block.
   void thin() {
-    for (Segment* at = first; at != nullptr && at->next != nullptr; at = at->next) {
-      Segment* gone = at->next;
+    for (Block* at = first; at != nullptr && at->next != nullptr; at = at->next) {
+      Block* gone = at->next;
       at->next = gone->next;
       bytes -= gone->size;
       free(gone);
