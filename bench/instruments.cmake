@@ -23,7 +23,8 @@ target_link_libraries(bench_pair_loop_inline PRIVATE larder_static)
 
 # The page map is internal to the library: its objects, not its exports.
 add_executable(bench_page_map page_map.cc
-  $<TARGET_OBJECTS:larder_diagnostics> $<TARGET_OBJECTS:larder_core> $<TARGET_OBJECTS:larder_entry_prefixed>)
+  $<TARGET_OBJECTS:larder_diagnostics> $<TARGET_OBJECTS:larder_core> $<TARGET_OBJECTS:larder_tables>
+  $<TARGET_OBJECTS:larder_entry_prefixed>)
 target_include_directories(bench_page_map PRIVATE ${PROJECT_SOURCE_DIR}/alloc
   ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(bench_page_map PRIVATE ${CMAKE_DL_LIBS})

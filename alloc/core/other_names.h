@@ -3,6 +3,7 @@
 
 #include "core/exported.h"
 
+// NOLINTBEGIN(misc-definitions-in-headers)
 extern "C" {
 // glibc's names, which some programs and libraries call.
 LARDER_ALIAS(malloc) void* __libc_malloc(size_t) noexcept;
@@ -22,3 +23,4 @@ LARDER_OWN(valloc) void* larder_own_valloc(size_t) noexcept;
 LARDER_OWN(pvalloc) void* larder_own_pvalloc(size_t) noexcept;
 LARDER_OWN(malloc_usable_size) size_t larder_own_malloc_usable_size(void*) noexcept;
 }
+// NOLINTEND(misc-definitions-in-headers)
