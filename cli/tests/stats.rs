@@ -219,22 +219,31 @@ fn who_cannot_be_looked_into_is_told_why() {
 
 /// A program that has what looks like an anchor, and leads nowhere or in circles.
 const IMPOSTOR: &str = r#"
-#include <stdint.h>
+#include "base/layout.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-struct { char magic[16]; uint32_t version, bytes; char library[16]; uint64_t words[14]; }
-    larder_anchor __attribute__((aligned(8))) =
-    {"larder anchor\0\r", 3, 152, "\033[2J", {0}};
-static uint64_t layout[64];
+using namespace larder;
+struct Writable : Anchor {};
+extern "C" Writable larder_anchor;
+Writable larder_anchor = {{"larder anchor\0\r", Anchor::kVersion, sizeof(Anchor), "\033[2J"}};
+// Each layout with its size, and lies behind it.
+struct Layout { uint32_t bytes, unused; uint64_t words[63]; } layouts[8];
 int main(int argc, char** argv) {
+  static const uint32_t sizes[] = {
+      sizeof(ProfileLayout), sizeof(SamplerLayout), sizeof(PagesLayout), sizeof(LargeLayout),
+      sizeof(HeapsLayout),   sizeof(MetaLayout),    sizeof(OwnLayout),   sizeof(LimitsLayout)};
   larder_anchor.magic[15] = '\n';
   unsigned kind = argc > 1 ? argv[1][0] - '0' : 0;
-  if (kind == 1) larder_anchor.version = 7;
+  if (kind == 1) larder_anchor.version = 777;
   if (kind == 2) larder_anchor.bytes = 9999;
-  for (int i = 0; i < 14 && kind >= 3; ++i) larder_anchor.words[i] = (uint64_t)(uintptr_t)layout;
-  for (int i = 0; i < 64 && kind >= 4; ++i)
-    layout[i] = kind == 4 ? (uint64_t)(uintptr_t)layout : kind == 5 ? UINT64_MAX : 0x0080008000800080;
+  for (int i = 0; i < 8 && kind >= 3; ++i) {
+    const void* at = &layouts[i];
+    memcpy((char*)&larder_anchor.profile + i * sizeof at, &at, sizeof at);
+    layouts[i].bytes = kind == 3 ? 9999 : sizes[i];
+    for (uint64_t& word : layouts[i].words)
+      word = kind == 4 ? 0 : kind == 5 ? (uintptr_t)&layouts[i] : kind == 6 ? UINT64_MAX : 0x0080008000800080;
+  }
   puts("{}");
   fflush(stdout);
   char byte;
@@ -242,13 +251,18 @@ int main(int argc, char** argv) {
 }
 "#;
 
+/// For programs that know what the allocator publishes.
+const LAYOUTS: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../alloc");
+
 #[test]
 fn a_process_that_lies_is_not_believed() {
     let directory = temporary();
-    let impostor = compile(directory.path(), "impostor.c", IMPOSTOR, &["-O1"]);
-    let expected: [&[&str]; 7] = [
+    let flags = ["-O1", "-std=c++20", LAYOUTS];
+    let impostor = compile(directory.path(), "impostor.cc", IMPOSTOR, &flags);
+    let expected: [&[&str]; 8] = [
         &["cannot be true"],
-        &["version 7", "same release"],
+        &["version 777", "same release"],
+        &["cannot be true"],
         &["cannot be true"],
         &["cannot be true"],
         &["cannot be true"],
@@ -264,24 +278,23 @@ fn a_process_that_lies_is_not_believed() {
 /// A program on Larder that puts before its large objects 70,000 that cannot be: together they are
 /// more than 64 bits can count, and each is more than there is to look at.
 const BRAGGART: &str = r#"
+#include "base/layout.h"
 #include <dlfcn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-enum { kPages = 2, kLarge = 3, kKind = 16, kBase = 17, kRunBytes = 21, kPrev = 23, kCount = 70000 };
+enum { kHuge = 5, kCount = 70000 };
 static char claims[kCount][128];
 static void put(char* to, uint64_t value, int bytes) { memcpy(to, &value, bytes); }
-int main(void) {
-  const char* anchor = dlsym(RTLD_DEFAULT, "larder_anchor");
-  uint64_t* const* parts = (uint64_t* const*)(anchor + 40);
-  const uint16_t* of = (const uint16_t*)(parts[kPages] + 2);
-  uint64_t* first = (uint64_t*)parts[kLarge][0];
+int main() {
+  auto* anchor = static_cast<const larder::Anchor*>(dlsym(RTLD_DEFAULT, "larder_anchor"));
+  const larder::PagesLayout& of = *anchor->pages;
+  uint64_t* first = (uint64_t*)anchor->large->descriptors;
   for (int i = 0; i < kCount; ++i) {
-    put(claims[i] + of[kKind], 5, 1);
-    put(claims[i] + of[kBase], 1 << 21, 8);
-    put(claims[i] + of[kRunBytes], (UINT64_C(1) << 48) - 1, 8);
-    put(claims[i] + of[kPrev], i > 0 ? (uintptr_t)claims[i - 1] : *first, 8);
+    put(claims[i] + of.slab_kind, kHuge, 1);
+    put(claims[i] + of.slab_base, 1 << 21, 8);
+    put(claims[i] + of.slab_span_bytes, (UINT64_C(1) << 48) - 1, 8);
+    put(claims[i] + of.slab_prev, i > 0 ? (uintptr_t)claims[i - 1] : *first, 8);
   }
   *first = (uintptr_t)claims[kCount - 1];
   puts("{}");
@@ -294,7 +307,12 @@ int main(void) {
 #[test]
 fn what_a_process_claims_takes_a_bounded_time_to_count() {
     let directory = temporary();
-    let program = compile(directory.path(), "braggart.c", BRAGGART, &["-O1", "-ldl"]);
+    let program = compile(
+        directory.path(),
+        "braggart.cc",
+        BRAGGART,
+        &["-O1", "-std=c++20", LAYOUTS, "-ldl"],
+    );
     let (running, _) = start(&mut preloaded(&program));
     let found = stats(&running, &["--json"]);
     assert_success(&found);

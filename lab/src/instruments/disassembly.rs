@@ -8,6 +8,7 @@ use std::process::Command;
 use larder_analysis::symbols::{DebugRoots, ElfFile, ModuleSymbols};
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
+use object::{Object, ObjectSymbol};
 
 pub const COMMAND: &str = "objdump";
 pub const PACKAGE: &str = "binutils";
@@ -57,34 +58,51 @@ impl Sites {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(failed(said.lines().last().unwrap_or("failed").to_owned()));
         }
-        let mut sites = Sites::parse(&String::from_utf8_lossy(&output.stdout));
-        if !sites.slow_paths.is_empty() {
-            sites.locks = locks(file, &sites.atomics);
-        }
-        Ok(sites)
+        let atomics = atomics(&String::from_utf8_lossy(&output.stdout));
+        let slow_paths = slow_paths(file);
+        let locks = match slow_paths.is_empty() {
+            true => BTreeSet::new(),
+            false => locks(file, &atomics),
+        };
+        Ok(Sites {
+            atomics,
+            locks,
+            slow_paths,
+        })
     }
+}
 
-    fn parse(listing: &str) -> Sites {
-        let mut sites = Sites::default();
-        for line in listing.lines() {
-            if let Some((address, instruction)) = line.split_once(":\t") {
-                if is_atomic(instruction) {
-                    sites
-                        .atomics
-                        .extend(u64::from_str_radix(address.trim(), 16));
-                }
-            } else if let Some((address, symbol)) = line.split_once(" <") {
-                let path = SLOW_PATHS.iter().find(|(_, mangled)| {
-                    // Parts that the compiler split off have a dot in their name.
-                    symbol.starts_with(mangled) && symbol.ends_with(">:") && !symbol.contains('.')
-                });
-                if let (Some((name, _)), Ok(address)) = (path, u64::from_str_radix(address, 16)) {
-                    sites.slow_paths.insert(name, address);
-                }
+fn atomics(listing: &str) -> BTreeSet<u64> {
+    let lines = listing.lines().filter_map(|line| line.split_once(":\t"));
+    lines
+        .filter(|(_, instruction)| is_atomic(instruction))
+        .filter_map(|(address, _)| u64::from_str_radix(address.trim(), 16).ok())
+        .collect()
+}
+
+/// By the symbols of the file, or, of one that is stripped, of its debug file.
+fn slow_paths(file: &Path) -> BTreeMap<&'static str, u64> {
+    let mut found = BTreeMap::new();
+    let own = ElfFile::open(file);
+    let build_id = own.as_ref().map(ElfFile::build_id).unwrap_or_default();
+    let debug = DebugRoots::from_environment().find(own.as_ref().map(|own| (file, own)), &build_id);
+    for parsed in [&own, &debug]
+        .into_iter()
+        .flatten()
+        .filter_map(ElfFile::parse)
+    {
+        for symbol in parsed.symbols() {
+            let name = symbol.name().unwrap_or_default();
+            // Parts that the compiler split off have a dot in their name.
+            let path = SLOW_PATHS
+                .iter()
+                .find(|(_, mangled)| name.starts_with(mangled) && !name.contains('.'));
+            if let Some((path, _)) = path {
+                found.insert(*path, symbol.address());
             }
         }
-        sites
     }
+    found
 }
 
 /// A lock prefix, or an exchange with memory, which locks without one.
@@ -148,9 +166,7 @@ mod tests {
         let listing = "\n/l.so:     file format elf64-x86-64\n\n\
             0000000000002d6d <_ZN6larder11malloc_slowEi>:\n    2d6d:\tpush   %rbx\n    2d70:\tlock incq 0x70(%rax)\n\
             00000000000022e3 <_ZN6larder9free_slowEPvPNS_4SlabE.cold>:\n    22e3:\txchg   %eax,(%rbx)\n";
-        let sites = Sites::parse(listing);
-        assert_eq!(sites.atomics, BTreeSet::from([0x22e3, 0x2d70]));
-        assert_eq!(sites.slow_paths, BTreeMap::from([("malloc_slow", 0x2d6d)]));
+        assert_eq!(atomics(listing), BTreeSet::from([0x22e3, 0x2d70]));
     }
 
     #[test]
