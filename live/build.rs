@@ -1,13 +1,13 @@
-//! Takes the layouts of what another process may read of a heap from the allocator's own headers, so that
-//! they are written down once: `layout!` for each structure, with the offset of each field as a C++
-//! compiler places it, and a module of constants for each enumeration.
+//! Generates the layouts of a heap's structures from the allocator's own headers, so that they are
+//! written down once: a `layout!` for each structure, with each field's offset by the rules of a C++
+//! compiler, and a module of constants for each enumeration.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
 const LAYOUTS: &str = "../alloc/base/layout.h";
-/// The header, the enumeration there, and the module that it becomes, with the type of its constants.
+/// The header, the enumeration there, the module that is generated, and the type of its constants.
 const ENUMERATIONS: [(&str, &str, &str, &str); 2] = [
     ("../alloc/base/stats.h", "enum Counter", "counter", "usize"),
     ("../alloc/core/slab.h", "enum class Kind", "kind", "u8"),
@@ -27,7 +27,7 @@ fn main() {
     fs::write(Path::new(&folder).join("layouts.rs"), out).expect("it can be written");
 }
 
-/// Without its comments.
+/// Reads a header, and strips its comments.
 fn read(header: &str) -> String {
     println!("cargo::rerun-if-changed={header}");
     let text = fs::read_to_string(header).unwrap_or_else(|error| panic!("{header}: {error}"));
@@ -37,7 +37,7 @@ fn read(header: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Bytes and the type here; an array has none.
+/// The size in bytes and the Rust type; not for arrays.
 fn size_of(kind: &str) -> (usize, &'static str) {
     match kind {
         "uint16_t" => (2, "u16"),

@@ -598,7 +598,7 @@ fn a_look_that_does_not_end_holds_up_no_key() {
     let directory = temporary();
     let running = start(directory.path());
     let mut top = OnTerminal::start(&id(&running));
-    let held = Held::stop(top.child.id(), "larder-look");
+    let held = Held::stop(top.child.id(), "larder-read");
     // Asks for a look at once, which does not end.
     top.press("r");
     top.turn("t", "REFILLS/s");

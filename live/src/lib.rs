@@ -1,7 +1,6 @@
-//! What looks into running processes: `process` walks a heap from outside, `profile`, `leaks`, `stats`,
-//! `top` and `serve` are the tool's commands that show what it finds, and `traced` stops a command's
-//! processes at their end for them. It depends on `larder-analysis`, which names stacks and exports
-//! them, and on `larder-base`; only the tool uses it.
+//! Reads running processes: `process` walks a heap from outside; `profile`, `leaks`, `stats`, `top` and
+//! `serve` are the tool's commands that show what it finds; `traced` stops a command's processes at
+//! their end. Depends on `larder-analysis`, which names stacks and exports them, and on `larder-base`.
 
 pub mod leaks;
 pub mod process;

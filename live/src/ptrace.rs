@@ -1,4 +1,4 @@
-//! ptrace's requests, those that read and write no memory of ours but whole sets of registers.
+//! ptrace's requests that access no memory of ours except whole sets of registers.
 
 use std::io;
 use std::ptr;
@@ -7,7 +7,7 @@ use std::ptr;
 const MOST_WORDS: usize = 2048;
 
 pub fn request(request: libc::c_uint, thread: libc::pid_t, data: usize) -> io::Result<()> {
-    // SAFETY: what is at an address of ours is for `registers` and `write_registers` to hand over.
+    // SAFETY: only `registers` and `write_registers` pass an address of ours.
     let done = unsafe { libc::ptrace(request, thread, ptr::null_mut::<libc::c_void>(), data) };
     match done {
         -1 => Err(io::Error::last_os_error()),

@@ -1,8 +1,8 @@
-//! Runs a command and looks at each of its processes at its end, whichever end that is: the kernel
-//! stops it there for us, with all of its memory, and it ends when the look is done.
+//! Runs a command and visits each of its processes at its end, however it ends: the kernel stops it
+//! there for us, with all of its memory, and it ends after the visit.
 //!
-//! One thread traces (ptrace is a thread's), and another starts the command, as starting waits for exec
-//! and exec for the tracer. Until its end a process is stopped only for fork, exec and signals.
+//! One thread traces, because ptrace is per thread, and another starts the command: starting waits for
+//! exec, and exec waits for the tracer. Until its end a process stops only for fork, exec and signals.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -23,7 +23,7 @@ const EVERY: libc::c_int = libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK;
 
-/// As `execute::supervise`; `at_end` gets each process's number.
+/// Like `execute::supervise`; `at_end` gets each process's number.
 pub fn supervise(
     path: &Path,
     words: &[OsString],
@@ -41,7 +41,7 @@ pub fn supervise(
         let process = match trace_from_start(number, start) {
             Ok(process) => process,
             Err(error) => {
-                // It was not started, or cannot be traced.
+                // The command was not started, or cannot be traced.
                 let mut child = starting.join().map_err(|_| io::ErrorKind::Other)??;
                 child.kill()?;
                 child.wait()?;
@@ -70,7 +70,7 @@ fn trace_from_start(number: OwnedFd, start: OwnedFd) -> io::Result<libc::pid_t> 
     let mut id = [0; 4];
     File::from(number).read_exact(&mut id)?;
     let process = u32::from_ne_bytes(id) as libc::pid_t;
-    // Only exec: what fails before it is for who starts it to see.
+    // Only exec: the caller reports what fails before it.
     ptrace::request(
         libc::PTRACE_SEIZE,
         process,
@@ -80,7 +80,7 @@ fn trace_from_start(number: OwnedFd, start: OwnedFd) -> io::Result<libc::pid_t> 
     Ok(process)
 }
 
-/// Whether it does, or ends before.
+/// Whether it stops; it may end before.
 fn reaches_exec(process: libc::pid_t) -> io::Result<bool> {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -137,12 +137,12 @@ fn wait(process: libc::pid_t) -> io::Result<(libc::pid_t, libc::c_int)> {
     }
 }
 
-/// 0: a signal is on its way.
+/// 0: a signal is about to be delivered.
 fn event(status: libc::c_int) -> libc::c_int {
     status >> 16
 }
 
-/// As it would without us: a signal takes its way, and one that stops does so.
+/// Continues as without us: a signal is delivered, and one that stops the process stops it.
 fn go_on(process: libc::pid_t, status: libc::c_int) {
     const STOPS: [libc::c_int; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
     let signal = libc::WSTOPSIG(status);

@@ -14,15 +14,15 @@ use super::suppressions::Suppressions;
 pub const EXAMPLES: &str = "\
 Examples:
   larder leaks -- ./server --once
-      Run it on Larder; what it has lost when it ends, by source line.
+      Run it on Larder; at its end, show what it has leaked, by source line.
   larder leaks --mode strict --suppressions known.txt -- make test
-      Every program that make runs is checked, without what is known.
+      Check every program that make runs; leave out the leaks in known.txt.
   larder leaks 4711
-      A running process on Larder; its threads are stopped while it is looked at.
+      A running process on Larder. Its threads are stopped during the check.
 
-The processes that a command runs end as they would; what is lost tells in the tool's own exit code.
+The processes of a command keep their exit codes; a leak shows in the tool's own.
 
-Exit codes: 1 (or --exit-code) if anything is lost, else 0; with -- else the command's own; 125 the
+Exit codes: 1 (or --exit-code) if anything leaked, else 0; with -- else the command's own; 125 the
 tool failed; 126 the command cannot be executed or reached; 127 the command was not found.";
 
 #[derive(Debug, Args)]
@@ -38,10 +38,10 @@ pub struct RawLeaks {
     /// When the command's processes are checked, and what counts [default: normal]
     #[arg(long, value_enum, value_name = "MODE", requires = "command")]
     mode: Option<Mode>,
-    /// Leave out what a suppression file of LeakSanitizer's names
+    /// Leave out what this suppression file, in LeakSanitizer's format, names
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
-    /// The exit code if anything is lost
+    /// The exit code if anything leaked
     #[arg(long, value_name = "N", default_value = "1")]
     exit_code: u8,
     /// Sites in the ranking, 0 for all [default: 20; with --json all]
@@ -57,19 +57,19 @@ pub struct RawLeaks {
     command: Vec<OsString>,
 }
 
-/// As `HEAPCHECK` has them.
+/// The values of `HEAPCHECK`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// As normal, but what was allocated before main is no leak
+    /// Like normal, but objects that were allocated before main are no leaks
     Minimal,
     /// At exit, before destructors of global objects run
     #[default]
     Normal,
-    /// After them
+    /// After destructors of global objects have run
     Strict,
-    /// After them, and whatever was not freed is lost
+    /// Like strict, and every object that was not freed is a leak
     Draconian,
-    /// As the HEAP_CHECK_ variables say
+    /// What the HEAP_CHECK_ variables set
     AsIs,
 }
 
@@ -107,7 +107,7 @@ pub struct LeaksPlan {
     pub json: bool,
 }
 
-/// As `HEAP_CHECK_MAX_LEAKS`.
+/// The same as the default of `HEAP_CHECK_MAX_LEAKS`.
 const DEFAULT_TOP: usize = 20;
 
 impl RawLeaks {

@@ -1,5 +1,5 @@
-//! Runs a command on Larder with its leak checker on, which writes for each of its processes what
-//! that has lost when it ends.
+//! Runs a command on Larder with the leak checker on, which writes a report for each process when it
+//! ends.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -14,7 +14,7 @@ const MODE_VARIABLE: &str = "LARDER_HEAPCHECK";
 const REPORTS_VARIABLE: &str = "LARDER_LEAK_REPORTS";
 const SUPPRESSIONS_VARIABLE: &str = "LARDER_LEAK_SUPPRESSIONS";
 
-/// What its processes have lost, at least of one, and the command's exit code.
+/// Returns the reports of its processes, at least one, and the command's exit code.
 pub fn run(
     words: &[OsString],
     mode: Mode,

@@ -1,4 +1,4 @@
-//! The report for programs: one object, described in `docs/reference/tool.md`.
+//! The report as one JSON object, described in `docs/reference/tool.md`.
 
 use std::io::{self, Write};
 
@@ -28,14 +28,14 @@ fn document(report: &Report<'_>) -> Value {
         "sites": shown.map(|of| site(report, of)).collect::<Vec<_>>(),
         "wrappers": report.profiled.wrappers.names(),
         "site_count": sites.len(),
-        "look": report.looked.as_ref().map(|looked| json!({
-            "threads": looked.threads,
-            "stopped_ms": (looked.stopped_ms * 10.0).round() / 10.0,
-            "all_have_stacks": looked.everything,
-            "threads_left_by_fork": looked.dead_heaps,
-            "reachable_by_globals_alone": reached(looked.reached.by_globals_alone),
-            "reachable_by_cxx_library_alone": reached(looked.reached.by_cxx_library_alone),
-            "without_stack": looked.sizes.iter().map(|(size, figures)| json!({
+        "look": report.running.as_ref().map(|running| json!({
+            "threads": running.threads,
+            "stopped_ms": (running.stopped_ms * 10.0).round() / 10.0,
+            "all_have_stacks": running.everything,
+            "threads_left_by_fork": running.orphaned_heaps,
+            "reachable_by_globals_alone": reached(running.reached.by_globals_alone),
+            "reachable_by_cxx_library_alone": reached(running.reached.by_cxx_library_alone),
+            "without_stack": running.sizes.iter().map(|(size, figures)| json!({
                 "up_to_bytes": size,
                 "lost": lost(figures),
             })).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! `larder leaks`: what a program has lost, when it ends or while it runs.
+//! `larder leaks`: what a program has leaked, when it ends or while it runs.
 //!
 //! ```text
 //! command ─> the library's own check ─> files ─────┐
@@ -23,20 +23,20 @@ use crate::profile::program;
 use crate::profile::sites::{Profiled, ProfiledSite};
 use args::Source;
 pub use args::{EXAMPLES, LeaksPlan, RawLeaks};
-use running::Looked;
+use running::Running;
 
-/// All that is printed.
+/// Everything that is printed.
 struct Report<'a> {
     plan: &'a LeaksPlan,
     title: String,
     profiles: Vec<HeapProfile>,
     profiled: Profiled,
-    looked: Option<Looked>,
+    running: Option<Running>,
 }
 
-/// The exit code.
+/// Returns the exit code.
 pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
-    let (profiles, title, looked, code) = match &plan.source {
+    let (profiles, title, running, code) = match &plan.source {
         Source::Command { words, mode } => {
             let file = plan.suppressions.as_ref().map(|(file, _)| file.as_path());
             let (profiles, code) = command::run(words, *mode, file)?;
@@ -44,8 +44,8 @@ pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
         }
         Source::Process(id) => {
             let list = plan.suppressions.as_ref().map(|(_, list)| list);
-            let (profile, looked) = running::look(*id, list)?;
-            (vec![profile], looked.title.clone(), Some(looked), 0)
+            let (profile, running) = running::check(*id, list)?;
+            (vec![profile], running.title.clone(), Some(running), 0)
         }
     };
     let report = Report {
@@ -53,7 +53,7 @@ pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
         title,
         profiled: Profiled::new(plan.charging.clone(), &profiles, None),
         profiles,
-        looked,
+        running,
     };
     let unmatched = report.profiled.resolver.unmatched_skips();
     unmatched.for_each(|warning| losses::warn(&warning));
@@ -69,7 +69,7 @@ pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
 }
 
 impl Report<'_> {
-    /// The sites, and what has no stack.
+    /// The sum over the sites, and over objects without a stack.
     fn total(&self) -> Figures {
         let mut total = self.profiled.total.clone();
         total.add(&self.without_stack());
@@ -78,12 +78,15 @@ impl Report<'_> {
 
     fn without_stack(&self) -> Figures {
         let mut sum = Figures::default();
-        let sizes = self.looked.iter().flat_map(|looked| looked.sizes.values());
+        let sizes = self
+            .running
+            .iter()
+            .flat_map(|running| running.sizes.values());
         sizes.for_each(|figures| sum.add(figures));
         sum
     }
 
-    /// Of all processes, objects and bytes.
+    /// Objects and bytes, summed over all processes.
     fn reachable(&self) -> (f64, f64) {
         let checks = self.profiles.iter().filter_map(|profile| profile.leaks);
         checks.fold((0.0, 0.0), |(objects, bytes), check| {
@@ -94,7 +97,7 @@ impl Report<'_> {
         })
     }
 
-    /// The sites that have lost anything, most bytes first.
+    /// The sites that have leaked, in descending order of bytes.
     fn ranked(&self) -> Vec<&ProfiledSite> {
         let lost = |site: &&ProfiledSite| site.figures.in_use.objects > 0.0;
         let mut sites: Vec<_> = self.profiled.sites.iter().filter(lost).collect();
@@ -102,7 +105,7 @@ impl Report<'_> {
         sites
     }
 
-    /// The processes that have lost anything, of those of a command.
+    /// The processes of the command that have leaked.
     fn leaking(&self) -> impl Iterator<Item = (&HeapProfile, Figures)> {
         let sums = self
             .profiles
@@ -112,7 +115,7 @@ impl Report<'_> {
     }
 }
 
-/// The process and its program, printable.
+/// Names the process and its program, printable.
 fn name(profile: &HeapProfile) -> String {
     let id = profile.process.map_or("?".to_owned(), |id| id.to_string());
     format!(

@@ -1,4 +1,4 @@
-//! What a running process has lost, as a profile, and what has no stack there.
+//! What a running process has leaked, as a profile, and the objects without a stack.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,20 +13,20 @@ use crate::profile::heap::{Estimate, Figures, HeapProfile, LeakCheck, Origin, Pr
 use crate::profile::running;
 use crate::profile::sites::Profiled;
 
-/// A process that was looked at while it ran.
-pub struct Looked {
+/// The check of a running process.
+pub struct Running {
     pub title: String,
     pub threads: usize,
     pub stopped_ms: f64,
     /// Each object has a stack.
     pub everything: bool,
-    pub dead_heaps: usize,
+    pub orphaned_heaps: usize,
     pub reached: Reached,
-    /// Objects without a stack, by what they may use at most.
+    /// Objects without a stack, by their usable size.
     pub sizes: BTreeMap<u64, Figures>,
 }
 
-pub fn look(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfile, Looked)> {
+pub fn check(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfile, Running)> {
     let process = running::open(id)?;
     let title = running::title(&process);
     let leaks = process.leaks().map_err(|obstacle| obstacle.failure(id))?;
@@ -73,16 +73,16 @@ pub fn look(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfile
     profile
         .stacks
         .retain(|stack| stack.figures.in_use.objects > 0.0);
-    let looked = Looked {
+    let running = Running {
         title,
         threads: leaks.threads,
         stopped_ms: leaks.stopped.as_secs_f64() * 1e3,
         everything: leaks.everything,
-        dead_heaps: leaks.dead_heaps,
+        orphaned_heaps: leaks.orphaned_heaps,
         reached: leaks.reached,
         sizes,
     };
-    Ok((profile, looked))
+    Ok((profile, running))
 }
 
 fn estimate(objects: u64, bytes: u64) -> Estimate {
@@ -92,7 +92,7 @@ fn estimate(objects: u64, bytes: u64) -> Estimate {
     }
 }
 
-/// Of the small it is exact; of the large the next power of two.
+/// The exact size of a small object; for a large one, the next power of two.
 fn size_class(bytes: u64) -> u64 {
     match bytes <= 32 << 10 {
         true => bytes,
@@ -100,7 +100,7 @@ fn size_class(bytes: u64) -> u64 {
     }
 }
 
-/// For each stack, which of the suppressions it has.
+/// For each stack, which of the suppressions match it.
 fn suppressed_stacks(profile: &HeapProfile, list: &Suppressions) -> Vec<Option<usize>> {
     let profiled = Profiled::new(Charging::default(), std::slice::from_ref(profile), None);
     let names = |row: &crate::profile::sites::Row| {
@@ -122,7 +122,7 @@ fn suppressed_stacks(profile: &HeapProfile, list: &Suppressions) -> Vec<Option<u
     rows.collect()
 }
 
-/// The objects that are known, and what can be reached from them; told on stderr.
+/// The objects that are suppressed, and what is reachable from them. Reports them on stderr.
 fn left_out(leaks: &Leaks, known: &[Option<usize>], list: Option<&Suppressions>) -> Vec<bool> {
     let mut left_out = vec![false; leaks.objects.len()];
     let mut used: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
@@ -139,7 +139,7 @@ fn left_out(leaks: &Leaks, known: &[Option<usize>], list: Option<&Suppressions>)
     for (by, (objects, bytes)) in used {
         if let Some(suppression) = list.and_then(|list| list.0.get(by)) {
             let pattern = larder_base::printable::escape(&suppression.pattern);
-            // As the library tells it; a closed stderr leaves nobody to tell.
+            // The same line as the library's. There is nowhere to report a closed stderr.
             let _ = writeln!(
                 io::stderr(),
                 "larder: suppressed {bytes} bytes in {objects} objects by leak:{pattern}"
@@ -160,8 +160,8 @@ fn flood(leaks: &Leaks, mut waiting: Vec<u32>, met: &mut [bool]) {
     }
 }
 
-/// Those that are left, and whether others lead to each. The first of a ring that is met stands for
-/// it; what it leads to hangs from it, and what was taken for a beginning before as well.
+/// The remaining objects, and whether each is reachable from another. In a cycle, the first object
+/// found is the root, and the others are reachable from it, also if they were taken for roots before.
 fn indirect<'a>(
     leaks: &'a Leaks,
     left_out: &'a [bool],
@@ -212,7 +212,7 @@ mod tests {
             threads: 1,
             stopped: Duration::ZERO,
             everything: true,
-            dead_heaps: 0,
+            orphaned_heaps: 0,
         }
     }
 

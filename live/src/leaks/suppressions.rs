@@ -1,4 +1,4 @@
-//! Suppression files of LeakSanitizer's: `leak:PATTERN` a line, as alloc/leak/suppressions.h reads them.
+//! Suppression files in LeakSanitizer's format, `leak:PATTERN` a line, like alloc/leak/suppressions.h.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +10,7 @@ use larder_base::printable;
 use larder_base::regular::open_regular;
 use regex::Regex;
 
-/// As in the library.
+/// The same limit as in the library.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Suppressions(pub Vec<Suppression>);
 
 #[derive(Debug)]
 pub struct Suppression {
-    /// As it stands in the file.
+    /// The line in the file.
     pub pattern: String,
     regex: Regex,
 }
@@ -50,7 +50,7 @@ impl Suppressions {
         Ok(list)
     }
 
-    /// And the lines, from 1, that are none.
+    /// Also returns the numbers, from 1, of the lines that are no suppressions.
     fn parse(text: &str) -> (Self, Vec<usize>) {
         let (mut list, mut bad) = (Vec::new(), Vec::new());
         for (line, number) in text.lines().zip(1..) {
@@ -67,7 +67,7 @@ impl Suppressions {
         (Self(list), bad)
     }
 
-    /// The place of the first that one of the names has.
+    /// The index of the first suppression that matches one of the names.
     pub fn find<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Option<usize> {
         self.0.iter().position(|suppression| {
             let mut names = names.clone();
@@ -77,7 +77,7 @@ impl Suppressions {
 }
 
 impl Suppression {
-    /// `*` is anything; `^` before it and `$` behind it tie it to the ends.
+    /// `*` matches anything; `^` and `$` anchor the pattern.
     fn new(pattern: &str) -> std::result::Result<Self, regex::Error> {
         let (anchor, rest) = match pattern.strip_prefix('^') {
             Some(rest) => ("^", rest),

@@ -1,4 +1,4 @@
-//! The report for people. Every name that comes from outside is escaped by `naming`.
+//! The report as text. `naming` escapes every name that comes from outside.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use larder_base::number::{counted, grouped};
 use larder_base::printable::escape;
 
 use super::Report;
-use super::running::Looked;
+use super::running::Running;
 use crate::process::Reached;
 use crate::profile::heap::{Estimate, Figures};
 
@@ -38,8 +38,8 @@ pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         )?;
         writeln!(out, "Reachable: {reachable}")?;
     }
-    if let Some(looked) = &report.looked {
-        print_reached(&looked.reached, out)?;
+    if let Some(running) = &report.running {
+        print_reached(&running.reached, out)?;
     }
     if report.profiles.len() > 1 {
         for (profile, total) in report.leaking() {
@@ -52,14 +52,14 @@ pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     print_sites(report, out)?;
-    if let Some(looked) = &report.looked {
-        print_sizes(looked, out)?;
+    if let Some(running) = &report.running {
+        print_sizes(running, out)?;
     }
     print_warnings(report, out)?;
     naming::print_problems(&report.profiled.resolver, out)
 }
 
-/// What stays reachable, though no thread uses it.
+/// What is reachable only from globals or the C++ library, which no thread may use any more.
 fn print_reached(reached: &Reached, out: &mut dyn Write) -> io::Result<()> {
     let parts = [
         ("by globals alone", reached.by_globals_alone),
@@ -76,11 +76,11 @@ fn print_reached(reached: &Reached, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn how(report: &Report<'_>) -> String {
-    match (&report.looked, &report.profiles[..]) {
-        (Some(looked), _) => format!(
+    match (&report.running, &report.profiles[..]) {
+        (Some(running), _) => format!(
             "{} stopped for {:.1} ms",
-            counted(looked.threads as u64, "thread"),
-            looked.stopped_ms
+            counted(running.threads as u64, "thread"),
+            running.stopped_ms
         ),
         (None, [one]) => format!("{}, checked when it ended", super::name(one)),
         (None, many) => format!("{} processes, each checked when it ended", many.len()),
@@ -96,18 +96,15 @@ fn sum(sum: Estimate) -> String {
     )
 }
 
-/// What of it hangs from others.
+/// The part that is reachable from other leaked objects.
 fn hanging(figures: &Figures) -> String {
     match figures.indirect.objects > 0.0 {
-        true => format!(
-            ", of these {} with others that lead to them",
-            sum(figures.indirect)
-        ),
+        true => format!(", of these {} reachable from others", sum(figures.indirect)),
         false => String::new(),
     }
 }
 
-/// The rows add up to what is lost.
+/// Invariant: the rows add up to what is lost.
 fn print_sites(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (sites, without_stack) = (report.ranked(), report.without_stack());
     if sites.is_empty() && without_stack.in_use.objects <= 0.0 {
@@ -167,8 +164,8 @@ fn cells(cells: [String; 3]) -> String {
     format!("{bytes:>15} {objects:>12} {indirect:>12}")
 }
 
-fn print_sizes(looked: &Looked, out: &mut dyn Write) -> io::Result<()> {
-    if looked.sizes.is_empty() {
+fn print_sizes(running: &Running, out: &mut dyn Write) -> io::Result<()> {
+    if running.sizes.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{HEADING}What has no stack, by size{HEADING:#}")?;
@@ -177,7 +174,7 @@ fn print_sizes(looked: &Looked, out: &mut dyn Write) -> io::Result<()> {
         "{FAINT}{}  size{FAINT:#}",
         cells(["bytes", "objects", "with others"].map(str::to_owned))
     )?;
-    let mut sizes: Vec<_> = looked.sizes.iter().collect();
+    let mut sizes: Vec<_> = running.sizes.iter().collect();
     sizes.sort_by(|(_, a), (_, b)| b.in_use.bytes.total_cmp(&a.in_use.bytes));
     for (size, figures) in sizes {
         writeln!(
@@ -187,7 +184,7 @@ fn print_sizes(looked: &Looked, out: &mut dyn Write) -> io::Result<()> {
             counted(*size, "byte")
         )?;
     }
-    if !looked.everything {
+    if !running.everything {
         writeln!(
             out,
             "{FAINT}the process was not started with HEAPCHECK: only sampled objects have a \
@@ -198,13 +195,16 @@ fn print_sizes(looked: &Looked, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_warnings(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let dead = report.looked.as_ref().map_or(0, |looked| looked.dead_heaps);
-    if dead > 0 {
-        let heaps = counted(dead as u64, "thread");
+    let orphaned = report
+        .running
+        .as_ref()
+        .map_or(0, |running| running.orphaned_heaps);
+    if orphaned > 0 {
+        let heaps = counted(orphaned as u64, "thread");
         writeln!(
             out,
-            "\n{WARNING}warning: fork has left {heaps} behind: what was free there may be called \
-             lost{WARNING:#}"
+            "\n{WARNING}warning: fork has left {heaps} behind: free memory there may be reported \
+             as lost{WARNING:#}"
         )?;
     }
     let ran = |profile: &crate::profile::heap::HeapProfile| {
@@ -213,8 +213,8 @@ fn print_warnings(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     if report.profiles.iter().any(ran) {
         writeln!(
             out,
-            "\n{WARNING}warning: other threads could not be stopped: what only their registers \
-             held may be called lost{WARNING:#}"
+            "\n{WARNING}warning: other threads could not be stopped: objects that only their \
+             registers point to may be reported as lost{WARNING:#}"
         )?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! `larder_anchor` and the layouts that it leads to: the structures of alloc/base/layout.h, as `build.rs`
-//! finds them there.
+//! `larder_anchor` and the layouts that it points to: the structures of alloc/base/layout.h, from which
+//! `build.rs` generates these.
 
 use larder_base::printable;
 
@@ -16,7 +16,7 @@ pub const MAGIC: [u8; 16] = *b"larder anchor\0\r\n";
 mod layouts {
     use super::Plain;
 
-    /// A structure of that many bytes; its fields with their offsets.
+    /// A structure, its size in bytes, and its fields with their offsets.
     macro_rules! layout {
         ($name:ident $bytes:literal { $($field:ident: $type:ty = $offset:literal,)* }) => {
             #[allow(dead_code, reason = "not all are read")]
@@ -33,7 +33,7 @@ mod layouts {
     include!(concat!(env!("OUT_DIR"), "/layouts.rs"));
 }
 
-/// What is plain bytes in the process; 0 behind the end.
+/// A type that is plain bytes in the process; 0 behind the end.
 trait Plain: Sized {
     fn at(bytes: &[u8], offset: usize) -> Self;
 }
@@ -56,7 +56,7 @@ macro_rules! plain {
 }
 plain!(u16, u32, u64);
 
-/// Where things are, in the process's memory.
+/// Addresses and offsets in the process's memory.
 pub struct Anchor {
     address: u64,
     pub library: String,
@@ -71,7 +71,7 @@ pub struct Anchor {
     pub limits: layouts::LimitsLayout,
 }
 
-/// The bytes of a structure that has their number at this offset.
+/// Reads a structure that contains its own size at this offset.
 fn whole(memory: &Memory, at: u64, length_at: usize, length: usize) -> Result<Vec<u8>, Obstacle> {
     let bytes = memory.bytes(at, length)?;
     match u32::at(&bytes, length_at) as usize == length {
@@ -118,12 +118,12 @@ impl Anchor {
             .ok_or(Obstacle::Unsound("the anchor"))
     }
 
-    /// Whether it still is where it was found.
+    /// Whether it is still where it was found.
     pub fn is_there(&self, memory: &Memory) -> Result<bool, Obstacle> {
         Ok(memory.bytes(self.address, MAGIC.len())? == MAGIC)
     }
 
-    /// What bounds the reading; a field beyond the end of its structure reads as 0.
+    /// Checks the bounds that reading relies on; a field beyond the end of its structure reads as 0.
     fn is_sound(&self) -> bool {
         let (parts, profile, pages) = (&self.parts, &self.profile, &self.pages);
         profile.site_bytes <= 1024

@@ -1,6 +1,6 @@
-//! Where a process has its `larder_anchor`: in a preloaded or linked liblarder, or in the program
-//! itself; by its symbol, or, of a program without symbols, by the magic number in the data that
-//! the loader has relocated.
+//! Finds a process's `larder_anchor`, in a preloaded or linked liblarder or in the program itself: by
+//! its symbol, or, in a program without symbols, by the magic number in the data that the loader has
+//! relocated.
 
 use object::{Object, ObjectSymbol};
 
@@ -10,7 +10,7 @@ use super::maps::{self, Mapping};
 use super::memory::Memory;
 
 const SYMBOL: &str = "larder_anchor";
-/// Data of a program without symbols that is searched.
+/// Bytes of data that are searched in a program without symbols.
 const MOST_SEARCHED: u64 = 256 << 20;
 const PIECE: u64 = 1 << 20;
 const MOST_FOUND: usize = 8;
@@ -44,7 +44,7 @@ pub fn anchor(memory: &Memory) -> Result<Anchor, Obstacle> {
     let of_programs = groups.iter().take(2).copied().flatten();
     for mapping in of_programs.filter(|mapping| !mapping.executable) {
         for address in by_magic(memory, mapping)? {
-            // A page of the file that is mapped twice has the addresses as they are in the file.
+            // A second mapping of the file's page has addresses that are not relocated.
             match Anchor::read(memory, address) {
                 Ok(anchor) => return Ok(anchor),
                 Err(obstacle) => first = first.or(Some(obstacle)),
@@ -54,7 +54,7 @@ pub fn anchor(memory: &Memory) -> Result<Anchor, Obstacle> {
     if let Some(obstacle) = first {
         return Err(obstacle);
     }
-    // Where nothing may be read, nothing is found either.
+    // If memory may not be read, report that rather than NotLarder.
     mappings
         .first()
         .map_or(Ok(()), |first| memory.read(first.start, &mut [0]))?;
@@ -71,7 +71,7 @@ pub fn several(memory: &Memory) -> Result<bool, Obstacle> {
     Ok(of_larder.take(2).count() > 1)
 }
 
-/// Whether its program is one for 32 bits.
+/// Whether its program is a 32-bit one.
 fn is_narrow(memory: &Memory) -> bool {
     const CLASS_32: u8 = 1;
     let mut head = [0; 5];
@@ -90,7 +90,7 @@ fn by_symbol(memory: &Memory, group: &[Mapping]) -> Option<u64> {
     Some(found.address().wrapping_add(maps::bias(&file, group)?))
 }
 
-/// Where the magic number is, a few times at most.
+/// Addresses of the magic number, up to `MOST_FOUND`.
 fn by_magic(memory: &Memory, mapping: &Mapping) -> Result<Vec<u64>, Obstacle> {
     let end = mapping.end.min(mapping.start.saturating_add(MOST_SEARCHED));
     let mut found = Vec::new();
@@ -98,11 +98,11 @@ fn by_magic(memory: &Memory, mapping: &Mapping) -> Result<Vec<u64>, Obstacle> {
     while at < end {
         let piece = match memory.bytes(at, PIECE.min(end - at) as usize) {
             Ok(piece) => piece,
-            // What keeps segments apart cannot be read.
+            // Gaps between the file's segments cannot be read.
             Err(Obstacle::Unsound(_)) => break,
             Err(obstacle) => return Err(obstacle),
         };
-        // Aligned as any structure with addresses in it is.
+        // The structure contains addresses, so it is aligned to 8.
         for i in (0..piece.len()).step_by(8) {
             let rest = piece.get(i..).unwrap_or_default();
             if rest.starts_with(&MAGIC) && found.len() < MOST_FOUND {
@@ -122,7 +122,7 @@ mod tests {
     fn memory_that_cannot_be_read_has_no_anchor() {
         let memory = Memory::open(std::process::id()).unwrap();
         let mut mapping = maps::read(&memory).unwrap().swap_remove(0);
-        // Where no process has anything.
+        // No process has anything mapped here.
         (mapping.start, mapping.end) = (0, 4096);
         assert_eq!(by_magic(&memory, &mapping), Ok(Vec::new()));
     }

@@ -1,4 +1,4 @@
-//! Where the data of a process's program and libraries is: what its global variables are in.
+//! Where the data of a process's program and libraries is: the memory of its global variables.
 
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
@@ -6,7 +6,7 @@ use object::{Endianness, elf};
 use super::maps::{self, Mapping};
 use super::memory::Memory;
 
-/// Whose data.
+/// What the data belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     CLibrary,
@@ -24,7 +24,7 @@ pub struct Data {
 /// File names of the C++ library.
 const CXX_LIBRARIES: [&[u8]; 3] = [b"libstdc++.so", b"libc++.so", b"libc++abi.so"];
 
-/// By address, and apart. Of a file that cannot be read nothing is known.
+/// Sorted by address, and disjoint. A file that cannot be read has none.
 pub fn globals(memory: &Memory, mappings: &[Mapping]) -> Vec<Data> {
     let mut found: Vec<Data> = maps::by_file(mappings)
         .filter(|group| group.iter().any(|mapping| mapping.executable))
@@ -64,7 +64,7 @@ fn of_file(memory: &Memory, group: &[Mapping]) -> Option<Vec<Data>> {
     Some(data.collect())
 }
 
-/// Ranges by whether they are data, and whose.
+/// Ranges by what they belong to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Split {
     pub other: Vec<(u64, u64)>,
@@ -74,7 +74,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// `data` by address, and apart.
+    /// REQUIRES: `data` is sorted by address, and disjoint.
     pub fn of(ranges: &[(u64, u64)], data: &[Data]) -> Self {
         let mut split = Self::default();
         for (begin, end) in ranges {

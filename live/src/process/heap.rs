@@ -1,8 +1,8 @@
-//! What the heap holds by class and by kind: the walk of the library's own survey
-//! (alloc/statistics/heap_walk.cc), from outside, with the same figures.
+//! What the heap holds by class and by kind: the library's own heap walk
+//! (alloc/statistics/heap_walk.cc) from outside, with the same figures.
 //!
-//! Tables of descriptors are read a block's at a time, and pages of them that nothing was ever
-//! written to are not touched. Time and memory grow with the blocks: 20 microseconds each.
+//! Descriptors are read a segment's at a time, without the system pages that were never written to.
+//! Time and memory grow with the segments: 20 microseconds each.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::Obstacle;
 use super::anchor::{Anchor, counter, kind};
 use super::heaps::{self, Heaps, ThreadHeap};
 use super::memory::{Fields, Memory};
-use super::pages::{self, BLOCK, ClassTable, UNIT, UNITS};
+use super::pages::{self, ClassTable, PAGE, PAGES, SEGMENT};
 use super::residence::Residence;
 
 /// The kinds of memory.
@@ -26,7 +26,7 @@ pub const KINDS: [&str; 10] = [
     "kept_mappings",
     "metadata",
 ];
-/// A kind, by its place in `KINDS`.
+/// A kind, by its index in `KINDS`.
 #[derive(Clone, Copy)]
 enum Part {
     InUse,
@@ -34,10 +34,10 @@ enum Part {
     Uncarved,
     Tail,
     SampleSlabs,
-    HeapRuns,
+    CachedSpans,
     PageDirty,
     PageClean,
-    Kept,
+    CachedMappings,
     Metadata,
 }
 
@@ -47,7 +47,7 @@ pub const CALLS: [&str; 4] = ["mmap", "munmap", "mremap", "madvise"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     pub bytes: u64,
-    /// Of them in memory.
+    /// The part that is in memory.
     pub resident: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Class {
     /// In use.
     pub objects: u64,
     pub slabs: u64,
-    /// Handed out before, and free.
+    /// Free, and allocated before.
     pub free_objects: u64,
 }
 
@@ -66,18 +66,18 @@ pub struct Class {
 pub struct Heap {
     /// By `KINDS`.
     pub kinds: [Size; KINDS.len()],
-    /// Those with a slab.
+    /// The classes that have a slab.
     pub classes: Vec<Class>,
     pub heaps: Vec<ThreadHeap>,
     pub mapped: u64,
-    /// The soft and the hard one; 0: none.
+    /// The soft and the hard limit; 0: none.
     pub limits: [u64; 2],
     pub objects: u64,
     pub slabs: u64,
-    /// Large objects within blocks, and with a mapping each; counts.
-    pub runs: u64,
+    /// Counts of objects with a span, and of those with a mapping.
+    pub spans: u64,
     pub mappings: u64,
-    /// Of what is in use at most: what objects have beyond what was asked for.
+    /// Upper bound on the bytes in use beyond what was requested.
     pub rounding_most: u64,
     pub mapped_total: u64,
     pub purged_total: u64,
@@ -85,9 +85,9 @@ pub struct Heap {
     pub realloc_copied: u64,
     /// By `CALLS`.
     pub calls: [u64; CALLS.len()],
-    /// Descriptors that cannot be; what they stand for is left out.
+    /// Descriptors that are inconsistent; their memory is left out.
     pub unsound: u64,
-    /// Not so where more is mapped than is looked at.
+    /// False if more is mapped than `Residence` reads.
     pub resident_known: bool,
 }
 
@@ -96,26 +96,26 @@ impl Heap {
         self.kinds[Part::InUse as usize].bytes
     }
 
-    /// Of what is in use, objects in slabs.
+    /// Bytes in use in slabs.
     fn in_slabs(&self) -> u64 {
         let classes = self.classes.iter();
         let sizes = classes.map(|class| class.objects.saturating_mul(class.size.into()));
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Of these, those in slabs of no thread's heap: full ones, and those for whoever wants them.
+    /// Bytes in use in slabs without an owner: full ones, and those on central lists.
     pub fn in_no_heap(&self) -> u64 {
         let owned = self.heaps.iter().map(|heap| heap.in_use);
         self.in_slabs()
             .saturating_sub(owned.fold(0, u64::saturating_add))
     }
 
-    /// Of what is in use, objects that have pages of their own.
-    pub fn in_runs(&self) -> u64 {
+    /// Bytes in use in spans and mappings of one object.
+    pub fn in_large(&self) -> u64 {
         self.in_use().saturating_sub(self.in_slabs())
     }
 
-    /// What is in memory for the heap: its part of the process's RSS.
+    /// The heap's part of the process's RSS.
     pub fn resident(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.resident).sum()
     }
@@ -147,7 +147,7 @@ pub fn read(memory: &Memory, anchor: &Anchor) -> Result<Heap, Obstacle> {
     };
     walk.regions()?;
     walk.mappings()?;
-    walk.kept()?;
+    walk.cached_mappings()?;
     walk.counters()?;
     walk.metadata()?;
     let mut heap = walk.out;
@@ -164,13 +164,13 @@ struct Walk<'a> {
     classes: ClassTable,
     heaps: Heaps,
     out: Heap,
-    /// Mapped for objects.
+    /// Bytes mapped for objects.
     object_bytes: u64,
-    /// Of the page map, by the upper bits of the addresses that they serve.
+    /// Leaves of the page map, by the upper bits of the addresses that they cover.
     leaves: HashSet<u64>,
 }
 
-/// What a descriptor says.
+/// A slab's descriptor.
 struct Descriptor<'a> {
     fields: Fields<'a>,
     address: u64,
@@ -190,85 +190,85 @@ impl Walk<'_> {
 
     fn regions(&mut self) -> Result<(), Obstacle> {
         for region in pages::regions(self.memory, self.anchor)? {
-            self.region(region.base, region.table, region.blocks)?;
+            self.region(region.base, region.table, region.segments)?;
         }
         Ok(())
     }
 
     fn region(&mut self, base: u64, table: u64, count: usize) -> Result<(), Obstacle> {
         let layout = &self.anchor.pages;
-        let (block, slab) = (
+        let (segment, slab) = (
             usize::from(layout.segment_bytes),
             usize::from(layout.slab_bytes),
         );
-        self.object_bytes += count as u64 * BLOCK;
-        self.note_leaf(base, count as u64 * BLOCK);
-        let slabs = table.wrapping_add((count * block) as u64);
+        self.object_bytes += count as u64 * SEGMENT;
+        self.note_leaf(base, count as u64 * SEGMENT);
+        let slabs = table.wrapping_add((count * segment) as u64);
         if count > usize::from(layout.shared_table_segments) {
-            self.descriptors(table, (count * (block + UNITS * slab)) as u64);
+            self.descriptors(table, (count * (segment + PAGES * slab)) as u64);
         }
-        let blocks = self.memory.bytes(table, count * block)?;
-        for (i, bytes) in blocks.chunks_exact(block).enumerate() {
+        let segments = self.memory.bytes(table, count * segment)?;
+        for (i, bytes) in segments.chunks_exact(segment).enumerate() {
             let fields = Fields(bytes);
             let free = fields.u128(layout.segment_free.into());
             let dirty = fields.u128(layout.segment_dirty.into());
-            let table = slabs.wrapping_add((i * UNITS * slab) as u64);
-            self.block(base + i as u64 * BLOCK, table, free, dirty)?;
+            let table = slabs.wrapping_add((i * PAGES * slab) as u64);
+            self.segment(base + i as u64 * SEGMENT, table, free, dirty)?;
         }
         Ok(())
     }
 
-    fn block(&mut self, base: u64, table: u64, free: u128, dirty: u128) -> Result<(), Obstacle> {
+    fn segment(&mut self, base: u64, table: u64, free: u128, dirty: u128) -> Result<(), Obstacle> {
         let slab = usize::from(self.anchor.pages.slab_bytes);
         let bytes = match free {
             u128::MAX => Vec::new(),
-            _ => self.residence.read(self.memory, table, UNITS * slab)?,
+            _ => self.residence.read(self.memory, table, PAGES * slab)?,
         };
-        let mut unit = 0;
-        while unit < UNITS {
-            let start = base + unit as u64 * UNIT;
-            let (is_free, is_dirty) = (free >> unit & 1 != 0, dirty >> unit & 1 != 0);
+        let mut page = 0;
+        while page < PAGES {
+            let start = base + page as u64 * PAGE;
+            let (is_free, is_dirty) = (free >> page & 1 != 0, dirty >> page & 1 != 0);
             let descriptor = Descriptor {
-                fields: Fields(bytes.get(unit * slab..).unwrap_or_default()),
-                address: table.wrapping_add((unit * slab) as u64),
+                fields: Fields(bytes.get(page * slab..).unwrap_or_default()),
+                address: table.wrapping_add((page * slab) as u64),
             };
-            if !is_free && let Some(units) = self.run(&descriptor, start, UNITS - unit) {
-                unit += units;
+            if !is_free && let Some(pages) = self.span(&descriptor, start, PAGES - page) {
+                page += pages;
                 continue;
             }
             let part = match (is_free, is_dirty) {
-                (false, _) => Part::HeapRuns,
+                (false, _) => Part::CachedSpans,
                 (true, true) => Part::PageDirty,
                 (true, false) => Part::PageClean,
             };
-            self.add(part, start, UNIT);
-            unit += 1;
+            self.add(part, start, PAGE);
+            page += 1;
         }
         Ok(())
     }
 
-    /// The units of the run that begins here, if one does.
-    fn run(&mut self, descriptor: &Descriptor<'_>, start: u64, left: usize) -> Option<usize> {
+    /// The pages of the span that begins here, if one does.
+    fn span(&mut self, descriptor: &Descriptor<'_>, start: u64, left: usize) -> Option<usize> {
         let (layout, fields) = (&self.anchor.pages, &descriptor.fields);
         let kind = fields.u8(layout.slab_kind.into());
         if fields.u64(layout.slab_base.into()) != start || kind < kind::SLAB {
             return None;
         }
-        let units = fields.u32(layout.slab_pages.into()) as usize;
-        if kind > kind::SPAN || units == 0 || units > left {
+        let pages = fields.u32(layout.slab_pages.into()) as usize;
+        if kind > kind::SPAN || pages == 0 || pages > left {
             self.out.unsound += 1;
             return None;
         }
-        let bytes = units as u64 * UNIT;
+        let bytes = pages as u64 * PAGE;
         match kind {
             kind::SLAB => self.slab(descriptor, start, bytes),
             kind::SAMPLED => self.add(Part::SampleSlabs, start, bytes),
             _ => {
-                self.out.runs += 1;
+                self.out.spans += 1;
                 self.large(start, bytes, fields.u32(layout.slab_offset.into()).into());
             }
         }
-        Some(units)
+        Some(pages)
     }
 
     fn slab(&mut self, descriptor: &Descriptor<'_>, start: u64, bytes: u64) {
@@ -319,7 +319,7 @@ impl Walk<'_> {
         let (layout, fields) = (&self.anchor.pages, &slab.fields);
         let own_list = slab.address.wrapping_add(layout.slab_free.into());
         if fields.u64(layout.slab_list.into()) == own_list {
-            // `used` of a slab that was set aside says something else.
+            // `used` has another meaning for a slab on the full list.
             let none_free = fields.u64(layout.slab_free.into()) == 0
                 && fields.u16(layout.slab_purged.into()) == 0;
             let used = fields.u32(layout.slab_used.into());
@@ -336,7 +336,7 @@ impl Walk<'_> {
         self.add_known(Part::InUse, used, of_used);
         self.add_known(Part::Tail, bytes - used, resident - of_used);
         self.out.objects += 1;
-        self.out.rounding_most += used.min(UNIT - 1);
+        self.out.rounding_most += used.min(PAGE - 1);
     }
 
     /// Objects with a mapping each.
@@ -356,11 +356,11 @@ impl Walk<'_> {
         })
     }
 
-    fn kept(&mut self) -> Result<(), Obstacle> {
-        for (base, bytes) in pages::kept(self.memory, self.anchor)? {
+    fn cached_mappings(&mut self) -> Result<(), Obstacle> {
+        for (base, bytes) in pages::cached(self.memory, self.anchor)? {
             self.object_bytes = self.object_bytes.saturating_add(bytes);
             self.note_leaf(base, 1);
-            self.add(Part::Kept, base, bytes);
+            self.add(Part::CachedMappings, base, bytes);
         }
         Ok(())
     }
@@ -368,7 +368,7 @@ impl Walk<'_> {
     fn counters(&mut self) -> Result<(), Obstacle> {
         let count = usize::from(self.anchor.parts.counter_count);
         let bytes = self.memory.bytes(self.anchor.parts.counters, count * 8)?;
-        // Signed there, and perhaps below 0 for a moment.
+        // The counters are signed, and may be below 0 for a moment.
         let value = |i: usize| u64::try_from(Fields(&bytes).u64(i * 8) as i64).unwrap_or(0);
         self.out.mapped = value(counter::MAPPED_BYTES);
         self.out.mapped_total = value(counter::MAPPED_TOTAL_BYTES);
@@ -390,17 +390,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Descriptors that lie at a known place.
+    /// Counts the resident part of descriptors at a known place.
     fn descriptors(&mut self, start: u64, bytes: u64) {
         self.out.kinds[Part::Metadata as usize].resident +=
             self.residence.resident(start, start.saturating_add(bytes));
     }
 
-    /// The part of the page map's root that serves the range is in use.
+    /// Notes that the page map's leaves for this range exist.
     fn note_leaf(&mut self, start: u64, bytes: u64) {
-        let leaf = u64::from(self.anchor.parts.page_map_leaf_entries).max(1) * UNIT;
+        let leaf = u64::from(self.anchor.parts.page_map_leaf_entries).max(1) * PAGE;
         let last = start.saturating_add(bytes.saturating_sub(1)) / leaf;
-        // A region lies in two at most.
+        // A region has up to two leaves.
         self.leaves.extend([start / leaf, last]);
     }
 

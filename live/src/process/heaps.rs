@@ -1,9 +1,8 @@
-//! Threads' heaps (alloc/core/thread_heap.h), and whose they are.
+//! Threads' heaps (alloc/core/thread_heap.h), and which thread has each.
 //!
-//! A heap does not know its thread. But its list heads lie in the thread's static TLS, behind which
-//! glibc has the thread's descriptor: it begins with its own address, twice, and has the thread's
-//! number at a place that has been the same since 2.34. What is found there counts if the process
-//! has such a thread.
+//! A heap does not record its thread. But its list heads lie in the thread's static TLS, which glibc's
+//! thread descriptor follows. That begins with its own address, twice, and has the thread's number at
+//! an offset that has not changed since 2.34. The number counts if the process has such a thread.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,53 +13,53 @@ use super::anchor::Anchor;
 use super::memory::{Fields, Memory, Pieces};
 use super::residence::Residence;
 
-/// More heaps than LARDER_MAX_HEAPS allows, and the shared ones.
+/// More than LARDER_MAX_HEAPS allows, plus the shared heaps.
 const MOST_HEAPS: usize = 8192;
-/// Free objects in all lists together, and marks; a second or ten.
+/// Free objects and sample points in all lists; reading as many takes one to ten seconds.
 const MOST_FREE: u32 = 1 << 25;
-/// How far behind the list heads a thread's descriptor may begin.
+/// Bytes behind the list heads in which a thread's descriptor may begin.
 const MOST_TLS: usize = 16 << 10;
 const TID_IN_DESCRIPTOR: u64 = 0x2d0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A living thread; its number, where it can be told.
+    /// A running thread; its number, if it is known.
     Thread(Option<u32>),
-    /// Its thread has ended; the next one takes it over.
+    /// Its thread has ended; the next new thread takes it over.
     Waiting,
-    /// Threads beyond the bound on heaps.
+    /// Shared by the threads beyond the limit on heaps.
     Shared,
-    /// Its thread did not come along through fork.
-    Dead,
+    /// Its thread did not survive fork.
+    Orphaned,
 }
 
-/// A heap as it is now.
+/// A heap at the time of the snapshot.
 #[derive(Clone, Debug)]
 pub struct ThreadHeap {
     pub holder: Holder,
-    /// The thread's, as the kernel knows it.
+    /// The kernel's name for the thread.
     pub name: String,
-    /// Bytes of objects in slabs that it owns, and of what is free there.
+    /// Bytes in the slabs that it owns: of objects in use, and free.
     pub in_use: u64,
     pub free: u64,
-    /// Freed runs that it keeps, bytes.
-    pub kept_runs: u64,
+    /// Bytes of freed spans in its cache.
+    pub cached_spans: u64,
     pub slabs: u64,
-    /// Since it was made, also by threads before this one.
+    /// Since the heap was made, also by earlier threads.
     pub refills: u64,
     pub fresh_slabs: u64,
     pub remote_frees: u64,
 }
 
 impl ThreadHeap {
-    /// Bytes, used and free.
+    /// Bytes, in use and free.
     pub fn held(&self) -> u64 {
         let in_slabs = self.in_use.saturating_add(self.free);
-        in_slabs.saturating_add(self.kept_runs)
+        in_slabs.saturating_add(self.cached_spans)
     }
 }
 
-/// The heaps, and how many free objects of each class each has in its list.
+/// The heaps, and the number of free objects of each class in each heap's list.
 pub struct Heaps {
     pub heaps: Vec<ThreadHeap>,
     pub index: HashMap<u64, usize>,
@@ -87,19 +86,19 @@ pub fn read(
         let fields = Fields(&bytes);
         let heads = fields.u64(layout.heads.into());
         let holder = match () {
-            () if fields.u8(layout.orphaned.into()) != 0 => Holder::Dead,
+            () if fields.u8(layout.orphaned.into()) != 0 => Holder::Orphaned,
             () if shared => Holder::Shared,
             () if fields.u8(layout.assigned.into()) == 0 => Holder::Waiting,
             () => Holder::Thread(thread_of(memory, heads, &threads)),
         };
-        if !matches!(holder, Holder::Dead) {
+        if !matches!(holder, Holder::Orphaned) {
             for (class, capacity) in capacities.iter().enumerate() {
                 let first = heads.wrapping_add(class as u64 * 8);
                 let bin = usize::from(layout.bins) + class * usize::from(layout.bin_bytes);
-                let marks = fields.u64(bin + usize::from(layout.bin_points));
+                let points = fields.u64(bin + usize::from(layout.bin_points));
                 let lists = Lists {
                     first,
-                    marks,
+                    points,
                     most: u32::from(*capacity) + 256,
                 };
                 let count = lists.count(&mut pieces, anchor, &mut left);
@@ -121,7 +120,7 @@ pub fn read(
             name,
             in_use: 0,
             free: 0,
-            kept_runs: fields.u64(layout.cached_span_bytes.into()),
+            cached_spans: fields.u64(layout.cached_span_bytes.into()),
             slabs: 0,
             refills: fields.u64(layout.refills.into()),
             fresh_slabs: fields.u64(layout.fresh_slabs.into()),
@@ -131,7 +130,7 @@ pub fn read(
     Ok(found)
 }
 
-/// Of all heaps; and whether each is a shared one.
+/// Each heap's address, and whether it is a shared one.
 pub fn addresses(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, bool)>, Obstacle> {
     let layout = &anchor.heaps;
     let (mut found, mut met) = (Vec::new(), HashSet::new());
@@ -149,15 +148,15 @@ pub fn addresses(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, bool)>, O
     Ok(found)
 }
 
-/// The free objects of a class: a list, and one behind each mark.
+/// The free objects of a class: one list, and one more behind each sample point.
 struct Lists {
     first: u64,
-    marks: u64,
+    points: u64,
     most: u32,
 }
 
 impl Lists {
-    /// Lists change while they are followed: what cannot be read ends one, as `most` does.
+    /// Lists change while they are followed: an address that cannot be read ends one, and so does `most`.
     fn count(&self, pieces: &mut Pieces<'_>, anchor: &Anchor, left: &mut u32) -> u32 {
         let most = self.most.min(*left);
         let mut count = 0;
@@ -172,15 +171,15 @@ impl Lists {
             }
         };
         follow(pieces, self.first);
-        let (mut mark, mut marks) = (self.marks, 0);
-        while mark != 0 && marks < most {
-            let slot = mark.wrapping_add(anchor.sampler.point_slot.into());
+        let (mut point, mut points) = (self.points, 0);
+        while point != 0 && points < most {
+            let slot = point.wrapping_add(anchor.sampler.point_slot.into());
             follow(pieces, slot);
-            let next = pieces.word(mark.wrapping_add(anchor.sampler.point_next.into()));
-            mark = next.unwrap_or(0);
-            marks += 1;
+            let next = pieces.word(point.wrapping_add(anchor.sampler.point_next.into()));
+            point = next.unwrap_or(0);
+            points += 1;
         }
-        *left = left.saturating_sub(count.max(marks));
+        *left = left.saturating_sub(count.max(points));
         count
     }
 }
@@ -201,7 +200,7 @@ fn threads(memory: &Memory) -> HashMap<u32, String> {
 
 fn thread_of(memory: &Memory, heads: u64, threads: &HashMap<u32, String>) -> Option<u32> {
     let mut bytes = memory.bytes(heads, MOST_TLS);
-    // Where less is mapped.
+    // Less may be mapped.
     for size in [4096, 1024] {
         bytes = bytes.or_else(|_| memory.bytes(heads, size));
     }

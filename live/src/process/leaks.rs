@@ -1,9 +1,8 @@
-//! Objects of a running process that nothing in it leads to any more.
+//! Objects of a running process that no pointer in it leads to.
 //!
-//! Its threads are stopped while that is found out, and nothing runs in it. Some of them may be in the
-//! middle of an allocation then; so what seems lost is looked at once more when they have run on, and
-//! counts if it still does. Which of the objects hang from others is looked at when the threads run
-//! again: nobody can change them.
+//! The threads are stopped during the check. Some may be in the middle of an allocation, so a second
+//! check follows after they have continued: an object is leaked if it is unreachable in both. Which
+//! leaked objects point to others is read while the threads run, because no thread can change them.
 
 use std::time::{Duration, Instant};
 
@@ -22,9 +21,9 @@ use super::{Obstacle, Process, find, roots, sites};
 pub struct LeakedObject {
     /// Of `Leaks::stacks`, if it was sampled.
     pub stack: Option<u32>,
-    /// That were asked for; without a stack, what it may use.
+    /// The bytes that were requested; without a stack, the usable bytes.
     pub bytes: u64,
-    /// Others that it points to, by their places in the list.
+    /// Other leaked objects that it points to, by their index in the list.
     pub points_to: Vec<u32>,
 }
 
@@ -52,9 +51,9 @@ impl Sum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     pub all: Sum,
-    /// From data of the program and its libraries, and from nothing else.
+    /// Only from data of the program and its libraries.
     pub by_globals_alone: Sum,
-    /// From data of the C++ library, and from nothing else: what it has in reserve.
+    /// Only from data of the C++ library: its emergency reserve.
     pub by_cxx_library_alone: Sum,
 }
 
@@ -67,53 +66,54 @@ pub struct Leaks {
     pub stopped: Duration,
     /// Each object has a stack: the process was started with HEAPCHECK.
     pub everything: bool,
-    /// Heaps that fork has left behind.
-    pub dead_heaps: usize,
+    /// Heaps of threads that did not survive fork.
+    pub orphaned_heaps: usize,
 }
 
-pub fn look(process: &Process) -> Result<Leaks, Obstacle> {
+pub fn check(process: &Process) -> Result<Leaks, Obstacle> {
     if find::several(&process.memory)? {
         return Err(Obstacle::Several);
     }
     let data = globals::globals(&process.memory, &process.mappings()?);
-    let mut look = Look::take(process, &data)?;
-    if !look.lost.is_empty() {
-        look.wait_for_threads(process);
-        let first = std::mem::replace(&mut look, Look::take(process, &data)?);
+    let mut snapshot = Snapshot::take(process, &data)?;
+    if !snapshot.lost.is_empty() {
+        snapshot.wait_for_threads(process);
+        let first = std::mem::replace(&mut snapshot, Snapshot::take(process, &data)?);
         let places = first.lost.iter().map(|slot| first.objects.place(*slot).0);
         let known: FxHashSet<u64> = places.collect();
-        let objects = &look.objects;
-        look.lost
+        let objects = &snapshot.objects;
+        snapshot
+            .lost
             .retain(|slot| known.contains(&objects.place(*slot).0));
-        look.stopped = look.stopped.max(first.stopped);
+        snapshot.stopped = snapshot.stopped.max(first.stopped);
     }
     let mut leaks = Leaks {
         objects: Vec::new(),
         stacks: Vec::new(),
-        reached: look.reached,
-        threads: look.threads,
-        stopped: look.stopped,
-        everything: look.objects.everything,
-        dead_heaps: look.objects.dead_heaps,
+        reached: snapshot.reached,
+        threads: snapshot.threads,
+        stopped: snapshot.stopped,
+        everything: snapshot.objects.everything,
+        orphaned_heaps: snapshot.objects.orphaned_heaps,
     };
     let mut residence = Residence::open(&process.memory)?;
-    leaks.describe(process, &look.objects, &mut residence, &look.lost)?;
+    leaks.describe(process, &snapshot.objects, &mut residence, &snapshot.lost)?;
     Ok(leaks)
 }
 
-/// What one stop of the process shows. What a thread has taken from one list and not yet put on
-/// another, or not yet returned, looks lost.
-struct Look {
+/// The result of one stop. An object that a thread has taken off one list and not yet put on another,
+/// or not yet returned, seems lost.
+struct Snapshot {
     objects: Objects,
     lost: Vec<Slot>,
     reached: Reached,
     threads: usize,
-    /// Of each thread, the nanoseconds that it has run.
+    /// Each thread, and the nanoseconds that it has run.
     run: Vec<(i32, u64)>,
     stopped: Duration,
 }
 
-impl Look {
+impl Snapshot {
     fn take(process: &Process, data: &[Data]) -> Result<Self, Obstacle> {
         let (memory, anchor) = (&process.memory, &process.anchor);
         let mut residence = Residence::open(memory)?;
@@ -125,12 +125,12 @@ impl Look {
         }
         let objects = Objects::read(memory, anchor, &mut residence)?;
         let stages = reach_all(memory, &stopped, &objects, data, &mut residence)?;
-        // What was read of a process that was killed meanwhile says nothing.
+        // The process may have been killed meanwhile: what was read is then meaningless.
         if !anchor.is_there(memory)? {
             return Err(Obstacle::Ended);
         }
         let run = |thread: &Thread| Some((thread.id, time_of(process, thread.id)?));
-        let mut look = Self {
+        let mut snapshot = Self {
             lost: Vec::new(),
             reached: Reached::default(),
             threads: stopped.threads.len(),
@@ -139,27 +139,27 @@ impl Look {
             objects,
         };
         drop(stopped);
-        look.stopped = begin.elapsed();
-        for slot in look.objects.each() {
-            let bytes = bytes_of(&look.objects, slot);
-            let number = look.objects.number(slot);
-            let reached = &mut look.reached;
+        snapshot.stopped = begin.elapsed();
+        for slot in snapshot.objects.each() {
+            let bytes = bytes_of(&snapshot.objects, slot);
+            let number = snapshot.objects.number(slot);
+            let reached = &mut snapshot.reached;
             match stages.iter().position(|stage| stage.has(number)) {
                 Some(0) => {}
                 Some(1) => reached.by_globals_alone.add(bytes),
                 Some(_) => reached.by_cxx_library_alone.add(bytes),
                 None => {
-                    look.lost.push(slot);
+                    snapshot.lost.push(slot);
                     continue;
                 }
             }
             reached.all.add(bytes);
         }
-        Ok(look)
+        Ok(snapshot)
     }
 
-    /// Until each thread has run on by more than an allocation takes, or sleeps outside of the
-    /// allocator, or does not get to.
+    /// Waits until each thread has run for longer than an allocation takes or sleeps outside of the
+    /// allocator, up to `PATIENCE`.
     fn wait_for_threads(&self, process: &Process) {
         const ENOUGH_NS: u64 = 200_000;
         const PATIENCE: Duration = Duration::from_secs(1);
@@ -178,7 +178,7 @@ impl Look {
     }
 }
 
-/// What the thread has run, in nanoseconds.
+/// The time that the thread has run, in nanoseconds.
 fn time_of(process: &Process, thread: i32) -> Option<u64> {
     let text = process
         .memory
@@ -188,7 +188,7 @@ fn time_of(process: &Process, thread: i32) -> Option<u64> {
     std::str::from_utf8(first).ok()?.parse().ok()
 }
 
-/// Whether it waits in a system call that the allocator does not make while it has objects in hand.
+/// Whether it waits in a system call that the allocator does not make while objects are in transit.
 fn sleeps_elsewhere(process: &Process, thread: i32) -> bool {
     let call = process.memory.text(&format!("task/{thread}/syscall")).ok();
     let Some(call) = call.as_deref().and_then(Call::parse) else {
@@ -204,7 +204,7 @@ fn sleeps_elsewhere(process: &Process, thread: i32) -> bool {
     }
 }
 
-/// As alloc/os/lock.h has it: the holder's number, and that somebody waits.
+/// Like in alloc/os/lock.h: the holder's number, and the bit for a thread that waits.
 fn is_contended_lock(word: u32) -> bool {
     const CONTENDED: u32 = 1 << 31;
     word > CONTENDED
@@ -218,7 +218,7 @@ struct Call {
 }
 
 impl Call {
-    /// Of `syscall` in a thread's folder; `None` where the thread runs, or waits outside of a call.
+    /// Parses `syscall` of a thread's folder; `None` if the thread runs, or waits outside of a call.
     fn parse(text: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(text).ok()?.split_whitespace();
         let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
@@ -228,14 +228,14 @@ impl Call {
 }
 
 fn bytes_of(objects: &Objects, slot: Slot) -> u64 {
-    match objects.marks.get(&objects.number(slot)) {
+    match objects.sampled.get(&objects.number(slot)) {
         Some(marked) => marked.bytes,
         None => objects.place(slot).1,
     }
 }
 
-/// What threads and memory without a name reach; that, and what globals reach; that, and what those
-/// of the C++ library reach: all.
+/// Objects that are reachable from threads and anonymous memory; also from globals; also from the C++
+/// library's data: all.
 pub fn reach_all(
     memory: &Memory,
     stopped: &Stopped,
@@ -257,7 +257,7 @@ pub fn reach_all(
     let by_globals = reach.reached.clone();
     reach.add_ranges(&split.cxx_library);
     let all = reach.reached;
-    // Else not all that large objects point to was seen.
+    // Otherwise large objects were not scanned completely.
     match residence.is_complete() {
         true => Ok([by_threads, by_globals, all]),
         false => Err(Obstacle::Unsound("the size of its address space")),
@@ -265,7 +265,7 @@ pub fn reach_all(
 }
 
 impl Leaks {
-    /// Takes the objects in, with their stacks and what they point to.
+    /// Adds the objects, with their stacks and what they point to.
     fn describe(
         &mut self,
         process: &Process,
@@ -288,7 +288,7 @@ impl Leaks {
             })
         };
         for (slot, points_to) in lost.iter().zip(edges) {
-            let marked = objects.marks.get(&objects.number(*slot));
+            let marked = objects.sampled.get(&objects.number(*slot));
             self.objects.push(LeakedObject {
                 stack: marked.and_then(|marked| stack_of(&mut self.stacks, marked.site)),
                 bytes: bytes_of(objects, *slot),
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_sleeps_says_in_which_call() {
+    fn the_call_that_a_thread_sleeps_in_is_parsed() {
         let call = |text: &str| Call::parse(text.as_bytes());
         let of = |number, first| Some(Call { number, first });
         assert_eq!(call("0 0x4 0x7ffd 0x1 0x0 0x0 0x0 0x7f 0x7f\n"), of(0, 4));

@@ -1,7 +1,7 @@
-//! Which of the live blocks of a trace a stopped process has lost: no pointer leads there any more.
+//! The live blocks of a trace that a stopped process has lost: no pointer leads there.
 //!
-//! On Larder the heap itself says what its objects are, as for `leaks`. Of any other allocator nothing
-//! is known but the trace: where a block ever was is the heap, and else any memory may hold pointers.
+//! On Larder the objects are read from the heap, like for `leaks`. For another allocator only the trace
+//! is known: memory where a block ever was is the heap, and all other memory may hold pointers.
 
 use larder_trace::Trace;
 
@@ -18,7 +18,7 @@ use super::roots::roots;
 use super::stopped::Stopped;
 use super::traced::{Ranges, Traced};
 
-/// A process whose threads are stopped, for as long as this is there.
+/// A process whose threads are stopped until this is dropped.
 pub struct Standing {
     memory: Memory,
     stopped: Stopped,
@@ -31,7 +31,7 @@ impl Standing {
         Ok(Self { memory, stopped })
     }
 
-    /// Addresses, rising. `None`: the trace is not whole, and so does not say what is live.
+    /// Addresses, ascending. `None`: the trace is incomplete, so the live blocks are unknown.
     pub fn lost(&self, trace: &Trace) -> Result<Option<Vec<u64>>, Obstacle> {
         let mappings = maps::read(&self.memory)?;
         let heap = mappings.iter().find(|mapping| mapping.path == b"[heap]");
@@ -48,7 +48,7 @@ impl Standing {
             }
             Err(_) => self.lost_of_any(&traced, &mappings, &mut residence)?,
         };
-        // What was read of a process that was killed meanwhile says nothing.
+        // The process may have been killed meanwhile: what was read is then meaningless.
         match self.memory.has_ended() {
             true => Err(Obstacle::Ended),
             false => Ok(Some(lost)),
@@ -119,8 +119,8 @@ impl Standing {
         Ok(lost.map(|(address, _)| address).collect())
     }
 
-    /// Whether blocks that were there once say that it is the allocator's: it may have been given back,
-    /// and be a thread's stack by now.
+    /// Whether blocks that were there once show that the mapping is the allocator's: it may have been
+    /// unmapped, and be a thread's stack by now.
     fn may_be_heap(&self, mapping: &Mapping) -> bool {
         let holds = |address: u64| (mapping.start..mapping.end).contains(&address);
         let threads = &self.stopped.threads;

@@ -1,4 +1,4 @@
-//! What is mapped in a process (/proc/PID/maps), and the modules that its code is in.
+//! The mappings of a process (/proc/PID/maps), and the modules that contain its code.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,20 +19,20 @@ pub struct Mapping {
     pub writable: bool,
     pub executable: bool,
     pub shared: bool,
-    /// In the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// 0: of no file.
+    /// 0: no file.
     pub inode: u64,
-    /// As the kernel writes it: `[heap]` and the like, too; empty for memory of no file.
+    /// The kernel's text, also `[heap]` and the like; empty for anonymous memory.
     pub path: Vec<u8>,
 }
 
 /// A file whose code is mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// In the process's own file system.
+    /// The path in the process's own file system.
     pub path: Vec<u8>,
-    /// Where this tool reads it.
+    /// The path by which this tool reads it.
     pub file: PathBuf,
     pub build_id: Vec<u8>,
     /// Address in memory = address in the file's symbol table + bias.
@@ -56,7 +56,7 @@ pub fn read(memory: &Memory) -> Result<Vec<Mapping>, Obstacle> {
         .collect())
 }
 
-/// By the flags in `stat`, behind the name, which may hold anything.
+/// Tests the flags in `stat`. They are behind the name, which may contain anything.
 fn is_kernel_thread(stat: &[u8]) -> bool {
     const PF_KTHREAD: u32 = 0x0020_0000;
     let end = stat.iter().rposition(|byte| *byte == b')');
@@ -98,15 +98,15 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// Where the mapping is that a line of `maps` or `smaps` begins; of other lines nothing.
+/// The addresses of the mapping that a line of `maps` or `smaps` starts; `None` for other lines.
 pub fn place(line: &[u8]) -> Option<(u64, u64)> {
     parse(line).map(|mapping| (mapping.start, mapping.end))
 }
 
-/// Mappings that lie together and are of one file, each with the first that is not.
+/// Groups of adjacent mappings of one file, each with the anonymous mapping behind it.
 pub fn by_file(mappings: &[Mapping]) -> impl Iterator<Item = &[Mapping]> {
     let of_one = |a: &Mapping, b: &Mapping| {
-        // What is behind its last page of data has no file.
+        // Zeroed data behind the file's last page is anonymous.
         b.path == a.path && b.inode == a.inode && b.offset != 0
     };
     mappings
@@ -114,7 +114,7 @@ pub fn by_file(mappings: &[Mapping]) -> impl Iterator<Item = &[Mapping]> {
         .filter(|group| group.first().is_some_and(|first| first.inode != 0))
 }
 
-/// In the order of their addresses.
+/// Sorted by address.
 pub fn modules(memory: &Memory, mappings: &[Mapping]) -> Vec<Module> {
     let executable = |group: &&[Mapping]| group.iter().any(|mapping| mapping.executable);
     by_file(mappings)
@@ -136,7 +136,7 @@ fn module(memory: &Memory, group: &[Mapping]) -> Option<Module> {
     })
 }
 
-/// The mapped file: through the process's root, or, if it was deleted, as the program itself.
+/// The mapped file: through the process's root, or, if it was deleted, through /proc/PID/exe.
 pub fn open_file(memory: &Memory, mapping: &Mapping) -> Option<(PathBuf, ElfFile)> {
     let of_root = mapping.path.strip_prefix(b"/")?;
     let inside = memory.proc_path("root").join(OsStr::from_bytes(of_root));
@@ -152,7 +152,7 @@ pub fn open_file(memory: &Memory, mapping: &Mapping) -> Option<(PathBuf, ElfFile
     })
 }
 
-/// What is to be added to the file's addresses.
+/// Address in memory - address in the file.
 pub fn bias(file: &ElfFile, group: &[Mapping]) -> Option<u64> {
     const PAGE: u64 = 4096;
     let header = elf::FileHeader64::<Endianness>::parse(&*file.map).ok()?;

@@ -1,8 +1,8 @@
-//! The memory of another process, read by process_vm_readv: whole or not at all, never more than
-//! asked for. Numbers in it are the machine's own, little end first.
+//! The memory of another process, read by process_vm_readv: all of a range, or an error. Numbers in it
+//! have the machine's byte order, little-endian.
 //!
-//! The directory under /proc stays open, so that a number that is given to another process later
-//! is not taken for the same.
+//! The directory under /proc stays open, so that another process that gets the same number later is
+//! not mistaken for this one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,11 +15,11 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::Obstacle;
 
-/// Nothing that is read in one go is larger: the table of a region of 64 blocks is 1 MiB.
+/// Limit of one read: the descriptors of a region of 64 segments take 1 MiB.
 pub const MOST_BYTES: usize = 4 << 20;
-/// What the kernel takes in one call.
+/// The kernel's limit for one call.
 pub const MOST_RANGES: usize = 1024;
-/// Text files under /proc: of a process with 65,530 mappings, with long names.
+/// Limit of a text file under /proc: 65,530 mappings with long names.
 const MOST_TEXT: u64 = 64 << 20;
 
 pub struct Memory {
@@ -58,7 +58,7 @@ impl Memory {
         Ok(text)
     }
 
-    /// Fills all of `bytes`, or fails.
+    /// Fills `bytes`, or fails.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Obstacle> {
         if bytes.is_empty() {
             return Ok(());
@@ -84,7 +84,7 @@ impl Memory {
         match (read, error.raw_os_error()) {
             (-1, Some(libc::EPERM)) => Err(Obstacle::NotPermitted),
             (-1, Some(libc::ESRCH)) => Err(Obstacle::Ended),
-            // Not mapped: another program by now, or on its way out; or a stale address.
+            // Not mapped: the process is another program now or is exiting, or the address is stale.
             _ if self.has_ended() => Err(Obstacle::Ended),
             _ => Err(Obstacle::Unsound("an address")),
         }
@@ -99,8 +99,8 @@ impl Memory {
         Ok(bytes)
     }
 
-    /// Fills `bytes` from the ranges, one behind the other; how much of it, up to the first that
-    /// cannot be read. REQUIRES: `MOST_RANGES` at most, as long together as `bytes`.
+    /// Fills `bytes` from the ranges in order, up to the first that cannot be read; returns how many
+    /// bytes. REQUIRES: up to `MOST_RANGES` ranges, together as long as `bytes`.
     pub fn read_ranges(&self, ranges: &[(u64, usize)], bytes: &mut [u8]) -> usize {
         let local = libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -114,8 +114,7 @@ impl Memory {
             })
             .collect();
         let count = remote.len() as libc::c_ulong;
-        // SAFETY: `local` describes `bytes`, of which no more is filled; `remote` is the other
-        // process's, and the kernel checks it.
+        // SAFETY: `local` describes `bytes`; `remote` is the other process's, and the kernel checks it.
         let read =
             unsafe { libc::process_vm_readv(self.id as i32, &local, 1, remote.as_ptr(), count, 0) };
         usize::try_from(read).unwrap_or(0)
@@ -127,13 +126,13 @@ impl Memory {
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// Whether it is gone, or a zombie: its memory is.
+    /// Whether the process has ended; a zombie has no memory either.
     pub fn has_ended(&self) -> bool {
         self.text("maps").map_or(true, |maps| maps.is_empty())
     }
 }
 
-/// What lies together, read a page at a time and kept, up to 16 MiB.
+/// Reads words that lie near each other: a cache of pages, up to 16 MiB.
 pub struct Pieces<'a> {
     memory: &'a Memory,
     pages: HashMap<u64, Vec<u8>>,
@@ -148,7 +147,7 @@ impl<'a> Pieces<'a> {
         Self { memory, pages }
     }
 
-    /// What is asked for from now on is read anew.
+    /// Empties the cache.
     pub fn forget(&mut self) {
         self.pages.clear();
     }
@@ -188,8 +187,8 @@ fn obstacle(kind: ErrorKind) -> Obstacle {
     }
 }
 
-/// Fields of a structure that was read, by their offsets in bytes; 0 beyond its end, which the
-/// layout's check excludes.
+/// Fields of a structure that was read, by their offsets in bytes. A field beyond its end is 0; the
+/// check of the layout excludes that.
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl Fields<'_> {

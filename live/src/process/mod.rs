@@ -1,14 +1,12 @@
-//! Looking into a running process on Larder from outside: nothing is signalled, loaded or asked
-//! there, and nothing stopped but by `leaks`. What is read is a heap in motion, and may be hostile:
-//! any word can be anything, so every count has a bound, every list an end, and a value out of its
-//! range leaves out what it is part of.
+//! Reads a running process on Larder from outside. The process is not signalled, nothing is loaded into
+//! it, and only `leaks` stops it. Its heap changes meanwhile, and it may be hostile: any word can have
+//! any value. So every count and every list is bounded, and an item with an invalid value is left out.
 //!
-//! `memory` reads, `maps` says what is mapped, `find` looks for `larder_anchor` (alloc/statistics/anchor.h),
-//! `anchor` reads it; `sites` has the heap profile, `heap` what is in use and free, `heaps` the
-//! threads', `residence` what is in memory; `pages` knows where descriptors are. `leaks` asks
-//! `stopped` for registers, `objects` for what is in use, `roots` for what else there is and `globals`
-//! for which of that is data, and `reach` floods. `lost` does so with the blocks that a trace has
-//! (`traced`), over any allocator.
+//! `memory` reads, `maps` lists what is mapped, `find` finds `larder_anchor` (alloc/statistics/anchor.h)
+//! and `anchor` reads it; `pages` finds descriptors. `sites` reads the heap profile, `heap` what is in
+//! use and free, `heaps` the threads' heaps, `residence` what is in memory. `leaks` takes registers from
+//! `stopped`, objects from `objects`, other memory from `roots`, data from `globals`, and `reach`
+//! floods. `lost` does the same with the blocks of a trace (`traced`), on any allocator.
 
 mod anchor;
 mod find;
@@ -42,13 +40,13 @@ pub use sites::{Estimate, Profile, Site};
 use anchor::Anchor;
 use memory::Memory;
 
-/// Why a process cannot be looked into.
+/// Why a process cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     NoProcess,
-    /// Of another user, or the system forbids it.
+    /// It is another user's, or the system forbids it.
     NotPermitted,
-    /// It has no allocator of Larder's, or none that can be seen.
+    /// It does not run on Larder, or its Larder cannot be found.
     NotLarder,
     /// A program for 32 bits.
     Narrow,
@@ -56,13 +54,13 @@ pub enum Obstacle {
     Several,
     /// Its anchor has this version.
     OtherVersion(u32),
-    /// This process traces it: a debugger, perhaps.
+    /// This process, such as a debugger, traces it.
     Traced(u32),
     /// This thread does not stop.
     NotStopped(u32),
-    /// It ended, or became another program, while it was looked at.
+    /// It ended, or became another program, while it was read.
     Ended,
-    /// What was read cannot be true; this.
+    /// This part of what was read is inconsistent.
     Unsound(&'static str),
 }
 
@@ -88,7 +86,7 @@ impl Process {
         &self.anchor.library
     }
 
-    /// A file of its own under /proc.
+    /// A file in its directory under /proc.
     pub fn text(&self, name: &str) -> Result<Vec<u8>, Obstacle> {
         self.memory.text(name)
     }
@@ -108,12 +106,12 @@ impl Process {
         heap::read(&self.memory, &self.anchor)
     }
 
-    /// What it has lost. Its threads are stopped meanwhile.
+    /// What it has leaked. Its threads are stopped meanwhile.
     pub fn leaks(&self) -> Result<Leaks, Obstacle> {
-        leaks::look(self)
+        leaks::check(self)
     }
 
-    /// The heap profile as it is now.
+    /// The current heap profile.
     pub fn profile(&self) -> Result<Profile, Obstacle> {
         sites::read(&self.memory, &self.anchor)
     }
@@ -132,7 +130,7 @@ impl fmt::Display for Obstacle {
                  liblarder"
             }
             Self::Narrow => {
-                "it is a program for 32 bits, which Larder is not for: build it for 64 bits"
+                "it is a 32-bit program, which Larder does not support: build it for 64 bits"
             }
             Self::Several => {
                 "it has several of Larder's libraries, each with a heap of its own: preload or \
@@ -141,8 +139,8 @@ impl fmt::Display for Obstacle {
             Self::OtherVersion(version) => {
                 return write!(
                     f,
-                    "its Larder describes itself in version {version}, and this tool reads \
-                     version {}: use the larder of the same release",
+                    "its Larder has layout version {version}, and this tool reads version {}: use \
+                     the larder of the same release",
                     anchor::VERSION
                 );
             }
@@ -155,15 +153,15 @@ impl fmt::Display for Obstacle {
             Self::NotStopped(thread) => {
                 return write!(
                     f,
-                    "its thread {thread} does not stop, and waits for a device perhaps: try again"
+                    "its thread {thread} does not stop; it may wait for a device: try again"
                 );
             }
-            Self::Ended => "it ended while it was looked at: look at one that runs longer",
+            Self::Ended => "it ended while it was read: choose one that runs longer",
             Self::Unsound(what) => {
                 return write!(
                     f,
-                    "{what} cannot be true, perhaps because it has just become another program: try \
-                     again; if that says the same, its heap is damaged"
+                    "{what} is inconsistent; it may just have become another program: try again; \
+                     if the result is the same, its heap is damaged"
                 );
             }
         };

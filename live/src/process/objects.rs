@@ -1,11 +1,9 @@
-//! Every object of a heap that stands still: where it is, whether it is in use, and what the sampler
-//! knows of it.
+//! Every object of a stopped heap: where it is, whether it is in use, and its sample, if it has one.
 //!
-//! Slots of a slab are in use unless a list has them as free: the slab's own, what others have freed
-//! there, those of threads, what they hold back, what inlined code keeps, what signal handlers have
-//! freed and nobody has taken back yet. A list ends where it leads
-//! to anything but a slot in use, so none is followed for ever. Memory: 2 bits a slot, 512 bytes for
-//! 2 MiB of small objects, 40 bytes for one that is sampled.
+//! A slot of a slab is in use unless a free list has it: the slab's own, its remote frees, the lists of
+//! thread heaps, pending remote frees, those of inlined code, and the deferred frees of signal handlers.
+//! A list ends at anything but a slot in use, so following one terminates. Memory: 2 bits a slot, 512
+//! bytes for 2 MiB of small objects, 40 bytes a sampled object.
 
 use std::collections::HashSet;
 
@@ -15,29 +13,29 @@ use super::Obstacle;
 use super::anchor::{Anchor, kind};
 use super::heaps;
 use super::memory::{Fields, Memory, Pieces};
-use super::pages::{self, ClassTable, UNIT, UNITS};
+use super::pages::{self, ClassTable, PAGE, PAGES};
 use super::residence::Residence;
 
-const BLOCK_SHIFT: u32 = 21;
+const SEGMENT_SHIFT: u32 = 21;
 
 /// A sampled object.
 #[derive(Clone, Copy, Debug)]
-pub struct Marked {
+pub struct Sampled {
     pub site: u64,
-    /// That were asked for.
+    /// The bytes that were requested.
     pub bytes: u64,
 }
 
-/// Objects of one size, one behind the other.
+/// Adjacent objects of one size.
 struct Slab {
     base: u64,
     size: u64,
     count: u32,
-    /// The number of its first among all.
+    /// The number of its first object.
     first: u32,
 }
 
-/// What a descriptor says besides.
+/// The rest of a slab's descriptor.
 struct Descriptor {
     slab: usize,
     kind: u8,
@@ -45,11 +43,11 @@ struct Descriptor {
     list: u64,
     free: u64,
     remote: u64,
-    gone: u64,
-    mark: u64,
+    decommitted: u64,
+    point: u64,
 }
 
-/// An object, as its slab and its place there.
+/// An object: its slab, and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     slab: u32,
@@ -58,22 +56,22 @@ pub struct Slot {
 
 pub struct Objects {
     slabs: Vec<Slab>,
-    /// Of 2 MiB each, by its number: 1 + the slab of each unit.
-    blocks: FxHashMap<u64, Box<[u32; UNITS]>>,
-    /// Those with a mapping each, by address.
+    /// By address / 2 MiB: of each page, 1 + its slab, or 0.
+    segments: FxHashMap<u64, Box<[u32; PAGES]>>,
+    /// Slabs of objects with a mapping of their own, by address.
     mappings: Vec<u32>,
     in_use: Bits,
     low: u64,
     high: u64,
-    pub marks: FxHashMap<u32, Marked>,
-    /// No leaks, whoever points to them.
+    pub sampled: FxHashMap<u32, Sampled>,
+    /// Objects that are no leaks, even if nothing points to them.
     pub exempt: Vec<Slot>,
-    /// Memory that is the heap's, by address, and its descriptors': no roots.
+    /// Memory of the heap and of its descriptors, by address: no roots.
     pub covered: Vec<(u64, u64)>,
-    /// Every object is sampled, since the process began.
+    /// Every object is sampled, since the process started.
     pub everything: bool,
-    /// Heaps of threads that did not come along through fork.
-    pub dead_heaps: usize,
+    /// Heaps of threads that did not survive fork.
+    pub orphaned_heaps: usize,
 }
 
 /// By an object's number.
@@ -89,7 +87,7 @@ impl Bits {
             .get(i as usize / 64)
             .is_some_and(|word| word >> (i % 64) & 1 != 0)
     }
-    /// Whether that is new.
+    /// Whether the bit was clear.
     pub fn set(&mut self, i: u32) -> bool {
         let Some(word) = self.0.get_mut(i as usize / 64) else {
             return false;
@@ -123,16 +121,16 @@ impl Objects {
             count: 0,
             out: Self {
                 slabs: Vec::new(),
-                blocks: FxHashMap::default(),
+                segments: FxHashMap::default(),
                 mappings: Vec::new(),
                 in_use: Bits::none(0),
                 low: u64::MAX,
                 high: 0,
-                marks: FxHashMap::default(),
+                sampled: FxHashMap::default(),
                 exempt: Vec::new(),
                 covered: Vec::new(),
                 everything,
-                dead_heaps: 0,
+                orphaned_heaps: 0,
             },
         };
         gather.regions(residence)?;
@@ -158,12 +156,12 @@ impl Objects {
         Ok(gather.out)
     }
 
-    /// How many numbers there are.
+    /// Numbers are below this.
     pub fn count(&self) -> u32 {
         self.slabs.last().map_or(0, |slab| slab.first + slab.count)
     }
 
-    /// The object in use that has the address anywhere within it.
+    /// The object in use that contains the address.
     #[inline]
     pub fn find(&self, address: u64) -> Option<Slot> {
         if address.wrapping_sub(self.low) >= self.high.wrapping_sub(self.low) {
@@ -174,8 +172,8 @@ impl Objects {
     }
 
     fn slot(&self, address: u64) -> Option<Slot> {
-        let by_unit = self.blocks.get(&(address >> BLOCK_SHIFT));
-        let slab = match by_unit.map(|block| block[(address / UNIT) as usize % UNITS]) {
+        let by_page = self.segments.get(&(address >> SEGMENT_SHIFT));
+        let slab = match by_page.map(|segment| segment[(address / PAGE) as usize % PAGES]) {
             Some(slab) if slab != 0 => slab - 1,
             _ => self.mapping(address)?,
         };
@@ -198,13 +196,13 @@ impl Objects {
         self.slabs[slot.slab as usize].first + slot.index
     }
 
-    /// Where it is, and the bytes that it may use.
+    /// Its address and its usable bytes.
     pub fn place(&self, slot: Slot) -> (u64, u64) {
         let slab = &self.slabs[slot.slab as usize];
         (slab.base + u64::from(slot.index) * slab.size, slab.size)
     }
 
-    /// Those in use, by address within a slab.
+    /// Objects in use, in the order of slabs, and by address within a slab.
     pub fn each(&self) -> impl Iterator<Item = Slot> + '_ {
         let slabs = self.slabs.iter().zip(0..);
         slabs.flat_map(move |(of, slab)| {
@@ -238,26 +236,28 @@ struct Gather<'a> {
 impl Gather<'_> {
     fn regions(&mut self, residence: &mut Residence) -> Result<(), Obstacle> {
         let layout = &self.anchor.pages;
-        let (block, slab) = (layout.segment_bytes as usize, layout.slab_bytes as usize);
+        let (segment, slab) = (layout.segment_bytes as usize, layout.slab_bytes as usize);
         let classes = ClassTable::read(self.memory, self.anchor)?;
         for region in pages::regions(self.memory, self.anchor)? {
-            let end = region.base + region.blocks as u64 * pages::BLOCK;
+            let end = region.base + region.segments as u64 * pages::SEGMENT;
             self.out.covered.push((region.base, end));
-            let blocks = self.memory.bytes(region.table, region.blocks * block)?;
-            let slabs = region.table.wrapping_add((region.blocks * block) as u64);
-            let table_end = slabs.wrapping_add((region.blocks * UNITS * slab) as u64);
+            let segments = self.memory.bytes(region.table, region.segments * segment)?;
+            let slabs = region
+                .table
+                .wrapping_add((region.segments * segment) as u64);
+            let table_end = slabs.wrapping_add((region.segments * PAGES * slab) as u64);
             self.out
                 .covered
                 .push((region.table, table_end.max(region.table)));
-            for (i, bytes) in blocks.chunks_exact(block).enumerate() {
+            for (i, bytes) in segments.chunks_exact(segment).enumerate() {
                 let free = Fields(bytes).u128(layout.segment_free.into());
                 if free == u128::MAX {
                     continue;
                 }
-                let table = slabs.wrapping_add((i * UNITS * slab) as u64);
-                let table = residence.read(self.memory, table, UNITS * slab)?;
-                self.block(
-                    region.base + i as u64 * pages::BLOCK,
+                let table = slabs.wrapping_add((i * PAGES * slab) as u64);
+                let table = residence.read(self.memory, table, PAGES * slab)?;
+                self.segment(
+                    region.base + i as u64 * pages::SEGMENT,
                     &table,
                     free,
                     &classes,
@@ -267,7 +267,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    fn block(
+    fn segment(
         &mut self,
         base: u64,
         table: &[u8],
@@ -275,55 +275,55 @@ impl Gather<'_> {
         classes: &ClassTable,
     ) -> Result<(), Obstacle> {
         let layout = &self.anchor.pages;
-        let mut unit = 0;
-        while unit < UNITS {
-            let bytes = table.get(unit * usize::from(layout.slab_bytes)..);
+        let mut page = 0;
+        while page < PAGES {
+            let bytes = table.get(page * usize::from(layout.slab_bytes)..);
             let fields = Fields(bytes.unwrap_or_default());
-            let start = base + unit as u64 * UNIT;
-            let units = fields.u32(layout.slab_pages.into()) as usize;
+            let start = base + page as u64 * PAGE;
+            let pages = fields.u32(layout.slab_pages.into()) as usize;
             let kind = fields.u8(layout.slab_kind.into());
-            let is_run = free >> unit & 1 == 0
+            let is_span = free >> page & 1 == 0
                 && (kind::SLAB..=kind::SPAN).contains(&kind)
                 && fields.u64(layout.slab_base.into()) == start
-                && (1..=UNITS - unit).contains(&units);
-            if !is_run {
-                unit += 1;
+                && (1..=PAGES - page).contains(&pages);
+            if !is_span {
+                page += 1;
                 continue;
             }
-            let bytes = units as u64 * UNIT;
+            let bytes = pages as u64 * PAGE;
             let offset = u64::from(fields.u32(layout.slab_offset.into()));
             if kind == kind::SPAN && offset < bytes {
-                self.add(&fields, start + offset, bytes - offset, 1, units as u32)?;
+                self.add(&fields, start + offset, bytes - offset, 1, pages as u32)?;
             } else if kind != kind::SPAN {
                 let class = usize::from(fields.u8(layout.slab_class.into()));
                 let size = classes.sizes.get(class).copied().map_or(0, u64::from);
                 let carved = u64::from(fields.u16(layout.slab_carved.into()));
                 if size != 0 && carved != 0 && carved * size <= bytes {
-                    self.add(&fields, start, size, carved as u32, units as u32)?;
+                    self.add(&fields, start, size, carved as u32, pages as u32)?;
                 }
             }
-            unit += units;
+            page += pages;
         }
         Ok(())
     }
 
-    /// Of the heap: objects from `base` on.
+    /// Adds `count` adjacent objects from `base` on.
     fn add(
         &mut self,
         fields: &Fields<'_>,
         base: u64,
         size: u64,
         count: u32,
-        units: u32,
+        pages: u32,
     ) -> Result<(), Obstacle> {
         let layout = &self.anchor.pages;
         let slab = self.out.slabs.len();
         let (first, sum) = (self.count, self.count.checked_add(count));
         self.count = sum.ok_or(Obstacle::Unsound("the number of objects"))?;
-        for unit in base / UNIT..base / UNIT + u64::from(units) {
-            let block = self.out.blocks.entry((unit * UNIT) >> BLOCK_SHIFT);
-            let block = block.or_insert_with(|| Box::new([0; UNITS]));
-            block[unit as usize % UNITS] = slab as u32 + 1;
+        for page in base / PAGE..base / PAGE + u64::from(pages) {
+            let segment = self.out.segments.entry((page * PAGE) >> SEGMENT_SHIFT);
+            let segment = segment.or_insert_with(|| Box::new([0; PAGES]));
+            segment[page as usize % PAGES] = slab as u32 + 1;
         }
         self.out.low = self.out.low.min(base);
         self.out.high = self.out.high.max(base + u64::from(count) * size);
@@ -340,8 +340,8 @@ impl Gather<'_> {
             list: fields.u64(layout.slab_list.into()),
             free: fields.u64(layout.slab_free.into()),
             remote: fields.u64(layout.slab_remote.into()),
-            gone: fields.u64(layout.slab_decommitted.into()),
-            mark: fields.u64(layout.slab_point.into()),
+            decommitted: fields.u64(layout.slab_decommitted.into()),
+            point: fields.u64(layout.slab_point.into()),
         });
         Ok(())
     }
@@ -363,7 +363,7 @@ impl Gather<'_> {
             self.out.mappings.push(self.out.slabs.len() as u32);
             self.add(&Fields(&fields), base + offset, bytes - offset, 1, 0)?;
         }
-        for (base, bytes) in pages::kept(self.memory, self.anchor)? {
+        for (base, bytes) in pages::cached(self.memory, self.anchor)? {
             self.out.covered.push((base, base + bytes));
         }
         let own = &self.anchor.own;
@@ -375,14 +375,14 @@ impl Gather<'_> {
         ] {
             self.out.covered.push((table, table.saturating_add(bytes)));
         }
-        // Descriptors have the addresses of what they describe.
+        // Descriptors contain the addresses of objects.
         for chunk in pages::chunks(self.memory, self.anchor)? {
             let end = chunk.saturating_add(self.anchor.meta.chunk_bytes.into());
             self.out.covered.push((chunk, end));
         }
-        let parked = self.memory.word(self.anchor.large.last_freed)?;
-        if parked != 0 {
-            let bytes = self.memory.bytes(parked, layout.slab_bytes.into())?;
+        let last_freed = self.memory.word(self.anchor.large.last_freed)?;
+        if last_freed != 0 {
+            let bytes = self.memory.bytes(last_freed, layout.slab_bytes.into())?;
             let fields = Fields(&bytes);
             let base = fields.u64(layout.slab_base.into());
             let end = base.saturating_add(fields.u64(layout.slab_span_bytes.into()));
@@ -391,7 +391,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// All slots, without those that slabs themselves have as free.
+    /// Marks all slots as in use, except those that the slabs' own lists have as free.
     fn find_used(&mut self) -> Result<(), Obstacle> {
         let descriptors = std::mem::take(&mut self.descriptors);
         for descriptor in &descriptors {
@@ -419,27 +419,29 @@ impl Gather<'_> {
         self.follow((descriptor.remote & ((1 << 48) - 1)) & !STATE, usize::MAX);
         let slab = &self.out.slabs[descriptor.slab];
         let (base, size, count) = (slab.base, slab.size, u64::from(slab.count));
-        let page = rustix::param::page_size() as u64;
-        for i in (0..64).filter(|i| descriptor.gone >> i & 1 != 0) {
-            for object in (i * page).div_ceil(size)..((i + 1) * page).div_ceil(size).min(count) {
+        let system_page = rustix::param::page_size() as u64;
+        for i in (0..64).filter(|i| descriptor.decommitted >> i & 1 != 0) {
+            for object in
+                (i * system_page).div_ceil(size)..((i + 1) * system_page).div_ceil(size).min(count)
+            {
                 self.out.set_free(base + object * size);
             }
         }
     }
 
-    /// Its list is one of marks, by slot.
+    /// The list of a sample slab is an array of sample points, by slot.
     fn sampled(&mut self, descriptor: &Descriptor) -> Result<(), Obstacle> {
         let (slab, count) = (
             descriptor.slab as u32,
             self.out.slabs[descriptor.slab].count,
         );
-        let marks = self.memory.bytes(descriptor.list, count as usize * 8)?;
+        let points = self.memory.bytes(descriptor.list, count as usize * 8)?;
         for index in 0..count {
-            let mark = Fields(&marks).u64(index as usize * 8);
+            let point = Fields(&points).u64(index as usize * 8);
             let slot = Slot { slab, index };
-            if mark != 0 {
+            if point != 0 {
                 self.out.in_use.set(self.out.number(slot));
-                self.mark(slot, mark)?;
+                self.point(slot, point)?;
             }
         }
         Ok(())
@@ -450,17 +452,17 @@ impl Gather<'_> {
             slab: descriptor.slab as u32,
             index: 0,
         };
-        match descriptor.mark {
+        match descriptor.point {
             0 => Ok(()),
-            mark => self.mark(slot, mark),
+            point => self.point(slot, point),
         }
     }
 
-    fn mark(&mut self, slot: Slot, mark: u64) -> Result<(), Obstacle> {
+    fn point(&mut self, slot: Slot, point: u64) -> Result<(), Obstacle> {
         let layout = &self.anchor.sampler;
-        let bytes = self.pieces.bytes(mark, layout.point_bytes.into())?;
+        let bytes = self.pieces.bytes(point, layout.point_bytes.into())?;
         let fields = Fields(&bytes);
-        let marked = Marked {
+        let sampled = Sampled {
             site: fields.u64(layout.point_site.into()),
             bytes: fields
                 .u64(layout.point_asked.into())
@@ -469,18 +471,18 @@ impl Gather<'_> {
         if fields.u32(layout.point_state.into()) & u32::from(layout.exempt_states) != 0 {
             self.out.exempt.push(slot);
         }
-        // The place that it would have without the sampler.
+        // Its slot in the slab of its class stays in use while it is sampled.
         let place = fields.u64(layout.point_slot.into());
         if place != 0 {
             self.out.set_free(place);
         }
-        if marked.site != 0 {
-            self.out.marks.insert(self.out.number(slot), marked);
+        if sampled.site != 0 {
+            self.out.sampled.insert(self.out.number(slot), sampled);
         }
         Ok(())
     }
 
-    /// Frees the objects of a list, `most` of them.
+    /// Marks up to `most` objects of a list as free.
     fn follow(&mut self, first: u64, most: usize) {
         let (mut at, mut left) = (first, most);
         while at != 0 && left > 0 && self.out.set_free(at) {
@@ -492,12 +494,12 @@ impl Gather<'_> {
     fn heaps(&mut self, residence: &mut Residence) -> Result<(), Obstacle> {
         let layout = &self.anchor.heaps;
         let classes = u64::from(self.anchor.parts.class_count);
-        let mut dead = HashSet::new();
+        let mut orphaned = HashSet::new();
         for (address, _) in heaps::addresses(self.memory, self.anchor)? {
             let bytes = residence.read(self.memory, address, layout.heap_bytes.into())?;
             let fields = Fields(&bytes);
             if fields.u8(layout.orphaned.into()) != 0 {
-                dead.insert(address);
+                orphaned.insert(address);
                 continue;
             }
             let heads = fields.u64(layout.heads.into());
@@ -505,33 +507,33 @@ impl Gather<'_> {
                 let list = self.pieces.word(heads.wrapping_add(class * 8)).unwrap_or(0);
                 self.follow(list, usize::MAX);
                 let bin = usize::from(layout.bins) + class as usize * usize::from(layout.bin_bytes);
-                self.marked_lists(fields.u64(bin + usize::from(layout.bin_points)));
+                self.lists_behind_points(fields.u64(bin + usize::from(layout.bin_points)));
             }
-            // Behind them there is what malloc has handed out last.
+            // Behind the heads lies the object that malloc returned last.
             let end = heads.wrapping_add((classes + 2) * 8);
             self.out.covered.push((heads, end.max(heads)));
             self.pending(address)?;
             self.inlined(fields.u64(layout.inlined.into()));
         }
-        self.out.dead_heaps = dead.len();
-        self.exempt_unknown(&dead);
+        self.out.orphaned_heaps = orphaned.len();
+        self.exempt_unknown(&orphaned);
         Ok(())
     }
 
-    fn marked_lists(&mut self, first: u64) {
+    fn lists_behind_points(&mut self, first: u64) {
         let layout = &self.anchor.sampler;
-        let (mut mark, mut left) = (first, 1 << 16);
-        while mark != 0 && left > 0 {
-            let slot = mark.wrapping_add(layout.point_slot.into());
+        let (mut point, mut left) = (first, 1 << 16);
+        while point != 0 && left > 0 {
+            let slot = point.wrapping_add(layout.point_slot.into());
             let list = self.pieces.word(slot).unwrap_or(0);
             self.follow(list, usize::MAX);
-            let next = mark.wrapping_add(layout.point_next.into());
-            mark = self.pieces.word(next).unwrap_or(0);
+            let next = point.wrapping_add(layout.point_next.into());
+            point = self.pieces.word(next).unwrap_or(0);
             left -= 1;
         }
     }
 
-    /// What a thread has freed of others' slabs, and holds back.
+    /// Remote frees that a thread has not pushed yet.
     fn pending(&mut self, heap: u64) -> Result<(), Obstacle> {
         let layout = &self.anchor.heaps;
         let (count, bytes) = (layout.pending_count as usize, layout.pending_bytes as usize);
@@ -554,8 +556,8 @@ impl Gather<'_> {
         }
         for class in 0..u64::from(layout.inlined_classes) {
             let word = |from: u64| state.wrapping_add(from + class * 8);
-            if let Ok(kept) = self.pieces.word(word(0)) {
-                self.out.set_free(kept);
+            if let Ok(newest) = self.pieces.word(word(0)) {
+                self.out.set_free(newest);
             }
             for list in [layout.inlined_newer, layout.inlined_older] {
                 let first = self.pieces.word(word(list.into())).unwrap_or(0);
@@ -564,11 +566,11 @@ impl Gather<'_> {
         }
     }
 
-    /// What is known of them is not enough: lists of a heap that fork left behind may be torn; what
-    /// was allocated before everything was sampled belongs to nobody.
-    fn exempt_unknown(&mut self, dead: &HashSet<u64>) {
+    /// Exempts objects whose state is uncertain: the lists of an orphaned heap may be torn, and objects
+    /// from before everything was sampled have no site.
+    fn exempt_unknown(&mut self, orphaned: &HashSet<u64>) {
         for descriptor in &self.descriptors {
-            let unknown = dead.contains(&descriptor.owner)
+            let unknown = orphaned.contains(&descriptor.owner)
                 || self.out.everything && descriptor.kind != kind::SAMPLED;
             if !unknown {
                 continue;
@@ -577,14 +579,14 @@ impl Gather<'_> {
                 let slab = descriptor.slab as u32;
                 let slot = Slot { slab, index };
                 let number = self.out.number(slot);
-                if self.out.in_use.has(number) && !self.out.marks.contains_key(&number) {
+                if self.out.in_use.has(number) && !self.out.sampled.contains_key(&number) {
                     self.out.exempt.push(slot);
                 }
             }
         }
     }
 
-    /// Objects of sites that are none for the library's own check.
+    /// Exempts objects of the sites that the library's own check exempts.
     fn sites(&mut self) -> Result<(), Obstacle> {
         let offset = self.anchor.profile.exempt;
         if !self.out.everything {
@@ -593,15 +595,15 @@ impl Gather<'_> {
         let mut known: FxHashMap<u64, bool> = FxHashMap::default();
         let mut found = Vec::new();
         for slot in self.out.each() {
-            let Some(marked) = self.out.marks.get(&self.out.number(slot)) else {
+            let Some(sampled) = self.out.sampled.get(&self.out.number(slot)) else {
                 continue;
             };
-            let exempt = match known.get(&marked.site) {
+            let exempt = match known.get(&sampled.site) {
                 Some(exempt) => *exempt,
                 None => {
-                    let at = marked.site.wrapping_add(offset.into());
+                    let at = sampled.site.wrapping_add(offset.into());
                     let exempt = self.pieces.bytes(at, 1)? != [0];
-                    known.insert(marked.site, exempt);
+                    known.insert(sampled.site, exempt);
                     exempt
                 }
             };

@@ -1,5 +1,5 @@
-//! Where the heap's descriptors are: regions of blocks, mappings of their own, what is kept of these,
-//! and the size classes. What is counted or looked for in them is others' business.
+//! Where the heap's descriptors are: regions of segments, objects' own mappings, cached mappings, and
+//! the size classes. Callers interpret the descriptors.
 
 use std::collections::HashSet;
 
@@ -7,12 +7,12 @@ use super::Obstacle;
 use super::anchor::{Anchor, kind};
 use super::memory::{Fields, Memory};
 
-pub const UNIT: u64 = 16 << 10;
-pub const BLOCK: u64 = 2 << 20;
-/// Of a block.
-pub const UNITS: usize = 128;
-const MOST_BLOCKS: usize = 64;
-/// 128 TiB of regions of 128 MiB, with room for smaller ones.
+pub const PAGE: u64 = 16 << 10;
+pub const SEGMENT: u64 = 2 << 20;
+/// Pages of a segment.
+pub const PAGES: usize = 128;
+const MOST_SEGMENTS: usize = 64;
+/// 128 TiB in regions of 128 MiB, and as many again for smaller ones.
 const MOST_REGIONS: usize = 1 << 21;
 const MOST_MAPPINGS: usize = 1 << 22;
 
@@ -37,12 +37,12 @@ impl ClassTable {
     }
 }
 
-/// Blocks that were mapped together.
+/// Segments that were mapped together.
 pub struct Region {
     pub base: u64,
-    /// Descriptors of the blocks, and behind them those of their units.
+    /// Descriptors of the segments, followed by those of their pages.
     pub table: u64,
-    pub blocks: usize,
+    pub segments: usize,
 }
 
 pub fn regions(memory: &Memory, anchor: &Anchor) -> Result<Vec<Region>, Obstacle> {
@@ -58,10 +58,10 @@ pub fn regions(memory: &Memory, anchor: &Anchor) -> Result<Vec<Region>, Obstacle
         let region = Region {
             base: fields.u64(layout.region_base.into()),
             table: fields.u64(layout.region_segments.into()),
-            blocks: fields.u32(layout.region_count.into()) as usize,
+            segments: fields.u32(layout.region_count.into()) as usize,
         };
-        let sound = (1..=MOST_BLOCKS).contains(&region.blocks);
-        if !sound || !region.base.is_multiple_of(BLOCK) || region.base >> 48 != 0 {
+        let sound = (1..=MOST_SEGMENTS).contains(&region.segments);
+        if !sound || !region.base.is_multiple_of(SEGMENT) || region.base >> 48 != 0 {
             return Err(Obstacle::Unsound("a region"));
         }
         found.push(region);
@@ -70,8 +70,8 @@ pub fn regions(memory: &Memory, anchor: &Anchor) -> Result<Vec<Region>, Obstacle
     Ok(found)
 }
 
-/// Calls `visit` with the descriptor of each object that has a mapping: of the list of all that were
-/// ever made.
+/// Calls `visit` with the descriptor of each object that has a mapping, from the list of all such
+/// descriptors that were ever made.
 pub fn mappings(
     memory: &Memory,
     anchor: &Anchor,
@@ -95,8 +95,8 @@ pub fn mappings(
     Ok(())
 }
 
-/// Mappings that were freed: where each begins, and its bytes.
-pub fn kept(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, u64)>, Obstacle> {
+/// The cached mappings: address and bytes of each.
+pub fn cached(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, u64)>, Obstacle> {
     let large = &anchor.large;
     let entry = usize::from(large.cached_bytes);
     let count = Fields(&memory.bytes(large.cached_count, 4)?).u32(0) as usize;
@@ -111,7 +111,7 @@ pub fn kept(memory: &Memory, anchor: &Anchor) -> Result<Vec<(u64, u64)>, Obstacl
         .collect())
 }
 
-/// Memory for descriptors of all kinds.
+/// Addresses of the memory for descriptors of all kinds.
 pub fn chunks(memory: &Memory, anchor: &Anchor) -> Result<Vec<u64>, Obstacle> {
     let mut chunk = memory.word(anchor.meta.last_chunk)?;
     let (mut met, mut found) = (HashSet::new(), Vec::new());

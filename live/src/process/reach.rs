@@ -1,7 +1,7 @@
-//! Which objects of a stopped process can be reached, and which of the others point to which.
+//! Which objects of a stopped process are reachable, and which of the others point to which.
 //!
-//! Memory is read as it is scanned, many objects in one call: 1 MiB at a time, and nothing is kept of
-//! it. Time grows with the bytes in use.
+//! Memory is read while it is scanned, 1 MiB of many objects in one call, and is not stored. Time grows
+//! with the bytes in use.
 
 use rustc_hash::FxHashMap;
 
@@ -10,17 +10,17 @@ use super::objects::{Bits, Objects, Slot};
 use super::residence::Residence;
 
 const PIECE: usize = 1 << 20;
-/// Objects of more are read page by page, where there is something.
+/// Of larger objects, only the resident pages are read.
 const LARGE: u64 = 256 << 10;
 
-/// What pointers lead to: objects apart from each other, each with a number below `count`.
+/// What pointers lead to: objects that do not overlap, each with a number below `count`.
 pub trait Targets {
     type Slot: Copy;
     fn count(&self) -> u32;
-    /// The one that has the address anywhere within it.
+    /// The object that contains the address.
     fn find(&self, address: u64) -> Option<Self::Slot>;
     fn number(&self, slot: Self::Slot) -> u32;
-    /// Where it is, and its bytes.
+    /// Its address and its bytes.
     fn place(&self, slot: Self::Slot) -> (u64, u64);
 }
 
@@ -61,7 +61,7 @@ impl<'a, T: Targets> Reach<'a, T> {
         }
     }
 
-    /// What these point to is reached, and what that points to.
+    /// Marks what these point to as reached, and follows it.
     pub fn add_words(&mut self, words: &[u64]) {
         let found: Vec<T::Slot> = words
             .iter()
@@ -74,7 +74,7 @@ impl<'a, T: Targets> Reach<'a, T> {
         self.add_ranges_but(ranges, |_| false);
     }
 
-    /// The same, but for words that are left out.
+    /// The same, without the words that `left_out` accepts.
     pub fn add_ranges_but(&mut self, ranges: &[(u64, u64)], left_out: impl Fn(u64) -> bool) {
         for (begin, end) in ranges {
             let (batch, mut full) = (&mut self.batch, false);
@@ -124,7 +124,7 @@ impl<'a, T: Targets> Reach<'a, T> {
     }
 }
 
-/// For each of the objects, in their order, which of them it points to.
+/// For each of the objects, in order, which of the others it points to.
 pub fn edges(
     memory: &Memory,
     objects: &Objects,
@@ -149,7 +149,7 @@ pub fn edges(
     edges.collect()
 }
 
-/// Where an object's memory is: of a large one, where there is any.
+/// An object's memory; of a large one, its resident parts.
 fn places<T: Targets>(
     objects: &T,
     slot: T::Slot,
@@ -179,7 +179,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     words.iter().map(|word| u64::from_ne_bytes(*word))
 }
 
-/// Ranges to be read together, of `PIECE` at most each.
+/// Ranges to be read together, each of up to `PIECE` bytes.
 #[derive(Default)]
 struct Batch {
     ranges: Vec<(u64, usize)>,
@@ -188,14 +188,14 @@ struct Batch {
 }
 
 impl Batch {
-    /// Whether there is enough for one call.
+    /// Whether the batch is full.
     fn add(&mut self, from: u64, bytes: usize) -> bool {
         self.ranges.push((from, bytes));
         self.bytes += bytes;
         self.bytes >= PIECE || self.ranges.len() >= MOST_RANGES
     }
 
-    /// Calls `visit` with what is in each range; of one that cannot be read, with what can be.
+    /// Calls `visit` with the content of each range, or with the readable pages of it.
     fn read(&mut self, memory: &Memory, mut visit: impl FnMut(&[u8])) {
         self.bytes = 0;
         let ranges = std::mem::take(&mut self.ranges);
@@ -232,7 +232,7 @@ impl Batch {
     }
 }
 
-/// A page at a time: a program may have taken away the right to read some of its own.
+/// A page at a time: a program may have made some of its pages unreadable.
 fn read_pages(memory: &Memory, from: u64, bytes: usize, visit: &mut impl FnMut(&[u8])) {
     const PAGE: usize = 4096;
     let (mut page, mut done) = ([0; PAGE], 0);
@@ -257,7 +257,7 @@ mod tests {
         let own = Memory::open(std::process::id()).unwrap();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a mapping of our own, of which one page is not touched any more.
+        // SAFETY: a mapping of our own; the page is not accessed afterwards.
         let base = unsafe {
             let base = libc::mmap(std::ptr::null_mut(), 3 * PAGE, access, kind, -1, 0);
             assert_ne!(base, libc::MAP_FAILED);

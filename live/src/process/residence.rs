@@ -1,4 +1,4 @@
-//! Which pages of a process are in memory (/proc/PID/pagemap), asked for a window at a time.
+//! Which system pages of a process are in memory (/proc/PID/pagemap), read a window at a time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use super::Obstacle;
 use super::memory::{MOST_BYTES, Memory};
 
 const WINDOW: u64 = 2 << 20;
-/// 256 GiB of address space are looked at, and not more: about a second.
+/// Up to 256 GiB of address space are read, in about a second.
 const MOST_WINDOWS: u32 = 1 << 17;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -33,8 +33,8 @@ impl Residence {
         })
     }
 
-    /// Bytes of the range that are in memory. Takes time by the range's size: a window of 2 MiB
-    /// takes about 10 microseconds.
+    /// Bytes of the range that are in memory. Time grows with the range: about 10 microseconds for a
+    /// window of 2 MiB.
     pub fn resident(&mut self, start: u64, end: u64) -> u64 {
         let (mut from, mut bytes) = (start, 0);
         while from < end && self.is_complete() {
@@ -47,8 +47,8 @@ impl Residence {
         bytes
     }
 
-    /// Calls `visit` with each part of the range that is in memory or swapped out; with `own` alone
-    /// what this process alone has and has ever written to.
+    /// Calls `visit` with each part of the range that is in memory or swapped out; with `own`, only with
+    /// private pages that the process has written to.
     pub fn parts(&mut self, start: u64, end: u64, own: bool, mut visit: impl FnMut(u64, u64)) {
         let (mut from, mut run) = (start, None);
         while from < end && self.is_complete() {
@@ -69,13 +69,13 @@ impl Residence {
         }
     }
 
-    /// False: there was more than is looked at, and what is left counts as not in memory.
+    /// False if there was more than the limit; the rest counts as not in memory.
     pub fn is_complete(&self) -> bool {
         self.left > 0
     }
 
-    /// Memory of the process. What was never written reads as zeros, and is left alone: to read it
-    /// would give the process a page of zeros there.
+    /// Reads memory of the process. Pages that were never written are zeros, and are not read: that would
+    /// make the process map its page of zeros there.
     pub fn read(&mut self, memory: &Memory, at: u64, count: usize) -> Result<Vec<u8>, Obstacle> {
         if count > MOST_BYTES {
             return Err(Obstacle::Unsound("a size"));
@@ -107,7 +107,7 @@ impl Residence {
         self.entries.get(at).copied().unwrap_or(0)
     }
 
-    /// What cannot be read is beyond the address space: not in memory.
+    /// A part that cannot be read lies beyond the address space, so it is not in memory.
     fn read_window(&mut self) {
         let mut bytes = vec![0; (WINDOW / self.page * 8) as usize];
         let at = self.window.saturating_mul(WINDOW / self.page * 8);

@@ -1,7 +1,7 @@
 //! Memory of a stopped process, outside of the heap, that may hold pointers into it.
 //!
-//! As alloc/leak/roots.cc has it: every private page that was ever written, but for stacks below their
-//! pointers and the stacks of threads that have ended.
+//! Like in alloc/leak/roots.cc: every private page that was ever written, except stacks below the stack
+//! pointer and the stacks of threads that have ended.
 
 use super::Obstacle;
 use super::maps::{self, Mapping};
@@ -9,10 +9,10 @@ use super::memory::{Fields, Memory};
 use super::residence::Residence;
 use super::stopped::Stopped;
 
-/// What is below the stack pointer and still a function's own.
+/// The red zone: bytes below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
 
-/// Ranges by address, without what is `covered` (in the order of addresses, too).
+/// Ranges by address, without `covered`, which is sorted by address, too.
 pub fn roots(
     memory: &Memory,
     stopped: &Stopped,
@@ -59,7 +59,7 @@ fn is_kernels(mapping: &Mapping) -> bool {
 
 enum Part {
     From(u64),
-    /// Of no thread: it may be the stack of one that has ended.
+    /// No thread's stack pointer is here: it may be the stack of a thread that has ended.
     LeftStack,
 }
 
@@ -69,7 +69,7 @@ fn live_stack(mapping: &Mapping, stopped: &Stopped) -> Part {
     let (mut of_thread, mut begin) = (false, None::<u64>);
     for thread in &stopped.threads {
         of_thread |= holds(thread.stack_pointer) || holds(thread.thread_pointer);
-        // A thread may run on memory of other making, which holds more than its stack.
+        // A thread may run on memory that the program provided, which holds more than its stack.
         if holds(thread.stack_pointer) && (is_main || holds(thread.thread_pointer)) {
             let live = thread
                 .stack_pointer
@@ -84,9 +84,8 @@ fn live_stack(mapping: &Mapping, stopped: &Stopped) -> Part {
     }
 }
 
-/// glibc keeps the stack of a thread that has ended for the next one. Of what is in it only the table
-/// of thread-local storage is still in use; where the thread's descriptor ends, or the mapping's
-/// beginning.
+/// glibc caches the stack of a thread that has ended. Only the table of thread-local storage in it is
+/// still in use. Returns where the thread's descriptor ends, or the start of the mapping.
 fn left_stack(
     memory: &Memory,
     mapping: &Mapping,
@@ -107,7 +106,7 @@ fn left_stack(
         let Ok(bytes) = memory.bytes(from, (to - from) as usize) else {
             continue;
         };
-        // It begins with its own address, and has it again behind the table's.
+        // The descriptor begins with its own address, and repeats it behind the table's address.
         let fields = Fields(&bytes);
         let own = |at: &u64| {
             let offset = (at - from) as usize;
@@ -122,8 +121,7 @@ fn left_stack(
     mapping.start
 }
 
-/// The parts of the range that are in none of `others`, which are apart and in the order of
-/// addresses.
+/// The parts of the range that are in none of `others`, which are disjoint and sorted by address.
 fn outside(begin: u64, end: u64, others: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
     let mut from = begin;
     let first = others.partition_point(|(_, stop)| *stop <= begin);

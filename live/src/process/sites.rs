@@ -1,8 +1,8 @@
-//! The heap profile (alloc/sample/site.h): stacks and what is estimated of each, as they are now.
+//! The current heap profile (alloc/sample/site.h): stacks, and the estimates for each.
 //!
-//! The sampler's lock is not taken: of a site that changes just then, one sample may be in some
-//! figures and not in others. Figures that cannot be (not a number, below 0) are read again, and
-//! the site is left out if they stay.
+//! The sampler's lock is not taken: if a site changes while it is read, one sample may be in some of
+//! its figures and not in others. Invalid figures (not a number, below 0) are read again, and the
+//! site is left out if they stay invalid.
 
 use super::Obstacle;
 use super::anchor::{Anchor, ProfileLayout};
@@ -16,19 +16,19 @@ pub struct Estimate {
     pub bytes: f64,
 }
 
-/// A stack, and what is estimated of it.
+/// A stack, and the estimates for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Site {
-    /// Return addresses, the innermost first; none: all stacks beyond those that are kept.
+    /// Return addresses, the innermost first; none: all stacks that did not fit into the table.
     pub frames: Vec<u64>,
-    /// It was deeper than what is kept.
+    /// The stack is cut off.
     pub truncated: bool,
     pub in_use: Estimate,
     /// Since the start.
     pub allocated: Estimate,
-    /// Of in_use.bytes.
+    /// The variance of in_use.bytes.
     pub variance: f64,
-    /// The largest standard deviation that one sample brought.
+    /// The largest standard deviation of one sample.
     pub heaviest: f64,
     pub sampled_bytes: u64,
     pub samples: u64,
@@ -40,10 +40,10 @@ pub struct Site {
 
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// Bytes from one sample to the next, on the average; 0: none is taken.
+    /// Mean bytes between two samples; 0: sampling is off.
     pub mean: u64,
     pub sites: Vec<Site>,
-    /// Sites that were left out, because what was read of them cannot be.
+    /// Sites that were left out because their figures were invalid.
     pub unsound: usize,
 }
 
@@ -70,13 +70,13 @@ pub fn read(memory: &Memory, anchor: &Anchor) -> Result<Profile, Obstacle> {
         }
         at = next;
     }
-    // It goes in a circle.
+    // The list has a cycle.
     Err(Obstacle::Unsound("the list of sites"))
 }
 
 pub struct Reader<'a> {
     layout: &'a ProfileLayout,
-    /// Sites lie together.
+    /// Sites are adjacent in memory.
     pieces: Pieces<'a>,
     peak_version: u64,
 }
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The address of the next site, and this one, unless it makes no sense.
+    /// The address of the next site, and this one, unless it is invalid.
     pub fn site(&mut self, at: u64) -> Result<(u64, Option<Site>), Obstacle> {
         let mut next = 0;
         for turn in 0..TRIES {

@@ -1,8 +1,8 @@
 //! All threads of a process, stopped by ptrace, with what their registers hold.
 //!
-//! Nothing runs in the process, and nothing in it is changed but this: a system call that the kernel
-//! would have end with EINTR, because of our stop alone, begins anew. Signals go on to where they
-//! were going. Where the tool dies meanwhile, the kernel lets the threads run.
+//! No code runs in the process, and one thing in it is changed: a system call that would fail with EINTR
+//! only because of our stop is restarted. Signals are delivered afterwards. If the tool dies meanwhile,
+//! the kernel continues the threads.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::Obstacle;
 use super::memory::Memory;
 use crate::ptrace;
 
-/// For one that does not stop: it waits for a disk, perhaps.
+/// For a thread that does not stop; it may wait for a disk.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_THREADS: usize = 1 << 17;
 
@@ -22,15 +22,15 @@ const VECTORS: i32 = 2; // NT_PRFPREG
 
 pub struct Thread {
     pub id: i32,
-    /// To be delivered when it runs on.
+    /// To be delivered when it continues.
     signal: i32,
     pub stack_pointer: u64,
-    /// Its thread-local storage lies around it.
+    /// Its thread-local storage lies around this address.
     pub thread_pointer: u64,
     pub registers: Vec<u64>,
 }
 
-/// They run on when it is dropped. Of use in the thread alone that made it.
+/// They continue when it is dropped. Only the thread that made it may use it.
 pub struct Stopped {
     pub threads: Vec<Thread>,
 }
@@ -40,7 +40,7 @@ impl Stopped {
         let mut stopped = Self {
             threads: Vec::new(),
         };
-        // Until a look at all of them finds none that is new: a thread that is stopped starts no other.
+        // Until a pass over all of them finds no new one: a stopped thread starts no other.
         let mut known = std::collections::HashSet::new();
         loop {
             let before = known.len();
@@ -69,11 +69,11 @@ impl Stopped {
                     Err(tracer(memory).map_or(Obstacle::NotPermitted, Obstacle::Traced))
                 }
                 Some(libc::ENOSYS) => Err(Obstacle::NotPermitted),
-                // It has ended since.
+                // The thread has ended since.
                 _ => Ok(()),
             };
         }
-        // From here on it is let go, come what may.
+        // From here on drop detaches it, whatever happens.
         self.threads.push(Thread {
             id,
             signal: 0,
@@ -105,7 +105,7 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         for thread in &self.threads {
             if ptrace::request(libc::PTRACE_DETACH, thread.id, thread.signal as usize).is_err() {
-                // Of one that did not stop in time, and may yet.
+                // The thread did not stop in time, and may stop later.
                 let _ = await_stop(thread.id, Instant::now());
                 let _ = ptrace::request(libc::PTRACE_DETACH, thread.id, 0);
             }
@@ -136,11 +136,9 @@ impl Thread {
         self.registers = words;
     }
 
-    /// Some calls (epoll_wait, semop, sigtimedwait...) end with EINTR whatever stopped them. As the
-    /// kernel restarts others: with a signal's handler it still is EINTR, without one the call begins
-    /// anew, and so does the time that it waits. So too with a signal: it may be one that is ignored,
-    /// and was queued because of us alone. But close has given its number back, which may be
-    /// another file's.
+    /// Some calls (epoll_wait, semop, sigtimedwait...) fail with EINTR after any stop. Restarts them like
+    /// the kernel restarts others, also with a signal, which may be an ignored one that was queued only
+    /// because of us. Not close: its descriptor may be another file's by now.
     #[cfg(target_arch = "x86_64")]
     fn begin_call_anew(&mut self, words: &mut [u64]) {
         const ERESTARTNOHAND: i64 = 514;
@@ -162,12 +160,12 @@ impl Thread {
 }
 
 enum Stop {
-    /// On its way to this signal, or to none.
+    /// Continues the thread with this signal, or with none.
     At(i32),
     Ended,
 }
 
-/// `None`: not within that time.
+/// `None`: it did not stop in that time.
 fn await_stop(id: i32, until: Instant) -> Option<Stop> {
     let mut pause = Duration::from_micros(10);
     loop {
@@ -178,7 +176,7 @@ fn await_stop(id: i32, until: Instant) -> Option<Stop> {
             if !libc::WIFSTOPPED(status) {
                 return Some(Stop::Ended);
             }
-            // Our interrupt, or a stop of all threads that goes on by itself, leaves nothing to deliver.
+            // Our interrupt, or a group stop, leaves nothing to deliver.
             let by_signal = status >> 16 == 0;
             return Some(Stop::At(if by_signal { libc::WSTOPSIG(status) } else { 0 }));
         }
@@ -199,12 +197,12 @@ fn tasks(memory: &Memory) -> Result<Vec<i32>, Obstacle> {
     Ok(entries.flatten().filter_map(id).collect())
 }
 
-/// Whether the thread has ended, and only waits for the others.
+/// Whether the thread has ended, and waits for the others.
 fn is_ending(memory: &Memory, id: i32) -> bool {
     let Ok(stat) = memory.text(&format!("task/{id}/stat")) else {
         return true;
     };
-    // Behind the name, which may hold anything.
+    // Behind the name, which may contain anything.
     let state = stat
         .iter()
         .rposition(|byte| *byte == b')')
@@ -212,7 +210,7 @@ fn is_ending(memory: &Memory, id: i32) -> bool {
     matches!(state, None | Some(b'Z' | b'X'))
 }
 
-/// Who traces it: a debugger, perhaps.
+/// The process that traces it, such as a debugger.
 fn tracer(memory: &Memory) -> Option<u32> {
     let status = memory.text("status").ok()?;
     let mut lines = status.split(|byte| *byte == b'\n');

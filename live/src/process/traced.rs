@@ -1,6 +1,7 @@
-//! The blocks that a trace has, read to its end: those that are live, and where others were.
+//! The blocks of a trace, read to its end: those that are live, and where others were.
 //!
-//! Invariant: blocks rise, and are apart. Memory: 16 bytes a live block, and what finding them takes.
+//! Invariant: blocks are sorted by address and disjoint. Memory: 16 bytes a live block, and the trace
+//! reader's.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +10,17 @@ use rustc_hash::FxHashMap;
 
 use super::reach::Targets;
 
-/// What is nearer together than this has nothing between it but an allocator's own words.
+/// Blocks that are nearer than this have only the allocator's own words between them.
 const NEAR: u64 = 32;
-/// From this size on a block that ended may have been unmapped, and something else be there now.
+/// A freed block of at least this size may have been unmapped, and its addresses reused.
 const LARGE: u64 = 1 << 20;
 
-/// Ranges of addresses, as few as will do.
+/// Ranges of addresses; near ones are joined.
 #[derive(Default)]
 pub struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// What is between ranges nearer together than `NEAR` belongs to them.
+    /// Joins ranges that are nearer than `NEAR`.
     fn add_near(&mut self, begin: u64, end: u64) {
         self.join(begin, end, NEAR);
     }
@@ -55,14 +56,13 @@ impl Ranges {
 }
 
 pub struct Traced {
-    /// Address and bytes, one at least.
+    /// Address and bytes. Invariant: bytes >= 1.
     blocks: Vec<(u64, u64)>,
     once: Ranges,
 }
 
 impl Traced {
-    /// Large blocks that ended count as having been there only within `heap`. `None`: calls are
-    /// missing.
+    /// A freed large block counts as heap only if it was within `heap`. `None`: calls are missing.
     pub fn read(trace: &Trace, heap: (u64, u64)) -> Option<Self> {
         let mut events = trace.events();
         let mut live: FxHashMap<u64, u64> = FxHashMap::default();
@@ -102,13 +102,13 @@ impl Traced {
         if missing || !events.damage().is_empty() {
             return None;
         }
-        // Of a thread that is in the midst of it the old block is still there, or was just now.
+        // A thread may be in the middle of the realloc: the old block may still be in use.
         for (old, bytes) in moving.into_values() {
             live.entry(old).or_insert(bytes);
         }
         let mut blocks: Vec<(u64, u64)> = live.into_iter().collect();
         blocks.sort_unstable();
-        // Of a trace that contradicts itself.
+        // A trace that contradicts itself may have overlaps.
         blocks.dedup_by(|next, before| next.0 < before.0 + before.1);
         u32::try_from(blocks.len()).ok()?;
         Some(Self { blocks, once })
@@ -124,7 +124,7 @@ impl Traced {
         }
     }
 
-    /// Adds the parts of the range where blocks were once; whether there are any.
+    /// Adds the parts of the range where blocks once were. Returns whether there are any.
     pub fn once_within(&self, begin: u64, end: u64, into: &mut Ranges) -> bool {
         let from = self.once.0.range(..begin).next_back();
         let (from, mut any) = (from.map_or(begin, |(from, _)| *from), false);
@@ -138,8 +138,8 @@ impl Traced {
         any
     }
 
-    /// Whether glibc means by it what begins behind the block that it leads into: a piece of its heap
-    /// is known to it by the two words before it, of which the first is the last of the piece before.
+    /// Whether the word is glibc's pointer to the next chunk: that lies two words before the chunk's
+    /// memory, and the first of these is the last word of the previous chunk.
     pub fn is_header(&self, address: u64) -> bool {
         let Some(number) = self.find(address) else {
             return false;

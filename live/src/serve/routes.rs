@@ -1,5 +1,5 @@
-//! What is answered to a path: the routes of a process, under its number, or, where the process serves
-//! itself (liblarder_endpoint.so, docs/reference/endpoint.md), as they are.
+//! The answer to each path: a process's routes are under its number, or, if the process serves itself
+//! (liblarder_endpoint.so, docs/reference/endpoint.md), at the top.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +16,13 @@ use super::push::Pusher;
 use super::targets::{self, Missing, Targets, Which};
 use crate::process::{Obstacle, Process};
 use crate::profile::served::{self, Kind, Snapshot};
-use crate::stats::{self, Labels, Look};
+use crate::stats::{self, Labels};
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
 const MOST_SECONDS: f64 = 3600.0;
 
-/// Of a process.
+/// Routes of a process.
 const ROUTES: [(&str, Content); 10] = [
     ("/debug/pprof/heap", Content::Profile(Kind::InUse)),
     ("/debug/pprof/allocs", Content::Profile(Kind::Allocated)),
@@ -43,12 +43,12 @@ enum Content {
     Symbol,
 }
 
-/// A metric of the server's own.
+/// A metric of the server itself.
 pub struct OwnMetric {
     pub name: &'static str,
     pub help: &'static str,
     pub kind: &'static str,
-    /// Each with its labels in braces, or nothing.
+    /// Each value with its labels in braces, or an empty string.
     pub samples: Vec<(&'static str, u64)>,
 }
 
@@ -63,24 +63,24 @@ pub fn gauge(name: &'static str, help: &'static str, value: u64) -> OwnMetric {
 
 pub struct Service {
     targets: Arc<Targets>,
-    /// The one process that is served, under no number.
+    /// The process that serves itself, without a number in its paths.
     only: Option<u32>,
     pusher: Option<Arc<Pusher>>,
-    /// Of a port.
+    /// Required if a port is served.
     token: Option<String>,
-    /// One look at a time: that bounds what all of them take.
-    looking: Mutex<()>,
-    /// Requests that wait for a second look, and how many may: others are answered meanwhile.
+    /// One read of a process at a time: that bounds time and memory.
+    reading: Mutex<()>,
+    /// Requests that wait for a second snapshot, and how many may: others are answered meanwhile.
     waiting: AtomicUsize,
     most_waiting: usize,
-    /// Bytes of answers that their clients have not taken yet.
+    /// Bytes of answers that their clients have not received yet.
     sending_bytes: AtomicUsize,
 }
 
 /// Of 64 connections.
 const MOST_WAITING: usize = 48;
 const MOST_WAITING_OF_ITSELF: usize = 4;
-/// What is asked for while so much is being sent is refused.
+/// While this much is being sent, requests are refused.
 const MOST_SENDING_BYTES: usize = 64 << 20;
 
 impl Service {
@@ -90,7 +90,7 @@ impl Service {
             only: None,
             pusher,
             token,
-            looking: Mutex::default(),
+            reading: Mutex::default(),
             waiting: AtomicUsize::new(0),
             most_waiting: MOST_WAITING,
             sending_bytes: AtomicUsize::new(0),
@@ -108,7 +108,7 @@ impl Service {
         })
     }
 
-    /// The answer; `None`: the client has gone meanwhile.
+    /// The answer; `None`: the client has disconnected.
     pub fn answer(&self, request: &Request, client: &Socket) -> Option<Answer> {
         if !self.allows(request) {
             return Some(Answer::error(
@@ -119,7 +119,7 @@ impl Service {
         if self.sending_bytes.load(Ordering::Relaxed) > MOST_SENDING_BYTES {
             return Some(Answer::error(
                 503,
-                "too much is being sent to others: try again",
+                "too many answers are being sent: try again",
             ));
         }
         let answer = match request.path.as_str() {
@@ -132,7 +132,7 @@ impl Service {
         Some(answer.unwrap_or_else(|answer| answer))
     }
 
-    /// Counts the answer until what is returned is dropped.
+    /// Counts the answer's bytes until the return value is dropped.
     pub fn sending(&self, answer: &Answer) -> impl Drop {
         let bytes = answer.body.len();
         self.sending_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl Service {
         })
     }
 
-    /// Takes as long for a wrong token as for the right one.
+    /// Takes the same time for a wrong token as for the right one.
     fn allows(&self, request: &Request) -> bool {
         let Some(token) = &self.token else {
             return true;
@@ -170,24 +170,24 @@ impl Service {
     fn metrics(&self) -> Answer {
         let processes = self.targets.all();
         let mut unreadable = 0;
-        let mut looks = Vec::new();
+        let mut snapshots = Vec::new();
         for process in &processes {
-            let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-            match Look::at(process) {
-                Ok(look) => looks.push(look),
+            let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            match stats::Snapshot::at(process) {
+                Ok(snapshot) => snapshots.push(snapshot),
                 Err(Obstacle::Ended | Obstacle::NoProcess) => {}
                 Err(_) => unreadable += 1,
             }
         }
         let mut text = Vec::new();
-        // A vector takes all.
+        // Writing to a vector cannot fail.
         let labels = match self.only {
             Some(_) => Labels::None,
             None => Labels::Process,
         };
-        let _ = stats::print_metrics(&looks, labels, &mut text);
+        let _ = stats::print_metrics(&snapshots, labels, &mut text);
         if self.only.is_none() {
-            let _ = self.own_metrics(looks.len(), unreadable, &mut text);
+            let _ = self.own_metrics(snapshots.len(), unreadable, &mut text);
         }
         Answer::new(METRICS, text)
     }
@@ -200,7 +200,7 @@ impl Service {
         );
         let unreadable = gauge(
             "larder_serve_unreadable_processes",
-            "Processes on Larder that could not be looked into.",
+            "Processes on Larder that could not be read.",
             unreadable,
         );
         let pusher = self.pusher.iter().flat_map(|pusher| pusher.metrics());
@@ -219,7 +219,7 @@ impl Service {
         Ok(())
     }
 
-    /// `Ok(None)`: the client has gone.
+    /// `Ok(None)`: the client has disconnected.
     fn of_process(
         &self,
         path: &str,
@@ -272,7 +272,7 @@ impl Service {
         }
     }
 
-    /// One of few, until it is dropped.
+    /// A permit to wait for a second snapshot, until it is dropped.
     fn place_to_wait(&self) -> Result<impl Drop, Answer> {
         let place = OnDrop(|| {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -280,7 +280,7 @@ impl Service {
         if self.waiting.fetch_add(1, Ordering::Relaxed) < self.most_waiting {
             return Ok(place);
         }
-        let why = "as many as may wait for a second look at once do: try again";
+        let why = "too many requests with seconds= are waiting: try again";
         Err(Answer::error(503, why))
     }
 
@@ -299,7 +299,7 @@ impl Service {
         let length = request.value("seconds").map(seconds).transpose()?;
         let obstacle = |obstacle| refused(process.id(), &Missing::Obstacle(obstacle));
         let take = || {
-            let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
             Snapshot::take(process).map_err(obstacle)
         };
         let mut profile = take()?;
@@ -310,7 +310,7 @@ impl Service {
             }
             profile = take()?.since(&profile);
         }
-        let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut body = Vec::new();
         let (kind_of_body, written) = if symbols {
             let mut resolver = served::resolver();
@@ -332,7 +332,7 @@ fn no_seconds() -> Answer {
 }
 
 fn not_posted() -> Answer {
-    Answer::error(405, "only addresses are posted, to /pprof/symbol")
+    Answer::error(405, "POST is for /pprof/symbol alone")
 }
 
 fn seconds(text: &str) -> Result<Duration, Answer> {

@@ -1,10 +1,9 @@
-//! The processes that are served: those that were named, or those of this user that are found to run
-//! on Larder, which are looked for again each time.
+//! The processes that are served: the named ones, or all of this user that run on Larder, which are
+//! searched for at each request.
 //!
-//! What was found of a process is kept as long as it is the same program in the same process, also
-//! that it does not run on Larder, once it has had the time to load its libraries; of each that
-//! does a file stays open. So a search takes a few
-//! small files of each process of the user, and what is new.
+//! The result for a process is cached as long as the process runs the same program. That a process does
+//! not run on Larder is cached after it had time to load its libraries; for one that does, a file stays
+//! open. So a search reads a few small files of each process of the user, and all of new ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
@@ -18,44 +17,44 @@ use regex::Regex;
 
 use crate::process::{Obstacle, Process};
 
-/// Served at once; of more, those with the lower numbers.
+/// Up to this many processes are served, those with the lowest numbers.
 pub const MOST: usize = 500;
-/// What a program may take until it has loaded its libraries: long enough under load, too.
+/// Time in which a program has loaded its libraries, also under load.
 const LOADING: Duration = Duration::from_secs(10);
-/// Processes that have ended and are remembered as such.
+/// Limit on the remembered processes that have ended.
 const MOST_ENDED: usize = 1000;
 
 #[derive(Debug)]
 pub enum Which {
     These(Vec<u32>),
-    /// Of this user, by their names; `None`: all.
+    /// Processes of this user whose names match; `None`: all.
     Matching(Option<Regex>),
 }
 
 /// Why a process is not served.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It never was.
+    /// It was never served.
     Unknown,
     Ended,
     Obstacle(Obstacle),
 }
 
-/// A number may be given to another process, and a process become another program.
+/// Identifies a program in a process: numbers are reused, and exec replaces the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     /// Clock ticks.
     started: u64,
-    /// The address of the first that is mapped; and the file, as addresses are not always drawn.
+    /// The first mapping's address, and its file, because addresses are not always randomised.
     program: u64,
     file: (u64, u64),
 }
 
 impl Identity {
-    /// `None`: there is none, or it is at its end, or a part of the kernel.
+    /// `None`: there is no such process, it is ending, or it is a kernel thread.
     fn of(id: u32) -> Option<Self> {
         let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
-        // The name, in brackets, may hold anything.
+        // The name, in brackets, may contain anything.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         let mut fields = std::str::from_utf8(stat.get(end + 2..)?).ok()?.split(' ');
         let started = fields.nth(19)?.parse().ok()?;
@@ -77,9 +76,9 @@ impl Identity {
 struct Known {
     identity: Identity,
     found: Result<Arc<Process>, Obstacle>,
-    /// Since it has been the same.
+    /// Since when the identity has been the same.
     since: Instant,
-    /// When it was looked at last, it had had the time to load its libraries.
+    /// When it was opened last, it had had time to load its libraries.
     is_settled: bool,
 }
 
@@ -106,7 +105,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Each that was named has to be there, and on Larder.
+    /// Fails if a named process does not exist, or does not run on Larder.
     pub fn new(which: Which) -> Result<Self, (u32, Obstacle)> {
         let targets = Self {
             which,
@@ -116,7 +115,7 @@ impl Targets {
             for id in ids {
                 targets.get(*id).map_err(|missing| match missing {
                     Missing::Obstacle(obstacle) => (*id, obstacle),
-                    // Of another user's the identity cannot be read either.
+                    // The identity of another user's process cannot be read either.
                     Missing::Unknown | Missing::Ended => {
                         (*id, Process::open(*id).err().unwrap_or(Obstacle::NoProcess))
                     }
@@ -126,7 +125,7 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Those that run now, by their numbers.
+    /// The running ones, by their numbers.
     pub fn all(&self) -> Vec<Arc<Process>> {
         let mut seen = self.lock();
         let mut ids = match &self.which {
@@ -141,7 +140,7 @@ impl Targets {
                 seen.ends(id);
             }
         }
-        let found = ids.iter().filter_map(|id| seen.look(*id).ok());
+        let found = ids.iter().filter_map(|id| seen.open(*id).ok());
         found.take(MOST).collect()
     }
 
@@ -157,11 +156,11 @@ impl Targets {
             }
         };
         if served {
-            return seen.look(id);
+            return seen.open(id);
         }
-        // Of one that has ended there is no user and no name.
+        // A process that has ended has no user and no name.
         match Identity::of(id) {
-            None if seen.known.contains_key(&id) => seen.look(id),
+            None if seen.known.contains_key(&id) => seen.open(id),
             None if seen.ended.contains(&id) => Err(Missing::Ended),
             _ => Err(Missing::Unknown),
         }
@@ -173,7 +172,7 @@ impl Targets {
 }
 
 impl Seen {
-    fn look(&mut self, id: u32) -> Result<Arc<Process>, Missing> {
+    fn open(&mut self, id: u32) -> Result<Arc<Process>, Missing> {
         let now = Identity::of(id);
         let Some(identity) = now else {
             let was = self.ends(id) || self.ended.contains(&id);
@@ -263,7 +262,7 @@ mod tests {
                 is_settled,
             };
             seen.known.insert(own, known);
-            let Err(Missing::Obstacle(obstacle)) = seen.look(own) else {
+            let Err(Missing::Obstacle(obstacle)) = seen.open(own) else {
                 panic!("this tool is not on Larder");
             };
             assert_eq!(obstacle != Obstacle::NoProcess, again, "{age} {is_settled}");
@@ -277,7 +276,7 @@ mod tests {
     fn what_is_not_on_larder_is_not_served() {
         let own = std::process::id();
         let all = Targets::new(Which::Matching(None)).unwrap();
-        // That of this tool has what looks like an anchor: the bytes that it looks for.
+        // The data of this tool contains the magic number that it searches for.
         assert!(matches!(all.get(own), Err(Missing::Obstacle(_))));
         assert!(all.all().iter().all(|process| process.id() != own));
         let named = Targets::new(Which::Matching(Regex::new("^no such name$").ok())).unwrap();

@@ -13,12 +13,12 @@ Examples:
   larder stats 1234 5678 --format prometheus
       Metrics of two processes, for a collector of text files.
   larder stats -o app.txt -- ./app --input data.bin
-      Run it on Larder, and look into each of its processes at its end.
+      Run it on Larder; report each of its processes at its end.
 
-The processes run on, and are not stopped or asked. Their memory is read: you have to be their user
+The processes keep running; they are not stopped. Their memory is read: you have to be their user
 and, where kernel.yama.ptrace_scope is not 0, root.
 
-Exit codes: 0, or with -- the command's own; 125 the tool failed, or a process cannot be looked into;
+Exit codes: 0, or with -- the command's own; 125 the tool failed, or a process cannot be read;
 126 the command cannot be executed or reached; 127 the command was not found.";
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub struct RawStats {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     processes: Vec<u32>,
-    /// How it is written
+    /// The format of the output
     #[arg(
         long,
         value_enum,
@@ -43,7 +43,7 @@ pub struct RawStats {
     /// Print JSON: the same as --format json
     #[arg(long)]
     json: bool,
-    /// The file to write; what is there is replaced [default: stdout]
+    /// The file to write; an existing file is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The command and its arguments
@@ -55,9 +55,9 @@ pub struct RawStats {
 pub enum Format {
     /// Tables
     Text,
-    /// One object, or of several processes a list
+    /// One object; for several processes, a list
     Json,
-    /// Prometheus' text
+    /// Prometheus's text format
     Prometheus,
 }
 

@@ -1,4 +1,4 @@
-//! Runs a command on Larder, and looks into each of its processes at its end.
+//! Runs a command on Larder, and takes a snapshot of each of its processes at its end.
 
 use std::ffi::OsString;
 
@@ -10,46 +10,46 @@ use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
 
-use super::look::{self, Look};
+use super::snapshot::{self, Snapshot};
 use crate::process::Obstacle;
 use crate::traced;
 
-/// Processes whose figures are kept; those that end first.
-const MOST_LOOKS: usize = 1000;
+/// Snapshots are kept of this many processes, those that end first.
+const MOST_SNAPSHOTS: usize = 1000;
 
 /// The figures of its processes, at least one, and the command's exit code.
-pub fn run(words: &[OsString]) -> Result<(Vec<Look>, u8)> {
+pub fn run(words: &[OsString]) -> Result<(Vec<Snapshot>, u8)> {
     let target = Target::resolve(&words[0])?;
     let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;
     let environment = [(PRELOAD_VARIABLE, preload.as_os_str())];
-    let (mut looks, mut left_out) = (Vec::new(), 0);
-    let mut at_end = |id| match look::try_look(id) {
-        Ok(look) if looks.len() < MOST_LOOKS => looks.push(look),
+    let (mut snapshots, mut left_out) = (Vec::new(), 0);
+    let mut at_end = |id| match snapshot::try_take(id) {
+        Ok(snapshot) if snapshots.len() < MOST_SNAPSHOTS => snapshots.push(snapshot),
         Ok(_) => left_out += 1,
-        // A child that a preload does not reach.
+        // A preload does not reach this child.
         Err(Obstacle::NotLarder) => {}
         Err(obstacle) => losses::warn(&format!("process {id}: {obstacle}")),
     };
     let status = traced::supervise(&target.path, words, &environment, &mut at_end);
     let status = status.map_err(|error| {
         Failure::unfit(format!(
-            "{}: cannot be executed, or not be traced: {}",
+            "{}: cannot be executed or traced: {}",
             printable::name(&target.path),
             reason(&error)
         ))
     })?;
     if left_out > 0 {
         losses::warn(&format!(
-            "{left_out} processes more ended, and are left out"
+            "{left_out} more processes ended, and are left out"
         ));
     }
     let code = execute::exit_code(status);
-    if looks.is_empty() {
+    if snapshots.is_empty() {
         return Err(Failure::failed(format!(
             "{}: ended with {code}, and none of its processes ran on Larder: `larder doctor \
              PROGRAM` says more",
             printable::name(&words[0])
         )));
     }
-    Ok((looks, code))
+    Ok((snapshots, code))
 }

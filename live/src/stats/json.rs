@@ -5,19 +5,19 @@ use std::io::{self, Write};
 use larder_base::output;
 use serde_json::{Map, Value, json};
 
-use super::Look;
+use super::Snapshot;
 use crate::process::{CALLS, Holder, KINDS, ThreadHeap};
 
-pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
-    let value = match looks {
+pub fn print(snapshots: &[Snapshot], out: &mut dyn Write) -> io::Result<()> {
+    let value = match snapshots {
         [one] => of(one),
         several => several.iter().map(of).collect(),
     };
     output::write_json(&value, out)
 }
 
-fn of(look: &Look) -> Value {
-    let (heap, memory, sampled) = (&look.heap, &look.memory, &look.sampled);
+fn of(snapshot: &Snapshot) -> Value {
+    let (heap, memory, sampled) = (&snapshot.heap, &snapshot.memory, &snapshot.sampled);
     let kinds: Map<String, Value> = KINDS
         .iter()
         .zip(&heap.kinds)
@@ -42,9 +42,9 @@ fn of(look: &Look) -> Value {
         })
     });
     json!({
-        "process": look.process,
-        "name": look.name,
-        "library": look.library,
+        "process": snapshot.process,
+        "name": snapshot.name,
+        "library": snapshot.library,
         "rss": memory.rss,
         "anonymous": memory.anonymous,
         "swapped": memory.swapped,
@@ -54,7 +54,7 @@ fn of(look: &Look) -> Value {
         "kinds": kinds,
         "objects": heap.objects,
         "slabs": heap.slabs,
-        "runs": heap.runs,
+        "runs": heap.spans,
         "mappings": heap.mappings,
         "rounding_most": heap.rounding_most,
         "mapped_total": heap.mapped_total,
@@ -78,7 +78,7 @@ fn of_heap(heap: &ThreadHeap) -> Value {
         Holder::Thread(thread) => ("thread", thread),
         Holder::Waiting => ("waiting", None),
         Holder::Shared => ("shared", None),
-        Holder::Dead => ("dead", None),
+        Holder::Orphaned => ("dead", None),
     };
     json!({
         "state": state,
@@ -86,7 +86,7 @@ fn of_heap(heap: &ThreadHeap) -> Value {
         "name": heap.name,
         "in_use": heap.in_use,
         "free": heap.free,
-        "kept_runs": heap.kept_runs,
+        "kept_runs": heap.cached_spans,
         "slabs": heap.slabs,
         "refills": heap.refills,
         "fresh_slabs": heap.fresh_slabs,

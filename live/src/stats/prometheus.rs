@@ -1,9 +1,9 @@
-//! The statistics as Prometheus' text (exposition format 0.0.4), under the names that the library
-//! uses for its own. Of each process, its number and name are labels.
+//! The statistics in Prometheus's text format (0.0.4), under the names that the library uses for its
+//! own. A process's number and name are labels.
 
 use std::io::{self, Write};
 
-use super::Look;
+use super::Snapshot;
 use crate::process::{CALLS, Holder, KINDS, ThreadHeap};
 
 #[derive(Clone, Copy)]
@@ -12,15 +12,15 @@ enum Type {
     Counter,
 }
 
-/// A metric: of each process its samples, with a label more each, or an empty one.
+/// A metric: the samples of each process, each with one more label, or an empty one.
 struct Metric {
     name: &'static str,
     help: &'static str,
     kind: Type,
-    samples: fn(&Look) -> Vec<(String, f64)>,
+    samples: fn(&Snapshot) -> Vec<(String, f64)>,
 }
 
-/// The kind of free memory that a kind of `KINDS` is.
+/// Maps an entry of `KINDS` to the label of the kind of free memory.
 fn free_label(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "slab_free" => "slab",
@@ -38,20 +38,20 @@ fn one(value: impl Into<u64>) -> Vec<(String, f64)> {
     vec![(String::new(), value.into() as f64)]
 }
 
-fn kind(look: &Look, name: &str) -> u64 {
-    let mut kinds = KINDS.iter().zip(&look.heap.kinds);
+fn kind(snapshot: &Snapshot, name: &str) -> u64 {
+    let mut kinds = KINDS.iter().zip(&snapshot.heap.kinds);
     kinds
         .find(|(kind, _)| **kind == name)
         .map_or(0, |(_, size)| size.bytes)
 }
 
-fn over_heaps(look: &Look, value: fn(&ThreadHeap) -> u64) -> Vec<(String, f64)> {
-    let values = look.heap.heaps.iter().map(value);
+fn over_heaps(snapshot: &Snapshot, value: fn(&ThreadHeap) -> u64) -> Vec<(String, f64)> {
+    let values = snapshot.heap.heaps.iter().map(value);
     one(values.fold(0, u64::saturating_add))
 }
 
-fn by_class(look: &Look, value: fn(&crate::process::Class) -> u64) -> Vec<(String, f64)> {
-    let classes = look.heap.classes.iter();
+fn by_class(snapshot: &Snapshot, value: fn(&crate::process::Class) -> u64) -> Vec<(String, f64)> {
+    let classes = snapshot.heap.classes.iter();
     classes
         .map(|class| (format!("size=\"{}\"", class.size), value(class) as f64))
         .collect()
@@ -62,37 +62,37 @@ const METRICS: &[Metric] = &[
         name: "larder_in_use_bytes",
         help: "Allocated objects, by the size of their class.",
         kind: Type::Gauge,
-        samples: |look| one(look.heap.in_use()),
+        samples: |snapshot| one(snapshot.heap.in_use()),
     },
     Metric {
         name: "larder_in_use_objects",
         help: "Allocated objects.",
         kind: Type::Gauge,
-        samples: |look| one(look.heap.objects),
+        samples: |snapshot| one(snapshot.heap.objects),
     },
     Metric {
         name: "larder_mapped_bytes",
         help: "Mapped from the system now, descriptors included.",
         kind: Type::Gauge,
-        samples: |look| one(look.heap.mapped),
+        samples: |snapshot| one(snapshot.heap.mapped),
     },
     Metric {
         name: "larder_held_bytes",
         help: "Of these, what may be in memory; limits are for it.",
         kind: Type::Gauge,
-        samples: |look| {
-            one(look
+        samples: |snapshot| {
+            one(snapshot
                 .heap
                 .mapped
-                .saturating_sub(kind(look, "page_heap_clean")))
+                .saturating_sub(kind(snapshot, "page_heap_clean")))
         },
     },
     Metric {
         name: "larder_limit_bytes",
         help: "Limits on what is held; 0: none.",
         kind: Type::Gauge,
-        samples: |look| {
-            let limits = ["soft", "hard"].into_iter().zip(look.heap.limits);
+        samples: |snapshot| {
+            let limits = ["soft", "hard"].into_iter().zip(snapshot.heap.limits);
             limits
                 .map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes as f64))
                 .collect()
@@ -102,8 +102,8 @@ const METRICS: &[Metric] = &[
         name: "larder_resident_bytes",
         help: "What of the heap is in memory, by kind.",
         kind: Type::Gauge,
-        samples: |look| {
-            let kinds = KINDS.iter().zip(&look.heap.kinds);
+        samples: |snapshot| {
+            let kinds = KINDS.iter().zip(&snapshot.heap.kinds);
             kinds
                 .map(|(kind, size)| (format!("kind=\"{kind}\""), size.resident as f64))
                 .collect()
@@ -113,8 +113,8 @@ const METRICS: &[Metric] = &[
         name: "larder_free_bytes",
         help: "Mapped for objects and not in use, by kind.",
         kind: Type::Gauge,
-        samples: |look| {
-            let kinds = KINDS.iter().zip(&look.heap.kinds);
+        samples: |snapshot| {
+            let kinds = KINDS.iter().zip(&snapshot.heap.kinds);
             let free = kinds.filter_map(|(kind, size)| Some((free_label(kind)?, size.bytes)));
             free.map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes as f64))
                 .collect()
@@ -124,34 +124,34 @@ const METRICS: &[Metric] = &[
         name: "larder_metadata_bytes",
         help: "Descriptors and the page map.",
         kind: Type::Gauge,
-        samples: |look| one(kind(look, "metadata")),
+        samples: |snapshot| one(kind(snapshot, "metadata")),
     },
     Metric {
         name: "larder_class_objects",
         help: "Allocated objects by size class.",
         kind: Type::Gauge,
-        samples: |look| by_class(look, |class| class.objects),
+        samples: |snapshot| by_class(snapshot, |class| class.objects),
     },
     Metric {
         name: "larder_class_slabs",
         help: "Slabs by size class.",
         kind: Type::Gauge,
-        samples: |look| by_class(look, |class| class.slabs),
+        samples: |snapshot| by_class(snapshot, |class| class.slabs),
     },
     Metric {
         name: "larder_class_free_bytes",
         help: "Freed objects in slabs by size class.",
         kind: Type::Gauge,
-        samples: |look| by_class(look, |class| class.free_objects * u64::from(class.size)),
+        samples: |snapshot| by_class(snapshot, |class| class.free_objects * u64::from(class.size)),
     },
     Metric {
         name: "larder_large_objects",
         help: "Allocated objects beyond 32 KiB.",
         kind: Type::Gauge,
-        samples: |look| {
+        samples: |snapshot| {
             vec![
-                ("kind=\"run\"".to_owned(), look.heap.runs as f64),
-                ("kind=\"mapping\"".to_owned(), look.heap.mappings as f64),
+                ("kind=\"run\"".to_owned(), snapshot.heap.spans as f64),
+                ("kind=\"mapping\"".to_owned(), snapshot.heap.mappings as f64),
             ]
         },
     },
@@ -165,50 +165,50 @@ const METRICS: &[Metric] = &[
         name: "larder_sampled_mean_bytes",
         help: "Mean distance between two samples of the heap profile; 0 is off.",
         kind: Type::Gauge,
-        samples: |look| one(look.sampled.mean),
+        samples: |snapshot| one(snapshot.sampled.mean),
     },
     Metric {
         name: "larder_sampled_sites",
         help: "Stacks in the heap profile.",
         kind: Type::Gauge,
-        samples: |look| one(look.sampled.sites as u64),
+        samples: |snapshot| one(snapshot.sampled.sites as u64),
     },
     Metric {
         name: "larder_sampled_in_use_bytes",
         help: "The heap profile's estimate of what is in use.",
         kind: Type::Gauge,
-        samples: |look| vec![(String::new(), look.sampled.in_use)],
+        samples: |snapshot| vec![(String::new(), snapshot.sampled.in_use)],
     },
     Metric {
         name: "larder_sampled_in_use_samples",
         help: "Samples that the estimate rests on.",
         kind: Type::Gauge,
-        samples: |look| one(look.sampled.samples),
+        samples: |snapshot| one(snapshot.sampled.samples),
     },
     Metric {
         name: "larder_sampled_allocated_bytes_total",
         help: "The heap profile's estimate of what has been allocated.",
         kind: Type::Counter,
-        samples: |look| vec![(String::new(), look.sampled.allocated)],
+        samples: |snapshot| vec![(String::new(), snapshot.sampled.allocated)],
     },
     Metric {
         name: "larder_purged_bytes_total",
         help: "Given back to the system by madvise.",
         kind: Type::Counter,
-        samples: |look| one(look.heap.purged_total),
+        samples: |snapshot| one(snapshot.heap.purged_total),
     },
     Metric {
         name: "larder_mapped_bytes_total",
         help: "Mapped from the system.",
         kind: Type::Counter,
-        samples: |look| one(look.heap.mapped_total),
+        samples: |snapshot| one(snapshot.heap.mapped_total),
     },
     Metric {
         name: "larder_system_calls_total",
         help: "System calls for memory.",
         kind: Type::Counter,
-        samples: |look| {
-            let calls = CALLS.iter().zip(look.heap.calls);
+        samples: |snapshot| {
+            let calls = CALLS.iter().zip(snapshot.heap.calls);
             calls
                 .map(|(call, count)| (format!("call=\"{call}\""), count as f64))
                 .collect()
@@ -218,56 +218,56 @@ const METRICS: &[Metric] = &[
         name: "larder_reused_bytes_total",
         help: "Free memory handed out again that may have been in memory still: page faults avoided.",
         kind: Type::Counter,
-        samples: |look| one(look.heap.reused_total),
+        samples: |snapshot| one(snapshot.heap.reused_total),
     },
     Metric {
         name: "larder_realloc_copied_bytes_total",
         help: "Copied by realloc, blocks beyond 32 KiB.",
         kind: Type::Counter,
-        samples: |look| one(look.heap.realloc_copied),
+        samples: |snapshot| one(snapshot.heap.realloc_copied),
     },
     Metric {
         name: "larder_refills_total",
         help: "Entries into malloc's slow path.",
         kind: Type::Counter,
-        samples: |look| over_heaps(look, |heap| heap.refills),
+        samples: |snapshot| over_heaps(snapshot, |heap| heap.refills),
     },
     Metric {
         name: "larder_fresh_slabs_total",
         help: "Slabs taken from the page heap.",
         kind: Type::Counter,
-        samples: |look| over_heaps(look, |heap| heap.fresh_slabs),
+        samples: |snapshot| over_heaps(snapshot, |heap| heap.fresh_slabs),
     },
     Metric {
         name: "larder_remote_frees_total",
         help: "Objects freed in another heap's slab.",
         kind: Type::Counter,
-        samples: |look| over_heaps(look, |heap| heap.remote_frees),
+        samples: |snapshot| over_heaps(snapshot, |heap| heap.remote_frees),
     },
     Metric {
         name: "larder_process_resident_bytes",
         help: "What the whole process has in memory.",
         kind: Type::Gauge,
-        samples: |look| one(look.memory.rss),
+        samples: |snapshot| one(snapshot.memory.rss),
     },
     Metric {
         name: "larder_build_info",
         help: "The library's version.",
         kind: Type::Gauge,
-        samples: |look| vec![(format!("version=\"{}\"", value(&look.library)), 1.0)],
+        samples: |snapshot| vec![(format!("version=\"{}\"", value(&snapshot.library)), 1.0)],
     },
 ];
 
-fn thread_heaps(look: &Look) -> Vec<(String, f64)> {
+fn thread_heaps(snapshot: &Snapshot) -> Vec<(String, f64)> {
     let states = ["assigned", "waiting", "shared", "dead"];
     let state = |holder: Holder| match holder {
         Holder::Thread(_) => 0,
         Holder::Waiting => 1,
         Holder::Shared => 2,
-        Holder::Dead => 3,
+        Holder::Orphaned => 3,
     };
     let mut counts = [0.0; 4];
-    for heap in &look.heap.heaps {
+    for heap in &snapshot.heap.heaps {
         counts[state(heap.holder)] += 1.0;
     }
     states
@@ -277,16 +277,16 @@ fn thread_heaps(look: &Look) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// What each figure says of the process.
+/// The labels of each figure that identify the process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Labels {
     /// Its number and name.
     Process,
-    /// Nothing: there is one.
+    /// None: there is one process.
     None,
 }
 
-pub fn print(looks: &[Look], labels: Labels, out: &mut dyn Write) -> io::Result<()> {
+pub fn print(snapshots: &[Snapshot], labels: Labels, out: &mut dyn Write) -> io::Result<()> {
     for metric in METRICS {
         let Metric {
             name, help, kind, ..
@@ -296,14 +296,18 @@ pub fn print(looks: &[Look], labels: Labels, out: &mut dyn Write) -> io::Result<
             Type::Counter => "counter",
         };
         writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
-        for look in looks {
+        for snapshot in snapshots {
             let own = match labels {
                 Labels::Process => {
-                    format!("pid=\"{}\",comm=\"{}\"", look.process, value(&look.name))
+                    format!(
+                        "pid=\"{}\",comm=\"{}\"",
+                        snapshot.process,
+                        value(&snapshot.name)
+                    )
                 }
                 Labels::None => String::new(),
             };
-            for (label, value) in (metric.samples)(look) {
+            for (label, value) in (metric.samples)(snapshot) {
                 match (own.as_str(), label.as_str()) {
                     ("", "") => writeln!(out, "{name} {value}")?,
                     ("", one) | (one, "") => writeln!(out, "{name}{{{one}}} {value}")?,
@@ -315,7 +319,7 @@ pub fn print(looks: &[Look], labels: Labels, out: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-/// A label's value. The name comes from outside, and has no control characters any more.
+/// A label's value. The name comes from outside; its control characters are escaped already.
 fn value(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

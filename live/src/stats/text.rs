@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use larder_base::number::{grouped, percent};
 
-use super::{Look, mib};
+use super::{Snapshot, mib};
 use crate::process::{Holder, KINDS, ThreadHeap};
 
-/// What the kinds are called, in their order.
+/// Labels of the kinds, in the order of `KINDS`.
 pub const KIND_LABELS: [&str; KINDS.len()] = [
     "in use",
     "free in slabs",
@@ -21,36 +21,36 @@ pub const KIND_LABELS: [&str; KINDS.len()] = [
     "descriptors",
 ];
 
-pub fn print(looks: &[Look], out: &mut dyn Write) -> io::Result<()> {
-    for (i, look) in looks.iter().enumerate() {
+pub fn print(snapshots: &[Snapshot], out: &mut dyn Write) -> io::Result<()> {
+    for (i, snapshot) in snapshots.iter().enumerate() {
         if i > 0 {
             writeln!(out)?;
         }
-        head(look, out)?;
-        kinds(look, out)?;
-        classes(look, out)?;
-        heaps(look, out)?;
-        counters(look, out)?;
+        head(snapshot, out)?;
+        kinds(snapshot, out)?;
+        classes(snapshot, out)?;
+        heaps(snapshot, out)?;
+        counters(snapshot, out)?;
     }
     Ok(())
 }
 
-fn head(look: &Look, out: &mut dyn Write) -> io::Result<()> {
-    let Look {
+fn head(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let Snapshot {
         process,
         name,
         library,
         memory,
         ..
-    } = look;
+    } = snapshot;
     writeln!(out, "process {process} ({name}) on Larder {library}")?;
     writeln!(
         out,
         "{:.1} MiB in memory: {:.1} MiB of the heap, {:.1} MiB of the program, its libraries, stacks \
          and its own mappings",
         mib(memory.rss),
-        mib(look.heap.resident()),
-        mib(look.rest()),
+        mib(snapshot.heap.resident()),
+        mib(snapshot.rest()),
     )?;
     if memory.swapped > 0 {
         writeln!(
@@ -59,31 +59,31 @@ fn head(look: &Look, out: &mut dyn Write) -> io::Result<()> {
             mib(memory.swapped)
         )?;
     }
-    if !look.heap.resident_known {
+    if !snapshot.heap.resident_known {
         writeln!(
             out,
-            "the heap maps more than is looked at: what is in memory is too low"
+            "the heap maps more than this tool reads: the figures for memory are too low"
         )?;
     }
-    if look.heap.unsound > 0 {
-        let count = grouped(look.heap.unsound);
+    if snapshot.heap.unsound > 0 {
+        let count = grouped(snapshot.heap.unsound);
         writeln!(
             out,
-            "{count} descriptors were just changing, and are left out"
+            "{count} descriptors changed while they were read, and are left out"
         )?;
     }
     Ok(())
 }
 
-fn kinds(look: &Look, out: &mut dyn Write) -> io::Result<()> {
-    let heap = &look.heap;
+fn kinds(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let heap = &snapshot.heap;
     writeln!(
         out,
         "\n{:20} {:>12} {:>12} {:>8}",
         "", "MiB mapped", "in memory", "of RSS"
     )?;
     let mut line = |label: &str, bytes: u64, resident: u64| {
-        let share = percent(resident, look.memory.rss);
+        let share = percent(resident, snapshot.memory.rss);
         writeln!(
             out,
             "{label:20} {:>12.1} {:>12.1} {share:>7.1}%",
@@ -97,13 +97,13 @@ fn kinds(look: &Look, out: &mut dyn Write) -> io::Result<()> {
     line("heap", heap.mapped, heap.resident())?;
     writeln!(
         out,
-        "objects have at most {:.1} MiB beyond what was asked for; half of that is likely",
+        "objects have up to {:.1} MiB beyond what was requested; half of that is likely",
         mib(heap.rounding_most)
     )
 }
 
-fn classes(look: &Look, out: &mut dyn Write) -> io::Result<()> {
-    let heap = &look.heap;
+fn classes(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let heap = &snapshot.heap;
     writeln!(
         out,
         "\n{:>9} {:>14} {:>12} {:>14} {:>9}",
@@ -120,8 +120,8 @@ fn classes(look: &Look, out: &mut dyn Write) -> io::Result<()> {
             grouped(class.slabs),
         )?;
     }
-    let large = heap.runs.saturating_add(heap.mappings);
-    let of_large = mib(heap.in_runs());
+    let large = heap.spans.saturating_add(heap.mappings);
+    let of_large = mib(heap.in_large());
     writeln!(
         out,
         "{:>9} {:>14} {of_large:>12.1}",
@@ -130,8 +130,8 @@ fn classes(look: &Look, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-fn heaps(look: &Look, out: &mut dyn Write) -> io::Result<()> {
-    let mut heaps: Vec<&ThreadHeap> = look.heap.heaps.iter().collect();
+fn heaps(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let mut heaps: Vec<&ThreadHeap> = snapshot.heap.heaps.iter().collect();
     heaps.sort_by_key(|heap| std::cmp::Reverse(heap.held()));
     writeln!(
         out,
@@ -145,29 +145,34 @@ fn heaps(look: &Look, out: &mut dyn Write) -> io::Result<()> {
             holder(heap),
             mib(heap.in_use),
             mib(heap.free),
-            mib(heap.kept_runs)
+            mib(heap.cached_spans)
         )?;
     }
-    writeln!(out, "{:24} {:>12.1}", "nobody", mib(look.heap.in_no_heap()))
+    writeln!(
+        out,
+        "{:24} {:>12.1}",
+        "nobody",
+        mib(snapshot.heap.in_no_heap())
+    )
 }
 
-/// Whose heap it is, in words.
+/// Describes the thread whose heap it is.
 pub fn holder(heap: &ThreadHeap) -> String {
     match heap.holder {
         Holder::Thread(Some(thread)) => format!("{thread} {}", heap.name),
         Holder::Thread(None) => "a thread".to_owned(),
         Holder::Waiting => "the next thread".to_owned(),
         Holder::Shared => "all other threads".to_owned(),
-        Holder::Dead => "a thread before fork".to_owned(),
+        Holder::Orphaned => "a thread that fork left behind".to_owned(),
     }
 }
 
-fn counters(look: &Look, out: &mut dyn Write) -> io::Result<()> {
-    let (heap, sampled) = (&look.heap, &look.sampled);
+fn counters(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let (heap, sampled) = (&snapshot.heap, &snapshot.sampled);
     let calls: u64 = heap.calls.iter().sum();
     writeln!(
         out,
-        "\nsince the start: {:.1} MiB mapped, {:.1} MiB given back, {:.1} MiB used again without \
+        "\nsince the start: {:.1} MiB mapped, {:.1} MiB purged, {:.1} MiB reused without \
          page faults, {} system calls",
         mib(heap.mapped_total),
         mib(heap.purged_total),

@@ -11,21 +11,21 @@ use super::columns::Column;
 pub const EXAMPLES: &str = "\
 Examples:
   larder top $(pgrep -o redis-server)
-      A screen: q ends it, ? says what other keys do.
+      A screen. q ends it, ? lists the other keys.
   larder top 1234 --skip 'z*alloc*'
-      Charge what the program's own allocation functions take to their callers.
+      Charge the callers of the program's own allocation functions.
   larder top 1234 --once
-      One table, of what happens within two seconds.
+      One table of what happens in two seconds.
   larder top 1234 -n 60 -d 10 --sort growth > growth.txt
       A table every ten seconds, for ten minutes.
   larder top 1234 --json | jq -c '[.rss, .total.growth]'
       One line every two seconds, until the process ends.
 
-The process runs on, and is not stopped or asked. Its memory is read: you have to be its user and,
+The process keeps running; it is not stopped. Its memory is read: you have to be its user and,
 where kernel.yama.ptrace_scope is not 0, root.
 
-Exit codes: 0 fine, also if the process ends while it is watched; 125 the tool failed, or the
-process cannot be looked into.";
+Exit codes: 0, also if the process ends while it is watched; 125 the tool failed, or the
+process cannot be read.";
 
 /// Sites in a table, unless said otherwise.
 const DEFAULT_TOP: usize = 20;
@@ -35,11 +35,11 @@ pub struct RawTop {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     process: u32,
-    /// Seconds from one look to the next
+    /// Seconds between two snapshots
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     #[arg(allow_negative_numbers = true)]
     interval: Duration,
-    /// Print tables instead of a screen, so many, one for each interval [default, if stdout is no
+    /// Print COUNT tables, one for each interval, instead of a screen [default, if stdout is no
     /// terminal: until the process ends]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
@@ -50,18 +50,18 @@ pub struct RawTop {
     /// What sites are ranked by
     #[arg(long, value_enum, value_name = "COLUMN", default_value = "in-use")]
     sort: Column,
-    /// Only sites whose name or place has this, in capitals or not
+    /// Only sites whose name or place contains this; case does not matter
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     #[command(flatten)]
     charging: RawCharging,
-    /// Threads' heaps instead of sites; on the screen, to begin with
+    /// Show threads' heaps instead of sites; on the screen, at the start
     #[arg(long)]
     threads: bool,
     /// Sites in a table, 0 for all [default: 20; with --json all]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     top: Option<usize>,
-    /// Print JSON instead of tables: an object in a line
+    /// Print JSON instead of tables, one object a line
     #[arg(long)]
     json: bool,
 }

@@ -9,13 +9,13 @@ use super::model::SiteRow;
 pub enum Column {
     /// Bytes in use
     InUse,
-    /// Since the start, or the mark
+    /// Growth since the start, or the mark
     Growth,
     /// Bytes allocated in a second
     Rate,
     /// Objects in use
     Objects,
-    /// Samples in use, on which the rest of the figures rests
+    /// Samples in use, from which the other figures are estimated
     Samples,
     /// The name
     Site,
@@ -32,7 +32,7 @@ impl Column {
         Self::Site,
     ];
 
-    /// The one so far to the right, or, beyond the end, at the other.
+    /// The column `steps` to the right; behind the last comes the first.
     pub fn beside(self, steps: usize) -> Self {
         let at = Self::ALL.iter().position(|column| *column == self);
         Self::ALL[(at.unwrap_or(0) + steps) % Self::ALL.len()]
@@ -65,7 +65,7 @@ impl Column {
         }
     }
 
-    /// With a mark at what is sorted by.
+    /// With an arrow if the table is sorted by this column.
     pub fn header(self, sorted: bool, reversed: bool) -> String {
         let mark = match (sorted, reversed) {
             (false, _) => "",
@@ -99,7 +99,7 @@ impl Column {
         self.aligned(&text)
     }
 
-    /// The rows, those that have most of it first, and names from a on.
+    /// Sorts descending by the figure, or ascending by the name.
     pub fn sort(self, rows: &mut [&SiteRow]) {
         let key: fn(&SiteRow) -> f64 = match self {
             Self::InUse => |row| row.in_use,
@@ -109,12 +109,12 @@ impl Column {
             Self::Samples => |row| row.samples,
             Self::Site => return rows.sort_by(|a, b| (&a.name, a.id.0).cmp(&(&b.name, b.id.0))),
         };
-        // Equal ones keep their place from one look to the next.
+        // Equal rows keep their order from one snapshot to the next.
         rows.sort_by(|a, b| key(b).total_cmp(&key(a)).then(a.id.0.cmp(&b.id.0)));
     }
 }
 
-/// A star: it is more than chance.
+/// A star marks significant growth.
 fn growth(site: &SiteRow) -> String {
     let star = if site.growth.is_significant() {
         "*"

@@ -1,4 +1,4 @@
-//! Draws the model, as the view wants it. Changes nothing, and knows no terminal.
+//! Draws the model as the view selects it. Changes nothing, and does not depend on the terminal.
 
 use larder_base::number::counted;
 use ratatui::Frame;
@@ -12,9 +12,9 @@ use super::model::Model;
 use super::text;
 use super::view::{Page, View};
 
-/// Below so many lines there is no room for the kinds.
+/// A screen with fewer lines does not show the kinds.
 const LINES_FOR_KINDS: u16 = 18;
-/// Of a kind, with what is between two; and beside them.
+/// Of a kind, with the gap behind it.
 const KIND_WIDTH: u16 = 37;
 const KINDS_MARGIN: u16 = 4;
 const BAR_WIDTH: usize = 50;
@@ -23,33 +23,33 @@ const HELP: &str = " Up Down j k PgUp PgDn Home End   move
  Enter       the stacks of the selected site, and back
  F6 > <      sort by the next column, the one before
  M G P N     sort by bytes in use, growth, rate, name
- I           turn the order around
- F4 / \\      filter by name or place; Enter keeps it, Esc drops it
- Space p Z   pause, go on
+ I           reverse the order
+ F4 / \\      filter by name or place; Enter keeps it, Esc clears it
+ Space p Z   pause, continue
  r           count growth from now
  t H         threads' heaps, and back
  F1 ? h      this help, and back
- ^L          draw all of it again
- ^Z          stop, as a job of the shell's
+ ^L          redraw the screen
+ ^Z          suspend
  F10 q ^C    quit
 
- IN USE      what the site holds, estimated by sampling, and within what bounds it is
+ IN USE      what the site holds, estimated by sampling, and the bounds that contain it
              in 19 of 20 cases
- GROWTH      since the start of this screen or the last r; * it is more than chance
- RATE/s      bytes allocated in a second since the look before
+ GROWTH      since the start of this screen or the last r; * marks significant growth
+ RATE/s      bytes allocated in a second since the last snapshot
  RSS         what the process has in memory: \u{2588} objects in use, \u{2592} waste of the heap,
              \u{2591} all beside the heap
- Waste       what is in memory of what is mapped, by kind";
+ Waste       memory that no object uses, by kind: in memory, of what is mapped";
 
 /// What does not come from the model.
 pub struct Extra<'a> {
     /// Of the site whose page is shown.
     pub stacks: &'a [String],
-    /// Why the last look failed.
+    /// Why the last snapshot failed.
     pub trouble: Option<&'a str>,
 }
 
-/// Returns how many rows of the page there was room for.
+/// Returns the number of the page's rows that fit.
 pub fn draw(frame: &mut Frame, model: &Model, view: &View, extra: &Extra<'_>) -> usize {
     let area = frame.area();
     let head = head(model, area, extra);
@@ -76,7 +76,7 @@ pub fn draw(frame: &mut Frame, model: &Model, view: &View, extra: &Extra<'_>) ->
         Page::Stacks(id) => {
             let site = model.sites.iter().find(|site| site.id == id);
             let title = site.map_or_else(
-                || "nothing is left of this site".to_owned(),
+                || "this site is gone".to_owned(),
                 |site| text::line(|column| column.cell(site)),
             );
             scrolled(title, extra.stacks.to_vec(), view, height)
@@ -116,17 +116,17 @@ fn head<'a>(model: &Model, area: Rect, extra: &Extra<'a>) -> Vec<Line<'a>> {
     lines
 }
 
-/// Of RSS, what is in use, waste, and beside the heap.
+/// Parts of RSS: objects in use, the heap's waste, the rest.
 fn bar(model: &Model) -> Line<'static> {
-    let rss = model.look.memory.rss.max(1) as f64;
+    let rss = model.snapshot.memory.rss.max(1) as f64;
     let mut spans = vec![Span::raw("    [")];
     let (mut sum, mut drawn) = (0.0, 0);
-    let looks = [
+    let styles = [
         ("\u{2588}", Color::Green),
         ("\u{2592}", Color::Yellow),
         ("\u{2591}", Color::Blue),
     ];
-    for (bytes, (glyph, color)) in text::parts(model).into_iter().zip(looks) {
+    for (bytes, (glyph, color)) in text::parts(model).into_iter().zip(styles) {
         sum += bytes as f64;
         let end = ((sum / rss).min(1.0) * BAR_WIDTH as f64).round() as usize;
         spans.push(Span::styled(glyph.repeat(end - drawn), color));
@@ -170,7 +170,7 @@ fn header_style() -> Style {
 fn foot_line(model: &Model, view: &View) -> Line<'static> {
     if view.is_typing {
         let filter = larder_base::printable::escape(&view.filter).into_owned();
-        return Line::from(format!("Filter: {filter}_   Enter keeps it, Esc drops it"));
+        return Line::from(format!("Filter: {filter}_   Enter keeps it, Esc clears it"));
     }
     let keys = [
         ("F1", "Help"),

@@ -1,4 +1,4 @@
-//! A look as an object in one line.
+//! A snapshot as an object in one line.
 
 use std::io::{self, Write};
 
@@ -11,9 +11,9 @@ use super::view::View;
 use crate::process::KINDS;
 
 pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) -> io::Result<()> {
-    let look = &model.look;
+    let snapshot = &model.snapshot;
     let sites = view.rows(model);
-    let kinds = KINDS.iter().zip(&look.heap.kinds);
+    let kinds = KINDS.iter().zip(&snapshot.heap.kinds);
     let kinds: Map<String, Value> = kinds
         .map(|(name, size)| {
             let size = json!({"bytes": size.bytes, "resident": size.resident});
@@ -25,25 +25,25 @@ pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) ->
             "name": thread.name,
             "in_use": thread.in_use,
             "free": thread.free,
-            "kept_runs": thread.kept_runs,
+            "kept_runs": thread.cached_spans,
             "slabs": thread.slabs,
             "refills_per_second": thread.refills,
             "remote_frees": thread.remote_frees,
         })
     });
     let value = json!({
-        "process": look.process,
-        "name": look.name,
-        "library": look.library,
+        "process": snapshot.process,
+        "name": snapshot.name,
+        "library": snapshot.library,
         "seconds": model.watched.as_secs_f64(),
         "seconds_since_mark": model.since_mark.as_secs_f64(),
-        "rss": look.memory.rss,
-        "swapped": look.memory.swapped,
-        "mapped": look.heap.mapped,
-        "resident": look.heap.resident(),
-        "in_use": look.heap.in_use(),
+        "rss": snapshot.memory.rss,
+        "swapped": snapshot.memory.swapped,
+        "mapped": snapshot.heap.mapped,
+        "resident": snapshot.heap.resident(),
+        "in_use": snapshot.heap.in_use(),
         "kinds": kinds,
-        "sample_mean": look.sampled.mean,
+        "sample_mean": snapshot.sampled.mean,
         "total": of(&model.total),
         "sites": sites.into_iter().take(plan.most_sites).map(of).collect::<Value>(),
         "threads": threads.collect::<Value>(),

@@ -1,18 +1,18 @@
-//! `larder top`: the heap of a running process, looked at again and again from outside.
+//! `larder top`: the heap of a running process, read from outside again and again.
 //!
 //! ```text
 //! live, stats, profile ─> watch ─> model ─┬─> text, json              a table for each interval
-//!               looker (a thread) ─> view ─┴─> draw, screen <─ keys
+//!               reader (a thread) ─> view ─┴─> draw, screen <─ keys
 //! ```
 //!
-//! Only `watch` reads the process, only `screen` knows the terminal.
+//! Only `watch` reads the process, and only `screen` uses the terminal.
 
 mod args;
 mod columns;
 mod draw;
 mod json;
-mod looker;
 mod model;
+mod reader;
 mod screen;
 mod text;
 mod view;
@@ -27,7 +27,7 @@ use larder_base::failure::{Failure, Result};
 use larder_base::output;
 
 use crate::process::Obstacle;
-use looker::Looker;
+use reader::Reader;
 use view::View;
 use watch::Watch;
 
@@ -35,17 +35,17 @@ pub fn top(plan: &TopPlan) -> Result<()> {
     let failure = |obstacle: Obstacle| obstacle.failure(plan.process);
     if plan.count.is_some() || plan.json || !is_screen() {
         let mut watch = Watch::open(plan.process, &plan.charging).map_err(failure)?;
-        watch.look().map_err(failure)?;
+        watch.read().map_err(failure)?;
         return tables(plan, &mut watch);
     }
-    let (looker, first) = Looker::start(plan.process, &plan.charging).map_err(|error| {
+    let (reader, first) = Reader::start(plan.process, &plan.charging).map_err(|error| {
         let reason = larder_base::target::reason(&error);
         Failure::failed(format!("a thread: {reason}: raise ulimit -u"))
     })?;
-    match screen::run(plan, looker, first.map_err(failure)?)? {
+    match screen::run(plan, reader, first.map_err(failure)?)? {
         None => Ok(()),
         Some(Obstacle::Ended | Obstacle::NoProcess) => {
-            // A closed stderr leaves nobody to tell.
+            // There is nowhere to report a closed stderr.
             let _ = writeln!(io::stderr(), "larder: process {} has ended", plan.process);
             Ok(())
         }
@@ -68,7 +68,7 @@ fn tables(plan: &TopPlan, watch: &mut Watch) -> Result<()> {
     while plan.count.is_none_or(|count| printed < count) {
         due = (due + plan.interval).max(Instant::now());
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let model = match watch.look() {
+        let model = match watch.read() {
             Ok(model) => model,
             Err(Obstacle::Ended | Obstacle::NoProcess) if printed > 0 => return Ok(()),
             Err(obstacle) => return Err(obstacle.failure(plan.process)),

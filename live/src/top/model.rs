@@ -8,20 +8,20 @@ use rustc_hash::FxHashMap;
 
 use crate::process::{Holder, ThreadHeap};
 use crate::profile::{Growth, Interval, Profiled, ProfiledSite};
-use crate::stats::{Look, holder};
+use crate::stats::{Snapshot, holder};
 
 pub struct Model {
-    pub look: Look,
-    /// Since the first look, and since the mark.
+    pub snapshot: Snapshot,
+    /// Since the first snapshot, and since the mark.
     pub watched: Duration,
     pub since_mark: Duration,
     /// All sites together.
     pub total: SiteRow,
     /// In no order.
     pub sites: Vec<SiteRow>,
-    /// Those that hold most first.
+    /// In descending order of what they hold.
     pub threads: Vec<ThreadRow>,
-    /// Sites that were left out, as they changed just then.
+    /// Sites that were left out because they changed while they were read.
     pub left_out: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct SiteRow {
     pub interval: Interval,
     /// Since the mark.
     pub growth: Growth,
-    /// Allocated in a second since the look before; none at the first.
+    /// Allocated in a second since the previous snapshot; none at the first.
     pub rate: Option<f64>,
     pub objects: f64,
     pub samples: f64,
@@ -49,15 +49,15 @@ pub struct ThreadRow {
     pub name: String,
     pub in_use: u64,
     pub free: u64,
-    pub kept_runs: u64,
+    pub cached_spans: u64,
     pub slabs: u64,
-    /// Entries into malloc's slow path in a second; of threads that the look before had.
+    /// Entries into malloc's slow path in a second; none for a thread that the previous snapshot lacks.
     pub refills: Option<f64>,
     /// Since the heap was made.
     pub remote_frees: u64,
 }
 
-/// What of a look the next one needs.
+/// The part of a snapshot that the next one needs.
 #[derive(Default)]
 pub struct Counters {
     /// Bytes allocated since the start by all, and by site.
@@ -67,12 +67,12 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub fn of(profiled: &Profiled, look: &Look) -> Self {
+    pub fn of(profiled: &Profiled, snapshot: &Snapshot) -> Self {
         let sites = profiled.sites.iter();
         let by_site: FxHashMap<SiteId, f64> = sites
             .map(|site| (site.id(), profiled.allocated_so_far(site)))
             .collect();
-        let heaps = look.heap.heaps.iter();
+        let heaps = snapshot.heap.heaps.iter();
         Self {
             allocated: by_site.values().sum(),
             by_site,
@@ -83,13 +83,13 @@ impl Counters {
     }
 }
 
-/// The counters before, and how many seconds ago that was.
+/// The previous counters, and how many seconds ago that was.
 pub type Before<'a> = Option<(&'a Counters, f64)>;
 
 pub fn sites(profiled: &Profiled, before: Before<'_>, now: &Counters) -> Vec<SiteRow> {
     let sites = profiled.sites.iter();
     let rows = sites.map(|site| site_row(profiled, site, before, now));
-    // What is gone since long says nothing.
+    // Samples that were freed long ago do not count.
     rows.filter(|row| row.in_use > 0.0 || row.growth.bytes != 0.0 || row.rate > Some(0.0))
         .collect()
 }
@@ -130,14 +130,14 @@ pub fn total(profiled: &Profiled, before: Before<'_>, now: &Counters) -> SiteRow
     }
 }
 
-pub fn threads(look: &Look, before: Before<'_>) -> Vec<ThreadRow> {
-    let mut heaps: Vec<&ThreadHeap> = look.heap.heaps.iter().collect();
+pub fn threads(snapshot: &Snapshot, before: Before<'_>) -> Vec<ThreadRow> {
+    let mut heaps: Vec<&ThreadHeap> = snapshot.heap.heaps.iter().collect();
     heaps.sort_by_key(|heap| std::cmp::Reverse(heap.held()));
     let row = |heap: &ThreadHeap| ThreadRow {
         name: holder(heap),
         in_use: heap.in_use,
         free: heap.free,
-        kept_runs: heap.kept_runs,
+        cached_spans: heap.cached_spans,
         slabs: heap.slabs,
         refills: before.and_then(|(counters, seconds)| {
             let before = counters.refills.get(&thread(heap)?)?;
@@ -195,7 +195,7 @@ pub mod tests {
             name: "worker".to_owned(),
             in_use,
             free: 1 << 20,
-            kept_runs: 0,
+            cached_spans: 0,
             slabs: 3,
             refills,
             fresh_slabs: 1,
@@ -203,7 +203,7 @@ pub mod tests {
         }
     }
 
-    pub fn look(heaps: Vec<ThreadHeap>) -> Look {
+    pub fn snapshot(heaps: Vec<ThreadHeap>) -> Snapshot {
         let mut kinds = [Size::default(); KINDS.len()];
         kinds[0] = Size {
             bytes: 64 << 20,
@@ -213,7 +213,7 @@ pub mod tests {
             bytes: 30 << 20,
             resident: 20 << 20,
         };
-        Look {
+        Snapshot {
             process: 4711,
             name: "server".to_owned(),
             library: "0.1.0".to_owned(),
@@ -240,10 +240,10 @@ pub mod tests {
     }
 
     pub fn model(sites: Vec<SiteRow>) -> Model {
-        let look = look(vec![heap(4711, 40 << 20, 100), heap(4712, 50 << 20, 0)]);
+        let snapshot = snapshot(vec![heap(4711, 40 << 20, 100), heap(4712, 50 << 20, 0)]);
         Model {
-            threads: threads(&look, None),
-            look,
+            threads: threads(&snapshot, None),
+            snapshot,
             watched: Duration::from_secs(83),
             since_mark: Duration::from_secs(40),
             total: site(usize::MAX, "all", 6e7, 1e6),
@@ -256,9 +256,9 @@ pub mod tests {
     fn rates_are_of_threads_that_were_there_before() {
         let before = Counters::of(
             &Profiled::charging(Charging::default()),
-            &look(vec![heap(1, 5, 100), heap(2, 9, 7)]),
+            &snapshot(vec![heap(1, 5, 100), heap(2, 9, 7)]),
         );
-        let now = look(vec![heap(2, 9, 27), heap(3, 10, 5), heap(1, 5, 100)]);
+        let now = snapshot(vec![heap(2, 9, 27), heap(3, 10, 5), heap(1, 5, 100)]);
         let rows = threads(&now, Some((&before, 2.0)));
         let seen: Vec<_> = rows.iter().map(|row| (row.in_use, row.refills)).collect();
         assert_eq!(seen, [(10, None), (9, Some(10.0)), (5, Some(0.0))]);

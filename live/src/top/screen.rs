@@ -1,4 +1,4 @@
-//! The screen: follows keys and what `looker` brings, and gives the terminal back however it ends.
+//! The screen: handles keys and the snapshots of `reader`, and restores the terminal however it ends.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -19,29 +19,29 @@ use signal_hook::flag;
 
 use super::args::TopPlan;
 use super::draw::{Extra, draw};
-use super::looker::{Answer, Ask, Looker};
 use super::model::Model;
+use super::reader::{Answer, Ask, Reader};
 use super::view::{Page, View, Wish};
 use crate::process::Obstacle;
 
-/// How long a signal waits at most.
+/// The longest that a signal waits.
 const TICK: Duration = Duration::from_millis(100);
-/// And what a look has brought.
+/// And a snapshot.
 const LOOK_TICK: Duration = Duration::from_millis(10);
 
 /// How it ended.
 enum End {
     Quit,
     Signal(i32),
-    /// Of the process, or that it may not be read any more.
+    /// The process has ended, or may not be read any more.
     Process(Obstacle),
 }
 
-/// The terminal in its raw state, and as it was when this goes. ratatui does the same on a panic,
-/// before its message is printed.
+/// The terminal in its raw state; dropping this restores it. On a panic ratatui does the same, before
+/// the message is printed.
 ///
-/// ratatui's own drop tells stderr when it fails, which panics where that is the terminal, and it is
-/// gone; so a few pages of cells are left to the end of the process.
+/// ratatui's own drop reports a failure on stderr, which panics if that is the terminal that is gone.
+/// So its few pages of cells are not dropped.
 struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
@@ -49,7 +49,7 @@ impl Screen {
         ratatui::try_init().map(ManuallyDrop::new).map(Self)
     }
 
-    /// The next drawing is of all. Terminal::clear would wait for the terminal to say where the
+    /// The next drawing is a full one. Terminal::clear would wait for the terminal to report where the
     /// cursor is.
     fn forget(&mut self) -> io::Result<()> {
         self.0.backend_mut().clear()?;
@@ -60,17 +60,17 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A failure means that the terminal is gone.
         let _ = self.0.show_cursor();
-        // Once more would put the cursor into what the panic printed.
+        // A second time would put the cursor into the panic's message.
         if !std::thread::panicking() {
             let _ = ratatui::try_restore();
         }
     }
 }
 
-/// Returns what ended it, if that was the process.
-pub fn run(plan: &TopPlan, looker: Looker, model: Model) -> Result<Option<Obstacle>> {
+/// Returns the obstacle if the process ended it.
+pub fn run(plan: &TopPlan, reader: Reader, model: Model) -> Result<Option<Obstacle>> {
     let signal = Arc::new(AtomicUsize::new(0));
     handle_signals(&signal).map_err(|error| cannot("its signals cannot be handled", &error))?;
     let mut state = State {
@@ -78,7 +78,7 @@ pub fn run(plan: &TopPlan, looker: Looker, model: Model) -> Result<Option<Obstac
         interval: plan.interval,
         due: Instant::now() + plan.interval,
         trouble: None,
-        looker,
+        reader,
         to_mark: false,
         stacks: None,
         model,
@@ -101,7 +101,7 @@ pub fn run(plan: &TopPlan, looker: Looker, model: Model) -> Result<Option<Obstac
     }
 }
 
-/// The first one ends it in order, a second one, if it hangs, at once.
+/// The first signal ends it in order, a second one at once, in case it hangs.
 fn handle_signals(signal: &Arc<AtomicUsize>) -> io::Result<()> {
     let had_one = Arc::new(AtomicBool::new(false));
     for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
@@ -113,12 +113,12 @@ fn handle_signals(signal: &Arc<AtomicUsize>) -> io::Result<()> {
     Ok(())
 }
 
-/// Keys are then read from the terminal by a description of our own, which does not wait: a key of
-/// several bytes may come in part, and the shell's stays as it is.
+/// Keys are then read through an open file description of our own, which does not block: a key of
+/// several bytes may arrive in part. The shell's description stays as it is.
 fn read_without_blocking() {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     if let Ok(terminal) = rustix::fs::open("/dev/tty", flags, Mode::empty()) {
-        // Else it waits.
+        // Without this it blocks.
         let _ = rustix::stdio::dup2_stdin(terminal);
     }
 }
@@ -137,22 +137,22 @@ fn cannot(what: &str, error: &io::Error) -> Failure {
 }
 
 struct State {
-    looker: Looker,
-    /// Growth is to be counted from the next look on.
+    reader: Reader,
+    /// Growth is to be counted from the next snapshot on.
     to_mark: bool,
-    /// Of the site that was shown last.
+    /// Stacks of the site that was shown last.
     stacks: Option<(SiteId, Vec<String>)>,
     model: Model,
     view: View,
     interval: Duration,
-    /// The next look.
+    /// When the next snapshot is due.
     due: Instant,
-    /// Why the last look brought nothing.
+    /// Why the last snapshot failed.
     trouble: Option<Obstacle>,
 }
 
 impl State {
-    /// The terminal is as it was when this returns.
+    /// The terminal is restored when this returns.
     fn until_end(&mut self, mut screen: Screen, signal: &AtomicUsize) -> io::Result<End> {
         self.draw(&mut screen)?;
         loop {
@@ -163,7 +163,7 @@ impl State {
             if is_gone() {
                 return Ok(End::Signal(SIGHUP));
             }
-            let answer = self.looker.answer()?;
+            let answer = self.reader.answer()?;
             let is_new = answer.is_some();
             if let Some(end) = answer.and_then(|answer| self.take_in(answer)) {
                 return Ok(end);
@@ -189,9 +189,9 @@ impl State {
         }
     }
 
-    /// Until there is something to do: for signals, never long.
+    /// Waits until there is something to do; only briefly, because of signals.
     fn wait(&self) -> Duration {
-        if self.looker.is_busy {
+        if self.reader.is_busy {
             return LOOK_TICK;
         }
         if self.view.is_paused {
@@ -201,20 +201,24 @@ impl State {
     }
 
     fn ask(&mut self) {
-        if self.looker.is_busy {
+        if self.reader.is_busy {
             return;
         }
         let is_due = !self.view.is_paused && Instant::now() >= self.due;
-        let look = is_due || self.to_mark;
+        let snapshot = is_due || self.to_mark;
         let shown = match self.view.page {
             Page::Stacks(id) => Some(id),
             _ => None,
         };
         let known = self.stacks.as_ref().map(|(id, _)| *id);
-        let stacks = shown.filter(|_| look || shown != known);
-        if look || stacks.is_some() {
+        let stacks = shown.filter(|_| snapshot || shown != known);
+        if snapshot || stacks.is_some() {
             let mark = std::mem::take(&mut self.to_mark);
-            self.looker.ask(Ask { look, mark, stacks });
+            self.reader.ask(Ask {
+                snapshot,
+                mark,
+                stacks,
+            });
         }
     }
 
@@ -227,7 +231,7 @@ impl State {
         }
     }
 
-    /// A look that makes no sense is told, and the next one tried.
+    /// A snapshot that fails is reported, and the next one is tried.
     fn take_in(&mut self, answer: Answer) -> Option<End> {
         self.stacks = answer.stacks.or(self.stacks.take());
         match answer.model? {
@@ -235,7 +239,7 @@ impl State {
             Err(obstacle @ Obstacle::Unsound(_)) => self.trouble = Some(obstacle),
             Err(obstacle) => return Some(End::Process(obstacle)),
         }
-        // Half of the time at most goes into looking.
+        // Snapshots take up to half of the time.
         self.due = Instant::now() + self.interval.saturating_sub(answer.took).max(answer.took);
         None
     }
@@ -243,7 +247,7 @@ impl State {
     fn draw(&mut self, screen: &mut Screen) -> io::Result<()> {
         let stacks = match (&self.stacks, self.view.page) {
             (Some((of, stacks)), Page::Stacks(id)) if *of == id => stacks.as_slice(),
-            // They come.
+            // The stacks follow.
             _ => &[],
         };
         let trouble = self.trouble.as_ref().map(Obstacle::to_string);

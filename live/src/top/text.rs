@@ -1,4 +1,4 @@
-//! What is above the sites, in lines, on the screen too; and the table for an interval.
+//! The lines above the sites, on the screen too, and the table for an interval.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -52,12 +52,12 @@ pub fn header(view: &View) -> String {
 }
 
 pub fn title(model: &Model) -> String {
-    let look = &model.look;
+    let snapshot = &model.snapshot;
     format!(
         "larder top: process {} ({}) on Larder {}, watched for {}, growth since {} ago",
-        look.process,
-        look.name,
-        look.library,
+        snapshot.process,
+        snapshot.name,
+        snapshot.library,
         clock(model.watched),
         clock(model.since_mark)
     )
@@ -69,16 +69,16 @@ fn clock(time: Duration) -> String {
     format!("{hours}:{minutes:02}:{seconds:02}")
 }
 
-/// What the process has in memory: of objects in use, of the heap's waste, and of the rest.
+/// Bytes that the process has in memory: objects in use, the heap's waste, the rest.
 pub fn parts(model: &Model) -> [u64; 3] {
-    let look = &model.look;
-    let in_use = look.heap.kinds.first().map_or(0, |kind| kind.resident);
-    let waste = look.heap.resident().saturating_sub(in_use);
-    [in_use, waste, look.rest()]
+    let snapshot = &model.snapshot;
+    let in_use = snapshot.heap.kinds.first().map_or(0, |kind| kind.resident);
+    let waste = snapshot.heap.resident().saturating_sub(in_use);
+    [in_use, waste, snapshot.rest()]
 }
 
 pub fn memory(model: &Model) -> String {
-    let rss = model.look.memory.rss;
+    let rss = model.snapshot.memory.rss;
     let [in_use, waste, rest] = parts(model);
     let part = |bytes: u64| format!("{} ({:.0} %)", size(bytes as f64), percent(bytes, rss));
     format!(
@@ -91,7 +91,7 @@ pub fn memory(model: &Model) -> String {
 }
 
 pub fn profile(model: &Model) -> String {
-    let (total, mean) = (&model.total, model.look.sampled.mean);
+    let (total, mean) = (&model.total, model.snapshot.sampled.mean);
     if mean == 0 && model.sites.is_empty() {
         return "Profile: off, so no sites: start it without LARDER_PROFILE_BYTES=0".to_owned();
     }
@@ -99,7 +99,7 @@ pub fn profile(model: &Model) -> String {
     let growth = &total.growth;
     let chance = match growth.bytes == 0.0 || growth.is_significant() {
         true => "",
-        false => " (no more than chance)",
+        false => " (not significant)",
     };
     let rate = total.rate.map_or_else(|| "-".to_owned(), size);
     format!(
@@ -110,16 +110,18 @@ pub fn profile(model: &Model) -> String {
     )
 }
 
-/// What of the figures is to be doubted.
+/// Reasons to doubt figures.
 pub fn notes(model: &Model) -> Vec<String> {
     let mut notes = Vec::new();
-    let heap = &model.look.heap;
-    if model.look.memory.swapped > 0 {
-        let swapped = size(model.look.memory.swapped as f64);
+    let heap = &model.snapshot.heap;
+    if model.snapshot.memory.swapped > 0 {
+        let swapped = size(model.snapshot.memory.swapped as f64);
         notes.push(format!("swapped out: {swapped}"));
     }
     if !heap.resident_known {
-        notes.push("more is mapped than is looked at: what is in memory is too low".to_owned());
+        notes.push(
+            "more is mapped than this tool reads: the figures for memory are too low".to_owned(),
+        );
     }
     if heap.unsound > 0 || model.left_out > 0 {
         notes.push(format!(
@@ -131,9 +133,9 @@ pub fn notes(model: &Model) -> Vec<String> {
     notes
 }
 
-/// The waste by kind: all kinds but what is in use.
+/// The waste by kind: all kinds except objects in use.
 pub fn kinds(model: &Model) -> Vec<String> {
-    let kinds = KIND_LABELS.iter().zip(&model.look.heap.kinds).skip(1);
+    let kinds = KIND_LABELS.iter().zip(&model.snapshot.heap.kinds).skip(1);
     let line = |(label, kind): (&&str, &Size)| {
         let (resident, mapped) = (size(kind.resident as f64), size(kind.bytes as f64));
         format!("{label:18} {resident:>6} of {mapped:>6}")
@@ -148,13 +150,13 @@ pub fn threads_header() -> String {
     )
 }
 
-/// The threads' heaps, and what of the objects in use is in none: together all that is.
+/// The threads' heaps, and the objects in use that are in none. They add up to all objects in use.
 pub fn thread_lines(model: &Model) -> Vec<String> {
     let mut lines: Vec<String> = model.threads.iter().map(thread_line).collect();
-    let heap = &model.look.heap;
+    let heap = &model.snapshot.heap;
     for (bytes, what) in [
         (heap.in_no_heap(), "no thread: in full slabs"),
-        (heap.in_runs(), "no thread: larger objects"),
+        (heap.in_large(), "no thread: larger objects"),
     ] {
         lines.push(format!("{:>8} {:53}{what}", size(bytes as f64), ""));
     }
@@ -167,7 +169,7 @@ fn thread_line(thread: &ThreadRow) -> String {
         "{:>8} {:>8} {:>8} {:>8} {:>10} {:>12}  {}",
         size(thread.in_use as f64),
         size(thread.free as f64),
-        size(thread.kept_runs as f64),
+        size(thread.cached_spans as f64),
         grouped(thread.slabs),
         refills.map_or_else(|| "-".to_owned(), |rate| grouped(rate.round() as u64)),
         grouped(thread.remote_frees),

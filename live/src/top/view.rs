@@ -1,4 +1,4 @@
-//! What of the model is looked at, and what keys change there. Knows no terminal.
+//! Which part of the model is shown, and what keys change there. Does not depend on the terminal.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use larder_analysis::reading::sites::SiteId;
@@ -15,16 +15,16 @@ pub enum Page {
     Stacks(SiteId),
 }
 
-/// What a key asks of the loop.
+/// What the loop has to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Nothing,
     Quit,
-    /// Look again; count growth from there.
+    /// Take a snapshot, and count growth from it.
     Mark,
-    /// Stop, as a shell's job.
+    /// Suspend, like a job of the shell.
     Suspend,
-    /// Draw all of the screen anew.
+    /// Redraw the whole screen.
     Redraw,
 }
 
@@ -37,9 +37,9 @@ pub struct View {
     /// Keys go into the filter.
     pub is_typing: bool,
     pub is_paused: bool,
-    /// None: the first, whichever that is.
+    /// None: the first.
     selected: Option<SiteId>,
-    /// The first line of what is no table of sites.
+    /// The first line that is shown of a page other than the sites.
     pub scroll: usize,
     /// Rows that were shown last.
     pub height: usize,

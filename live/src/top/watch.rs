@@ -1,7 +1,7 @@
-//! Looks at one process, one after the other: reads it, names its sites, and says what changed.
+//! Takes snapshots of one process: reads it, names its sites, and computes what changed.
 //!
-//! A look takes time by the heap and by the sites' stacks (see `process`); symbols are loaded once.
-//! Memory grows with the stacks of two looks, and with the symbols.
+//! The time of a snapshot grows with the heap and with the sites' stacks (see `process`); symbols are
+//! loaded once. Memory grows with the stacks of two snapshots, and with the symbols.
 
 use std::slice;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use larder_base::number::counted;
 use super::model::{self, Counters, Model};
 use crate::process::{Obstacle, Process};
 use crate::profile::{HeapProfile, Profiled, with_modules};
-use crate::stats::Look;
+use crate::stats::Snapshot;
 
 /// Of a site, shown with Enter.
 const MOST_STACKS: usize = 20;
@@ -25,7 +25,7 @@ pub struct Watch {
     process: Process,
     profiled: Profiled,
     began: Instant,
-    /// What growth is counted from; none: from the next look.
+    /// Where growth is counted from; none: from the next snapshot.
     mark: Option<(Instant, HeapProfile)>,
     last: Option<(Instant, Counters)>,
 }
@@ -41,44 +41,44 @@ impl Watch {
         })
     }
 
-    /// Tries again if a change came in between that made no sense of what was read; and at last as
-    /// another program, which exec makes of a process: all is counted from there.
-    pub fn look(&mut self) -> Result<Model, Obstacle> {
+    /// Tries again if the process changed while it was read. If that does not help, exec may have made
+    /// another program of it: opens it anew, and counts from there.
+    pub fn read(&mut self) -> Result<Model, Obstacle> {
         for _ in 0..TRIES {
-            match self.look_once() {
+            match self.read_once() {
                 Err(Obstacle::Unsound(_)) => {}
                 done => return done,
             }
         }
-        let mut done = self.look_at_another();
+        let mut done = self.read_as_another();
         for _ in 1..TRIES {
-            // It loads its libraries, perhaps.
+            // It may still load its libraries.
             if !matches!(done, Err(Obstacle::NotLarder | Obstacle::Unsound(_))) {
                 break;
             }
             std::thread::sleep(WAIT);
-            done = self.look_at_another();
+            done = self.read_as_another();
         }
         done
     }
 
-    fn look_at_another(&mut self) -> Result<Model, Obstacle> {
+    fn read_as_another(&mut self) -> Result<Model, Obstacle> {
         self.process = Process::open(self.process.id())?;
         (self.mark, self.last) = (None, None);
-        self.look_once()
+        self.read_once()
     }
 
-    fn look_once(&mut self) -> Result<Model, Obstacle> {
+    fn read_once(&mut self) -> Result<Model, Obstacle> {
         let at = Instant::now();
         let seen = self.process.profile()?;
-        let look = Look::beside(&self.process, &seen)?;
+        let snapshot = Snapshot::beside(&self.process, &seen)?;
         let left_out = seen.unsound;
         let profile = with_modules(&self.process, seen)?;
         let (marked, base) = self.mark.get_or_insert_with(|| (at, profile.clone()));
         let since_mark = at.duration_since(*marked);
         self.profiled
             .read_again(slice::from_ref(&profile), Some(slice::from_ref(base)));
-        let now = Counters::of(&self.profiled, &look);
+        let now = Counters::of(&self.profiled, &snapshot);
         let last = self.last.as_ref();
         let before =
             last.map(|(last, counters)| (counters, at.duration_since(*last).as_secs_f64()));
@@ -87,20 +87,20 @@ impl Watch {
             since_mark,
             total: model::total(&self.profiled, before, &now),
             sites: model::sites(&self.profiled, before, &now),
-            threads: model::threads(&look, before),
-            look,
+            threads: model::threads(&snapshot, before),
+            snapshot,
             left_out,
         };
         self.last = Some((at, now));
         Ok(model)
     }
 
-    /// Growth is counted from the next look on.
+    /// Growth is counted from the next snapshot on.
     pub fn mark(&mut self) {
         self.mark = None;
     }
 
-    /// The stacks of a site, those that hold most first, with what each holds; printable lines.
+    /// The stacks of a site as printable lines, in descending order of what they hold.
     pub fn stacks(&self, id: SiteId) -> Vec<String> {
         let Some(site) = self.profiled.sites.iter().find(|site| site.id() == id) else {
             return Vec::new();
@@ -123,11 +123,11 @@ impl Watch {
             let text = anstream::adapter::strip_bytes(&text).into_vec();
             lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
             if row.truncated {
-                lines.push("          (deeper than what is kept)".to_owned());
+                lines.push("          (cut off: the stack is deeper)".to_owned());
             }
         }
         if rows.len() > MOST_STACKS {
-            lines.push(format!("{} stacks more", rows.len() - MOST_STACKS));
+            lines.push(format!("{} more stacks", rows.len() - MOST_STACKS));
         }
         lines
     }

@@ -1,15 +1,15 @@
-//! One look at a process: its heap, its profile's sums, and what the kernel says of its memory.
+//! A snapshot of a process: its heap, its profile's sums, and the kernel's figures for its memory.
 
 use larder_base::failure::Result;
 use larder_base::printable;
 
 use crate::process::{Heap, Obstacle, Process, Profile};
 
-/// What a process has in memory, in bytes, as the kernel counts.
+/// What a process has in memory, in bytes, by the kernel's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     pub rss: u64,
-    /// Of no file: the heap's part is of this.
+    /// Memory of no file; the heap is a part of it.
     pub anonymous: u64,
     pub swapped: u64,
 }
@@ -24,7 +24,7 @@ pub struct Sampled {
     pub allocated: f64,
 }
 
-pub struct Look {
+pub struct Snapshot {
     pub process: u32,
     /// The kernel's name for it, for printing.
     pub name: String,
@@ -34,21 +34,21 @@ pub struct Look {
     pub sampled: Sampled,
 }
 
-pub fn look(id: u32) -> Result<Look> {
-    try_look(id).map_err(|obstacle| obstacle.failure(id))
+pub fn take(id: u32) -> Result<Snapshot> {
+    try_take(id).map_err(|obstacle| obstacle.failure(id))
 }
 
-pub fn try_look(id: u32) -> std::result::Result<Look, Obstacle> {
+pub fn try_take(id: u32) -> std::result::Result<Snapshot, Obstacle> {
     let process = Process::open(id)?;
-    Look::at(&process)
+    Snapshot::at(&process)
 }
 
-impl Look {
+impl Snapshot {
     pub fn at(process: &Process) -> std::result::Result<Self, Obstacle> {
         Self::beside(process, &process.profile()?)
     }
 
-    /// With the profile that was just read.
+    /// `profile` was just read from the same process.
     pub fn beside(process: &Process, profile: &Profile) -> std::result::Result<Self, Obstacle> {
         let heap = process.heap()?;
         let sites = profile.sites.iter();
@@ -71,14 +71,14 @@ impl Look {
         })
     }
 
-    /// In memory beside the heap.
+    /// Bytes in memory that are not the heap's.
     pub fn rest(&self) -> u64 {
         self.memory.rss.saturating_sub(self.heap.resident())
     }
 }
 
 impl Memory {
-    /// Of `smaps_rollup`.
+    /// Parses `smaps_rollup`.
     pub fn of(text: &[u8]) -> Self {
         let mut memory = Self::default();
         for line in text.split(|byte| *byte == b'\n') {

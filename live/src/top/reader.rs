@@ -1,5 +1,5 @@
-//! Looks at the process on a thread of its own, so that a look which takes long, or does not end, holds
-//! up no key. Nobody waits for that thread when the tool ends.
+//! Takes snapshots of the process on a thread of its own, so that a slow one does not delay the keys.
+//! The tool does not wait for that thread when it ends.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -14,34 +14,34 @@ use crate::process::Obstacle;
 
 #[derive(Default)]
 pub struct Ask {
-    pub look: bool,
-    /// Growth is counted from that look on.
+    pub snapshot: bool,
+    /// Count growth from this snapshot on.
     pub mark: bool,
-    /// Of this site, as the last look has them.
+    /// The site whose stacks are wanted, from the last snapshot.
     pub stacks: Option<SiteId>,
 }
 
 pub struct Answer {
     pub model: Option<Result<Model, Obstacle>>,
-    /// The look.
+    /// Time that the snapshot took.
     pub took: Duration,
     pub stacks: Option<(SiteId, Vec<String>)>,
 }
 
-pub struct Looker {
+pub struct Reader {
     asks: Sender<Ask>,
     answers: Receiver<Answer>,
-    /// Asked, and not answered yet.
+    /// A request has no answer yet.
     pub is_busy: bool,
 }
 
-impl Looker {
-    /// With what a first look brings.
+impl Reader {
+    /// Returns with the first snapshot.
     pub fn start(id: u32, charging: &Charging) -> io::Result<(Self, Result<Model, Obstacle>)> {
         let (asks, asked) = channel::<Ask>();
         let (answered, answers) = channel();
         let charging = charging.clone();
-        let look = move || {
+        let read = move || {
             let mut watch = Watch::open(id, &charging);
             for ask in asked {
                 if answered.send(answer(&mut watch, &ask)).is_err() {
@@ -49,30 +49,30 @@ impl Looker {
                 }
             }
         };
-        let name = "larder-look".into();
-        std::thread::Builder::new().name(name).spawn(look)?;
-        let mut looker = Self {
+        let name = "larder-read".into();
+        std::thread::Builder::new().name(name).spawn(read)?;
+        let mut reader = Self {
             asks,
             answers,
             is_busy: false,
         };
-        looker.ask(Ask {
-            look: true,
+        reader.ask(Ask {
+            snapshot: true,
             ..Ask::default()
         });
-        let first = looker.answers.recv().map_err(|_| broken_off())?;
-        looker.is_busy = false;
-        Ok((looker, first.model.ok_or_else(broken_off)?))
+        let first = reader.answers.recv().map_err(|_| ended())?;
+        reader.is_busy = false;
+        Ok((reader, first.model.ok_or_else(ended)?))
     }
 
-    /// One at a time.
+    /// REQUIRES: not `is_busy`.
     pub fn ask(&mut self, ask: Ask) {
-        // A thread that has panicked is found out by `answer`.
+        // `answer` reports a thread that has panicked.
         let _ = self.asks.send(ask);
         self.is_busy = true;
     }
 
-    /// If there is one by now.
+    /// Does not wait: `None` if there is none yet.
     pub fn answer(&mut self) -> io::Result<Option<Answer>> {
         match self.answers.try_recv() {
             Ok(answer) => {
@@ -80,23 +80,23 @@ impl Looker {
                 Ok(Some(answer))
             }
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(broken_off()),
+            Err(TryRecvError::Disconnected) => Err(ended()),
         }
     }
 }
 
-fn broken_off() -> io::Error {
-    io::Error::other("the look was broken off")
+fn ended() -> io::Error {
+    io::Error::other("the thread that reads the process has ended")
 }
 
 fn answer(watch: &mut Result<Watch, Obstacle>, ask: &Ask) -> Answer {
     let began = Instant::now();
-    let model = ask.look.then(|| {
+    let model = ask.snapshot.then(|| {
         let watch = watch.as_mut().map_err(|obstacle| obstacle.clone())?;
         if ask.mark {
             watch.mark();
         }
-        watch.look()
+        watch.read()
     });
     let took = began.elapsed();
     let stacks = match (watch, ask.stacks) {
