@@ -456,7 +456,7 @@ fn a_process_that_cannot_be_read_is_told() {
         (&["profile", "4194303"], "no such process"),
         (&["profile", "1", "--seconds", "0"], "seconds"),
         (&["profile", "1", "--growing=1"], "--growing"),
-        (&["profile", "heap", "--growing"], "of a process"),
+        (&["profile", "heap", "--growing"], "need a process"),
         (
             &["profile", "1", "--growing", "--format", "svg"],
             "text or json",

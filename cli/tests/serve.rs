@@ -515,7 +515,7 @@ fn what_is_served_is_read_by_larder_profile() {
     let server = Server::of(&running);
     for (route, words) in [
         ("heap?seconds=0.5", " in use, "),
-        ("growth?seconds=0.5", "which it does not say"),
+        ("growth?seconds=0.5", "does not state which"),
         ("heap", " in use, "),
     ] {
         let path = directory.path().join("served");

@@ -15,17 +15,17 @@ use larder_base::printable;
 pub const EXAMPLES: &str = "\
 Examples:
   larder profile -- ./server --once
-      Run it on Larder; when it has ended, the source lines that hold memory.
+      Run it on Larder; at its end, show the source lines that hold memory.
   larder profile heap.4711 --sort allocated --top 20
       A profile that Larder (LARDER_PROFILE=heap.%p), gperftools or jemalloc has written.
   larder profile heap.4711 --base heap.4700
-      What has grown from one to the other, and whether that is more than chance.
+      What has grown from one to the other, and whether that is significant.
   larder profile 4711
-      A running process on Larder, which is neither stopped nor asked.
+      A running process on Larder. It is not stopped.
   larder profile 4711 --seconds 10
-      What it allocates within ten seconds, how long that lives, and what grows.
+      What it allocates in ten seconds, how long that lives, and what grows.
   larder profile 4711 --growing --seconds 60
-      What leaks, perhaps: sites that grow in each of three minutes.
+      Possible leaks: the sites that grow in each of three minutes.
   larder profile heap.4711 -o heap.svg
       A flame graph; heap.pb.gz is for pprof, heap.folded and heap.speedscope.json for others.
 
@@ -47,7 +47,7 @@ pub struct RawProfile {
     /// Show the growth since this profile, of the same process or of another run
     #[arg(long, value_name = "FILE")]
     base: Option<PathBuf>,
-    /// Look at a process twice, so far apart: what happened in between
+    /// Take two snapshots of a process, N seconds apart, and show what happened in between
     #[arg(long, value_name = "N", conflicts_with_all = ["base", "command"])]
     #[arg(value_parser = seconds)]
     seconds: Option<Duration>,
@@ -56,16 +56,16 @@ pub struct RawProfile {
     #[arg(default_missing_value = "3", conflicts_with_all = ["base", "command", "sort"])]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=100))]
     growing: Option<u32>,
-    /// What to make [default: by the name of the output; text]
+    /// The format of the output [default: by the name of the output; text]
     #[arg(long, value_name = "FORMAT", value_parser = format::among(&MADE))]
     format: Option<Format>,
-    /// The file to write; what is there is replaced [default: stdout]
+    /// The file to write; an existing file is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Sample one in so many bytes of what the command allocates, in the mean; 1 is every object
+    /// Mean bytes between two samples of what the command allocates; 1 samples every object
     #[arg(long, value_name = "BYTES", requires = "command")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     mean: Option<u64>,
@@ -84,16 +84,16 @@ pub enum Key {
     Objects,
     /// Bytes allocated so far
     Allocated,
-    /// Bytes more in use than in the base, or than at the last mark
+    /// Growth of the bytes in use since the base, or since the last mark
     Growth,
-    /// Bytes in use when all that was in use was highest
+    /// Bytes in use at the process's peak
     Peak,
-    /// Objects freed so far, with how long they lived
+    /// Objects freed so far, with their lifetimes
     Lifetimes,
 }
 
 impl Key {
-    /// The one of exports and pictures; `None`: they have none.
+    /// What exports and pictures show for it; `None`: nothing.
     pub fn measure(self) -> Option<Measure> {
         match self {
             Key::InUse => Some(Measure::LiveBytes),
@@ -115,13 +115,13 @@ const MADE: [Format; 7] = [
     Format::Text,
 ];
 
-/// How a process is looked at.
+/// Which snapshots are taken of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     Once,
-    /// Before and after.
+    /// Two, this far apart.
     For(Duration),
-    /// So many times, and once more.
+    /// `intervals` + 1.
     Growing {
         intervals: u32,
         each: Duration,
@@ -129,7 +129,7 @@ pub enum Watch {
 }
 
 impl Watch {
-    /// How many readings, and how far apart.
+    /// The number of snapshots, and the time between two.
     pub fn readings(self) -> (u32, Duration) {
         match self {
             Watch::Once => (1, Duration::ZERO),
@@ -139,7 +139,7 @@ impl Watch {
     }
 }
 
-/// From one look at a process to the next, unless said otherwise.
+/// Between two snapshots of --growing.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -195,7 +195,7 @@ impl RawProfile {
                 },
                 None if self.seconds.is_some() || self.growing.is_some() => {
                     return Err(Failure::failed(format!(
-                        "{}: --seconds and --growing are of a process: name one by its number",
+                        "{}: --seconds and --growing need a process: name one by its number",
                         printable::name(&file)
                     )));
                 }
@@ -207,22 +207,23 @@ impl RawProfile {
             },
         };
         let format = format_of(self.format, self.json, self.output.as_deref())?;
-        let looks_twice = matches!(&source, Source::Process { watch, .. } if *watch != Watch::Once);
+        let has_interval =
+            matches!(&source, Source::Process { watch, .. } if *watch != Watch::Once);
         let whole = matches!(format, Format::Text | Format::Json);
         if let (Some(_), false) = (self.growing, whole) {
             return Err(Failure::failed(
                 "--growing: names sites: choose --format text or json",
             ));
         }
-        if looks_twice && format == Format::Heap {
+        if has_interval && format == Format::Heap {
             return Err(Failure::failed(
-                "--seconds: a heap profile is of one time: leave it out, or choose another --format",
+                "--seconds: a heap profile describes one moment: leave it out, or choose another --format",
             ));
         }
         let draws = matches!(format, Format::Svg | Format::Collapsed);
         if let (true, Some(None)) = (draws, self.sort.map(Key::measure)) {
             return Err(Failure::failed(
-                "--sort: of this key no picture is drawn: choose in-use, objects, allocated or \
+                "--sort: no picture can show this key: choose in-use, objects, allocated or \
                  peak; with --base a flame graph shows the growth",
             ));
         }
@@ -271,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_output_says_what_to_make() {
+    fn the_name_of_the_output_decides_the_format() {
         let of = |name: &str| format_of(None, false, Some(Path::new(name)));
         assert_eq!(of("a/heap.svg").unwrap(), Format::Svg);
         assert_eq!(of("heap.pb.gz").unwrap(), Format::Pprof);
         assert_eq!(of("heap.speedscope.json").unwrap(), Format::Speedscope);
         assert_eq!(of("heap.json").unwrap(), Format::Json);
         assert!(of("heap").unwrap_err().message.contains("--format"));
-        let said = format_of(Some(Format::Heap), false, Some(Path::new("x.svg")));
-        assert_eq!(said.unwrap(), Format::Heap);
+        let given = format_of(Some(Format::Heap), false, Some(Path::new("x.svg")));
+        assert_eq!(given.unwrap(), Format::Heap);
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a command on Larder, which writes a heap profile for each of its processes as they end.
+//! Runs a command on Larder, which writes a heap profile for each of its processes when it ends.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,18 +18,18 @@ use super::heap::HeapProfile;
 const PROFILE_VARIABLE: &str = "LARDER_PROFILE";
 const MEAN_VARIABLE: &str = "LARDER_PROFILE_BYTES";
 
-/// What is run, and how its processes are told to write profiles.
+/// The command, and the variables that make its processes write profiles.
 pub struct Run<'a> {
     pub words: &'a [OsString],
     /// The variable that names the place: a scratch directory, and behind it a pattern.
     pub place: &'static str,
     pub pattern: &'static str,
     pub environment: &'a [(&'static str, &'a OsStr)],
-    /// What is said of a command whose processes wrote none.
+    /// The message for a command whose processes wrote none.
     pub none: &'static str,
 }
 
-/// The profiles of its processes, at least one, and the command's exit code.
+/// Returns the profiles of its processes, at least one, and the command's exit code.
 pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u8)> {
     let mean = mean.map(|mean| OsString::from(mean.to_string()));
     let mean = mean.as_deref().map(|mean| (MEAN_VARIABLE, mean));
@@ -85,7 +85,7 @@ pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
     for file in &files {
         match super::read(file) {
             Ok(profile) => profiles.push(profile),
-            // Of a process that was killed while it wrote, perhaps.
+            // The process may have been killed while it wrote.
             Err(failure) => losses::warn(&failure.message),
         }
     }

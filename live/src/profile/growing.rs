@@ -1,9 +1,8 @@
-//! Sites that grow all the time: what leaks, told from caches, which fill and then stay.
+//! Sites that grow all the time: leaks, as opposed to caches, which fill and then stay.
 //!
-//! A site is named if in each of the intervals between the readings it grew by more than chance:
-//! the 95 % interval of its growth lies above 0. One that does not grow passes one of them with a
-//! chance of 1 in 40 at most, and n of them with 1 in 40^n. Memory grows with the stacks of all
-//! readings.
+//! A site is named if it grew significantly in each of the intervals between the snapshots: the 95 %
+//! interval of its growth lies above 0. A site that does not grow passes one interval with a probability
+//! of up to 1/40, and n with up to 1/40^n. Memory grows with the stacks of all snapshots.
 
 use larder_analysis::reading::sites::SiteId;
 use rustc_hash::FxHashMap;
@@ -13,15 +12,15 @@ use super::interval::{Growth, Level};
 use super::sites::{Profiled, level};
 
 pub struct Growing {
-    /// Of `Profiled::sites`.
+    /// Index in `Profiled::sites`.
     pub site: usize,
     /// Over all intervals.
     pub growth: Growth,
     pub each: Vec<Growth>,
 }
 
-/// The sites of the last reading that grew in every interval, the fastest first. At least two
-/// readings of one process.
+/// The sites of the last snapshot that grew in every interval, the fastest first. REQUIRES: at least
+/// two snapshots of one process.
 pub fn growing<'a>(
     profiled: &mut Profiled,
     readings: impl Iterator<Item = &'a HeapProfile>,
@@ -49,7 +48,7 @@ pub fn growing<'a>(
 }
 
 impl Growing {
-    /// `None`: it did not grow in one of them.
+    /// `None`: there is an interval in which it did not grow.
     fn of(site: usize, series: &[Level]) -> Option<Self> {
         let each: Vec<Growth> = series
             .windows(2)

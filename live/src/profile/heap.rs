@@ -1,9 +1,9 @@
-//! A heap profile as it was written: stacks with what is estimated of each, and where the modules
-//! lay. Depends on nothing of the tool, as the fuzzer reads profiles without it.
+//! A heap profile like it was written: stacks with the estimates for each, and the modules' addresses.
+//! Depends on nothing else of the tool, because the fuzzer reads profiles without it.
 
 use super::interval::Spread;
 
-/// Objects and bytes; whole numbers, or of a scaled profile nearly so.
+/// Objects and bytes; whole numbers, except in a scaled profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     pub objects: f64,
@@ -24,25 +24,24 @@ impl Estimate {
     }
 }
 
-/// Lifetimes are counted by their logarithm: the class i has those from 2^i microseconds to twice
-/// that.
+/// Lifetimes are counted by their logarithm: class i = [2^i, 2^(i + 1)) microseconds.
 const LIFETIME_CLASSES: usize = 64;
 
-/// What is known of a stack, or of many.
+/// The figures of a stack, or the sum over several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     pub in_use: Estimate,
-    /// Of the bytes in use.
+    /// The spread of the bytes in use.
     pub spread: Spread,
-    /// So far.
+    /// Since the start.
     pub allocated: Estimate,
-    /// When all that was in use was highest; 0 where the format has it not, as is the next.
+    /// At the process's peak. 0 if the format lacks it; so is the next.
     pub at_peak: Estimate,
     /// At the last mark.
     pub at_mark: Estimate,
-    /// Of a leak's `in_use`: what others lead to that are lost as well.
+    /// The part of a leak's `in_use` that is reachable from other leaked objects.
     pub indirect: Estimate,
-    /// Objects freed so far, by class; those behind the last have none.
+    /// Objects freed so far, by class of lifetime; classes behind the end have none.
     pub lifetimes: Vec<f64>,
 }
 
@@ -59,7 +58,7 @@ impl Figures {
         }
     }
 
-    /// Beyond the last class: in it.
+    /// Lifetimes beyond the last class count in it.
     pub fn add_lifetimes(&mut self, class: usize, freed: f64) {
         let class = class.min(LIFETIME_CLASSES - 1);
         if self.lifetimes.len() <= class {
@@ -68,13 +67,13 @@ impl Figures {
         self.lifetimes[class] += freed;
     }
 
-    /// Objects that were freed, by their lifetimes.
+    /// Objects that were freed.
     pub fn freed(&self) -> f64 {
         self.lifetimes.iter().sum()
     }
 
-    /// The lifetime in microseconds that this part of the freed objects did not reach: the upper end
-    /// of its class. `None`: none was freed.
+    /// The lifetime in microseconds that this share of the freed objects did not reach: the upper end of
+    /// its class. `None`: none was freed.
     pub fn lifetime_below(&self, part: f64) -> Option<f64> {
         let wanted = self.freed() * part;
         let mut sum = 0.0;
@@ -88,10 +87,10 @@ impl Figures {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfiledStack {
-    /// Return addresses, the innermost first. Empty: of stacks that were not kept or not walked.
+    /// Return addresses, the innermost first. Empty: stacks that were not walked or did not fit.
     pub frames: Vec<u64>,
     pub figures: Figures,
-    /// Deeper than what was kept.
+    /// The stack is cut off.
     pub truncated: bool,
 }
 
@@ -100,38 +99,38 @@ pub struct ProfiledStack {
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
-    /// Of `start`, in the file.
+    /// The offset of `start` in the file.
     pub offset: u64,
     pub path: Vec<u8>,
 }
 
-/// How the figures were got.
+/// How the figures were obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// By Larder's sampler: estimates.
+    /// Estimated by Larder's sampler.
     #[default]
     Larder,
-    /// By another's, one sample in `mean` bytes; scaled here.
+    /// Another sampler's, one sample in `mean` bytes; scaled here.
     Sampled,
-    /// Every object counts.
+    /// Every object was counted.
     Exact,
-    /// It does not say: gperftools' profiler counts every object, an answer of Larder's endpoint about
-    /// growth or some seconds is estimated.
+    /// Not stated: gperftools' profiler counts every object; the profiles of growth or of a time that
+    /// Larder's endpoint sends are estimates.
     Unstated,
 }
 
 impl Origin {
-    /// Whether it says how far its figures can be trusted.
+    /// Whether its figures have confidence intervals.
     pub fn has_intervals(self) -> bool {
         matches!(self, Self::Larder | Self::Sampled)
     }
 }
 
-/// What a leak check says besides.
+/// Results of a leak check beside the stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LeakCheck {
     pub reachable: Estimate,
-    /// It could not stop the other threads.
+    /// The check could not stop the other threads.
     pub threads_ran: bool,
 }
 
@@ -146,18 +145,18 @@ pub struct Damage {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeapProfile {
     pub origin: Origin,
-    /// Bytes from one sample to the next, in the mean; 0: not sampled, or not known.
+    /// Mean bytes between two samples; 0: not sampled, or unknown.
     pub mean: u64,
     pub process: Option<u32>,
     pub stacks: Vec<ProfiledStack>,
-    /// In the order of their addresses.
+    /// Sorted by address.
     pub mappings: Vec<Mapping>,
-    /// What is in use is what a leak check has found lost.
+    /// Set if the profile is a leak check's: `in_use` is what leaked.
     pub leaks: Option<LeakCheck>,
-    /// The first of the lines that could not be read, and how many there are.
+    /// The first line that could not be read, and the number of such lines.
     pub damage: Option<Damage>,
     pub damaged: usize,
-    /// Without the list of modules that ends a profile.
+    /// The list of modules, which ends a profile, is missing.
     pub cut_off: bool,
 }
 

@@ -1,16 +1,16 @@
-//! 95 % intervals: of a weighted sum of Poisson counts, that of Fay and Feuer by the quantiles of
-//! Wilson and Hilferty, as the allocator writes it; of a difference of two, that of Zou and Donner.
+//! 95 % intervals: of a weighted sum of Poisson counts, that of Fay and Feuer with the quantiles of
+//! Wilson and Hilferty, like the allocator's; of a difference of two, that of Zou and Donner.
 
-/// Of the normal distribution, for 95 % on two sides.
+/// The two-sided 95 % quantile of the normal distribution.
 const QUANTILE: f64 = 1.959964;
 
-/// What the interval of a sum of samples is made of. Sums of independent samples add up.
+/// What the interval of a sum of samples is computed from. Adds up over independent samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     pub variance: f64,
-    /// The largest standard deviation that one sample brings.
+    /// The largest standard deviation of one sample.
     pub heaviest: f64,
-    /// Of the samples themselves: no fewer bytes are in use.
+    /// Bytes of the sampled objects themselves, a lower bound of what is in use.
     pub sampled_bytes: f64,
     pub samples: f64,
 }
@@ -35,7 +35,7 @@ impl Spread {
         self.samples += more.samples;
     }
 
-    /// Of a sum of this many bytes.
+    /// The interval of a sum of this many bytes.
     pub fn interval(&self, bytes: f64) -> Interval {
         let (low, high) = (
             quantile(bytes, self.variance, -QUANTILE),
@@ -52,7 +52,7 @@ impl Spread {
     }
 }
 
-/// Of the gamma distribution with this mean and variance.
+/// A quantile of the gamma distribution with this mean and variance.
 fn quantile(mean: f64, variance: f64, z: f64) -> f64 {
     if mean <= 0.0 || variance <= 0.0 {
         return mean.max(0.0);
@@ -70,7 +70,7 @@ pub struct Level {
     pub spread: Spread,
 }
 
-/// How much more is in use, in bytes.
+/// How many more bytes are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Growth {
     pub bytes: f64,
@@ -78,15 +78,14 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// From one time to a later one of the same process. What stayed in use is in both with the same
-    /// samples and adds no error: the growth is what is new less what is gone, and no more is gone
-    /// than was freed in between.
+    /// Between two times of the same process. Objects that stayed in use have the same samples in both and
+    /// add no error: growth = new - gone, and gone <= freed in between.
     pub fn since(before: &Level, after: &Level) -> Self {
         let (gone, new) = gone_and_new(before, after);
         Self::between(&gone, &new)
     }
 
-    /// Of two runs, whose samples have nothing to do with each other.
+    /// Between two runs, whose samples are independent.
     pub fn between(before: &Level, after: &Level) -> Self {
         let old = before.spread.interval(before.bytes);
         let new = after.spread.interval(after.bytes);
@@ -105,7 +104,7 @@ impl Growth {
     }
 }
 
-/// What was in use before and may be gone, and what has come since.
+/// What was in use before and may be gone, and what was allocated since.
 fn gone_and_new(before: &Level, after: &Level) -> (Level, Level) {
     let freed = (after.freed - before.freed).max(0.0);
     let part = if before.bytes > 0.0 {
@@ -135,7 +134,7 @@ fn gone_and_new(before: &Level, after: &Level) -> (Level, Level) {
     (gone, new)
 }
 
-/// Of what is more in use after than before, in one process.
+/// The samples of what was allocated since and is in use, in one process.
 pub fn spread_since(before: &Level, after: &Level) -> Spread {
     let (gone, new) = gone_and_new(before, after);
     Spread {
@@ -208,12 +207,12 @@ mod tests {
         let (before, after) = (level(1000.0, 1e6, 0.0), level(1010.0, 1e6, 0.0));
         let since = Growth::since(&before, &after);
         assert!(since.is_significant(), "{since:?}");
-        // Of another run the same ten samples more mean nothing.
+        // Between two runs, ten more samples are not significant.
         assert!(!Growth::between(&before, &after).is_significant());
-        // Nor if all of it may have been freed and taken again.
+        // Nor if everything may have been freed and allocated again.
         let churned = level(1010.0, 1e6, 5e9);
         assert!(!Growth::since(&before, &churned).is_significant());
-        // And a sample or two more are chance.
+        // One or two more samples are not significant.
         assert!(!Growth::since(&before, &level(1002.0, 1e6, 0.0)).is_significant());
     }
 

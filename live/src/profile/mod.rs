@@ -1,5 +1,5 @@
-//! `larder profile`: what a heap profile says of each source line, and whether it is more than
-//! chance.
+//! `larder profile`: the figures of a heap profile for each source line, and whether they are
+//! significant.
 //!
 //! ```text
 //! file ─> parse ──┬─> heap ─┬─> sites (modules, attribution) ─> growing, text, json
@@ -46,10 +46,10 @@ use larder_base::regular::open_regular;
 use args::{Source, Watch};
 use parse::NoProfile;
 
-/// All that is printed.
+/// Everything that is printed.
 struct Report<'a> {
     plan: &'a ProfilePlan,
-    /// Of what, printable.
+    /// What was profiled, printable.
     title: String,
     profiles: Vec<HeapProfile>,
     profiled: Profiled,
@@ -57,7 +57,7 @@ struct Report<'a> {
     seconds: Option<f64>,
 }
 
-/// Sites in a ranking of the text form, unless said otherwise.
+/// Sites in a ranking, by default.
 const DEFAULT_TOP: usize = 10;
 
 impl Report<'_> {
@@ -70,7 +70,7 @@ impl Report<'_> {
     }
 }
 
-/// The exit code: 0, or the command's own.
+/// Returns the exit code: 0, or the command's own.
 pub fn profile(plan: &ProfilePlan) -> Result<u8> {
     output::refuse_terminal(plan.output.as_deref(), plan.format.content())?;
     let base = plan.base.as_deref().map(|file| read(file).map(|p| vec![p]));
@@ -112,7 +112,7 @@ pub fn profile(plan: &ProfilePlan) -> Result<u8> {
     Ok(code)
 }
 
-/// The exit code: 1 if a site grew in every interval.
+/// Returns the exit code: 1 if a site grew in every interval.
 fn watched(
     plan: &ProfilePlan,
     title: String,
@@ -142,7 +142,7 @@ fn watched(
 fn write_again(plan: &ProfilePlan, profiles: &[HeapProfile]) -> Result<()> {
     let [profile] = profiles else {
         return Err(Failure::failed(format!(
-            "{} processes have written profiles, and a heap profile is of one: choose another --format",
+            "{} processes have written profiles, and a heap profile has one process: choose another --format",
             profiles.len()
         )));
     };
@@ -185,7 +185,7 @@ fn write_text_or(
     )
 }
 
-/// A profile; what of it could not be read is told on stderr.
+/// Reads a profile. Reports lines that cannot be read on stderr.
 pub fn read(path: &Path) -> Result<HeapProfile> {
     let name = printable::name(path);
     let bytes = open_regular(path).and_then(|mut file| {
@@ -210,7 +210,7 @@ pub fn read(path: &Path) -> Result<HeapProfile> {
     }
     if profile.cut_off {
         losses::warn(&format!(
-            "{name}: ends before its list of modules, so it was cut off, and no function is known"
+            "{name}: is cut off before its list of modules, so functions have no names"
         ));
     }
     Ok(profile)

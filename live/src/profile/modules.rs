@@ -1,7 +1,7 @@
-//! From a profile's addresses to functions and lines: which module's code an address was, and where
-//! that lies in the module's file.
+//! From a profile's addresses to functions and lines: the module that contains an address, and the
+//! offset in the module's file.
 //!
-//! A profile has no build ids: a file that was replaced since gives wrong names.
+//! A profile has no build ids, so a file that was replaced since gives wrong names.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use object::{Object, ObjectSegment};
 
 use super::heap::Mapping;
 
-/// A part of a file that is loaded: where it begins in the file, its length, and its address there.
+/// A loaded part of a file: its offset in the file, its length, and its address there.
 struct Segment {
     offset: u64,
     size: u64,
@@ -29,13 +29,13 @@ struct LoadedFile {
 
 /// The code of one process, by address.
 pub struct Modules<'a> {
-    /// In order, none over another.
+    /// Sorted by address, and disjoint.
     mappings: Vec<(&'a Mapping, usize)>,
     files: Vec<LoadedFile>,
 }
 
 impl<'a> Modules<'a> {
-    /// `mappings` are in the order of their addresses. Opens each file once.
+    /// REQUIRES: `mappings` are sorted by address. Opens each file once.
     pub fn new(mappings: &'a [Mapping]) -> Self {
         let mut modules = Self {
             mappings: Vec::with_capacity(mappings.len()),
@@ -56,7 +56,7 @@ impl<'a> Modules<'a> {
     pub fn chain(&self, resolver: &mut Resolver, frames: &[u64]) -> Chain {
         frames
             .iter()
-            // Inside the instruction that called.
+            // Inside the call instruction.
             .map(|frame| self.location(resolver, frame.saturating_sub(1)))
             .collect()
     }
@@ -101,7 +101,7 @@ impl LoadedFile {
         }
     }
 
-    /// The file's own address of a byte of the mapping; of a file that is not there, its offset.
+    /// The file's own address of a byte of the mapping; its offset if the file is missing.
     fn address(&self, in_mapping: u64, offset: u64) -> u64 {
         let offset = in_mapping.wrapping_add(offset);
         let segment = self

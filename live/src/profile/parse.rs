@@ -1,7 +1,7 @@
-//! Reads heap profiles as text: Larder's, gperftools' (`heap profile:`, every object or sampled)
+//! Reads heap profiles in text form: Larder's, gperftools' (`heap profile:`, all objects or sampled)
 //! and jemalloc's (`heap_v2/`).
 //!
-//! The input is hostile: a line that cannot be read is told and left out. Time and memory grow
+//! The input may be hostile: a line that cannot be read is reported and left out. Time and memory grow
 //! with the input.
 
 use super::heap::{
@@ -9,19 +9,19 @@ use super::heap::{
 };
 use super::interval::Spread;
 
-/// Why nothing of a file can be read.
+/// Why a file cannot be read at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoProfile {
     Empty,
-    /// gzip, as pprof's protocol buffers are.
+    /// It is compressed by gzip, like pprof's protocol buffers.
     Compressed,
-    /// Of this version.
+    /// It has this unknown version.
     Newer(u64),
-    /// In this line, from 1.
+    /// The error is in this line, from 1.
     NotUnderstood(usize),
 }
 
-/// More frames than any profiler keeps; what is beyond is left out.
+/// More frames than any profiler writes; the rest is left out.
 const MOST_FRAMES: usize = 4096;
 
 pub fn parse(bytes: &[u8]) -> Result<HeapProfile, NoProfile> {
@@ -150,7 +150,7 @@ impl Reader {
         Some(())
     }
 
-    /// A stack's line, or its figures: of all threads (`t*`), or of one, which those hold already.
+    /// A stack's line, or its figures: of all threads (`t*`), or of one thread, which `t*` includes.
     fn jemalloc(&mut self, line: &[u8]) -> Option<()> {
         if let Some(rest) = line.strip_prefix(b"@") {
             self.profile.stacks.push(ProfiledStack {
@@ -164,14 +164,14 @@ impl Reader {
         };
         let (in_use, allocated) = Cursor(rest).both()?;
         let figures = self.figures(in_use, allocated);
-        // Before the first stack it is the sum of all.
+        // Figures before the first stack are the sum of all.
         if let Some(stack) = self.profile.stacks.last_mut() {
             stack.figures = figures;
         }
         Some(())
     }
 
-    /// Scaled, where the writer has not done so.
+    /// Scales the figures if the writer has not done so.
     fn figures(&self, in_use: Estimate, allocated: Estimate) -> Figures {
         let mean = self.profile.mean as f64;
         let scaled = self.profile.origin == Origin::Sampled;
@@ -198,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// Larder's, of the whole or of the stack before it; anyone else's say nothing.
+    /// A comment of Larder's about the whole profile or the preceding stack; other comments are ignored.
     fn comment(&mut self, text: &[u8]) -> Result<(), NoProfile> {
         let mut fields = text
             .split(|byte| *byte == b';')
@@ -244,7 +244,7 @@ impl Reader {
     }
 
     fn mapping(&mut self, line: &[u8]) -> Option<()> {
-        // gperftools names its own build beside the modules.
+        // gperftools lists its own build among the modules.
         if line.starts_with(b"build=") {
             return Some(());
         }
@@ -259,12 +259,12 @@ fn scale(e: Estimate, mean: f64) -> f64 {
     if e.objects < 1.0 || e.bytes < 1.0 || mean < 1.0 {
         return 1.0;
     }
-    // Below, more than any number of bytes would come of it.
+    // A smaller value would scale to more than any number of bytes.
     let chance = -(-(e.bytes / e.objects) / mean).exp_m1();
     1.0 / chance.max(1e-9)
 }
 
-/// A field that Larder writes of a stack.
+/// A field of a stack that Larder writes.
 fn detail(stack: &mut ProfiledStack, field: &[u8]) {
     let figures = &mut stack.figures;
     if field == b"truncated" {
@@ -314,7 +314,7 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// A line of /proc/PID/maps. `Some(None)`: no code, or no file.
+/// Parses a line of /proc/PID/maps. `Some(None)`: no code, or no file.
 pub fn mapping(line: &[u8]) -> Option<Option<Mapping>> {
     let mut rest = line;
     let mut word = || {
@@ -342,17 +342,17 @@ pub fn mapping(line: &[u8]) -> Option<Option<Mapping>> {
     Some((is_code && mapping.start < mapping.end).then_some(mapping))
 }
 
-/// What is still to be read of a line.
+/// The unread rest of a line.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
-    /// Spaces, then this.
+    /// Skips spaces, then this text.
     fn eat(&mut self, text: &[u8]) -> Option<()> {
         self.0 = self.0.trim_ascii_start().strip_prefix(text)?;
         Some(())
     }
 
-    /// At most 2^64; less than 0 counts as 0.
+    /// A number, clamped to 0 … 2^64.
     fn number(&mut self) -> Option<f64> {
         let text = self.0.trim_ascii_start();
         let digits = text.strip_prefix(b"-").unwrap_or(text);
@@ -371,7 +371,7 @@ impl Cursor<'_> {
         })
     }
 
-    /// All that is left.
+    /// The rest.
     fn whole(mut self) -> Option<u64> {
         let value = self.number()?;
         self.0.trim_ascii().is_empty().then_some(value as u64)
@@ -385,7 +385,7 @@ impl Cursor<'_> {
         Some(Estimate { objects, bytes })
     }
 
-    /// In use, and in brackets allocated.
+    /// Figures in use, and, in brackets, allocated.
     fn both(&mut self) -> Option<(Estimate, Estimate)> {
         let in_use = self.estimate()?;
         self.eat(b"[")?;
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn samples_are_scaled_by_the_chance_they_had() {
-        // An object as large as the mean is seen with the chance 1 - 1/e.
+        // An object as large as the mean is sampled with probability 1 - 1/e.
         let sampled =
             read("heap profile: 2: 2000 [4: 4000] @ heap_v2/1000\n2: 2000 [4: 4000] @ 0x1\n");
         let jemalloc = read(

@@ -1,4 +1,4 @@
-//! A profile's stacks in the formats of other tools, and as a flame graph.
+//! Exports a profile's stacks in the formats of other tools, and as a flame graph.
 
 use larder_analysis::export::{Weighed, collapsed, pprof, speedscope};
 use larder_analysis::flamegraph;
@@ -14,7 +14,7 @@ use super::Report;
 use super::sites::Row;
 use super::text::whole;
 
-/// Those that a heap profile has.
+/// The measures that a heap profile has.
 const MEASURES: [Measure; 5] = [
     Measure::LiveBytes,
     Measure::LiveBlocks,
@@ -43,7 +43,7 @@ pub fn export(report: &Report<'_>) -> Result<()> {
     )
 }
 
-/// With a base its colours are the growth.
+/// With a base, colours show the growth.
 pub fn draw(report: &Report<'_>) -> Result<()> {
     let rows = stack_rows(&report.profiled.rows);
     let measure = measure(report);
@@ -65,7 +65,7 @@ pub fn draw(report: &Report<'_>) -> Result<()> {
     let Some(picture) = picture else {
         let (title, unit) = (&report.title, measure.unit());
         return Err(Failure::failed(format!(
-            "{title}: has no {unit} of this measure: choose another --sort"
+            "{title}: has no {unit} for this key: choose another --sort"
         )));
     };
     output::write(report.plan.output.as_deref(), Content::Text, |out| {

@@ -1,5 +1,5 @@
-//! The heap profile of a running process, read from outside: nothing is stopped, signalled or asked
-//! there.
+//! The heap profile of a running process, read from outside. The process is neither stopped nor
+//! signalled.
 
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
@@ -29,8 +29,8 @@ pub fn title(process: &Process) -> String {
     )
 }
 
-/// As it is now. A site that changes just then may have one sample in some figures and not in
-/// others; one that cannot be is left out, and told.
+/// The current profile. If a site changes while it is read, one sample may be in some of its figures
+/// and not in others. A site with invalid figures is left out, and reported.
 pub fn read(process: &Process) -> Result<HeapProfile> {
     let id = process.id();
     let profile = process
@@ -45,13 +45,13 @@ pub fn read(process: &Process) -> Result<HeapProfile> {
     if profile.damaged > 0 {
         let sites = counted(profile.damaged as u64, "stack");
         losses::warn(&format!(
-            "process {id}: {sites} changed while read, and left out"
+            "process {id}: {sites} changed while they were read, and are left out"
         ));
     }
     Ok(profile)
 }
 
-/// Where its code lies.
+/// Where its code is mapped.
 pub fn mappings(process: &Process) -> std::result::Result<Vec<Mapping>, Obstacle> {
     let modules = process.modules()?;
     let mappings = process.mappings()?;
@@ -60,7 +60,7 @@ pub fn mappings(process: &Process) -> std::result::Result<Vec<Mapping>, Obstacle
         .filter(|mapping| mapping.executable && !mapping.path.is_empty());
     Ok(code
         .map(|mapping| {
-            // Where the file can be read, which may be in another root.
+            // The path by which the file can be read; the process may have another root.
             let inside = |module: &&crate::process::Module| {
                 (module.start..module.end).contains(&mapping.start)
             };
@@ -77,7 +77,7 @@ pub fn mappings(process: &Process) -> std::result::Result<Vec<Mapping>, Obstacle
         .collect())
 }
 
-/// The profile that was read of a process, and where its modules lie now.
+/// A profile of a process, and the current addresses of its modules.
 pub fn with_modules(
     process: &Process,
     seen: Profile,
@@ -117,8 +117,8 @@ fn stack(site: Site) -> ProfiledStack {
     }
 }
 
-/// Readings of a process, so many and so far apart, and the seconds that lay between the first and
-/// the last; a bar on stderr shows progress on a terminal.
+/// Takes snapshots of a process at an interval; also returns the seconds between the first and the
+/// last. Shows progress on stderr if that is a terminal.
 pub fn series(process: &Process, count: u32, apart: Duration) -> Result<(Vec<HeapProfile>, f64)> {
     let bar = progress_bar(apart * count.saturating_sub(1));
     let start = Instant::now();

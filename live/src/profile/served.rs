@@ -1,6 +1,5 @@
-//! The heap profile of a running process, for those who take it away: as the library's endpoint
-//! writes it, or in pprof's format with the names of functions; whole, or what happened between two
-//! looks.
+//! The heap profile of a running process for clients: in Larder's text format, or in pprof's with the
+//! names of functions; whole, or what happened between two snapshots.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +14,7 @@ use super::heap::{Estimate, Figures, HeapProfile, Origin, ProfiledStack};
 use super::{rows, running, sites, write};
 use crate::process::{Obstacle, Process};
 
-/// Those of the pprof of other languages' heap profiles, which receivers know by their names.
+/// The sample types of other languages' heap profiles, which receivers know by their names.
 const MEASURES: [Measure; 4] = [
     Measure::Calls,
     Measure::Bytes,
@@ -23,26 +22,26 @@ const MEASURES: [Measure; 4] = [
     Measure::LiveBytes,
 ];
 
-/// What is shown first, and of growth all that there is.
+/// The type that is shown first; growth has only this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     InUse,
     Allocated,
-    /// Since the last mark, or the first look.
+    /// Since the last mark, or the first snapshot.
     Growth,
 }
 
-/// Of one time, or of the time between two.
+/// The profile at one time, or between two.
 pub struct Snapshot {
     profile: HeapProfile,
     title: String,
-    /// Since 1970, in nanoseconds: of the last look.
+    /// The time of the last snapshot, in nanoseconds since 1970.
     at: u64,
-    /// From the first look to the last, in nanoseconds; `None`: there was one.
+    /// Nanoseconds from the first snapshot to the last; `None`: there was one.
     length: Option<u64>,
 }
 
-/// Knows the functions of the files that it was asked for, and keeps them.
+/// Finds functions by address. Caches the symbols of files.
 pub fn resolver() -> Resolver {
     Resolver::new(Charging::default())
 }
@@ -59,7 +58,7 @@ impl Snapshot {
         })
     }
 
-    /// What came to be in use, was allocated and freed since `before`, of the same process.
+    /// What came into use, was allocated and was freed since `before`. REQUIRES: the same process.
     pub fn since(self, before: &Self) -> Self {
         Self {
             profile: difference(&before.profile, self.profile),
@@ -68,7 +67,8 @@ impl Snapshot {
         }
     }
 
-    /// What is in use now, and what was allocated since `before`, of the same process; without it, nothing.
+    /// What is in use now, and what was allocated since `before`, or 0 without it. REQUIRES: the same
+    /// process.
     pub fn allocated_since(&self, before: Option<&Self>) -> Self {
         let known = before.map(|before| by_stack(&before.profile));
         let mut profile = self.profile.clone();
@@ -91,7 +91,7 @@ impl Snapshot {
         }
     }
 
-    /// Of the last look, since 1970.
+    /// The time of the last snapshot, since 1970.
     pub fn seconds(&self) -> u64 {
         self.at / 1_000_000_000
     }
@@ -104,7 +104,7 @@ impl Snapshot {
         }
     }
 
-    /// Memory grows with the stacks, and with the symbols of the files, which `resolver` keeps.
+    /// Memory grows with the stacks, and with the symbols of the files, which `resolver` caches.
     pub fn write_pprof(
         &self,
         kind: Kind,
@@ -135,7 +135,7 @@ impl Snapshot {
         pprof::write(&weighed, &about, out)
     }
 
-    /// The stacks that grew; of these nothing else is told.
+    /// The stacks that grew, with their growth alone.
     fn growth(&self) -> HeapProfile {
         let stacks = self.profile.stacks.iter().filter_map(|stack| {
             let figures = &stack.figures;
@@ -176,7 +176,7 @@ fn by_stack(profile: &HeapProfile) -> FxHashMap<Key<'_>, &Figures> {
         .collect()
 }
 
-/// Stack by stack; one that is less in use has nothing in use here.
+/// Stack by stack; a stack that shrank has 0 in use.
 fn difference(before: &HeapProfile, now: HeapProfile) -> HeapProfile {
     let known = by_stack(before);
     let stacks = now.stacks.into_iter().filter_map(|mut stack| {

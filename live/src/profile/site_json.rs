@@ -1,4 +1,4 @@
-//! A site for programs, as every command says it.
+//! A site as JSON, the same in every command.
 
 use larder_analysis::reading::attribute::functions;
 use larder_analysis::report::frame_json;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::heap::Figures;
 use super::sites::{Profiled, ProfiledSite};
 
-/// Its line, and the stack that weighs most.
+/// Its line, and its heaviest stack.
 pub fn place(profiled: &Profiled, site: &ProfiledSite, weigh: impl Fn(&Figures) -> f64) -> Value {
     let named = profiled.named(site);
     let heaviest = profiled.heaviest(site, weigh);

@@ -1,6 +1,6 @@
-//! Source lines with what the profiles say of each: the same attribution as for traces.
+//! Source lines with their figures in the profiles; the attribution is the same as for traces.
 //!
-//! Invariant: over all sites the figures add up to the total; so do the rows, one a stack.
+//! Invariant: sum of sites = sum of rows (one a stack) = total.
 
 use larder_analysis::reading::attribute::attribute;
 use larder_analysis::reading::chain::Chain;
@@ -17,10 +17,10 @@ use super::modules::Modules;
 #[derive(Debug)]
 pub struct Row {
     pub chain: Chain,
-    /// The frame charged, counted over all functions of the chain from the innermost.
+    /// Index of the charged frame, counted over all functions of the chain from the innermost.
     pub site: Option<usize>,
     pub figures: Figures,
-    /// Of the profile, in the order in which they were read.
+    /// Index of the profile, in the order in which they were read.
     pub profile: usize,
     pub truncated: bool,
 }
@@ -28,13 +28,13 @@ pub struct Row {
 #[derive(Debug)]
 pub struct ProfiledSite {
     id: SiteId,
-    /// Now; what was allocated and freed since the base, if that is an earlier time.
+    /// Current figures; allocated and freed since the base, if that is an earlier time.
     pub figures: Figures,
-    /// Since the base, or without one since the last mark.
+    /// Since the base; without one, since the last mark.
     pub growth: Growth,
-    /// In the base, from its beginning.
+    /// Figures in the base.
     pub before: Figures,
-    /// Of `Profiled::rows`; none if only the base has it.
+    /// Indices in `Profiled::rows`; none if only the base has the site.
     pub rows: Vec<usize>,
 }
 
@@ -60,23 +60,23 @@ pub struct Profiled {
     table: SiteTable,
     pub sites: Vec<ProfiledSite>,
     pub rows: Vec<Row>,
-    /// Of the base alone.
+    /// Sites that only the base has.
     pub base_rows: Vec<Row>,
     pub base: Base,
-    /// As of a site.
+    /// The same for all sites.
     pub total: Figures,
     pub total_growth: Growth,
 }
 
 impl Profiled {
-    /// Takes time and memory by the frames of the profiles, and by the size of the modules' symbols.
+    /// Time and memory grow with the frames of the profiles and the size of the modules' symbols.
     pub fn new(charging: Charging, profiles: &[HeapProfile], base: Option<&[HeapProfile]>) -> Self {
         let mut profiled = Self::charging(charging);
         profiled.read_again(profiles, base);
         profiled
     }
 
-    /// Of no profile yet.
+    /// Without a profile yet.
     pub fn charging(charging: Charging) -> Self {
         Self {
             rows: Vec::new(),
@@ -91,14 +91,14 @@ impl Profiled {
         }
     }
 
-    /// What other profiles of the same processes say. Sites keep their numbers, and symbols that
-    /// are loaded stay so.
+    /// Replaces the profiles by others of the same processes. Sites keep their numbers, and symbols stay
+    /// loaded.
     pub fn read_again(&mut self, profiles: &[HeapProfile], base: Option<&[HeapProfile]>) {
         self.rows = uncharged(&mut self.resolver, profiles);
         self.base_rows = uncharged(&mut self.resolver, base.unwrap_or_default());
         let all = self.rows.iter().chain(&self.base_rows);
         self.wrappers = find_wrappers(&mut self.resolver, all);
-        // With the wrappers of both: a site is the same one in the base.
+        // The wrappers of both count, so that a site is the same in the base.
         self.rows.iter_mut().for_each(Row::charge);
         self.base_rows.iter_mut().for_each(Row::charge);
         self.base = base.map_or(Base::None, |base| relation(profiles, base));
@@ -107,13 +107,13 @@ impl Profiled {
         self.gather();
     }
 
-    /// Whether a growth has an interval: no profile has that of the last mark.
+    /// Whether growth has an interval: profiles have none for the growth since the mark.
     pub fn growth_is_sure(&self) -> bool {
         self.base != Base::None
     }
 
-    /// What another profile of the same processes has, by site; sites that only it has are not
-    /// known here, and wrappers are those that were found before.
+    /// The figures of another profile of the same processes, by site. Leaves out sites that only that
+    /// profile has, and uses the wrappers that were found before.
     pub fn by_site(&mut self, profile: &HeapProfile) -> FxHashMap<SiteId, Figures> {
         let mut sums: FxHashMap<SiteId, Figures> = FxHashMap::default();
         for mut row in uncharged(&mut self.resolver, std::slice::from_ref(profile)) {
@@ -175,7 +175,7 @@ impl Profiled {
         self.table.get(site.id)
     }
 
-    /// The stack of a site that weighs most by this measure.
+    /// The heaviest stack of a site by this measure.
     pub fn heaviest(&self, site: &ProfiledSite, weight: impl Fn(&Figures) -> f64) -> Option<&Row> {
         let rows = site.rows.iter().map(|index| &self.rows[*index]);
         rows.max_by(|a, b| weight(&a.figures).total_cmp(&weight(&b.figures)))
@@ -206,7 +206,7 @@ fn growth(base: Base, before: &Figures, now: &Figures) -> Growth {
     }
 }
 
-/// Of what only adds up, takes away what was there before.
+/// Subtracts `before` from the figures that only grow.
 fn since(base: Base, before: &Figures, now: &mut Figures) {
     if base != Base::Earlier {
         return;
@@ -246,7 +246,7 @@ pub fn rows(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
     rows
 }
 
-/// The rows before it is known who is charged.
+/// The rows, not charged to a frame yet.
 fn uncharged(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
@@ -262,14 +262,14 @@ fn uncharged(resolver: &mut Resolver, profiles: &[HeapProfile]) -> Vec<Row> {
     rows
 }
 
-/// Marks the wrappers that these stacks show, by what is estimated of each.
+/// Finds the wrappers in these stacks, weighted by the estimates.
 fn find_wrappers<'a>(resolver: &mut Resolver, rows: impl Iterator<Item = &'a Row>) -> Passed {
     let mut passed = Passed::default();
     if !resolver.passes_wrappers() {
         return passed;
     }
     let path = |row: &Row| {
-        // A profile of leaks has nothing else.
+        // A profile of leaks has no other figures.
         let figures = [row.figures.allocated, row.figures.in_use];
         let [allocated, in_use] = figures.map(|sum| (sum.objects, sum.bytes));
         let (objects, bytes) = if allocated.0 > 0.0 { allocated } else { in_use };

@@ -1,4 +1,4 @@
-//! The report for people. Every name that comes from outside is escaped by `naming`.
+//! The report as text. `naming` escapes every name that comes from outside.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,8 @@ const FUNCTION: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 
 impl Report<'_> {
-    /// What the sites are ranked by: of a command that has ended, what is in use is only what it left.
+    /// What the sites are ranked by. A command that has ended has nothing in use but what it did not free,
+    /// so its sites are ranked by the peak.
     pub fn key(&self) -> Key {
         let ended = matches!(self.plan.source, Source::Command { .. });
         match (self.plan.sort, self.profiled.base) {
@@ -45,7 +46,7 @@ impl Key {
     }
 }
 
-/// Of what sites are ranked by; of growth what is in use.
+/// The figure that sites are ranked by; for growth, the bytes in use.
 pub fn weight(key: Key, figures: &Figures) -> f64 {
     match key {
         Key::InUse | Key::Growth => figures.in_use.bytes,
@@ -56,7 +57,7 @@ pub fn weight(key: Key, figures: &Figures) -> f64 {
     }
 }
 
-/// The sites that weigh anything, heaviest first: of growth, those that shrank last.
+/// The sites whose weight is not zero, heaviest first. By growth, those that shrank come last.
 pub fn ranked<'a>(report: &'a Report<'_>, key: Key) -> Vec<&'a ProfiledSite> {
     let profiled = &report.profiled;
     let weight = |site: &ProfiledSite| match key {
@@ -112,11 +113,11 @@ pub fn print_growing(
     let least = counted(mean.saturating_mul(SAMPLES_FOR_GROWTH), "byte");
     writeln!(
         out,
-        "\n{FAINT}growth of less than some {least} an interval is not told from chance{FAINT:#}"
+        "\n{FAINT}growth of less than about {least} an interval cannot be distinguished from chance{FAINT:#}"
     )
 }
 
-/// So many new samples, and none that is gone, are more than chance.
+/// This many new samples, with none freed, are significant.
 const SAMPLES_FOR_GROWTH: u64 = 5;
 
 fn print_growing_site(
@@ -193,7 +194,9 @@ fn how(profile: &HeapProfile) -> String {
     let process = process.unwrap_or_default();
     match (profile.origin, profile.mean) {
         (Origin::Exact, _) => format!("{process}every object counted"),
-        (Origin::Unstated, _) => format!("{process}counted or estimated, which it does not say"),
+        (Origin::Unstated, _) => {
+            format!("{process}counted or estimated: the file does not state which")
+        }
         (_, 0) => format!("{process}sampled"),
         (_, 1) => format!("{process}every object sampled"),
         (_, mean) => format!("{process}one sample in {}", bytes(mean)),
@@ -218,7 +221,12 @@ fn print_totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         format!("{name}: {} in {objects}", counted(whole(e.bytes), "byte"))
     };
     let interval = total.spread.interval(total.in_use.bytes);
-    writeln!(out, "{}{}", line("In use", total.in_use), told(&interval))?;
+    writeln!(
+        out,
+        "{}{}",
+        line("In use", total.in_use),
+        in_words(&interval)
+    )?;
     let allocated = match (profiled.base, report.seconds) {
         (Base::Earlier, Some(seconds)) => format!("Allocated in {seconds:.1} s"),
         (Base::Earlier, None) => "Allocated since the base".to_owned(),
@@ -243,19 +251,19 @@ fn print_totals(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let growth = &profiled.total_growth;
     let interval = profiled
         .growth_is_sure()
-        .then(|| told_growth(&growth.interval));
+        .then(|| growth_in_words(&growth.interval));
     let (bytes, interval) = (signed(growth.bytes), interval.unwrap_or_default());
     writeln!(out, "Growth since {from}: {bytes} bytes{interval}")
 }
 
-fn told(interval: &Interval) -> String {
+fn in_words(interval: &Interval) -> String {
     if interval.low.round() >= interval.high.round() {
         return String::new();
     }
     format!(" (95 %: {})", range(interval))
 }
 
-fn told_growth(interval: &Interval) -> String {
+fn growth_in_words(interval: &Interval) -> String {
     let significance = if interval.holds_zero() {
         "; not significant"
     } else {
@@ -398,7 +406,7 @@ fn figures(report: &Report<'_>, site: &ProfiledSite, key: Key) -> [String; 5] {
     }
 }
 
-/// What stands in stacks that are not whole.
+/// Warns of bytes whose stacks are missing or cut off.
 fn print_incomplete(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let rows = &report.profiled.rows;
     let sum = |wanted: &dyn Fn(&super::sites::Row) -> bool| -> f64 {
@@ -410,11 +418,11 @@ fn print_incomplete(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     for (bytes, text) in [
         (
             lost,
-            "in use in stacks that could not be walked or were beyond those kept",
+            "in use without a stack: it could not be walked, or the site table was full",
         ),
         (
             truncated,
-            "in use in stacks that are deeper than what is kept of them",
+            "in use in stacks that were cut off because they are too deep",
         ),
     ] {
         if bytes > 0 {

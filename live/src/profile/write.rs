@@ -1,15 +1,15 @@
-//! A heap profile as text, as the allocator writes it: what is written is read as the same profile.
+//! Writes a heap profile in the allocator's text format. Invariant: parse(write(profile)) = profile.
 
 use std::io::{self, Write};
 
 use super::heap::{Estimate, Figures, HeapProfile, ProfiledStack};
 
-/// Of a profile that another's sampler made, what is written is scaled.
+/// The profile of another sampler is written scaled.
 pub fn write(profile: &HeapProfile, out: &mut dyn Write) -> io::Result<()> {
     write_as("heapprofile", profile, out)
 }
 
-/// Under this name of the format.
+/// Writes it under this name of the format.
 pub fn write_as(format: &str, profile: &HeapProfile, out: &mut dyn Write) -> io::Result<()> {
     let total = profile.total();
     write!(out, "heap profile: ")?;
