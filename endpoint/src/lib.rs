@@ -1,9 +1,9 @@
-//! The heap by HTTP from within the program: what `larder serve` serves, of the process itself, where
-//! `LARDER_LISTEN` says. Preloaded or linked beside liblarder, which has no network code.
+//! Serves the heap by HTTP from within the program: the same as `larder serve`, for the process itself,
+//! at `LARDER_LISTEN`. Preloaded or linked beside liblarder, which has no network code.
 //!
-//! Its threads leave the program alone: they take no signal, their memory is from a heap of their own
-//! (`dlmalloc`), and their table of open files is, too, so neither the program nor a child of it meets a
-//! socket. A child of fork has no such thread, and serves nothing.
+//! Its threads do not disturb the program: they block all signals, and have a heap (`dlmalloc`) and a
+//! table of open files of their own, so neither the program nor its children inherit a socket. A child
+//! of fork has no such thread, and serves nothing.
 
 use std::ffi::{CStr, OsString, c_char, c_int};
 use std::fmt::Display;
@@ -22,10 +22,10 @@ mod memory;
 #[global_allocator]
 static MEMORY: memory::Patient = memory::Patient;
 
-/// The socket's name in the file system goes when it is dropped. With the process that listens.
+/// The socket, whose name in the file system is removed on drop, and the process that listens.
 static LISTENER: Mutex<Option<(u32, Listener)>> = Mutex::new(None);
 
-/// What a constructor waits for the thread to listen, or say why it cannot.
+/// How long the constructor waits until the thread listens or reports why it cannot.
 const START: Duration = Duration::from_secs(10);
 const STACK_BYTES: usize = 256 << 10;
 
@@ -45,11 +45,11 @@ static CONSTRUCTOR: extern "C" fn() = {
 #[cfg_attr(not(test), unsafe(link_section = ".fini_array"))]
 static DESTRUCTOR: extern "C" fn() = larder_endpoint_close;
 
-/// Removes the socket's name. liblarder knows this library by it, and calls it before it ends a process
-/// by itself. Any thread.
+/// Removes the socket's name. liblarder finds this library by this function, and calls it before it ends
+/// a process by itself. Any thread may call it.
 #[unsafe(no_mangle)]
 pub extern "C" fn larder_endpoint_close() {
-    // A thread that holds it in a child of fork is not there.
+    // In a child of fork, the thread that holds the lock does not exist.
     let Ok(mut listener) = LISTENER.try_lock() else {
         return;
     };
@@ -61,7 +61,7 @@ pub extern "C" fn larder_endpoint_close() {
     }
 }
 
-/// Nothing where the program has other rights than its user.
+/// `None` if the program has other rights than its user.
 fn variable(name: &CStr) -> Option<OsString> {
     unsafe extern "C" {
         fn secure_getenv(name: *const c_char) -> *const c_char;
@@ -119,7 +119,7 @@ fn start() {
     }
 }
 
-/// A thread inherits the mask that it is made under.
+/// A new thread inherits the signal mask of its creator.
 fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
@@ -134,7 +134,7 @@ fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// The thread's. `begun` goes when it listens, or will not.
+/// Runs in the thread. Drops `begun` when it listens, or cannot.
 fn run(wanted: &str, place: &Place, token: Option<String>, begun: &Sender<()>) {
     if let Err(error) = leave_files() {
         let why = "the system cannot separate open files; it takes Linux 5.9";
@@ -170,11 +170,11 @@ fn listen(wanted: &str, place: &Place, token: Option<String>) -> Option<Serving>
     Some((socket, service))
 }
 
-/// From here on the calling thread, and those that it makes, have open files of their own: the standard
-/// ones, to tell what goes wrong.
+/// Gives the calling thread, and those that it creates, a table of open files of their own, with the
+/// standard ones for error messages.
 fn leave_files() -> io::Result<()> {
     const FIRST: u32 = 3;
-    // SAFETY: of the files that are closed nothing here has one.
+    // SAFETY: no code of this library uses the files that are closed.
     let done = unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -189,7 +189,8 @@ fn leave_files() -> io::Result<()> {
     }
 }
 
-/// The program's pipes are not held open, and no client's socket gets such a number.
+/// Replaces the program's standard files, so that its pipes are not held open, and no client's socket
+/// gets such a number.
 fn leave_standard_files() {
     let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     for file in 0..3 {

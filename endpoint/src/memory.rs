@@ -1,5 +1,5 @@
-//! A heap apart from the one that is looked at. What the system refuses is waited for: Rust ends a process
-//! that has no memory, and the program need not end for this.
+//! A heap apart from the one that is served. If the system refuses memory, it waits and tries again: Rust
+//! would end the process, and the program must not end because of this library.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::thread;
@@ -19,7 +19,7 @@ fn once_there_is_some(mut take: impl FnMut() -> *mut u8) -> *mut u8 {
     }
 }
 
-// SAFETY: all of it is dlmalloc's, asked until it gives.
+// SAFETY: all memory is dlmalloc's; `alloc` tries until it succeeds.
 unsafe impl GlobalAlloc for Patient {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Patient {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise; what could not be resized is as it was.
+        // SAFETY: the caller's promise; a block that cannot be resized is unchanged.
         once_there_is_some(|| unsafe { GlobalDlmalloc.realloc(block, layout, size) })
     }
 

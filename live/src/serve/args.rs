@@ -20,19 +20,19 @@ pub const EXAMPLES: &str = "\
 Examples:
   larder serve $(pgrep -o redis-server) --listen unix:/run/user/1000/heap
   curl -s --unix-socket /run/user/1000/heap http://localhost/
-      What is served: each process's heap profile, and /metrics of all.
+      A list of what is served: each process's heap profile, and /metrics of all.
   larder serve --all --listen 127.0.0.1:6070 --token-file token
   pprof -top \"http://x:$(cat token)@127.0.0.1:6070/4711/debug/pprof/heap\"
-      Every process of this user that runs on Larder, as they come and go.
+      Every process of this user that runs on Larder, as processes start and end.
   curl -s \"http://127.0.0.1:6070/4711/debug/pprof/allocs?seconds=10&token=$(cat token)\"
-      What the process allocates within ten seconds.
+      What the process allocates in ten seconds.
   larder serve --all --push https://pyroscope.example.com/ingest --header-file secret
-      Their profiles each 15 seconds to Pyroscope; Parca's path is /api/profiles/writeraw.
+      Send their profiles to Pyroscope every 15 seconds; Parca's path is /api/profiles/writeraw.
 
-The processes run on, and are not stopped or asked. Their memory is read: you have to be their user
+The processes keep running; they are not stopped. Their memory is read: you have to be their user
 and, where kernel.yama.ptrace_scope is not 0, root.
 
-Exit codes: 0 ended by SIGINT, SIGTERM or SIGHUP; 125 the tool failed, or a process cannot be looked into.";
+Exit codes: 0 ended by SIGINT, SIGTERM or SIGHUP; 125 the tool failed, or a process cannot be read.";
 
 /// The variable of the library's own endpoint.
 const TOKEN_VARIABLE: &str = "LARDER_TOKEN";
@@ -43,13 +43,13 @@ pub struct RawServe {
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     #[arg(required_unless_present_any = ["all", "name"], conflicts_with_all = ["all", "name"])]
     processes: Vec<u32>,
-    /// Every process of this user that runs on Larder; they are looked for at each request
+    /// Every process of this user that runs on Larder; the list is made again for each request
     #[arg(long)]
     all: bool,
-    /// Those of them whose name (/proc/PID/comm) this matches
+    /// Those of them whose name (/proc/PID/comm) matches this
     #[arg(long, value_name = "REGEX")]
     name: Option<Regex>,
-    /// Where: unix:PATH, for this user alone, or 127.0.0.1:PORT or [::1]:PORT, with a token
+    /// The address: unix:PATH, for this user alone, or 127.0.0.1:PORT or [::1]:PORT, with a token
     #[arg(long, value_name = "PLACE", required_unless_present = "push")]
     listen: Option<Place>,
     /// The file with the token of a port [default: the variable LARDER_TOKEN]
@@ -58,14 +58,14 @@ pub struct RawServe {
     /// Send the profiles to a receiver: Pyroscope's …/ingest, or Parca's …/profiles/writeraw
     #[arg(long, value_name = "URL")]
     push: Option<String>,
-    /// From one push to the next
+    /// Seconds between two pushes
     #[arg(long, value_name = "SECONDS", default_value = "15", requires = "push")]
     #[arg(value_parser = interval, allow_negative_numbers = true)]
     push_interval: Duration,
-    /// A label of what is pushed, beside service_name, comm, pid and host; may be repeated
+    /// One more label for the pushed profiles, beside service_name, comm, pid and host; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "push", value_parser = label)]
     label: Vec<(String, String)>,
-    /// A file with fields of HTTP to push with, one a line: Authorization: Bearer …
+    /// A file with HTTP header fields to push with, one a line: Authorization: Bearer …
     #[arg(long, value_name = "FILE", requires = "push")]
     header_file: Option<PathBuf>,
 }
@@ -73,9 +73,9 @@ pub struct RawServe {
 #[derive(Debug)]
 pub struct ServePlan {
     pub which: Which,
-    /// Or it only pushes.
+    /// `None`: it only pushes.
     pub listen: Option<Place>,
-    /// Always for a port.
+    /// `Some` if `listen` is a port.
     pub token: Option<String>,
     pub push: Option<PushPlan>,
 }
@@ -121,7 +121,7 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| "give 0.1 to 86400 seconds".to_owned())
 }
 
-/// Of what receivers take as labels.
+/// Accepts what every receiver takes as a label.
 fn label(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("give NAME=VALUE")?;
     let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -149,7 +149,7 @@ fn receiver(text: &str) -> Result<(Uri, Shape)> {
         .authority()
         .is_some_and(|authority| authority.as_str().contains('@'))
     {
-        // It would be told in messages.
+        // Messages would show it.
         return Err(Failure::failed(
             "--push: has a password in it: put it into a file, as Authorization: Basic …, and name \
              that with --header-file",
@@ -162,7 +162,7 @@ fn receiver(text: &str) -> Result<(Uri, Shape)> {
     }
     let shape = Shape::of(uri.path()).ok_or_else(|| {
         refused(
-            "does not say what receives: end it in /ingest for Pyroscope, or in \
+            "has no path of a known receiver: end it in /ingest for Pyroscope, or in \
              /api/profiles/writeraw for Parca",
         )
     })?;
@@ -229,7 +229,7 @@ pub fn is_token(text: &str) -> bool {
     (16..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Enough to tell that it is too long.
+/// More than the longest token: enough to refuse a file that is too long.
 fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(4096).read_to_end(&mut text)?;

@@ -1,7 +1,7 @@
-//! HTTP, as much of it as is served: one request a connection, a GET, or a POST of 512 KiB at most.
+//! The part of HTTP that is served: one request a connection, a GET, or a POST of up to 512 KiB.
 //!
-//! What comes is hostile: a request is read for two seconds, its head for 8 KiB, and an answer given up when
-//! its client takes nothing for five seconds, or not all of it within two minutes.
+//! Requests may be hostile: a request has two seconds, and its head 8 KiB. An answer is dropped if its
+//! client receives nothing for five seconds, or has not received all of it after two minutes.
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{Socket, TcpKeepalive};
 
-/// Of a request without its body.
+/// Limit of a request without its body.
 const MOST_BYTES: usize = 8 << 10;
 const MOST_BODY: usize = 512 << 10;
 const MOST_FIELDS: usize = 64;
@@ -29,19 +29,19 @@ pub struct Request {
     pub path: String,
     query: String,
     token: Option<String>,
-    /// Of a POST.
+    /// The body of a POST.
     pub posted: Option<Vec<u8>>,
 }
 
 impl Request {
-    /// Of the query, as it stands there.
+    /// A parameter of the query, not decoded.
     pub fn value(&self, name: &str) -> Option<&str> {
         let pairs = self.query.split('&');
         let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// By `Authorization` or `?token=`.
+    /// From `Authorization` or `?token=`.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref().or_else(|| self.value("token"))
     }
@@ -51,17 +51,17 @@ impl Request {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal(pub u16, pub &'static str);
 
-/// `None`: more is to come.
+/// `None`: the request is incomplete.
 fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
     const GARBLED: Refusal = Refusal(400, "the request is not understood: GET PATH HTTP/1.1");
-    const LARGE: Refusal = Refusal(413, "a GET has no body, and a POST 512 KiB at most");
+    const LARGE: Refusal = Refusal(413, "a GET has no body, and a POST up to 512 KiB");
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
     let length = match head.parse(text) {
         Ok(httparse::Status::Complete(length)) if length <= MOST_BYTES => length,
         Ok(httparse::Status::Partial) if text.len() < MOST_BYTES => return Ok(None),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
-            return Err(Refusal(431, "a request has at most 8 KiB and 64 fields"));
+            return Err(Refusal(431, "a request has up to 8 KiB and 64 fields"));
         }
         Err(httparse::Error::Version) => return Err(Refusal(505, "it has to be HTTP/1.1")),
         Err(_) => return Err(GARBLED),
@@ -69,7 +69,7 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
     let is_post = match head.method {
         Some("GET") => false,
         Some("POST") => true,
-        _ => return Err(Refusal(405, "nothing but GET and POST is known")),
+        _ => return Err(Refusal(405, "only GET and POST are served")),
     };
     let target = head.path.unwrap_or_default();
     if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -105,7 +105,7 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
         }
     }
     let posted = text.get(length..).unwrap_or_default();
-    // Of what else was sent no part would be answered.
+    // A second request would get no answer.
     if posted.len() > body {
         return Err(Refusal(400, "one request a connection"));
     }
@@ -116,7 +116,7 @@ fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
     Ok(Some(request))
 }
 
-/// `Bearer TOKEN`, or the password of `Basic`, whatever the name.
+/// `Bearer TOKEN`, or the password of `Basic` with any name.
 fn token(value: &[u8]) -> Option<String> {
     let (scheme, token) = std::str::from_utf8(value).ok()?.split_once(' ')?;
     let token = token.trim();
@@ -132,7 +132,7 @@ fn token(value: &[u8]) -> Option<String> {
         .map(|(_, password)| password.to_owned())
 }
 
-/// `Err(None)`: the client has gone, or says nothing.
+/// `Err(None)`: the client has disconnected, or sends nothing.
 pub fn read(client: &Socket) -> Result<Request, Option<Refusal>> {
     let until = Instant::now() + REQUEST;
     let mut text = Vec::new();
@@ -167,7 +167,7 @@ impl Answer {
         Self { status, kind, body }
     }
 
-    /// Why there is nothing, in a line.
+    /// An error and its cause, in a line.
     pub fn error(status: u16, why: impl std::fmt::Display) -> Self {
         Self {
             status,
@@ -192,7 +192,7 @@ impl Answer {
         )
     }
 
-    /// Sends all of it, and ends the connection. A client that does not want it is no error.
+    /// Sends all of it, and ends the connection. It is no error if the client disconnects.
     pub fn send(&self, client: &Socket) {
         let _ = self.try_send(client);
     }
@@ -208,7 +208,7 @@ impl Answer {
             client.write_all(piece)?;
         }
         client.shutdown(Shutdown::Write)?;
-        // What is left unread would reset the connection before the client has read the answer.
+        // Unread input would reset the connection before the client has read the answer.
         client.set_read_timeout(Some(Duration::from_millis(100)))?;
         let mut rest = [0; 4096];
         for _ in 0..64 {
@@ -220,11 +220,11 @@ impl Answer {
     }
 }
 
-/// Waits as long as the client does; whether it still is there. One that has ended its sending side
-/// may wait for the answer; over TCP it may as well have gone, of which keepalive tells within minutes.
+/// Waits as long as the client does; returns whether it is still there. A client that has shut down its
+/// sending side may wait for the answer. Over TCP it may also be gone: keepalive detects that.
 pub fn wait(client: &Socket, length: Duration) -> bool {
     let until = Instant::now() + length;
-    // Not of a socket in the file system, and not needed there.
+    // A socket in the file system has no keepalive, and needs none.
     let _ = client.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
     let mut wanted = PollFlags::IN;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -241,7 +241,7 @@ pub fn wait(client: &Socket, length: Duration) -> bool {
         }
         match client.peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => wanted = PollFlags::empty(),
-            // One that sends more than its request does not get it answered.
+            // A client that sends more than its request gets no answer.
             Ok(_) | Err(_) => return false,
         }
     }

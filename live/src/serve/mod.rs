@@ -1,12 +1,12 @@
 //! `larder serve`: the heap profiles and statistics of running processes by HTTP, read from outside
-//! (`process`): nothing is stopped, signalled or asked there.
+//! (`process`). The processes are neither stopped nor signalled.
 //!
 //! ```text
 //! place (where) ─> a thread a connection: http (request) ─> routes ─> targets, profile, stats, names
 //! ```
 //!
-//! `push` sends the profiles to a receiver. At most 64 connections at once, of which one looks into a process at a time.
-//! liblarder_endpoint.so serves its own process by the same (`Service::of_itself`).
+//! `push` sends the profiles to a receiver. Up to 64 connections are served at once; one at a time reads
+//! a process. liblarder_endpoint.so serves its own process with the same code (`Service::of_itself`).
 
 mod args;
 mod http;
@@ -46,7 +46,7 @@ pub fn serve(plan: ServePlan) -> Result<()> {
     let targets = Arc::new(targets);
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
         .map_err(|error| Failure::failed(format!("signals: {}: try again", reason(&error))))?;
-    // In the file system until the end.
+    // The socket is in the file system until this is dropped.
     let listener = match &plan.listen {
         Some(place) => Some(Listener::open(place).map_err(|error| cannot_listen(place, &error))?),
         None => None,
@@ -93,17 +93,17 @@ fn cannot_listen(place: &Place, error: &io::Error) -> Failure {
     Failure::failed(format!("{}: {reason}: {remedy}", name(place)))
 }
 
-/// A thread a connection, `MOST_CONNECTIONS` at most.
+/// A thread for each connection, up to `MOST_CONNECTIONS`.
 pub fn serve_all(socket: &Socket, service: &Arc<Service>) -> ! {
     static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
     loop {
         let Ok((client, _)) = socket.accept() else {
-            // No more files, perhaps.
+            // The process may have too many open files.
             thread::sleep(Duration::from_millis(50));
             continue;
         };
         if CONNECTIONS.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
-            // Without waiting for anybody.
+            // Must not block.
             let _ = client.set_nonblocking(true);
             Answer::error(503, "64 requests are being answered: try again").send(&client);
             continue;
@@ -122,7 +122,7 @@ pub fn serve_all(socket: &Socket, service: &Arc<Service>) -> ! {
     }
 }
 
-/// Also where a thread panics.
+/// Counts down on drop, so also if a thread panics.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {

@@ -1,4 +1,4 @@
-//! Names of functions by address, for pprof where it has not the files: those of `.symtab`, or of
+//! Names of functions by address, for a pprof that does not have the files: those of `.symtab`, or of
 //! `.dynsym`, not demangled.
 
 use std::io::Write;
@@ -55,7 +55,7 @@ fn write_inside(module: &Module, addresses: &[u64], text: &mut Vec<u8>) {
         };
         let is_line = name.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
         if in_file - start < *size && is_line {
-            // A vector takes all.
+            // Writing to a vector cannot fail.
             let _ = write!(text, "{address:#x}\t");
             text.extend_from_slice(name);
             text.push(b'\n');

@@ -1,7 +1,6 @@
-//! Where it listens: a socket in the file system for its user alone, or a port of this machine.
+//! Where the server listens: a socket in the file system for its user alone, or a port of this machine.
 //!
-//! The rules are those of the library's endpoint (alloc/endpoint/endpoint.cc): a name that is taken is
-//! refused, but for a socket of the same user that nobody listens at any more.
+//! A path that exists is refused, except a socket of the same user that no process listens on.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +18,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Path(PathBuf),
-    /// Of the loopback interface.
+    /// A port of the loopback interface.
     Port(SocketAddr),
 }
 
@@ -32,7 +31,7 @@ impl FromStr for Place {
             return match path.len() {
                 0 => Err("there is no path"),
                 1..=MOST => Ok(Self::Path(path.into())),
-                _ => Err("a socket's path has at most 107 characters"),
+                _ => Err("a socket's path has up to 107 characters"),
             };
         }
         let address = text.parse::<SocketAddr>().ok();
@@ -43,10 +42,10 @@ impl FromStr for Place {
     }
 }
 
-/// What is listened at; what it has in the file system goes with it.
+/// The listening socket. Dropping it removes its file.
 pub struct Listener {
     pub socket: Socket,
-    /// The file, while it is this socket's: by its device and number.
+    /// The file, and its device and inode, by which it is known to be this socket's.
     file: Option<(PathBuf, (u64, u64))>,
 }
 
@@ -85,14 +84,14 @@ impl Drop for Listener {
         if let Some((path, own)) = &self.file
             && id(path) == Some(*own)
         {
-            // Gone already, perhaps.
+            // The file may be gone already.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Who starts at the same place at the same time, the library's endpoint too, waits meanwhile, so
-/// that no socket is taken for dead that is just being made. `None`: it cannot be had within a second.
+/// A lock against processes that start at the same place at the same time, so that a socket between
+/// bind and listen is not taken for stale. `None`: the lock was not free within a second.
 fn hold_folder_of(path: &Path) -> Option<OwnedFd> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -124,7 +123,7 @@ fn is_taken(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
-/// Whether it is a socket of this user's at which nobody listens.
+/// Whether it is a socket of this user that no process listens on.
 fn is_dead(path: &Path, address: &SockAddr) -> bool {
     let own = path.symlink_metadata().is_ok_and(|file| {
         file.file_type().is_socket() && file.uid() == rustix::process::geteuid().as_raw()
@@ -177,7 +176,7 @@ mod tests {
         let first = Listener::open(&place).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(is_taken(&Listener::open(&place).err().unwrap()));
-        // As one that was killed leaves it.
+        // A process that was killed leaves such a socket.
         let mut first = first;
         first.file = None;
         drop(first);
@@ -206,7 +205,7 @@ mod tests {
     fn a_socket_that_another_may_be_making_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // As between bind and listen, nobody listens there.
+        // No process listens, like between bind and listen.
         let address = SockAddr::unix(&path).unwrap();
         let other = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         let held = hold_folder_of(&path);

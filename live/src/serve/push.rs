@@ -1,9 +1,8 @@
-//! Sends the profiles to a receiver, by its own interval: Pyroscope's `/ingest`, or Parca's
-//! `/profiles/writeraw`.
+//! Sends the profiles to a receiver at an interval: Pyroscope's `/ingest`, or Parca's `/profiles/writeraw`.
 //!
-//! One thread takes the profiles, another sends them, with a queue of bounded bytes between them: what is
-//! full loses its oldest. Neither is waited for by who serves. A send that fails is tried again after one
-//! second, then twice as long each time, up to a minute; what the receiver refuses is not sent again.
+//! One thread takes the profiles, and another sends them, with a queue of bounded bytes between them; a
+//! full queue drops its oldest entry. Requests wait for neither thread. A send that fails is tried again
+//! after 1 s, 2 s, 4 s … up to 60 s; a profile that the receiver refuses is not sent again.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
@@ -24,25 +23,25 @@ use super::targets::{self, Targets};
 use crate::process::Process;
 use crate::profile::served::{self, Kind, Resolver, Snapshot};
 
-/// Of all that waits to be sent.
+/// Limit on the bytes in the queue.
 const MOST_BYTES: usize = 32 << 20;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
-/// A resolver keeps what it has read, also of files that are gone since.
+/// A resolver keeps the symbols of files, also of deleted ones, so it is replaced now and then.
 const RESOLVER_LIFE: Duration = Duration::from_secs(3600);
 
-/// What the receiver takes.
+/// The format that the receiver takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// pprof as the body, labels in the query; what is allocated is that since the last push.
+    /// pprof as the body, labels in the query; allocations are those since the last push.
     Pyroscope,
-    /// JSON with the pprof in it; what is allocated is that since the start.
+    /// JSON that contains the pprof; allocations are those since the start.
     Parca,
 }
 
 impl Shape {
-    /// By the end of the path.
+    /// The end of the path decides.
     pub fn of(path: &str) -> Option<Self> {
         if path.ends_with("/ingest") {
             Some(Self::Pyroscope)
@@ -59,12 +58,12 @@ pub struct PushPlan {
     pub url: Uri,
     pub shape: Shape,
     pub interval: Duration,
-    /// Beside those of each process.
+    /// In addition to those of each process.
     pub labels: Vec<(String, String)>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// What is to be sent.
+/// A request to send.
 #[derive(Debug, PartialEq, Eq)]
 struct Message {
     query: Vec<(&'static str, String)>,
@@ -89,7 +88,7 @@ pub struct Pusher {
 }
 
 impl Pusher {
-    /// Two threads, which run on.
+    /// Starts two threads, which never end.
     pub fn start(plan: PushPlan, targets: Arc<Targets>) -> std::io::Result<Arc<Self>> {
         let (pusher, plan) = (Arc::new(Self::default()), Arc::new(plan));
         let (gatherer, its_plan) = (pusher.clone(), plan.clone());
@@ -117,7 +116,7 @@ impl Pusher {
         vec![
             counter(
                 "larder_push_sent_total",
-                "Profiles that the receiver took.",
+                "Profiles that the receiver accepted.",
                 vec![("", count(&self.sent))],
             ),
             counter(
@@ -127,7 +126,7 @@ impl Pusher {
             ),
             counter(
                 "larder_push_dropped_total",
-                "Profiles that were never taken.",
+                "Profiles that were dropped unsent.",
                 vec![
                     ("{reason=\"refused\"}", count(&self.refused)),
                     ("{reason=\"overflow\"}", count(&self.overflowed)),
@@ -140,7 +139,7 @@ impl Pusher {
             ),
             gauge(
                 "larder_push_waiting_bytes",
-                "What waits to be sent.",
+                "Bytes that wait to be sent.",
                 queue.bytes as u64,
             ),
         ]
@@ -170,7 +169,7 @@ impl Pusher {
                 now.insert(process.id(), (process, snapshot));
             }
             before = now;
-            // One that took longer than the interval is not made up for.
+            // Intervals that were missed are skipped.
             due = (due + plan.interval).max(Instant::now());
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
@@ -189,7 +188,7 @@ impl Pusher {
         self.more.notify_one();
     }
 
-    /// Waits for one.
+    /// Waits until there is one.
     fn take(&self) -> Message {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -234,27 +233,27 @@ impl Pusher {
     }
 }
 
-/// Says once that it does not work, and once that it does again.
+/// Reports once that sending fails, and once that it works again.
 #[derive(Default)]
 struct Told(bool);
 
 impl Told {
     fn fails(&mut self, plan: &PushPlan, why: &str) {
         if !std::mem::replace(&mut self.0, true) {
-            losses::warn(&format!("{}: {why}; it goes on trying", plan.url));
+            losses::warn(&format!("{}: {why}; the push is tried again", plan.url));
         }
     }
 
     fn works(&mut self, plan: &PushPlan) {
         if std::mem::take(&mut self.0) {
-            losses::warn(&format!("{}: takes profiles again", plan.url));
+            losses::warn(&format!("{}: accepts profiles again", plan.url));
         }
     }
 }
 
 enum Outcome {
     Taken,
-    /// It will not take it another time either.
+    /// Trying again would not help.
     Refused(String),
     Failed(String),
 }
@@ -291,7 +290,7 @@ fn post(agent: &ureq::Agent, plan: &PushPlan, message: &Message) -> Outcome {
     }
     let mut said = Vec::new();
     let body = response.body_mut().as_reader();
-    // What of it cannot be read is not needed.
+    // The rest of the answer is not needed.
     let _ = body.take(200).read_to_end(&mut said);
     let said = printable::escape_bytes(said.trim_ascii());
     let why = format!("it answers {}: {said}", status.as_u16());
@@ -308,7 +307,7 @@ fn host() -> String {
     printable::escape_bytes(name.nodename().to_bytes())
 }
 
-/// A process's labels; those of the plan go before its own.
+/// A process's labels; those of the plan take precedence.
 fn labels(plan: &PushPlan, host: &str, id: u32) -> Vec<(String, String)> {
     let name = targets::name(id);
     let mut labels = plan.labels.clone();
@@ -326,7 +325,7 @@ fn labels(plan: &PushPlan, host: &str, id: u32) -> Vec<(String, String)> {
     labels
 }
 
-/// `None`: it cannot be written.
+/// `None`: the profile cannot be written.
 fn message(
     plan: &PushPlan,
     labels: &[(String, String)],
@@ -369,7 +368,7 @@ fn message(
     }
 }
 
-/// `app{name=value,…}`: an application's name has letters, digits and `-._/`; in a value stand no
+/// `app{name=value,…}`. The name of the application has letters, digits and `-._/`; a value has no
 /// comma and no brackets.
 fn pyroscope_name(labels: &[(String, String)]) -> String {
     let application = labels.iter().find(|(name, _)| name == "service_name");
@@ -388,7 +387,7 @@ fn pyroscope_name(labels: &[(String, String)]) -> String {
     format!("{application}{{{}}}", rest.join(","))
 }
 
-/// A `WriteRawRequest` of parca.profilestore.v1alpha1; its addresses are those of the files.
+/// A `WriteRawRequest` of parca.profilestore.v1alpha1, with addresses as in the files.
 fn parca_request(labels: &[(String, String)], profile: &[u8]) -> serde_json::Value {
     let labels = labels
         .iter()
