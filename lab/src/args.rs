@@ -1,4 +1,4 @@
-//! The command line of what tests and measures, as typed after `larder`, and the plans that come of it.
+//! The command line of the tests and measurements, as typed after `larder`, and the plans made from it.
 
 use std::ffi::OsString;
 
@@ -29,7 +29,7 @@ enum RawCommand {
     /// Run a trace's calls again, on every allocator: time, peak memory, fragmentation
     #[command(after_help = replay::EXAMPLES)]
     Replay(RawReplay),
-    /// Look for faults in a malloc: Larder's, or any other
+    /// Test a malloc for faults: Larder's, or any other
     #[command(after_help = torture::EXAMPLES)]
     Torture(RawTorture),
     /// Time a malloc and free by size, from 50 B to 50 MB
@@ -41,7 +41,7 @@ enum RawCommand {
     /// Measure what matters to Larder's own developers
     #[command(subcommand, arg_required_else_help = false)]
     Lab(RawOwn),
-    /// As they were typed before `lab` was
+    /// The spellings from before there was `lab`
     #[command(flatten)]
     Own(RawOwn),
 }
@@ -52,7 +52,7 @@ enum RawOwn {
     /// Run t-test1's mix by threads and largest size
     #[command(after_help = instruments::GRID_EXAMPLES)]
     Grid(instruments::RawGrid),
-    /// Time the look-up from an address to its descriptor against a hash map behind a lock
+    /// Time the page map's look-up from an address to its descriptor against a hash map behind a lock
     #[command(after_help = instruments::PAGE_MAP_EXAMPLES)]
     PageMap(instruments::RawPageMap),
     /// Count what limits an allocator on many processors: atomics, locks, waits, system calls
@@ -61,10 +61,10 @@ enum RawOwn {
     /// Count the instructions of a malloc and free by size
     #[command(after_help = instruments::INSTRUCTIONS_EXAMPLES)]
     Instructions(instruments::RawInstructions),
-    /// Time a program that does nothing, and look at the memory of one that does little
+    /// Time a program that does nothing, and measure the memory of one that does little
     #[command(after_help = instruments::STARTUP_EXAMPLES)]
     Startup(instruments::RawStartup),
-    /// Measure what being recorded costs a program, beside heaptrack
+    /// Measure the cost of recording a program, against heaptrack
     #[command(after_help = instruments::RECORDING_EXAMPLES)]
     Recording(instruments::RawRecording),
     /// Compare recorded stacks with what libgcc's and gdb's unwinders find
@@ -98,7 +98,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
     }
 }
 
-/// The old spellings are not shown.
+/// Help does not show the old spellings.
 fn cli() -> clap::Command {
     let own = RawOwn::augment_subcommands(clap::Command::new("lab"));
     own.get_subcommands().fold(Cli::command(), |cli, hidden| {

@@ -1,7 +1,7 @@
-//! What tests and measures allocators: `bench` compares them by programs, `replay` by a trace,
-//! `instruments` by one question each, and `torture` looks for faults. It depends on `larder-analysis`
-//! for traces and symbols, and on `larder-base`; nothing depends on it. It is a program of its own,
-//! `larder-lab`, which the tool starts in its place: who looks at a trace needs none of it.
+//! Tests and measures allocators: `bench` compares them by programs, `replay` by a trace, `instruments`
+//! by one question each, and `torture` finds faults. It depends on `larder-analysis` for traces and
+//! symbols, and on `larder-base`. It is a program of its own, `larder-lab`, which the tool starts in its
+//! place, so that reading a trace does not need it.
 
 mod args;
 mod bench;
@@ -17,7 +17,7 @@ use larder_base::failure::Result;
 
 use args::Plan;
 
-/// Does what the words say, the first of which is the tool's name.
+/// Runs the command line; the first word is the tool's name.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Result<ExitCode> {
     match args::parse(words)? {
         Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),

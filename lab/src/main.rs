@@ -1,4 +1,4 @@
-//! The program `larder-lab`: `larder bench` and its like end up here, and it speaks as `larder`.
+//! The program `larder-lab`, which `larder bench` and the like start. In its messages it is `larder`.
 
 use std::process::ExitCode;
 

@@ -286,7 +286,7 @@ fn what_is_missing_is_named() {
         "0",
     ]);
     assert_success(&skipped);
-    let told = "Left out for want of no-such-program: script.";
+    let told = "Left out because no-such-program is missing: script.";
     assert!(stdout(&skipped).contains(told), "{}", stdout(&skipped));
 
     tree.manifest(&format!("{MANIFEST}speed = 9\n"));

@@ -333,7 +333,7 @@ fn a_trace_without_calls_is_told() {
     let bytes = fs::read(&file).expect("the file");
     fs::write(&file, &bytes[..4096]).expect("the file");
     let done = output(&mut replay(&trace, &[]));
-    assert_fails(&done, 125, &["no call that could be replayed", "--pid"]);
+    assert_fails(&done, 125, &["no call that can be replayed", "--pid"]);
     let done = output(&mut replay(&trace, &["--pid", "1"]));
     assert_fails(&done, 125, &["has no process 1"]);
     fs::write(&file, &bytes[..100]).expect("the file");

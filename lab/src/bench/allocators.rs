@@ -1,5 +1,5 @@
-//! What is compared: Larder, the system's malloc, the peers that `make peers` built or Debian packages, and
-//! libraries named on the command line.
+//! The allocators to compare: Larder, the system's malloc, the peers that `make peers` built or that
+//! Debian packages, and libraries named on the command line.
 //!
 //! glibc is preloaded like the others: a program that links a malloc of its own (Debian's redis-server does)
 //! would otherwise run on that.
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::{GLIBC, LARDER, machine};
 
-/// Where the peers are, for those who keep them elsewhere.
+/// The variable with the folder of the peers, if it is not the default.
 const PEERS_FILE: &str = "peers.json";
 
 /// name, file, Debian package
@@ -68,7 +68,7 @@ impl Allocator {
         })
     }
 
-    /// The same code with the same settings, wherever it lies.
+    /// Whether it is the same code with the same settings; the path may differ.
     pub fn is_same(&self, other: &Allocator) -> bool {
         self.sha256 == other.sha256 && self.environment == other.environment
     }
@@ -100,7 +100,7 @@ pub struct ExtraPeer {
 }
 
 impl ExtraPeer {
-    /// `option` is the one that it was given with.
+    /// `option` is the command line's option that it came with.
     pub fn parse(option: &str, text: &str) -> Result<ExtraPeer> {
         let wrong = || {
             Failure::failed(format!(
@@ -135,13 +135,13 @@ impl ExtraPeer {
 /// What the user chose.
 #[derive(Debug)]
 pub struct Choice<'a> {
-    /// None: all there are.
+    /// None: all that are installed.
     pub names: Option<&'a [String]>,
     pub extra: &'a [ExtraPeer],
     pub larder: Option<&'a Path>,
 }
 
-/// The allocators to compare, Larder first, and what a reader should know of the choice.
+/// The allocators to compare, Larder first, and notes on the choice for the report.
 pub fn find(choice: &Choice) -> Result<(Vec<Allocator>, Vec<String>)> {
     let catalogue = Catalogue::read(&cache::peers())?;
     let mut notes = Vec::new();
@@ -189,7 +189,7 @@ struct Peer {
     source: String,
     #[serde(default)]
     note: String,
-    /// What its documentation asks for.
+    /// Variables that its documentation requires.
     #[serde(default)]
     environment: BTreeMap<String, String>,
 }

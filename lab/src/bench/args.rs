@@ -11,7 +11,7 @@ use regex::Regex;
 use super::allocators::ExtraPeer;
 
 pub const EXAMPLES: &str = "Examples:\n  \
-    larder bench --quick\n      Every peer on a subset, within five minutes.\n  \
+    larder bench --quick\n      Every peer on a subset of the workloads, within five minutes.\n  \
     larder bench --out results/\n      Everything; results.json, results.md and index.html.\n  \
     larder bench --peer old=/tmp/old.so --allocators larder,old --only lifetimes --rounds 9\n      \
     This build against an older one.\n  \
@@ -31,14 +31,14 @@ pub struct RawBench {
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// Passes for the memory that stays after two idle seconds; 0 for none
+    /// Passes that measure the memory after two idle seconds; 0 for none
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     idle_rounds: u32,
     /// Only workloads whose name matches one of these
     #[arg(long, value_name = "REGEX", num_args = 1..)]
     only: Vec<String>,
-    /// Only these, with commas [default: larder, glibc and every peer that `make peers` built]
+    /// Only these, separated by commas [default: larder, glibc and every peer that `make peers` built]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
     /// One more library to compare, with variables of its own; may be repeated
@@ -47,10 +47,10 @@ pub struct RawBench {
     /// Another build of liblarder.so to measure as Larder
     #[arg(long, value_name = "PATH")]
     larder: Option<PathBuf>,
-    /// The factor of each workload's usual work
+    /// Multiply each workload's usual work by this
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
-    /// Lower the work, after a pilot round, so that all ends within this time
+    /// Reduce the work, after a pilot round, so that everything ends within this time
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     time_limit: Option<u64>,
@@ -58,7 +58,7 @@ pub struct RawBench {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     run_limit: u64,
-    /// Of the random orders and the confidence intervals [default: random, and told]
+    /// Of the random orders and the confidence intervals [default: random, and reported]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Leave out workloads whose programs are not installed, and say so in the report
@@ -70,7 +70,7 @@ pub struct RawBench {
     /// Start each workload once on each allocator; no figures
     #[arg(long, conflicts_with_all = ["quick", "out", "json", "markdown"])]
     smoke: bool,
-    /// Measure nothing: show, or join, results of the same libraries on the same machine
+    /// Measure nothing: show results, or join those of the same libraries on the same machine
     #[arg(long, value_name = "RESULTS.JSON", num_args = 1..)]
     #[arg(conflicts_with_all = ["quick", "smoke", "list", "allocators", "peer", "only", "time_limit"])]
     report: Vec<PathBuf>,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn five_rounds_unless_said() {
+    fn five_rounds_by_default() {
         let usual = effort(&[]);
         assert_eq!((usual.rounds, usual.idle_rounds), (5, 1));
         assert_eq!(usual.time_limit, None);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_told_in_a_line() {
+    fn wrong_values_are_reported_in_one_line() {
         for words in [
             &["--only", "("][..],
             &["--scale", "0"],

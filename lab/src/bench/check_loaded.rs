@@ -1,6 +1,6 @@
-//! The proof that a workload runs on the allocator whose name its row will have: in a trial run,
-//! the dynamic loader's own log must show that every process which binds `malloc`, children
-//! included, binds it to the allocator's file.
+//! Checks that a workload runs on the allocator that its row names: in a trial run, the dynamic loader's
+//! log must show that every process that binds `malloc`, children included, binds it to the allocator's
+//! file.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use super::manifest::{Preload, Workload, in_path};
 use super::process::{Ended, Runner, Settings};
 use super::results::Outcome;
 
-/// The log of the program that starts the command and is none of the workload.
+/// The log of the program that starts the command, which is not part of the workload.
 const STARTER: &[u8] = b"/bench_measure [0]";
 const SYMBOL: &[u8] = b"`malloc'";
 
@@ -28,8 +28,8 @@ struct Binding {
     owner: PathBuf,
 }
 
-/// Runs the workload once under the loader's log. A crash of the workload is an outcome; malloc from
-/// elsewhere is an error, which stops the comparison.
+/// Runs the workload once under the loader's log. A crash of the workload is an outcome; another malloc
+/// is an error, which stops the comparison.
 pub fn check(
     runner: &Runner,
     workload: &Workload,
@@ -67,7 +67,7 @@ pub fn check(
 fn examine(folder: &Path, workload: &Workload, allocator: &Allocator) -> Result<usize> {
     let unreadable = |error: io::Error| {
         Failure::failed(format!(
-            "{}: {}: look at $TMPDIR and its free space",
+            "{}: {}: check $TMPDIR and its free space",
             printable::name(folder),
             larder_base::target::reason(&error)
         ))
@@ -80,7 +80,7 @@ fn examine(folder: &Path, workload: &Workload, allocator: &Allocator) -> Result<
     Ok(bound)
 }
 
-/// Every binding of malloc in one process; of the starter, none.
+/// Every binding of malloc in one process; none for the starter.
 fn read_log(path: &Path) -> io::Result<Vec<Binding>> {
     let mut bindings = Vec::new();
     let mut reader = BufReader::new(File::open(path)?);
@@ -100,7 +100,7 @@ fn judge(bindings: &[Binding], workload: &Workload, allocator: &Allocator) -> Re
         path == allocator.library || path.canonicalize().is_ok_and(|p| p == allocator.library)
     };
     let from_it = bindings.iter().filter(|b| is_it(&b.owner)).count();
-    // What an inner preload does not reach is the load generator and the like.
+    // An inner preload does not reach the load generator and the like.
     if workload.preload == Preload::Inner && from_it == 0 {
         return Ok(0);
     }
@@ -119,10 +119,10 @@ fn judge(bindings: &[Binding], workload: &Workload, allocator: &Allocator) -> Re
     }
 }
 
-/// An executable that is not position-independent, and takes malloc's address, gives it an address in
-/// its own procedure linkage table, where others then bind it; the table leads to the definition.
+/// In an executable that is not position-independent and takes malloc's address, malloc has an address
+/// in the executable's procedure linkage table. Others bind to that; the table leads to the definition.
 fn defines_malloc(file: &Path) -> bool {
-    // The log has a program's name as it was started.
+    // The log has the name with which the program was started.
     let Some(data) = in_path(file).and_then(|file| fs::read(file).ok()) else {
         return true;
     };

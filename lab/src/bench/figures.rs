@@ -1,4 +1,4 @@
-//! What one run gives, and the metrics that are compared.
+//! The measurements of one run, and the metrics that are compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 pub struct Figures {
     /// From the start of the command to its end.
     pub wall_seconds: f64,
-    /// The measured part alone, by the workload's own clock.
+    /// The measured part, by the workload's own clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     pub cpu_seconds: f64,
     pub peak_kib: f64,
     pub page_faults: f64,
-    /// Lines of the memory map at the end of the work.
+    /// Mappings at the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mappings: Option<f64>,
     /// Resident after idle seconds.
@@ -21,7 +21,7 @@ pub struct Figures {
     pub idle_rss_kib: Option<f64>,
 }
 
-/// What allocators are compared by. For each of them less is better.
+/// What allocators are compared by. Less is better for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -55,7 +55,7 @@ impl Metric {
         Metric::Wall,
     ];
 
-    /// The figure of a run; None where the run has none, or a ratio of it would mean nothing.
+    /// The figure of a run; None if the run has none, or if a ratio of it would be meaningless.
     pub fn of(self, figures: &Figures) -> Option<f64> {
         let value = match self {
             Metric::Time => Some(figures.seconds.unwrap_or(figures.wall_seconds)),
@@ -81,7 +81,7 @@ impl Metric {
         }
     }
 
-    /// The title in a column's head.
+    /// The title of a column.
     pub fn short(self) -> &'static str {
         match self {
             Metric::Time => "time",
@@ -110,7 +110,7 @@ impl Metric {
             Metric::Peak | Metric::Idle => (value / 1024.0, 1),
             Metric::Faults | Metric::Mappings => (value, 0),
         };
-        // A run of 400 µs is no 0.000 s.
+        // A run of 400 µs must not print as 0.000 s.
         let digits = match self {
             Metric::Time | Metric::Cpu | Metric::Wall if value < 0.0995 => 5,
             _ => least,

@@ -1,4 +1,4 @@
-//! The report as one HTML page: no script, nothing from a network.
+//! The report as one HTML page without scripts and without resources from a network.
 
 use std::fmt::Write;
 
@@ -60,7 +60,7 @@ fn write_head(out: &mut String, results: &Results, summary: &Summary) -> std::fm
     write_cards(out, summary)
 }
 
-/// The reference's place, and its ratio to the best single peer.
+/// The reference's rank, and its ratio to the best peer.
 fn write_cards(out: &mut String, summary: &Summary) -> std::fmt::Result {
     let reference = escape(&summary.reference);
     writeln!(out, "<div class=\"cards\">")?;

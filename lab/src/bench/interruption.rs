@@ -1,4 +1,4 @@
-//! Ctrl-C: the runs under way are stopped, and the measurement ends in order. A second one ends the tool.
+//! Ctrl-C stops the current runs, and the measurement ends in order. A second one ends the tool.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ pub struct Interruption(Arc<State>);
 #[derive(Default)]
 struct State {
     wanted: AtomicBool,
-    /// By process number; a descriptor of a process that has ended signals nobody.
+    /// By process number. The descriptor of a process that has ended signals no other process.
     running: Mutex<Vec<(u32, OwnedFd)>>,
 }
 
@@ -43,14 +43,14 @@ impl Interruption {
     }
 
     fn begin(&self) {
-        // Before the list is looked at: who is not in it yet sees this afterwards.
+        // Set before the list is read: a run that is not in it yet sees this afterwards.
         self.0.wanted.store(true, Ordering::SeqCst);
         for (_, process) in self.lock().iter() {
             let _ = pidfd_send_signal(process, Signal::TERM);
         }
     }
 
-    /// Runs the command to its end, which an interruption brings on by SIGTERM.
+    /// Runs the command to its end; an interruption ends it with SIGTERM.
     pub fn run(&self, command: &mut Command) -> io::Result<ExitStatus> {
         let mut child: Child = command.spawn()?;
         let id = child.id();

@@ -1,4 +1,4 @@
-//! The workloads: reads and checks `workloads.toml`, which lies beside the programs that it names.
+//! The workloads: reads and checks `workloads.toml`, in the same folder as the programs that it names.
 //!
 //! Invariant: a checked workload has a unique name and a command whose placeholders are all known,
 //! so expanding it cannot fail.
@@ -19,7 +19,7 @@ struct Manifest {
     workload: Vec<Workload>,
 }
 
-/// What is run under each allocator.
+/// A program to run on each allocator.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -30,10 +30,10 @@ pub struct Workload {
     /// Part of `--quick`.
     #[serde(default)]
     pub quick: bool,
-    /// Takes its resident memory after idle seconds, too.
+    /// Measures its resident memory after idle seconds, too.
     #[serde(default)]
     pub idle: bool,
-    /// Its work follows the scale.
+    /// Its work can be scaled.
     #[serde(default = "yes")]
     pub scales: bool,
     #[serde(default)]
@@ -52,18 +52,18 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Need(pub String, pub String);
 
-/// Who preloads the allocator.
+/// Which process preloads the allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preload {
     /// The whole command runs under it.
     #[default]
     Whole,
-    /// The command preloads `$BENCH_PRELOAD` into the program that counts.
+    /// The command preloads `$BENCH_PRELOAD` into the program that is measured.
     Inner,
 }
 
-/// What stands in for the placeholders of a command.
+/// The values of a command's placeholders.
 pub struct Places<'a> {
     pub bench: &'a Path,
     pub scratch: &'a Path,
@@ -158,14 +158,14 @@ impl Workload {
         self.command.iter().map(expand).collect()
     }
 
-    /// The needs that are not there.
+    /// The needs that are not installed.
     pub fn missing(&self) -> Vec<&Need> {
         let there = |need: &&Need| in_path(Path::new(&need.0)).is_none();
         self.needs.iter().filter(there).collect()
     }
 }
 
-/// The file that a name means where there is no `/` in it.
+/// The file of a name without `/`.
 pub fn in_path(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.exists().then(|| program.to_owned());

@@ -8,7 +8,7 @@ use super::figures::{Metric, SHOWN};
 use super::ranking::{Cell, MetricSummary, Rank, Row, Summary};
 use super::results::Results;
 
-/// What the Markdown and the page say alike.
+/// Texts that the Markdown and the page share.
 pub mod intro {
     pub const RANKING: &str = "Each figure is the geometric mean, over the workloads, of the ratio to the best \
                                allocator on each: 1.00 would be the best everywhere.";
@@ -328,7 +328,7 @@ fn write_allocators(out: &mut String, results: &Results) -> std::fmt::Result {
     Ok(())
 }
 
-/// Words from outside, which may not end a cell or a line.
+/// Escapes text from outside, which may not end a cell or a line.
 fn text(words: &str) -> String {
     larder_base::printable::escape(words).replace('|', "\\|")
 }

@@ -1,16 +1,16 @@
 //! `larder bench`: compares allocators, workload by workload, in interleaved rounds.
 //!
 //! ```text
-//! args        what is asked for            ranking     medians, ratios, means
+//! args        the command line             ranking     medians, ratios, means
 //! manifest    the workloads                markdown    ┐
 //! allocators  the peers                    html        ┘ the reports; plots, svg
 //! session     the order of the runs        results     every run, as JSON
-//!   check_loaded   is it really loaded?
+//!   check_loaded   is it loaded?
 //!   process        one run                 statistics, figures, machine, progress
 //! ```
 //!
-//! Measuring (left) knows nothing of computing and printing (right): between them stand the results,
-//! which can be written, read and reported again.
+//! Measuring (left) is independent of computing and printing (right): between them are the results, which
+//! can be written, read and reported again.
 
 pub mod allocators;
 mod args;
@@ -52,10 +52,10 @@ pub const GLIBC: &str = "glibc";
 
 /// Larder (in a smoke test: any allocator) failed on a workload.
 const EXIT_FAILED: u8 = 1;
-/// As a shell would say it of SIGINT.
+/// A shell's exit code for SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// Does what the plan says; the exit code.
+/// Carries out the plan; returns the exit code.
 pub fn bench(plan: BenchPlan) -> Result<u8> {
     match plan.task {
         Task::List(selection) => list(&selection),
@@ -88,7 +88,7 @@ fn list(selection: &Selection) -> Result<u8> {
     print(&lines).map(|()| 0)
 }
 
-/// What is run, once everything that it needs has been found.
+/// What is run. Everything that it needs has been found.
 struct Setting {
     runner: Runner,
     workloads: Vec<Workload>,
@@ -149,7 +149,7 @@ impl Selection {
         Ok(workloads)
     }
 
-    /// The workloads whose programs are there, and a note on those that are left out.
+    /// The workloads whose programs are installed, and a note on those that are left out.
     fn require_programs(
         &self,
         workloads: Vec<Workload>,
@@ -184,7 +184,7 @@ impl Selection {
                 packages.join(" ")
             )));
         }
-        let note = format!("Left out for want of {programs}: {names}.");
+        let note = format!("Left out because {programs} is missing: {names}.");
         Ok((there, Some(note)))
     }
 }
@@ -214,7 +214,7 @@ fn measure(selection: &Selection, field: &Field, effort: &Effort, output: &Outpu
     let machine = Machine::examine();
     if machine.load_at_start > machine::QUIET_LOAD {
         let note = format!(
-            "The machine was not quiet: its load average was {:.2} at the start.",
+            "The machine was busy: its load average was {:.2} at the start.",
             machine.load_at_start
         );
         say(&note);
@@ -294,7 +294,7 @@ fn command_line() -> String {
     format!("larder {}", words.join(" "))
 }
 
-/// Finds out now, not after an hour, that the results cannot be written.
+/// Reports now, not after an hour, that the results cannot be written.
 fn prepare(output: &Output) -> Result<()> {
     if let Some(directory) = &output.directory {
         fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;

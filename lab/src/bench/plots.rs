@@ -1,4 +1,4 @@
-//! The plots of the HTML page: who needs how much time and memory, the rankings, and each workload's
+//! The plots of the HTML page: time against memory of each allocator, the rankings, and each workload's
 //! ratios with their confidence intervals.
 
 use larder_base::statistics::Estimate;
@@ -9,12 +9,12 @@ use super::markdown::interval;
 use super::ranking::{MetricSummary, Row, Summary};
 use super::results::Results;
 
-/// Further out a ratio is an arrow at the edge, and a number in the table.
+/// A ratio beyond this is an arrow at the edge, and a number in the table.
 const BOUNDS: (f64, f64) = (1.0 / 12.0, 12.0);
-/// The distance from the best has no other side.
+/// The distance from the best is at least 1.
 const DISTANCE_BOUNDS: (f64, f64) = (0.97, 12.0);
 
-/// Colours in the style sheet, besides the reference's own.
+/// The number of colours in the style sheet, without the reference's own.
 pub const COLOURS: usize = 12;
 
 /// The class that colours an allocator.
@@ -113,7 +113,7 @@ fn label_dots(
     }
 }
 
-/// One metric's ranking: bars that begin at 1, the best everywhere.
+/// One metric's ranking: bars that begin at 1, the best on every workload.
 pub fn bars(results: &Results, summary: &Summary, metric: Metric) -> Option<String> {
     const WIDTH: f64 = 460.0;
     const ROW: f64 = 22.0;
@@ -156,13 +156,13 @@ pub fn bars(results: &Results, summary: &Summary, metric: Metric) -> Option<Stri
     Some(svg.finish(&format!("Ranking by {}", metric.short())))
 }
 
-/// Of `dots`: a row's height, the space above the first, and what the axis lies between.
+/// Geometry of `dots`: a row's height, the space above the first, and the axis's ends.
 const ROW: f64 = 30.0;
 const HEAD: f64 = 40.0;
 const LEFT: f64 = 160.0;
 const RIGHT: f64 = 770.0;
 
-/// Of one workload: dots around the middle of its row, and what the best peer's ratio means.
+/// One workload: dots around the middle of its row, and a hint with the best peer's ratio.
 fn ratios_of(svg: &mut Svg, results: &Results, row: &Row, axis: &LogAxis, middle: f64) {
     for (index, allocator) in results.allocators.iter().enumerate() {
         let ratio = row.cells[index].as_ref().and_then(|cell| cell.ratio);
@@ -290,7 +290,7 @@ pub fn dots(results: &Results, summary: &Summary, table: &MetricSummary) -> Opti
     )))
 }
 
-/// Whole intervals on one side of 1 have a colour.
+/// An interval that excludes 1 has a colour.
 fn verdict(ratio: Estimate) -> &'static str {
     match ratio {
         r if r.high < 1.0 => "value less",

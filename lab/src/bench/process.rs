@@ -1,9 +1,8 @@
-//! One run of a workload under an allocator: a fresh process, started by the C program
-//! `bench_measure`, whose small size does not hide the workload's memory.
+//! One run of a workload under an allocator: a new process, started by the C program `bench_measure`,
+//! which is small enough not to hide the workload's memory.
 //!
-//! Nothing of the caller's environment that steers a loader or an allocator reaches the workload.
-//! Each run has an empty folder of its own, which is removed behind it. May be used by several
-//! threads at once.
+//! Variables of the caller's environment that affect a loader or an allocator do not reach the workload.
+//! Each run has an empty folder of its own, which is removed afterwards. Thread-safe.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -26,10 +25,10 @@ use super::manifest::{Places, Preload, Workload};
 use super::results::Outcome;
 
 const MEASURE: &str = "bench_measure";
-/// Inputs that are costly to make, shared by all runs.
+/// Inputs that take long to generate, shared by all runs.
 const CACHE: &str = "cache";
 
-/// What `bench_measure` writes.
+/// The output of `bench_measure`.
 #[derive(Debug, Deserialize)]
 struct Measured {
     wall_seconds: f64,
@@ -42,15 +41,15 @@ struct Measured {
     signal: Option<i32>,
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Debug)]
 pub enum Ended {
     With(Outcome),
-    /// The user stopped it: it counts for nothing.
+    /// The user stopped it: it does not count.
     Interrupted,
 }
 
-/// What is special about a run.
+/// Options of a run.
 #[derive(Debug, Default)]
 pub struct Settings {
     pub scale: f64,
@@ -95,7 +94,7 @@ impl Runner {
         self.interruption.is_wanted()
     }
 
-    /// A folder for what belongs to one run.
+    /// A folder for one run.
     pub fn folder(&self) -> Result<PathBuf> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let folder = self.scratch.path().join(number.to_string());
@@ -104,7 +103,7 @@ impl Runner {
             .map(|()| folder)
     }
 
-    /// The program that the workload starts, if it is not there.
+    /// The program that the workload starts, if it is missing.
     pub fn missing_program(&self, workload: &Workload) -> Option<String> {
         let program = self
             .words(workload, self.scratch.path(), 1.0)
@@ -231,7 +230,7 @@ impl Measured {
         }
     }
 
-    /// What the workload itself reports counts before what was seen from outside.
+    /// The workload's own figures take precedence over those measured from outside.
     fn figures(&self, report: &Map<String, Value>) -> Figures {
         let own = |name: &str| report.get(name).and_then(Value::as_f64);
         let per_million = |rate: f64| 1e6 / rate;

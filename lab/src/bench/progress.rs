@@ -1,4 +1,4 @@
-//! How far it is: a bar on a terminal, else a line per tenth of the way. On stderr, and for people.
+//! Progress on stderr: a bar on a terminal, else a line for each tenth.
 
 use std::io::{IsTerminal, Write};
 
@@ -29,7 +29,7 @@ impl Progress {
         }
     }
 
-    /// One more is done: `text` says which.
+    /// One more step is done: `text` names it.
     pub fn step(&mut self, text: &str) {
         self.done += 1;
         if let Some(bar) = &self.bar {
@@ -54,8 +54,8 @@ fn is_tenth(done: u64, total: u64) -> bool {
     done * 10 / total.max(1) != (done - 1) * 10 / total.max(1)
 }
 
-/// A line on stderr, in place of a bar that may be there; the bar's next step draws it anew. A closed
-/// stderr leaves nobody to tell.
+/// Prints a line on stderr over the bar, which the next step draws again. Ignores errors: there is
+/// nowhere to report a closed stderr.
 pub fn say(text: &str) {
     let mut out = std::io::stderr();
     let clear = if out.is_terminal() { "\r\x1b[K" } else { "" };

@@ -1,9 +1,9 @@
-//! What the runs come to: for each metric the medians, each allocator's distance from the best, and
-//! the reference's (Larder's) ratio to each peer.
+//! Summarises the runs: for each metric the medians, each allocator's distance from the best, and the
+//! reference's (Larder's) ratio to each peer.
 //!
-//! Ratios are `reference / peer`, below 1 where the reference needs less. They pair: one a round,
-//! of runs that were neighbours in time, then the median over the rounds. The distance from the best
-//! compares medians, as the best differs from workload to workload.
+//! Ratios are `reference / peer`, below 1 if the reference needs less. They are paired: one ratio a
+//! round, of runs that were neighbours in time, then the median over the rounds. The distance from the
+//! best compares medians, because the best differs between workloads.
 //!
 //! Invariants: distance ≥ 1, and = 1 for the best of a workload. A pair that failed is in no mean.
 
@@ -52,9 +52,9 @@ pub struct Row {
 pub struct Cell {
     pub median: f64,
     pub least: f64,
-    /// The median by that of the best allocator here.
+    /// Its median / the best allocator's median on this workload.
     pub distance: f64,
-    /// reference / this one; of the reference itself, none.
+    /// reference / this one; None for the reference itself.
     pub ratio: Option<Estimate>,
 }
 
@@ -154,7 +154,7 @@ impl MetricSummary {
         self.means.iter().find(|mean| mean.peer == peer)
     }
 
-    /// The row where the reference is furthest behind the best peer there.
+    /// The row in which the reference is furthest behind the row's best peer.
     pub fn worst(&self) -> Option<(&Row, Estimate)> {
         let rows = self.rows.iter();
         rows.filter_map(|row| Some((row, row.against_best_peer?)))
@@ -163,7 +163,7 @@ impl MetricSummary {
 }
 
 impl Row {
-    /// `None`: no allocator has a figure. `ratios`, by allocator, takes in this workload's.
+    /// `None`: no allocator has a figure. Appends this workload's ratios to `ratios`, by allocator.
     fn of(
         results: &Results,
         workload: &str,
@@ -223,7 +223,7 @@ fn least(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.min_by(f64::total_cmp)
 }
 
-/// Of the allocator at this index, over the workloads that it has figures for.
+/// The means of the allocator at this index, over the workloads that it has figures for.
 fn mean_distance(rows: &[Row], index: usize) -> Option<f64> {
     let cells = rows.iter().filter_map(|row| row.cells[index].as_ref());
     let distances: Vec<f64> = cells.map(|cell| cell.distance).collect();

@@ -1,5 +1,5 @@
-//! What a measurement leaves: every run, and what is needed to repeat and to judge it. This is the
-//! file `results.json`; everything that is printed is computed from it (`ranking`).
+//! The result of a measurement, `results.json`: every run, and what is needed to repeat and to judge it.
+//! Everything that is printed is computed from it (`ranking`).
 //!
 //! Invariants: a run names a workload and an allocator of the lists; a pair of workload and
 //! allocator that failed once has no further runs; runs of one round are neighbours in time.
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::allocators::Allocator;
 use super::figures::{Figures, Metric};
 
-/// Counts the changes of the file's form that an older reader would misread.
+/// The version of the file's format.
 pub const FORM: u32 = 1;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,18 +28,18 @@ pub struct Results {
     pub machine: Machine,
     pub allocators: Vec<Allocator>,
     pub workloads: Vec<Subject>,
-    /// What a reader must know: workloads left out, interruption, load.
+    /// Notes for the report: workloads left out, interruption, load.
     pub notes: Vec<String>,
     pub runs: Vec<Run>,
 }
 
-/// A workload, as it was run.
+/// A workload, with its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
     pub name: String,
     pub group: String,
     pub what: String,
-    /// The factor of its usual work.
+    /// Its work / its usual work.
     pub scale: f64,
 }
 
@@ -52,13 +52,13 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
-/// What a run counts for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pass {
-    /// The trial before the first round; recorded only where it failed.
+    /// The trial before the first round; recorded only if it failed.
     Trial,
-    /// Everything but idle memory.
+    /// Everything except idle memory.
     Round(u32),
     /// Idle memory alone: the wait disturbs the rest.
     Idle(u32),
@@ -80,7 +80,7 @@ impl Results {
         }
     }
 
-    /// Whose ratios are shown: Larder, else the first.
+    /// The allocator whose ratios are shown: Larder, else the first.
     pub fn reference(&self) -> &str {
         let larder = self.allocators.iter().find(|a| a.name == super::LARDER);
         larder
@@ -88,7 +88,7 @@ impl Results {
             .map_or("", |allocator| &allocator.name)
     }
 
-    /// Why this pair is out of the comparison, if it is.
+    /// Why this pair is left out of the comparison, if it is.
     pub fn failure(&self, workload: &str, allocator: &str) -> Option<&str> {
         let mut runs = self.runs_of(workload, allocator);
         runs.find_map(|run| match &run.outcome {
@@ -97,7 +97,7 @@ impl Results {
         })
     }
 
-    /// The pair's figures round by round; nothing at all if it failed.
+    /// The pair's figures by round; empty if it failed.
     pub fn series(&self, workload: &str, allocator: &str, metric: Metric) -> Vec<Option<f64>> {
         let mut series = Vec::new();
         if self.failure(workload, allocator).is_some() {
@@ -126,7 +126,7 @@ impl Results {
             .filter(move |run| run.workload == workload && run.allocator == allocator)
     }
 
-    /// Reads what an earlier measurement wrote.
+    /// Reads a file of an earlier measurement.
     pub fn read(path: &Path) -> Result<Results> {
         let failed = |cause: String| {
             Failure::failed(format!(
@@ -147,7 +147,7 @@ impl Results {
         if self.form != FORM {
             return Err(format!("has form {}, not {FORM}", self.form));
         }
-        /// No measurement has more; a larger number would only take memory.
+        /// No measurement has more; a larger number in the file would waste memory.
         const MOST_ROUNDS: u32 = 100_000;
         for run in &self.runs {
             if !self.workloads.iter().any(|w| w.name == run.workload) {
@@ -292,7 +292,7 @@ pub mod tests {
                 ("crash", "larder", 3.0),
                 ("crash", "glibc", 1.0),
             ] {
-                // The machine is slower in every other round, for all alike.
+                // The machine is slower in every other round, for all allocators.
                 let seconds = units * 0.1 * f64::from(1 + round % 2);
                 results.runs.push(Run {
                     workload: workload.to_owned(),

@@ -1,9 +1,9 @@
-//! The order of the runs: a trial of each pair under the loader's log, perhaps a pilot that fits the
-//! work to the time there is, the rounds, and the passes for idle memory.
+//! The order of the runs: a trial of each pair under the loader's log, a pilot that fits the work to a
+//! time limit, the rounds, and the passes for idle memory.
 //!
-//! In each round the workloads, and within each workload the allocators, come in a new random order:
-//! whoever comes second finds the machine as the first has left it (huge pages, caches, clock rate).
-//! A pair that fails once is not run again.
+//! In each round the workloads, and within each workload the allocators, have a new random order: a run
+//! finds the machine like the previous one left it (huge pages, caches, clock rate). A pair that fails
+//! once is not run again.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use super::process::{Ended, Runner, Settings};
 use super::progress::{Progress, say};
 use super::results::{Outcome, Pass, Run};
 
-/// The share of work that the trials do.
+/// The share of the usual work that the trials do.
 pub const TRIAL_SCALE: f64 = 0.01;
 pub const SMOKE_SCALE: f64 = 0.002;
 const PILOT_SCALE: f64 = 0.1;
-/// Less work than this says little about an allocator.
+/// Less work than this does not characterise an allocator.
 const LEAST_SCALE: f64 = 0.02;
-/// Of the time there is, what the plan does not use: rounds differ.
+/// The share of the time limit that the plan leaves unused, because rounds differ.
 const RESERVE: f64 = 0.12;
 const IDLE_SECONDS: u32 = 2;
 
@@ -43,7 +43,7 @@ pub struct Session<'a> {
     random: Rng,
     failed: HashSet<(usize, usize)>,
     runs: Vec<Run>,
-    /// Complete ones.
+    /// Complete rounds.
     rounds: u32,
     started: Instant,
 }
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Every pair once, under the loader's log.
+    /// Runs every pair once, under the loader's log.
     pub fn check(&mut self, scale: f64) -> Result<Flow> {
         let pairs = self.pairs();
         let mut progress = Progress::new("checking", pairs.len());
@@ -86,8 +86,8 @@ impl<'a> Session<'a> {
         Ok(Flow::Done)
     }
 
-    /// Measures one round at a tenth of the work, and lowers the scales so that everything ends
-    /// within the limit.
+    /// Measures one round at a tenth of the work, and reduces the scales so that everything ends within the
+    /// limit.
     pub fn fit(&mut self, limit: Duration, rounds: u32, idle_rounds: u32) -> Result<Flow> {
         let mut cost = vec![0.0; self.workloads.len()];
         let pairs = self.pairs();
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         Ok(Flow::Done)
     }
 
-    /// The rounds that count. An interrupted round leaves no runs.
+    /// The measured rounds. An interrupted round leaves no runs.
     pub fn measure(&mut self, rounds: u32) -> Result<Flow> {
         let pairs = self.workloads.len() * self.allocators.len();
         let mut progress = Progress::new("measuring", pairs * rounds as usize);
@@ -175,8 +175,8 @@ impl<'a> Session<'a> {
         Ok(Flow::Done)
     }
 
-    /// The passes for idle memory, several runs at once: their time does not count, and most of it is
-    /// sleep.
+    /// The passes for idle memory. Several runs are concurrent, because their time does not count, and they
+    /// mostly sleep.
     pub fn measure_idle(&mut self, passes: u32) -> Result<Flow> {
         let mut progress = Progress::new("idling", self.idle_pairs().len() * passes as usize);
         for pass in 0..passes {
@@ -283,7 +283,7 @@ fn idle_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() * 2)
 }
 
-/// What all runs of a workload would take.
+/// The time that all runs of a workload would take.
 struct Cost {
     scales: bool,
     full_seconds: f64,
@@ -299,8 +299,8 @@ impl Cost {
     }
 }
 
-/// The scale of each workload: equal shares of the time, and what one does not need goes to the
-/// others. Σ cost(scale) ≤ seconds, unless the least scale forbids it.
+/// The scale of each workload: equal shares of the time; the others get what one does not need.
+/// Σ cost(scale) ≤ seconds, unless the least scale is larger.
 fn fit(costs: &[Cost], seconds: f64) -> Vec<f64> {
     let mut scales = vec![1.0; costs.len()];
     let fixed: f64 = costs
@@ -317,7 +317,7 @@ fn fit(costs: &[Cost], seconds: f64) -> Vec<f64> {
         let full = costs[index].full_seconds;
         if full > share {
             let scale = (share / full).max(LEAST_SCALE);
-            // Two digits: a report is read by people.
+            // Two digits, for readable reports.
             scales[index] = (scale * 100.0).floor().max(1.0) / 100.0;
         }
         left = (left - costs[index].at(scales[index])).max(0.0);

@@ -1,8 +1,7 @@
-//! `larder alias`: a stencil over fourteen large arrays, by how far they are shifted against each
-//! other, and which of them alias.
+//! `larder alias`: a stencil over fourteen large arrays, by their padding, and which of them alias.
 //!
-//! Two arrays alias where their addresses modulo 4 KiB lie within one cache line: an element of one
-//! is then loaded from the cache set, and under the low 12 bits, of the same element of the other.
+//! Two arrays alias if their addresses modulo 4 KiB lie within one cache line: an element of one then
+//! has the cache set, and the low 12 bits of the address, of the same element of the other.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ const LINE_BYTES: u64 = 64;
 
 #[derive(Debug)]
 pub struct AliasPlan {
-    /// In bytes, rising.
+    /// In bytes, ascending.
     pub paddings: Vec<usize>,
     pub iterations: u32,
     pub rounds: u32,
@@ -46,11 +45,11 @@ struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pairs {
     all: usize,
-    /// Those of which one is written to: only there a load can seem to depend on a store.
+    /// Pairs of which one is written to: only there a load can seem to depend on a store.
     stored: usize,
 }
 
-/// By padding and allocator (indices).
+/// Indexed by padding and allocator.
 type Samples = BTreeMap<(usize, usize), Vec<Sample>>;
 
 pub fn run(plan: &AliasPlan) -> Result<()> {
@@ -133,7 +132,7 @@ fn aliases(a: u64, b: u64) -> bool {
     apart.min(ALIAS_BYTES - apart) < LINE_BYTES
 }
 
-/// What the runs with one padding on one allocator come to.
+/// The summary of the runs with one padding on one allocator.
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     mflops: f64,

@@ -1,4 +1,4 @@
-//! The command lines of the instruments, and the checked plans that come of them.
+//! The command lines of the instruments, and the checked plans that are made from them.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ const MOST_THREADS: usize = 10_000;
 
 #[derive(Debug, Args)]
 struct RawField {
-    /// Only these, with commas [default: larder, glibc and every peer that `make peers` built]
+    /// Only these, separated by commas [default: larder, glibc and every peer that `make peers` built]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
     /// One more library to compare, with variables of its own; may be repeated
@@ -76,7 +76,7 @@ struct RawOutput {
 
 #[derive(Debug, Args)]
 struct RawRounds {
-    /// Rounds; each measures everything once, in an order of its own
+    /// Rounds; each measures everything once, in a random order
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -84,14 +84,14 @@ struct RawRounds {
 
 #[derive(Debug, Args)]
 struct RawScale {
-    /// The factor of the usual work of a run
+    /// Multiply the usual work of a run by this
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
 }
 
 #[derive(Debug, Args)]
 pub struct RawSweep {
-    /// Sizes in bytes, with commas [default: 50 to 50000000, times ten]
+    /// Sizes in bytes, separated by commas [default: 50 to 50000000 in steps of ten times]
     #[arg(
         long,
         value_name = "LIST",
@@ -99,7 +99,7 @@ pub struct RawSweep {
         conflicts_with = "dense"
     )]
     sizes: Option<Vec<usize>>,
-    /// Six sizes a decade
+    /// Measure six sizes a decade
     #[arg(long)]
     dense: bool,
     #[command(flatten)]
@@ -114,7 +114,7 @@ pub struct RawSweep {
 
 #[derive(Debug, Args)]
 pub struct RawAlias {
-    /// Paddings in bytes, with commas [default: 0 and nine up to 4096]
+    /// Paddings in bytes, separated by commas [default: 0 and nine up to 4096]
     #[arg(
         long,
         value_name = "LIST",
@@ -122,7 +122,7 @@ pub struct RawAlias {
         conflicts_with = "dense"
     )]
     padding: Option<Vec<usize>>,
-    /// Every multiple of 64 up to 4096
+    /// Measure every multiple of 64 up to 4096
     #[arg(long)]
     dense: bool,
     /// Sweeps over the arrays in a run
@@ -139,7 +139,7 @@ pub struct RawAlias {
 
 #[derive(Debug, Args)]
 pub struct RawGrid {
-    /// Numbers of threads, with commas [default: 1,2,4,8,14,20]
+    /// Numbers of threads, separated by commas [default: 1,2,4,8,14,20]
     #[arg(
         long,
         value_name = "LIST",
@@ -147,7 +147,7 @@ pub struct RawGrid {
         conflicts_with = "dense"
     )]
     threads: Option<Vec<usize>>,
-    /// Largest sizes in bytes, with commas [default: 64,256,1024,4096,8192,32768]
+    /// Largest sizes in bytes, separated by commas [default: 64,256,1024,4096,8192,32768]
     #[arg(
         long,
         value_name = "LIST",
@@ -155,7 +155,7 @@ pub struct RawGrid {
         conflicts_with = "dense"
     )]
     sizes: Option<Vec<usize>>,
-    /// Threads 1 to 20 by each power of two from 64 to 32768
+    /// Measure 1 to 20 threads by each power of two from 64 to 32768
     #[arg(long)]
     dense: bool,
     #[command(flatten)]
@@ -170,7 +170,7 @@ pub struct RawGrid {
 
 #[derive(Debug, Args)]
 pub struct RawPageMap {
-    /// Numbers of threads, with commas [default: 1,2]
+    /// Numbers of threads, separated by commas [default: 1,2]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Option<Vec<usize>>,
     #[command(flatten)]
@@ -183,13 +183,13 @@ pub struct RawPageMap {
 
 #[derive(Debug, Args)]
 pub struct RawCounts {
-    /// Patterns, with commas [default: all]
+    /// Patterns, separated by commas [default: all]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     patterns: Option<Vec<Pattern>>,
-    /// Numbers of threads, with commas [default: 1,2,8,64,1000]
+    /// Numbers of threads, separated by commas [default: 1,2,8,64,1000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Option<Vec<usize>>,
-    /// Pairs of malloc and free to count over, in all threads together; at least 2,000 a thread
+    /// Pairs of malloc and free to count, over all threads; at least 2,000 a thread
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
     operations: u64,
@@ -201,10 +201,10 @@ pub struct RawCounts {
 
 #[derive(Debug, Args)]
 pub struct RawInstructions {
-    /// Sizes in bytes, with commas [default: nine from 16 to 5000000]
+    /// Sizes in bytes, separated by commas [default: nine from 16 to 5000000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     sizes: Option<Vec<usize>>,
-    /// Pairs to count over
+    /// Pairs of malloc and free to count
     #[arg(long, value_name = "N", default_value_t = 4_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pairs: u64,
@@ -216,7 +216,7 @@ pub struct RawInstructions {
 
 #[derive(Debug, Args)]
 pub struct RawStartup {
-    /// Processes an allocator and round
+    /// Processes for each allocator and round
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     spawns: u32,
@@ -250,11 +250,11 @@ impl RawRecording {
 
 #[derive(Debug, Args)]
 pub struct RawStacks {
-    /// Of each program, samples that gdb walks as well; 0: do without gdb
+    /// Samples of each program that gdb walks, too; 0: do not use gdb
     #[arg(long, value_name = "N", default_value_t = 500)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     gdb: u32,
-    /// Only these, with commas [default: all]
+    /// Only these, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     programs: Option<Vec<String>>,
     #[command(flatten)]
@@ -310,7 +310,7 @@ impl RawScale {
     }
 }
 
-/// In order, each once, all within the bounds.
+/// Sorted, without duplicates; fails if a value is out of bounds.
 fn list(
     name: &str,
     given: Option<Vec<usize>>,

@@ -1,8 +1,8 @@
-//! Exact counts of executed instructions, by valgrind's callgrind: in all, or by address, which
-//! tells how often a given instruction ran.
+//! Exact counts of executed instructions, by valgrind's callgrind: the total, or by address, which is how
+//! often a given instruction ran.
 //!
-//! valgrind runs one thread at a time, so nothing here depends on how many processors there are; it
-//! leaves malloc alone, so that a preloaded allocator serves the program.
+//! valgrind runs one thread at a time, so the counts do not depend on the number of processors. Callgrind
+//! does not replace malloc, so a preloaded allocator serves the program.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use super::programs::{Launch, Programs};
 pub const COMMAND: &str = "valgrind";
 pub const PACKAGE: &str = "valgrind";
 
-/// What one run executed.
+/// The counts of one run.
 #[derive(Debug, Default)]
 pub struct Profile {
     pub instructions: u64,
-    /// By file and address in it. Empty unless asked for.
+    /// By file and address in it. Empty if only totals were requested.
     pub by_address: BTreeMap<PathBuf, BTreeMap<u64, u64>>,
     /// Calls by the callee's name, without a symbol version.
     pub calls: BTreeMap<String, u64>,
-    /// What the program printed.
+    /// The program's output.
     pub printed: Map<String, Value>,
 }
 
@@ -34,7 +34,7 @@ pub enum Detail {
     Addresses,
 }
 
-/// Runs the program of `launch` under callgrind. At most `threads` live at the same time.
+/// Runs the program of `launch` under callgrind. REQUIRES: up to `threads` run at the same time.
 pub fn profile(
     programs: &Programs,
     mut launch: Launch,
@@ -75,7 +75,7 @@ pub fn profile(
 
 fn wrong(path: &Path, cause: &str) -> Failure {
     Failure::failed(format!(
-        "callgrind's output {}: {}: is this a valgrind that works?",
+        "callgrind's output {}: {}: check that valgrind works",
         printable::name(path),
         printable::escape(cause)
     ))
@@ -88,7 +88,7 @@ fn parse(text: &str) -> std::result::Result<Profile, String> {
     let mut object = PathBuf::new();
     let mut callee = "";
     let mut total = None;
-    // The line behind `calls=` holds what the callee cost, which is counted there.
+    // The line behind `calls=` has the callee's cost, which is counted there.
     let mut skip = false;
     for (number, line) in text.lines().enumerate() {
         let wrong = || format!("line {}: '{line}'", number + 1);
@@ -122,7 +122,7 @@ fn parse(text: &str) -> std::result::Result<Profile, String> {
             };
             *file.entry(address).or_default() += cost;
         } else if line.starts_with(|c: char| c.is_ascii_digit()) {
-            // A line number instead of an address: totals alone were asked for.
+            // A line number instead of an address: only totals were requested.
             skip = false;
         }
     }

@@ -1,10 +1,10 @@
-//! `larder lab counts`: what limits an allocator on many processors, counted: atomic read-modify-writes,
-//! locks, waiting, slow paths and system calls, per million pairs of malloc and free.
+//! `larder lab counts`: counts what limits an allocator on many processors: atomic read-modify-writes,
+//! locks, waits, slow paths and system calls, per million pairs of malloc and free.
 //!
-//! A run of 2 N pairs less one of N, on as many threads, is N pairs without start-up. Where each
-//! pattern's threads come and go, the same without allocating is taken off, too. Instructions are
-//! counted under callgrind and do not depend on the machine; system calls natively, as contention
-//! does.
+//! A run of 2 N pairs - one of N on as many threads = N pairs without start-up. If a pattern's threads
+//! start and end, the same run without allocations is subtracted, too. Instructions are counted under
+//! callgrind and do not depend on the machine; system calls are counted natively, because they depend on
+//! contention.
 //! Invariant: a cell is a count per million pairs, never negative, or unknown.
 
 use std::collections::BTreeMap;
@@ -30,26 +30,26 @@ const PROGRAM: &str = "bench_counts";
 const MILLION: f64 = 1e6;
 /// System calls are counted at full speed, over more pairs.
 const NATIVE_FACTOR: u64 = 4;
-/// The C library's mutexes, by which most allocators lock.
+/// The C library's mutexes, which most allocators use.
 const MUTEX_CALLS: [&str; 2] = ["pthread_mutex_lock", "pthread_mutex_trylock"];
-/// Up to this, a count per million pairs and thread is what comes now and then.
+/// A count per million pairs and thread up to this is noise.
 const NEGLIGIBLE: f64 = 10.0;
-/// And up to this on any number of threads: a few switches between them within a run.
+/// So is a count up to this on any number of threads: a few context switches in a run.
 const NEGLIGIBLE_IN_ALL: f64 = 200.0;
-/// Fewer would be warming up, for the most part.
+/// Fewer pairs would mostly be warm-up.
 const LEAST_PAIRS_A_THREAD: u64 = 2_000;
 
-/// Who allocates and who frees; `bench/counts.cc` has the details.
+/// Which threads allocate and which free; `bench/counts.cc` has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Malloc, free at once
+    /// Malloc, then free at once
     Pairs,
-    /// Blocks replaced at random by the thread that made them
+    /// Blocks replaced at random by the thread that allocated them
     Local,
     /// Half of the threads allocate, the other half free
     Remote,
-    /// Blocks handed on to another thread, as Larson's server does
+    /// Blocks passed on to another thread, like in Larson's server
     Larson,
     /// Threads that end after a hundred pairs
     Births,
@@ -78,7 +78,7 @@ impl Pattern {
         self != Pattern::Remote || threads >= 2
     }
 
-    /// The least threads on which it is what it is: alone, nobody hands anything on.
+    /// The fewest threads that the pattern needs: a single thread passes nothing on.
     fn base_threads(self) -> usize {
         match self {
             Pattern::Remote | Pattern::Larson => 2,
@@ -86,7 +86,7 @@ impl Pattern {
         }
     }
 
-    /// Pairs of a run, of so many asked for.
+    /// Pairs of a run, if this many are requested.
     fn operations(self, asked: u64, threads: usize) -> u64 {
         match self {
             Pattern::Births => asked,
@@ -94,7 +94,7 @@ impl Pattern {
         }
     }
 
-    /// Starting threads takes locks and system calls of the C library's.
+    /// Starting threads takes locks and system calls in the C library.
     fn needs_baseline(self) -> bool {
         self == Pattern::Births
     }
@@ -103,7 +103,7 @@ impl Pattern {
 #[derive(Debug)]
 pub struct CountsPlan {
     pub patterns: Vec<Pattern>,
-    /// Rising.
+    /// Ascending.
     pub threads: Vec<usize>,
     pub operations: u64,
     pub field: Field,
@@ -118,10 +118,10 @@ const COLUMNS: [&str; 6] = [
     "system calls",
     "instructions a pair",
 ];
-/// The columns that grow with contention; instructions are beside the point.
+/// The columns that grow with contention, so not the instructions.
 const JUDGED: usize = 5;
 
-/// Counts of one run, or per million pairs; None where it cannot be known. In the order of COLUMNS.
+/// Counts of one run, or per million pairs, in the order of COLUMNS; None if unknown.
 type Cell = [Option<f64>; COLUMNS.len()];
 
 /// By allocator, pattern, threads.
@@ -132,7 +132,7 @@ pub fn run(plan: &CountsPlan) -> Result<()> {
     plan.output.prepare()?;
     if std::env::consts::ARCH != "x86_64" {
         return Err(Failure::failed(
-            "larder lab counts knows the atomic instructions of x86-64 alone",
+            "larder lab counts knows only the atomic instructions of x86-64",
         ));
     }
     programs::require(callgrind::COMMAND, callgrind::PACKAGE)?;
@@ -176,7 +176,7 @@ fn measure(
                 Ok(cell) => {
                     cells.insert((index, pattern, threads), cell);
                 }
-                // An allocator that cannot live under valgrind leaves gaps, not no table.
+                // An allocator that cannot run under valgrind leaves gaps in the table.
                 Err(failure) => failures.push(failure.message),
             }
             progress.end_step();
@@ -193,7 +193,7 @@ fn measure(
     Ok((cells, failures))
 }
 
-/// Runs the program and counts; what it knows of files, it keeps.
+/// Runs the program and counts. Caches the disassembly of files.
 struct Counter<'a> {
     programs: &'a Programs,
     sites: BTreeMap<PathBuf, Sites>,
@@ -245,7 +245,7 @@ impl Counter<'_> {
             cell = subtract(&cell, &idle);
         }
         let mut cell = cell.map(|count| count.map(|count| count.max(0.0)));
-        // A purge more in the shorter run would leave fewer calls than waits, which are calls.
+        // One more purge in the shorter run would leave fewer calls than waits, though waits are calls.
         let [_, _, waits, _, calls, _] = &mut cell;
         *calls = calls.zip(*waits).map(|(calls, waits)| calls.max(waits));
         Ok(cell)
@@ -317,7 +317,7 @@ impl Counter<'_> {
     }
 }
 
-/// What the files other than the program's own executed.
+/// Counts of the files other than the program's own.
 fn tally(profile: &Profile, sites: &BTreeMap<PathBuf, Sites>, program: &Path) -> Cell {
     let (mut atomics, mut locks, mut slow, mut instructions) = (0, 0, None, 0);
     for (file, executed) in &profile.by_address {
@@ -634,7 +634,7 @@ mod tests {
         };
         assert!(grown(1000.0, 4000.0).is_empty());
         assert_eq!(grown(1000.0, 4001.0), [(Pattern::Local, 8, 0)]);
-        // Next to nothing may grow from nothing.
+        // A growth from 0 to noise does not count.
         assert!(grown(0.0, 200.0).is_empty());
         assert_eq!(grown(0.0, 201.0).len(), 1);
     }

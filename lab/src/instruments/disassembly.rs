@@ -1,5 +1,5 @@
-//! Which instructions of a file are atomic read-modify-writes, which of these take one of Larder's
-//! locks, and where its slow paths begin. x86-64, by objdump and debug information.
+//! Which instructions of a file are atomic read-modify-writes, which of these take one of Larder's locks,
+//! and where its slow paths begin. For x86-64, by objdump and debug information.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,14 +13,14 @@ use object::{Object, ObjectSymbol};
 pub const COMMAND: &str = "objdump";
 pub const PACKAGE: &str = "binutils";
 
-/// The functions behind the fast paths, by their mangled names' beginning.
+/// The functions of the slow paths, by prefixes of their mangled names.
 const SLOW_PATHS: [(&str, &str); 4] = [
     ("malloc_slow", "_ZN6larder11malloc_slowE"),
     ("malloc_large", "_ZN6larder12malloc_largeE"),
     ("free_slow", "_ZN6larder9free_slowE"),
     ("free_empty", "_ZN6larder10free_emptyE"),
 ];
-/// Inlined nearly everywhere: debug information tells which instructions are its.
+/// It is inlined nearly everywhere: debug information identifies its instructions.
 const LOCK_FUNCTION: &str = "larder::Lock::acquire";
 
 /// Addresses in one file.
@@ -29,12 +29,12 @@ pub struct Sites {
     pub atomics: BTreeSet<u64>,
     /// Of these, the ones that take a lock of Larder's.
     pub locks: BTreeSet<u64>,
-    /// Of functions that a file has; empty for other allocators, and without symbols.
+    /// Entries of the slow paths; empty for other allocators, and without symbols.
     pub slow_paths: BTreeMap<&'static str, u64>,
 }
 
 impl Sites {
-    /// Empty for what is not a file, such as the kernel's vDSO.
+    /// Empty if it is no file, such as the kernel's vDSO.
     pub fn of(file: &Path) -> Result<Sites> {
         if !file.is_file() {
             return Ok(Sites::default());
@@ -105,9 +105,9 @@ fn slow_paths(file: &Path) -> BTreeMap<&'static str, u64> {
     found
 }
 
-/// A lock prefix, or an exchange with memory, which locks without one.
+/// Whether it has a lock prefix, or is an exchange with memory, which locks without one.
 fn is_atomic(instruction: &str) -> bool {
-    // objdump names the symbol that an address belongs to.
+    // objdump appends the symbol that an address belongs to.
     let instruction = instruction.split('#').next().unwrap_or_default();
     let mut words = instruction.split_whitespace();
     let in_memory = |operands: &str| operands.contains('(') || operands.contains("s:");

@@ -40,7 +40,7 @@ struct Metric {
 pub struct GridPlan {
     /// Rising.
     pub threads: Vec<usize>,
-    /// The largest of a cell's sizes, in bytes, rising.
+    /// The largest of a cell's sizes, in bytes, ascending.
     pub sizes: Vec<usize>,
     pub rounds: u32,
     pub scale: f64,
@@ -48,7 +48,7 @@ pub struct GridPlan {
     pub output: Output,
 }
 
-/// By threads, size, allocator (indices); a value a round of each metric.
+/// Indexed by threads, size, allocator; for each metric a value a round.
 type Samples = BTreeMap<(usize, usize, usize), [Vec<f64>; 2]>;
 type Medians = BTreeMap<(usize, usize, usize), [f64; 2]>;
 
@@ -94,7 +94,7 @@ fn measure(plan: &GridPlan, programs: &Programs, allocators: &[Allocator]) -> Re
     Ok(samples)
 }
 
-/// Cell by cell, an allocator's rate over another's; None where one is missing.
+/// For each cell, an allocator's rate / another's; None if one is missing.
 fn ratios(
     plan: &GridPlan,
     medians: &Medians,
@@ -113,7 +113,7 @@ fn ratios(
     (0..plan.sizes.len()).map(row).collect()
 }
 
-/// What the others are measured by: glibc, else the first.
+/// The reference: glibc, else the first.
 fn reference(allocators: &[Allocator]) -> usize {
     let glibc = allocators
         .iter()

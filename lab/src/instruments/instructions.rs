@@ -1,8 +1,8 @@
 //! `larder lab instructions`: how many instructions a malloc and free execute, by size, on every
 //! allocator, in the archives linked in, and in the least that could do the work.
 //!
-//! A run of 2 N pairs less one of N is N pairs in steady state, without start-up; the loop around
-//! them is counted by itself and taken off. What the kernel executes is not seen.
+//! A run of 2 N pairs - one of N = N pairs in steady state, without start-up; the loop around them is
+//! counted by itself and subtracted. Instructions of the kernel do not count.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ const FLOORS: [(&str, &str); 2] = [
 
 #[derive(Debug)]
 pub struct InstructionsPlan {
-    /// In bytes, rising.
+    /// In bytes, ascending.
     pub sizes: Vec<usize>,
     pub pairs: u64,
     pub field: Field,
@@ -52,7 +52,7 @@ struct Contestant {
 struct Figures {
     /// By the order of FLOORS.
     floors: Vec<f64>,
-    /// By contestant and size (indices).
+    /// Indexed by contestant and size.
     pairs: BTreeMap<(usize, usize), f64>,
     failures: Vec<String>,
 }
@@ -90,7 +90,7 @@ fn contestants(allocators: &[Allocator]) -> Vec<Contestant> {
     preloaded.chain(linked).collect()
 }
 
-/// Instructions of one turn of the program's loop; its last argument is the number of turns.
+/// Instructions of one iteration of the program's loop; its last argument is their number.
 fn per_turn(
     programs: &Programs,
     words: &[String],
@@ -140,7 +140,7 @@ fn measure(
                 Ok(turn) => {
                     pairs.insert((index, size), turn - empty);
                 }
-                // An allocator that cannot live under valgrind leaves a gap, not no table.
+                // An allocator that cannot run under valgrind leaves a gap in the table.
                 Err(failure) => failures.push(failure.message),
             }
             progress.end_step();
@@ -233,7 +233,7 @@ fn against_floor(contestants: &[Contestant], figures: &Figures) -> Table {
     table
 }
 
-/// Whole as a rule; a tenth where something happens only now and then.
+/// Usually whole; with a tenth if something happens only in some pairs.
 fn count(value: f64) -> String {
     if value >= 1000.0 || (value - value.round()).abs() < 0.05 {
         rounded(value)

@@ -28,7 +28,7 @@ mod traces;
 
 use larder_base::failure::Result;
 
-/// Which instrument, with what was asked of it.
+/// An instrument, with its options.
 #[derive(Debug)]
 pub enum InstrumentPlan {
     Sweep(sweep::SweepPlan),

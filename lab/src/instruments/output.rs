@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::bench::allocators::Allocator;
 
-/// Where the report goes; Markdown to standard output in any case, unless JSON is asked for.
+/// Where the report goes; Markdown always goes to standard output, unless JSON is requested.
 #[derive(Debug, Default)]
 pub struct Output {
     pub directory: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes the directory, before anything is measured in vain.
+    /// Makes the directory, so that an error is found before the measurement.
     pub fn prepare(&self) -> Result<()> {
         self.directory.as_deref().map_or(Ok(()), |directory| {
             fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))
@@ -30,7 +30,7 @@ impl Output {
     }
 }
 
-/// Rows of text under a header; all columns but the first hold numbers.
+/// Rows of text under a header; all columns except the first hold numbers.
 #[derive(Debug)]
 pub struct Table {
     pub caption: String,
@@ -51,7 +51,7 @@ impl Table {
         self.rows.push(row.into_iter().collect());
     }
 
-    /// Markdown whose columns line up in a terminal, too.
+    /// Markdown with columns that are aligned in a terminal, too.
     fn markdown(&self) -> String {
         let cell = |row: &[String], column: usize| row.get(column).cloned().unwrap_or_default();
         let widths: Vec<usize> = (0..self.header.len())
@@ -85,12 +85,12 @@ impl Table {
     }
 }
 
-/// What all instruments say of themselves.
+/// The report of an instrument.
 pub struct Report {
     /// File names begin with it.
     pub name: &'static str,
     pub title: &'static str,
-    /// How the figures were taken.
+    /// How the figures were measured.
     pub method: String,
     pub allocators: Vec<Allocator>,
     pub tables: Vec<Table>,
@@ -180,7 +180,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// Digits that fit a figure: three significant ones, no more than two behind the point.
+/// The digits of a figure: three significant ones, up to two behind the point.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => rounded(value),
@@ -190,12 +190,12 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// What is not there is a dash.
+/// None is a dash.
 pub fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), show)
 }
 
-/// As 50 B, 5 kB, 50 MB, if that is exact; else in bytes.
+/// 50 B, 5 kB, 50 MB, if that is exact; else bytes.
 pub fn size(bytes: usize) -> String {
     match bytes {
         bytes if bytes >= 1_000_000 && bytes.is_multiple_of(100_000) => {

@@ -31,7 +31,7 @@ pub struct PageMapPlan {
     pub output: Output,
 }
 
-/// By structure and threads (indices); a value a round of each kind.
+/// Indexed by structure and threads; for each kind a value a round.
 type Samples = BTreeMap<(usize, usize), [Vec<f64>; 2]>;
 
 pub fn run(plan: &PageMapPlan) -> Result<()> {
@@ -109,7 +109,7 @@ fn report(plan: &PageMapPlan, samples: &Samples) -> Report {
         allocators: Vec::new(),
         tables: vec![table],
         notes: vec![
-            "Latency: each look-up waits for the one before. Throughput: they may overlap."
+            "Latency: each look-up waits for the previous one. Throughput: they may overlap."
                 .to_owned(),
         ],
         plots: Vec::new(),

@@ -1,4 +1,4 @@
-//! Plots as SVG that needs nothing but itself: lines over two axes, and grids of coloured cells.
+//! Plots as self-contained SVG: lines over two axes, and grids of coloured cells.
 
 use larder_base::number::shortest;
 use larder_base::svg::{Anchor, COLOURS, Svg};
@@ -29,7 +29,7 @@ pub struct Axis {
 #[derive(Debug)]
 pub struct Line {
     pub name: String,
-    /// In order of x; positive where the axis is logarithmic.
+    /// In order of x; positive if the axis is logarithmic.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -122,7 +122,7 @@ fn tick_label(value: f64) -> String {
     format!("{}{unit}", shortest(value, 3))
 }
 
-/// As the style names a series.
+/// The style's name of a series.
 fn series(index: usize) -> String {
     // A second round through the colours is dashed.
     let dashed = if index < COLOURS.len() { "" } else { " dashed" };
@@ -199,16 +199,16 @@ fn draw(svg: &mut Svg, line: &Line, index: usize, x_span: &Span, y_span: &Span) 
 #[derive(Debug)]
 pub struct HeatMap {
     pub name: String,
-    /// By row, then column; None where there is no figure.
+    /// By row, then column; None if there is no figure.
     pub cells: Vec<Vec<Option<f64>>>,
 }
 
 const CELL_WIDTH: f64 = 46.0;
 const CELL_HEIGHT: f64 = 24.0;
-/// A ratio of this and more has the full colour.
+/// A ratio from this on has the full colour.
 const FULL_RATIO: f64 = 8.0;
 
-/// One map beneath the other, on the same columns and rows.
+/// Several maps, one beneath the other, with the same columns and rows.
 pub fn heat_maps(title: &str, columns: &[String], rows: &[String], maps: &[HeatMap]) -> String {
     let map_height = CELL_HEIGHT * (rows.len() + 2) as f64 + 14.0;
     let width = (LEFT + 20.0 + CELL_WIDTH * columns.len() as f64).max(560.0);

@@ -1,7 +1,7 @@
-//! Starting the instruments' programs: where they are, under which allocator, for how long.
+//! Starts the instruments' programs: where they are, on which allocator, for how long.
 //!
-//! Nothing of the caller's environment that steers a loader or an allocator reaches a program. What
-//! a run leaves behind goes into a scratch folder that is removed with `Programs`.
+//! Variables of the caller's environment that affect a loader or an allocator do not reach a program. The
+//! files of a run are in a scratch folder that is removed with `Programs`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// One run of one program.
 pub struct Launch<'a> {
-    /// Put before the program: valgrind, strace, and their options.
+    /// Words before the program: valgrind, strace, and their options.
     pub wrapper: Vec<OsString>,
     /// The program, by name, and its arguments.
     pub words: Vec<String>,
@@ -50,7 +50,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// What a message calls it.
+    /// Its name in messages.
     fn describe(&self) -> String {
         let words = printable::escape(&self.words.join(" ")).into_owned();
         match self.allocator {
@@ -60,7 +60,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The folder of programs, and what limits a run.
+/// The folder of programs, and the time limit of a run.
 pub struct Programs {
     directory: PathBuf,
     scratch: TempDir,
@@ -88,7 +88,7 @@ impl Programs {
         })
     }
 
-    /// An empty folder, of this process's life.
+    /// An empty folder, which is removed with this process.
     pub fn scratch_folder(&self) -> Result<PathBuf> {
         self.folders.set(self.folders.get() + 1);
         let folder = self.scratch.path().join(self.folders.get().to_string());
@@ -103,12 +103,12 @@ impl Programs {
         path.canonicalize().unwrap_or(path)
     }
 
-    /// Runs it to its end; the object that the program printed last.
+    /// Runs it to its end; returns the object that the program printed last.
     pub fn run(&self, launch: &Launch) -> Result<Map<String, Value>> {
         Ok(last_object(&self.printed_by(launch)?))
     }
 
-    /// Runs it to its end; all that it printed.
+    /// Runs it to its end; returns its output.
     pub fn printed_by(&self, launch: &Launch) -> Result<Vec<u8>> {
         let folder = self.scratch_folder()?;
         let [out, err] = ["stdout", "stderr"].map(|name| folder.join(name));
@@ -129,7 +129,7 @@ impl Programs {
         outcome
     }
 
-    /// Runs it without a limit of time: how long from its start to its end.
+    /// Runs it without a time limit; returns the time from its start to its end.
     pub fn time(&self, launch: &Launch) -> Result<Duration> {
         let mut command = self.command(launch)?;
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -201,7 +201,7 @@ impl Programs {
 fn start_child(command: &mut Command) -> Result<Child> {
     command.spawn().map_err(|error| {
         Failure::failed(format!(
-            "{}: {}: is it installed and executable?",
+            "{}: {}: check that it is installed and executable",
             printable::name(command.get_program()),
             larder_base::target::reason(&error)
         ))
@@ -226,7 +226,7 @@ pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> Result
     })
 }
 
-/// Where a command is that an instrument needs: it must be there before anything is run.
+/// The path of a command that an instrument needs; called before anything is run.
 pub fn require(command: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(command));

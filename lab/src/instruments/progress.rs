@@ -1,4 +1,4 @@
-//! How far an instrument is: a bar where stderr is a terminal, nothing otherwise.
+//! The progress of an instrument: a bar if stderr is a terminal, else nothing.
 
 use std::io::IsTerminal;
 
@@ -19,7 +19,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// What is being done now.
+    /// Shows the current step.
     pub fn begin(&self, what: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(what.to_owned());

@@ -1,5 +1,5 @@
-//! Programs for `larder lab recording` and `larder lab stacks` that nobody here wrote: a compiler, a database, an
-//! interpreter, a solver's problem. What they read is made ready in the scratch folder.
+//! Real programs for `larder lab recording` and `larder lab stacks`: a compiler, a database, an
+//! interpreter, a solver. Their input is generated in the scratch folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use larder_base::measured::scratch_failure;
 
 use super::programs;
 
-/// A program, as it is to be started.
+/// A program, and how to start it.
 #[derive(Debug)]
 pub struct Recorded {
     pub name: &'static str,
@@ -18,7 +18,7 @@ pub struct Recorded {
     pub environment: Vec<(String, String)>,
 }
 
-/// Those that are here, and what the others want.
+/// The programs that are installed, and the packages of the others.
 pub fn find(scratch: &Path, scale: f64) -> Result<(Vec<Recorded>, Vec<String>)> {
     let all = [
         compiler(scratch)?,
@@ -34,20 +34,20 @@ pub fn find(scratch: &Path, scale: f64) -> Result<(Vec<Recorded>, Vec<String>)> 
     }
     let absent = absent
         .into_iter()
-        .map(|package| format!("Left out, as it is not on this machine: {package}."));
+        .map(|package| format!("Left out because it is not installed: {package}."));
     Ok((found, absent.collect()))
 }
 
-/// A program, or the package that has it.
+/// A program, or the package that contains it.
 type Maybe = std::result::Result<Recorded, &'static str>;
 
-/// Where g++ has what compiles for it: the driver's time is not to be measured.
+/// g++'s compiler proper, so that the driver's time is not measured.
 pub fn compiler_itself() -> Option<String> {
     let path = answer("g++", &["-print-prog-name=cc1plus"])?;
     Path::new(&path).is_file().then_some(path)
 }
 
-/// Where the interpreter is: what is found by name may be a script that starts it.
+/// The interpreter's path: the name may lead to a script that starts it.
 pub fn interpreter_itself() -> Option<PathBuf> {
     let path = answer("python3", &["-c", "import sys; print(sys.executable)"])?;
     fs::canonicalize(path).ok()
@@ -111,7 +111,7 @@ fn database(scratch: &Path, scale: f64) -> Result<Maybe> {
     }))
 }
 
-/// With malloc for all objects, of which its own allocator would hide most.
+/// With malloc for all objects: Python's own allocator would hide most calls.
 fn interpreter(scale: f64) -> Maybe {
     let rounds = (40.0 * scale).max(1.0) as u64;
     let path = interpreter_itself().ok_or("python3")?;
@@ -132,7 +132,7 @@ fn interpreter(scale: f64) -> Maybe {
     })
 }
 
-/// Six pigeons and five holes, again and again, for an SMT solver.
+/// Repeated problems of six pigeons and five holes, for an SMT solver.
 pub fn pigeons(rounds: usize) -> String {
     let mut text = String::new();
     for round in 0..rounds {
@@ -150,7 +150,7 @@ pub fn pigeons(rounds: usize) -> String {
     text
 }
 
-/// What a command prints, in one line.
+/// The output of a command, one line.
 pub fn answer(command: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(command)
         .args(arguments)

@@ -1,5 +1,5 @@
-//! `larder lab recording`: what being recorded, or only counted, costs a program, beside heaptrack on the
-//! same program in the same rounds: time, and bytes on disk.
+//! `larder lab recording`: the cost of recording, or only counting, a program, in time and bytes on disk,
+//! against heaptrack on the same program in the same rounds.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ use super::recorded::{self, Recorded, pigeons};
 use super::traces::Counted;
 
 const PROGRAM: &str = "bench_recorded";
-/// Each way to run a program, and its place in `Samples::seconds`.
+/// Each way to run a program, and its index in `Samples::seconds`.
 const WAYS: [&str; 6] = [
     "plain",
     "larder",
@@ -37,7 +37,7 @@ const CONTENTS: usize = 3;
 const HEAPTRACK: usize = 4;
 const RAW: usize = 5;
 const RUN_LIMIT_SECONDS: u64 = 600;
-/// A block of `st_blocks`.
+/// Bytes of a unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct RecordingPlan {
     pub output: Output,
 }
 
-/// A program, and what its runs gave.
+/// A program, and the results of its runs.
 #[derive(Debug)]
 struct Case {
     program: Recorded,
@@ -57,13 +57,13 @@ struct Case {
 #[derive(Debug, Default)]
 struct Samples {
     seconds: [Vec<f64>; WAYS.len()],
-    /// On disk, of the last run.
+    /// Bytes on disk of the last run.
     bytes: [u64; WAYS.len()],
-    /// Of the last recorded run.
+    /// Counts of the last recorded run.
     counted: Counted,
 }
 
-/// Of one way: what it added.
+/// The cost of one way.
 #[derive(Debug, PartialEq)]
 struct Added {
     seconds: f64,
@@ -138,7 +138,7 @@ impl Case {
         launch
             .environment
             .extend(environment.map(|(name, value)| (name.clone(), value.into())));
-        // Where the tool finds its libraries is not the program's to know, but the tool's.
+        // The variables that locate the libraries are for the tool, not for the program.
         if let Some(libraries) = std::env::var_os(LIBRARY_VARIABLE) {
             let pair = (LIBRARY_VARIABLE.to_owned(), libraries);
             launch.environment.push(pair);
@@ -155,7 +155,7 @@ impl Case {
     }
 }
 
-/// What stands before the program. It keeps its own malloc, so that recording is all that differs.
+/// The words before the program. It keeps its own malloc, so that only recording differs.
 fn wrapper(way: usize, trace: &Path) -> Result<Vec<OsString>> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let tool = || {
@@ -178,7 +178,7 @@ fn wrapper(way: usize, trace: &Path) -> Result<Vec<OsString>> {
     })
 }
 
-/// Of all files in a folder and those in it; holes take none.
+/// Bytes on disk of all files in a folder and its subfolders; holes do not count.
 fn bytes_on_disk(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = |path: &Path| match fs::symlink_metadata(path) {
@@ -201,7 +201,7 @@ impl Samples {
     }
 }
 
-/// A row a program in each table, and its figures as JSON.
+/// A row for each program in each table, and its figures as JSON.
 struct Rows {
     time: Table,
     size: Table,
@@ -252,7 +252,7 @@ impl Rows {
         }
     }
 
-    /// Nothing of a program that some way failed to record.
+    /// Leaves out a program that some way failed to record.
     fn push(&mut self, case: &Case) {
         let samples = &case.samples;
         let ways = [LARDER, AGGREGATE, CONTENTS, HEAPTRACK, RAW].map(|way| samples.added(way));

@@ -1,5 +1,5 @@
-//! `larder lab startup`: what a program pays for its malloc that hardly needs one: the time of `true`,
-//! the resident memory of `cat`.
+//! `larder lab startup`: the cost of a malloc to a program that hardly uses it: the time of `true`, the
+//! resident memory of `cat`.
 
 use larder_base::failure::Result;
 use larder_base::machine::Machine;
@@ -15,19 +15,19 @@ use crate::bench::GLIBC;
 use crate::bench::allocators::Allocator;
 
 const COREUTILS: &str = "coreutils";
-/// Each of them a process.
+/// Number of processes.
 const LOOKS_AT_MEMORY: usize = 20;
 
 #[derive(Debug)]
 pub struct StartupPlan {
-    /// Processes an allocator and round.
+    /// Processes for each allocator and round.
     pub spawns: u32,
     pub rounds: u32,
     pub field: Field,
     pub output: Output,
 }
 
-/// Of one allocator, a value a process.
+/// The figures of one allocator, a value for each process.
 #[derive(Debug, Default)]
 struct Samples {
     micros: Vec<f64>,
@@ -35,7 +35,7 @@ struct Samples {
     anonymous_kib: Vec<f64>,
 }
 
-/// Of one process, in KiB.
+/// Memory of one process, in KiB.
 #[derive(Debug, PartialEq)]
 struct Memory {
     resident: f64,
@@ -98,7 +98,7 @@ fn measure(
 }
 
 impl Memory {
-    /// From the mappings of a process, as /proc/PID/smaps has them.
+    /// Parses /proc/PID/smaps.
     fn read(smaps: &str) -> Memory {
         let sum = |name: &str| -> f64 {
             let values = smaps.lines().filter_map(|line| {

@@ -1,6 +1,5 @@
-//! System calls that an allocator makes, counted by strace while the threads run on all processors.
-//! A filter in the kernel stops the program at these calls alone, so that contention stays what it
-//! is.
+//! Counts an allocator's system calls by strace while the threads run on all processors. A filter in the
+//! kernel stops the program only at these calls, so that contention does not change.
 
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
@@ -12,14 +11,14 @@ pub const COMMAND: &str = "strace";
 pub const PACKAGE: &str = "strace";
 
 const MEMORY: [&str; 6] = ["mmap", "munmap", "mremap", "madvise", "mprotect", "brk"];
-/// What a thread calls that waits for another one, or wakes it.
+/// Calls of a thread that waits for another one, or wakes it.
 const WAITING: [&str; 4] = ["futex", "sched_yield", "nanosleep", "clock_nanosleep"];
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     pub memory: u64,
     pub waiting: u64,
-    /// What the program printed.
+    /// The program's output.
     pub printed: Map<String, Value>,
 }
 
@@ -45,7 +44,7 @@ pub fn count(programs: &Programs, mut launch: Launch) -> Result<Calls> {
     let mut calls = parse(&text).ok_or_else(|| {
         let end = printable::escape(text.lines().last().unwrap_or("nothing")).into_owned();
         Failure::failed(format!(
-            "strace -c ended with '{end}', not with a total: is this a strace that may trace here?"
+            "strace -c ended with '{end}', not with a total: check that strace may trace here"
         ))
     })?;
     calls.printed = printed;

@@ -1,4 +1,4 @@
-//! The allocators that an instrument compares, each shown to be the one that serves its program.
+//! The allocators that an instrument compares, after a check that each serves its program.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use larder_base::printable;
 use super::programs::{Launch, Programs};
 use crate::bench::allocators::{self, Allocator, Choice, ExtraPeer};
 
-/// Which allocators were asked for.
+/// The requested allocators.
 #[derive(Debug, Default)]
 pub struct Field {
     pub names: Option<Vec<String>>,
@@ -20,7 +20,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// The allocators, and what a reader should know of the choice.
+    /// The allocators, and notes on the choice for the report.
     pub fn find(&self) -> Result<(Vec<Allocator>, Vec<String>)> {
         allocators::find(&Choice {
             names: self.names.as_deref(),
@@ -30,7 +30,7 @@ impl Field {
     }
 }
 
-/// Runs `words` on the allocator under the loader's log: its program must take malloc from there.
+/// Runs `words` on the allocator under the loader's log, to check that malloc is the allocator's.
 pub fn check_loaded(programs: &Programs, allocator: &Allocator, words: &[&str]) -> Result<()> {
     let folder = programs.scratch_folder()?;
     let mut launch = Launch::new(words, Some(allocator));

@@ -1,5 +1,5 @@
-//! `larder sweep`: the time of a malloc and free from 50 B to 50 MB, with the block untouched and
-//! with each of its pages written to.
+//! `larder sweep`: the time of a malloc and free from 50 B to 50 MB, with the block untouched, and with a
+//! write to each of its pages.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use crate::bench::allocators::Allocator;
 
 const PROGRAM: &str = "bench_sweep";
 const MODES: [&str; 2] = ["untouched", "touched"];
-/// A run whose figure nobody reads.
+/// Arguments of a warm-up run.
 const TRIAL_SCALE: f64 = 0.001;
 
 #[derive(Debug)]
 pub struct SweepPlan {
-    /// In bytes, rising.
+    /// In bytes, ascending.
     pub sizes: Vec<usize>,
     pub rounds: u32,
     pub scale: f64,
@@ -30,7 +30,7 @@ pub struct SweepPlan {
     pub output: Output,
 }
 
-/// ns a pair, a value a round. By mode, size, allocator (indices).
+/// ns a pair, a value a round. Indexed by mode, size, allocator.
 type Samples = BTreeMap<(usize, usize, usize), Vec<f64>>;
 
 pub fn run(plan: &SweepPlan) -> Result<()> {

@@ -1,11 +1,11 @@
-//! What a recorded run left in its folder.
+//! The trace of a recorded run.
 
 use std::path::Path;
 
 use larder_base::failure::{Failure, Result};
 use larder_trace::{Trace, TraceError, trace_files};
 
-/// By the recorder's own count, of all processes.
+/// The recorder's own counts, over all processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     pub events: u64,

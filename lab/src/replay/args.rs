@@ -11,7 +11,7 @@ use crate::instruments::output::Output;
 
 pub const EXAMPLES: &str = "Examples:\n  \
     larder record --no-larder -o app.trace -- ./app --input data.bin\n  \
-    larder replay app.trace\n      Its calls on every allocator that there is.\n  \
+    larder replay app.trace\n      Its calls on every allocator that is installed.\n  \
     larder replay app.trace --allocator larder --allocator glibc --rounds 9 --out replay/\n  \
     larder replay app.trace --allocator old=/tmp/old.so --allocator larder\n  \
     larder replay app.trace --operations app.ops\n  \
@@ -21,7 +21,7 @@ pub const EXAMPLES: &str = "Examples:\n  \
 pub struct RawReplay {
     /// The trace: the directory that `record` made, or one .ltrace file
     trace: PathBuf,
-    /// On this allocator, by name or as a library, with variables of its own; may be repeated
+    /// Replay on this allocator, a name or a library, with variables of its own; may be repeated
     /// [default: larder, glibc and every peer that `make peers` built]
     #[arg(long, value_name = "NAME[=PATH[,VARIABLE=VALUE]]")]
     allocator: Vec<String>,
@@ -32,7 +32,7 @@ pub struct RawReplay {
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// What is written to of each block: nothing, its first and last byte, or each page
+    /// What to write to in each block: nothing, its first and last byte, or each page
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Touch::All)]
     touch: Touch,
     /// A run that takes longer has failed
@@ -45,7 +45,7 @@ pub struct RawReplay {
     /// Print JSON instead of Markdown
     #[arg(long)]
     json: bool,
-    /// Measure nothing: write what larder-replay reads, to run it by hand
+    /// Measure nothing: write the file that larder-replay reads, to run it by hand
     #[arg(long, value_name = "FILE", conflicts_with_all = ["allocator", "out", "json"])]
     operations: Option<PathBuf>,
 }
@@ -83,7 +83,7 @@ pub enum Task {
 
 #[derive(Debug)]
 pub struct Measurement {
-    /// None: all there are.
+    /// None: all that are installed.
     pub names: Option<Vec<String>>,
     pub extra: Vec<ExtraPeer>,
     pub rounds: u32,

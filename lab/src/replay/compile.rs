@@ -1,9 +1,9 @@
-//! From a trace to operations: addresses become slots, threads become streams, and what orders one
-//! thread after another becomes waits.
+//! Compiles a trace to operations: addresses become slots, threads become streams, and the order between
+//! threads becomes waits.
 //!
-//! One pass in order of time. Memory grows with live blocks, threads, and chunks of live threads,
-//! not with the trace's length. What cannot be repeated (a call that failed, a free of NULL or of a
-//! block whose making is not in the trace) is left out and counted.
+//! One pass in order of time. Memory grows with live blocks, threads, and chunks of live threads, not with
+//! the trace's length. What cannot be repeated (a call that failed, a free of NULL or of a block whose
+//! allocation is not in the trace) is left out and counted.
 
 use std::fs::File;
 use std::io::{self, Result};
@@ -15,35 +15,35 @@ use serde::Serialize;
 use super::ops::{Code, MOST_SLOTS, OpsFile, Stream, word};
 use super::slots::Slots;
 
-/// Operations of all threads in a lap. Threads are two laps apart at most.
+/// Operations of all threads in a lap. Threads are up to two laps apart.
 const LAP_OPERATIONS: u64 = 4096;
-/// A lap is shorter, though not below so many, if it makes more than this part of the peak: threads
-/// that are apart have other blocks live than the program had.
+/// A lap is shorter, down to this, if it allocates more than this share of the peak: while threads are
+/// apart, other blocks are live than in the program.
 const LEAST_LAP_OPERATIONS: u64 = 256;
 const LAP_PART_OF_PEAK: u64 = 32;
-/// Places for laps in the replay, see `replay/pace.h`.
+/// Entries of the replay's ring of laps, see `replay/pace.h`.
 const RING: usize = 32;
-/// Nobody asks for a larger alignment in earnest.
+/// Larger alignments are treated as invalid.
 const MOST_ALIGNMENT: u64 = 1 << 40;
 
-/// What the trace comes to.
+/// Totals of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub makes: u64,
     pub reallocs: u64,
     pub frees: u64,
-    /// Asked for in all.
+    /// Sum of the requested bytes.
     pub bytes: u64,
     pub peak_live_bytes: u64,
     pub end_live_bytes: u64,
     pub threads: u64,
-    /// That lived at the same time.
+    /// Maximum of concurrent threads.
     pub most_threads: u64,
     /// Left out.
     pub failed: u64,
     pub null_frees: u64,
     pub unknown_frees: u64,
-    /// Calls that are not in the trace.
+    /// Calls that the trace has lost.
     pub lost: u64,
 }
 
@@ -53,7 +53,7 @@ impl Totals {
     }
 }
 
-/// Compiles the trace into `file`, which is empty. `progress` is called at each event.
+/// Compiles the trace into the empty `file`. Calls `progress` at each event.
 pub fn compile(trace: &Trace, file: File, mut progress: impl FnMut()) -> Result<(File, Totals)> {
     let mut compiler = Compiler::new(file);
     let mut events = trace.events();
@@ -87,7 +87,7 @@ struct Thread {
 struct Operation {
     code: Code,
     size: u64,
-    /// 0: none asked for.
+    /// 0: none was requested.
     alignment: u64,
 }
 
@@ -99,15 +99,15 @@ struct Compiler {
     by_id: FxHashMap<u32, u32>,
     /// By address.
     blocks: FxHashMap<u64, Block>,
-    /// The old block of the realloc that a thread is in, by the system's number.
+    /// The old block of a thread's current realloc, by the system's thread number.
     reallocs: FxHashMap<u32, Option<Block>>,
-    /// Of the last operation.
+    /// The thread of the last operation.
     last_thread: u32,
-    /// It has an operation, or will have the next one.
+    /// It has had an operation, or has the next one.
     lap: u32,
     lap_operations: u64,
     lap_bytes: u64,
-    /// How often threads have begun a lap, by the lap's place in the ring.
+    /// How many threads have begun a lap, by the lap's index in the ring.
     begun: [u32; RING],
     live_threads: u64,
     totals: Totals,
@@ -189,13 +189,13 @@ impl Compiler {
 
     fn make(&mut self, id: u32, address: u64, operation: Operation) -> Result<()> {
         let thread = self.thread(id)?;
-        // A block thought live at the same address has ended unseen.
+        // The free of the previous block at this address is not in the trace.
         if let Some(old) = self.blocks.remove(&address) {
             self.end(thread, old, plain_free())?;
         }
         let slot = self.slots.take(thread);
         if slot >= MOST_SLOTS {
-            let cause = format!("{MOST_SLOTS} blocks and more live at a time");
+            let cause = format!("{MOST_SLOTS} or more blocks are live at a time");
             return Err(io::Error::other(cause));
         }
         let size = operation.size;
@@ -226,7 +226,7 @@ impl Compiler {
             return Ok(());
         };
         let thread = self.thread(id)?;
-        // A size that is not the block's would be a fault of the replay's.
+        // A wrong size would be a fault of the replay.
         let size = if size == block.size { size } else { 0 };
         self.end(thread, block, ending(call, size, alignment))
     }
@@ -302,8 +302,8 @@ impl Compiler {
         }
     }
 
-    /// The thread of the last operation starts it: that it was another one makes no difference to
-    /// the order.
+    /// The thread of the last operation starts it. In the program it may have been another one, but the order
+    /// is the same.
     fn start_thread(&mut self, id: u32) -> Result<u32> {
         if let Some(&before) = self.by_id.get(&id) {
             self.mark_ended(before)?;
@@ -327,7 +327,7 @@ impl Compiler {
         Ok(thread)
     }
 
-    /// It lives on until here, although it may have had nothing to do for long.
+    /// The thread lives until here, although its last operation may be long ago.
     fn end_thread(&mut self, id: u32) -> Result<()> {
         let Some(&thread) = self.by_id.get(&id) else {
             return Ok(());
@@ -364,7 +364,7 @@ impl Compiler {
         self.push(thread, word(operation.code, slot, operation.size as u32))
     }
 
-    /// Counts an operation of the lap that it is now.
+    /// Counts an operation of the current lap.
     fn advance_lap(&mut self, operation: Operation) {
         self.lap_operations += 1;
         if operation.code <= Code::Realloc {
@@ -380,7 +380,7 @@ impl Compiler {
         }
     }
 
-    /// The thread takes part in the lap that it is now.
+    /// The thread takes part in the current lap.
     fn keep_pace(&mut self, thread: u32) -> Result<()> {
         let lap = self.lap;
         let known = self.threads.get(thread as usize);
@@ -409,8 +409,8 @@ impl Compiler {
         }
     }
 
-    /// Threads whose end is not in the trace stay until all is done: the laps that they wait for are
-    /// the last two that have operations, as nobody wakes those who wait for an empty lap.
+    /// Threads whose end is not in the trace stay to the end. They wait for the last two laps that have
+    /// operations, because no thread wakes the waiters of an empty lap.
     fn finish(mut self) -> Result<(File, Totals)> {
         let empty = u32::from(self.lap_operations == 0);
         let after_all = self.lap.wrapping_sub(empty).wrapping_add(2);
@@ -430,7 +430,7 @@ fn plain_free() -> Operation {
     ending(FreeCall::Free, 0, 0)
 }
 
-/// The least alignment that the calls with one accept.
+/// The smallest alignment that the aligned calls accept.
 const LEAST_ALIGNMENT: u64 = 8;
 
 fn making(call: AllocCall, size: u64, alignment: u64) -> Operation {
@@ -483,7 +483,7 @@ fn ending(call: FreeCall, size: u64, alignment: u64) -> Operation {
     }
 }
 
-/// 0 for what cannot have been an alignment.
+/// 0 if it cannot have been an alignment.
 fn sane(alignment: u64) -> u64 {
     if alignment.is_power_of_two() && alignment <= MOST_ALIGNMENT {
         alignment

@@ -1,4 +1,4 @@
-//! What the runs come to: medians with their 95 % confidence intervals, by allocator.
+//! Summarises the runs: medians with their 95 % confidence intervals, by allocator.
 
 use fastrand::Rng;
 use larder_base::statistics::{Estimate, estimate, median};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::session::{Run, Runs};
 use crate::bench::allocators::Allocator;
 
-/// Of the intervals: the same runs give the same ones.
+/// Seed of the intervals: the same runs give the same ones.
 const SEED: u64 = 1;
 
 /// A median and its interval.
@@ -24,15 +24,15 @@ pub struct Figure {
     pub allocator: String,
     pub seconds: Median,
     pub cpu_seconds: Median,
-    /// Resident memory beyond what the replay itself has.
+    /// Resident memory, without the replay's own.
     pub peak_kib: Median,
     pub end_kib: Median,
-    /// Peak resident memory / peak of live bytes; None where nothing was live.
+    /// Peak resident memory / peak of live bytes; None if nothing was live.
     pub fragmentation: Option<f64>,
     pub runs: Vec<Run>,
 }
 
-/// Of those that were measured, the fastest first.
+/// The measured allocators, the fastest first.
 pub fn figures(allocators: &[Allocator], runs: &Runs, peak_live_bytes: u64) -> Vec<Figure> {
     let mut random = Rng::with_seed(SEED);
     let mut figures: Vec<Figure> = runs
@@ -60,7 +60,7 @@ pub fn figures(allocators: &[Allocator], runs: &Runs, peak_live_bytes: u64) -> V
     figures
 }
 
-/// Seconds of the replay alone.
+/// Seconds of the replay without any call.
 pub fn dry_seconds(runs: &Runs) -> Option<f64> {
     median(&runs.dry_seconds)
 }

@@ -1,13 +1,13 @@
-//! `larder replay`: runs the calls of a recorded program again, on any allocator, at full speed.
+//! `larder replay`: repeats the calls of a recorded program on any allocator, at full speed.
 //!
 //! ```text
-//! args     what is asked for         session   larder-replay, allocator by allocator
+//! args     the command line          session   larder-replay, allocator by allocator
 //! compile  trace to operations       figures   medians and intervals
 //!   slots, ops                       report    tables and a plot
 //! ```
 //!
-//! The replayed process (`replay/`, C++) is another program, so that nothing of this one is in its
-//! heap. docs/tasks/replay-on-other-allocators.md says what is repeated and what is not.
+//! The replaying process (`replay/`, C++) is another program, so that no memory of this one is in its
+//! heap. docs/tasks/replay-on-other-allocators.md describes what is repeated and what is not.
 
 mod args;
 mod compile;
@@ -37,25 +37,25 @@ use args::{Measurement, Task, Touch};
 use compile::Totals;
 use session::Replayer;
 
-/// A bar redrawn at every event would cost more than the event.
+/// Redrawing the bar at every event would cost more than the event.
 const PROGRESS_STEP: u64 = 1 << 16;
 /// An allocator failed.
 const EXIT_FAILED: u8 = 1;
 
-/// Which process image is replayed.
+/// The process image that is replayed.
 #[derive(Clone, Debug)]
 pub struct Process {
     pub pid: u32,
     pub image: u32,
     /// The program and its arguments, printable.
     pub command: String,
-    /// Images to choose from, this one included.
+    /// Number of images in the trace.
     pub images: usize,
-    /// Files of the trace that could not be read at all, and why.
+    /// Files of the trace that could not be read, and why.
     pub unreadable: Vec<String>,
 }
 
-/// 0 if all allocators carried it out, 1 if one failed.
+/// Returns 0 if all allocators completed it, 1 if one failed.
 pub fn replay(plan: &ReplayPlan) -> Result<u8> {
     let (trace, process) = choose(&plan.trace, plan.pid)?;
     match &plan.task {
@@ -92,7 +92,7 @@ fn measure(
     {
         let name = allocators.get(*index).map_or("", |a| a.name.as_str());
         return Err(Failure::failed(format!(
-            "no allocator could carry it out; {name}: {cause}: --touch none takes less memory"
+            "no allocator could complete it; {name}: {cause}: --touch none takes less memory"
         )));
     }
     let failed = !runs.failures.is_empty();
@@ -112,7 +112,7 @@ fn measure(
     Ok(if failed { EXIT_FAILED } else { 0 })
 }
 
-/// The image with most calls, of this process if one is named.
+/// The image with the most calls, of this process if one is named.
 fn choose(path: &Path, pid: Option<u32>) -> Result<(Trace, Process)> {
     let subject = Subject {
         trace: path.to_owned(),
@@ -166,14 +166,14 @@ fn compile(trace: &Trace, file: File) -> Result<(File, Totals)> {
     });
     let (file, totals) = compiled.map_err(|error| {
         Failure::failed(format!(
-            "{}: its operations cannot be written: {}: look at $TMPDIR and its free space",
+            "{}: its operations cannot be written: {}: check $TMPDIR and its free space",
             printable::name(trace.path()),
             reason(&error)
         ))
     })?;
     if totals.operations() == 0 {
         return Err(Failure::failed(format!(
-            "{}: has no call that could be replayed: choose another process with --pid",
+            "{}: has no call that can be replayed: choose another process with --pid",
             printable::name(trace.path())
         )));
     }
@@ -200,7 +200,8 @@ fn write_operations(trace: &Trace, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A trace can claim more than there is; to write to it all would end the wrong process.
+/// A trace can contain larger blocks than the machine has memory; writing to them could make the kernel
+/// end another process.
 fn check_memory(totals: &Totals, touch: Touch) -> Result<()> {
     match session::available_bytes() {
         Some(available) if touch == Touch::All && totals.peak_live_bytes > available => {

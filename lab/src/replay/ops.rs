@@ -1,7 +1,7 @@
-//! The file of operations that `larder-replay` carries out; `replay/ops.h` has the other end.
+//! The file of operations that `larder-replay` carries out; `replay/ops.h` reads it.
 //!
-//! A header, chunks of one thread each, and a table of the threads' first chunks. Memory: of each
-//! thread what is not yet a whole chunk, 32 KiB at most, and 8 bytes.
+//! A header, chunks of one thread each, and a table of the threads' first chunks. Memory: for each thread
+//! an incomplete chunk of up to 32 KiB, and 8 bytes.
 
 use std::fs::File;
 use std::io;
@@ -11,14 +11,14 @@ const MAGIC: &[u8; 8] = b"LRDOPS01";
 const HEADER_BYTES: u64 = 40;
 const CHUNK_HEADER_BYTES: usize = 16;
 const CHUNK_WORDS: usize = ((32 << 10) - CHUNK_HEADER_BYTES) / 8;
-/// Of the chunk's header: where the offset of the thread's next chunk stands.
+/// Offset in the chunk's header of the position of the thread's next chunk.
 const NEXT: u64 = 8;
 
 pub const CODE_BITS: u32 = 5;
-/// Slots have numbers below this.
+/// Slot numbers are below this.
 pub const MOST_SLOTS: u32 = 1 << 27;
 
-/// Up to `Realloc` they make blocks, from `Free` on they end them.
+/// Codes up to `Realloc` allocate, those from `Free` on free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
 pub enum Code {
@@ -47,11 +47,11 @@ pub fn word(code: Code, small: u32, value: u32) -> u64 {
     u64::from(code as u8) | u64::from(small) << CODE_BITS | u64::from(value) << 32
 }
 
-/// A thread's operations that are not written yet.
+/// A thread's operations that are not yet written.
 #[derive(Debug)]
 pub struct Stream {
     words: Vec<u64>,
-    /// Where the offset of its next chunk belongs.
+    /// Where to write the position of its next chunk.
     link: Link,
 }
 
@@ -70,7 +70,7 @@ pub struct OpsFile {
 }
 
 impl OpsFile {
-    /// The file is empty.
+    /// REQUIRES: the file is empty.
     pub fn new(file: File) -> OpsFile {
         OpsFile {
             file,
@@ -79,7 +79,7 @@ impl OpsFile {
         }
     }
 
-    /// The next thread's.
+    /// The stream of the next thread.
     pub fn begin_thread(&mut self) -> Stream {
         self.table.push(0);
         Stream {
@@ -96,7 +96,7 @@ impl OpsFile {
         Ok(())
     }
 
-    /// Writes what the stream holds, and frees its memory.
+    /// Writes the rest of the stream, and frees its memory.
     pub fn flush(&mut self, stream: &mut Stream) -> io::Result<()> {
         let words = std::mem::take(&mut stream.words);
         if words.is_empty() {
@@ -122,7 +122,7 @@ impl OpsFile {
         Ok(())
     }
 
-    /// Every stream is flushed.
+    /// REQUIRES: every stream is flushed.
     pub fn finish(self, slots: u64, most_threads: u64) -> io::Result<File> {
         let table: Vec<u8> = self.table.iter().flat_map(|at| at.to_le_bytes()).collect();
         self.file.write_all_at(&table, self.end)?;

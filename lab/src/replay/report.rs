@@ -117,7 +117,7 @@ fn table(figures: &[Figure]) -> Table {
     table
 }
 
-/// Four digits, as the runs of a small trace take a millisecond.
+/// Four digits, because the runs of a small trace take a millisecond.
 fn seconds(value: f64) -> String {
     match value {
         value if value >= 10.0 => output::figure(value),
@@ -126,7 +126,7 @@ fn seconds(value: f64) -> String {
     }
 }
 
-/// What a reader should know before the figures are believed.
+/// Notes on the limits of the figures.
 pub fn notes(
     process: &Process,
     totals: &Totals,
@@ -158,7 +158,7 @@ pub fn notes(
         (totals.null_frees, "frees of NULL"),
         (
             totals.unknown_frees,
-            "frees of blocks whose making is not in the trace",
+            "frees of blocks whose allocation is not in the trace",
         ),
         (totals.lost, "calls that the trace has lost"),
     ];
@@ -172,7 +172,7 @@ pub fn notes(
     }
     if totals.most_threads > 1 {
         notes.push(format!(
-            "{} threads at most lived at the same time.",
+            "Up to {} threads lived at the same time.",
             grouped(totals.most_threads)
         ));
     }

@@ -1,4 +1,4 @@
-//! Replaying operations on allocators: a fresh process each time, in interleaved rounds.
+//! Replays operations on allocators: a new process each time, in interleaved rounds.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::instruments::progress::Progress;
 const PROGRAM: &str = "larder-replay";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What `larder-replay` prints. KiB are of all its resident memory.
+/// The output of `larder-replay`. KiB count all its resident memory.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Run {
     #[serde(skip_serializing)]
@@ -47,17 +47,17 @@ pub struct Run {
     pub waits: u64,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Default)]
 pub struct Runs {
     /// By allocator, then round.
     pub runs: BTreeMap<usize, Vec<Run>>,
-    /// By allocator, in words.
+    /// Failures in words, by allocator.
     pub failures: BTreeMap<usize, String>,
     /// Seconds of the replay without any call.
     pub dry_seconds: Vec<f64>,
-    /// What the replay itself has resident before the first call, on the C library's malloc. On
-    /// another, what that has reserved by then is its own.
+    /// Resident memory of the replay itself before the first call, on the C library's malloc. What another
+    /// allocator has reserved by then counts as that allocator's.
     pub own_kib: f64,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Replayer<'a> {
         })
     }
 
-    /// Starts the program on the allocator with nothing to do: malloc must be that allocator's.
+    /// Starts the program without operations on the allocator, to check that malloc is the allocator's.
     pub fn check_loaded(&self, allocator: &Allocator) -> Result<()> {
         let file = scratch_file()?;
         let nothing = OpsFile::new(file).finish(0, 0);
@@ -118,8 +118,7 @@ impl<'a> Replayer<'a> {
         )))
     }
 
-    /// All allocators in each round, in an order that changes. One that fails is left out from then
-    /// on.
+    /// Runs all allocators in each round, in changing order. One that fails is left out of later rounds.
     pub fn measure(&self, allocators: &[Allocator], rounds: u32) -> Result<Runs> {
         let mut measured = Runs::default();
         let mut order: Vec<usize> = (0..allocators.len()).collect();
@@ -160,7 +159,7 @@ impl<'a> Replayer<'a> {
         Ok(run.map(|run| measured.runs.entry(index).or_default().push(run)))
     }
 
-    /// The whole trace; it must have come to what was compiled.
+    /// Replays the whole trace; its totals must equal the compiled ones.
     fn replay(
         &self,
         allocator: Option<&Allocator>,
@@ -182,7 +181,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Err in the inner result: how the program failed.
+    /// The inner error describes how the program failed.
     fn run(
         &self,
         operations: &File,
@@ -230,7 +229,7 @@ impl<'a> Replayer<'a> {
     }
 }
 
-/// Without a name: nothing is left behind, however the tool ends.
+/// The file has no name, so it is gone however the tool ends.
 pub fn scratch_file() -> Result<File> {
     tempfile::tempfile().map_err(|error| scratch_failure("a temporary file", &error))
 }
@@ -244,7 +243,7 @@ fn contents(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// None: it was ended after the limit.
+/// None: it was killed at the time limit.
 fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -273,7 +272,7 @@ fn describe(status: ExitStatus, said: &str) -> String {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("unknown");
             format!("signal {signal} ({name})")
         }
-        // It has said why.
+        // The program has reported why.
         (None, _) if !said.is_empty() => return said.to_owned(),
         (None, code) => format!("exit code {}", code.unwrap_or(-1)),
     };
@@ -284,7 +283,7 @@ fn describe(status: ExitStatus, said: &str) -> String {
     }
 }
 
-/// Bytes that could be allocated before the machine runs out, by the kernel's estimate.
+/// Bytes that can be allocated before the machine runs out, by the kernel's estimate.
 pub fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string(Path::new("/proc/meminfo")).ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;

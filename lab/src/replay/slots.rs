@@ -1,14 +1,14 @@
-//! Which slot a block is in. A slot serves one block after another; the thread that freed it takes
-//! it again first, so that few slots change hands, as that costs the replay a wait.
+//! Assigns slots to blocks. A slot serves one block after another. The thread that freed it reuses it
+//! first, because a slot that changes threads costs the replay a wait.
 //!
-//! Invariant: slots ≤ 2 × the most blocks live at a time + `SPARE`.
+//! Invariant: slots ≤ 2 × maximum of live blocks + `SPARE`.
 
 use std::collections::VecDeque;
 
-/// Slots beyond twice the live blocks, before one is taken that another thread has freed.
+/// Slots beyond twice the live blocks, before a thread takes a slot that another one has freed.
 const SPARE: usize = 1024;
 
-/// The numbers of operations on slots, and who made the last.
+/// The number of operations on each slot, and the thread of the last one.
 #[derive(Debug, Default)]
 struct Slot {
     turn: u32,
@@ -18,9 +18,9 @@ struct Slot {
 #[derive(Debug, Default)]
 pub struct Slots {
     slots: Vec<Slot>,
-    /// By thread, the last freed at the back.
+    /// Free slots by thread, the last freed at the back.
     free: Vec<VecDeque<u32>>,
-    /// Threads that may have free slots, each once.
+    /// Threads that may have free slots, without duplicates.
     donors: Vec<u32>,
     is_donor: Vec<bool>,
     live: usize,
@@ -37,7 +37,7 @@ impl Slots {
         self.slots.len()
     }
 
-    /// A slot for a block that this thread makes.
+    /// A slot for a block that this thread allocates.
     pub fn take(&mut self, thread: u32) -> u32 {
         self.live += 1;
         self.most_live = self.most_live.max(self.live);
@@ -54,7 +54,7 @@ impl Slots {
         (self.slots.len() - 1) as u32
     }
 
-    /// The one freed longest ago by some thread: its free is likely to have been carried out.
+    /// A slot that some thread freed longest ago: its free has probably been carried out.
     fn take_from_others(&mut self) -> Option<u32> {
         while let Some(&donor) = self.donors.last() {
             if let Some(slot) = self.free.get_mut(donor as usize)?.pop_front() {
@@ -81,7 +81,8 @@ impl Slots {
         }
     }
 
-    /// Counts an operation of this thread on the slot; the turn to wait for, if another had it last.
+    /// Counts an operation of this thread on the slot. Returns the turn to wait for, if another thread had
+    /// the last operation.
     pub fn pass(&mut self, slot: u32, thread: u32) -> Option<u32> {
         let slot = self.slots.get_mut(slot as usize)?;
         let wait = (slot.thread != thread).then_some(slot.turn);

@@ -13,43 +13,43 @@ Examples:
       Larder's own allocator, for ten seconds.
   larder torture --lib /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 --seconds 600
   larder torture --seed 0x5eed --round 7
-      The operations of another run again, from its seventh round on.
+      Repeat the operations of another run, from its seventh round on.
   larder torture --program build/tsan/torture/larder-torture-prefixed
       A build of the torture program that has its malloc linked in.
 
-Exit codes: 0 nothing found; 1 a fault was found; 125 the tool failed.";
+Exit codes: 0 no fault found; 1 a fault was found; 125 the tool failed.";
 
 #[derive(Debug, Args)]
 pub struct RawTorture {
     /// Torture this shared library's malloc [default: Larder's own]
     #[arg(long, value_name = "PATH")]
     lib: Option<PathBuf>,
-    /// Torture the malloc that a program has anyway: the C library's
+    /// Torture the malloc of the C library: preload nothing
     #[arg(long, conflicts_with = "lib")]
     no_larder: bool,
-    /// Run this build of the torture program, with the malloc that it has
+    /// Run this build of the torture program, with the malloc that is linked into it
     #[arg(long, value_name = "PATH", conflicts_with_all = ["lib", "no_larder"])]
     program: Option<PathBuf>,
-    /// Streams of operations at a time
+    /// Concurrent streams of operations
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=512))]
     threads: u32,
-    /// How long
+    /// Run for S seconds
     #[arg(long, value_name = "S", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     seconds: u32,
-    /// Decides what the streams do; decimal, or 0x and hexadecimal [default: another each time]
+    /// The seed of all operations; decimal, or 0x and hexadecimal [default: random]
     #[arg(long, value_name = "X", value_parser = parse_seed)]
     seed: Option<u64>,
-    /// Begin with this round of the seed
+    /// Start with this round of the seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     round: u32,
-    /// Most MiB allocated at a time, about
+    /// Approximate limit on the MiB that are allocated at a time
     #[arg(long, value_name = "M", default_value_t = 128)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     live_mib: u32,
-    /// A thread without progress for so many seconds hangs
+    /// Report a hang when a thread makes no progress for S seconds
     #[arg(long, value_name = "S", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
     hang_seconds: u32,
@@ -59,7 +59,7 @@ pub struct RawTorture {
     /// Send no signals
     #[arg(long)]
     no_signals: bool,
-    /// Go on after faults of this kind; may be repeated
+    /// Continue after faults of this kind; may be repeated
     #[arg(long, value_enum, value_name = "KIND")]
     ignore: Vec<Ignored>,
     /// Print JSON
@@ -67,7 +67,7 @@ pub struct RawTorture {
     json: bool,
 }
 
-/// Kinds after which a run can go on; named as the torture program names them.
+/// Kinds of faults after which a run can continue; the names are the torture program's.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Ignored {
     Misaligned,
@@ -81,7 +81,7 @@ enum Ignored {
 pub enum Victim {
     /// The staged torture program on this malloc.
     Malloc(Allocator),
-    /// Another build of the program, as it is.
+    /// Another build of the program, with its own malloc.
     Program(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! What the torture program says on its stdout, a JSON object a line, and how it reads in words.
+//! What the torture program prints on stdout, one JSON object a line, and the same as text.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub enum Message {
 pub struct Start {
     /// The file that malloc comes from.
     pub malloc: String,
-    /// Functions of the family that it does not have.
+    /// Functions of the malloc family that it does not have.
     pub missing: String,
     pub seed: String,
     /// The options that repeat this run.
@@ -38,7 +38,7 @@ pub struct Clean {
     pub seconds: f64,
     pub operations: u64,
     pub rounds: u64,
-    /// Made in all.
+    /// Created in total.
     pub threads: u64,
     pub forks: u64,
     pub signals: u64,
@@ -122,7 +122,7 @@ impl Clean {
 }
 
 impl Fault {
-    /// Several lines. `command` is what the options that repeat the run belong to.
+    /// Several lines. `command` is the one that the options in `repeat` belong to.
     pub fn in_words(&self, command: &str) -> String {
         let escape = printable::escape;
         let mut text = format!("fault: {}: {}\n", escape(&self.kind), escape(&self.text));
@@ -159,11 +159,11 @@ impl Fault {
 impl Block {
     fn in_words(&self) -> String {
         let mut text = format!(
-            "{}, {} bytes asked for",
+            "{}, {} bytes requested",
             printable::escape(&self.address),
             self.asked
         );
-        // Not known yet where a fault is found before the question.
+        // Not known if the fault was found before malloc_usable_size was called.
         if self.usable != 0 {
             let _ = write!(text, ", {} usable", self.usable);
         }
@@ -172,7 +172,7 @@ impl Block {
         }
         let _ = write!(
             text,
-            ", made by {} as number {} of stream {} in round {}",
+            ", allocated by {} as number {} of stream {} in round {}",
             printable::escape(&self.made_by),
             self.number,
             self.stream,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_read_and_told() {
+    fn a_fault_is_read_and_printed() {
         let line = r#"{"fault":{"kind":"overlap","text":"over\u001b","at":{"call":"malloc","size":31,
             "align":0,"address":"0x0","stream":1,"round":2,"generation":3,"operation":4,"thread":5,
             "process":6,"forked":true},"other":{"address":"0x20","asked":9,"usable":16,"align":0,
@@ -201,7 +201,7 @@ mod tests {
              \x20 in      malloc, size 31\n\
              \x20 at      round 2, stream 1, operation 4, in thread 3 of the stream (number 5, in a \
              child of fork)\n\
-             \x20 other   0x20, 9 bytes asked for, 16 usable, made by calloc as number 9 of stream 7 \
+             \x20 other   0x20, 9 bytes requested, 16 usable, allocated by calloc as number 9 of stream 7 \
              in round 8\n\
              \x20 repeat  larder torture --seed 0x1"
         );

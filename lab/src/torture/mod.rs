@@ -1,8 +1,8 @@
-//! `larder torture`: runs the torture program on a malloc and tells what it finds.
+//! `larder torture`: runs the torture program on a malloc and reports what it finds.
 //!
-//! The program (`larder-torture`, see docs/tasks/test-an-allocator.md) does the work in a process of its own, as the
-//! malloc may bring that down. It says what it finds on its stdout, and this end waits for it: one
-//! that says nothing for too long hangs, and one that ends without a word has crashed.
+//! The program (`larder-torture`, see docs/tasks/test-an-allocator.md) runs in a process of its own,
+//! because the malloc may crash that. It reports on stdout, where this end waits for it: a program
+//! that prints nothing for too long hangs, and one that ends without a report has crashed.
 
 mod args;
 mod message;
@@ -35,11 +35,11 @@ use message::{Clean, Fault, Message, Progress, Start};
 
 const PROGRAM: &str = "larder-torture";
 
-/// The exit code that says that a fault was found.
+/// The exit code if a fault was found.
 const EXIT_FAULT: u8 = 1;
-/// What the program itself ends with when it is used wrongly, after a line on stderr.
+/// The program's own exit code for wrong use, after a line on stderr.
 const PROGRAM_GAVE_UP: i32 = 2;
-/// Granted for silence beyond what the program itself takes for a hang.
+/// How much longer than the program's own hang limit its silence may last.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// How a run ended.
@@ -102,7 +102,7 @@ impl Run {
         })
     }
 
-    /// Until the program has said how it ends, or ended, or hangs.
+    /// Reads until the program has reported its result, has ended, or hangs.
     fn watch(&mut self, plan: &TorturePlan) -> Result<Outcome> {
         let patience = Duration::from_secs(plan.hang_seconds.into()) + SILENCE;
         let outcome = loop {
@@ -117,7 +117,7 @@ impl Run {
             }
         };
         self.bar.finish_and_clear();
-        // After its last word it only ends; a child of its own may still hold the pipe.
+        // After its report the program only exits; one of its children may still hold the pipe.
         if matches!(outcome, Outcome::Clean(_)) {
             let status = self.wait()?;
             if !status.success() {
@@ -133,7 +133,7 @@ impl Run {
         let message = serde_json::from_str(line).map_err(|_| {
             self.stop();
             Failure::failed(format!(
-                "the torture program said '{}', which this tool does not understand: use the \
+                "the torture program printed '{}', which this tool does not understand: use the \
                  program and the tool of one build",
                 printable::escape(line)
             ))
@@ -181,10 +181,10 @@ impl Run {
         let status = self.wait()?;
         if status.code() == Some(PROGRAM_GAVE_UP) {
             return Err(Failure::failed(
-                "the torture program has given up: see its line above",
+                "the torture program could not run: see its line above",
             ));
         }
-        Ok(Outcome::Fault(self.crash(status, " without a word")))
+        Ok(Outcome::Fault(self.crash(status, " without a report")))
     }
 
     fn crash(&self, status: ExitStatus, how: &str) -> Box<Fault> {
@@ -200,7 +200,7 @@ impl Run {
         let seconds = counted(patience.as_secs(), "second");
         Outcome::Fault(self.fault(
             "hang",
-            format!("the torture program has said nothing for {seconds}"),
+            format!("the torture program has printed nothing for {seconds}"),
         ))
     }
 
@@ -304,7 +304,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
 }
 
 fn say(line: &str) {
-    // Whoever reads us has seen enough.
+    // A reader that has closed the pipe needs no more.
     let _ = writeln!(io::stdout(), "{line}");
 }
 

@@ -1,18 +1,18 @@
-//! Recorded stacks against those of another unwinder, frame by frame.
+//! Compares recorded stacks with those of another unwinder, frame by frame.
 
 use std::collections::HashMap;
 
 use super::samples::{Addresses, Key, Recorded};
 
-/// How a recorded stack stands to the other unwinder's.
+/// How a recorded stack differs from the other unwinder's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Same,
-    /// A frame that the other has not, or ends before the other does, as if it were complete.
+    /// It has a frame that the other lacks, or ends before the other and claims to be complete.
     False,
-    /// Ends before the other does, and says so.
+    /// It ends before the other, and is marked as truncated.
     Truncated,
-    /// Goes on where the other ends: right as far as it can be told.
+    /// It continues where the other ends: correct as far as it can be compared.
     Longer,
 }
 
@@ -29,7 +29,7 @@ pub fn judge(recorded: &Recorded, other: &[u64]) -> Verdict {
     }
 }
 
-/// A recorded stack that is not the other's, as evidence.
+/// An example of a recorded stack that differs from the other's.
 #[derive(Debug)]
 pub struct Example {
     pub verdict: Verdict,
@@ -40,7 +40,7 @@ pub struct Example {
 
 const MOST_EXAMPLES: usize = 5;
 
-/// What the comparison of many samples comes to.
+/// The result over many samples.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub samples: u64,
@@ -48,7 +48,7 @@ pub struct Tally {
     pub wrong: u64,
     pub truncated: u64,
     pub longer: u64,
-    /// Calls that are not in the trace on their own: made by a function of the family in turn.
+    /// Calls that are not in the trace, because another function of the family made them.
     pub unrecorded: u64,
     pub examples: Vec<Example>,
 }

@@ -1,6 +1,6 @@
-//! `larder lab stacks`: are the recorded stacks right? Of a part of the allocations of several programs the
-//! stack in the trace is compared, frame by frame, with what libgcc's unwinder found in the process
-//! at the same call, and of some with gdb's own.
+//! `larder lab stacks`: checks recorded stacks. For a share of the allocations of several programs, the
+//! stack in the trace is compared, frame by frame, with the one that libgcc's unwinder found in the
+//! process at the same call, and for some with gdb's.
 
 mod compare;
 mod samples;
@@ -37,32 +37,32 @@ const DEBUGGER: &str = include_str!("debugger.py");
 
 #[derive(Debug)]
 pub struct StacksPlan {
-    /// Of all samples.
+    /// Seed of the samples.
     pub scale: f64,
-    /// Samples of each program that gdb walks as well; 0: none.
+    /// Samples of each program that gdb walks, too; 0: none.
     pub debugged: u32,
     /// Only these programs, by the names of the table.
     pub programs: Option<Vec<String>>,
     pub output: Output,
 }
 
-/// A program, and of which part of its allocations the stacks are compared.
+/// A program, and the share of its allocations whose stacks are compared.
 #[derive(Debug)]
 struct Case {
     name: &'static str,
     words: Vec<String>,
-    /// One in so many.
+    /// One in this many.
     every: u32,
 }
 
-/// What a program's runs gave.
+/// The results of a program's runs.
 struct Compared {
     name: &'static str,
     libgcc: Tally,
     gdb: Tally,
-    /// Of the first run.
+    /// Counts of the first run.
     counted: Counted,
-    /// Frames of the examples, named while the trace is there.
+    /// Frames of the examples, named while the trace exists.
     examples: Vec<Value>,
 }
 
@@ -218,7 +218,7 @@ fn compare(plan: &StacksPlan, programs: &Programs, case: &Case) -> Result<Compar
     Ok(compared)
 }
 
-/// One sampled run, and where it leaves what.
+/// One sampled run, and the paths of its files.
 struct Sampling {
     folder: PathBuf,
     trace: PathBuf,
@@ -244,7 +244,7 @@ impl Sampling {
         })
     }
 
-    /// With gdb's script, the program runs under gdb, and what is preloaded goes to the program alone.
+    /// With gdb's script, the program runs under gdb, and only the program gets the preloads.
     fn launch(&self, case: &Case, debugger: Option<(&Path, u32)>) -> Launch<'_> {
         let mut launch = Launch::new(&case.words, None);
         let sampler = [
@@ -286,7 +286,7 @@ impl Sampling {
     }
 }
 
-/// A tally's examples with their frames' modules and offsets, as a run's trace has them.
+/// A tally's examples, with their frames' modules and offsets from the run's trace.
 fn named(unwinder: &str, tally: &Tally, trace: &Path) -> Result<Vec<Value>> {
     let mut modules = HashMap::new();
     for trace in traces::all(trace)? {
@@ -347,7 +347,7 @@ fn report(plan: &StacksPlan, compared: &[Compared]) -> Report {
     });
     Report {
         name: "stacks",
-        title: "Whether recorded stacks are right",
+        title: "Recorded stacks against other unwinders",
         method: "Of a part of the allocations, at uneven steps, each frame's address;".to_owned(),
         allocators: Vec::new(),
         tables,

@@ -1,27 +1,27 @@
-//! Samples as `bench/sampler.c` and `debugger.py` write them, and the stacks that a trace has for them.
+//! The samples of `bench/sampler.c` and `debugger.py`, and the trace's stacks for the same calls.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use larder_trace::{Action, MarkId, StackId, Trace, TraceError, trace_files};
 
-/// A process and the number of one of its samples.
+/// A process, and the number of one of its samples.
 pub type Key = (u64, u64);
 
 /// Addresses, innermost first.
 pub type Addresses = Vec<u64>;
 
-/// As the trace has it.
+/// A stack of the trace.
 #[derive(Debug, PartialEq)]
 pub struct Recorded {
     pub addresses: Addresses,
-    /// Reaches the thread's first function, as the recorder says.
+    /// The recorder reports that it reaches the thread's first function.
     pub complete: bool,
 }
 
 const HEAD_WORDS: usize = 3;
 
-/// Whole records; a cut one at the end is left out.
+/// Complete records; a truncated one at the end is left out.
 pub fn parse(bytes: &[u8]) -> HashMap<Key, Addresses> {
     let words: Vec<u64> = bytes
         .chunks_exact(size_of::<u64>())
@@ -40,7 +40,7 @@ pub fn parse(bytes: &[u8]) -> HashMap<Key, Addresses> {
     samples
 }
 
-/// Of each marked call in a trace the stack: the mark is the call before it of the same thread.
+/// The stack of each marked call in a trace: the mark is the thread's previous call.
 pub fn recorded(directory: &Path) -> Result<HashMap<Key, Recorded>, TraceError> {
     let mut found = HashMap::new();
     for file in trace_files(directory)? {
