@@ -1,8 +1,7 @@
-// A live block of the allocator under test, as the torture program remembers it, and the pattern
-// that its bytes carry.
+// The record of a live block of the allocator under test, and the pattern that its bytes have.
 //
-// Invariant: every byte of [p, p + usable) equals the pattern of `id`, from the moment the block is
-// marked as filled in the index to the moment it is taken out of it.
+// Invariant: from when the block is marked as filled in the index until it is removed from it,
+// every byte of [p, p + usable) equals the pattern of `id`.
 #pragma once
 
 #include <stddef.h>
@@ -16,8 +15,8 @@ struct Block {
   unsigned char* p;
   size_t asked;
   size_t usable;
-  size_t align;  // asked for; 0 when the call takes none
-  uint64_t id;   // who made it and when: stream << 40 | round << 24 | number in the round
+  size_t align;  // requested; 0 if the call takes none
+  uint64_t id;   // its origin: stream << 40 | round << 24 | number in the round
   Make make;
 };
 
@@ -27,7 +26,7 @@ constexpr unsigned stream_of(uint64_t id) { return unsigned(id >> kStreamShift);
 constexpr unsigned round_of(uint64_t id) { return unsigned(id >> kNumberBits) & 0xFFFF; }
 constexpr unsigned number_of(uint64_t id) { return unsigned(id) & ((1U << kNumberBits) - 1); }
 
-// Where a pattern was found broken.
+// Where a pattern is broken.
 struct Damage {
   size_t first;  // offset
   size_t bytes;  // how many differ
@@ -35,11 +34,11 @@ struct Damage {
   size_t shown;  // of the two
 };
 
-// Before the first use; any two runs with one seed write the same bytes.
+// REQUIRES: called before the first use. Two runs with one seed write the same bytes.
 void set_pattern_seed(uint64_t seed);
 // Writes the pattern of `id` to the bytes [from, to) of the block at p.
 void fill_pattern(unsigned char* p, size_t from, size_t to, uint64_t id);
-// True when the first `bytes` bytes at p carry the pattern of `id`; else says what is wrong.
+// True if the first `bytes` bytes at p have the pattern of `id`; else describes the difference.
 bool check_pattern(const unsigned char* p, size_t bytes, uint64_t id, Damage* damage);
 // The offset of the first byte that is not zero, or `bytes`.
 size_t first_nonzero(const unsigned char* p, size_t bytes);

@@ -20,8 +20,8 @@ extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
 char huge_blocks;
 constexpr size_t kHuge = kMiB;
-// A raw munmap and the mmap that gets the same addresses are ordered by the kernel, which
-// ThreadSanitizer does not see.
+// The kernel orders a raw munmap before the mmap that gets the same addresses; ThreadSanitizer does
+// not see that.
 void before_unmapping(size_t bytes) {
   if (bytes >= kHuge) __tsan_release(&huge_blocks);
 }
@@ -56,7 +56,7 @@ void require_errno_kept(const char* outcome, const Block& block) {
           where->call.load(), errno, outcome);
 }
 
-// max_align_t for what could hold one; below, what an object of that size may need.
+// max_align_t if one fits; below, what an object of that size may need.
 size_t natural_align(size_t size) {
   size_t align = 1;
   while (align < 16 && align * 2 <= size) align *= 2;
@@ -80,11 +80,11 @@ void check_usable(const Block& block) {
   size_t usable = query_usable(block);
   if (usable != block.usable)
     fault(Fault::kUsableMoves, where, &block, nullptr,
-          "malloc_usable_size said %zu when the block was made, and now says %zu", block.usable,
+          "malloc_usable_size was %zu when the block was allocated, and is now %zu", block.usable,
           usable);
 }
 
-// What must hold of a block that the allocator has just handed out; afterwards it is in the index.
+// Checks a block that the allocator has just returned, and adds it to the index.
 void accept(Block* block) {
   size_t align = required_align(*block);
   if (reinterpret_cast<uintptr_t>(block->p) % align != 0 && !is_ignored(Fault::kMisaligned))
@@ -109,7 +109,7 @@ void accept(Block* block) {
   count_live(int64_t(block->usable));
 }
 
-// The block's bytes may change from here on.
+// The block's bytes may change afterwards.
 void retire(const Block& block) {
   if (!live_blocks::remove(block)) give_up("the index has lost the block at %p", block.p);
   count_live(-int64_t(block.usable));
@@ -128,7 +128,7 @@ void* call(Make make, size_t size, size_t align) {
     case Make::kMalloc:
       return family.malloc(size);
     case Make::kCalloc: {
-      // As many factors as the size allows.
+      // As many factors as the size has.
       size_t count = size % 24 == 0 ? 24 : size % 7 == 0 ? 7 : 1;
       return family.calloc(size / count, count);
     }
@@ -190,7 +190,7 @@ void check(const Block& block) {
   enter("a check of the block", block.p, block.asked, block.align);
   check_usable(block);
   check_content(block, Fault::kDamaged, block.usable,
-                "the block was changed while nobody wrote to it");
+                "the block changed although no thread wrote to it");
 }
 
 void release(Block block, unsigned form) {
@@ -237,7 +237,7 @@ void resize(Block* block, size_t size, bool array) {
   accept(block);
   size_t kept = old.asked < size ? old.asked : size;
   char when[128];
-  snprintf(when, sizeof when, "realloc from %zu to %zu bytes (%p to %p) lost content", old.asked,
+  snprintf(when, sizeof when, "realloc from %zu to %zu bytes (%p to %p) lost contents", old.asked,
            size, static_cast<void*>(old.p), p);
   check_content(*block, Fault::kLostContent, kept, when);
   fill_pattern(block->p, kept, block->usable, block->id);

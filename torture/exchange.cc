@@ -12,12 +12,12 @@ namespace {
 constexpr unsigned kMostBlocks = 2048;
 constexpr uint64_t kPatienceMs = 3;
 
-// On the stack of the thread that made it, which waits until it is back.
+// On the stack of the offering thread, which waits until it is returned.
 struct Offer {
   Block blocks[kMostBlocks];
   unsigned count = 0;
-  size_t bytes;         // that a burst has, about
-  unsigned char* last;  // what the thread was handed out last
+  size_t bytes;         // of a burst, approximately
+  unsigned char* last;  // what the thread allocated last
   uint64_t next_id;
   Random random;
   std::atomic<bool> done{false};
@@ -25,7 +25,7 @@ struct Offer {
 };
 
 Lock board_lock;
-Offer* board;  // offers that nobody has taken, behind the lock
+Offer* board;  // offers that no thread has taken; guarded by the lock
 std::atomic<unsigned> offered;
 
 void put_up(Offer& offer) {
@@ -35,7 +35,7 @@ void put_up(Offer& offer) {
   offered.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The given offer, or with null any; null if it is not there any more.
+// Takes the given offer, or with null any; null if it is gone.
 Offer* take_down(const Offer* wanted) {
   Guard guard(board_lock);
   for (Offer** at = &board; *at != nullptr; at = &(*at)->next) {
@@ -53,7 +53,7 @@ struct Request {
   size_t size, align = 0;
 };
 
-// Objects of slabs, mostly; else a few blocks where slabs, runs and mappings meet.
+// Mostly objects of slabs; else a few blocks at the bounds between slabs, spans and mappings.
 Request choose_request(Random& random) {
   Request request;
   request.size = random.one_in(16) ? choose_border(random) : choose_burst(random);
@@ -70,7 +70,7 @@ void make_one(Offer& offer, const Request& request) {
       allocate(request.make, request.size, request.align, ++offer.next_id);
 }
 
-// About so many bytes, or as many blocks as there is room for; at least two.
+// About this many bytes, or as many blocks as there is room for; at least two.
 void make_burst(Offer& offer, const Request& request) {
   size_t each = request.size > request.align ? request.size : request.align;
   size_t count = 2 + offer.bytes / (each + 1);
@@ -90,7 +90,7 @@ void free_burst(Offer& offer) {
   offer.count = 0;
 }
 
-// Small blocks until one lies where the offering thread's last one lay.
+// Allocates small blocks until one has the address of the offering thread's last one.
 void make_until_met(Offer& offer) {
   Request request;
   request.size = 16 << offer.random.below(3) % 2;
@@ -112,8 +112,8 @@ void resize_burst(Offer& offer) {
   }
 }
 
-// The other thread's part: everything is resized, or freed and replaced by blocks of another size,
-// which come to lie where the first ones were.
+// The other thread's part: resizes everything, or frees it and allocates blocks of another size in
+// its place.
 void answer(Offer& offer) {
   auto way = offer.random.below(4);
   if (way == 0 && family.realloc != nullptr) return resize_burst(offer);
@@ -135,7 +135,7 @@ void await(Offer& offer) {
 
 void exchange(Worker& worker) {
   Offer offer;
-  // One draw of the stream's own: what follows depends on who answers.
+  // One random number of the stream's own: what follows depends on which thread answers.
   offer.random = Random(worker.random.next());
   offer.next_id = uint64_t(worker.stream) << kStreamShift | worker.made;
   worker.made += 3 * kMostBlocks;
@@ -143,7 +143,8 @@ void exchange(Worker& worker) {
   offer.bytes = random.between(8, 160) * kKiB;
   Request request = choose_request(random);
   make_burst(offer, request);
-  // Some go and come again, handed out last though their slabs have long been full.
+  // Frees and allocates some again, so that they are the last allocations, though their slabs are
+  // full.
   unsigned last = offer.count - 1;
   for (auto again = random.below(4); again > 0; --again) {
     last = unsigned(random.below(offer.count));
@@ -153,7 +154,7 @@ void exchange(Worker& worker) {
   offer.last = offer.blocks[last].p;
   in_child || settings.threads == 1 ? answer(offer) : await(offer);
   free_burst(offer);
-  // What that has broken is handed out now.
+  // Now allocate what that may have damaged.
   while (offer.count < 32) make_one(offer, request);
   free_burst(offer);
 }

@@ -97,7 +97,7 @@ const void* base_of(void* function) {
   return function != nullptr && dladdr(function, &info) != 0 ? info.dli_fbase : nullptr;
 }
 
-// Only what comes from the object that holds malloc.
+// Only functions of the object that has malloc.
 template <typename F>
 void find(const char* name, const void* base, F*& function) {
   void* symbol = dlsym(RTLD_DEFAULT, name);
@@ -139,7 +139,7 @@ bool find_family() {
             family.object);
     return false;
   }
-  // libstdc++'s operators call malloc, so they belong to it whoever has them.
+  // libstdc++'s operators call malloc, so they belong to it, whichever object has them.
   family.operators = true;
   void* version = dlsym(RTLD_DEFAULT, "larder_version");
   family.promises_more = version != nullptr && base_of(version) == base;

@@ -1,4 +1,4 @@
-// The malloc under test: every function of the family, as the process resolves it. Written once at
+// The malloc under test: every function of the family that the process resolves. Written once at
 // the start, then read by any thread.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace torture {
 
-// How a block was made, which decides how it may be freed.
+// How a block was allocated, which decides how it may be freed.
 enum class Make : unsigned char {
   kMalloc,
   kCalloc,
@@ -34,8 +34,8 @@ constexpr bool takes_alignment(Make make) {
   return (make >= Make::kAlignedAlloc && make <= Make::kMemalign) || make >= Make::kNewAligned;
 }
 
-// A null function is one that the library under test does not have; it is then not tested, as the
-// C library's would work on another heap.
+// A null function is missing in the library under test. It is not tested, because the C library's
+// function would work on another heap.
 struct Family {
   void* (*malloc)(size_t);
   void* (*calloc)(size_t, size_t);
@@ -54,11 +54,11 @@ struct Family {
   struct mallinfo2 (*info)();
   void (*check)();  // Larder's walk over its own invariants, in builds that have it
   bool operators;   // operator new and delete lead to this malloc
-  // Promises more than the standards ask for, as Larder does: success leaves errno alone, and
+  // Promises more than the standards require, like Larder: success does not change errno, and
   // blocks of no bytes are aligned like others.
   bool promises_more;
   const char* object;  // the file that holds malloc
-  char missing[160];   // names of what is not there, for people
+  char missing[160];   // names of missing functions, as text
 
   bool has(Make make) const;
 };

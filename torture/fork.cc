@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMostInherited = 4096;
 constexpr size_t kMostCheckedBytes = 16 * kMiB;
 
-// What the child has found in the index; of the child alone.
+// What the child has found in the index; used only in the child.
 Block inherited[kMostInherited];
 size_t inherited_count;
 unsigned own_stream;
@@ -32,7 +32,7 @@ void collect(const Block& block, void*) {
   in_child = true;
   alarm(settings.hang_seconds / 2 + 1);
   where->thread.store(int(syscall(SYS_gettid)));
-  // Made by others, but held here: the index would give them a second time.
+  // This thread holds blocks of other threads; the index would return them a second time.
   for (Block& guest : worker.guests) {
     if (guest.p != nullptr) release(guest, 3);
     guest.p = nullptr;

@@ -1,12 +1,12 @@
-// fork in the midst of everything: the child checks what it inherits, frees some of it, whoever
-// made it, and goes on allocating; the parent waits and checks its own.
+// fork during all other work: the child checks the inherited blocks, frees some of them, whichever
+// thread allocated them, and allocates; the parent waits and checks its own.
 #pragma once
 
 namespace torture {
 
 struct Worker;
 
-// By the worker's own thread. A fault in the child is the parent's.
+// Called by the worker's own thread. A fault in the child becomes the parent's.
 void fork_and_check(Worker& worker);
 
 }  // namespace torture

@@ -9,14 +9,14 @@ namespace torture {
 
 namespace {
 
-// One figure over the rounds. What an allocator keeps for reuse has an upper bound, though it may
-// take some rounds to reach it: so the first rounds, and what they came to and as much as `slack`
-// on top, are free. Beyond that, new records must become rare. Where they do not, it is growth.
+// One figure over the rounds. What an allocator keeps for reuse has an upper bound, which it may
+// take some rounds to reach: the maximum of the first rounds plus `slack` is allowed. Above that,
+// new maxima must become rare; otherwise it is growth.
 class Trend {
  public:
   explicit Trend(size_t slack) : slack_(slack) {}
 
-  // True when it is growth.
+  // True if it is growth.
   bool add(size_t value) {
     constexpr int kWarmUp = 2;
     constexpr int kTooMany = 4;
@@ -40,7 +40,7 @@ class Trend {
   int rounds_ = 0, records_ = 0;
 };
 
-// Pairs of malloc and free at sizes that go different ways, the large ones barely touched.
+// Pairs of malloc and free at sizes with different code paths; large blocks are hardly touched.
 void churn() {
   constexpr size_t kSizes[] = {48, 1000, 20000, 100 * kKiB, 700 * kKiB, 5 * kMiB};
   constexpr int kPairs = 4000;
@@ -59,7 +59,7 @@ void churn() {
   }
 }
 
-// By the allocator's own count; 0 if it has none.
+// The allocator's own count; 0 if it has none.
 size_t bytes_in_use() {
   if (family.info == nullptr) return 0;
   struct mallinfo2 info = family.info();
@@ -78,12 +78,12 @@ void judge(Trend& trend, size_t value, const char* what) {
 }  // namespace
 
 void check_growth() {
-  // What threads share, and what ended threads have left, may hold partly used slabs that count as
-  // in use; a heap a processor is common.
+  // Heaps that threads share, and those of ended threads, may have partial slabs that count as in
+  // use; one heap a processor is common.
   static Trend in_use((8 + 8 * size_t(sysconf(_SC_NPROCESSORS_ONLN))) * kMiB);
   [[maybe_unused]] static Trend resident(settings.live_mib * kMiB / 2 + 64 * kMiB);
   [[maybe_unused]] static Trend space(settings.live_mib * kMiB * 2 + 512 * kMiB);
-  // Pairs by one thread, with nobody else there, leave nothing behind but what its caches hold.
+  // Pairs by the only thread leave nothing in use but what its caches hold.
   static Trend by_pairs(2 * kMiB);
   static size_t left_by_pairs = 0;
   size_t before = bytes_in_use();

@@ -83,8 +83,8 @@ Node* join(Node* left, Node* right) {
   return root;
 }
 
-// A piece that shares a byte with [start, end). As pieces are disjoint, only the last one that
-// starts before `end` can.
+// A piece that overlaps [start, end). Pieces are disjoint, so only the last one that starts before
+// `end` can.
 Node* overlapping(Node* tree, uintptr_t start, uintptr_t end) {
   Node* last = nullptr;
   while (tree != nullptr) {
@@ -124,7 +124,7 @@ bool remove_at(Shard& shard, uintptr_t start) {
 }
 
 uintptr_t start_of(const Block& block) { return reinterpret_cast<uintptr_t>(block.p); }
-// A block of no bytes still has an address that no other may have.
+// A block of no bytes has a unique address, too.
 uintptr_t end_of(const Block& block) {
   return start_of(block) + (block.usable != 0 ? block.usable : 1);
 }

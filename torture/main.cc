@@ -3,11 +3,11 @@
 //   main ── rounds ──► streams of threads (worker) ──► checked calls (calls) ──► the allocator
 //     │                     └── fork, short-lived threads, mailboxes,       └── index, pattern
 //     │                         exchanges
-//     ├── relays and growth, when all is freed
+//     ├── relays and growth, when everything is freed
 //     └── monitor: signals, progress, hangs, crashes
 //
-// Invariant: nothing here uses the allocator under test for itself, so that a broken one is still
-// reported.
+// Invariant: the program does not use the allocator under test for itself, so that it can report a
+// broken one.
 //
 // Exit codes: 0 clean, 1 a fault was found, 2 wrong usage or no resources.
 
@@ -26,15 +26,15 @@
 #include "worker.h"
 
 #ifdef __SANITIZE_THREAD__
-// A fork with threads is the point here, and its child starts none. Locks by the hundred are held
-// across it.
+// The test forks with threads on purpose; the child starts none. Hundreds of locks are held across
+// the fork.
 extern "C" const char* __tsan_default_options() {
   return "halt_on_error=1:die_after_fork=0:detect_deadlocks=0:exitcode=66";
 }
 #endif
 
 #ifdef __SANITIZE_ADDRESS__
-// At a thread's end it would unmap the signal stack, taking ours for its own.
+// At a thread's end ASan would unmap our signal stack, mistaking it for its own.
 extern "C" const char* __asan_default_options() { return "use_sigaltstack=0"; }
 #endif
 
@@ -42,7 +42,7 @@ namespace torture {
 
 namespace {
 
-// Sanitizers make everything slower: shorter rounds, so that there are some.
+// Sanitizers are slow: shorter rounds, so that several fit into the time.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kOperationsPerRound = 2000;
 #else
@@ -53,20 +53,20 @@ constexpr char kHelp[] =
     "Usage: larder-torture [OPTIONS]\n"
     "Tortures the malloc of this process; preload one to torture that.\n"
     "\n"
-    "  --threads N       streams of operations at a time, 1 to 512 [4]\n"
-    "  --seconds S       how long [10]\n"
-    "  --rounds N        end after so many rounds\n"
-    "  --seed X          decimal or 0x…: decides what the streams do [random]\n"
-    "  --round N         begin with this round of the seed [1]\n"
-    "  --live-mib M      at most so much is allocated at a time, about [128]\n"
-    "  --hang-seconds S  a thread without progress for so long hangs [60]\n"
+    "  --threads N       concurrent streams of operations, 1 to 512 [4]\n"
+    "  --seconds S       run for S seconds [10]\n"
+    "  --rounds N        end after N rounds\n"
+    "  --seed X          the seed of all operations, decimal or 0x… [random]\n"
+    "  --round N         start with this round of the seed [1]\n"
+    "  --live-mib M      approximate limit on the MiB allocated at a time [128]\n"
+    "  --hang-seconds S  report a hang when a thread makes no progress for S seconds [60]\n"
     "  --no-forks        no fork\n"
     "  --no-signals      no signals\n"
-    "  --ignore KIND     go on after faults misaligned, changed-errno, wrong-result or growth\n"
+    "  --ignore KIND     continue after faults misaligned, changed-errno, wrong-result or growth\n"
     "  --expect KIND,... exit 0 only if a fault of one of these kinds is found\n"
-    "  --progress        tell every half second how far it is\n"
+    "  --progress        report progress every half second\n"
     "\n"
-    "Says what it finds in JSON, a line each. `larder torture` says it in words.\n";
+    "Reports its findings in JSON, one object a line. `larder torture` prints them as text.\n";
 
 [[noreturn]] void usage(const char* option, const char* value, const char* why) {
   give_up("%s%s%s: %s; see --help", option, value != nullptr ? " " : "",
@@ -131,7 +131,7 @@ void parse(int count, char** words) {
   }
 }
 
-// True while a stream has something left to do. Starts and joins threads as it goes.
+// True while a stream has operations left. Starts and joins its threads.
 bool drive(Worker& stream) {
   if (stream.running) {
     if (!stream.finished.load(std::memory_order_acquire)) return true;
@@ -186,7 +186,7 @@ int main(int count, char** words) {
   parse(count, words);
   set_pattern_seed(settings.seed);
   if (!find_family()) return 2;
-  if (!live_blocks::init() || !make_workers()) give_up("no memory to begin with");
+  if (!live_blocks::init() || !make_workers()) give_up("no memory for the program's own tables");
   become(main_worker());
   install_handlers();
   print_start();

@@ -1,5 +1,5 @@
-// What the torture program uses instead of malloc and of libc's locks: mappings of its own, a lock,
-// random numbers. Nothing here calls the allocator under test. Any thread.
+// Replaces malloc and libc's locks for the torture program: mappings, a lock, random numbers. Does
+// not call the allocator under test. Any thread.
 #pragma once
 
 #include <sched.h>
@@ -32,8 +32,8 @@ inline uint64_t now_ms() {
   return uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1000000;
 }
 
-// Made of atomics, so that ThreadSanitizer sees what it orders and a forked child may unlock what
-// its parent had locked. Not for signal handlers.
+// Made of atomics, so that ThreadSanitizer sees the order, and a forked child may unlock what its
+// parent has locked. Not for signal handlers.
 class Lock {
  public:
   void lock() {

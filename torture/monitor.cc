@@ -14,7 +14,7 @@ namespace torture {
 
 namespace {
 
-// Does not allocate, but comes in the midst of anything, takes its time, and lets others run
+// Does not allocate, but interrupts any code, takes some time, and lets other threads run
 // meanwhile.
 void interrupt(int) {
   int saved = errno;
@@ -71,7 +71,7 @@ void* monitor_thread(void*) {
     if (settings.signals) {
       const Where* at = where_of(unsigned(random.below(count)));
       int thread = at->thread.load(std::memory_order_relaxed);
-      // It may have ended since: then this fails, or finds another thread of ours.
+      // The thread may have ended: then this fails, or signals another thread of ours.
       if (thread != 0) syscall(SYS_tgkill, getpid(), thread, SIGUSR1);
     }
     uint64_t now = now_ms();

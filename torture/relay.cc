@@ -18,7 +18,7 @@ constexpr uint64_t kBatches = 1000;
 #else
 constexpr uint64_t kBatches = 80000;
 #endif
-// In the queue and in hands are at most 5 MiB. The rest is for caches.
+// Up to 5 MiB are in the queue and in the threads' hands. The rest is for caches.
 constexpr size_t kAllowed = 36 * kMiB;
 
 struct Piece {
@@ -30,7 +30,7 @@ struct Batch {
   Piece pieces[kBatch];
 };
 
-// One run of it, first in, first out.
+// The state of one relay; the queue is first in, first out.
 struct Relay {
   Lock lock;
   Batch queue[kQueued];
@@ -38,20 +38,20 @@ struct Relay {
   std::atomic<uint64_t> numbers;  // of threads, and what seeds them
   std::atomic<uint64_t> to_make;  // batches
   std::atomic<unsigned> makers;   // that have not ended
-  unsigned kept_a_batch;          // blocks that who frees allocates for each batch that it frees
-  size_t only_size;               // that is allocated; 0: many
+  unsigned kept_a_batch;  // blocks that a freeing thread allocates for each batch that it frees
+  size_t only_size;       // that is allocated; 0: many
 };
 
 Relay relay;
 
-// As cheap as can be, for much has to be done to show anything: a byte at each end.
+// Cheap, because much work is needed to show growth: only a byte at each end.
 Piece make(Random& random) {
   size_t size = relay.only_size;
   if (size == 0) size = size_t{16} << random.below(7) | random.below(16);
   Piece piece = {static_cast<char*>(family.malloc(size)), size};
   if (piece.p == nullptr)
     fault(Fault::kNoMemory, nullptr, nullptr, nullptr,
-          "malloc gives no block of %zu bytes with hardly anything allocated", size);
+          "malloc returns no block of %zu bytes although little is allocated", size);
   piece.p[0] = piece.p[size - 1] = char(uintptr_t(piece.p) >> 4);
   return piece;
 }
@@ -132,7 +132,7 @@ void run_relay(uint64_t round) {
   unsigned makers = unsigned(random.between(1, kMostMakers));
   unsigned freers = unsigned(random.between(makers + 1, kMostFreers));
   relay.makers = makers;
-  // What earlier rounds left would hide the growth.
+  // Memory that earlier rounds left would hide the growth.
   if (family.trim != nullptr) family.trim(0);
   size_t before = resident_bytes(), highest = before;
   pthread_t threads[kMostMakers + kMostFreers];

@@ -1,13 +1,13 @@
-// Threads that only allocate and threads that only free, or nearly so, with a bounded queue between
-// them: what is live has a bound, and so must be what the allocator keeps.
+// Threads that only allocate and threads that mostly free, with a bounded queue between them: live
+// memory is bounded, so what the allocator keeps must be bounded, too.
 #pragma once
 
 #include <stdint.h>
 
 namespace torture {
 
-// By the main thread, while there is no other. Reports growth if the resident set rises beyond any
-// cache while the work goes on.
+// REQUIRES: called by the main thread while there is no other. Reports growth if the resident set
+// rises beyond any cache during the work.
 void run_relay(uint64_t round);
 
 }  // namespace torture

@@ -21,7 +21,7 @@ namespace {
 
 std::atomic<bool> reported;
 
-// How a child of fork ends after the fault that is expected: 0 would be a clean end.
+// Exit code of a child of fork after the expected fault; 0 would be a clean end.
 constexpr int kExpectedInChild = 3;
 
 const char* fault_name(Fault kind) {
@@ -34,7 +34,7 @@ const char* fault_name(Fault kind) {
   return kNames[size_t(kind)];
 }
 
-// Text in a fixed buffer; what does not fit is cut.
+// Text in a fixed buffer; it is truncated if it does not fit.
 class Text {
  public:
   [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
@@ -59,7 +59,7 @@ class Text {
     }
   }
   const char* text() const { return text_; }
-  // In one call, so that lines of several processes do not mix.
+  // One call, so that lines of several processes do not mix.
   void write_to(int fd) const {
     for (size_t done = 0; done < length_;) {
       ssize_t n = write(fd, text_ + done, length_ - done);
@@ -81,7 +81,7 @@ void add_block(Text& text, const char* name, const Block& block) {
            stream_of(block.id), round_of(block.id), number_of(block.id));
 }
 
-// The options that make the same decisions again, up to the round of the fault and a bit beyond.
+// The options that repeat the run up to a little beyond the round of the fault.
 void add_options(Text& text, const Where* at) {
   uint64_t round = at != nullptr ? at->round.load(std::memory_order_relaxed) : 0;
   text.add("--threads %u --seed 0x%llx --live-mib %zu --seconds %.0f", settings.threads,

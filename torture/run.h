@@ -1,8 +1,7 @@
-// What one run is: its settings, what every part counts, where each thread is at the moment, and
-// how a fault ends it.
+// A run: its settings, its counters, where each thread currently is, and how a fault ends it.
 //
-// The settings are written before the first thread starts. A Where belongs to its thread; the
-// monitor and the handler of crashes read it.
+// The settings are written before the first thread starts. Only its thread writes a Where; the
+// monitor and the crash handler read it.
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +14,7 @@
 
 namespace torture {
 
-// What can be found.
+// The kinds of faults.
 enum class Fault {
   kOverlap,
   kDoubleHandOut,
@@ -63,7 +62,7 @@ struct Where {
   std::atomic<int> thread;  // its kernel id, 0 when no thread works on the stream
 };
 
-// Of the calling thread; null in threads that do not call the allocator under test.
+// The calling thread's; null in threads that do not call the allocator under test.
 extern constinit thread_local Where* where;
 
 struct Totals {
@@ -73,38 +72,38 @@ struct Totals {
 
 extern Totals totals;
 
-// Set when the time is up: streams end after the operation that they are in.
+// Set when the time is up: streams end after their current operation.
 extern std::atomic<bool> stop;
 
-// For kinds after which a run can go on.
+// Accepts kinds after which a run can continue.
 inline bool is_ignored(Fault kind) { return settings.ignored[size_t(kind)]; }
-// False for a name that is none of a kind, or of one after which no run can go on.
+// False if no kind has this name, or if a run cannot continue after it.
 bool ignore(const char* name);
 
-// Reports, in a line on stdout, the first fault of the run and ends the process; a second one waits
-// for that end. `culprit` is the block that the call is about, `other` a second one; both may be
-// null. Never allocates, and may be called from a signal handler.
+// Reports the first fault of the run in a line on stdout and ends the process; a second fault waits
+// for that. `culprit` is the block that the call works on, `other` a second one; both may be null.
+// Never allocates. Async-signal-safe.
 [[noreturn, gnu::format(printf, 5, 6)]] void fault(Fault kind, const Where* at,
                                                    const Block* culprit, const Block* other,
                                                    const char* format, ...);
-// A sentence piece on damage, into `text`.
+// Describes damage, as part of a sentence, in `text`.
 void describe_damage(const Damage& damage, char* text, size_t size);
 
-// For the parent of a child that has reported a fault, or given up, and ended with this code (1–3).
+// For the parent of a child that has reported a fault or given up, with this exit code (1–3).
 [[noreturn]] void end_like_child(int code);
 
-// Something that is no fault of the allocator: one line on stderr, exit code 2.
+// For errors that are no fault of the allocator: one line on stderr, exit code 2.
 [[noreturn, gnu::format(printf, 1, 2)]] void give_up(const char* format, ...);
 
-// What is said on stdout is a JSON object a line: {"start": …}, {"progress": …} if asked for, then
-// {"clean": …} or {"fault": …}.
+// stdout has one JSON object a line: {"start": …}, {"progress": …} with --progress, then {"clean":
+// …} or {"fault": …}.
 void print_start();
 void print_progress(double seconds);
 void print_clean(double seconds);
 
-// Starts a thread, on the stack at *stack: null is libc's, or for ThreadSanitizer one that stays.
-// It does not see libc unmap the stacks of ended threads, and would take what is mapped there next
-// for the same memory. 0 or an error.
+// Starts a thread on the stack at *stack. Null is libc's, or, under ThreadSanitizer, one that stays
+// mapped: TSan does not see libc unmap the stacks of ended threads, and would take the next mapping
+// there for the same memory. Returns 0 or an error.
 int start_thread_on(void** stack, pthread_t* thread, void* (*function)(void*), void* argument);
 
 // From /proc/self/statm and /proc/self/status, bytes; 0 if they cannot be read.

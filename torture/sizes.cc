@@ -7,13 +7,13 @@ namespace {
 // One below, at, or one above.
 size_t about(Random& random, size_t size) { return size - 1 + random.below(3); }
 
-// Powers of two and the eighths between them: where the classes of most allocators end.
+// Powers of two and the eighths between them: bounds of most allocators' size classes.
 size_t class_edge(Random& random) {
   size_t power = size_t{1} << random.between(3, 15);
   return about(random, power + power / 8 * random.below(8));
 }
 
-// Every number of bits alike.
+// Every number of bits is equally likely.
 size_t log_uniform(Random& random, unsigned low_bits, unsigned high_bits) {
   size_t power = size_t{1} << random.between(low_bits, high_bits - 1);
   return power + random.below(power);

@@ -20,7 +20,7 @@ Worker* workers;
 
 unsigned crowd_count() {
   auto cpus = unsigned(sysconf(_SC_NPROCESSORS_ONLN));
-  unsigned count = (4 * cpus < 64 ? 64 : 4 * cpus) + 32;  // not all allocate at once
+  unsigned count = (4 * cpus < 64 ? 64 : 4 * cpus) + 32;  // not all allocate at the same time
   return count < kMostCrowd ? count : kMostCrowd;
 }
 
@@ -29,11 +29,11 @@ unsigned worker_count() { return settings.threads * (1 + kBrood) + crowd_count()
 
 constexpr size_t kLargest = 32 * kMiB;
 
-// --- what a thread leaves to be freed after its function has returned
+// --- blocks of a thread that are freed after its function has returned
 
 pthread_key_t leaving_key;
 
-// Frees a few blocks, its own and others', and makes one, as objects with destructors do.
+// Frees a few blocks, its own and others', and allocates one, like objects with destructors.
 void leave_some(Worker& worker, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     Block& block = worker.blocks[worker.random.below(worker.places)];
@@ -49,8 +49,8 @@ void leave_some(Worker& worker, unsigned count) {
   release(last, 3);
 }
 
-// Called again, in the rounds that pthread gives to keys whose destructors set them anew: later
-// than the destructors of thread_local objects, and than those of the keys that come once.
+// pthread calls this again, in the rounds for keys whose destructors set them anew: after the
+// destructors of thread_local objects, and of keys that are not set again.
 void leave_by_key(void* value) {
   Worker& worker = *static_cast<Worker*>(value);
   leave_some(worker, 4);
@@ -66,7 +66,7 @@ struct Leaver {
 
 thread_local Leaver leaver;
 
-// In the last round a sanitizer has taken its leave of the thread already.
+// In the last round a sanitizer has already finished the thread.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr unsigned kMostLeaving = PTHREAD_DESTRUCTOR_ITERATIONS - 2;
 #else
@@ -150,13 +150,13 @@ void resize_block(Worker& worker, Block& place) {
   worker.bytes += size;
 }
 
-// What streams have beyond their own blocks.
+// What streams do beyond their own blocks.
 bool is_room() {
   return totals.live_bytes.load(std::memory_order_relaxed) < int64_t(settings.live_mib * kMiB / 2);
 }
 
-// To another stream; it is freed if the mailbox is full, or too much under way. As that is a matter
-// of timing, both ways draw the same random numbers.
+// Sends a block to another stream; frees it if the mailbox is full, or too much is in transit. That
+// depends on timing, so both ways draw the same random numbers.
 void send_block(Worker& sender, Block& place) {
   unsigned to = unsigned(sender.random.below(settings.threads));
   unsigned form = unsigned(sender.random.next());
@@ -166,7 +166,7 @@ void send_block(Worker& sender, Block& place) {
   place.p = nullptr;
 }
 
-// Many of one size, freed in order, against it, or at random.
+// Many blocks of one size, freed in order, in reverse, or at random.
 void batch(Worker& worker) {
   constexpr unsigned kMost = 400;
   Block blocks[kMost];
@@ -184,7 +184,7 @@ void batch(Worker& worker) {
   }
 }
 
-// Everything goes; from then on the thread allocates one size alone.
+// Frees everything; from then on the thread allocates one size only.
 void drain(Worker& worker) {
   for (Block& block : worker.blocks)
     if (block.p != nullptr) free_block(worker, block);
@@ -230,8 +230,8 @@ void reseed(Worker& worker) {
   worker.only_size = 0;
 }
 
-// Threads that are born and die while their parent waits; what they leave is the parent's to free.
-// With a gate, none goes on before all are there.
+// Threads that start and end while their parent waits; the parent frees what they leave. With a
+// gate, none continues before all have started.
 void raise(Worker* children, unsigned count, Worker& parent, uint64_t most_operations,
            std::atomic<bool>* gate) {
   bool started[kMostCrowd] = {};
@@ -267,14 +267,14 @@ void* stream_thread(void* argument) {
   return nullptr;
 }
 
-// Calls that most programs make once in a while, if at all.
+// Calls that programs make rarely.
 void rare(Worker& worker) {
   switch (worker.random.below(16)) {
     case 0:
       if (family.trim != nullptr) family.trim(0);
       break;
     case 1:
-      // Each stops the others for a while.
+      // Each stops the other threads for a while.
       if (!worker.random.one_in(2)) break;
       if (settings.forks && !in_child && worker.brood != nullptr) fork_and_check(worker);
       break;
@@ -337,7 +337,7 @@ Worker& worker(unsigned stream) { return workers[stream]; }
 Worker& main_worker() { return workers[worker_count() - 1]; }
 
 Where* where_of(unsigned index) {
-  // The young first: their parents wait for them.
+  // The youngest first, because their parents wait for them.
   return index < worker_count() ? &workers[worker_count() - 1 - index].where : nullptr;
 }
 
