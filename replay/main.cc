@@ -1,8 +1,8 @@
-// Carries out the calls of a recorded program, at full speed, on the malloc of this process: one
+// Repeats the calls of a recorded program, at full speed, on the malloc of this process, with one
 // thread for each recorded one. See docs/tasks/replay-on-other-allocators.md.
 //
-// Invariant: nothing here uses the allocator for itself between the first operation and the last,
-// but pthread_create; the books are mappings that are resident before the start.
+// Invariant: between the first operation and the last, only pthread_create uses the allocator for
+// the replay itself; its tables are mappings that are resident before the start.
 //
 // Exit codes: 0 done, 2 wrong usage or operations, 3 no memory.
 
@@ -74,7 +74,7 @@ void prepare() {
   const ssize_t n = pread(STDIN_FILENO, &header, sizeof header, 0);
   if (n != ssize_t(sizeof header) || memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     give_up(kExitUsage, "standard input has no operations of this version; see --help");
-  // Each slot takes a word at least, each thread its place in the table.
+  // Each slot takes at least a word, each thread an entry of the table.
   struct stat file;
   const bool sized = fstat(STDIN_FILENO, &file) == 0 && S_ISREG(file.st_mode);
   const uint64_t most = sized ? uint64_t(file.st_size) / sizeof(uint64_t) : UINT32_MAX;
@@ -90,7 +90,7 @@ void await_threads() {
     futex_wait(shared.live_threads, live, 1);
 }
 
-// The kernel's part of a thread's end comes after our own.
+// The kernel ends a thread after our function has returned.
 void await_ends() {
   constexpr int kTries = 2000;
   for (int i = 0; i < kTries && status_field("Threads:") > 1; ++i) usleep(1000);
@@ -142,7 +142,7 @@ int run(int count, char** words) {
          counts.makes.load(), counts.reallocs.load(), counts.frees.load(), counts.bytes.load(),
          counts.handed.load(), counts.waits.load());
   fflush(stdout);
-  // Destructors would take apart what the replay has left as it is.
+  // Destructors would access what the replay leaves allocated.
   _exit(0);
 }
 

@@ -1,12 +1,12 @@
 // The operations that `larder replay` compiles a trace to; lab/src/replay/ops.rs writes them. Both
-// ends are of one build: the magic number changes with the format.
+// are of one build: the magic number changes with the format.
 //
-// A file is a header, chunks, and a table. A chunk belongs to one thread: its header, then words of
-// 8 bytes. The table has the offset of each thread's first chunk, by the thread's number. A
-// thread's chunks lie in the file in their order.
+// A file is a header, chunks, and a table. A chunk belongs to one thread: a header, then words of 8
+// bytes. The table has the offset of each thread's first chunk, by the thread's number. A thread's
+// chunks are in order in the file.
 //
 // A word: bits 0 to 4 are the code, 5 to 31 a slot or another small number, 32 to 63 a value.
-// Prefixes hold for the next operation of their thread.
+// Prefixes apply to the next operation of their thread.
 #pragma once
 
 #include <stddef.h>

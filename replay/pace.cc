@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSpins = 200;
 
-// Who waits at the same place for different laps is woken by his own alone.
+// Threads that wait on the same word for different laps are woken only for their own lap.
 uint32_t bit_of(uint32_t lap) { return 1u << (lap / Pace::kRing % 32); }
 
 }  // namespace

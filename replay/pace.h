@@ -1,10 +1,10 @@
-// Keeps threads near the order in which they were recorded. The trace is cut into laps of so many
-// operations, all threads together; who begins lap n waits until laps n - 2 and n - 3 are done, and
-// so all before them. A thread takes part in the laps that it has operations in, and is done with
-// one when it begins another.
+// Keeps threads near the recorded order. The trace is cut into laps of a number of operations, of
+// all threads together; a thread that begins lap n waits until laps n - 2 and n - 3, and so all
+// before them, are done. A thread takes part in the laps in which it has operations, and is done
+// with one when it begins another.
 //
-// Invariants: a wait is for operations that came earlier in the trace alone, so no circle of waits
-// can form; a lap that is waited for has operations. All threads.
+// Invariants: a wait is only for operations that are earlier in the trace, so there is no cycle of
+// waits; a lap that is waited for has operations. All threads.
 #pragma once
 
 #include <stdint.h>
@@ -17,8 +17,8 @@ class Pace {
  public:
   static constexpr unsigned kRing = 32;
 
-  // `done_2` and `done_3`: how often threads had been done with a lap at the same place of the ring
-  // once lap n - 2, or n - 3, was done by all.
+  // `done_2` and `done_3`: how often threads have been done with a lap at the same entry of the
+  // ring once all are done with lap n - 2, or n - 3.
   void begin(uint32_t lap, uint32_t done_2, uint32_t done_3);
   void finish(uint32_t lap);
 
@@ -32,7 +32,7 @@ class Pace {
   Place places_[kRing];
 };
 
-// Waits while the word is `value`, for somebody who wakes one of the bits; may return early.
+// Waits while the word is `value`, until a thread wakes one of the bits; may return early.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, uint32_t bits);
 void futex_wake(std::atomic<uint32_t>& word, uint32_t bits);
 

@@ -1,4 +1,4 @@
-// What the kernel says of this process's memory. One thread.
+// The kernel's figures for this process's memory. One thread.
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@ namespace replay {
 // A field of /proc/self/status, "VmRSS:" and the like, in its unit (KiB); 0 without it.
 uint64_t status_field(const char* key);
 
-// From now on the peak is counted anew; false if the kernel does not let us.
+// Resets the peak; false if the kernel refuses.
 bool forget_peak();
 
 }  // namespace replay

@@ -23,8 +23,8 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// The file of operations is standard input; only offsets are used, so threads share it. Answers how
-// many bytes are there: the last chunk of a file may be short.
+// The file of operations is standard input; threads share it, because only offsets are used.
+// Returns the number of bytes: the last chunk of a file may be short.
 size_t read_at(uint64_t offset, void* to, size_t bytes) {
   size_t done = 0;
   while (done < bytes) {
@@ -56,7 +56,7 @@ Buffer* take_buffer() {
   if (buffer != nullptr) free_buffers = buffer->next;
   pthread_mutex_unlock(&buffers_lock);
   if (buffer != nullptr) return buffer;
-  // Threads may live a little longer than in the trace.
+  // Threads may run a little longer than in the trace.
   shared.counts.unplanned.fetch_add(sizeof(Buffer), kRelaxed);
   return static_cast<Buffer*>(map_resident(sizeof(Buffer)));
 }
@@ -84,7 +84,7 @@ class Words {
   Words(const Words&) = delete;
   Words& operator=(const Words&) = delete;
 
-  // kEnd behind the last one.
+  // kEnd behind the last word.
   uint64_t next() {
     while (at_ == end_) {
       if (buffer_->header.next == 0) return uint64_t(Code::kEnd);
@@ -94,7 +94,7 @@ class Words {
   }
 
  private:
-  // Chunks of a thread that went back in the file would have no end.
+  // Chunks of a thread that lead back in the file would never end.
   void refill() {
     const uint64_t offset = buffer_->header.next;
     const size_t there = offset > offset_ ? read_at(offset, buffer_, sizeof *buffer_) : 0;
@@ -112,11 +112,11 @@ class Words {
   const uint64_t* end_;
 };
 
-// One operation, its prefixes applied.
+// One operation, with its prefixes applied.
 struct Operation {
   Code code;
   size_t size;
-  size_t align;  // 0: none asked for
+  size_t align;  // 0: none was requested
 };
 
 const char* name_of(Code code) {
@@ -194,8 +194,8 @@ void end(const Operation& op, void* p) {
   return array ? ::operator delete[](p) : ::operator delete(p);
 }
 
-// Of the pages of a block, those that are new are written to, as the program would; of what is
-// there by a realloc, the last byte again.
+// Writes to the new pages of a block, like the program; after a realloc, also to the last byte of
+// the old contents.
 void touch(Slot& slot, size_t size) {
   if (size == 0 || shared.dry || shared.touch == Touch::kNone) return;
   volatile char* bytes = static_cast<char*>(slot.p);
@@ -271,7 +271,7 @@ class Thread {
     ++reallocs_;
     bytes_ += size;
     void* old = slot.p;
-    // Of no bytes, some allocators would free it.
+    // Some allocators free the block if the size is 0.
     slot.p = shared.dry ? &shared : realloc(old, size != 0 ? size : 1);
     if (slot.p == nullptr) no_memory({Code::kRealloc, size, 0});
     if (old == nullptr) slot.touched = 0;
@@ -311,7 +311,7 @@ class Thread {
   }
 
   static void spawn(uint32_t number) {
-    // All but the first, once.
+    // All except the first, once each.
     if (shared.spawned.fetch_add(1, kRelaxed) + 1 >= shared.header.threads) give_up_damaged();
     shared.live_threads.fetch_add(1);
     pthread_t thread;
@@ -362,14 +362,14 @@ void give_up(int code, const char* format, ...) {
 }
 
 void give_up_damaged() {
-  give_up(kExitUsage, "the operations are damaged: compile the trace anew");
+  give_up(kExitUsage, "the operations are damaged: compile the trace again");
 }
 
 void* map_resident(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
                  -1, 0);
   if (p == MAP_FAILED)
-    give_up(kExitNoMemory, "no memory for %zu bytes of the replay's own books", bytes);
+    give_up(kExitNoMemory, "no memory for %zu bytes of the replay's own tables", bytes);
   return p;
 }
 

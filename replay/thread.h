@@ -1,8 +1,8 @@
-// A recorded thread, carried out: its operations, in order, on the malloc of this process.
+// A replayed thread: its operations, in order, on the malloc of this process.
 //
-// A slot is a place for a block. Slots change hands between threads: who takes one over waits for
-// the turn, the number of operations on the slot so far, that the trace says it has then; who had
-// it last needs not wait. All else of a slot belongs to the thread whose turn it is.
+// A slot holds a block. When a slot changes threads, the new thread waits until the number of
+// operations on the slot, its turn, is the one in the trace; the thread that had it last does not
+// wait. The rest of a slot belongs to the thread whose turn it is.
 #pragma once
 
 #include <stddef.h>
@@ -25,18 +25,18 @@ enum class Touch : uint8_t { kNone, kEdges, kAll };
 
 struct Counts {
   std::atomic<uint64_t> makes, frees, reallocs;
-  std::atomic<uint64_t> bytes;      // asked for, in all
-  std::atomic<uint64_t> handed;     // operations on a slot that another thread had last
-  std::atomic<uint64_t> waits;      // of these, the block was not there yet
-  std::atomic<uint64_t> unplanned;  // bytes of buffers beyond those planned for
+  std::atomic<uint64_t> bytes;      // requested, in total
+  std::atomic<uint64_t> handed;     // operations on a slot that another thread used last
+  std::atomic<uint64_t> waits;      // of these, those that had to wait
+  std::atomic<uint64_t> unplanned;  // bytes of buffers beyond the planned ones
 };
 
-// What all threads share. Set before the first one runs.
+// Shared by all threads. Set before the first one runs.
 struct Shared {
   Slot* slots;
   Header header;
   Touch touch = Touch::kAll;
-  bool dry = false;  // go through the operations, and call nothing
+  bool dry = false;  // go through the operations without calls
   Pace pace;
   Counts counts;
   std::atomic<uint32_t> live_threads;
@@ -47,16 +47,16 @@ extern Shared shared;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNoMemory = 3;
 
-// Says it on stderr in one line and ends the process.
+// Prints one line on stderr and ends the process.
 [[noreturn]] void give_up(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// The same for a file that no compiler of traces has written.
+// The same for a file that `larder replay` has not written.
 [[noreturn]] void give_up_damaged();
 
 // Zeroed pages that are resident from the start.
 void* map_resident(size_t bytes);
 
-// Buffers for so many threads at a time, resident from now on.
+// Makes buffers for this many concurrent threads, resident from now on.
 void plan_buffers(uint64_t threads);
 
 // Carries out the thread's operations.
