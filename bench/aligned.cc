@@ -2,7 +2,7 @@
 //
 // Behaves like numeric, video and database code: vectors for SIMD at 32 and 64 bytes, buffers for
 // direct I/O at 4,096, objects over-aligned against false sharing. An allocator that aligns by
-// asking for more and cutting pays in memory, one with a slow path of its own in time.
+// allocating more and cutting pays in memory, one with a slow path of its own in time.
 
 #include "workload.h"
 

@@ -1,4 +1,4 @@
-// bench_batch lifo|fifo|random SIZE: 1,000 blocks made, then freed in the given order.
+// bench_batch lifo|fifo|random SIZE: 1,000 blocks allocated, then freed in the given order.
 //
 // Behaves like the allocation phase of a request or a parse: more objects than a free list's hot
 // end holds. LIFO favours stacks, FIFO favours slabs, random order is what real data give.

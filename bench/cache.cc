@@ -1,4 +1,4 @@
-// bench_cache: a cache of bounded size whose values change in size as the hours pass.
+// bench_cache: a cache of bounded size whose values change in size over time.
 //
 // Behaves like redis or memcached under a memory limit, and like the fragmentation tests by which
 // log-structured allocation was argued for (Rumble et al., 2014): entries and keys of their own
@@ -103,7 +103,7 @@ class Cache {
     std::free(before);
   }
 
-  // The oldest entry; the list of ages is shortened now and then.
+  // The oldest entry; the list of ages is compacted occasionally.
   void evict() {
     const std::uint64_t hash = order_[oldest_++];
     if (oldest_ > 65536) {
@@ -148,7 +148,7 @@ int main() {
   Cache cache(limit);
   for (const Hour& hour : kHours) {
     for (std::size_t i = 0; i < turns; ++i) {
-      // The key's number times an odd constant: spread, and never two keys alike.
+      // The key's number times an odd constant: spread, and no two keys are equal.
       const std::uint64_t hash = (random.below(keys) + 1) * 0x9E3779B97F4A7C15u >> 8;
       if (i % 8 == 0) {
         cache.append(hash, 1 + random.below(64));

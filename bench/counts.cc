@@ -2,14 +2,15 @@
 // over THREADS threads; for counting what the allocator does under them.
 //
 //   pairs    malloc, free at once, of 64 bytes
-//   local    random ones of 64 blocks of 16 to 512 bytes are replaced, by the thread that made them
-//   remote   half of the threads allocate, the other half free what they are handed
-//   larson   as local, but a thread hands its blocks on to the next one every 64 replacements
-//   births   each thread makes 100 replacements and ends; THREADS of them live at the same time
+//   local    random ones of 64 blocks of 16 to 512 bytes are replaced by the thread that allocated
+//            them
+//   remote   half of the threads allocate, the other half free their blocks
+//   larson   like local, but a thread passes its blocks to the next one every 64 replacements
+//   births   each thread makes 100 replacements and ends; THREADS of them run at the same time
 //
-// `none`: the same without allocating, so that what threads alone cost can be taken off.
+// `none`: the same without allocations, so that the cost of threads alone can be subtracted.
 // Threads wait for each other by raw system calls, which are counted and printed, so that they can
-// be taken off what the process does in all. One thread means that main does the work and, but for
+// be subtracted from the process's total. With one thread main does the work and, except for
 // births, starts none.
 
 #include <fcntl.h>
@@ -72,7 +73,7 @@ class Counter {
   std::atomic<std::uint32_t> waiters_{0};
 };
 
-// Lets nobody through before all have come.
+// A barrier: no thread passes before all have arrived.
 class Gate {
  public:
   Gate() {
@@ -88,7 +89,7 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Nobody waits now.
+  // No thread waits now.
   void close_for(std::size_t comers) { missing_.store(comers); }
   void pass() {
     char byte = 0;
@@ -96,11 +97,11 @@ class Gate {
       while (syscall(SYS_read, ends_[0], &byte, 1) != 1) {
       }
     }
-    // Each lets the next one in; the last byte stays and is taken by `drain`.
+    // Each wakes the next one; `drain` reads the last byte.
     while (syscall(SYS_write, ends_[1], &byte, 1) != 1) {
     }
   }
-  // All have passed.
+  // All threads have passed.
   void drain() {
     char byte = 0;
     while (syscall(SYS_read, ends_[0], &byte, 1) != 1) {
@@ -140,7 +141,7 @@ void on_threads(std::size_t threads, Body&& body) {
   for (auto& thread : running) thread.join();
 }
 
-// The part of `total` that thread `t` of `threads` has to do.
+// The share of `total` for thread `t` of `threads`.
 std::size_t share(std::size_t total, std::size_t threads, std::size_t t) {
   return total / threads + (t < total % threads ? 1 : 0);
 }
@@ -227,7 +228,7 @@ std::size_t larson(std::size_t threads, std::size_t operations) {
   return turns * threads * kBlocks;
 }
 
-// Waves of threads; in a wave each thread waits for all to have begun before it ends.
+// Waves of threads; in a wave each thread waits until all have started before it ends.
 std::size_t births(std::size_t threads, std::size_t operations) {
   const std::size_t total = operations / kBirthReplacements;
   std::vector<std::thread> running;
@@ -255,7 +256,7 @@ std::size_t births(std::size_t threads, std::size_t operations) {
 
 struct Pattern {
   const char* name;
-  // Returns how many operations it came to.
+  // Returns the number of operations.
   std::size_t (*run)(std::size_t threads, std::size_t operations);
 };
 

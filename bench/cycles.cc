@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kObjects = 5000;
 
-// What a thread leaves for the next one in the ring.
+// Blocks that a thread leaves for the next one in the ring.
 struct Leftovers {
   std::mutex mutex;
   std::vector<void*> objects;
@@ -49,7 +49,7 @@ void run(Leftovers& mine, Leftovers& next, std::size_t cycles, std::uint64_t see
     for (std::size_t i = 0; i < kObjects / 3; ++i) std::free(objects[i]);
     objects.erase(objects.begin(), objects.begin() + kObjects / 3);
     {
-      // What the neighbour has not fetched yet comes back, so that no pile grows.
+      // Blocks that the neighbour has not fetched yet return, so that they do not accumulate.
       const std::scoped_lock lock(next.mutex);
       taken.swap(next.objects);
       next.objects.assign(objects.begin() + kObjects / 6, objects.end());

@@ -5,7 +5,7 @@
 // experiment of Robson (1977) in its random form: what is left lies all over the heap. The figure
 // is the memory that is still resident two seconds later (BENCH_IDLE=2), against a tenth of the
 // peak. With blocks of up to 4 KiB hardly a slab becomes free, only pages within slabs; with blocks
-// of up to 64 KiB most of the memory could go back.
+// of up to 64 KiB most of the memory can be purged.
 
 #include <vector>
 
@@ -45,7 +45,7 @@ void beat(const Sizes& sizes, bench::Random& random) {
   for (void* block : blocks) std::free(block);
 }
 
-// Only where idle memory is asked for: it takes its time.
+// Only if idle memory is measured, because it takes time.
 void pulse(const Sizes& sizes, bench::Random& random) {
   const double end = bench::Stopwatch::seconds() + bench::idle_seconds();
   while (bench::Stopwatch::seconds() < end) {

@@ -24,7 +24,7 @@ struct Node {
   std::vector<std::pair<std::string, NodePointer>> members;  // of an array: without names
 };
 
-// Only what write() makes: no white space, no escapes.
+// Parses only the output of write(): no white space, no escapes.
 class Reader {
  public:
   explicit Reader(const std::string& text) : at_(text.c_str()) {}
@@ -113,7 +113,7 @@ int main() {
   for (std::size_t i = 0; i < texts; ++i) {
     NodePointer tree = Reader(text).read();
     nodes += count(*tree);
-    // Half of the records live on, in trees of their own.
+    // Half of the records stay live, in trees of their own.
     auto part = std::make_unique<Node>();
     for (std::size_t m = i % 2; m < tree->members.size(); m += 2) {
       part->members.emplace_back("", copy(*tree->members[m].second));

@@ -3,8 +3,8 @@
 // Behaves like cache-thrash and cache-scratch of the Hoard paper (Berger et al., 2000). active:
 // each thread allocates an object of 8 bytes, writes it, frees it; an allocator that serves two
 // threads from one cache line makes them pay for each write. passive: the objects come from one
-// thread and lie side by side; each thread frees the one it was given, and an allocator that
-// hands the same line out again keeps the threads in it for good.
+// thread and lie side by side; each thread frees its one, and an allocator that reuses the same
+// line keeps the threads in it permanently.
 
 #include <thread>
 #include <vector>

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   const char* kind = argc > 1 ? argv[1] : "";
   const bench::Stopwatch watch;
   std::size_t steps = 0;
-  // A fraction of the work is a smaller block, not a fraction of a turn.
+  // A fraction of the work is a smaller block, not a fraction of an iteration.
   const double scale = bench::scale();
   const auto limit = [&](std::size_t usual) {
     return scale < 1 ? static_cast<std::size_t>(static_cast<double>(usual) * scale) + 8192 : usual;

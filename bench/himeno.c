@@ -131,7 +131,7 @@ static void initialise(struct Array* arrays) {
   }
 }
 
-/* One sweep over the inner cells into kNext; the squared residual. */
+/* One sweep over the inner cells into kNext; returns the squared residual. */
 static float sweep(const struct Array* arrays) {
   const float *a0 = arrays[kA0].cells, *a1 = arrays[kA1].cells, *a2 = arrays[kA2].cells;
   const float *a3 = arrays[kA3].cells, *b0 = arrays[kB0].cells, *b1 = arrays[kB1].cells;

@@ -1,9 +1,9 @@
 // bench_large malloc|calloc THREADS: blocks of 64 KiB to 8 MiB, few alive, replaced at random.
 //
 // Behaves like image, video and database buffers, and like the large end of mimalloc-bench's
-// malloc-large. All pages are used, so an allocator that hands memory back at each free pays for
-// every page again, and one that keeps all of it pays in resident memory. calloc adds what clearing
-// costs: memory that is known to be zero needs none.
+// malloc-large. All pages are used, so an allocator that unmaps memory at each free pays for every
+// page again, and one that caches all of it pays in resident memory. calloc adds the cost of
+// clearing: memory that is known to be zero needs none.
 
 #include <thread>
 #include <vector>

@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   const std::size_t threads = bench::number(argc, argv, 1, "THREADS");
   const std::size_t generations = bench::work(200);
   std::vector<Worker> workers(threads);
-  // The first objects are all made here and shuffled over the workers.
+  // The first objects are all allocated here and shuffled over the workers.
   for (std::size_t w = 0; w < threads; ++w) workers[w].random = bench::Random(w + 1);
   for (std::size_t i = 0; i < threads * kObjects; ++i) {
     const std::size_t size = pick_size(workers[0].random);

@@ -22,7 +22,7 @@
 
 enum end { kExited, kTimedOut, kInterrupted };
 
-/* After SIGTERM, this long for the command to tidy up. */
+/* Time for the command to clean up after SIGTERM. */
 static const double kGraceSeconds = 3;
 
 static double seconds(struct timeval value) {
@@ -54,7 +54,7 @@ static void start(char** argv, const sigset_t* mask) {
   _exit(error == ENOENT ? 127 : 126);
 }
 
-/* Waits until the child has ended, but no longer than `until`; the signals are blocked. */
+/* Waits for the child's end, up to `until`. REQUIRES: the signals are blocked. */
 static enum end wait_until(const sigset_t* signals, pid_t child, double until) {
   for (;;) {
     siginfo_t ended = {0};

@@ -2,8 +2,8 @@
 //
 // Behaves like xmalloc-test (Lever and Boreham, 2000): batches of 120 objects go through one queue
 // that all threads share, so that a consumer's frees are spread over the heaps of all producers,
-// and a slab's objects are freed by several threads at once. What a thread's cache keeps of memory
-// that it will never hand out again shows in the peak.
+// and a slab's objects are freed by several threads at once. Memory in a thread's cache that the
+// thread will never allocate again shows in the peak.
 
 #include <condition_variable>
 #include <mutex>
@@ -22,7 +22,7 @@ struct Batch {
   void* objects[kBatch];
 };
 
-// First in, first out; at most kQueued batches, so that no scheduler makes one run larger.
+// First in, first out; up to kQueued batches, so that scheduling does not make a run larger.
 class Queue {
  public:
   void push(Batch* batch) {
@@ -54,7 +54,7 @@ class Queue {
   Batch** tail_ = &head_;
 };
 
-// The batch itself is an object of the producer's too.
+// The batch itself is an object of the producer, too.
 void produce(Queue& queue, std::size_t batches, std::uint64_t seed) {
   constexpr std::size_t kSizes[] = {16, 24, 32, 48, 64, 64, 96, 128, 192, 256, 512, 1024};
   bench::Random random(seed);
@@ -82,7 +82,7 @@ void consume(Queue& queue, std::size_t batches) {
 int main(int argc, char** argv) {
   const std::size_t producers = bench::number(argc, argv, 1, "PRODUCERS");
   const std::size_t consumers = bench::number(argc, argv, 2, "CONSUMERS");
-  // Divisible by both, so that everybody knows its share.
+  // Divisible by both, so that each thread knows its share.
   const std::size_t share = bench::work(50'000) / (producers * consumers) + 1;
   Queue queue;
   std::vector<std::thread> threads;

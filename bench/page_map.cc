@@ -1,4 +1,4 @@
-// bench_page_map STRUCTURE THREADS: what it costs to get from an address to its descriptor.
+// bench_page_map STRUCTURE THREADS: the cost of a look-up from an address to its descriptor.
 //
 // STRUCTURE is radix1, radix2, radix3 (the allocator's own page map with so many levels), or
 // hash_mutex, hash_shared (a std::unordered_map behind a lock). A published pool found the map

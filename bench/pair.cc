@@ -1,4 +1,4 @@
-// bench_pair SIZE: malloc and free of one block, over and over.
+// bench_pair SIZE: malloc and free of one block, repeatedly.
 //
 // Behaves like the NetBSD experiment of 1999 (`foo = malloc(size); free(foo)` from 50 B to
 // 50 MB). The cost should not grow with the size; where it does, the allocator goes to the system.
@@ -7,8 +7,8 @@
 
 namespace {
 
-// About a second under a usual allocator; beyond its largest cached size each pair may be a
-// mapping made and removed.
+// About a second on a usual allocator; beyond its largest cached size each pair may be an mmap and
+// a munmap.
 std::size_t usual_pairs(std::size_t size) {
   if (size > 32 * bench::kMiB) return 60'000;
   return size > bench::kMiB ? 2'000'000 : 40'000'000;

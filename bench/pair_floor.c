@@ -44,7 +44,7 @@ static inline void* keep(void* block) {
   return block;
 }
 
-/* The next turn must look at memory anew, as a call would. */
+/* The next iteration must read memory again, like after a call. */
 static inline void end_turn(void) { __asm__ volatile("" : : : "memory"); }
 
 int main(int argc, char** argv) {

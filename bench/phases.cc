@@ -15,7 +15,7 @@
 
 namespace {
 
-// One block in kKeep outlives its phase, as results do.
+// One block in kKeep outlives its phase, like results.
 constexpr std::size_t kKeep = 2000;
 
 std::size_t pick_size(bench::Random& random) {
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   }
   std::unique_lock lock(turns.mutex);
   turns.changed.wait(lock, [&] { return turns.now == threads; });
-  // All phases are over, all threads are there: this is what a pool looks like at rest.
+  // All phases are over, and all threads still run: the state of an idle pool.
   watch.report(threads * bytes / bench::kKiB);
   ++turns.now;
   lock.unlock();

@@ -1,5 +1,6 @@
 // A library that `bench_stacks plugins` loads and unloads; compiled twice, with frames of other
-// sizes (PLUGIN_ROOM), so that what holds of the one is wrong of the other at the same address.
+// sizes (PLUGIN_ROOM), so that unwinding rules of the one are wrong for the other at the same
+// address.
 
 #include <cstddef>
 #include <cstdlib>

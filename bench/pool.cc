@@ -1,4 +1,4 @@
-// bench_pool fixed|mixed: 4 threads, 10 rounds each of 10,000 objects made and then freed.
+// bench_pool fixed|mixed: 4 threads, 10 rounds each of 10,000 objects allocated and then freed.
 //
 // Is the published benchmark of a concurrent memory pool on tcmalloc's design: objects of 16 bytes,
 // or of (16 + i) % 8192 + 1 bytes. The whole is repeated so that it can be timed.

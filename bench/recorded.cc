@@ -29,7 +29,7 @@ std::string word(bench::Random& random, std::size_t distinct) {
   return text;
 }
 
-// Words counted, ordered, and dropped now and then.
+// Words that are counted, ordered, and dropped occasionally.
 class Index {
  public:
   explicit Index(std::uint64_t seed) : random_(seed) {}
@@ -76,7 +76,7 @@ std::size_t threads(std::size_t count) {
         if (batch.size() < 256) continue;
         Box& next = boxes[(number + 1) % kThreads];
         const std::lock_guard guard(next.lock);
-        std::swap(next.words, batch);  // What was there is another thread's, and ended here.
+        std::swap(next.words, batch);  // The old words are another thread's, and are freed here.
         batch.clear();
       }
       sizes[number] = index.size();
@@ -88,7 +88,7 @@ std::size_t threads(std::size_t count) {
   return sum;
 }
 
-// A block at each of so many depths.
+// A block at each of this many depths.
 [[gnu::noinline]] std::size_t descend(std::size_t depth) {
   const std::string text(100 + depth, 'x');
   return depth == 1 ? text.size() : descend(depth - 1) + text.size();

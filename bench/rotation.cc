@@ -52,7 +52,7 @@ void run(std::atomic<Parcel*>& mine, std::atomic<Parcel*>& next, std::size_t loo
         std::free(block);
       }
     }
-    // What the neighbour has not fetched yet comes back.
+    // Blocks that the neighbour has not fetched yet return.
     open(next.exchange(parcel, std::memory_order_acq_rel));
     open(mine.exchange(nullptr, std::memory_order_acq_rel));
   }

@@ -1,14 +1,13 @@
-// Preloaded in front of the recorder by `larder lab stacks`: of a part of the calls that make a
-// block it notes the stack as libgcc's unwinder finds it, marks the call in the trace, and passes
-// it on with the caller's own stack and registers, so that the recorder meets it as it would
-// without this.
+// Preloaded before the recorder by `larder lab stacks`. For a share of the allocations it stores
+// the stack from libgcc's unwinder, marks the call in the trace, and forwards it with the caller's
+// own stack and registers, so that the recorder sees the same call as without it.
 //
-// SAMPLER_FILE gets a record a sample, of native u64: process, number, count, then so many
+// SAMPLER_FILE gets a record for each sample, of native u64: process, number, count, then this many
 // addresses, innermost first. The mark before the call in the trace has the number as its name.
-// SAMPLER_EVERY: one in so many calls of a thread, on average. A debugger may take the same samples
+// SAMPLER_EVERY: mean calls of a thread between two samples. A debugger may take the same samples
 // at a breakpoint on `sampler_taken(number, innermost address)`.
 //
-// x86-64. Thread safety: all state is the thread's own but the counter.
+// x86-64. Thread safety: all state is the thread's own, except the counter.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,7 +37,7 @@ OWN uint64_t until_next;
 OWN uint64_t random_state;
 OWN int busy;
 
-// All at once at the first call: one that comes from the loader's own functions would disturb them.
+// Looks all up at the first call: a look-up during the loader's own calls would disturb them.
 static void look_up(void) {
   for (int function = 0; function < kFunctions; function++) {
     next[function] = dlsym(RTLD_NEXT, kNames[function]);
@@ -82,7 +81,8 @@ __attribute__((noinline, visibility("default"))) void sampler_taken(uint64_t num
   __asm__ volatile("" ::"r"(number), "r"(innermost) : "memory");
 }
 
-// What the recorder or the runtime's `operator new` calls in turn is a part of a call seen already.
+// Calls of the recorder, or of the runtime's `operator new`, are part of a call that was seen
+// already.
 static int is_within_call(uint64_t caller) {
   Dl_info found;
   return dladdr((void*)caller, &found) != 0 &&
@@ -113,7 +113,7 @@ static void sample(uint64_t caller) {
   mark(name);
 }
 
-// The function behind the entry; before it is called, the call's sample is taken if it is due.
+// The function behind the entry. Takes the call's sample before, if one is due.
 __attribute__((used)) static void* pass(int function, uint64_t caller) {
   if (!next[0]) look_up();
   if (busy || file < 0) return next[function];

@@ -1,14 +1,16 @@
 // bench_stacks exceptions|frames|tails|signals|contexts|plugins|threads COUNT: what `larder lab
 // stacks` records: allocations on stacks that are hard to walk.
 //
-// exceptions: in destructors, handlers and constructors while exceptions pass. frames: below frames
-// of
-//   every kind: variable and very large ones, over-aligned ones, callbacks from the C library.
-//   tails: below functions that have left by a jump. signals: a handler, on the thread's stack or
-//   its own, that interrupts code wherever it is: in prologues, in the C library, in a system call,
-//   in calls through the linkage table. contexts: on stacks of coroutines, made by makecontext and
-//   by the compiler. plugins: in two libraries that are loaded where the other one was. threads:
-//   many that begin and end. COUNT: rounds, of some hundred allocations.
+//   exceptions  in destructors, handlers and constructors while exceptions pass
+//   frames      below variable, very large and over-aligned frames, and callbacks from the C
+//   library tails       below functions that have left by a jump signals     in handlers, on the
+//   thread's stack or their own, that interrupt prologues, the C
+//               library, system calls, calls through the linkage table
+//   contexts    on stacks of coroutines, made by makecontext and by the compiler
+//   plugins     in two libraries, each loaded where the other one was
+//   threads     in many threads that start and end
+//
+// COUNT: rounds, of some hundred allocations each.
 
 #include <alloca.h>
 #include <dlfcn.h>
@@ -182,7 +184,7 @@ std::size_t tail_second(std::size_t depth, void** keep) {
   return volatile_jumps[1](depth - 1, keep);
 }
 
-// malloc itself is what is jumped to: the innermost frame is the caller's caller's.
+// The jump goes to malloc itself: the innermost frame is the caller's caller's.
 [[gnu::noinline]] void* tail_of_malloc(std::size_t bytes) { return std::malloc(bytes); }
 
 std::size_t tails() {
@@ -217,7 +219,7 @@ int compare_quietly(const void* left, const void* right) {
   return *static_cast<const int*>(left) - *static_cast<const int*>(right);
 }
 
-// Nothing here allocates: a handler that did so in malloc could wait for itself.
+// Does not allocate: a handler that interrupts malloc could wait for itself.
 std::size_t interrupted_work() {
   std::size_t sum = collatz(27) + pushes(24, 3);
   std::array<int, 64> values{};

@@ -1,8 +1,8 @@
 // bench_sweep SIZE untouched|touched: time of one malloc and free of SIZE bytes, in steady state.
 //
 // The NetBSD experiment of 1999 (`foo = malloc(size); free(foo)`, 50 B to 50 MB), for `larder
-// sweep`. The number of pairs follows from the time they take: BENCH_SCALE times 50 ms. What comes
-// before the measured batch warms caches and the thresholds that some allocators adapt.
+// sweep`. The number of pairs is chosen by the time they take, BENCH_SCALE times 50 ms. Pairs
+// before the measured batch warm caches and the thresholds that some allocators adapt.
 
 #include <algorithm>
 
@@ -37,7 +37,8 @@ struct Result {
 template <bool kTouched>
 Result measure(std::size_t size) {
   const double budget = kBudgetSeconds * bench::scale();
-  // Batches grow until one takes a tenth of the budget; that one tells how many fill it.
+  // Batches grow until one takes a tenth of the budget; from that the number that fills it is
+  // computed.
   std::size_t pairs = 4;
   double seconds = seconds_of<kTouched>(size, pairs);
   while (seconds < budget / 10) {

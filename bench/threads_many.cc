@@ -27,10 +27,10 @@ void serve(std::barrier<>& all, std::size_t requests, std::uint64_t seed) {
       slot = bench::checked(std::malloc(size));
       bench::touch_ends(slot, size);
     }
-    // As a wait for the next request does, this lets the others run.
+    // Lets the others run, like a wait for the next request.
     std::this_thread::yield();
   }
-  // Nobody ends before the last has allocated.
+  // No thread ends before the last one has allocated.
   all.arrive_and_wait();
   for (void* slot : slots) std::free(slot);
 }

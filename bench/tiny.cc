@@ -35,7 +35,7 @@ Number* add(const Number* a, const Number* b) {
   return sum;
 }
 
-// Keeps a prefix of the digits, as a reduction modulo a power of two does.
+// Keeps a prefix of the digits, like a reduction modulo a power of two.
 Number* reduce(const Number* value, std::uint32_t limit) {
   const std::uint32_t length = value->length < limit ? value->length : limit;
   Number* reduced = make_number(length);

@@ -23,7 +23,7 @@ inline double scale() {
   const char* text = std::getenv("BENCH_SCALE");
   const double value = text == nullptr ? 1.0 : std::strtod(text, nullptr);
   if (!(value > 0 && value <= 1000)) {
-    std::fprintf(stderr, "BENCH_SCALE=%s is not a factor above 0 and at most 1000\n", text);
+    std::fprintf(stderr, "BENCH_SCALE=%s is not a factor above 0 and up to 1000\n", text);
     std::exit(2);
   }
   return value;
@@ -42,7 +42,7 @@ template <typename T>
   return value;
 }
 
-// Writes the first and the last word, as a program that fills in a header and a tail does.
+// Writes the first and the last word, like a program that fills in a header and a tail.
 [[gnu::always_inline]] inline void touch_ends(void* block, std::size_t size) {
   auto* bytes = static_cast<unsigned char*>(block);
   bytes[0] = 1;
@@ -73,7 +73,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// A null where memory was asked for would make the figures those of a failure.
+// Ends the process if memory is null: the figures would be those of a failure.
 inline void* checked(void* block) {
   if (block == nullptr) {
     std::fprintf(stderr, "out of memory\n");
@@ -82,10 +82,10 @@ inline void* checked(void* block) {
   return block;
 }
 
-// The rest of the process as /proc shows it. Nothing here allocates: a block taken to measure the
+// The process's figures from /proc. Does not allocate: a block that is allocated to measure the
 // heap would change it.
 
-// Calls `line(text, length)` for each line; what goes beyond 255 characters is left out.
+// Calls `line(text, length)` for each line; characters beyond 255 are left out.
 template <typename Line>
 bool for_each_line(const char* path, Line&& line) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -126,8 +126,8 @@ std::size_t kib_in(const char* path, const char (&name)[n]) {
 // Resident memory, by walking the page tables: the counters of /proc/self/statm lag behind.
 inline std::size_t resident_kib() { return kib_in("/proc/self/smaps_rollup", "Rss:"); }
 
-// The most that has been resident. The kernel sums its counters for it; for ru_maxrss it does not,
-// and each processor may hold back 31 pages.
+// Peak resident memory. The kernel sums its counters for this figure; for ru_maxrss it does not,
+// and each processor may withhold 31 pages.
 inline std::size_t peak_kib() { return kib_in("/proc/self/status", "VmHWM:"); }
 
 inline std::size_t mappings() {
@@ -177,7 +177,7 @@ class Stopwatch {
                               ", \"idle_rss_kib\": %zu", resident_kib());
     }
     length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length), "}\n");
-    // Not by stdio, which allocates its buffer.
+    // Without stdio, which allocates its buffer.
     if (write(STDOUT_FILENO, text, static_cast<std::size_t>(length)) != length) std::exit(1);
   }
 
