@@ -1,9 +1,9 @@
-//! What depends on the processor: how a hook learns its caller's registers, the thread's own word of
-//! memory, the time stamp counter, and `vfork`.
+//! Code for the processor: how a hook gets its caller's registers, the thread's own state, the time stamp
+//! counter, and `vfork`.
 //!
-//! Invariants: an entry does not touch the stack before it jumps, so that the implementation's frame
-//! is the caller's callee and needs no unwinding of its own; `Local` lies in initial-exec TLS, so
-//! that reaching it never allocates.
+//! Invariants: an entry does not change the stack before it jumps, so that the implementation's frame is
+//! directly below the caller's and needs no unwinding; `Local` is in initial-exec TLS, so that accessing
+//! it never allocates.
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the recorder knows x86-64 only");
@@ -24,7 +24,7 @@ pub struct Caller {
     pub bp: usize,
 }
 
-/// A thread's own state. Zero is its first state.
+/// A thread's own state. Initially zero.
 #[repr(C)]
 pub struct Local {
     pub guard: u32,
@@ -33,7 +33,7 @@ pub struct Local {
     pub stream: *mut Stream,
     /// How often the destructors of the ending thread have run.
     pub rounds: usize,
-    /// In the `operator new` below: the sizes that its own allocation may have.
+    /// In the `operator new` below: the possible sizes of its own allocation.
     pub new_low: usize,
     pub new_high: usize,
     pub reserved: [usize; 3],
@@ -79,9 +79,9 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// The counter, read after everything before it was done, and before any later store can be seen:
-/// not before the caller has got the block that it gives back, nor after anyone can get its memory.
-/// Plain `rdtsc` may run ahead of the load that brought the block here.
+/// The counter, read after all earlier loads and before any later store is visible: not before the caller
+/// has the block that it frees, and not after another thread can get its memory. Plain `rdtsc` may run
+/// ahead of the load that read the block's address.
 #[inline(always)]
 pub fn ticks() -> u64 {
     let mut processor = 0;
@@ -89,8 +89,8 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::__rdtscp(&mut processor) }
 }
 
-/// The counter, perhaps some instructions early or late. Waiting for what came before, as `ticks` does,
-/// costs a tenth of recording a call.
+/// The counter, possibly some instructions early or late. Waiting for earlier loads, like `ticks`, takes
+/// a tenth of the time to record a call.
 #[inline(always)]
 pub fn ticks_about() -> u64 {
     // SAFETY: rdtsc has no preconditions.
@@ -106,10 +106,10 @@ pub fn has_invariant_counter() -> bool {
         && __cpuid(0x8000_0001).edx & (1 << 27) != 0
 }
 
-/// Calls a function on another stack. It must not unwind.
+/// Calls a function on another stack. The function must not unwind.
 ///
 /// # Safety
-/// `top` must be the 16-aligned end of memory that nobody else uses as a stack now.
+/// `top` must be the 16-aligned end of memory that no other code currently uses as a stack.
 pub unsafe fn on_stack(top: *mut u8, function: extern "C" fn(*mut u8), argument: *mut u8) {
     // SAFETY: r12 survives the call and brings the stack pointer back.
     unsafe {
@@ -127,7 +127,7 @@ pub unsafe fn on_stack(top: *mut u8, function: extern "C" fn(*mut u8), argument:
     }
 }
 
-/// An exported function that hands its caller's registers on as fifth and sixth argument.
+/// An exported function that passes its caller's registers as fifth and sixth argument.
 macro_rules! entry {
     ($(#[$doc:meta])* $name:literal => $implementation:path) => {
         const _: () = {
@@ -150,8 +150,8 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
-/// An exported function that lets another look first and then is the one below, whatever its
-/// arguments are. The one that looks answers the address of the one below.
+/// An exported function that first calls another one, and then jumps to the function below with its own
+/// arguments, whatever they are. The first one returns the address of the function below.
 macro_rules! passage {
     ($name:literal => $look:path) => {
         const _: () = {
@@ -187,8 +187,8 @@ macro_rules! passage {
 }
 pub(crate) use passage;
 
-/// The child of vfork returns first, on the parent's stack: the return address must survive in a
-/// register, as nothing on the stack below the caller's frame does.
+/// The child of vfork returns first, on the parent's stack. So the return address must be in a register:
+/// the stack below the caller's frame is overwritten.
 #[cfg_attr(not(test), unsafe(export_name = "vfork"))]
 #[cfg_attr(test, allow(dead_code))]
 #[unsafe(naked)]
@@ -214,7 +214,7 @@ unsafe extern "C" fn vfork() {
     )
 }
 
-/// Where the kernel put the interrupted registers, seen from the signal's return trampoline.
+/// Where the kernel has stored the interrupted registers, relative to the signal's return trampoline.
 pub fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Option<Registers> {
     // The stack pointer is at the ucontext: flags, link and alternate stack, then the registers; see
     // sigcontext(7)'s struct in the kernel's headers.

@@ -1,14 +1,14 @@
-//! Asks the tool, at the program's end, which of its live blocks nothing leads to any more: all calls
-//! are in the file, so whoever reads it knows the blocks, stops the threads and follows the pointers,
-//! and what it answers goes into the trace.
+//! Asks the tool, at the program's end, which live blocks no pointer leads to. All calls are in the file,
+//! so the tool knows the blocks; it stops the threads and follows the pointers. The answer goes into the
+//! trace.
 //!
 //! ```text
 //! exit ─> before_destructors ─> ask ─(which file, when)─> tool
 //!                                └─<─(payloads, 0)─────────┘ ─> chunks
 //! ```
 //!
-//! Thread safety: one thread ends the program. While it waits, the others run, or are stopped. It
-//! waits as long as the tool has the connection: a tool that is gone closes it.
+//! Thread safety: one thread ends the program. While it waits, the others run, or are stopped. It waits as
+//! long as the connection is open; it closes when the tool ends.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -20,17 +20,17 @@ use crate::hooks::guard;
 use crate::sys::{self, Errno};
 use crate::{clock, file, state};
 
-/// The socket's name, in the environment; null: nobody is asked.
+/// The socket's name, in the environment; null: leaks are not checked.
 static NAME: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static NAME_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The thread that asked before the program's destructors; 0: none.
 static ASKED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// Longer names fit no address.
+/// The longest name that fits an address.
 const MOST_NAME: usize = 100;
 
 unsafe extern "C" {
-    /// glibc's: runs it when the thread ends, or calls `exit`, before what `atexit` was given.
+    /// glibc's: runs the function when the thread ends or calls `exit`, before the functions of `atexit`.
     fn __cxa_thread_atexit_impl(
         act: unsafe extern "C" fn(*mut c_void),
         argument: *mut c_void,
@@ -53,7 +53,7 @@ fn name() -> Option<&'static [u8]> {
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, bytes) })
 }
 
-/// Has the thread that runs constructors ask before any destructor has taken something apart.
+/// Makes the thread that runs constructors ask before any destructor has run.
 pub fn watch_exit() {
     static HERE: u8 = 0;
     // SAFETY: the thread's own.
@@ -61,7 +61,7 @@ pub fn watch_exit() {
     if name().is_none() || local.guard != guard::NONE {
         return;
     }
-    // The block that it takes is nobody's.
+    // The block that it allocates is not the program's.
     local.guard = guard::BELOW;
     let library = (&raw const HERE).cast_mut().cast();
     // SAFETY: the function has the right type, and this library is never unloaded.
@@ -77,7 +77,7 @@ unsafe extern "C" fn before_destructors(_: *mut c_void) {
     }
     ASKED_BY.store(sys::thread_id(), Ordering::Relaxed);
     ask(local);
-    // What libc frees next is the block of `watch_exit`; the program's own destructors come behind.
+    // libc frees the block of `watch_exit` next; the program's own destructors follow.
     // SAFETY: the function has the right type.
     if unsafe { libc::atexit(listen_again) } == 0 {
         local.guard = guard::BELOW;
@@ -92,7 +92,7 @@ extern "C" fn listen_again() {
     }
 }
 
-/// By the library's destructor: another thread than the first may have called `exit`.
+/// Called by the library's destructor: another thread than the first may have called `exit`.
 pub fn at_exit(local: &mut Local) {
     if ASKED_BY.load(Ordering::Relaxed) != sys::thread_id() && local.guard == guard::NONE {
         ask(local);
@@ -114,17 +114,17 @@ fn ask(local: &mut Local) {
     local.guard = guard::NONE;
 }
 
-/// Earlier calls left addresses of blocks where the frames of this one will lie, and just below them.
+/// Clears the stack where this call's frames will be: earlier calls left addresses of blocks there.
 #[inline(never)]
 fn clear_stack_below() {
     let mut words = [0u64; 512];
     for word in &mut words {
-        // SAFETY: a variable; what is never read is not left out so.
+        // SAFETY: a local variable; a volatile write is not optimised away.
         unsafe { std::ptr::write_volatile(word, 0) };
     }
 }
 
-/// In a frame of its own, which is clear.
+/// Runs in a frame of its own, which is clear.
 #[inline(never)]
 fn connect(name: &[u8], numbers: [u32; 2]) {
     if let Ok(fd) = sys::connect(name) {
@@ -133,7 +133,7 @@ fn connect(name: &[u8], numbers: [u32; 2]) {
     }
 }
 
-/// Little-endian: the file's numbers and the time; back come payloads behind their lengths, and a 0.
+/// Little-endian: sends the file's numbers and the time; receives payloads behind their lengths, then 0.
 fn converse(fd: i32, numbers: [u32; 2]) -> Result<(), Errno> {
     let tool = sys::peer(fd)?;
     if tool.uid != sys::user_id() && tool.uid != 0 {

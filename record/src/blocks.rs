@@ -1,15 +1,14 @@
-//! Which blocks are live: from an address to the block's size and a number of whoever owns it.
+//! The live blocks: from an address to the block's size and its owner's number.
 //!
-//! Thread safety: a table is divided into shards with a spin lock each. Only code that runs under
-//! the hooks' guard may call, so that no signal handler waits for the thread it interrupted. In a
-//! child of fork call `after_fork` before anything else.
+//! Thread safety: a table is divided into shards with a spin lock each. Only code under the hooks' guard
+//! may call, so that no signal handler waits for the thread it interrupted. In a child of fork call
+//! `after_fork` first.
 //!
-//! Invariants: an entry is 16 bytes, and a shard at most seven eighths full, so that a search ends;
-//! between an entry and the place its address hashes to no place is empty.
+//! Invariants: an entry has 16 bytes; used ≤ 7/8 × capacity of a shard, so that a search ends; no place
+//! between an entry and the place of its hash is empty.
 //!
-//! Bounds: 18 to 28 bytes a block of the most that were live at once, and a page for each 256 KiB of
-//! addresses that had any, 4 MiB in all; a shard that grows moves its entries while it is locked. Memory
-//! is not given back.
+//! Memory: 18 to 28 bytes × the maximum of live blocks, and a page for each 256 KiB of addresses that had
+//! any, up to 4 MiB. It is never unmapped. A shard that grows moves its entries while it is locked.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +24,7 @@ pub struct Block {
     pub owner: u32,
 }
 
-/// The block cannot be kept: no memory, or an address or a size of 2^48 and more.
+/// The block cannot be stored: no memory, or an address or a size of 2^48 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
@@ -34,8 +33,8 @@ type Entry = u128;
 
 const FIELD_BITS: u32 = 48;
 const FIELD_END: u64 = 1 << FIELD_BITS;
-/// Blocks that lie together are in one shard: allocators give each thread memory of its own, so that
-/// mostly one thread has to do with a shard. Of few shards each would have parts of all threads.
+/// Neighbouring blocks are in one shard: allocators give each thread memory of its own, so mostly one
+/// thread uses a shard. With few shards, each would serve all threads.
 const PART_BITS: u32 = 18;
 const SHARDS: usize = 1024;
 const FIRST_ENTRIES: usize = 4096 / size_of::<Entry>();
@@ -79,7 +78,7 @@ pub struct Blocks {
     shards: [Shard; SHARDS],
 }
 
-// SAFETY: entries are only touched under their shard's lock.
+// SAFETY: entries are only accessed under their shard's lock.
 unsafe impl Sync for Blocks {}
 
 impl Blocks {
@@ -97,7 +96,7 @@ impl Blocks {
         }
     }
 
-    /// Notes a block. Answers the one that was thought live at its address until now.
+    /// Adds a block. Returns the one that was recorded as live at its address.
     #[inline]
     pub fn insert(&self, address: usize, block: Block) -> Result<Option<Block>, Refused> {
         let address = address as u64;
@@ -110,7 +109,7 @@ impl Blocks {
         self.with(address, |entries| entries.insert(entry))
     }
 
-    /// Forgets the block at an address and answers what it was.
+    /// Removes the block at an address and returns it.
     #[inline]
     pub fn take(&self, address: usize) -> Option<Block> {
         let address = address as u64;
@@ -120,8 +119,8 @@ impl Blocks {
         self.with(address, |entries| entries.take(address))
     }
 
-    /// Tells of every live block, in no order. What is told is locked meanwhile, so it must not call
-    /// back.
+    /// Visits every live block, in no order. Its shard is locked meanwhile, so the visitor must not call the
+    /// table.
     pub fn each(&self, mut act: impl FnMut(usize, Block)) {
         for shard in &self.shards {
             shard.with(|entries| {
@@ -139,8 +138,8 @@ impl Blocks {
         self.shards[part].with(act)
     }
 
-    /// In a child of fork: begins anew, with nothing live. A shard that another thread was changing
-    /// is left where it is, as nothing in it can be relied on.
+    /// In a child of fork: starts with no live blocks. A shard that another thread was changing is leaked,
+    /// because it may be inconsistent.
     pub fn after_fork(&self) {
         for shard in &self.shards {
             // SAFETY: the child has one thread.
@@ -162,7 +161,7 @@ impl Blocks {
 }
 
 impl Entries {
-    /// Where an address belongs among so many places.
+    /// The place of an address's hash in this many places.
     #[inline]
     fn home(address: u64, places: usize) -> usize {
         ((u128::from(hash::spread(address)) * places as u128) >> 64) as usize
@@ -216,7 +215,7 @@ fn next(at: usize, count: usize) -> usize {
     if at + 1 == count { 0 } else { at + 1 }
 }
 
-/// Answers the entry that had the same address.
+/// Returns the entry that had the same address.
 fn put(places: &mut [Entry], entry: Entry) -> Option<Entry> {
     let count = places.len();
     let address = address_of(entry);
@@ -234,7 +233,7 @@ fn put(places: &mut [Entry], entry: Entry) -> Option<Entry> {
     }
 }
 
-/// Empties a place and moves up what could not be where it belongs.
+/// Empties a place, and moves entries from behind it towards the places of their hashes.
 fn close_gap(places: &mut [Entry], mut gap: usize) {
     let count = places.len();
     let mut at = gap;
@@ -245,7 +244,7 @@ fn close_gap(places: &mut [Entry], mut gap: usize) {
             break;
         }
         let home = Entries::home(address_of(entry), count);
-        // How far the entry is from its home, and the gap from the entry, around the end.
+        // Distances, around the end: of the entry from the place of its hash, and from the gap.
         let from_home = (at + count - home) % count;
         let from_gap = (at + count - gap) % count;
         if from_home >= from_gap {

@@ -1,11 +1,11 @@
-//! A stream's chunk under way: records go into a live region, which is a mapped part of the trace
-//! file, and from there, when it is full, compressed to the file's end.
+//! A stream's current chunk: records go into a live region, which is a mapped part of the trace file. When
+//! it is full, it is compressed and appended to the file.
 //!
-//! So a process that is killed leaves every record in the file: the kernel keeps what was stored.
+//! So every record of a killed process is in the file: the kernel keeps what was stored.
 //!
-//! Thread safety: a `Live` belongs to a stream. Invariants: `committed` in the region counts whole
-//! records only, and is raised after their bytes are there; a region keeps its chunk until the
-//! sealed one is written, with the same number, so that nothing is lost in between.
+//! Thread safety: a `Live` belongs to a stream. Invariants: `committed` in the region counts complete
+//! records only, and is raised after their bytes are stored; a region keeps its chunk until the sealed
+//! one, with the same number, is written, so that nothing is lost in between.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -20,18 +20,17 @@ use crate::file::{self, Region};
 use crate::memory::Pages;
 use crate::{clock, state, sys};
 
-/// A thread that calls little has a small region, one that calls much soon a large one: these sizes
-/// one after the other.
+/// The sizes of a thread's successive regions, so that a thread with few calls takes little.
 const REGION_BYTES: [usize; 5] = [8 << 10, 32 << 10, 128 << 10, 256 << 10, 1 << 20];
 const _: () = assert!(REGION_BYTES[4] + columns::HEADER_BYTES - LIVE_DATA_OFFSET <= MAX_RAW_BYTES);
 
-/// What higher levels find in columns is a twentieth, for twice the time.
+/// Higher levels save a twentieth, and take twice the time.
 const LEVEL: i32 = 1;
 
 pub struct Live {
     region: Region,
     size: usize,
-    /// Bytes of records that are whole.
+    /// Bytes of complete records.
     pub committed: usize,
     events: u32,
     contents: Contents,
@@ -64,7 +63,7 @@ impl Live {
         !self.region.start.is_null()
     }
 
-    /// Gets a region; false if there is none to be had.
+    /// Gets a region; false if there is none.
     pub fn open(&mut self) -> bool {
         let bytes = REGION_BYTES[self.size];
         let Some(region) = file::map_region(bytes) else {
@@ -92,7 +91,7 @@ impl Live {
         true
     }
 
-    /// Begins a chunk: what it starts from is what the stream has now.
+    /// Begins a chunk with the stream's current state.
     pub fn begin(&mut self, from: Contents) {
         self.contents = Contents {
             stream: self.contents.stream,
@@ -114,12 +113,12 @@ impl Live {
         }
     }
 
-    /// The number of the chunk under way.
+    /// The number of the current chunk.
     pub fn chunk(&self) -> u32 {
         self.contents.seq
     }
 
-    /// The room that is left.
+    /// Remaining bytes.
     #[inline]
     pub fn room(&self) -> usize {
         self.region
@@ -127,7 +126,7 @@ impl Live {
             .saturating_sub(LIVE_DATA_OFFSET + self.committed)
     }
 
-    /// Where the next record goes.
+    /// Where the next record is stored.
     #[inline]
     pub fn tail(&mut self) -> &mut [u8] {
         // SAFETY: `room` bytes behind the committed ones lie in the region, which is mapped.
@@ -137,7 +136,7 @@ impl Live {
         }
     }
 
-    /// The record just written at the tail counts from now on.
+    /// Commits the record that was just stored at the tail.
     #[inline]
     pub fn commit(&mut self, bytes: usize, is_call: bool) {
         self.committed += bytes;
@@ -155,8 +154,8 @@ impl Live {
         }
     }
 
-    /// Writes the chunk to the file's end. False, and the recording has stopped, if that failed; the
-    /// region then still has it.
+    /// Appends the chunk to the file. If that fails, stops the recording and returns false; the region then
+    /// still has the chunk.
     pub fn seal(&mut self, last_time: u64) -> bool {
         if self.committed == 0 {
             return true;
@@ -176,14 +175,14 @@ impl Live {
         written
     }
 
-    /// After a seal: a larger region if this one filled up.
+    /// After a seal: changes to a larger region if this one was full.
     pub fn enlarge(&mut self) {
         if self.size + 1 < REGION_BYTES.len() {
             self.resize(self.size + 1);
         }
     }
 
-    /// After a seal: the smallest region, for what little may still come.
+    /// After a seal: changes to the smallest region, for the few records that may follow.
     pub fn shrink(&mut self) {
         if self.size > 0 {
             self.resize(0);
@@ -195,7 +194,7 @@ impl Live {
         self.publish(0, 0);
         self.size = size;
         if self.open() {
-            // SAFETY: the old region is empty and nobody else's.
+            // SAFETY: the old region is empty, and only this stream uses it.
             unsafe { old.0.release() };
         } else {
             self.size = old.1;
@@ -227,7 +226,7 @@ struct Work {
     columns: Pages<u8>,
 }
 
-// SAFETY: the work is only touched by who set `busy`.
+// SAFETY: only the thread that has set `busy` accesses the work.
 unsafe impl Sync for Compressor {}
 
 static COMPRESSORS: [Compressor; 4] = [const {
@@ -256,7 +255,7 @@ fn with_compressor(act: impl FnOnce(&mut Work) -> bool) -> bool {
     }
 }
 
-/// In a child of fork: who was compressing is gone.
+/// In a child of fork: the thread that was compressing does not exist.
 pub fn after_fork() {
     for compressor in &COMPRESSORS {
         compressor.busy.store(false, Ordering::Release);

@@ -1,10 +1,8 @@
 //! The clock of the trace's times.
 //!
-//! Invariant: a time that is taken before a block is given back is not later than one that is taken
-//! after another thread got the same memory, and a time taken when a block was made is not later
-//! than one taken by whoever was handed it: the time stamp counter is read in order with memory
-//! (`ticks`), and rounding down keeps the order. While there is one thread, no order is to be kept but
-//! its own.
+//! Invariant: time before a free ≤ time after another thread's allocation of the same memory; time of an
+//! allocation ≤ times of threads that got the block. For this the time stamp counter is read in order with
+//! memory (`ticks`); rounding down keeps the order. A single thread only needs its own order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,20 +13,20 @@ use crate::{arch, file, sys};
 
 static USES_COUNTER: AtomicBool = AtomicBool::new(false);
 
-/// Ticks of the trace are this many bits coarser than the clock's: 64 ticks of a counter are 16 to 32
-/// ns. A thread's own calls are in order anyway; two threads can get the same block one after the
-/// other no faster than one call is recorded, which takes longer. A byte a call is saved.
+/// Ticks of the trace are this many bits coarser than the clock's, which saves a byte a call: 64 ticks of
+/// a counter are 16 to 32 ns. A thread's own calls are in order anyway, and two threads cannot get the
+/// same block within that time, because recording a call takes longer.
 const COUNTER_SHIFT: u32 = 6;
 const MONOTONIC_SHIFT: u32 = 4;
 
 /// Ticks of a process of one thread, a power of two.
 const ALONE_TICKS: u64 = 32;
 
-/// Whether two threads have recorded. Set before the second one's first call, so whoever is handed
-/// a block by it sees this set.
+/// Whether two threads have recorded. Set before the second thread's first call, so a thread that gets a
+/// block from it sees this.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Chooses the counter if the processor promises one rate and the kernel found it in step.
+/// Chooses the counter if the processor guarantees a constant rate and the kernel uses it.
 pub fn start() {
     let mut source = [0u8; 16];
     let trusted = match sys::open(
@@ -54,8 +52,8 @@ pub fn kind() -> (ClockKind, u32) {
     }
 }
 
-/// Now, for a call of the program. While it has one thread, to whole microseconds about: that keeps
-/// the order, as nobody else can see the block; less is to be written, and compressed, of each call.
+/// The time of a call of the program. While there is one thread, it is rounded to about 1 µs, which makes
+/// the trace smaller; no other thread can see the block, so the order is kept.
 #[inline]
 pub fn now() -> u64 {
     if SHARED.load(Ordering::Relaxed) {
@@ -69,7 +67,7 @@ pub fn now() -> u64 {
     ticks & !(ALONE_TICKS - 1)
 }
 
-/// A second thread begins to record. Its calls, and what others get from it, come after this.
+/// A second thread begins to record. REQUIRES: called before its first call is recorded.
 pub fn share() {
     SHARED.store(true, Ordering::SeqCst);
 }
@@ -88,7 +86,7 @@ fn exact() -> u64 {
     }
 }
 
-/// Notes both clocks in the header page: the reader works out the counter's rate from the last note.
+/// Stores both clocks in the header page: the reader computes the counter's rate from the last values.
 pub fn note() {
     file::set_slot(Slot::LastMonotonicNs, sys::clock_ns(libc::CLOCK_MONOTONIC));
     file::set_slot(Slot::LastTicks, exact());

@@ -1,14 +1,14 @@
-//! What the environment asks for. All of it is in this table:
+//! The configuration, from the environment:
 //!
 //! | variable | default | meaning |
 //! |---|---|---|
 //! | `LARDER_TRACE_DIR` | none: do not record | the folder that the trace files go to |
-//! | `LARDER_RECORD_FORK` | `1` | record the children of fork too: `1` or `0` |
+//! | `LARDER_RECORD_FORK` | `1` | record the children of fork, too: `1` or `0` |
 //! | `LARDER_RECORD_AGGREGATE` | `0` | count by stack instead of writing each call: `1` or `0` |
-//! | `LARDER_RECORD_CONTENTS` | `0` | say what blocks hold when they end: `1` or `0`; not while counting |
-//! | `LARDER_RECORD_LEAKS` | none: do not ask | the abstract socket of who looks which blocks are lost; not while counting |
+//! | `LARDER_RECORD_CONTENTS` | `0` | record the contents of blocks when they end: `1` or `0`; not while counting |
+//! | `LARDER_RECORD_LEAKS` | none: do not ask | the abstract socket of the tool that finds lost blocks; not while counting |
 //!
-//! Nonsense is answered by one line on the standard error, and the default holds.
+//! An invalid value is reported in one line on stderr, and the default applies.
 
 use std::ffi::CStr;
 
@@ -22,7 +22,7 @@ pub struct Config {
     pub leaks: Option<&'static [u8]>,
 }
 
-/// `None`: nothing is to be recorded.
+/// `None`: do not record.
 pub fn read(environment: &InitialStack) -> Option<Config> {
     let folder = environment
         .variable(b"LARDER_TRACE_DIR")

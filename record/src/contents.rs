@@ -1,22 +1,21 @@
-//! What blocks hold when they end: a hash of the bytes that were asked for, and whether the zeros
-//! that calloc gave are still there.
+//! The contents of blocks when they end: a hash of the requested bytes, and whether calloc's zeros are
+//! unchanged.
 //!
-//! The hash is our own: bytes of a program that runs on are read with relaxed atomic loads, word by
-//! word, which no crate does, and the zeros are counted in the same pass. Each word is folded in by
-//! one multiplication to 128 bits; a block costs about 1,000 instructions, its record and its place in
-//! the table included, and 2.4 a byte.
+//! The hash is our own, because the program continues to run: bytes are read with relaxed atomic loads,
+//! word by word, which no crate does, and the zeros are counted in the same pass. Each word takes one
+//! multiplication to 128 bits; a block about 1,000 instructions, with its record and its entry in the
+//! table, and 2.4 a byte.
 //!
-//! Memory that cannot be read must not kill the program: a page is touched only after the kernel has
-//! read a word of it. Only the first page of a small block that is being freed is not tried: whoever
-//! frees it hands it to an allocator that writes there. Blocks that start a page are: such pages are
-//! what programs protect.
+//! Unreadable memory must not kill the program: a page is read only after the kernel has read a word of
+//! it. The exception is the first page of a small block that is being freed, because the allocator is about
+//! to write there; not if the block starts a page, because programs protect such pages.
 //!
-//! Thread safety: a block that ends has left `BLOCKS`, and its thread alone knows it; one that lives
-//! is read with its shard locked, so that it cannot end meanwhile. In a child of fork call
-//! `after_fork` before anything else.
+//! Thread safety: a block that ends is no longer in `BLOCKS`, so only its thread accesses it; a live one
+//! is read with its shard locked, so that it cannot end meanwhile. In a child of fork call `after_fork`
+//! first.
 //!
-//! Bounds: the table's, see `blocks`; a block of more than `MOST_BYTES` is not read at all, as a hash
-//! of a part would call blocks equal that are not.
+//! Memory: the table's, see `blocks`. A block of more than `MOST_BYTES` is not read, because different
+//! blocks would have the same hash of a part.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -26,17 +25,17 @@ use crate::blocks::{Block, Blocks};
 use crate::sys;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// The owner's number is the size of calloc's elements as they are looked at: 1, 2, 4 or 8; 0 if
-/// another call made the block.
+/// The owner's number is the size of calloc's elements: 1, 2, 4 or 8; 0 if another call allocated the
+/// block.
 static BLOCKS: Blocks = Blocks::new();
 
 /// Larger blocks are not read.
 const MOST_BYTES: u64 = 4 << 20;
 const PAGE: usize = 4096;
 const WORD: usize = size_of::<u64>();
-/// In data one in so many words may have a zero byte: pointers and small numbers have one each.
+/// In data up to one in this many words has a zero byte; pointers and small numbers always have one.
 const WORDS_A_HOLE: u64 = 8;
-/// One in so many words may be the same as the one before: more are marks or counts, not data.
+/// In data up to one in this many words equals the previous one; more are flags or counters.
 const WORDS_A_REPEAT: u64 = 8;
 
 // The first digits of pi, as good as any.
@@ -44,7 +43,7 @@ const SEED: u64 = 0x243f_6a88_85a3_08d3;
 const FACTOR: u64 = 0x1319_8a2e_0370_7345;
 const SIZE_FACTOR: u64 = 0xa409_3822_299f_31d1;
 
-/// Whether blocks are looked at when they end.
+/// Whether contents are recorded.
 #[inline(always)]
 pub fn are_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
@@ -54,14 +53,14 @@ pub fn start() {
     IS_ON.store(true, Ordering::Relaxed);
 }
 
-/// In a child of fork: what its parent made is not known here.
+/// In a child of fork: forgets the parent's blocks.
 pub fn after_fork() {
     if are_on() {
         BLOCKS.after_fork();
     }
 }
 
-/// A block was made; `count` elements of it, if calloc made it.
+/// A block was allocated; with `count` elements if by calloc.
 pub fn made(call: AllocCall, address: usize, size: usize, count: usize) {
     let element = match call {
         AllocCall::Calloc => element_bytes(size, count),
@@ -76,8 +75,8 @@ pub fn made(call: AllocCall, address: usize, size: usize, count: usize) {
     }
 }
 
-/// How much of a calloc'ed block is assigned at a time: as much as the elements are aligned to. A
-/// single element may be anything.
+/// The unit in which a program assigns a calloc'ed block: the alignment of the elements. A single element
+/// may be of any type.
 fn element_bytes(size: usize, count: usize) -> u32 {
     match size.checked_div(count) {
         None | Some(0) => 1,
@@ -86,20 +85,20 @@ fn element_bytes(size: usize, count: usize) -> u32 {
     }
 }
 
-/// The block at an address is about to end.
+/// The block at an address is about to be freed.
 pub fn ending(address: usize) -> Option<Fingerprint> {
     read(address, BLOCKS.take(address)?, false)
 }
 
-/// A realloc of the block begins: from here on its address may be handed out again. What it holds is
-/// told of a calloc'ed one only: a buffer that grows would be read at each step.
+/// A realloc of the block begins; its address may be reused from now on. Returns the contents only of a
+/// calloc'ed one: a growing buffer would be read at each step.
 pub fn hold(old: usize) -> (Option<Block>, Option<Fingerprint>) {
     let block = BLOCKS.take(old);
     let told = block.filter(|block| block.owner != 0);
     (block, told.and_then(|block| read(old, block, false)))
 }
 
-/// A realloc failed: the block lives on, unless its address was handed out.
+/// A realloc failed: the block stays live, unless its address was reused.
 #[cold]
 pub fn put_back(old: usize, block: Block) {
     if let Ok(Some(newer)) = BLOCKS.insert(old, block) {
@@ -107,7 +106,7 @@ pub fn put_back(old: usize, block: Block) {
     }
 }
 
-/// Every block that lives and can be read.
+/// Records every live block that can be read.
 pub fn each_live(mut act: impl FnMut(usize, Fingerprint)) {
     BLOCKS.each(|address, block| {
         if let Some(fingerprint) = read(address, block, true) {
@@ -142,7 +141,7 @@ fn read(address: usize, block: Block, lives: bool) -> Option<Fingerprint> {
             at = to;
         }
     }
-    // SAFETY: the page of the last byte was read just now.
+    // SAFETY: the page of the last byte was just read.
     unsafe { scan.tail(end - size % WORD, size % WORD) };
     Some(scan.finish(block))
 }
@@ -189,7 +188,7 @@ struct Scan {
     /// Of calloc's block.
     elements: Lanes,
     zeros: u64,
-    /// Words that are the same as the one before; of the first that is said, too.
+    /// Words that equal the previous one; may include the first.
     repeats: u64,
     last_byte: u8,
 }
@@ -254,7 +253,7 @@ impl Scan {
         if bytes == 0 {
             return;
         }
-        // What is not there counts as anything but zeros.
+        // The missing bytes count as not zero.
         let (mut word, mut absent) = (0, u64::MAX);
         for index in 0..bytes {
             // SAFETY: as said.
@@ -278,7 +277,7 @@ impl Scan {
             flags |= Fingerprint::DENSE;
         }
         let bytes = block.owner == 1;
-        // A zero at the end is what ends a text, and may be calloc's.
+        // A zero at the end terminates a text, and may be calloc's.
         let filled = self.zeros == 0 && (!bytes || (dense && self.last_byte != 0));
         if block.owner != 0 && filled {
             flags |= Fingerprint::NO_ZEROS;

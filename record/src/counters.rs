@@ -1,15 +1,14 @@
-//! Counting instead of writing each call: for each stack and call a counter in a mapped part of the
-//! trace file, so that whatever ends the process, the last state is in the file.
+//! Counts calls instead of writing them: each stack and call has a counter in a mapped part of the trace
+//! file, so that the last state is in the file however the process ends.
 //!
-//! Thread safety: a counter is added to by the thread whose stream defined it; only what ends a
-//! block may come from any thread. Words that several threads add to are added to atomically, unless
-//! libc says that there is one thread. In a child of fork call `after_fork` before anything else.
+//! Thread safety: only the thread whose stream defined a counter adds to it, except for deallocations,
+//! which any thread may count. Words with several writers are added to atomically, unless libc reports a
+//! single thread. In a child of fork call `after_fork` first.
 //!
-//! Invariants: a counter's number leads to its place as long as the process lives; every block in
-//! `BLOCKS` is owned by such a number. What is live in the process is the sum of what is live in the
-//! counters; its highest value is exact while there is one thread or less than a mebibyte live, and else
-//! right to a thousandth for each thread: a sum that all threads write at each call would cost more than
-//! all the rest.
+//! Invariants: a counter's number leads to its place as long as the process runs; every block in `BLOCKS`
+//! has such a number as its owner; live in the process = Σ live in the counters. The peak is exact with one
+//! thread or below 1 MiB live, else within a thousandth for each thread: an exact sum, written by all
+//! threads at each call, would cost more than everything else.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -23,16 +22,16 @@ use crate::blocks::{Block, Blocks};
 use crate::memory::Pages;
 use crate::{file, state, sys};
 
-/// A stream's chunks grow so: one after the other. No more places than a number has bits for.
+/// The sizes of a stream's successive regions. A number has bits for this many places.
 const REGION_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 const _: () = assert!(places(REGION_BYTES[4]) <= 1 << COUNTER_PLACE_BITS);
 const MAX_REGIONS: usize = 1 << (32 - COUNTER_PLACE_BITS);
-/// What a thread may keep to itself of what it adds to the live bytes: this part of them, once there
-/// are so many.
+/// A thread adds to the process's live bytes when its pending sum exceeds this share of them, from this
+/// many on.
 const LIVE_PART: u64 = 1024;
 const MANY_LIVE_BYTES: u64 = 1 << 20;
 const MAX_LOT_BYTES: u64 = 16 << 10;
-/// As in the tool: blocks smaller than this count as tiny.
+/// Blocks smaller than this count as tiny; the same as in the tool.
 const TINY_BLOCK_BYTES: u64 = 32;
 
 const fn places(bytes: usize) -> usize {
@@ -47,10 +46,10 @@ static REGIONS: [AtomicPtr<u8>; MAX_REGIONS] =
 static OWNERS: [AtomicU32; MAX_REGIONS] = [const { AtomicU32::new(0) }; MAX_REGIONS];
 static REGION_COUNT: AtomicU32 = AtomicU32::new(0);
 static SEVERAL_THREADS: u8 = 0;
-/// libc's note that there is one thread.
+/// libc's flag for a single thread.
 static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new((&raw const SEVERAL_THREADS).cast_mut());
 
-/// As it lies in the file.
+/// The layout in the file.
 #[repr(C)]
 struct Counter {
     calls: AtomicU64,
@@ -65,7 +64,7 @@ struct Counter {
 
 const _: () = assert!(size_of::<Counter>() == COUNTER_BYTES);
 
-/// The sums of a stream, as they lie in the file.
+/// The sums of a stream, in the layout of the file.
 #[repr(C)]
 struct Totals {
     frees: AtomicU64,
@@ -73,13 +72,13 @@ struct Totals {
     failed: AtomicU64,
     unknown_frees: AtomicU64,
     empty: AtomicU64,
-    /// Bytes live, or fewer of them if the number is negative, that the process's sum has not got yet.
+    /// Change of the live bytes that is not yet in the process's sum.
     pending: AtomicU64,
 }
 
 const _: () = assert!(CHUNK_HEADER_BYTES + size_of::<Totals>() == COUNTERS_OFFSET);
 
-/// Whether calls are counted and not written.
+/// Whether calls are counted instead of written.
 #[inline(always)]
 pub fn are_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
@@ -96,7 +95,7 @@ pub fn start() {
 
 #[inline]
 fn is_single_threaded() -> bool {
-    // SAFETY: libc's variable, or the one above; both are there for good.
+    // SAFETY: libc's variable, or the one above; both exist as long as the process.
     unsafe { SINGLE_THREADED.load(Ordering::Relaxed).read_volatile() != 0 }
 }
 
@@ -108,7 +107,7 @@ fn add_own(word: &AtomicU64, amount: u64) -> u64 {
     sum
 }
 
-/// Adds to a word that any thread writes; answers the sum.
+/// Adds to a word that any thread writes; returns the sum.
 #[inline]
 fn add_shared(word: &AtomicU64, amount: u64) -> u64 {
     if is_single_threaded() {
@@ -127,7 +126,7 @@ fn counter(number: u32) -> Option<&'static Counter> {
     if region.is_null() {
         return None;
     }
-    // SAFETY: numbers are given for places within their region, which stays mapped and is aligned.
+    // SAFETY: numbers are assigned to places within their region, which stays mapped and is aligned.
     Some(unsafe {
         &*region
             .add(COUNTERS_OFFSET + place * COUNTER_BYTES)
@@ -158,15 +157,15 @@ pub fn after_fork() {
 pub struct Tally {
     stream: u32,
     totals: *const Totals,
-    /// The number that the next site gets, and how many more there are in its region.
+    /// The number of the next site, and how many more its region has.
     next: u32,
     left: usize,
     /// Regions so far.
     regions: usize,
-    /// What may be pending of the live bytes.
+    /// Limit on the pending change of the live bytes.
     lot: u64,
     of_site: Pages<u32>,
-    /// The block that a realloc under way was given.
+    /// The old block of the current realloc.
     held: Option<Block>,
 }
 
@@ -188,7 +187,7 @@ impl Tally {
         self.of_site.release();
     }
 
-    /// A region more. False, and the recording has stopped, if there is none to be had.
+    /// Adds a region. If there is none, stops the recording and returns false.
     #[cold]
     pub fn open(&mut self) -> bool {
         let bytes = REGION_BYTES[self.regions.min(REGION_BYTES.len() - 1)];
@@ -228,7 +227,7 @@ impl Tally {
         true
     }
 
-    /// Gives a new site its counter; answers the number.
+    /// Gives a new site its counter; returns the number.
     #[cold]
     pub fn give(&mut self, site: u32) -> Option<u32> {
         if self.left == 0 && !self.open() {
@@ -246,7 +245,7 @@ impl Tally {
         Some(number)
     }
 
-    /// The counter of a site that was given one.
+    /// The counter of a site that has one.
     #[inline]
     pub fn number(&mut self, site: u32) -> Option<u32> {
         self.of_site.slice().get(site as usize).copied()
@@ -257,7 +256,7 @@ impl Tally {
         unsafe { self.totals.as_ref() }
     }
 
-    /// A block ends; it was its owner's.
+    /// Counts a deallocation for the block's owner.
     #[inline]
     fn end(&mut self, block: Block) {
         if let Some(counter) = counter(block.owner) {
@@ -272,7 +271,7 @@ impl Tally {
         self.add_live(block.size.wrapping_neg());
     }
 
-    /// Whether this stream gave the counter its number.
+    /// Whether this stream made the counter.
     #[inline]
     fn owns(&self, number: u32) -> bool {
         OWNERS
@@ -280,7 +279,7 @@ impl Tally {
             .is_some_and(|owner| owner.load(Ordering::Relaxed) == self.stream)
     }
 
-    /// Adds to what is live. With several threads the process's sum gets it in lots.
+    /// Adds to the live bytes. With several threads the process's sum is updated in batches.
     #[inline]
     fn add_live(&mut self, bytes: u64) {
         let Some(totals) = self.totals() else { return };
@@ -290,7 +289,7 @@ impl Tally {
         }
     }
 
-    /// Adds what is pending to what is live in the process.
+    /// Adds the pending change to the process's live bytes.
     pub fn tell_live(&mut self) {
         let (Some(totals), Some(live), Some(peak)) = (
             self.totals(),
@@ -302,7 +301,7 @@ impl Tally {
         let pending = totals.pending.load(Ordering::Relaxed);
         let sum = add_shared(live, pending);
         totals.pending.store(0, Ordering::Relaxed);
-        // It is less than nothing while others keep to themselves what they added.
+        // The sum may be negative while other threads have pending additions.
         let sum = u64::try_from(sum.cast_signed()).unwrap_or(0);
         if sum > peak.load(Ordering::Relaxed) {
             peak.fetch_max(sum, Ordering::Relaxed);
@@ -313,7 +312,7 @@ impl Tally {
         };
     }
 
-    /// A block was made.
+    /// Counts an allocation.
     #[inline]
     pub fn made(&mut self, number: u32, address: usize, size: usize) {
         let size = size as u64;
@@ -323,7 +322,7 @@ impl Tally {
         };
         match BLOCKS.insert(address, owned) {
             Ok(None) => {}
-            // It ended unseen.
+            // Its free was not recorded.
             Ok(Some(replaced)) => self.end(replaced),
             Err(_) => state::stop(StopReason::NoMemory, libc::ENOMEM),
         }
@@ -351,7 +350,7 @@ impl Tally {
         }
     }
 
-    /// A call that ends a block, before it does.
+    /// Counts a call that frees a block; called before the free.
     #[inline]
     pub fn freed(&mut self, call: u8, address: usize) {
         let Some(totals) = self.totals() else { return };
@@ -372,7 +371,7 @@ impl Tally {
         }
     }
 
-    /// A realloc begins: from here on the block's address may be handed out again.
+    /// A realloc begins: the block's address may be reused from now on.
     #[inline]
     pub fn hold(&mut self, old: usize) {
         self.held = BLOCKS.take(old);
@@ -390,7 +389,7 @@ impl Tally {
         }
     }
 
-    /// A realloc ended its old block; `freed` if it made no other.
+    /// A realloc ended its old block; `freed` if it returned no other.
     #[inline]
     pub fn let_go(&mut self, old: usize, freed: bool) {
         let held = self.held.take();

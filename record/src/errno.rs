@@ -1,8 +1,8 @@
-//! The thread's `errno`, which no hook changes but as the function it stands for does.
+//! The thread's `errno`, which a hook changes only like the function that it replaces.
 
 use std::ffi::{c_int, c_void};
 
-/// Puts `errno` back when it goes.
+/// Restores `errno` when it is dropped.
 pub struct Errno(c_int);
 
 impl Errno {
@@ -23,7 +23,7 @@ impl Drop for Errno {
     }
 }
 
-/// What a function of the family returns that found none.
+/// The return value of a function of the family that cannot allocate: sets `errno`.
 pub fn out_of_memory() -> *mut c_void {
     // SAFETY: the thread's own variable.
     unsafe { *libc::__errno_location() = libc::ENOMEM };

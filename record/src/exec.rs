@@ -1,7 +1,7 @@
-//! `exec` in all its forms: the trace notes that the image ended that way. Nothing needs to be saved, as
+//! All forms of `exec`: the trace notes that the image ended that way. Nothing needs to be saved, because
 //! every record is in the file already.
 //!
-//! If the call fails, the note stays until the program's end: it says what was tried last.
+//! If the call fails, the note stays until the program's end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,8 +17,8 @@ fn look(below: &AtomicUsize, name: &std::ffi::CStr) -> usize {
     let _errno = Errno::keep();
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
-    // A child of vfork shares its parent's memory, and a child of fork that has not called yet its
-    // parent's file: neither is the image that the trace is of.
+    // A child of vfork shares its parent's memory; a child of fork without a call yet shares its parent's
+    // file. Neither is the image of the trace.
     if local.in_vfork == 0 && state::is_recording() {
         state::tell_live(local);
         clock::note();
@@ -38,7 +38,7 @@ fn look(below: &AtomicUsize, name: &std::ffi::CStr) -> usize {
     }
 }
 
-/// Stands in for a form that this libc does not have.
+/// Replaces a form that this libc does not have.
 extern "C" fn missing() -> i32 {
     // SAFETY: the thread's own variable.
     unsafe { *libc::__errno_location() = libc::ENOSYS };

@@ -1,12 +1,11 @@
-//! The trace file of this process image: its header page, its growing end, its chunks.
+//! The trace file of this process image: header page, chunks, and the end where it grows.
 //!
-//! Thread safety: space is handed out by an atomic counter, so threads write side by side without a
-//! lock. The file is not written by a child of fork: the child forgets it (`forget`) and makes its
-//! own.
+//! Thread safety: an atomic counter assigns space, so threads write concurrently without a lock. A child
+//! of fork does not write to the file: it forgets it (`forget`) and makes its own.
 //!
-//! Invariants: the descriptor is checked to be this file before every write, because programs close
-//! descriptors that they do not know; a failed write stops the recording and nothing else; whatever
-//! is written in place (header slots, live regions) has its blocks reserved first.
+//! Invariants: before every write the descriptor is checked to be this file, because programs close
+//! descriptors that are not theirs; a failed write stops only the recording; what is written in place
+//! (header slots, live regions) has its blocks reserved first.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
@@ -28,11 +27,11 @@ static END: AtomicU64 = AtomicU64::new(0);
 static HEADER: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static PATH: FixedPath = FixedPath::new();
 
-/// Our descriptor is kept out of the way of programs that expect to get low ones.
+/// Our descriptor is at least this, because programs expect low ones for their own files.
 const LOWEST_DESCRIPTOR: i32 = 512;
 const PAGE: u64 = 4096;
 
-/// A file made for this image, not yet in use.
+/// A file for this image that is not yet in use.
 pub struct NewFile {
     pub image: u32,
     fd: i32,
@@ -88,9 +87,9 @@ fn decimal(out: &mut [u8; 10], mut number: u32) -> &[u8] {
     }
 }
 
-/// File systems on which blocks that were reserved stay reserved, so that a store into a mapped part
-/// never fails: ext2 to 4, XFS, tmpfs, ramfs, F2FS, and overlays of them. On one that copies on write, a
-/// full disk would kill the program at the next store.
+/// File systems on which reserved blocks stay reserved, so that a store into a mapped part never fails:
+/// ext2 to 4, XFS, tmpfs, ramfs, F2FS, and overlays of them. With copy-on-write, a store on a full disk
+/// would kill the program.
 const KEEPS_BLOCKS: [i64; 6] = [
     0xef53,
     0x5846_5342,
@@ -133,8 +132,8 @@ impl NewFile {
     }
 }
 
-/// In a child of fork: the parent's file is none of ours. `make` makes the child's; if it cannot,
-/// the parent's header, which the child still has, counts that.
+/// In a child of fork: gives up the parent's file. `make` makes the child's; if that fails, the parent's
+/// header, which the child still has mapped, counts it.
 pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let fd = DESCRIPTOR.swap(-1, Ordering::Relaxed);
     if fd >= 0 && is_ours(fd) {
@@ -155,7 +154,7 @@ pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
     made
 }
 
-/// What the file is called by: its process and image numbers.
+/// The process and image numbers of the file's name.
 pub fn numbers() -> Option<[u32; 2]> {
     let page = HEADER.load(Ordering::Acquire);
     // SAFETY: the page is longer than its fixed part, and as mapped as `slot` says.
@@ -197,7 +196,7 @@ fn is_ours(fd: i32) -> bool {
     sys::identity(fd) == Ok(ours)
 }
 
-/// The file's descriptor, opened again if the program closed it.
+/// The file's descriptor; opens the file again if the program has closed it.
 fn descriptor() -> Result<i32, Errno> {
     let fd = DESCRIPTOR.load(Ordering::Acquire);
     if fd >= 0 && is_ours(fd) {
@@ -228,7 +227,7 @@ fn reserve(bytes: u64, align: u64) -> u64 {
     }
 }
 
-/// Blocks for a range, by the system's own means or by writing zeros.
+/// Reserves blocks for a range, by a system call or by writing zeros.
 fn reserve_blocks(fd: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
     let held = sys::FileSizeSignalHeld::new();
     let done = loop {
@@ -287,8 +286,8 @@ fn reason(errno: Errno) -> StopReason {
     }
 }
 
-/// Appends a chunk. `buffer` holds room for the header and then the payload. False, and the
-/// recording has stopped, if it could not be written.
+/// Appends a chunk. `buffer` has room for the header, then the payload. If the write fails, stops the
+/// recording and returns false.
 pub fn append(buffer: &mut [u8], mut header: ChunkHeader) -> bool {
     let Some((head, payload)) = buffer.split_at_mut_checked(CHUNK_HEADER_BYTES) else {
         return false;
@@ -321,10 +320,10 @@ impl Region {
         offset: 0,
     };
 
-    /// Gives its place in the file back. Whatever was in it is lost.
+    /// Returns its place in the file. Its contents are lost.
     ///
     /// # Safety
-    /// Nobody may touch the region any more.
+    /// No thread may access the region afterwards.
     pub unsafe fn release(self) {
         // SAFETY: as said.
         unsafe { sys::unmap(self.start, self.bytes) };
@@ -334,8 +333,8 @@ impl Region {
     }
 }
 
-/// A mapped part of the file with its blocks reserved, all zero. `None`, and the recording has
-/// stopped, if there is no room.
+/// A mapped part of the file, zeroed, with its blocks reserved. If there is no room, stops the recording
+/// and returns `None`.
 pub fn map_region(bytes: usize) -> Option<Region> {
     let mapped = descriptor().and_then(|fd| {
         let offset = reserve(bytes as u64, PAGE);
@@ -356,7 +355,7 @@ pub fn map_region(bytes: usize) -> Option<Region> {
     }
 }
 
-/// Says what went wrong, in one line, on the standard error.
+/// Reports an error in one line on stderr.
 pub fn warn(what: &[u8], subject: &CStr, errno: Option<Errno>, remedy: &[u8]) {
     let mut line = [0u8; 1024];
     let mut len = 0;

@@ -1,7 +1,6 @@
-//! A path in memory that is there from the start, so that keeping it needs no allocation.
+//! A path in static memory, so that storing it needs no allocation.
 //!
-//! Thread safety: `set` is called while the recorder starts, which one thread does; after that the
-//! path is only read.
+//! Thread safety: only the thread that starts the recorder calls `set`; afterwards the path is only read.
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;

@@ -1,5 +1,5 @@
-//! The hash of addresses and of what else keys the recorder's tables: one multiplication, after which the
-//! high bits depend on all of the key's.
+//! The hash of the recorder's tables: one multiplication, after which the high bits depend on all bits of
+//! the key.
 
 /// 2^64 over the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

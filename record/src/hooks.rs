@@ -1,4 +1,4 @@
-//! The C functions that are interposed. Each calls the one below and records what came of it.
+//! The C functions that are interposed. Each calls the next definition ("below") and records the result.
 //!
 //! ```text
 //! entry (asm) ─> implementation ─> Hook::enter ─> state::enter_slow (first call, child of fork)
@@ -7,8 +7,8 @@
 //!                     └─> Hook::record ─> Stream::call
 //! ```
 //!
-//! Invariants: a block's end is recorded before it happens, its making after; what the functions
-//! below call in turn is not recorded, as one call is one event; no hook changes `errno`.
+//! Invariants: a deallocation is recorded before it happens, an allocation after; calls that the functions
+//! below make in turn are not recorded, because one call is one event; no hook changes `errno`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -22,19 +22,19 @@ use crate::errno::{Errno, out_of_memory};
 use crate::stream::{self, Call, Stream};
 use crate::{clock, contents, counters, file, real, stack, state};
 
-/// What the thread is in the middle of, in `Local::guard`.
+/// The code that the thread is in, in `Local::guard`.
 pub mod guard {
     pub const NONE: u32 = 0;
-    /// The recorder's own code: whoever calls now is a signal handler, or the recorder itself.
+    /// The recorder's own code: the caller of a hook is then a signal handler, or the recorder itself.
     pub const RECORDER: u32 = 1;
-    /// A function below that may call others of the family in turn.
+    /// A function below, which may call others of the family.
     pub const BELOW: u32 = 2;
-    /// The `operator new` below: the block it gets is part of its call, but what a new-handler does
-    /// is not, nor is the exception it may throw.
+    /// The `operator new` below: its allocation is part of its call, but the calls of a new-handler, or of
+    /// an exception that it throws, are not.
     pub const NEW: u32 = 3;
 }
 
-/// A recorded call under way. The guard is set while it lives.
+/// A call that is being recorded. The guard is set until it is dropped.
 pub struct Hook {
     local: &'static mut Local,
     stream: *mut Stream,
@@ -43,7 +43,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// `None`: do what is to be done, but do not record.
+    /// `None`: call the function below, but do not record.
     #[inline(always)]
     pub fn enter(sp: usize, bp: usize) -> Option<Hook> {
         // SAFETY: the thread's own; the reference does not outlive the call.
@@ -118,7 +118,7 @@ impl Hook {
         })
     }
 
-    /// The same for a call that may be how the `operator new` below gets its block of this size.
+    /// The same for a call that may be the allocation, of this size, of the `operator new` below.
     #[inline(always)]
     pub fn enter_to_make(size: usize, sp: usize, bp: usize) -> Option<Hook> {
         // SAFETY: as in `enter`.
@@ -153,7 +153,7 @@ impl Hook {
 
     #[inline(always)]
     pub fn record(&mut self, call: &Call) {
-        // SAFETY: the thread's own stream, and the guard keeps everybody else out.
+        // SAFETY: the thread's own stream, and the guard excludes its signal handlers.
         let stream = unsafe { &mut *self.stream };
         stream.call(self.caller, call);
     }
@@ -175,7 +175,7 @@ impl Hook {
         }
     }
 
-    /// A realloc begins; the block that it was given, if its contents are looked at.
+    /// A realloc begins. Returns its old block if contents are recorded.
     #[inline(always)]
     fn hold(&mut self, old: *mut c_void, begin: u64) -> Option<Block> {
         if counters::are_on() {
@@ -190,7 +190,7 @@ impl Hook {
         block
     }
 
-    /// What a block holds.
+    /// Records a block's contents.
     fn tell(&mut self, block: *mut c_void, held: Option<Fingerprint>, time: u64) {
         if let Some(held) = held {
             // SAFETY: as in `record`.
@@ -217,7 +217,7 @@ impl Hook {
     }
 }
 
-/// What is told by others than the malloc family; see `notes`.
+/// Records what does not come from the malloc family; see `notes`.
 impl Hook {
     pub fn mark(&mut self, name: &[u8]) {
         // SAFETY: as in `record`.
@@ -230,7 +230,7 @@ impl Hook {
     }
 }
 
-/// The time of a call; counters need none.
+/// The time of a call; 0 with counters, which need none.
 #[inline(always)]
 fn now() -> u64 {
     if counters::are_on() { 0 } else { clock::now() }
@@ -243,7 +243,7 @@ impl Drop for Hook {
     }
 }
 
-/// A function below, or, while they are not known yet, the static area.
+/// Allocates by a function below, or, while these are being looked up, from the static area.
 macro_rules! below {
     ($function:ident, $early:expr) => {
         match real::$function() {
@@ -438,7 +438,7 @@ pub fn end_block_for_delete(
     end_block(call, block, size, align, caller)
 }
 
-/// `free` of the functions below; blocks of the static area stay.
+/// `free` of the functions below; blocks of the static area are never freed.
 ///
 /// # Safety
 /// The caller's own block.
@@ -689,7 +689,7 @@ unsafe extern "C" fn wcsdup(
     }
 }
 
-/// What comes next may lie where the module lay, so the map is put right at once.
+/// The next module may have the same addresses, so the map is updated at once.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
@@ -710,7 +710,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     result
 }
 
-/// The program gives threads stacks of its own: nothing keeps the recorder's work from what lies below.
+/// The program provides threads' stacks: no guard page separates them from what lies below.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 pub unsafe extern "C" fn pthread_attr_setstack(
@@ -726,7 +726,7 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     }
 }
 
-/// The same if its threads' stacks are to have no guard pages.
+/// The same if threads' stacks get no guard pages.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 pub unsafe extern "C" fn pthread_attr_setguardsize(
@@ -743,13 +743,13 @@ pub unsafe extern "C" fn pthread_attr_setguardsize(
     }
 }
 
-/// Called on the way into `vfork`, by the parent.
+/// Called by the parent before `vfork`.
 pub extern "C" fn vfork_before() {
     // SAFETY: the thread's own.
     unsafe { (*arch::local()).in_vfork += 1 };
 }
 
-/// Called by the parent when its child has gone; `result` is the system call's.
+/// Called by the parent when its child has ended; `result` is the system call's.
 pub extern "C" fn vfork_after(result: isize) -> c_int {
     // SAFETY: the thread's own.
     unsafe { (*arch::local()).in_vfork -= 1 };
@@ -761,7 +761,7 @@ pub extern "C" fn vfork_after(result: isize) -> c_int {
     result as c_int
 }
 
-/// Begins to record before the first call.
+/// Starts the recording before the first call.
 pub fn start() {
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };

@@ -1,8 +1,8 @@
-//! What a stream has defined: from an address to a frame's number, from (parent node, address) to a
-//! node's, and from (node, call) to a site's.
+//! A stream's definitions: from an address to a frame's number, from (parent node, address) to a node's,
+//! and from (node, call) to a site's.
 //!
-//! Thread safety: owned by a stream. Invariants: numbers are given in order; a table is at most
-//! three quarters full, so that a search ends; key 0 is an empty place.
+//! Thread safety: owned by a stream. Invariants: numbers are assigned in order; used ≤ 3/4 × capacity, so
+//! that a search ends; key 0 is an empty entry.
 
 use larder_trace::codec::{Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, SiteMemory, Tables};
 
@@ -17,8 +17,8 @@ struct Node {
     number: u32,
 }
 
-/// A node by its number, with what was last found under it: most stacks lead on as one of the last
-/// did, and a search in the tables above costs a cache miss a frame.
+/// A node by its number, with its last children: most stacks continue like a recent one, and a search in
+/// the tables above costs a cache miss a frame.
 #[derive(Clone, Copy)]
 struct Known {
     /// The packed address.
@@ -78,7 +78,7 @@ pub struct Interned {
 
 pub enum Found {
     Known(u32),
-    /// Numbered just now: it is to be defined in the trace.
+    /// It has a new number, and must be defined in the trace.
     New(u32),
     /// No memory.
     Full,
@@ -122,7 +122,7 @@ impl Interned {
         self.next_site
     }
 
-    /// Gives numbers anew.
+    /// Starts again with the first number.
     pub fn forget(&mut self) {
         self.nodes.slice().fill(Node {
             address: 0,
@@ -150,7 +150,7 @@ impl Interned {
         self.frame_of.release();
     }
 
-    /// The number of this frame, given now if it has none.
+    /// The number of this frame; assigns one if it has none.
     pub fn frame(&mut self, address: u64) -> Found {
         let mask = self.frame_mask;
         let mut place = mix(address, 0) & mask;
@@ -228,7 +228,7 @@ impl Interned {
         Some(number)
     }
 
-    /// Takes the place of the oldest.
+    /// Replaces the oldest.
     fn note_child(&mut self, parent: u32, address: u64, number: u32) {
         if let Some(known) = self.known.slice().get_mut(parent as usize) {
             known.children.rotate_right(1);
@@ -253,7 +253,7 @@ impl Interned {
         }
     }
 
-    /// Numbers a node that is not known; `None` without memory.
+    /// Numbers an unknown node; `None` without memory.
     pub fn add_node(&mut self, parent: u32, address: u64, frame: u32) -> Option<u32> {
         let used = (self.next_node - FIRST_NODE) as usize;
         if self.node_mask == 0 || used * 4 >= (self.node_mask + 1) * 3 {

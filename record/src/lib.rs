@@ -1,9 +1,9 @@
 //! The recorder: interposes the malloc family of a running program and writes every call, with its
 //! stack, thread, time and sizes, into a trace.
 //!
-//! It is preloaded into programs that know nothing of it, so its first rule is to do no harm: it
-//! takes no memory from `malloc`, never panics into the program, leaves `errno` alone, and when it
-//! cannot go on it stops recording and says so in the trace.
+//! It is preloaded into arbitrary programs, so its first rule is to do no harm: it takes no memory from
+//! `malloc`, never panics into the program, does not change `errno`, and if it cannot continue, it stops
+//! recording and notes that in the trace.
 //!
 //! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `ask`, `stream` → `walk`,
 //! `intern`, `marks`, `chunk`, `counters`, `contents` → `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
@@ -42,7 +42,7 @@ mod walk;
 #[global_allocator]
 static HEAP: memory::Heap = memory::Heap::new();
 
-/// Starts the recording even of a program that never allocates.
+/// Starts the recording, also of a program that never allocates.
 #[used]
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: extern "C" fn() = {

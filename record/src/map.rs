@@ -1,12 +1,12 @@
-//! Which modules are where: for unwinding here, for symbols in the trace.
+//! The addresses of modules: for unwinding here, for symbols in the trace.
 //!
-//! A snapshot is never changed once published; a change makes the next one. What a stack walk meets
-//! for the first time is checked against the loader's own lock-free look-up, so that a module that
-//! came is noticed without interposing `dlopen`, whose caller the loader must see. After `dlclose`
-//! everything is checked, as the next module may lie where the last one lay.
+//! A published snapshot never changes; a change makes the next one. An address that a stack walk finds for
+//! the first time is checked against the loader's lock-free look-up. So a new module is noticed without
+//! interposing `dlopen`, whose caller the loader must see. After `dlclose` everything is checked, because
+//! the next module may have the same addresses.
 //!
-//! Thread safety: reading is one atomic load; changes take a spin lock, under which no lock of the
-//! loader is asked for. Old snapshots stay, as another thread may be walking with one.
+//! Thread safety: reading is one atomic load; changes take a spin lock, under which no lock of the loader is
+//! taken. Old snapshots are never freed, because another thread may be using one.
 
 use std::ffi::{CStr, c_void};
 use std::ops::Range;
@@ -32,14 +32,14 @@ struct Known {
     bias: u64,
     path: Vec<u8>,
     build_id: Vec<u8>,
-    /// The loader's record; 0 for what was there when the program started and thus stays.
+    /// The loader's record; 0 for modules from the program's start, which are never unloaded.
     link_map: usize,
     tables: Option<Tables>,
 }
 
 pub struct Snapshot {
     pub generation: u32,
-    /// The last generation in which something went.
+    /// The last generation in which a module was unloaded.
     pub last_unload: u32,
     pub unwinder: Unwinder,
     modules: Vec<Arc<Known>>,
@@ -51,7 +51,7 @@ pub struct Snapshot {
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// What the loader says of an address.
+/// The loader's result for an address.
 #[derive(Clone, Copy)]
 struct Object {
     start: u64,
@@ -60,7 +60,7 @@ struct Object {
     eh_frame_hdr: u64,
 }
 
-/// The head of the loader's public record, as `link.h` has it.
+/// The start of the loader's public record, like in `link.h`.
 #[repr(C)]
 struct LinkMap {
     bias: usize,
@@ -87,7 +87,7 @@ pub fn current() -> Option<&'static Snapshot> {
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// In a child of fork: a lock that another thread held will not be released.
+/// In a child of fork: resets the lock, which another thread may have held.
 pub fn after_fork() {
     LOCKED.store(false, Ordering::Release);
 }
@@ -111,7 +111,7 @@ pub fn start() {
     for known in found {
         snapshot.add(known);
     }
-    // SAFETY: the name is a C string. What the loader exports in all versions, and nobody else does.
+    // SAFETY: the name is a C string: a symbol that all versions of the loader, and nothing else, export.
     let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_mcount".as_ptr()) };
     if let Some(known) = snapshot.known(inside as u64) {
         snapshot.loader = known.start..known.end;
@@ -409,7 +409,7 @@ fn find_by_iteration(address: u64) -> Option<Object> {
         if !(start..end).contains(&search.address) {
             return 0;
         }
-        // The name's address stands in for the loader's record.
+        // The name's address identifies the module in place of the loader's record.
         search.found = Some(Object {
             start,
             end,
@@ -441,8 +441,8 @@ fn same(known: &Known, object: &Object) -> bool {
     unsafe { CStr::from_ptr((*object.link_map).name) }.to_bytes() == known.path
 }
 
-/// Whether the snapshot is right about an address that is on the caller's stack; if not, the next
-/// snapshot is published.
+/// Whether the snapshot is right about an address on the caller's stack; if not, publishes the next
+/// snapshot.
 pub fn check(snapshot: &Snapshot, address: u64) -> bool {
     let known = snapshot.known(address);
     if known.is_some_and(|known| known.link_map == 0) {
@@ -458,7 +458,7 @@ pub fn check(snapshot: &Snapshot, address: u64) -> bool {
     false
 }
 
-/// After `dlclose`: publishes a snapshot without what has gone.
+/// After `dlclose`: publishes a snapshot without the unloaded modules.
 pub fn check_all() {
     while let Some(snapshot) = current() {
         let gone = snapshot.modules.iter().find(|known| {
@@ -546,7 +546,7 @@ fn known_of_object(object: &Object) -> Known {
     known
 }
 
-/// The payload of a module chunk under way.
+/// The payload of a module chunk that is being built.
 struct MapChunk {
     bytes: Vec<u8>,
 }

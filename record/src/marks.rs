@@ -1,7 +1,7 @@
-//! The names of the program's marks, as numbers that hold for one chunk.
+//! The names of the program's marks, as numbers that are valid in one chunk.
 //!
-//! A name has one place, by its hash; another that belongs there takes it over and is defined anew. So
-//! names that never repeat cost bytes in the trace, as they must, but no memory.
+//! A name has one place, by its hash; another name with that place replaces it, and is defined anew. So
+//! names that never repeat take bytes in the trace, but no memory.
 //!
 //! Thread safety: owned by a stream.
 
@@ -24,7 +24,7 @@ pub struct MarkNames(Pages<Place>);
 
 pub struct Numbered {
     pub number: u32,
-    /// To be defined in the trace.
+    /// It must be defined in the trace.
     pub new: bool,
 }
 

@@ -1,10 +1,10 @@
-//! The recorder's own memory, straight from the system.
+//! The recorder's own memory, directly from the system.
 //!
-//! `Pages<T>` is a growing array for the hot path; `Heap` serves what std and the unwinder allocate,
-//! all of it off the hot path.
+//! `Pages<T>` is a growing array for the hot path; `Heap` serves the allocations of std and of the
+//! unwinder, which are not on it.
 //!
-//! Thread safety: `Pages` belongs to its owner; `Heap` takes a spin lock, which a child of fork
-//! resets (`Heap::after_fork`), leaving whatever was in it.
+//! Thread safety: `Pages` belongs to its owner; `Heap` takes a spin lock, which a child of fork resets
+//! (`Heap::after_fork`), leaking what was allocated.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -31,7 +31,7 @@ impl<T: Copy> Pages<T> {
         self.capacity
     }
 
-    /// Makes room for `room` elements unless there is some for `wanted`.
+    /// Makes room for `room` elements unless there is room for `wanted`.
     pub fn grow_to(&mut self, wanted: usize, room: usize) -> bool {
         wanted <= self.capacity || self.grow(room)
     }
@@ -48,7 +48,7 @@ impl<T: Copy> Pages<T> {
         let mapped = if self.capacity == 0 {
             sys::map_anonymous(bytes)
         } else {
-            // SAFETY: the range is this value's own, and nobody holds a pointer into it now.
+            // SAFETY: the range is this value's own, and there is no pointer into it.
             unsafe { sys::remap(self.start.cast(), self.bytes(), bytes) }
         };
         let Ok(start) = mapped else { return false };
@@ -115,7 +115,7 @@ impl Heap {
         }
     }
 
-    /// In a child of fork the lock's owner may be gone, and the lists half changed: begin anew.
+    /// In a child of fork the lock's owner may not exist, and the lists may be inconsistent: starts anew.
     pub fn after_fork(&self) {
         // SAFETY: the child has one thread.
         unsafe {
@@ -174,7 +174,7 @@ impl Lists {
     }
 }
 
-/// From here on a block has pages of its own.
+/// Blocks of at least this size have pages of their own.
 const LARGE_CLASS: usize = 17;
 
 // SAFETY: blocks are aligned to their size, which is at least the layout's, and never overlap.

@@ -1,6 +1,5 @@
-//! What others tell the recorder: the program its marks (`larder/mark.h`), the library of wrappers
-//! (`record/io`) the results of system calls. Recorded as calls of the malloc family are, with the same
-//! guard.
+//! Records what the malloc family does not see: the program's marks (`larder/mark.h`), and the results of
+//! system calls from the library of wrappers (`record/io`). Uses the same guard as the malloc family.
 
 use std::ffi::{c_char, c_int};
 
@@ -17,7 +16,7 @@ unsafe extern "C" fn mark(name: *const c_char, _: usize, _: usize, _: usize, sp:
         return;
     }
     if let Some(mut hook) = Hook::enter(sp, bp) {
-        // SAFETY: a C string by contract, of which no more is read than is kept.
+        // SAFETY: a C string by contract; only the part that is stored is read.
         let name = unsafe {
             let bytes = libc::strnlen(name, MAX_MARK_NAME);
             std::slice::from_raw_parts(name.cast(), bytes)
@@ -26,7 +25,7 @@ unsafe extern "C" fn mark(name: *const c_char, _: usize, _: usize, _: usize, sp:
     }
 }
 
-/// The wrapper of this `IoCall` got this result; the caller's registers as in `Caller`.
+/// Records the result of this `IoCall`'s wrapper; the caller's registers are those of `Caller`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn larder_record_io(call: u32, result: isize, sp: usize, bp: usize) {
@@ -35,7 +34,7 @@ extern "C" fn larder_record_io(call: u32, result: isize, sp: usize, bp: usize) {
         return;
     };
     let errno = Errno::keep();
-    // Those that count no bytes answer an int, whose register has anything in its upper half.
+    // Calls that return no byte count return an int; the upper half of its register is undefined.
     let mut result = if call.counts_bytes() {
         result
     } else {

@@ -1,9 +1,9 @@
 //! C++'s `operator new` and `operator delete`, all forms.
 //!
-//! Each goes on to the next definition, which is the C++ runtime's or an allocator's own, so that
-//! new-handlers and `std::bad_alloc` are theirs; the exception passes through here ("C-unwind").
-//! The runtime may have been loaded later and for one library only, out of sight of a plain look-up:
-//! then it is asked for by name. Without any runtime there is nobody to throw.
+//! Each calls the next definition, of the C++ runtime or of an allocator, which calls new-handlers and
+//! throws `std::bad_alloc`; the exception passes through here ("C-unwind"). The runtime may have been
+//! loaded later for one library only, so that a look-up does not find it: then it is opened by name.
+//! Without a runtime, nothing can be thrown.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::hooks::{Hook, end_block_for_delete, give_back, guard};
 use crate::{real, sys};
 
-/// One operator's next definition, once found.
+/// An operator's next definition, once it was found.
 struct Below {
     name: &'static CStr,
     found: AtomicUsize,
@@ -47,7 +47,7 @@ impl Below {
             if found != 0 {
                 break;
             }
-            // SAFETY: only answers a handle of what is loaded already.
+            // SAFETY: only returns a handle of a library that is loaded already.
             let handle =
                 unsafe { libc::dlopen(runtime.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             if !handle.is_null() {
@@ -55,7 +55,7 @@ impl Below {
                 found = unsafe { libc::dlsym(handle, self.name.as_ptr()) as usize };
             }
             if found == 0 {
-                // SAFETY: takes back the message that the look-up left.
+                // SAFETY: clears the message that the look-up left.
                 unsafe { libc::dlerror() };
             }
         }
@@ -64,7 +64,7 @@ impl Below {
     }
 }
 
-/// Records the failure of a call that an exception ends.
+/// Records a call that ends with an exception as failed.
 struct Unless<'a> {
     hook: &'a mut Hook,
     call: AllocCall,
@@ -108,7 +108,7 @@ unsafe fn make(
     block
 }
 
-/// `operator new` where no runtime is in sight.
+/// `operator new` without a runtime.
 unsafe fn without_runtime(size: usize, align: usize, may_fail: bool) -> *mut c_void {
     let size = size.max(1);
     let block = match (align, real::malloc(), real::aligned_alloc()) {

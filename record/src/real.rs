@@ -1,7 +1,7 @@
-//! The functions below: what the program would have called without this library.
+//! The functions below: those that the program would call without this library.
 //!
-//! Thread safety: each is looked up once and kept in an atomic word. While the loader is asked, what
-//! it allocates comes from a small static area, which `free` knows by its addresses.
+//! Thread safety: each is looked up once and stored in an atomic word. During the look-up, the loader's
+//! allocations come from a small static area, which `free` recognises by address.
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -45,8 +45,8 @@ functions! {
     11 dlclose: unsafe extern "C" fn(*mut c_void) -> i32, c"dlclose";
 }
 
-/// Not in every libc, so looked up only when it is called: taking back the loader's message takes libc's
-/// locale lock, which the caller of the process's first `malloc` may hold.
+/// Not every libc has it, so it is looked up when it is called: clearing the loader's message takes
+/// libc's locale lock, which the caller of the process's first `malloc` may hold.
 struct Optional<F> {
     name: &'static CStr,
     found: AtomicUsize,
@@ -113,7 +113,7 @@ pub fn are_known() -> bool {
     STATE.load(Ordering::Acquire) == KNOWN
 }
 
-/// Looks the functions up. False while that is under way: serve from the static area then.
+/// Looks the functions up. False during a look-up: allocate from the static area then.
 #[cold]
 pub fn look_up() -> bool {
     match STATE.compare_exchange(UNKNOWN, LOOKING, Ordering::AcqRel, Ordering::Acquire) {
@@ -134,7 +134,7 @@ pub fn look_up() -> bool {
 
 /// The next definition of a symbol after this library's, or 0.
 pub fn next(name: &CStr) -> usize {
-    // SAFETY: the name is a C string. What is missing must not be left for the program's dlerror().
+    // SAFETY: the name is a C string. The message of a failed look-up must not stay for the program's dlerror().
     unsafe {
         let found = libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize;
         if found == 0 {
@@ -150,13 +150,13 @@ const HEAD_BYTES: usize = 16;
 #[repr(C, align(4096))]
 struct Area(std::cell::UnsafeCell<[u8; AREA_BYTES]>);
 
-// SAFETY: parts of it are handed out once each.
+// SAFETY: each part of it is returned once.
 unsafe impl Sync for Area {}
 
 static AREA: Area = Area(std::cell::UnsafeCell::new([0; AREA_BYTES]));
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Memory before there is an allocator; zeroed, never reused. Null when the area is used up.
+/// Memory before there is an allocator; zeroed, never reused. Null when the area is full.
 pub fn early(bytes: usize, align: usize) -> *mut c_void {
     let align = align.max(HEAD_BYTES);
     let base = AREA.0.get() as usize;
@@ -188,7 +188,7 @@ pub fn is_early(block: *const c_void) -> bool {
     (block as usize).wrapping_sub(AREA.0.get() as usize) < AREA_BYTES
 }
 
-/// The size that an early block was asked with.
+/// The requested size of an early block.
 pub fn early_size(block: *const c_void) -> usize {
     // SAFETY: `early` wrote it before the block.
     unsafe { ((block as usize - HEAD_BYTES) as *const usize).read() }

@@ -1,11 +1,11 @@
-//! The stacks of recent calls, found again without walking.
+//! A cache of the stacks of recent calls, which avoids walking.
 //!
-//! An entry has the innermost frames of a stack: the registers of the first, the words that the
-//! others follow from, and the frame of the walker's last stack that they stand on. If all that is
-//! as it was, and that frame's own stack too, then so is this one: that is exact.
+//! An entry has the innermost frames of a stack: the registers of the first, the words from which the
+//! others follow, and the next outer frame, which is in the walker's last stack. If all these and that
+//! frame's own stack are unchanged, so is this stack: that is exact.
 //!
-//! Thread safety: belongs to a walker. Bounds: 216 bytes an entry, 216 KiB, of which only what is
-//! used is touched.
+//! Thread safety: belongs to a walker. Memory: 216 bytes an entry, up to 216 KiB; unused entries are not
+//! accessed.
 
 use crate::memory::Pages;
 use crate::stack::{Frame, Word};
@@ -13,19 +13,19 @@ use crate::stack::{Frame, Word};
 #[derive(Clone, Copy)]
 struct Recent {
     key: u64,
-    /// All 0, which no call's is, if there is no entry.
+    /// All 0 in an empty entry; no call has that.
     inner: Frame,
     outer: Frame,
-    /// The outer frame's place in the last stack.
+    /// The outer frame's index in the last stack.
     outer_at: usize,
     /// Filled up by repetition.
     words: [Word; WORDS],
 }
 
-/// Of the inner frames of an entry.
+/// Words of the inner frames of an entry.
 pub const WORDS: usize = 8;
 
-/// Entries that a key may have.
+/// Entries in a set.
 const WAYS: usize = 2;
 const SETS: usize = 1 << SET_BITS;
 const SET_BITS: u32 = 9;
@@ -49,7 +49,7 @@ impl Recents {
         self.sets.release();
     }
 
-    /// The number of a call's stack, if it stands on a frame of `last`, and that frame.
+    /// The number of a call's stack, and the frame of `last` that its inner frames continue, if there is one.
     ///
     /// # Safety
     /// The words from `at` to `high` can be read.
@@ -78,7 +78,7 @@ impl Recents {
         None
     }
 
-    /// Notes a stack, whose innermost frames follow from these words, in the place of the set's older one.
+    /// Adds a stack, whose innermost frames follow from these words; replaces the older entry of its set.
     pub fn note(
         &mut self,
         key: u64,

@@ -1,9 +1,9 @@
-//! The step to a caller from a frame that lies by another register than the two which the unwinder
-//! keeps. The loader's functions that bind others on their first call are such: they align the stack
-//! anew, and their caller is found by `rbx`. What it holds is known where a signal interrupted
-//! somebody, as the kernel saved all registers; from there they are followed by `.eh_frame` tables.
+//! The step to a caller from a frame that is addressed by another register than the two that the unwinder
+//! keeps. The loader's functions for lazy binding are such: they realign the stack, and their caller is
+//! found by `rbx`. Its value is known at a signal frame, where the kernel has saved all registers; from
+//! there they are followed by `.eh_frame` tables.
 //!
-//! Thread safety: nothing is shared. Nothing is allocated; the tables take 6 KiB of the stack.
+//! Thread safety: no shared state. Does not allocate; the tables take 6 KiB of the stack.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule,
@@ -15,7 +15,7 @@ use crate::map::Snapshot;
 const COUNT: usize = 17;
 const IP: Register = X86_64::RA;
 
-/// What a call preserves; `rsp` aside.
+/// The registers that a call preserves, without `rsp`.
 const PRESERVED: [Register; 6] = [
     X86_64::RBX,
     X86_64::RBP,
@@ -29,7 +29,7 @@ const PRESERVED: [Register; 6] = [
 #[derive(Clone, Copy)]
 pub struct Registers([Option<u64>; COUNT]);
 
-/// A module's tables, where it has them.
+/// A module's tables, if it has them.
 #[derive(Clone, Copy)]
 pub struct Tables {
     pub header: &'static [u8],
@@ -96,8 +96,8 @@ impl Registers {
         self.get(X86_64::RBP)
     }
 
-    /// From interrupted registers to those of the caller of a frame further out, which is known by its
-    /// stack pointer.
+    /// From interrupted registers to those of the caller of an outer frame, which is identified by its stack
+    /// pointer.
     pub fn caller_of(
         mut self,
         map: &Snapshot,
@@ -144,8 +144,8 @@ impl Registers {
     }
 }
 
-/// Whether the frame of the code at an address lies by a register that the unwinder does not keep.
-/// It does not say so itself: it goes on by the frame pointer, which may be of any frame further out.
+/// Whether the frame of the code at an address is addressed by a register that the unwinder does not
+/// keep. The unwinder does not report that: it uses the frame pointer, which may be any outer frame's.
 pub fn needed(map: &Snapshot, address: u64) -> bool {
     let by_other = |row: &Row| match row.cfa() {
         CfaRule::RegisterAndOffset { register, .. } => {

@@ -1,12 +1,12 @@
-//! How to get from a frame to its caller, by its return address: what the unwinder would do, in one
-//! place of a table.
+//! How to get from a frame to its caller, by its return address: the unwinder's step as one entry of a
+//! table.
 //!
-//! A rule is learnt by watching the unwinder take the step with made-up registers and a made-up
-//! stack: what it reads, and what the new registers are made of. Only a step that is the same sum
-//! for two sets of registers becomes a rule; all others are the unwinder's to take each time.
+//! A rule is learnt by having the unwinder take the step with artificial registers and an artificial
+//! stack: what it reads, and how the new registers are computed. Only a step that is the same sum for two
+//! sets of registers becomes a rule; all others are left to the unwinder.
 //!
-//! Thread safety: a table belongs to a walker. Bounds: 16 bytes an address, 128 KiB, of which only
-//! what is used is touched.
+//! Thread safety: a table belongs to a walker. Memory: 16 bytes an address, up to 128 KiB; unused entries
+//! are not accessed.
 
 use framehop::x86_64::UnwindRegsX86_64;
 use framehop::{FrameAddress, Unwinder as _};
@@ -17,15 +17,13 @@ use crate::memory::Pages;
 
 pub type Cache = framehop::x86_64::CacheX86_64<framehop::MustNotAllocateDuringUnwind>;
 
-/// The caller's stack pointer, and where its return address and frame pointer are, which is all that
-/// differs from one frame to another.
+/// How to compute the caller's stack pointer, and where its return address and frame pointer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The caller's stack pointer is this far above the frame's own, or its frame pointer. The
-    /// return address lies just below.
+    /// Caller's stack pointer - the frame's own, or its frame pointer. The return address is just below.
     pub up: i32,
-    /// Where the caller's frame pointer is, from its stack pointer, and not above the return address.
-    /// If it is still in its register, where the return address is.
+    /// Offset of the caller's frame pointer from its stack pointer, not above the return address. The return
+    /// address's offset if it is still in its register.
     pub bp_at: i16,
     pub from_bp: bool,
     pub restores_bp: bool,
@@ -37,7 +35,7 @@ const RETURN_ADDRESS_AT: i16 = -8;
 struct Place {
     /// 0 if it is empty.
     ip: u64,
-    /// `None`: the unwinder's to take.
+    /// `None`: use the unwinder.
     rule: Option<Rule>,
 }
 
@@ -63,7 +61,7 @@ impl Rules {
         self.places.release();
     }
 
-    /// The rule for a return address, if it has been learnt and there is one.
+    /// The learnt rule for a return address, if any.
     #[inline(always)]
     pub fn get(&self, ip: u64) -> Option<Rule> {
         let place = self.places.get(place(ip))?;
@@ -87,14 +85,14 @@ impl Rules {
 }
 
 fn watch(unwinder: &Unwinder, cache: &mut Cache, ip: u64) -> Option<Rule> {
-    // Far apart, so that what comes of them is told apart; the second pair is aligned otherwise.
+    // Far apart, so that results can be distinguished; the second pair has another alignment.
     const FIRST: (u64, u64) = (0x1000_0000_0000, 0x2000_0000_0000);
     const SECOND: (u64, u64) = (0x1000_0000_1238, 0x2000_0000_5428);
     let first = take_step(unwinder, cache, ip, FIRST)?;
     (take_step(unwinder, cache, ip, SECOND)? == first).then_some(first)
 }
 
-/// What the unwinder makes of registers, as a rule.
+/// The unwinder's step for these registers, as a rule.
 fn take_step(
     unwinder: &Unwinder,
     cache: &mut Cache,

@@ -1,5 +1,5 @@
-//! The calling thread's stack: which part of it can be read, how much room there is below, and what
-//! is remembered of its frames.
+//! The calling thread's stack: which part of it can be read, how much room there is below, and the cached
+//! frames.
 //!
 //! Thread safety: a `Stack` belongs to a walker.
 
@@ -10,12 +10,12 @@ use crate::sys;
 
 /// Where the main thread's stack began.
 static MAIN_STACK: AtomicU64 = AtomicU64::new(0);
-/// The main thread's control block. It is on no stack: what lies below is what the program maps.
+/// The main thread's control block. It is on no stack: below it lie the program's mappings.
 static MAIN_THREAD: AtomicU64 = AtomicU64::new(0);
-/// Whether a page that cannot be touched lies below each thread's stack.
+/// Whether each thread's stack has a guard page below it.
 static HAVE_GUARDS: AtomicBool = AtomicBool::new(true);
 
-/// Some threads' stacks will end where other memory of the program begins.
+/// Notes that threads' stacks may have other memory directly below.
 pub fn trust_no_guard() {
     HAVE_GUARDS.store(false, Ordering::Relaxed);
 }
@@ -27,26 +27,26 @@ pub fn start(main_stack: u64) {
     }
 }
 
-/// The loader's first function has no unwinding information, but nothing can lie above it.
+/// The loader's first function has no unwinding information, but it has no caller.
 pub fn is_first_frame(sp: u64) -> bool {
     const ROOM: u64 = 16;
     let main = MAIN_STACK.load(Ordering::Relaxed);
     (main.saturating_sub(ROOM)..=main).contains(&sp)
 }
 
-/// What may be read: the part of the stack from the walk's beginning to where the stack began.
+/// The part of the stack that may be read: from the start of the walk to the stack's base.
 pub struct Stack {
     pub low: u64,
     pub high: u64,
-    /// How far down it is known to be readable; for another stack than the two below, nowhere.
+    /// It is known to be readable from here up; for another stack than the two below, nowhere.
     known: u64,
-    /// Known to be readable, down to here: of the thread's own stack, unless it is the main one, and of
-    /// the main one.
+    /// Known to be readable from here up: the thread's own stack, unless it is the main one, and the main
+    /// one.
     own: Range,
     main: Range,
-    /// There is room to work down to here on the thread's own stack.
+    /// The thread's own stack has room down to here.
     room_low: u64,
-    /// Neither of them: a coroutine's or a signal's stack, probed as it is read.
+    /// Another stack, a coroutine's or a signal's, which is probed while it is read.
     pub foreign: bool,
 }
 
@@ -57,10 +57,10 @@ struct Range {
 }
 
 const PAGE: u64 = 4096;
-/// What the recorder's work may take of a stack: the unwinder's tables are 13 KiB at most, compression
-/// less, and there is as much to spare.
+/// Stack that the recorder's work may take: the unwinder's tables take up to 13 KiB, compression less;
+/// twice that.
 const WORK_BYTES: u64 = 40 << 10;
-/// A stack that is deeper than this below what is known is probed as it is read.
+/// A stack that reaches further than this below the known part is probed while it is read.
 const PROBE_AT_ONCE: u64 = 64 << 20;
 
 impl Stack {
@@ -81,7 +81,7 @@ impl Stack {
     pub fn has_room(&mut self, sp: u64) -> bool {
         self.prepare(sp);
         let low = sp.saturating_sub(WORK_BYTES);
-        // The main stack grows as it is touched.
+        // The main stack grows when it is accessed.
         let grows = sp >= self.own.high;
         !self.foreign && (grows || low >= self.room_low || self.find_room(sp, low))
     }
@@ -103,7 +103,7 @@ impl Stack {
         true
     }
 
-    /// Makes ready to read from `sp` upwards.
+    /// Prepares to read from `sp` upwards.
     #[inline]
     pub fn prepare(&mut self, sp: u64) {
         if (self.known..self.high).contains(&sp) {
@@ -113,8 +113,8 @@ impl Stack {
         self.change(sp);
     }
 
-    /// The same where a signal interrupted somebody. What was popped last is still said to be saved, in
-    /// the red zone.
+    /// The same for code that a signal interrupted. The word that it popped last counts as saved, in the red
+    /// zone.
     pub fn prepare_interrupted(&mut self, sp: u64) {
         const RED_ZONE: u64 = 128;
         self.prepare(sp);
@@ -180,11 +180,11 @@ impl Stack {
 
     #[inline]
     pub fn read(&mut self, address: u64) -> Result<u64, ()> {
-        // As one comparison: below `low` the difference wraps around.
+        // One comparison: below `low` the difference wraps around.
         if address.wrapping_sub(self.low) >= (self.high - self.low).saturating_sub(7) {
             self.reach(address)?;
         }
-        // SAFETY: within what is known to be readable of a stack below the walk's frames.
+        // SAFETY: within the part of the stack that is known to be readable.
         Ok(unsafe { (address as *const u64).read_unaligned() })
     }
 
@@ -204,7 +204,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The first word that is not what it was. `foreign`: some may lie on another stack than this.
+    /// The first word that has changed. `foreign`: some may lie on another stack.
     #[inline(always)]
     pub fn first_changed(&mut self, words: &[Word], foreign: bool) -> Option<usize> {
         if foreign || self.foreign {
@@ -224,7 +224,7 @@ impl Stack {
         }
     }
 
-    /// Whether a word is still what it was.
+    /// Whether a word is unchanged.
     pub fn holds(&mut self, word: Word) -> bool {
         if word.address == &raw const ZERO as u64 {
             return word.value == ZERO;
@@ -235,15 +235,15 @@ impl Stack {
 
 #[derive(Clone, Copy)]
 pub struct Frame {
-    /// Where the frame goes on, after its call or where a signal interrupted it, as the trace has
-    /// it: twice the address, and 1 if interrupted.
+    /// Where the frame continues, after its call or where a signal interrupted it, in the trace's form: twice
+    /// the address, plus 1 if interrupted.
     pub packed: u64,
     pub sp: u64,
     pub bp: u64,
     /// The stream's number of the stack that ends here.
     pub node: u32,
-    /// Twice the number of words that the frames from here outwards follow from, and 1 if they
-    /// follow from `bp` too.
+    /// Twice the number of words from which the frames from here outwards follow, plus 1 if they follow from
+    /// `bp`, too.
     pub follows: u32,
 }
 
@@ -268,7 +268,7 @@ impl Frame {
         self.packed & 1 != 0
     }
 
-    /// Whether the same frames lie beyond, if the same words do.
+    /// Whether the outer frames are the same if their words are.
     #[inline(always)]
     pub fn is(&self, other: &Frame) -> bool {
         self.sp == other.sp
@@ -281,14 +281,14 @@ impl Frame {
         self.follows & 1 != 0
     }
 
-    /// Among the words of its stack, outermost first, where those of the frames from here outwards end.
+    /// The end, in the stack's words, outermost first, of the words of the frames from here outwards.
     #[inline(always)]
     pub fn words_end(&self) -> usize {
         (self.follows >> 1) as usize
     }
 }
 
-/// A word of memory, and what it held.
+/// A word of memory, and its value.
 #[derive(Clone, Copy)]
 pub struct Word {
     pub address: u64,
@@ -298,7 +298,7 @@ pub struct Word {
 static ZERO: u64 = 0;
 
 impl Word {
-    /// Holds as long as the program runs.
+    /// Always holds.
     pub fn always() -> Word {
         Word {
             address: &raw const ZERO as u64,
@@ -306,7 +306,7 @@ impl Word {
         }
     }
 
-    /// Does not hold.
+    /// Never holds.
     pub fn never() -> Word {
         Word {
             value: 1,
@@ -314,7 +314,7 @@ impl Word {
         }
     }
 
-    /// The same as `Stack::holds` without a look at where the word lies.
+    /// The same as `Stack::holds` without a check of where the word lies.
     ///
     /// # Safety
     /// It can be read.
@@ -330,7 +330,7 @@ impl Word {
         unsafe { (self.address as *const u64).read_unaligned() ^ self.value }
     }
 
-    /// Whether they all still hold.
+    /// Whether all are unchanged.
     ///
     /// # Safety
     /// They can be read.

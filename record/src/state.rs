@@ -1,8 +1,8 @@
-//! Whether this process records, from its first call to its end, through fork, full disk and exit.
+//! Whether this process records, from its first call to its end, through fork, a full disk and exit.
 //!
-//! Thread safety: `MODE` changes by compare-and-swap; `alive` is a word in a page that the kernel
-//! zeroes in a child of fork, so that a child is noticed at its first call however it was made, and
-//! before it touches anything that is its parent's.
+//! Thread safety: `MODE` changes by compare-and-swap. `alive` is a word in a page that the kernel zeroes
+//! in a child of fork, so that the first call in a child detects the fork, whichever call made it, before
+//! it accesses anything of the parent's.
 //!
 //! Invariant: hooks record only while `alive`; every way out of recording clears it.
 
@@ -24,7 +24,7 @@ use crate::{HEAP, arch, ask, chunk, clock, contents, counters, file, map, walk};
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
 const RECORDING: u8 = 2;
-/// Not asked for, not allowed, or not possible.
+/// Not requested, not allowed, or not possible.
 const OFF: u8 = 3;
 /// Ended early; calls are counted as lost.
 const STOPPED: u8 = 4;
@@ -34,7 +34,7 @@ static DEAD: AtomicU32 = AtomicU32::new(0);
 static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const DEAD).cast_mut());
 static FOLDER: FixedPath = FixedPath::new();
 static FOLLOW_FORK: AtomicBool = AtomicBool::new(true);
-/// The pthread key that tells of a thread's end; one more than its number, 0 for none.
+/// The pthread key whose destructor reports a thread's end, plus one; 0 for none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 #[inline(always)]
@@ -43,7 +43,7 @@ pub fn is_recording() -> bool {
     unsafe { (*ALIVE.load(Ordering::Relaxed)).load(Ordering::Relaxed) == 1 }
 }
 
-/// Called when `is_recording` says no: starts what is to be started. Answers whether to record now.
+/// Called if `is_recording` is false: starts the recording if necessary. Returns whether to record now.
 #[cold]
 #[inline(never)]
 pub fn enter_slow() -> bool {
@@ -71,13 +71,13 @@ fn begin(from: u8, start: fn() -> bool) -> bool {
         // SAFETY: points at the page that `start` made.
         unsafe { (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Release) };
     }
-    // A first write may have met a full disk already.
+    // The first write may have failed because the disk is full.
     let to = if started { RECORDING } else { OFF };
     let _ = MODE.compare_exchange(STARTING, to, Ordering::AcqRel, Ordering::Relaxed);
     started && MODE.load(Ordering::Relaxed) == RECORDING
 }
 
-/// Ends the recording, for good; the program goes on.
+/// Ends the recording permanently; the program continues.
 #[cold]
 pub fn stop(reason: StopReason, errno: i32) {
     let was = MODE.swap(STOPPED, Ordering::AcqRel);
@@ -159,7 +159,7 @@ fn make_key() -> bool {
     true
 }
 
-/// Makes the trace file in the folder that the configuration names, or says why not.
+/// Makes the trace file in the configured folder, or reports why it cannot.
 fn open_file(config: &Config) -> bool {
     let mut cwd = [0u8; 4096];
     let folder = config.folder;
@@ -211,7 +211,7 @@ fn make_file(parent: Option<u32>) -> Result<(), Errno> {
     new.open(&header)
 }
 
-/// The first call of a child of fork: everything of the parent's is left behind.
+/// The first call of a child of fork: abandons all state of the parent.
 fn start_child() -> bool {
     if !FOLLOW_FORK.load(Ordering::Relaxed) {
         return false;
@@ -225,8 +225,8 @@ fn start_child() -> bool {
     counters::after_fork();
     contents::after_fork();
     let parent = sys::parent_id();
-    // A child that may not write here, having changed its user or its root, is counted by its
-    // parent, whose header page it still has.
+    // A child with another user or root may not be able to write here. The parent's header page, which it
+    // still has mapped, counts it.
     file::leave_to_child(|| make_file(Some(parent))).is_ok_and(|()| {
         map::write_all_loads();
         write_process(&InitialStack::find());
@@ -253,7 +253,7 @@ fn write_process(stack: &InitialStack) {
     file::append(&mut buffer, header);
 }
 
-/// What the kernel put above the main thread's stack: argument count, arguments, environment.
+/// The kernel's data above the main thread's stack: argument count, arguments, environment.
 pub struct InitialStack {
     start: *const usize,
 }
@@ -293,7 +293,7 @@ impl InitialStack {
         })
     }
 
-    /// The value of a variable in the environment that the program was started with.
+    /// The value of a variable in the initial environment.
     pub fn variable(&self, name: &[u8]) -> Option<&'static [u8]> {
         if self.start.is_null() {
             return None;
@@ -319,7 +319,7 @@ impl InitialStack {
     }
 }
 
-/// Asks libc to tell when the calling thread ends.
+/// Registers the calling thread, so that libc reports its end.
 pub fn watch_thread_end(stream: *mut Stream) {
     if let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) {
         // SAFETY: the key was made by `make_key`.
@@ -327,8 +327,8 @@ pub fn watch_thread_end(stream: *mut Stream) {
     }
 }
 
-/// libc runs the destructors of a thread's keys up to four times while any is set: this one asks to
-/// be called again until the last, so that what the others free is recorded before.
+/// libc runs the destructors of a thread's keys up to four times while any is set. This one requests the
+/// next call until the last, so that what the others free is still recorded.
 unsafe extern "C" fn at_thread_end(stream: *mut c_void) {
     const ROUNDS: usize = 4;
     // SAFETY: the thread's own.
@@ -346,8 +346,8 @@ unsafe extern "C" fn at_thread_end(stream: *mut c_void) {
     local.guard -= 1;
 }
 
-/// The image ends: what its live blocks hold goes into the trace, if that was asked for. Not from a
-/// signal handler that interrupted the recorder, which may hold a lock.
+/// The image ends: writes the contents of live blocks to the trace, if requested. Not from a signal
+/// handler that interrupted the recorder, which may hold a lock.
 pub fn tell_live(local: &mut Local) {
     // SAFETY: the thread's own stream, or null.
     let stream = unsafe { local.stream.as_mut() };
@@ -380,7 +380,7 @@ pub fn at_exit() {
     local.guard -= 1;
 }
 
-/// An error number in words, for the few that opening a file meets.
+/// Describes the errors that opening a file may have.
 pub fn describe(errno: i32) -> &'static [u8] {
     match errno {
         libc::ENOENT => b"it does not exist",
@@ -388,13 +388,13 @@ pub fn describe(errno: i32) -> &'static [u8] {
         libc::ENOTDIR => b"it is not a folder",
         libc::ENOSPC => b"no space left on the device",
         libc::EDQUOT => b"the disk quota is used up",
-        libc::EFBIG => b"a limit on file sizes is in the way",
+        libc::EFBIG => b"the limit on file sizes is reached",
         libc::EROFS => b"the file system is read-only",
         libc::ENAMETOOLONG => b"the path is too long",
         libc::EMFILE | libc::ENFILE => b"too many open files",
         libc::ELOOP => b"too many symbolic links",
         libc::ENOMEM => b"out of memory",
-        libc::EOPNOTSUPP => b"its file system is none of ext4, xfs, tmpfs, f2fs, overlay",
+        libc::EOPNOTSUPP => b"its file system is not ext4, xfs, tmpfs, f2fs or overlay",
         _ => b"the system refused",
     }
 }

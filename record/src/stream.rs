@@ -1,10 +1,9 @@
-//! What a thread records into: one stream at a time, and after the thread's end the next one's.
+//! A thread records into a stream, which a later thread takes over after its end.
 //!
-//! Thread safety: a stream is written by the thread that owns it, and by nobody after it retired
-//! until another thread takes it. The registry is only ever added to; taking and retiring goes under
-//! a spin lock.
+//! Thread safety: only the thread that owns a stream writes to it; no thread does between its retirement
+//! and the next owner. The registry only grows; taking and retiring happen under a spin lock.
 //!
-//! Invariant: a definition stands in the stream before the first record that refers to it.
+//! Invariant: a definition precedes the first record that refers to it.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
@@ -41,7 +40,7 @@ pub struct Stream {
     own_stack: *mut u8,
 }
 
-/// What a hook has to say of a call.
+/// A hook's description of a call.
 pub struct Call {
     pub class: Class,
     pub code: u8,
@@ -55,7 +54,7 @@ pub struct Call {
 
 /// What the encoder may write.
 const RECORD_ROOM: usize = 128;
-/// Signal handlers may come to run on it, too.
+/// Signal handlers may run on it, too.
 const OWN_STACK_BYTES: usize = 256 << 10;
 /// Frames in one record of nodes.
 const NODES_AT_ONCE: usize = 64;
@@ -65,8 +64,8 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 static LOCKED: AtomicBool = AtomicBool::new(false);
 static RETIRED: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The calling thread's stream, made or taken over if it has none. Null, and the recording has
-/// stopped, if there is no memory or no room in the file.
+/// The calling thread's stream; makes one or takes one over if it has none. Without memory or room in the
+/// file, stops the recording and returns null.
 #[cold]
 #[inline(never)]
 pub fn attach(caller_sp: usize) -> *mut Stream {
@@ -79,7 +78,7 @@ pub fn attach(caller_sp: usize) -> *mut Stream {
     if stream.is_null() {
         return stream;
     }
-    // SAFETY: made or taken just now, so nobody else's.
+    // SAFETY: just made or taken, so no other thread uses it.
     let begun = unsafe { &mut *stream };
     begun.walker.forget();
     let mut done = false;
@@ -138,8 +137,8 @@ fn locked<R>(act: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A stream whose thread is certainly gone: glibc frees a thread's last memory after its last
-/// destructor, so having retired is not enough.
+/// A stream whose thread has ended for the kernel: glibc frees a thread's last memory after its last
+/// destructor, so a retired stream may still be written to.
 fn take_retired() -> *mut Stream {
     let (process, thread) = (sys::process_id(), sys::thread_id());
     locked(|| {
@@ -167,7 +166,7 @@ fn take_retired() -> *mut Stream {
     })
 }
 
-/// The thread ends; its stream is another's when it is gone. It still has it until then.
+/// The thread is ending. It keeps its stream until it has ended; then another may take it.
 pub fn retire(stream: *mut Stream) {
     // SAFETY: the calling thread's own stream.
     unsafe { (*stream).end_thread() };
@@ -178,7 +177,7 @@ pub fn retire(stream: *mut Stream) {
     });
 }
 
-/// In a child of fork: every stream was the parent's, and its thread is not here.
+/// In a child of fork: every stream was the parent's, and the threads do not exist.
 pub fn after_fork() {
     let mut stream = REGISTRY.swap(std::ptr::null_mut(), Ordering::Relaxed);
     RETIRED.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -204,12 +203,12 @@ pub fn after_fork() {
     }
 }
 
-/// At the program's end: packs what the calling thread and the ended ones have open. What others
-/// have open is in the file as it is.
+/// At the program's end: seals the open chunks of the calling thread and of ended ones. Those of other
+/// threads are in the file uncompressed.
 pub fn seal_at_exit(own: *mut Stream) {
     let mut next = own;
     loop {
-        // SAFETY: the calling thread's own stream, or one whose thread is gone, or null.
+        // SAFETY: the calling thread's own stream, or one whose thread has ended, or null.
         if let Some(stream) = unsafe { next.as_mut() } {
             stream.finish();
         }
@@ -220,7 +219,7 @@ pub fn seal_at_exit(own: *mut Stream) {
     }
 }
 
-/// A call that found the recording at its end.
+/// Counts a call that came after the recording had ended.
 #[cold]
 fn count_lost() {
     file::add_to_slot(Slot::LostStopped, 1);
@@ -268,7 +267,7 @@ impl Stream {
         self.predictor.begin_chunk(time, self.interned.next_node());
     }
 
-    /// Seals the chunk, and begins a small one for what little may still come.
+    /// Seals the chunk, and begins a small one for the few records that may follow.
     fn finish(&mut self) {
         self.tally.tell_live();
         let time = self.predictor.time();
@@ -323,7 +322,7 @@ impl Stream {
         }
     }
 
-    /// Does something where there is room for it.
+    /// Runs a function on a stack with enough room.
     fn work(&mut self, sp: usize, act: impl FnOnce(&mut Stream)) {
         if self.walker.has_room(sp) {
             act(self)
@@ -352,7 +351,7 @@ impl Stream {
         }
         let top = self.own_stack.wrapping_add(OWN_STACK_BYTES);
         let mut waiting = Work(self, Some(act));
-        // SAFETY: the stack is this stream's, and the guard keeps a second call off it.
+        // SAFETY: the stack is this stream's, and the guard excludes a second call.
         unsafe { arch::on_stack(top, work::<F>, (&raw mut waiting).cast()) };
     }
 
@@ -385,11 +384,11 @@ impl Stream {
         state::is_recording().then(|| self.live.commit(bytes, true))
     }
 
-    /// The number of a stack's call, defined if it is new, and whether it is. Room is made for a call
-    /// or a definition more.
+    /// The number of a stack's call, which is defined if it is new, and whether it is. Makes room for one more
+    /// call or definition.
     #[inline]
     fn site(&mut self, node: u32, code: u8) -> Option<(u32, bool)> {
-        // Before the site gets its number: a chunk says which numbers it begins with.
+        // Before the site gets its number, because a chunk records its first numbers.
         if !self.make_room(MAX_DEFINITION_BYTES + RECORD_ROOM) {
             return None;
         }
@@ -418,7 +417,7 @@ impl Stream {
         });
     }
 
-    /// Records what a block holds.
+    /// Records a block's contents.
     pub fn contents(&mut self, sp: usize, address: usize, held: Fingerprint, time: u64) {
         self.work(sp, |stream| {
             stream.define_with(|predictor, out| {
@@ -463,7 +462,7 @@ impl Stream {
         self.tally.hold(old);
     }
 
-    /// Counts a call that may make a block.
+    /// Counts a call that may allocate.
     fn count_here(&mut self, caller: Caller, call: &Call) {
         if call.class == Class::Realloc {
             let freed = call.size == 0 && call.old != 0;
@@ -538,7 +537,7 @@ impl Stream {
                 let _ = self.walker.remember();
                 return Some(parent);
             }
-            // What is new is checked against the loader; what is wrong is walked again.
+            // New addresses are checked against the loader; if the map was wrong, the stack is walked again.
             let stale = frames
                 .iter()
                 .skip(at)
@@ -590,7 +589,7 @@ impl Stream {
         Some(parent)
     }
 
-    /// Goes over to another module map.
+    /// Changes to another module map.
     #[cold]
     fn follow(&mut self, map: &Snapshot) -> bool {
         let reset = map.last_unload > self.generation && self.generation != 0;

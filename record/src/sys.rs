@@ -1,7 +1,7 @@
-//! The system calls the recorder makes, without libc: no `errno`, no cancellation point, nothing
-//! that somebody else's preloaded library could have replaced.
+//! The recorder's system calls, without libc: no `errno`, no cancellation point, and no function that
+//! another preloaded library could replace.
 //!
-//! Every call answers `Err(Errno)` with the kernel's number. Thread safety: as the kernel's.
+//! Every call returns `Err(Errno)` with the kernel's number on failure. Thread safety: the kernel's.
 
 use std::arch::asm;
 use std::ffi::CStr;
@@ -33,11 +33,11 @@ unsafe fn syscall(number: i64, a: [usize; 6]) -> Result<usize> {
     }
 }
 
-/// Whether memory is to be told from the program's.
+/// Whether our memory is to be marked as not the program's.
 static MARKED: AtomicBool = AtomicBool::new(false);
 
-/// From here on anonymous memory has advice that together nobody else gives (`dd` and `rr` in
-/// /proc/PID/smaps): whoever looks for the program's pointers leaves it out.
+/// Gives anonymous memory a combination of advice that no program uses (`dd` and `rr` in
+/// /proc/PID/smaps) from now on, so that the leak check does not take it for the program's.
 pub fn mark_memory() {
     MARKED.store(true, Ordering::Relaxed);
 }
@@ -85,7 +85,7 @@ pub unsafe fn unmap(address: *mut u8, bytes: usize) {
 }
 
 /// # Safety
-/// The range must be the caller's own, and every pointer into it is void afterwards.
+/// The range must be the caller's own, and no pointer into it may be used afterwards.
 pub unsafe fn remap(address: *mut u8, old: usize, new: usize) -> Result<*mut u8> {
     let flags = libc::MREMAP_MAYMOVE as usize;
     // SAFETY: as said.
@@ -192,7 +192,7 @@ pub fn allocate(fd: i32, offset: u64, bytes: u64) -> Result<()> {
     unsafe { syscall(libc::SYS_fallocate, arguments) }.map(|_| ())
 }
 
-/// Gives a part's blocks back, where the file system can; it reads as zeros then.
+/// Punches a hole, if the file system can: the part then reads as zeros.
 pub fn deallocate(fd: i32, offset: u64, bytes: u64) {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let arguments = [
@@ -234,7 +234,7 @@ pub fn connect(name: &[u8]) -> Result<i32> {
     }
 }
 
-/// Who is at the other end.
+/// The process at the other end.
 pub fn peer(fd: i32) -> Result<libc::ucred> {
     // SAFETY: all-zero is a valid value.
     let mut found: libc::ucred = unsafe { std::mem::zeroed() };
@@ -256,14 +256,14 @@ pub fn user_id() -> u32 {
     unsafe { syscall(libc::SYS_geteuid, [0; 6]) }.unwrap_or(0) as u32
 }
 
-/// Lets that process trace this one, where only ancestors may.
+/// Allows that process to trace this one, if the system only allows ancestors to.
 pub fn allow_tracing_by(process: i32) {
     let arguments = [libc::PR_SET_PTRACER as usize, process as usize, 0, 0, 0, 0];
     // SAFETY: no memory is touched.
     let _ = unsafe { syscall(libc::SYS_prctl, arguments) };
 }
 
-/// Sends it all; a reader that is gone is an error and no signal.
+/// Sends all of it. A reader that has closed the connection is an error, and raises no signal.
 pub fn send(fd: i32, bytes: &[u8]) -> Result<()> {
     let (at, flags) = (bytes.as_ptr() as usize, libc::MSG_NOSIGNAL as usize);
     loop {
@@ -296,7 +296,7 @@ pub fn readlink(path: &CStr, out: &mut [u8]) -> Result<usize> {
     unsafe { syscall(libc::SYS_readlink, arguments) }
 }
 
-/// The working directory with its NUL; answers the length without it.
+/// Writes the working directory with its NUL; returns the length without it.
 pub fn working_directory(out: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes at most `out.len()` bytes.
     unsafe {
@@ -323,7 +323,7 @@ pub fn thread_id() -> u32 {
     unsafe { syscall(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u32
 }
 
-/// Whether the thread of this process is gone.
+/// Whether this thread of the process has ended.
 pub fn thread_is_gone(process: u32, thread: u32) -> bool {
     // SAFETY: signal 0 is not delivered, only checked.
     let answer = unsafe {
@@ -352,8 +352,8 @@ pub fn clock_ns(clock: i32) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Whether the eight bytes at an address can be read. The kernel copies the signal set before it
-/// looks at `how`, which is invalid here.
+/// Whether the eight bytes at an address can be read: the kernel copies the signal set before it checks
+/// `how`, which is invalid here.
 pub fn readable(address: u64) -> bool {
     let how = usize::MAX;
     let arguments = [how, address as usize, 0, 8, 0, 0];
@@ -384,8 +384,8 @@ pub unsafe fn signal_action(signal: i32, new: Option<&KernelAction>) -> Result<K
     unsafe { syscall(libc::SYS_rt_sigaction, arguments) }.map(|_| old)
 }
 
-/// Keeps SIGXFSZ from this thread while it lives. If the write inside met the limit, `swallow` takes
-/// the signal away before the mask is lifted.
+/// Blocks SIGXFSZ in this thread until it is dropped. If a write reached the limit, `swallow` discards the
+/// signal before it is unblocked.
 pub struct FileSizeSignalHeld {
     old_mask: u64,
 }
@@ -412,7 +412,7 @@ impl FileSizeSignalHeld {
 
     pub fn swallow(&self) {
         if self.old_mask & FILE_SIZE_SIGNAL != 0 {
-            return; // The program holds it back itself: what is pending may be its own.
+            return; // The program blocks it itself: a pending one may be its own.
         }
         let set = FILE_SIZE_SIGNAL;
         let now = libc::timespec {

@@ -1,10 +1,9 @@
-//! Walks the calling thread's stack, and keeps the last one to walk only what changed.
+//! Walks the calling thread's stack, and caches the last one, to walk only what changed.
 //!
-//! A frame's caller follows from the frame's three registers and the words of memory that the
-//! unwinder read for it. So if a frame of the last stack has the registers it had, and the words its
-//! step had read hold what they held, then the step leads where it led: checking that costs two
-//! loads a frame, and is exact. What changed is walked by the rules that were learnt from the
-//! unwinder (`rules`), and by the unwinder where there is none.
+//! A frame's caller = f(three registers, the words that the unwinder read for the step). So if a frame of
+//! the last stack has the same registers, and the words are the same, its caller is the same: that is
+//! exact, and costs two loads a frame. Other frames are walked by the rules that were learnt from the
+//! unwinder (`rules`), or by the unwinder.
 //!
 //! Thread safety: a `Walker` belongs to a stream. Nothing is allocated while walking, except that
 //! the arrays of frames grow.
@@ -26,13 +25,13 @@ use crate::sys;
 
 impl Caller {
     fn frame(self) -> Frame {
-        // SAFETY: where a hook was called is its return address.
+        // SAFETY: a hook's stack pointer points at its return address.
         let ip = unsafe { (self.sp as *const u64).read() };
         Frame::new(ip << 1, self.sp as u64 + 8, self.bp as u64)
     }
 }
 
-/// A frame that is not in the last stack, and what its caller follows from.
+/// A frame that is not in the last stack, and what its caller was computed from.
 #[derive(Clone, Copy)]
 struct Fresh {
     frame: Frame,
@@ -43,30 +42,30 @@ struct Fresh {
 struct Step {
     /// The caller's return address, and where its frame pointer was saved.
     words: [Word; 2],
-    /// `None`: not by a rule.
+    /// `None`: it was not found by a rule.
     rule: Option<Rule>,
 }
 
-/// Deeper stacks are cut, and counted as such.
+/// Deeper stacks are cut off, and counted as truncated.
 const MAX_FRAMES: usize = 1 << 16;
 
-/// The unwinder's cache has 509 places, few for a large program, in 12 KiB; and each thread has its own.
+/// The unwinder's cache has 509 entries in 12 KiB, for each thread. A large program needs more.
 const CACHES: usize = 1 << CACHE_BITS;
 const CACHE_BITS: u32 = 2;
 
 pub struct Walker {
     /// The last stack, outermost frame first.
     frames: Pages<Frame>,
-    /// What it was read from, in the same order.
+    /// The words that it was read from, in the same order.
     words: Pages<Word>,
     len: usize,
     complete: bool,
-    /// Whether a word of theirs was read of a stack that may be unmapped by now.
+    /// Whether one of these words is on a stack that may be unmapped by now.
     foreign: bool,
-    /// What the walk under way found, innermost first.
+    /// The frames of the current walk, innermost first.
     fresh: Pages<Fresh>,
     recents: Recents,
-    /// The place among them of the call under way.
+    /// The index in them of the current call.
     key: u64,
     steps: Steps,
 }
@@ -80,18 +79,18 @@ struct Steps {
 
 /// Where a walk's stack lies in `Walker::last`.
 pub struct Walked {
-    /// This many outermost frames are as they were, numbers included.
+    /// This many outermost frames are unchanged, numbers included.
     pub kept: usize,
     pub complete: bool,
 }
 
-/// The address of the signal trampoline, where a handler returns to.
+/// The address of the signal trampoline, to which a handler returns.
 static TRAMPOLINE: AtomicU64 = AtomicU64::new(0);
 
-/// What a function that `makecontext` set up returns to.
+/// The return address of a function that `makecontext` has set up.
 static CONTEXT_ROOT: AtomicU64 = AtomicU64::new(0);
 
-/// Learns what does not change while the program runs.
+/// Determines what does not change while the program runs.
 pub fn start(main_stack: u64) {
     stack::start(main_stack);
     learn_trampoline();
@@ -126,8 +125,8 @@ fn learn_context_root() {
 }
 
 fn learn_trampoline() {
-    // libc tells the kernel its trampoline with every action. SIGURG is ignored by default, so
-    // ignoring it for a moment changes nothing.
+    // libc passes its trampoline to the kernel with every action. SIGURG is ignored by default, so ignoring
+    // it for a moment has no effect.
     // SAFETY: the action set at the end is the one found at the beginning.
     unsafe {
         let Ok(old) = sys::signal_action(libc::SIGURG, None) else {
@@ -165,20 +164,20 @@ impl Walker {
         }
     }
 
-    /// Begins with a new thread.
+    /// Resets the walker for a new thread.
     pub fn forget(&mut self) {
         self.len = 0;
         self.steps.stack = Stack::new();
     }
 
-    /// Makes room for the rules, unless there is.
+    /// Makes room for the rules, if there is none.
     pub fn learn_rules(&mut self) {
         if self.steps.caches.is_none() {
             self.forget_rules();
         }
     }
 
-    /// Begins with another module map: the rules that were learnt may not hold.
+    /// Resets the rules for another module map.
     pub fn forget_rules(&mut self) {
         self.len = 0;
         self.recents.forget();
@@ -194,27 +193,26 @@ impl Walker {
         self.steps.rules.forget();
     }
 
-    /// The last stack, outermost first; the numbers of the frames behind `kept` are the caller's to
-    /// set.
+    /// The last stack, outermost first; the caller sets the numbers of the frames behind `kept`.
     pub fn last(&mut self) -> &mut [Frame] {
         let len = self.len;
         self.frames.slice().get_mut(..len).unwrap_or(&mut [])
     }
 
-    /// Whether the thread's stack has room for the recorder's own work below `sp`. A stack that is not
-    /// libc's may be tiny, and what lies below it anybody's.
+    /// Whether the thread's stack has room for the recorder's own work below `sp`. A stack that is not libc's
+    /// may be tiny, with other memory below.
     #[inline]
     pub fn has_room(&mut self, sp: usize) -> bool {
         self.steps.stack.has_room(sp as u64)
     }
 
-    /// Drops the last stack, so that the next walk is a whole one.
+    /// Drops the last stack, so that the next walk is a full one.
     pub fn drop_last(&mut self) {
         self.len = 0;
     }
 
-    /// The number of the stack that a hook was called from, if it is one of the recent ones, and
-    /// whether it is complete. The last stack stays what it is.
+    /// The number of the stack that a hook was called from, and whether it is complete, if it is one of the
+    /// recent ones. Does not change the last stack.
     #[inline(always)]
     pub fn recall(&mut self, caller: Caller) -> Option<(u32, bool)> {
         let stack = &mut self.steps.stack;
@@ -253,7 +251,7 @@ impl Walker {
         Some(())
     }
 
-    /// Walks from a hook's caller; afterwards `last` is this stack. `None` without memory.
+    /// Walks from a hook's caller. Afterwards `last` is this stack. `None` without memory.
     pub fn walk(&mut self, map: &Snapshot, caller: Caller) -> Option<Walked> {
         let (fresh, steps) = (&mut self.fresh, &mut self.steps);
         let sp = caller.sp as u64;
@@ -264,7 +262,7 @@ impl Walker {
         let mut count = 0;
         let mut foreign = false;
         let mut interrupted = None;
-        // What of the last stack may still be part of this one.
+        // The part of the last stack that may be unchanged.
         let mut old = self.frames.slice().get(..self.len)?;
         let (kept, complete) = loop {
             while let [outer @ .., frame] = old
@@ -309,7 +307,7 @@ impl Walker {
         Some(Walked { kept, complete })
     }
 
-    /// Puts the fresh frames on top of the kept ones.
+    /// Appends the fresh frames to the kept ones.
     fn adopt(&mut self, kept: usize, count: usize) -> Option<()> {
         self.len = 0;
         let len = kept + count;
@@ -327,7 +325,7 @@ impl Walker {
             .iter_mut()
             .zip(fresh.iter().rev())
         {
-            // Where the frame pointer was does not matter if nothing was found by it.
+            // The frame pointer's place does not matter if no step used it.
             let (both, needs) = match from.step.rule {
                 Some(rule) => (
                     rule.restores_bp && needs_bp,
@@ -365,8 +363,8 @@ impl Steps {
         key
     }
 
-    /// The step to a frame's caller, and, if there is none, whether the stack properly ends here.
-    /// `interrupted`: the registers at the last signal that the walk under way went over.
+    /// The step to a frame's caller; if there is none, whether the stack is complete. `interrupted`: the
+    /// registers at the last signal frame of this walk.
     fn by_unwinder(
         &mut self,
         map: &Snapshot,
@@ -400,7 +398,7 @@ impl Steps {
         let (Some(address), Some(caches)) = (address, &mut self.caches) else {
             return (never, None, false);
         };
-        // Code that is not interrupted has called something, which such code does in the loader only.
+        // Code that was not interrupted has made a call; of such code, only the loader's does.
         let candidate = at.is_interrupted() || map.is_loader(ip);
         if candidate && registers::needed(map, address.address_for_lookup()) {
             return (never, self.by_registers(map, at, interrupted), false);
@@ -421,7 +419,7 @@ impl Steps {
         let result = map
             .unwinder
             .unwind_frame(address, &mut registers, cache, &mut read);
-        // What lies below the frame may be unmapped when the frame is looked at again.
+        // Memory below the frame may be unmapped when the frame is checked again.
         let again = words.iter().take(count).all(|word| word.address >= at.sp);
         let step = if count <= words.len() && again {
             Step { words, rule: None }
@@ -441,7 +439,7 @@ impl Steps {
         }
     }
 
-    /// The same for most frames; `None`: not for this one.
+    /// A fast version for most frames; `None`: it does not apply to this one.
     #[inline(always)]
     fn by_rule(&self, at: &Frame) -> Option<(Step, Frame)> {
         if at.is_interrupted() {
@@ -451,13 +449,13 @@ impl Steps {
         let base = if rule.from_bp { at.bp } else { at.sp };
         let sp = base.wrapping_add_signed(i64::from(rule.up));
         let bp_at = sp.wrapping_add_signed(i64::from(rule.bp_at));
-        // Both words lie from the frame's beginning to its end, and that within the stack.
+        // Both words lie within the frame, which lies within the stack.
         if sp <= at.sp || bp_at < at.sp || sp > self.stack.high {
             return None;
         }
         let read = |address: u64| Word {
             address,
-            // SAFETY: what is known of the stack goes from below this frame to `high`.
+            // SAFETY: the known part of the stack reaches from below this frame to `high`.
             value: unsafe { (address as *const u64).read_unaligned() },
         };
         let words = [read(sp - 8), read(bp_at)];
@@ -473,7 +471,7 @@ impl Steps {
         Some((step, Frame::new(ip << 1, sp, bp)))
     }
 
-    /// What the caller follows from is not in the frame: the step is to be taken each time.
+    /// The caller does not follow from words in the frame, so the step is repeated each time.
     #[cold]
     fn by_registers(
         &mut self,
@@ -494,7 +492,7 @@ impl Steps {
         *interrupted = Some(registers);
         let (ip, sp, bp) = (registers.ip()?, registers.sp()?, registers.bp()?);
         if !(stack.low..stack.high).contains(&sp) {
-            // The handler ran on a stack of its own, which may lie anywhere.
+            // The handler runs on an alternate stack, which may lie anywhere.
             stack.prepare_interrupted(sp);
         }
         Some(Frame::new((ip << 1) | 1, sp, bp))

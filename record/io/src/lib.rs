@@ -1,13 +1,12 @@
-//! The recorder's second half, preloaded by `larder record --syscalls` only: libc's wrappers of the
-//! system calls that move data or wait. A library of its own, so that without the option nobody's
-//! `read` takes a detour.
+//! Wraps libc's system calls that move data or wait, for the recorder. Only `larder record --syscalls`
+//! preloads this library, so that without the option calls such as `read` are not redirected.
 //!
-//! A wrapper calls the one below, whatever its arguments are, and then tells `liblarder_record.so` the
-//! result. While the call waits, nothing is held: a signal handler may run, a cancelled thread may be
-//! unwound from there (each wrapper has unwind information), a handler may jump away.
+//! A wrapper calls the function below with its own arguments, and then reports the result to
+//! `liblarder_record.so`. It holds nothing during the call: a signal handler may run or jump away, and a
+//! cancelled thread may be unwound, because each wrapper has unwind information.
 //!
-//! Thread safety: an address below is looked up once and kept in an atomic word. Invariants: `errno` is
-//! as the call left it; without the recorder in the process the wrappers only forward.
+//! Thread safety: a function below is looked up once and stored in an atomic word. Invariants: `errno` is
+//! that of the call; without the recorder in the process the wrappers only forward.
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the wrappers know x86-64 only");
@@ -19,14 +18,14 @@ use larder_trace::IoCall;
 
 type Record = extern "C" fn(call: u32, result: isize, sp: usize, bp: usize);
 
-/// Of each wrapper, by its number: the function below, or 0 while it is not known.
+/// The function below each wrapper, by its number; 0 while it is not known.
 static BELOW: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
-/// A `Record`; at first one that does nothing.
+/// A `Record`; initially one that does nothing.
 static RECORD: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn record_nothing(_: u32, _: isize, _: usize, _: usize) {}
 
-/// Stands in for a function that this libc does not have.
+/// Replaces a function that this libc does not have.
 extern "C" fn missing() -> isize {
     // SAFETY: the thread's own variable.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -34,7 +33,7 @@ extern "C" fn missing() -> isize {
 }
 
 fn find(handle: *mut libc::c_void, name: &CStr) -> Option<usize> {
-    // SAFETY: the name is a C string. What is missing must not be left for the program's dlerror().
+    // SAFETY: the name is a C string. The message of a failed look-up must not stay for the program's dlerror().
     unsafe {
         let found = libc::dlsym(handle, name.as_ptr()) as usize;
         if found == 0 {
@@ -64,7 +63,7 @@ extern "C" fn look_up(number: usize) -> usize {
     found
 }
 
-/// Looks all up before the program starts: `dlsym` is nothing for a signal handler.
+/// Looks all up before the program starts, because `dlsym` is not async-signal-safe.
 #[used]
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: extern "C" fn() = {
@@ -76,9 +75,8 @@ static CONSTRUCTOR: extern "C" fn() = {
     constructor
 };
 
-/// An exported function: all six argument registers, `al` of variadic calls included, reach the function
-/// below as they came. What is told of the caller is its stack pointer at the return address, and its
-/// frame pointer.
+/// An exported function. All six argument registers, and `al` of variadic calls, reach the function below
+/// unchanged. The recorder gets the caller's stack pointer at the return address, and its frame pointer.
 macro_rules! wrapper {
     ($number:expr, $name:literal, $call:ident) => {
         const _: () = {
