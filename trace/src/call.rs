@@ -1,6 +1,6 @@
-//! Which function was called: of the malloc family, or a wrapper of a system call that moves data or waits.
+//! The recorded functions: the malloc family, and wrappers of system calls that move data or wait.
 //!
-//! Invariant: the numbers are part of the format; they are only ever added to.
+//! Invariant: the numbers are part of the format; they never change, and new ones are added.
 
 macro_rules! calls {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:literal, $text:literal;)* }) => {
@@ -20,7 +20,7 @@ macro_rules! calls {
                 self as u8
             }
 
-            /// As a programmer writes it.
+            /// The name in source code.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
             }
@@ -29,7 +29,7 @@ macro_rules! calls {
 }
 
 calls! {
-    /// A call that makes a block. `realloc` is its own action: it ends one block and makes another.
+    /// A call that allocates. `realloc` is its own action: it frees one block and allocates another.
     AllocCall {
         Malloc = 1, "malloc";
         Calloc = 2, "calloc";
@@ -49,7 +49,7 @@ calls! {
 }
 
 calls! {
-    /// A call that ends a block.
+    /// A call that frees.
     FreeCall {
         Free = 64, "free";
         FreeSized = 65, "free_sized";
@@ -92,8 +92,8 @@ calls! {
 }
 
 impl IoCall {
-    /// Whether a result that is not negative counts bytes: for the others it counts descriptors,
-    /// messages, or what the device says.
+    /// Whether a result that is not negative counts bytes. The results of the others count descriptors or
+    /// messages, or depend on the device.
     pub const fn counts_bytes(self) -> bool {
         !matches!(
             self,

@@ -1,15 +1,14 @@
-//! The records of an event chunk, both ways: what the recorder writes per call, what a reader gets.
+//! Encodes and decodes the records of an event chunk.
 //!
-//! A record begins with a control byte. A call's record is kept short by prediction from what the
-//! same chunk held before: the site that followed this one last time, the size and the address that
-//! a site had last time, and a small table of recent addresses. Encoder and decoder run the same
-//! `Predictor`, so that they agree on every prediction.
+//! A record begins with a control byte. A call's record is short because of predictions from earlier
+//! records of the chunk: the site that followed this one last time, a site's last size and address, and a
+//! small table of recent addresses. Encoder and decoder run the same `Predictor`.
 //!
 //! Thread safety: a `Predictor` belongs to one stream, and a stream to one thread at a time.
 //!
-//! Invariants: a prediction never reaches over a chunk's beginning (`SiteMemory::epoch` equals the
-//! predictor's, or the memory counts as empty); node n's parent is < n; numbers of nodes and sites
-//! are given in order of definition, per stream.
+//! Invariants: a prediction uses only the same chunk (`SiteMemory::epoch` = the predictor's, or the memory
+//! counts as empty); parent of node n < n; nodes and sites are numbered in order of definition, per
+//! stream.
 
 mod definitions;
 pub(crate) mod shape;
@@ -41,8 +40,8 @@ pub const FIRST_SITE: u32 = 1;
 
 const RECENT: usize = 256;
 
-/// What of an address is kept: more than any processor translates, and a difference of two still
-/// leaves room for its sign and a tag.
+/// The stored bits of an address: more than any processor translates, and a difference of two leaves room
+/// for a sign and a tag.
 const ADDRESS_BITS: u64 = (1 << 61) - 1;
 
 // The control byte of a call.
@@ -57,7 +56,7 @@ const EXTRA: u8 = 1 << 4;
 const CLASS_SHIFT: u32 = 5;
 const CLASS_SPECIAL: u8 = 3;
 
-// How the old block of a realloc is given.
+// How the old block of a realloc is encoded.
 const OLD_NONE: u64 = 0;
 const OLD_SAME: u64 = 1;
 const OLD_RECENT: u64 = 2;
@@ -72,20 +71,20 @@ pub enum Class {
     Realloc = 2,
 }
 
-/// A call, as it stands in a stream.
+/// A call in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRecord {
     pub class: Class,
     pub site: u32,
-    /// Of an allocation: after it. Of a free: before it. Of a realloc: after it.
+    /// Time after an allocation or a realloc, before a free.
     pub time: u64,
-    /// The block made or ended; 0 if none was.
+    /// The block that was allocated or freed; 0 if none.
     pub address: u64,
-    /// Bytes asked for; of a free, the size that the caller stated, or 0.
+    /// Requested bytes; of a free, the size that the caller stated, or 0.
     pub size: u64,
     /// Number of elements (calloc, reallocarray) or alignment; 0 if the call has neither.
     pub extra: u64,
-    /// Realloc only: when it began, and the block it was given.
+    /// Realloc only: when it began, and its old block.
     pub begin: u64,
     pub old: u64,
 }
@@ -112,15 +111,15 @@ pub struct Predictor {
     frame_address: u64,
 }
 
-/// Where encoder and decoder keep what a stream has defined.
+/// Storage of encoder and decoder for a stream's definitions.
 pub trait Tables {
-    /// `None` for a number that no site ever gets.
+    /// `None` for a number that no site can have.
     fn site(&mut self, site: u32) -> Option<&mut SiteMemory>;
-    /// What was last called from a frame; frame 0 stands for the roots.
+    /// The last callees of a frame; frame 0 stands for the roots.
     fn callees(&mut self, frame: u32) -> Option<&mut Callees>;
     /// The frame of a node that this chunk defined.
     fn frame_of(&mut self, node: u32) -> u32;
-    /// The numbers that the next ones get.
+    /// The next numbers.
     fn next_node(&self) -> u32;
     fn next_frame(&self) -> u32;
 }
@@ -133,7 +132,7 @@ pub struct Callees {
     before: u32,
 }
 
-/// A step from a node to one under it.
+/// A step from a node to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// A frame that was defined before.
@@ -148,7 +147,7 @@ fn recent_slot(address: u64) -> u8 {
     ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// A difference of addresses: mostly a multiple of eight, so that case has the shorter form.
+/// A difference of addresses. It is mostly a multiple of eight, which has the shorter form.
 #[inline]
 fn pack_difference(to: u64, from: u64) -> u64 {
     let difference = to.wrapping_sub(from) as i64;
@@ -206,8 +205,8 @@ impl Predictor {
         }
     }
 
-    /// Forgets everything but the numbers of definitions. The time is the chunk's first, the node
-    /// the first that it may define.
+    /// Resets everything except the numbers of definitions. The time is the chunk's first, the node the first
+    /// that it may define.
     pub fn begin_chunk(&mut self, time: u64, first_node: u32) {
         self.epoch = self.epoch.wrapping_add(1);
         self.previous_site = NO_SITE;
@@ -238,8 +237,8 @@ impl Predictor {
         }
     }
 
-    /// What both sides remember of a call's site and the one before. Answers what was expected: the
-    /// site, and what it had last.
+    /// Updates the memory of a call's site and of the previous one. Returns the prediction: the site, and its
+    /// last values.
     #[inline]
     fn learn<T: Tables + ?Sized>(&self, tables: &mut T, call: &CallRecord) -> (u32, SiteMemory) {
         let fresh = SiteMemory {
@@ -265,7 +264,7 @@ impl Predictor {
         (predicted, before)
     }
 
-    /// What both sides remember of a call otherwise.
+    /// Updates the rest of the memory for a call.
     #[inline]
     fn note(&mut self, call: &CallRecord) {
         self.previous_site = call.site;
@@ -276,8 +275,8 @@ impl Predictor {
         }
     }
 
-    /// Writes a call and says how many bytes it took, at most `MAX_CALL_BYTES`. A time before the
-    /// last record's counts as that one's.
+    /// Writes a call; returns its bytes, up to `MAX_CALL_BYTES`. A time before the last record's counts as
+    /// that one's.
     #[inline]
     pub fn encode<T: Tables + ?Sized>(
         &mut self,
@@ -350,7 +349,7 @@ impl Predictor {
             pen.varint(OLD_RECENT);
             pen.byte(recent_slot(call.old));
         } else {
-            // Splitting off a byte keeps the tag out of the number, which may need all its bits.
+            // A separate byte for the tag, because the number may need all its bits.
             pen.varint(OLD_DELTA);
             pen.varint(pack_difference(call.old, call.address));
         }

@@ -1,8 +1,8 @@
-//! The records of a sealed chunk, taken apart into columns: all control bytes, all times, all sizes,
-//! and so on. Like stands by like, which compresses better, and in less time.
+//! Splits the records of a sealed chunk into columns: all control bytes, all times, all sizes, and so on.
+//! That compresses better, and faster.
 //!
-//! Invariants: `join` of what `split` wrote is what `split` was given. Neither allocates, panics, or
-//! writes more than the records' own bytes and `HEADER_BYTES`.
+//! Invariants: join(split(records)) = records. Neither allocates or panics; bytes written ≤ bytes of the
+//! records + `HEADER_BYTES`.
 
 use crate::codec::shape::{self, Field, Move};
 
@@ -10,8 +10,8 @@ pub const COLUMNS: usize = Field::Definition as usize + 1;
 /// The columns' lengths, before the columns themselves.
 pub const HEADER_BYTES: usize = 4 * COLUMNS;
 
-/// Writes whole records as columns: how many bytes of `out` that took. `None` if they are no records
-/// that this version knows, or do not fit. `work` is for `COLUMNS` times as many bytes as `records`.
+/// Writes complete records as columns; returns the bytes used of `out`. `None` if this version does not
+/// know the records, or if they do not fit. REQUIRES: `work` has `COLUMNS` times the bytes of `records`.
 pub fn split(records: &[u8], work: &mut [u8], out: &mut [u8]) -> Option<usize> {
     let mut split = Split {
         records,
@@ -57,7 +57,7 @@ impl Move for Split<'_> {
     }
 }
 
-/// Puts the records together again, behind what `out` has. `None` if the columns are malformed.
+/// Joins the columns to records, which it appends to `out`. `None` if the columns are malformed.
 pub fn join(columns: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (header, mut rest) = columns.split_at_checked(HEADER_BYTES)?;
     let mut join = Join {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// Random bytes are mostly records: cut off where they are not.
+        /// Random bytes are mostly valid records: cuts them off where they are not.
         #[test]
         fn what_was_split_is_joined(mut records in proptest::collection::vec(any::<u8>(), 0..400)) {
             let columns = loop {

@@ -1,5 +1,4 @@
-//! What can be wrong with a trace. `TraceError`: it cannot be read at all. `Damage`: a part of it
-//! cannot, and the rest can.
+//! Errors of a trace. `TraceError`: the whole trace cannot be read. `Damage`: a part of it cannot be read.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -49,7 +48,7 @@ pub struct Damage {
     pub offset: u64,
     /// How many bytes of the file were skipped.
     pub length: u64,
-    /// How many events were in the part, where its header still tells.
+    /// The number of events in the part, if its header is readable.
     pub events: Option<u64>,
     pub cause: DamageCause,
 }

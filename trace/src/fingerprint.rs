@@ -1,11 +1,11 @@
-//! What a block held, in so far as a trace says it: a hash, and what the bytes are like.
+//! What a trace has of a block's contents: a hash, and properties of the bytes.
 
-/// Of a block's bytes, those that were asked for.
+/// The fingerprint of a block's requested bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
-    /// Equal bytes of equal number have equal hashes; others do by chance, once in 2^64.
+    /// Equal contents have equal hashes; different ones with a probability of 2^-64.
     pub hash: u64,
-    /// Of the constants below; a reader ignores others.
+    /// Bits from the constants below; a reader ignores others.
     pub flags: u8,
 }
 
@@ -16,7 +16,7 @@ impl Fingerprint {
     pub const DENSE: u8 = 2;
     /// The block came from calloc, and no element of it is zero (`docs/reference/trace-format.md`).
     pub const NO_ZEROS: u8 = 4;
-    /// With `NO_ZEROS`: of single bytes, which differ like data and not like marks.
+    /// With `NO_ZEROS`: the elements are single bytes, which differ like data, not like flags.
     pub const DATA: u8 = 8;
 
     pub fn has(self, flag: u8) -> bool {

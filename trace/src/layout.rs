@@ -1,26 +1,26 @@
 //! The fixed-size parts of a trace file: header page, chunk header, live region.
 //!
-//! Ownership: plain values; the recorder keeps the header page and the live regions mapped and
-//! writes them in place, the reader only decodes copies.
+//! Ownership: plain values. The recorder maps the header page and the live regions and writes them in
+//! place; the reader decodes copies.
 //!
 //! Invariants: every number is little-endian; `chunk offset % CHUNK_ALIGN == 0`; a live region
 //! begins at a multiple of the header's `page_bytes`; bytes between chunks are zero.
 
-/// The first eight bytes. The first is no text and the last two find a newline translation.
+/// The first eight bytes. The first is no text, and the last two detect a newline translation.
 pub const FILE_MAGIC: [u8; 8] = *b"\x89LARDR\r\n";
 pub const VERSION_MAJOR: u16 = 2;
 pub const VERSION_MINOR: u16 = 2;
-/// The oldest major version that can still be read.
+/// The oldest major version that can be read.
 pub const OLDEST_MAJOR: u16 = 1;
 
 /// The header page's size, and where the first chunk begins.
 pub const HEADER_BYTES: usize = 4096;
 /// The part of the header page that is written once and covered by its checksum.
 pub const FIXED_BYTES: usize = 256;
-/// Where it says whose it is.
+/// Offset of the process's identity.
 pub const PID_OFFSET: usize = 16;
 pub const IMAGE_OFFSET: usize = 24;
-/// The 64-bit slots that are updated in place follow it.
+/// Offset of the 64-bit slots, which are updated in place.
 pub const SLOTS_OFFSET: usize = FIXED_BYTES;
 
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"LCHK");
@@ -30,10 +30,10 @@ pub const LIVE_STATE_BYTES: usize = 64;
 /// Bytes of a live region before its records.
 pub const LIVE_DATA_OFFSET: usize = CHUNK_HEADER_BYTES + LIVE_STATE_BYTES;
 
-/// Where a chunk of counters has its counters, behind the sums of the stream, and how long one is.
+/// Offset of the counters in a chunk of counters, behind the stream's sums, and the bytes of one.
 pub const COUNTERS_OFFSET: usize = 128;
 pub const COUNTER_BYTES: usize = 64;
-/// A counter's number is its chunk's, times 2 to this power, and its place there.
+/// A counter's number = its chunk's number × 2^this + its index there.
 pub const COUNTER_PLACE_BITS: u32 = 16;
 
 /// Bounds that a reader may rely on when it reserves memory.
@@ -55,7 +55,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// How this process image came to be.
+    /// How this process image started.
     Origin: u32 {
         /// The first image the recorder saw of this process: started by a recorded or unrecorded parent.
         Start = 0;
@@ -88,13 +88,13 @@ numbered! {
         WriteError = 4;
         /// The recorder could not get memory of its own.
         NoMemory = 5;
-        /// The recorder found itself in a state that it does not understand.
+        /// The recorder's state was inconsistent.
         Internal = 6;
     }
 }
 
 numbered! {
-    /// How far the process image came, as far as the recorder saw.
+    /// How the process image ended, if the recorder saw it.
     EndState: u32 {
         /// Still running, or ended by a signal or `_exit` without the recorder's knowledge.
         Running = 0;
@@ -187,7 +187,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(get(bytes, at))
 }
 
-/// What is wrong with a header page, and where.
+/// An error of a header page, and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderFault {
     Magic,
@@ -255,7 +255,7 @@ pub fn slot(page: &[u8; HEADER_BYTES], slot: Slot) -> u64 {
     u64_at(page, SLOTS_OFFSET + 8 * slot as usize)
 }
 
-/// What an event chunk holds; the same bytes stand in a chunk header and in a live region's state.
+/// Describes an event chunk; a chunk header and a live region's state have the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     pub stream: u32,
@@ -270,16 +270,16 @@ pub struct Contents {
     pub first_frame: u32,
     /// The module map that the chunk began with.
     pub generation: u32,
-    /// A chunk: checksum of the stored payload. A live region: bytes of records that are whole.
+    /// A chunk: checksum of the stored payload. A live region: bytes of complete records.
     pub check_or_committed: u32,
     pub first_time: u64,
     pub last_time: u64,
 }
 
-/// Where `Contents` stands in a chunk header, and its length.
+/// Offset of `Contents` in a chunk header, and its length.
 pub const CONTENTS_OFFSET: usize = 16;
 pub const CONTENTS_BYTES: usize = 56;
-/// Where, within `Contents`, the numbers stand that a live region updates at every record.
+/// Offsets in `Contents` of the numbers that a live region updates at every record.
 pub const EVENTS_FIELD: usize = 8;
 pub const COMMITTED_FIELD: usize = 28;
 
@@ -326,7 +326,7 @@ pub struct ChunkHeader {
     pub kind: ChunkKind,
     /// The payload is one zstd frame.
     pub compressed: bool,
-    /// After decompression, the records stand in columns (`columns`).
+    /// After decompression, the records are in columns (`columns`).
     pub columns: bool,
     /// Bytes that follow the header.
     pub stored_bytes: u32,
@@ -340,7 +340,7 @@ pub struct ChunkHeader {
 pub enum ChunkFault {
     Magic,
     Checksum,
-    /// The header is whole, of a kind that this version does not know, and this many bytes long.
+    /// The header is valid, of a kind that this version does not know, with this many bytes of chunk.
     UnknownKind {
         stored_bytes: u32,
     },
@@ -389,7 +389,7 @@ impl ChunkHeader {
     }
 }
 
-/// The end of a chunk with this payload, rounded up to where the next may begin.
+/// The end of a chunk with this payload, rounded up to the next chunk's possible start.
 pub const fn chunk_span(stored_bytes: u32) -> u64 {
     (CHUNK_HEADER_BYTES as u64 + stored_bytes as u64).next_multiple_of(CHUNK_ALIGN)
 }

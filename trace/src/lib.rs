@@ -1,15 +1,14 @@
-//! The trace format: written down once, for the recorder and the tool.
+//! The trace format, for the recorder and the tool.
 //!
-//! A trace file holds what one process image did with its heap: every call, with its stack, thread,
-//! time and size. The bytes are specified in `docs/reference/trace-format.md`.
+//! A trace file has every call of the malloc family of one process image, with its stack, thread, time and
+//! size. `docs/reference/trace-format.md` specifies the bytes.
 //!
 //! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
 //! `layout`, `varint`, `call`, `fingerprint`.
-//! The writing half (`layout`, `codec`, `columns::split`, `modules`, `process`) never allocates on its own, never
-//! panics and takes no lock, because it runs inside `malloc` of a stranger's program; `writer`, `symbols` and
-//! `lost` are not the recorder's and do allocate. The reading
-//! half treats a trace as hostile input: nothing in it may cause a panic or an allocation that the
-//! file's own size does not bound.
+//! The recorder's part (`layout`, `codec`, `columns::split`, `modules`, `process`) does not allocate, panic
+//! or take a lock, because it runs inside `malloc` of arbitrary programs; `writer`, `symbols` and `lost`
+//! allocate, and the recorder does not use them. The reading part treats a trace as hostile input: it
+//! cannot cause a panic, or an allocation that the file's size does not bound.
 //!
 //! # Reading
 //!

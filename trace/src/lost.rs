@@ -1,26 +1,25 @@
-//! Blocks that nothing led to any more when the program ended: by whom that was found is not the trace's
-//! matter, see `larder record --leaks`.
+//! The blocks that no pointer led to at the program's end, see `larder record --leaks`.
 //!
-//! Invariant: `addresses` rise. A look that is not there as a whole says nothing.
+//! Invariant: `addresses` ascend. An incomplete result is ignored.
 
 use crate::varint::{Input, Out};
 
-/// Addresses in one chunk: each takes ten bytes at most.
+/// Addresses in one chunk; each takes up to ten bytes.
 const ADDRESSES_A_CHUNK: usize = 100_000;
 const MOST_BYTES: usize = 10 * (ADDRESSES_A_CHUNK + 2);
 
-/// What one look at all live blocks found.
+/// The result of one check of all live blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// In ticks: what is made at these addresses later is none of them.
+    /// In ticks: blocks that are allocated at these addresses later are not meant.
     pub time: u64,
     addresses: Vec<u64>,
-    /// Chunks of the look that are still to come.
+    /// Missing chunks of the result.
     left: u64,
 }
 
 impl Lost {
-    /// Whether the block that was at the address then was lost.
+    /// Whether the block that was at the address at that time was lost.
     pub fn has(&self, address: u64) -> bool {
         self.addresses.binary_search(&address).is_ok()
     }
@@ -34,7 +33,7 @@ impl Lost {
     }
 }
 
-/// The payloads of the chunks that say this. REQUIRES: the addresses rise, and none is 0.
+/// The payloads of the result's chunks. REQUIRES: the addresses ascend, and none is 0.
 pub fn encode(time: u64, addresses: &[u64]) -> Vec<Vec<u8>> {
     let chunks = addresses.len().div_ceil(ADDRESSES_A_CHUNK).max(1);
     let of = |chunk: usize| {
@@ -56,8 +55,7 @@ pub fn encode(time: u64, addresses: &[u64]) -> Vec<Vec<u8>> {
     (0..chunks).map(of).collect()
 }
 
-/// Takes a chunk in; a later look takes the place of an earlier one. `None`: it is malformed, or
-/// not the next one.
+/// Adds a chunk; a later result replaces an earlier one. `None`: it is malformed, or not the next one.
 pub(crate) fn apply(payload: &[u8], found: &mut Option<Lost>) -> Option<()> {
     let mut input = Input::new(payload);
     let (time, left) = (input.varint()?, input.varint()?);

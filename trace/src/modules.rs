@@ -1,28 +1,28 @@
-//! The module map: which file's code lay where in memory, and when.
+//! The module map: which file's code was at which addresses, and when.
 //!
-//! Invariants: module numbers are given once and never again; `generation` counts the changes of
-//! the map, so a module is present in generation g exactly when `loaded <= g < unloaded`.
+//! Invariants: module numbers are not reused; `generation` counts the changes of the map; a module is
+//! present in generation g if and only if `loaded <= g < unloaded`.
 
 use crate::varint::{Input, Out};
 
-/// Numbers a load of a module in one file, in the order of loading.
+/// The number of a load of a module in one file, in the order of loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u32);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     pub id: ModuleId,
-    /// As the loader names it; the program itself by its full path where known.
+    /// The loader's name; for the program itself its full path, if known.
     pub path: Vec<u8>,
-    /// Of the GNU note; empty if the file has none.
+    /// From the GNU note; empty if the file has none.
     pub build_id: Vec<u8>,
     /// Address in memory = address in the file's symbol table + bias.
     pub bias: u64,
-    /// The addresses the module covers, from its first loaded byte to behind its last.
+    /// The module's addresses, from its first loaded byte to behind its last.
     pub start: u64,
     pub end: u64,
     pub loaded: u32,
-    /// `None`: still there at the end.
+    /// `None`: loaded until the end.
     pub unloaded: Option<u32>,
     /// In ticks of the trace.
     pub loaded_at: u64,
@@ -30,7 +30,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// A file at its own addresses, which is there all the time.
+    /// A file at its own addresses, which is always loaded.
     pub fn of_file(path: Vec<u8>, build_id: Vec<u8>) -> Self {
         Self {
             id: ModuleId(0),
@@ -56,7 +56,7 @@ impl Module {
 const LOAD: u8 = 1;
 const UNLOAD: u8 = 2;
 
-/// A module that appeared, as the recorder has it.
+/// A loaded module, in the recorder's form.
 pub struct Load<'a> {
     pub id: u32,
     pub generation: u32,

@@ -1,6 +1,6 @@
-//! The process chunk: what ran, and with which arguments.
+//! The process chunk: the program and its arguments.
 //!
-//! Paths and arguments are bytes, as the system has them.
+//! Paths and arguments are bytes, like in the system.
 
 use crate::layout::{EndState, FileHeader, Origin, StopReason};
 use crate::varint::{Input, Out};
@@ -17,7 +17,7 @@ pub struct ProcessInfo {
     /// ELF's `e_machine`.
     pub machine: u32,
     pub page_bytes: u32,
-    /// The program file; empty if the recorder could not tell.
+    /// The program file; empty if unknown.
     pub executable: Vec<u8>,
     pub argv: Vec<Vec<u8>>,
     pub end: EndState,

@@ -1,8 +1,7 @@
-//! Reading a trace: `Trace` is a file and its index, `Events` the calls of all threads in order of
-//! time.
+//! Reads a trace: `Trace` is a file and its index, `Events` the calls of all threads in order of time.
 //!
-//! Memory: the index takes a few dozen bytes a chunk; `Events` holds one decompressed chunk for each
-//! thread that is active at that time, and what is distinct (stacks), never the calls.
+//! Memory: the index takes a few dozen bytes a chunk; `Events` holds one decompressed chunk for each active
+//! thread, and the distinct stacks, but not the calls.
 
 mod counters;
 mod events;
@@ -32,7 +31,7 @@ use crate::process::ProcessInfo;
 use crate::symbols::Symbols;
 use index::Index;
 
-/// One trace file, opened: everything but its calls.
+/// An open trace file: everything except its calls.
 #[derive(Debug)]
 pub struct Trace {
     path: PathBuf,
@@ -45,10 +44,10 @@ pub struct Trace {
     process: ProcessInfo,
 }
 
-/// What the recorder itself knows it did not record.
+/// The recorder's own counts of what it did not record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Calls made after recording stopped; `ProcessInfo::stop` says why it did.
+    /// Calls after the recording stopped; `ProcessInfo::stop` has the reason.
     pub after_stop: u64,
     /// Calls by signal handlers that interrupted the recorder.
     pub reentrant: u64,
@@ -86,7 +85,7 @@ impl Clock {
         let ns_per_tick = match header.clock {
             ClockKind::Monotonic => nominal,
             ClockKind::Tsc if ticks > 0 && ns > 0 => ns as f64 / ticks as f64,
-            // Ended before the second look at the clocks: nothing measured, so no better guess.
+            // Ended before the clocks were read a second time: the rate is unknown.
             ClockKind::Tsc => nominal / 2.0,
         };
         Clock {
@@ -96,7 +95,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds since the process image started to be recorded.
+    /// Nanoseconds since the recording of the process image started.
     pub fn since_start_ns(&self, ticks: u64) -> u64 {
         (ticks.saturating_sub(self.start_ticks) as f64 * self.ns_per_tick) as u64
     }
@@ -171,7 +170,7 @@ impl Trace {
         &self.path
     }
 
-    /// Of the file, in bytes.
+    /// Bytes of the file.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -184,7 +183,7 @@ impl Trace {
         self.clock
     }
 
-    /// When the recorder last noted the time, in ticks: at exit, if it saw one.
+    /// The last time that the recorder has stored, in ticks: of the exit, if it saw one.
     pub fn noted_ticks(&self) -> u64 {
         self.noted_ticks
     }
@@ -202,12 +201,12 @@ impl Trace {
         self.index.module(id)
     }
 
-    /// The names that the trace itself carries for its addresses; they go before any file's.
+    /// The names that the trace itself has for its addresses; they take precedence over any file's.
     pub fn symbols(&self) -> &Symbols {
         self.index.symbols()
     }
 
-    /// What was found wrong when the chunks were indexed.
+    /// Damage that was found when the chunks were indexed.
     pub fn damage(&self) -> &[Damage] {
         self.index.damage()
     }
@@ -217,13 +216,13 @@ impl Trace {
         self.index.event_count()
     }
 
-    /// What the recorder counted, if it was told to count and not to write each call; then
-    /// `events` has the threads only, and `Events::counted` what each counter counts.
+    /// The counters, if the recorder counted instead of writing each call; then `events` has only the threads,
+    /// and `Events::counted` describes each counter.
     pub fn counters(&self) -> Option<&Counters> {
         self.index.counters()
     }
 
-    /// Which of the blocks that were live at the program's end were lost; `None`: nobody looked.
+    /// The blocks that were live at the program's end and lost; `None`: they were not checked.
     pub fn lost(&self) -> Option<&Lost> {
         self.index.lost()
     }
@@ -233,7 +232,7 @@ impl Trace {
         Events::new(self, StackTable::default())
     }
 
-    /// The same once more, with the stacks of `Events::into_stacks`, which are not looked up again.
+    /// The same for a second pass, with the stacks of `Events::into_stacks`, which are not looked up again.
     pub fn events_again(&self, stacks: StackTable) -> Events<'_> {
         Events::new(self, stacks.again())
     }

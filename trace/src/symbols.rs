@@ -1,19 +1,19 @@
-//! Symbol chunks: names for addresses that the trace itself carries, for code that no file on disk
-//! describes (an imported trace).
+//! Symbol chunks: the trace's own names for addresses, for code that no file on disk describes (an imported
+//! trace).
 //!
-//! Invariants: texts are numbered from 1 in each chunk, so that a chunk is read without the others;
-//! of an address that is named twice the first holds; `Symbols` takes a small multiple of the bytes
-//! of its chunks, which are never compressed.
+//! Invariants: texts are numbered from 1 in each chunk, so that a chunk can be read without the others; the
+//! first name of an address counts; `Symbols` takes a small multiple of the bytes of its chunks, which are
+//! never compressed.
 
 use std::collections::HashMap;
 
 use crate::modules::ModuleId;
 use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
 
-/// A function at an address, and the source line that the address belongs to there.
+/// A function at an address, and the address's source line in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Function<'a> {
-    /// As the linker knows it, or as a programmer writes it; empty if unknown.
+    /// The mangled or the demangled name; empty if unknown.
     pub name: &'a [u8],
     /// Empty if unknown.
     pub file: &'a [u8],
@@ -24,11 +24,11 @@ pub struct Function<'a> {
 const TEXT: u8 = 1;
 const ADDRESS: u8 = 2;
 
-/// A name that is longer is cut, so that every record fits into a chunk.
+/// A longer name is truncated, so that every record fits into a chunk.
 pub const MAX_TEXT_BYTES: usize = 4096;
-/// Functions of one address; those inlined deeper are left out.
+/// Functions of one address; functions inlined deeper are left out.
 pub const MAX_FUNCTIONS: usize = 64;
-/// A chunk with more bytes is full. With the longest record it stays within `MAX_RAW_BYTES`.
+/// A chunk with more bytes is full. Invariant: this + the longest record ≤ `MAX_RAW_BYTES`.
 const FULL_BYTES: usize = 256 << 10;
 
 fn cut(text: &[u8]) -> &[u8] {
@@ -44,8 +44,8 @@ pub struct SymbolChunk {
 }
 
 impl SymbolChunk {
-    /// Names the functions at an address of a module, innermost first. The address is the one that
-    /// is looked up, less the module's bias.
+    /// Names the functions at an address of a module, innermost first. The address is the looked-up one - the
+    /// module's bias.
     pub fn add(&mut self, module: ModuleId, address: u64, functions: &[Function<'_>]) {
         let functions = functions.get(..MAX_FUNCTIONS).unwrap_or(functions);
         let numbers: Vec<[u64; 3]> = functions
@@ -103,11 +103,11 @@ impl SymbolChunk {
 #[derive(Debug, Default)]
 pub struct Symbols {
     text_bytes: Vec<u8>,
-    /// Where each text lies in `text_bytes`; the first is the empty one.
+    /// The place of each text in `text_bytes`; the first is empty.
     texts: Vec<(usize, usize)>,
     /// Texts of name and file, and the line.
     functions: Vec<(usize, usize, u32)>,
-    /// The first function and how many.
+    /// The first function, and their number.
     by_address: HashMap<(ModuleId, u64), (usize, usize)>,
 }
 
@@ -141,7 +141,7 @@ impl Symbols {
             .unwrap_or_default()
     }
 
-    /// Takes in a symbol chunk; `None` at the first malformed record, with those before kept.
+    /// Adds a symbol chunk; `None` at the first malformed record; the records before it stay.
     pub(crate) fn apply(&mut self, payload: &[u8]) -> Option<()> {
         if self.texts.is_empty() {
             self.texts.push((0, 0));
@@ -161,7 +161,7 @@ impl Symbols {
                     let module = ModuleId(input.varint_u32()?);
                     address = address.wrapping_add(unzigzag(input.varint()?) as u64);
                     let count = usize::try_from(input.varint()?).ok()?;
-                    // A reader makes a frame with a name of each.
+                    // A reader makes a named frame of each.
                     if count > MAX_FUNCTIONS {
                         return None;
                     }

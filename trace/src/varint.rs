@@ -1,7 +1,7 @@
 //! Variable-length integers: little-endian base 128, and zigzag for signed differences.
 //!
-//! Thread safety: `Out` and `Input` belong to one thread. Invariant of `Out`: a write past the end
-//! is dropped and remembered in `overflowed`, so that writing never panics.
+//! Thread safety: `Out` and `Input` belong to one thread. Invariant of `Out`: a write past the end is
+//! dropped and sets `overflowed`, so that writing never panics.
 
 /// The most bytes a 64-bit varint takes.
 pub const MAX_BYTES: usize = 10;
@@ -80,7 +80,7 @@ impl<'a> Out<'a> {
     }
 }
 
-/// A bounded source. Every read answers `None` at the end of the bytes or for a malformed number.
+/// A bounded source. Every read returns `None` at the end of the bytes or for a malformed number.
 #[derive(Clone)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -117,7 +117,7 @@ impl<'a> Input<'a> {
         let mut shift = 0;
         loop {
             let byte = self.byte()?;
-            // The tenth byte holds the one bit that is left.
+            // The tenth byte has the last bit.
             if shift == 63 && byte > 1 {
                 return None;
             }

@@ -1,11 +1,11 @@
-//! Writes a trace file from events: for imports and tests. The recorder has its own writing half,
-//! which does not allocate.
+//! Writes a trace file from events, for imports and tests. The recorder has its own writer, which does not
+//! allocate.
 //!
-//! One thread. Memory: what is distinct (stacks, sites, names), and a chunk for each recorded
-//! thread; nothing grows with the number of calls.
+//! One thread. Memory: the distinct stacks, sites and names, and a chunk for each recorded thread; it does
+//! not grow with the number of calls.
 //!
-//! Invariants: a stream's nodes, frames and sites are numbered in order of definition and defined
-//! before they are used; a sealed chunk's payload is at most `MAX_RAW_BYTES`.
+//! Invariants: a stream's nodes, frames and sites are numbered in order of definition, and defined before
+//! they are used; payload of a sealed chunk ≤ `MAX_RAW_BYTES`.
 
 use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -34,7 +34,7 @@ const LINKS_AT_ONCE: usize = 1024;
 const COMPRESSION_LEVEL: i32 = 3;
 const MAX_PROCESS_BYTES: usize = 64 << 10;
 
-/// What the header and the process chunk say.
+/// The data of the header and the process chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     pub pid: u32,
@@ -44,7 +44,7 @@ pub struct About<'a> {
     pub start_wall_ns: u64,
 }
 
-/// A stack, as `Writer::stack` numbers them.
+/// A stack, by the number from `Writer::stack`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stack(u32);
 
@@ -53,8 +53,8 @@ impl Stack {
     pub const EMPTY: Stack = Stack(0);
 }
 
-/// A call to write. `CallRecord` says what each field means; times are in nanoseconds and do not
-/// go back within a thread.
+/// A call to write, with the fields of `CallRecord`. Times are in nanoseconds, and do not decrease within
+/// a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenCall {
     pub call: Call,
@@ -126,7 +126,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(writer)
     }
 
-    /// A module that is there from the beginning to the end; addresses in it need no bias.
+    /// Adds a module that is loaded all the time, without a bias.
     pub fn module(
         &mut self,
         path: &[u8],
@@ -153,8 +153,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(ModuleId(id))
     }
 
-    /// Names the functions at an address of a module, innermost first: for a frame, its address
-    /// less 1.
+    /// Names the functions at an address of a module, innermost first. For a frame, the address is its own - 1.
     pub fn symbols(
         &mut self,
         module: ModuleId,
@@ -181,8 +180,8 @@ impl<W: Write + Seek> Writer<W> {
         Stack(number)
     }
 
-    /// The calls from here on are this thread's. Without a thread they are thread 0's, which the
-    /// trace then does not count as one.
+    /// The following calls are this thread's. Without this, they are thread 0's, which the trace then does not
+    /// count as one.
     pub fn thread(&mut self, tid: u32, time: u64) -> io::Result<()> {
         let known = self.stream_numbers.contains_key(&tid);
         self.current = self.stream_of(tid);
@@ -225,7 +224,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(())
     }
 
-    /// What the block at an address holds, which the thread's next call may end.
+    /// Records the contents of the block at an address, which the thread's next call may free.
     pub fn contents(&mut self, time: u64, address: u64, held: Fingerprint) -> io::Result<()> {
         self.make_room(MAX_DEFINITION_BYTES)?;
         self.last_time = self.last_time.max(time);
@@ -240,7 +239,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is left, and the header anew; the file is a whole trace then.
+    /// Writes the rest, and the header again. Then the file is a complete trace.
     pub fn finish(mut self) -> io::Result<W> {
         for number in 0..self.streams.len() {
             self.seal(number)?;
@@ -260,7 +259,7 @@ impl<W: Write + Seek> Writer<W> {
         number
     }
 
-    /// The current stream's number for a stack and a call; defines what it lacks.
+    /// The current stream's number for a stack and a call; defines what is missing.
     fn site(&mut self, stack: Stack, call: Call) -> io::Result<u32> {
         let stream = &self.streams[self.current];
         if let Some(&site) = stream.sites.get(&(stack, call)) {
@@ -309,7 +308,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(parent)
     }
 
-    /// Seals the current stream's chunk if so many bytes more would be too many.
+    /// Seals the current stream's chunk if this many more bytes do not fit.
     fn make_room(&mut self, bytes: usize) -> io::Result<()> {
         if self.streams[self.current].bytes.len() + bytes > CHUNK_BYTES {
             self.seal(self.current)?;
@@ -334,7 +333,7 @@ impl<W: Write + Seek> Writer<W> {
         self.chunk(ChunkKind::Symbols, &payload, Contents::default())
     }
 
-    /// Says which blocks were lost, see `lost::encode`.
+    /// Records which blocks were lost, see `lost::encode`.
     pub fn lost(&mut self, time: u64, addresses: &[u64]) -> io::Result<()> {
         for payload in lost::encode(time, addresses) {
             self.chunk(ChunkKind::Lost, &payload, Contents::default())?;
@@ -393,7 +392,7 @@ impl<W: Write + Seek> Writer<W> {
     }
 }
 
-/// A thread's stream: its open chunk, and what it has defined.
+/// A thread's stream: its open chunk, and its definitions.
 struct Stream {
     number: u32,
     tid: u32,
@@ -403,7 +402,7 @@ struct Stream {
     nodes: HashMap<Stack, u32>,
     sites: HashMap<(Stack, Call), u32>,
     bytes: Vec<u8>,
-    /// Of the open chunk; its check, events and last time are filled in when it is sealed.
+    /// Describes the open chunk; checksum, events and last time are set when it is sealed.
     contents: Contents,
     events: u32,
 }
@@ -453,7 +452,7 @@ impl Stream {
         (payload, contents)
     }
 
-    /// Defines the nodes of a chain under a node; answers the last one's number.
+    /// Defines the nodes of a chain under a node; returns the last one's number.
     fn define_nodes(&mut self, parent: u32, chain: &[Stack], addresses: &[u64]) -> u32 {
         let first_new = self.tables.next_frame();
         let mut links = Vec::with_capacity(chain.len());
@@ -487,7 +486,7 @@ impl Stream {
     }
 }
 
-/// What a stream has defined, by number.
+/// A stream's definitions, by number.
 #[derive(Default)]
 struct Defined {
     root: Callees,

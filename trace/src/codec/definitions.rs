@@ -1,8 +1,8 @@
-//! The records that are not calls of the malloc family: frames, nodes and sites as they are defined,
-//! threads, changes of the module map, the program's marks, input and output, and what blocks held.
+//! The records other than calls of the malloc family: definitions of frames, nodes and sites, threads,
+//! changes of the module map, the program's marks, input and output, and contents of blocks.
 //!
-//! A chain of frames under a node is written link by link. What was last called from a frame is
-//! likely to be called from it again, so most links take a byte.
+//! A chain of frames under a node is written link by link. A frame's last callee is likely to be called from
+//! it again, so most links take a byte.
 
 use super::{
     ADDRESS_BITS, CLASS_SHIFT, CLASS_SPECIAL, CallRecord, Callees, FIRST_NODE, Link, NO_SITE,
@@ -36,17 +36,17 @@ const LINK_FRAME: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     Call(CallRecord),
-    /// A chain of frames under `parent`, outermost first; each becomes a node. `decode` has put the
-    /// links where it was told.
+    /// A chain of frames under `parent`, outermost first; each becomes a node. `decode` stores the links in its
+    /// argument.
     Nodes {
         parent: u32,
     },
-    /// The next site: this call, made from this stack.
+    /// The next site: this call from this stack.
     Site {
         node: u32,
         call: u8,
     },
-    /// From here on the stream belongs to this thread.
+    /// The following records are this thread's.
     Thread {
         tid: u32,
         time: u64,
@@ -55,13 +55,13 @@ pub enum Record {
     ThreadEnd {
         time: u64,
     },
-    /// From here on addresses are to be looked up in this generation of the module map. With
-    /// `reset`, all numbers of frames, nodes and sites are given anew.
+    /// The following addresses belong to this generation of the module map. With `reset`, frames, nodes and
+    /// sites are numbered anew.
     Generation {
         generation: u32,
         reset: bool,
     },
-    /// The name that a number stands for from here to the chunk's end; where it lies in the bytes.
+    /// The name of a number, up to the chunk's end; its place in the bytes.
     MarkName {
         number: u32,
         start: usize,
@@ -72,7 +72,7 @@ pub enum Record {
         number: u32,
         time: u64,
     },
-    /// The site's call is over; its result, or the error number negated.
+    /// The site's call has returned; its result, or the negated error number.
     Io {
         site: u32,
         result: i64,
@@ -82,7 +82,7 @@ pub enum Record {
     Counter {
         number: u32,
     },
-    /// What the block at an address holds.
+    /// The contents of the block at an address.
     Contents {
         time: u64,
         address: u64,
@@ -90,7 +90,7 @@ pub enum Record {
     },
 }
 
-/// The longest name of a mark. Longer ones are cut by the recorder and malformed in a trace.
+/// The longest name of a mark. The recorder truncates longer ones; in a trace they are malformed.
 pub const MAX_MARK_NAME: usize = 255;
 
 /// The most bytes of a mark's name as a record.
@@ -133,8 +133,8 @@ impl Predictor {
         }
     }
 
-    /// The frame that the first link starts from. A node of an earlier chunk counts as a root, so
-    /// that a reader that lost that chunk takes the same prediction.
+    /// The frame that the first link starts from. A node of an earlier chunk counts as a root, so that the
+    /// prediction is the same if a reader has lost that chunk.
     fn frame_above<T: Tables + ?Sized>(&self, tables: &mut T, parent: u32) -> u32 {
         if parent < FIRST_NODE || parent < self.first_node {
             0
@@ -143,8 +143,8 @@ impl Predictor {
         }
     }
 
-    /// Writes a chain of frames under a node. The caller gives room for `max_nodes_bytes`, and takes
-    /// the nodes into the tables afterwards. New frames are numbered from `first_new` on.
+    /// Writes a chain of frames under a node; the caller adds the nodes to the tables afterwards. New frames are
+    /// numbered from `first_new` on. REQUIRES: room for `max_nodes_bytes`.
     pub fn encode_nodes<T: Tables + ?Sized>(
         &mut self,
         out: &mut [u8],
@@ -268,7 +268,7 @@ impl Predictor {
         sink.finish()
     }
 
-    /// Writes what a number stands for until the chunk ends. The caller gives room for
+    /// Writes the name of a number, which is valid until the chunk ends. REQUIRES: room for
     /// `MAX_MARK_NAME_BYTES`.
     pub fn encode_mark_name(&mut self, out: &mut [u8], number: u32, name: &[u8]) -> Option<usize> {
         let mut sink = Out::new(out);
@@ -333,15 +333,15 @@ impl Predictor {
         difference
     }
 
-    /// Numbers begin anew, so what was learnt about them is void.
+    /// Numbers start again, so predictions by number are reset.
     fn forget_numbers(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.previous_site = NO_SITE;
         self.first_node = FIRST_NODE;
     }
 
-    /// The next record, or `None` if it is malformed or cut. The links of a chain of frames go into
-    /// `links`, which is emptied first.
+    /// The next record, or `None` if it is malformed or truncated. Stores the links of a chain of frames in
+    /// `links`, which it clears first.
     pub fn decode<T: Tables + ?Sized>(
         &mut self,
         bytes: &[u8],

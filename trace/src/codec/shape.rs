@@ -1,5 +1,5 @@
-//! Which fields a record has, one after the other, without what they mean: enough to move records
-//! from one arrangement of their fields to another.
+//! The fields of a record in order, without their meaning: enough to move records from one arrangement of
+//! their fields to another.
 
 use super::definitions::{
     CONTENTS, COUNTER, FINGERPRINT_BYTES, GENERATION, IO, LINK_NEW, MARK, MARK_NAME, NODES, SITE,
@@ -10,7 +10,7 @@ use super::{
     Class, EXTRA, OLD_DELTA, OLD_RECENT, SITE_PREDICTED, SIZE_SAME,
 };
 
-/// Fields of like content.
+/// Kinds of fields with similar content.
 #[derive(Clone, Copy)]
 pub enum Field {
     Control,
@@ -20,9 +20,9 @@ pub enum Field {
     Address,
     Recent,
     SiteAddress,
-    /// What few calls have.
+    /// Fields that few calls have.
     Rest,
-    /// Of a record that is no call: all but its control byte.
+    /// All of a record that is no call, except its control byte.
     Definition,
 }
 
@@ -30,7 +30,7 @@ pub enum Field {
 pub trait Move {
     fn byte(&mut self, field: Field) -> Option<u8>;
 
-    /// A varint's value, or what fits of it.
+    /// A varint's value; bits that do not fit are dropped.
     #[inline(always)]
     fn varint(&mut self, field: Field) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
@@ -45,7 +45,7 @@ pub trait Move {
     }
 }
 
-/// Moves one record; `None` if it is none, or ends early.
+/// Moves one record; `None` if it is invalid or truncated.
 #[inline(always)]
 pub fn record(fields: &mut impl Move) -> Option<()> {
     let control = fields.byte(Field::Control)?;

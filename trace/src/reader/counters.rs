@@ -1,6 +1,6 @@
-//! What a recorder that only counts leaves: numbers for each stack and call, and sums of each stream.
+//! The result of a recorder that only counts: numbers for each stack and call, and sums of each stream.
 //!
-//! Memory is bounded by the file's size: a counter that counts nothing takes none.
+//! Memory is bounded by the file's size: a zero counter takes none.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::layout::{
     CHUNK_HEADER_BYTES, COUNTER_BYTES, COUNTER_PLACE_BITS, COUNTERS_OFFSET, u64_at,
 };
 
-/// Blocks that one call made from one stack.
+/// Blocks that one call has allocated from one stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
     pub calls: u64,
-    /// Asked for by them.
+    /// Their requested bytes.
     pub bytes: u64,
     /// Blocks under 32 bytes.
     pub tiny: u64,
-    /// Blocks that were freed, or that a realloc made another of.
+    /// Blocks that were freed, or replaced by a realloc.
     pub ended: u64,
     pub ended_bytes: u64,
-    /// The most bytes that were live at once, seen when one was made.
+    /// Maximum of the live bytes, checked at each allocation.
     pub highest_bytes: u64,
 }
 
-/// No program makes more calls from one place.
+/// Upper bound of the calls from one place.
 const MOST_CALLS: u64 = 1 << 48;
 const TINY_BLOCK_BYTES: u64 = 32;
 
 impl Counter {
-    /// Whether a recorder can have left it. One that is killed leaves at most one call's bytes out.
+    /// Whether a recorder can have written this. A killed one leaves out the bytes of up to one call.
     fn is_plausible(&self) -> bool {
         let larger = self.calls.saturating_sub(self.tiny).saturating_sub(1);
         self.calls <= MOST_CALLS
@@ -42,21 +42,21 @@ impl Counter {
     }
 }
 
-/// What belongs to no counter, of all threads.
+/// Sums over all threads that belong to no counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub frees: u64,
-    /// Of the frees: operator delete and delete[].
+    /// Frees by operator delete and delete[].
     pub deletes: u64,
     /// Calls that returned no memory.
     pub failed: u64,
-    /// Frees and reallocs of blocks whose making was not seen.
+    /// Frees and reallocs of blocks whose allocation was not seen.
     pub unknown_frees: u64,
-    /// `free(NULL)` and its like, which are not among the frees.
+    /// `free(NULL)` and the like, which are not among the frees.
     pub empty: u64,
 }
 
-/// What a counter counts.
+/// The stack and call of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     pub number: u32,
@@ -66,10 +66,10 @@ pub struct Counted {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// By number, those that count anything.
+    /// The counters that are not zero, by number.
     pub by_number: BTreeMap<u32, Counter>,
     pub totals: Totals,
-    /// The most bytes that were live at once in the process.
+    /// Maximum of the live bytes in the process.
     pub peak_bytes: u64,
 }
 
@@ -104,8 +104,8 @@ impl Totals {
 }
 
 impl Counters {
-    /// Takes in the payload of a chunk, or as much of it as is there. No checksum covers it: answers
-    /// where what no recorder can have left begins, and how many bytes of it were left out.
+    /// Adds the payload of a chunk, which may be truncated. No checksum covers it: returns where contents begin
+    /// that no recorder can have written, and how many bytes were left out.
     pub(super) fn add_region(&mut self, region: u32, payload: &[u8]) -> Option<(u64, u64)> {
         let mut damaged: Option<(u64, u64)> = None;
         let mut leave_out = |at: usize, bytes: usize| {

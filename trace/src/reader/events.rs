@@ -1,7 +1,7 @@
 //! The calls of all streams, merged in order of time.
 //!
-//! Invariants: times never go back; of equal times, what ends a block comes before what makes one,
-//! so that an address is never live twice; the order within a thread is the thread's own.
+//! Invariants: times do not decrease; at equal times, frees come before allocations, so that an address is
+//! never live twice; the order within a thread is the thread's own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,38 +26,37 @@ pub struct Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A block was made, or, with address 0, was not.
+    /// An allocation; it failed if the address is 0.
     Alloc {
         call: AllocCall,
         address: u64,
-        /// Bytes asked for: of calloc the product, of strdup with the terminator.
+        /// Requested bytes: the product for calloc, with the terminator for strdup.
         size: u64,
-        /// Elements, of calloc; else 0.
+        /// Elements for calloc; else 0.
         count: u64,
-        /// Of the aligned calls; 0 if the caller asked for none.
+        /// Alignment for the aligned calls; 0 if none was requested.
         alignment: u64,
         stack: StackId,
     },
-    /// A block is about to be ended. Address 0: `free(NULL)`.
+    /// A block is about to be freed. Address 0: `free(NULL)`.
     Free {
         call: FreeCall,
         address: u64,
-        /// As the caller stated it, in the sized calls; else 0.
+        /// The size that the caller stated, in the sized calls; else 0.
         size: u64,
         alignment: u64,
         stack: StackId,
     },
-    /// A realloc begins: from here on `old` may be handed out again. `ReallocEnd` of the same thread
-    /// follows, and no other call of that thread comes between.
+    /// A realloc begins: `old` may be reused from here on. `ReallocEnd` is the next call of the same thread.
     ReallocStart { old: u64, stack: StackId },
-    /// A realloc is done. Address 0 with size 0 and a block in `old`: the block was freed. Address 0
-    /// otherwise: it failed, and `old` lives on.
+    /// A realloc has returned. Address 0 with size 0 and a block in `old`: the block was freed. Other address
+    /// 0: it failed, and `old` stays live.
     ReallocEnd {
         call: AllocCall,
         old: u64,
         address: u64,
         size: u64,
-        /// Elements, of reallocarray; else 0.
+        /// Elements for reallocarray; else 0.
         count: u64,
         stack: StackId,
     },
@@ -66,12 +65,12 @@ pub enum Action {
     /// A wrapper of a system call has returned. With `record --syscalls` only.
     Io {
         call: IoCall,
-        /// As the call answered; a failure is the error number, negated.
+        /// The call's result; a failure is the negated error number.
         result: i64,
         stack: StackId,
     },
-    /// What the block at this address holds: told before the call that ends it, and at the process's end
-    /// of those that live. With `record --contents` only; what is told last holds.
+    /// The contents of the block at this address, before the call that frees it, and, for live blocks, at the
+    /// process's end. With `record --contents` only; the last one counts.
     Contents {
         address: u64,
         fingerprint: Fingerprint,
@@ -85,7 +84,7 @@ pub enum Action {
 }
 
 impl Event {
-    /// Of equal times, the lower comes first.
+    /// At equal times, the lower comes first.
     pub(super) fn rank(&self) -> u8 {
         match self.action {
             Action::Free { .. } | Action::ReallocStart { .. } | Action::Contents { .. } => 0,
@@ -96,7 +95,7 @@ impl Event {
 
 pub struct Events<'t> {
     streams: Vec<Option<Stream<'t>>>,
-    /// Time, rank and number of each stream that has something left.
+    /// Time, rank and number of each stream that has events left.
     queue: BinaryHeap<Reverse<(u64, u8, usize)>>,
     stacks: StackTable,
     marks: MarkNames,
@@ -130,7 +129,7 @@ impl<'t> Events<'t> {
         }
     }
 
-    /// The next call. Not an `Iterator`, so that `stacks` may be asked in between.
+    /// The next call. Not an `Iterator`, so that `stacks` can be called in between.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Event> {
         loop {
@@ -166,17 +165,17 @@ impl<'t> Events<'t> {
         self.stacks
     }
 
-    /// The name of a mark that an event so far has named: any bytes, at most `codec::MAX_MARK_NAME`.
+    /// The name of a mark that an event so far has named: any bytes, up to `codec::MAX_MARK_NAME`.
     pub fn mark_name(&self, id: MarkId) -> &[u8] {
         self.marks.name(id)
     }
 
-    /// What the counters that were defined so far count; see `Trace::counters`.
+    /// The stacks and calls of the counters that were defined so far; see `Trace::counters`.
     pub fn counted(&self) -> &[Counted] {
         &self.counted
     }
 
-    /// What was found wrong so far, the index's findings included.
+    /// The damage that was found so far, also by the index.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }

@@ -1,4 +1,4 @@
-//! Finds the chunks of a file, reads the small ones at once and remembers where the others are.
+//! Finds the chunks of a file, reads the small ones at once, and stores where the others are.
 //!
 //! Invariants: an entry lies wholly inside the file; `stored_bytes <= MAX_STORED_BYTES` and
 //! `raw_bytes <= MAX_RAW_BYTES`; the entries of a stream are in the order of their numbers.
@@ -24,14 +24,14 @@ use crate::symbols::Symbols;
 /// An event chunk that can be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Of the chunk header, for messages.
+    /// The offset of the chunk header, for messages.
     pub offset: u64,
     pub payload_offset: u64,
     pub stored_bytes: u32,
     pub raw_bytes: u32,
     pub compressed: bool,
     pub columns: bool,
-    /// Not sealed: no checksum covers it.
+    /// It is not sealed, so no checksum covers it.
     pub live: bool,
     pub contents: Contents,
 }
@@ -40,10 +40,10 @@ type Arguments = (Vec<u8>, Vec<Vec<u8>>);
 
 #[derive(Debug, Default)]
 pub struct Index {
-    /// By stream, then by number; with equal numbers the sealed chunk first.
+    /// Sorted by stream, then by number; with equal numbers the sealed chunk first.
     streams: BTreeMap<u32, Vec<Entry>>,
     modules: Vec<Module>,
-    /// Places of the modules; of a number that was given twice the first.
+    /// Indices of the modules by number; the first one if a number occurs twice.
     by_number: HashMap<ModuleId, usize>,
     map: ModuleMap,
     symbols: Symbols,
@@ -59,14 +59,14 @@ impl Index {
     }
 
     pub fn module(&self, id: ModuleId) -> Option<&Module> {
-        // Numbers are given in order of loading, so this is the place unless a chunk was lost.
+        // Numbers are in order of loading, so this is the index unless a chunk was lost.
         match self.modules.get(id.0 as usize) {
             Some(module) if module.id == id => Some(module),
             _ => self.modules.get(*self.by_number.get(&id)?),
         }
     }
 
-    /// Of the modules at an address in a generation of the map the newest.
+    /// The newest module at an address in a generation of the map.
     pub fn module_at(&self, address: u64, generation: u32) -> Option<ModuleId> {
         self.map.find(&self.modules, address, generation)
     }
@@ -118,8 +118,8 @@ impl Index {
         }
     }
 
-    /// A recording that ended by itself was written up to `end`, but for the padding of the last
-    /// chunk; a file that is shorter was cut between chunks.
+    /// A recording that ended in order reaches up to `end`, except for the padding of the last chunk; a shorter
+    /// file was cut off between chunks.
     pub fn expect_end(&mut self, length: u64, end: u64) {
         let told = self.damage.iter().any(|d| d.cause == DamageCause::CutChunk);
         if length.saturating_add(CHUNK_ALIGN) <= end && !told {
@@ -163,7 +163,7 @@ struct Scan<'a> {
     file: &'a File,
     length: u64,
     index: Index,
-    /// The chunk that the file ends in: its damage's place, its stream and number.
+    /// The chunk in which the file ends: the offset of the damage, its stream and number.
     cut: Option<(usize, u32, u32)>,
 }
 
@@ -188,7 +188,7 @@ impl Scan<'_> {
         });
     }
 
-    /// Looks at `offset`; answers where to look next, or `None` at the end.
+    /// Reads at `offset`; returns where to continue, or `None` at the end.
     fn step(&mut self, offset: u64) -> Result<Option<u64>, TraceError> {
         let rest = self.length.saturating_sub(offset);
         let mut bytes = [0; CHUNK_HEADER_BYTES];
@@ -246,7 +246,7 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    /// Takes a chunk with a good header into the index; answers where the next one begins.
+    /// Adds a chunk with a valid header to the index; returns where the next one begins.
     fn chunk(&mut self, offset: u64, rest: u64, header: &ChunkHeader) -> Result<u64, TraceError> {
         let span = chunk_span(header.stored_bytes);
         let events = match header.kind {
@@ -288,7 +288,7 @@ impl Scan<'_> {
         Ok((offset + span).min(self.length))
     }
 
-    /// A recorder that could not write a chunk has its records still in the live region.
+    /// If a recorder could not write a chunk, the records are still in the live region.
     fn look_for_the_cut_one(&mut self) {
         let Some((place, stream, seq)) = self.cut else {
             return;

@@ -3,7 +3,7 @@
 //! Invariant: memory is bounded by what was pushed, however far apart the numbers are.
 
 pub struct Numbered<T> {
-    /// Each with the number of its first value, ascending, not overlapping; never empty.
+    /// Runs of values, each with the number of its first; ascending, disjoint, not empty.
     runs: Vec<(u32, Vec<T>)>,
 }
 
@@ -35,7 +35,7 @@ impl<T> Numbered<T> {
         values.get_mut((number - *first) as usize)
     }
 
-    /// The number that the next value gets.
+    /// The number of the next value.
     pub fn next(&self) -> u32 {
         let (first, values) = &self.runs[self.runs.len() - 1];
         first.saturating_add(values.len() as u32)
@@ -46,8 +46,8 @@ impl<T> Numbered<T> {
         self.runs[last].1.push(value);
     }
 
-    /// From here on numbers are given from `next`: values at and above it are forgotten, numbers
-    /// below it that were never given stay unknown.
+    /// The next number is `next`: removes the values from it on; numbers below it without a value stay
+    /// unknown.
     pub fn continue_at(&mut self, next: u32) {
         if next == self.next() {
             return;

@@ -17,7 +17,7 @@ pub struct StackId(pub u32);
 impl StackId {
     pub const COMPLETE_ROOT: StackId = StackId(ROOT_COMPLETE);
     pub const TRUNCATED_ROOT: StackId = StackId(ROOT_TRUNCATED);
-    /// Its definition is in a lost part of the trace.
+    /// The stack's definition is in a lost part of the trace.
     pub const UNKNOWN: StackId = StackId(FIRST_NODE);
 }
 
@@ -27,16 +27,15 @@ pub struct FrameId(pub u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// In memory: where the call returns to, or, with `interrupted`, the instruction that a signal
-    /// interrupted.
+    /// In memory: the return address, or, with `interrupted`, the instruction that a signal interrupted.
     pub address: u64,
     pub interrupted: bool,
-    /// `None`: no known module was there (code made at run time, perhaps).
+    /// `None`: there was no known module, for example because the code was generated at run time.
     pub module: Option<ModuleId>,
 }
 
 impl Frame {
-    /// An address inside the calling instruction: what is to be looked up for function and line.
+    /// An address inside the calling instruction, by which function and line are looked up.
     pub fn lookup_address(&self) -> u64 {
         if self.interrupted {
             self.address
@@ -51,12 +50,11 @@ pub struct StackTable {
     /// Parent and frame of each node; the three roots come first.
     nodes: Vec<(u32, FrameId)>,
     frames: Vec<Frame>,
-    // Seeded anew in each process, so that no trace can be made to collide, and a third of the
-    // time of the standard one.
+    // Seeded in each process, so that a trace cannot cause collisions on purpose; takes a third of the time of
+    // the standard one.
     node_ids: HashMap<(u32, FrameId), u32, RandomState>,
     frame_ids: HashMap<Frame, FrameId, RandomState>,
-    /// What was defined, in order, and how much of it was defined again; `NO_ORDER`: the order is
-    /// another.
+    /// The definitions in order, and how many of them were repeated; `NO_ORDER`: the order differs.
     defined: Vec<u32>,
     next: usize,
 }
@@ -85,7 +83,7 @@ impl StackTable {
             .filter_map(|id| self.frames.get(id.0 as usize))
     }
 
-    /// The same by number, for callers that keep something for each distinct frame.
+    /// The same by number, for callers that store data for each distinct frame.
     pub fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
         let mut node = stack.0;
         std::iter::from_fn(move || {
@@ -106,7 +104,7 @@ impl StackTable {
         self.frames.len()
     }
 
-    /// Every stack with a frame, a caller's before those of what it called.
+    /// Every stack with a frame; a caller's stack before its callees'.
     pub fn all(&self) -> impl Iterator<Item = StackId> + use<> {
         (ROOTS..self.nodes.len() as u32).map(StackId)
     }
@@ -133,8 +131,8 @@ impl StackTable {
         self.root(stack) == StackId::TRUNCATED_ROOT
     }
 
-    /// The complete stack of these return addresses, outermost first, in no module; for tables that
-    /// are not read from a trace.
+    /// The complete stack of these return addresses, outermost first, without modules; for tables that are not
+    /// read from a trace.
     pub fn intern(&mut self, addresses: &[u64]) -> StackId {
         let frame = |address| Frame {
             address,
@@ -157,7 +155,7 @@ impl StackTable {
         id
     }
 
-    /// The table, for who defines the same in the same order: nothing is hashed then.
+    /// The table, for a reader that makes the same definitions in the same order, without hashing.
     pub(super) fn again(self) -> Self {
         Self { next: 0, ..self }
     }
@@ -216,7 +214,7 @@ mod tests {
         let mut again = table.again();
         assert_eq!(again.add(ROOT_COMPLETE, ten), main);
         assert_eq!(again.add(main, twenty), leaf);
-        // Another order is as good, and what is new is known then.
+        // Another order is valid, too; new definitions are hashed then.
         assert_eq!(again.add(main, ten), leaf + 2);
         assert_eq!(again.add(main, twenty), leaf);
         assert_eq!(again.add(main, ten), leaf + 2);

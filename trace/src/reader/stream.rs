@@ -1,7 +1,7 @@
-//! One stream of a trace: its chunks one after the other, decoded record by record.
+//! One stream of a trace: its chunks in order, decoded record by record.
 //!
-//! Invariants: times never go back; a stream holds at most one decompressed chunk; the tables grow
-//! by what the chunks define, so the file's size bounds them.
+//! Invariants: times do not decrease; a stream holds up to one decompressed chunk; the tables grow with the
+//! chunks' definitions, so the file's size bounds them.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ use crate::columns;
 use crate::error::{Damage, DamageCause};
 use crate::layout::Contents;
 
-/// What a stream shares with the others while it decodes.
+/// What all streams share during decoding.
 pub struct Shared<'s> {
     pub stacks: &'s mut StackTable,
     pub marks: &'s mut MarkNames,
@@ -32,27 +32,27 @@ pub struct Shared<'s> {
     pub room: &'s mut u64,
 }
 
-/// A compressed chunk of definitions can be far larger than the file. A real trace defines less than
-/// a node for each of its bytes; one that defines more than this and `NODES_ANYWAY` is refused, so
-/// that memory stays bounded by the file's size.
+/// A decompressed chunk of definitions can be far larger than the file. A real trace defines less than a
+/// node a byte; one that defines more than this and `NODES_ANYWAY` is refused, so that the file's size
+/// bounds memory.
 pub const NODES_A_BYTE: u64 = 16;
 pub const NODES_ANYWAY: u64 = 1 << 20;
 
 pub struct Stream<'t> {
     trace: &'t Trace,
-    /// What is left of the stream, in order.
+    /// The rest of the stream, in order.
     entries: &'t [Entry],
     current: Option<Entry>,
     next_seq: u32,
     bytes: Vec<u8>,
     pos: usize,
-    /// Calls decoded of the current chunk.
+    /// Number of decoded calls of the current chunk.
     decoded: u32,
     lost_definitions: u64,
     predictor: Predictor,
     definitions: Definitions,
     links: Vec<Link>,
-    /// By the chunk's own numbers.
+    /// Indexed by the chunk's own numbers.
     mark_names: HashMap<u32, MarkId>,
     generation: u32,
     tid: u32,
@@ -61,15 +61,15 @@ pub struct Stream<'t> {
     ready: VecDeque<Event>,
 }
 
-/// A defined site: who called what, and what the chunk remembers of it.
+/// A defined site: its stack and call, and the chunk's memory of it.
 struct Site {
     stack: StackId,
     call: Option<Call>,
     memory: SiteMemory,
 }
 
-/// A defined frame: its packed address, what the chunk remembers of it, and its number in the common
-/// table under the module map of a generation.
+/// A defined frame: its packed address, the chunk's memory of it, and its number in the common table for a
+/// generation of the module map.
 struct FrameEntry {
     address: u64,
     callees: Callees,
@@ -87,8 +87,8 @@ struct Definitions {
     frames: Numbered<FrameEntry>,
     nodes: Numbered<Node>,
     sites: Numbered<Site>,
-    /// What the chunk remembers of numbers that a lost chunk defined, and of frame 0: to predict as
-    /// the recorder did, it must be learnt all the same.
+    /// The chunk's memory of numbers that a lost chunk defined, and of frame 0: the recorder's predictions used
+    /// it.
     lost_sites: HashMap<u32, SiteMemory>,
     lost_frames: HashMap<u32, Callees>,
 }
@@ -177,7 +177,7 @@ impl<'t> Stream<'t> {
         }
     }
 
-    /// The earliest time at which this stream can have something, while it has decoded nothing.
+    /// The earliest possible time of this stream's next event, before anything is decoded.
     pub fn first_time(&self) -> Option<u64> {
         Some(self.entries.first()?.contents.first_time)
     }
@@ -285,7 +285,7 @@ impl<'t> Stream<'t> {
         self.definitions.begin_chunk(contents);
     }
 
-    /// Says what was wrong with the chunk that ends here.
+    /// Reports the damage of the chunk that ends here.
     fn close(&mut self, shared: &mut Shared<'_>) {
         let Some(entry) = self.current.take() else {
             return;
@@ -517,7 +517,7 @@ impl<'t> Stream<'t> {
     }
 }
 
-/// Takes so many of what is left, if there are so many.
+/// Subtracts this many from the rest, if there are that many.
 fn take(room: &mut u64, count: u64) -> bool {
     let left = room.checked_sub(count);
     *room = left.unwrap_or(0);
@@ -531,7 +531,7 @@ fn count_or_alignment(call: AllocCall, extra: u64) -> (u64, u64) {
     }
 }
 
-/// The frame of a packed address, in the module map of its time.
+/// The frame of a packed address, in the module map of that time.
 fn resolve(trace: &Trace, generation: u32, packed: u64) -> Frame {
     let mut frame = Frame {
         address: packed >> 1,
