@@ -1,12 +1,12 @@
-//! What curl's own analyser finds in a log: counters, and messages about what is wrong.
+//! Computes what curl's own analyser finds in a log: counters, and messages about errors.
 //!
-//! One thread. A line costs a constant time but for its length; memory grows with the distinct
-//! addresses (24 bytes each, ended blocks too, as only so a double free can be told from a wrong
-//! one) and the distinct source lines.
+//! One thread. A line takes time only by its length. Memory grows with the distinct source lines and the
+//! distinct addresses, 24 bytes each, freed ones included: otherwise a double free would look like a free
+//! of a wrong address.
 //!
-//! Invariants: `live` = the sizes of all allocations less those ended, `peak >= live`;
-//! `live` = the sum of `sites[*].live`. A site's share of the peak is settled when its `live` next
-//! changes: if the peak came after the last change, what is live now was live then.
+//! Invariants: `live` = Σ sizes allocated - Σ sizes freed = Σ `sites[*].live`; `peak >= live`. A site's
+//! share of the peak is computed when its `live` next changes: if the peak was after the last change, the
+//! share is the current `live`.
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -15,19 +15,19 @@ use rustc_hash::FxHashMap;
 
 use crate::line::{Call, Line, Unrecognised};
 
-/// Whose form of the output: curl's analyser has changed twice.
+/// The form of the output, which curl's analyser has changed twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// As up to curl 7.54, of 2017.
+    /// Up to curl 7.54, of 2017.
     Before2017,
-    /// As up to curl 8.13, of 2025.
+    /// Up to curl 8.13, of 2025.
     Before2025,
     #[default]
     Current,
 }
 
-/// Totals of a log; bytes as asked for, saturating. A realloc ends its old block before it makes
-/// its new one, and adds its whole new size to `total`.
+/// Totals of a log, in requested bytes, saturating. A realloc frees its old block before it allocates the
+/// new one, and adds its whole new size to `total`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub mallocs: u64,
@@ -35,7 +35,7 @@ pub struct Counters {
     pub callocs: u64,
     pub strdups: u64,
     pub wcsdups: u64,
-    /// Without those of blocks that were not there.
+    /// Without frees of unknown blocks.
     pub frees: u64,
     pub sends: u64,
     pub recvs: u64,
@@ -49,12 +49,12 @@ impl Counters {
         self.mallocs + self.callocs + self.reallocs + self.strdups + self.wcsdups
     }
 
-    /// What can be refused, one by one: allocations and sockets; sends and recvs in old logs.
+    /// Operations that curl's tests can make fail: allocations and sockets; in old logs also sends and recvs.
     pub fn operations(&self) -> u64 {
         self.allocations() + self.sockets + self.sends + self.recvs
     }
 
-    /// Names and values, in the order in which they are printed.
+    /// Names and values, in the order of the output.
     pub fn list(&self, style: Style) -> Vec<(&'static str, u64)> {
         let mut list = vec![
             ("Mallocs", self.mallocs),
@@ -91,8 +91,8 @@ impl Counters {
     }
 }
 
-/// What is wrong with the program that wrote the log, or with the log. Bytes are the log's own:
-/// to be escaped before a terminal sees them.
+/// An error of the program that wrote the log, or of the log. Bytes are the log's own, and must be
+/// escaped before they go to a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     UnknownPrefix {
@@ -108,7 +108,7 @@ pub enum Message<'a> {
         line: &'a [u8],
         before: &'a [u8],
     },
-    /// A block was made where one lives, of `size` bytes: part of the program frees unseen.
+    /// A block was allocated where one of `size` bytes is live: part of the program frees without the log.
     Mixed {
         place: &'a [u8],
         number: u64,
@@ -205,15 +205,15 @@ impl Message<'_> {
     }
 }
 
-/// What the allocations of one source line came to.
+/// The sums of one source line's allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// `path:line`
     pub place: Rc<[u8]>,
-    /// Allocations, each realloc one.
+    /// Allocations; a realloc counts as one.
     pub calls: u64,
     pub bytes: u64,
-    /// Of one allocation.
+    /// The largest allocation.
     pub smallest: u64,
     pub largest: u64,
     pub live: u64,
@@ -233,19 +233,19 @@ impl Site {
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// 0 once a realloc gave it up.
+    /// 0 after a realloc has freed it.
     size: u64,
-    /// Where it was made, or freed, or `NOWHERE`.
+    /// Where it was allocated or freed, or `NOWHERE`.
     place: u32,
     freed: bool,
 }
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Handles of one kind: which are open, and where each was opened last.
+/// Handles of one kind: the open ones, and where each was opened last.
 #[derive(Debug, Default)]
 struct Handles {
-    /// Opened less closed; one opened twice counts twice.
+    /// Opened - closed; a handle that was opened twice counts twice.
     open: i64,
     places: FxHashMap<u64, (bool, u32)>,
 }
@@ -294,7 +294,7 @@ pub struct Analyser {
 }
 
 impl Analyser {
-    /// Takes a log's next line and tells what is wrong with it.
+    /// Processes the log's next line, and reports its errors.
     pub fn line(&mut self, line: &[u8], tell: &mut impl FnMut(Message<'_>)) {
         self.lines += 1;
         match Line::parse(line) {
@@ -386,7 +386,7 @@ impl Analyser {
             return id;
         }
         let place: Rc<[u8]> = place.into();
-        // A log of so many source lines that this saturates would not fit in memory.
+        // A log with enough source lines to saturate this would not fit in memory.
         let id = u32::try_from(self.sites.len()).unwrap_or(NOWHERE);
         self.sites.push(Site {
             place: place.clone(),
@@ -503,7 +503,7 @@ impl Analyser {
         self.end(block);
     }
 
-    /// Settles the sites' shares of the peak and tells what was left, by address or descriptor.
+    /// Computes the sites' shares of the peak, and reports what is still allocated or open.
     pub fn finish(&mut self, tell: &mut impl FnMut(Message<'_>)) {
         for site in &mut self.sites {
             site.settle(self.peak_at, u64::MAX);

@@ -1,10 +1,9 @@
-//! The log that a debug build of curl writes about its memory (`CURL_MEMDEBUG=FILE`), both ways:
-//! `line` owns the syntax of a line, read and written; `lines` cuts a stream into lines; `analyser`
-//! counts and finds faults as curl's own analyser does.
+//! Reads and writes the memory log of a debug build of curl (`CURL_MEMDEBUG=FILE`): `line` parses and
+//! writes a line; `lines` cuts a stream into lines; `analyser` counts, and finds errors, like curl's own
+//! analyser.
 //!
-//! A log is hostile input: nothing in it causes a panic, and memory is bounded by a line's length
-//! and by what is distinct in the log (addresses, source lines), never by the number of lines.
-//! One thread.
+//! A log is hostile input: it cannot cause a panic, and memory is bounded by a line's length and by the
+//! distinct addresses and source lines, not by the number of lines. One thread.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! One line, `KIND path:line call`, as the log has it and as it is written.
+//! One line of the log, `KIND path:line call`: parsing and writing.
 //!
-//! Invariant: `parse` of what `Display` wrote gives the same call, and the same place if that has
-//! no space. Addresses are 0 for `(nil)`. A call's whole text must match: rubbish behind it is an
-//! error. The prefix `0x` of addresses may lack, as in the logs of old versions.
+//! Invariant: parse(Display(call)) = call, and the same place if that has no space. `(nil)` is address 0. A
+//! call's whole text must match: other text behind it is an error. Addresses in the logs of old versions
+//! have no prefix `0x`.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use std::fmt;
 pub struct Line<'a> {
     /// `path:line`; empty for lines that need no place.
     pub place: &'a [u8],
-    /// What stands behind the place.
+    /// The text behind the place.
     pub text: &'a [u8],
     pub call: Call,
 }
 
-/// What was called. Sizes are bytes, as asked for.
+/// The logged call. Sizes are in requested bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     Malloc {
@@ -71,15 +71,15 @@ pub enum Call {
     Freeaddrinfo {
         at: u64,
     },
-    /// An allocation was refused; the text says which.
+    /// An allocation was refused; the text names it.
     Limit,
     Send,
     Recv,
-    /// Known, and without meaning for the analysis.
+    /// Known, but irrelevant for the analysis.
     Other,
 }
 
-/// Why a line is none of a log.
+/// Why a line is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrecognised<'a> {
     /// It does not begin with a known kind and a place.
@@ -156,8 +156,8 @@ impl Call {
         }
     }
 
-    /// The whole line, without a newline, of a call made at `path:line`. Spaces and what is no
-    /// printable ASCII become `_` in the path, as a path with them makes the line unreadable.
+    /// The whole line, without a newline, of a call at `path:line`. In the path, `_` replaces spaces and
+    /// bytes that are no printable ASCII, which would make the line unreadable.
     pub fn write(
         &self,
         path: &[u8],
@@ -222,7 +222,7 @@ fn split_at_space(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((text.get(..space)?, text.get(space + 1..)?))
 }
 
-/// A path, a colon and digits; all may be empty but the colon.
+/// A path, a colon and digits; the path and the digits may be empty.
 fn is_place(place: &[u8]) -> bool {
     let digits = place.iter().rev().take_while(|byte| byte.is_ascii_digit());
     place.iter().rev().nth(digits.count()) == Some(&b':')
@@ -311,7 +311,7 @@ fn file(text: &[u8]) -> Option<Call> {
         return scan.end(Call::CloseFile { at });
     }
     scan.word(b"fopen(\"").or_else(|| scan.word(b"fdopen(\""))?;
-    // The name may hold anything, so the end is looked for from behind.
+    // The name may contain anything, so the search starts at the end.
     let end = memchr::memmem::rfind(scan.0, b"\") = ")?;
     memchr::memmem::rfind(scan.0.get(..end)?, b"\",\"")?;
     let mut scan = Scan(scan.0.get(end + 2..)?);
@@ -339,7 +339,7 @@ fn limit(text: &[u8]) -> Call {
     }
 }
 
-/// What is left of a line's text; each step takes its part off the front, or nothing at all.
+/// The rest of a line's text; each step removes its part from the front, or nothing.
 struct Scan<'a>(&'a [u8]);
 
 impl Scan<'_> {
@@ -386,7 +386,7 @@ impl Scan<'_> {
         self.pointer()
     }
 
-    /// The same, at the end of a call that makes a block.
+    /// The same, at the end of a call that allocates.
     fn result(&mut self) -> Option<u64> {
         self.assigned()
     }

@@ -1,16 +1,16 @@
-//! A stream cut into lines, with their offsets, in bounded memory.
+//! Cuts a stream into lines, with their offsets, in bounded memory.
 //!
-//! curl cuts a line at 1,023 bytes, newline and all, so that the next one follows on it directly: a
-//! longer run without a newline is taken apart at that length. The last line of a log may lack its
-//! newline, when a crash lost what was buffered.
+//! curl cuts a line at 1,023 bytes, newline included, so that the next one follows directly: longer text
+//! without a newline is split at that length. The last line of a log may lack its newline, if a crash lost
+//! buffered text.
 //!
-//! Invariant: the lines and the newlines between them are the stream's bytes, in order.
+//! Invariant: the lines joined by newlines = the stream's bytes.
 
 use std::io::{self, Read};
 
 use crate::line::{Line, Unrecognised};
 
-/// The most bytes that curl writes of a line.
+/// The maximum length of a line that curl writes.
 pub const MAX_LINE_BYTES: usize = 1023;
 
 const BLOCK_BYTES: usize = 256 << 10;
@@ -19,17 +19,17 @@ const BLOCK_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Newline,
-    /// Longer than curl writes lines: the rest is taken as the next line.
+    /// Longer than curl's maximum: the rest is the next line.
     TooLong,
     /// The log ends without a newline.
     EndOfLog,
 }
 
-/// A line without its newline, and a carriage return before that.
+/// A line without its newline, and without a carriage return before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawLine<'a> {
     pub bytes: &'a [u8],
-    /// Of its first byte, in the stream.
+    /// The offset of its first byte in the stream.
     pub offset: u64,
     /// From 1.
     pub number: u64,
@@ -38,7 +38,7 @@ pub struct RawLine<'a> {
 
 pub struct Lines<R> {
     source: R,
-    /// `buffer[start..end]` is read and not yet handed out.
+    /// `buffer[start..end]` is read and not yet returned.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -60,7 +60,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// What comes next, up to a block of it, without taking it.
+    /// The next bytes, up to a buffer of them, without consuming them.
     pub fn peek(&mut self) -> io::Result<&[u8]> {
         if self.end - self.start <= MAX_LINE_BYTES && !self.ended {
             self.fill()?;
@@ -68,7 +68,7 @@ impl<R: Read> Lines<R> {
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// Bytes handed out so far.
+    /// Bytes returned so far.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -122,7 +122,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Whether a log may begin so: with a line of a known kind somewhere in it, or not at all.
+/// Whether this may be the start of a log: it has a line of a known kind, or is empty.
 pub fn looks_like_a_log(beginning: &[u8]) -> bool {
     let known = |line| !matches!(Line::parse(line), Err(Unrecognised::Prefix));
     beginning.is_empty() || beginning.split(|&byte| byte == b'\n').any(known)
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Gives a byte or two at a time, as a slow pipe does.
+    /// Returns a byte or two at a time, like a slow pipe.
     struct Trickle<'a>(&'a [u8]);
 
     impl Read for Trickle<'_> {
