@@ -1,14 +1,14 @@
 //! Makes calls of the malloc family fail, as if memory had run out: preloaded by `larder run --fail-…`.
 //!
-//! A library of its own, and not a mode of the recorder: it decides by one counter, so what it does to a
-//! program is easily seen to be nothing else, and every process image needs a page or two.
+//! It is no mode of the recorder: a single counter decides, so it is easy to see that the library changes
+//! nothing else, and a process image needs only a page or two.
 //!
-//! A call is counted once, where the program, or a library for it (libc included), calls. Each process
-//! image counts its own: after exec from the start, and so does a child of fork. Numbers are drawn from
-//! one atomic counter, so exactly the wanted calls fail whatever threads there are; with one thread they
-//! are the same in every run of a program that does the same.
+//! A call of the program, or of one of its libraries (libc included), counts once. Each process image has
+//! its own count, which starts again after exec and in a child of fork. Numbers come from one atomic
+//! counter, so exactly the requested calls fail, with any threads; with one thread they are the same in
+//! every run of a deterministic program.
 //!
-//! Not counted: free, a realloc to size 0, what a process does that shares its parent's memory (vfork).
+//! Not counted: free, a realloc to size 0, calls of a process that shares its parent's memory (vfork).
 
 #[allow(dead_code, reason = "each side uses its part")]
 mod layout;
@@ -26,7 +26,7 @@ use layout::{FILE_BYTES, HEADER_BYTES, Header, LOG_VARIABLE, MAGIC, RANGE_VARIAB
 static FIRST: AtomicU64 = AtomicU64::new(u64::MAX);
 static LAST: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// A word that says how far this image is, in a page that the kernel zeroes in a child of fork.
+/// The state of this image, in a page that the kernel zeroes in a child of fork.
 static STATE: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const UNSTARTED).cast_mut());
 static UNSTARTED: AtomicU32 = AtomicU32::new(NEW);
 const NEW: u32 = 0;
@@ -49,7 +49,7 @@ static CONSTRUCTOR: extern "C" fn() = {
     constructor
 };
 
-/// Counts a call and decides it.
+/// Counts a call and decides whether it fails.
 #[inline]
 fn fails(call: AllocCall, size: usize) -> bool {
     if !is_counting() || operators::is_below_new() {
@@ -81,7 +81,7 @@ fn is_counting() -> bool {
 /// The first call of an image, or of a child of fork.
 #[cold]
 fn begin(state: &AtomicU32) -> bool {
-    // Called by another library's start-up, before libc's: this library's constructor comes later.
+    // Another library's start-up calls before libc's has run: this library's constructor runs later.
     // SAFETY: reads a word that is set once by then.
     if unsafe { libc_environment() }.is_null() {
         return false;
@@ -112,7 +112,7 @@ unsafe fn libc_environment() -> *const *const libc::c_char {
     unsafe { environ }
 }
 
-/// Reads what is wanted, and maps the log.
+/// Reads the configuration, and maps the log.
 fn start() -> bool {
     // SAFETY: reads the auxiliary vector, and the environment before the program can change it.
     let (privileged, range, log) = unsafe {
@@ -149,7 +149,7 @@ fn start() -> bool {
     true
 }
 
-/// `first-last`, either of which may be missing: nothing fails then, or all from the first on.
+/// `first-last`. Without the first nothing fails, without the last all calls from the first on.
 fn parse_range(text: &[u8]) -> Option<(u64, u64)> {
     let text = std::str::from_utf8(text).ok()?;
     let (first, last) = text.split_once('-')?;
@@ -173,8 +173,8 @@ unsafe fn variable(name: &str) -> Option<&'static std::ffi::CStr> {
     }
 }
 
-/// Puts the state where a fork clears it. Without such a page (Linux before 4.14) a child of fork goes
-/// on counting in its parent's slot.
+/// Puts the state where fork clears it. Without such a page (Linux before 4.14) a child of fork continues
+/// to count in its parent's slot.
 fn move_state() {
     if let Some(page) = map_anonymous(4096) {
         // SAFETY: the page just mapped; it is never unmapped.
@@ -195,7 +195,7 @@ fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     (page != libc::MAP_FAILED).then_some(page.cast())
 }
 
-/// A slot in the log; one that nobody reads if there is no log, or it is full.
+/// A slot in the log; a dummy if there is no log, or if it is full.
 fn claim_slot() -> Option<*mut Slot> {
     let log = LOG.load(Ordering::Acquire);
     if !log.is_null() {
@@ -218,7 +218,7 @@ fn claim_slot() -> Option<*mut Slot> {
     map_anonymous(size_of::<Slot>()).map(<*mut u8>::cast)
 }
 
-/// Notes the first call that fails.
+/// Records the first call that fails.
 #[cold]
 fn describe(slot: &Slot, number: u64, call: AllocCall, size: usize) {
     let errno = errno();
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     }
 }
 
-/// By the realloc below: the reallocarray below may call ours, and be counted twice.
+/// Calls the realloc below: the reallocarray below may call our realloc, which would count twice.
 ///
 /// # Safety
 /// As libc's.

@@ -1,7 +1,7 @@
-//! C++'s `operator new`, all forms. Each is one counted call, whatever it calls in turn; the one below
-//! makes the block, so that it and `operator delete` stay a pair. A failure is as the standard has it:
-//! the new-handler is called, and the call tried (and counted) anew, or `std::bad_alloc` is thrown. The
-//! forms that do not throw answer null at once.
+//! C++'s `operator new`, all forms. Each is one counted call, whatever it calls in turn. The operator below
+//! allocates the block, so that it matches `operator delete`. A failure follows the standard: the
+//! new-handler is called, and the call is tried (and counted) again, or `std::bad_alloc` is thrown. The
+//! forms that do not throw return null at once.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
@@ -13,18 +13,18 @@ use crate::real::{find, next};
 use crate::{errno, fails, real, set_errno};
 
 thread_local! {
-    /// In the `operator new` below, which may get its memory by malloc.
+    /// In the `operator new` below, which may call malloc.
     static BELOW_NEW: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Never inlined: the compiler would have the variable's address looked up before it is known whether to
-/// count, and a sanitizer that is only about to start has no lookup yet.
+/// Never inlined: the compiler would look up the variable's address before the check whether to count, and
+/// a sanitizer that has not started yet cannot look it up.
 #[inline(never)]
 pub fn is_below_new() -> bool {
     BELOW_NEW.get()
 }
 
-/// Takes the mark away although an exception leaves the one below.
+/// Resets the flag, also if an exception leaves the operator below.
 struct Below(bool);
 
 impl Below {
@@ -39,8 +39,8 @@ impl Drop for Below {
     }
 }
 
-/// A function of the C++ runtime, which may be loaded for one library only, out of a plain look-up's
-/// sight.
+/// A function of the C++ runtime, which may be loaded for one library only, so that a look-up does not
+/// find it.
 fn of_runtime(name: &CStr) -> usize {
     let errno = errno();
     let mut found = find(libc::RTLD_DEFAULT, name);
@@ -98,7 +98,7 @@ impl Next {
         }
         let _below = Below::enter();
         if found == 0 {
-            // No runtime: the C function serves.
+            // No runtime: use the C function.
             // SAFETY: any size may be asked for.
             return real::malloc().map_or(std::ptr::null_mut(), |malloc| unsafe { malloc(size) });
         }

@@ -1,6 +1,6 @@
-//! The functions below: what the program would have called without this library.
+//! The functions below: those that the program would call without this library.
 //!
-//! Thread safety: each is looked up once and kept in an atomic word.
+//! Thread safety: each is looked up once and stored in an atomic word.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ macro_rules! functions {
                 (address != 0).then(|| unsafe { std::mem::transmute::<usize, $type>(address) })
             }
         )*
-        /// Before the program starts: the loader is nothing for a signal handler.
+        /// Called before the program starts, because the loader is not async-signal-safe.
         pub fn look_up() {
             $($function();)*
         }
@@ -44,7 +44,7 @@ pub fn next(name: &CStr) -> usize {
     find(libc::RTLD_NEXT, name)
 }
 
-/// A symbol, or 0. What is missing is not left for the program's dlerror().
+/// A symbol, or 0. The message of a failed look-up must not stay for the program's dlerror().
 pub fn find(handle: *mut c_void, name: &CStr) -> usize {
     // SAFETY: the name is a C string.
     unsafe {

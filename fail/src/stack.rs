@@ -1,4 +1,4 @@
-//! The calling thread's stack as text: written at the first call that fails, without allocating.
+//! Writes the calling thread's stack as text at the first call that fails, without allocating.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -96,7 +96,7 @@ impl Text<'_> {
     }
 }
 
-/// Writes the callers of this library as `layout::Slot::text` has them; answers the bytes.
+/// Writes the callers of this library in the form of `layout::Slot::text`; returns the bytes.
 pub fn write(out: &mut [u8]) -> usize {
     let mut frames = Frames {
         addresses: [0; MAX_FRAMES],
