@@ -1,9 +1,9 @@
-//! Where the tool keeps what it would otherwise make again.
+//! The tool's cache folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Where the peers are, if not in the cache.
+/// The variable with the folder of the peers, if it is not in the cache.
 pub const PEERS_VARIABLE: &str = "LARDER_PEERS";
 
 /// $XDG_CACHE_HOME, else ~/.cache; `None` without both.

@@ -1,4 +1,4 @@
-//! What the tool's programs have in common between their words and their exit code.
+//! What the tool's programs share: errors of the command line, help, exit codes.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use crate::failure::{Failure, Result};
 use crate::output::{self, Content};
 use crate::printable;
 
-/// Of a program's end; a failure is told on stderr.
+/// The exit code of a program. Reports a failure on stderr.
 pub fn exit_code(end: Result<ExitCode>) -> ExitCode {
     end.unwrap_or_else(|failure| {
-        // A closed stderr leaves nobody to tell.
+        // There is nowhere to report a closed stderr.
         let _ = writeln!(std::io::stderr(), "larder: error: {failure}");
         ExitCode::from(failure.status as u8)
     })
@@ -26,7 +26,7 @@ pub fn show(text: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// clap's first paragraph, in one line; `command` is the one whose help says more.
+/// clap's first paragraph, in one line, with a pointer to the help of `command`.
 pub fn usage_failure(error: &clap::Error, command: &str) -> Failure {
     if error.kind() == Wrong::MissingSubcommand {
         return Failure::failed(format!(

@@ -1,9 +1,8 @@
-//! Starting the command so that it cannot tell the difference: the same file descriptors, signal
-//! mask, ignored signals, arguments and environment, LD_PRELOAD and LARDER_* apart; and a closed
-//! descriptor 0, 1 or 2, which Rust's start-up opens on /dev/null.
+//! Starts the command with the caller's file descriptors, signal mask, ignored signals, arguments and
+//! environment, except LD_PRELOAD and LARDER_*. A descriptor 0, 1 or 2 that the caller has closed is
+//! closed again, because Rust's start-up opens it on /dev/null.
 //!
-//! Rust's start-up ignores SIGPIPE before `main`, so what the caller had set is read earlier, by a
-//! constructor.
+//! Rust's start-up ignores SIGPIPE before `main`, so a constructor reads the caller's setting earlier.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -75,7 +74,7 @@ pub fn replace(path: &Path, words: &[OsString], environment: &[(&str, &OsStr)]) 
     io::Error::last_os_error()
 }
 
-/// Starts the command as a child and waits for its end, handing on the signals sent to us.
+/// Starts the command as a child and waits for its end; forwards the signals sent to us.
 pub fn supervise(
     path: &Path,
     words: &[OsString],
@@ -89,7 +88,7 @@ pub fn supervise(
 
 pub type Signals = SignalsInfo<WithRawSiginfo>;
 
-/// Those that are handed on, but what the caller ignores.
+/// The signals that are forwarded, without those that the caller ignores.
 pub fn catch_signals() -> io::Result<Signals> {
     let handled: Vec<i32> = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]
         .into_iter()
@@ -98,7 +97,7 @@ pub fn catch_signals() -> io::Result<Signals> {
     Signals::new(handled)
 }
 
-/// Hands signals on as long as it is there.
+/// Forwards signals until it is dropped.
 pub struct Forwarding {
     handle: signal_hook::iterator::Handle,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -120,7 +119,7 @@ impl Drop for Forwarding {
     }
 }
 
-/// `last` is called in the child before exec, and has to be async-signal-safe and take no lock.
+/// Calls `last` in the child before exec. REQUIRES: `last` is async-signal-safe and takes no lock.
 pub fn start(
     path: &Path,
     words: &[OsString],
@@ -148,7 +147,7 @@ pub fn start(
     command.spawn()
 }
 
-/// Hands on signals that a process sent to us alone; the terminal's reach the child by themselves.
+/// Forwards signals that a process sent only to us; the terminal's reach the child by themselves.
 fn forward(mut signals: Signals, child: rustix::process::Pid) {
     for info in signals.forever() {
         let from_terminal = info.si_code > 0;
@@ -161,7 +160,7 @@ fn forward(mut signals: Signals, child: rustix::process::Pid) {
     }
 }
 
-/// The exit code under which a shell would know this end.
+/// The exit code that a shell reports for this end.
 pub fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,

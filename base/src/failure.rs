@@ -1,11 +1,10 @@
-//! What the tool says when it cannot go on: one line, and the exit code that belongs to it.
+//! The tool's failures: a message of one line, and an exit code.
 //!
-//! Invariant: a message is one printable line; names from outside are escaped where it is built
-//! (see `printable`).
+//! Invariant: a message is one printable line; its maker escapes names from outside (see `printable`).
 
 use std::fmt;
 
-/// Exit codes of the tool, apart from a recorded command's own.
+/// Exit codes of the tool, beside a recorded command's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// The tool itself failed: usage, an unreadable trace, no permission, a library not found.
@@ -16,7 +15,7 @@ pub enum ExitStatus {
     NotFound = 127,
 }
 
-/// A failure to tell the user: cause and remedy in one line.
+/// A failure, with cause and remedy in one line.
 #[derive(Debug)]
 pub struct Failure {
     pub status: ExitStatus,
@@ -41,7 +40,7 @@ impl Failure {
         Self::new(ExitStatus::Unfit, message)
     }
 
-    /// A command that is not there (127).
+    /// A command that was not found (127).
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ExitStatus::NotFound, message)
     }

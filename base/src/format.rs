@@ -1,5 +1,4 @@
-//! The formats in which commands write what they found, and the endings of file names that choose
-//! them: one table for all commands.
+//! The output formats of all commands, and the endings of file names that choose them.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,7 +18,7 @@ pub enum Format {
     Json,
     /// A page for any browser
     Html,
-    /// A drawing: of stacks a flame graph
+    /// A drawing; for stacks, a flame graph
     Svg,
     /// pprof's gzipped protocol buffer
     Pprof,
@@ -37,7 +36,7 @@ pub enum Format {
     Heap,
 }
 
-/// An ending stands before those that it ends in, and of a format's the one that messages name first.
+/// Longer endings precede their suffixes. The first ending of a format is the one in messages.
 const ENDINGS: [(&str, Format); 12] = [
     (".txt", Format::Text),
     (".speedscope.json", Format::Speedscope),
@@ -54,7 +53,7 @@ const ENDINGS: [(&str, Format); 12] = [
 ];
 
 impl Format {
-    /// Of a command with `--json` alone.
+    /// The format of a command whose only option is `--json`.
     pub fn printed(json: bool) -> Self {
         if json { Format::Json } else { Format::Text }
     }
@@ -67,7 +66,7 @@ impl Format {
         }
     }
 
-    /// That of a file of this name.
+    /// The format of a file of this name.
     pub fn by_name(path: &Path) -> Option<Self> {
         let name = path.file_name().unwrap_or_default().as_bytes();
         let mut endings = ENDINGS.iter();
@@ -83,8 +82,8 @@ impl Format {
     }
 }
 
-/// The format that the name of a file chooses, of those that a command makes. `otherwise` says how to
-/// do without: `, or give --format`.
+/// The format that the name of a file chooses, among those of a command. `otherwise` names the
+/// alternative: `, or give --format`.
 pub fn chosen(path: &Path, made: &[Format], otherwise: &str) -> Result<Format> {
     let cause = match Format::by_name(path) {
         Some(format) if made.contains(&format) => return Ok(format),
@@ -98,7 +97,7 @@ pub fn chosen(path: &Path, made: &[Format], otherwise: &str) -> Result<Format> {
     )))
 }
 
-/// Fails if the name of a file says another format than the only one that a command makes.
+/// Fails if the name of a file has another format's ending than the command's only format.
 pub fn expect(format: Format, path: Option<&Path>) -> Result<()> {
     match path {
         Some(path) if Format::by_name(path).is_some() => chosen(path, &[format], "").map(drop),
@@ -114,7 +113,7 @@ fn listed(formats: &[Format]) -> String {
     }
 }
 
-/// What `--format` takes where a command makes these.
+/// The values of `--format` for a command that makes these.
 pub fn among(made: &'static [Format]) -> impl TypedValueParser<Value = Format> {
     let values = made.iter().filter_map(ValueEnum::to_possible_value);
     PossibleValuesParser::new(values).try_map(|name| <Format as ValueEnum>::from_str(&name, false))

@@ -1,5 +1,5 @@
-//! The installed tree that the tool is part of: what lies at a known place from its own real path, be
-//! that `bin/larder`, `libexec/larder/larder-lab`, or either in cargo's folder.
+//! The tool's installed tree: files relative to the tool's own real path, which is `bin/larder`,
+//! `libexec/larder/larder-lab`, or either in cargo's folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, Result};
 use crate::printable;
 
-/// Where the programs that the tool starts are, if not in the tree around it.
+/// The variable with the folder of the programs that the tool starts, if it is not in its own tree.
 pub const PROGRAMS_VARIABLE: &str = "LARDER_LIBEXEC";
 
 const PROGRAMS: &str = "libexec/larder";
 
-/// The folder of the program that runs.
+/// The folder of the running program.
 fn own_folder() -> Option<PathBuf> {
     let program = env::current_exe().and_then(|exe| exe.canonicalize()).ok()?;
     Some(program.parent()?.to_owned())
@@ -52,7 +52,7 @@ pub fn lab() -> Result<PathBuf> {
     find("larder-lab", PROGRAMS)
 }
 
-/// In the folder of the program that runs, else in this one under the prefix.
+/// In the folder of the running program, else in this one under the prefix.
 fn find(name: &str, under: &str) -> Result<PathBuf> {
     let Some(own) = own_folder() else {
         return Err(Failure::failed(format!(

@@ -1,7 +1,6 @@
-//! What every part of the tool needs: failures and their exit codes, output that is whole or not at
-//! all, names made safe to print, finding and starting a command, Larder's own files on this machine,
-//! and the numbers, statistics and drawings of the reports. It knows no trace and no allocator, and
-//! depends on no other crate of Larder. All of the tool's crates use it.
+//! Shared by all of the tool's crates: failures and their exit codes, atomic output files, names made safe
+//! to print, finding and starting a command, Larder's own files on this machine, and the numbers,
+//! statistics and drawings of the reports. It depends on no other crate of Larder.
 
 pub mod cache;
 pub mod command_line;

@@ -1,11 +1,11 @@
-//! What the figures were taken on.
+//! The machine of a measurement.
 
 use std::ffi::CStr;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Above this, other programs share the processors with the first round.
+/// Above this load, other programs share the processors with the first round.
 pub const QUIET_LOAD: f64 = 0.5;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Machine {
     pub libc: String,
     /// The kernel's mode of transparent huge pages.
     pub huge_pages: String,
-    /// Of the last minute.
+    /// The load average of the last minute.
     pub load_at_start: f64,
 }
 
@@ -48,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// Figures taken on both can stand in one table.
+    /// Whether figures from both can be in one table.
     pub fn is_same(&self, other: &Machine) -> bool {
         let identity = |m: &Machine| {
             let text = [&m.processor, &m.kernel, &m.libc, &m.huge_pages].map(String::clone);

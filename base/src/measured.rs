@@ -1,4 +1,4 @@
-//! What all measured programs have in common: how they are started and what is read of their output.
+//! What all measured programs share: how they are started, and how their output is read.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 use crate::{printable, target};
 
-/// Variables that steer a loader or an allocator.
+/// Variables that affect a loader or an allocator.
 const STEERING: [&str; 9] = [
     "LD_",
     "LARDER_",
@@ -22,10 +22,10 @@ const STEERING: [&str; 9] = [
     "SNMALLOC_",
 ];
 
-/// No more of a program's words than this is shown.
+/// Messages show up to this much of a program's output.
 const MOST_SHOWN: usize = 200;
 
-/// A command without what steers a loader or an allocator in the caller's environment.
+/// A command without the variables of the caller's environment that affect a loader or an allocator.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -46,7 +46,7 @@ pub fn last_object(printed: &[u8]) -> Map<String, Value> {
     objects.next().unwrap_or_default()
 }
 
-/// Of what a program said last, as much as fits a message.
+/// The end of a program's output, as much as fits a message.
 pub fn last_line(said: &[u8]) -> String {
     let lines = said.rsplit(|byte| *byte == b'\n');
     let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
@@ -57,7 +57,7 @@ pub fn last_line(said: &[u8]) -> String {
 /// `what` a run writes cannot be written.
 pub fn scratch_failure(what: &str, error: &io::Error) -> Failure {
     Failure::failed(format!(
-        "{what}: {}: look at $TMPDIR and its free space",
+        "{what}: {}: check $TMPDIR and its free space",
         target::reason(error)
     ))
 }

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for reports.
 
 /// With a comma at every third digit.
 pub fn grouped(value: u64) -> String {
@@ -20,7 +20,7 @@ pub fn rounded(value: f64) -> String {
     format!("{sign}{whole}")
 }
 
-/// With so many digits behind the point at most, without zeros at the end.
+/// With up to this many digits behind the point, without trailing zeros.
 pub fn shortest(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     if digits == 0 {
@@ -29,7 +29,7 @@ pub fn shortest(value: f64, digits: usize) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Bytes with a binary unit and three figures or so.
+/// Bytes with a binary unit and about three digits.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut scaled = value as f64;
@@ -42,7 +42,7 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.digits$} {}", UNITS[unit])
 }
 
-/// A share in percent; of nothing, 0.
+/// A share in percent; 0 if the whole is 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
@@ -51,7 +51,7 @@ pub fn percent(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// A duration with three figures or so.
+/// A duration with about three digits.
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),

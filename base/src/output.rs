@@ -1,4 +1,4 @@
-//! Where a command puts what it makes: stdout, or a file that appears whole or not at all.
+//! The output of a command: stdout, or a file that is replaced atomically.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -15,13 +15,13 @@ use crate::printable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Text,
-    /// Text in colour, which only a terminal gets.
+    /// Text; colours go only to a terminal.
     Coloured,
-    /// Nothing for a terminal.
+    /// Binary, so not for a terminal.
     Binary,
 }
 
-/// Writes to stdout, or to a file, which it replaces. A reader that has seen enough is no error.
+/// Writes to stdout, or to a file, which it replaces. It is no error if the reader closes the pipe.
 pub fn write(
     file: Option<&Path>,
     content: Content,
@@ -62,7 +62,7 @@ fn to_stdout(
     still_read(produce(&mut out).and_then(|()| out.flush())).map(drop)
 }
 
-/// Whether what went to stdout found a reader; that it has seen enough is no error.
+/// Whether stdout still has a reader. It is no error if the reader has closed the pipe.
 pub fn still_read(written: io::Result<()>) -> Result<bool> {
     match written {
         Ok(()) => Ok(true),
@@ -74,13 +74,13 @@ pub fn still_read(written: io::Result<()>) -> Result<bool> {
     }
 }
 
-/// JSON for people to read as well; no terminal takes a name in it for more than a name.
+/// Writes indented JSON, in which names are safe for a terminal.
 pub fn write_json(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(document)?;
     writeln!(out, "{}", printable::escape_json(&text))
 }
 
-/// Fails if binary content would go to a terminal: to be asked before the work begins.
+/// Fails if binary content would go to a terminal. Call it before the work begins.
 pub fn refuse_terminal(file: Option<&Path>, content: Content) -> Result<()> {
     if file.is_none() && content == Content::Binary && io::stdout().is_terminal() {
         return Err(Failure::failed(
@@ -95,7 +95,7 @@ pub fn to_file(
     path: &Path,
     produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    // Renaming to /dev/stdout, if that is a file, would be the end of /dev/stdout.
+    // Renaming to /dev/stdout, if stdout is a file, would replace /dev/stdout itself.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let old = path.metadata().ok();
     if old.as_ref().is_some_and(|old| !old.is_file()) {
@@ -112,7 +112,7 @@ pub fn to_file(
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// A file without a lasting name in the folder of `path`, on its way to that name.
+/// A temporary file in the folder of `path`, to be renamed to it.
 pub fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
     let folder = path
         .parent()

@@ -1,4 +1,4 @@
-//! Paths for elsewhere: another process's directory, a shell's line.
+//! Paths for other contexts: absolute, or quoted for a shell.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::printable;
 use crate::target::reason;
 
-/// In a form that a shell takes as one word.
+/// Quoted, so that a shell reads one word.
 pub fn quoted(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./+,:@%=".contains(byte);
@@ -19,7 +19,7 @@ pub fn quoted(path: &Path) -> String {
     if text.as_bytes() == bytes {
         return format!("'{}'", text.replace('\'', "'\\''"));
     }
-    // bash and zsh undo these escapes, and single quotes are the only other thing to hide.
+    // bash and zsh decode these escapes; otherwise only single quotes need one.
     format!("$'{}'", text.replace('\'', "\\'"))
 }
 

@@ -1,8 +1,8 @@
-//! The value of LD_PRELOAD: the libraries in order, then what the caller already preloads.
+//! The value of LD_PRELOAD: the libraries in order, then the caller's own.
 //!
-//! The loader cuts LD_PRELOAD at spaces and colons and expands `$` tokens, with no way to quote.
-//! A library whose path has such a byte is preloaded through a link in a private directory, which
-//! stays after the command has ended, as its children need it too; there is one link a library.
+//! The loader splits LD_PRELOAD at spaces and colons and expands `$` tokens, and nothing can be quoted. A
+//! library whose path has such a byte is preloaded through a link in a private directory. The link, one a
+//! library, stays after the command has ended, because the command's children need it, too.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,14 +17,14 @@ use crate::failure::{Failure, Result};
 use crate::printable;
 
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
-/// Where the recorder is told to write.
+/// The variable with the recorder's trace folder.
 pub const TRACE_DIRECTORY_VARIABLE: &str = "LARDER_TRACE_DIR";
 
-/// The allocator that a program is to run on.
+/// The allocator for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allocator {
     Larder,
-    /// Whatever the program is linked with.
+    /// The one that the program is linked with.
     Own,
     Other(PathBuf),
 }
@@ -39,8 +39,8 @@ pub fn preload_value(libraries: &[PathBuf]) -> Result<OsString> {
     Ok(join(&libraries, &inherited))
 }
 
-/// An inherited recorder stays first, as what stands before it is not recorded; what is inherited
-/// and also in `libraries` is there once.
+/// An inherited recorder stays first, because calls of libraries before it are not recorded. A library
+/// that is inherited and also in `libraries` appears once.
 fn join(libraries: &[PathBuf], inherited: &OsStr) -> OsString {
     let inherited = inherited
         .as_bytes()
@@ -73,7 +73,7 @@ fn is_recorder(path: &Path) -> bool {
         .is_some_and(|rest| rest == b".so" || rest.starts_with(b"-") && rest.ends_with(b".so"))
 }
 
-/// `library` itself, or a link to it that LD_PRELOAD can carry.
+/// `library` itself, or a link to it whose path LD_PRELOAD can contain.
 pub fn loadable_path(library: &Path) -> Result<PathBuf> {
     if is_loadable(library.as_os_str()) {
         return Ok(library.to_owned());
@@ -138,7 +138,7 @@ fn link_in(directory: &Path, library: &Path) -> io::Result<PathBuf> {
     Ok(link)
 }
 
-/// A directory that is this user's and nobody else can write to: the loader runs what is in it.
+/// A directory that belongs to this user and that no other user can write to: the loader runs its files.
 fn private_directory(directory: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

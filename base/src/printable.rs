@@ -1,5 +1,5 @@
-//! Names from outside (paths, arguments, symbols, file names in debug information) made safe to
-//! print: nothing in them reaches the terminal as a command.
+//! Makes names from outside (paths, arguments, symbols, file names in debug information) safe to print:
+//! the terminal does not interpret anything in them.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The same for bytes that may not be UTF-8: what is not becomes `\xNN`.
+/// The same for bytes that may not be UTF-8: invalid ones become `\xNN`.
 pub fn escape_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -32,12 +32,12 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// A path or an argument, in the form in which messages show it.
+/// A path or an argument, in the form for messages.
 pub fn name(text: impl AsRef<OsStr>) -> String {
     escape_bytes(text.as_ref().as_bytes())
 }
 
-/// JSON text in which what a terminal would act on, beyond what JSON itself escapes, is escaped too.
+/// JSON text that escapes, beyond JSON's own rules, what a terminal would interpret.
 pub fn escape_json(text: &str) -> Cow<'_, str> {
     let unsafe_char = |c: char| (c.is_control() && c != '\n') || changes_direction(c);
     if !text.chars().any(unsafe_char) {

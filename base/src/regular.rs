@@ -1,5 +1,4 @@
-//! Opening a file whose name comes from outside: never waits, as the open of a FIFO would, and
-//! takes regular files only.
+//! Opens a file whose name comes from outside: regular files only, and without blocking on a FIFO.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,7 +1,7 @@
 //! Medians, paired ratios and their confidence intervals, geometric means.
 //!
-//! Intervals are percentile bootstraps (Efron, 1979) at 95 %, from a generator that the caller
-//! seeds: the same runs give the same intervals.
+//! Intervals are percentile bootstraps (Efron, 1979) at 95 %, with the caller's random generator: the same
+//! seed and runs give the same intervals.
 
 use fastrand::Rng;
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     Some((sum / values.len() as f64).exp())
 }
 
-/// Round by round a/b, where both have a figure.
+/// a / b for each round in which both have a figure.
 pub fn paired_ratios(a: &[Option<f64>], b: &[Option<f64>]) -> Vec<f64> {
     let ratio = |(a, b): (&Option<f64>, &Option<f64>)| Some((*a)? / (*b)?);
     a.iter().zip(b).filter_map(ratio).collect()

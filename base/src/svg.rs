@@ -1,4 +1,4 @@
-//! A drawing as SVG text, and the logarithmic axis that ratios are drawn on.
+//! Drawings as SVG text, and a logarithmic axis for ratios.
 //!
 //! Colours come from the page's style sheet by class, so that a drawing suits light and dark. Every
 //! text from outside is escaped here.
@@ -36,7 +36,7 @@ pub struct Svg {
     body: String,
 }
 
-/// The colours of series, on white: most of the Okabe–Ito palette, which the colour-blind can tell apart.
+/// The colours of series, on white: most of the Okabe–Ito palette, which suits colour-blind readers.
 pub const COLOURS: [&str; 8] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c00",
 ];
@@ -66,7 +66,7 @@ impl Svg {
         );
     }
 
-    /// With a hint that shows under the pointer.
+    /// With a tooltip.
     pub fn dot(&mut self, (x, y): (f64, f64), radius: f64, class: &str, hint: &str) {
         let _ = writeln!(
             self.body,
@@ -75,7 +75,7 @@ impl Svg {
         );
     }
 
-    /// A triangle that says: further on this side. `side` is -1 or 1.
+    /// A triangle for a value beyond this side. `side` is -1 or 1.
     pub fn beyond(&mut self, (x, y): (f64, f64), side: f64, class: &str, hint: &str) {
         let (tip, back) = (x + side * 4.0, x - side * 3.0);
         let _ = writeln!(
@@ -87,7 +87,7 @@ impl Svg {
         );
     }
 
-    /// What is drawn along `d`, SVG's path data.
+    /// A path with SVG's path data `d`.
     pub fn path(&mut self, d: &str, class: &str, hint: &str) {
         let _ = writeln!(
             self.body,
@@ -108,7 +108,7 @@ impl Svg {
         );
     }
 
-    /// Beside an axis, from below to above, around its middle.
+    /// A label of a vertical axis, which reads upwards.
     pub fn text_upwards(&mut self, (x, y): (f64, f64), text: &str) {
         let _ = writeln!(
             self.body,
@@ -117,7 +117,7 @@ impl Svg {
         );
     }
 
-    /// With a fill of its own, where no class has it.
+    /// With a fill colour instead of a class.
     pub fn cell(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
         let _ = writeln!(
             self.body,
@@ -138,18 +138,18 @@ impl Svg {
         );
     }
 
-    /// For a page, no wider than it was drawn. `label` is for those who cannot see it.
+    /// For a page, not wider than drawn. `label` is for screen readers.
     pub fn finish(self, label: &str) -> String {
         let attributes = format!("style=\"max-width:{:.0}px\"", self.width);
         self.element(&attributes, label)
     }
 
-    /// For a page whose style says what an element of this class looks like.
+    /// For a page whose style sheet has this class.
     pub fn finish_as(self, class: &str, label: &str) -> String {
         self.element(&format!("class=\"{class}\""), label)
     }
 
-    /// A file that needs nothing but itself.
+    /// A self-contained file.
     pub fn alone(mut self, class: &str, style: &str, label: &str) -> String {
         self.body
             .insert_str(0, &format!("<style>\n{style}</style>\n"));
