@@ -1,5 +1,5 @@
-# The one entry to Larder. CMake builds the allocator, cargo the recorder and the tool; neither
-# calls the other, this file calls both and stages their results into out/.
+# The entry to Larder. CMake builds the allocator, and cargo the recorder and the tool; neither calls the
+# other. This file calls both and stages their results into out/.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -13,12 +13,12 @@ DESTDIR ?=
 DEBUGDIR ?=
 JOBS ?= $(shell nproc)
 
-# rustup installs here, and a non-login shell often does not look there.
+# rustup installs here, which is often not in the PATH of a non-login shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
 
-# Not the tests and benchmarks, which other targets build.
+# Without the tests and benchmarks, which other targets build.
 LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
 
 # Rust libraries that the tool preloads; the recorder is in DEMO_STAGED.
@@ -41,7 +41,7 @@ help: ## Show this list
 setup: ## Install every package the targets below need (Debian; root or sudo)
 	@scripts/setup build demo test bench
 
-build: ## Build all of it, release mode, staged into out/
+build: ## Build everything in release mode, staged into out/
 	@scripts/setup --check build
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS) --target $(LIBRARIES)
@@ -74,7 +74,7 @@ peers: ## Build the allocators that Larder is compared with (PEERS=... a subset)
 	@$(MAKE) --no-print-directory build workloads
 	@bench/peers/build --jobs $(JOBS) $(PEERS)
 
-# What a benchmark runs, staged beside the tool.
+# The programs of benchmarks, staged beside the tool.
 workloads:
 	@cmake --build --preset release --parallel $(JOBS) --target bench_workloads
 	@env -u DESTDIR cmake --install build/release --prefix out --component bench >build/release/install-bench.log
@@ -85,11 +85,11 @@ install: ## Copy the staged tree to $(DESTDIR)$(PREFIX), building it first if th
 	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
 	@scripts/install-tree install out '$(DESTDIR)$(PREFIX)'
 
-install-debug: ## Add the debug information of what make install copies
+install-debug: ## Add the debug information of the files that make install copies
 	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
 	@scripts/install-tree install-debug out '$(DESTDIR)$(PREFIX)' $(if $(DEBUGDIR),'$(DESTDIR)$(DEBUGDIR)')
 
-uninstall: ## Remove what make install and make install-debug copied
+uninstall: ## Remove the files that make install and make install-debug copied
 	@scripts/install-tree uninstall out '$(DESTDIR)$(PREFIX)' $(if $(DEBUGDIR),'$(DESTDIR)$(DEBUGDIR)')
 
 fmt: ## Format all sources in place
@@ -101,6 +101,6 @@ lint: ## Formatters, linters and the dependency order, errors only
 	@scripts/setup lint
 	@scripts/lint
 
-clean: ## Remove everything that a build made
+clean: ## Remove everything that a build has made
 	rm -rf out build
 	cargo clean

@@ -1,4 +1,4 @@
-"""The commands that a page shows, and how each is to be looked at.
+"""The commands that a page shows, and how each is checked.
 
 A fenced block whose info string is `sh` or `console` shows commands; `console` has them behind `$ `, with what
 they print. tests/docs runs them, but where an HTML comment stands on the line before:

@@ -1,4 +1,4 @@
-"""The checks of scripts/lint that read code: how long functions are, and who makes system calls.
+"""The checks of scripts/lint that read code: the length of functions, and where system calls are made.
 
 Owns nothing and changes nothing. Each check gets the paths of all files of the tree, relative to the
 current folder, and gives a list of "file:line: what is wrong; what to do".
@@ -10,8 +10,8 @@ import re
 # Rust has the same limit in clippy.toml.
 MAX_FUNCTION_LINES = 70
 
-# As clang-format lays them out: a definition's last line ends with its brace, and the brace that closes it
-# is as far from the margin as the definition.
+# In clang-format's layout, a definition's last line ends with its brace, and the closing brace has the
+# indentation of the definition.
 C_NAMES = (".c", ".cc", ".cpp", ".h", ".hpp")
 C_FUNCTION = re.compile(r"^(?P<margin>\s*)(?!\}|#|//|\*|if\b|for\b|while\b|switch\b|else\b|do\b|return\b|case\b)"
                         r"(?P<name>[^=;\"]*?[\w>~)\]=+\-*/!<|&^%]+\s*)\(")
@@ -61,7 +61,7 @@ def functions(paths):
 
 
 def c_functions(lines):
-    """(line, name, length) of what looks like a definition."""
+    """(line, name, length) of each definition."""
     start = 0
     while start < len(lines):
         head, end = C_FUNCTION.match(lines[start]), start
@@ -82,13 +82,13 @@ def shell_functions(lines):
 
 
 def lines_until(lines, start, end):
-    """How many lines from lines[start] to the first below it that begins with this."""
+    """Number of lines from lines[start] to the first below it that begins with this."""
     below = next((number for number in range(start + 1, len(lines)) if lines[number].startswith(end)), start)
     return below - start + 1
 
 
 def system_calls(paths):
-    """In the allocator, but for its tests, one place makes system calls."""
+    """In the allocator, except its tests, only one folder makes system calls."""
     wrong = []
     for path, text in texts(paths, lambda path, _: path.startswith("alloc/") and path.endswith(C_NAMES)):
         if path.startswith(SYSTEM_CALLS) or re.search(r"_test\.\w+$", path):

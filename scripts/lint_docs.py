@@ -12,7 +12,7 @@ import urllib.parse
 import doc_commands
 from markdown import Page, table_faults
 
-# What no file is named: a placeholder, or several names in one.
+# Not a file's name: a placeholder, or several names in one.
 PLACEHOLDER = re.compile(r"[<>{}$…\[\]|%=]|\.\.\.")
 
 
@@ -24,7 +24,7 @@ def pages(paths):
 
 
 def folders(paths):
-    """Every folder that holds a file, without the slash at its end; the root is ''."""
+    """Every folder that has a file, without a trailing slash; the root is ''."""
     found = {""}
     for path in paths:
         while path:
@@ -38,7 +38,7 @@ def docs_tables(paths):
 
 
 def docs_links(paths):
-    """Links lead somewhere; paths of the repository that are named in code exist."""
+    """The targets of links, and paths of the repository in code, exist."""
     there, read = set(paths) | folders(paths), list(pages(paths))
     anchors, wrong = {page.path: page.anchors() for page in read}, []
     for page in read:
@@ -67,7 +67,7 @@ def link_faults(path, target, there, anchors):
 
 
 def missing_paths(code, paths, there):
-    """The words of a piece of code that begin with a top-level folder and name nothing."""
+    """The words of a piece of code that begin with a top-level folder and do not exist."""
     tops = {path.split("/")[0] for path in there if "/" in path}
     missing = []
     for word in code.split():
@@ -83,7 +83,7 @@ def missing_paths(code, paths, there):
 
 
 def docs_commands(paths):
-    """No command is shown where tests/docs does not see it, and none is left out without a reason."""
+    """tests/docs sees every command that is shown, and none is left out without a reason."""
     there, wrong = set(paths) | folders(paths), []
     for page in pages(paths):
         for fence in page.fences:

@@ -1,4 +1,4 @@
-"""Reads Markdown as GitHub does, as far as the checks of the pages need it.
+"""Reads GitHub's Markdown, as far as the checks of the pages need it.
 
 Owns nothing. Lines are counted from 1. A page's prose is its text with all code blanked out, so that
 what stands at an offset of the prose stands at the same offset of the text.
@@ -18,7 +18,7 @@ SEPARATOR_CELL = re.compile(r"^\s*:?-+:?\s*$")
 
 
 class Fence:
-    """A fenced block: its info string, the line of its fence, its lines, and the line that stands before it."""
+    """A fenced block: its info string, the line of its fence, its lines, and the line before it."""
 
     def __init__(self, info, line, before):
         self.info, self.line, self.before, self.lines = info, line, before, []
@@ -52,7 +52,7 @@ class Page:
                 if match[1].lower() not in defined]
 
     def anchors(self):
-        """What a link may name behind #: headings by GitHub's rule, and anchors written as HTML."""
+        """The valid fragments of links: headings by GitHub's rule, and HTML anchors."""
         names, uses = set(re.findall(r"<a\s+(?:name|id)=\"([^\"]+)\"", self.blocked)), {}
         for line in self.blocked.split("\n"):
             heading = HEADING.match(line)
@@ -64,7 +64,7 @@ class Page:
 
 
 def read_fences(lines):
-    """The fenced blocks, and the lines with theirs emptied."""
+    """The fenced blocks, and the lines, with those of the blocks emptied."""
     fences, left, end = [], [], None
     for number, line in enumerate(lines, 1):
         opening = FENCE.match(line)
@@ -84,7 +84,7 @@ def read_fences(lines):
 
 
 def anchor(heading):
-    """Of the heading's rendered text: lower case, spaces become hyphens, other punctuation goes."""
+    """From the heading's rendered text: lower case, hyphens for spaces, no other punctuation."""
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     text = re.sub(r"(?<![\w\\])[*_]+(?=\S)|(?<=\S)[*_]+(?!\w)", "", text)
     return re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The fast paths of malloc and free, disassembled: no call, no frame, no branch more.
+"""Disassembles the fast paths of malloc and free: no call, no frame, no additional branch.
 
 Usage: fast_path.py LIBLARDER_SO [OTHER_SO]. Exit 1 when a path has grown, or when the other library has another; x86-64
 only.
@@ -31,12 +31,12 @@ def instructions(library, function):
     raise SystemExit(f"fast_path: {function} does not return")
 
 
-# Tail calls lead from them to the slow paths, the same functions at other addresses.
+# Their tail calls go to the slow paths, the same functions at other addresses.
 SAME = ("malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv")
 
 
 def whole(library, function):
-    """Its instructions, but for addresses of other code and of data."""
+    """Its instructions, without addresses of other code and of data."""
     symbols = subprocess.run(["nm", "-D", "-S", library], check=True, capture_output=True, text=True).stdout
     found = re.search(rf"^([0-9a-f]+) ([0-9a-f]+) T {function}$", symbols, re.M)
     if found is None:

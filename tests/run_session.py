@@ -1,4 +1,4 @@
-"""Runs a command in a session of its own and leaves no process of it behind.
+"""Runs a command in a session of its own, and ends all its processes.
 
 Owns every process of the sessions it started and none else. Safe to use from several threads.
 Invariant: when run() returns, no process of the command's session is left; the same holds of all
@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 EXCERPT_BYTES = 2000
-# What takes so long hangs: the one limit of the tests in Python, far from what they take on a busy machine.
+# The time limit of all tests in Python, far above what they take on a busy machine.
 HANG_S = 900
 
 active = set()
@@ -21,7 +21,7 @@ FORBIDDEN = ("LD_", "LARDER_", "MALLOC_", "GLIBC_")
 
 
 class Result:
-    """Exit code as the shell has it (128 + signal), or None with `why` set when it was stopped."""
+    """The shell's exit code (128 + signal), or None with `why` set if it was stopped."""
 
     def __init__(self, code, stdout, stderr, why=None):
         self.code, self.stdout, self.stderr, self.why = code, stdout, stderr, why
@@ -47,7 +47,7 @@ def members(session):
                 if int(file.read().rpartition(")")[2].split()[3]) == session:
                     found.append(int(entry))
         except (OSError, IndexError):
-            pass  # It ended meanwhile.
+            pass  # The process has ended meanwhile.
     return found
 
 
@@ -77,7 +77,7 @@ def kill(session, folder=None):
 
 
 def end_with_sessions():
-    """From here on a signal that ends this program ends what it started."""
+    """From now on a signal that ends this program also ends the processes that it has started."""
     def end(number, _frame):
         for session, folder in list(active):
             kill(session, folder)
@@ -96,7 +96,7 @@ def is_zombie(pid):
 
 
 def excerpt(text):
-    """Beginning and end: a failing test can print a gigabyte."""
+    """The beginning and the end, because a failing test can print a gigabyte."""
     if len(text) <= 2 * EXCERPT_BYTES:
         return text.decode(errors="replace")
     return (text[:EXCERPT_BYTES] + b"\n[...]\n" + text[-EXCERPT_BYTES:]).decode(errors="replace")
@@ -108,7 +108,7 @@ def bounded(file, limit):
 
 
 def run(command, env, cwd, folder=None, max_output=1 << 20):
-    """Standard input is empty; output goes through files, so that no left-over process blocks it.
+    """Standard input is empty; output goes through files, so that a remaining process does not block it.
 
     When the command has a folder to itself, processes that work there are its own as well.
     """

@@ -55,7 +55,7 @@ def check_prefixed(path):
 
 
 def check_program(path):
-    # The linker makes some of them local in a static PIE, where nobody else can bind to them.
+    # The linker makes some of them local in a static PIE, where no other object can bind to them.
     defined = {name for name, _, _ in symbols(path, local=True)}
     return [f"does not define {name}" for name in FAMILY[:13] + OPERATORS if name not in defined]
 

@@ -33,7 +33,7 @@ def main():
     faults = []
 
     def build(what, compiler, program, archive, *options, missing=None):
-        """With `missing`, the link must fail for want of that symbol, and for no other reason."""
+        """With `missing`, the link must fail because that symbol is undefined, and for no other reason."""
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder, "program.cc" if compiler == cxx else "program.c")
             source.write_text(program)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gperftools' HeapLeakChecker and its like do what docs/reference/leak-checker.md says.
+"""Checks gperftools' HeapLeakChecker and the like against docs/reference/leak-checker.md.
 
 Usage: heap_checker.py PROGRAM [LIBRARY]: with the library preloaded, or linked. Exit 1 when a test fails.
 """
@@ -18,7 +18,7 @@ failures = []
 
 
 def run(case, mode, code, *said):
-    """What it says on stderr, if it ends with the code and says what it should."""
+    """Its stderr, after checks of its exit code and its output."""
     env = {k: v for k, v in os.environ.items() if "HEAP" not in k and not k.startswith("LARDER_")}
     if LIBRARY:
         env["LD_PRELOAD"] = LIBRARY

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""HEAPPROFILE and its like, and HeapProfilerStart and its like, do what docs/tasks/move-from-tcmalloc.md says.
+"""Checks HEAPPROFILE, HeapProfilerStart and the like against docs/tasks/move-from-tcmalloc.md.
 
 Usage: heap_profiler.py PROGRAM [LIBRARY]: with the library preloaded, or linked. Exit 1 when a test fails.
 """
@@ -44,7 +44,7 @@ def run(argument, prefix="LARDER_", **variables):
             with open(path, encoding="ascii") as file:
                 files[name] = file.read()
             check(files[name].startswith("heap profile: ") and "\nMAPPED_LIBRARIES:\n" in files[name], f"{name}: form")
-        # gperftools' own library says what it does with a signal.
+        # gperftools' own library reports what it does with a signal.
         lines = done.stderr.replace(folder, "FOLDER").splitlines()
         return files, [line for line in lines if line.startswith("larder: ")]
 
@@ -57,7 +57,7 @@ def test_calls():
     files, lines = run("FOLDER/called", prefix="")
     check(list(files) == ["called.0001.heap"], f"by calls: {list(files)}")
     check(lines == ["larder: Dumping heap profile to FOLDER/called.0001.heap (by hand)"], f"by calls: {lines}")
-    # 40 MB, of which all but a few samples are certain.
+    # 40 MB: all except a few samples are certain.
     check(abs(allocated(files["called.0001.heap"]) - 40e6) < 2e6, "by calls: what was allocated")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each environment variable of tcmalloc that Larder takes does what docs/tasks/move-from-tcmalloc.md says.
+"""Checks each environment variable of tcmalloc that Larder reads against docs/tasks/move-from-tcmalloc.md.
 
 Usage: variables.py WORKER. Mounts a small tmpfs and hugetlbfs where it may; what the machine does
 not allow is said and not counted. Exit 1 when a test fails.
@@ -180,7 +180,7 @@ def test_device():
         for prefix in ("LARDER_", "TCMALLOC_"):
             result = run("places", **{prefix + "DEVMEM_START": "4", prefix + "DEVMEM_LIMIT": "40",
                                       prefix + "DEVMEM_DEVICE": path})
-            fine(result, f"{prefix}DEVMEM", 1)  # the limit is reached, and told
+            fine(result, f"{prefix}DEVMEM", 1)  # the limit is reached, and reported
             check(result.count(path) > 0 and result.count(path) + result.count("anonymous") == 300,
                   f"{prefix}DEVMEM: it serves, and then mmap", result)
         with open(path, "rb") as file:
@@ -261,7 +261,7 @@ def test_limit_as_a_share():
 
 
 def profile_with(**variables):
-    """What is said, and the profile's first lines."""
+    """The output, and the profile's first lines."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "profile")
         result = run("places", LARDER_PROFILE=path, **variables)
@@ -287,7 +287,7 @@ def test_sampling():
 
 
 def test_absurd():
-    """Values beyond what each may be, which are numbers all the same."""
+    """Numbers beyond the valid range of each."""
     for name, values in (("RELEASE_RATE", ("1000.1", "99999999999", ".", "1..5", "nan", "inf")),
                          ("MAX_TOTAL_THREAD_CACHE_BYTES", ("0", "1", str((1 << 40) + 1))),
                          ("LARGE_ALLOC_REPORT_THRESHOLD", ("9" * 19,)), ("DEVMEM_START", (str((1 << 40) + 1),)),
@@ -319,7 +319,7 @@ def test_garbage():
 
 
 def test_secure():
-    """A program that runs with another's rights reads nothing of the environment."""
+    """A program that runs with another user's rights ignores the environment."""
     if os.geteuid() != 0:
         print("not tested: setuid (needs root)")
         return

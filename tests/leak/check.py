@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What HEAPCHECK says of planted leaks, and of what only looks like one: sums, stacks, exit code.
+"""Checks HEAPCHECK's reports of planted leaks, and of objects that are none: sums, stacks, exit code.
 
 Usage: check.py LIBLARDER_SO PLANTED [CASE]...; a static program needs no library. Exit 1 when anything differs.
 """
@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 import run_session  # pylint: disable=wrong-import-position
 
-# case: bytes and objects that leak; of these, those that hang from other leaks
+# case: bytes and objects that leak; of these, those that are reachable from other leaks
 LOST = {
     "direct": (100, 1),
     "zero_bytes": (0, 1),
@@ -52,7 +52,7 @@ def expect(good, what):
 
 
 class Run:
-    """One run of the program: its exit code, output, and what was said about leaks."""
+    """One run of the program: its exit code, output, and leak reports."""
 
     def __init__(self, library, program, case, mode="normal", **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("HEAP", "LARDER_"))}
@@ -156,7 +156,7 @@ def check_suppressions(library, program):
             run.expect(run.total == (100, 1) and "larder: " not in run.err, f"{pattern} matches")
         run = with_file(b"leak:cleared\nleak:zero_bytes", "many_sites")
         run.expect(run.total[0] == 3 * (100 + (100 << 10)) and run.err.count("larder: suppressed") == 2, f"{run.total}")
-        # What a leak leads to is suppressed with it.
+        # Objects that are reachable from a suppressed leak are suppressed with it.
         run = with_file(b"leak:make_head", "lost_parts")
         run.expect(run.total == (0, 0) and "suppressed 48 bytes in 1 objects" in run.err, f"{run.total}")
         for options in (f"suppressions={path}", f"verbosity=1:suppressions='{path}':x=\"a:b\"", f"a=b suppressions={path},"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether bench/leaks/compare.py reads what the three tools say, and finds them at one about planted leaks.
+"""Checks that bench/leaks/compare.py reads the three tools' reports, which agree about planted leaks.
 
 Usage: compare_tools.py COMPARE LIBLARDER_SO PLANTED.
 """
@@ -97,7 +97,7 @@ def check_modules(compare, program):
 
 
 def check_planted(script, library, program):
-    """Bytes and objects as planted, each site alike."""
+    """Bytes and objects are the planted ones, for each site."""
     for case, lost in (("direct", "100 in 1"), ("chain", "144 in 3"), ("interior", "0 in 0")):
         done = subprocess.run([sys.executable, script, "--library", library, "--verbose", "--", program, case],
                               capture_output=True, text=True, timeout=run_session.HANG_S, check=False)

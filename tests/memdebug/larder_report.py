@@ -1,4 +1,4 @@
-"""Reads what `larder report --json` says, in the shape in which it is compared with a log."""
+"""Reads the output of `larder report --json`, in a form that can be compared with a log."""
 
 import collections
 import dataclasses
@@ -15,7 +15,7 @@ class Report:
 
 def parse(text):
     """The counters and the sites. Sites that share a line (two functions of one name, two kinds)
-    are added up, as a log cannot tell them apart."""
+    are summed up, because a log cannot distinguish them."""
     document = json.loads(text)
     complete = document["losses"]["complete"]
     report = Report(document["counters"], complete, collections.Counter(), collections.Counter())

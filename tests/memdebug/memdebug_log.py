@@ -24,12 +24,12 @@ _LINE = re.compile(r"MEM (?P<path>.*?):(?P<line>\d+) (?P<call>\w+\(.*)")
 
 
 class LogError(Exception):
-    """A line that no curl writes; the message holds its number and text."""
+    """A line that no curl writes; the message has its number and text."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One logged call; `at` is the new block (0: the call failed), `old` the one it took."""
+    """One logged call; `at` is the new block (0: the call failed), `old` the one that it freed."""
 
     kind: str
     path: str
@@ -62,7 +62,7 @@ def parse_line(text):
 
 
 def read(path):
-    """All calls of a log in order, and whether its last line is cut (the program died)."""
+    """All calls of a log in order, and whether its last line is truncated (the program died)."""
     with open(path, encoding="utf-8", errors="surrogateescape") as log:
         lines = log.read().split("\n")
     cut = lines.pop() != ""

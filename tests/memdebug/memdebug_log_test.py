@@ -1,4 +1,4 @@
-"""Tests of the log reader on lines as curl writes them."""
+"""Tests of the log reader on lines in curl's format."""
 
 import os
 import tempfile
