@@ -56,7 +56,7 @@ pub struct RawOutput {
 impl RawOutput {
     pub fn format(&self, made: &[Format]) -> Result<Format> {
         match &self.output {
-            Some(path) if !self.json => format::chosen(path, made, ""),
+            Some(path) if !self.json => Ok(format::chosen(path, made, "")?),
             _ => Ok(Format::printed(self.json)),
         }
     }

@@ -26,16 +26,34 @@ pub fn show(text: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// clap's first paragraph, in one line, with a pointer to the help of `command`.
-pub fn usage_failure(error: &clap::Error, command: &str) -> Failure {
-    if error.kind() == Wrong::MissingSubcommand {
-        return Failure::failed(format!(
-            "no subcommand given: `{command} --help` lists them, with examples"
-        ));
+/// Words that clap refuses; `command` is the one whose help says more.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UsageError {
+    #[error("no subcommand given: `{command} --help` lists them, with examples")]
+    NoSubcommand { command: &'static str },
+    /// The cause is clap's first paragraph, in one line.
+    #[error("{cause}: see `{command} --help`")]
+    Refused {
+        cause: String,
+        command: &'static str,
+    },
+}
+
+impl UsageError {
+    pub fn new(error: &clap::Error, command: &'static str) -> Self {
+        if error.kind() == Wrong::MissingSubcommand {
+            return Self::NoSubcommand { command };
+        }
+        let text = error.render().to_string();
+        let paragraph = text.split("\n\n").next().unwrap_or_default();
+        let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cause = printable::escape(line.strip_prefix("error: ").unwrap_or(&line)).into_owned();
+        Self::Refused { cause, command }
     }
-    let text = error.render().to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-    let cause = printable::escape(line.strip_prefix("error: ").unwrap_or(&line)).into_owned();
-    Failure::failed(format!("{cause}: see `{command} --help`"))
+}
+
+impl From<UsageError> for Failure {
+    fn from(error: UsageError) -> Self {
+        Failure::failed(error.to_string())
+    }
 }

@@ -1,12 +1,12 @@
 //! The output formats of all commands, and the endings of file names that choose them.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::output::Content;
 use crate::printable;
 
@@ -82,23 +82,58 @@ impl Format {
     }
 }
 
-/// The format that the name of a file chooses, among those of a command. `otherwise` names the
-/// alternative: `, or give --format`.
-pub fn chosen(path: &Path, made: &[Format], otherwise: &str) -> Result<Format> {
-    let cause = match Format::by_name(path) {
-        Some(format) if made.contains(&format) => return Ok(format),
-        Some(format) => format!("no {} is made of this", format.ending()),
-        None => "its name does not say what to make".to_owned(),
-    };
-    Err(Failure::failed(format!(
-        "{}: {cause}: end it in {}{otherwise}",
-        printable::name(path),
-        listed(made)
-    )))
+/// Why the name of a file chooses no format that a command makes.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: {cause}: end it in {}{otherwise}",
+    printable::name(path),
+    listed(made)
+)]
+pub struct FormatError {
+    pub path: PathBuf,
+    pub cause: FormatCause,
+    /// What the command makes.
+    pub made: Vec<Format>,
+    /// How to do without: `, or give --format`.
+    pub otherwise: &'static str,
 }
 
-/// Fails if the name of a file has another format's ending than the command's only format.
-pub fn expect(format: Format, path: Option<&Path>) -> Result<()> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatCause {
+    #[error("no {} is made of this", .0.ending())]
+    NotMade(Format),
+    #[error("its name does not say what to make")]
+    Unnamed,
+}
+
+impl From<FormatError> for Failure {
+    fn from(error: FormatError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+/// The format that the name of a file chooses, of those that a command makes. `otherwise` says how to
+/// do without: `, or give --format`.
+pub fn chosen(
+    path: &Path,
+    made: &[Format],
+    otherwise: &'static str,
+) -> Result<Format, FormatError> {
+    let cause = match Format::by_name(path) {
+        Some(format) if made.contains(&format) => return Ok(format),
+        Some(format) => FormatCause::NotMade(format),
+        None => FormatCause::Unnamed,
+    };
+    Err(FormatError {
+        path: path.to_owned(),
+        cause,
+        made: made.to_owned(),
+        otherwise,
+    })
+}
+
+/// Fails if the name of a file says another format than the only one that a command makes.
+pub fn expect(format: Format, path: Option<&Path>) -> Result<(), FormatError> {
     match path {
         Some(path) if Format::by_name(path).is_some() => chosen(path, &[format], "").map(drop),
         _ => Ok(()),
@@ -149,7 +184,10 @@ mod tests {
             ("a\n.png", "a\\n.png: its name does not say what to make: "),
         ] {
             let cure = "end it in .txt, .json or .html, or give --format";
-            assert_eq!(of(name).unwrap_err().message, format!("{message}{cure}"));
+            assert_eq!(
+                of(name).unwrap_err().to_string(),
+                format!("{message}{cure}")
+            );
         }
         let fails = |name: &str| expect(Format::Svg, Some(Path::new(name))).is_err();
         assert!(fails("a.html") && !fails("a.svg") && !fails("a"));

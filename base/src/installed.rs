@@ -4,7 +4,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::printable;
 
 /// The variable with the folder of the programs that the tool starts, if it is not in its own tree.
@@ -12,7 +12,25 @@ pub const PROGRAMS_VARIABLE: &str = "LARDER_LIBEXEC";
 
 const PROGRAMS: &str = "libexec/larder";
 
-/// The folder of the running program.
+/// Why a program of Larder's is not found.
+#[derive(Debug, thiserror::Error)]
+pub enum InstalledError {
+    #[error("{name} cannot be found, as the tool's own path is unknown: start larder by its path")]
+    OwnPathUnknown { name: String },
+    #[error(
+        "{name} is not in {}: run `make build` and use out/bin/larder, or install all of Larder",
+        looked.iter().map(printable::name).collect::<Vec<_>>().join(" or ")
+    )]
+    Missing { name: String, looked: Vec<PathBuf> },
+}
+
+impl From<InstalledError> for Failure {
+    fn from(error: InstalledError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+/// The folder of the program that runs.
 fn own_folder() -> Option<PathBuf> {
     let program = env::current_exe().and_then(|exe| exe.canonicalize()).ok()?;
     Some(program.parent()?.to_owned())
@@ -43,31 +61,27 @@ pub fn programs() -> PathBuf {
 }
 
 /// `larder` itself, for the programs beside it.
-pub fn tool() -> Result<PathBuf> {
+pub fn tool() -> Result<PathBuf, InstalledError> {
     find("larder", "bin")
 }
 
 /// `larder-lab`, for the tool.
-pub fn lab() -> Result<PathBuf> {
+pub fn lab() -> Result<PathBuf, InstalledError> {
     find("larder-lab", PROGRAMS)
 }
 
-/// In the folder of the running program, else in this one under the prefix.
-fn find(name: &str, under: &str) -> Result<PathBuf> {
+/// In the folder of the program that runs, else in this one under the prefix.
+fn find(name: &str, under: &str) -> Result<PathBuf, InstalledError> {
     let Some(own) = own_folder() else {
-        return Err(Failure::failed(format!(
-            "{name} cannot be found, as the tool's own path is unknown: start larder by its path"
-        )));
+        let name = name.to_owned();
+        return Err(InstalledError::OwnPathUnknown { name });
     };
     let staged = prefix(&own).map(|prefix| prefix.join(under));
     let places = || std::iter::once(&own).chain(staged.as_ref().filter(|place| **place != own));
     let found = places().map(|place| place.join(name)).find(|p| p.is_file());
-    found.ok_or_else(|| {
-        let looked: Vec<_> = places().map(printable::name).collect();
-        Failure::failed(format!(
-            "{name} is not in {}: run `make build` and use out/bin/larder, or install all of Larder",
-            looked.join(" or ")
-        ))
+    found.ok_or_else(|| InstalledError::Missing {
+        name: name.to_owned(),
+        looked: places().cloned().collect(),
     })
 }
 
@@ -83,10 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn where_a_program_was_looked_for_is_said() {
-        let failure = find("larder-none", "nowhere").unwrap_err();
-        let message = &failure.message;
-        assert!(message.starts_with("larder-none is not in "), "{message}");
-        assert!(message.contains("/nowhere: run"), "{message}");
+    fn a_missing_program_is_named_with_the_places_searched() {
+        let error = find("larder-none", "nowhere").unwrap_err();
+        let InstalledError::Missing { name, looked } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(name, "larder-none");
+        assert!(looked.last().unwrap().ends_with("nowhere"), "{looked:?}");
     }
 }

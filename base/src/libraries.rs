@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::{installed, printable};
 
 /// The directory that overrides nothing but helps when the tool is not installed.
@@ -39,8 +39,26 @@ impl Library {
     }
 }
 
+/// A library that is in none of the places searched.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} is neither in {} nor in {}: run `make build` and use out/bin/larder, or set \
+     {LIBRARY_VARIABLE} to the directory that holds {0}",
+    library.file_name(), searched.describe_beside(), searched.describe_variable()
+)]
+pub struct LibraryNotFound {
+    pub library: Library,
+    pub searched: LibraryPath,
+}
+
+impl From<LibraryNotFound> for Failure {
+    fn from(error: LibraryNotFound) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
 /// The places that are searched, in order.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryPath {
     beside_tool: Option<PathBuf>,
     variable: Option<OsString>,
@@ -55,7 +73,7 @@ impl LibraryPath {
     }
 
     /// The library's absolute path, or what was searched and what to do.
-    pub fn find(&self, library: Library) -> Result<PathBuf> {
+    pub fn find(&self, library: Library) -> Result<PathBuf, LibraryNotFound> {
         let name = library.file_name();
         let variable = self.variable.as_ref().map(Path::new);
         self.beside_tool
@@ -65,12 +83,15 @@ impl LibraryPath {
             .map(|directory| directory.join(name))
             .find(|path| path.is_file())
             .and_then(|path| path.canonicalize().ok())
-            .ok_or_else(|| Failure::failed(self.not_found_message(name)))
+            .ok_or_else(|| LibraryNotFound {
+                library,
+                searched: self.clone(),
+            })
     }
 
     /// What puts a program on Larder's allocator, in the order to preload: where `LARDER_LISTEN` is set,
     /// with the library that listens.
-    pub fn allocator(&self) -> Result<Vec<PathBuf>> {
+    pub fn allocator(&self) -> Result<Vec<PathBuf>, LibraryNotFound> {
         let listens = env::var_os(LISTEN_VARIABLE).is_some_and(|place| !place.is_empty());
         let endpoint = listens.then_some(Library::Endpoint);
         let libraries = [Some(Library::Allocator), endpoint];
@@ -81,19 +102,18 @@ impl LibraryPath {
             .collect()
     }
 
-    fn not_found_message(&self, name: &str) -> String {
-        let beside = match &self.beside_tool {
+    fn describe_beside(&self) -> String {
+        match &self.beside_tool {
             Some(directory) => printable::name(directory),
             None => "../lib (the tool's own path is unknown)".to_owned(),
-        };
-        let variable = match &self.variable {
+        }
+    }
+
+    fn describe_variable(&self) -> String {
+        match &self.variable {
             Some(value) => format!("${LIBRARY_VARIABLE} ({})", printable::name(value)),
             None => format!("${LIBRARY_VARIABLE} (not set)"),
-        };
-        format!(
-            "{name} is neither in {beside} nor in {variable}: run `make build` and use \
-             out/bin/larder, or set {LIBRARY_VARIABLE} to the directory that holds {name}"
-        )
+        }
     }
 }
 
@@ -124,16 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_searched_is_said() {
+    fn a_missing_library_is_named_with_the_places_searched() {
         let path = LibraryPath {
             beside_tool: Some("/nowhere/lib".into()),
             variable: None,
         };
-        let failure = path.find(Library::Recorder).unwrap_err();
-        assert!(failure.message.contains("/nowhere/lib"), "{failure}");
-        assert!(
-            failure.message.contains("$LARDER_LIB (not set)"),
-            "{failure}"
-        );
+        let error = path.find(Library::Recorder).unwrap_err();
+        assert_eq!(error.library, Library::Recorder);
+        assert_eq!(error.searched, path);
     }
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 use crate::printable;
+use crate::target::reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -21,12 +22,41 @@ pub enum Content {
     Binary,
 }
 
-/// Writes to stdout, or to a file, which it replaces. It is no error if the reader closes the pipe.
+/// Why an output is not written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    #[error(
+        "{}: {}: name another place with -o",
+        printable::name(path),
+        reason(source)
+    )]
+    File { path: PathBuf, source: io::Error },
+    #[error("stdout cannot be written: {}: write to another place", reason(source))]
+    Stdout { source: io::Error },
+    #[error("this format is binary and stdout is a terminal: name a file with -o, or redirect it")]
+    Terminal,
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+/// Writes to stdout, or to a file, which it replaces. A reader that has seen enough is no error.
 pub fn write(
     file: Option<&Path>,
     content: Content,
     produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
+    Ok(try_write(file, content, produce)?)
+}
+
+fn try_write(
+    file: Option<&Path>,
+    content: Content,
+    produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> std::result::Result<(), OutputError> {
     let Some(path) = file else {
         return to_stdout(content, produce);
     };
@@ -38,21 +68,16 @@ pub fn write(
             out.write_all(&strip_bytes(&coloured).into_vec())
         }),
     };
-    written.map_err(|error| cannot_write(path, &error))
-}
-
-pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!(
-        "{}: {}: name another place with -o",
-        printable::name(path),
-        crate::target::reason(error)
-    ))
+    written.map_err(|source| OutputError::File {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn to_stdout(
     content: Content,
     produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<()> {
+) -> std::result::Result<(), OutputError> {
     refuse_terminal(None, content)?;
     let stdout = io::stdout().lock();
     let mut out: BufWriter<Box<dyn Write>> = BufWriter::new(match content {
@@ -62,15 +87,12 @@ fn to_stdout(
     still_read(produce(&mut out).and_then(|()| out.flush())).map(drop)
 }
 
-/// Whether stdout still has a reader. It is no error if the reader has closed the pipe.
-pub fn still_read(written: io::Result<()>) -> Result<bool> {
+/// Whether what went to stdout found a reader; that it has seen enough is no error.
+pub fn still_read(written: io::Result<()>) -> std::result::Result<bool, OutputError> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::failed(format!(
-            "stdout cannot be written: {}: write to another place",
-            crate::target::reason(&error)
-        ))),
+        Err(source) => Err(OutputError::Stdout { source }),
     }
 }
 
@@ -80,12 +102,13 @@ pub fn write_json(document: &impl Serialize, out: &mut dyn Write) -> io::Result<
     writeln!(out, "{}", printable::escape_json(&text))
 }
 
-/// Fails if binary content would go to a terminal. Call it before the work begins.
-pub fn refuse_terminal(file: Option<&Path>, content: Content) -> Result<()> {
+/// Fails if binary content would go to a terminal: to be asked before the work begins.
+pub fn refuse_terminal(
+    file: Option<&Path>,
+    content: Content,
+) -> std::result::Result<(), OutputError> {
     if file.is_none() && content == Content::Binary && io::stdout().is_terminal() {
-        return Err(Failure::failed(
-            "this format is binary and stdout is a terminal: name a file with -o, or redirect it",
-        ));
+        return Err(OutputError::Terminal);
     }
     Ok(())
 }
@@ -135,11 +158,14 @@ mod tests {
         let path = folder.path().join("out");
         fs::write(&path, "before").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
-        let failed = write(Some(&path), Content::Text, |out| {
+        let failed = try_write(Some(&path), Content::Text, |out| {
             out.write_all(b"half")?;
-            Err(io::Error::other("no more"))
+            Err(io::ErrorKind::StorageFull.into())
         });
-        assert!(failed.unwrap_err().message.contains("no more"));
+        let Err(OutputError::File { source, .. }) = failed else {
+            panic!("{failed:?}")
+        };
+        assert_eq!(source.kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read_to_string(&path).unwrap(), "before");
         write(Some(&path), Content::Text, |out| out.write_all(b"after")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "after");
@@ -169,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_told_with_a_remedy() {
-        let failed = write(Some(Path::new("/proc/no/such")), Content::Text, |_| Ok(()));
-        let message = failed.unwrap_err().message;
+    fn a_place_that_cannot_be_written_is_named() {
+        let place = Path::new("/proc/no/such");
+        let failed = try_write(Some(place), Content::Text, |_| Ok(()));
         assert!(
-            message.contains("/proc/no/such") && message.contains("-o"),
-            "{message}"
+            matches!(&failed, Err(OutputError::File { path, .. }) if path == place),
+            "{failed:?}"
         );
     }
 }

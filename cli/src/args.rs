@@ -14,7 +14,7 @@ use larder_analysis::import::{self, ImportPlan, RawImport};
 use larder_analysis::memdebug::{self, MemdebugPlan, RawMemdebug};
 use larder_analysis::report::{self, RawReport};
 use larder_analysis::view::View;
-use larder_base::command_line::usage_failure;
+use larder_base::command_line::UsageError;
 use larder_base::failure::{Failure, Result};
 use larder_live::leaks::{self, LeaksPlan, RawLeaks};
 use larder_live::profile::{self, ProfilePlan, RawProfile};
@@ -184,7 +184,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
         Err(error) if takes_command && error.kind() == ErrorKind::UnknownArgument => {
             Err(Failure::failed(unknown_option(&error)))
         }
-        Err(error) if error.use_stderr() => Err(usage_failure(&error, "larder")),
+        Err(error) if error.use_stderr() => Err(UsageError::new(&error, "larder").into()),
         Err(help) => Ok(Plan::Show(help.render().to_string())),
     }
 }
@@ -298,7 +298,7 @@ mod tests {
             &["record", "--no-larder", "--malloc", "m", "ls"],
         ] {
             let failure = plan(words).unwrap_err();
-            assert!(!failure.message.contains('\n'), "{words:?}: {failure}");
+            assert_eq!(failure.message.lines().count(), 1, "{words:?}: {failure}");
             assert_eq!(failure.status, larder_base::failure::ExitStatus::Failed);
         }
     }

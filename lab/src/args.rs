@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use larder_base::command_line::usage_failure;
+use larder_base::command_line::UsageError;
 use larder_base::failure::Result;
 
 use crate::bench::{self, BenchPlan, RawBench};
@@ -86,16 +86,24 @@ pub enum Plan {
 /// Parses and checks the words after the tool's own name.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
     let words: Vec<OsString> = words.into_iter().collect();
+    match read(&words) {
+        Ok(cli) => cli.command.check(),
+        Err(error) if error.use_stderr() => Err(usage_error(&error, &words).into()),
+        Err(help) => Ok(Plan::Show(help.render().to_string())),
+    }
+}
+
+fn read(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
+    let parsed = cli().try_get_matches_from(words);
+    parsed.and_then(|matches| Cli::from_arg_matches(&matches))
+}
+
+fn usage_error(error: &clap::Error, words: &[OsString]) -> UsageError {
     let command = match words.get(1) {
         Some(word) if word == "lab" => "larder lab",
         _ => "larder",
     };
-    let parsed = cli().try_get_matches_from(words);
-    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli.command.check(),
-        Err(error) if error.use_stderr() => Err(usage_failure(&error, command)),
-        Err(help) => Ok(Plan::Show(help.render().to_string())),
-    }
+    UsageError::new(error, command)
 }
 
 /// Help does not show the old spellings.
@@ -177,7 +185,9 @@ mod tests {
         ] {
             assert!(help(words).contains(usage), "{}", help(words));
         }
-        let failure = plan(&["lab"]).unwrap_err();
-        assert!(failure.message.contains("`larder lab --help`"), "{failure}");
+        let words = ["larder", "lab"].map(OsString::from);
+        let error = usage_error(&read(&words).unwrap_err(), &words);
+        let command = "larder lab";
+        assert_eq!(error, UsageError::NoSubcommand { command });
     }
 }

@@ -1,6 +1,6 @@
 //! How much work each of the traces is of: as the user says, or as they themselves tell.
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Failure;
 use larder_base::printable;
 
 use super::side::Side;
@@ -18,6 +18,51 @@ pub enum WorkRequest {
     Given(Vec<f64>),
     Measured(Quantity),
     Estimated,
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum WorkError {
+    #[error(
+        "--work '{}': give growing numbers, one for each trace, as in 1000:10000, or mark:NAME, \
+         read, write, calls or estimate",
+        printable::escape(.0)
+    )]
+    Unknown(String),
+    #[error(
+        "the {} do not grow from trace to trace ({}): name the traces in order of size, or another \
+         --work",
+        quantity.describe(),
+        work.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    NotGrowing { quantity: Quantity, work: Vec<f64> },
+    #[error(
+        "{trace}: has no {}: record with --syscalls, or give the work as in --work 1000:10000",
+        quantity.describe()
+    )]
+    NotCounted { trace: String, quantity: Quantity },
+    /// With some of the marks that the trace has, printable.
+    #[error(
+        "{trace}: has no {} ({}): name one of its marks, or give the work as in --work 1000:10000",
+        mark.describe(), listed(marks)
+    )]
+    NoSuchMark {
+        trace: String,
+        mark: Quantity,
+        marks: Vec<String>,
+    },
+}
+
+impl From<WorkError> for Failure {
+    fn from(error: WorkError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+fn listed(marks: &[String]) -> String {
+    match marks {
+        [] => "it has none".to_owned(),
+        marks => format!("it has {}", marks.join(", ")),
+    }
 }
 
 /// Something that a trace counts.
@@ -66,40 +111,35 @@ impl Quantity {
 }
 
 /// One number a trace, growing, as the user wants it measured.
-pub fn measure(works: &[Work], sides: &[Side<'_>], quantity: &Quantity) -> Result<Vec<f64>> {
+pub fn measure(
+    works: &[Work],
+    sides: &[Side<'_>],
+    quantity: &Quantity,
+) -> Result<Vec<f64>, WorkError> {
     if let Some((side, work)) = sides.iter().zip(works).find(|(_, w)| quantity.of(w) == 0) {
-        return Err(Failure::failed(missing(&side.trace, work, quantity)));
+        return Err(missing(&side.trace, work, quantity));
     }
     let work = quantity.of_all(works);
     if !work.is_sorted_by(|a, b| a < b) {
-        let work: Vec<String> = work.iter().map(f64::to_string).collect();
-        return Err(Failure::failed(format!(
-            "the {} do not grow from trace to trace ({}): name the traces in order of size, or \
-             another --work",
-            quantity.describe(),
-            work.join(", ")
-        )));
+        let quantity = quantity.clone();
+        return Err(WorkError::NotGrowing { quantity, work });
     }
     Ok(work)
 }
 
-fn missing(trace: &str, work: &Work, quantity: &Quantity) -> String {
+fn missing(trace: &str, work: &Work, quantity: &Quantity) -> WorkError {
+    let (trace, quantity) = (trace.to_owned(), quantity.clone());
     let Quantity::Mark(_) = quantity else {
-        return format!(
-            "{trace}: has no {}: record with --syscalls, or give the work as in --work 1000:10000",
-            quantity.describe()
-        );
+        return WorkError::NotCounted { trace, quantity };
     };
     let marks = work.marks.ranked().into_iter().take(MARKS_NAMED);
-    let marks: Vec<String> = marks
-        .map(|(name, _)| printable::escape_bytes(name))
-        .collect();
-    let has = match &marks[..] {
-        [] => "it has none".to_owned(),
-        marks => format!("it has {}", marks.join(", ")),
-    };
-    let cure = "name one of its marks, or give the work as in --work 1000:10000";
-    format!("{trace}: has no {} ({has}): {cure}", quantity.describe())
+    WorkError::NoSuchMark {
+        trace,
+        mark: quantity,
+        marks: marks
+            .map(|(name, _)| printable::escape_bytes(name))
+            .collect(),
+    }
 }
 
 /// What the traces count that grows with them: the mark that is passed most often, else the bytes
@@ -117,7 +157,7 @@ pub fn find(works: &[Work]) -> Option<(Vec<f64>, Quantity)> {
 }
 
 /// `1000:10000`, `mark:NAME`, `read`, `write`, `calls` or `estimate`.
-pub fn parse(text: &str) -> Result<WorkRequest> {
+pub fn parse(text: &str) -> Result<WorkRequest, WorkError> {
     if let Some(name) = text.strip_prefix("mark:").filter(|name| !name.is_empty()) {
         return Ok(WorkRequest::Measured(Quantity::Mark(name.into())));
     }
@@ -133,13 +173,9 @@ pub fn parse(text: &str) -> Result<WorkRequest> {
         .map(|number| number.filter(|number: &f64| number.is_normal() && *number > 0.0))
         .collect();
     let growing = numbers.filter(|numbers| numbers.is_sorted_by(|a, b| a < b));
-    growing.map(WorkRequest::Given).ok_or_else(|| {
-        Failure::failed(format!(
-            "--work '{}': give growing numbers, one for each trace, as in 1000:10000, or \
-             mark:NAME, read, write, calls or estimate",
-            printable::escape(text)
-        ))
-    })
+    growing
+        .map(WorkRequest::Given)
+        .ok_or_else(|| WorkError::Unknown(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -156,8 +192,9 @@ mod tests {
         for text in [
             "", "1:", "2:1", "1:1", "0:1", "-1:1", "1:nan", "1:inf", "x\n:2", "mark:", "reads",
         ] {
-            let failure = parse(text).unwrap_err();
-            assert!(!failure.message.contains('\n'), "{failure}");
+            let error = parse(text).unwrap_err();
+            assert_eq!(error, WorkError::Unknown(text.to_owned()));
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
         }
     }
 

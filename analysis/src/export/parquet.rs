@@ -12,7 +12,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use larder_base::failure::Result;
-use larder_base::output;
+use larder_base::output::{self, OutputError};
 use larder_base::printable::escape;
 use larder_trace::{Action, Event, Events, StackId, Trace};
 use rustc_hash::FxHashMap;
@@ -82,7 +82,10 @@ message stack {
 /// Writes both files into a directory, which is made if there is none.
 pub fn export(plan: &ExportPlan) -> Result<()> {
     let folder = plan.output.as_deref().unwrap_or(Path::new("."));
-    let failed = |error: io::Error| output::cannot_write(folder, &error);
+    let failed = |source: io::Error| OutputError::File {
+        path: folder.to_owned(),
+        source,
+    };
     if !folder.is_dir() {
         fs::create_dir(folder).map_err(failed)?;
     }

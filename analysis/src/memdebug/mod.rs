@@ -138,6 +138,7 @@ impl Output {
     }
 
     fn finish(mut self) -> Result<()> {
-        output::still_read(self.result.and_then(|()| self.out.flush())).map(drop)
+        output::still_read(self.result.and_then(|()| self.out.flush()))?;
+        Ok(())
     }
 }

@@ -74,7 +74,7 @@ impl RawReading {
             .wrapper
             .iter()
             .map(|rule| WrapperRule::parse(rule))
-            .collect::<Result<_>>()?;
+            .collect::<std::result::Result<_, _>>()?;
         Ok(Subject {
             trace,
             pid: self.pid,

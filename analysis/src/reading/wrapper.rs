@@ -4,11 +4,35 @@
 //! it: one call of the wrapper is one call of its kind, charged to the wrapper's caller. A wrapper that
 //! asks for a header of its own in front of each block has the header's bytes taken off.
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Failure;
 use larder_base::printable;
 
 use super::family::Kind;
 use super::pattern;
+
+/// What is wrong with a rule, whose text it holds.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrapperError {
+    #[error("--wrapper '{}': write FUNCTION=KIND, as in my_malloc=malloc", printable::escape(.0))]
+    Shape(String),
+    #[error(
+        "--wrapper '{}': unknown kind: use malloc, calloc, realloc, strdup, wcsdup or free",
+        printable::escape(.0)
+    )]
+    Kind(String),
+    #[error(
+        "--wrapper '{}': after the kind comes the header's size in bytes, as in \
+         my_malloc=malloc-16",
+        printable::escape(.0)
+    )]
+    Header(String),
+}
+
+impl From<WrapperError> for Failure {
+    fn from(error: WrapperError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
 
 /// What a wrapper's calls are counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +51,16 @@ pub struct WrapperRule {
 
 impl WrapperRule {
     /// Parses `FUNCTION=KIND[-HEADER]`; the last `=` divides, as C++ operators have some.
-    pub fn parse(text: &str) -> Result<Self> {
-        let shown = printable::escape(text);
+    pub fn parse(text: &str) -> Result<Self, WrapperError> {
         let (function, kind) = text
             .rsplit_once('=')
             .filter(|(function, _)| !function.is_empty())
-            .ok_or_else(|| {
-                Failure::failed(format!(
-                    "--wrapper '{shown}': write FUNCTION=KIND, as in my_malloc=malloc"
-                ))
-            })?;
-        let (kind, header_bytes) = match kind.split_once('-') {
-            Some((kind, header)) => (kind, parse_header(header, &shown)?),
-            None => (kind, 0),
+            .ok_or_else(|| WrapperError::Shape(text.to_owned()))?;
+        let (kind, header) = match kind.split_once('-') {
+            Some((kind, header)) => (kind, header.parse()),
+            None => (kind, Ok(0)),
         };
+        let header_bytes = header.map_err(|_| WrapperError::Header(text.to_owned()))?;
         let kind = match kind {
             "malloc" => WrapperKind::Allocates(Kind::Malloc),
             "calloc" => WrapperKind::Allocates(Kind::Calloc),
@@ -48,12 +68,7 @@ impl WrapperRule {
             "strdup" => WrapperKind::Allocates(Kind::Strdup),
             "wcsdup" => WrapperKind::Allocates(Kind::Wcsdup),
             "free" => WrapperKind::Frees,
-            _ => {
-                return Err(Failure::failed(format!(
-                    "--wrapper '{shown}': unknown kind: use malloc, calloc, realloc, strdup, \
-                     wcsdup or free"
-                )));
-            }
+            _ => return Err(WrapperError::Kind(text.to_owned())),
         };
         Ok(Self {
             function: function.to_owned(),
@@ -65,15 +80,6 @@ impl WrapperRule {
     pub fn matches(&self, function: &str) -> bool {
         pattern::matches(&self.function, function)
     }
-}
-
-fn parse_header(header: &str, shown: &str) -> Result<u64> {
-    header.parse().map_err(|_| {
-        Failure::failed(format!(
-            "--wrapper '{shown}': after the kind comes the header's size in bytes, as in \
-             my_malloc=malloc-16"
-        ))
-    })
 }
 
 #[cfg(test)]
@@ -94,17 +100,15 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_a_reason() {
-        for text in [
-            "",
-            "f",
-            "=malloc",
-            "f=",
-            "f=mallok",
-            "f=malloc-",
-            "f=malloc-x",
-        ] {
-            let failure = WrapperRule::parse(text).unwrap_err();
-            assert!(failure.message.contains("--wrapper"), "{failure}");
+        let refused = |text: &str| WrapperRule::parse(text).unwrap_err();
+        for text in ["", "f", "=malloc"] {
+            assert_eq!(refused(text), WrapperError::Shape(text.to_owned()));
+        }
+        for text in ["f=", "f=mallok"] {
+            assert_eq!(refused(text), WrapperError::Kind(text.to_owned()));
+        }
+        for text in ["f=malloc-", "f=malloc-x"] {
+            assert_eq!(refused(text), WrapperError::Header(text.to_owned()));
         }
     }
 }

@@ -10,7 +10,7 @@ use object::elf::{self, DataEncoding, FileClass, FileHeader64, Machine};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::printable;
 use crate::regular::open_regular;
 
@@ -23,61 +23,111 @@ const OWN_MACHINE: Machine = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const OWN_MACHINE: Machine = elf::EM_AARCH64;
 
+/// Why a file can neither run here under a preload nor be preloaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    #[error(
+        "{}: {}: check the path and its permissions",
+        printable::name(path),
+        reason(source)
+    )]
+    Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "{}: is a damaged ELF file: build or install it again",
+        printable::name(path)
+    )]
+    Damaged { path: PathBuf },
+    #[error(
+        "{}: is built for another architecture ({machine}), this is {}: build it for this machine",
+        printable::name(path),
+        machine_name(OWN_MACHINE, elf::ELFCLASS64)
+    )]
+    OtherMachine { path: PathBuf, machine: String },
+    #[error(
+        "{}: is statically linked, so no library can be preloaded into it: link it dynamically, \
+         or link liblarder.a into it",
+        printable::name(path)
+    )]
+    Static { path: PathBuf },
+    #[error(
+        "{}: is linked against musl ({}), and these libraries are built for glibc: build the \
+         program with glibc, or Larder with musl",
+        printable::name(path),
+        printable::name(loader)
+    )]
+    Musl { path: PathBuf, loader: PathBuf },
+    #[error(
+        "{}: its loader {} is not installed: install the C library that it was built for",
+        printable::name(path),
+        printable::name(loader)
+    )]
+    NoLoader { path: PathBuf, loader: PathBuf },
+    #[error(
+        "{}: is not a shared library: name an allocator's .so file",
+        printable::name(path)
+    )]
+    NotElf { path: PathBuf },
+    #[error(
+        "{}: is an ELF file, but not a shared library: name an allocator's .so file",
+        printable::name(path)
+    )]
+    NotShared { path: PathBuf },
+    #[error(
+        "{}: defines no malloc: name an allocator's library",
+        printable::name(path)
+    )]
+    NoMalloc { path: PathBuf },
+}
+
+impl From<ElfError> for Failure {
+    fn from(error: ElfError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
 /// Refuses a program that cannot run here or that a preload cannot reach.
-pub fn check_program(path: &Path) -> Result<()> {
+pub fn check_program(path: &Path) -> Result<(), ElfError> {
     let map = map(path)?;
-    let name = printable::name(path);
-    check_machine(&map, &name)?;
-    let loader = interpreter(&map)
-        .ok_or_else(|| Failure::unfit(damaged(&name)))?
-        .ok_or_else(|| {
-            Failure::unfit(format!(
-                "{name}: is statically linked, so no library can be preloaded into it: link it \
-                 dynamically, or link liblarder.a into it"
-            ))
-        })?;
+    check_machine(&map, path)?;
+    let path = path.to_owned();
+    let Some(loader) = interpreter(&map) else {
+        return Err(ElfError::Damaged { path });
+    };
+    let Some(loader) = loader else {
+        return Err(ElfError::Static { path });
+    };
     if is_musl(&loader) {
-        return Err(Failure::unfit(format!(
-            "{name}: is linked against musl ({}), and these libraries are built for glibc: \
-             build the program with glibc, or Larder with musl",
-            printable::name(&loader)
-        )));
+        return Err(ElfError::Musl { path, loader });
     }
     if !loader.exists() {
-        return Err(Failure::unfit(format!(
-            "{name}: its loader {} is not installed: install the C library that it was built for",
-            printable::name(&loader)
-        )));
+        return Err(ElfError::NoLoader { path, loader });
     }
     Ok(())
 }
 
 /// Refuses a file that the loader could not preload, as LD_PRELOAD would only warn and go on; and a
 /// library without a malloc, which would leave the program its own.
-pub fn check_allocator_library(path: &Path) -> Result<()> {
-    let map = map(path).map_err(|failure| Failure::failed(failure.message))?;
-    let name = printable::name(path);
+pub fn check_allocator_library(path: &Path) -> Result<(), ElfError> {
+    let map = map(path)?;
+    let owned = || path.to_owned();
+    let damaged = |_| ElfError::Damaged { path: owned() };
     if !map.starts_with(&elf::ELFMAG) {
-        return Err(Failure::failed(format!(
-            "{name}: is not a shared library: name an allocator's .so file"
-        )));
+        return Err(ElfError::NotElf { path: owned() });
     }
-    check_machine(&map, &name).map_err(|failure| Failure::failed(failure.message))?;
-    let header = Header::parse(&*map).map_err(|_| Failure::failed(damaged(&name)))?;
+    check_machine(&map, path)?;
+    let header = Header::parse(&*map).map_err(damaged)?;
     if header.e_type(LittleEndian) != elf::ET_DYN {
-        return Err(Failure::failed(format!(
-            "{name}: is an ELF file, but not a shared library: name an allocator's .so file"
-        )));
+        return Err(ElfError::NotShared { path: owned() });
     }
-    let file =
-        ElfFile64::<LittleEndian>::parse(&*map).map_err(|_| Failure::failed(damaged(&name)))?;
+    let file = ElfFile64::<LittleEndian>::parse(&*map).map_err(damaged)?;
     let defines_malloc = file
         .dynamic_symbols()
         .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(b"malloc"));
     if !defines_malloc {
-        return Err(Failure::failed(format!(
-            "{name}: defines no malloc: name an allocator's library"
-        )));
+        return Err(ElfError::NoMalloc { path: owned() });
     }
     Ok(())
 }
@@ -87,13 +137,10 @@ pub fn program_loader(path: &Path) -> Option<PathBuf> {
     interpreter(&map(path).ok()?)?
 }
 
-fn map(path: &Path) -> Result<memmap2::Mmap> {
-    let cannot = |error: std::io::Error| {
-        Failure::unfit(format!(
-            "{}: {}: check the path and its permissions",
-            printable::name(path),
-            reason(&error)
-        ))
+fn map(path: &Path) -> Result<memmap2::Mmap, ElfError> {
+    let cannot = |source| ElfError::Unreadable {
+        path: path.to_owned(),
+        source,
     };
     let file = open_regular(path).map_err(cannot)?;
     // SAFETY: the map is read only; a program replaced under our hands is replaced, as the
@@ -101,14 +148,11 @@ fn map(path: &Path) -> Result<memmap2::Mmap> {
     unsafe { memmap2::Mmap::map(&file) }.map_err(cannot)
 }
 
-fn damaged(name: &str) -> String {
-    format!("{name}: is a damaged ELF file: build or install it again")
-}
-
-fn check_machine(data: &[u8], name: &str) -> Result<()> {
-    let head = data
-        .get(..20)
-        .ok_or_else(|| Failure::unfit(damaged(name)))?;
+fn check_machine(data: &[u8], path: &Path) -> Result<(), ElfError> {
+    let path = path.to_owned();
+    let Some(head) = data.get(..20) else {
+        return Err(ElfError::Damaged { path });
+    };
     let (class, encoding) = (FileClass(head[4]), DataEncoding(head[5]));
     let machine = match encoding {
         elf::ELFDATA2MSB => Machine(u16::from_be_bytes([head[18], head[19]])),
@@ -117,11 +161,8 @@ fn check_machine(data: &[u8], name: &str) -> Result<()> {
     if machine == OWN_MACHINE && class == elf::ELFCLASS64 && encoding == elf::ELFDATA2LSB {
         return Ok(());
     }
-    Err(Failure::unfit(format!(
-        "{name}: is built for another architecture ({}), this is {}: build it for this machine",
-        machine_name(machine, class),
-        machine_name(OWN_MACHINE, elf::ELFCLASS64)
-    )))
+    let machine = machine_name(machine, class);
+    Err(ElfError::OtherMachine { path, machine })
 }
 
 fn machine_name(machine: Machine, class: FileClass) -> String {

@@ -4,6 +4,7 @@
 //! Read-only: nothing here starts or changes anything.
 
 mod elf;
+mod error;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,10 +14,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Result};
-use crate::printable;
+use crate::failure::ExitStatus;
 
-pub use elf::{check_allocator_library, program_loader};
+pub use elf::{ElfError, check_allocator_library, program_loader};
+pub use error::{Privilege, TargetError};
+
+type Result<T> = std::result::Result<T, TargetError>;
 
 /// Interpreters of interpreters that the kernel follows (`BINPRM` in `fs/exec.c`).
 const MAX_INTERPRETERS: usize = 5;
@@ -48,9 +51,7 @@ impl Target {
 /// The file that `execvp` would execute for `command`.
 fn find(command: &OsStr) -> Result<PathBuf> {
     if command.is_empty() {
-        return Err(Failure::not_found(
-            "the command is an empty word: name a program to run",
-        ));
+        return Err(TargetError::Empty);
     }
     if command.as_bytes().contains(&b'/') {
         check_is_program(Path::new(command))?;
@@ -67,35 +68,31 @@ fn find(command: &OsStr) -> Result<PathBuf> {
         let candidate = directory.join(command);
         match check_is_program(&candidate) {
             Ok(()) => return Ok(candidate),
-            Err(failure) if failure.status == crate::failure::ExitStatus::NotFound => {}
-            Err(failure) => refused = refused.or(Some(failure)),
+            Err(error) if error.status() == ExitStatus::NotFound => {}
+            Err(error) => refused = refused.or(Some(error)),
         }
     }
-    Err(refused.unwrap_or_else(|| {
-        Failure::not_found(format!(
-            "{}: command not found: it is in no directory of $PATH; install it, or give its path",
-            printable::name(command)
-        ))
+    Err(refused.unwrap_or_else(|| TargetError::NotInPath {
+        command: command.to_owned(),
     }))
 }
 
 fn check_is_program(path: &Path) -> Result<()> {
-    let name = printable::name(path);
-    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+    let owned = || path.to_owned();
+    let metadata = fs::metadata(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Failure::not_found(format!("{name}: no such file: check the path"))
+            TargetError::NoSuchFile { path: owned() }
         }
-        _ => Failure::unfit(format!("{name}: cannot be looked at: {}", reason(&error))),
+        _ => TargetError::Inaccessible {
+            path: owned(),
+            source,
+        },
     })?;
     if metadata.is_dir() {
-        return Err(Failure::unfit(format!(
-            "{name}: is a directory, not a program: name a program in it"
-        )));
+        return Err(TargetError::Directory { path: owned() });
     }
     if !metadata.is_file() {
-        return Err(Failure::unfit(format!(
-            "{name}: is not a regular file, so not a program: name a program"
-        )));
+        return Err(TargetError::NotRegular { path: owned() });
     }
     let access = rustix::fs::accessat(
         rustix::fs::CWD,
@@ -103,11 +100,7 @@ fn check_is_program(path: &Path) -> Result<()> {
         rustix::fs::Access::EXEC_OK,
         rustix::fs::AtFlags::EACCESS,
     );
-    access.map_err(|_| {
-        Failure::unfit(format!(
-            "{name}: is not executable by this user: `chmod +x` it"
-        ))
-    })
+    access.map_err(|_| TargetError::NotExecutable { path: owned() })
 }
 
 /// Follows the chain of interpreters to the program, checking every file of it.
@@ -124,50 +117,33 @@ fn examine(path: &Path) -> Result<PathBuf> {
             elf::check_program(&current)?;
             return Ok(current);
         }
-        let interpreter = script_interpreter(&head).ok_or_else(|| {
-            Failure::unfit(format!(
-                "{}: is neither an ELF program nor a script with a #! line: add one, \
-                 or run it as `sh {0}`",
-                printable::name(&current)
-            ))
-        })?;
-        check_is_program(&interpreter).map_err(|failure| {
-            Failure::unfit(format!(
-                "{}: its #! line names an interpreter that cannot be run: {failure}",
-                printable::name(&current)
-            ))
+        let Some(interpreter) = script_interpreter(&head) else {
+            return Err(TargetError::NotAProgram { path: current });
+        };
+        check_is_program(&interpreter).map_err(|cause| TargetError::Interpreter {
+            script: current,
+            cause: Box::new(cause),
         })?;
         current = interpreter;
     }
-    Err(Failure::unfit(format!(
-        "{}: its #! lines name more than {MAX_INTERPRETERS} interpreters in a row: \
-         name the last one directly",
-        printable::name(path)
-    )))
+    let path = path.to_owned();
+    Err(TargetError::TooManyInterpreters { path })
 }
 
 fn read_head(path: &Path) -> Result<Option<Vec<u8>>> {
+    let cannot = |source| TargetError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
-        Err(error) => {
-            return Err(Failure::unfit(format!(
-                "{}: cannot be read: {}",
-                printable::name(path),
-                reason(&error)
-            )));
-        }
+        Err(error) => return Err(cannot(error)),
     };
     let mut head = Vec::with_capacity(HEAD_BYTES);
     file.take(HEAD_BYTES as u64)
         .read_to_end(&mut head)
-        .map_err(|error| {
-            Failure::unfit(format!(
-                "{}: cannot be read: {}",
-                printable::name(path),
-                reason(&error)
-            ))
-        })?;
+        .map_err(cannot)?;
     Ok(Some(head))
 }
 
@@ -190,20 +166,17 @@ fn check_privileges(path: &Path) -> Result<()> {
     let Ok(metadata) = fs::metadata(path) else {
         return Ok(());
     };
-    let what = if metadata.mode() & MODE_SETUID != 0 {
-        "is setuid"
+    let privilege = if metadata.mode() & MODE_SETUID != 0 {
+        Privilege::Setuid
     } else if is_setgid(&metadata) {
-        "is setgid"
+        Privilege::Setgid
     } else if has_file_capabilities(path) {
-        "has file capabilities"
+        Privilege::Capabilities
     } else {
         return Ok(());
     };
-    Err(Failure::unfit(format!(
-        "{}: {what}, and the loader drops preloads in such programs: run a copy without the \
-         privilege (cp {0} COPY; cp drops it)",
-        printable::name(path)
-    )))
+    let path = path.to_owned();
+    Err(TargetError::Privileged { path, privilege })
 }
 
 /// Without group execution the bit means mandatory locking.
@@ -228,7 +201,6 @@ pub fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::ExitStatus;
     use std::os::unix::fs::PermissionsExt;
 
     fn file(directory: &Path, name: &str, content: &[u8], mode: u32) -> PathBuf {
@@ -269,11 +241,11 @@ mod tests {
         let path = directory.path().join("loop");
         let line = format!("#!{}\n", path.display());
         file(directory.path(), "loop", line.as_bytes(), 0o755);
-        let failure = Target::resolve(path.as_os_str()).unwrap_err();
-        assert_eq!(failure.status, ExitStatus::Unfit);
+        let error = Target::resolve(path.as_os_str()).unwrap_err();
+        assert_eq!(error.status(), ExitStatus::Unfit);
         assert!(
-            failure.message.contains("interpreters in a row"),
-            "{failure}"
+            matches!(error, TargetError::TooManyInterpreters { .. }),
+            "{error}"
         );
     }
 
@@ -281,45 +253,53 @@ mod tests {
     fn a_script_without_interpreter_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let gone = file(directory.path(), "gone", b"#!/no/such/interpreter\n", 0o755);
-        let failure = Target::resolve(gone.as_os_str()).unwrap_err();
-        assert_eq!(failure.status, ExitStatus::Unfit);
+        let error = Target::resolve(gone.as_os_str()).unwrap_err();
+        assert_eq!(error.status(), ExitStatus::Unfit);
+        let TargetError::Interpreter { cause, .. } = error else {
+            panic!("{error}")
+        };
+        assert!(matches!(*cause, TargetError::NoSuchFile { .. }), "{cause}");
         let plain = file(directory.path(), "plain", b"echo hello\n", 0o755);
-        let failure = Target::resolve(plain.as_os_str()).unwrap_err();
-        assert!(
-            failure.message.contains("neither an ELF program nor"),
-            "{failure}"
-        );
+        let error = Target::resolve(plain.as_os_str()).unwrap_err();
+        assert!(matches!(error, TargetError::NotAProgram { .. }), "{error}");
     }
 
     #[test]
     fn directories_and_plain_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let failure = Target::resolve(directory.path().as_os_str()).unwrap_err();
-        assert_eq!(failure.status, ExitStatus::Unfit);
+        let error = Target::resolve(directory.path().as_os_str()).unwrap_err();
+        assert_eq!(error.status(), ExitStatus::Unfit);
+        assert!(matches!(error, TargetError::Directory { .. }), "{error}");
         let plain = file(directory.path(), "plain", b"#!/bin/sh\n", 0o644);
-        let failure = Target::resolve(plain.as_os_str()).unwrap_err();
-        assert_eq!(failure.status, ExitStatus::Unfit);
-        assert!(failure.message.contains("chmod +x"), "{failure}");
+        let error = Target::resolve(plain.as_os_str()).unwrap_err();
+        assert_eq!(error.status(), ExitStatus::Unfit);
+        assert!(
+            matches!(error, TargetError::NotExecutable { .. }),
+            "{error}"
+        );
     }
 
     #[test]
     fn what_is_nowhere_is_not_found() {
         for command in ["no-such-command-of-larder", "/no/such/file", ""] {
-            let failure = Target::resolve(OsStr::new(command)).unwrap_err();
-            assert_eq!(failure.status, ExitStatus::NotFound, "{command}");
+            let error = Target::resolve(OsStr::new(command)).unwrap_err();
+            assert_eq!(error.status(), ExitStatus::NotFound, "{command}");
         }
     }
 
     #[test]
     fn setuid_and_setgid_are_refused() {
         let directory = tempfile::tempdir().unwrap();
-        for (mode, word) in [(0o4755, "setuid"), (0o2755, "setgid")] {
-            let path = directory.path().join(word);
+        for (mode, expected) in [(0o4755, Privilege::Setuid), (0o2755, Privilege::Setgid)] {
+            let path = directory.path().join(format!("{mode:o}"));
             fs::copy("/bin/true", &path).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let failure = Target::resolve(path.as_os_str()).unwrap_err();
-            assert_eq!(failure.status, ExitStatus::Unfit);
-            assert!(failure.message.contains(word), "{failure}");
+            let error = Target::resolve(path.as_os_str()).unwrap_err();
+            assert_eq!(error.status(), ExitStatus::Unfit);
+            let TargetError::Privileged { privilege, .. } = error else {
+                panic!("{error}")
+            };
+            assert_eq!(privilege, expected);
         }
     }
 }

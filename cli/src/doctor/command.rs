@@ -24,7 +24,7 @@ const BUILT_IN_ALLOCATORS: &[(&str, &str)] = &[
 pub fn findings(command: &OsStr) -> Vec<Finding> {
     let target = match Target::resolve(command) {
         Ok(target) => target,
-        Err(failure) => return vec![Finding::from_failure("command", failure)],
+        Err(error) => return vec![Finding::from_failure("command", error.into())],
     };
     let mut findings = vec![reachable(&target)];
     let Some(program) = ElfFile::open(&target.program) else {

@@ -15,11 +15,11 @@ const OWN_VERSION: &str = concat!("larder ", env!("CARGO_PKG_VERSION"));
 pub fn finding() -> Finding {
     let program = match installed::lab() {
         Ok(program) => program,
-        Err(failure) => {
+        Err(error) => {
             return Finding {
                 health: Health::Warning,
                 status: None,
-                ..Finding::from_failure(CHECK, failure)
+                ..Finding::from_failure(CHECK, error.into())
             };
         }
     };

@@ -7,8 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use larder_base::failure::Result;
-use larder_base::libraries::{LIBRARY_VARIABLE, Library, LibraryPath};
+use larder_base::libraries::{LIBRARY_VARIABLE, Library, LibraryNotFound, LibraryPath};
 use larder_base::preload::TRACE_DIRECTORY_VARIABLE;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
@@ -33,19 +32,13 @@ pub fn findings() -> Vec<Finding> {
     findings
 }
 
-fn library(check: &'static str, found: &Result<PathBuf>) -> Finding {
+fn library(check: &'static str, found: &Result<PathBuf, LibraryNotFound>) -> Finding {
     let path = match found {
         Ok(path) => path,
-        Err(failure) => {
-            return Finding::new(
-                check,
-                Health::Missing,
-                failure.message.split(": ").next().unwrap_or_default(),
-                failure
-                    .message
-                    .split_once(": ")
-                    .map_or("", |(_, remedy)| remedy),
-            );
+        Err(error) => {
+            let message = error.to_string();
+            let (what, remedy) = message.split_once(": ").unwrap_or((&message, ""));
+            return Finding::new(check, Health::Missing, what, remedy);
         }
     };
     let name = printable::name(path);
@@ -61,7 +54,7 @@ fn library(check: &'static str, found: &Result<PathBuf>) -> Finding {
 }
 
 /// Starts this tool with the library preloaded and looks for it in the memory map.
-fn loads(library: &Path) -> std::result::Result<(), String> {
+fn loads(library: &Path) -> Result<(), String> {
     let preload = preload_value(&[library.to_owned()]).map_err(|failure| failure.message)?;
     let output = probe(&preload)?.output().map_err(|error| reason(&error))?;
     let maps = String::from_utf8_lossy(&output.stdout);
@@ -77,7 +70,7 @@ fn loads(library: &Path) -> std::result::Result<(), String> {
     }
 }
 
-fn probe(preload: &OsStr) -> std::result::Result<Command, String> {
+fn probe(preload: &OsStr) -> Result<Command, String> {
     let own = env::current_exe().map_err(|error| reason(&error))?;
     let mut command = Command::new(own);
     command
@@ -112,7 +105,7 @@ fn trial_recording(recorder: &Path) -> Finding {
     }
 }
 
-fn record_probe(recorder: &Path, directory: &Path) -> std::result::Result<u64, String> {
+fn record_probe(recorder: &Path, directory: &Path) -> Result<u64, String> {
     let preload = preload_value(&[recorder.to_owned()]).map_err(|failure| failure.message)?;
     let output = probe(&preload)?
         .env(TRACE_DIRECTORY_VARIABLE, directory)

@@ -10,7 +10,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use larder_base::cache;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Failure;
+use larder_base::libraries::{Library, LibraryNotFound, LibraryPath};
 use larder_base::printable;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -31,6 +32,70 @@ const DEBIAN: [(&str, &str, &str); 3] = [
     ),
 ];
 
+/// Why an allocator cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum AllocatorError {
+    #[error(
+        "{option} '{}': write NAME=PATH, or NAME=PATH,VARIABLE=VALUE to set a variable for it",
+        printable::escape(text)
+    )]
+    Argument { option: &'static str, text: String },
+    #[error(
+        "{name}: {}: {}: give the path of a shared library",
+        printable::name(library),
+        larder_base::target::reason(source)
+    )]
+    Library {
+        name: String,
+        library: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "{}: {}: run `make peers` again",
+        printable::name(path),
+        printable::escape(cause)
+    )]
+    Peers { path: PathBuf, cause: String },
+    #[error("libc.so.6 is not in /proc/self/maps: mount /proc")]
+    NoLibc,
+    #[error("{name}: {file} is not installed: apt-get install {package}")]
+    NotInstalled {
+        name: String,
+        file: &'static str,
+        package: &'static str,
+    },
+    #[error(
+        "no allocator is called '{}'; there are {}: {}or give --peer NAME=PATH",
+        printable::escape(name), known.join(", "), offer(missing_peers.as_deref())
+    )]
+    Unknown {
+        name: String,
+        known: Vec<String>,
+        /// The list of peers, where `make peers` would write it.
+        missing_peers: Option<PathBuf>,
+    },
+    #[error(transparent)]
+    Larder(#[from] LibraryNotFound),
+}
+
+fn offer(missing_peers: Option<&Path>) -> String {
+    let say = |path| {
+        format!(
+            "`make peers` builds more ({} is not there), ",
+            printable::name(path)
+        )
+    };
+    missing_peers.map(say).unwrap_or_default()
+}
+
+impl From<AllocatorError> for Failure {
+    fn from(error: AllocatorError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+type Result<T> = std::result::Result<T, AllocatorError>;
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allocator {
     pub name: String,
@@ -50,12 +115,10 @@ pub struct Allocator {
 
 impl Allocator {
     fn new(name: &str, version: &str, library: &Path, source: &str) -> Result<Allocator> {
-        let failed = |error: std::io::Error| {
-            Failure::failed(format!(
-                "{name}: {}: {}: give the path of a shared library",
-                printable::name(library),
-                larder_base::target::reason(&error)
-            ))
+        let failed = |source| AllocatorError::Library {
+            name: name.to_owned(),
+            library: library.to_owned(),
+            source,
         };
         let library = library.canonicalize().map_err(failed)?;
         Ok(Allocator {
@@ -100,13 +163,11 @@ pub struct ExtraPeer {
 }
 
 impl ExtraPeer {
-    /// `option` is the command line's option that it came with.
-    pub fn parse(option: &str, text: &str) -> Result<ExtraPeer> {
-        let wrong = || {
-            Failure::failed(format!(
-                "{option} '{}': write NAME=PATH, or NAME=PATH,VARIABLE=VALUE to set a variable for it",
-                printable::escape(text)
-            ))
+    /// `option` is the one that it was given with.
+    pub fn parse(option: &'static str, text: &str) -> Result<ExtraPeer> {
+        let wrong = || AllocatorError::Argument {
+            option,
+            text: text.to_owned(),
         };
         let mut words = text.split(',');
         let (name, path) = words
@@ -204,12 +265,9 @@ struct Catalogue {
 impl Catalogue {
     fn read(directory: &Path) -> Result<Catalogue> {
         let path = directory.join(PEERS_FILE);
-        let failed = |cause: String| {
-            Failure::failed(format!(
-                "{}: {}: run `make peers` again",
-                printable::name(&path),
-                printable::escape(&cause)
-            ))
+        let failed = |cause| AllocatorError::Peers {
+            path: path.clone(),
+            cause,
         };
         let built = match fs::read_to_string(&path) {
             Ok(text) => {
@@ -218,7 +276,7 @@ impl Catalogue {
                 Some(file.peers)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(larder_base::target::reason(&error).clone())),
+            Err(error) => return Err(failed(larder_base::target::reason(&error))),
         };
         Ok(Catalogue {
             directory: directory.to_owned(),
@@ -242,9 +300,7 @@ impl Catalogue {
             return larder(choice.larder);
         }
         if name == GLIBC {
-            let library = loaded_libc().ok_or_else(|| {
-                Failure::failed("libc.so.6 is not in /proc/self/maps: mount /proc")
-            })?;
+            let library = loaded_libc().ok_or(AllocatorError::NoLibc)?;
             return Allocator::new(GLIBC, &machine::libc_version(), &library, "the system");
         }
         let built = self.built.iter().flatten().find(|peer| peer.name == name);
@@ -259,27 +315,23 @@ impl Catalogue {
             let library = library
                 .into_iter()
                 .find(|path| path.exists())
-                .ok_or_else(|| {
-                    Failure::failed(format!(
-                        "{name}: {file} is not installed: apt-get install {package}"
-                    ))
+                .ok_or_else(|| AllocatorError::NotInstalled {
+                    name: name.to_owned(),
+                    file,
+                    package,
                 })?;
             return Allocator::new(name, "", &library, &format!("Debian package {package}"));
         }
         let mut known = self.default_names();
         known.extend(choice.extra.iter().map(|peer| peer.name.clone()));
-        let remedy = match self.built {
-            Some(_) => "or give --peer NAME=PATH".to_owned(),
-            None => format!(
-                "`make peers` builds more ({} is not there), or give --peer NAME=PATH",
-                printable::name(self.directory.join(PEERS_FILE))
-            ),
-        };
-        Err(Failure::failed(format!(
-            "no allocator is called '{}'; there are {}: {remedy}",
-            printable::escape(name),
-            known.join(", ")
-        )))
+        Err(AllocatorError::Unknown {
+            name: name.to_owned(),
+            known,
+            missing_peers: match self.built {
+                Some(_) => None,
+                None => Some(self.directory.join(PEERS_FILE)),
+            },
+        })
     }
 }
 
@@ -288,8 +340,7 @@ fn larder(path: Option<&Path>) -> Result<Allocator> {
     match path {
         Some(path) => Allocator::new(LARDER, version, path, "--larder"),
         None => {
-            let libraries = larder_base::libraries::LibraryPath::from_environment();
-            let library = libraries.find(larder_base::libraries::Library::Allocator)?;
+            let library = LibraryPath::from_environment().find(Library::Allocator)?;
             Allocator::new(LARDER, version, &library, "this build")
         }
     }
@@ -348,17 +399,25 @@ mod tests {
             extra: &[],
             larder: None,
         };
-        let failure = catalogue.find("hoard", &choice).unwrap_err();
-        assert!(failure.message.contains("make peers"), "{failure}");
-        assert!(failure.message.contains("jemalloc-5.3.0"), "{failure}");
+        let error = catalogue.find("hoard", &choice).unwrap_err();
+        let AllocatorError::Unknown {
+            known,
+            missing_peers,
+            ..
+        } = error
+        else {
+            panic!("{error}")
+        };
+        assert!(known.iter().any(|name| name == "jemalloc-5.3.0"));
+        assert_eq!(missing_peers, Some(folder.path().join(PEERS_FILE)));
     }
 
     #[test]
     fn a_damaged_list_of_peers_is_told() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(PEERS_FILE), "{\"peers\": [{}]}").unwrap();
-        let failure = Catalogue::read(folder.path()).err().unwrap();
-        assert!(failure.message.contains("make peers"), "{failure}");
+        let error = Catalogue::read(folder.path()).err().unwrap();
+        assert!(matches!(error, AllocatorError::Peers { .. }), "{error}");
     }
 
     #[test]

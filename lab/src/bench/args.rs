@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Failure;
 use larder_base::printable;
 use regex::Regex;
 
-use super::allocators::ExtraPeer;
+use super::allocators::{AllocatorError, ExtraPeer};
 
 pub const EXAMPLES: &str = "Examples:\n  \
     larder bench --quick\n      Every peer on a subset of the workloads, within five minutes.\n  \
@@ -85,6 +85,31 @@ pub struct RawBench {
     markdown: Option<PathBuf>,
 }
 
+/// A value that no comparison can have.
+#[derive(Debug, thiserror::Error)]
+pub enum ArgumentError {
+    #[error("--quick --rounds {0}: a comparison has at least {LEAST_QUICK_ROUNDS} rounds")]
+    Rounds(u32),
+    #[error("--scale {0}: give a factor above 0 and at most 1000")]
+    Scale(f64),
+    #[error(
+        "--only '{}': {}: give a regular expression",
+        printable::escape(pattern),
+        printable::escape(cause)
+    )]
+    Only { pattern: String, cause: String },
+    #[error(transparent)]
+    Peer(#[from] AllocatorError),
+}
+
+impl From<ArgumentError> for Failure {
+    fn from(error: ArgumentError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+type Result<T> = std::result::Result<T, ArgumentError>;
+
 /// What the user asked for, checked.
 #[derive(Debug)]
 pub struct BenchPlan {
@@ -149,26 +174,19 @@ impl RawBench {
             });
         }
         if self.quick && self.rounds < LEAST_QUICK_ROUNDS {
-            return Err(Failure::failed(format!(
-                "--quick --rounds {}: a comparison has at least {LEAST_QUICK_ROUNDS} rounds",
-                self.rounds
-            )));
+            return Err(ArgumentError::Rounds(self.rounds));
         }
         if !(self.scale > 0.0 && self.scale <= 1000.0) {
-            return Err(Failure::failed(format!(
-                "--scale {}: give a factor above 0 and at most 1000",
-                self.scale
-            )));
+            return Err(ArgumentError::Scale(self.scale));
         }
         let only = self.only.iter().map(|pattern| {
             Regex::new(pattern).map_err(|error| {
                 let cause = error.to_string();
                 let cause = cause.lines().last().unwrap_or_default();
-                let pattern = printable::escape(pattern);
-                let cause = printable::escape(cause.trim_start_matches("error: "));
-                Failure::failed(format!(
-                    "--only '{pattern}': {cause}: give a regular expression"
-                ))
+                ArgumentError::Only {
+                    pattern: pattern.clone(),
+                    cause: cause.trim_start_matches("error: ").to_owned(),
+                }
             })
         });
         let selection = Selection {
@@ -182,7 +200,7 @@ impl RawBench {
             .map(|text| ExtraPeer::parse("--peer", text));
         let field = Field {
             names: self.allocators,
-            extra: extra.collect::<Result<_>>()?,
+            extra: extra.collect::<std::result::Result<_, _>>()?,
             larder: self.larder,
             run_limit: Duration::from_secs(self.run_limit),
         };
@@ -241,21 +259,24 @@ mod tests {
         assert_eq!(quick.time_limit, Some(Duration::from_secs(300)));
         let longer = effort(&["--quick", "--time-limit", "600", "--rounds", "9"]);
         assert_eq!(longer.time_limit, Some(Duration::from_secs(600)));
-        let failure = plan(&["--quick", "--rounds", "4"]).unwrap_err();
-        assert!(failure.message.contains("at least 5 rounds"), "{failure}");
+        let error = plan(&["--quick", "--rounds", "4"]).unwrap_err();
+        assert!(matches!(error, ArgumentError::Rounds(4)), "{error}");
     }
 
     #[test]
-    fn wrong_values_are_reported_in_one_line() {
-        for words in [
-            &["--only", "("][..],
-            &["--scale", "0"],
-            &["--scale", "NaN"],
-            &["--peer", "old"],
-        ] {
-            let failure = plan(words).unwrap_err();
-            assert!(failure.message.contains(words[0]), "{failure}");
-            assert!(!failure.message.contains('\n'), "{failure}");
+    fn wrong_values_are_refused_in_a_line() {
+        let refused = |words: &[&str]| {
+            let error = plan(words).unwrap_err();
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
+            error
+        };
+        let only = refused(&["--only", "("]);
+        assert!(matches!(only, ArgumentError::Only { .. }), "{only}");
+        for scale in ["0", "NaN"] {
+            let scale = refused(&["--scale", scale]);
+            assert!(matches!(scale, ArgumentError::Scale(_)), "{scale}");
         }
+        let peer = refused(&["--peer", "old"]);
+        assert!(matches!(peer, ArgumentError::Peer(_)), "{peer}");
     }
 }

@@ -21,6 +21,47 @@ use super::results::Outcome;
 const STARTER: &[u8] = b"/bench_measure [0]";
 const SYMBOL: &[u8] = b"`malloc'";
 
+/// Why a run proves nothing about an allocator.
+#[derive(Debug, thiserror::Error)]
+enum LoadedError {
+    #[error(
+        "{workload} on {allocator}: no process bound malloc to {}: the program is static, or has a \
+         malloc of its own: leave the workload out with --only, or the allocator with --allocators",
+        printable::name(library)
+    )]
+    NotBound {
+        workload: String,
+        allocator: String,
+        library: PathBuf,
+    },
+    #[error(
+        "{workload} on {allocator}: {} takes malloc from {}, not from {}: the library does not \
+         define malloc or could not be preloaded; it is no peer here",
+        printable::name(user),
+        printable::name(owner),
+        printable::name(library)
+    )]
+    OtherMalloc {
+        workload: String,
+        allocator: String,
+        user: PathBuf,
+        owner: PathBuf,
+        library: PathBuf,
+    },
+    #[error(
+        "{}: {}: look at $TMPDIR and its free space",
+        printable::name(folder),
+        larder_base::target::reason(source)
+    )]
+    Log { folder: PathBuf, source: io::Error },
+}
+
+impl From<LoadedError> for Failure {
+    fn from(error: LoadedError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
 /// One line `binding file USER [0] to OWNER [0]: normal symbol `malloc'`.
 #[derive(Debug, PartialEq)]
 struct Binding {
@@ -52,25 +93,25 @@ pub fn check(
     let bound = examine(&folder, workload, allocator);
     let _ = fs::remove_dir_all(&folder);
     match (&ended, bound?) {
-        (Ended::With(Outcome::Figures(_)), 0) => Err(Failure::failed(format!(
-            "{} on {}: no process bound malloc to {}: the program is static, or has a malloc of its \
-             own: leave the workload out with --only, or the allocator with --allocators",
-            workload.name,
-            allocator.name,
-            printable::name(&allocator.library)
-        ))),
+        (Ended::With(Outcome::Figures(_)), 0) => Err(LoadedError::NotBound {
+            workload: workload.name.clone(),
+            allocator: allocator.name.clone(),
+            library: allocator.library.clone(),
+        }
+        .into()),
         _ => Ok(ended),
     }
 }
 
 /// The number of bindings to the allocator.
-fn examine(folder: &Path, workload: &Workload, allocator: &Allocator) -> Result<usize> {
-    let unreadable = |error: io::Error| {
-        Failure::failed(format!(
-            "{}: {}: check $TMPDIR and its free space",
-            printable::name(folder),
-            larder_base::target::reason(&error)
-        ))
+fn examine(
+    folder: &Path,
+    workload: &Workload,
+    allocator: &Allocator,
+) -> std::result::Result<usize, LoadedError> {
+    let unreadable = |source| LoadedError::Log {
+        folder: folder.to_owned(),
+        source,
     };
     let mut bound = 0;
     for entry in fs::read_dir(folder).map_err(unreadable)? {
@@ -95,7 +136,11 @@ fn read_log(path: &Path) -> io::Result<Vec<Binding>> {
     Ok(bindings)
 }
 
-fn judge(bindings: &[Binding], workload: &Workload, allocator: &Allocator) -> Result<usize> {
+fn judge(
+    bindings: &[Binding],
+    workload: &Workload,
+    allocator: &Allocator,
+) -> std::result::Result<usize, LoadedError> {
     let is_it = |path: &Path| {
         path == allocator.library || path.canonicalize().is_ok_and(|p| p == allocator.library)
     };
@@ -107,15 +152,13 @@ fn judge(bindings: &[Binding], workload: &Workload, allocator: &Allocator) -> Re
     let stranger = |b: &&Binding| !is_it(&b.owner) && defines_malloc(&b.owner);
     match bindings.iter().find(stranger) {
         None => Ok(from_it),
-        Some(other) => Err(Failure::failed(format!(
-            "{} on {}: {} takes malloc from {}, not from {}: the library does not define malloc or \
-             could not be preloaded; it is no peer here",
-            workload.name,
-            allocator.name,
-            printable::name(&other.user),
-            printable::name(&other.owner),
-            printable::name(&allocator.library)
-        ))),
+        Some(other) => Err(LoadedError::OtherMalloc {
+            workload: workload.name.clone(),
+            allocator: allocator.name.clone(),
+            user: other.user.clone(),
+            owner: other.owner.clone(),
+            library: allocator.library.clone(),
+        }),
     }
 }
 
@@ -235,11 +278,11 @@ mod tests {
         let whole = workload(Preload::Whole);
         assert_eq!(judge(&[bind("/a.so")], &whole, &allocator).unwrap(), 1);
         let mixed = [bind("/a.so"), bind("/b.so")];
-        let failure = judge(&mixed, &whole, &allocator).unwrap_err();
-        assert!(
-            failure.message.contains("takes malloc from /b.so"),
-            "{failure}"
-        );
+        let error = judge(&mixed, &whole, &allocator).unwrap_err();
+        let LoadedError::OtherMalloc { owner, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(owner, Path::new("/b.so"));
         let inner = workload(Preload::Inner);
         assert_eq!(judge(&[bind("/b.so")], &inner, &allocator).unwrap(), 0);
         assert!(judge(&mixed, &inner, &allocator).is_err());

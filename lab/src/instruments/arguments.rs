@@ -282,7 +282,7 @@ impl RawField {
             .map(|text| ExtraPeer::parse("--peer", text));
         Ok(Field {
             names: self.allocators,
-            extra: extra.collect::<Result<_>>()?,
+            extra: extra.collect::<std::result::Result<_, _>>()?,
             larder: self.larder,
             run_limit_seconds: self.run_limit,
         })

@@ -97,7 +97,7 @@ fn per_turn(
     allocator: Option<&Allocator>,
     turns: u64,
 ) -> Result<f64> {
-    let count = |turns: u64| {
+    let count = |turns: u64| -> Result<f64> {
         let words: Vec<String> = words.iter().cloned().chain([turns.to_string()]).collect();
         let launch = Launch::new(&words, allocator);
         let profile = callgrind::profile(programs, launch, 1, Detail::Total)?;

@@ -16,6 +16,7 @@ use larder_base::installed::{self, PROGRAMS_VARIABLE};
 use larder_base::measured::{self, last_line, last_object, scratch_failure};
 use larder_base::preload::{PRELOAD_VARIABLE, loadable_path};
 use larder_base::printable;
+use larder_base::target::reason;
 use serde_json::{Map, Value};
 use std::cell::Cell;
 use tempfile::TempDir;
@@ -23,6 +24,55 @@ use tempfile::TempDir;
 use crate::bench::allocators::Allocator;
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Why a program of the instruments gives no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    #[error(
+        "{program} is not in {}: run `make peers` and use out/bin/larder, or set \
+         {PROGRAMS_VARIABLE} to the directory that holds bench/{program}",
+        printable::name(directory)
+    )]
+    Missing { program: String, directory: PathBuf },
+    #[error(
+        "{}: {}: is it installed and executable?",
+        printable::name(program),
+        reason(source)
+    )]
+    NotStarted {
+        program: OsString,
+        source: io::Error,
+    },
+    #[error("{launch}: {}: try again", reason(source))]
+    Lost { launch: String, source: io::Error },
+    #[error("{launch} takes more than {} s: give it longer with --run-limit", limit.as_secs())]
+    Late { launch: String, limit: Duration },
+    /// `said` is empty, or its last line after a colon.
+    #[error("{launch} failed with {}{said}", describe(*status))]
+    Failed {
+        launch: String,
+        status: ExitStatus,
+        said: String,
+    },
+    #[error(
+        "{program} printed no {figure}: it is of another version; stage the programs again with \
+         `make peers`"
+    )]
+    NoFigure { program: String, figure: String },
+    #[error("{command} is not installed: apt-get install {package}")]
+    NotInstalled {
+        command: &'static str,
+        package: &'static str,
+    },
+}
+
+impl From<ProgramError> for Failure {
+    fn from(error: ProgramError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+type ProgramResult<T> = std::result::Result<T, ProgramError>;
 
 /// One run of one program.
 pub struct Launch<'a> {
@@ -60,7 +110,19 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The folder of programs, and the time limit of a run.
+/// `$LARDER_LIBEXEC/bench`, or the one beside the tool; it must hold `needed`.
+fn directory_with(needed: &[&str]) -> ProgramResult<PathBuf> {
+    let directory = installed::programs().join("bench");
+    match needed.iter().find(|name| !directory.join(name).is_file()) {
+        None => Ok(directory),
+        Some(missing) => Err(ProgramError::Missing {
+            program: (*missing).to_owned(),
+            directory,
+        }),
+    }
+}
+
+/// The folder of programs, and what limits a run.
 pub struct Programs {
     directory: PathBuf,
     scratch: TempDir,
@@ -69,16 +131,9 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// `$LARDER_LIBEXEC/bench`, or the one beside the tool; it must hold `needed`.
+    /// In a folder that holds `needed`.
     pub fn find(needed: &[&str], limit_seconds: u64) -> Result<Programs> {
-        let directory = installed::programs().join("bench");
-        if let Some(missing) = needed.iter().find(|name| !directory.join(name).is_file()) {
-            return Err(Failure::failed(format!(
-                "{missing} is not in {}: run `make peers` and use out/bin/larder, or set \
-                 {PROGRAMS_VARIABLE} to the directory that holds bench/{missing}",
-                printable::name(&directory)
-            )));
-        }
+        let directory = directory_with(needed)?;
         let scratch = tempfile::Builder::new().prefix("larder-").tempdir();
         Ok(Programs {
             directory,
@@ -118,12 +173,13 @@ impl Programs {
                 return Ok(fs::read(&out).unwrap_or_default());
             }
             let said = last_line(&fs::read(&err).unwrap_or_default());
-            Err(Failure::failed(format!(
-                "{} failed with {}{}{said}",
-                launch.describe(),
-                describe(status),
-                if said.is_empty() { "" } else { ": " }
-            )))
+            let colon = if said.is_empty() { "" } else { ": " };
+            Err(ProgramError::Failed {
+                launch: launch.describe(),
+                status,
+                said: format!("{colon}{said}"),
+            }
+            .into())
         });
         let _ = fs::remove_dir_all(&folder);
         outcome
@@ -135,16 +191,17 @@ impl Programs {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let start = Instant::now();
         let mut child = start_child(&mut command)?;
-        let status = child.wait().map_err(|error| lost(launch, &error))?;
+        let status = child.wait().map_err(|error| lost(launch, error))?;
         let time = start.elapsed();
         if status.success() {
             return Ok(time);
         }
-        Err(Failure::failed(format!(
-            "{} failed with {}",
-            launch.describe(),
-            describe(status)
-        )))
+        Err(ProgramError::Failed {
+            launch: launch.describe(),
+            status,
+            said: String::new(),
+        }
+        .into())
     }
 
     fn start(&self, launch: &Launch, out: &Path, err: &Path) -> Result<Child> {
@@ -152,7 +209,8 @@ impl Programs {
         let create = |path: &Path| {
             File::create(path).map_err(|error| scratch_failure(&printable::name(path), &error))
         };
-        start_child(command.stdout(create(out)?).stderr(create(err)?))
+        let child = start_child(command.stdout(create(out)?).stderr(create(err)?));
+        Ok(child?)
     }
 
     fn command(&self, launch: &Launch) -> Result<Command> {
@@ -177,67 +235,59 @@ impl Programs {
         Ok(command)
     }
 
-    fn wait(&self, mut child: Child, launch: &Launch) -> Result<ExitStatus> {
+    fn wait(&self, mut child: Child, launch: &Launch) -> ProgramResult<ExitStatus> {
         let start = Instant::now();
         loop {
-            let ended = child.try_wait().map_err(|error| lost(launch, &error))?;
+            let ended = child.try_wait().map_err(|error| lost(launch, error))?;
             if let Some(status) = ended {
                 return Ok(status);
             }
             if start.elapsed() > self.limit {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(Failure::failed(format!(
-                    "{} takes more than {} s: give it longer with --run-limit",
-                    launch.describe(),
-                    self.limit.as_secs()
-                )));
+                return Err(ProgramError::Late {
+                    launch: launch.describe(),
+                    limit: self.limit,
+                });
             }
             std::thread::sleep(LOOK_EVERY);
         }
     }
 }
 
-fn start_child(command: &mut Command) -> Result<Child> {
-    command.spawn().map_err(|error| {
-        Failure::failed(format!(
-            "{}: {}: check that it is installed and executable",
-            printable::name(command.get_program()),
-            larder_base::target::reason(&error)
-        ))
+fn start_child(command: &mut Command) -> ProgramResult<Child> {
+    command.spawn().map_err(|source| ProgramError::NotStarted {
+        program: command.get_program().to_owned(),
+        source,
     })
 }
 
-fn lost(launch: &Launch, error: &io::Error) -> Failure {
-    Failure::failed(format!(
-        "{}: {}: try again",
-        launch.describe(),
-        larder_base::target::reason(error)
-    ))
+fn lost(launch: &Launch, source: io::Error) -> ProgramError {
+    ProgramError::Lost {
+        launch: launch.describe(),
+        source,
+    }
 }
 
 /// A number that the program should have printed.
-pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> Result<f64> {
-    printed.get(name).and_then(Value::as_f64).ok_or_else(|| {
-        Failure::failed(format!(
-            "{program} printed no {name}: it is of another version; stage the programs again with \
-             `make peers`"
-        ))
+pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> ProgramResult<f64> {
+    let number = printed.get(name).and_then(Value::as_f64);
+    number.ok_or_else(|| ProgramError::NoFigure {
+        program: program.to_owned(),
+        figure: name.to_owned(),
     })
 }
 
-/// The path of a command that an instrument needs; called before anything is run.
-pub fn require(command: &str, package: &str) -> Result<PathBuf> {
+/// Where a command is that an instrument needs: it must be there before anything is run.
+pub fn require(command: &'static str, package: &'static str) -> ProgramResult<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(command));
     let found = places.find(|place| place.is_file());
     found.ok_or_else(|| missing(command, package))
 }
 
-pub fn missing(command: &str, package: &str) -> Failure {
-    Failure::failed(format!(
-        "{command} is not installed: apt-get install {package}"
-    ))
+pub fn missing(command: &'static str, package: &'static str) -> ProgramError {
+    ProgramError::NotInstalled { command, package }
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -255,14 +305,19 @@ mod tests {
     fn the_last_object_counts() {
         let printed = last_object(b"{\"a\": 1}\nnoise\n{\"a\": 2}\nend\n");
         assert_eq!(number(&printed, "a", "p").unwrap(), 2.0);
-        assert!(number(&printed, "b", "p").is_err());
+        let missing = number(&printed, "b", "p");
+        assert!(matches!(missing, Err(ProgramError::NoFigure { .. })));
         assert!(last_object(b"{broken\n").is_empty());
     }
 
     #[test]
     fn a_missing_program_is_named() {
-        let failure = Programs::find(&["bench_of_nothing"], 1).err().unwrap();
-        assert!(failure.message.contains("bench_of_nothing"), "{failure}");
-        assert!(require("no-such-command", "a-package").is_err());
+        let error = directory_with(&["bench_of_nothing"]).unwrap_err();
+        let ProgramError::Missing { program, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(program, "bench_of_nothing");
+        let required = require("no-such-command", "a-package");
+        assert!(matches!(required, Err(ProgramError::NotInstalled { .. })));
     }
 }

@@ -158,7 +158,7 @@ impl Case {
 /// The words before the program. It keeps its own malloc, so that only recording differs.
 fn wrapper(way: usize, trace: &Path) -> Result<Vec<OsString>> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-    let tool = || {
+    let tool = || -> Result<Vec<OsString>> {
         let tool = installed::tool()?;
         Ok([vec![tool.into()], words(&["record", "--no-larder"])].concat())
     };

@@ -22,11 +22,11 @@ pub struct Field {
 impl Field {
     /// The allocators, and notes on the choice for the report.
     pub fn find(&self) -> Result<(Vec<Allocator>, Vec<String>)> {
-        allocators::find(&Choice {
+        Ok(allocators::find(&Choice {
             names: self.names.as_deref(),
             extra: &self.extra,
             larder: self.larder.as_deref(),
-        })
+        })?)
     }
 }
 

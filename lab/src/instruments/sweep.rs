@@ -75,7 +75,8 @@ impl Trial<'_> {
 
     fn run(&self, programs: &Programs, scale: f64) -> Result<f64> {
         let launch = Launch::new(&self.words(), Some(self.allocator)).scaled(scale);
-        programs::number(&programs.run(&launch)?, "ns_per_operation", PROGRAM)
+        let printed = programs.run(&launch)?;
+        Ok(programs::number(&printed, "ns_per_operation", PROGRAM)?)
     }
 }
 

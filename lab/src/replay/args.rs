@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use larder_base::failure::Result;
 
-use crate::bench::allocators::ExtraPeer;
+use crate::bench::allocators::{AllocatorError, ExtraPeer};
 use crate::instruments::output::Output;
 
 pub const EXAMPLES: &str = "Examples:\n  \
@@ -92,13 +91,13 @@ pub struct Measurement {
 }
 
 impl RawReplay {
-    pub fn check(self) -> Result<ReplayPlan> {
+    pub fn check(self) -> Result<ReplayPlan, AllocatorError> {
         let task = match self.operations {
             Some(file) => Task::WriteOperations(file),
             None => {
                 let libraries = self.allocator.iter().filter(|text| text.contains('='));
                 let extra = libraries.map(|text| ExtraPeer::parse("--allocator", text));
-                let extra: Vec<ExtraPeer> = extra.collect::<Result<_>>()?;
+                let extra: Vec<ExtraPeer> = extra.collect::<Result<_, _>>()?;
                 let name = |text: &String| text.split('=').next().unwrap_or_default().to_owned();
                 let names: Vec<String> = self.allocator.iter().map(name).collect();
                 Task::Measure(Measurement {
@@ -133,7 +132,7 @@ mod tests {
         replay: RawReplay,
     }
 
-    fn measurement(words: &[&str]) -> Result<Measurement> {
+    fn measurement(words: &[&str]) -> Result<Measurement, AllocatorError> {
         let words = ["replay", "t"].iter().chain(words);
         let plan = Line::try_parse_from(words).expect("usage").replay.check()?;
         match plan.task {
@@ -149,7 +148,10 @@ mod tests {
         assert_eq!(plan.extra.len(), 1);
         assert_eq!(plan.extra[0].environment["A"], "1");
         assert_eq!(measurement(&[]).unwrap().names, None);
-        let failure = measurement(&["--allocator", "=x"]).unwrap_err();
-        assert!(failure.message.contains("--allocator"), "{failure}");
+        let error = measurement(&["--allocator", "=x"]).unwrap_err();
+        let AllocatorError::Argument { option, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(option, "--allocator");
     }
 }

@@ -112,7 +112,7 @@ const DEFAULT_TOP: usize = 20;
 
 impl RawLeaks {
     pub fn check(self) -> Result<LeaksPlan> {
-        let suppressions = self.suppressions.map(|file| {
+        let suppressions = self.suppressions.map(|file| -> Result<_> {
             let list = Suppressions::read(&file)?;
             let whole = std::path::absolute(&file).map_err(|error| {
                 let name = printable::name(&file);

@@ -9,7 +9,7 @@ use larder_analysis::reading::measure::Measure;
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
 use larder_base::failure::{Failure, Result};
-use larder_base::format::{self, Format};
+use larder_base::format::{self, Format, FormatError};
 use larder_base::printable;
 
 pub const EXAMPLES: &str = "\
@@ -245,7 +245,11 @@ fn process_id(name: &Path) -> Option<u32> {
     text.parse().ok().filter(|_| digits)
 }
 
-fn format_of(format: Option<Format>, json: bool, output: Option<&Path>) -> Result<Format> {
+fn format_of(
+    format: Option<Format>,
+    json: bool,
+    output: Option<&Path>,
+) -> std::result::Result<Format, FormatError> {
     match (format, json, output) {
         (Some(format), ..) => Ok(format),
         (None, true, _) => Ok(Format::Json),
@@ -257,6 +261,7 @@ fn format_of(format: Option<Format>, json: bool, output: Option<&Path>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_base::format::FormatCause;
 
     #[test]
     fn a_number_is_a_process() {
@@ -278,8 +283,8 @@ mod tests {
         assert_eq!(of("heap.pb.gz").unwrap(), Format::Pprof);
         assert_eq!(of("heap.speedscope.json").unwrap(), Format::Speedscope);
         assert_eq!(of("heap.json").unwrap(), Format::Json);
-        assert!(of("heap").unwrap_err().message.contains("--format"));
-        let given = format_of(Some(Format::Heap), false, Some(Path::new("x.svg")));
-        assert_eq!(given.unwrap(), Format::Heap);
+        assert_eq!(of("heap").unwrap_err().cause, FormatCause::Unnamed);
+        let said = format_of(Some(Format::Heap), false, Some(Path::new("x.svg")));
+        assert_eq!(said.unwrap(), Format::Heap);
     }
 }

@@ -139,33 +139,50 @@ fn label(text: &str) -> std::result::Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn receiver(text: &str) -> Result<(Uri, Shape)> {
-    let refused = |why: &str| Failure::failed(format!("{}: {why}", printable::escape(text)));
+/// Why nothing can be pushed to a URL, which it holds unless that has a password.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum ReceiverError {
+    #[error("{}: give http://HOST:PORT/PATH or https://…", printable::escape(.0))]
+    NotAUrl(String),
+    #[error(
+        "--push: has a password in it: put it into a file, as Authorization: Basic …, and name \
+         that with --header-file"
+    )]
+    Password,
+    #[error(
+        "{}: has a query: leave it out, and name labels with --label",
+        printable::escape(.0)
+    )]
+    Query(String),
+    #[error(
+        "{}: does not say what receives: end it in /ingest for Pyroscope, or in \
+         /api/profiles/writeraw for Parca",
+        printable::escape(.0)
+    )]
+    UnknownPath(String),
+}
+
+impl From<ReceiverError> for Failure {
+    fn from(error: ReceiverError) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+fn receiver(text: &str) -> std::result::Result<(Uri, Shape), ReceiverError> {
     let uri: Option<Uri> = text.parse().ok();
     let scheme = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
     let uri = uri.filter(|uri| scheme(uri) && uri.host().is_some());
-    let uri = uri.ok_or_else(|| refused("give http://HOST:PORT/PATH or https://…"))?;
+    let uri = uri.ok_or_else(|| ReceiverError::NotAUrl(text.to_owned()))?;
     if uri
         .authority()
         .is_some_and(|authority| authority.as_str().contains('@'))
     {
-        // Messages would show it.
-        return Err(Failure::failed(
-            "--push: has a password in it: put it into a file, as Authorization: Basic …, and name \
-             that with --header-file",
-        ));
+        return Err(ReceiverError::Password);
     }
     if uri.query().is_some() {
-        return Err(refused(
-            "has a query: leave it out, and name labels with --label",
-        ));
+        return Err(ReceiverError::Query(text.to_owned()));
     }
-    let shape = Shape::of(uri.path()).ok_or_else(|| {
-        refused(
-            "has no path of a known receiver: end it in /ingest for Pyroscope, or in \
-             /api/profiles/writeraw for Parca",
-        )
-    })?;
+    let shape = Shape::of(uri.path()).ok_or_else(|| ReceiverError::UnknownPath(text.to_owned()))?;
     Ok((uri, shape))
 }
 
@@ -249,20 +266,19 @@ mod tests {
         ] {
             assert_eq!(receiver(good).unwrap().1, shape, "{good}");
         }
-        for bad in [
-            "",
-            "h:4040/ingest",
-            "ftp://h/ingest",
-            "http://h:4040",
-            "http:///ingest",
-            "http://h/ingest?name=x",
-            "http://h/\u{1b}[2J/ingest",
-        ] {
-            let message = receiver(bad).unwrap_err().message;
-            assert!(!message.contains('\u{1b}'), "{message}");
+        let refused = |text: &str| receiver(text).unwrap_err();
+        for bad in ["", "h:4040/ingest", "ftp://h/ingest", "http:///ingest"] {
+            assert_eq!(refused(bad), ReceiverError::NotAUrl(bad.to_owned()));
         }
-        let secret = receiver("http://me:secret@h/ingest").unwrap_err().message;
-        assert!(!secret.contains("secret"), "{secret}");
+        let query = "http://h/ingest?name=x";
+        assert_eq!(refused(query), ReceiverError::Query(query.to_owned()));
+        let nowhere = "http://h:4040";
+        let expected = ReceiverError::UnknownPath(nowhere.to_owned());
+        assert_eq!(refused(nowhere), expected);
+        let escaped = refused("http://h/\u{1b}[2J/ingest").to_string();
+        assert!(!escaped.chars().any(char::is_control), "{escaped}");
+        let secret = refused("http://me:secret@h/ingest");
+        assert_eq!(secret, ReceiverError::Password);
     }
 
     #[test]

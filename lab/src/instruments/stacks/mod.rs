@@ -88,7 +88,7 @@ pub fn run(plan: &StacksPlan) -> Result<()> {
 
 fn cases(programs: &Programs) -> Result<Vec<Case>> {
     let folder = programs.scratch_folder()?;
-    let input = |name: &str, text: &str| {
+    let input = |name: &str, text: &str| -> Result<String> {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| scratch_failure("an input", &error))?;
         Ok(path.display().to_string())
