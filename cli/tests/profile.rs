@@ -463,7 +463,7 @@ fn a_process_that_cannot_be_read_is_told() {
         ),
         (
             &["profile", "1", "--seconds", "1", "--format", "heap"],
-            "one time",
+            "one moment",
         ),
     ] {
         assert_fails(&output(larder().args(words)), 125, &[told]);

@@ -260,14 +260,14 @@ fn a_process_that_lies_is_not_believed() {
     let flags = ["-O1", "-std=c++20", LAYOUTS];
     let impostor = compile(directory.path(), "impostor.cc", IMPOSTOR, &flags);
     let expected: [&[&str]; 8] = [
-        &["is inconsistent"],
+        &["cannot be true"],
         &["version 777", "same release"],
-        &["is inconsistent"],
-        &["is inconsistent"],
-        &["is inconsistent"],
-        &["is inconsistent"],
-        &["is inconsistent"],
-        &["is inconsistent"],
+        &["cannot be true"],
+        &["cannot be true"],
+        &["cannot be true"],
+        &["cannot be true"],
+        &["cannot be true"],
+        &["cannot be true"],
     ];
     for (kind, words) in expected.iter().enumerate() {
         let (running, _) = start(Command::new(&impostor).arg(kind.to_string()));

@@ -160,7 +160,7 @@ impl fmt::Display for Obstacle {
             Self::Unsound(what) => {
                 return write!(
                     f,
-                    "{what} is inconsistent; it may just have become another program: try again; \
+                    "{what} cannot be true; it may just have become another program: try again; \
                      if the result is the same, its heap is damaged"
                 );
             }
