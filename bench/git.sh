@@ -1,5 +1,5 @@
 #!/bin/sh
-# git.sh COMMITS: git shows every change of a repository's history, and packs it anew.
+# git.sh COMMITS: git shows every change of a repository's history, and repacks it.
 #
 # Trees, blobs and diffs: large texts inflated and dropped, hash tables of objects, and deltas searched
 # by two threads. The repository is made here, by fast-import, without the allocator; time and memory

@@ -2,9 +2,9 @@
 # pgbench.sh TRANSACTIONS: a PostgreSQL server on a unix socket, loaded by pgbench.
 #
 # Look-ups, the mixed transactions of TPC-B, and reports that sort, join and aggregate. PostgreSQL
-# keeps contexts of its own, which take blocks of 1 KiB to 8 MiB from malloc and drop them in bulk, in
-# one process a connection. Peak memory is the largest sum of the processes' anonymous memory, seen
-# ten times a second: what they share is the same under any malloc.
+# has memory contexts, which allocate blocks of 1 KiB to 8 MiB and free them in bulk, in one process a
+# connection. Peak memory is the largest sum of the processes' anonymous memory, sampled ten times a
+# second: shared memory is the same under any malloc.
 transactions=${1:?usage: pgbench.sh TRANSACTIONS}
 . "$(dirname "$0")/server.sh"
 [ "$transactions" -ge 40 ] || transactions=40
@@ -37,7 +37,7 @@ client() {
   plain "$tools/$name" -h "$directory" -U bench "$@" >>"$directory/load" 2>&1 ||
     fail "$name: $(plain tail -n 1 "$directory/load")"
 }
-# Not by a client: a connection that comes early counts as a crash in the log.
+# Not by a client: an early connection appears as a crash in the log.
 await_server() { await postgres "$directory/log" grep -q 'ready to accept' "$directory/log"; }
 
 # The cluster with its tables is made once; each run works on a copy.
@@ -72,7 +72,7 @@ server=$!
 started=$server
 await_server
 
-# Anonymous memory of all processes in KiB, whenever there is more of it than ever before.
+# Prints the anonymous memory of all processes in KiB, whenever it exceeds the maximum so far.
 watch_memory() {
   without_allocator
   highest=0

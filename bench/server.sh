@@ -1,22 +1,22 @@
-# Sourced by the workloads that consist of more than one process: a folder of their own, tidying up
-# however they end, load generators that run without the allocator, and the figures of what is measured.
+# Sourced by the workloads with more than one process: a folder of their own, clean-up however they end,
+# load generators that run without the allocator, and the figures of the measured process.
 #
-# The workload itself is started with the allocator as LD_PRELOAD; everything that is not measured
-# goes through `plain`. What is measured is reported as one line of JSON.
+# The workload itself is started with the allocator as LD_PRELOAD; processes that are not measured are
+# started by `plain`. The figures are one line of JSON.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 program=${0##*/}
 directory=$(mktemp -d)
 started=
 
-# Without what makes the runner's choice of malloc, and its proof. Not for what is to be stopped by its
-# number: that would be the shell's that waits for it.
+# Runs a command without the variables that choose malloc and check it. Not for a process that is stopped
+# by its number: that would be the number of the shell that waits for it.
 plain() { env -u LD_PRELOAD -u LD_DEBUG -u LD_DEBUG_OUTPUT -u LD_BIND_NOW "$@"; }
 
 # For the rest of a subshell.
 without_allocator() { unset LD_PRELOAD LD_DEBUG LD_DEBUG_OUTPUT LD_BIND_NOW; }
 
-# Runs on failures and signals as well.
+# Runs on failures and signals, too.
 tidy() {
   status=$?
   trap - EXIT
@@ -35,8 +35,8 @@ fail() {
   exit 1
 }
 
-# await WHAT LOG COMMAND...: until the command succeeds, ten seconds at most, and no longer than what
-# was started is alive: the dead have no /proc/PID/exe.
+# await WHAT LOG COMMAND...: waits until the command succeeds, up to ten seconds, and while the started
+# process runs: one that has ended has no /proc/PID/exe.
 await() {
   what=$1 log=$2 tries=0
   shift 2
@@ -51,14 +51,14 @@ await() {
   done
 }
 
-# stop PROCESS: of ours, and waits for it.
+# stop PROCESS: stops one of our processes, and waits for it.
 stop() {
   kill "$1" 2>/dev/null || true
   wait "$1" 2>/dev/null || true
   started=$(echo " $started " | plain sed "s/ $1 / /")
 }
 
-# A port of the loopback interface that nobody uses now.
+# A port of the loopback interface that no process currently uses.
 free_port() {
   plain python3 -c 'import socket
 s = socket.socket()
@@ -68,14 +68,14 @@ print(s.getsockname()[1])'
 
 now() { plain date +%s.%N; }
 
-# A folder that outlives this run, if the runner gives one, for inputs that are costly to make.
+# A folder that outlives this run, if the runner has one, for inputs that take long to generate.
 cache=${BENCH_CACHE:-$directory}
 plain mkdir -p "$cache"
 
 # The figures of a process and of those children that have ended: "CPU_SECONDS PAGE_FAULTS".
 used() {
   plain awk -v ticks="$(plain getconf CLK_TCK)" '{
-    # The second field is a name in parentheses, which may hold anything.
+    # The second field is a name in parentheses, which may contain anything.
     sub(/^.*\) /, "")
     printf "%.2f %d\n", ($12 + $13 + $14 + $15) / ticks, $8 + $9 + $10 + $11
   }' "/proc/$1/stat"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# z3.sh ROUNDS: the SMT solver shows again and again that six pigeons do not fit into five holes.
+# z3.sh ROUNDS: the SMT solver proves repeatedly that six pigeons do not fit into five holes.
 #
 # Integer arithmetic makes that hard enough: terms, clauses, rows of numbers and hash tables by the
 # hundred thousand a round, in one thread, with vectors that grow: C++ at its most allocation-heavy.
@@ -19,7 +19,7 @@ awk -v rounds="$rounds" -v holes=5 'BEGIN {
     print "(check-sat)(reset)"
   }
 }' >"$problem"
-# Opened before it is removed, as the shell will not be there to do it.
+# Opened before it is removed, because the shell is replaced and cannot do it later.
 exec <"$problem"
 rm "$problem"
 exec z3 -in

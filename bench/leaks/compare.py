@@ -47,7 +47,7 @@ class Sites(collections.defaultdict):
 
     def add(self, stack, kind, size, objects):
         stack = [frame for frame in stack if not OWN.search(frame[0])]
-        # Valgrind goes on behind the outermost function.
+        # Valgrind continues behind the outermost function.
         while stack and stack[-1] == UNKNOWN:
             stack.pop()
         figures = self[tuple(stack[:FRAMES_MAX])][kind]
@@ -56,7 +56,7 @@ class Sites(collections.defaultdict):
 
 
 def segments(path):
-    """Of an ELF file: offset in the file, size there, address."""
+    """The loaded parts of an ELF file: offset in the file, size there, address."""
     try:
         with open(path, "rb") as file:
             head = file.read(64)
@@ -137,7 +137,7 @@ READING = re.compile(r"Reading syms from (/.*)\n.*svma 0x([0-9a-f]+), avma 0x([0
 
 
 def read_valgrind(text, log, sites):
-    """Its XML, and its log with -v -v, which says where each file is."""
+    """Its XML, and its log with -v -v, which has the address of each file."""
     biases = collections.defaultdict(list)
     for path, linked, actual in READING.findall(log):
         biases[path].append(int(actual, 16) - int(linked, 16))
@@ -176,13 +176,13 @@ def load(path):
 
 
 class Tool:
-    """How one of them runs a command, and what it then says."""
+    """How one of the tools runs a command, and how its reports are read."""
 
     def __init__(self, prefix=(), env=None):
         self.prefix, self.env = list(prefix), env or {}
 
     def run(self, job, read):
-        """A run of the job, in an empty folder unless it says where; its reports."""
+        """Runs the job, in an empty folder by default; returns its reports."""
         reports = Reports()
         with tempfile.TemporaryDirectory() as base:
             work, said = job.get("folder", f"{base}/work"), f"{base}/said"
@@ -284,7 +284,7 @@ def find_lsan():
 
 
 class Comparison:
-    """What the tools say of one job."""
+    """The tools' results for one job."""
 
     def __init__(self, job, library, with_lsan):
         self.larder = larder(library, "normal").run(job, read_heaps)
@@ -308,7 +308,7 @@ class Comparison:
         return same, both - same, here - there, there - here
 
     def known(self, stack):
-        """All that is said of a site."""
+        """All results for a site."""
         said = {}
         if found := self.larder.kind(stack, "lost"):
             said["Larder"] = found

@@ -77,8 +77,8 @@ JOBS = {
     "g++": direct("g++", "-std=c++20", "-O1", "-c", "a.cc", before=[SOURCE]),
     "python3": direct("/usr/bin/python3", "-c", PYTHON, env={"PYTHONMALLOC": "malloc"}),
     "perl": direct("perl", "-e", PERL),
-    # At its end it unmaps some of its heap's pages, by address, and loses what the others do not point to: in valgrind
-    # mappings grow upwards, here down. setarch -L has them grow upwards everywhere.
+    # At its end it unmaps some of its heap's pages, by address, and loses objects that the other pages do not point
+    # to: mappings grow upwards in valgrind, and downwards otherwise. setarch -L makes them grow upwards everywhere.
     "ruby": direct("setarch", "-L", "ruby", "--disable-gems", "-e", "1"),
     "sqlite3": direct("sqlite3", ":memory:", SQL),
     "redis-server": direct("redis-server", "--port", "0", "--unixsocket", "socket", "--save", "", drive=

@@ -1,4 +1,4 @@
-"""Whether a library is an allocator that a preload really puts under a program.
+"""Checks that a library is an allocator that a preload makes a program use.
 
 It has to export the names, be in the maps of a running program, have the program's calls bound to it by
 the loader, and serve two threads that free each other's blocks (churn.c).
@@ -17,7 +17,7 @@ SECONDS = 120
 
 
 def build_churn(folder):
-    """Compiles the program; gives its path."""
+    """Compiles the program; returns its path."""
     program = os.path.join(folder, "churn")
     done = subprocess.run([*shlex.split(workshop.cc()), "-O1", "-std=gnu17", "-Wall", "-fno-builtin", "-pthread",
                            os.path.join(workshop.HERE, "churn.c"), "-o", program, "-ldl"],
@@ -38,7 +38,7 @@ def check(library, churn, environment, must_be_true):
         maps = run_churn([churn, *must_be_true], variables)
         if not any(line.endswith(library) for line in maps.splitlines()):
             raise workshop.Failure(f"{library} is not in the maps of a program that preloads it")
-        # At once, by one thread: lines of two threads would run into each other.
+        # All bindings at the start, by one thread: lines of two threads could mix.
         variables.update(LD_BIND_NOW="1", LD_DEBUG="bindings", LD_DEBUG_OUTPUT=os.path.join(folder, "bindings"))
         run_churn([churn, *must_be_true], variables)
         check_bindings(library, churn, folder)
@@ -55,7 +55,7 @@ def check_exports(library):
 
 
 def run_churn(command, variables):
-    """Runs the program to its end; gives its maps, read while it waits."""
+    """Runs the program to its end; returns its maps, read while it waits."""
     process = subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     alarm = threading.Timer(SECONDS, process.kill)

@@ -1,12 +1,12 @@
-// The program that a built allocator has to serve before it counts as a peer: two threads at a time
-// allocate, resize and free, and hand every other block to each other. Each block carries a pattern
-// of its own address and size, checked before it is given back.
+// The program that must work on a built allocator before it counts as a peer: two threads at a time
+// allocate, resize and free, and pass every other block to each other. Each block has a pattern of
+// its own address and size, which is checked before it is freed.
 //
 //   churn [FUNCTION...]
 //
-// FUNCTION names a `bool f(void)` of the allocator that has to say true (such as "the fast caches
-// are on"). Prints "ok", then waits for the end of its input, so that its maps can be read.
-// Exit: 0; 1 with one line on standard error.
+// FUNCTION names a `bool f(void)` of the allocator that must return true (such as "the fast caches
+// are on"). Prints "ok", then waits for the end of its input, so that its maps can be read. Exit:
+// 0; 1 with one line on standard error.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>
@@ -28,7 +28,7 @@ struct Block {
 
 struct Side {
   unsigned random;
-  // Filled by this side, emptied by the other one; NULL where there is nothing.
+  // Filled by this side, emptied by the other one; NULL if empty.
   _Atomic(struct Block*) handed[kSlots];
   struct Side* other;
 };

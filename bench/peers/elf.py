@@ -17,7 +17,7 @@ SHN_UNDEF = 0
 
 
 class NotRetargetable(Exception):
-    """The library needs something of the newer glibc that the older one has not."""
+    """The library needs a symbol of the newer glibc that the older one does not have."""
 
 
 def elf_hash(name):
@@ -30,7 +30,7 @@ def elf_hash(name):
 
 
 class Library:
-    """The parts of a shared object that say which symbols of which version it needs."""
+    """The parts of a shared object with the symbols and versions that it needs."""
 
     def __init__(self, data):
         self.data = data
@@ -79,7 +79,7 @@ class Library:
 
 
 def retarget(path):
-    """Edits the library at `path`; leaves it alone when it needs nothing of the newer version."""
+    """Edits the library at `path`; does not change one that needs nothing of the newer version."""
     with open(path, "rb") as file:
         library = Library(bytearray(file.read()))
     versions = list(library.needed_versions())

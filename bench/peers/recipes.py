@@ -1,4 +1,4 @@
-"""The peers: what each is made of, and how its own project builds the library to preload.
+"""The peers: the sources of each, and how its own project builds the library to preload.
 
 Flags are those of each project's release build; what deviates is said in the recipe's note. Sources are
 unchanged. A recipe's text is part of its key in the cache: an edit here rebuilds that peer alone.
@@ -22,9 +22,9 @@ class Recipe:
     how: str
     build: object  # (Workshop) -> path of the library
     note: str = ""
-    # Variables that the project's documentation asks for on this kind of system.
+    # Variables that the project's documentation requires on this kind of system.
     environment: dict = field(default_factory=dict)
-    # Functions of the library that have to say true in a running program.
+    # Functions of the library that must return true in a running program.
     must_be_true: tuple = ()
     # What to build where the archive no longer has this version.
     instead: "Recipe | None" = None
@@ -79,7 +79,7 @@ def tcmalloc(shop):
              "-I", os.path.join(crate, "c_src/abseil-cpp"), "-I", os.path.join(crate, "c_src/tcmalloc")]
     return shop.compile([os.path.join(crate, name) for name in names],
                         lambda source: flags if source.endswith(".S") else ["-std=c++17", *flags],
-                        # Its calls of itself go direct, as where it is linked in.
+                        # Its calls of itself are direct, like when it is linked in.
                         ["-lpthread", "-Wl,-z,defs,-Bsymbolic-functions"], "libtcmalloc.so", workshop.CLANGXX)
 
 

@@ -1,4 +1,4 @@
-"""Where one peer is built: its folder, its log, its compilers, and the sources it is made of.
+"""Where one peer is built: its folder, its log, its compilers, and its sources.
 
 Sources come from package registries through their own clients, so that a mirror configured for these
 is used: crates through cargo, whose lock file pins each archive's checksum; packages of Debian through
@@ -21,7 +21,7 @@ COMMAND_SECONDS = 1800
 
 
 class Failure(Exception):
-    """What went wrong, in one line for people; and what the command that failed had to say."""
+    """An error in one line, and the output of the command that failed."""
 
     def __init__(self, reason, said=""):
         super().__init__(reason)
@@ -63,7 +63,7 @@ def output(command):
 
 
 class Workshop:
-    """One peer's building place. Used by one thread, but for `compile`, which has its own."""
+    """One peer's build. Used by one thread, except `compile`, which has threads of its own."""
 
     def __init__(self, folder, log_path, jobs):
         self.folder = folder
@@ -85,7 +85,7 @@ class Workshop:
             raise Failure(f"{command[0]} is missing: run 'scripts/setup build bench'") from error
         except subprocess.TimeoutExpired as error:
             raise Failure(f"{command[0]} has not ended after {COMMAND_SECONDS} s", error.output) from error
-        # One write, so that the lines of compilers that run side by side stay together.
+        # One write, so that the lines of parallel compilers do not mix.
         with open(self.log_path, "a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(command)}\n{done.stdout}")
         if done.returncode != 0:
@@ -140,7 +140,7 @@ class Workshop:
         return self.path(package)
 
     def apt_options(self, suite):
-        """Options that give apt lists and a cache of its own, with one suite of the configured mirror."""
+        """Options for lists and a cache of apt's own, with one suite of the configured mirror."""
         mirrors = [line.split("|")[1] for line in output(
             ["apt-get", "indextargets", "--format", "$(ORIGIN)/$(LABEL)|$(REPO_URI)", "Created-By: Packages"]
         ).splitlines() if line.startswith("Debian/Debian|")]

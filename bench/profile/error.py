@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the heap profile's intervals hold: real programs, recorded and sampled in the same run.
+"""Checks the heap profile's intervals on real programs, recorded and sampled in the same run.
 
 `larder record` sits on Larder, which samples meanwhile: the trace has every block, the profile its estimate, of the
 same blocks. For the ten sites with the most bytes in use at the end: does the exact figure lie in the interval that
@@ -56,7 +56,7 @@ PROGRAMS = {
 
 
 def load_redis(folder, server):
-    """Fills the server, then has it end."""
+    """Fills the server, then ends it."""
     connection = ["-s", f"{folder}/socket"]
     while subprocess.run(["redis-cli", *connection, "ping"], capture_output=True, check=False).returncode != 0:
         if server.poll() is not None:
@@ -68,7 +68,7 @@ def load_redis(folder, server):
 
 
 class Classes:
-    """What a block counts with."""
+    """The bytes with which a block counts."""
 
     def __init__(self, library):
         os.environ["LARDER_PROFILE_BYTES"] = "0"
@@ -113,7 +113,7 @@ def exact(log, classes):
             continue
         size = int(length or first) * (int(second) if call == "calloc" else 1)
         size = classes.bytes(size)
-        # In place it stays whose it was, as it does for the profile.
+        # In place it stays the same site's, like in the profile.
         if before and old == at:
             allocated[before[0]] += max(0, size - before[1])
             place = before[0]
@@ -125,14 +125,14 @@ def exact(log, classes):
 
 
 def place_of(site):
-    """As in the log, without the module's name, which may be a link's."""
+    """The place in the log's form, without the module's name, which may be a link's."""
     if site["file"] is not None and site["line"] is not None:
         return f"{site['file']}:{site['line']}"
     return f"+{site['address'] or 0:#x}:0"
 
 
 def run(name, options, classes):
-    """One run: exact bytes in use and allocated by place, and what the profile says of each site."""
+    """One run: exact bytes in use and allocated by place, and the profile's figures for each site."""
     with tempfile.TemporaryDirectory() as folder:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("LARDER_", "LD_"))}
         env.update(LARDER_PROFILE=f"{folder}/profile.%p", PERL_HASH_SEED="0")
@@ -149,7 +149,7 @@ def run(name, options, classes):
         images = sorted(glob.glob(f"{trace}/*.ltrace"), key=os.path.getsize)
         if recorded.returncode != 0 or not profiles or not images:
             sys.exit(f"{name}: exit {recorded.returncode}: {said[-500:]}")
-        # Each side would look for wrappers in what it has seen, and find others: they are named.
+        # Each side would find different wrappers in its data, so they are named.
         charging = ["--no-wrappers", "--skip", "x*alloc"]
         export = [options.larder, "export", "--format", "memdebug", *charging, images[-1]]
         with subprocess.Popen(export, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -163,7 +163,7 @@ def run(name, options, classes):
 
 
 def report(name, options, classes):
-    """Prints the program's sites; how many intervals there were, and how many hold."""
+    """Prints the program's sites; returns the number of intervals, and of those that hold."""
     sites = collections.defaultdict(lambda: {"exact": [], "estimate": [], "holds": 0, "of": 0, "name": ""})
     mean = options.mean or DEFAULT_MEAN
     large = collections.Counter()
@@ -178,7 +178,7 @@ def report(name, options, classes):
         allocated_estimate += profile["total"]["allocated"]["bytes"]
         for place, bytes_exact in in_use.most_common(SITES):
             estimate, interval, function = estimates[place]
-            # Without a sample in all the run: what `larder profile` says of sites that it does not know.
+            # Without a sample in the whole run: the result of `larder profile` for unknown sites.
             low, high = interval or (0, -math.log(0.025) * mean)
             site = sites[place]
             site["exact"].append(bytes_exact)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What HEAPPROFILE adds to a program's processor time: under gperftools, which counts every call, and under Larder.
+"""The processor time that HEAPPROFILE adds: under gperftools, which counts every call, and under Larder.
 
 A program that allocates all the time (bench/churn.py under CPython with PYTHONMALLOC=malloc, each object a block)
 runs on each library with HEAPPROFILE and without, in a new order each round; Larder's samples are off without. Both
@@ -24,7 +24,7 @@ PYTHON = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
 
 
 def seconds(command, library, variables):
-    """Of processor time, and how many profiles were written."""
+    """Processor time, and the number of written profiles."""
     with tempfile.TemporaryDirectory() as folder:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("LARDER_", "TCMALLOC_", "HEAP", "LD_"))}
         env.update(PYTHON, LD_PRELOAD=library, **{k: v.replace("FOLDER", folder) for k, v in variables.items()})
@@ -36,7 +36,7 @@ def seconds(command, library, variables):
 
 
 def interval(values):
-    """Of the median, 95 %, by bootstrap."""
+    """The median's 95 % interval, by bootstrap."""
     draws = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(2000))
     return draws[50], draws[-51]
 

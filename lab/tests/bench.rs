@@ -1,5 +1,5 @@
-//! `larder bench` end to end, on small workloads of its own: what is not loaded is refused, what
-//! crashes is a row, and what is measured is written.
+//! `larder bench` end to end, on small workloads of its own: an allocator that is not loaded is refused, a
+//! crash is a row, and measurements are written.
 
 #[path = "../../cli/tests/common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ use common::{
 };
 use serde_json::Value;
 
-/// Allocates, and has an accident if the library `crash` is preloaded.
+/// Allocates, and crashes if the library `crash` is preloaded.
 const WORKLOAD: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -361,7 +361,7 @@ fn the_smoke_test_fails_with_any_allocator() {
 #[test]
 fn an_interruption_keeps_complete_rounds() {
     let tree = Tree::new();
-    // Round by round a little slower: the trial, one round, then a run that waits to be interrupted.
+    // Each round is a little slower: the trial, one round, then a run that waits to be interrupted.
     let script = "echo x >>\\\"$COUNT\\\"; [ $(wc -l <\\\"$COUNT\\\") -lt 3 ] || sleep 3600; {bench}/workload";
     let command = format!("command = [\"/bin/sh\", \"-c\", \"{script}\"]");
     let old = "command = [\"/bin/sh\", \"-c\", \"{bench}/workload && {bench}/workload\"]";
@@ -388,7 +388,7 @@ fn an_interruption_keeps_complete_rounds() {
     let begun = || fs::read_to_string(&count).unwrap_or_default();
     wait_until("in the third run", || begun().lines().count() == 3);
     let begin = Instant::now();
-    // As a terminal does it, but to this process alone; `bench_measure` hears of it by our end or its own.
+    // Like a terminal, but only to this process; `bench_measure` notices it by our end or its own.
     // SAFETY: the process is ours and has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let ended = child.wait_with_output().expect("the end");

@@ -1,7 +1,7 @@
-//! The instruments end to end, on a few pairs: each starts, measures, and says what it has found.
+//! The instruments end to end, on a few pairs: each starts, measures, and reports.
 //!
-//! Their programs are looked for in `LARDER_LIBEXEC` (default: the staged tree), else in the build
-//! tree of `make test`; where they are in neither, the tests fail.
+//! Their programs are searched for in `LARDER_LIBEXEC` (default: the staged tree), then in the build tree
+//! of `make test`; if they are in neither, the tests fail.
 
 #[path = "../../cli/tests/common/mod.rs"]
 mod common;
@@ -308,7 +308,7 @@ const WALKED: [&str; 13] = [
     "larder",
 ];
 
-/// What the comparison says of each program, after none has been found wrong.
+/// The comparison's result for each program, after a check that no stack is wrong.
 fn walked(words: &[&str], unwinder: &str) -> Vec<(String, u64)> {
     let libraries = built_libraries();
     let mut stacks = instrument(&[&["stacks"], words].concat());
@@ -343,7 +343,7 @@ fn recorded_stacks_are_those_of_gdb() {
     let programs = "exceptions,frames,signal handlers,coroutines,plugins";
     let found = walked(&["--gdb", "60", "--programs", programs], "gdb");
     assert_eq!(found.len(), 5);
-    // Of 60; where the machine is idle, few of the signals meet a call.
+    // Of 60; on an idle machine, few of the signals interrupt a call.
     assert!(found.iter().all(|(_, samples)| *samples > 10), "{found:?}");
 }
 

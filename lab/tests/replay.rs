@@ -1,5 +1,4 @@
-//! `larder replay`: what was recorded is carried out, call by call, on whichever malloc; and what
-//! cannot be is told.
+//! `larder replay`: the recorded calls are repeated on any malloc; those that cannot be are reported.
 
 #[path = "../../cli/tests/common/mod.rs"]
 mod common;
@@ -12,8 +11,8 @@ use common::running::ended_if_it_hangs;
 use common::*;
 use serde_json::Value;
 
-/// Two threads make blocks and grow some, two others grow and free them; then threads that come and
-/// go.
+/// Two threads allocate blocks and grow some, two others grow and free them; then threads that start and
+/// end.
 const EXCHANGE: &str = r#"
     #include <condition_variable>
     #include <cstdlib>
@@ -77,7 +76,7 @@ fn replay(trace: &Path, options: &[&str]) -> Command {
     command
 }
 
-/// On these allocators, once: the data of the report.
+/// Replays on these allocators, once; returns the data of the report.
 #[track_caller]
 fn figures(trace: &Path, options: &[&str]) -> Value {
     let done = output(replay(trace, &["--json", "--rounds", "1"]).args(options));
@@ -116,7 +115,7 @@ fn count(value: &Value, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("{name} is no count in {value}"))
 }
 
-/// (made, realloced, freed) by the counters of a report.
+/// (allocated, reallocated, freed) by the counters of a report.
 fn counters(report: &Value) -> (u64, u64, u64) {
     let of = |name| count(&report["counters"], name);
     let made = of("mallocs") + of("callocs") + of("strdups") + of("wcsdups");
@@ -173,7 +172,7 @@ fn the_replay_recorded_makes_the_same_calls() {
     let (made, realloced, freed) = counters(&report_json(&trace, &[]));
     let (made_again, realloced_again, freed_again) = counters(&report_json(&again, &[]));
     assert_eq!((realloced_again, freed_again), (realloced, freed));
-    // Its C++ library and its threads' descriptors come on top.
+    // The replay's C++ library and its threads' descriptors are added.
     let own = made_again - made;
     assert!((1..=40).contains(&own), "{own}");
 }
@@ -200,8 +199,8 @@ fn sanitized(directory: &Path, sanitizer: &str) -> PathBuf {
     program
 }
 
-/// A file of operations of one slot: its words, what its only chunk says of itself, and how many
-/// threads there are, all of that chunk.
+/// A file of operations of one slot: its words, the header of its only chunk, and the number of threads,
+/// which all use that chunk.
 fn written_operations(words: &[u64], counted: u64, next: u64, threads: u64) -> Vec<u8> {
     let (header_bytes, chunk_header_bytes) = (40, 16);
     let table = header_bytes + chunk_header_bytes + words.len() as u64 * 8;

@@ -1,4 +1,4 @@
-//! `larder torture`: clean on Larder, red on a malloc that is broken on purpose.
+//! `larder torture`: clean on Larder, a fault on a malloc that is broken on purpose.
 
 #[path = "../../cli/tests/common/mod.rs"]
 mod common;

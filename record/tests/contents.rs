@@ -1,5 +1,5 @@
-//! With `LARDER_RECORD_CONTENTS` the trace says what blocks held at their end, and no program fails
-//! of it.
+//! With `LARDER_RECORD_CONTENTS` the trace has the contents of blocks at their end, and no program fails
+//! because of it.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use larder_trace::{Action, Fingerprint};
 use support::{Bench, Recorded, Run};
 
-/// A block's life, as the trace tells it.
+/// A block's life in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     size: u64,
@@ -16,7 +16,7 @@ struct Block {
     freed: bool,
 }
 
-/// All blocks of a trace, in the order of their ends; those that live come last.
+/// All blocks of a trace, in the order of their frees; live ones come last.
 fn blocks(trace: &Recorded) -> Vec<Block> {
     let (mut live, mut ended) = (HashMap::new(), Vec::new());
     for call in &trace.calls {
@@ -63,7 +63,7 @@ fn run(bench: &Bench, name: &str, source: &str) -> Run {
     run
 }
 
-/// Those of a size, which the programs choose so that nobody else has it.
+/// The blocks of a size that only the program uses.
 fn of(blocks: &[Block], size: u64) -> Vec<Block> {
     let of_size = blocks.iter().filter(|block| block.size == size);
     of_size.copied().collect()

@@ -1,4 +1,4 @@
-//! Exactly what a program does is in its trace: calls, sizes, addresses, lines, threads.
+//! A trace has exactly the program's calls, sizes, addresses, lines and threads.
 
 mod support;
 
@@ -180,7 +180,7 @@ fn the_same_counts_under_other_allocators() {
         let run = bench.run_with(&program, &[], |command| {
             command.env("LD_PRELOAD", support::preload(&library));
         });
-        // jemalloc's realloc(p, 0) gives a block, which the program answers with 1.
+        // jemalloc's realloc(p, 0) returns a block; the program then returns 1.
         let code = run.output.status.code();
         assert!(
             code == Some(0) || (name == "jemalloc" && code == Some(1)),

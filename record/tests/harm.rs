@@ -1,4 +1,4 @@
-//! Whatever happens, the program is unharmed, and the trace says what it lacks.
+//! The program is never harmed, and the trace records what it lacks.
 
 mod support;
 
@@ -139,7 +139,7 @@ fn assert_lost_honestly(run: &Run, reason: StopReason) {
     assert!(recorded > 1000);
     let all = 800_000;
     let lost = trace.losses.after_stop;
-    // What libc itself allocates for the output is in the sum too.
+    // The sum includes libc's own allocations for the output.
     assert!(
         (all..all + 50).contains(&(recorded + lost)),
         "{recorded} + {lost}"
@@ -494,7 +494,7 @@ enum { BELOW = 65536, STACK = 8192 };
 static ucontext_t back, there;
 static void work(void) { for (int i = 0; i < 100; i++) free(malloc(777)); }
 int main(void) {
-  // Where the next mapping often is: next to what the thread's control block lies in.
+  // The next mapping is often here, next to the one with the thread's control block.
   char *end = (char *)((uintptr_t)__builtin_thread_pointer() & -4096ul);
   while (!msync(end - 4096, 4096, MS_ASYNC)) end -= 4096;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;

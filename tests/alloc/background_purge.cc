@@ -1,5 +1,5 @@
-// What a program freed goes back to the system while it sleeps, if LARDER_BACKGROUND_PURGE asks
-// for that, and the thread that does it survives neither in a child of fork nor in the way of one.
+// With LARDER_BACKGROUND_PURGE a program's free memory is purged while it sleeps. The thread that
+// does it does not exist in a child of fork, and does not disturb a fork.
 
 #include "support.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 void* blocks[100'000];
 
-// The last of the free memory is only kept by this thread's heap: at most a megabyte.
+// This thread's heap caches the rest of the free memory: up to a megabyte.
 constexpr size_t kAllowedBytes = 4 * kMiB;
 
 void fill_and_free() {
@@ -29,7 +29,7 @@ int main() {
     const size_t before = rss_bytes();
     fill_and_free();
     CHECK_MSG(rss_bytes() > before + 50 * kMiB, "round %d: nothing was touched", round);
-    // Or the watchdog says that it never is.
+    // Or the watchdog ends the test.
     while (rss_bytes() > before + kAllowedBytes) sleep_ms(10);
   }
   const pid_t child = fork();

@@ -1,6 +1,6 @@
-// calloc gives zeros for recycled memory of every size and history: freed small objects, runs,
-// large and huge blocks, tails given back by realloc, memory freed by other threads, purged
-// memory that is used again, and sizes whose blocks overlap those of another class.
+// calloc returns zeros for recycled memory of every size and history: freed small objects, spans,
+// large and huge objects, tails freed by realloc, memory freed by other threads, purged memory that
+// is reused, and sizes whose objects overlap those of another class.
 
 #include <pthread.h>
 
@@ -45,7 +45,7 @@ void same_size_again() {
   }
 }
 
-// Fills memory with blocks of one size, frees it, and asks for zeros in another.
+// Fills memory with blocks of one size, frees it, and requests zeros in another.
 void other_size_on_the_same_memory() {
   const size_t sizes[] = {8,         48,        100,      1000,     3000,     9000,    20 * kKiB,
                           33 * kKiB, 70 * kKiB, kMiB / 2, kMiB + 1, 3 * kMiB, 9 * kMiB};
@@ -77,7 +77,7 @@ void tails_of_shrunk_blocks() {
       void* fresh = calloc(1, size / 2);
       CHECK(fresh != nullptr);
       check_zero(fresh, size / 2);
-      // Grown again: the added part may hold anything, but a later calloc must not.
+      // Grown again: the added part may have any contents, but a later calloc must not.
       block = realloc(block, size);
       memset(block, kDirt, size);
       free(block);

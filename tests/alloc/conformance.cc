@@ -1,4 +1,4 @@
-// What ISO C, POSIX and glibc promise of the malloc family, one assertion a promise.
+// The guarantees of ISO C, POSIX and glibc for the malloc family, one assertion each.
 // Single-threaded; prints the number of promises checked.
 
 #include <pthread.h>
@@ -96,7 +96,7 @@ void realloc_keeps_its_contract() {
   CHECK(zero != nullptr);
   CHECK(realloc(zero, opaque(size_t{0})) == nullptr);
 
-  // realloc(p, 0) must really free: a leak of 1 MiB a turn would show.
+  // realloc(p, 0) must free: a leak of 1 MiB an iteration would show.
   const size_t before = rss_bytes();
   for (int i = 0; i < 400; ++i) {
     void* big = malloc(kMiB);
@@ -359,7 +359,7 @@ void malloc_info_writes_xml() {
   unlink(path);
   FILE* stream = fdopen(fd, "w+");
   CHECK(stream != nullptr);
-  // glibc returns the code and leaves errno alone; either way must say EINVAL.
+  // glibc returns the code and does not change errno; either way the error is EINVAL.
   errno = 0;
   const int refused = malloc_info(1, stream);
   CHECK_MSG(refused == EINVAL || (refused == -1 && errno == EINVAL),
@@ -454,7 +454,7 @@ void requests_beyond_ptrdiff_max_fail() {
     expect_enomem("valloc beyond PTRDIFF_MAX", [&] { return valloc(opaque(size)); });
     expect_enomem("pvalloc beyond PTRDIFF_MAX", [&] { return pvalloc(opaque(size)); });
   }
-  // No machine has this much, yet it is a legal size: the answer is ENOMEM, not a crash.
+  // No machine has this much, but it is a legal size: the result is ENOMEM, not a crash.
   expect_enomem("malloc(PTRDIFF_MAX)", [] { return malloc(opaque(size_t{PTRDIFF_MAX})); });
   expect_enomem("malloc(2^62)", [] { return malloc(opaque(size_t{1} << 62)); });
   expect_enomem("calloc(2^61, 2)", [] { return calloc(opaque(size_t{1} << 61), 2); });

@@ -1,8 +1,8 @@
-// The process ends, by every way there is, while threads go on allocating and freeing.
+// The process ends, in every possible way, while threads continue to allocate and free.
 // Usage: exit_race [ROUNDS]
 //
-// exit handlers and static destructors allocate too; nothing of the allocator may be torn down
-// under the threads, and the exit code must be the program's own.
+// exit handlers and static destructors allocate, too; no part of the allocator may be torn down
+// while the threads run, and the exit code must be the program's own.
 
 #include <pthread.h>
 

@@ -3,8 +3,8 @@
 // Usage: fault_injection [STRIDE]: every STRIDE-th k (1: all of them).
 //
 // A seccomp filter turns each mmap, munmap, mprotect, mremap, madvise and brk of the process into
-// SIGSYS; the handler either answers with an error or makes the call itself, from one
-// instruction that the filter lets through.
+// SIGSYS; the handler either returns an error or makes the call itself, from one instruction that
+// the filter allows.
 
 #include <ucontext.h>
 
@@ -95,7 +95,7 @@ void on_trapped_call(int, siginfo_t* info, void* raw_context) {
     const long seen = calls_seen.fetch_add(1) + 1;
     if (seen >= fail_from && seen < fail_until) {
       calls_failed.fetch_add(1);
-      // A failing brk returns the old break, which is what asking for 0 gives.
+      // A failing brk returns the old break, like brk(0).
       set_result(context,
                  number == SYS_brk ? gate_syscall(SYS_brk, 0, 0, 0, 0, 0, 0) : -injection->error);
       return;
@@ -203,7 +203,7 @@ void workload() {
   }
 }
 
-// The kernel is well again: what any program may expect must work at once.
+// The kernel's calls succeed again: everything must work at once.
 void must_have_recovered() {
   injection = nullptr;
   for (size_t size : {size_t{10}, size_t{5000}, 300 * kKiB, 5 * kMiB, 35 * kMiB}) {

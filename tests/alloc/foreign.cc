@@ -1,9 +1,9 @@
-// Blocks of another malloc in the same process, handed to this one: libc's own through
+// Blocks of another malloc in the same process, passed to this one: libc's own through
 // RTLD_DEEPBIND, through its __libc_ entry points, and through a second libc from dlmopen.
 // Usage: foreign PLUGIN
 //
-// free must pass them on to their owner, realloc must keep their content. The other direction,
-// a block of ours handed to libc's own free, is in no allocator's hands but libc's.
+// free must pass them on to their owner, realloc must preserve their contents. The other direction,
+// a block of ours passed to libc's own free, only libc could handle.
 
 #include <link.h>
 
@@ -40,7 +40,7 @@ void hand_over(Malloc make, size_t largest) {
     CHECK(errno == 4242);
     block = make(size);
     fill_pattern(block, size, size);
-    // libc has no entry to ask for it: 0 is an honest answer, a wrong figure is not.
+    // libc has no function for it: 0 is correct, a wrong figure is not.
     const size_t usable = malloc_usable_size(block);
     CHECK(usable == 0 || usable >= size);
     block = realloc(block, size * 2 + 10);
@@ -89,7 +89,7 @@ void libc_entry_points() {
     memset(block, 1, 5000);
     free(block);
   }
-  // The names as a program finds them first: whoever owns them, free must fit.
+  // The first definitions that a program finds: free must match, whichever allocator's they are.
   for (const char* name : {"__libc_malloc", "__libc_valloc", "__libc_pvalloc"}) {
     auto make = reinterpret_cast<Malloc>(symbol(RTLD_DEFAULT, name));
     void* block = make(3000);
@@ -106,8 +106,8 @@ void libc_entry_points() {
   say("__libc_malloc belongs to %s", owner_of(symbol(RTLD_DEFAULT, "__libc_malloc")));
 }
 
-// A second libc in a namespace of its own does not know the preload. What it allocates is
-// freed by its own free; loading, using and closing it must leave both heaps alone.
+// A second libc in a namespace of its own does not see the preload. Its own free frees its blocks;
+// loading, using and closing it must not damage either heap.
 void second_namespace(const char* path) {
   void* mine[64];
   for (size_t i = 0; i < 64; ++i) {

@@ -4,7 +4,7 @@
 //
 // A high-resolution timer interrupts loops of malloc and free at arbitrary instructions. Every
 // 50th signal, later every second one, forks in the handler; the child allocates and leaves with
-// _exit. glibc's own malloc can hang here: it may be run, but nothing is promised.
+// _exit. glibc's own malloc can hang here.
 
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -63,8 +63,8 @@ timer_t start_timer() {
   return signal_every(97'000, static_cast<pid_t>(syscall(SYS_gettid)), on_timer);
 }
 
-// Only blocks beyond the size classes: nearly every call takes the page heap's lock, and the timer
-// finds the allocator on the way into or out of it again and again.
+// Only blocks beyond the size classes: nearly every call takes the page heap's lock, so that the
+// timer often interrupts taking or releasing it.
 void use_locks() {
   void* blocks[8];
   for (int i = 0; i < 50; ++i) {

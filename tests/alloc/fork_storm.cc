@@ -1,9 +1,9 @@
-// fork in a loop while other threads use the allocator; each child allocates, frees what other
-// threads made, and exits.
+// fork in a loop while other threads use the allocator; each child allocates, frees other threads'
+// blocks, and exits.
 // Usage: fork_storm busy|sleepy [FORKS [THREADS]]
 //
-// Threads publish filled blocks in shared slots; a block in a slot is whole at any moment, so a
-// child may verify and free what it finds there. A child has ten seconds.
+// Threads publish filled blocks in shared slots; a block in a slot is always complete, so a child
+// may verify and free it. A child has ten seconds.
 
 #include <pthread.h>
 

@@ -1,9 +1,9 @@
-// Huge blocks that move, end and begin at the same addresses on many threads at once.
+// Huge blocks that are moved, freed and allocated at the same addresses on many threads at once.
 // Usage: huge_race [SECONDS [THREADS]]
 //
-// The kernel hands a hole to the next thread the moment it opens: whatever the allocator notes of
-// an address must be gone before the mapping is. Blocks are touched in two pages only, so that the
-// threads meet as often as possible.
+// The kernel gives a hole to the next thread at once, so the allocator's data about an address must
+// be removed before the mapping is. Blocks are accessed in two pages only, so that the threads
+// collide as often as possible.
 
 #include <pthread.h>
 

@@ -20,7 +20,7 @@ struct Node {
   long words[5];
 };
 
-// The loop's turns allocate at one address, and no call does it.
+// The loop's iterations allocate at one address, without a call.
 void require_inlined() {
   for (int i = 0; i < 3; ++i) delete opaque(new Node());
   void** kept = LARDER_INLINE_NAME(state).kept;

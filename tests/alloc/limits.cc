@@ -82,7 +82,7 @@ void under_the_limit() {
     ++count;
   }
   CHECK(realloc(chunks[0], opaque(kLimit)) == nullptr);
-  // Whoever gives memory back because memory is short must not be told that there is none.
+  // A shrinking realloc must not fail, even without memory.
   for (size_t i = 1; i < 20; ++i) {
     const size_t smaller = 100 * i * i;
     void* shrunk = realloc(chunks[i], smaller);

@@ -1,5 +1,5 @@
 // The process is at vm.max_map_count: mmap and every munmap that would split a mapping fail. The
-// allocator goes on with what it has, answers NULL and ENOMEM where it must, and recovers.
+// allocator continues with its memory, returns NULL and ENOMEM if it must, and recovers.
 // Usage: max_maps
 
 #include "support.h"
@@ -30,7 +30,7 @@ size_t pick_size(Random& random) {
   return random.below(8000);
 }
 
-// Returns how many requests were refused.
+// Returns the number of refused requests.
 size_t churn(uint64_t seed, size_t operations) {
   Random random(seed);
   size_t refused = 0;

@@ -1,5 +1,5 @@
-// The soft and the hard limit: what they refuse, what they give back, whom they tell.
-// Usage: memory_limits; with LARDER_EARLY_PURGE=0, so that nothing else gives memory back.
+// The soft and the hard limit: what they refuse, what they purge, which callbacks they call.
+// Usage: memory_limits; with LARDER_EARLY_PURGE=0, so that nothing else purges memory.
 
 #include <pthread.h>
 
@@ -35,7 +35,7 @@ void set_callback(Told function, void* context) {
   CHECK(set(function, context) == 0);
 }
 
-// Blocks that are written to, linked, until malloc fails or `most` bytes are there.
+// Allocates and writes a list of blocks until malloc fails or there are `most` bytes.
 struct Hoard {
   struct Block {
     Block* next;
@@ -127,7 +127,7 @@ void realloc_at_the_limit() {
   auto* shrunk = static_cast<char*>(realloc(block, 100 * kKiB));
   CHECK(shrunk != nullptr);
   free(shrunk);
-  // Free mappings are in the way of one that grows: they go.
+  // Free mappings lie behind one that grows: they are unmapped.
   Hoard hoard;
   hoard.fill(2 * kMiB, 60 * kMiB);
   block = static_cast<char*>(malloc(100 * kMiB));
@@ -171,7 +171,7 @@ void* hoard_in_thread(void* argument) {
         hoard.drop();
       }
     }
-    // What is freed may be another's before it is counted here.
+    // Another thread may allocate freed memory before it is counted here.
     in_all.fetch_sub(hoard.bytes);
     hoard.clear();
   }
@@ -222,7 +222,7 @@ void below_what_is_in_use() {
   hoard.clear();
 }
 
-// What is left of 240 MiB once 200 of them are free again.
+// What remains of 240 MiB after 200 of them are freed.
 size_t rss_after_frees(size_t size) {
   Hoard stays, goes;
   const size_t before = rss_bytes();
@@ -255,7 +255,7 @@ struct Calls {
   Hoard reserve;
 };
 
-// Allocates beyond what there is, and frees what it was given for this.
+// Allocates beyond the limit, and frees its argument in the callback.
 void count_call(larder_pressure pressure, size_t bytes, void* context) {
   auto* calls = static_cast<Calls*>(context);
   CHECK_MSG(calls->inside.fetch_add(1) == 0, "called while it runs");

@@ -1,6 +1,6 @@
-// calloc after mlockall: the kernel refuses to drop locked pages, so memory "given back" keeps
-// its bytes and must not be taken for fresh.
-// Needs CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK, and says so if it has neither.
+// calloc after mlockall: the kernel refuses to discard locked pages, so purged memory keeps its
+// bytes and must not be taken for zeros. Needs CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK, and
+// says so if it has neither.
 
 #include "../clock.h"
 #include "support.h"

@@ -56,7 +56,7 @@ void plain_forms() {
     operator delete[](array, std::nothrow);
     operator delete[](operator new[](size));
     operator delete(operator new(size));
-    // free of new's memory is undefined in C++, yet programs do it, and malloc/delete too.
+    // free of new's memory is undefined in C++, but programs do it, and malloc/delete, too.
     free(operator new(size));
   }
 }
@@ -162,7 +162,7 @@ void failing_forms() {
               [=] { return operator new[](impossible, alignment, std::nothrow); });
   expect_handlers_exception("new", false, [=] { return operator new(impossible); });
   // [new.delete.single]: the nothrow form returns null if the handler throws bad_alloc; other
-  // exceptions would terminate, so only the throwing forms are asked here.
+  // exceptions would terminate, so only the throwing forms are tested here.
   CHECK(std::get_new_handler() == nullptr);
   bool thrown = false;
   try {
@@ -194,7 +194,7 @@ void release_reserve() {
   std::set_new_handler(nullptr);
 }
 
-// A handler that makes room is what the loop is for: the retry must succeed.
+// A handler that frees memory is the purpose of the loop: the retry must succeed.
 void handler_can_make_room() {
   in_child("handler_can_make_room", [] {
     reserve_in_handler = 64 * kMiB;

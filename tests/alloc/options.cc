@@ -1,5 +1,5 @@
-// Nonsense in LARDER_* variables: one warning on stderr that names the variable, the default in
-// its place, the program's own output and exit code untouched; never an abort.
+// Invalid values of LARDER_* variables: one warning on stderr that names the variable, the default
+// instead, the program's own output and exit code unchanged; never an abort.
 
 #include "support.h"
 
@@ -108,12 +108,12 @@ int main(int argc, char** argv) {
   }
   expect_warning("LARDER_PURGE_DECAY_MS=500", name, 0);
   expect_warning("LARDER_NO_SUCH=1", "LARDER_NO_SUCH", 1);
-  // A value as long as a page must neither overflow a buffer nor be printed whole for ever.
+  // A value as long as a page must not overflow a buffer, and must be printed truncated.
   static char lengthy[8192];
   snprintf(lengthy, sizeof lengthy, "LARDER_PURGE_DECAY_MS=%08000d", 0);
   lengthy[sizeof lengthy - 200] = 'x';
   expect_warning(lengthy, name, 1);
-  // Terminal escapes in a value are shown, not obeyed.
+  // Terminal escapes in a value are printed escaped.
   const char* const hostile[] = {"LARDER_PURGE_DECAY_MS=\033[31mred\nLARDER fake line", nullptr};
   Result result;
   run_with(hostile, &result);

@@ -1,5 +1,5 @@
 // The library that the dlopen tests load and unload: allocates in constructors and destructors,
-// and hands out memory from whichever malloc its own scope binds to.
+// and returns memory of the malloc that its own scope binds to.
 
 #include <stdlib.h>
 #include <string.h>

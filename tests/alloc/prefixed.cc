@@ -1,5 +1,5 @@
-// liblarder_prefixed.a beside libc's malloc in one process: two heaps that know nothing of each
-// other, from several threads, with the prefixed names only. Not preloaded.
+// liblarder_prefixed.a beside libc's malloc in one process: two independent heaps, from several
+// threads, with the prefixed names only. Not preloaded.
 
 #include <pthread.h>
 

@@ -2,9 +2,9 @@
 // and phases of work that each run on another thread.
 // Usage: producer_consumer [OBJECTS [PHASES]]
 //
-// At most 1,024 objects (about 0.6 MiB) are in flight; what is resident may not depend on how
-// many have passed. A finished phase's memory must serve the next one, whether its thread has
-// ended or only sleeps, and whoever freed it.
+// Up to 1,024 objects (about 0.6 MiB) are in transit; resident memory may not depend on how many
+// have passed. A finished phase's memory must be reused by the next one, whether its thread has
+// ended or sleeps, and whichever thread freed it.
 
 #include <pthread.h>
 #include <semaphore.h>

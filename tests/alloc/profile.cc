@@ -1,5 +1,5 @@
-// The heap profile as a program gets it: by its functions, and as a file when it ends. Two sites
-// allocate in turn, one of them keeps; what the file says of each is compared with exact counts.
+// The heap profile through its functions, and as a file when the program ends. Two sites allocate
+// in turn, and one does not free; the file's figures for each are compared with exact counts.
 // Usage: profile [worker | minimal], the last for a library without a profiler.
 
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ char text[4 * kMiB];
 
 }  // namespace
 
-// Each in a section of its own, whose ends tell which frames are in it.
+// Each is in a section of its own, whose bounds identify its frames.
 extern "C" char __start_kept_site[], __stop_kept_site[], __start_freed_site[], __stop_freed_site[];
 [[gnu::noinline, gnu::section("kept_site")]] void* allocate_kept() { return opaque(malloc(kSize)); }
 [[gnu::noinline, gnu::section("freed_site")]] void* allocate_freed() {
@@ -30,7 +30,7 @@ struct Figures {
   double objects = 0, bytes = 0, low = 0, high = 0, marked = 0;
 };
 
-// Sums what the profile says of the sites whose innermost frame lies in the section.
+// Sums the profile's figures of the sites whose innermost frame lies in the section.
 Figures figures_of(const char* begin, const char* end) {
   Figures sum;
   for (char* line = strchr(text, '\n') + 1; *line != '\0'; line = strchr(line, '\n') + 1) {
@@ -74,7 +74,7 @@ void read_profile(int fd) {
 }
 
 void expect_near(const Figures& is, double truth) {
-  // The intervals are of 95 %: three times as far off is no chance any more.
+  // The intervals are of 95 %: three times as far off is significant.
   CHECK_MSG(
       is.bytes > truth - 3 * (is.bytes - is.low) && is.bytes < truth + 3 * (is.high - is.bytes),
       "%.0f bytes (%.0f..%.0f), in truth %.0f", is.bytes, is.low, is.high, truth);
@@ -121,7 +121,7 @@ void by_functions() {
   CHECK(write_to(fd) == -1 && errno == EBADF);
 }
 
-// Runs this program again as a worker that ends with a profile; its exit code, and what it said.
+// Runs this program again as a worker that ends with a profile; returns its exit code and output.
 void run_worker(const char* pattern, char (&said)[4096], pid_t* id) {
   int err[2];
   CHECK(pipe(err) == 0);
@@ -166,7 +166,8 @@ void at_exit() {
   snprintf(path, sizeof path, "%s/%d.heap", directory, id);
   expect_profile(path);
 
-  // What is there is neither replaced nor followed: the name gets the process's id.
+  // An existing file is not replaced, and a link not followed: the process's id is added to the
+  // name.
   snprintf(path, sizeof path, "%s/taken", directory);
   snprintf(other, sizeof other, "%s/nowhere", directory);
   CHECK(symlink(other, path) == 0);
@@ -184,7 +185,7 @@ void at_exit() {
   CHECK(rmdir(directory) == 0);
 }
 
-// Of a library without a profiler.
+// For a library without a profiler.
 void is_told_so() {
   auto* write = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "larder_profile_write"));
   auto* mark = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "larder_profile_mark"));

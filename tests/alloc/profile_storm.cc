@@ -1,7 +1,7 @@
-// Sampling under all that may interrupt it: a thousand signals a second, queued, so that each is
-// delivered, whose handlers allocate; children of fork that go on allocating, libraries loaded and
-// unloaded, threads that come and go, and profiles written all the while. Each of them has to make
-// headway; a hang ends by the watchdog. Usage: profile_storm PLUGIN [SECONDS]
+// Sampling with all interruptions: a thousand signals a second, queued, so that each is delivered,
+// whose handlers allocate; children of fork that allocate, libraries that are loaded and unloaded,
+// threads that start and end, and profiles that are written meanwhile. Each must make progress; the
+// watchdog ends a hang. Usage: profile_storm PLUGIN [SECONDS]
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
-// Chains of realloc around every boundary a size class, slab, run, block or huge mapping can
-// have, up and down, alone and between neighbours that pin the memory around.
-// Usage: realloc_chain [RANDOM_STEPS]
+// Chains of realloc around every bound of size classes, slabs, spans, segments and huge mappings,
+// up and down, alone and between neighbours that occupy the memory around. Usage: realloc_chain
+// [RANDOM_STEPS]
 
 #include "support.h"
 
@@ -90,7 +90,7 @@ void among_neighbours(size_t steps) {
   say("%zu random steps among neighbours", steps);
 }
 
-// Giving back a tail must really free it: ten blocks of 64 MiB, shrunk to a page each.
+// Shrinking must free the tail: ten blocks of 64 MiB, shrunk to a page each.
 void shrunk_tails_come_back() {
   void* blocks[10];
   const size_t before = rss_bytes();

@@ -1,4 +1,4 @@
-// One block grown by realloc from 64 bytes to FINAL bytes, each page touched as it comes.
+// One block grown by realloc from 64 bytes to FINAL bytes, each new page written to.
 // Usage: realloc_growth factor|step [FINAL_MIB]: by x 1.5, or by + 4,096 bytes.
 //
 // Peak resident memory must stay within 2 % of the final size, the content must survive, and
@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
   CHECK_MSG(faults <= new_pages + new_pages / 20 + 512, "%zu faults for %zu new pages: it copies",
             faults, new_pages);
 
-  // And down again: a shrunk block keeps its head and gives its tail back.
+  // And down again: a shrunk block keeps its head and frees its tail.
   while (size > 4096) {
     size /= 3;
     block = static_cast<unsigned char*>(realloc(block, size));

@@ -1,9 +1,9 @@
-// Blocks of every size made by every member of the family, passed between threads, verified and
-// freed or reallocated by whoever finds them.
-// Usage: remote_patterns [SECONDS [THREADS [SEED]]]
+// Blocks of every size from every function of the family, passed between threads, verified, and
+// freed or reallocated by the thread that gets them. Usage: remote_patterns [SECONDS [THREADS
+// [SEED]]]
 //
-// Each block carries a pattern derived from its address and size, checked before every free and
-// realloc; its usable size is noted when made and must still be the same.
+// Each block has a pattern derived from its address and size, checked before every free and
+// realloc; its usable size must not change.
 
 #include <pthread.h>
 
@@ -123,7 +123,7 @@ void release(Random& random, Owned& owned) {
   CHECK_MSG(errno == 7777, "free changed errno");
 }
 
-// Puts a block into a slot and takes the one that was there.
+// Puts a block into a slot and takes the previous one.
 Owned swap_into_slot(Random& random, Owned owned) {
   for (;;) {
     Slot& slot = slots[random.below(kSlots)];
@@ -142,7 +142,7 @@ void* run_thread(void* argument) {
   const auto self = reinterpret_cast<uintptr_t>(argument);
   Random random(self * 1000 + seed_base);
   uint64_t done = 0, handed = 0;
-  // One thread in four only takes and frees for long stretches; one in four only makes.
+  // One thread in four only takes and frees for long periods; one in four only allocates.
   while (!stop.load(std::memory_order_relaxed)) {
     const size_t burst = 1 + random.below(200);
     const size_t habit = (self + random.below(2)) % 4;

@@ -1,6 +1,5 @@
-// What a process that hardly allocates holds because of the allocator: pages of the library, and
-// of everything that no file backs.
-// Usage: rss_start LIBRARY_KIB ANONYMOUS_KIB: the most that either may be.
+// Memory of a process that hardly allocates which is due to the allocator: pages of the library,
+// and anonymous pages. Usage: rss_start LIBRARY_KIB ANONYMOUS_KIB: the limit of each.
 //
 // Anonymous includes some 50 KiB of the program's own, libc's and the thread's.
 
@@ -39,7 +38,7 @@ int main(int argc, char** argv) {
   size_t anonymous = 0;
   bool seen = false;
   for (char* at = text; (at = strstr(at, "\nSize:")) != nullptr; ++at) {
-    // The line before tells the mapping: its name is what comes after the last blank.
+    // The previous line describes the mapping: its name follows the last blank.
     char* line = at;
     while (line > text && line[-1] != '\n') --line;
     *at = 0;

@@ -1,9 +1,9 @@
 // Inside a seccomp sandbox that allows read, write, exit, exit_group, futex, mmap, munmap,
 // madvise(MADV_DONTNEED) and rt_sigreturn only, the allocator goes on.
 //
-// Two sandboxes: one answers EPERM to all else, and everything must work; one kills the process,
-// and malloc, calloc, free and small realloc must get by without any other call. Both cover the
-// main thread and threads that were made before, including their first allocations.
+// Two sandboxes: one returns EPERM for all other calls, and everything must work; one kills the
+// process, and malloc, calloc, free and small realloc must need no other call. Both cover the main
+// thread and threads that were created before, including their first allocations.
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -61,7 +61,7 @@ void use_allocator(uint64_t seed) {
   for (auto& entry : table) free(entry.block);
 }
 
-// Leaves pages within slabs that malloc_trim can give back.
+// Leaves pages within slabs that malloc_trim can purge.
 void trim_between_objects() {
   static constexpr size_t kObjects = 4096, kSize = 2000;
   static void* objects[kObjects];

@@ -1,5 +1,5 @@
 // A seccomp filter built instruction by instruction, and system calls that a test intercepts in
-// its own process: the tools with which the tests take the kernel's help away.
+// its own process: tests use them to make the kernel refuse calls.
 //
 // Thread safety: install() before threads that should be covered, or with all_threads.
 #pragma once

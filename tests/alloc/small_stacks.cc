@@ -1,6 +1,5 @@
-// Threads with the smallest stack that libc allows, and a signal handler on an alternate one,
-// go through every slow path: the allocator may not need much stack.
-// Usage: small_stacks
+// Threads with the smallest stack that libc allows, and a signal handler on an alternate one, run
+// every slow path: the allocator must not need much stack. Usage: small_stacks
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 // The statistics explain the process's memory: after each of several workloads the sum of all kinds
-// is what is mapped, and the sum of what is in memory of each is what the process has beyond its
-// own, within 3 %. Prints what it finds: docs/reference/statistics.md shows that.
+// = mapped memory, and the sum of their resident memory = the process's, without its own, within 3
+// %. Prints the figures: docs/reference/statistics.md shows them.
 //
 // Usage: alloc_statistics [JSON_FILE]: writes the statistics there, and waits for a signal.
 
@@ -40,7 +40,7 @@ struct Look {
 
 Look look() {
   Look now = {};
-  // The second time, what the first one needed for itself is there.
+  // Read twice: the first time allocates the memory for reading.
   for (int i = 0; i < 2; ++i) {
     if (!read_larder_stats(&now.stats)) exit(0);
     now.anonymous = rollup("\nAnonymous:");
@@ -107,7 +107,7 @@ void thin_out(Blocks& blocks, size_t keep_one_of) {
 void write_json(const char* path) {
   auto write_to = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "larder_stats_json"));
   CHECK_MSG(write_to != nullptr, "liblarder.so does not export larder_stats_json");
-  // What is written at first settles the heap.
+  // The first output settles the heap.
   std::string unfinished = std::string(path) + ".part";
   for (int i = 0; i < 2; ++i) {
     int file = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
   if (argc > 1) write_json(argv[1]);
   for (Blocks* blocks : {&small, &medium, &untouched, &large}) thin_out(*blocks, SIZE_MAX);
   judge("nearly all freed", start, look());
-  // As one that has gone while it is looked at.
+  // Like a process that ends during the heap walk.
   auto* block = static_cast<char*>(memset(malloc(8 << 20), 1, 8 << 20));
   auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   char* within = block + (4 << 20);

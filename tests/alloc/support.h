@@ -1,8 +1,8 @@
-// What the black-box allocator tests share: assertions that never allocate, the proof that the
+// Shared by the black-box allocator tests: assertions that never allocate, the check that the
 // allocator under test is the one in the process, memory figures from /proc, patterns, watchdog.
 //
 // Thread safety: every function may be called from any thread; begin() once, first, from main.
-// Invariant: nothing here calls malloc, so a broken allocator still gets its failure reported.
+// Invariant: no function here calls malloc, so that a broken allocator's failure is reported.
 #pragma once
 
 #include <dlfcn.h>
@@ -93,7 +93,7 @@ inline void write_fully(int fd, const char* text, size_t length) {
 
 // ---- /proc ------------------------------------------------------------------------------------
 
-// Calls visit(line) for each line of a /proc file; a line longer than the buffer is cut.
+// Calls visit(line) for each line of a /proc file; a line longer than the buffer is truncated.
 template <typename Visit>
 inline void each_line(const char* path, Visit visit) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -165,8 +165,8 @@ inline bool expects_larder() {
   return expected != nullptr && strstr(expected, "liblarder") != nullptr;
 }
 
-// ALLOC_TEST_EXPECT names the library that must be mapped and must own `malloc`; unset means that
-// the system's malloc is wanted. A preload that silently did not happen therefore fails.
+// ALLOC_TEST_EXPECT names the library that must be mapped and must have `malloc`; if unset, the
+// system's malloc is expected. So a preload that silently failed is found.
 inline void require_allocator() {
   const char* expected = getenv("ALLOC_TEST_EXPECT");
   Dl_info owner = {};
@@ -190,8 +190,8 @@ inline void watchdog_fired(int) {
   _exit(124);
 }
 
-// What takes so long hangs: below the limit of ctest (LARDER_TEST_LIMIT_S), so that it says so
-// itself.
+// A test that takes this long hangs. Below the limit of ctest (LARDER_TEST_LIMIT_S), so that the
+// test reports it itself.
 inline constexpr unsigned kHangSeconds = 900;
 
 // Also to be called in a forked child: alarms are not inherited.
@@ -249,7 +249,7 @@ inline void sleep_ms(long milliseconds) {
   }
 }
 
-// Signals SIGUSR1 to the thread again and again.
+// Sends SIGUSR1 to the thread repeatedly.
 inline timer_t signal_every(long nanoseconds, pid_t thread, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
@@ -306,8 +306,8 @@ inline unsigned char pattern_byte(uint64_t key, size_t offset) {
 inline constexpr size_t kDenseBytes = 2048;
 inline constexpr size_t kStrideBytes = 509;
 
-// Offsets at which a pattern is kept: all of the first 2 KiB, the last 64 bytes, and a prime
-// stride between, so that a megabyte costs thousands of touches and not a million.
+// Offsets of a pattern: all of the first 2 KiB, the last 64 bytes, and a prime stride between, so
+// that a megabyte takes thousands of accesses and not a million.
 template <typename Visit>
 inline void pattern_offsets(size_t size, Visit visit) {
   const size_t dense = size < kDenseBytes ? size : kDenseBytes;
@@ -321,7 +321,7 @@ inline void fill_pattern(void* block, size_t size, uint64_t key) {
   pattern_offsets(size, [&](size_t i) { bytes[i] = pattern_byte(key, i); });
 }
 
-// Checks what of the pattern of `filled` bytes is within the first `size` bytes.
+// Checks the part of the pattern of `filled` bytes that is within the first `size` bytes.
 inline void check_pattern(const void* block, size_t filled, size_t size, uint64_t key) {
   auto* bytes = static_cast<const unsigned char*>(block);
   pattern_offsets(filled, [&](size_t i) {
@@ -351,8 +351,8 @@ inline void check_zero(const void* block, size_t size) {
   }
 }
 
-// What C asks of a block of this size: max_align_t for what can hold one, and the largest
-// power of two up to the size below that.
+// The alignment that C requires for this size: max_align_t if one fits, and the largest power of
+// two up to the size below that.
 inline size_t required_alignment(size_t size) { return size >= 16 ? 16 : 8; }
 
 inline bool is_aligned(const void* block, size_t alignment) {

@@ -2,8 +2,8 @@
 // Usage: thread_exit [THREADS]
 //
 // pthread key destructors run for several rounds, after C++ thread_local destructors and in any
-// order with the allocator's own; whatever they allocate and free must work, must not make a new
-// heap that nobody tears down, and must not make the process grow.
+// order with the allocator's own; their allocations and frees must work, must not make a new heap
+// that is never torn down, and must not make the process grow.
 
 #include <pthread.h>
 

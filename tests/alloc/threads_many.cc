@@ -1,11 +1,11 @@
 // Ten thousand threads that each allocate, free what a neighbour allocated, and wait.
 // Usage: threads_many [THREADS]
 //
-// The same program with threads that allocate nothing is run first, in a child, so that what is
-// left is the allocator's: stacks, thread blocks and kernel memory cancel out.
-// Limits: a cache of one 16 KiB page a thread would be 160 MiB. Thread heaps are bounded by the
-// processors (4 each), so the surplus may not depend on the threads: 25 % over what is live, plus
-// 24 MiB for the bounded heaps; once all is freed and trimmed, 24 MiB.
+// The same program with threads that allocate nothing is run first, in a child, so that the
+// difference is the allocator's: stacks, thread blocks and kernel memory cancel out. Limits: a
+// cache of one 16 KiB page a thread would be 160 MiB. Thread heaps are bounded by the processors (4
+// each), so the surplus may not depend on the threads: 25 % over what is live, plus 24 MiB for the
+// bounded heaps; once all is freed and trimmed, 24 MiB.
 
 #include <pthread.h>
 #include <sched.h>

@@ -24,7 +24,7 @@ size_t property(const char* name) {
   return value;
 }
 
-// Blocks that were made here and are given back at the end.
+// Blocks that are allocated here and freed at the end.
 class Blocks {
  public:
   Blocks(size_t count, size_t size) : blocks_(count), bytes_(count * size) {
@@ -65,7 +65,7 @@ void check_instance(const char* owner_part) {
             owner.dli_fname);
 }
 
-// In-use bytes follow what the program has, for small, large and huge blocks alike.
+// In-use bytes follow the program's allocations, for small, large and huge blocks.
 void check_in_use() {
   for (size_t size : {size_t{100}, size_t{100'000}, size_t{3} << 20}) {
     size_t count = (size_t{24} << 20) / size;
@@ -174,7 +174,7 @@ void check_heap_limit() {
   free(granted);
 }
 
-// What a thread keeps is others' once it says that it is idle.
+// Other threads get a thread's cached memory after it has declared that it is idle.
 void check_idle() {
   for (bool for_good : {true, false}) {
     std::thread([for_good] {
@@ -248,7 +248,7 @@ void gather(void* argument, const base::MallocRange* range) {
     g->found = true;
     CHECK(range->type == base::MallocRange::INUSE && range->fraction > 0);
   }
-  free(malloc(50));  // who is told may allocate
+  free(malloc(50));  // a callback may allocate
 }
 
 void check_ranges() {
@@ -305,7 +305,7 @@ void check_stacks() {
   size_t in_use = bytes_of(extension()->ReadStackTraces(&period));
   CHECK(period == 1);
   size_t growth = bytes_of(extension()->ReadHeapGrowthStackTraces());
-  // So large that each is in the sample.
+  // Large enough that each is sampled.
   Blocks blocks(16, 8 << 20);
   check_between("growth of the stacks' bytes",
                 bytes_of(extension()->ReadStackTraces(&period)) - in_use, blocks.bytes(),
@@ -364,7 +364,7 @@ void check_family() {
   CHECK(strcmp(tc_version(&major, &minor, &patch), TC_VERSION_STRING) == 0);
   CHECK(major == TC_VERSION_MAJOR && minor == TC_VERSION_MINOR && strcmp(patch, "") == 0);
   CHECK(tc_version(nullptr, nullptr, nullptr) != nullptr);
-  // Whoever makes it, anyone frees it.
+  // Any thread may free it.
   free(tc_malloc(10));
   tc_free(malloc(10));
   tc_cfree(tc_calloc(3, 7));
@@ -432,7 +432,7 @@ void check_new_mode() {
 
 }  // namespace
 
-// gperftools_calls [PART]: of the name of the file that has to serve; liblarder unless it is said.
+// gperftools_calls [PART]: a part of the expected library's name; liblarder by default.
 int main(int argc, char** argv) {
   test_name = "gperftools_calls";
   watchdog();

@@ -1,6 +1,6 @@
-// gperftools' leak checker from a program, which says itself what it should find. What is told at
-// its end is looked at by heap_checker.py.
-// Usage: heap_checker off|calls|cancels|leaks|cleans|never_asked|asked_too_early|not_ignored
+// gperftools' leak checker from a program, which checks its results itself. heap_checker.py checks
+// the report at the end. Usage: heap_checker
+// off|calls|cancels|leaks|cleans|never_asked|asked_too_early|not_ignored
 #include <gperftools/heap-checker.h>
 #include <pthread.h>
 #include <signal.h>
@@ -126,12 +126,12 @@ void check_ignored() {
   EXPECT_LEAKS(checker, 5 << 20, 1);
   ignore(large, 4 << 20);
   EXPECT_LEAKS(checker, 0, 0);
-  // Of nobody.
+  // No heap owns it.
   HeapLeakChecker::IgnoreObject(&checker);
   HeapLeakChecker::IgnoreObject(reinterpret_cast<char*>(~uintptr_t{0}));
 }
 
-// Other threads do not notice, nor does a signal stop them that is ignored.
+// Other threads are not disturbed, nor does an ignored signal stop them.
 void check_waiting() {
   int event = eventfd(0, 0), result = -2;
   std::thread waiting([event, &result] {

@@ -1,4 +1,4 @@
-// A program with a source of memory of its own, as gperftools' malloc_extension.h has it.
+// A program with a memory source of its own, by gperftools' malloc_extension.h.
 #include <errno.h>
 #include <gperftools/malloc_extension.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ MallocExtension* extension() { return MallocExtension::instance(); }
 
 constexpr size_t kMib = size_t{1} << 20;
 
-// Memory that nobody has cleared, handed out from the front; it allocates while it is asked.
+// Memory that is not zeroed, used from the front; the source allocates during a request.
 class Arena : public SysAllocator {
  public:
   explicit Arena(size_t bytes) : bytes_(bytes) {
@@ -49,7 +49,7 @@ class Arena : public SysAllocator {
   size_t bytes_, used_ = 0;
 };
 
-// What it has is what the library has; and a source that has no idea of what it does.
+// All of its memory is the library's; and a source that reports nothing about itself.
 class Other : public SysAllocator {
  public:
   explicit Other(SysAllocator* below) : below_(below) {}
@@ -100,7 +100,7 @@ void check_objects(const Arena& arena) {
   free(aligned);
 }
 
-// What was given back serves again.
+// Freed memory is reused.
 void check_reuse(const Arena& arena) {
   extension()->ReleaseFreeMemory();
   size_t used = 0;

@@ -1,14 +1,14 @@
-// What variables.py runs: works on the heap in one way, checks every byte, and says as `name=value`
-// what came of it.
+// The program of variables.py: uses the heap in one way, checks every byte, and prints results as
+// `name=value`.
 //
-//   places     counts blocks by what /proc/self/maps has at their address, and survives a fork
-//   again      fills memory until `places` change, frees all, and looks where the next block lies
-//   refused    takes memory while the kernel refuses mmap
-//   decay      tells how long free memory stays
-//   cache      tells what the thread keeps
-//   large      asks for one block of 2,000,000 bytes, twice
-//   limit      asks for 200 MiB
-//   limits     tells both limits, in bytes
+//   places     counts blocks by their mapping's name in /proc/self/maps, and survives a fork
+//   again      fills memory until `places` change, frees all, and prints where the next block lies
+//   refused    allocates while the kernel refuses mmap
+//   decay      prints how long free memory stays
+//   cache      prints what the thread caches
+//   large      allocates one block of 2,000,000 bytes, twice
+//   limit      allocates 200 MiB
+//   limits     prints both limits, in bytes
 
 #include <gperftools/malloc_extension_c.h>
 #include <larder/larder.h>

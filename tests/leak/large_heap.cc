@@ -1,5 +1,5 @@
-// A heap of 1 GiB in a million objects, of which a thousand are lost: how long does a check
-// take? Usage: large_heap, under HEAPCHECK. The time is that from here to the process's end.
+// A heap of 1 GiB in a million objects, of which a thousand are lost, to time a check. Usage:
+// large_heap, under HEAPCHECK. The time is that from here to the process's end.
 // With an argument it stays, for `larder leaks PID`.
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ int main(int argc, char**) {
     memset(objects[i], 0x5a, sizeof(Object));
     objects[i]->left = objects[i]->right = nullptr;
   }
-  // A tree whose neighbours lie far apart. One in 500 of its leaves hangs nowhere.
+  // A tree whose neighbours lie far apart. One in 500 of its leaves is not linked.
   auto shuffled = [](size_t i) { return objects[i * 611'953 % kObjects]; };
   for (size_t i = 1; i < kObjects; ++i) {
     if (i >= kObjects / 2 && i % 500 == 0) continue;

@@ -8,7 +8,7 @@ struct node {
   struct node* next;
   char rest[56];
 };
-// Not static: what nobody reads is not written.
+// Not static: the compiler drops writes to what is never read.
 struct node* table[kBlocks];
 struct node* head;
 

@@ -1,5 +1,5 @@
-// Leaks, and what looks like one and is none, each by its name: what HEAPCHECK says of them is
-// compared by check.py. Usage: planted NAME
+// Leaks, and objects that seem to be leaks and are none, each by its name. check.py compares
+// HEAPCHECK's report. Usage: planted NAME
 
 #include <malloc.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ extern "C" {
 [[gnu::weak]] int __lsan_do_recoverable_leak_check();
 }
 
-// For all to see: what nobody can read the compiler need not write.
+// Global: the compiler may drop writes to what cannot be read.
 void* global;
 uintptr_t hidden;
 char* inside;
@@ -92,7 +92,7 @@ APART void grown() {
 }
 APART void cleared() { opaque(calloc(3, 11)); }
 APART void stale() {
-  // A block that is handed out again has nothing of what it held.
+  // A reused block has none of its old contents.
   auto** first = static_cast<void**>(malloc(48));
   *opaque(first) = malloc(33);
   free(first);
@@ -135,7 +135,8 @@ void ended_thread() {
   }
 }
 
-// Threads that hold what nobody else does: on their stack, in a register, in their storage.
+// Threads with the only pointer to an object: on their stack, in a register, in thread-local
+// storage.
 std::atomic<int> ready{0};
 APART void* hold_on_stack(void*) {
   void* volatile p = malloc(200);
@@ -217,7 +218,7 @@ void prints_without_newline() {
   lose(100);
   printf("not lost");
 }
-// Whoever reads has the file's lock.
+// A reader holds the file's lock.
 void waits_for_input() {
   static int ends[2];
   if (pipe(ends) != 0) abort();
@@ -285,7 +286,7 @@ void many_sites() {
   for (int i = 0; i < 3; ++i)
     for (auto* site : sites) site();
 }
-// A handler that interrupts the allocator leaves what it frees to the next free.
+// A handler that interrupts the allocator defers its frees to the next free.
 void freed_in_handler() {
   static void* blocks[200];
   static volatile int freed = 0;

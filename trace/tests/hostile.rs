@@ -23,7 +23,7 @@ fn no_mutant_of_a_trace_causes_a_panic() {
     });
 }
 
-/// What a seed of the corpus holds.
+/// The contents of a seed of the corpus.
 #[derive(Debug, Default, PartialEq)]
 struct Held {
     calls: u64,
@@ -65,7 +65,7 @@ fn held(name: &str) -> Held {
     held
 }
 
-/// Writes that end at a full disk leave a part of a chunk behind the region that it was made from.
+/// A write to a full disk leaves a part of a chunk behind the region that it was made from.
 #[test]
 fn a_cut_chunk_that_is_in_its_live_region_loses_no_calls() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/trace");
@@ -109,7 +109,7 @@ fn a_cut_chunk_that_is_in_its_live_region_loses_no_calls() {
     );
 }
 
-/// A seed that a reader gives up on would fuzz little: these are of this version and whole.
+/// A seed that the reader rejects at once would fuzz little, so seeds have this version and are complete.
 #[test]
 fn the_seeds_of_this_version_are_read_whole() {
     let marked = held("marked.ltrace");

@@ -1,4 +1,4 @@
-//! What a trace says of lost blocks: read as it was written, and said of no trace that is damaged there.
+//! A trace's lost blocks: they are read like they were written, and ignored if damaged.
 
 use std::io::{Cursor, Write};
 
@@ -37,7 +37,7 @@ fn written(lost: &[u64]) -> Vec<u8> {
     out.into_inner()
 }
 
-/// Where the chunk is.
+/// The offset of the chunk.
 fn place(bytes: &[u8]) -> usize {
     let mut places = (HEADER_BYTES..bytes.len()).step_by(CHUNK_ALIGN as usize);
     let is_lost = |at: &usize| {
@@ -58,7 +58,7 @@ fn replaced(bytes: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut chunk = [&header.encode()[..], payload].concat();
     chunk.resize(chunk.len().next_multiple_of(8), 0);
     let mut file = [&bytes[..at], &chunk, &bytes[at + span..]].concat();
-    // Else it looks cut.
+    // Otherwise the file seems truncated.
     file.resize(file.len().max(bytes.len()), 0);
     file
 }
@@ -99,7 +99,7 @@ fn of_a_damaged_chunk_nothing_is_believed_and_all_calls_are_there() {
         let found = read(&replaced(&bytes, payload));
         assert_eq!(found, (None, vec![DamageCause::Record], calls));
     }
-    // A chunk of the look is missing.
+    // A chunk of the result is missing.
     assert_eq!(
         read(&replaced(&bytes, &[7, 1, 64])),
         (None, Vec::new(), calls)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use larder_trace::{Action, DamageCause, Event, Losses, ProcessInfo, StackId, Trace, trace_files};
 
-/// The recorder, built now: for a test, cargo does not build a library that the test does not link.
+/// Builds the recorder: for a test, cargo does not build a library that the test does not link.
 pub fn recorder() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(build_recorder).clone()
@@ -23,7 +23,7 @@ fn build_recorder() -> PathBuf {
         .parent()
         .and_then(Path::parent)
         .expect("the test lies in target/*/deps");
-    // There it is the one that is shipped.
+    // In release mode this is the shipped library.
     if !folder.ends_with("release") {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--package", "larder-record"]);
@@ -66,7 +66,7 @@ pub struct Recorded {
     pub marks: Vec<(Vec<u8>, u32)>,
     pub modules: Vec<(String, bool)>,
     pub length: u64,
-    /// Times never went back.
+    /// Times never decreased.
     pub ordered: bool,
 }
 
@@ -124,7 +124,7 @@ impl Bench {
         self.run_with(program, arguments, |_| {})
     }
 
-    /// Runs under the recorder, for at most a minute.
+    /// Runs under the recorder, for up to a minute.
     pub fn run_with(
         &self,
         program: &Path,
@@ -164,7 +164,7 @@ impl Bench {
     }
 }
 
-/// What takes so long hangs. The one limit of these tests, far from what they take on a busy machine.
+/// The time limit of these tests, far above what they take on a busy machine.
 const HANG: Duration = Duration::from_secs(600);
 
 /// Waits for a command, and fails the test if it hangs.
@@ -211,7 +211,7 @@ fn drain(from: &mut impl std::io::Read) -> Vec<u8> {
     bytes
 }
 
-/// Everything that one file holds.
+/// The contents of one file.
 pub fn read(file: &Path) -> Recorded {
     let trace = Trace::open(file).unwrap_or_else(|error| panic!("{error}"));
     let mut events = trace.events();
@@ -302,7 +302,7 @@ impl Run {
 }
 
 impl Recorded {
-    /// What every trace of a healthy run holds.
+    /// Checks what every trace of a complete run has.
     pub fn assert_whole(&self) -> &Self {
         assert_eq!(self.damage, [], "damage");
         assert_eq!(self.losses.calls(), 0, "{:?}", self.losses);
@@ -310,7 +310,7 @@ impl Recorded {
         self.assert_addresses_make_sense()
     }
 
-    /// No block is made where one lives, and none ends that does not live.
+    /// No block is allocated where one is live, and only live ones are freed.
     pub fn assert_addresses_make_sense(&self) -> &Self {
         let mut live = BTreeMap::new();
         for call in &self.calls {
@@ -370,7 +370,7 @@ impl Recorded {
     }
 }
 
-/// Functions and lines of addresses, as binutils sees them.
+/// Functions and lines of addresses, by binutils.
 pub fn lines(program: &Path, addresses: impl IntoIterator<Item = u64>) -> Vec<(String, u32)> {
     let list: Vec<String> = addresses.into_iter().map(|a| format!("{a:#x}")).collect();
     let output = Command::new("addr2line")
@@ -391,7 +391,7 @@ pub fn lines(program: &Path, addresses: impl IntoIterator<Item = u64>) -> Vec<(S
         .collect()
 }
 
-/// A preload list: the recorder and what is below it.
+/// A preload list: the recorder and the allocator below it.
 pub fn preload(below: &Path) -> OsString {
     let mut list = recorder().into_os_string();
     list.push(OsStr::new(":"));
