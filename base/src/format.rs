@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_told_with_the_endings_that_there_are() {
+    fn a_wrong_name_is_reported_with_the_valid_endings() {
         const MADE: [Format; 3] = [Format::Text, Format::Json, Format::Html];
         let of = |name: &str| chosen(Path::new(name), &MADE, ", or give --format");
         assert_eq!(of("a/app.html").unwrap(), Format::Html);

@@ -261,7 +261,7 @@ fn a_library_without_malloc_is_no_peer() {
 }
 
 #[test]
-fn missing_programs_are_told() {
+fn missing_programs_are_reported() {
     let empty = tempfile::tempdir().expect("a folder");
     let mut command = larder();
     command.env("LARDER_LIBEXEC", empty.path()).arg("page-map");
@@ -275,7 +275,7 @@ fn missing_programs_are_told() {
 }
 
 #[test]
-fn recording_says_what_it_adds() {
+fn recording_reports_its_cost() {
     let data = figures(&["recording", "--rounds", "1", "--scale", "0.05"]);
     let list = data["figures"].as_array().expect("figures");
     // Some are left out where they are not installed.

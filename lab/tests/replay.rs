@@ -324,7 +324,7 @@ fn a_cut_trace_is_replayed_as_far_as_it_is_whole() {
 }
 
 #[test]
-fn a_trace_without_calls_is_told() {
+fn a_trace_without_calls_is_reported() {
     let directory = temporary();
     let program = "#include <stdlib.h>\nint main(void) { free(malloc(7)); }";
     let trace = recorded(directory.path(), "small.c", program);
@@ -344,7 +344,7 @@ fn a_trace_without_calls_is_told() {
 }
 
 #[test]
-fn more_memory_than_there_is_is_told() {
+fn more_memory_than_available_is_reported() {
     let directory = temporary();
     // Never written to, so the kernel grants it.
     let program = "#include <stdlib.h>\nvoid *keep[1024];\n\
@@ -388,7 +388,7 @@ const EXHAUSTED: &str = r#"
 "#;
 
 #[test]
-fn an_allocator_that_fails_is_told_beside_those_that_do_not() {
+fn an_allocator_that_fails_is_reported_beside_the_others() {
     let directory = temporary();
     let program = "#include <stdlib.h>\n\
         int main(void) { for (int i = 0; i < 1000; i++) free(malloc(i + 1)); }";
@@ -421,7 +421,7 @@ fn an_allocator_that_fails_is_told_beside_those_that_do_not() {
 }
 
 #[test]
-fn an_allocator_that_is_not_loaded_is_told() {
+fn an_allocator_that_is_not_loaded_is_reported() {
     let directory = temporary();
     let program = "#include <stdlib.h>\nint main(void) { free(malloc(7)); }";
     let trace = recorded(directory.path(), "small.c", program);

@@ -85,7 +85,7 @@ fn larders_own_malloc_is_clean() {
 }
 
 #[test]
-fn the_c_librarys_malloc_is_clean_and_told_in_json() {
+fn the_c_librarys_malloc_is_clean_and_reported_in_json() {
     let ran = output(&mut torture(&["--no-larder", "--seconds", "3", "--json"]));
     assert_success(&ran);
     let result: serde_json::Value = serde_json::from_str(&stdout(&ran)).expect("JSON");
@@ -168,7 +168,7 @@ fn wrong_use_is_the_tools_failure() {
 }
 
 #[test]
-fn a_missing_torture_program_is_said() {
+fn a_missing_torture_program_is_reported() {
     let ran = output(larder().args(["torture"]).env("LARDER_LIBEXEC", "/nowhere"));
     assert_fails(&ran, 125, &["larder-torture", "/nowhere", "make build"]);
 }

@@ -613,7 +613,7 @@ MEM a.c:11 free(0x3)
     }
 
     #[test]
-    fn faults_are_told_in_curls_words() {
+    fn faults_are_reported_in_curls_words() {
         let log = "\
 MEM a.c:1 malloc(10) = 0x20
 MEM a.c:2 malloc(11) = 0x10

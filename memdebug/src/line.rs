@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_told_apart() {
+    fn invalid_lines_are_rejected() {
         for bad in [
             "",
             "MEMO",

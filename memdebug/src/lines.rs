@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_offsets_and_the_last_says_that_it_is_cut() {
+    fn lines_have_their_offsets_and_the_last_is_marked_as_truncated() {
         let expected = [
             (b"one".to_vec(), 0, Ending::Newline),
             (b"".to_vec(), 4, Ending::Newline),

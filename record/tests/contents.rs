@@ -77,7 +77,7 @@ fn held(blocks: &[Block], size: u64) -> Vec<Fingerprint> {
 }
 
 #[test]
-fn what_ends_or_is_left_is_told_by_what_it_held() {
+fn freed_and_live_blocks_have_their_contents() {
     let source = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +137,7 @@ int main(void) {
 }
 
 #[test]
-fn memory_that_cannot_be_read_harms_nobody() {
+fn memory_that_cannot_be_read_does_no_harm() {
     let source = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -219,7 +219,7 @@ int main(void) {
 }
 
 #[test]
-fn children_of_fork_and_images_before_exec_tell_theirs() {
+fn children_of_fork_and_images_before_exec_record_theirs() {
     let source = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -259,7 +259,7 @@ int main(void) {
 }
 
 #[test]
-fn nothing_is_told_unless_it_was_asked_for() {
+fn contents_are_recorded_only_on_request() {
     let source = r#"
 #include <stdlib.h>
 int main(void) {

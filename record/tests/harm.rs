@@ -525,7 +525,7 @@ int main(void) {
 }
 
 #[test]
-fn a_frame_pointer_said_to_lie_above_the_stack_is_not_read_there() {
+fn a_frame_pointer_above_the_stack_is_not_read() {
     let source = r#"
 #include <stdlib.h>
 #include <string.h>

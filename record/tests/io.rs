@@ -170,7 +170,7 @@ fn without_the_option_nothing_of_it_is_in_the_trace() {
 }
 
 #[test]
-fn the_wrappers_only_forward_where_nobody_records() {
+fn the_wrappers_only_forward_without_the_recorder() {
     let bench = Bench::new();
     let program = bench.build("calls.c", CALLS, &[]);
     let status = Command::new(program)

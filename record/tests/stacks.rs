@@ -89,7 +89,7 @@ int main(void) {
 /// At each instruction of calls that the loader binds.
 const BINDING: &str = r#"
 static volatile sig_atomic_t stepping;
-/* The trap flag of whoever is interrupted. */
+/* The trap flag of the interrupted thread. */
 static void handler(int sig, siginfo_t *info, void *context) {
   (void)sig; (void)info;
   greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];

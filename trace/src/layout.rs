@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn the_live_fields_are_where_they_are_said_to_be() {
+    fn the_live_fields_are_at_their_offsets() {
         let contents = Contents {
             events: 0x0102_0304,
             check_or_committed: 0x0506_0708,

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_lacks_a_chunk_says_nothing() {
+    fn a_result_that_lacks_a_chunk_is_ignored() {
         let many: Vec<u64> = (1..250_001).collect();
         let [first, second, third] = &encode(7, &many)[..] else {
             panic!("three chunks");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_look_holds_and_a_malformed_chunk_leaves_none() {
+    fn a_later_result_counts_and_a_malformed_chunk_leaves_none() {
         let (early, late) = (encode(7, &[16, 32]), encode(9, &[48]));
         let lost = read(&[early[0].clone(), late[0].clone()]).expect("whole");
         assert_eq!((lost.time, lost.addresses()), (9, &[48][..]));

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_list_of_peers_is_told() {
+    fn a_damaged_list_of_peers_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(PEERS_FILE), "{\"peers\": [{}]}").unwrap();
         let error = Catalogue::read(folder.path()).err().unwrap();

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_nobody_has_leaves_no_table() {
+    fn a_metric_without_figures_has_no_table() {
         let summary = Summary::of(&example(5));
         assert!(summary.metric(Metric::Idle).is_none());
     }

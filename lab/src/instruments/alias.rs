@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_with_a_store_are_told_apart() {
+    fn pairs_with_a_store_are_distinguished() {
         let addresses = [0x1000, 0x2000, 0x3800, 0x4800];
         assert_eq!(Pairs::of(&addresses, &[2]), Pairs { all: 2, stored: 1 });
         assert_eq!(

@@ -178,7 +178,7 @@ totals: 1113
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         assert!(parse("").is_err());
         assert!(parse("summary: x").is_err());
         assert!(parse("summary: 1\n0xzz 1").is_err());

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn atomic_instructions_are_told_from_the_rest() {
+    fn atomic_instructions_are_recognised() {
         for atomic in [
             "lock cmpxchg %edx,0x20fd11(%rip)        # 212760 <x>",
             "xchg   %eax,0x0(%r13)",

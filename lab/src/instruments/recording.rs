@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_told_by_event() {
+    fn the_cost_is_reported_by_event() {
         let samples = Samples {
             seconds: [
                 vec![1.0, 9.0, 1.0],

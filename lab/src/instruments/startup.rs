@@ -230,7 +230,7 @@ Anonymous:            56 kB
     }
 
     #[test]
-    fn the_table_says_what_comes_on_top_of_glibc() {
+    fn the_table_has_the_difference_to_glibc() {
         let figures = |micros, resident_kib| Figures {
             micros,
             fastest_micros: micros,

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_breaks_off_is_told() {
+    fn a_truncated_table_is_reported() {
         assert_eq!(parse(TEXT.split(" total").next().unwrap()), None);
     }
 }

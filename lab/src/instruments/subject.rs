@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_programs_own_malloc_is_looked_at() {
+    fn only_the_programs_own_malloc_counts() {
         let log = "  7:\tbinding file /b/bench_x [0] to /l/a b.so [0]: normal symbol `malloc' [GLIBC_2.2.5]\n\
                    7:\tbinding file /b/bench_x [0] to /l/c.so [0]: normal symbol `malloc_trim'\n\
                    7:\tbinding file /l/libstdc++.so [0] to /l/c.so [0]: normal symbol `malloc'\n\

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_how_much_memory_there_is() {
+    fn the_kernels_estimate_of_available_memory_is_read() {
         assert!(available_bytes().unwrap() > 1 << 20);
     }
 }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_told() {
+    fn other_lines_are_reported() {
         let (list, bad) = Suppressions::parse("# no\n\n  leak:a \r\nrace:b\nleak:\nleak:c");
         assert_eq!(list.0.len(), 2);
         assert_eq!(bad, [4, 5]);

@@ -61,7 +61,7 @@ pub struct Class {
     pub free_objects: u64,
 }
 
-/// Bytes unless a name says otherwise.
+/// Bytes, except where a name has another unit.
 #[derive(Clone, Debug, Default)]
 pub struct Heap {
     /// By `KINDS`.

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_is_told() {
+    fn other_files_are_reported() {
         assert_eq!(parse(b"\n \n"), Err(NoProfile::Empty));
         assert_eq!(parse(b"\x1f\x8b\x08"), Err(NoProfile::Compressed));
         assert_eq!(parse(b"\nhello"), Err(NoProfile::NotUnderstood(2)));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_left_out_and_told() {
+    fn a_damaged_line_is_left_out_and_reported() {
         let profile = read(
             "heap profile: 1: 1 [1: 1] @ heapprofile\n1: 1 [1: 1] @ 0x1\n1: 1 [1: 1 @ 0x2\nnoise\n\
              2: 2 [2: 2] @ 0x3\n\nMAPPED_LIBRARIES:\nzz-1 r-xp 0 0 0 /x\n",

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_looks_is_what_came_and_went() {
+    fn between_two_snapshots_is_what_was_allocated_and_freed() {
         let before = snapshot(vec![stack(1, 5.0, 8.0), stack(2, 4.0, 4.0)], 10);
         let stacks = vec![
             stack(1, 7.0, 20.0),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_of_one_look_is_since_the_mark() {
+    fn growth_of_one_snapshot_is_since_the_mark() {
         let whole = snapshot(vec![stack(1, 5.0, 8.0), stack(2, 1.0, 4.0)], 10);
         let growth = whole.growth();
         assert_eq!(growth.stacks.len(), 1);

@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_says_what_the_receiver_takes() {
+    fn the_path_decides_the_receivers_format() {
         assert_eq!(Shape::of("/ingest"), Some(Shape::Pyroscope));
         assert_eq!(Shape::of("/api/profiles/writeraw"), Some(Shape::Parca));
         for other in ["/", "", "/ingest/", "/push.v1.PusherService/Push"] {

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_looked_at_again_until_it_has_loaded_its_libraries() {
+    fn a_process_is_opened_again_until_it_has_loaded_its_libraries() {
         let own = std::process::id();
         let identity = Identity::of(own).unwrap();
         let mut seen = Seen::default();

@@ -133,7 +133,7 @@ pub fn signed(bytes: f64) -> String {
     format!("{sign}{}", size(bytes.abs()))
 }
 
-/// Bytes in at most six characters: 1.5M is 1.5 MiB.
+/// Bytes in up to six characters: 1.5M is 1.5 MiB.
 pub fn size(bytes: f64) -> String {
     short(bytes, 1024.0)
 }

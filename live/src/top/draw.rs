@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_and_what_is_filtered_is_told() {
+    fn typing_and_filters_are_shown() {
         let (model, mut view) = (model(vec![site(1, "parse", 3e6, 0.0)]), view());
         for code in ['/', 'x', '\u{202e}'] {
             view.press(KeyEvent::from(KeyCode::Char(code)), &model);

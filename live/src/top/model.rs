@@ -25,7 +25,7 @@ pub struct Model {
     pub left_out: usize,
 }
 
-/// Bytes, estimated, unless a name says otherwise.
+/// Estimated bytes, except where a name has another unit.
 #[derive(Clone, Debug)]
 pub struct SiteRow {
     pub id: SiteId,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_recorder_can_have_left_is_left_out_and_told() {
+    fn what_no_recorder_can_have_written_is_left_out_and_reported() {
         let whole = [5, 100, 3, 2, 30, 90, 1, 20];
         let alone = |counter: [u64; 8]| {
             let mut counters = Counters::default();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_judged_by_each_frame_and_by_what_it_says_of_itself() {
+    fn a_stack_is_judged_by_its_frames_and_its_own_flag() {
         let other = [1, 2, 3];
         for (ours, complete, verdict) in [
             (&[1, 2, 3][..], true, Verdict::Same),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_without_a_recorded_call_are_told() {
+    fn samples_without_a_recorded_call_are_counted() {
         let recorded =
             HashMap::from([((1, 1), stack(&[5, 6], true)), ((1, 2), stack(&[5], false))]);
         let other = HashMap::from([
