@@ -108,7 +108,7 @@ unsafe fn libc_environment() -> *const *const libc::c_char {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's promise.
     unsafe { environ }
 }
 
@@ -226,7 +226,7 @@ fn describe(slot: &Slot, number: u64, call: AllocCall, size: usize) {
     slot.call.store(u32::from(call.code()), Ordering::Relaxed);
     slot.size.store(size as u64, Ordering::Relaxed);
     let text = (&raw const slot.text).cast_mut().cast::<u8>();
-    // SAFETY: only whoever made the count of failures 1 is here, so nobody else writes the text.
+    // SAFETY: only the thread that has made the count of failures 1 gets here and writes the text.
     let bytes = unsafe { stack::write(std::slice::from_raw_parts_mut(text, slot.text.len())) };
     slot.text_bytes.store(bytes as u32, Ordering::Relaxed);
     slot.described.store(1, Ordering::Release);

@@ -76,7 +76,7 @@ fn handle_failure() {
         // SAFETY: as above.
         unsafe { std::mem::transmute::<usize, extern "C-unwind" fn()>(throw)() };
     }
-    // SAFETY: nobody to throw with: as terminate() would.
+    // SAFETY: nothing can be thrown, so end the program like terminate().
     unsafe { libc::abort() };
 }
 

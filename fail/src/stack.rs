@@ -106,7 +106,7 @@ pub fn write(out: &mut [u8]) -> usize {
     unsafe { _Unwind_Backtrace(keep, (&raw mut frames).cast()) };
     let own = module_of(write as *const () as usize).map(|module| module.bias);
     let mut executable = [0u8; 4096];
-    // SAFETY: the kernel writes at most the length given.
+    // SAFETY: the kernel writes up to the length given.
     let length = unsafe {
         let link = c"/proc/self/exe".as_ptr();
         libc::readlink(link, executable.as_mut_ptr().cast(), executable.len())

@@ -216,7 +216,7 @@ impl Scan {
     /// So many words can be read at this multiple of eight.
     unsafe fn words<const CALLOC: bool>(&mut self, at: usize, count: usize) {
         let words = at as *const AtomicU64;
-        // SAFETY: as said.
+        // SAFETY: the caller's promise.
         let load = |index| unsafe { (*words.add(index)).load(Ordering::Relaxed) };
         if count == 0 {
             return;
@@ -256,7 +256,7 @@ impl Scan {
         // The missing bytes count as not zero.
         let (mut word, mut absent) = (0, u64::MAX);
         for index in 0..bytes {
-            // SAFETY: as said.
+            // SAFETY: the caller's promise.
             let byte = unsafe { (*((at + index) as *const AtomicU8)).load(Ordering::Relaxed) };
             word |= u64::from(byte) << (8 * index);
             absent <<= 8;

@@ -157,7 +157,7 @@ pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
 /// The process and image numbers of the file's name.
 pub fn numbers() -> Option<[u32; 2]> {
     let page = HEADER.load(Ordering::Acquire);
-    // SAFETY: the page is longer than its fixed part, and as mapped as `slot` says.
+    // SAFETY: the page is longer than its fixed part, and mapped like for `slot`.
     let number = |at| unsafe { page.add(at).cast::<u32>().read() };
     (!page.is_null()).then(|| [PID_OFFSET, IMAGE_OFFSET].map(number))
 }
@@ -325,7 +325,7 @@ impl Region {
     /// # Safety
     /// No thread may access the region afterwards.
     pub unsafe fn release(self) {
-        // SAFETY: as said.
+        // SAFETY: the caller's promise.
         unsafe { sys::unmap(self.start, self.bytes) };
         if let Ok(fd) = descriptor() {
             sys::deallocate(fd, self.offset, self.bytes as u64);

@@ -450,7 +450,7 @@ pub unsafe fn give_back(block: *mut c_void) {
         real::look_up();
     }
     if let Some(function) = real::free() {
-        // SAFETY: as said.
+        // SAFETY: the caller's promise.
         unsafe { function(block) };
     }
 }

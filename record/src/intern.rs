@@ -372,7 +372,7 @@ impl Interned {
     }
 }
 
-/// Site 0 has no memory, as the reader has none. Frame 0 stands for the roots.
+/// Site 0 has no memory, like in the reader. Frame 0 stands for the roots.
 impl Tables for Interned {
     #[inline]
     fn site(&mut self, site: u32) -> Option<&mut SiteMemory> {

@@ -162,7 +162,7 @@ unsafe fn name_of(name: *const libc::c_char, first: bool) -> Vec<u8> {
     let given = if name.is_null() {
         &[]
     } else {
-        // SAFETY: as said.
+        // SAFETY: the caller's promise.
         unsafe { CStr::from_ptr(name) }.to_bytes()
     };
     if given.is_empty() && first {

@@ -167,7 +167,7 @@ impl Lists {
         }
         // SAFETY: checked to lie within the slab, and so is the block's end.
         let block = unsafe { self.bump.add(skip) };
-        // SAFETY: as said.
+        // SAFETY: the same check.
         self.bump = unsafe { block.add(bytes) };
         self.left -= skip + bytes;
         block

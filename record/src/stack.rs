@@ -320,7 +320,7 @@ impl Word {
     /// It can be read.
     #[inline(always)]
     unsafe fn still_holds(self) -> bool {
-        // SAFETY: as said.
+        // SAFETY: the caller's promise.
         unsafe { self.difference() == 0 }
     }
 
@@ -337,7 +337,7 @@ impl Word {
     #[inline(always)]
     pub unsafe fn all_hold(words: &[Word]) -> bool {
         let (fours, rest) = words.as_chunks::<4>();
-        // SAFETY: as said.
+        // SAFETY: the caller's promise.
         unsafe {
             fours.iter().all(|[a, b, c, d]| {
                 a.difference() | b.difference() | c.difference() | d.difference() == 0

@@ -80,7 +80,7 @@ pub fn map_shared(fd: i32, offset: u64, bytes: usize) -> Result<*mut u8> {
 /// # Safety
 /// The range must be the caller's own.
 pub unsafe fn unmap(address: *mut u8, bytes: usize) {
-    // SAFETY: as said. A refusal leaves the memory mapped, which harms nobody.
+    // SAFETY: the caller's promise. A refusal leaves the memory mapped, which is harmless.
     let _ = unsafe { syscall(libc::SYS_munmap, [address as usize, bytes, 0, 0, 0, 0]) };
 }
 
@@ -88,7 +88,7 @@ pub unsafe fn unmap(address: *mut u8, bytes: usize) {
 /// The range must be the caller's own, and no pointer into it may be used afterwards.
 pub unsafe fn remap(address: *mut u8, old: usize, new: usize) -> Result<*mut u8> {
     let flags = libc::MREMAP_MAYMOVE as usize;
-    // SAFETY: as said.
+    // SAFETY: the caller's promise.
     unsafe { syscall(libc::SYS_mremap, [address as usize, old, new, flags, 0, 0]) }
         .map(|address| address as *mut u8)
 }
@@ -99,7 +99,7 @@ pub unsafe fn remap(address: *mut u8, old: usize, new: usize) -> Result<*mut u8>
 /// The range must be the caller's own, private and anonymous.
 pub unsafe fn wipe_on_fork(address: *mut u8, bytes: usize) -> Result<()> {
     let advice = libc::MADV_WIPEONFORK as usize;
-    // SAFETY: as said.
+    // SAFETY: the caller's promise.
     unsafe {
         syscall(
             libc::SYS_madvise,
@@ -162,7 +162,7 @@ pub fn file_system(fd: i32) -> Result<i64> {
 
 pub fn read(fd: i32, out: &mut [u8]) -> Result<usize> {
     let arguments = [fd as usize, out.as_mut_ptr() as usize, out.len(), 0, 0, 0];
-    // SAFETY: the kernel writes at most `out.len()` bytes.
+    // SAFETY: the kernel writes up to `out.len()` bytes.
     unsafe { syscall(libc::SYS_read, arguments) }
 }
 
@@ -247,7 +247,7 @@ pub fn peer(fd: i32) -> Result<libc::ucred> {
         &raw mut bytes as usize,
         0,
     ];
-    // SAFETY: the kernel writes at most `bytes` there.
+    // SAFETY: the kernel writes up to `bytes` there.
     unsafe { syscall(libc::SYS_getsockopt, arguments) }.map(|_| found)
 }
 
@@ -292,13 +292,13 @@ pub fn readlink(path: &CStr, out: &mut [u8]) -> Result<usize> {
         0,
         0,
     ];
-    // SAFETY: the kernel writes at most `out.len()` bytes.
+    // SAFETY: the kernel writes up to `out.len()` bytes.
     unsafe { syscall(libc::SYS_readlink, arguments) }
 }
 
 /// Writes the working directory with its NUL; returns the length without it.
 pub fn working_directory(out: &mut [u8]) -> Result<usize> {
-    // SAFETY: the kernel writes at most `out.len()` bytes.
+    // SAFETY: the kernel writes up to `out.len()` bytes.
     unsafe {
         syscall(
             libc::SYS_getcwd,
