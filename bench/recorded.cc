@@ -5,7 +5,7 @@
 // all. parser: expressions of twelve levels of precedence, nested three to six deep, one template
 // instance a level: 36 to 80 frames above most allocations, and thousands of distinct stacks.
 // threads: four threads, each with maps of its own, that hand a part of their strings to the next
-// one. crowd: threads that allocate from 22 stacks each and then sleep until the memory is told.
+// one. crowd: threads that allocate from 22 stacks each and then sleep until memory is reported.
 // COUNT: thousands of words, expressions, thousands of words a thread, threads.
 
 #include <latch>

@@ -392,7 +392,7 @@ void malloc_trim_tells_the_truth() {
   if (returned == 1) CHECK_MSG(after < before, "malloc_trim said 1 but nothing went back");
   int repeated = 1;
   for (int i = 0; i < 8 && repeated == 1; ++i) repeated = malloc_trim(0);
-  if (expects_larder()) {  // glibc says 1 again and again
+  if (expects_larder()) {  // glibc returns 1 each time
     CHECK_MSG(repeated == 0, "malloc_trim goes on saying 1 when there is nothing to give back");
     CHECK_MSG(before < after + 16 * kMiB || returned == 1, "malloc_trim gave back, but said 0");
     CHECK_MSG(after < 32 * kMiB, "64 MiB were freed, %.1f MiB stay after malloc_trim", mib(after));

@@ -295,7 +295,7 @@ void program_is_told() {
 
   calls.reserve.fill(50 * kKiB, 30 * kMiB);
   set_limit(LARDER_HARD_LIMIT, kHard);
-  while (calls.hard == 0) CHECK_MSG(hoard.add(500 * kKiB), "failed before the program was told");
+  while (calls.hard == 0) CHECK_MSG(hoard.add(500 * kKiB), "failed before the callback was called");
   CHECK_MSG(calls.reserve.bytes == 0 && calls.bytes > 0, "%zu", calls.bytes.load());
   hoard.fill(500 * kKiB, hoard.bytes + 20 * kMiB);
   CHECK_MSG(calls.hard == 1, "what it freed was not used: told %d times", calls.hard.load());

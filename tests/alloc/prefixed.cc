@@ -8,7 +8,7 @@
 
 using namespace alloctest;
 
-// The prefixed family, as it would be declared by a program without the header's help.
+// The prefixed family, like a program without the header would declare it.
 extern "C" {
 void* larder_malloc(size_t size);
 void* larder_calloc(size_t count, size_t size);

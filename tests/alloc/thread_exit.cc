@@ -42,7 +42,7 @@ void leave_survivor(size_t size, uint64_t seed) {
   free(old);
 }
 
-// glibc calls key destructors for at most PTHREAD_DESTRUCTOR_ITERATIONS (4) rounds.
+// glibc calls key destructors in up to PTHREAD_DESTRUCTOR_ITERATIONS (4) rounds.
 template <int kKey>
 void destroy(void* argument) {
   auto* late = static_cast<Late*>(argument);
