@@ -1,5 +1,5 @@
-//! The command line: what is typed (clap's structures), and the checked plans that come of it.
-//! A flag's definition, help and check stand together; the rest of the tool sees only plans.
+//! The command line: the words (clap's structures), and the checked plans made of them. A flag's
+//! definition, help and check stand together; the rest of the tool uses only plans.
 
 use std::ffi::OsString;
 
@@ -189,14 +189,14 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
     }
 }
 
-/// With what `larder-lab` has, and with the commands in groups.
+/// With the commands of `larder-lab`, and in groups.
 fn cli() -> clap::Command {
     let all = Cli::command().subcommands(lab::commands());
     let template = help::template(&all);
     all.help_template(template)
 }
 
-/// For a word that begins with `-` where an option or the command may stand.
+/// The message for a word that begins with `-` where an option or the command may stand.
 fn unknown_option(error: &clap::Error) -> String {
     let word = error.get(ContextKind::InvalidArg);
     let word = word.map(ToString::to_string).unwrap_or_default();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_after_the_command_is_the_commands() {
+    fn words_after_the_command_belong_to_it() {
         for words in [
             &["run", "ls", "--sort", "-l"][..],
             &["run", "--", "ls", "--sort", "-l"],
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_allocator_below_the_recorder_is_larders_unless_said() {
+    fn the_allocator_below_the_recorder_is_larders_by_default() {
         let allocator = |words: &[&str]| match plan(words).unwrap() {
             Plan::Record(plan) => plan.allocator(),
             other => panic!("{other:?}"),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lab_does_is_left_to_it() {
+    fn commands_of_the_lab_are_left_to_it() {
         for words in [
             &["bench", "--no-such"][..],
             &["grid"],

@@ -28,9 +28,9 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Columns, where nothing says how many there are; also the most.
+/// The width where there is no terminal, and the largest.
 const WIDTH: usize = 100;
-/// Before a command, and between it and what it does.
+/// Spaces before a command, and between it and its description.
 const GAP: usize = 2;
 
 /// Clap's template for the help of the whole tool.
@@ -66,7 +66,7 @@ fn listed(tool: &Command, width: usize) -> String {
     text
 }
 
-/// Lines of at most `width` columns, or of one word.
+/// Lines of up to `width` columns; a longer word has a line of its own.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_does_is_wrapped_beside_its_name() {
+    fn descriptions_are_wrapped_beside_the_names() {
         let about = "Run a command and record each of its allocations";
         let tool = Command::new("larder").subcommand(Command::new("record").about(about));
         let text = listed(&tool, 40);

@@ -1,5 +1,5 @@
-//! What tests and measures allocators is a program of its own, `larder-lab`, and none of this one's
-//! business but to start it: it takes this process over, words and all.
+//! Starts `larder-lab`, the program that tests and measures allocators: it replaces this process and gets
+//! the same words.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use larder_base::failure::{Failure, Result};
 use larder_base::target::reason;
 use larder_base::{execute, installed, printable};
 
-/// As `larder --help` shows them; `larder-lab` says the same of each.
+/// The commands in `larder --help`, with the descriptions that `larder-lab` has.
 const COMMANDS: [(&str, &str); 6] = [
     (
         "bench",
@@ -34,7 +34,7 @@ const COMMANDS: [(&str, &str); 6] = [
     ("lab", "Measure what matters to Larder's own developers"),
 ];
 
-/// How commands of `larder lab` may be spelled, too.
+/// Commands of `larder lab` that are accepted without `lab`, too.
 const WITHOUT_LAB: [&str; 7] = [
     "grid",
     "page-map",
@@ -45,7 +45,7 @@ const WITHOUT_LAB: [&str; 7] = [
     "stacks",
 ];
 
-/// For help; none is ever parsed.
+/// For help only: these commands are not parsed here.
 pub fn commands() -> impl Iterator<Item = Command> {
     COMMANDS
         .map(|(name, about)| Command::new(name).about(about))
@@ -62,7 +62,7 @@ pub fn is_for(words: &[OsString]) -> bool {
     command.is_some_and(|word| known().any(|name| word == name))
 }
 
-/// Returns only to say why it did not start.
+/// Returns only if the program did not start, with the reason.
 pub fn start(words: &[OsString]) -> Result<Infallible> {
     let program = installed::lab()?;
     let error = execute::replace(&program, words, &[]);

@@ -1,8 +1,8 @@
-//! `larder record`: runs the command with the recorder preloaded and says where the trace lies.
+//! `larder record`: runs the command with the recorder preloaded and prints where the trace lies.
 //!
 //! The trace directory is made before the command starts, never reused, and readable by its owner
-//! alone; the recorder writes one file a process image into it. `at_end` answers what it asks then
-//! by `look`, a process of its own.
+//! alone; the recorder writes one file a process image into it. With `--leaks` the recorder asks at a
+//! process's end which blocks are lost: `at_end` answers by `look`, a process of its own.
 
 mod at_end;
 mod look;
@@ -29,11 +29,11 @@ use larder_trace::{StopReason, Trace, trace_files};
 use at_end::AtEnd;
 pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
 
-/// Whether it is to count instead of writing each call: 1 or 0.
+/// Whether the recorder counts calls instead of writing each: 1 or 0.
 const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";
-/// Whether it is to say what blocks hold when they end: 1 or 0.
+/// Whether the recorder hashes the contents of blocks when they end: 1 or 0.
 const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
-/// Whom it is to ask at the end which blocks are lost.
+/// The socket at which the recorder asks at the end which blocks are lost.
 const LEAKS_VARIABLE: &str = "LARDER_RECORD_LEAKS";
 
 pub const EXAMPLES: &str = "\
@@ -76,7 +76,7 @@ pub struct RecordPlan {
 }
 
 impl RecordPlan {
-    /// Below the recorder.
+    /// The malloc below the recorder.
     pub fn allocator(&self) -> Allocator {
         match &self.malloc {
             Some(path) => Allocator::Other(path.clone()),
@@ -97,7 +97,7 @@ pub fn record(plan: &RecordPlan) -> Result<u8> {
     let status = run.start(&directory).inspect_err(|_| {
         let _ = fs::remove_dir(&directory);
     })?;
-    // A closed stderr leaves nobody to tell.
+    // A closed stderr is no error: the exit code is the command's.
     let _ = writeln!(
         io::stderr(),
         "larder: {}",
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Runs it to its end; the trace goes to the directory, an absolute path.
+    /// Runs the command to its end; the trace goes to the directory, an absolute path.
     pub fn start(&self, directory: &Path) -> Result<ExitStatus> {
         let at_end = match self.plan.leaks {
             true => Some(AtEnd::listen(directory).map_err(|error| {
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// One line: what was recorded, what was lost, and how to see it.
+/// One line: what was recorded, what was lost, and the command that shows it.
 fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
     let name = printable::name(shown);
     let files = match trace_files(directory) {
@@ -162,7 +162,7 @@ fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
         Err(_) => {
             return format!(
                 "nothing was recorded in {name}: the program may drop LD_PRELOAD or clear its \
-                 environment; `larder doctor PROGRAM` says more"
+                 environment; `larder doctor PROGRAM` shows the cause"
             );
         }
     };
@@ -221,14 +221,14 @@ fn default_output(command: &OsStr) -> PathBuf {
     name.into()
 }
 
-/// Makes the directory; its absolute path, as the command may change its own.
+/// Makes the directory, and returns its absolute path, because the command may change its own.
 fn make_trace_directory(shown: &Path) -> Result<PathBuf> {
     let made = DirBuilder::new().mode(0o700).create(shown);
     made.map_err(|error| {
         let name = printable::name(shown);
         Failure::failed(match error.kind() {
             io::ErrorKind::AlreadyExists => {
-                format!("{name}: is there already: remove it, or name another with -o")
+                format!("{name}: exists already: remove it, or name another with -o")
             }
             io::ErrorKind::NotFound if !parent_is_there(shown) => {
                 format!("{name}: its parent directory does not exist: make it, or choose with -o")

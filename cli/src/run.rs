@@ -1,4 +1,4 @@
-//! `larder run`: replaces itself by the command, on Larder's allocator. Prints nothing.
+//! `larder run`: replaces this process by the command, on Larder's allocator. Prints nothing.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub struct RunPlan {
     pub command: Vec<OsString>,
 }
 
-/// Returns only to say why the command did not start.
+/// Returns only if the command did not start, with the reason.
 pub fn run(plan: &RunPlan) -> Result<Infallible> {
     let target = Target::resolve(&plan.command[0])?;
     let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;

@@ -296,7 +296,7 @@ fn places_where_no_trace_can_be_made() {
     let record = |place: &Path| output(larder().arg("record").arg("-o").arg(place).arg("true"));
     let there = directory.path().join("there");
     fs::create_dir(&there).unwrap();
-    assert_fails(&record(&there), 125, &["is there already", "-o"]);
+    assert_fails(&record(&there), 125, &["exists already", "-o"]);
     let below = directory.path().join("gone/trace");
     assert_fails(&record(&below), 125, &["parent directory does not exist"]);
     let refused = record(Path::new("/proc/x"));

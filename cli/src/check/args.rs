@@ -1,4 +1,4 @@
-//! What is typed after `larder check`, and the checked plan that comes of it.
+//! The command line of `larder check`, and the checked plan made of it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use crate::history::store::Kept;
 pub const EXAMPLES: &str = "\
 Examples:
   larder check --update -- ./app --input data.bin
-      Write larder.toml: the limits are what the run needs.
+      Write larder.toml, with the figures of the run as limits.
   larder check -- ./app --input data.bin
-      Is the run within its budget? If not, five lines say what grew, and where.
+      Is the run within its budget? If not, five lines report what grew, and where.
   larder check
       The same with the command that the budget names.
   larder check app.trace --budget app.toml --json
@@ -32,10 +32,10 @@ pub struct RawCheck {
     /// The budget
     #[arg(long, value_name = "FILE", default_value = "larder.toml")]
     budget: PathBuf,
-    /// Write what the run needs into the budget, instead of judging it
+    /// Write the run's figures into the budget instead of judging the run
     #[arg(long)]
     update: bool,
-    /// Run so many times and take the lowest of each figure
+    /// Run N times and take the lowest of each figure
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -51,13 +51,13 @@ pub struct RawCheck {
     command: Vec<OsString>,
 }
 
-/// Where a run is kept.
+/// Where a run is stored.
 #[derive(Debug, Args)]
 struct RawKept {
-    /// Keep the run in this database
+    /// Store the run in this database
     #[arg(long, value_name = "FILE", default_value = crate::history::store::DEFAULT)]
     db: PathBuf,
-    /// Do not keep the run
+    /// Do not store the run
     #[arg(long, conflicts_with = "db")]
     no_history: bool,
     /// The run is of this commit [default: git's]

@@ -1,8 +1,7 @@
-//! The budget file: read with the line of whatever is wrong, and rewritten in place with its
-//! comments and the forms of its limits kept.
+//! The budget file. An error names its line; an update changes the values in place and leaves comments
+//! and the forms of the limits alone.
 //!
-//! A budget is hostile input: it is read to a bounded size, and nothing in it is run unless the user
-//! asked for its command.
+//! A budget is hostile input: its size is bounded, and its command runs only if the user asks for it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -21,7 +20,7 @@ use super::limit::{Limit, Rule};
 use super::measure::{Measured, MeasuredSite};
 
 const MAX_BYTES: u64 = 4 << 20;
-/// Sites that `--update` records of each ranking.
+/// Sites that `--update` records from each ranking.
 const RECORDED: usize = 40;
 
 #[derive(Debug, Default)]
@@ -30,7 +29,7 @@ pub struct Budget {
     pub command: Vec<String>,
     pub limits: BTreeMap<Figure, Limit>,
     pub caps: Vec<Cap>,
-    /// What `--update` last saw.
+    /// The sites at the last `--update`.
     pub recorded: Vec<MeasuredSite>,
 }
 
@@ -108,7 +107,7 @@ fn site_key(figure: Figure) -> &'static str {
     }
 }
 
-/// The figures that are known of a site.
+/// The figures that a site has.
 const SITE_FIGURES: [Figure; 5] = [
     Figure::Allocations,
     Figure::TotalBytes,
@@ -135,7 +134,7 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
         .read_to_end(&mut bytes)
         .map_err(|error| failed(&reason(&error)))?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(failed("larger than 4 MiB, which no budget is"));
+        return Err(failed("larger than 4 MiB, so not a budget"));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(text)),
@@ -177,7 +176,7 @@ impl Source<'_> {
                 };
                 let limit = Limit::parse(&text);
                 let limit = limit.map_err(|forms| {
-                    self.wrong(Some(raw.span()), &format!("{text} is no limit: {forms}"))
+                    self.wrong(Some(raw.span()), &format!("{text} is not a limit: {forms}"))
                 })?;
                 Ok((figure, limit))
             })
@@ -306,7 +305,7 @@ pub fn updated(path: &Path, text: Option<&str>, measured: &Measured) -> Result<S
     Ok(document.to_string())
 }
 
-/// Changes a limit's value and keeps its form and what stands around it.
+/// Changes a limit's value; its form, and the comments around it, stay.
 fn set(table: &mut dyn toml_edit::TableLike, key: &str, limit: &Limit, found: u64) {
     let limit = Limit {
         value: found,
@@ -325,7 +324,7 @@ fn set(table: &mut dyn toml_edit::TableLike, key: &str, limit: &Limit, found: u6
     }
 }
 
-/// A path that means the same in another checkout: below the current directory, or the name alone.
+/// A path that is valid in another checkout: below the current directory, or the name alone.
 fn portable(file: &str) -> &str {
     match file.rsplit_once('/') {
         Some((_, name)) if file.starts_with('/') => name,
@@ -333,7 +332,7 @@ fn portable(file: &str) -> &str {
     }
 }
 
-/// The sites that weigh most in any figure, those with most calls first.
+/// The heaviest sites in any figure, those with most calls first.
 fn recorded(sites: &[MeasuredSite]) -> ArrayOfTables {
     let mut kept: Vec<&MeasuredSite> = Vec::new();
     for figure in SITE_FIGURES {
@@ -352,7 +351,8 @@ fn recorded(sites: &[MeasuredSite]) -> ArrayOfTables {
     for site in kept {
         let mut table = Table::new();
         if tables.is_empty() {
-            let comment = "\n# What `larder check --update` saw; only it writes below this line.\n";
+            let comment =
+                "\n# Recorded by `larder check --update`; only it writes below this line.\n";
             table.decor_mut().set_prefix(comment);
         }
         table.insert("function", value(&site.function));

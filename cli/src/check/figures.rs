@@ -1,4 +1,4 @@
-//! What a budget limits: six figures of a run, and of each site the same where they can be told.
+//! What a budget limits: six figures of a run, and those of a site except the peak.
 
 use larder_analysis::reading::family::Counters;
 use larder_base::number::counted;
@@ -25,7 +25,7 @@ impl Figure {
         Figure::Tiny,
     ];
 
-    /// In a budget.
+    /// The key in a budget.
     pub fn key(self) -> &'static str {
         match self {
             Figure::Allocations => "allocations",
@@ -38,7 +38,7 @@ impl Figure {
     }
 
     /// A value with its unit.
-    pub fn say(self, value: u64) -> String {
+    pub fn describe(self, value: u64) -> String {
         match self {
             Figure::Allocations => counted(value, "allocation"),
             Figure::PeakBytes => format!("peak {}", counted(value, "byte")),
@@ -73,7 +73,7 @@ impl Figures {
         self.0[figure as usize] = value;
     }
 
-    /// Of each figure the lower.
+    /// The lower value of each figure.
     pub fn lower(mut self, other: &Figures) -> Self {
         for figure in Figure::ALL {
             self.set(figure, self.get(figure).min(other.get(figure)));

@@ -1,14 +1,14 @@
-//! A limit on one figure, as it stands in a budget: `149` or `"= 149"` exactly, `"<= 149"` at most,
-//! `"149 +5%"` at most that much more.
+//! A limit on one figure, in a budget's forms: `149` or `"= 149"` (exactly), `"<= 149"` (up to),
+//! `"149 +5%"` (up to that much more).
 
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// More is over the budget, and so is less: the budget is to follow.
+    /// Less is over the budget, too, so that the budget follows.
     Exact,
     AtMost,
-    /// So many percent more at most, in hundredths of a percent.
+    /// Up to this much more, in hundredths of a percent.
     Above(u32),
 }
 
@@ -18,7 +18,7 @@ pub struct Limit {
     pub rule: Rule,
 }
 
-const FORMS: &str = "write 149 or \"= 149\" (exactly), \"<= 149\" (at most) or \"149 +5%\"";
+const FORMS: &str = "write 149 or \"= 149\" (exactly), \"<= 149\" (up to 149) or \"149 +5%\"";
 const MOST_PERCENT: f64 = 1e6;
 
 impl Limit {
@@ -48,7 +48,7 @@ impl Limit {
         Ok(Self { value, rule })
     }
 
-    /// The most that is within.
+    /// The largest value within the limit.
     pub fn highest(&self) -> u64 {
         match self.rule {
             Rule::Exact | Rule::AtMost => self.value,
@@ -77,7 +77,7 @@ fn parse_percent(text: &str) -> Option<Rule> {
     (percent <= MOST_PERCENT).then(|| Rule::Above((percent * 100.0).round() as u32))
 }
 
-/// As a budget has it.
+/// In the budget's form.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rule {

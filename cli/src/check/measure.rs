@@ -1,4 +1,4 @@
-//! A run as a budget sees it: its figures, its sites, its time.
+//! What a budget is compared with: the figures, sites and times of a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +19,10 @@ use larder_base::failure::{Failure, Result};
 use super::figures::{Figure, Figures};
 use crate::record::{RecordPlan, Run};
 
-/// Callers of a site that are kept.
+/// Callers shown of a site.
 const CALLERS: usize = 3;
 
-/// A source line that allocates. The names are as the file has them: not yet printable.
+/// A source line that allocates. Its names come from the file and are not yet printable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MeasuredSite {
     pub function: String,
@@ -30,7 +30,7 @@ pub struct MeasuredSite {
     pub file: String,
     /// 0 if unknown.
     pub line: u32,
-    /// A site's peak is not known, and 0.
+    /// The peak is 0, because a site's share of it is not known.
     pub figures: Figures,
     /// The next functions outwards, printable.
     pub callers: String,
@@ -42,7 +42,7 @@ pub struct Measured {
     pub sites: Vec<MeasuredSite>,
     /// The program's own allocation functions, whose callers are the sites.
     pub wrappers: Passed,
-    /// `None`: a trace that was there already.
+    /// `None`: read from an existing trace.
     pub times: Option<Times>,
     /// Figures that differed between the runs: lowest and highest.
     pub varied: BTreeMap<Figure, (u64, u64)>,
@@ -76,8 +76,8 @@ impl Measured {
         })
     }
 
-    /// Runs a command so many times and keeps the lowest of each figure and time; the sites are those
-    /// of the run with the fewest allocations. The command's own failure ends it.
+    /// Runs a command `runs` times and takes the lowest of each figure and time; the sites are those of
+    /// the run with the fewest allocations. Stops when the command fails.
     pub fn of_runs(
         plan: &RecordPlan,
         charging: &Charging,
@@ -162,7 +162,7 @@ fn of_run(
         Failure::new(
             failure.status,
             format!(
-                "the run cannot be judged: {}; `larder doctor PROGRAM` says what is in the way",
+                "the run cannot be judged: {}; `larder doctor PROGRAM` shows the cause",
                 failure.message
             ),
         )
@@ -173,7 +173,7 @@ fn of_run(
     }))
 }
 
-/// What all children that were waited for have used.
+/// CPU time of all children that were waited for.
 fn children_cpu() -> Duration {
     // SAFETY: a plain struct of numbers, which the call fills in.
     let usage = unsafe {
@@ -231,7 +231,6 @@ fn callers(site: &Site) -> String {
     names.join(" ← ")
 }
 
-/// The command's end, in words.
 pub fn describe_end(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("exit code {code}"),

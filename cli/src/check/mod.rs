@@ -48,13 +48,13 @@ pub fn check(plan: &CheckPlan) -> Result<u8> {
     let measured = match measure(plan, &budget)? {
         Ok(measured) => measured,
         Err(end) => {
-            say(&[format!("the command failed ({end}); nothing was judged")]);
+            report(&[format!("the command failed ({end}); nothing was judged")]);
             return Ok(COMMAND_FAILED);
         }
     };
     for (figure, (low, high)) in &measured.varied {
         let (figure, runs) = (figure.key(), measured.runs);
-        say(&[format!(
+        report(&[format!(
             "warning: {figure} differs between {runs} runs: {low} to {high}; the lowest counts"
         )]);
     }
@@ -74,17 +74,17 @@ pub fn check(plan: &CheckPlan) -> Result<u8> {
         let new = budget::updated(&plan.budget, text.as_deref(), &measured)?;
         budget::write(&plan.budget, &new)?;
         let file = printable::name(&plan.budget);
-        say(&[format!("{file} is written: {}", print::figures(&measured))]);
+        report(&[format!("wrote {file}: {}", print::figures(&measured))]);
         return Ok(0);
     }
     match plan.format {
         Format::Json => print_json(&print::json(&name, &measured, &breaches))?,
-        _ if within => say(&[format!(
+        _ if within => report(&[format!(
             "{}: within budget: {}",
             printable::escape(&name),
             print::figures(&measured)
         )]),
-        _ => say(&print::exceeded(
+        _ => report(&print::exceeded(
             &name,
             &breaches,
             &measured.wrappers,
@@ -94,7 +94,7 @@ pub fn check(plan: &CheckPlan) -> Result<u8> {
     Ok(if within { 0 } else { EXCEEDED })
 }
 
-/// The run, or how the command failed.
+/// The figures of the run, or how the command failed.
 fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Measured, String>> {
     if let (Some(trace), true) = (&plan.trace, plan.command.is_empty()) {
         let subject = Subject {
@@ -111,7 +111,7 @@ fn measure(plan: &CheckPlan, budget: &Budget) -> Result<std::result::Result<Meas
     };
     if command.is_empty() {
         return Err(Failure::failed(format!(
-            "no command: give one behind --, or a trace, or put command = [\"…\"] into {}",
+            "no command: give one after --, or a trace, or put command = [\"…\"] into {}",
             printable::name(&plan.budget)
         )));
     }
@@ -145,7 +145,7 @@ fn update_command(plan: &CheckPlan) -> String {
     if plan.budget != Path::new("larder.toml") {
         words.push(format!("--budget {}", quoted(&plan.budget)));
     }
-    // The recorded sites are those that this charging makes.
+    // The update has to charge the same sites.
     let skips = plan.charging.skips.iter();
     words.extend(skips.map(|skip| format!("--skip {}", quoted(Path::new(skip)))));
     if plan.charging.wrappers == Wrappers::Charged {
@@ -161,8 +161,8 @@ fn update_command(plan: &CheckPlan) -> String {
     words.join(" ")
 }
 
-/// A closed stderr leaves nobody to tell.
-fn say(lines: &[String]) {
+/// A closed stderr is no error: the exit code has the result.
+fn report(lines: &[String]) {
     let mut out = io::stderr().lock();
     for (index, line) in lines.iter().enumerate() {
         let prefix = if index == 0 { "larder: " } else { "" };

@@ -1,4 +1,4 @@
-//! What `check` says: one line within the budget, five lines beyond it, or one object of JSON.
+//! The output of `check`: one line within the budget, five lines beyond it, or one object of JSON.
 
 use larder_analysis::reading::wrappers::Passed;
 use larder_base::number::{duration, grouped};
@@ -9,14 +9,13 @@ use super::figures::Figure;
 use super::measure::Measured;
 use super::verdict::{Breach, Culprit};
 
-/// Other broken limits that are told beside the first.
+/// Broken limits listed after the first.
 const OTHERS: usize = 4;
 
-/// The figures, in one line.
 pub fn figures(measured: &Measured) -> String {
     let all: Vec<String> = Figure::ALL
         .iter()
-        .map(|figure| figure.say(measured.figures.get(*figure)))
+        .map(|figure| figure.describe(measured.figures.get(*figure)))
         .collect();
     let time = measured.times.map_or(String::new(), |times| {
         let ns = |time: std::time::Duration| duration(time.as_nanos() as u64);
@@ -25,8 +24,8 @@ pub fn figures(measured: &Measured) -> String {
     format!("{}{time}", all.join(", "))
 }
 
-/// Five lines: what was exceeded and by how much, what else, where, from where, what to type; and
-/// one more where the site is charged for others.
+/// Five lines: the first broken limit, the others, the site, its callers, what to type; and a sixth if
+/// the program's own allocation functions are not charged.
 pub fn exceeded(
     name: &str,
     breaches: &[Breach<'_>],
@@ -37,7 +36,7 @@ pub fn exceeded(
         return Vec::new();
     };
     let also = match others {
-        [] => "every other limit is kept".to_owned(),
+        [] => "within every other limit".to_owned(),
         _ => {
             let shown = others.iter().take(OTHERS).map(breach);
             let more = others.len().saturating_sub(OTHERS);
@@ -50,11 +49,11 @@ pub fn exceeded(
     let (site, callers) = match culprit {
         Some(culprit) => (where_it_grew(&culprit), called_from(&culprit)),
         None if first.over() < 0 => (
-            "site: none grew; the program does less than its budget says".to_owned(),
+            "site: none grew; the program needs less than its budget".to_owned(),
             "called from: -".to_owned(),
         ),
         None => (
-            "site: none grew by itself; see `larder report`".to_owned(),
+            "site: no single site grew; see `larder report`".to_owned(),
             "called from: -".to_owned(),
         ),
     };
@@ -129,7 +128,6 @@ fn called_from(culprit: &Culprit<'_>) -> String {
     }
 }
 
-/// One object.
 pub fn json(name: &str, measured: &Measured, breaches: &[Breach<'_>]) -> Value {
     let figures: Map<String, Value> = Figure::ALL
         .iter()

@@ -1,7 +1,7 @@
 //! Judges a run by its budget: which limits it broke, and which site broke them.
 //!
-//! Sites are matched with the recorded ones by function, not by file and line, as these move with
-//! every change. Time grows with the sites, memory too.
+//! Sites are matched with the recorded ones by function, because file and line move with every change.
+//! Time and memory grow with the sites.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::figures::Figure;
 use super::limit::Limit;
 use super::measure::{Measured, MeasuredSite};
 
-/// A limit that was not kept.
+/// A limit that the run is not within.
 #[derive(Debug)]
 pub struct Breach<'a> {
     pub figure: Figure,
@@ -25,16 +25,16 @@ pub struct Breach<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Culprit<'a> {
     pub site: &'a MeasuredSite,
-    /// Which of its figures.
+    /// The figure that is compared: bytes stand for the peak.
     pub figure: Figure,
-    /// Of its function, over all lines.
+    /// Sum over all lines of its function.
     pub found: u64,
     /// `None`: the budget has no recorded sites to compare with.
     pub recorded: Option<u64>,
 }
 
 impl Breach<'_> {
-    /// By how much more than the budget has.
+    /// How far the run is above the budget's value.
     pub fn over(&self) -> i128 {
         i128::from(self.found) - i128::from(self.limit.value)
     }
@@ -85,8 +85,8 @@ fn by_function<'a>(
     groups
 }
 
-/// The site to name for a figure: of the function that grew most, the line that is new in it. Which
-/// site has how much of the peak is not known: its bytes in all tell most of it.
+/// The site to name for a figure: the new line of the function that grew most. Counters do not show a
+/// site's share of the peak; its total bytes stand for it.
 fn culprit<'a>(
     figure: Figure,
     recorded: &'a [MeasuredSite],
@@ -119,7 +119,7 @@ fn culprit<'a>(
     })
 }
 
-/// Of a function's lines the heaviest whose figure no recorded line had.
+/// The heaviest line of a function whose figure equals that of no recorded line.
 fn newest<'a>(
     figure: Figure,
     now: &[&'a MeasuredSite],
@@ -212,7 +212,7 @@ bytes = 490
     }
 
     #[test]
-    fn a_run_as_recorded_is_within_whatever_moved() {
+    fn a_run_with_the_recorded_counts_is_within_after_lines_moved() {
         let sites = vec![
             site("parse", "src/parse.c", 90, 100),
             site("print", "lib/output.c", 1, 49),
@@ -252,7 +252,7 @@ bytes = 490
     }
 
     #[test]
-    fn fewer_than_exactly_is_told_and_nobody_is_named() {
+    fn less_than_an_exact_limit_names_no_culprit() {
         let sites = vec![site("parse", "src/parse.c", 10, 100)];
         assert_eq!(judged(sites), [("allocations".to_owned(), -49, None)]);
     }

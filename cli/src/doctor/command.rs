@@ -75,7 +75,7 @@ fn program_debug_info(program: &Path, roots: &DebugRoots) -> Finding {
     const CHECK: &str = "debug information";
     let name = printable::name(program);
     match DebugInfo::of(program, roots) {
-        DebugInfo::Own => Finding::ok(CHECK, format!("{name} has it")),
+        DebugInfo::Own => Finding::ok(CHECK, format!("{name} has debug information")),
         DebugInfo::Separate(path) => {
             Finding::ok(CHECK, format!("{name}: in {}", printable::name(path)))
         }
@@ -133,7 +133,7 @@ fn library_debug_info(program: &Path, roots: &DebugRoots) -> Finding {
     )
 }
 
-/// What the loader would load, by its own word; or which library it does not find.
+/// The libraries that the loader lists, or the one that it does not find.
 fn loaded_libraries(program: &Path) -> Result<Vec<PathBuf>, String> {
     let Some(loader) = program_loader(program) else {
         return Ok(Vec::new());

@@ -1,5 +1,4 @@
-//! Is `larder-lab` there, and does it start? Only what it carries out needs it: bench, replay, torture
-//! and the instruments.
+//! Is `larder-lab` there, and does it start? Only bench, replay, torture and the instruments need it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,7 +28,7 @@ pub fn finding() -> Finding {
             return Finding::ok(CHECK, format!("{name}, starts"));
         }
         Ok(version) => (
-            format!("is of another build: it says {version:?}, not {OWN_VERSION:?}"),
+            format!("is of another build: its version is {version:?}, not {OWN_VERSION:?}"),
             "install both of one build: `make install`",
         ),
         Err(why) => (
@@ -40,7 +39,7 @@ pub fn finding() -> Finding {
     Finding::new(CHECK, Health::Warning, format!("{name} {why}"), remedy)
 }
 
-/// What it says of itself, printable.
+/// The version that it prints, printable.
 fn version(program: &Path) -> std::result::Result<String, String> {
     let mut command = Command::new(program);
     let ended = command.arg("--version").stdin(Stdio::null()).output();

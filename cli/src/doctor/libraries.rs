@@ -1,5 +1,5 @@
-//! Are Larder's libraries there, do they load, and does a recording come about? Tried for real:
-//! this tool starts itself with them preloaded.
+//! Are Larder's libraries there, do they load, and can they record? The tool tries it: it starts itself
+//! with them preloaded.
 
 use std::env;
 use std::ffi::OsStr;
@@ -80,7 +80,7 @@ fn probe(preload: &OsStr) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Records this tool for a moment and reads the trace.
+/// Records a short run of this tool and reads the trace.
 fn trial_recording(recorder: &Path) -> Finding {
     const CHECK: &str = "trial recording";
     let directory = env::temp_dir().join(format!("larder-doctor-{}", std::process::id()));
@@ -93,14 +93,14 @@ fn trial_recording(recorder: &Path) -> Finding {
             CHECK,
             Health::Missing,
             "a trace was written, but no call is in it",
-            "look at the findings below for what may be in the way",
+            "the findings below may name the cause",
         ),
         Ok(events) => Finding::ok(CHECK, format!("{events} events recorded and read")),
         Err(why) => Finding::new(
             CHECK,
             Health::Missing,
             why,
-            "look at the findings below for what may be in the way",
+            "the findings below may name the cause",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's settings and this process's limits, as far as they matter to running and recording.
+//! The kernel's settings and this process's limits that affect running and recording.
 
 use std::fs;
 use std::path::Path;
@@ -8,11 +8,11 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Finding, Health};
 
-/// An address-space limit under this leaves too little beside a program's own needs.
+/// An address-space limit below this leaves too little for the program itself.
 const SMALL_ADDRESS_SPACE: u64 = 256 << 20;
 /// The kernel's default.
 const DEFAULT_MAP_COUNT: u64 = 65_530;
-/// Less room than this for a trace is soon full.
+/// The trace of a long run can fill this space.
 const LITTLE_DISK: u64 = 1 << 30;
 
 pub fn findings() -> Vec<Finding> {
@@ -33,7 +33,6 @@ fn read(path: &str) -> Option<String> {
         .map(|text| text.trim().to_owned())
 }
 
-/// Can a trace be made here, and is there room?
 fn trace_place() -> Finding {
     const CHECK: &str = "trace directory";
     let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
@@ -93,10 +92,7 @@ fn ptrace_scope() -> Finding {
     const PATH: &str = "/proc/sys/kernel/yama/ptrace_scope";
     let meaning = match read(PATH).as_deref() {
         None | Some("0") => {
-            return Finding::ok(
-                CHECK,
-                "not restricted; Larder preloads, so it is not needed",
-            );
+            return Finding::ok(CHECK, "not restricted; run and record do not need it");
         }
         Some("1") => "limited to children",
         Some("2") => "limited to administrators",
@@ -105,7 +101,7 @@ fn ptrace_scope() -> Finding {
     Finding::new(
         CHECK,
         Health::Note,
-        format!("{meaning}; run and record preload, so they do not need it"),
+        format!("{meaning}; run and record do not need it"),
         "",
     )
 }
@@ -127,7 +123,7 @@ fn huge_pages() -> Finding {
         Some("always") => Finding::new(
             CHECK,
             Health::Warning,
-            "always: resident memory may be a good deal above what is used",
+            "always: resident memory may be far above what is in use",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
         Some(mode) => Finding::ok(CHECK, mode.to_owned()),
@@ -144,7 +140,7 @@ fn overcommit() -> Finding {
             CHECK,
             Health::Warning,
             "strict: mappings are charged in full when they are made",
-            "if programs get no memory: sysctl vm.overcommit_memory=0",
+            "if allocations fail: sysctl vm.overcommit_memory=0",
         ),
         _ => Finding::new(CHECK, Health::Note, "unknown: /proc/sys is unreadable", ""),
     }
@@ -197,7 +193,7 @@ fn file_size() -> Finding {
     }
 }
 
-/// glibc says whether it registered the area that gives the current CPU without a system call.
+/// Whether glibc registered the area that has the current CPU without a system call.
 fn rseq() -> Finding {
     const CHECK: &str = "rseq";
     // SAFETY: looks up a symbol by name in what is loaded.
@@ -210,7 +206,7 @@ fn rseq() -> Finding {
     Finding::new(
         CHECK,
         Health::Note,
-        "not registered: surplus threads ask the kernel for their CPU",
+        "not registered: threads beyond the bound on heaps ask the kernel for their CPU",
         "use glibc 2.35 or later, without glibc.pthread.rseq=0 in GLIBC_TUNABLES",
     )
 }

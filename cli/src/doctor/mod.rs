@@ -1,8 +1,8 @@
 //! `larder doctor`: what is missing, or in the way, on this machine and for one program, with the
 //! remedy of each.
 //!
-//! Each check is a function from the machine to `Finding`s; nothing is changed but a temporary
-//! directory for the trial recording, which is removed.
+//! Each check is a function from the machine to `Finding`s. It changes nothing, except that the trial
+//! recording makes a temporary directory and removes it.
 
 mod command;
 mod lab;
@@ -39,7 +39,7 @@ pub enum Health {
     Ok,
     /// Worth knowing; nothing is lost.
     Note,
-    /// Something will be slower, poorer or incomplete.
+    /// Something will be slower or incomplete.
     Warning,
     /// Running or recording will fail.
     Missing,
@@ -120,7 +120,7 @@ fn print_maps() -> Result<u8> {
     })
 }
 
-/// A command that cannot be run outranks the rest: its code says most.
+/// A command that cannot be run outranks the rest: its code is the most specific.
 fn exit_code(findings: &[Finding]) -> u8 {
     let missing = findings
         .iter()
@@ -161,8 +161,8 @@ fn print_table(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
 
 fn conclusion(worst: Health) -> &'static str {
     match worst {
-        Health::Ok | Health::Note => "All that is needed is there.",
-        Health::Warning => "It works; the warnings say what will be poorer than it could be.",
+        Health::Ok | Health::Note => "Everything needed is there.",
+        Health::Warning => "Running and recording work; each warning names a limitation.",
         Health::Missing => "Something needed is missing.",
     }
 }

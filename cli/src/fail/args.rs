@@ -1,4 +1,4 @@
-//! What is typed after `larder run` to make allocations fail, and the checked plan that comes of it.
+//! The options of `larder run` that make allocations fail, and the checked plan made of them.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct RawFail {
     /// The seed of that choice [default: random]
     #[arg(long, value_name = "S", requires = "sample")]
     seed: Option<u64>,
-    /// A run that takes longer hangs [default: 10, or ten times as long as without a failure]
+    /// Report a run that takes longer as a hang [default: 10, or ten times a run without a failure]
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: Option<u64>,
@@ -63,7 +63,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct FailPlan {
     pub mode: Mode,
-    /// How many of the runs of `Each`, and the seed that chooses them.
+    /// How many runs of `Each` to make, and the seed that chooses them.
     pub sample: Option<(u64, u64)>,
     pub limit: Option<Duration>,
     pub on_larder: bool,
@@ -73,7 +73,7 @@ pub struct FailPlan {
 }
 
 impl RawFail {
-    /// None: nothing is to fail.
+    /// None: no allocation is to fail.
     pub fn check(self, command: &[OsString]) -> Result<Option<FailPlan>> {
         let only_each = self.json || self.limit.is_some() || self.sample.is_some();
         let mode = match (self.fail_after, self.fail_nth, self.fail_each) {
@@ -82,15 +82,15 @@ impl RawFail {
             (_, _, true) => Mode::Each,
             _ if self.no_larder || only_each => {
                 return Err(Failure::failed(
-                    "--no-larder, --json, --limit and --sample are for --fail-each, the first for \
-                     --fail-after and --fail-nth too: add one of these",
+                    "--no-larder, --json, --limit and --sample need --fail-each, the first also takes \
+                     --fail-after or --fail-nth: add one of these",
                 ));
             }
             _ => return Ok(None),
         };
         if mode != Mode::Each && only_each {
             return Err(Failure::failed(
-                "--json, --limit and --sample are for --fail-each: leave them out, or let each fail",
+                "--json, --limit and --sample need --fail-each: leave them out, or give --fail-each",
             ));
         }
         let seed = || self.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));

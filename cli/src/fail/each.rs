@@ -1,4 +1,4 @@
-//! `--fail-each`: one run counts the allocations, then as many let one more fail each.
+//! `--fail-each`: one run counts the allocations, then each further run makes another one fail.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,33 +12,32 @@ use super::experiment::{Ended, Range, Run, Runner, interruption};
 use super::log::{FailedCall, ImageLog};
 use super::site::{FailSite, Sites};
 
-/// A hang is no shorter than this, unless the user says so.
+/// The shortest default limit of a run.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
-/// Times the duration without a failure.
+/// A run may take this many times the duration without a failure.
 const LIMIT_FACTOR: u32 = 10;
 
-/// What the runs showed.
 pub struct Outcome {
-    /// Allocations of the process that makes most, where nothing fails.
+    /// Allocations of the process that makes most, in the run without a failure.
     pub calls: u64,
-    /// How the command ends then.
+    /// The command's exit code in that run.
     pub code: i32,
     pub planned: u64,
     pub made: u64,
     /// Runs that ended before the call that was to fail.
     pub not_reached: u64,
-    /// In order of the number of the first call.
+    /// Ordered by the number of the first call.
     pub bad: Vec<BadRuns>,
     pub interrupted: bool,
 }
 
 /// Runs that ended alike, after a call from the same line had failed.
 pub struct BadRuns {
-    /// Which calls, counted from 1.
+    /// The numbers of the failed calls, from 1.
     pub numbers: Vec<u64>,
     pub ended: Ended,
     pub site: FailSite,
-    /// Of the first of them.
+    /// The failed call of the first run.
     pub call: Option<FailedCall>,
 }
 
@@ -53,7 +52,7 @@ pub fn each(plan: &FailPlan) -> Result<Outcome> {
     let interrupted = interruption()?;
     let Some(first) = runner.background(Range::None, plan.limit, &interrupted)? else {
         return Err(Failure::failed(
-            "interrupted while the allocations were counted: start it again",
+            "interrupted while the allocations were counted: start the command again",
         ));
     };
     let Ended::Code(code) = first.ended else {
@@ -99,7 +98,7 @@ pub fn most_calls(images: &[ImageLog]) -> u64 {
     images.iter().map(|image| image.calls).max().unwrap_or(0)
 }
 
-/// The first process in which a call failed, as they began.
+/// The failed call of the process that started first, of those with one.
 pub fn first_failed(images: &[ImageLog]) -> Option<&FailedCall> {
     images.iter().find_map(|image| image.failed.as_ref())
 }
@@ -110,7 +109,7 @@ fn choose(calls: u64, sample: Option<(u64, u64)>) -> Vec<u64> {
         return (1..=calls).collect();
     };
     let mut random = fastrand::Rng::with_seed(seed);
-    // Floyd's: as many draws as are wanted, whatever there is to draw from.
+    // Floyd's algorithm draws as many numbers as are wanted, from any range.
     let mut chosen = std::collections::BTreeSet::new();
     for last in calls - runs + 1..=calls {
         let number = random.u64(1..=last);
@@ -165,7 +164,7 @@ impl Groups {
     }
 }
 
-/// A report of the same bug has other addresses in each run.
+/// Reports of one bug differ in their addresses from run to run.
 fn without_addresses(ended: &Ended) -> Ended {
     match ended {
         Ended::Report(line) => {

@@ -1,7 +1,7 @@
 //! One run of the command under the failing library: how it is started, and how it ended.
 //!
-//! A run of `--fail-each` reads nothing, its output is thrown away but for a sanitizer's report, it leaves
-//! no core file, and it is a process group of its own, which is killed when it hangs.
+//! A run of `--fail-each` has no input, no output except a sanitizer's report, and no core file. It is a
+//! process group of its own, which is killed when it hangs.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -71,7 +71,7 @@ pub struct Runner<'p> {
     plan: &'p FailPlan,
     target: Target,
     preload: OsString,
-    /// For a program with a sanitizer's runtime, which wants to be the first library.
+    /// For a program with a sanitizer's runtime: lets it run without being the first library.
     asan_options: Option<OsString>,
 }
 
@@ -97,7 +97,7 @@ impl<'p> Runner<'p> {
         })
     }
 
-    /// In the foreground, as if the command had been typed alone.
+    /// Runs the command in the foreground, with the caller's input and output.
     pub fn foreground(&self, range: Range) -> Result<(ExitStatus, Vec<ImageLog>)> {
         let log = new_log()?;
         let text = range.text();
@@ -107,7 +107,7 @@ impl<'p> Runner<'p> {
         Ok((status, read_log(&log)?))
     }
 
-    /// In the background; `None` if it was interrupted.
+    /// Runs the command in the background; `None` if the user interrupts.
     pub fn background(
         &self,
         range: Range,
@@ -132,7 +132,7 @@ impl<'p> Runner<'p> {
         let reports = watch(child.stderr.take());
         let ended = wait(&mut child, start, limit, interrupted);
         let duration = start.elapsed();
-        // What the run left behind in its group ends with it.
+        // Ends the processes that the run left behind.
         kill_group(&child);
         let Some(mut ended) = ended.map_err(|error| self.cannot_start(&error))? else {
             return Ok(None);
@@ -170,7 +170,7 @@ impl<'p> Runner<'p> {
         ))
     }
 
-    /// Nothing was counted in any process of a run.
+    /// The failure when no process of a run counted an allocation.
     pub fn nothing_counted(&self) -> Failure {
         let program = printable::name(&self.target.program);
         let own =
@@ -183,7 +183,7 @@ impl<'p> Runner<'p> {
         } else {
             format!(
                 "{program}: no allocation was counted: it may drop LD_PRELOAD or clear its \
-                 environment; `larder doctor PROGRAM` says more"
+                 environment; `larder doctor PROGRAM` shows the cause"
             )
         })
     }
@@ -235,7 +235,7 @@ fn without_core_file() -> io::Result<()> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the struct is valid; a refusal leaves a core file.
+    // SAFETY: the struct is valid; if the call fails, a core file is left.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
     Ok(())
 }
@@ -273,10 +273,10 @@ fn wait(
     }
 }
 
-/// Lines longer than this are cut; reports are not.
+/// Longer lines are cut; a report's first line is shorter.
 const MAX_LINE: usize = 4096;
 
-/// Reads what a run says, to its end, and sends the first line of a sanitizer's report.
+/// Reads a run's stderr to its end, and sends the first line of a sanitizer's report.
 fn watch(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (send, reports) = channel();
     std::thread::spawn(move || {
@@ -305,7 +305,7 @@ fn watch(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     reports
 }
 
-/// A line as the sanitizers begin their reports with.
+/// The first line of a sanitizer's report, if this is one.
 fn sanitizer_report(line: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(line);
     let at = [
@@ -320,7 +320,7 @@ fn sanitizer_report(line: &[u8]) -> Option<String> {
     Some(text[start..].to_owned())
 }
 
-/// Set when the user wants no more runs; a second signal ends the tool.
+/// Set by the first signal, which ends the runs; a second one ends the tool.
 pub fn interruption() -> Result<Arc<AtomicBool>> {
     let wanted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -1,7 +1,8 @@
-//! The file that the preloaded library tells what it did in: made, and read when a run is over.
+//! The file in which the preloaded library reports what it did. The tool makes it, and reads it when a
+//! run is over.
 //!
-//! The program maps it too, and may write anything there: every number is checked, every path only looked
-//! at.
+//! The program maps it, too, and may write anything there: every number is checked, and a path is only
+//! opened for reading.
 
 use std::fs::File;
 use std::io;
@@ -15,11 +16,11 @@ use super::layout::{
     FILE_BYTES, HEADER_BYTES, MAGIC, MAX_FRAMES, SLOT_BYTES, SLOTS, Slot, TEXT_BYTES,
 };
 
-/// These have room on the disk before the run begins: on a full one a store into the mapping would kill the
+/// Slots with disk space reserved before the run: on a full disk a store into the mapping would kill the
 /// program.
 const RESERVED_SLOTS: usize = 32;
 
-/// Of one run: what a run leaves behind may write to it for ever.
+/// The file of one run: processes that a run leaves behind may write to it for ever.
 pub struct Log(NamedTempFile);
 
 /// What became of one process image.
@@ -35,7 +36,7 @@ pub struct FailedCall {
     /// From 1.
     pub number: u64,
     pub call: &'static str,
-    /// Bytes asked for.
+    /// The requested size in bytes.
     pub size: u64,
     /// Innermost first: the module's path and the return address in it.
     pub frames: Vec<(Vec<u8>, u64)>,
@@ -59,7 +60,7 @@ impl Log {
         self.0.path()
     }
 
-    /// The images in the order in which they began.
+    /// The images in the order in which they started.
     pub fn read(&self) -> io::Result<Vec<ImageLog>> {
         let file = self.0.as_file();
         let mut images = [0; 4];

@@ -1,8 +1,8 @@
-//! `larder run --fail-…`: allocations of any program fail, as if memory had run out.
+//! `larder run --fail-…`: makes allocations of any program fail, as if memory had run out.
 //!
-//! `args` is what is asked for, `experiment` makes one run, `log` is what the preloaded library told of it,
+//! `args` has the options, `experiment` makes one run, `log` reads what the preloaded library reports,
 //! `each` makes a run for every allocation, `site` finds source lines, `print` only prints. The library is
-//! `fail/`; what it shares with the tool is its `layout`.
+//! `fail/`; it shares its `layout` with the tool.
 
 mod args;
 mod each;
@@ -43,7 +43,7 @@ pub fn fail(plan: &FailPlan) -> Result<u8> {
     if images.is_empty() {
         return Err(runner.nothing_counted());
     }
-    // A closed stderr leaves nobody to tell.
+    // A closed stderr is no error: the exit code is the command's.
     let _ = writeln!(io::stderr(), "larder: {}", summary(&images));
     Ok(execute::exit_code(status))
 }

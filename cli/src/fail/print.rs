@@ -1,4 +1,4 @@
-//! What `--fail-each` says, in words and as JSON.
+//! The output of `--fail-each`, as text and as JSON.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ fn ended(ended: &Ended) -> String {
     }
 }
 
-/// The command that makes a run again.
+/// The command that repeats the first of the runs.
 fn repeat(plan: &FailPlan, runs: &BadRuns) -> String {
     let number = runs.numbers.first().copied().unwrap_or_default();
     let own = if plan.on_larder { "" } else { " --no-larder" };
@@ -52,7 +52,7 @@ pub fn text(plan: &FailPlan, outcome: &Outcome, out: &mut dyn Write) -> io::Resu
     if outcome.not_reached > 0 {
         writeln!(
             out,
-            "{} ended before the call that was to fail: the command does not do the same each time",
+            "{} ended before the call that was to fail: the command differs from run to run",
             counted(outcome.not_reached, "run")
         )?;
     }

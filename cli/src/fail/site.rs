@@ -16,7 +16,7 @@ use super::log::FailedCall;
 /// Callers shown with a site.
 const CALLERS: usize = 4;
 
-/// As people read it, escaped.
+/// A source line and its stack, escaped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailSite {
     /// `function  file:line`.
@@ -63,7 +63,7 @@ impl Sites {
     }
 }
 
-/// A module at its own addresses. The library does not note build ids: the file is taken as it is now.
+/// A module at its own addresses. The library records no build ids, so they are read from the file.
 fn module(path: &[u8]) -> Module {
     let file = ElfFile::open(Path::new(OsStr::from_bytes(path)));
     let build_id = file.map_or(Vec::new(), |file| file.build_id());

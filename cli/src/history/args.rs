@@ -1,4 +1,4 @@
-//! What is typed after `larder history`, and the checked plan that comes of it.
+//! The command line of `larder history`, and the checked plan made of it.
 
 use std::path::PathBuf;
 
@@ -17,12 +17,12 @@ Exit codes: 0; 125 the tool failed.";
 
 #[derive(Debug, Args)]
 pub struct RawHistory {
-    /// Only the runs of this budget
+    /// Show only the runs of this budget
     name: Option<String>,
     /// The database
     #[arg(long, value_name = "FILE", default_value = super::store::DEFAULT)]
     db: PathBuf,
-    /// The last so many runs of each budget
+    /// Show the last N runs of each budget
     #[arg(long, value_name = "N", default_value_t = 200)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     last: u32,

@@ -1,20 +1,20 @@
 //! Where a figure moved.
 //!
-//! Counts are exact, so every run whose count is not that of the run before is a change. Times are
+//! Counts are exact, so every run whose count differs from that of the run before is a change. Times are
 //! noisy: at each run, up to `WINDOW` runs before it are compared with as many from it on, by the
-//! Mann–Whitney test, which asks only for order. A series has as many chances to be wrong as it has
-//! such places, so the level is divided by them: less than `LEVEL` of all series without a change
-//! are said to have one. Of places that stand close together the clearest counts; the change is put where
-//! the runs around it lie closest to the medians of their sides.
+//! Mann–Whitney test, which needs only their order. Every such place is a chance for a false alarm, so
+//! the level is divided by their number: fewer than `LEVEL` of all series without a change give one. Of
+//! places close together the clearest counts. The change is placed where the runs around it lie closest
+//! to the medians of their sides.
 //!
-//! Time: runs × WINDOW². Memory: that of the series.
+//! Time: runs × WINDOW². Memory: the series.
 
 /// Runs on each side.
 const WINDOW: usize = 20;
-/// With fewer on a side nothing is said of times: no order of so few is rare enough.
+/// With fewer on a side no change of times is reported: no order of so few is rare enough.
 const LEAST: usize = 8;
 const LEVEL: f64 = 0.01;
-/// Moves by less are not worth a look, however certain.
+/// Smaller changes are not reported, however certain they are.
 const LEAST_MOVE: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +61,7 @@ pub fn of_times(values: &[f64]) -> Vec<Change> {
         if !moved || probability >= level {
             continue;
         }
-        // Around a step several places are past the level: the least probable is the step.
+        // Several places around a step pass the level: the least probable one is the step.
         match found.last_mut() {
             Some((best, last)) if at - last.at < WINDOW => {
                 if probability < *best {
@@ -102,8 +102,8 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The two-sided probability that two samples of one distribution are in such an order, or a rarer
-/// one: exact, by counting orders; ties count as halves and are rounded towards no change.
+/// The two-sided probability that two samples of one distribution are in this order or a rarer one.
+/// Exact, by counting orders; ties count as halves and are rounded towards no change.
 fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x, y)));
     let twice: u32 = pairs
@@ -122,8 +122,8 @@ fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     (2.0 * rarer / all).min(1.0)
 }
 
-/// How many orders of two samples have each value of the statistic U: the coefficients of the
-/// Gaussian binomial, built up by one member at a time.
+/// The number of orders of two samples for each value of the statistic U: the coefficients of the
+/// Gaussian binomial, multiplied up one factor at a time.
 fn orders(a: usize, b: usize) -> Vec<f64> {
     let mut counts = vec![0.0; a * b + 1];
     counts[0] = 1.0;

@@ -1,8 +1,8 @@
-//! `larder history`: the runs that `check` kept, and where a figure moved.
+//! `larder history`: the runs that `check` stored, and where a figure moved.
 //!
 //! ```text
 //! store (SQLite) ─> trend ─> change (which runs) ─> table, page
-//!    └── origin: commit and machine of a run that is kept
+//!    └── origin: commit and machine of a stored run
 //! ```
 
 pub mod args;
@@ -48,7 +48,7 @@ fn nothing_found(plan: &HistoryPlan, names: &[(String, i64)]) -> Failure {
     let known: Vec<_> = names.iter().take(SHOWN).map(|(name, _)| name).collect();
     Failure::failed(match (&plan.name, known.as_slice()) {
         (Some(name), [_, ..]) => format!(
-            "{database}: no run of '{}': it has {}",
+            "{database}: no run of '{}': there are {}",
             printable::escape(name),
             known
                 .iter()
@@ -56,7 +56,7 @@ fn nothing_found(plan: &HistoryPlan, names: &[(String, i64)]) -> Failure {
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
-        _ => format!("{database}: no run is kept yet: `larder check` keeps them"),
+        _ => format!("{database}: no run is stored yet: `larder check` stores them"),
     })
 }
 

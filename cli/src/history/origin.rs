@@ -1,4 +1,4 @@
-//! What a run is kept with: the commit that was checked and the machine it ran on.
+//! The origin of a stored run: the commit that was checked and the machine that it ran on.
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ const ID_DIGITS: usize = 12;
 pub struct Revision {
     /// Empty outside of a repository, or without git.
     pub id: String,
-    /// Files that git tracks are not as in the commit.
+    /// Whether files that git tracks differ from the commit.
     pub dirty: bool,
 }
 
@@ -46,8 +46,7 @@ fn git(words: &[&str]) -> Option<String> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// A hash of the host's name, so that runs of one machine are known as such and a history can be
-    /// shown to others.
+    /// A hash of the host's name: it tells machines apart without naming them.
     pub id: String,
     pub processor: String,
     pub cores: i64,

@@ -78,7 +78,7 @@ fn plot(trend: &Trend, series: Series) -> Option<String> {
     for value in [0.0, highest] {
         svg.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)), "axis");
         let at = (LEFT - 8.0, y(value) + 4.0);
-        svg.text(at, Anchor::End, "", &series.say(value));
+        svg.text(at, Anchor::End, "", &series.describe(value));
     }
     for moved in trend.moved.iter().filter(|moved| moved.series == series) {
         let at = x(moved.change.at) - step / 2.0;
@@ -94,7 +94,7 @@ fn plot(trend: &Trend, series: Series) -> Option<String> {
     }
     for (index, value) in points {
         let run = trend.runs.get(index)?;
-        let hint = format!("{} {}: {}", commit(run), run.at, series.say(value));
+        let hint = format!("{} {}: {}", commit(run), run.at, series.describe(value));
         let class = if run.within { "run" } else { "over" };
         svg.dot((x(index), y(value)), 3.0, class, &hint);
     }

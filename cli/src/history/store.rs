@@ -1,8 +1,8 @@
 //! The database of checked runs: one SQLite file, one table, a row a run.
 //!
-//! Writers side by side wait for each other by SQLite's own locks, up to `PATIENCE`; a crash in the
-//! middle of a write leaves the file as it was before. A file that is no such database is refused
-//! and not touched. Reading takes memory for the runs of one name only.
+//! Writers at the same time wait for each other by SQLite's own locks, up to `PATIENCE`. A crash during a
+//! write leaves the file as it was before. A file that is not such a database is refused and not
+//! changed. Reading takes memory for the runs of one name only.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use crate::check::figures::{Figure, Figures};
 pub const DEFAULT: &str = ".larder/history.db";
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Marks the file as ours: "LRDH".
+/// Marks the file as a history: "LRDH".
 const APPLICATION_ID: i64 = 0x4c52_4448;
 const VERSION: i64 = 1;
 const SCHEMA: &str = "
@@ -45,20 +45,20 @@ const SCHEMA: &str = "
     ) STRICT;
     CREATE INDEX runs_by_name ON runs (name, id);";
 
-/// Where a run is to be kept, and as what.
+/// Where a run is to be stored, and for which commit.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub database: PathBuf,
-    /// `None`: what git says.
+    /// `None`: git's current commit.
     pub commit: Option<String>,
 }
 
-/// A run that was kept.
+/// A stored run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     pub id: i64,
     pub at_unix_s: i64,
-    /// The same as a date and time, UTC.
+    /// The same time as text, UTC.
     pub at: String,
     pub name: String,
     /// Empty if unknown.
@@ -87,7 +87,7 @@ fn by_key<S: serde::Serializer>(
     )
 }
 
-/// Keeps a run. Wall and CPU time, if it was run for this.
+/// Stores a run, with wall and CPU time unless it is read from a trace.
 pub fn keep(
     kept: &Kept,
     name: &str,
@@ -145,7 +145,7 @@ pub fn keep(
     write().map_err(|error| failed(path, &error))
 }
 
-/// The names of what was checked, and how often.
+/// The names of the budgets, with their numbers of runs.
 pub fn names(path: &Path) -> Result<Vec<(String, i64)>> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let rows = || -> rusqlite::Result<Vec<(String, i64)>> {
@@ -217,13 +217,13 @@ fn make_folder(path: &Path) -> Result<()> {
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let writes = flags.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
-    // SQLite would wait for the writer of a FIFO, and follow a name like `file:` elsewhere.
+    // SQLite would wait for the writer of a FIFO, and open a name like `file:` as a URI.
     match larder_base::regular::open_regular(path) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && writes => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(Failure::failed(format!(
-                "{}: there is no history yet: `larder check` begins one",
+                "{}: there is no history yet: `larder check` makes it",
                 printable::name(path)
             )));
         }
@@ -246,14 +246,14 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection> {
     match opened() {
         Ok((connection, true)) => Ok(connection),
         Ok((_, false)) => Err(Failure::failed(format!(
-            "{}: a database, but no history of this version of Larder: name another with --db",
+            "{}: a database, but not a history of this version of Larder: name another with --db",
             printable::name(path)
         ))),
         Err(error) => Err(failed(path, &error)),
     }
 }
 
-/// Makes the table in an empty database; whether the database is ours.
+/// Makes the table in an empty database. Returns whether the database is a history.
 fn prepare(connection: &mut Connection, writes: bool) -> rusqlite::Result<bool> {
     let is_ours = |connection: &Connection| -> rusqlite::Result<bool> {
         let number =
@@ -267,7 +267,7 @@ fn prepare(connection: &mut Connection, writes: bool) -> rusqlite::Result<bool> 
         return Ok(false);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another may have been first.
+    // Another process may have made it meanwhile.
     if is_ours(&transaction)? {
         return Ok(true);
     }
@@ -291,11 +291,11 @@ fn failed(path: &Path, error: &rusqlite::Error) -> Failure {
     let remedy = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => "not a database: name another with --db",
         Some(ErrorCode::DatabaseCorrupt) => {
-            "damaged: restore it, or move it away and begin another"
+            "damaged: restore it, or move it away so that the next check makes another"
         }
         Some(ErrorCode::DiskFull) => "no space left on the device: make room for it",
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another writer has had it for ten seconds: try again when it is done"
+            "another process has written to it for ten seconds: try again later"
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "cannot be opened for writing: name another with --db, or give --no-history"

@@ -1,4 +1,4 @@
-//! The history for people, as a table, and for programs, as JSON.
+//! The history as a table, and as JSON.
 
 use std::io::{self, Write};
 
@@ -42,10 +42,10 @@ fn print_trend(trend: &Trend, out: &mut dyn Write) -> io::Result<()> {
     for run in &trend.runs {
         let count = |figure| {
             let series = Series::Count(figure);
-            series.say(series.value(run).unwrap_or(0.0))
+            series.describe(series.value(run).unwrap_or(0.0))
         };
         let time = |series: Series| match series.value(run) {
-            Some(value) => series.say(value),
+            Some(value) => series.describe(value),
             None => "-".to_owned(),
         };
         writeln!(

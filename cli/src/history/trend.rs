@@ -6,7 +6,7 @@ use super::change::{self, Change};
 use super::store::Entry;
 use crate::check::figures::Figure;
 
-/// What a run has one value of.
+/// A quantity with one value a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
     Count(Figure),
@@ -28,7 +28,7 @@ impl Series {
         }
     }
 
-    pub fn say(self, value: f64) -> String {
+    pub fn describe(self, value: f64) -> String {
         match self {
             Series::Count(_) => grouped(value as u64),
             Series::Wall | Series::Cpu => duration(value as u64),
@@ -45,7 +45,7 @@ impl Series {
     }
 }
 
-/// A figure moved: `change.at` counts the trend's runs.
+/// A change of a figure; `change.at` is an index into the trend's runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {
     pub series: Series,
@@ -56,7 +56,7 @@ pub struct Moved {
 pub struct Trend {
     pub name: String,
     pub runs: Vec<Entry>,
-    /// In the order of the series, then of the runs.
+    /// Ordered by series, then by run.
     pub moved: Vec<Moved>,
 }
 
@@ -83,7 +83,7 @@ fn moved(series: Series, runs: &[Entry]) -> Vec<Moved> {
         .collect()
 }
 
-/// Times of one machine can be compared: those of the one that ran last.
+/// Only times of one machine can be compared: these are of the one that ran last.
 fn times_moved(series: Series, runs: &[Entry]) -> Vec<Change> {
     let machine = |run: &Entry| (run.machine.clone(), run.processor.clone(), run.cores);
     let Some(last) = runs.last().map(machine) else {
@@ -106,7 +106,7 @@ fn times_moved(series: Series, runs: &[Entry]) -> Vec<Change> {
         .collect()
 }
 
-/// A commit as people write it, with a star if files differed from it.
+/// The short form of a commit, with a star if files differed from it.
 pub fn commit(run: &Entry) -> String {
     const SHOWN: usize = 10;
     let id: String = run.commit.chars().take(SHOWN).collect();
@@ -114,7 +114,7 @@ pub fn commit(run: &Entry) -> String {
     format!("{id}{}", if run.dirty { "*" } else { "" })
 }
 
-/// A move in words.
+/// A change as text.
 pub fn describe(trend: &Trend, moved: &Moved) -> Option<String> {
     let run = trend.runs.get(moved.change.at)?;
     let Change { before, after, .. } = moved.change;
@@ -126,7 +126,7 @@ pub fn describe(trend: &Trend, moved: &Moved) -> Option<String> {
         "{}: {} {} → {}{percent}",
         commit(run),
         moved.series.key(),
-        moved.series.say(before),
-        moved.series.say(after)
+        moved.series.describe(before),
+        moved.series.describe(after)
     ))
 }

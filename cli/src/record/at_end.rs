@@ -1,8 +1,8 @@
-//! Whom the recorder asks at a program's end which of its blocks are lost (record/src/ask.rs): all calls
-//! are in the trace, so its live blocks are known, and `look` says which of them can be reached.
+//! Answers the recorder when it asks at a program's end which blocks are lost (record/src/ask.rs). All
+//! calls are in the trace, so the live blocks are known, and `look` finds which of them are reachable.
 //!
-//! A thread has one process after the other looked at; each waits for its answer. A process that
-//! cannot be looked at gets none, and its trace says nothing of what was lost.
+//! A thread starts `look` for one process at a time; each process waits for its answer. A process that
+//! cannot be examined gets none, and its trace has no record of lost blocks.
 
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -26,7 +26,7 @@ pub struct AtEnd {
 }
 
 impl AtEnd {
-    /// For processes that record into the directory.
+    /// Listens for processes that record into the directory.
     pub fn listen(directory: &Path) -> io::Result<Self> {
         let (name, listener) = bind()?;
         let (own, directory) = (listener.try_clone()?, directory.to_owned());
@@ -37,9 +37,9 @@ impl AtEnd {
         })
     }
 
-    /// Why which processes could not be looked at.
+    /// Stops, and returns a line for each process that could not be examined.
     pub fn finish(mut self) -> Vec<String> {
-        // SAFETY: the descriptor is our own; who waits for a connection wakes up.
+        // SAFETY: the descriptor is our own; the thread in `accept` wakes up.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         let thread = self.thread.take();
         thread.and_then(|t| t.join().ok()).unwrap_or_default()
@@ -61,18 +61,18 @@ fn answer_all(listener: &UnixListener, directory: &Path) -> Vec<String> {
         };
         if let Err(why) = answer(connection, directory, process) {
             problems.push(format!(
-                "process {process}: what it has lost is not known: {why}"
+                "process {process}: its lost blocks are not known: {why}"
             ));
         }
     }
     problems
 }
 
-/// What `look` prints is the answer.
+/// Starts `look`, whose stdout is the connection.
 fn answer(mut connection: UnixStream, directory: &Path, process: u32) -> Result<(), String> {
     let mut question = [0; QUESTION_BYTES];
     let asks = connection.read_exact(&mut question);
-    asks.map_err(|_| "it ended while it was looked at".to_owned())?;
+    asks.map_err(|_| "it ended before it was examined".to_owned())?;
     let (file, time) = asked(&question, directory);
     let mut look = Command::new("/proc/self/exe");
     look.arg(HIDDEN_COMMAND)
@@ -82,19 +82,19 @@ fn answer(mut connection: UnixStream, directory: &Path, process: u32) -> Result<
         .stdout(OwnedFd::from(connection))
         .stderr(Stdio::piped());
     let started = look.spawn().and_then(|child| {
-        // Here, too, the connection has to be closed before the process can see that it is.
+        // The process sees the end of the answer only when this copy of the connection is closed, too.
         drop(look);
         child.wait_with_output()
     });
     let looked = started.map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&looked.stderr);
+    let complaint = String::from_utf8_lossy(&looked.stderr);
     match looked.status.success() {
         true => Ok(()),
-        false => Err(said.trim().replace("larder: error: ", "")),
+        false => Err(complaint.trim().replace("larder: error: ", "")),
     }
 }
 
-/// Which file, and when.
+/// The trace file, and the time of the question.
 fn asked(question: &[u8; QUESTION_BYTES], directory: &Path) -> (PathBuf, u64) {
     let number = |at: usize| {
         question[at..at + 4]
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_stops_when_told_and_says_what_went_wrong() {
+    fn the_listener_stops_and_reports_what_went_wrong() {
         let directory = tempfile::tempdir().unwrap();
         let at_end = AtEnd::listen(directory.path()).unwrap();
         let address = SocketAddr::from_abstract_name(&at_end.name).unwrap();

@@ -1,8 +1,8 @@
-//! The tool itself as a process that looks at another one, which waits for it at its end: which blocks
-//! that are live in its trace it has lost. What `larder_trace::lost` makes of that goes to stdout.
+//! A hidden command of the tool: finds which blocks, of those live in a process's trace, the process has
+//! lost while it waits at its end. The answer goes to stdout, encoded by `larder_trace::lost`.
 //!
-//! It is a process of its own since the recording tool waits for its child, and would be told of the
-//! stops of its threads.
+//! It is a process of its own because the recording tool waits for its child, and would be notified when
+//! the child's threads are stopped.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ pub const HIDDEN_COMMAND: &str = "look-at-end";
 #[derive(Debug, Args)]
 pub struct LookPlan {
     pub process: u32,
-    /// In ticks of its trace.
+    /// The time of the question, in ticks of the trace.
     pub time: u64,
     pub file: PathBuf,
 }
 
-/// Each payload behind its length; a length of 0 is the end.
+/// Prints each payload after its length; a length of 0 is the end.
 pub fn look(plan: &LookPlan) -> Result<()> {
     let failure = |obstacle: larder_live::process::Obstacle| Failure::failed(obstacle.to_string());
     let standing = Standing::stop(plan.process).map_err(failure)?;
