@@ -1,8 +1,8 @@
-//! Everything that reads a trace: `reading` merges its files and charges each call to a site by
-//! `symbols`; the others print, draw, compare, advise on or convert what comes of it, a module a command
-//! of the tool. It knows no running process; it depends on `larder-base` and on the crates that own the
-//! formats, `larder-trace` and `larder-memdebug`. `larder-live` names and exports its stacks by it,
-//! `larder-lab` reads traces and symbols, and the tool offers its commands.
+//! Everything that reads a trace. `reading` merges its files and charges each call to a site, by
+//! `symbols`; the other modules, one a command of the tool, print, draw, compare, convert or advise. It
+//! examines no running process. It depends on `larder-base` and on the owners of the formats,
+//! `larder-trace` and `larder-memdebug`. `larder-live` uses it to name and export stacks, `larder-lab`
+//! to read traces and symbols, and the tool for its commands.
 
 pub mod advise;
 pub mod diff;

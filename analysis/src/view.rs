@@ -1,5 +1,5 @@
-//! The views of a trace: what each command that shows one was asked for, and what `-o FILE` makes of it
-//! by the ending of the file's name.
+//! The commands that show a trace as a view, and the format that `-o FILE` chooses by the ending of the
+//! file's name.
 
 use std::path::PathBuf;
 
@@ -41,14 +41,13 @@ impl View {
     }
 }
 
-/// Where a view goes, and so in which format.
+/// The output of a view, and its format.
 #[derive(Debug, Args)]
 pub struct RawOutput {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The file to write, in the format that its ending says; what is there is replaced [default:
-    /// stdout]
+    /// The file to write, in the format of its ending; an existing one is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -62,7 +61,7 @@ impl RawOutput {
     }
 }
 
-/// Fails if an option was given that the format to be made knows nothing of.
+/// Fails if an option has no effect in the chosen format.
 pub fn refuse(options: &[(&str, bool)]) -> Result<()> {
     match options.iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Failure::failed(format!(
@@ -72,7 +71,7 @@ pub fn refuse(options: &[(&str, bool)]) -> Result<()> {
     }
 }
 
-/// What an export or a picture shows for what sites are ranked by.
+/// The measure of an export or a picture, for a ranking of sites.
 pub fn measure(key: SortKey) -> Result<Measure> {
     match key {
         SortKey::Calls => Ok(Measure::Calls),

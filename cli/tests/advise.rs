@@ -526,7 +526,7 @@ fn the_type_that_a_container_allocates() {
     let lines = [
         "elements of std::pair<int, int> (8 bytes)",
         "allocates Foo with the counts of std::make_shared (40 bytes)",
-        "reserve() 32 elements of int (128 bytes): 100 % of the steps go (32 elements cover half",
+        "reserve() 32 elements of int (128 bytes): this saves 100 % of the steps (32 elements cover half",
     ];
     for line in lines {
         assert!(text.contains(line), "no {line:?} in:\n{text}");

@@ -158,7 +158,7 @@ fn the_text_has_the_counters_and_only_what_changed() {
         words(line("Allocations")),
         "Allocations 1,017 27 -990 38 times fewer"
     );
-    assert_eq!(words(line("Callocs")), "Callocs 1 0 -1 none any more");
+    assert_eq!(words(line("Callocs")), "Callocs 1 0 -1 none after");
     assert_eq!(words(line("Reallocs")), "Reallocs 5 5");
     assert!(
         line("changed").contains("1,000               3             -997  wait_turn"),

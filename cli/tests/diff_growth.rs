@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
         "{text}"
     );
     let none = output(larder().arg("diff").args([&small, &small]).arg("--growth"));
-    assert_fails(&none, 125, &["no site tells", "--work"]);
+    assert_fails(&none, 125, &["no site grows", "--work"]);
 }
 
 /// Takes rows of 16 bytes from a file, sorts them, and throws them out from the last to the first,

@@ -144,8 +144,8 @@ int main(void) {
     for part in [
         "Free where it was made: produce",
         "1,500",
-        "1.00 calls a turn of the loop in produce",
-        "1,500 turns or more",
+        "1.00 calls an iteration of the loop in produce",
+        "1,500 iterations or more",
     ] {
         assert!(findings.contains(part), "{part}: {findings}");
     }
@@ -154,7 +154,7 @@ int main(void) {
     assert!(peak.as_u64().unwrap() >= 3_000_000, "{peak}");
     let timeline = text("svg.timeline");
     assert!(
-        timeline.contains("produce, ") && timeline.contains("at most 2.9 MiB"),
+        timeline.contains("produce, ") && timeline.contains("up to 2.9 MiB"),
         "{timeline}"
     );
     let figures = "[...document.querySelector('#sites tr.site').cells].slice(1, 6).map(cell => cell.textContent)";
@@ -311,7 +311,7 @@ fn the_timeline_alone_names_the_sites_and_the_peak() {
     assert_eq!(peak, 100_000 + 1000);
     assert!(svg.contains("peak 98.6 KiB at"), "{svg}");
     assert!(
-        svg.contains("large, ") && svg.contains("at most 97.7 KiB"),
+        svg.contains("large, ") && svg.contains("up to 97.7 KiB"),
         "{svg}"
     );
 }
@@ -327,7 +327,7 @@ fn what_cannot_be_made_is_told_in_one_line() {
     );
     let trace = record(directory.path(), &program, &[], &["--no-larder"]);
     let none = output(larder().arg("timeline").arg(&trace));
-    assert_fails(&none, 125, &["nothing was live"]);
+    assert_fails(&none, 125, &["no block was live"]);
     // The page of an empty trace is a page.
     let page = page(directory.path(), &trace);
     let browser = Browser::open(&page, "");

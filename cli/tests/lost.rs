@@ -148,13 +148,13 @@ fn what_nothing_leads_to_is_lost_by_caller_and_the_rest_is_not() {
             assert!(of.next().is_none(), "{mark} is there twice: {found:?}");
             finding
         };
-        let end = "live at the end could not be reached any more";
+        let end = "live at the end were unreachable";
         for (mark, blocks, bytes) in [
             ("make", 100, "200,000"),
             ("lost_chain", 200, "6,400"),
             ("large", 3, "9,437,184"),
         ] {
-            let said = format!("{blocks} of {blocks} blocks that were {end}: {bytes} bytes");
+            let said = format!("{blocks} of {blocks} blocks {end}: {bytes} bytes");
             assert_eq!(of(mark), Some(&*said), "{options:?}");
         }
         // A thread that waits may have one left where chance has it.
@@ -186,7 +186,7 @@ fn where_nobody_looked_nothing_is_called_lost() {
         // Of a program that is killed it is not known what is left.
         assert_eq!(found.is_empty(), !arguments.is_empty(), "{found:?}");
         for (_, said, confidence) in found {
-            assert!(said.contains("this run cannot tell"), "{said}");
+            assert!(said.contains("this trace does not show"), "{said}");
             assert_ne!(confidence, "high");
         }
     }

@@ -106,7 +106,7 @@ fn what_a_killed_program_had_done_is_in_the_trace() {
     assert_eq!(site["live_blocks"], calls);
     assert_eq!(report["processes"][0]["end"], "not seen");
     assert!(
-        report_text(&trace, &[]).contains("its end was not seen"),
+        report_text(&trace, &[]).contains("its end was not recorded"),
         "the early end is not told"
     );
 }

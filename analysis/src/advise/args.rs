@@ -15,7 +15,7 @@ pub const EXAMPLES: &str = "Examples:\n  larder advise app.trace\n  \
     larder advise app.trace -o app.html\n      \
     The page of larder html, which has the findings; advice.txt and advice.json are these alone.";
 
-/// Of a trace with more process images the busiest are shown.
+/// Process images shown, the busiest first.
 const PROCESSES_SHOWN: usize = 3;
 
 #[derive(Debug, Args)]
@@ -25,10 +25,10 @@ pub struct RawAdvise {
     /// Findings to show, 0 for all of all processes [default: 10 of the 3 busiest; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Findings of low confidence, and those that save next to nothing, too
+    /// Also show findings of low confidence, and those that save next to nothing
     #[arg(long)]
     all: bool,
-    /// The whole stack under each finding
+    /// Show the whole stack under each finding
     #[arg(long)]
     stacks: bool,
     #[command(flatten)]

@@ -1,36 +1,36 @@
-//! What a finding says under *why*: each claim is about the blocks of certain origins, and can be
-//! proven or refuted by the whole trace, over all threads, reallocs and callers.
+//! The lines of a finding under *why*. Each claim is about the blocks of certain origins, and the whole
+//! trace proves or refutes it, over all threads, reallocs and callers.
 //!
-//! The figures come from counts, and the sentence from the figures: nothing is said that was not
-//! counted. `claims_replayed` holds each against a replay of random programs by brute force.
+//! Every figure is a count, and every sentence is made from these figures. `claims_replayed` checks each
+//! claim against random programs by brute force.
 
 use larder_base::number::{counted, grouped, percent};
 use larder_trace::StackId;
 
 use super::prove::Together;
 
-/// Whose buffers are counted together.
+/// Which buffers are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All of the process.
     Process,
-    /// Those that one thread began.
+    /// Those that one thread allocated.
     Thread,
-    /// Those of one call of the function that they end in.
+    /// Those of one call of the function in which they are freed.
     Call,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// Every buffer that began at one of these origins is freed before the call with that stack, in
-    /// which it began, returns.
+    /// Every buffer that was allocated at one of these origins is freed before the call with that stack,
+    /// in which it was allocated, returns.
     EndsWithin {
         calls: Vec<(usize, StackId)>,
-        /// Who makes them, if that is not the function itself.
+        /// The function that allocates them, if it is not the owner.
         maker: Option<String>,
         owner: String,
     },
-    /// So many of these origins' buffers live at once, and none holds more than that.
+    /// Up to `most` buffers of these origins live at once, and none has more than `largest_bytes`.
     AtOnce {
         origins: Vec<(usize, Option<StackId>)>,
         scope: Scope,
@@ -39,7 +39,7 @@ pub enum Claim {
         largest_bytes: u64,
         equal: bool,
     },
-    /// Blocks of `second` come and go with one of `first`, each with one of its own: at least so many.
+    /// `counted` blocks of `second` or more are allocated and freed with a block of `first` of their own.
     Together {
         first: Vec<usize>,
         second: Vec<usize>,
@@ -47,7 +47,7 @@ pub enum Claim {
         blocks: u64,
         counted: Together,
     },
-    /// Blocks that are made one right after another of the same size, and end so.
+    /// Blocks of one size that are allocated one right after another, and freed in a row.
     Rows {
         origins: Vec<usize>,
         blocks: u64,
@@ -57,7 +57,7 @@ pub enum Claim {
         ended: u64,
         live: u64,
     },
-    /// Blocks that end on another thread.
+    /// Blocks that another thread frees.
     Foreign {
         origins: Vec<usize>,
         foreign: u64,
@@ -70,35 +70,35 @@ pub enum Claim {
         bytes: u64,
         made: u64,
     },
-    /// Of the blocks live at the end, those that nothing led to any more.
+    /// Of the blocks live at the end, those that no pointer leads to.
     Lost {
         origins: Vec<usize>,
         blocks: u64,
         bytes: u64,
         live: u64,
     },
-    /// More is live in every part of the run than in the one before.
+    /// Live bytes that rise in every part of the run.
     Rises {
         origins: Vec<usize>,
         halfway_bytes: u64,
         end_bytes: u64,
     },
-    /// Buffers that were made larger: by realloc, or by a larger block that took the place of a smaller.
+    /// Buffers that were enlarged: by realloc, or by a larger block that replaced a smaller one.
     Grew {
         origins: Vec<usize>,
         buffers: u64,
         steps: u64,
         outgrown_bytes: u64,
     },
-    /// What these origins' buffers hold at their end, grown or not: so many in a hundred of them at
-    /// most that.
+    /// Final sizes of these origins' buffers, grown or not: pairs of a percentage and the size that covers
+    /// it.
     Ends {
         origins: Vec<usize>,
         at_most: [(u64, u64); 3],
         largest_bytes: u64,
     },
-    /// Blocks whose bytes, at their end, another block had that lived at the same time: at least so
-    /// many, `most` of them at once.
+    /// Blocks with the same contents as another block that lived at the same time: `blocks` or more, `most`
+    /// of them at once.
     Equal {
         origins: Vec<usize>,
         made: u64,
@@ -106,7 +106,7 @@ pub enum Claim {
         most: u64,
         most_bytes: u64,
     },
-    /// Of these, those that came after an equal one of `firsts`; and those that it outlived.
+    /// Of these, those allocated after an equal one of `firsts`, and those that it outlived.
     Source {
         origins: Vec<usize>,
         firsts: Vec<usize>,
@@ -114,7 +114,7 @@ pub enum Claim {
         blocks: u64,
         outlived: u64,
     },
-    /// Blocks of calloc that were seen at their end, none with a zero left.
+    /// Blocks of calloc that were checked at their end, none with a zero left.
     Overwritten {
         origins: Vec<usize>,
         seen: u64,
@@ -122,13 +122,13 @@ pub enum Claim {
         mean_bytes: u64,
         words: bool,
     },
-    /// Buffers that were freed, of those begun.
+    /// Buffers that were freed, of those allocated.
     Freed {
         origins: Vec<usize>,
         freed: u64,
         begun: u64,
     },
-    /// What needs no proof of its own: a type, a name, a sum of the counters.
+    /// A statement that needs no proof: a type, a name, a sum of the counters.
     Note(String),
 }
 
@@ -156,12 +156,12 @@ impl Claim {
         }
     }
 
-    /// How long blocks live, and who ends them.
+    /// How long blocks live, and which thread or function frees them.
     fn lives(&self) -> String {
         match self {
             Claim::EndsWithin { maker, owner, .. } => match maker {
                 Some(maker) => {
-                    format!("{maker} makes each block, and it is freed before {owner} returns")
+                    format!("{maker} allocates each block, and it is freed before {owner} returns")
                 }
                 None => format!("every block is freed before {owner} returns"),
             },
@@ -175,7 +175,7 @@ impl Claim {
             } => {
                 let most = match most {
                     1 => "one block at a time".to_owned(),
-                    most => format!("at most {} blocks at once", grouped(*most)),
+                    most => format!("up to {} blocks at once", grouped(*most)),
                 };
                 let scope = match scope {
                     Scope::Process => String::new(),
@@ -185,12 +185,12 @@ impl Claim {
                 let bytes = counted(*largest_bytes, "byte");
                 let bytes = match equal {
                     true => format!("each of {bytes}"),
-                    false => format!("none above {bytes}"),
+                    false => format!("each up to {bytes}"),
                 };
                 format!("{most}{scope}, of {} in all, {bytes}", grouped(*begun))
             }
             Claim::Foreign { foreign, freed, .. } => format!(
-                "{}, {:.0} % of those freed, ended on another thread than they were made on",
+                "{}, {:.0} % of those freed, were freed by a thread that did not allocate them",
                 counted(*foreign, "block"),
                 percent(*foreign, *freed)
             ),
@@ -203,7 +203,7 @@ impl Claim {
         }
     }
 
-    /// What lives at the end.
+    /// The blocks live at the end.
     fn left(&self) -> String {
         match self {
             Claim::Left {
@@ -212,7 +212,7 @@ impl Claim {
                 made,
                 ..
             } => format!(
-                "{} of {} live at the end, {}",
+                "{} of {} are live at the end, {}",
                 grouped(*blocks),
                 counted(*made, "block"),
                 counted(*bytes, "byte")
@@ -223,10 +223,10 @@ impl Claim {
                 live,
                 ..
             } => format!(
-                "{} of {} that {} live at the end could not be reached any more: {}",
+                "{} of {} live at the end {} unreachable: {}",
                 grouped(*blocks),
                 counted(*live, "block"),
-                if *live == 1 { "was" } else { "were" },
+                if *blocks == 1 { "was" } else { "were" },
                 counted(*bytes, "byte")
             ),
             _ => String::new(),
@@ -241,8 +241,8 @@ impl Claim {
                 end_bytes,
                 ..
             } => format!(
-                "more was live in nearly every sixteenth of the run than in the one before, and in \
-                 none less: {} bytes halfway, {} at the end",
+                "live bytes rose in nearly every sixteenth of the run and fell in none: {} halfway, {} \
+                 at the end",
                 grouped(*halfway_bytes),
                 grouped(*end_bytes)
             ),
@@ -252,7 +252,7 @@ impl Claim {
                 outgrown_bytes,
                 ..
             } => format!(
-                "{} grew {} times, {:.1} each, and gave up {} on the way",
+                "{} grew {} times, {:.1} each, and outgrew {}",
                 counted(*buffers, "buffer"),
                 grouped(*steps),
                 *steps as f64 / *buffers as f64,
@@ -263,7 +263,7 @@ impl Claim {
                 largest_bytes,
                 ..
             } => format!(
-                "at their end {half} % have at most {} bytes, {most} % {}, {all} % {}, all {}",
+                "final sizes: {half} % up to {} bytes, {most} % up to {}, {all} % up to {}, all up to {}",
                 grouped(*half_bytes),
                 grouped(*most_bytes),
                 grouped(*all_bytes),
@@ -273,7 +273,7 @@ impl Claim {
         }
     }
 
-    /// What blocks hold.
+    /// Contents.
     fn contents(&self) -> String {
         match self {
             Claim::Equal {
@@ -283,7 +283,7 @@ impl Claim {
                 most_bytes,
                 ..
             } => format!(
-                "{} its {} held the bytes of another that was live; {} or more of {} at once",
+                "{} its {} had the same contents as another live block; {} or more of {} at once",
                 match blocks == made {
                     true => "all of".to_owned(),
                     false => format!("{} or more of", grouped(*blocks)),
@@ -298,7 +298,7 @@ impl Claim {
                 outlived,
                 ..
             } => format!(
-                "{} came after an equal one that {shown} made, and {} ended no later than it",
+                "{} came after an equal one that {shown} allocated, and {} were freed no later than it",
                 grouped(*blocks),
                 match outlived == blocks {
                     true => "all".to_owned(),
@@ -312,7 +312,7 @@ impl Claim {
                 words,
                 ..
             } => format!(
-                "none of {} of its {} of {} on average has a zero {} left at the end",
+                "{} of its {} of {} on average were checked at their end, and none has a zero {} left",
                 grouped(*seen),
                 counted(*made, "block"),
                 counted(*mean_bytes, "byte"),
@@ -337,7 +337,7 @@ impl Claim {
         };
         let left = match live {
             0 => String::new(),
-            live => format!("; {} live at the end beside it", grouped(*live)),
+            live => format!("; {} are live at the end next to it", grouped(*live)),
         };
         let sizes = match smallest_bytes == largest_bytes {
             true => grouped(*largest_bytes),
@@ -348,8 +348,8 @@ impl Claim {
             ),
         };
         format!(
-            "of {} of {sizes} bytes {} were made right after another of the same size, and \
-             {} ended right beside it{left}",
+            "of {} of {sizes} bytes, {} were allocated right after another of the same size, and {} \
+             were freed right next to it{left}",
             counted(*blocks, "block"),
             grouped(*followers),
             grouped(*ended)
@@ -366,33 +366,33 @@ impl Claim {
         else {
             return String::new();
         };
-        let within = |between: u64, what: &str| match between {
-            0 => "right".to_owned(),
-            between => format!("at most {} {what}", grouped(between + 1)),
+        let within = |between: u64, next: &str, what: &str| match between {
+            0 => next.to_owned(),
+            between => format!("up to {} {what}", grouped(between + 1)),
         };
-        // Where a first has several seconds, each is counted with one of them.
+        // A first counts with one of its seconds only.
         let more = match together.made < *blocks {
             true => " or more",
             false => "",
         };
         let mut text = format!(
-            "{}{more} of {} made {} after one of {first_shown}",
+            "{}{more} of {} allocated {} one of {first_shown}",
             grouped(together.made),
             counted(*blocks, "block"),
-            within(together.between, "allocations"),
+            within(together.between, "right after", "allocations after"),
         );
         if together.ended > 0 {
             text += &format!(
-                ", {} ended {} beside it",
+                ", {} freed {} it",
                 grouped(together.ended),
-                within(together.frees_between, "frees")
+                within(together.frees_between, "right next to", "frees from")
             );
             if together.first_before > 0 {
                 text += &format!(" ({} after it)", grouped(together.first_before));
             }
         }
         if together.live > 0 {
-            text += &format!(", {} live with it at the end", grouped(together.live));
+            text += &format!(", {} are live with it at the end", grouped(together.live));
         }
         text
     }

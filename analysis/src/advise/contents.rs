@@ -1,28 +1,28 @@
-//! Blocks that held equal bytes while both were live, found from what a trace tells of each block at
-//! its end; and how many of calloc's blocks kept none of their zeros.
+//! Finds blocks that had equal contents while both were live, from what a trace records of each block
+//! at its end; and counts calloc's blocks without a zero left.
 //!
-//! Of each content the lives that overlap are one group, which one block would have served: all of
-//! them but the one made first are copies. Ends come in order, so a new life overlaps a group if it
-//! began before the group's last end. A life that began long ago can take in groups that ended since:
-//! `before` keeps them, summed up by origin, as `copies` does those of the group. A life that is taken
-//! in as the first has outlived all of them: it could have served for each.
+//! For each content, lives that overlap form a group that one block could have served: all but the
+//! first are copies. Ends come in order, so a new life overlaps a group if it began before the group's
+//! last end. A long life can also cover groups that ended since it began: `before` stores them, summed
+//! up by origin, like `copies` those of the group. A life that joins as the first has outlived the
+//! others: it could have served for each.
 //!
-//! Memory: 100 bytes for each of the `MOST` contents seen last; those not seen for longer are forgotten,
-//! so that copies may be missed, never invented. 40 bytes a pair of origins, of which `MOST_PAIRS` are
-//! kept; 24 bytes a live block that something was told of.
+//! Memory: 100 bytes for each of the `MOST` contents used last; older ones are forgotten, so copies may
+//! be missed, but never invented. 40 bytes a pair of origins, up to `MOST_PAIRS`; 24 bytes a live block
+//! with a record.
 
 use larder_trace::Fingerprint;
 use rustc_hash::FxHashMap;
 
-/// Contents of one generation; two are kept.
+/// Contents of one generation; two are stored.
 const MOST: usize = 1 << 18;
 const MOST_PAIRS: usize = 1 << 16;
-/// Groups that are kept of a content, besides the last; and origins of a group's copies.
+/// Groups stored for a content, besides the last; and origins of a group's copies.
 const MOST_BEFORE: usize = 8;
 /// Smaller blocks are equal by chance.
 const SMALLEST: u64 = 16;
 
-/// A block's life; the numbers count makings.
+/// A block's life, in numbers of allocations.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     pub origin: u32,
@@ -31,25 +31,25 @@ pub struct Life {
     pub ended: u64,
 }
 
-/// Of one origin, copies of what another made.
+/// Copies of one origin of the blocks of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     pub blocks: u64,
     pub bytes: u64,
-    /// Of the blocks, those with text or data.
+    /// The blocks with text or data.
     pub dense: u64,
-    /// Of the blocks, those that did not end later than the block that they are copies of.
+    /// The blocks that ended no later than the block of which they are copies.
     pub outlived: u64,
-    /// At least so many equal ones were live at once, and their size.
+    /// The number of equal blocks that were certainly live at once, and their size.
     pub most: u64,
     pub most_size: u64,
 }
 
-/// What calloc's blocks of an origin held.
+/// The contents of calloc's blocks of an origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Zeros {
-    /// Blocks that something was told of.
-    pub told: u64,
+    /// Blocks with a record.
+    pub checked: u64,
     pub overwritten: u64,
     pub data: u64,
 }
@@ -62,18 +62,18 @@ struct Before {
     made: u64,
 }
 
-/// By the origins of copy and first block.
+/// Keyed by the origins of copy and first block.
 pub type Pairs = FxHashMap<(u32, u32), Copies>;
 
 struct Group {
-    /// Who made the first, when, and when it ended.
+    /// The origin of the first block, its allocation, and its end.
     origin: u32,
     made: u64,
     first_ended: u64,
     ended: u64,
-    /// By origin, the copies that the first has not outlived.
+    /// By origin, the copies that the first block has not outlived.
     copies: Vec<(u32, u64)>,
-    /// So many lives cover this moment.
+    /// The number of lives that cover this moment.
     moment: u64,
     covering: u64,
     before: Vec<Before>,
@@ -82,7 +82,7 @@ struct Group {
 #[derive(Default)]
 pub struct Contents {
     /// By address.
-    told: FxHashMap<u64, Fingerprint>,
+    fingerprints: FxHashMap<u64, Fingerprint>,
     /// By size and hash.
     groups: FxHashMap<(u64, u64), Group>,
     older: FxHashMap<(u64, u64), Group>,
@@ -91,17 +91,17 @@ pub struct Contents {
 }
 
 impl Contents {
-    pub fn tell(&mut self, address: u64, held: Fingerprint) {
+    pub fn record(&mut self, address: u64, held: Fingerprint) {
         self.any = true;
-        self.told.insert(address, held);
+        self.fingerprints.insert(address, held);
     }
 
-    /// What the block at this address held, once.
+    /// Takes the contents of the block at this address.
     pub fn take(&mut self, address: u64) -> Option<Fingerprint> {
-        self.told.remove(&address)
+        self.fingerprints.remove(&address)
     }
 
-    /// A block has ended that no realloc made another of.
+    /// A block ended, not by a realloc.
     pub fn end(&mut self, held: Fingerprint, life: Life) {
         if life.size < SMALLEST || held.has(Fingerprint::UNIFORM) {
             return;
@@ -123,7 +123,7 @@ impl Contents {
         self.groups.insert(key, group);
     }
 
-    /// Copies by the origins of copy and first block; and whether anything was told at all.
+    /// Copies by the origins of copy and first block; and whether the trace has any contents.
     pub fn finish(self) -> (Pairs, bool) {
         (self.copies, self.any)
     }
@@ -143,7 +143,7 @@ impl Group {
         }
     }
 
-    /// The group is over; this one begins another.
+    /// Closes the group and begins another with this life.
     fn followed_by(mut self, life: Life) -> Self {
         match self.before.last_mut() {
             Some(last) if last.origin == self.origin => last.groups += 1,
@@ -177,7 +177,7 @@ impl Group {
             most: self.covering.max(2),
         };
         if life.made > self.made {
-            // Ends come in order, but for those who live at the end.
+            // Ends come in order, except for blocks live at the end.
             let outlived = self.first_ended == u64::MAX;
             let kept = add(pairs, (life.origin, self.origin), met, 1, outlived);
             if kept && !outlived {
@@ -219,7 +219,7 @@ struct Met {
     most: u64,
 }
 
-/// Copies of one origin, made of a block of the other. Whether there was room for the pair.
+/// Adds copies of one origin of a block of the other. Returns whether there was space for the pair.
 fn add(pairs: &mut Pairs, pair: (u32, u32), met: Met, blocks: u64, outlived: bool) -> bool {
     if pairs.len() >= MOST_PAIRS && !pairs.contains_key(&pair) {
         return false;
@@ -291,14 +291,14 @@ mod tests {
         let mut lives: Vec<Life> = (2..=50).map(|n| life(2, n, n)).collect();
         lives.push(life(1, 1, 50));
         assert_eq!(copies(&lives), [(2, 1, 49, 49, 2)]);
-        // Of this one's life only the last groups were certainly a part.
+        // Only the last groups certainly overlap this life.
         lives.pop();
         lives.push(life(1, 49, 50));
         assert_eq!(copies(&lives), [(2, 1, 1, 1, 2)]);
     }
 
     #[test]
-    fn copies_of_one_that_outlives_them_are_its_own_whoever_ends_first() {
+    fn copies_of_a_block_that_outlives_them_are_its_own_in_any_order_of_ends() {
         let mut lives: Vec<Life> = (2..=9).map(|n| life(2, n, 10 + n)).collect();
         assert_eq!(copies(&lives), [(2, 2, 7, 0, 8)]);
         lives.push(life(1, 1, 30));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_hashes_fillers_and_small_blocks_are_told_apart() {
+    fn sizes_hashes_fillers_and_small_blocks_are_distinguished() {
         let mut contents = Contents::default();
         let other = Fingerprint { hash: 8, flags: 0 };
         let filler = Fingerprint {

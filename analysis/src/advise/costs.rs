@@ -1,8 +1,8 @@
-//! What a malloc and free costs on this machine, and the memory of a block, of the allocator that the
-//! trace's program ran on, where that is still there. Measured once (`measure`) and kept (`kept`).
+//! The time of a malloc and free on this machine, and the memory of a block, for the allocator that the
+//! trace's program ran on, if it is still installed. Measured once (`measure`) and stored (`kept`).
 //!
-//! A trace is hostile input: a library that it names is loaded only if it lies where this machine's
-//! administrator, or `make peers`, put libraries.
+//! A trace is hostile input: a library that it names is loaded only from folders of this machine's
+//! administrator or of `make peers`.
 
 mod kept;
 mod measure;
@@ -21,10 +21,10 @@ use larder_base::{cache, measured, printable};
 use crate::reading::heap::Origin;
 use table::Table;
 
-/// The tool itself, asked for `print_here`.
+/// The tool's hidden command that runs `print_here`.
 pub const HIDDEN_COMMAND: &str = "measure-malloc";
 
-/// File names that allocators have.
+/// File names of allocators.
 const ALLOCATORS: &[&str] = &[
     "liblarder.so",
     "libjemalloc",
@@ -37,19 +37,19 @@ const ALLOCATORS: &[&str] = &[
 
 #[derive(Debug)]
 pub struct Costs {
-    /// For people.
+    /// The allocator's name in reports.
     pub allocator: String,
     table: Table,
 }
 
-/// Each allocator is asked once a run, also where nothing can be kept.
+/// Measures each allocator once a run, also if nothing can be stored.
 #[derive(Default)]
 pub struct AllCosts {
     known: Vec<(Option<PathBuf>, Rc<Costs>)>,
 }
 
 impl AllCosts {
-    /// Of the allocator that one of the modules is, else of the C library's.
+    /// The costs of the allocator among the modules, else of the C library's.
     pub fn of(&mut self, modules: &[Vec<u8>]) -> Rc<Costs> {
         let path = |module: &Vec<u8>| PathBuf::from(OsStr::from_bytes(module));
         let is_allocator = |path: &PathBuf| {
@@ -99,7 +99,7 @@ impl Costs {
         self.table.block_bytes(size)
     }
 
-    /// What the allocator takes at the peak beyond what was asked for from one stack.
+    /// The allocator's overhead at the peak for one stack.
     pub fn overhead_bytes(&self, sums: &Origin) -> u64 {
         let mean = sums.peak_bytes / sums.peak_blocks.max(1);
         let taken = sums.peak_blocks.saturating_mul(self.block_bytes(mean));
@@ -107,14 +107,14 @@ impl Costs {
     }
 }
 
-/// The file that malloc is in, and what was measured of it: what `in_child` reads.
+/// The file with malloc and its costs, in the form that `in_child` reads.
 pub fn print_here() {
     let file = measure::malloc_file().unwrap_or_default();
     print!("{}\n{}", file.display(), measure::here());
 }
 
-/// Measures in a process of its own, where nothing in the environment steers the allocator; `None`
-/// if that does not work, or malloc is not the library's.
+/// Measures in a process of its own, without variables that configure allocators; `None` if that fails,
+/// or malloc is not the library's.
 fn in_child(library: Option<&Path>) -> Option<Table> {
     let mut command = measured::command(std::env::current_exe().ok()?);
     if let Some(library) = library {
@@ -130,10 +130,10 @@ fn in_child(library: Option<&Path>) -> Option<Table> {
     (library.is_none_or(|library| is_in(library) == Some(true))).then(|| Table::parse(table))?
 }
 
-/// Folders of libraries that only an administrator writes to.
+/// Folders to which only an administrator writes libraries.
 const SYSTEM: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt"];
 
-/// The library itself, if it is safe to load: Larder's as the tool finds it, others by their folder.
+/// The library, if it is safe to load: Larder's by the tool's own search, others by their folder.
 fn trusted(library: &Path) -> Option<PathBuf> {
     if library.file_name()? == Library::Allocator.file_name() {
         let path = LibraryPath::from_environment();

@@ -1,9 +1,9 @@
-//! The type that a site allocates: of what a container of the library is a container, or what the
-//! source line names. It is told only where the sizes seen agree with it, and never guessed.
+//! The type that a site allocates: the element of a library's container, or the type that the source
+//! line names. It is reported only if the recorded sizes agree with it.
 //!
-//! The debug information of the site's compilation unit is asked (`symbols::types`), which takes a
-//! pass over that unit, once; an address is asked once. Types of one byte are none: their sizes say
-//! all. Memory: a type an address.
+//! `symbols::types` reads the debug information of the site's compilation unit, in one pass over the
+//! unit; each address is looked up once. Types of one byte are not reported, because their sizes are
+//! enough. Memory: a type an address.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read};
@@ -25,7 +25,7 @@ use crate::reading::plumbing::ModuleRole;
 use crate::reading::resolve::{ChainFrame, Resolver};
 use crate::symbols::types::{CodePlace, ModuleTypes, NamedType};
 
-/// Endings of the files whose lines are understood.
+/// Endings of source files that are parsed.
 const C_FILES: &[&str] = &[
     "c", "h", "cc", "cpp", "cxx", "C", "hh", "hpp", "hxx", "inl", "ipp", "tcc", "y", "l",
 ];
@@ -33,17 +33,17 @@ const C_FILES: &[&str] = &[
 const MOST_SOURCE_BYTES: u64 = 32 << 20;
 const READ_BYTES: usize = 64 << 10;
 
-/// What a site allocates.
+/// The type of a site's allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocatedType {
     pub name: String,
     pub size_bytes: u64,
-    /// Not one in each block.
+    /// Whether a block may hold several.
     pub several: bool,
 }
 
 impl AllocatedType {
-    /// For people.
+    /// The text of a report.
     pub fn describe(&self) -> String {
         let size = counted(self.size_bytes, "byte");
         let name = shown(&self.name);
@@ -55,11 +55,11 @@ impl AllocatedType {
     }
 }
 
-/// What sizes are said in: elements of a type, or bytes where none is known.
+/// The unit of sizes: elements of a type, or bytes if none is known.
 pub struct SizeUnit(Option<AllocatedType>);
 
 impl SizeUnit {
-    /// `20 elements of int (80 bytes)`: as many as fit.
+    /// `20 elements of int (80 bytes)`: as many elements as fit.
     pub fn in_full(&self, bytes: u64) -> String {
         let Some(found) = &self.0 else {
             return format!("{} bytes", grouped(bytes));
@@ -73,7 +73,7 @@ impl SizeUnit {
         )
     }
 
-    /// Of an element.
+    /// Bytes of an element.
     pub fn size_bytes(&self) -> Option<u64> {
         self.0.as_ref().map(|found| found.size_bytes)
     }
@@ -87,11 +87,11 @@ impl SizeUnit {
     }
 }
 
-/// What an address says, before any size was looked at.
+/// The type at an address, before any size is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Suspect {
     named: NamedType,
-    /// Each block has one.
+    /// Whether each block has one.
     single: bool,
 }
 
@@ -113,7 +113,7 @@ impl Suspect {
 
 type Suspects = Rc<[Suspect]>;
 
-/// The types of a trace's sites, looked up when they are asked for.
+/// The types of a trace's sites, looked up on first use.
 pub struct Types<'a> {
     resolver: &'a Resolver,
     /// By the module's path.
@@ -128,7 +128,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// What the line allocates that a finding is about.
+    /// The type that the line of a finding allocates.
     pub fn of_finding(&self, image: &ImageFacts, finding: &Finding) -> Option<AllocatedType> {
         let place = image.sites[finding.site].place;
         let parts = finding.parts.iter().map(|part| part.origin);
@@ -153,8 +153,8 @@ impl<'a> Types<'a> {
         Some(found)
     }
 
-    /// What the sizes of buffers that grew are said in: elements, if what the buffers became agrees
-    /// with the type, too.
+    /// The unit for the sizes of buffers that grew: elements, if the final sizes agree with the type,
+    /// too.
     pub fn unit_of_grown(&self, image: &ImageFacts, origins: &[usize], finals: &Sizes) -> SizeUnit {
         let whole = |bytes: u64, size: u64| bytes > 0 && bytes.is_multiple_of(size);
         let seen = [finals.smallest(), finals.largest()];
@@ -172,7 +172,7 @@ impl<'a> Types<'a> {
         fitting.iter().all(|other| *other == first).then_some(first)
     }
 
-    /// What the first of the addresses from the allocator outward says that says something.
+    /// The first type found at the addresses from the allocator outward.
     fn suspects(&self, site: &Site) -> Option<Suspects> {
         let charged = site.site?;
         let mut inner = 0;
@@ -222,8 +222,8 @@ impl<'a> Types<'a> {
     }
 }
 
-/// Whether the site's line itself asks for the block: below it are only the malloc family and
-/// wrappers of it, not the library's own code.
+/// Whether the site's line allocates directly: below it are only the malloc family and wrappers of it,
+/// not the library's own code.
 fn only_family(site: &Site, charged: usize) -> bool {
     functions(&site.chain).take(charged).all(|frame| {
         let function = frame.source.function.as_ref();
@@ -232,8 +232,8 @@ fn only_family(site: &Site, charged: usize) -> bool {
     })
 }
 
-/// What the source line of a frame mentions, if the debug information knows all of it. A file that
-/// was written to after the debug information is not the one that was compiled.
+/// The types on the source line of a frame, if the debug information has all of them. A source file
+/// that is newer than the debug information is not the compiled one.
 fn of_source(types: &ModuleTypes, frame: &ChainFrame, place: CodePlace) -> Option<Vec<Suspect>> {
     let line = usize::try_from(frame.source.line?).ok()?;
     let path = Path::new(&**frame.source.file.as_ref()?);
@@ -262,7 +262,7 @@ fn of_source(types: &ModuleTypes, frame: &ChainFrame, place: CodePlace) -> Optio
     suspects.collect()
 }
 
-/// The lines of a file from one to another, counted from 1. Takes the memory of these alone.
+/// A range of a file's lines, counted from 1. Takes memory for these alone.
 fn lines(file: impl Read, first: usize, last: usize) -> Option<String> {
     let mut file = BufReader::with_capacity(READ_BYTES, file);
     for _ in 1..first {
@@ -277,7 +277,7 @@ fn lines(file: impl Read, first: usize, last: usize) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A name without what every container has by default, and with the library's own nodes in words.
+/// A name without default template arguments, and with text for the library's own nodes.
 fn shown(name: &str) -> String {
     let text = shortened(name);
     const NODES: &[(&str, &str)] = &[
@@ -301,7 +301,7 @@ fn shown(name: &str) -> String {
     escape(&found.unwrap_or(text)).into_owned()
 }
 
-/// Where the first of some template arguments ends.
+/// The end of the first of some template arguments.
 fn argument_end(arguments: &str) -> Option<usize> {
     let mut depth = 0usize;
     arguments.char_indices().find_map(|(at, c)| {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_told_only_if_the_sizes_agree() {
+    fn a_type_is_reported_only_if_the_sizes_agree() {
         let several =
             |suspect: Suspect, smallest, largest| Some(suspect.checked(smallest, largest)?.several);
         assert_eq!(several(suspect(48, true), 48, 48), Some(false));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_said_in_whole_elements() {
+    fn sizes_are_printed_in_whole_elements() {
         let found = suspect(4, false).checked(4, 80).unwrap();
         assert_eq!(found.describe(), "elements of Foo (4 bytes)");
         let unit = SizeUnit(Some(found));
@@ -403,7 +403,7 @@ mod tests {
             ),
             "std::vector<std::vector<int>>"
         );
-        // What is cut, or no name at all, stays.
+        // A cut name, or one that is not a type, is not changed.
         assert_eq!(shown("a<b, std::allocator<c"), "a<b, std::allocator<c");
         assert_eq!(shown("std::_Rb_tree_node<"), "std::_Rb_tree_node<");
     }

@@ -1,5 +1,5 @@
-//! What is known of an origin (a distinct stack and call) when an image ends: all that the
-//! detectors see. At most 2 KiB an origin.
+//! The facts of an origin (a distinct stack and call) at the end of an image, for the detectors. Up to
+//! 2 KiB an origin.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -15,73 +15,73 @@ use crate::reading::heap::{Origin, OriginId};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::work::{Io, Marks};
 
-/// The run is cut into this many parts of equally many events, to see what grows.
+/// The run is divided into this many parts with equally many events, to detect growth.
 pub const PARTS: usize = 16;
-/// Buffers that were made larger: by realloc, or by a larger block and the end of the smaller.
+/// Buffers that grew: by realloc, or by a larger block and a free of the smaller one.
 #[derive(Clone, Debug, Default)]
 pub struct Growth {
-    /// Chains that began here and grew.
+    /// Buffers allocated here that grew.
     pub chains: u64,
-    /// Blocks made for them after the first.
+    /// Blocks allocated for them after the first.
     pub steps: u64,
-    /// Bytes of the blocks that had to be given up for a larger one.
+    /// Bytes of the blocks that were replaced by larger ones.
     pub outgrown_bytes: u64,
     /// Bytes of the larger ones.
     pub grown_bytes: u64,
     /// Steps by less than a tenth.
     pub crawls: u64,
-    /// Of every buffer that began here, grown or not, at its end.
+    /// The final size of every buffer allocated here, grown or not.
     pub finals: Sizes,
-    /// Of the steps.
+    /// The sizes of the steps.
     pub step_sizes: Sizes,
-    /// Steps by the origin of the block made.
+    /// Steps by the origin of the new block.
     pub steppers: FxHashMap<u32, u64>,
-    /// Ends right after a block of the same function was made: what growth without realloc looks
-    /// like; and those of them where the new block was larger by a factor of 1.2 to 4.5.
+    /// Frees right after an allocation of the same function, like in growth without realloc; and those
+    /// of them after a block that was larger by a factor of 1.2 to 4.5.
     pub followed: u64,
     pub followed_larger: u64,
 }
 
-/// Buffers: each is what one allocation began, whatever realloc made of it, until it is freed.
+/// Buffers: each is an allocation together with everything that realloc makes of it, until it is freed.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     pub begun: u64,
     pub freed: u64,
-    /// Reallocated or freed by another thread than began them.
+    /// Reallocated or freed by another thread than the allocating one.
     pub foreign: u64,
-    /// Reallocs that made others of them, by origin.
+    /// Reallocs of them, by origin.
     pub steps: FxHashMap<u32, u64>,
-    /// The most that each held.
+    /// The largest size of each.
     pub largest: Sizes,
-    /// The common part of the stacks that began and freed them: all were freed by the function
-    /// above it, or by what it called. `None`: nothing was freed.
+    /// The common part of the stacks that allocated and freed them: the function above it, or its
+    /// callees, freed all. `None`: none was freed.
     pub owner: Option<StackId>,
     /// A stack that freed one.
     pub freed_at: Option<StackId>,
-    /// Those whose `owner` function had certainly returned before they were freed.
+    /// Those freed after their `owner` function had certainly returned.
     pub returned: u64,
 }
 
 impl Buffers {
-    /// Whether all were freed in the call of `owner` that began them.
+    /// Whether all were freed within the call of `owner` that allocated them.
     pub fn end_within_a_call(&self) -> bool {
         self.freed == self.begun && self.returned == 0 && self.foreign == 0
     }
 }
 
-/// Blocks of one origin that its thread made right after another of it.
+/// Blocks of one origin that a thread allocated right after another of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
     pub made: u64,
-    /// Made right after another that was of another size.
+    /// Allocated right after one of another size.
     pub unlike: u64,
-    /// Of these, ended right before or after the other.
+    /// Of these, freed right before or after the other.
     pub ended: u64,
     /// Of these, live at the end with the other.
     pub live: u64,
 }
 
-/// How many allocations of the process came while blocks lived, by powers of two; for those freed.
+/// Lifetimes of freed blocks, in allocations of the process, by powers of two.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lives([u32; LIVES]);
 
@@ -100,7 +100,7 @@ impl Lives {
         }
     }
 
-    /// What half of them did not outlive; `None`: none was freed.
+    /// The median lifetime; `None`: none was freed.
     pub fn half(&self) -> Option<u64> {
         let all: u64 = self.0.iter().map(|count| u64::from(*count)).sum();
         let mut seen = 0;
@@ -112,35 +112,35 @@ impl Lives {
     }
 }
 
-/// What is known of an origin.
+/// The facts of an origin.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     pub sizes: Sizes,
-    /// How many allocations of the process came up to the last.
+    /// The number of the last allocation, counted over the process.
     pub latest: u64,
     pub lives: Lives,
     pub freed: u64,
     pub reallocated: u64,
-    /// Live at the end, and nothing led to them any more; and their bytes.
+    /// Live at the end and unreachable; and their bytes.
     pub lost: u64,
     pub lost_bytes: u64,
-    /// Ended on another thread than they were made on.
+    /// Freed by another thread than the allocating one.
     pub foreign: u64,
     pub buffers: Buffers,
     pub row: Row,
     pub companions: Companions,
-    /// Between one call and the thread's next: how many frames may have stayed on the stack, and
-    /// how often.
+    /// How many frames may have stayed on the stack between one call and the thread's next, and how
+    /// often.
     pub stays: Stays,
-    /// The thread that made the last block, and its event that did.
+    /// The thread that allocated the last block, and its event.
     pub last: (u32, u64),
     pub growth: Growth,
     pub zeros: Zeros,
 }
 
 impl Facts {
-    /// In percent of all calls but the first, those before which the outermost `frames` may have
-    /// stayed since the one before. `None`: one call.
+    /// In percent of all calls but the first: those before which the outermost `frames` may have stayed
+    /// since the call before. `None`: one call.
     pub fn stayed(&self, frames: usize) -> Option<u64> {
         let all: u64 = self.stays.0.iter().map(|(_, calls)| calls).sum();
         let least = u32::try_from(frames).unwrap_or(u32::MAX);
@@ -150,7 +150,7 @@ impl Facts {
     }
 }
 
-/// How often so many frames stayed. There are as many entries as the stack has frames, at most.
+/// How often this many frames stayed. Up to as many entries as the stack has frames.
 #[derive(Clone, Debug, Default)]
 pub struct Stays(Vec<(u32, u64)>);
 
@@ -163,8 +163,8 @@ impl Stays {
     }
 }
 
-/// The origins whose blocks were most often made shortly before those of this one. A few are kept:
-/// one that is new takes the place of the rarest, with its count, so none that makes up more than a
+/// The origins whose blocks were allocated shortly before those of this one most often. A few are
+/// stored: a new one replaces the rarest and takes over its count, so none with more than a
 /// `COMPANIONS`th of all is missed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Companions([(u32, u32); COMPANIONS]);
@@ -181,7 +181,7 @@ impl Companions {
         }
     }
 
-    /// Those seen before at least so many.
+    /// The companions of at least this many blocks.
     pub fn of(&self, least: u64) -> impl Iterator<Item = usize> {
         let often = self
             .0
@@ -191,7 +191,7 @@ impl Companions {
     }
 }
 
-/// An array that was live together with others that begin at the same place in their page.
+/// An array that was live together with others at the same offset in their page.
 #[derive(Clone, Copy, Debug)]
 pub struct Array {
     pub origin: OriginId,
@@ -202,9 +202,9 @@ pub struct Array {
 /// One origin of an image, ready for the detectors.
 pub struct Site {
     pub chain: Chain,
-    /// The frame charged, counted over all functions of the chain from the innermost.
+    /// The charged frame, as an index over all functions of the chain from the innermost.
     pub site: Option<usize>,
-    /// The line that is charged, and who called its function.
+    /// The charged line, and the caller of its function.
     pub place: Place,
     pub caller: Place,
     pub call_name: &'static str,
@@ -212,32 +212,32 @@ pub struct Site {
     pub whole_stack: bool,
     pub sums: Origin,
     pub facts: Facts,
-    /// The function in whose call all buffers that began here were freed: its place in `chain`'s
-    /// physical frames, from the innermost; and where it was when it freed one.
+    /// The function within whose call all buffers allocated here were freed: its index in `chain`'s
+    /// physical frames, from the innermost; and its place at one of the frees.
     pub owner: Option<Owner>,
-    /// Of the function that is charged, in the same call path.
+    /// System calls of the charged function, in the same call path.
     pub io: Io,
-    /// The loop that makes its calls, if that can be told.
-    pub turn: Option<loops::Place>,
+    /// The loop of its calls, if known.
+    pub loop_place: Option<loops::Place>,
 }
 
 /// See `Site::owner`.
 pub struct Owner {
-    /// The stack of its call.
+    /// The stack of the owner's call.
     pub call: StackId,
     pub frame: usize,
     pub frees: Chain,
-    /// `None`: its call of free was a tail call, which leaves no frame.
+    /// `None`: the owner's call of free was a tail call, which leaves no frame.
     pub frees_frame: Option<usize>,
 }
 
-/// Lines whose blocks one call frees: so many are a sweep.
+/// A call that frees the blocks of this many lines is a sweep.
 const SWEPT_LINES: usize = 4;
-/// Beyond this they are not counted.
+/// The largest counted number of lines.
 pub const MOST_LINES: usize = 8;
 
-/// By call, the first `MOST_LINES` lines whose blocks are freed below it. What has as many needs no
-/// look at what called it, so a stack takes a step or two.
+/// By call, the first `MOST_LINES` lines whose blocks are freed below it. A call with that many needs
+/// no look at its callers, so a stack takes a step or two.
 fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Vec<Place>> {
     let mut below: FxHashMap<StackKey, Vec<Place>> = FxHashMap::default();
     for site in sites {
@@ -257,23 +257,23 @@ fn freed_below(sites: &[Site]) -> FxHashMap<StackKey, Vec<Place>> {
 /// An image, ready for the detectors.
 pub struct ImageFacts {
     pub sites: Vec<Site>,
-    /// See `lines_freed_with`; found when it is asked for.
+    /// See `lines_freed_with`; computed on first use.
     pub freed_below: OnceCell<FxHashMap<StackKey, Vec<Place>>>,
-    /// Calls that the program made and that are not in the trace.
+    /// The program's calls that are missing from the trace.
     pub lost_calls: u64,
     pub places: RefCell<Places>,
     /// The frames right below the calls that own buffers, with their functions.
     pub called: FxHashMap<StackId, Vec<(StackId, Location)>>,
     /// By the origins of the copy and of the block that held the bytes first; indices into `sites`.
     pub copies: Pairs,
-    /// Whether the trace tells what blocks held.
+    /// Whether the trace records contents.
     pub has_contents: bool,
-    /// Whether it tells which of those that are live at the end were lost.
-    pub tells_lost: bool,
-    /// The most arrays that were live at once at one place of their page, and that place.
+    /// Whether the trace records which of the blocks live at the end are lost.
+    pub records_lost: bool,
+    /// The largest set of arrays that were live at once at one offset in their page, and that offset.
     pub aliases: Vec<Array>,
-    /// The least turns of each loop, see `Site::turn`.
-    pub turns: Vec<u64>,
+    /// The least number of iterations of each loop, see `Site::loop_place`.
+    pub iterations: Vec<u64>,
     pub allocations: u64,
     pub peak_bytes: u64,
     pub io: Io,
@@ -284,8 +284,8 @@ pub struct ImageFacts {
 }
 
 impl ImageFacts {
-    /// Of how many lines blocks are freed below the call that frees both these sites' blocks, up to
-    /// `MOST_LINES`.
+    /// The number of lines whose blocks are freed below the call that frees both these sites' blocks,
+    /// up to `MOST_LINES`.
     pub fn lines_freed_with(&self, a: &Site, b: &Site) -> usize {
         let frees = |site: &Site| -> Vec<StackKey> {
             let owner = site.owner.as_ref();
@@ -298,7 +298,7 @@ impl ImageFacts {
     }
 
     /// Whether the call that frees a site's blocks frees those of many lines: a collector, or the end
-    /// of all there is.
+    /// of the program.
     pub fn is_swept(&self, site: &Site) -> bool {
         self.lines_freed_with(site, site) >= SWEPT_LINES
     }

@@ -1,5 +1,5 @@
-//! A piece of advice, and what the detectors share: which origins belong to one source line, and
-//! how functions are named.
+//! A finding, and helpers of the detectors: which origins belong to one source line, and the names of
+//! functions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use crate::reading::naming::{frame_name, frame_place, function_name};
 use crate::reading::plumbing::ModuleRole;
 use crate::reading::resolve::ChainFrame;
 
-/// Patterns with fewer blocks than this are chance.
+/// A pattern with fewer blocks is chance.
 pub const FEWEST_BLOCKS: u64 = 8;
 
-/// What was recognised.
+/// The patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
     Stack,
@@ -108,7 +108,7 @@ impl Confidence {
         }
     }
 
-    /// A step less.
+    /// One level lower.
     pub fn weaker(self) -> Self {
         match self {
             Confidence::High => Confidence::Medium,
@@ -116,7 +116,7 @@ impl Confidence {
         }
     }
 
-    /// What lasts only as a suspicion comes after what is certain.
+    /// A suspicion ranks after a certain finding.
     pub fn trust(self) -> f64 {
         match self {
             Confidence::Low => 0.1,
@@ -126,7 +126,7 @@ impl Confidence {
     }
 }
 
-/// What a finding would take from one origin.
+/// The part of one origin that a finding would save.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Index into `ImageFacts::sites`.
@@ -135,7 +135,7 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// A function that could keep an object, as far as its blocks are as many as another's.
+/// A function that could keep an object, if its blocks are as many as another's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper {
     pub function: String,
@@ -147,12 +147,13 @@ pub struct Finding {
     pub pattern: Pattern,
     /// The origin whose line is named; the heaviest of its place.
     pub site: usize,
-    /// More origins to show: the other of a pair.
+    /// More origins to show, like the other one of a pair.
     pub related: Vec<usize>,
     pub parts: Vec<Part>,
-    /// What the peak, or what is live at the end, would lose.
+    /// The bytes that the peak, or the end, would have less.
     pub memory_bytes: u64,
-    /// Who could keep what is freed for the next, with how many others of its making.
+    /// The function that could keep freed blocks for its next call, with the number of blocks that it
+    /// allocates.
     pub keeper: Option<Keeper>,
     pub evidence: Vec<Claim>,
     pub cure: String,
@@ -172,7 +173,7 @@ impl Finding {
 }
 
 impl Finding {
-    /// Calls and bytes of all that it is about, saved or not.
+    /// Calls and bytes of all its blocks, saved or not.
     pub fn blocks(&self, image: &ImageFacts) -> (u64, u64) {
         let sums = self.parts.iter().map(|part| &image.sites[part.origin].sums);
         sums.fold((0, 0), |(calls, bytes), sums| {
@@ -191,8 +192,8 @@ pub fn whole(image: &ImageFacts, origin: usize) -> Part {
     }
 }
 
-/// All that was asked for by buffers that began at these origins: the origins themselves first, then
-/// the reallocs that made others of them.
+/// All requests of buffers that were allocated at these origins: the origins first, then their
+/// reallocs.
 pub fn buffers_whole(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
     let mut parts: Vec<Part> = origins.iter().map(|origin| began(image, *origin)).collect();
     let mut steps: BTreeMap<usize, u64> = BTreeMap::new();
@@ -213,8 +214,8 @@ pub fn buffers_whole(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
     parts
 }
 
-/// Of all that these buffers asked for, the share of those that held no more than `most` bytes.
-/// `sizes`: of all of them.
+/// The share of these buffers' requests of those that never exceeded `most` bytes. `sizes`: of all of
+/// them.
 pub fn buffers_up_to(image: &ImageFacts, origins: &[usize], sizes: &Sizes, most: u64) -> Vec<Part> {
     let mut parts = buffers_whole(image, origins);
     let share = sizes.up_to(most) as f64 / sizes.total().max(1) as f64;
@@ -225,7 +226,7 @@ pub fn buffers_up_to(image: &ImageFacts, origins: &[usize], sizes: &Sizes, most:
     parts
 }
 
-/// Of an origin's calls those that begin a buffer.
+/// An origin's calls that allocate a buffer.
 fn began(image: &ImageFacts, origin: usize) -> Part {
     let all = whole(image, origin);
     let calls = image.sites[origin].facts.buffers.begun.min(all.calls);
@@ -237,7 +238,7 @@ fn began(image: &ImageFacts, origin: usize) -> Part {
     }
 }
 
-/// Origins that a finding is about, and whose calls it does not save.
+/// The origins of a finding that saves none of their calls.
 pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
     let part = |origin: &usize| Part {
         calls: 0,
@@ -247,11 +248,11 @@ pub fn no_calls(image: &ImageFacts, origins: &[usize]) -> Vec<Part> {
     origins.iter().map(part).collect()
 }
 
-/// A source line, or the best that is known instead, by a number.
+/// The number of a source line, or of a function or address without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(u32);
 
-/// Numbers places; what was asked of one frame is not asked of it again. The frames outlive it.
+/// Numbers places, each frame once. The frames outlive it.
 #[derive(Debug, Default)]
 pub struct Places {
     by_frame: FxHashMap<*const ChainFrame, Place>,
@@ -271,10 +272,10 @@ impl Places {
     }
 }
 
-/// What makes two frames the same place.
+/// The identity of a place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PlaceKey {
-    /// Where its label lies: one a module.
+    /// The address of the label, which is unique to the module.
     module: usize,
     function: Option<Rc<str>>,
     file: Option<Rc<str>>,
@@ -310,7 +311,7 @@ impl Site {
         functions(&self.chain).nth(self.site?)
     }
 
-    /// Who called the function that is charged.
+    /// The caller of the charged function.
     pub fn caller_frame(&self) -> Option<&ChainFrame> {
         functions(&self.chain).nth(self.site? + 1)
     }
@@ -328,8 +329,8 @@ impl Site {
             .map_or_else(|| "[no stack]".to_owned(), function_name)
     }
 
-    /// The function of the C library, or of Rust's for the system, that made the block for its own
-    /// purposes, or to hand it out: opendir, getaddrinfo.
+    /// The function of the C library, or of Rust's for the system, that allocated the block for itself,
+    /// or to return it: opendir, getaddrinfo.
     pub fn library_function(&self) -> Option<String> {
         let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
         let library = |frame: &&&ChainFrame| {
@@ -342,7 +343,7 @@ impl Site {
         Some(crate::reading::naming::function_name(outermost))
     }
 
-    /// Whether a function of the program's own that makes it does so to make another larger, too.
+    /// Whether a function of the program that allocates it also resizes blocks.
     pub fn is_resizable(&self) -> bool {
         let below = functions(&self.chain).take(self.site.unwrap_or(0));
         let own = below.filter(|frame| frame.module.role != ModuleRole::System);
@@ -352,8 +353,8 @@ impl Site {
             || names.any(|name| name.contains("realloc") || name.contains("resize"))
     }
 
-    /// The class of the C++ or Rust library on whose behalf the block was made: the nearest to the
-    /// line, and of a name not what the class is made of.
+    /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line;
+    /// by name only if it is not a part of another class.
     pub fn container(&self) -> Option<&'static str> {
         const NAMES: &[(&str, &str)] = &[
             ("__shared_count", "std::shared_ptr"),
@@ -409,8 +410,8 @@ impl Site {
     }
 }
 
-/// Origins grouped by what `key` says of them, those of each group heaviest first, groups in the
-/// order of their first origin. Origins without a key or a stack are left out.
+/// Origins grouped by `key`, those of each group heaviest first, groups in the order of their first
+/// origin. Origins without a key or a stack are left out.
 pub fn grouped_by<K: std::hash::Hash + Eq>(
     image: &ImageFacts,
     mut key: impl FnMut(usize, &Site) -> Option<K>,

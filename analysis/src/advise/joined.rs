@@ -1,6 +1,6 @@
-//! Findings that one change would cure are one finding.
+//! Joins findings that one change would cure.
 //!
-//! Invariant: the claims of each stay with it; nothing is claimed of all of them together.
+//! Invariant: each finding keeps its own claims; there is no claim about all of them together.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +11,21 @@ use super::claim::Claim;
 use super::facts::ImageFacts;
 use super::finding::{Confidence, Finding, Keeper, Pattern, Place};
 
-/// Blocks of so many lines are kept together with less work than one by one.
+/// From this many lines on one arena is less work than a buffer for each.
 const ARENA_LINES: usize = 3;
 
-/// What makes two findings one.
+/// The key by which findings are joined.
 #[derive(PartialEq, Eq, Hash)]
 enum Cure {
-    /// A line's for several callers; with what the blocks go into.
+    /// A cure of a line for several callers, with the line that the blocks go into.
     At(Place, Option<Place>, String),
-    /// A function's, which makes the same grow at several lines.
+    /// A cure of a function that lets a container grow at several lines.
     Of(String, String),
-    /// Of a function that makes this, and what goes into it.
+    /// A function that allocates this, and what goes into it.
     Into(Place),
-    /// Of a function that has another make several blocks, and free them before it returns: both.
+    /// The owner within whose call several blocks live, and the function that allocates them.
     Arena(String, Option<String>),
-    /// An object's, of several blocks, that a function could keep.
+    /// An object of several blocks that a function could keep.
     Keep(Keeper),
 }
 
@@ -68,8 +68,8 @@ impl Cure {
     }
 }
 
-/// Findings with one cure are one: that with the most calls, with the parts of all, and the others
-/// beside it.
+/// Joins the findings with the same cure: the one with most calls gets the parts of all, and the others
+/// come with it.
 pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<Finding>)> {
     let mut lines: FxHashMap<Cure, BTreeSet<Place>> = FxHashMap::default();
     for finding in &findings {
@@ -78,7 +78,7 @@ pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<F
             of_cure.insert(image.sites[finding.site].place);
         }
     }
-    // What goes into another block is not kept beside it.
+    // A block that is embedded in another is not kept separately.
     let embeds = findings
         .iter()
         .filter(|f| f.pattern == Pattern::Embed && f.confidence > Confidence::Low);
@@ -140,33 +140,33 @@ pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<F
     joined
 }
 
-/// The cure where several lines make one object's blocks.
+/// The cure if several lines allocate one object's blocks.
 fn one_object(first: &Finding, lines: usize) -> Option<(Pattern, String)> {
     let keeper = first.keeper.as_ref()?;
     let cure = format!(
-        "let {} keep for its next what all {lines} lines make, as many each, if it is one object that \
-         can be reset; else keep of each line what is freed for the next that is asked for, and malloc \
-         when none that is large enough is there, zeroed where calloc was",
+        "let {} keep what all {lines} lines allocate, equally many each, for its next call, if it is one \
+         object that can be reset; else cache each line's freed blocks for its next requests, zeroed \
+         where calloc was used, and malloc when none is large enough",
         keeper.function
     );
     Some((Pattern::Reuse, cure))
 }
 
-/// The cure where several lines of a function make what is needed till another returns.
+/// The cure if several lines of a function allocate what another frees before it returns.
 fn one_arena(first: &Finding, lines: usize) -> Option<(Pattern, String)> {
     let owner = first.evidence.iter().find_map(|claim| match claim {
         Claim::EndsWithin { owner, .. } => Some(owner),
         _ => None,
     })?;
     let cure = format!(
-        "give {owner} one arena that is kept for its next call, and take from it what all {lines} \
-         lines make: their frees go; zeroed where calloc was; malloc for what a callee may keep, \
+        "give {owner} one arena, kept for its next call, and take from it what all {lines} lines \
+         allocate, without freeing it; zero it where calloc was used; malloc for what a callee may keep, \
          reallocate or free"
     );
     Some((Pattern::Arena, cure))
 }
 
-/// The cure where several lines make what goes into one block.
+/// The cure if several lines allocate what goes into one block.
 fn one_block(
     image: &ImageFacts,
     first: &Finding,
@@ -175,7 +175,7 @@ fn one_block(
 ) -> Option<(Pattern, String)> {
     let all = || std::iter::once(first).chain(also);
     let root = &image.sites[*first.related.last()?];
-    // Of a line for several callers the sizes count once.
+    // The sizes of a line count once for all its callers.
     let mut sizes: FxHashMap<Place, Option<u64>> = FxHashMap::default();
     for finding in all() {
         let size = sizes
@@ -196,8 +196,8 @@ fn one_block(
         false => "",
     };
     let cure = format!(
-        "ask once for all {}, one block{of} that begins with what {} makes{order}; what reallocates \
-         or frees one alone has to do so for all",
+        "allocate all {} at once, in one block{of} that begins with what {} allocates{order}; reallocate \
+         and free all together where one is alone today",
         lines + 1,
         root.shown()
     );

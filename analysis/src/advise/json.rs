@@ -91,9 +91,9 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
         "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),
         "loop": loops::of_finding(image, finding).map(|found| json!({
             "at": function(found.frame),
-            "turns": found.turns,
+            "turns": found.iterations,
             "calls": found.calls,
-            "calls_a_turn": found.a_turn(),
+            "calls_a_turn": found.an_iteration(),
         })),
         "cure": finding.cure,
     })

@@ -1,9 +1,9 @@
-//! The loop that a line allocates in, and how often it turned.
+//! The loop in which a line allocates, and its number of iterations.
 //!
-//! A trace says that a stack came again, and not which of its functions made it come: the machine
-//! code does. The loop is the innermost one around a call of the stack, unless the trace shows that
-//! its function returned between the calls. No stack comes more than once a turn of it, so the one
-//! that came most often is the least number of turns. One pass over origins and their frames.
+//! A trace shows that a stack repeated, and not which of its functions has the loop: the machine code
+//! does. The loop is the innermost one around a call of the stack, unless the trace shows that its
+//! function returned between the calls. A stack comes up to once an iteration, so the count of the most
+//! frequent one is a lower bound of the iterations. One pass over origins and their frames.
 
 use std::rc::Rc;
 
@@ -13,24 +13,24 @@ use rustc_hash::FxHashMap;
 
 use super::facts::{Facts, ImageFacts};
 use super::finding::Finding;
-use super::rates::{FEWEST_TURNS, ratio};
+use super::rates::{FEWEST_REPEATS, ratio};
 use crate::reading::chain::Chain;
 use crate::reading::naming::{frame_place, function_name};
 use crate::reading::observe::Finished;
 use crate::reading::resolve::{ChainFrame, Resolver};
 use crate::symbols::loops::{Around, CodeLoop};
 
-/// Of a stack's calls, in percent: with at least this many in the same call of a function it may be
-/// that function's loop that makes them; with at most this many it is not.
+/// In percent of a stack's calls: if at least this many are in the same call of a function, that
+/// function's loop may cause them; if up to this many are, it does not.
 const IN_ONE_CALL: u64 = 50;
 const IN_NEW_CALLS: u64 = 1;
 
-/// Where in a loop an origin's calls come from.
+/// The loop of an origin's calls.
 pub struct Place {
-    /// Index into `ImageFacts::turns`.
+    /// Index into `ImageFacts::iterations`.
     number: usize,
     frames: Rc<[ChainFrame]>,
-    /// Whose loop it is, of `frames`.
+    /// The index of the loop's function in `frames`.
     owner: usize,
 }
 
@@ -39,7 +39,7 @@ impl Place {
         &self.frames[self.owner]
     }
 
-    /// Which physical frame of the stack has the loop, counted from the innermost.
+    /// The physical frame of the stack with the loop, counted from the innermost.
     pub fn depth(&self, chain: &Chain) -> Option<usize> {
         chain
             .iter()
@@ -53,12 +53,12 @@ type LoopKey = (*const u8, CodeLoop);
 #[derive(Default)]
 pub struct Loops {
     numbers: FxHashMap<LoopKey, usize>,
-    /// The most that one stack came, by loop and by the stack that led to its function.
+    /// The count of the most frequent stack, by loop and by the stack that leads to its function.
     most: FxHashMap<(usize, StackId), u64>,
 }
 
 impl Loops {
-    /// Where the calls of a stack come from, and that so many came.
+    /// Adds the loop of a stack's calls, with their number.
     pub fn add(
         &mut self,
         image: &mut Finished<'_, '_>,
@@ -66,7 +66,7 @@ impl Loops {
         calls: u64,
         facts: Option<&Facts>,
     ) -> Option<Place> {
-        if calls < FEWEST_TURNS {
+        if calls < FEWEST_REPEATS {
             return None;
         }
         let chain = image.chain(stack);
@@ -86,17 +86,17 @@ impl Loops {
         })
     }
 
-    /// How often each loop turned at least.
-    pub fn turns(&self) -> Vec<u64> {
-        let mut turns = vec![0u64; self.numbers.len()];
+    /// The least number of iterations of each loop.
+    pub fn iterations(&self) -> Vec<u64> {
+        let mut iterations = vec![0u64; self.numbers.len()];
         for ((number, _), most) in &self.most {
-            turns[*number] = turns[*number].saturating_add(*most);
+            iterations[*number] = iterations[*number].saturating_add(*most);
         }
-        turns
+        iterations
     }
 }
 
-/// The frame of the stack whose loop makes it come again, counted from the innermost.
+/// The frame of the stack whose loop repeats it, counted from the innermost.
 fn innermost(
     chain: &Chain,
     resolver: &mut Resolver,
@@ -123,8 +123,8 @@ fn innermost(
     None
 }
 
-/// The function that has the loop: of those at the call the innermost that also has the jump back,
-/// and where each turn begins.
+/// The function with the loop: the innermost one at the call that also contains the jump back and the
+/// start of each iteration.
 fn owner(at: &Rc<[ChainFrame]>, found: CodeLoop, resolver: &mut Resolver) -> Option<usize> {
     let frame = at.last()?;
     let others = [found.header, found.latch].map(|address| resolver.frames_beside(frame, address));
@@ -132,7 +132,7 @@ fn owner(at: &Rc<[ChainFrame]>, found: CodeLoop, resolver: &mut Resolver) -> Opt
     at.len().checked_sub(common.max(1))
 }
 
-/// How many functions two places share, from the outermost: calls inlined at one line.
+/// The number of functions that two places share, from the outermost: calls inlined at one line.
 fn shared(a: &[ChainFrame], b: &[ChainFrame]) -> usize {
     let symbol = |frame: &ChainFrame| frame.source.function.as_ref().map(|f| f.symbol.clone());
     let mut count = 0;
@@ -152,27 +152,27 @@ fn above(stacks: &StackTable, stack: StackId, frames: usize) -> StackId {
     (0..frames).fold(stack, |at, _| stacks.parent(at))
 }
 
-/// A loop and how many of a finding's calls come from it.
-pub struct Turns<'a> {
+/// A loop and the number of a finding's calls in it.
+pub struct LoopRate<'a> {
     pub frame: &'a ChainFrame,
-    pub turns: u64,
+    pub iterations: u64,
     pub calls: u64,
 }
 
-impl Turns<'_> {
-    pub fn a_turn(&self) -> f64 {
-        self.calls as f64 / self.turns.max(1) as f64
+impl LoopRate<'_> {
+    pub fn an_iteration(&self) -> f64 {
+        self.calls as f64 / self.iterations.max(1) as f64
     }
 }
 
-/// The loop that most of a finding's calls come from.
-pub fn of_finding<'a>(image: &'a ImageFacts, finding: &Finding) -> Option<Turns<'a>> {
+/// The loop of most of a finding's calls.
+pub fn of_finding<'a>(image: &'a ImageFacts, finding: &Finding) -> Option<LoopRate<'a>> {
     let mut origins: Vec<usize> = finding.parts.iter().map(|part| part.origin).collect();
     let named = image.sites[finding.site].place;
     origins.retain(|origin| image.sites[*origin].place == named);
     let calls = |origin: &usize| image.sites[*origin].sums.calls;
     let all: u64 = origins.iter().map(calls).sum();
-    let place = |origin: &usize| image.sites[*origin].turn.as_ref();
+    let place = |origin: &usize| image.sites[*origin].loop_place.as_ref();
     let heaviest = origins
         .iter()
         .filter(|o| place(o).is_some())
@@ -181,22 +181,22 @@ pub fn of_finding<'a>(image: &'a ImageFacts, finding: &Finding) -> Option<Turns<
     let here = origins.iter();
     let here = here.filter(|o| place(o).is_some_and(|place| place.number == at.number));
     let here: u64 = here.map(calls).sum();
-    let turns = *image.turns.get(at.number)?;
-    (here.saturating_mul(2) > all && turns >= FEWEST_TURNS).then_some(Turns {
+    let iterations = *image.iterations.get(at.number)?;
+    (here.saturating_mul(2) > all && iterations >= FEWEST_REPEATS).then_some(LoopRate {
         frame: at.frame(),
-        turns,
+        iterations,
         calls: here,
     })
 }
 
-/// In words.
+/// As text.
 pub fn describe(image: &ImageFacts, finding: &Finding) -> Option<String> {
     let found = of_finding(image, finding)?;
     Some(format!(
-        "{} calls a turn of the loop in {} ({}): {} or more",
-        ratio(found.calls, found.turns),
+        "{} calls an iteration of the loop in {} ({}): {} or more",
+        ratio(found.calls, found.iterations),
         function_name(found.frame),
         frame_place(found.frame),
-        counted(found.turns, "turn")
+        counted(found.iterations, "iteration")
     ))
 }

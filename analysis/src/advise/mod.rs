@@ -1,4 +1,4 @@
-//! `larder advise`: which allocations need not be, what each costs, and how to be rid of it.
+//! `larder advise`: which allocations are needless, what each costs, and the cure.
 //!
 //! ```text
 //! watch (every block) ─> facts ─> detect::ask ─> prove (every block again) ─> detect::conclude
@@ -6,9 +6,9 @@
 //!                                                           └─ costs (measured once), element
 //! ```
 //!
-//! `watch` measures each origin, `detect` (one pattern a file) asks and concludes, `prove` counts
-//! what it asks over all blocks that a finding is about, `rank` computes, `text` and `json` print.
-//! False advice costs trust: what a finding says of blocks is a `claim` that was counted.
+//! `watch` measures each origin, `detect` (one pattern a file) asks and concludes, `prove` counts the
+//! answers over all blocks of a finding, `rank` computes, `text` and `json` print. False advice costs
+//! trust, so every statement of a finding about blocks is a `claim` that was counted.
 
 mod args;
 mod claim;
@@ -67,21 +67,21 @@ pub struct AdvisePlan {
     pub output: Option<PathBuf>,
 }
 
-/// Of each process, for a page.
+/// Findings of each process on a page.
 const FINDINGS_A_PAGE: usize = 20;
 
-/// What was found in one process image.
+/// The findings of one process image.
 pub struct ImageAdvice {
     pub title: String,
     pub facts: ImageFacts,
     pub findings: Vec<Ranked>,
     pub totals: Totals,
     pub costs: Rc<Costs>,
-    /// Findings that are worth a change come first, so many.
+    /// The number of findings that are worth a change; they come first.
     pub worth: usize,
     /// Lines with many calls and no known cure.
     pub busy: Vec<Ranked>,
-    /// Findings left out for their confidence or their worth.
+    /// Findings left out because of low confidence or worth.
     pub hidden: usize,
 }
 
@@ -98,12 +98,12 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
             _ => text::print(plan, &analysis, &advice, out),
         },
     );
-    // The process ends: to free a block for each stack would take a tenth of all its time.
+    // The process ends: freeing a block for each stack would take a tenth of the whole time.
     std::mem::forget((advice, analysis));
     printed
 }
 
-/// The findings of a trace that a `Watch` has seen, for a page: a title and lines of text each.
+/// The findings of a trace after a `Watch` has read it, for a page: a title and lines of text each.
 pub fn findings(
     subject: &Subject,
     watch: Watch,
@@ -132,7 +132,7 @@ pub fn findings(
 
 type Proven = (usize, ImageFacts, detect::Asked, Answers);
 
-/// Asks of each process image with allocations what its facts leave open.
+/// Counts the answers to the detectors' questions for each process image with allocations.
 fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
     let traces = std::mem::take(&mut analysis.traces);
     let bar = Progress::new("proving", traces.iter());
@@ -158,8 +158,8 @@ fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Pr
     proven
 }
 
-/// Process images with allocations, the busiest first. The trace is read again for what the
-/// detectors ask.
+/// Process images with allocations, the busiest first. The trace is read again for the detectors'
+/// questions.
 fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
     let proven = prove_all(plan.least, watch, analysis);
     let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());

@@ -1,13 +1,12 @@
-//! The second look at a trace: what the detectors ask about sets of blocks that they only know then.
+//! The second pass over a trace: counts the answers to the detectors' questions about sets of blocks.
 //!
-//! The first look knows each origin by itself. Whether blocks of several origins, threads and callers
-//! lived at once cannot be told from that, so the trace is read again with the sets in hand, and what
-//! is asked is counted exactly.
+//! The first pass has facts of each origin alone, which do not show whether blocks of several origins,
+//! threads and callers lived at once. So the trace is read again with these sets, and every answer is
+//! exact.
 //!
-//! A *buffer* is what one allocation began, whatever realloc made of it, until it is freed; it belongs
-//! to the sets of the origin that it began at. Time: a few steps a set that a block is in, of which
-//! there are at most `MOST_SETS` an origin. Memory: 32 bytes a live block, and a few words a set and
-//! thread.
+//! A *buffer* is an allocation together with everything that realloc makes of it, until it is freed; it
+//! belongs to the sets of its first origin. Time: a few steps for each set that a block is in, up to
+//! `MOST_SETS` an origin. Memory: 32 bytes a live block, and a few words a set and thread.
 
 use std::collections::HashMap;
 
@@ -21,49 +20,48 @@ use crate::reading::heap::Block;
 use crate::reading::image::is_call;
 use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
 
-/// Frees between the ends of two blocks that end together.
+/// The largest number of frees between two blocks that are freed together.
 const NEAR_ENDS: usize = 4;
-/// Sets that one origin may be in: as all of its line, with its caller's, and within a call.
+/// Sets of one origin: its whole line, the line with its caller, and within a call.
 const MOST_SETS: usize = 4;
 
-/// A question, as a number.
+/// The number of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Asked(usize);
 
-/// Which blocks a question is about.
+/// The blocks of a question.
 #[derive(Clone, Debug)]
 enum Question {
-    /// Buffers that began at these origins; with the call in which each of them ends, if that is
-    /// asked, too.
+    /// Buffers of these origins; optionally with the call in which each of them ends.
     Set(Vec<(usize, Option<StackId>)>),
-    /// Blocks of the second made near one of the first.
+    /// Blocks of the second origins allocated near one of the first.
     Pair(Vec<usize>, Vec<usize>),
 }
 
-/// All that is asked of one image.
+/// The questions about one image.
 #[derive(Clone, Debug, Default)]
 pub struct Questions {
     all: Vec<Question>,
-    /// What was asked of all buffers of some origins: several detectors ask the same.
+    /// The questions about all buffers of some origins: several detectors ask the same.
     at_once: HashMap<Vec<usize>, Asked>,
     watched: Vec<Through>,
-    /// By origin: its place in `watched`.
+    /// By origin: its index in `watched`.
     watched_of: FxHashMap<u32, u32>,
 }
 
-/// A call that leads to several functions, through a pointer or a jump: its stack alone does not
-/// tell whether one of them has returned.
+/// A call that leads to several functions, through a pointer or a jump: its stack alone does not show
+/// whether one of them has returned.
 #[derive(Clone, Debug)]
 pub struct Through {
     pub call: StackId,
-    /// The frames right below the call, and the function of each, as a number.
+    /// The frames directly below the call, and the number of each one's function.
     pub functions: Vec<(StackId, u32)>,
-    /// Whether a free right from the call may be what the function ended with.
+    /// Whether a free directly from the call may be a tail call of the function.
     pub jumps: bool,
 }
 
 impl Questions {
-    /// How many buffers that began at these origins live at once.
+    /// Asks how many buffers of these origins live at once.
     pub fn at_once(&mut self, origins: &[usize]) -> Asked {
         if let Some(asked) = self.at_once.get(origins) {
             return *asked;
@@ -74,21 +72,21 @@ impl Questions {
         asked
     }
 
-    /// The same, and in one call of the function given for each.
+    /// The same, also within one call of the function given for each.
     pub fn at_once_in_calls(&mut self, origins: &[(usize, StackId)]) -> Asked {
         let all = origins.iter().map(|(origin, call)| (*origin, Some(*call)));
         self.ask(Question::Set(all.collect()))
     }
 
-    /// The buffers of an origin, asked for with a call, have to end before the function returns that
-    /// this call led to.
+    /// Asks whether the buffers of an origin, asked about with a call, are freed before the function
+    /// returns to which this call led.
     pub fn watch(&mut self, origin: usize, through: Through) {
         self.watched_of
             .insert(origin as u32, self.watched.len() as u32);
         self.watched.push(through);
     }
 
-    /// How often blocks of `second` come and go with one of `first`.
+    /// Asks how often blocks of `second` are allocated and freed with one of `first`.
     pub fn together(&mut self, first: &[usize], second: &[usize]) -> Asked {
         self.ask(Question::Pair(first.to_vec(), second.to_vec()))
     }
@@ -99,33 +97,33 @@ impl Questions {
     }
 }
 
-/// What was counted of a set.
+/// The answer about a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AtOnce {
-    /// Buffers begun.
+    /// The number of buffers.
     pub begun: u64,
-    /// The most that lived at once; of those that one thread began; of those of one call.
+    /// The largest number that lived at once; of those of one thread; of those of one call.
     pub most: u64,
     pub most_of_a_thread: u64,
     pub most_in_a_call: u64,
-    /// Of those watched: not freed before the function returned that their call led to.
+    /// Watched buffers that were not freed before the function returned to which their call led.
     pub returned: u64,
-    /// Least bytes live in each part of the run, from the first buffer on.
+    /// The lowest live bytes in each part of the run, from the first buffer on.
     pub least: [u64; PARTS],
 }
 
-/// What was counted of a pair. A block that could belong to several pairs counts in one of them.
+/// The answer about a pair. A block that could belong to several pairs counts in one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// Blocks of the second that were made at most `NEAR` allocations after one of the first that
-    /// still lives, each with one of its own; and the most allocations that came in between.
+    /// Blocks of the second allocated up to `NEAR` allocations after a live one of the first, each with
+    /// one of its own; and the largest number of allocations in between.
     pub made: u64,
     pub between: u64,
-    /// Of these: ended at most `NEAR_ENDS` frees from it, by the same thread; and the most frees in
-    /// between.
+    /// Of these: freed up to `NEAR_ENDS` frees from it, by the same thread; and the largest number of
+    /// frees in between.
     pub ended: u64,
     pub frees_between: u64,
-    /// Of those that ended: the first ended before the second.
+    /// Of those that were freed: the first was freed before the second.
     pub first_before: u64,
     /// Of these: both live at the end.
     pub live: u64,
@@ -168,7 +166,7 @@ impl Level {
 struct Set {
     answer: AtOnce,
     all: Level,
-    /// By the threads' numbers here.
+    /// By the threads' own numbers.
     threads: Vec<Level>,
     calls: FxHashMap<(u32, StackId), Level>,
     live_bytes: u64,
@@ -194,14 +192,14 @@ impl Set {
     }
 }
 
-/// A block that its thread made lately, as a first of a pair that has no second yet.
+/// A recent block of a thread, the first of a pair that has no second yet.
 #[derive(Clone, Copy, Default)]
 struct Recent {
     origin: u32,
     serial: u64,
 }
 
-/// A function that runs below a watched call, since this serial.
+/// A function that has run below a watched call since this serial.
 #[derive(Clone, Copy)]
 struct Run {
     call: u32,
@@ -214,7 +212,8 @@ struct Thread {
     events: u64,
     /// The innermost frame right below a watched call.
     at: Option<StackId>,
-    /// What runs below the watched calls, the outermost first; what ended with the event `ended_at`.
+    /// The functions below the watched calls, the outermost first; the last one that returned with the
+    /// event `ended_at`.
     runs: Vec<Run>,
     ended_runs: Vec<Run>,
     ended_at: u64,
@@ -229,23 +228,23 @@ impl Thread {
     }
 }
 
-/// What is kept of a live block.
+/// The note of a live block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Note {
     serial: u64,
-    /// The first that it was made near to, and in which pair, by number and one more; 0: none.
+    /// The first of its pair, and the pair's number plus one; 0: none.
     partner: u64,
     pair: u32,
     root: u32,
-    /// The number of the thread that began it.
+    /// The number of the thread that allocated it.
     thread: u32,
 }
 
-/// What an origin is to the pairs.
+/// The role of an origin in pairs.
 const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 
-/// In place of a stack: none, and not known yet. No stack that ends in a frame has these numbers.
+/// Instead of a stack: none, and not known yet. These are not numbers of stacks with frames.
 const NONE: StackId = StackId(0);
 const UNSEEN: StackId = StackId(u32::MAX);
 
@@ -253,28 +252,28 @@ fn known(stack: StackId) -> Option<StackId> {
     (stack != NONE).then_some(stack)
 }
 
-/// Answers questions on one image.
+/// Answers the questions about one image.
 pub struct Prover {
     pub answers: Answers,
     /// By origin: the sets, and the call of each.
     sets_of: Vec<Vec<(u32, Option<StackId>)>>,
     sets: Vec<Set>,
     numbers: Vec<usize>,
-    /// By origin: the pairs that it is the second of; with the first's origins.
+    /// By origin: the pairs of which it is the second, with the first's origins.
     seconds: FxHashMap<u32, Vec<u32>>,
     pairs: Vec<(usize, FxHashSet<u32>, Together)>,
     /// By origin.
     roles: Vec<u8>,
     watched: Vec<Through>,
     watched_of: FxHashMap<u32, u32>,
-    /// By the frame right below a watched call: the call, and the function.
+    /// By the frame directly below a watched call: the call, and the function.
     functions: FxHashMap<StackId, Vec<(u32, u32)>>,
-    /// By stack: the innermost of its frames in `functions`. `UNSEEN`: it was not looked at.
+    /// By stack: the innermost of its frames in `functions`. `UNSEEN`: not looked up yet.
     nearest: Vec<StackId>,
     threads: Threads<Thread>,
     serial: u64,
     events: u64,
-    /// Events in a part, and when the next one begins.
+    /// The number of events in a part, and the start of the next one.
     part_events: u64,
     part: usize,
     part_ends: u64,
@@ -371,7 +370,7 @@ impl Prover {
         }
     }
 
-    /// Notes which functions run below the watched calls.
+    /// Records which functions run below the watched calls.
     fn run(&mut self, thread: u32, stacks: &StackTable, stack: StackId) {
         let nearest = self.watched_from(stacks, stack);
         let thread = self.threads.of(thread);
@@ -400,7 +399,8 @@ impl Prover {
         thread.runs.extend(begun);
     }
 
-    /// The innermost frame right below a watched call, of a stack and of each that it is made of.
+    /// The innermost frame directly below a watched call, of a stack and of each of its callers'
+    /// stacks.
     fn watched_from(&mut self, stacks: &StackTable, stack: StackId) -> Option<StackId> {
         let (mut at, mut new) = (stack, Vec::new());
         loop {
@@ -429,7 +429,7 @@ impl Prover {
         known(found)
     }
 
-    /// Whether the function that a watched call led to had returned when it frees a buffer.
+    /// Whether the function to which a watched call led had returned when a buffer is freed.
     fn returned(&mut self, at: Moment<'_>, note: &Note) -> bool {
         let Some(number) = self.watched_of.get(&note.root) else {
             return false;
@@ -465,7 +465,7 @@ impl Prover {
         }
     }
 
-    /// The first that a new block belongs to, if it is a second: the one made last that has none.
+    /// The first to which a new block belongs, if it is a second: the latest one that has none.
     fn pair_up(&mut self, thread: u32, note: &mut Note) {
         let role = self.role(note.root);
         let made = &mut self.threads.state(thread).made;
@@ -492,7 +492,7 @@ impl Prover {
         };
     }
 
-    /// Whether a block that ends does so near the other of a pair. What has ended is nobody's first.
+    /// Whether a block is freed near the other of its pair. A freed block is no longer a first.
     fn part_together(&mut self, thread: u32, note: &Note) {
         if self.role(note.root) & FIRST != 0 {
             let made = &mut self.threads.state(note.thread).made;
@@ -579,7 +579,7 @@ impl Observer for Prover {
                 self.sets[*number as usize].answer.returned += 1;
             }
         }
-        // Who ended it unseen, and when, is not known.
+        // The thread and time of a free that was not recorded are not known.
         if !self.pairs.is_empty() && how != End::Replaced {
             let thread = self.threads.number(at.thread);
             self.part_together(thread, &block.note);

@@ -1,7 +1,7 @@
-//! The order of findings, by what each saves beyond those before it.
+//! Ranks findings by what each saves beyond those before it.
 //!
-//! Invariant: over all findings the net calls of an origin are at most its calls. The order depends on
-//! the trace and the kept costs alone.
+//! Invariant: over all findings the net calls of an origin do not exceed its calls. The order depends
+//! on the trace and the stored costs alone.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -15,47 +15,49 @@ use super::facts::ImageFacts;
 use super::finding::{Finding, Part, Pattern, buffers_whole};
 use super::joined::joined;
 
-/// A finding in its place, with what it saves that no finding before it does.
+/// A ranked finding, with what it saves beyond the findings before it.
 #[derive(Debug)]
 pub struct Ranked {
     pub finding: Finding,
-    /// What the same cure at the same line does for other callers; `finding` has their parts, too.
+    /// The findings with the same cure at the same line for other callers; `finding` has their parts,
+    /// too.
     pub also: Vec<Finding>,
-    /// Among all that were ranked.
+    /// The rank among all findings.
     number: usize,
     pub net_calls: u64,
     pub net_bytes: u64,
     pub net_ns: f64,
-    /// Of the program's allocations (in ns), or `memory_share`, whichever is larger: 0 to 1.
+    /// The share of the time of all allocations, or `memory_share`, whichever is larger: 0 to 1.
     pub share: f64,
-    /// Of the peak; what the allocator adds, of all that it takes at the peak: 0 to 1.
+    /// The share of the peak, or of all that the allocator takes at the peak if its overhead is saved:
+    /// 0 to 1.
     pub memory_share: f64,
-    /// Findings before it, by place, that have claimed a part of its calls.
+    /// Ranks of earlier findings that claim a part of its calls.
     pub shared_with: Vec<usize>,
-    /// What its site allocates, if that can be told.
+    /// The type that its site allocates, if known.
     pub allocates: Option<AllocatedType>,
 }
 
 impl Ranked {
-    /// How many findings it is of.
+    /// The number of joined findings.
     pub fn findings(&self) -> usize {
         1 + self.also.len()
     }
 }
 
-/// What findings save together.
+/// The sums over findings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Findings that save calls, and what they save.
+    /// Findings that save calls, and their savings.
     pub findings: u64,
     pub calls: u64,
     pub bytes: u64,
     pub ns: f64,
-    /// Findings that save no call, but memory.
+    /// Findings that save memory and no calls.
     pub memory_findings: u64,
     /// Findings that save neither.
     pub other_findings: u64,
-    /// What all of the program's allocations cost.
+    /// The time of all allocations.
     pub all_ns: f64,
 }
 
@@ -81,10 +83,10 @@ impl Totals {
     }
 }
 
-/// Findings in their order, and what all of the program's allocations cost in nanoseconds.
+/// The ranked findings, and the time of all allocations in nanoseconds.
 ///
-/// What a finding saves beyond those before it only shrinks, so the best one whose figure is up to
-/// date is the best of all.
+/// The saving of a finding beyond those before it only shrinks, so the first one with an up-to-date
+/// figure is the best.
 pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<Ranked>, f64) {
     let mut claims = Claims::new(image, costs);
     let findings = joined(image, without_weaker(findings));
@@ -126,14 +128,14 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
     (ranked, claims.all_ns)
 }
 
-/// A finding that has no place yet.
+/// A finding without a rank.
 struct Waiting {
     finding: Finding,
     also: Vec<Finding>,
     zeroing_ns: f64,
-    /// At most this.
+    /// An upper bound of its score.
     score: f64,
-    /// In which order it was found: decides between equals.
+    /// The order of detection, which decides between equal scores.
     order: usize,
 }
 
@@ -158,20 +160,20 @@ impl PartialEq for Waiting {
 
 impl Eq for Waiting {}
 
-/// What a finding saves that none before it does.
+/// The saving of a finding beyond those before it.
 struct Net {
     calls: u64,
     bytes: u64,
     ns: f64,
 }
 
-/// What is left for findings to claim, and what their claims are shares of.
+/// The calls that no finding claims yet, and the totals for shares.
 struct Claims<'a> {
     image: &'a ImageFacts,
     costs: &'a Costs,
-    /// What all allocations cost.
+    /// The time of all allocations.
     all_ns: f64,
-    /// The peak, with what the allocator adds to it.
+    /// The peak with the allocator's overhead.
     taken_bytes: u64,
     /// Calls by origin.
     left: Vec<u64>,
@@ -231,7 +233,7 @@ impl<'a> Claims<'a> {
         (finding.memory_bytes as f64 / whole.max(1) as f64).min(1.0)
     }
 
-    /// Gives a finding its place; answers which before it have claimed a part of the same calls.
+    /// Ranks a finding; returns the earlier findings that claim a part of the same calls.
     fn take(&mut self, finding: &Finding, number: usize) -> Vec<usize> {
         let mut shared = BTreeSet::new();
         for part in finding.parts.iter().filter(|part| part.calls > 0) {
@@ -247,10 +249,10 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// What a finding must save, or be about, to be worth a change.
+/// The thresholds from which a finding is worth a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Worth {
-    /// Of calls, of bytes or of the peak; one of the three is enough.
+    /// The share of calls, of bytes or of the peak; one of the three is enough.
     share: f64,
     calls: u64,
     bytes: u64,
@@ -258,9 +260,9 @@ pub struct Worth {
 
 impl Worth {
     const SHARE: f64 = 0.005;
-    /// Of the calls, a list of what is freed must save so much, whatever its bytes.
+    /// The share of calls for a cache of freed blocks, whatever its bytes.
     const FEWEST_OF_A_LIST: f64 = 0.01;
-    /// Of the time that allocations take, or of the peak, what saves calls must save so much.
+    /// The share of the time of allocations, or of the peak, for findings that save calls.
     const TIME_SHARE: f64 = 0.01;
 
     pub fn of(image: &ImageFacts) -> Self {
@@ -272,7 +274,7 @@ impl Worth {
         }
     }
 
-    /// All is worth it.
+    /// Every finding is worth it.
     pub fn any(image: &ImageFacts) -> Self {
         Self {
             share: 0.0,
@@ -285,7 +287,7 @@ impl Worth {
         share(calls, self.calls).max(share(bytes, self.bytes))
     }
 
-    /// Whether a finding about buffers that began at these origins could be worth it.
+    /// Whether a finding about buffers of these origins could be worth it.
     pub fn admits(&self, image: &ImageFacts, group: &[usize]) -> bool {
         let parts = buffers_whole(image, group);
         let calls = parts.iter().map(|part| part.calls).sum();
@@ -297,7 +299,7 @@ impl Worth {
     }
 }
 
-/// The findings that are worth a change, and the others, both in their order.
+/// The findings that are worth a change, and the others, both in order.
 pub fn by_worth(image: &ImageFacts, ranked: Vec<Ranked>) -> (Vec<Ranked>, Vec<Ranked>) {
     let worth = Worth::of(image);
     ranked.into_iter().partition(|ranked| {
@@ -308,7 +310,7 @@ pub fn by_worth(image: &ImageFacts, ranked: Vec<Ranked>) -> (Vec<Ranked>, Vec<Ra
         };
         let shown = worth.share_of(calls, bytes).max(ranked.memory_share) >= worth.share;
         let few = (ranked.net_calls as f64) < Worth::FEWEST_OF_A_LIST * worth.calls as f64;
-        // Many small blocks may be no time at all.
+        // Many small blocks may take little time.
         let takes_time = finding.calls() == 0 || ranked.share >= Worth::TIME_SHARE;
         shown && takes_time && !(is_list(finding) && few)
     })
@@ -320,8 +322,7 @@ fn is_list(finding: &Finding) -> bool {
     finding.pattern == Pattern::Reuse && !finding.evidence.iter().any(within)
 }
 
-/// Lets findings name each other by the places that they have now; one that is not among them is not
-/// named.
+/// Updates the ranks by which findings name each other; a finding that is not shown is not named.
 pub fn renumber(findings: &mut [Ranked]) {
     let places: HashMap<usize, usize> = findings
         .iter()
@@ -336,7 +337,7 @@ pub fn renumber(findings: &mut [Ranked]) {
     }
 }
 
-/// What calloc takes to zero the blocks that a finding says need none of it.
+/// The time in which calloc zeroes the blocks of a finding that need no zeros.
 fn zeroing_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
     if finding.pattern != Pattern::Zeroed {
         return 0.0;
@@ -346,7 +347,7 @@ fn zeroing_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
     calls as f64 * costs.zero_ns(finding.size_bytes.unwrap_or(0))
 }
 
-/// A hot line is only told where no other finding explains it, or puts other blocks into its own.
+/// A hot line is reported only if no other finding explains it, or embeds other blocks in its own.
 fn without_weaker(findings: Vec<Finding>) -> Vec<Finding> {
     let explained: FxHashSet<usize> = findings
         .iter()

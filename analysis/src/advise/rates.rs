@@ -1,5 +1,4 @@
-//! Calls of a line against the work: the program's own marks, and the system calls that were
-//! recorded.
+//! Calls of a line in relation to the work: the program's own marks, and recorded system calls.
 
 use larder_base::number::{counted, grouped};
 use larder_base::printable;
@@ -7,33 +6,33 @@ use larder_base::printable;
 use super::facts::{ImageFacts, Site};
 use crate::reading::work::Io;
 
-/// Fewer passes say nothing of a rate.
-pub const FEWEST_TURNS: u64 = 8;
+/// The least number of passes for a rate.
+pub const FEWEST_REPEATS: u64 = 8;
 const MARKS_SHOWN: usize = 3;
 
-/// How often a line's calls come for each system call that its function makes.
+/// A line's calls for each system call of its function.
 pub fn of_site(site: &Site, calls: u64) -> Option<String> {
-    let (call, turns) = most_frequent(&site.io)?;
+    let (call, count) = most_frequent(&site.io)?;
     Some(format!(
         "{} for each of the {} that {} makes",
-        ratio(calls, turns),
-        counted(turns, call),
+        ratio(calls, count),
+        counted(count, call),
         site.function_name()
     ))
 }
 
-/// What all allocations come to for each mark, system call and MiB.
+/// Allocations for each mark, system call and MiB.
 pub fn of_all(image: &ImageFacts) -> Vec<String> {
     let calls = image.allocations;
     let marks = image.marks.ranked().into_iter().take(MARKS_SHOWN);
     let mut lines: Vec<String> = marks
-        .filter(|(_, turns)| *turns >= FEWEST_TURNS)
-        .map(|(name, turns)| {
+        .filter(|(_, count)| *count >= FEWEST_REPEATS)
+        .map(|(name, count)| {
             let name = printable::escape_bytes(name);
             format!(
                 "{} allocations a {name} ({})",
-                ratio(calls, turns),
-                grouped(turns)
+                ratio(calls, count),
+                grouped(count)
             )
         })
         .collect();
@@ -50,7 +49,7 @@ pub fn of_all(image: &ImageFacts) -> Vec<String> {
 
 fn most_frequent(io: &Io) -> Option<(&'static str, u64)> {
     let most = io.calls.iter().max_by_key(|(_, count)| **count)?;
-    (*most.1 >= FEWEST_TURNS).then(|| (most.0.name(), *most.1))
+    (*most.1 >= FEWEST_REPEATS).then(|| (most.0.name(), *most.1))
 }
 
 pub fn ratio(part: u64, whole: u64) -> String {

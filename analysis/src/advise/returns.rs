@@ -1,16 +1,16 @@
-//! Which functions have certainly returned since an event of a thread.
+//! Determines which functions have certainly returned since an event of a thread.
 //!
-//! Two calls of one thread with stacks A and B: every function outside their common part has
-//! returned or was only entered in between. So what was on the stack at event i and is part of the
-//! common stack of every neighbouring pair since may still be running; what is not, has returned.
+//! Given two calls of one thread with stacks A and B, every function outside of their common part has
+//! returned or was entered in between. So a function on the stack of event i may still be running if it
+//! is in the common stack of every neighbouring pair since; otherwise it has returned.
 //!
-//! Invariant: the depths in `dips` grow from bottom to top, and so do the events; the top is the
-//! last event. At most as many entries as the deepest stack has frames; a step costs the frames by
-//! which two neighbouring stacks differ.
+//! Invariant: the depths in `dips` rise from bottom to top, and so do the events; the top is the last
+//! event. Up to as many entries as the deepest stack has frames; a step costs the frames by which two
+//! neighbouring stacks differ.
 
 use larder_trace::{StackId, StackTable};
 
-/// The common part of two stacks; the complete root if they share nothing.
+/// The common part of two stacks; the complete root if they have none.
 pub fn common(stacks: &StackTable, a: StackId, b: StackId) -> StackId {
     let (mut a, mut b) = (a, b);
     // A node's parent has a smaller number, so the larger one is never an ancestor of the other.
@@ -68,19 +68,19 @@ impl Depths {
 /// One thread's history.
 #[derive(Default)]
 pub struct Returns {
-    /// An event, and the depth of what its stack has in common with the one before.
+    /// An event, and the depth of the common part of its stack and the one before.
     dips: Vec<(u64, u32)>,
     last: Option<StackId>,
     events: u64,
 }
 
 impl Returns {
-    /// The thread's next event; its number.
+    /// Adds the thread's next event; returns its number.
     pub fn step(&mut self, stacks: &StackTable, depths: &mut Depths, stack: StackId) -> u64 {
         self.events += 1;
         if let Some(last) = self.last {
             let shared = common(stacks, last, stack);
-            // A call that all of the next stack lies below has returned: its own frame is gone.
+            // A call whose whole stack is a part of the next one has returned: its own frame is gone.
             let gone = u32::from(shared == last);
             let depth = depths.of(stacks, shared).saturating_sub(gone);
             while self.dips.last().is_some_and(|(_, deeper)| *deeper >= depth) {
@@ -96,7 +96,7 @@ impl Returns {
         self.events
     }
 
-    /// The most frames that may have stayed on the stack from event `since` until now.
+    /// The largest number of frames that may have stayed on the stack from event `since` until now.
     pub fn stayed(&self, since: u64) -> u32 {
         let after = self.dips.partition_point(|(event, _)| *event <= since);
         self.dips.get(after).map_or(u32::MAX, |(_, depth)| *depth)
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_elsewhere_says_that_a_function_has_returned() {
+    fn a_call_elsewhere_shows_that_a_function_has_returned() {
         let (table, ids) = stacks(&[A, A_OTHER_LINE, B]);
         let (mut returns, mut depths) = (Returns::default(), Depths::default());
         let mut step =

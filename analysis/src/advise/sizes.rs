@@ -1,6 +1,6 @@
-//! How often which size: exact to 64 bytes, beyond that eight steps a doubling, the largest exact.
+//! A histogram of sizes: exact up to 64 bytes, then eight steps a doubling; the largest is exact.
 //!
-//! Memory: at most 528 counts, only those up to the largest size seen; none while all are of one size.
+//! Memory: up to 528 counts, for sizes up to the largest; none while all sizes are equal.
 
 /// Sizes below this have a count each.
 const EXACT: u64 = 64;
@@ -8,7 +8,7 @@ const STEPS: u64 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
-    /// Empty while all are of one size.
+    /// Empty while all sizes are equal.
     counts: Vec<u64>,
     total: u64,
     smallest: u64,
@@ -53,7 +53,7 @@ impl Sizes {
         self.total += times;
     }
 
-    /// Counts by size what was of one size.
+    /// Moves the count of one size into buckets.
     fn spread(&mut self) {
         if self.counts.is_empty() && self.total > 0 {
             self.count(self.largest, self.total);
@@ -104,10 +104,10 @@ impl Sizes {
         self.largest
     }
 
-    /// A size that at least this share (0 to 1) of all do not exceed; never above the largest.
+    /// A size that this share (0 to 1) of all, or more, does not exceed; not above the largest.
     pub fn covering(&self, share: f64) -> u64 {
         let wanted = (self.total as f64 * share).ceil() as u64;
-        // While all are of one size there is no count to look at.
+        // While all sizes are equal there are no buckets.
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;
@@ -118,7 +118,7 @@ impl Sizes {
         self.largest
     }
 
-    /// How many are surely not above this size.
+    /// The number that is certainly not above this size.
     pub fn up_to(&self, size: u64) -> u64 {
         if size >= self.largest {
             return self.total;

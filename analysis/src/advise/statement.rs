@@ -1,26 +1,26 @@
-//! What a source line says of the type that it allocates: `sizeof`, `new`, a cast, the pointer that
-//! is assigned to. C and C++, as text: no preprocessor, no types.
+//! The types that a source line names for its allocation: `sizeof`, `new`, a cast, the pointer that is
+//! assigned to. C and C++, as text: no preprocessor, no types.
 //!
-//! Only the statements that have a part on the line are read, of a window of `LINES_BEFORE` and
-//! `LINES_BEHIND` lines; what is not understood says nothing.
+//! Only statements with a part on the line are read, in a window of `LINES_BEFORE` and `LINES_BEHIND`
+//! lines; a statement that is not understood names nothing.
 
 use crate::symbols::types::{Step, Tag, TypeExpression};
 
 pub const LINES_BEFORE: usize = 6;
 pub const LINES_BEHIND: usize = 12;
-/// Longer lines are not read: generated code.
+/// Longer lines are generated code, which is not read.
 const MOST_LINE_BYTES: usize = 4096;
 
 /// A type that a statement may allocate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
     pub expression: TypeExpression,
-    /// Of a block that has one of it and nothing else.
+    /// Whether the block has one of it and nothing else.
     pub single: bool,
 }
 
-/// What the statements on this line (counted from 1) of a source mention; several if they do not
-/// say which it is.
+/// The types in the statements on this line (counted from 1) of a source; several if the statements are
+/// ambiguous.
 pub fn mentions(source: &str, line: usize) -> Vec<Mention> {
     let first = line.saturating_sub(LINES_BEFORE).max(1);
     let lines = source.lines().enumerate().skip(first - 1);
@@ -56,7 +56,7 @@ struct Token<'s> {
     line: usize,
 }
 
-/// Words, numbers and signs; comments, strings and directives left out.
+/// Words, numbers and signs, without comments, strings and directives.
 fn tokens<'s>(lines: &[(usize, &'s str)]) -> Vec<Token<'s>> {
     let mut tokens = Vec::new();
     let (mut in_comment, mut in_directive) = (false, false);
@@ -98,7 +98,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Of the token that a text, which is not empty, begins with.
+/// The length of the first token of a text, which is not empty.
 fn token_length(text: &str) -> usize {
     const SIGNS: &[&str] = &["->", "::", "==", "!=", "<=", ">=", "&&", "||", "++", "--"];
     let first = text.chars().next().map_or(1, char::len_utf8);
@@ -142,10 +142,10 @@ fn of_statement(tokens: &[&str]) -> Vec<Mention> {
     found
 }
 
-/// A call of something that allocates by its name.
+/// A call of a function with the name of an allocation function.
 struct Call<'t> {
     name: &'t str,
-    /// Where the name is.
+    /// The index of the name.
     at: usize,
     arguments: &'t [&'t str],
 }
@@ -174,7 +174,7 @@ impl<'t> Call<'t> {
         })
     }
 
-    /// What the sizes in its arguments are those of: of more than one none.
+    /// The type whose sizes are in its arguments; none if there are several.
     fn by_sizeof(&self) -> Option<Mention> {
         let mut operands = Vec::new();
         let mut computed = false;
@@ -198,8 +198,8 @@ impl<'t> Call<'t> {
         })
     }
 
-    /// What the result is cast or assigned to. The size may be that of more than its elements, so
-    /// there must be one alone.
+    /// The type to which the result is cast or assigned. Its size may not be that of one element, so it
+    /// counts only if there is one type.
     fn by_use(&self, tokens: &[&str]) -> Option<Mention> {
         let before = &tokens[..self.at];
         let expression = match before.last() {
@@ -248,8 +248,7 @@ fn of_new(tokens: &[&str]) -> Vec<Mention> {
         .collect()
 }
 
-/// What lies between the parenthesis that some tokens begin with and its other; to the end if that
-/// is missing.
+/// The tokens between the first parenthesis and its counterpart; to the end if that is missing.
 fn inside<'a, 's>(tokens: &'a [&'s str]) -> &'a [&'s str] {
     let mut depth = 0usize;
     let end = tokens.iter().position(|token| {
@@ -265,7 +264,7 @@ fn inside<'a, 's>(tokens: &'a [&'s str]) -> &'a [&'s str] {
         .unwrap_or_default()
 }
 
-/// Where the parenthesis opens that some tokens end with.
+/// The index of the counterpart of the last parenthesis.
 fn opening(tokens: &[&str]) -> Option<usize> {
     let mut depth = 0usize;
     tokens.iter().rposition(|token| {
@@ -292,10 +291,10 @@ fn split_arguments<'a, 's>(tokens: &'a [&'s str]) -> Vec<&'a [&'s str]> {
     split.collect()
 }
 
-/// Whether an argument with a `sizeof` is anything but a product: something is added to it, or a
-/// function or macro is applied.
+/// Whether an argument with a `sizeof` is not just a product: it has a sum, or the call of a function
+/// or macro.
 fn is_computed(argument: &[&str]) -> bool {
-    // Of each parenthesis that is open, whether it is a call's.
+    // For each open parenthesis, whether it is a call's.
     let mut calls: Vec<bool> = Vec::new();
     let mut before = "";
     argument.iter().any(|token| {
@@ -315,7 +314,7 @@ fn is_computed(argument: &[&str]) -> bool {
     })
 }
 
-/// What a `sizeof` before these tokens is of.
+/// The operand of a `sizeof` before these tokens.
 fn operand(tokens: &[&str]) -> Option<TypeExpression> {
     if tokens.first() != Some(&"(") {
         return value(tokens).map(|(expression, _)| expression);
@@ -376,7 +375,7 @@ fn pointee(pointer: TypeExpression) -> Option<TypeExpression> {
     }
 }
 
-/// A value that tokens begin with, `*p->next[0].items`, and what comes behind it.
+/// The value at the start of tokens, `*p->next[0].items`, and the rest.
 fn value<'a, 's>(tokens: &'a [&'s str]) -> Option<(TypeExpression, &'a [&'s str])> {
     let stars = tokens.iter().take_while(|token| **token == "*").count();
     let mut rest = &tokens[stars..];
@@ -423,7 +422,7 @@ fn value<'a, 's>(tokens: &'a [&'s str]) -> Option<(TypeExpression, &'a [&'s str]
     Some((TypeExpression::Value { variable, steps }, rest))
 }
 
-/// What the pointer points to that tokens end with, which is assigned to.
+/// The target of the pointer at the end of tokens, which is assigned to.
 fn assigned(before: &[&str]) -> Option<TypeExpression> {
     let mut start = before.len();
     loop {
@@ -444,7 +443,7 @@ fn assigned(before: &[&str]) -> Option<TypeExpression> {
             _ => break,
         }
     }
-    // A star behind a type's name declares; any other is applied.
+    // A star after a type's name declares a pointer; any other dereferences one.
     let mut stars = before[..start]
         .iter()
         .rev()

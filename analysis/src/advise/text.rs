@@ -1,4 +1,4 @@
-//! The advice for people.
+//! The advice as text.
 
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ const WARNING: Style = AnsiColor::Yellow.on_default();
 const FUNCTION: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 
-/// How many callers are named of those for whom a cure does the same.
+/// Callers named of those that a cure helps, too.
 const MOST_CALLERS: usize = 3;
 
 pub fn print(
@@ -49,8 +49,7 @@ pub fn print(
     if advice.iter().all(|image| !image.facts.has_contents) {
         writeln!(
             out,
-            "\n{FAINT}equal blocks and needless zeroing were not looked for: record with \
-             --contents{FAINT:#}"
+            "\n{FAINT}equal blocks and needless zeroing were not checked: record with --contents{FAINT:#}"
         )?;
     }
     let left = |image: &ImageAdvice| {
@@ -60,11 +59,10 @@ pub fn print(
             .iter()
             .any(|site| site.sums.live_blocks > 0)
     };
-    if advice.iter().any(left) && advice.iter().all(|image| !image.facts.tells_lost) {
+    if advice.iter().any(left) && advice.iter().all(|image| !image.facts.records_lost) {
         writeln!(
             out,
-            "{FAINT}which of the blocks left at the end are lost was not looked for: record with \
-             --leaks{FAINT:#}"
+            "{FAINT}blocks live at the end were not checked for leaks: record with --leaks{FAINT:#}"
         )?;
     }
     let more = advice.len().saturating_sub(plan.processes);
@@ -106,8 +104,7 @@ fn print_image(
     if facts.lost_calls > 0 {
         writeln!(
             out,
-            "{WARNING}{} missing from the trace: nothing is said of how long blocks lived, or how many \
-             at once{WARNING:#}",
+            "{WARNING}{} missing from the trace: lifetimes, and blocks at once, are not analysed{WARNING:#}",
             match facts.lost_calls {
                 1 => "1 call is".to_owned(),
                 calls => format!("{} calls are", grouped(calls)),
@@ -143,14 +140,14 @@ fn print_image(
     Ok(())
 }
 
-/// All that is said of a busy line, in one.
+/// A busy line's evidence and cure, in one line.
 fn known_of(finding: &Finding) -> String {
     let evidence = finding.evidence.iter().map(Claim::text);
-    let said: Vec<String> = evidence.chain([finding.cure.clone()]).collect();
-    said.join("; ")
+    let parts: Vec<String> = evidence.chain([finding.cure.clone()]).collect();
+    parts.join("; ")
 }
 
-/// What all findings save: calls, memory or other time, as each finding has one of these.
+/// What all findings save: each saves calls, memory or other time.
 fn summary(totals: &Totals, allocations: u64) -> String {
     let would_save = |findings: u64, what: &str| {
         (findings > 0).then(|| format!("{} would save {what}", counted(findings, "finding")))
@@ -216,7 +213,7 @@ fn print_finding(
     }
 }
 
-/// A finding without colours: its title, and what else is said.
+/// A finding without colours: its title, and its other lines.
 pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
     let finding = &ranked.finding;
     let site = &image.facts.sites[finding.site];
@@ -233,9 +230,9 @@ pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
 /// Why the cure holds for other callers of the line, or for other lines.
 fn for_others(image: &ImageFacts, ranked: &Ranked) -> Vec<String> {
     let calls = |also: &[Finding]| also.iter().map(Finding::calls).sum();
-    let told = ranked.also.len().min(MOST_CALLERS);
-    let (told, more) = ranked.also.split_at(told);
-    let mut lines: Vec<String> = told
+    let named = ranked.also.len().min(MOST_CALLERS);
+    let (named, more) = ranked.also.split_at(named);
+    let mut lines: Vec<String> = named
         .iter()
         .map(|other| {
             let site = &image.sites[other.site];
@@ -265,7 +262,7 @@ fn for_others(image: &ImageFacts, ranked: &Ranked) -> Vec<String> {
     lines
 }
 
-/// What is allocated, and what its calls are to be seen against: a loop, system calls.
+/// What is allocated, and the rates of its calls: by loop, by system call.
 fn context(image: &ImageAdvice, ranked: &Ranked) -> impl Iterator<Item = String> {
     let finding = &ranked.finding;
     let site = &image.facts.sites[finding.site];
@@ -316,7 +313,7 @@ fn saving(image: &ImageAdvice, ranked: &Ranked) -> String {
         });
     }
     if parts.is_empty() {
-        parts.push("time that the allocator does not see".to_owned());
+        parts.push("time outside of the allocator".to_owned());
     }
     parts.join("; ")
 }
@@ -326,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_saves_memory_is_not_said_to_save_calls() {
+    fn findings_that_save_memory_are_counted_apart() {
         let mut totals = Totals::default();
         assert_eq!(summary(&totals, 100), "Nothing needless was found.");
         totals.memory_findings = 1;

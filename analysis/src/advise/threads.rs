@@ -1,14 +1,14 @@
-//! What is kept of each thread, by a number of its own: numbers are dense, and most events are of
-//! the thread that the event before was of, so they take no look-up.
+//! Values by thread, with dense numbers of their own. Most events are of the same thread as the event
+//! before, so they need no look-up.
 
 use rustc_hash::FxHashMap;
 
 #[derive(Debug)]
 pub struct Threads<T> {
     states: Vec<T>,
-    /// By the system's number.
+    /// Numbers by thread id.
     numbers: FxHashMap<u32, u32>,
-    /// The thread that was asked for last, and its number.
+    /// The last thread, and its number.
     latest: Option<(u32, u32)>,
 }
 
@@ -41,7 +41,7 @@ impl<T: Default> Threads<T> {
         &mut self.states[number as usize]
     }
 
-    /// Of a thread with this number of ours.
+    /// The value of a thread by its number.
     pub fn state(&mut self, number: u32) -> &mut T {
         &mut self.states[number as usize]
     }

@@ -1,4 +1,4 @@
-//! The observer that watches every block of a trace and learns the facts of its origins.
+//! The observer that collects the facts of each origin from every block of a trace.
 //!
 //! Memory: about 64 bytes a live block, 24 bytes an origin and thread, and the facts.
 
@@ -22,27 +22,27 @@ use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::work::{Io, Marks};
 
-/// Blocks from this size on are looked at as arrays.
+/// Blocks from this size on count as arrays.
 pub const ARRAY_BYTES: u64 = 64 << 10;
-/// Arrays that are looked at in one image.
+/// The largest number of arrays examined in one image.
 const MOST_ARRAYS: usize = 4096;
-/// A block's companions are among so many that its thread made before it.
+/// The companions of a block are among this many that its thread allocated before it.
 pub const NEAR: usize = 4;
 
-/// What is kept of a live block.
+/// The note of a live block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Note {
     serial: u64,
-    /// The block of the same origin that its thread made right before; 0: none.
+    /// The block of the same origin that its thread allocated right before; 0: none.
     before: u64,
-    /// The thread's event that began its buffer.
+    /// The thread's event that allocated its buffer.
     event: u64,
-    /// The most that its buffer held so far.
+    /// The largest size of its buffer so far.
     largest: u64,
-    /// Who began its buffer, and who made it.
+    /// The thread that allocated its buffer, and the thread that allocated the block.
     thread: u32,
     maker: u32,
-    /// The origin that its buffer began at, and how often the buffer grew.
+    /// The origin of its buffer, and the number of its steps.
     root: u32,
     step: u32,
 }
@@ -51,13 +51,13 @@ pub struct Note {
 struct Thread {
     returns: Returns,
     last_made: Option<Last>,
-    /// The origins of the blocks made last, the latest first.
+    /// The origins of the last blocks, the latest first.
     made: [Option<u32>; NEAR],
-    /// With the event that ended it.
+    /// The last freed block, with the event that freed it.
     last_ended: Option<(Note, OriginId, u64)>,
 }
 
-/// The block that a thread made last.
+/// The last block that a thread allocated.
 #[derive(Clone, Copy)]
 struct Last {
     serial: u64,
@@ -75,15 +75,15 @@ pub struct Watch {
     threads: Threads<Thread>,
     facts: Vec<Facts>,
     stacks: Vec<StackId>,
-    /// By origin and thread, but for the thread in the origin's facts: the thread's event that made
-    /// the last block.
+    /// The thread's event of the last block, by origin and thread, except for the thread in the
+    /// origin's facts.
     last: FxHashMap<(u32, u32), u64>,
-    /// By serial, blocks that took over from a smaller one without realloc: root and step.
+    /// By serial, blocks that replaced a smaller one without realloc: root and step.
     grown: FxHashMap<u64, (u32, u32)>,
     arrays: FxHashMap<u64, Array>,
     aliases: Vec<Array>,
     contents: Contents,
-    /// When it was looked at which blocks are lost, and the addresses of what was made later.
+    /// The time at which lost blocks were determined, and the addresses allocated later.
     looked_at: Option<u64>,
     made_later: FxHashSet<u64>,
     io: FxHashMap<StackId, Io>,
@@ -101,7 +101,7 @@ impl Watch {
         &mut self.facts[index]
     }
 
-    /// Arrays that begin at the same place in their page as this one, and it.
+    /// This array and those at the same offset in their page.
     fn alias(&mut self, array: Array) {
         if self.arrays.len() >= MOST_ARRAYS {
             return;
@@ -119,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// Realloc made a block of another: the buffer lives on.
+    /// Realloc replaced a block: the buffer lives on.
     fn resized(
         &mut self,
         at: Moment<'_>,
@@ -156,7 +156,8 @@ impl Watch {
         buffers.freed_at = Some(at.stack);
         let began_at = self.stacks[note.root as usize];
         let mut shared = common(at.stacks, began_at, at.stack);
-        // A free whose whole stack led to the block's making was a tail call of the function above.
+        // If the whole stack of a free is part of the allocation's, the free was a tail call of the
+        // function above.
         if shared == began_at {
             shared = at.stacks.parent(shared);
         }
@@ -169,8 +170,8 @@ impl Watch {
         buffers.returned += u64::from(note.thread != at.thread || stayed < depth);
     }
 
-    /// A block ends after its thread made another: whether that has outgrown it. `of`: what it began
-    /// as.
+    /// A block is freed after its thread allocated another: checks whether that replaced it. `of`: the
+    /// first block of its buffer.
     fn outgrown(&mut self, at: Moment<'_>, block: &Block<Note>, of: (u32, u32)) -> bool {
         let thread = self.threads.of(at.thread);
         let Some(last) = thread.last_made else {
@@ -180,7 +181,7 @@ impl Watch {
         if !neighbours || last.serial == block.note.serial {
             return false;
         }
-        // One function makes the larger block and frees the smaller.
+        // One function allocates the larger block and frees the smaller one.
         if at.stacks.parent(last.stack) != at.stacks.parent(at.stack) {
             return false;
         }
@@ -213,7 +214,7 @@ impl Watch {
     }
 }
 
-/// The stack of an event that is a call of the program.
+/// The stack of an event that is a call.
 pub fn stack_of(event: &Event) -> Option<StackId> {
     match event.action {
         Action::Alloc { stack, .. }
@@ -242,7 +243,7 @@ impl Observer for Watch {
             Action::Contents {
                 address,
                 fingerprint,
-            } => self.contents.tell(address, fingerprint),
+            } => self.contents.record(address, fingerprint),
             Action::Mark { name } => self.marks.pass(events.mark_name(name)),
             _ => {}
         }
@@ -368,7 +369,7 @@ impl Observer for Watch {
 }
 
 impl Watch {
-    /// A block ended unseen: what it held counts all the same.
+    /// The free of this block was not recorded: its contents count all the same.
     fn lost(&mut self, block: &Block<Note>, grown: Option<(u32, u32)>) {
         let note = &block.note;
         let root = grown.map_or(note.root, |(root, _)| root);
@@ -380,7 +381,8 @@ impl Watch {
         }
     }
 
-    /// Whether the block ended right after, or before, the one of its origin that it was made after.
+    /// Whether the block was freed right after, or before, the one of its origin that it was allocated
+    /// after.
     fn part_together(&mut self, thread: u32, block: &Block<Note>) {
         let thread = self.threads.of(thread);
         let (note, now) = (block.note, thread.returns.now());
@@ -394,11 +396,11 @@ impl Watch {
         }
     }
 
-    /// A block ends, at this many makings.
+    /// A block is freed, at this number of allocations.
     fn look(&mut self, held: Option<Fingerprint>, block: &Block<Note>, how: End, ended: u64) {
         let Some(held) = held else { return };
         let zeros = &mut self.facts(block.origin).zeros;
-        zeros.told += 1;
+        zeros.checked += 1;
         zeros.overwritten += u64::from(held.has(Fingerprint::NO_ZEROS));
         zeros.data += u64::from(held.has(Fingerprint::DATA));
         if matches!(how, End::Freed(_) | End::Reallocated(0)) {
@@ -412,7 +414,7 @@ impl Watch {
         }
     }
 
-    /// What never ended counts as its buffer's end, and as live together with its neighbour.
+    /// A block that is never freed counts as its buffer's end, and as live together with its neighbour.
     fn settle(&mut self, live: &Live<'_, Note>, lost: Option<&Lost>) {
         let mut rows: FxHashMap<u64, (u64, u32)> = FxHashMap::default();
         live(&mut |address, block| {
@@ -445,7 +447,7 @@ impl Watch {
         }
     }
 
-    /// The system calls of the image, and those below each stack from which any came.
+    /// The system calls of the image, and those below each stack with any.
     fn io_below(&mut self, stacks: &StackTable) -> (Io, FxHashMap<StackId, Io>) {
         let (mut all, mut below) = (Io::default(), FxHashMap::<StackId, Io>::default());
         for (stack, io) in self.io.drain() {
@@ -459,7 +461,7 @@ impl Watch {
         (all, below)
     }
 
-    /// The call within which all that these facts are of ends.
+    /// The call within which all blocks of these facts are freed.
     fn owner(
         &mut self,
         image: &mut Finished<'_, '_>,
@@ -508,7 +510,7 @@ impl Watch {
                 place,
                 caller,
                 whole_stack: root == StackId::COMPLETE_ROOT,
-                turn: loops.add(image, source.stack, calls, Some(&facts)),
+                loop_place: loops.add(image, source.stack, calls, Some(&facts)),
                 io: io.unwrap_or_default(),
                 chain,
                 site: source.site,
@@ -525,11 +527,11 @@ impl Watch {
             places: RefCell::new(places),
             lost_calls: 0,
             has_contents,
-            tells_lost: self.looked_at.is_some(),
+            records_lost: self.looked_at.is_some(),
             allocations: sites.iter().map(|site| site.sums.calls).sum(),
             sites,
             freed_below: OnceCell::new(),
-            turns: loops.turns(),
+            iterations: loops.iterations(),
             aliases: std::mem::take(&mut self.aliases),
             io,
             marks: std::mem::take(&mut self.marks),
@@ -544,7 +546,7 @@ impl Watch {
     }
 }
 
-/// What the owners' calls led to: several functions where one is called through a pointer.
+/// The callees of the owners' calls: several functions if the call is through a pointer.
 fn called(
     image: &mut Finished<'_, '_>,
     sites: &[Site],
@@ -562,7 +564,7 @@ fn called(
     called
 }
 
-/// The stack that ends in the charged function's physical frame.
+/// The stack up to the charged function's physical frame.
 fn site_node(stacks: &StackTable, chain: &Chain, stack: StackId, site: Option<usize>) -> StackId {
     let (mut at, mut functions) = (stack, 0);
     for frame in chain {

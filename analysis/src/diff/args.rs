@@ -1,4 +1,4 @@
-//! The command line of `larder diff`, and the checked plan that comes of it.
+//! The command line of `larder diff`, and the checked plan made of it.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ Examples:
       The same by the marks that the program passed (larder_mark).
   larder diff --growth s.trace m.trace l.trace --work 1:2:4 --sort live";
 
-/// Sites shown, unless said otherwise.
+/// Sites shown by default.
 const DEFAULT_TOP: usize = 10;
 
 #[derive(Debug, Args)]
@@ -49,26 +49,26 @@ pub struct RawDiff {
     /// than the work
     #[arg(long)]
     growth: bool,
-    /// How much work each trace is of: numbers, as in 1000:10000; mark:NAME, the passes of that
-    /// mark; read or write, the bytes, or calls, the system calls, of record --syscalls; estimate,
-    /// the median growth of the sites [default: the first of marks, read and estimate that grows]
+    /// The work of each trace: numbers, as in 1000:10000; mark:NAME, the passes of that mark; read or
+    /// write, the bytes, or calls, the system calls, of record --syscalls; estimate, the median growth
+    /// of the sites [default: the first of marks, read and estimate that grows]
     #[arg(long, value_name = "WORK", requires = "growth")]
     work: Option<String>,
     #[command(flatten)]
     output: RawOutput,
 }
 
-/// What is compared, and what is shown of it.
+/// What to compare and to show.
 #[derive(Debug)]
 pub struct DiffPlan {
     /// Two or more.
     pub subjects: Vec<Subject>,
     pub sort: SortKey,
-    /// How many sites are shown.
+    /// The number of sites to show.
     pub top: usize,
     pub all: bool,
     pub growth: bool,
-    /// `None`: what the traces tell best.
+    /// `None`: the best quantity that the traces have.
     pub work: Option<WorkRequest>,
     /// Text or JSON.
     pub format: Format,

@@ -1,4 +1,4 @@
-//! Two builds side by side: their counters, and what became of each site.
+//! Compares two builds: their counters, and their sites.
 
 use super::DiffPlan;
 use super::matching::{How, match_sites};
@@ -7,14 +7,14 @@ use super::stacks::{StackChange, StackChanges};
 use crate::reading::family::{Counter, Counters};
 use crate::reading::sites::{Site, SortKey};
 
-/// What became of a site.
+/// How a site changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     New,
     Gone,
-    /// In the same function, with other figures.
+    /// The function is the same, the figures differ.
     Changed,
-    /// In another function, file or module, perhaps with other figures: a guess.
+    /// A guess: the function, file or module differs, and perhaps the figures.
     Moved,
     Same,
 }
@@ -39,14 +39,14 @@ impl Status {
     }
 }
 
-/// What became of one site: at least one of the two is there.
+/// The change of one site, which is in at least one of the builds.
 pub struct Change<'a> {
     pub before: Option<&'a KnownSite<'a>>,
     pub after: Option<&'a KnownSite<'a>>,
-    /// Why the two are one, if both are there.
+    /// Why the two are the same site, if both builds have it.
     pub how: Option<How>,
     pub status: Status,
-    /// Looked for where it is shown; `None` as well if no stack changed.
+    /// Computed only for sites that are shown; `None` also if no stack changed.
     pub stack: Option<StackChange<'a>>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The site, as it is now if it still is.
+    /// The site in the second build, or in the first if it is gone.
     pub fn site(&self) -> Option<&'a Site> {
         self.after.or(self.before).map(|known| known.site)
     }
@@ -99,9 +99,9 @@ impl<'a> Change<'a> {
 pub struct Comparison<'a> {
     pub before: &'a Side<'a>,
     pub after: &'a Side<'a>,
-    /// The figures that are known of both.
+    /// The figures that both builds have.
     pub keys: Vec<SortKey>,
-    /// Of all sites of both, the greatest change first.
+    /// All sites of both builds, by descending change.
     pub changes: Vec<Change<'a>>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Comparison<'a> {
         changes.filter(|change| change.status == status).count() as u64
     }
 
-    /// The changes to show: all, or those that have an effect.
+    /// The changes to show: all, or those with different figures.
     pub fn shown(&self, all: bool) -> impl Iterator<Item = &Change<'a>> {
         let changes = self.changes.iter();
         changes.filter(move |change| all || change.has_effect(&self.keys))
@@ -179,7 +179,7 @@ fn rank(changes: &mut [Change<'_>], key: SortKey) {
     });
 }
 
-/// The counters that are compared, in the order in which they are shown; those in bytes last.
+/// The compared counters in the order of the table; those in bytes are separate.
 pub fn counters(counters: &Counters) -> (Vec<Counter>, Vec<Counter>) {
     let (mut calls, mut bytes) = (counters.of_calls().to_vec(), counters.of_bytes().to_vec());
     calls.push(("Under 32 bytes", counters.tiny));

@@ -1,7 +1,7 @@
-//! How a program's sites grow with its work, from traces of inputs of growing size.
+//! How a program's sites grow with its work, from traces with inputs of growing size.
 //!
-//! A site's exponent is the slope of log(value) over log(work), by least squares: 1 grows as the
-//! work does, 2 with its square.
+//! A site's exponent is the slope of log(value) over log(work), by least squares: 1 is linear growth, 2
+//! quadratic.
 
 use larder_base::failure::{Failure, Result};
 
@@ -19,30 +19,31 @@ const SUPERLINEAR: f64 = 1.2;
 const LEAST_EXCESS: u64 = 16;
 const LEAST_EXCESS_BYTES: u64 = 4096;
 
-/// Where the amounts of work are from.
+/// The source of the amounts of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkSource {
     Given,
-    /// Counted in the traces; `chosen`: not asked for, but found there.
+    /// Counted in the traces; `chosen`: by the tool, not by the user.
     Measured {
         quantity: Quantity,
         chosen: bool,
     },
-    /// The median growth of this many sites, those that grow at all.
+    /// The median growth of this many sites, those that grow.
     Estimated(usize),
 }
 
 /// A site and its figures.
 pub struct SiteGrowth<'a> {
-    /// In the trace of the largest input; if it is not there, in the last that has it.
+    /// The site in the trace of the largest input that has it.
     pub site: &'a KnownSite<'a>,
     /// The same in the first trace and in the last.
     ends: [Option<&'a KnownSite<'a>>; 2],
-    /// From the first trace to the last; looked for where it is shown.
+    /// The stack that changed most from the first trace to the last; computed only for sites that are
+    /// shown.
     pub stack: Option<StackChange<'a>>,
     /// One a trace.
     pub values: Vec<u64>,
-    /// `None`: it has calls in one trace only.
+    /// `None`: the site has calls in one trace only.
     pub exponent: Option<f64>,
     pub superlinear: bool,
 }
@@ -179,8 +180,8 @@ fn estimate(sites: &[SiteGrowth<'_>]) -> Result<(Vec<f64>, WorkSource)> {
         .collect();
     if growing.is_empty() || !work.is_sorted_by(|a, b| a < b) {
         return Err(Failure::failed(
-            "no site tells how much more work the larger inputs are: give it, as in --work \
-             1000:10000, with the traces in order of size",
+            "the work cannot be estimated, because no site grows from trace to trace: give it, as in \
+             --work 1000:10000, with the traces in order of size",
         ));
     }
     Ok((work, WorkSource::Estimated(growing.len())))
@@ -216,7 +217,7 @@ fn exponent(work: &[f64], values: &[u64]) -> Option<f64> {
     Some(covariance / variance)
 }
 
-/// Whether the last value is so far above linear growth from the first that it is no chance.
+/// Whether the last value is further above linear growth from the first than chance.
 fn exceeds(work: &[f64], values: &[u64], key: SortKey) -> bool {
     let first = values.iter().position(|value| *value > 0).unwrap_or(0);
     let (Some(last_work), Some(last)) = (work.last(), values.last()) else {

@@ -1,4 +1,4 @@
-//! The comparison for programs: one object, described in `docs/reference/tool.md`.
+//! The comparison as one JSON object, described in `docs/reference/tool.md`.
 
 use std::io::{self, Write};
 
@@ -72,7 +72,7 @@ fn change(change: &Change<'_>) -> Value {
     })
 }
 
-/// The one that changed most.
+/// The stack that changed most.
 fn stack(change: &StackChange<'_>) -> Value {
     let frames = functions(&change.stack.chain).map(frame_json);
     json!({

@@ -1,12 +1,11 @@
-//! Which site of one build is which of the other.
+//! Matches the sites of two builds.
 //!
-//! By function first, never by line or address; what is left over is sought where its function
-//! may have gone: another file, another module, its caller or a helper of its, another name. Of
-//! each stage the sites that one function has are matched among each other; every site is matched
-//! once at most.
+//! Sites are matched by function first, never by line or address. The others are searched where their
+//! function may have moved: another file, another module, its caller, a helper of its own, another
+//! name. Each stage matches the sites of one function among each other; a site is matched up to once.
 //!
-//! Time: with n and m sites in one group n·m comparisons, at most `GROUP`² of them a group; see also
-//! `pairing`. Memory: by the sites, and `GROUP`² scores at a time.
+//! Time: n·m comparisons for n and m sites in one group, up to `GROUP`² a group; see also `pairing`.
+//! Memory: the sites, and `GROUP`² scores at a time.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,7 +17,7 @@ use super::side::KnownSite;
 /// Sites of a group beyond this, fewest calls first, are not matched.
 const GROUP: usize = 500;
 
-/// Why two sites are taken for the same; in the order in which it is tried.
+/// Why two sites are matched, in the order of the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// The same place in the same file of code.
@@ -29,14 +28,14 @@ pub enum How {
     OtherFile,
     /// In a function of the same name in another module.
     OtherModule,
-    /// In the function that called it before, or in one that it was taken out to.
+    /// In its former caller, or in a function that was extracted from it.
     OtherDepth,
     /// In a function of another name with the same callers, callees and sizes.
     Renamed,
 }
 
 impl How {
-    /// Whether it may be wrong: nothing but likeness speaks for it.
+    /// Whether the match may be wrong, because it rests on similarity alone.
     pub fn is_guess(self) -> bool {
         !matches!(self, How::SameBuild | How::Function)
     }
@@ -52,7 +51,7 @@ impl How {
         }
     }
 
-    /// The least likeness that will do.
+    /// The least similarity for a match.
     fn least(self) -> f64 {
         match self {
             How::SameBuild => 0.0,
@@ -65,7 +64,7 @@ impl How {
     }
 }
 
-/// A site of the first build and its like in the second, as indices.
+/// A site of the first build and its match in the second, as indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     pub before: usize,
@@ -73,7 +72,7 @@ pub struct Match {
     pub how: How,
 }
 
-/// Matches the sites of two builds; what has no match is in no `Match`.
+/// All matches of two builds' sites; unmatched sites are in no `Match`.
 pub fn match_sites(before: &[KnownSite<'_>], after: &[KnownSite<'_>]) -> Vec<Match> {
     let mut matching = Matching {
         before,
@@ -130,7 +129,7 @@ fn own_key(known: &KnownSite<'_>) -> Vec<Key> {
         .collect()
 }
 
-/// The functions that its code may have been taken into.
+/// The functions that its code may have moved into.
 fn outward_keys(known: &KnownSite<'_>) -> Vec<Key> {
     let mut names = known.callers.clone();
     names.extend(known.inlined_into.clone());
@@ -141,7 +140,7 @@ fn outward_keys(known: &KnownSite<'_>) -> Vec<Key> {
 }
 
 fn caller_keys(known: &KnownSite<'_>) -> Vec<Key> {
-    // What has no name cannot have another.
+    // A function without a name cannot be renamed.
     let callers = known.callers.iter().filter(|_| known.function.is_some());
     callers
         .map(|name| (known.module.clone(), name.clone()))
@@ -157,7 +156,7 @@ struct Matching<'s, 'a> {
 }
 
 impl Matching<'_, '_> {
-    /// Matches those that share a key, in the order in which they stand in their function.
+    /// Matches those with a common key, in their order within their function.
     fn by_key<K: Ord>(&mut self, how: How, key: impl Fn(&KnownSite<'_>) -> Option<K>) {
         let keys = |known: &KnownSite<'_>| key(known).into_iter().collect();
         let mut others = groups(self.after, &self.after_done, keys);
@@ -168,7 +167,7 @@ impl Matching<'_, '_> {
         }
     }
 
-    /// Matches the most alike first, of those that share one of their keys.
+    /// Matches the most similar first, of those with a common key.
     fn by_likeness(
         &mut self,
         how: How,
@@ -185,7 +184,7 @@ impl Matching<'_, '_> {
         self.take_best(how, sought.flatten(), how.least(), likeness);
     }
 
-    /// Matches sites with others of their groups, the most alike first.
+    /// Matches sites within their groups, the most similar first.
     fn take_best<'g>(
         &mut self,
         how: How,
@@ -203,8 +202,8 @@ impl Matching<'_, '_> {
         }
     }
 
-    /// Matches the sites of one function: the most alike in all of those whose order is the same,
-    /// then what is much alike in another order.
+    /// Matches the sites of one function: first the assignment with the highest total similarity that
+    /// keeps the order, then very similar sites in another order.
     fn align(&mut self, how: How, mut mine: Vec<usize>, mut theirs: Vec<usize>) {
         if let ([a], [b], How::SameBuild | How::Function) = (&mine[..], &theirs[..], how) {
             return self.take(how, *a, *b);
@@ -221,10 +220,10 @@ impl Matching<'_, '_> {
         self.take_best(how, sought, least, alike);
     }
 
-    /// The pairs, in the order of both, whose likeness adds up to most.
+    /// The pairs, in the order of both sides, with the highest total similarity.
     fn in_order(&self, mine: &[usize], theirs: &[usize], least: f64) -> Vec<(usize, usize)> {
         let width = theirs.len() + 1;
-        // best[i][j]: of the first i and the first j.
+        // best[i][j]: the total for the first i and the first j.
         let mut best = vec![0.0f64; (mine.len() + 1) * width];
         let likeness = |i: usize, j: usize| {
             let score = alike(&self.before[mine[i]], &self.after[theirs[j]]);
@@ -254,7 +253,7 @@ impl Matching<'_, '_> {
 
     fn take(&mut self, how: How, before: usize, after: usize) {
         let (a, b) = (&self.before[before], &self.after[after]);
-        // Where one build has no lines, nothing says that the file is another.
+        // Without lines in one build nothing shows another file.
         let how = match how {
             How::OtherFile if a.file_name.is_none() || b.file_name.is_none() => How::Function,
             how => how,
@@ -265,8 +264,7 @@ impl Matching<'_, '_> {
     }
 }
 
-/// The sites without a match by key, `GROUP` at most of each; in the order of the sites, which is
-/// that of their calls.
+/// The unmatched sites by key, up to `GROUP` of each; in the order of the sites, that is by calls.
 fn groups<K: Ord>(
     sites: &[KnownSite<'_>],
     done: &[bool],

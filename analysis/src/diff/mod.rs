@@ -7,7 +7,7 @@
 //!                                                  stacks (which of a site's changed)
 //! ```
 //!
-//! Memory: that of reading each trace, one after the other, and the sites of all with their stacks.
+//! Memory: that of reading each trace, one after the other, and all sites with their stacks.
 
 mod args;
 mod compare;
@@ -48,7 +48,7 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
     let mut peakless = peakless.filter(|(analysis, _)| !analysis.sites.knows_peak_shares());
     if let Some((_, subject)) = peakless.next().filter(|_| plan.sort == SortKey::Peak) {
         return Err(Failure::failed(format!(
-            "{}: holds counters, which say nothing of each site's share of the peak: record again \
+            "{}: holds counters, which do not record a site's share of the peak: record again \
              without --aggregate, or sort by another figure",
             printable::name(&subject.trace)
         )));

@@ -1,4 +1,4 @@
-//! What makes matching poorer than it could be, in words.
+//! Warnings of what makes matching less certain.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::side::Side;
 use crate::reading::plumbing::ModuleRole;
 use crate::symbols::SymbolProblem;
 
-/// What is known of a module's sites in one trace.
+/// What the symbols of a module's sites have.
 #[derive(Clone, Copy, Default)]
 struct Known {
     names: bool,
     lines: bool,
 }
 
-/// One line each.
+/// One line for each warning.
 pub fn obstacles<'s, 'a: 's>(sides: impl IntoIterator<Item = &'s Side<'a>>) -> Vec<String> {
     let sides: Vec<&Side<'_>> = sides.into_iter().collect();
     let mut lines = Vec::new();
@@ -31,10 +31,10 @@ pub fn obstacles<'s, 'a: 's>(sides: impl IntoIterator<Item = &'s Side<'a>>) -> V
                 others.any(|(_, known)| known.get(module).is_some_and(has))
             };
             let lacks = if !here.names {
-                "function names, so only its callers tell its sites"
+                "function names, so its sites are matched by their callers alone"
             } else if !here.lines && elsewhere(|known| known.lines) {
-                "source lines but the other trace has, so its inlined functions are matched by \
-                 likeness"
+                "source lines, which the other trace has, so its inlined functions are matched by \
+                 similarity"
             } else {
                 continue;
             };
@@ -44,14 +44,14 @@ pub fn obstacles<'s, 'a: 's>(sides: impl IntoIterator<Item = &'s Side<'a>>) -> V
     lines
 }
 
-/// Files whose symbols cannot be had.
+/// Files whose symbols are not available.
 fn unusable(side: &Side<'_>) -> Vec<String> {
     let problems = side.analysis.resolver.problems().into_iter();
     problems
         .filter_map(|found| {
             let why = match found.problem {
                 SymbolProblem::NoDebugInfo => return None,
-                SymbolProblem::NoFile => "is not there any more",
+                SymbolProblem::NoFile => "no longer exists",
                 SymbolProblem::OtherBuild { .. } => "was replaced since the recording",
             };
             Some(format!(
@@ -62,7 +62,7 @@ fn unusable(side: &Side<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The modules with sites, the system's apart.
+/// The modules with sites, except the system's.
 fn modules(side: &Side<'_>) -> BTreeMap<String, Known> {
     let mut modules: BTreeMap<String, Known> = BTreeMap::new();
     for known in &side.sites {

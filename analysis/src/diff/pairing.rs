@@ -1,17 +1,16 @@
-//! Pairs of two groups' members, the most alike first, each member in one pair at most.
+//! Pairs the members of two groups, the most similar first; each member is in up to one pair.
 //!
-//! Memory: of each member of the first group `KEPT` candidates, not all pairs. Time: those whose
-//! candidates have all gone to others are compared again, so at most 1 / `KEPT` of all members'
-//! number times as much as once.
+//! Memory: `KEPT` candidates for each member of the first group, not all pairs. Time: members whose
+//! candidates are all taken are compared again, so up to 1 / `KEPT` of the number of members times as
+//! much as once.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// Candidates of one member that are known at a time.
+/// Candidates of one member that are stored at a time.
 const KEPT: usize = 32;
 
-/// Two members and how alike they are. The greater is the better: the more alike, and of those that
-/// are equally alike the first.
+/// Two members and their similarity. The more similar pair is the greater; of equal ones the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     pub score: f64,
@@ -41,12 +40,12 @@ impl PartialEq for Pair {
 
 impl Eq for Pair {}
 
-/// The groups in which a member of the first group seeks its like, and the best that were found.
+/// The groups in which a member of the first group is compared, and its best candidates.
 #[derive(Default)]
 struct Candidates<'g> {
     groups: Vec<&'g [usize]>,
     best: BTreeSet<Pair>,
-    /// Whether there may be others.
+    /// Whether there may be further candidates.
     more: bool,
 }
 
@@ -63,8 +62,8 @@ impl Candidates<'_> {
     }
 }
 
-/// Answers what `taken`, which has a place for each member of the second group, did not have before.
-/// `score`: `None` if two are not alike enough.
+/// Returns the new pairs. `taken` has an entry for each member of the second group. `score`: `None` if
+/// two are not similar enough.
 pub fn best_first<'g>(
     sought: impl Iterator<Item = (usize, &'g [usize])>,
     taken: &mut [bool],

@@ -1,6 +1,6 @@
-//! How alike two sites are, by what they call, who calls them, and what they ask for.
+//! The similarity of two sites, by their callees, callers and requests.
 //!
-//! Each part counts by how telling it is; the parts add up to `MOST`.
+//! Each part has a weight; the weights add up to `MOST`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,17 +14,17 @@ const ANCESTORS: f64 = 1.0;
 const SIZE: f64 = 2.0;
 const CALLS: f64 = 1.0;
 
-/// What two sites that agree in everything come to.
+/// The score of two sites that agree in everything.
 pub const MOST: f64 = SAME_CALL + CALLEES + CALLERS + ANCESTORS + SIZE + CALLS;
 
-/// All of it.
+/// The whole score.
 pub fn alike(a: &KnownSite<'_>, b: &KnownSite<'_>) -> f64 {
     CALLERS * overlap(&a.callers, &b.callers)
         + ANCESTORS * overlap(&a.ancestors, &b.ancestors)
         + alike_apart_from_callers(a, b)
 }
 
-/// The rest of it, for sites that have changed their callers.
+/// The score without callers, for sites whose callers changed.
 pub fn alike_apart_from_callers(a: &KnownSite<'_>, b: &KnownSite<'_>) -> f64 {
     let call = most_called(a) == most_called(b);
     let mean = |known: &KnownSite<'_>| known.site.bytes as f64 / known.site.calls.max(1) as f64;
@@ -34,7 +34,7 @@ pub fn alike_apart_from_callers(a: &KnownSite<'_>, b: &KnownSite<'_>) -> f64 {
         + CALLS * ratio(a.site.calls as f64, b.site.calls as f64)
 }
 
-/// The function of the malloc family that a site calls most.
+/// The function of the malloc family that a site calls most often.
 fn most_called(known: &KnownSite<'_>) -> Option<&'static str> {
     let kinds = known.site.kinds.iter();
     kinds
@@ -42,7 +42,7 @@ fn most_called(known: &KnownSite<'_>) -> Option<&'static str> {
         .map(|(name, _)| *name)
 }
 
-/// The shared part of two sets; of two empty ones all.
+/// The common part of two sets; 1 for two empty ones.
 fn overlap(a: &BTreeSet<Rc<str>>, b: &BTreeSet<Rc<str>>) -> f64 {
     let all = a.union(b).count();
     if all == 0 {
@@ -51,7 +51,7 @@ fn overlap(a: &BTreeSet<Rc<str>>, b: &BTreeSet<Rc<str>>) -> f64 {
     a.intersection(b).count() as f64 / all as f64
 }
 
-/// The smaller by the larger.
+/// The ratio of the smaller to the larger.
 fn ratio(a: f64, b: f64) -> f64 {
     if a == b { 1.0 } else { a.min(b) / a.max(b) }
 }

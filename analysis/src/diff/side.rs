@@ -1,4 +1,5 @@
-//! One of the traces that are compared: its sites, with what each is known by in another build.
+//! One of the compared traces: its sites, with the keys by which another build can be searched for
+//! each.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,46 +15,46 @@ use crate::reading::naming::without_start;
 use crate::reading::resolve::{ChainFrame, ModuleLabel};
 use crate::reading::sites::{Site, SortKey};
 
-/// Callers beyond the nearest that a site is known by.
+/// Callers beyond the nearest that are keys of a site.
 const CALLERS_KEPT: usize = 5;
 
 /// A trace and its sites.
 pub struct Side<'a> {
     pub analysis: &'a Analysis,
-    /// As the user named it, printable.
+    /// The name that the user gave, printable.
     pub trace: String,
     pub sites: Vec<KnownSite<'a>>,
 }
 
-/// A site, with what it can be found by in another build.
+/// A site, with its keys.
 pub struct KnownSite<'a> {
     pub site: &'a Site,
     /// `None`: the trace holds counters and not calls.
     pub peak_bytes: Option<u64>,
     /// The same for all versions of one library, and for both builds of a program.
     pub module: Rc<str>,
-    /// Without suffixes of clones, numbers of closures and hashes; `None`: not known.
+    /// The name without suffixes of clones, numbers of closures and hashes; `None`: not known.
     pub function: Option<Rc<str>>,
-    /// Of the file, without its directories.
+    /// The file's name without its directories.
     pub file_name: Option<Rc<str>>,
-    /// The function whose machine code it is, if the site's own was inlined.
+    /// The function that contains the machine code, if the site's own was inlined.
     pub inlined_into: Option<Rc<str>>,
     /// The nearest callers, of all stacks that are kept.
     pub callers: BTreeSet<Rc<str>>,
-    /// The nearest and some beyond.
+    /// The nearest callers and some beyond.
     pub ancestors: BTreeSet<Rc<str>>,
     /// Functions between the site and the allocator.
     pub callees: BTreeSet<Rc<str>>,
 }
 
 impl KnownSite<'_> {
-    /// Where it stands among the sites of its function.
+    /// Its index among the sites of its function.
     pub fn order(&self) -> (Option<u32>, u64) {
         (self.site.line, self.site.address)
     }
 }
 
-/// Names of executables to the name that stands for both builds.
+/// Maps the names of executables to a name for both builds.
 pub type Aliases = FxHashMap<String, Rc<str>>;
 
 impl<'a> Side<'a> {
@@ -73,7 +74,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Function names in the form in which builds share them; each distinct name is worked on once.
+/// Function names in the form that builds share; each distinct name is converted once.
 #[derive(Default)]
 pub struct Names(FxHashMap<Rc<str>, Rc<str>>);
 
@@ -132,8 +133,8 @@ fn know<'a>(site: &'a Site, aliases: &Aliases, names: &mut Names) -> KnownSite<'
     known
 }
 
-/// Pairs the executables that only one side has, in the order in which they ran: the two builds of
-/// a program may have different names.
+/// Pairs the executables that only one side has, in the order of their start: two builds of a program
+/// may have different names.
 pub fn pair_executables(analyses: &[Analysis]) -> Aliases {
     let name = |image: &ImageReport| {
         let path = printable::escape_bytes(&image.process.executable);
@@ -185,8 +186,8 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A demangled name without what differs from build to build: the suffixes of a compiler's clones,
-/// and the numbers of closures.
+/// A demangled name without the parts that differ from build to build: suffixes of a compiler's clones,
+/// and numbers of closures.
 fn common_name(name: &str) -> String {
     const SUFFIXES: [&str; 8] = [
         "constprop",

@@ -1,10 +1,11 @@
-//! Which of a site's stacks changed most: where to look for the cause of the change.
+//! Finds the stack of a site that changed most, to show the cause of the change.
 //!
-//! Stacks of two builds are the same if their callers' functions are, whatever the lines: up to
-//! `main` or a thread's function. What has no name is known by its address, if both ran that build.
+//! Stacks of two builds are equal if the functions of their callers are, up to `main` or a thread's
+//! function, whatever their lines. A function without a name is identified by its address, if both
+//! sides ran that build.
 //!
-//! Time: the frames of the sites that are asked for. Memory: a number a distinct frame, and those
-//! of one site's stacks at a time.
+//! Time: the frames of the requested sites. Memory: a number for each distinct frame, and the frames of
+//! one site's stacks at a time.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,17 +20,17 @@ use crate::reading::sites::{Site, SiteStack, SortKey, WeighedStack};
 
 /// The stack of a site that changed most.
 pub struct StackChange<'a> {
-    /// As it is now, if it still is.
+    /// The stack in the second build, or in the first if it is gone.
     pub stack: &'a SiteStack,
     /// The measure in which it changed.
     pub key: SortKey,
     pub before: u64,
     pub after: u64,
-    /// How many the site has, of both sides.
+    /// The number of the site's stacks, on both sides.
     pub of: usize,
 }
 
-/// What a function is known by on both sides.
+/// The identity of a function on both sides.
 #[derive(PartialEq, Eq, Hash)]
 enum Known {
     Name(Rc<str>),
@@ -38,7 +39,7 @@ enum Known {
     Module(String),
 }
 
-/// Finds the stacks; to be used for the sites of two sides.
+/// Finds the stacks, for the sites of two sides.
 pub struct StackChanges {
     /// The builds that both sides ran.
     builds: BTreeSet<Vec<u8>>,
@@ -47,7 +48,7 @@ pub struct StackChanges {
     by_frame: FxHashMap<*const ChainFrame, u32>,
 }
 
-/// The stacks of a site that are the same to us.
+/// The equal stacks of a site.
 #[derive(Default)]
 struct Group<'a> {
     before: Vec<&'a WeighedStack>,
@@ -68,13 +69,13 @@ impl<'a> Group<'a> {
         before.abs_diff(after)
     }
 
-    /// The heaviest, of those that are there now if any is.
+    /// The heaviest stack, of the second build if it has any.
     fn heaviest(&self, key: SortKey) -> Option<&'a SiteStack> {
         let stacks = match self.figures(key) {
             (_, 0) => self.before.iter(),
             _ => self.after.iter(),
         };
-        // Of equals the first.
+        // The first of equal ones.
         let heaviest = stacks.rev().max_by_key(|stack| stack.weight(key));
         heaviest.map(|stack| &stack.stack)
     }

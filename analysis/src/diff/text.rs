@@ -1,4 +1,4 @@
-//! The comparison for people. Names from outside are escaped by `naming`, or where they came from.
+//! The comparison as text. `naming` escapes names from outside, or the code that read them did.
 
 use std::io::{self, Write};
 
@@ -115,7 +115,7 @@ fn factor(before: u64, after: u64, [less, more]: [&str; 2]) -> String {
     match large / small {
         _ if before == after => String::new(),
         _ if before == 0 => "none before".to_owned(),
-        _ if after == 0 => "none any more".to_owned(),
+        _ if after == 0 => "none after".to_owned(),
         ratio if ratio >= 10.0 => format!("{} times {word}", grouped(ratio.round() as u64)),
         ratio if ratio >= 2.0 => format!("{ratio:.1} times {word}"),
         _ => {
@@ -232,8 +232,8 @@ fn print_change(
 
 const INDENT: &str = "        ";
 
-/// The stack that changed most, with its own figures where others have a part in the row; the
-/// heaviest if none changed.
+/// The stack that changed most, with its own figures if the site has several; the heaviest if none
+/// changed.
 fn print_callers(
     known: &side::KnownSite<'_>,
     changed: Option<&StackChange<'_>>,
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_read_as_people_say_them() {
+    fn factors_are_percentages_when_small_and_times_when_large() {
         let fewer = |before, after| factor(before, after, ["fewer", "more"]);
         assert_eq!(fewer(33_961, 129), "263 times fewer");
         assert_eq!(fewer(115, 80), "30.4 % fewer");
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(fewer(100, 30), "3.3 times fewer");
         assert_eq!(fewer(100_000, 99_999), "under 0.1 % fewer");
         assert_eq!(fewer(0, 3), "none before");
-        assert_eq!(fewer(3, 0), "none any more");
+        assert_eq!(fewer(3, 0), "none after");
         assert_eq!(fewer(3, 3), "");
         assert_eq!(factor(160_385, 153_247, ["less", "more"]), "4.5 % less");
     }

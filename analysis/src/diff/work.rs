@@ -1,4 +1,4 @@
-//! How much work each of the traces is of: as the user says, or as they themselves tell.
+//! The work of each trace: given by the user, or counted in the traces.
 
 use larder_base::failure::Failure;
 use larder_base::printable;
@@ -6,12 +6,12 @@ use larder_base::printable;
 use super::side::Side;
 use crate::reading::work::Work;
 
-/// Work that grows by less than this factor says nothing of what grows with it.
+/// The least growth of the work from the first trace to the last.
 pub const GROWS: f64 = 1.1;
-/// Of a trace, in the message that a mark is not among them.
+/// Marks of a trace in the message about a missing one.
 const MARKS_NAMED: usize = 8;
 
-/// What `--work` asks for.
+/// The value of `--work`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkRequest {
     /// One number a trace, growing.
@@ -65,7 +65,7 @@ fn listed(marks: &[String]) -> String {
     }
 }
 
-/// Something that a trace counts.
+/// A quantity that a trace counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Passes of a mark that the program set with `larder_mark`.
@@ -76,7 +76,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// As `--work` takes it, printable.
+    /// In `--work`'s form, printable.
     pub fn name(&self) -> String {
         match self {
             Self::Mark(name) => format!("mark:{}", printable::escape_bytes(name)),
@@ -86,7 +86,7 @@ impl Quantity {
         }
     }
 
-    /// In words.
+    /// As text.
     pub fn describe(&self) -> String {
         match self {
             Self::Mark(name) => format!("passes of the mark '{}'", printable::escape_bytes(name)),
@@ -110,7 +110,7 @@ impl Quantity {
     }
 }
 
-/// One number a trace, growing, as the user wants it measured.
+/// One number a trace, growing, of the quantity that the user names.
 pub fn measure(
     works: &[Work],
     sides: &[Side<'_>],
@@ -142,7 +142,7 @@ fn missing(trace: &str, work: &Work, quantity: &Quantity) -> WorkError {
     }
 }
 
-/// What the traces count that grows with them: the mark that is passed most often, else the bytes
+/// The quantity that grows from trace to trace: the mark that is passed most often, else the bytes
 /// read.
 pub fn find(works: &[Work]) -> Option<(Vec<f64>, Quantity)> {
     let marks = works.first()?.marks.ranked().into_iter();

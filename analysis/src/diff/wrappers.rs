@@ -1,5 +1,5 @@
-//! The program's own allocation functions, passed over on all sides alike: one that few callers
-//! show in one trace, and many in another, would make each of its callers new or gone.
+//! Passes over the program's own allocation functions on all sides alike: a wrapper with few callers in
+//! one trace and many in another would otherwise make each of its callers new or gone.
 
 use std::rc::Rc;
 
@@ -7,8 +7,8 @@ use super::side::{Aliases, module_name};
 use crate::reading::Analysis;
 use crate::reading::resolve::{FunctionKey, ModuleLabel};
 
-/// Passes over on each side what was found on any. What has no name is the same function only in
-/// the same build.
+/// Passes over on each side what was found on any. Functions without names are the same only in the
+/// same build.
 pub fn share(analyses: &mut [Analysis], aliases: &Aliases) {
     let found = analyses.iter().flat_map(|a| a.resolver.found_wrappers());
     let found: Vec<(Rc<ModuleLabel>, FunctionKey)> = found.collect();

@@ -32,14 +32,14 @@ pub struct RawExport {
     #[arg(long, value_name = "FORMAT", required_unless_present = "output")]
     #[arg(value_parser = format::among(&MADE))]
     format: Option<Format>,
-    /// The measure: of collapsed the one that is written [default: calls], of pprof and speedscope
-    /// the one that is shown first
+    /// The measure: for collapsed the one to write [default: calls], for pprof and speedscope the one
+    /// to show first
     #[arg(long, value_enum, value_name = "MEASURE")]
     value: Option<Measure>,
     /// Begin each stack at its site, without the plumbing between it and the allocator
     #[arg(long)]
     from_site: bool,
-    /// The file to write, or for Parquet the directory; what is there is replaced [default: stdout]
+    /// The file to write, or for Parquet the directory; an existing one is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ impl RawExport {
     pub fn check(self) -> Result<View> {
         let format = match (self.format, &self.output) {
             (None, Some(path)) => format::chosen(path, &MADE, ", or give --format")?,
-            // One of the two there is.
+            // clap requires one of the two.
             (said, _) => said.unwrap_or(Format::Collapsed),
         };
         let subject = self.subject.check()?;

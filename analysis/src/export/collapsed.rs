@@ -15,7 +15,7 @@ pub fn write(weighed: &Weighed<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Stacks by name, and what each weighs; those that weigh nothing are left out.
+/// Stacks by name, with their values; those of 0 are left out.
 pub fn folded_sums(rows: &[StackRow], measure: Measure) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for row in rows {

@@ -1,5 +1,5 @@
-//! The JSON of valgrind's DHAT, version 2, for its viewer dh_view.html. Times are in microseconds
-//! where DHAT counts instructions. Whether a block was read or written is not known.
+//! The JSON of valgrind's DHAT, version 2, for its viewer dh_view.html. Times are in microseconds where
+//! DHAT counts instructions. Reads and writes of blocks are not known.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use super::{Export, names};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::stacks::StackRow;
 
-/// The viewer marks what lives no longer on the average.
+/// The viewer highlights blocks with a shorter mean lifetime.
 const SHORT_LIVED_US: u64 = 10;
 
 /// The viewer's own names.
@@ -55,7 +55,7 @@ struct Point {
 }
 
 impl Point {
-    /// Another process image's.
+    /// Of another process image.
     fn add(&mut self, row: &StackRow) {
         let (sums, life) = (&row.sums, &row.life);
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
@@ -75,7 +75,7 @@ impl Point {
 pub fn write(export: &Export, out: &mut dyn Write) -> io::Result<()> {
     let mut frames = Table::new();
     frames.number("[root]".to_owned());
-    // The viewer wants each stack once.
+    // The viewer requires each stack once.
     let mut points: BTreeMap<Vec<usize>, Point> = BTreeMap::new();
     for row in export.rows() {
         let mut stack = vec![frames.number(row.call.to_owned())];

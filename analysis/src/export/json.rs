@@ -1,4 +1,4 @@
-//! All that is known of each stack, as JSON of our own: described in `docs/reference/exports.md`.
+//! All figures of each stack, as JSON in a format of its own: described in `docs/reference/exports.md`.
 
 use std::io::{self, Write};
 
@@ -41,7 +41,7 @@ struct Frame {
 struct Stack {
     pid: u32,
     call: &'static str,
-    /// Numbers of frames, as those of the stack are, innermost first.
+    /// Indices of frames, innermost first.
     site: Option<usize>,
     frames: Vec<usize>,
     truncated: bool,

@@ -1,11 +1,11 @@
 //! A trace as the memory log of a debug curl, for curl's own analyser: one line a call, at the
 //! source line of its site, in the order of the trace.
 //!
-//! The log knows neither threads nor failed calls nor several processes: failed calls and
-//! `free(NULL)` are left out, and one process image is written. A realloc is one line, though other
-//! threads' calls may come between its two ends. It stands where it ended, unless its old address
-//! was given out again before: then it stands in front of that (it had its new block by then).
-//! Memory grows with the distinct stacks, and with the lines that wait for such a realloc.
+//! The log has no threads, no failed calls and no processes: failed calls and `free(NULL)` are left
+//! out, and one process image is written. A realloc is one line, although other threads' calls may come
+//! between its begin and its end. The line is placed at its end, unless the old address was returned
+//! again before: then it is placed before that call (the realloc has its new block by then). Memory
+//! grows with the distinct stacks, and with the lines that wait for such a realloc.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -58,13 +58,13 @@ pub fn export(plan: &ExportPlan) -> Result<()> {
     Ok(())
 }
 
-/// Where a call is charged: the path and the line of its site.
+/// The place of a call: path and line of its site.
 type Place = Rc<(Vec<u8>, u64)>;
 
 /// A line of the log.
 enum Entry {
     Call(Place, Logged),
-    /// The realloc that this thread is in; to be known at its end.
+    /// The open realloc of this thread; its result is known at its end.
     Realloc(u32),
 }
 
@@ -72,7 +72,7 @@ struct Log<'t> {
     trace: &'t Trace,
     resolver: Resolver,
     places: FxHashMap<StackId, Place>,
-    /// The old block of the realloc that a thread is in, and whether it has its entry.
+    /// The old block of a thread's open realloc, and whether it has its line.
     reallocs: FxHashMap<u32, (u64, bool)>,
     waiting: VecDeque<Entry>,
 }
@@ -144,7 +144,7 @@ impl<'t> Log<'t> {
         }
     }
 
-    /// A realloc that has given this address up, and is not at its end, comes before what follows.
+    /// A realloc that has freed this address, and is still open, comes before later lines.
     fn address_taken(&mut self, address: u64) {
         for (&thread, (old, entered)) in &mut self.reallocs {
             if *old == address && !*entered {
@@ -210,8 +210,8 @@ impl<'t> Log<'t> {
     }
 }
 
-/// A call that makes a block, as the log has it. What a string was copied from is not known: any
-/// address does.
+/// An allocating call in the log's form. The source of a copied string is not known: any address is
+/// valid.
 fn made(call: AllocCall, at: u64, size: u64, count: u64) -> Logged {
     match Kind::of(call) {
         Kind::Calloc if count > 0 && size.is_multiple_of(count) => Logged::Calloc {

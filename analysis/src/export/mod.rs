@@ -1,5 +1,5 @@
-//! `larder export`: a trace in the formats of other tools. `crate::reading` measures; of the rest
-//! each file writes one format.
+//! `larder export`: writes a trace in the formats of other tools. `crate::reading` measures; each of
+//! the other files writes one format.
 //!
 //! Memory grows with the distinct stacks of the trace, never with its events.
 
@@ -53,7 +53,7 @@ impl Export {
         &self.stacks.rows
     }
 
-    /// Of the first process image, for people.
+    /// The command of the first process image.
     fn command(&self) -> String {
         let image = self.analysis.images.first();
         let words = image.map_or(&[][..], |image| &image.process.argv);
@@ -65,12 +65,12 @@ impl Export {
     }
 }
 
-/// Stacks for the formats that need little more: of a trace, or of a heap profile.
+/// Stacks for the simpler formats, from a trace or from a heap profile.
 pub struct Weighed<'a> {
     pub rows: &'a [StackRow],
-    /// Those that the rows have.
+    /// The measures of the rows.
     pub measures: &'a [Measure],
-    /// The one that is shown first.
+    /// The measure to show first.
     pub measure: Measure,
     /// Printable.
     pub name: String,

@@ -1,4 +1,4 @@
-//! Frames as the formats without a field for each part of them name them.
+//! Names of frames, for formats with one field for function and place.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,7 @@ use larder_base::printable::escape;
 use crate::reading::resolve::ChainFrame;
 use crate::reading::stacks::StackRow;
 
-/// The function's name; without one, the module's in brackets, so that all of its unknown
-/// functions are one.
+/// The function's name; without one, the module's in brackets, so that its unknown functions are one.
 pub fn function(frame: &ChainFrame) -> Cow<'_, str> {
     match &frame.source.function {
         Some(function) => escape(&function.name),
@@ -19,7 +18,7 @@ pub fn function(frame: &ChainFrame) -> Cow<'_, str> {
 /// Stands in for a stack without frames.
 pub const NO_STACK: &str = "[no stack]";
 
-/// A row's stack as collapsed lines have it: outermost function first, `;` between.
+/// A row's stack in the collapsed form: outermost function first, separated by `;`.
 pub fn folded(row: &StackRow) -> String {
     let names: Vec<String> = row
         .functions()
@@ -33,8 +32,8 @@ pub fn folded(row: &StackRow) -> String {
     }
 }
 
-/// No `;`, which ends a frame, and no number after the last space, which would be taken for a
-/// value of the line.
+/// Without `;`, which separates frames, and without a number after the last space, which would be read
+/// as the line's value.
 fn foldable(name: &str) -> String {
     let name = name.trim().replace(';', ":");
     match name.rsplit_once(' ') {

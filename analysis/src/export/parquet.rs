@@ -79,7 +79,7 @@ message stack {
   }
 }";
 
-/// Writes both files into a directory, which is made if there is none.
+/// Writes both files into a directory, which is made if it does not exist.
 pub fn export(plan: &ExportPlan) -> Result<()> {
     let folder = plan.output.as_deref().unwrap_or(Path::new("."));
     let failed = |source: io::Error| OutputError::File {
@@ -121,17 +121,17 @@ struct Calls<'a> {
     /// The first failure to write; nothing is written from then on.
     failed: Option<io::Error>,
     stacks: Stacks,
-    /// Of the rows of `stacks`, in their order; and of the stacks that allocate nothing.
+    /// The numbers of the rows in `stacks`, in their order; and the stacks that allocate nothing.
     ids: Vec<i64>,
     silent: Vec<(i64, StackRow)>,
     next_id: i64,
-    /// Of the image that is being read.
+    /// Of the current image.
     callers: FxHashMap<Caller, (i64, &'static str)>,
     pid: u32,
     image: usize,
     start_unix_ns: u64,
     clock: Option<larder_trace::Clock>,
-    /// The last call, until all that it ended is known.
+    /// The last call, until all blocks that it freed are known.
     pending: Option<Row>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Calls<'a> {
         id
     }
 
-    /// The row of a call; what is not a call has none.
+    /// The row of a call; `None` for other events.
     fn row(&mut self, event: &Event) -> Option<Row> {
         let known = |address: u64| (address != 0).then_some(address);
         let (action, name, code, stack, address, old_address, size) = match event.action {
@@ -322,7 +322,7 @@ impl Observer for Calls<'_> {
     }
 }
 
-/// What makes two stacks the same site.
+/// The identity of a site.
 type SiteKey = (Option<Rc<str>>, Option<Rc<str>>, Option<u32>, String, u64);
 
 fn site_key(frame: Option<&ChainFrame>) -> Option<SiteKey> {

@@ -1,8 +1,8 @@
 //! pprof's profile: a gzipped protocol buffer, by the public profile.proto.
 //!
-//! Addresses are those of each module's own file, which no loader has moved, so a mapping begins at
-//! 0 and processes share their locations. What a mapping's flags promise is already resolved, and
-//! pprof looks up the rest itself where it finds the file.
+//! Addresses are relative to each module's file, independent of the loader, so a mapping begins at 0
+//! and processes share their locations. The mappings' flags mark what is resolved already; pprof
+//! resolves the rest if it finds the file.
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::reading::resolve::{ChainFrame, ModuleLabel};
 use crate::reading::stacks::StackRow;
 use crate::symbols::hex;
 
-/// The sample types, as pprof's own heap profiles name them, and two that those lack.
+/// The sample types with the names of pprof's own heap profiles, and two more.
 const SAMPLE_TYPES: [(Measure, &str, &str); 6] = [
     (Measure::Calls, "alloc_objects", "count"),
     (Measure::Bytes, "alloc_space", "bytes"),
@@ -58,7 +58,7 @@ struct Profile {
     default_sample_type: i64,
 }
 
-/// Of this and the messages below, what is text is a number of the string table.
+/// In this and the messages below, texts are indices into the string table.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct ValueType {
     #[prost(int64, tag = "1")]
@@ -118,7 +118,7 @@ struct Location {
     mapping_id: u64,
     #[prost(uint64, tag = "3")]
     address: u64,
-    /// The innermost of the inlined functions first.
+    /// The innermost inlined function first.
     #[prost(message, repeated, tag = "4")]
     line: Vec<Line>,
 }
@@ -143,16 +143,16 @@ struct Function {
     filename: i64,
 }
 
-/// What a profile says beside its samples.
+/// The parts of a profile other than its samples.
 pub struct About {
     /// The path of the program's own module, printable.
     pub program: Option<String>,
-    /// By a row's image.
+    /// By image.
     pub pids: Vec<u32>,
-    /// Since 1970; 0: not known, as is the next.
+    /// Nanoseconds since 1970, or 0 if not known; likewise the duration.
     pub start_ns: u64,
     pub duration_ns: u64,
-    /// Bytes from one sample to the next.
+    /// Mean bytes between samples.
     pub period: u64,
     pub comments: Vec<String>,
 }
@@ -168,7 +168,7 @@ struct Builder {
     profile: Profile,
     strings: Table<String>,
     mappings: FxHashMap<*const ModuleLabel, u64>,
-    /// By mapping, address, and how many functions the location shows.
+    /// Keyed by mapping, address, and the number of functions shown.
     locations: FxHashMap<(u64, u64, usize), u64>,
     functions: Table<Function>,
 }
@@ -176,7 +176,7 @@ struct Builder {
 impl Builder {
     fn new() -> Self {
         let mut strings = Table::new();
-        // The format wants "" to be number 0.
+        // The format requires "" as number 0.
         strings.number(String::new());
         Self {
             profile: Profile::default(),
@@ -224,7 +224,7 @@ impl Builder {
         self.profile
     }
 
-    /// pprof takes the first mapping for the program.
+    /// pprof treats the first mapping as the program.
     fn program_first(&mut self, weighed: &Weighed<'_>, about: &About) {
         let is_program = |frame: &&ChainFrame| Some(&frame.module.path) == about.program.as_ref();
         let mut frames = weighed.rows.iter().flat_map(StackRow::functions);
@@ -303,7 +303,7 @@ impl Builder {
         }
     }
 
-    /// The number of a module's mapping, which from now on promises what these frames have.
+    /// The number of a module's mapping, whose flags are updated with what these frames have.
     fn mapping(&mut self, module: &Rc<ModuleLabel>, frames: &[ChainFrame]) -> u64 {
         let next = self.mappings.len() as u64 + 1;
         let id = *self.mappings.entry(Rc::as_ptr(module)).or_insert(next);

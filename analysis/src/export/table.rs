@@ -1,4 +1,4 @@
-//! Distinct values, numbered in the order in which they first came.
+//! Distinct values, numbered in the order of their first use.
 
 use std::hash::Hash;
 

@@ -24,16 +24,16 @@ pub struct RawFlamegraph {
     trace: PathBuf,
     #[command(flatten)]
     reading: RawReading,
-    /// What the widths stand for
+    /// The measure of the widths
     #[arg(long, value_enum, value_name = "MEASURE", default_value = "calls")]
     value: Measure,
     /// Colour by the difference from this trace, stacks matched by their functions' names
     #[arg(long, value_name = "TRACE")]
     diff: Option<PathBuf>,
-    /// Only this process of the other trace; --pid is of the first alone
+    /// Only this process of the other trace; --pid selects from the first
     #[arg(long, value_name = "PID", requires = "diff")]
     diff_pid: Option<u32>,
-    /// The SVG file to write; what is there is replaced [default: stdout]
+    /// The SVG file to write; an existing one is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

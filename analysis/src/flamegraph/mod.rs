@@ -1,7 +1,6 @@
 //! `larder flamegraph`: a trace's stacks as a flame graph, one SVG file that needs nothing else.
 //!
-//! Time and memory grow with the distinct stacks; the picture holds only frames wide enough to be
-//! seen.
+//! Time and memory grow with the distinct stacks; the picture holds only frames wide enough to see.
 
 mod args;
 
@@ -27,7 +26,7 @@ use crate::reading::subject::Subject;
 #[derive(Debug)]
 pub struct FlamegraphPlan {
     pub subject: Subject,
-    /// What to compare with.
+    /// The trace to compare with.
     pub base: Option<Subject>,
     pub measure: Measure,
     pub output: Option<PathBuf>,
@@ -44,9 +43,9 @@ impl FlamegraphPlan {
     }
 }
 
-/// Of the whole width: what is narrower is left out.
+/// In percent of the whole width: narrower frames are left out.
 const MIN_WIDTH_PERCENT: f64 = 0.1;
-/// No honest trace has more; drawing adds widths up without a look at their range.
+/// No honest trace exceeds this; drawing sums widths without a check of their range.
 const MAX_TOTAL: u64 = 1 << 62;
 
 pub fn flamegraph(plan: &FlamegraphPlan) -> Result<()> {
@@ -81,7 +80,7 @@ fn rows(subject: &Subject) -> Result<Vec<StackRow>> {
     Ok(stacks.rows)
 }
 
-/// A flame graph of these rows, whole and interactive; `None` if they weigh nothing.
+/// A flame graph of these rows, whole and interactive; `None` if their values are 0.
 pub fn svg(rows: &[StackRow], measure: Measure, title: &str) -> Option<String> {
     let sums = folded_sums(rows, measure);
     let total = total(&sums)?;
@@ -93,8 +92,8 @@ pub fn svg(rows: &[StackRow], measure: Measure, title: &str) -> Option<String> {
     draw(&lines, measure, title, subtitle)
 }
 
-/// The flame graph of `rows`, each frame coloured by its own change since `base`, without its
-/// callees': red is more, blue is less.
+/// The flame graph of `rows`, each frame coloured by its own change since `base`, without that of its
+/// callees: red is more, blue is less.
 pub fn differential(
     base: &[StackRow],
     rows: &[StackRow],
@@ -110,7 +109,7 @@ pub fn differential(
             format!("{stack} {was} {value}")
         })
         .chain(
-            // Of no width, unless they end in the midst of others that are left.
+            // These have no width, unless they are prefixes of others.
             before
                 .iter()
                 .filter(|(stack, _)| !after.contains_key(*stack))
@@ -118,7 +117,7 @@ pub fn differential(
         )
         .collect();
     let subtitle = format!(
-        "{} → {} {}; red: the frame itself has more than before, blue: less; what is gone has no width",
+        "{} → {} {}; red: the frame itself has more than before, blue: less; a frame that is gone has no width",
         grouped(old),
         grouped(new),
         measure.unit()
@@ -126,7 +125,7 @@ pub fn differential(
     draw(&lines, measure, title, subtitle)
 }
 
-/// `None`: nothing, or more than can be added up.
+/// `None`: 0, or beyond the largest sum.
 fn total(sums: &BTreeMap<String, u64>) -> Option<u64> {
     let total = sums
         .values()

@@ -26,7 +26,7 @@ Examples:
 pub struct RawHtml {
     #[command(flatten)]
     subject: RawSubject,
-    /// The page, which is replaced if it is there [default: TRACE.html in this directory]
+    /// The page to write; an existing one is replaced [default: TRACE.html in this directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ pub struct RawHtml {
 pub struct RawTimeline {
     #[command(flatten)]
     subject: RawSubject,
-    /// The drawing, which is replaced if it is there [default: stdout]
+    /// The drawing to write; an existing one is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-/// All of it; what has less than `share` of every figure is folded into one.
+/// The whole document; rows below `share` of every figure are folded into one.
 pub fn document(
     analysis: &Analysis,
     gathered: &Gathered,
@@ -86,7 +86,7 @@ pub fn document(
     })
 }
 
-/// Whether a site has its share of any figure.
+/// Whether a site has this share of any figure.
 fn weighs(site: &Site, counters: &Counters, share: f64) -> bool {
     SortKey::ALL.iter().any(|key| {
         let total = match key {
@@ -203,7 +203,7 @@ fn problem(found: &ModuleProblem) -> Option<String> {
     Some(format!("{}: {why}", found.path))
 }
 
-/// `[least, most, calls, bytes]`, from the smallest that there is to the largest.
+/// `[least, most, calls, bytes]`, from the smallest class with calls to the largest.
 fn sizes(gathered: &Gathered) -> Vec<Value> {
     let used = |class: &super::gathered::SizeClass| class.calls > 0;
     let first = gathered.sizes.iter().position(used).unwrap_or(0);

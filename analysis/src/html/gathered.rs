@@ -1,4 +1,4 @@
-//! What the page needs beyond the analysis: the stacks, the timeline, and how large blocks were.
+//! The data of the page beyond the analysis: stacks, timeline, and sizes of blocks.
 
 use larder_trace::{Event, Events, Trace};
 

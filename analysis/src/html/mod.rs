@@ -1,5 +1,5 @@
-//! `larder html`: a trace as one page that needs no network; `larder timeline`: its live bytes over
-//! time as a drawing.
+//! `larder html`: writes a trace as one page that needs no network. `larder timeline`: draws its live
+//! bytes over time.
 //!
 //! ```text
 //! Analysis::read ─> Gathered ─> document (JSON) ─> page (markup, style, script, data)
@@ -7,8 +7,8 @@
 //!                   └─> advise::Watch ─> findings ─┘
 //! ```
 //!
-//! Whatever comes from the trace is data in the page, and the script shows it as text alone; a
-//! policy in the page forbids all that is not in it.
+//! Everything from the trace is data in the page, and the script shows it as text alone; a content
+//! security policy forbids any other script, style or resource.
 
 mod args;
 mod document;
@@ -56,7 +56,7 @@ pub fn timeline(plan: &TimelinePlan) -> Result<()> {
     Analysis::read(&plan.subject, &mut observer)?;
     let Some(found) = observer.timeline.filter(|found| found.peak_bytes > 0) else {
         return Err(Failure::failed(format!(
-            "{}: nothing was live at any time: record a program that allocates",
+            "{}: no block was live at any time: record a program that allocates",
             printable::name(&plan.subject.trace)
         )));
     };

@@ -5,7 +5,7 @@
   const KEYS = ["calls", "bytes", "peak", "tiny", "live"];
   const TITLES = ["calls", "bytes", "at peak", "under 32 B", "live at end"];
   const MEASURES = ["calls", "bytes", "bytes at the peak", "temporary blocks"];
-  const ROWS = 25; // Of the table, until all are asked for.
+  const ROWS = 25; // Rows of the table, until the user asks for all.
   const state = { sort: "calls", up: false, filter: "", measure: 0, focus: 0, rows: ROWS };
 
   const make = (parent, tag, className, text) => {

@@ -14,9 +14,9 @@ use crate::reading::Analysis;
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 
-/// A site or frame with less than this part of every figure is folded into the others.
+/// A site or frame below this share of every figure is folded into the others.
 const SHARE: f64 = 0.001;
-/// Of the data; where it would be more, more is folded.
+/// The size limit of the data; beyond it, more is folded.
 const DATA_BYTES: usize = 1_800_000;
 
 pub fn render(
@@ -39,7 +39,7 @@ pub fn render(
         .as_ref()
         .filter(|found| found.peak_bytes > 0);
     let drawing = found.map_or_else(
-        || "<p class=\"soft\">Nothing was live at any time.</p>".to_owned(),
+        || "<p class=\"soft\">No block was live at any time.</p>".to_owned(),
         |found| {
             let of = match analysis.images.len() {
                 0 | 1 => String::new(),
@@ -85,7 +85,7 @@ fn embedded(document: &Value) -> String {
         .replace('>', "\\u003e")
 }
 
-/// As policies write it: SHA-256 in base 64.
+/// In a policy's form: SHA-256 in base 64.
 fn hash(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digest = Sha256::digest(text.as_bytes());

@@ -1,6 +1,6 @@
-//! Live bytes over time, drawn: the sites that hold most stacked, the rest on top.
+//! Draws live bytes over time: the sites that hold most, stacked, and the others on top.
 //!
-//! Size: `SITES` + 1 outlines of at most two points a column, whatever the trace.
+//! Size: `SITES` + 1 outlines of up to two points a column, whatever the trace.
 
 use larder_base::number::{bytes, counted, duration};
 use larder_base::svg::{Anchor, Svg};
@@ -8,7 +8,7 @@ use larder_base::svg::{Anchor, Svg};
 use crate::reading::naming::{site_name, site_place};
 use crate::reading::timeline::Timeline;
 
-/// Sites told apart.
+/// Sites drawn separately.
 pub const SITES: usize = 10;
 
 const WIDTH: f64 = 1000.0;
@@ -18,11 +18,11 @@ const TOP: f64 = 24.0;
 const BOTTOM: f64 = 320.0;
 const LEGEND: f64 = 362.0;
 const LEGEND_STEP: f64 = 18.0;
-/// Of a name in the legend.
+/// Characters of a name in the legend.
 const NAME_CHARS: usize = 110;
 
 const CLASS: &str = "timeline";
-/// For the page and for the drawing alone.
+/// Shared by the page and by the drawing alone.
 pub const STYLE: &str = include_str!("timeline.css");
 
 /// A file of its own.
@@ -39,7 +39,7 @@ fn label(trace: &str) -> String {
     format!("Live bytes over time, {trace}")
 }
 
-/// From column and bytes to pixels.
+/// Converts columns and bytes to pixels.
 struct Scale {
     columns: f64,
     bytes: f64,
@@ -115,7 +115,7 @@ fn draw_axes(svg: &mut Svg, timeline: &Timeline, scale: &Scale) {
     }
 }
 
-/// The area between two lines that hold through each column, as a path.
+/// The area between two step lines, as a path.
 fn outline(scale: &Scale, base: &[u64], top: &[u64]) -> String {
     let start = scale.y(base.first().copied().unwrap_or(0));
     let mut path = format!("M{:.1} {start:.1}", scale.x(0));
@@ -142,7 +142,7 @@ fn draw_legend(svg: &mut Svg, row: usize, class: &str, label: &str, most: u64) {
         name.push('…');
     }
     svg.rectangle((LEFT, y - 10.0), (11.0, 11.0), class);
-    let text = format!("{name}, at most {}", bytes(most));
+    let text = format!("{name}, up to {}", bytes(most));
     svg.text((LEFT + 18.0, y), Anchor::Start, "", &text);
 }
 
@@ -162,7 +162,7 @@ fn draw_peak(svg: &mut Svg, timeline: &Timeline, scale: &Scale) {
     svg.text((x, TOP - 10.0), anchor, "", &text);
 }
 
-/// A round distance of lines, of which at most five fit below `most`.
+/// A round distance of grid lines, up to five of which fit below `most`.
 fn byte_step(most: u64) -> u64 {
     let mut step = 1u64;
     loop {

@@ -1,7 +1,7 @@
-//! The stacks as one tree, callers above callees, with what lies below the threshold cut off: what
-//! the flame graph of the page is drawn from.
+//! The stacks as one tree, callers above callees, without nodes below the threshold: the data of the
+//! page's flame graph.
 //!
-//! Flat, a node after its parent, so that no depth of a hostile trace is a depth of ours.
+//! Flat, a node after its parent, so that a hostile trace's depth causes no recursion.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::reading::naming::{frame_name, shown, without_start};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::stacks::StackRow;
 
-/// Frames of one stack beyond this, counted from `main`, are not told apart.
+/// Frames of one stack beyond this depth, counted from `main`, are left out.
 const DEPTH: usize = 256;
 
 /// Calls, bytes, bytes at the peak, temporary blocks: the measures of the flame graph.
@@ -65,7 +65,7 @@ pub fn nodes(rows: &[StackRow], share: f64, names: &mut Names) -> Vec<Value> {
     keep(&nodes, share, &own, names)
 }
 
-/// The function, wherever in it the call is.
+/// The function, whatever the line of the call.
 fn function_name(frame: &ChainFrame) -> String {
     match &frame.source.function {
         Some(function) => shown(&function.name),
@@ -73,7 +73,7 @@ fn function_name(frame: &ChainFrame) -> String {
     }
 }
 
-/// The nodes that weigh enough, renumbered.
+/// The nodes above the threshold, renumbered.
 fn keep(nodes: &[Node], share: f64, own: &Names, names: &mut Names) -> Vec<Value> {
     let total = nodes[0].weights;
     let mut numbers: Vec<Option<usize>> = vec![None; nodes.len()];
@@ -82,7 +82,7 @@ fn keep(nodes: &[Node], share: f64, own: &Names, names: &mut Names) -> Vec<Value
         let mut parts = node.weights.iter().zip(total);
         let weighs = index == 0
             || parts.any(|(weight, total)| *weight > 0 && *weight as f64 >= total as f64 * share);
-        // No child weighs more than its parent: that is there, too.
+        // No child exceeds its parent, so the parent is included, too.
         let parent = if index == 0 {
             Some(0)
         } else {

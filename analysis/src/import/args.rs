@@ -1,4 +1,4 @@
-//! What is typed after `larder import`, and the checked plan that comes of it.
+//! The command line of `larder import`, and the checked plan made of it.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct RawImport {
     /// The trace directory to make
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// What the file is
+    /// The format of the file
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "memdebug")]
     format: ImportFormat,
 }
@@ -29,7 +29,7 @@ pub struct RawImport {
 pub enum ImportFormat {
     /// The memory log of a debug build of curl (CURL_MEMDEBUG)
     Memdebug,
-    /// What heaptrack wrote: heaptrack.PROGRAM.PID.zst or .gz
+    /// heaptrack's file: heaptrack.PROGRAM.PID.zst or .gz
     Heaptrack,
     /// Collapsed stacks with counts of allocations, of unknown sizes
     Collapsed,

@@ -1,8 +1,8 @@
-//! Collapsed stacks: `outermost;…;innermost COUNT` a line, as flame graphs are drawn from.
+//! Collapsed stacks: `outermost;…;innermost COUNT` a line, the input of flame graphs.
 //!
-//! COUNT becomes so many mallocs of unknown size, 0, that are never freed: what the trace says of
-//! calls is the file's, what it says of bytes, lives and times is nothing. A line of many calls
-//! takes as many events, so the sum of the counts is bounded.
+//! COUNT becomes as many mallocs of unknown size, 0, that are never freed: the trace has the file's
+//! calls, and no meaningful bytes, lifetimes or times. A line of many calls takes as many events, so
+//! the sum of the counts is bounded.
 
 use std::io::{BufRead, Read};
 

@@ -1,13 +1,12 @@
-//! heaptrack's file, as `heaptrack PROGRAM` writes it: text, interpreted already, behind zstd or
-//! gzip.
+//! heaptrack's interpreted file, written by `heaptrack PROGRAM`: text, compressed by zstd or gzip.
 //!
-//! A line is a letter and hexadecimal numbers: `s` a string, `i` an instruction with its functions,
-//! `t` a stack's frame and parent, `a` a size at a stack, `+` and `-` a block of an `a` made and
-//! freed, `c` milliseconds. Strings, `i` and `t` are numbered from 1, `a` from 0.
+//! A line is a letter and hexadecimal numbers: `s` a string, `i` an instruction with its functions, `t`
+//! a stack's frame and parent, `a` a size at a stack, `+` and `-` allocate and free a block of an `a`,
+//! `c` milliseconds. Strings, `i` and `t` are numbered from 1, `a` from 0.
 //!
-//! The file says neither the thread, nor which function was called (each is a malloc here, a
-//! realloc a free and a malloc), nor which of equal blocks is freed: the youngest is taken.
-//! Counts, sizes, peak, leaks and stacks are the file's. Memory grows with what is distinct and live.
+//! The file has no threads, no names of the called functions (each is a malloc here, a realloc a free
+//! and a malloc), and does not tell equal blocks apart: a free takes the youngest. Counts, sizes, peak,
+//! leaks and stacks are the file's. Memory grows with the distinct entries and live blocks.
 
 use std::io::{BufRead, Read};
 
@@ -59,12 +58,10 @@ pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
         match read {
             Ok(0) => break,
             Ok(_) => {}
-            // What came before is whole.
+            // The part before it is complete.
             Err(error) if known => {
                 let reason = larder_base::target::reason(&error);
-                outcome.warning = Some(format!(
-                    "{name}: {reason}: what was read before is imported"
-                ));
+                outcome.warning = Some(format!("{name}: {reason}: the part before it is imported"));
                 break;
             }
             Err(error) => return Err(source::failed(&plan.input, &error)),
@@ -89,7 +86,7 @@ fn expect_version(name: &str, line: &[u8]) -> Result<()> {
     match (words.word(), words.number(), words.number()) {
         (Some(b"v"), Some(_), Some(FILE_VERSION)) => Ok(()),
         (Some(b"v"), Some(_), version) => Err(Failure::failed(format!(
-            "{name}: heaptrack's file of version {}, and {FILE_VERSION} is read: record with heaptrack 1.4 or 1.5",
+            "{name}: heaptrack's file of version {}, and only {FILE_VERSION} is supported: record with heaptrack 1.4 or 1.5",
             version.unwrap_or(0)
         ))),
         _ => Err(Failure::failed(format!(
@@ -99,7 +96,7 @@ fn expect_version(name: &str, line: &[u8]) -> Result<()> {
 }
 
 impl Reader {
-    /// Takes a line in; `None` if it is malformed.
+    /// Processes a line; `None` if it is malformed.
     fn line(&mut self, line: &[u8], target: &mut Target) -> Result<Option<()>> {
         let mut words = Words(line);
         let Some(kind) = words.word() else {
@@ -140,7 +137,7 @@ impl Reader {
     fn instruction(&mut self, mut words: Words<'_>, target: &mut Target) -> Result<Option<()>> {
         let (address, module) = (words.number(), words.number());
         let module = target.module(&self.text(module.unwrap_or(0)))?;
-        // The trace's own addresses of imported frames mean nothing.
+        // The addresses of imported frames are arbitrary.
         let unnamed = || Name::from(format!("{:#x}", address.unwrap_or(0)).as_bytes());
         let mut place = Vec::new();
         while place.len() < MAX_FUNCTIONS
@@ -219,7 +216,7 @@ impl Reader {
             return Ok(None);
         };
         self.calls += 1;
-        // Where it was freed is not in the file.
+        // The file has no stacks of frees.
         let call = Call::Free(FreeCall::Free);
         target.call(&written(call, Class::Free, Stack::EMPTY, time, address, 0))?;
         Ok(Some(()))
@@ -246,7 +243,7 @@ fn written(
     }
 }
 
-/// What is left of a line; words end at a space.
+/// The rest of a line; words end at a space.
 struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {

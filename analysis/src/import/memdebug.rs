@@ -1,5 +1,5 @@
-//! A debug curl's memory log: each call has its source line for a stack. The log has neither
-//! threads nor times; a call's time is its line number.
+//! A debug curl's memory log: the stack of each call is its source line. The log has no threads and no
+//! times; a call's time is its line number.
 
 use larder_base::failure::Result;
 use larder_memdebug::line::{Call as Logged, Line};
@@ -45,13 +45,13 @@ pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
 fn stack_of(place: &[u8], target: &mut Target) -> Result<Stack> {
     let (path, line) = Line::split_place(place);
     let line = u32::try_from(line).unwrap_or(0);
-    // Sites are known by their function, which the log does not say.
+    // Sites are identified by their function, which the log does not name.
     let name = place.rsplit(|&byte| byte == b'/').next().unwrap_or(place);
     let place = vec![(name.into(), path.into(), line)];
     target.stack(Stack::EMPTY, Module::INPUT, place)
 }
 
-/// The call as a trace has it, still without a stack; `None` if it is not about memory.
+/// The call in the trace's form, still without a stack; `None` if it is not about memory.
 fn written(logged: &Logged, time: u64) -> Option<WrittenCall> {
     let made = |call, address, size| WrittenCall {
         call: Call::Alloc(call),

@@ -1,7 +1,7 @@
-//! `larder import`: what other tools have recorded becomes a trace, which every command reads.
+//! `larder import`: makes a trace of another tool's recording, which every command reads.
 //!
-//! Each file reads one format and hands on stacks and calls; `target` is the trace that is made of
-//! them. The input is hostile; memory grows with what is distinct in it.
+//! Each file reads one format and passes stacks and calls to `target`, the trace that is made. The
+//! input is hostile; memory grows with its distinct entries.
 
 mod args;
 mod collapsed;
@@ -20,16 +20,16 @@ use args::ImportFormat;
 pub use args::{EXAMPLES, ImportPlan, RawImport};
 use target::Target;
 
-/// What became of the input.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Outcome {
     calls: u64,
-    /// Lines that mean nothing in the format; left out.
+    /// Lines that are malformed in the format; left out.
     not_understood: u64,
     warning: Option<String>,
 }
 
-/// Writes the trace directory, and a line on stderr that says what is in it.
+/// Writes the trace directory, and prints a line on stderr with its contents.
 pub fn import(plan: &ImportPlan) -> Result<()> {
     let mut target = Target::create(plan)?;
     let outcome = match plan.format {
@@ -39,7 +39,7 @@ pub fn import(plan: &ImportPlan) -> Result<()> {
     };
     target.finish()?;
     let mut out = io::stderr();
-    // A closed stderr leaves nobody to tell.
+    // A closed stderr is no error.
     if let Some(warning) = &outcome.warning {
         let _ = writeln!(out, "larder: warning: {warning}");
     }

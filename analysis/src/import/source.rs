@@ -1,4 +1,5 @@
-//! The file that is imported, as a stream of bytes: standard input, plain, behind zstd or gzip.
+//! The imported file as a stream of bytes: standard input or a file, plain or compressed by zstd or
+//! gzip.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -7,13 +8,13 @@ use std::path::Path;
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
 
-/// A line that is longer is taken apart.
+/// Longer lines are split.
 pub const MAX_LINE_BYTES: u64 = 1 << 20;
 
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Opens a file, or standard input for `-`; how it is compressed is seen from its first bytes.
+/// Opens a file, or standard input for `-`; the first bytes show the compression.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     open_stream(path).map_err(|error| failed(path, &error))
 }

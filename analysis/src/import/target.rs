@@ -1,9 +1,9 @@
-//! The trace that an import makes: a directory with one file, whole or not there at all.
+//! The trace that an import makes: a directory with one file, complete or absent.
 //!
-//! Imported stacks have no addresses that mean anything: each distinct frame gets one, in a module
-//! that stands for the input or one that the input names, and the trace carries the frame's name.
-//! Invariant: frame n has the return address `Module::start` + 2n + 1, so that the address looked up
-//! is unlike any other frame's.
+//! The addresses of imported stacks mean nothing: each distinct frame gets one, in a module that stands
+//! for the input or that the input names, and the trace carries the frame's name.
+//! Invariant: frame n has the return address `Module::start` + 2n + 1, so the address looked up differs
+//! from any other frame's.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -21,9 +21,9 @@ use tempfile::TempDir;
 
 use super::ImportPlan;
 
-/// The addresses of a module: more than there are frames.
+/// The address range of a module: more than the largest number of frames.
 const MODULE_BYTES: u64 = 1 << 36;
-/// All within the bits of an address that a trace keeps; further ones count as the input.
+/// All within the bits of an address in a trace; further modules count as the input.
 const MAX_MODULES: u64 = 1 << 20;
 
 /// A module of the trace; the first stands for the input itself.
@@ -149,7 +149,7 @@ impl Target {
         } = self;
         let moved = writer.finish().map(drop).and_then(|()| {
             fs::rename(directory.path(), &output)?;
-            // It is not there any more.
+            // Its name is gone already.
             let _ = directory.keep();
             Ok(())
         });

@@ -1,4 +1,4 @@
-//! What is typed after `larder memdebug`, and the checked plan that comes of it.
+//! The command line of `larder memdebug`, and the checked plan made of it.
 
 use std::path::PathBuf;
 
@@ -19,13 +19,13 @@ Exit codes: 0 fine; 1 the log shows a leak or another fault; 125 the tool failed
 pub struct RawMemdebug {
     /// The log; - for standard input
     log: PathBuf,
-    /// Whose counters and wording: of curl up to 2017, up to 2025, or now
+    /// The counters and wording of curl up to 2017, up to 2025, or now
     #[arg(long, value_enum, value_name = "WHEN", default_value = "current")]
     style: RawStyle,
-    /// Print messages alone
+    /// Print only messages
     #[arg(short, long, conflicts_with_all = ["json", "sites"])]
     quiet: bool,
-    /// Print the first line that tells of a refused allocation (CURL_MEMLIMIT), nothing else
+    /// Print only the first line about a refused allocation (CURL_MEMLIMIT)
     #[arg(long, conflicts_with_all = ["json", "sites", "quiet"])]
     limit: bool,
     /// Print a table by source line too
@@ -55,7 +55,7 @@ enum RawStyle {
 pub enum SiteKey {
     /// Allocations
     Calls,
-    /// Bytes asked for in all
+    /// Bytes requested in all
     Bytes,
     /// Bytes live at the log's peak
     Peak,
@@ -63,7 +63,7 @@ pub enum SiteKey {
     Largest,
 }
 
-/// What is printed.
+/// The output to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
     Messages,

@@ -1,4 +1,4 @@
-//! A memory-debug log as a file: opened, read line by line with a bar, its damage told.
+//! A memory-debug log as a file: opened, read line by line with a progress bar, checked for damage.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -10,9 +10,9 @@ use larder_base::printable;
 use larder_memdebug::lines::{Ending, looks_like_a_log};
 use larder_memdebug::{Lines, RawLine};
 
-/// Logs with fewer bytes are read before a bar would be seen.
+/// Smaller logs are read before a user would see a bar.
 const PROGRESS_FROM_BYTES: u64 = 64 << 20;
-/// Lines between two looks at the bar.
+/// Lines between two updates of the bar.
 const PROGRESS_STEP: u64 = 1 << 16;
 
 pub struct Log {
@@ -22,17 +22,17 @@ pub struct Log {
     bar: ProgressBar,
 }
 
-/// What is not whole in a log.
+/// The damage of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// The last line has no newline; it begins here and was left out.
+    /// The last line has no newline: it begins here and is left out.
     pub cut_at: Option<u64>,
-    /// Lines that ended at the length at which curl cuts them.
+    /// Lines of the length at which curl cuts them.
     pub long_lines: u64,
 }
 
 impl Log {
-    /// Refuses what holds no line of a log at its beginning; an empty log is one.
+    /// Refuses a file that does not begin with a line of a log; an empty file is a log.
     pub fn open(path: &Path) -> Result<Self> {
         let name = printable::name(path);
         let failed = |error: &io::Error| unreadable(&name, error);
@@ -56,7 +56,7 @@ impl Log {
         })
     }
 
-    /// Gives every whole line to `take`, until that says no.
+    /// Calls `take` with every whole line, until it returns false.
     pub fn read(mut self, mut take: impl FnMut(&RawLine<'_>) -> bool) -> Result<Damage> {
         let mut damage = Damage::default();
         loop {
@@ -86,13 +86,13 @@ impl Log {
 }
 
 impl Damage {
-    /// In one line; `None` if all is whole.
+    /// One line of text; `None` if the log is whole.
     pub fn summary(&self, log: &Path) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(offset) = self.cut_at {
             parts.push(format!(
                 "it ends in the middle of a line, at offset {offset}, which is left out; \
-                 so are lines that were not written any more"
+                 later lines are missing"
             ));
         }
         if self.long_lines > 0 {

@@ -1,4 +1,4 @@
-//! `larder memdebug`: what curl's own analyser says of the log of a debug build, and more.
+//! `larder memdebug`: analyses the log of a debug build like curl's own analyser, and further.
 //!
 //! The log is hostile input; `larder_memdebug` reads and counts, `log` is its file, `print` shows.
 //! Memory grows with the log's distinct addresses and source lines, not with its length.
@@ -19,10 +19,10 @@ use args::Show;
 pub use args::{EXAMPLES, MemdebugPlan, RawMemdebug};
 use log::{Damage, Log};
 
-/// Messages that JSON lists; the rest is counted.
+/// Messages that JSON lists; further ones are counted.
 const MESSAGES_LISTED: u64 = 10_000;
 
-/// Prints what is asked for; the exit code.
+/// Prints the requested output; the exit code.
 pub fn memdebug(plan: &MemdebugPlan) -> Result<u8> {
     let log = Log::open(&plan.log)?;
     match plan.show {
@@ -32,14 +32,14 @@ pub fn memdebug(plan: &MemdebugPlan) -> Result<u8> {
     }
 }
 
-/// A log that was read, and the number of messages that were told.
+/// A log that was read, and the number of its messages.
 struct Read {
     analyser: Analyser,
     damage: Damage,
     messages: u64,
 }
 
-/// Reads the whole log; `tell` is given each message in curl's words, escaped.
+/// Reads the whole log; `tell` is called for each message in curl's wording, escaped.
 fn read(log: Log, plan: &MemdebugPlan, mut tell: impl FnMut(&str)) -> Result<Read> {
     let mut analyser = Analyser::default();
     let mut messages = 0;
@@ -47,7 +47,7 @@ fn read(log: Log, plan: &MemdebugPlan, mut tell: impl FnMut(&str)) -> Result<Rea
     let mut tell = |message: Message<'_>| {
         messages += 1;
         bytes.clear();
-        // A vector takes everything.
+        // Writing to a vector cannot fail.
         let _ = message.write(plan.style, &mut bytes);
         for line in bytes
             .strip_suffix(b"\n")
@@ -63,7 +63,7 @@ fn read(log: Log, plan: &MemdebugPlan, mut tell: impl FnMut(&str)) -> Result<Rea
     })?;
     analyser.finish(&mut tell);
     if let Some(warning) = damage.summary(&plan.log) {
-        // A closed stderr leaves nobody to tell.
+        // A closed stderr is no error.
         let _ = writeln!(io::stderr(), "larder: warning: {warning}");
     }
     Ok(Read {

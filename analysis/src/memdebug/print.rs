@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::Read;
 use super::args::{MemdebugPlan, SiteKey};
 
-/// The allocating source lines, the first by the plan's key first.
+/// The allocating source lines, sorted by the plan's key.
 fn ranked<'a>(sites: &'a [Site], plan: &MemdebugPlan) -> Vec<&'a Site> {
     let mut ranked: Vec<&Site> = sites.iter().filter(|site| site.calls > 0).collect();
     let key = |site: &Site| match plan.sort {

@@ -1,30 +1,30 @@
-//! Who is charged for an allocation: the site, found by walking a stack from the allocator outward;
-//! and with `--wrapper` rules, whether the call is counted at all, and as what.
+//! Finds the site that is charged for an allocation, by a walk of its stack from the allocator outward;
+//! with `--wrapper` rules, also whether the call is counted, and as what.
 
 use super::chain::Chain;
 use super::plumbing::ModuleRole;
 use super::resolve::ChainFrame;
 use super::wrapper::{WrapperKind, WrapperRule};
 
-/// How a call made from one stack enters the counters.
+/// How a call from one stack is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// There are no wrapper rules: as the function that was called.
+    /// Without wrapper rules: as the function that was called.
     AsCalled,
-    /// It came through a wrapper.
+    /// The call came through a wrapper.
     As {
         kind: WrapperKind,
         header_bytes: u64,
     },
-    /// It came through none.
+    /// The call came through no wrapper.
     Not,
 }
 
-/// Where one stack belongs.
+/// The site of one stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribution {
     pub counted: Counted,
-    /// The frame charged, counted over all functions of the chain from the innermost; none if the
+    /// The charged frame, as an index over all functions of the chain from the innermost; `None` if the
     /// stack is empty.
     pub site: Option<usize>,
 }
@@ -58,9 +58,9 @@ pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
     }
 }
 
-/// The innermost frame with a line that is not passed over; failing that, the innermost, named or
-/// not: what is done in it is not for its caller to answer for. If all are passed over, the
-/// outermost wrapper, or else the innermost that is not the malloc family.
+/// The innermost frame with a line that is not passed over. If there is none, the innermost one, named
+/// or not, because its caller does not decide what it allocates. If all are passed over, the outermost
+/// wrapper, or else the innermost that is not of the malloc family.
 fn find_site(frames: &[&ChainFrame], from: usize) -> Option<usize> {
     let find = |wanted: &dyn Fn(&ChainFrame) -> bool| {
         (from..frames.len()).find(|index| wanted(frames[*index]))
@@ -76,8 +76,8 @@ fn find_site(frames: &[&ChainFrame], from: usize) -> Option<usize> {
 
 /// The outermost of the wrappers that the call came through directly, and its rule.
 ///
-/// Between the allocator and the innermost wrapper only the malloc family and the wrapper's own
-/// module may lie: what a library that the wrapper calls allocates is the library's.
+/// Between the allocator and the innermost wrapper there may be only the malloc family and the
+/// wrapper's own module: allocations of a library that the wrapper calls are the library's.
 fn find_wrapper<'r>(
     frames: &[&ChainFrame],
     rules: &'r [WrapperRule],

@@ -1,5 +1,5 @@
-//! A stack of resolved code addresses, innermost first, whose callers stacks share: all chains of a
-//! trace take memory by its distinct stacks, not by how deep each of them is.
+//! A stack of resolved code addresses, innermost first. Stacks share their callers, so the chains of a
+//! trace take memory by its distinct stacks, whatever their depth.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,14 +7,15 @@ use std::rc::Rc;
 
 use super::resolve::ChainFrame;
 
-/// The functions at one code address, innermost first: what was inlined there, and into what.
+/// The functions at one code address, innermost first: the inlined ones, and the one that they are
+/// inlined into.
 pub type Location = Rc<[ChainFrame]>;
 
 /// A stack, innermost frame first. A clone takes no memory of its own.
 #[derive(Clone, Default)]
 pub struct Chain(Option<Rc<Link>>);
 
-/// One stack of an image, while its chains live.
+/// One stack of an image, as long as its chains live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackKey(usize);
 
@@ -24,7 +25,7 @@ struct Link {
 }
 
 impl Chain {
-    /// The stack of a call made at `location` by what `callers` called.
+    /// The stack of a call at `location`, with these callers.
     pub fn called(location: Location, callers: Chain) -> Self {
         Self(Some(Rc::new(Link { location, callers })))
     }
@@ -33,7 +34,7 @@ impl Chain {
         self.0.is_none()
     }
 
-    /// How many code addresses. Takes time by that number.
+    /// The number of code addresses. Takes time by that number.
     pub fn depth(&self) -> usize {
         self.iter().count()
     }
@@ -47,7 +48,7 @@ impl Chain {
         Locations(self)
     }
 
-    /// The stack itself and those that it was called from, each by a number of its own in one image.
+    /// The stack and its callers' stacks, each with its number in one image.
     pub fn outward(&self) -> impl Iterator<Item = StackKey> {
         let mut at = self;
         std::iter::from_fn(move || {
@@ -59,7 +60,7 @@ impl Chain {
 }
 
 impl Drop for Chain {
-    /// One link after the other: a stack may be deeper than ours.
+    /// Iterative, because a stack may be deeper than ours.
     fn drop(&mut self) {
         let mut next = self.0.take();
         while let Some(mut link) = next.and_then(Rc::into_inner) {
@@ -74,7 +75,7 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// The same code addresses: of each there is one location.
+/// Equality of code addresses: each has one location.
 impl PartialEq for Chain {
     fn eq(&self, other: &Self) -> bool {
         let (mut a, mut b) = (self, other);
@@ -111,7 +112,7 @@ impl FromIterator<Location> for Chain {
     }
 }
 
-/// Goes outward.
+/// Iterates outward.
 pub struct Locations<'a>(&'a Chain);
 
 impl<'a> Iterator for Locations<'a> {

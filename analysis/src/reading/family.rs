@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use larder_trace::AllocCall;
 use serde::Serialize;
 
-/// What an allocation is counted as.
+/// The kind that an allocation counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Malloc,
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// The C function's.
+    /// The name of the C function.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Malloc => "malloc",
@@ -48,8 +48,8 @@ impl Kind {
 
 /// Totals of one process image, or of several. `allocations` is the sum of the five kinds.
 ///
-/// Bytes are those the program asked for. A realloc ends its old block before it makes its new
-/// one, and adds its whole new size to the total.
+/// Bytes are those that the program requested. A realloc frees its old block before it allocates the
+/// new one, and adds its whole new size to the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     pub mallocs: u64,
@@ -59,7 +59,7 @@ pub struct Counters {
     pub wcsdups: u64,
     pub frees: u64,
     pub allocations: u64,
-    /// Of several process images: of the one with the highest.
+    /// Of several process images: the highest.
     pub peak_bytes: u64,
     pub total_bytes: u64,
     /// At the end of the trace.
@@ -67,13 +67,13 @@ pub struct Counters {
     pub live_blocks: u64,
     /// Blocks under 32 bytes.
     pub tiny: u64,
-    /// Of the mallocs: operator new and new[].
+    /// Mallocs that are operator new or new[].
     pub news: u64,
-    /// Of the mallocs: aligned_alloc, posix_memalign, memalign, valloc, pvalloc.
+    /// Mallocs that are aligned_alloc, posix_memalign, memalign, valloc or pvalloc.
     pub aligned: u64,
-    /// Of the strdups: strndup.
+    /// Strdups that are strndup.
     pub strndups: u64,
-    /// Of the frees: operator delete and delete[].
+    /// Frees that are operator delete or delete[].
     pub deletes: u64,
     /// Calls that returned no memory; counted nowhere else.
     pub failed: u64,
@@ -85,7 +85,7 @@ pub struct Counters {
 pub type Counter = (&'static str, u64);
 
 impl Counters {
-    /// The calls, by kind and in all, as they are shown.
+    /// The calls by kind and their sum, in the order of a report.
     pub fn of_calls(&self) -> [Counter; 7] {
         [
             ("Mallocs", self.mallocs),
@@ -98,7 +98,7 @@ impl Counters {
         ]
     }
 
-    /// The bytes that every report begins with.
+    /// The bytes at the top of every report.
     pub fn of_bytes(&self) -> [Counter; 2] {
         [
             ("Maximum allocated", self.peak_bytes),

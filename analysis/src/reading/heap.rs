@@ -1,15 +1,15 @@
-//! The program's heap, replayed from its calls: what is live, the peak, and each origin's share.
+//! The program's heap, replayed from its calls: live blocks, the peak, and each origin's share.
 //!
 //! One thread. Memory grows with live blocks and with origins, not with calls.
 //!
-//! A realloc's old block leaves its address when the call begins, as another thread may be given
-//! the address before the call ends, but it is live until the call has succeeded: in between it is
-//! a `Block` in the caller's hands.
+//! A realloc's old block leaves its address when the call begins, because another thread may get that
+//! address before the call ends. It is live until the call succeeds: meanwhile the caller of `detach`
+//! holds it as a `Block`.
 //!
-//! Invariants: `counters.live_bytes` = sum of `origins[*].live_bytes` = sum of the sizes of all
-//! blocks, those in the caller's hands included; `peak_bytes >= live_bytes` at every step. The bytes
-//! an origin had at the peak are settled when they next change (`Origin::settle`), so that a new
-//! peak costs nothing: an origin untouched since before the peak has now what it had then.
+//! Invariants: `counters.live_bytes` = sum of `origins[*].live_bytes` = sum of the sizes of all blocks,
+//! detached ones included; `peak_bytes >= live_bytes` at every step. An origin's bytes at the peak are
+//! settled at its next change (`Origin::settle`), so a new peak costs nothing: an origin that has not
+//! changed since the peak has now the bytes that it had then.
 
 use std::collections::hash_map::Entry;
 
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use super::family::{Counters, Kind};
 
-/// Blocks smaller than this are tiny: bookkeeping costs a good part of what they hold.
+/// Blocks smaller than this are tiny: the allocator's overhead is a large part of them.
 pub const TINY_BLOCK_BYTES: u64 = 32;
 
 /// A distinct stack and call, as a number.
@@ -31,7 +31,7 @@ impl OriginId {
     }
 }
 
-/// A live block, with what an observer keeps of it.
+/// A live block, with an observer's note.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<T = ()> {
     pub size: u64,
@@ -39,7 +39,7 @@ pub struct Block<T = ()> {
     pub note: T,
 }
 
-/// What one stack has asked for.
+/// The requests of one origin.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     pub calls: u64,
@@ -54,8 +54,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Call before what is live changes: if the last peak came after the last change, what is live
-    /// now was live at that peak.
+    /// To be called before live bytes change: if the last peak came after the last change, the bytes
+    /// live now were live at that peak.
     fn settle(&mut self, peak_at: u64, now: u64) {
         if peak_at >= self.changed_at {
             self.peak_bytes = self.live_bytes;
@@ -69,7 +69,7 @@ pub struct Heap<T = ()> {
     counters: Counters,
     blocks: FxHashMap<u64, Block<T>>,
     origins: Vec<Origin>,
-    /// Counts changes of the heap.
+    /// The number of changes of the heap so far.
     now: u64,
     peak_at: u64,
 }
@@ -99,7 +99,8 @@ impl<T: Copy> Heap<T> {
         &mut self.counters
     }
 
-    /// A block was made. A block thought live at the same address ended unseen, and is returned.
+    /// Adds a block. If one is live at the same address, its free was not recorded: it ends now, and is
+    /// returned.
     pub fn allocate(
         &mut self,
         kind: Kind,
@@ -140,7 +141,7 @@ impl<T: Copy> Heap<T> {
         Some(block)
     }
 
-    /// Takes a block from its address; it stays live.
+    /// Removes a block from its address; it stays live.
     pub fn detach(&mut self, address: u64) -> Option<Block<T>> {
         self.blocks.remove(&address)
     }
@@ -164,7 +165,7 @@ impl<T: Copy> Heap<T> {
         entry.live_bytes = entry.live_bytes.saturating_sub(block.size);
     }
 
-    /// Adds what a recorder counted of an origin. Its share of the peak is not known, and stays 0.
+    /// Adds an origin's counters from a recorder. Its share of the peak is not known, and stays 0.
     pub fn add_counted(
         &mut self,
         kind: Kind,
@@ -196,12 +197,12 @@ impl<T: Copy> Heap<T> {
         &self.counters
     }
 
-    /// What is live, in no order.
+    /// The live blocks, in no order.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block<T>)> {
         self.blocks.iter().map(|(address, block)| (*address, block))
     }
 
-    /// Call when no block changes any more: from here on the origins' peaks hold.
+    /// To be called after the last change: from then on the origins' peaks are valid.
     pub fn settle(&mut self) {
         for origin in &mut self.origins {
             origin.settle(self.peak_at, u64::MAX);

@@ -1,7 +1,7 @@
-//! One pass over a trace file: every call goes into the heap of its process image and is told to
-//! the observer, and at the end of the image every stack is attributed and its sums go to the sites.
+//! One pass over a trace file. Every call goes to the heap of its process image and to the observer; at
+//! the end of the image every stack is attributed, and its sums go to the sites.
 //!
-//! Memory is bounded by what is live and distinct in one image, and by the sites of all.
+//! Memory is bounded by the live blocks and distinct stacks of one image, and by the sites of all.
 
 use larder_trace::{
     self as trace, Action, AllocCall, Damage, DamageCause, EndState, Event, Events, FreeCall,
@@ -20,7 +20,7 @@ use super::sites::SiteStack;
 use super::wrapper::{WrapperKind, WrapperRule};
 use super::wrappers::{self, Path};
 
-/// What was found in one trace file.
+/// The result of one trace file.
 #[derive(Debug)]
 pub struct ImageReport {
     pub path: String,
@@ -35,34 +35,34 @@ pub struct ImageReport {
 }
 
 impl ImageReport {
-    /// Calls that the program made and that are not in the counters.
+    /// The program's calls that are not in the counters.
     pub fn lost_calls(&self) -> u64 {
         let damaged = self.damage.iter().filter_map(|damage| damage.events).sum();
         self.losses.calls().saturating_add(damaged)
     }
 
-    /// Whether the image came to an end that the recorder saw.
+    /// Whether the recorder saw the end of the image.
     pub fn ended(&self) -> bool {
         self.process.end != EndState::Running
     }
 }
 
-/// What one call from one stack adds to.
+/// The counters that a call from one stack adds to.
 #[derive(Debug)]
 pub struct Source {
     pub stack: StackId,
     pub call: AllocCall,
-    /// Under which the call is counted.
+    /// The origin of the call.
     pub kind: Kind,
     pub kind_name: &'static str,
     header_bytes: u64,
-    /// The frame charged, counted over all functions of the stack from the innermost. Known when
-    /// all of the image was read.
+    /// The charged frame, as an index over all functions of the stack from the innermost. Known after
+    /// all of the image is read.
     pub site: Option<usize>,
 }
 
 impl Analysis {
-    /// Reads one file to its end; `progress` is told of each event.
+    /// Reads one file to its end; `progress` is called for each event.
     pub(super) fn add<O: Observer>(
         &mut self,
         trace: &Trace,
@@ -121,8 +121,8 @@ impl Analysis {
         });
     }
 
-    /// Shows an image's file to another observer, once: the same origins, in the same order, and
-    /// nothing is counted again.
+    /// Passes an image's file to another observer: with the same origins in the same order, and without
+    /// counting anything again.
     pub fn again<O: Observer>(
         &mut self,
         image: usize,
@@ -207,7 +207,7 @@ impl Analysis {
     }
 }
 
-/// What one pass over a file leaves.
+/// The result of one pass over a file.
 struct Walked<N> {
     heap: Heap<N>,
     sources: Vec<Source>,
@@ -219,7 +219,7 @@ struct Walked<N> {
 }
 
 impl Analysis {
-    /// Finds who is charged for each source, once it is known who allocates through whom.
+    /// Attributes each source, after the wrappers are known.
     fn attribute(
         &mut self,
         trace: &Trace,
@@ -248,7 +248,7 @@ impl Analysis {
     }
 }
 
-/// Whether an event is one of those that `Trace::event_count` counts; a realloc is its end.
+/// Whether `Trace::event_count` counts this event; a realloc counts at its end.
 pub fn is_call(action: &Action) -> bool {
     matches!(
         action,
@@ -260,7 +260,7 @@ pub fn is_call(action: &Action) -> bool {
     )
 }
 
-/// The code of a call, and what it is added to.
+/// The code of a call, and the counters that it adds to.
 type Called = (u8, Option<OriginId>);
 
 /// A process image while it is read.
@@ -273,9 +273,9 @@ struct Image<'a, O: Observer> {
     heap: Heap<O::Note>,
     /// By `OriginId`.
     sources: Vec<Source>,
-    /// By stack: the call made first from it, and its origin. `None` of it: not counted.
+    /// By stack: its first kind of call, with the origin; `None` if it is not counted.
     by_stack: Vec<Option<Called>>,
-    /// The other calls made from a stack, which are rare.
+    /// Further kinds of calls of a stack, which are rare.
     other_calls: FxHashMap<StackId, Vec<Called>>,
     attributions: FxHashMap<u32, Attribution>,
     /// The old block of the realloc that a thread is in.
@@ -348,7 +348,7 @@ impl<O: Observer> Image<'_, O> {
         }
     }
 
-    /// Takes in what the recorder counted; answers what cannot be told of it.
+    /// Adds the recorder's counters; returns the damage if some counters have no definition.
     fn add_counters(&mut self, counted: &trace::Counters, events: &Events<'_>) -> Option<Damage> {
         let mut left = counted.by_number.clone();
         for defined in events.counted() {
@@ -387,7 +387,7 @@ impl<O: Observer> Image<'_, O> {
         match self.origin(events, call, at.stack) {
             Some(_) if made.address == 0 => self.heap.counters_mut().failed += 1,
             Some(origin) => self.make(at, Made { origin, ..made }),
-            // A block that is not counted has taken the place of one that was.
+            // A block that is not counted replaces one that was.
             None => self.replace(at, made.address),
         }
     }
@@ -467,7 +467,7 @@ impl<O: Observer> Image<'_, O> {
         }
         match origin {
             Some(origin) => {
-                // Size 0 freed the old block, also where it answers with a new one.
+                // Size 0 frees the old block, even if the call returns a new one.
                 let old = made.old.filter(|_| made.size > 0);
                 let made = Made {
                     origin,
@@ -481,7 +481,7 @@ impl<O: Observer> Image<'_, O> {
         }
     }
 
-    /// Whether a call that ends a block is a free in the counters.
+    /// Whether a call that frees a block counts as a free.
     fn counts_as_free(&mut self, events: &Events<'_>, stack: StackId) -> bool {
         if self.rules.is_empty() {
             return true;
@@ -513,7 +513,7 @@ impl<O: Observer> Image<'_, O> {
         attribution
     }
 
-    /// What an allocation is added to; `None` if it is not counted.
+    /// The origin of an allocation; `None` if it is not counted.
     fn origin(&mut self, events: &Events<'_>, call: AllocCall, stack: StackId) -> Option<OriginId> {
         let (place, code) = (stack.0 as usize, call.code());
         if self.by_stack.len() <= place {

@@ -1,4 +1,4 @@
-//! What is not in the counters, in words: told at the top of every report.
+//! Calls that are missing from the counters, as the warnings at the top of every report.
 
 use std::io::{self, Write};
 
@@ -40,17 +40,17 @@ pub fn summary(analysis: &Analysis) -> Option<String> {
     if lost > 0 {
         parts.push(format!("{} not recorded", counted(lost, "call")));
     }
-    (!parts.is_empty()).then(|| format!("{}; the report covers what is whole", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("{}; the report covers the rest", parts.join("; ")))
 }
 
-/// One line for stderr: calls that are counted, but at a site that may be another's.
+/// One line for stderr: calls that are counted, but perhaps at the wrong site.
 pub fn incomplete_stacks(losses: impl Iterator<Item = Losses>) -> Option<String> {
     let calls = losses.map(|losses| losses.truncated_stacks);
     let calls = calls.fold(0, u64::saturating_add);
     (calls > 0).then(|| format!("{} whose stack is incomplete", counted(calls, "call")))
 }
 
-/// Of a trace that is read without an analysis: the lines for stderr.
+/// The lines for stderr of a trace that is read without an analysis.
 pub fn of_events(trace: &Trace, events: &Events) -> Vec<String> {
     let mut lines = Vec::new();
     let path = printable::name(trace.path());
@@ -65,11 +65,11 @@ pub fn of_events(trace: &Trace, events: &Events) -> Vec<String> {
 }
 
 pub fn warn(line: &str) {
-    // A closed stderr leaves nobody to tell.
+    // A closed stderr is no error.
     let _ = writeln!(io::stderr(), "larder: warning: {line}");
 }
 
-/// The first damaged part of all, and how much more there is; `None` if there is none.
+/// The first damaged part, and the number of others; `None` if there is none.
 fn damage_summary<'a>(mut damage: impl Iterator<Item = (&'a str, &'a Damage)>) -> Option<String> {
     let (path, first) = damage.next()?;
     let first = damage_line(path, first);
@@ -89,7 +89,7 @@ fn damage_summary<'a>(mut damage: impl Iterator<Item = (&'a str, &'a Damage)>) -
     })
 }
 
-/// All of it, a line each.
+/// All losses, a line each.
 pub fn details(analysis: &Analysis) -> Vec<String> {
     let mut lines: Vec<String> = analysis
         .unreadable
@@ -106,10 +106,10 @@ fn image_details(image: &ImageReport) -> Vec<String> {
     const DAMAGE_SHOWN: usize = 5;
     let pid = image.process.pid;
     let mut lines = Vec::new();
-    let mut tell = |text: String| lines.push(format!("process {pid}: {text}"));
+    let mut add = |text: String| lines.push(format!("process {pid}: {text}"));
     if let Some(reason) = stop_reason(image) {
-        tell(format!(
-            "recording stopped: {reason}; what came after is not counted"
+        add(format!(
+            "recording stopped: {reason}; later calls are not counted"
         ));
     }
     let losses = &image.losses;
@@ -122,31 +122,31 @@ fn image_details(image: &ImageReport) -> Vec<String> {
         (losses.vfork, "made by a vfork child"),
     ] {
         if calls > 0 {
-            tell(format!("{} not recorded: {why}", counted(calls, "call")));
+            add(format!("{} not recorded: {why}", counted(calls, "call")));
         }
     }
     if losses.unrecorded_children > 0 {
         let children = grouped(losses.unrecorded_children);
-        tell(format!(
+        add(format!(
             "{children} of its children by fork could not be recorded"
         ));
     }
     for damage in image.damage.iter().take(DAMAGE_SHOWN) {
-        tell(damage_line(&image.path, damage));
+        add(damage_line(&image.path, damage));
     }
     if image.damage.len() > DAMAGE_SHOWN {
         let more = (image.damage.len() - DAMAGE_SHOWN) as u64;
-        tell(format!("{} more", counted(more, "damaged part")));
+        add(format!("{} more", counted(more, "damaged part")));
     }
     if losses.truncated_stacks > 0 {
-        tell(format!(
+        add(format!(
             "{} whose stack is incomplete",
             counted(losses.truncated_stacks, "call")
         ));
     }
     if !image.ended() {
-        tell(
-            "its end was not seen (killed, _exit, or still running); what it had live is shown"
+        add(
+            "its end was not recorded (killed, _exit, or still running); live blocks are those at that point"
                 .to_owned(),
         );
     }
@@ -157,7 +157,7 @@ fn damage_line(path: &str, damage: &Damage) -> String {
     format!("{path}: {damage}")
 }
 
-/// Why recording ended before the program did, if it did.
+/// Why recording stopped before the program ended, if it did.
 pub fn stop_reason(image: &ImageReport) -> Option<String> {
     let reason = match image.process.stop {
         StopReason::None => return None,
@@ -165,8 +165,8 @@ pub fn stop_reason(image: &ImageReport) -> Option<String> {
         StopReason::Quota => "the disk quota was used up",
         StopReason::FileTooLarge => "the file reached its size limit",
         StopReason::WriteError => "the trace could not be written",
-        StopReason::NoMemory => "the recorder got no memory",
-        StopReason::Internal => "the recorder met a state that it does not know",
+        StopReason::NoMemory => "the recorder ran out of memory",
+        StopReason::Internal => "the recorder reached an unexpected state",
     };
     let errno = image.process.stop_errno;
     Some(match errno {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_damage_is_told_only_if_there_is_more() {
+    fn further_damage_is_counted_only_if_there_is_any() {
         let damage = |events| Damage {
             offset: 5,
             length: 7,

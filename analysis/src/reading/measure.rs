@@ -52,7 +52,7 @@ impl Measure {
         }
     }
 
-    /// What is counted, as a plural.
+    /// The unit, as a plural.
     pub fn unit(self) -> &'static str {
         match self {
             Measure::Calls => "calls",

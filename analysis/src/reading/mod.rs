@@ -1,13 +1,13 @@
-//! Reading a trace: every block's life, in order, told to observers; and the counters and sites
-//! that come of it.
+//! Reads a trace: observers get every block's life in order of time, and the counters and sites are
+//! summed up.
 //!
 //! ```text
 //! subject ─> Analysis::read ─> image (one pass a file) ─> heap ─> observer
 //!                                └─> attribute, plumbing, wrapper ─> resolve ─> symbols
 //! ```
 //!
-//! The trace is hostile input: what cannot be read is told (`losses`) and left out, and every name
-//! from it is escaped before it is printed.
+//! The trace is hostile input: parts that cannot be read are reported (`losses`) and skipped, and every
+//! name from it is escaped before it is printed.
 
 pub mod attribute;
 pub mod chain;
@@ -44,33 +44,33 @@ use subject::Subject;
 use wrapper::WrapperRule;
 use wrappers::{Passed, Path};
 
-/// Traces with fewer events are read before a bar would be seen.
+/// Shorter traces are read before a user would see a bar.
 const PROGRESS_FROM_EVENTS: u64 = 500_000;
 /// A bar redrawn at every event would cost more than the event.
 const PROGRESS_STEP: u64 = 1 << 16;
 
-/// What is known of a trace after it was read.
+/// The result of reading a trace.
 pub struct Analysis {
     rules: Vec<WrapperRule>,
-    /// Whether a function that the rule of the same place names was on a stack.
+    /// Whether the rule at the same index matched a function on a stack.
     rules_matched: Vec<bool>,
     pub resolver: Resolver,
-    /// The program's own allocation functions that calls came through.
+    /// The program's own allocation functions on recorded stacks.
     pub wrappers: Passed,
     pub sites: SiteTable,
     pub images: Vec<ImageReport>,
     pub counters: Counters,
     /// The files that were read, in the order of `images`.
     pub traces: Vec<Trace>,
-    /// By image, the stacks of those that will be shown again.
+    /// The stacks of images that will be passed to an observer again.
     stacks: Vec<StackTable>,
-    /// Files of the trace that could not be read at all, and why.
+    /// Trace files that could not be read, and why.
     pub unreadable: Vec<String>,
 }
 
 impl Analysis {
-    /// Reads all files of a trace; `observer` sees every block, image by image. A bar on stderr
-    /// shows progress on a terminal; losses are warned of there.
+    /// Reads all files of a trace; `observer` gets every block, image by image. Prints a bar on stderr
+    /// if that is a terminal, and a warning of losses.
     pub fn read<O: Observer>(subject: &Subject, observer: &mut O) -> Result<Self> {
         let (traces, unreadable) = subject.open()?;
         let counted = traces.iter().find(|trace| trace.counters().is_some());
@@ -112,7 +112,8 @@ impl Analysis {
         }
     }
 
-    /// Charges anew, after other wrappers were marked. For an observer that has the stacks kept.
+    /// Attributes all stacks again, after other wrappers were marked. Needs an observer with
+    /// `KEEPS_STACKS`.
     pub fn charge_again(&mut self) {
         let rules = &self.rules;
         self.sites
@@ -127,7 +128,7 @@ impl Analysis {
         self.wrappers.add(&paths);
     }
 
-    /// A warning for each `--wrapper` and `--skip` that named nothing.
+    /// A warning for each `--wrapper` and `--skip` that matched nothing.
     pub fn warnings(&self) -> Vec<String> {
         let rules = self.rules.iter().zip(&self.rules_matched);
         let wrappers = rules
@@ -147,15 +148,15 @@ fn unmatched(option: &str, name: &str) -> String {
     )
 }
 
-/// Why a trace of counters does not do where each call is needed.
-pub const ONLY_COUNTERS: &str = "holds counters and not each call";
+/// The reason for refusing a trace of counters where each call is needed.
+pub const ONLY_COUNTERS: &str = "holds counters instead of calls";
 
-/// Refuses what a trace of counters cannot answer.
+/// Refuses an analysis that needs more than counters.
 fn check_counters_will_do<O: Observer>(subject: &Subject, counted: &Trace) -> Result<()> {
     let reason = if !O::WILL_DO_WITH_COUNTERS {
         ONLY_COUNTERS
     } else if !subject.wrappers.is_empty() {
-        "holds counters, which say nothing of where blocks are freed, so --wrapper cannot be used"
+        "holds counters, which do not record where blocks are freed, so --wrapper cannot be used"
     } else {
         return Ok(());
     };
@@ -169,7 +170,7 @@ pub fn counters_will_not_do(counted: &Trace, reason: &str) -> Failure {
     ))
 }
 
-/// A bar on stderr for a long trace, if someone is there to see it.
+/// A bar on stderr for a long trace, if stderr is a terminal.
 pub struct Progress(ProgressBar);
 
 impl Progress {

@@ -1,4 +1,4 @@
-//! Sites, frames and stacks as people read them. Every name that comes from outside is escaped.
+//! Sites, frames and stacks as text. Every name that comes from outside is escaped.
 
 use std::env;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::symbols::SymbolProblem;
 
 const FAINT: Style = Style::new().dimmed();
 const WARNING: Style = AnsiColor::Yellow.on_default();
-/// Callers shown on the one line that a site has when all rankings are printed.
+/// Callers shown in the one line of a site when all rankings are printed.
 const CALLERS_IN_LINE: usize = 4;
 
 pub fn site_name(site: &Site) -> String {
@@ -40,7 +40,7 @@ pub fn site_place(site: &Site) -> String {
     }
 }
 
-/// Says where an address stands for a name.
+/// Text for an address without a name.
 fn marked(place: String, named: bool) -> String {
     match named {
         true => place,
@@ -48,7 +48,7 @@ fn marked(place: String, named: bool) -> String {
     }
 }
 
-/// The file as seen from the current directory, if it is below it.
+/// The file relative to the current directory, if it is below it.
 pub fn nearby(file: &str) -> &str {
     static CURRENT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let current = CURRENT.get_or_init(|| env::current_dir().ok());
@@ -71,13 +71,14 @@ const STARTS: &[&str] = &[
     "_start",
 ];
 
-/// Whether `main` and threads are started by it.
+/// Whether this is one of them.
 pub fn is_start(frame: &ChainFrame) -> bool {
     let function = frame.source.function.as_ref();
     function.is_some_and(|function| STARTS.contains(&&*function.name))
 }
 
 /// The frames up to `main` or a thread's function.
+/// Without the C library's symbol table the innermost of the starting functions has no name.
 pub fn without_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFrame] {
     let name = |frame: &ChainFrame| Some(frame.source.function.as_ref()?.name.clone());
     let Some(mut end) = frames.iter().position(|frame| is_start(frame)) else {
@@ -97,7 +98,7 @@ pub fn shown(name: &str) -> String {
     escape(name).into_owned()
 }
 
-/// The function alone, without a place in it, if it has a name.
+/// The function's name without an offset, if it has a name.
 pub fn function_name(frame: &ChainFrame) -> String {
     match &frame.source.function {
         Some(function) => shown(&function.name),
@@ -152,13 +153,14 @@ pub fn print_stack(stack: &SiteStack, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How many of the innermost frames are the allocator's own, below the function that was called.
+/// The number of innermost frames that are the allocator's own, below the function that was called.
 fn allocator_inside(frames: &[&ChainFrame]) -> usize {
     let family = frames.iter().take_while(|frame| frame.family);
     family.count().saturating_sub(1)
 }
 
-/// What the site was inlined into, what lies between it and the allocator, and the next callers.
+/// The functions that the site is inlined into, those between it and the allocator, and the next
+/// callers.
 pub fn print_stack_in_line(stack: &SiteStack, out: &mut dyn Write) -> io::Result<()> {
     let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
     let Some(site) = stack.site else {
@@ -201,8 +203,7 @@ pub fn print_stack_in_line(stack: &SiteStack, out: &mut dyn Write) -> io::Result
     }
 }
 
-/// Of the plumbing below a site, the function that each module was entered by, the site's callee
-/// first.
+/// The function by which each module of the plumbing below a site was entered, the site's callee first.
 fn entry_points(plumbing: &[&ChainFrame]) -> Vec<String> {
     let mut names = Vec::new();
     let mut module = None;
@@ -215,7 +216,7 @@ fn entry_points(plumbing: &[&ChainFrame]) -> Vec<String> {
     names
 }
 
-/// The functions that the compiler put the site's code into, the outermost last.
+/// The functions that the site is inlined into, the outermost last.
 pub fn inlined_into<'a>(frames: &'a [&'a ChainFrame], site: usize) -> &'a [&'a ChainFrame] {
     let inlined = frames[site..]
         .iter()
@@ -229,8 +230,7 @@ pub fn inlined_into<'a>(frames: &'a [&'a ChainFrame], site: usize) -> &'a [&'a C
     }
 }
 
-/// What stood in the way of naming functions and lines, and what to do: after all else, nothing if
-/// nothing did.
+/// Prints at the end why functions or lines have no names, and the remedy; nothing if all have.
 pub fn print_problems(resolver: &Resolver, out: &mut dyn Write) -> io::Result<()> {
     let mut without_lines = Vec::new();
     let mut heading = "\n";

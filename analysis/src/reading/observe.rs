@@ -1,4 +1,5 @@
-//! What an analysis beyond the counters hooks into: each block's making and end, in order of time.
+//! The interface for analyses beyond the counters: each block's allocation and deallocation, in order
+//! of time.
 //!
 //! An observer keeps a note with each live block, so it needs no table of addresses of its own.
 
@@ -10,26 +11,26 @@ use super::heap::{Block, Origin, OriginId};
 use super::image::Source;
 use super::resolve::Resolver;
 
-/// When and by whom something happened.
+/// The time, thread and stack of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// In ticks of the trace.
     pub time: u64,
-    /// The system's number of the thread.
+    /// The thread's id in the system.
     pub thread: u32,
-    /// Of the call that did it.
+    /// The stack of the call.
     pub stack: StackId,
     pub stacks: &'a StackTable,
 }
 
-/// A block as it was asked for.
+/// A requested block.
 #[derive(Clone, Copy, Debug)]
 pub struct Made<'a, N> {
     pub origin: OriginId,
     pub address: u64,
-    /// As it is counted: less a wrapper's header.
+    /// The counted size: without a wrapper's header.
     pub size: u64,
-    /// The block that a realloc made it from; none of one of size 0, which freed it.
+    /// The old block of a realloc; `None` if its size was 0, because that freed it.
     pub old: Option<&'a Block<N>>,
 }
 
@@ -49,44 +50,44 @@ impl<'a, N> Made<'a, N> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Freed(FreeCall),
-    /// A realloc made this size of it; 0 freed it.
+    /// Realloc to this size; 0 freed the block.
     Reallocated(u64),
-    /// Unseen: its address was given out again.
+    /// The free was not recorded: the address was returned again.
     Replaced,
 }
 
-/// Tells of each block that was never ended, with its address.
+/// Calls back for each block that is live at the end, with its address.
 pub type Live<'a, N> = dyn Fn(&mut dyn FnMut(u64, &Block<N>)) + 'a;
 
-/// What an observer is told. Every method has a default that does nothing.
+/// The events of an observer. Every method does nothing by default.
 pub trait Observer {
     /// Kept with each live block.
     type Note: Copy + Default;
 
-    /// Whether a trace that holds counters and not calls will do.
+    /// Whether counters are enough, without each call.
     const WILL_DO_WITH_COUNTERS: bool = false;
 
-    /// Whether the sites are to keep all their stacks and not only the heaviest.
+    /// Whether the sites keep all their stacks and not only the heaviest.
     const KEEPS_STACKS: bool = false;
 
-    /// Whether each image will be shown again (`Analysis::again`).
+    /// Whether `Analysis::again` will be called for each image.
     const LOOKS_AGAIN: bool = false;
 
     fn begin_image(&mut self, _trace: &Trace) {}
 
-    /// Any event, before what it does to blocks is told.
+    /// Any event, before its effects on blocks.
     fn event(&mut self, _event: &Event, _events: &Events<'_>) {}
 
-    /// A block was made. For a realloc `ended` of the old block came before.
+    /// A block was allocated. For a realloc, `ended` was called for the old block before.
     fn made(&mut self, _moment: Moment<'_>, _made: &Made<'_, Self::Note>) -> Self::Note {
         Self::Note::default()
     }
 
-    /// A block ends.
+    /// A block was freed.
     fn ended(&mut self, _moment: Moment<'_>, _address: u64, _block: &Block<Self::Note>, _how: End) {
     }
 
-    /// All was read; `live` tells of what is left.
+    /// The image was read to its end; `live` lists the live blocks.
     fn end_image(&mut self, _image: &mut Finished<'_, '_>, _live: &Live<'_, Self::Note>) {}
 }
 
@@ -96,7 +97,7 @@ impl Observer for () {
     const WILL_DO_WITH_COUNTERS: bool = true;
 }
 
-/// Sees nothing, but has every stack of each site kept.
+/// Does nothing, but lets each site keep every stack.
 pub struct KeepStacks;
 
 impl Observer for KeepStacks {
@@ -105,7 +106,7 @@ impl Observer for KeepStacks {
     const KEEPS_STACKS: bool = true;
 }
 
-/// Two that see the same, in one pass.
+/// Two observers in one pass.
 pub struct Both<A, B>(pub A, pub B);
 
 fn first<A: Copy, B>(block: &Block<(A, B)>) -> Block<A> {
@@ -166,7 +167,7 @@ pub struct Finished<'a, 't> {
     pub trace: &'a Trace,
     pub events: &'a Events<'t>,
     pub resolver: &'a mut Resolver,
-    /// What was counted, by origin; `origins` has the sums in the same order.
+    /// The sources of the counters, by origin; `origins` has the sums in the same order.
     pub sources: &'a [Source],
     pub origins: &'a [Origin],
     pub peak_bytes: u64,
@@ -180,7 +181,7 @@ impl Finished<'_, '_> {
         self.resolver.chain(self.trace, stacks, stack)
     }
 
-    /// A stack's functions and its site, for stacks that are not an origin's.
+    /// The functions and the site of a stack that is not an origin's.
     pub fn attribute(&mut self, stack: StackId) -> (Chain, Attribution) {
         let chain = self.chain(stack);
         let attribution = super::attribute::attribute(&chain, &[]);

@@ -1,5 +1,5 @@
 //! Patterns of function names: `*` for any run of characters, `?` for one. Nothing else is special,
-//! as C++ names are full of brackets.
+//! because C++ names are full of brackets.
 
 /// Whether all of `text` matches.
 pub fn matches(pattern: &str, text: &str) -> bool {

@@ -1,11 +1,11 @@
-//! Which frames are plumbing: code between the program's own line and the allocator, to which no
-//! allocation is charged. The rules are the ones told in `docs/reference/report.md`.
+//! Which frames are plumbing: code between the program's own line and the allocator, which is not
+//! charged. `docs/reference/report.md` has the rules.
 
 use larder_trace::{AllocCall, FreeCall};
 
 use crate::symbols::SourceFrame;
 
-/// What a module is to the program, judged by its file name.
+/// The role of a module, by its file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModuleRole {
     /// The recorder and the allocator below it.
@@ -37,7 +37,7 @@ const SYSTEM_MODULES: &[&str] = &[
     "[vdso]",
 ];
 
-/// Wrappers of malloc that every one knows by name; nobody wants them as the answer.
+/// Well-known wrappers of malloc, which nobody wants to see charged.
 const KNOWN_WRAPPERS: &[&str] = &[
     // GNU programs.
     "xmalloc",
@@ -90,7 +90,7 @@ const KNOWN_WRAPPERS: &[&str] = &[
     "curl_dbg_wcsdup",
 ];
 
-/// Beside the names of the recorded calls.
+/// Further names of the malloc family.
 const FAMILY_INSIDE: &[&str] = &[
     "cfree",
     "__strdup",
@@ -160,7 +160,7 @@ fn is_operator_new_or_delete(symbol: &str) -> bool {
         || symbol.starts_with("operator delete")
 }
 
-/// Whether nothing is charged to this frame while there is another.
+/// Whether the frame is passed over as long as there is another.
 pub fn is_plumbing(role: ModuleRole, frame: &SourceFrame) -> bool {
     if role != ModuleRole::Program || is_family(role, frame) {
         return true;
@@ -186,7 +186,7 @@ fn is_standard_library_file(file: &str) -> bool {
         || file.contains("/lib/rustlib/src/rust/library/")
 }
 
-/// For functions without debug information, where the name is all there is.
+/// For functions without debug information, which have nothing but a name.
 fn is_standard_library_symbol(frame: &SourceFrame) -> bool {
     let Some(function) = &frame.function else {
         return false;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn run_time_libraries_are_told_by_their_file_name() {
+    fn run_time_libraries_are_known_by_their_file_name() {
         assert_eq!(ModuleRole::of("libc.so.6"), ModuleRole::System);
         assert_eq!(ModuleRole::of("ld-linux-x86-64.so.2"), ModuleRole::System);
         assert_eq!(ModuleRole::of("liblarder_record.so"), ModuleRole::Larder);

@@ -1,7 +1,7 @@
-//! From the trace's addresses to frames with names, lines and a judgement on each.
+//! Turns the trace's addresses into frames with names, lines and roles.
 //!
-//! One thread. Every distinct address is resolved once and kept; modules are loaded when the first
-//! of their addresses is asked for. Kept across the process images of a trace.
+//! One thread. Every distinct address is resolved once and cached; a module is loaded at its first
+//! address. The cache lasts for all process images of a trace.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -38,11 +38,11 @@ pub struct ModuleLabel {
 pub struct ChainFrame {
     pub source: SourceFrame,
     pub module: Rc<ModuleLabel>,
-    /// In the module's file; in the process where no module is known.
+    /// The address in the module's file; in the process if no module is known.
     pub address: u64,
     /// The malloc family itself.
     pub family: bool,
-    /// Nothing is charged to it while there is another frame.
+    /// Passed over as long as there is another frame.
     pub plumbing: bool,
     /// An allocation function of the program's own: its callers are charged.
     pub wrapper: Cell<bool>,
@@ -61,7 +61,7 @@ pub struct FunctionKey {
     /// The label's address: one a module.
     module: usize,
     symbol: Option<Rc<str>>,
-    /// Where it has no name: its first address and the one behind it.
+    /// Its first address and its end, for a function without a name.
     code: (u64, u64),
 }
 
@@ -81,7 +81,7 @@ impl FunctionKey {
     }
 }
 
-/// A module and why its names are poorer than they could be.
+/// A module and why its functions lack names or lines.
 #[derive(Debug)]
 pub struct ModuleProblem {
     pub path: String,
@@ -94,13 +94,13 @@ struct LoadedModule {
     symbols: Option<ModuleSymbols>,
 }
 
-/// A pattern of functions that are plumbing, and whether one of that name was seen.
+/// A pattern of functions that are plumbing, and whether it matched.
 struct Skip {
     pattern: String,
     matched: Cell<bool>,
 }
 
-/// Which functions' callers are charged beyond plumbing.
+/// The functions whose callers are charged, beyond plumbing.
 #[derive(Clone, Debug, Default)]
 pub struct Charging {
     /// Patterns of functions that are plumbing too.
@@ -108,13 +108,13 @@ pub struct Charging {
     pub wrappers: Wrappers,
 }
 
-/// What is done about the program's own allocation functions.
+/// How the program's own allocation functions are charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wrappers {
     /// Found, and their callers charged.
     #[default]
     PassedOver,
-    /// Charged as any function.
+    /// Charged like any function.
     Charged,
 }
 
@@ -125,14 +125,14 @@ pub struct Resolver {
     passes_wrappers: bool,
     wrappers: Vec<FunctionKey>,
     modules: Vec<LoadedModule>,
-    /// By path, build id, and, of traces that carry names themselves, the image.
+    /// By path, build id and, for traces with names of their own, the image.
     by_identity: HashMap<(Vec<u8>, Vec<u8>, u64), usize>,
     image: u64,
     unknown: Rc<ModuleLabel>,
     frames: FxHashMap<(usize, u64), Location>,
-    /// The stacks of the image that were asked for, by number; empty where none was.
+    /// The resolved stacks of the image, by number; empty where not resolved yet.
     chains: Vec<Chain>,
-    /// Of the trace's own names.
+    /// The trace's own names.
     names: HashMap<Vec<u8>, FunctionName>,
     files: HashMap<Vec<u8>, Rc<str>>,
     /// By module and start.
@@ -144,7 +144,7 @@ pub struct Resolver {
 const NO_MODULE: usize = usize::MAX;
 
 impl Resolver {
-    /// Charges callers as these options say.
+    /// Charges callers by these options.
     pub fn new(charging: Charging) -> Self {
         let Charging { skips, wrappers } = charging;
         Self {
@@ -176,13 +176,13 @@ impl Resolver {
         }
     }
 
-    /// What is asked for from here on is another trace's.
+    /// Begins another trace.
     pub fn begin_image(&mut self) {
         self.image += 1;
         self.chains.clear();
     }
 
-    /// A stack of the image. Takes time and memory by what of it no stack before had.
+    /// A stack of the image. Takes time and memory only for the part that no earlier stack had.
     pub fn chain(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId) -> Chain {
         let (mut at, mut new) = (stack, Vec::new());
         let mut chain = Chain::default();
@@ -208,8 +208,8 @@ impl Resolver {
         chain
     }
 
-    /// The functions at an address, innermost first; at least one. The trace's own names go before
-    /// those of any file.
+    /// The functions at an address, innermost first; at least one. The trace's own names take
+    /// precedence over those of any file.
     ///
     /// `address` lies inside the instruction that called.
     pub fn frames(
@@ -234,8 +234,7 @@ impl Resolver {
         frames
     }
 
-    /// The same for an address in a file, or in none, where there is no trace; the bias counts for
-    /// nothing.
+    /// The same for an address in a file, or in none, without a trace; the bias is ignored.
     pub fn frames_in_file(&mut self, module: Option<&Module>, address: u64) -> Rc<[ChainFrame]> {
         let index = module.map_or(NO_MODULE, |module| self.index_of(module, 0));
         if let Some(frames) = self.frames.get(&(index, address)) {
@@ -246,7 +245,7 @@ impl Resolver {
         frames
     }
 
-    /// What the trace itself says of an address.
+    /// The trace's own names for an address.
     fn named(
         &mut self,
         trace: &Trace,
@@ -353,7 +352,7 @@ impl Resolver {
         self.resolve(index.unwrap_or(NO_MODULE), address).into()
     }
 
-    /// What a frame's module says of types, if it was looked at for names.
+    /// The types of a frame's module, if its names were looked up.
     pub fn types(&self, frame: &ChainFrame) -> Option<&ModuleTypes> {
         let mut modules = self.modules.iter();
         let module = modules.find(|module| Rc::ptr_eq(&module.label, &frame.module))?;
@@ -415,8 +414,8 @@ impl Resolver {
         self.passes_wrappers
     }
 
-    /// A frame's function, and how many bytes of code it has: 0 where it is inlined, `None` where
-    /// that is not known.
+    /// A frame's function, and its bytes of code: 0 where it is inlined, `None` where they are not
+    /// known.
     pub fn function(&mut self, frame: &ChainFrame) -> (FunctionKey, Option<u64>) {
         let key = named_key(frame);
         if let (Some(key), true) = (&key, frame.source.inlined) {
@@ -437,7 +436,7 @@ impl Resolver {
         (key.unwrap_or_else(unnamed), extent.map(|(_, bytes)| bytes))
     }
 
-    /// Those that were marked, each with its module.
+    /// The marked functions, each with its module.
     pub fn found_wrappers(&self) -> impl Iterator<Item = (Rc<ModuleLabel>, FunctionKey)> {
         self.wrappers.iter().filter_map(|key| {
             let labels = self.modules.iter().map(|module| &module.label);
@@ -448,7 +447,7 @@ impl Resolver {
         })
     }
 
-    /// A function of another resolver, in those of our modules that are its.
+    /// A function of another resolver, in those of this one's modules that are the same.
     pub fn in_modules(
         &self,
         function: &FunctionKey,
@@ -464,7 +463,7 @@ impl Resolver {
         own.collect()
     }
 
-    /// Charges the callers of these from now on; whether there are any that were not marked before.
+    /// Charges the callers of these from now on; returns whether any was not marked before.
     pub fn mark_wrappers(&mut self, wrappers: Vec<FunctionKey>) -> bool {
         let known = self.wrappers.len();
         let new = wrappers
@@ -482,13 +481,13 @@ impl Resolver {
         !new.is_empty()
     }
 
-    /// A warning for each pattern to skip that no function on any stack had the name of.
+    /// A warning for each `--skip` that matched no function on any stack.
     pub fn unmatched_skips(&self) -> impl Iterator<Item = String> {
         let unmatched = self.skips.iter().filter(|skip| !skip.matched.get());
         unmatched.map(|skip| super::unmatched("--skip", &skip.pattern))
     }
 
-    /// What stood in the way of naming functions, of the modules that were looked at.
+    /// Why functions lack names or lines, for each module whose names were looked up.
     pub fn problems(&self) -> Vec<ModuleProblem> {
         self.modules
             .iter()
@@ -511,7 +510,7 @@ fn named_key(frame: &ChainFrame) -> Option<FunctionKey> {
     })
 }
 
-/// A module's symbols, loaded when they are first asked for.
+/// A module's symbols, loaded on first use.
 fn symbols<'m>(
     modules: &'m mut [LoadedModule],
     roots: &DebugRoots,
@@ -527,7 +526,7 @@ fn some(text: &[u8]) -> Option<&[u8]> {
     (!text.is_empty()).then_some(text)
 }
 
-/// What is known under a key, made where it is not.
+/// The value of a key, made on first use.
 fn shared<T: Clone>(known: &mut HashMap<Vec<u8>, T>, key: &[u8], make: impl FnOnce() -> T) -> T {
     if let Some(value) = known.get(key) {
         return value.clone();

@@ -1,9 +1,9 @@
-//! The sites: source lines that allocate, with all that is known of each, over all process images.
+//! The sites: source lines that allocate, with their sums over all process images.
 //!
-//! Invariant: over all sites, `calls`, `bytes`, `tiny` and what is live add up to the counters; the
-//! peaks add up to the peak of the process image that had the highest.
+//! Invariant: over all sites, `calls`, `bytes`, `tiny` and the live figures add up to the counters; the
+//! peaks add up to the peak of the process image with the highest.
 //!
-//! Memory grows with the sites; where all stacks are kept, with the distinct ones of all images.
+//! Memory grows with the sites; if all stacks are kept, with the distinct stacks of all images.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use super::chain::Chain;
 use super::heap::Origin;
 use super::resolve::ModuleLabel;
 
-/// What sites are ranked by.
+/// The figure that sites are ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SortKey {
     /// Calls that allocate
@@ -41,10 +41,10 @@ impl SortKey {
     ];
 }
 
-/// What makes two stacks the same site.
+/// The identity of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SiteKey {
-    /// Where its label lies: one a module.
+    /// The address of the label, which is unique to the module.
     module: usize,
     function: Option<Rc<str>>,
     file: Option<Rc<str>>,
@@ -64,7 +64,7 @@ pub struct SiteStack {
     pub site: Option<usize>,
 }
 
-/// A stack of a site with what was asked for through it.
+/// A stack of a site with its requests.
 #[derive(Debug)]
 pub struct WeighedStack {
     pub stack: SiteStack,
@@ -81,17 +81,17 @@ impl WeighedStack {
     }
 }
 
-/// A source line, or the best that could be found in its stead.
+/// A source line; without one, a function or an address.
 #[derive(Debug)]
 pub struct Site {
     /// Demangled; `None` if not even a symbol is known.
     pub function: Option<Rc<str>>,
-    /// Into the function, if the name is from a symbol table.
+    /// Offset into the function, if the name is from a symbol table.
     pub offset: Option<u64>,
     pub file: Option<Rc<str>>,
     pub line: Option<u32>,
     pub module: Option<Rc<ModuleLabel>>,
-    /// In the module.
+    /// The address in the module.
     pub address: u64,
     pub calls: u64,
     pub bytes: u64,
@@ -101,9 +101,9 @@ pub struct Site {
     pub live_bytes: u64,
     /// Calls by the name of the function called.
     pub kinds: BTreeMap<&'static str, u64>,
-    /// For each ranking the stack that weighs most in it.
+    /// The heaviest stack for each ranking.
     heaviest: [Option<(u64, SiteStack)>; SortKey::ALL.len()],
-    /// All of them, if the table keeps them: each measure adds up to the site's.
+    /// All stacks, if the table keeps them: each measure adds up to the site's.
     stacks: Vec<WeighedStack>,
 }
 
@@ -118,7 +118,7 @@ impl Site {
         }
     }
 
-    /// The stack that weighs most in a ranking; the one with most calls if none weighs anything.
+    /// The heaviest stack in a ranking; the one with most calls if all are 0.
     pub fn heaviest(&self, key: SortKey) -> Option<&SiteStack> {
         let by_calls = &self.heaviest[SortKey::Calls as usize];
         let (_, stack) = self.heaviest[key as usize].as_ref().or(by_calls.as_ref())?;
@@ -145,15 +145,15 @@ fn origin_weight(origin: &Origin, key: SortKey) -> u64 {
 pub struct SiteTable {
     sites: Vec<Site>,
     by_key: HashMap<SiteKey, SiteId>,
-    /// Where each stack stands in its site's, if they are kept.
+    /// The index of each stack in its site, if stacks are kept.
     places: Option<FxHashMap<(SiteId, &'static str, Chain), usize>>,
-    /// The peak that the sites' `peak_bytes` are shares of.
+    /// The peak of which the sites' `peak_bytes` are shares.
     peak_bytes: u64,
     shares_missing: bool,
 }
 
 impl SiteTable {
-    /// With all stacks of each site.
+    /// A table that keeps all stacks of each site.
     pub fn with_stacks() -> Self {
         Self {
             places: Some(FxHashMap::default()),
@@ -161,12 +161,13 @@ impl SiteTable {
         }
     }
 
-    /// Whether the sites' shares of the peak are known: not if the image that had it was only counted.
+    /// Whether the sites' shares of the peak are known: not if the image with the peak has only
+    /// counters.
     pub fn knows_peak_shares(&self) -> bool {
         !self.shares_missing
     }
 
-    /// What a site had live at the peak, if that is known.
+    /// A site's bytes live at the peak, if known.
     pub fn at_peak(&self, site: &Site) -> Option<u64> {
         self.knows_peak_shares().then_some(site.peak_bytes)
     }
@@ -216,7 +217,7 @@ impl SiteTable {
         &self.sites[id.0]
     }
 
-    /// Begins a process image with this peak; whether its shares of it are to be kept.
+    /// Begins a process image with this peak; returns whether the shares of it are to be stored.
     pub fn begin_image(&mut self, peak_bytes: u64, shares_known: bool) -> bool {
         if peak_bytes <= self.peak_bytes {
             return false;
@@ -233,7 +234,7 @@ impl SiteTable {
         true
     }
 
-    /// Adds what one stack asked for. `stack` is asked for only where it is worth keeping.
+    /// Adds the requests of one stack. `stack` is called only if it is to be stored.
     pub fn add(
         &mut self,
         id: SiteId,
@@ -251,7 +252,7 @@ impl SiteTable {
         if keep_peak {
             site.peak_bytes = site.peak_bytes.saturating_add(origin.peak_bytes);
         }
-        // A call that only ever failed is no kind of allocation here.
+        // Calls that all failed are not listed.
         if origin.calls > 0 {
             *site.kinds.entry(kind).or_default() += origin.calls;
         }
@@ -289,7 +290,7 @@ impl SiteTable {
         }
     }
 
-    /// Finds who is charged for each stack once more. The table keeps its stacks.
+    /// Attributes each stack again. The table must keep its stacks.
     pub fn charge_again(&mut self, charged: impl Fn(&Chain) -> Option<usize>) {
         let new = Self {
             peak_bytes: self.peak_bytes,
@@ -319,7 +320,7 @@ impl SiteTable {
         self.sites.iter().flat_map(|site| &site.stacks)
     }
 
-    /// The sites that weigh anything, heaviest first; equals in the order of their names.
+    /// The sites above 0, heaviest first; equal ones by name.
     pub fn ranked(&self, key: SortKey) -> Vec<&Site> {
         let mut sites: Vec<&Site> = self.sites.iter().filter(|site| site.calls > 0).collect();
         let name = |site: &Site| {

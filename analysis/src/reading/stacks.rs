@@ -1,6 +1,6 @@
-//! All distinct stacks of a trace with what each asked for: what exports and pictures are made of.
+//! All distinct stacks of a trace with their requests: the data of exports and pictures.
 //!
-//! Memory grows with the distinct stacks of all images, and with what is live in one.
+//! Memory grows with the distinct stacks of all images, and with the live blocks of one.
 
 use larder_trace::{Event, Events, StackId};
 use rustc_hash::FxHashMap;
@@ -15,29 +15,29 @@ use super::resolve::ChainFrame;
 pub struct StackRow {
     /// Innermost first.
     chain: Chain,
-    /// How many functions of the chain, from the innermost, are not shown.
+    /// The number of innermost functions of the chain that are not shown.
     hidden: usize,
-    /// The frame charged, counted over all functions of the chain from the innermost.
+    /// The charged frame, as an index over all functions of the chain from the innermost.
     site: Option<usize>,
     /// `malloc`, `operator new` …
     pub call: &'static str,
-    /// Of the image, in the order in which the images were read.
+    /// The index of the image, in the order of reading.
     pub image: usize,
-    /// What it had at the peak is 0 unless the image had the highest peak of all.
+    /// Bytes at the peak are 0 unless the image had the highest peak of all.
     pub sums: Origin,
     pub life: Life,
     pub truncated: bool,
 }
 
-/// What is known of the blocks of one stack beyond the sums of the heap.
+/// Figures of the blocks of one stack beyond the sums of the heap.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
     /// Blocks that ended before their thread allocated again.
     pub temporary: u64,
     pub temporary_bytes: u64,
-    /// From making to end, over all blocks; those never ended lived to the end of the trace.
+    /// Sum of the lifetimes; a block that is never freed lives to the end of the trace.
     pub lifetime_ns: u64,
-    /// The most that was live of this stack at once, and in how many blocks.
+    /// The highest live bytes of this stack, and the highest live blocks.
     pub max_bytes: u64,
     pub max_blocks: u64,
     live_bytes: u64,
@@ -66,8 +66,8 @@ impl Life {
 }
 
 impl StackRow {
-    /// The code addresses of the stack, innermost first: of each the functions that were inlined
-    /// there, and the one that they were inlined into, last.
+    /// The code addresses of the stack, innermost first: each as the inlined functions, then the one
+    /// that they are inlined into.
     pub fn locations(&self) -> impl DoubleEndedIterator<Item = &[ChainFrame]> {
         let mut hidden = self.hidden;
         let shown = self.chain.iter().filter_map(|frames| {
@@ -83,7 +83,7 @@ impl StackRow {
         self.locations().flatten()
     }
 
-    /// The one that is charged.
+    /// The charged function.
     pub fn site(&self) -> Option<&ChainFrame> {
         super::attribute::functions(&self.chain).nth(self.site?)
     }
@@ -93,7 +93,7 @@ impl StackRow {
         self.hidden = self.site.unwrap_or(0);
     }
 
-    /// The row of a stack of which sums are known and nothing else.
+    /// The row of a stack with nothing but sums.
     pub fn with_sums(chain: Chain, site: Option<usize>, image: usize, sums: Origin) -> Self {
         Self {
             chain,
@@ -107,7 +107,7 @@ impl StackRow {
         }
     }
 
-    /// The row of a stack that made no block that is counted.
+    /// The row of a stack without counted blocks.
     pub fn without_sums(
         finished: &mut Finished<'_, '_>,
         image: usize,
@@ -132,12 +132,12 @@ impl StackRow {
 #[derive(Default)]
 pub struct Stacks {
     pub rows: Vec<StackRow>,
-    /// When the image with the highest peak had it, and how long it was recorded.
+    /// The time of the highest peak in its image, and the length of that image's recording.
     pub peak_at_ns: u64,
     pub duration_ns: u64,
     images: usize,
     peak_bytes: u64,
-    /// Of the image that is being read.
+    /// The index of the current image.
     image: ImageLives,
 }
 
@@ -154,7 +154,7 @@ struct ImageLives {
     last: u64,
 }
 
-/// By whom a block was made, which of the thread's allocations it was, and when.
+/// The thread that allocated a block, the number of this allocation in the thread, and the time.
 #[derive(Clone, Copy, Default)]
 pub struct Birth {
     thread: u32,

@@ -1,5 +1,5 @@
-//! What is analysed: a trace, or the part of it that the user asked for, and how its stacks are to
-//! be read. One set of options for all commands that read traces.
+//! The subject of an analysis: a trace or a part of it, and how its stacks are read. One set of options
+//! for all commands that read traces.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub struct RawReading {
     charging: RawCharging,
 }
 
-/// Who is charged: for every command that names sites.
+/// Options about charging, for every command that names sites.
 #[derive(Debug, Args)]
 pub struct RawCharging {
     /// Charge this function's allocations to its caller; `*` and `?` match; may be repeated
@@ -94,8 +94,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Opens the files of the trace, the process image that started first in front: numbers of processes
-    /// start again from the lowest. Those that cannot be read are told, unless none can.
+    /// Opens the trace's files, ordered by the start of their process images, because process ids wrap
+    /// around. Unreadable files are reported, unless all are.
     pub fn open(&self) -> Result<(Vec<Trace>, Vec<String>)> {
         let failed = |error: &TraceError| Failure::failed(describe(error));
         let files = trace_files(&self.trace).map_err(|error| failed(&error))?;
@@ -121,7 +121,7 @@ impl Subject {
         }
         traces.sort_by_key(|trace| {
             let process = trace.process();
-            // The wall's clock can be set back; an imported trace has no other.
+            // The wall clock can be set back; an imported trace has no other.
             (trace.clock().start_monotonic_ns, process.start_wall_ns)
         });
         Ok((traces, unreadable))

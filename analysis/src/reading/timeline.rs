@@ -1,11 +1,11 @@
 //! Live bytes over the life of a program, by origin: an observer.
 //!
-//! Time is cut into columns of one width; when it outgrows them, pairs become one and the width
-//! doubles. A column shows the moment at which most was live in it, so that the origins' parts add
-//! up to that, and the column with the peak shows the peak exactly.
+//! Time is divided into columns of equal width; when there are too many, pairs are merged and the width
+//! doubles. A column shows the moment with the most live bytes in it, so the origins' shares add up to
+//! that, and the peak's column shows the peak exactly.
 //!
-//! Memory: for each origin 24 bytes a column in which it changed, `COLUMNS` at most. Time: constant
-//! a change; each doubling, 64 at most, passes over what is kept.
+//! Memory: 24 bytes for each column in which an origin changed, up to `COLUMNS` an origin. Time:
+//! constant a change; each doubling, of up to 64, passes over all columns.
 
 use larder_trace::{Event, Events, Trace};
 use rustc_hash::FxHashMap;
@@ -14,20 +14,20 @@ use super::heap::{Block, OriginId};
 use super::observe::{End, Finished, Live, Made, Moment, Observer};
 use super::sites::{SiteId, SiteStack, SiteTable};
 
-/// Columns that are kept; even, as pairs are merged.
+/// The largest number of columns; even, because pairs are merged.
 pub const COLUMNS: usize = 512;
 
 /// Live bytes of a process image.
 pub struct Timeline {
     pub pid: u32,
     pub column_ns: f64,
-    /// The most that was live in each column.
+    /// The highest live bytes in each column.
     pub totals: Vec<u64>,
     pub peak_bytes: u64,
-    /// The sites with the most live bytes at any time, the greatest first, and their part of each
+    /// The sites with the highest live bytes at any time, in descending order, and their share of each
     /// column.
     pub sites: Vec<(SiteId, Vec<u64>)>,
-    /// What the `SiteId`s mean.
+    /// The table of the `SiteId`s.
     pub table: SiteTable,
     /// Sites that are not in `sites`.
     pub other_sites: usize,
@@ -35,7 +35,7 @@ pub struct Timeline {
 
 /// Collects the timeline of the image with the highest peak.
 pub struct TimelineObserver {
-    /// Sites told apart.
+    /// Sites shown separately.
     shown: usize,
     recording: Recording,
     pub timeline: Option<Timeline>,
@@ -50,12 +50,12 @@ impl TimelineObserver {
         }
     }
 
-    /// A block was made; its event was told before.
+    /// A block was allocated; `event` was called before.
     pub fn add(&mut self, origin: OriginId, size: u64) {
         self.recording.change(origin.index(), Change::More(size));
     }
 
-    /// A block ended; its event was told before.
+    /// A block was freed; `event` was called before.
     pub fn remove(&mut self, origin: OriginId, size: u64) {
         self.recording.change(origin.index(), Change::Less(size));
     }
@@ -102,7 +102,7 @@ enum Change {
     Less(u64),
 }
 
-/// An origin's part of one column in which it changed.
+/// An origin's share of one column in which it changed.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     column: usize,
@@ -136,17 +136,17 @@ impl Track {
 struct Recording {
     start: u64,
     width: u64,
-    /// The column that is filled.
+    /// The open column.
     open: usize,
     totals: Vec<u64>,
     live: u64,
-    /// Of the open column: the most that was live, and after which change.
+    /// The highest live bytes in the open column, and the change after which they were reached.
     most: u64,
     shown_at: u64,
-    /// Counts changes.
+    /// The number of changes so far.
     now: u64,
     tracks: Vec<Track>,
-    /// Those that changed in the open column.
+    /// The origins that changed in the open column.
     changed: Vec<usize>,
 }
 
@@ -166,7 +166,7 @@ impl Recording {
         }
     }
 
-    /// A change now: `advance` was told of its time.
+    /// A change at the time of the last `advance`.
     fn change(&mut self, origin: usize, change: Change) {
         if self.tracks.len() <= origin {
             self.tracks.resize(origin + 1, Track::default());
@@ -191,7 +191,7 @@ impl Recording {
         }
     }
 
-    /// Opens the column of this time; one that is past stays open.
+    /// Opens the column of this time, unless it is past.
     fn advance(&mut self, time: u64) {
         let since_start = time.saturating_sub(self.start);
         let column = |width| (since_start / width) as usize;
@@ -204,7 +204,7 @@ impl Recording {
         }
     }
 
-    /// Closes the open column and those without a change up to this one, which it opens.
+    /// Closes the open column and the unchanged ones up to this one, and opens this one.
     fn close_to(&mut self, column: usize) {
         for origin in self.changed.drain(..) {
             let track = &mut self.tracks[origin];
@@ -223,7 +223,7 @@ impl Recording {
         self.shown_at = self.now;
     }
 
-    /// Makes one column of each pair, and shows the moment of the higher.
+    /// Merges pairs of columns; each shows the moment of the higher one.
     fn merge(&mut self) {
         let first_shown: Vec<bool> = self
             .totals
@@ -297,7 +297,7 @@ impl Recording {
         }
     }
 
-    /// What some origins show in all columns.
+    /// The values of some origins in all columns.
     fn columns(&self, origins: &[usize]) -> Vec<u64> {
         let mut columns = vec![0u64; self.totals.len()];
         for origin in origins {
@@ -317,7 +317,7 @@ impl Recording {
 mod tests {
     use super::*;
 
-    /// The time, the origin, and how its live bytes change.
+    /// The time, the origin, and the change of its live bytes.
     type Step = (u64, usize, i64);
 
     fn record(steps: &[Step]) -> Recording {
@@ -334,7 +334,8 @@ mod tests {
         recording
     }
 
-    /// What each column must show, by looking at every moment: the first with the most live.
+    /// The expected values of each column, by brute force: at the first moment with the highest live
+    /// bytes.
     fn expected(steps: &[Step], width: u64, columns: usize) -> Vec<Vec<u64>> {
         let origins = steps.iter().map(|step| step.1 + 1).max().unwrap_or(0);
         let mut live = vec![0i64; origins];

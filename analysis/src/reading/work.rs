@@ -1,4 +1,4 @@
-//! What a run did, as its trace tells it: the marks that it passed, and its system calls.
+//! The work of a run: the marks that it passed, and its system calls.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use larder_trace::{Action, Event, Events, IoCall};
 
 use super::observe::Observer;
 
-/// Marks of different names that are counted; of others nothing is known.
+/// The largest number of distinct marks; further ones are ignored.
 const MOST_MARKS: usize = 1024;
 
 /// The program's own marks, and how often it passed each.
@@ -26,7 +26,7 @@ impl Marks {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Those passed most often first.
+    /// The marks, those passed most often first.
     pub fn ranked(&self) -> Vec<(&[u8], u64)> {
         let passes = self.0.iter().map(|(name, passes)| (&**name, *passes));
         let mut ranked: Vec<_> = passes.collect();
@@ -75,7 +75,7 @@ impl Io {
     }
 }
 
-/// All of it, of all process images of a trace.
+/// The work of all process images of a trace.
 #[derive(Debug, Default)]
 pub struct Work {
     pub marks: Marks,

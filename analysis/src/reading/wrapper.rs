@@ -1,8 +1,8 @@
 //! A program's own allocation functions: `--wrapper FUNCTION=KIND[-HEADER]`.
 //!
-//! With such rules only what passes through one of the functions is counted, as the program sees
-//! it: one call of the wrapper is one call of its kind, charged to the wrapper's caller. A wrapper that
-//! asks for a header of its own in front of each block has the header's bytes taken off.
+//! With such rules only calls through one of the functions are counted, from the program's view: one
+//! call of the wrapper is one call of its kind, charged to the wrapper's caller. If the wrapper adds a
+//! header to each block, the header's bytes are subtracted.
 
 use larder_base::failure::Failure;
 use larder_base::printable;
@@ -34,7 +34,7 @@ impl From<WrapperError> for Failure {
     }
 }
 
-/// What a wrapper's calls are counted as.
+/// The kind that a wrapper's calls count as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrapperKind {
     Allocates(Kind),
@@ -45,12 +45,12 @@ pub enum WrapperKind {
 pub struct WrapperRule {
     pub function: String,
     pub kind: WrapperKind,
-    /// What the wrapper adds to the size its caller asked for.
+    /// The bytes that the wrapper adds to the requested size.
     pub header_bytes: u64,
 }
 
 impl WrapperRule {
-    /// Parses `FUNCTION=KIND[-HEADER]`; the last `=` divides, as C++ operators have some.
+    /// Parses `FUNCTION=KIND[-HEADER]`; the last `=` separates, because C++ operators contain some.
     pub fn parse(text: &str) -> Result<Self, WrapperError> {
         let (function, kind) = text
             .rsplit_once('=')

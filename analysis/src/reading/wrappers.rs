@@ -1,16 +1,15 @@
-//! The program's own allocation functions, found by themselves: what many callers ask for memory of
-//! many sizes through, in little code, is charged to those callers.
+//! Finds the program's own allocation functions: small functions through which many callers request
+//! memory of many sizes. Their callers are charged.
 //!
 //! A function is a wrapper if it is the innermost that could be charged, or separated from the
-//! allocator by small functions that serve hardly anybody else; if its code is small; if many
-//! functions call it; and if what it asks for depends on who calls. A constructor has many callers,
-//! too, but one size, and stays what is charged; and so does a function that asks from several
-//! places, unless its name says that it allocates: it works with what it gets. Little code that is
-//! named after the C library's function (`ts_calloc`, `xstrdup`) is a wrapper with one caller, too.
-//! Found wrappers are passed over, and the look begins again: wrappers of wrappers are found to any
-//! depth.
+//! allocator by small functions with few other callers; if its code is small; if many functions call
+//! it; and if the requested sizes depend on the caller. A constructor has many callers, too, but one
+//! size, so it stays charged. So does a function that requests memory in several places, unless its
+//! name is that of an allocation function. A small function named after the C library's (`ts_calloc`,
+//! `xstrdup`) is a wrapper even with one caller.
+//! Found wrappers are passed over, and the search begins again: it finds wrappers of wrappers at any depth.
 //!
-//! Time: rounds × stacks × `LOOK_THROUGH`; memory: 4 bytes a function of a stack, `FRAMES` at most.
+//! Time: rounds × stacks × `LOOK_THROUGH`; memory: 4 bytes a function of a stack, of up to `FRAMES`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,28 +20,28 @@ use super::chain::Chain;
 use super::naming::function_name;
 use super::resolve::{ChainFrame, FunctionKey, Resolver};
 
-/// A call path with what was asked for through it.
+/// A call path with its requests.
 pub struct Path {
     pub chain: Chain,
     pub calls: u64,
     pub bytes: u64,
 }
 
-/// Code beyond this does more than ask for memory, in bytes.
+/// A function with more bytes of code does more than allocate.
 const SMALL_CODE: u64 = 512;
-/// The same of a function whose name says that it allocates: it may have the slow path inlined.
+/// The same for a function with the name of an allocation function: it may have the slow path inlined.
 const SMALL_CODE_NAMED: u64 = 2048;
-/// Callers from which on a function serves everybody; fewer do if its name says so.
+/// The least number of callers; with the name of an allocation function fewer are enough.
 const FEWEST_CALLERS: usize = 6;
 const FEWEST_CALLERS_NAMED: usize = 3;
-/// Mean sizes that differ between callers, and their share of the callers: a constructor has one.
+/// Distinct mean sizes over the callers, and their share of the callers: a constructor has one.
 const FEWEST_SIZES: usize = 3;
 const CALLERS_A_SIZE: usize = 5;
 /// Functions between a wrapper and the allocator that need not be wrappers by themselves.
 const LOOK_THROUGH: usize = 3;
-/// A function that is looked through has at most this many callers.
+/// A function that is looked through has up to this many callers.
 const NARROW_CALLERS: usize = 2;
-/// Functions of a stack that are looked at, from the innermost that could be charged.
+/// Functions of a stack that are examined, from the innermost that could be charged.
 const FRAMES: usize = 12;
 const MOST_ROUNDS: usize = 16;
 const NAMES_SHOWN: usize = 6;
@@ -52,7 +51,7 @@ const HINTS: &[&str] = &[
     "alloc", "malloc", "dup", "grow", "reserve", "resize", "expand", "ensure", "new",
 ];
 
-/// Parts of the names of functions that are the C library's to their callers.
+/// Parts of names of functions that replace the C library's.
 const LIBRARY_NAMES: &[&str] = &["malloc", "calloc", "realloc", "strdup", "strndup", "memdup"];
 
 /// Marks the wrappers of these paths in the resolver.
@@ -87,13 +86,13 @@ fn rounds(stacks: &[Stack], functions: &Functions) -> Vec<bool> {
     found
 }
 
-/// What one function is judged by.
+/// The evidence about one function.
 struct Function {
     key: FunctionKey,
     named: bool,
-    /// It is named after a function of the C library.
+    /// Whether it is named after a function of the C library.
     like_library: bool,
-    /// Of machine code; 0 where the compiler inlined it, `None` where nobody knows.
+    /// Bytes of machine code; 0 where the function is inlined, `None` where they are not known.
     code_bytes: Option<u64>,
 }
 
@@ -120,7 +119,7 @@ impl Function {
 #[derive(Clone, Copy)]
 struct Place {
     function: u32,
-    /// Its low half tells the places in one function apart.
+    /// The low half identifies the place in the function.
     address: u32,
 }
 
@@ -181,27 +180,27 @@ impl Functions {
     }
 }
 
-/// Who calls a function that could be charged, and what they ask for.
+/// The callers of a function that could be charged, with their requests.
 #[derive(Default)]
 struct Served {
     /// Calls and bytes by caller; a caller that is not known is one.
     callers: FxHashMap<Option<u32>, (u64, u64)>,
     /// The same by the place in the caller.
     call_places: FxHashMap<(u32, u32), (u64, u64)>,
-    /// From where in it memory is asked for.
+    /// The places in it that request memory.
     places: FxHashSet<u32>,
     /// Functions between it and the allocator.
     inner: FxHashSet<u32>,
 }
 
 impl Served {
-    /// Whether it is a wrapper: small, with enough callers, on whom depends what is asked for.
+    /// Whether it is a wrapper: small, with enough callers, whose requests differ.
     fn makes_wrapper(&self, function: &Function) -> bool {
         if function.is_small() && function.like_library && self.callers.keys().any(Option::is_some)
         {
             return true;
         }
-        // One whose name says that it allocates may serve a single function, from several lines.
+        // With the name of an allocation function, several lines of one caller are enough.
         let served = match function.named && self.call_places.len() > self.callers.len() {
             true => depends(self.call_places.values(), function),
             false => depends(self.callers.values(), function),
@@ -210,7 +209,7 @@ impl Served {
     }
 }
 
-/// Whether there are enough of these, with calls and bytes each, and what they ask for differs.
+/// Whether there are enough callers or places, and their mean sizes differ.
 fn depends<'a>(served: impl ExactSizeIterator<Item = &'a (u64, u64)>, function: &Function) -> bool {
     let count = served.len();
     let sizes: BTreeSet<u64> = served.map(|(calls, bytes)| bytes / calls.max(&1)).collect();
@@ -264,11 +263,11 @@ fn round(stacks: &[Stack], functions: &Functions, found: &[bool]) -> FxHashSet<u
         .collect()
 }
 
-/// Notes who calls the function at this depth of what could be charged, and through what it asks.
+/// Adds the caller of the function at this depth, and the place in it that requests memory.
 fn add(served: &mut FxHashMap<u32, Served>, own: &[Place], depth: usize, stack: &Stack) {
     let Place { function, address } = own[depth];
     let caller = own.get(depth + 1).map(|place| place.function);
-    // Recursion is no caller.
+    // A recursive call adds no caller.
     if caller == Some(function) {
         return;
     }
@@ -287,7 +286,7 @@ fn add(served: &mut FxHashMap<u32, Served>, own: &[Place], depth: usize, stack: 
     }
 }
 
-/// The wrappers that calls came through, with how many did.
+/// The wrappers on recorded stacks, with their numbers of calls.
 #[derive(Debug, Default)]
 pub struct Passed(FxHashMap<Rc<str>, u64>);
 
@@ -307,14 +306,14 @@ impl Passed {
         }
     }
 
-    /// Their names, that of most calls first.
+    /// Their names, by descending calls.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<(&Rc<str>, &u64)> = self.0.iter().collect();
         names.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
         names.into_iter().map(|(name, _)| &**name).collect()
     }
 
-    /// In one line, if there is any.
+    /// One line of text, if there is any.
     pub fn describe(&self) -> Option<String> {
         let names = self.names();
         let shown = names.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>();
@@ -335,7 +334,7 @@ impl Passed {
 mod tests {
     use super::*;
 
-    /// Functions by the bytes of their code, and whether their names say that they allocate; stacks
+    /// Functions by the bytes of their code, and whether they have the name of an allocation function; stacks
     /// as calls to the allocator from the place `function.address`, innermost first, of this size.
     #[derive(Default)]
     struct Program {
@@ -407,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_from_two_places_works_with_what_it_gets_unless_its_name_says_that_it_allocates() {
+    fn a_function_that_allocates_in_two_places_is_no_wrapper_without_such_a_name() {
         for named in [false, true] {
             let mut program = Program::default();
             let function = program.function(100, named);
@@ -447,7 +446,7 @@ mod tests {
         let mut program = Program::default();
         let named = program.function(0, true);
         program.functions.known[named as usize].like_library = true;
-        // Nobody could be charged in its place.
+        // There is no caller to charge in its place.
         program.call(&[(named, 0)], 10);
         assert!(program.found().is_empty());
         program.callers(&[named], 1, false);
@@ -455,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_of_one_function_are_served_if_the_name_says_that_it_allocates() {
+    fn several_lines_of_one_function_are_enough_for_an_allocation_functions_name() {
         for (named, sizes, wrapper) in [(true, 3, true), (true, 1, false), (false, 3, false)] {
             let mut program = Program::default();
             let (function, caller) = (program.function(100, named), program.function(4096, false));

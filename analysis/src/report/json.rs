@@ -1,4 +1,4 @@
-//! The report for programs: one object, described in `docs/reference/report.md`.
+//! The report as one JSON object, described in `docs/reference/report.md`.
 
 use std::io::{self, Write};
 

@@ -31,17 +31,17 @@ pub struct ReportPlan {
     pub output: Option<PathBuf>,
 }
 
-/// Sites in a ranking of the text form, unless said otherwise.
+/// Sites in a ranking of the text form, by default.
 const DEFAULT_TOP: usize = 10;
 
-/// The whole of what is printed.
+/// A report, ready to print.
 pub struct Report {
     pub analysis: Analysis,
     pub plan: ReportPlan,
 }
 
 impl Report {
-    /// How many sites a ranking shows.
+    /// The number of sites in a ranking.
     pub fn top(&self) -> usize {
         match (self.plan.top, self.plan.format) {
             (Some(0), _) | (None, Format::Json) => usize::MAX,

@@ -1,4 +1,4 @@
-//! The report for people. Every name that comes from outside goes through `shown`.
+//! The report as text. Every name that comes from outside goes through `shown`.
 
 use std::io::{self, Write};
 
@@ -66,7 +66,7 @@ pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         if key == SortKey::Peak && !report.analysis.sites.knows_peak_shares() {
             writeln!(
                 out,
-                "\n{HEADING}{}: not known, as the calls were only counted{HEADING:#}",
+                "\n{HEADING}{}: not known, because the calls were only counted{HEADING:#}",
                 key.title()
             )?;
             continue;
@@ -138,7 +138,7 @@ fn print_counters(counters: &Counters, out: &mut dyn Write) -> io::Result<()> {
         (counters.failed, "more calls failed"),
         (
             counters.unknown_frees,
-            "frees are of blocks that the trace does not have",
+            "frees are of blocks whose allocation is not in the trace",
         ),
     ] {
         if value > 0 {

@@ -1,18 +1,18 @@
-//! Names as a programmer writes them: Rust's and C++'s symbols demangled, parameters and hashes
-//! left out, as the line number tells overloads apart.
+//! Names in source form: demangled symbols of Rust and C++, without parameters and hashes, because the
+//! line number tells overloads apart.
 
 use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// A hostile symbol of a hundred bytes can unfold to gigabytes.
+/// A hostile symbol of a hundred bytes can expand to gigabytes.
 const MAX_NAME_BYTES: usize = 2048;
 
 /// The demangled form of `symbol`, or `symbol` itself.
 pub fn demangle(symbol: &str) -> String {
-    // The loader's version suffix (malloc@@GLIBC_2.2.5) is no part of the name.
+    // The loader's version suffix (malloc@@GLIBC_2.2.5) is not part of the name.
     let symbol = symbol.split('@').next().unwrap_or(symbol);
-    // glibc's own name for what it exports under the rest.
+    // glibc's internal name of an exported function.
     let symbol = symbol.strip_prefix("__GI_").unwrap_or(symbol);
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         return bounded(|out| write!(out, "{name:#}")).unwrap_or_else(|| symbol.to_owned());
@@ -31,7 +31,7 @@ pub fn demangle(symbol: &str) -> String {
         )
 }
 
-/// An empty parameter pack is written as an argument of no letters: `make_unique<W, >`.
+/// An empty parameter pack is demangled to an empty argument: `make_unique<W, >`.
 fn without_empty_packs(mut name: String) -> String {
     while name.contains(", >") {
         name = name.replace(", >", ">");
@@ -39,8 +39,8 @@ fn without_empty_packs(mut name: String) -> String {
     name
 }
 
-/// gcc's suffixes of function clones: `.cold`, `.part.0`, `.isra.0`, `.constprop.0`. A part of a
-/// function that was only moved elsewhere is that function.
+/// gcc's suffixes of function clones: `.cold`, `.part.0`, `.isra.0`, `.constprop.0`. A part that gcc
+/// moved elsewhere counts as its function.
 fn split_clone_suffix(symbol: &str) -> (&str, &str) {
     match symbol.find('.') {
         Some(dot) => (&symbol[..dot], ""),
@@ -48,7 +48,7 @@ fn split_clone_suffix(symbol: &str) -> (&str, &str) {
     }
 }
 
-/// Writes at most `MAX_NAME_BYTES`; a longer name is cut and ends in "…".
+/// Writes up to `MAX_NAME_BYTES`; a longer name is cut and ends in "…".
 fn bounded(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
     let mut out = Bounded {
         text: String::new(),

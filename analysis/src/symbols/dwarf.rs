@@ -1,14 +1,12 @@
-//! A module's debug information, for questions about types: the compilation unit of an address, and
-//! what lies where in it. `types` asks the questions.
+//! A module's debug information, for `types`: the compilation unit of an address, and the places of its
+//! entries.
 //!
-//! addr2line's loader keeps its own view to itself, so the file is mapped once more, when the first
-//! question comes. One thread. Memory: 24 bytes a range of code; 12 bytes an entry of the units that
-//! were asked for last, of 2^22 entries at most; sections that are compressed, whole. Time: one pass
-//! over a unit when its first address comes; of a unit 2^21 entries and of a module 2^26 are read,
-//! with more nothing is known.
-//!
-//! Only little-endian files, and only what is in the file itself: not what `dwz` moved to another
-//! one, nor split debug information (`.dwo`), nor type units.
+//! addr2line does not expose its mapping, so the file is mapped once more, at the first question. One
+//! thread. Memory: 24 bytes a range of code; 12 bytes an entry of the units used last, up to 2^22
+//! entries; compressed sections, unpacked. Time: one pass over a unit at its first address. Up to 2^21
+//! entries of a unit and 2^26 of a module are read; beyond that nothing is known.
+//! Only little-endian files, and only entries in the file itself: not those that `dwz` moved to another
+//! file, nor split debug information (`.dwo`), nor type units.
 //!
 //! Invariants: `UnitIndex::scopes` is sorted by `start`, a scope comes after the one around it, and
 //! scopes nest.
@@ -33,14 +31,14 @@ pub type Slice<'d> = EndianSlice<'d, LittleEndian>;
 pub type Entry<'d> = DebuggingInformationEntry<Slice<'d>>;
 
 const MOST_ENTRIES_A_UNIT: u64 = 1 << 21;
-/// Of all passes and questions.
+/// Entries of all passes and questions.
 const MOST_ENTRIES_A_MODULE: u64 = 1 << 26;
-/// Places of entries; with more no other unit is kept.
+/// Stored places of entries; when there are more, older units are dropped.
 const MOST_KEPT: usize = 1 << 21;
 const MOST_SCOPES_AROUND: usize = 1 << 10;
-/// Larger sections that are compressed are not unpacked.
+/// Larger compressed sections are not unpacked.
 const MOST_UNPACKED_BYTES: u64 = 1 << 30;
-/// How many ranges that begin before an address are looked at.
+/// The number of ranges examined that begin before an address.
 const MOST_OVERLAPS: usize = 16;
 
 enum Section {
@@ -49,7 +47,7 @@ enum Section {
 }
 
 impl Section {
-    /// Empty if the file has none, or it cannot be read.
+    /// Empty if the file has none or is unreadable.
     fn load(file: &ElfFile, id: SectionId) -> Self {
         Self::find(file, id).unwrap_or(Section::Mapped(0..0))
     }
@@ -84,7 +82,7 @@ fn is_packed(data: &object::CompressedData<'_>) -> bool {
     data.format != object::CompressionFormat::None
 }
 
-/// The sections that types are described in; the others are left alone.
+/// The sections that describe types; the others are not loaded.
 fn is_needed(id: SectionId) -> bool {
     matches!(
         id,
@@ -92,7 +90,7 @@ fn is_needed(id: SectionId) -> bool {
             | SectionId::DebugAddr
             | SectionId::DebugAranges
             | SectionId::DebugInfo
-            // gimli opens no unit without it.
+            // gimli requires it for every unit.
             | SectionId::DebugLine
             | SectionId::DebugLineStr
             | SectionId::DebugRanges
@@ -102,7 +100,7 @@ fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// Code, and where in `.debug_info` its unit begins.
+/// A range of code, and the offset of its unit in `.debug_info`.
 #[derive(Clone, Copy)]
 struct UnitRange {
     begin: u64,
@@ -115,9 +113,9 @@ pub struct ModuleDwarf {
     sections: DwarfSections<Section>,
     /// By `.debug_aranges`, sorted.
     listed: OnceCell<Vec<UnitRange>>,
-    /// By the units themselves, sorted; for what the list leaves out.
+    /// By the units themselves, sorted; for code that the list leaves out.
     found: OnceCell<Vec<UnitRange>>,
-    /// By the unit's place. `None`: too large, or malformed.
+    /// By the unit's offset. `None`: too large, or malformed.
     units: RefCell<HashMap<usize, Option<Rc<UnitIndex>>>>,
     entries_left: Cell<u64>,
 }
@@ -147,12 +145,12 @@ impl ModuleDwarf {
         })
     }
 
-    /// When the file was last written to.
+    /// The file's time of modification.
     pub fn modified(&self) -> Option<SystemTime> {
         std::fs::metadata(&self.file.path).ok()?.modified().ok()
     }
 
-    /// Asks the unit around an address of the module.
+    /// Calls `question` with the unit around an address of the module.
     pub fn ask<T>(
         &self,
         address: u64,
@@ -300,14 +298,14 @@ struct Scope {
 
 const NO_SCOPE: u32 = u32::MAX;
 
-/// A scope that has not ended yet.
+/// A scope that is still open.
 struct Open {
     depth: isize,
     index: usize,
     namespace: bool,
 }
 
-/// Where the entries of a unit are that questions begin at.
+/// The places of a unit's entries at which questions begin.
 #[derive(Debug, Default)]
 pub struct UnitIndex {
     scopes: Vec<Scope>,
@@ -369,7 +367,7 @@ impl UnitIndex {
         None
     }
 
-    /// How many places are kept.
+    /// The number of stored places.
     fn len(&self) -> usize {
         self.scopes.len() + self.functions.len() + self.types.len() + self.variables.len()
     }
@@ -420,7 +418,7 @@ fn is_scope(tag: DwTag) -> bool {
     )
 }
 
-/// One unit, while it is asked.
+/// One unit, during a question.
 pub struct UnitView<'d> {
     dwarf: Dwarf<Slice<'d>>,
     unit: Unit<Slice<'d>>,
@@ -443,7 +441,7 @@ impl<'d> UnitView<'d> {
         u64::from(self.unit.header.address_size())
     }
 
-    /// `None`: it has no name, or one that is not in this file.
+    /// `None`: no name, or one outside of this file.
     pub fn name(&self, entry: &Entry<'d>) -> Option<Cow<'d, str>> {
         let name = entry.attr_value(dw::DW_AT_name)?;
         let name = self.dwarf.attr_string(&self.unit, name).ok()?;
@@ -474,8 +472,8 @@ impl<'d> UnitView<'d> {
         within
     }
 
-    /// The entries below one, of those that `descend` lets through also what is below them; all in
-    /// the order of the file, until `visit` returns true.
+    /// Visits the entries below one, and recursively those below entries that `descend` accepts, in the
+    /// order of the file, until `visit` returns true.
     pub fn below(
         &self,
         entry: &Entry<'d>,
@@ -513,13 +511,13 @@ impl<'d> UnitView<'d> {
     }
 }
 
-/// Counts an entry that is read. `None`: there are enough.
+/// Counts a read entry. `None`: the limit is reached.
 fn spend(entries_left: &Cell<u64>) -> Option<()> {
     entries_left.set(entries_left.get().checked_sub(1)?);
     Some(())
 }
 
-/// A constant, however it is written down.
+/// A constant in any form.
 pub fn number(attribute: Option<&Attribute<Slice<'_>>>) -> Option<u64> {
     attribute?.udata_value()
 }

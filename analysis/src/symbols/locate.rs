@@ -1,5 +1,5 @@
-//! Finding debug information that was stripped from a module: by build id under /usr/lib/debug and
-//! in debuginfod's cache, and by `.gnu_debuglink`; and the file that `dwz` shares between modules.
+//! Finds debug information that was stripped from a module: by build id under /usr/lib/debug and in
+//! debuginfod's cache, and by `.gnu_debuglink`; and the file that `dwz` shares between modules.
 //!
 //! Invariant: a file is used only if its build id (or, without one, its checksum) is the module's.
 
@@ -31,7 +31,7 @@ impl DebugRoots {
         }
     }
 
-    /// The separate debug file of a module, if there is a right one.
+    /// The separate debug file of a module, if there is one that matches.
     pub fn find(&self, module: Option<(&Path, &ElfFile)>, build_id: &[u8]) -> Option<ElfFile> {
         let by_id = self.by_build_id(build_id).into_iter().find_map(|path| {
             ElfFile::open(&path).filter(|file| file.build_id() == build_id && file.has_dwarf())
@@ -77,7 +77,7 @@ impl DebugRoots {
     }
 }
 
-/// What there is to name a module's functions by.
+/// The source of names for a module's functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DebugInfo {
     Own,
@@ -123,11 +123,11 @@ pub struct ElfFile {
 }
 
 impl ElfFile {
-    /// `None` if it cannot be opened or is no ELF file.
+    /// `None` if it cannot be opened or is not an ELF file.
     pub fn open(path: &Path) -> Option<Self> {
         let file = open_regular(path).ok()?;
-        // SAFETY: read only; whoever truncates a module while it is read ends this process, as
-        // with every reader of symbols.
+        // SAFETY: read only; if another process truncates a module while it is read, this process ends,
+        // as with every reader of symbols.
         let map = unsafe { Mmap::map(&file) }.ok()?;
         object::File::parse(&*map).ok()?;
         Some(Self {
@@ -166,7 +166,7 @@ impl ElfFile {
         })
     }
 
-    /// Whether it has a full symbol table, beyond what it exports.
+    /// Whether it has a full symbol table, beyond its exported symbols.
     fn has_symbol_table(&self) -> bool {
         self.parse()
             .is_some_and(|file| file.symbols().next().is_some())
@@ -178,7 +178,7 @@ impl ElfFile {
         Some((name.to_vec(), checksum))
     }
 
-    /// The file that holds what `dwz` moved out of this one.
+    /// The file into which `dwz` moved parts of this one.
     pub fn supplement(&self) -> Option<PathBuf> {
         let file = self.parse()?;
         let (name, build_id) = file.gnu_debugaltlink().ok()??;

@@ -1,20 +1,19 @@
-//! Which loop of a function's machine code a call lies in. x86-64.
+//! Finds the loop of a function's machine code in which a call lies. x86-64.
 //!
-//! Loops are the natural ones: a jump back to a block that dominates it. What cannot be followed
-//! (jumps by a table, parts that the compiler moved out of the function) makes the answer unknown,
-//! never none. Memory: that of the code, of at most 256 KiB a function; time: 2^24 steps a function, and
-//! 2^20 a call.
+//! Loops are natural loops: a jump back to a block that dominates it. If a jump cannot be followed
+//! (jump tables, parts that the compiler moved out of the function), the answer is "unknown", never
+//! "none". Memory: the code, up to 256 KiB a function; time: 2^24 steps a function, and 2^20 a call.
 
 use std::collections::HashMap;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-/// Larger functions are not looked into.
+/// Larger functions are not analysed.
 pub const MOST_CODE_BYTES: u64 = 256 << 10;
 const MOST_STEPS: usize = 1 << 20;
 const MOST_STEPS_A_FUNCTION: usize = 1 << 24;
 
-/// What is known of a call.
+/// The loop of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
     Unknown,
@@ -25,7 +24,7 @@ pub enum Around {
 /// Addresses in the function's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeLoop {
-    /// Where every turn begins.
+    /// The start of every iteration.
     pub header: u64,
     /// A jump back to it.
     pub latch: u64,
@@ -34,24 +33,24 @@ pub struct CodeLoop {
 #[derive(Clone, Debug, Default)]
 struct Block {
     start: u64,
-    /// Of the last instruction.
+    /// The address of the last instruction.
     last: u64,
     end: u64,
     successors: Vec<usize>,
-    /// Ends in a jump whose targets are not known.
+    /// Whether the block ends in a jump with unknown targets.
     leaves_view: bool,
     calls: bool,
-    /// The successor not taken by a call's result other than null, if the block begins with such a
-    /// test of a pointer in rax.
+    /// If the block begins with a null test of the pointer in rax: the successor that is taken only for
+    /// null.
     if_null: Option<usize>,
 }
 
-/// A function's blocks, and which dominates which.
+/// A function's basic blocks with their dominators.
 pub struct FunctionCode {
     blocks: Vec<Block>,
     /// By block: its immediate dominator; `None`: not reachable from the start.
     dominators: Vec<Option<usize>>,
-    /// By block: those that jump to it.
+    /// By block: its predecessors.
     sources: Vec<Vec<usize>>,
 }
 
@@ -77,8 +76,8 @@ impl FunctionCode {
         }
     }
 
-    /// The innermost loop that the call which returns to `returns_to` can go on in. `allocates`:
-    /// the call is of the malloc family, so a loop that it ends by succeeding is none.
+    /// The innermost loop in which the call that returns to `returns_to` can repeat. `allocates`: the
+    /// call is of the malloc family, so a loop that ends when it succeeds is none.
     pub fn around(&self, returns_to: u64, allocates: bool) -> Around {
         let call = self
             .blocks
@@ -101,7 +100,7 @@ impl FunctionCode {
         }
     }
 
-    /// Where the call goes on if what it returned is not null.
+    /// The successor of the call if its result is not null.
     fn after_success(&self, call: usize) -> Vec<usize> {
         let next = &self.blocks[call].successors;
         match next.first().map(|next| &self.blocks[*next]) {
@@ -134,8 +133,8 @@ impl FunctionCode {
         }
     }
 
-    /// The block from which a way from `call` over `from` jumps back to `header` without having
-    /// left what it dominates.
+    /// The block that jumps back to `header` on a path from `call` over `from`, without leaving the
+    /// blocks that `header` dominates.
     fn back_to(
         &self,
         header: usize,
@@ -165,7 +164,7 @@ impl FunctionCode {
     }
 
     fn dominates(&self, above: usize, block: usize, steps: &mut usize) -> bool {
-        // Dominators have smaller addresses in most code, but not in all: walk the whole way up.
+        // Dominators have smaller addresses in most code, but not in all: the whole chain is walked.
         let mut at = block;
         while at != above && *steps <= MOST_STEPS {
             *steps += 1;
@@ -177,8 +176,7 @@ impl FunctionCode {
         at == above
     }
 
-    /// Whether the call can come again, and whether it can go on to where the code cannot be
-    /// followed.
+    /// Whether the call can repeat, and whether control can reach code that cannot be followed.
     fn goes_on(&self, call: usize) -> (bool, bool) {
         let mut seen = vec![false; self.blocks.len()];
         let mut open = self.blocks[call].successors.clone();
@@ -226,7 +224,7 @@ fn blocks(instructions: &[Instruction], start: u64, end: u64) -> Vec<Block> {
         let count = rest.iter().take_while(|i| i.ip() < to).count();
         let (of, after) = rest.split_at(count);
         rest = after;
-        // A target inside an instruction is no block: the jump to it goes out of view.
+        // A target inside an instruction is not a block: the jump to it counts as unknown.
         if let (Some(first), Some(last)) = (of.first(), of.last())
             && first.ip() == *leader
         {
@@ -278,8 +276,9 @@ fn connect(block: &mut Block, instructions: &[Instruction], number: &HashMap<u64
             block.successors.extend(taken);
             block.successors.extend(next.filter(|n| Some(*n) != taken));
         }
-        // Out of the function: a tail call, unless it is to a part that was moved out, whose jump
-        // back nobody sees; such a part has a symbol of its own and is reached by a condition.
+        // A jump out of the function is a tail call, unless it leads to a part that was moved out,
+        // whose jump back is not visible; such a part has a symbol of its own and is reached by a
+        // conditional jump.
         FlowControl::UnconditionalBranch => block.successors.extend(taken),
         FlowControl::IndirectBranch => block.leaves_view = true,
         FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => {}
@@ -291,8 +290,8 @@ fn connect(block: &mut Block, instructions: &[Instruction], number: &HashMap<u64
     }
 }
 
-/// Whether the block ends by comparing with null what a call has just returned: rax, or where it
-/// was put.
+/// Whether the block ends by comparing a call's result with null: rax, or the place where it was
+/// stored.
 fn tests_pointer(instructions: &[Instruction]) -> bool {
     let mut copies = vec![Register::RAX];
     let mut stored: Option<(Register, u64)> = None;
@@ -406,7 +405,7 @@ mod tests {
     const CALL: [u8; 5] = [0xe8, 0, 0x10, 0, 0];
     const RET: u8 = 0xc3;
 
-    /// The code, and where the call in it returns to.
+    /// The code, and the return address of the call in it.
     fn function(parts: &[&[u8]], calls: usize) -> (FunctionCode, u64) {
         let code = parts.concat();
         let before: usize = parts[..=calls].iter().map(|part| part.len()).sum();
@@ -444,7 +443,7 @@ mod tests {
         let parts: [&[u8]; 4] = [&CALL, &[0x48, 0x85, 0xc0], &[0x75, 0xf6], &[RET]];
         let (code, returns_to) = function(&parts, 0);
         assert!(matches!(code.around(returns_to, true), Around::Loop(_)));
-        // A status in eax is no pointer.
+        // A status in eax is not a pointer.
         let parts: [&[u8]; 4] = [&CALL, &[0x85, 0xc0], &[0x74, 0xf7], &[RET]];
         let (code, returns_to) = function(&parts, 0);
         assert!(matches!(code.around(returns_to, false), Around::Loop(_)));
@@ -477,7 +476,7 @@ mod tests {
         // call; je far out; ret
         let (code, returns_to) = function(&[&CALL, &[0x74, 0x70], &[RET]], 0);
         assert_eq!(code.around(returns_to, false), Around::Unknown);
-        // jmp rax; call; ret and jmp rax; call; jmp to the call: reached by a table alone.
+        // jmp rax; call; ret and jmp rax; call; jmp to the call: reached only by a jump table.
         let (code, returns_to) = function(&[&[0xff, 0xe0], &CALL, &[RET]], 1);
         assert_eq!(code.around(returns_to, false), Around::NoLoop);
         let (code, returns_to) = function(&[&[0xff, 0xe0], &CALL, &[0xeb, 0xf9]], 1);

@@ -1,8 +1,8 @@
-//! From an address in a module to functions, files and lines, inlined frames included.
+//! Turns an address in a module into functions, files and lines, inlined frames included.
 //!
-//! Debug information is taken from the module's file, or found by build id or debug link; without
-//! it, function symbols; without those, nothing. A file whose build id is not the recorded one is
-//! never used. One thread; everything found is kept, so memory grows with distinct addresses.
+//! Debug information comes from the module's file, or from a file found by build id or debug link;
+//! without it, from function symbols. A file with another build id than the recorded one is never used.
+//! One thread; results are cached, so memory grows with distinct addresses.
 
 mod demangle;
 mod dwarf;
@@ -22,7 +22,7 @@ pub use locate::{DebugInfo, DebugRoots, ElfFile, hex};
 use table::SymbolTable;
 use types::ModuleTypes;
 
-/// One function at an address; of several, all but the last are inlined into the next.
+/// One function at an address; if there are several, all but the last are inlined into the next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceFrame {
     pub function: Option<FunctionName>,
@@ -33,11 +33,11 @@ pub struct SourceFrame {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionName {
-    /// As the linker knows it, or as debug information names it.
+    /// The linker's name, or that of the debug information.
     pub symbol: Rc<str>,
-    /// As a programmer writes it.
+    /// The name in source form.
     pub name: Rc<str>,
-    /// How far into the function the address is; only from symbol tables.
+    /// The offset of the address in the function; only from symbol tables.
     pub offset: Option<u64>,
 }
 
@@ -51,10 +51,10 @@ impl FunctionName {
     }
 }
 
-/// Why a module's functions cannot be named as well as they could.
+/// Why a module's functions lack names or lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SymbolProblem {
-    /// The file is gone, or is no ELF file.
+    /// The file is gone, or is not an ELF file.
     NoFile,
     /// The file was replaced since the recording.
     OtherBuild { recorded: String, found: String },
@@ -65,7 +65,7 @@ pub enum SymbolProblem {
 /// A module whose symbols are loaded.
 pub struct ModuleSymbols {
     dwarf: Option<Loader>,
-    /// The file that has the debug information.
+    /// The file with the debug information.
     dwarf_path: Option<PathBuf>,
     types: OnceCell<Option<ModuleTypes>>,
     tables: Vec<SymbolTable>,
@@ -73,7 +73,7 @@ pub struct ModuleSymbols {
 }
 
 impl ModuleSymbols {
-    /// Loads what there is for the module recorded with this path and build id.
+    /// Loads the symbols of the module with this recorded path and build id.
     pub fn load(path: &Path, build_id: &[u8], roots: &DebugRoots) -> Self {
         let (file, mut problem) = open_recorded(path, build_id);
         let own_dwarf = file.as_ref().is_some_and(ElfFile::has_dwarf);
@@ -126,14 +126,14 @@ impl ModuleSymbols {
         frames
     }
 
-    /// Where the function around an address starts, and its bytes of code.
+    /// The start of the function around an address, and its bytes of code.
     pub fn extent(&self, address: u64) -> Option<(u64, u64)> {
         let tables = || self.tables.iter();
         let by_symbol = tables().find_map(|table| table.function(address));
         by_symbol.or_else(|| tables().find_map(|table| table.unwound(address)))
     }
 
-    /// The machine code of the function around an address, and where it starts.
+    /// The machine code of the function around an address, and its start.
     pub fn code(&self, address: u64) -> Option<(u64, &[u8])> {
         let (start, size) = self
             .tables
@@ -146,7 +146,7 @@ impl ModuleSymbols {
         Some((start, code))
     }
 
-    /// What there is to know of types; read when it is first asked for.
+    /// The types; read on first use.
     pub fn types(&self) -> Option<&ModuleTypes> {
         let open = || ModuleTypes::open(self.dwarf_path.as_deref()?);
         self.types.get_or_init(open).as_ref()
@@ -157,7 +157,7 @@ impl ModuleSymbols {
             return Vec::new();
         };
         let mut frames = Vec::new();
-        // Malformed debug information ends the walk; what was found before it stands.
+        // Malformed debug information ends the walk; the frames found before are kept.
         if let Ok(mut found) = dwarf.find_frames(address) {
             while let Ok(Some(frame)) = found.next() {
                 let symbol = frame
@@ -206,7 +206,7 @@ fn or_none(build_id: &[u8]) -> String {
     }
 }
 
-/// Drops `.` and resolves `..` by name, as debug information is full of both.
+/// Drops `.` and resolves `..` by name, because debug information has many of them.
 fn tidy_path(path: &str) -> Rc<str> {
     if !path.contains("./") {
         return path.into();

@@ -1,5 +1,5 @@
-//! The function symbols of a module, for where there is no debug information: sorted by address,
-//! names left in the mapped file.
+//! The function symbols of a module, for use without debug information: sorted by address, with the
+//! names in the mapped file.
 //!
 //! Invariant: `symbols` is sorted by address, one symbol an address.
 
@@ -11,13 +11,13 @@ use super::locate::ElfFile;
 #[derive(Clone, Copy)]
 struct Symbol {
     address: u64,
-    /// 0: unknown, reaches to the next symbol.
+    /// 0: unknown; the symbol reaches to the next one.
     size: u64,
     name_offset: usize,
     name_len: usize,
 }
 
-/// A symbol table and the file that its names lie in.
+/// A symbol table and the file with its names.
 pub struct SymbolTable {
     file: ElfFile,
     symbols: Vec<Symbol>,
@@ -29,7 +29,7 @@ impl SymbolTable {
         Self { file, symbols }
     }
 
-    /// The function around an address of the file, and how far into it the address is.
+    /// The function around an address of the file, and the offset of the address in it.
     pub fn find(&self, address: u64) -> Option<(&str, u64)> {
         let symbol = self.around(address)?;
         Some((self.name(symbol)?, address - symbol.address))
@@ -50,14 +50,14 @@ impl SymbolTable {
     }
 
     /// The start and size of the function around an address, if it is whole: not a part that the
-    /// compiler moved out of one.
+    /// compiler moved out of a function.
     pub fn function(&self, address: u64) -> Option<(u64, u64)> {
         let symbol = self.around(address).filter(|symbol| symbol.size > 0)?;
         let whole = !self.name(symbol)?.contains(".cold");
         whole.then_some((symbol.address, symbol.size))
     }
 
-    /// The same by the tables for unwinding, which stripped files have, too.
+    /// The same by the unwind tables, which stripped files have, too.
     pub fn unwound(&self, address: u64) -> Option<(u64, u64)> {
         let parsed = self.file.parse()?;
         let section = |name| {
@@ -116,7 +116,7 @@ fn collect(file: &ElfFile) -> Vec<Symbol> {
             Some((entry, public))
         })
         .collect();
-    // Of several names for one address the public one says most, and then the one with a size.
+    // Of several names for one address, a public one is preferred, then one with a size.
     found.sort_by_key(|(symbol, public)| (symbol.address, !public, symbol.size == 0));
     found.dedup_by_key(|(symbol, _)| symbol.address);
     found.into_iter().map(|(symbol, _)| symbol).collect()

@@ -1,9 +1,8 @@
-//! What a module's debug information says of types: those that a container of the C++ or Rust
-//! library was made for at an address, and those of a C expression there.
+//! Types from a module's debug information: the type for which a container of the C++ or Rust library
+//! is instantiated at an address, and that of a C expression there.
 //!
-//! Only the compilation unit of the address is asked, and never another; costs and limits are those
-//! of `dwarf`. What refers in circles is given up after `MOST_STEPS`. A type without a name or
-//! without a size is none.
+//! Only the compilation unit of the address is read; costs and limits are those of `dwarf`. Circular
+//! references are given up after `MOST_STEPS`. A type without a name or a size is ignored.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -23,12 +22,12 @@ const MOST_NAME_CHARS: usize = 512;
 /// A type of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedType {
-    /// As the program writes it, with its namespaces; of C with `struct` or `union`.
+    /// The name in source form, with namespaces; in C with `struct` or `union`.
     pub name: String,
     pub size_bytes: u64,
 }
 
-/// A type, as source code names it.
+/// A type as named in source code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypeExpression {
     Type {
@@ -36,7 +35,7 @@ pub enum TypeExpression {
         name: String,
         pointers: usize,
     },
-    /// That of a value: of a variable or parameter, and what is then done to it.
+    /// The type of a value: of a variable or parameter, and of the operations on it.
     Value { variable: String, steps: Vec<Step> },
 }
 
@@ -59,9 +58,9 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodePlace {
     pub address: u64,
-    /// How many functions are inlined into it at this address.
+    /// The number of functions inlined into it at this address.
     pub depth: usize,
-    /// How many there are at this address, with it and what it is inlined into.
+    /// The number of functions at this address, including it and those that it is inlined into.
     pub functions: usize,
 }
 
@@ -73,20 +72,20 @@ impl ModuleTypes {
         ModuleDwarf::open(path).map(Self)
     }
 
-    /// When the debug information was written.
+    /// The time of modification of the file with the debug information.
     pub fn modified(&self) -> Option<SystemTime> {
         self.0.modified()
     }
 
-    /// What the innermost of the library's containers or allocators is made for, of the functions
-    /// that were inlined into the one at this place.
+    /// The element type of the innermost container or allocator of the library, of the functions
+    /// inlined into the one at this place.
     pub fn of_template(&self, place: CodePlace) -> Option<NamedType> {
         self.0.ask(place.address, |unit| {
             let functions = functions_at(unit, place)?;
             let mut inner = functions.iter().take(place.depth);
             let argument = inner.find_map(|function| container_argument(unit, function))?;
             let element = match argument.tag() {
-                // Of make_unique<T[]>.
+                // For make_unique<T[]>.
                 dw::DW_TAG_array_type => unit.referred(&argument, dw::DW_AT_type)?,
                 _ => argument,
             };
@@ -155,8 +154,8 @@ fn value_type(
     named_type(unit, &found)
 }
 
-/// The functions at an address, innermost first, where they are described: an inlined one or a
-/// copy by its abstract instance. `None` if there are not as many as expected.
+/// The entries of the functions at an address, innermost first; an inlined or copied function by its
+/// abstract instance. `None` if their number is not the expected one.
 fn functions_at<'d>(unit: &UnitView<'d>, place: CodePlace) -> Option<Vec<Entry<'d>>> {
     let address = place.address;
     let entries = unit.index.functions.iter();
@@ -181,7 +180,7 @@ fn origin<'d>(unit: &UnitView<'d>, entry: &Entry<'d>) -> Entry<'d> {
     follow(unit, entry, dw::DW_AT_abstract_origin)
 }
 
-/// The last entry of a row of references.
+/// The last entry of a chain of references.
 fn follow<'d>(unit: &UnitView<'d>, entry: &Entry<'d>, attribute: dw::DwAt) -> Entry<'d> {
     let mut at = entry.clone();
     for _ in 0..MOST_STEPS {
@@ -193,7 +192,7 @@ fn follow<'d>(unit: &UnitView<'d>, entry: &Entry<'d>, attribute: dw::DwAt) -> En
     at
 }
 
-/// The template argument of a container or allocator whose member a function is.
+/// The element type of the container or allocator whose member function this is.
 fn container_argument<'d>(unit: &UnitView<'d>, function: &Entry<'d>) -> Option<Entry<'d>> {
     let declared = follow(unit, function, dw::DW_AT_specification);
     let name = unit
@@ -282,14 +281,14 @@ fn bare<'d>(unit: &UnitView<'d>, entry: &Entry<'d>) -> Option<Entry<'d>> {
     None
 }
 
-/// What a pointer points to, or an array is of.
+/// The target of a pointer, or the element of an array.
 fn element_type<'d>(unit: &UnitView<'d>, entry: &Entry<'d>) -> Option<Entry<'d>> {
     let bare = bare(unit, entry)?;
     let has_elements = is_pointer(bare.tag()) || bare.tag() == dw::DW_TAG_array_type;
     has_elements.then(|| unit.referred(&bare, dw::DW_AT_type))?
 }
 
-/// The type of a member of a structure, or of what is pointed to.
+/// The type of a member of a structure, or of a pointer's target.
 fn member_type<'d>(
     unit: &UnitView<'d>,
     entry: &Entry<'d>,
@@ -325,8 +324,8 @@ fn member_type<'d>(
     found.or_else(|| unnamed.find_map(|entry| member_type(unit, entry, name, deeper)))
 }
 
-/// The type of a variable or parameter of a function, or else of one outside of functions. `None`
-/// if several of this name have different types.
+/// The type of a variable or parameter of a function, or else of a global variable. `None` if several
+/// of this name have different types.
 fn variable_type<'d>(unit: &UnitView<'d>, function: &Entry<'d>, name: &str) -> Option<Entry<'d>> {
     let is_it = |entry: &Entry<'d>| unit.name(entry).as_deref() == Some(name);
     let mut found: Vec<Entry<'d>> = Vec::new();
@@ -436,7 +435,7 @@ fn size_of<'d>(unit: &UnitView<'d>, entry: &Entry<'d>) -> Option<u64> {
     size.or_else(pointer).filter(|size| *size > 0)
 }
 
-/// Pointers are written behind, qualifiers before: `const Foo*`.
+/// Pointers come after the name, qualifiers before: `const Foo*`.
 fn type_name<'d>(unit: &UnitView<'d>, entry: &Entry<'d>) -> Option<String> {
     let (mut before, mut behind) = (String::new(), String::new());
     let mut at = entry.clone();

@@ -1,4 +1,4 @@
-//! Each kind of claim against what truly happened, by the plainest way to count it.
+//! Checks each kind of claim against the replay, by the simplest way to count.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ const PARTS: usize = 16;
 const NEAR_MAKES: u64 = 4;
 const NEAR_ENDS: u64 = 4;
 
-/// Why a claim is not true.
+/// Why a claim is false.
 pub type Verdict = Result<(), String>;
 
 pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
@@ -151,8 +151,8 @@ fn buffers_of(replay: &Replay, origins: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// Whether a stack shows the call still running in which the function `owner` was called with
-/// `outer` below it: the same calls around, at the same lines, and the function itself.
+/// Whether a stack shows that the call of `owner` with `outer` below it is still running: the same
+/// calls around it, at the same lines, and the function itself.
 fn runs(replay: &Replay, began: &[PlaceId], outer: usize, inward: usize, now: &[PlaceId]) -> bool {
     if now.len() <= outer || now[..outer] != began[..outer] {
         return false;
@@ -162,8 +162,8 @@ fn runs(replay: &Replay, began: &[PlaceId], outer: usize, inward: usize, now: &[
     now.len() > inward && then[..inward] == now[..inward] && then[inward].0 == now[inward].0
 }
 
-/// Every buffer of the origin is freed by its own thread, in the call that began it, of the function
-/// called by the last frame of `outer`.
+/// Every buffer of the origin is freed by its own thread, within the call in which it was allocated, of
+/// the function called by the last frame of `outer`.
 fn ends_within(replay: &Replay, origin: usize, outer: &[PlaceId], owner: &str) -> Verdict {
     for buffer in buffers_of(replay, &[origin]) {
         let buffer = &replay.buffers[buffer];
@@ -186,7 +186,7 @@ fn ends_within(replay: &Replay, origin: usize, outer: &[PlaceId], owner: &str) -
             let mine = (first..=last).filter(|n| replay.calls[*n].thread == buffer.thread);
             let mut others = mine.filter(|number| {
                 let now = &replay.calls[*number].stack;
-                // The free may be what the function jumps to at its end.
+                // The free may be a tail call of the function.
                 let jumps = *number == last && now == outer && inward == 0;
                 !jumps && !runs(replay, began, outer.len(), inward, now)
             });
@@ -205,7 +205,7 @@ fn ends_within(replay: &Replay, origin: usize, outer: &[PlaceId], owner: &str) -
     Ok(())
 }
 
-/// The most of these buffers that live at the same time.
+/// The largest number of these buffers that live at the same time.
 fn most_at_once(replay: &Replay, buffers: &[usize]) -> u64 {
     let at = |tick| {
         let live = buffers.iter().filter(|b| replay.buffers[**b].lives(tick));
@@ -272,8 +272,8 @@ fn at_once(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
     Ok(())
 }
 
-/// How many other buffers the thread that freed both freed in between; `None` if one is not freed,
-/// or not by the same.
+/// The number of other buffers freed between these two by the thread that freed both; `None` if one is
+/// not freed, or by another thread.
 fn frees_between(replay: &Replay, a: usize, b: usize) -> Option<u64> {
     let over = |number: usize| replay.buffers[number].over.filter(|over| over.freed);
     let (a, b) = (over(a)?, over(b)?);
@@ -283,7 +283,7 @@ fn frees_between(replay: &Replay, a: usize, b: usize) -> Option<u64> {
     (a.thread == b.thread).then(|| between.count() as u64)
 }
 
-/// By buffer of the second: those of the first that its thread began before, with at most so many
+/// By buffer of the second: those of the first that its thread allocated before, with up to this many
 /// in between.
 fn begun_near(
     replay: &Replay,
@@ -302,7 +302,7 @@ fn begun_near(
     near.collect()
 }
 
-/// The most that can be paired, each with one of its own (augmenting paths).
+/// The largest number of pairs, each with one of its own (augmenting paths).
 fn most_paired(wanted: &[(usize, Vec<usize>)]) -> u64 {
     fn find(
         at: usize,
@@ -418,7 +418,7 @@ fn rows(replay: &Replay, claim: &Claim) -> Verdict {
     Ok(())
 }
 
-/// The least that lived in each part of the run.
+/// The lowest live bytes in each part of the run.
 fn least(replay: &Replay, origins: &[usize]) -> [u64; PARTS] {
     let mut changes = vec![0i64; 2 * replay.calls.len() + 2];
     for number in buffers_of(replay, origins) {

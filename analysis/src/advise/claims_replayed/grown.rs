@@ -1,6 +1,5 @@
-//! Which buffers grew: by realloc, or as a larger block was made and the smaller one freed right
-//! after it, by one function. A larger block that took over so carries the buffer on, until a
-//! realloc begins its own.
+//! Finds buffers that grew: by realloc, or by a larger block after whose allocation the same function
+//! freed the smaller one. Such a larger block continues the buffer, until a realloc begins another.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +8,18 @@ use super::replay::Replay;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
-    /// The buffer that grew, and the bytes that it gave up.
+    /// The buffer that grew, and the bytes of the block that it replaced.
     buffer: usize,
     bytes: u64,
 }
 
 struct Grown {
     steps: Vec<Step>,
-    /// Of each buffer that is not another's next: its origin, and what it held at its end.
+    /// The origin and the final size of each buffer that continues no other.
     ends: Vec<(usize, u64)>,
 }
 
-/// The block that a call ends was outgrown by what its thread made right before: that one.
+/// The block that its thread allocated right before a call that frees an outgrown block.
 fn outgrown_by(replay: &Replay, call: usize, ended: usize) -> Option<usize> {
     let before = replay.before[call]?;
     let next = replay.made[before].filter(|next| *next != ended)?;
@@ -36,7 +35,7 @@ fn outgrown_by(replay: &Replay, call: usize, ended: usize) -> Option<usize> {
 }
 
 fn grown(replay: &Replay) -> Grown {
-    // By block: the buffer that it carries on.
+    // By block: the buffer that it continues.
     let mut carries: Vec<usize> = replay.blocks.iter().map(|block| block.buffer).collect();
     let mut steps = Vec::new();
     let mut ends = Vec::new();

@@ -1,4 +1,4 @@
-//! What blocks held at their ends: each compared with each.
+//! Contents of blocks at their end: each compared with each.
 
 use larder_trace::Fingerprint;
 
@@ -8,13 +8,13 @@ use crate::advise::claim::Claim;
 
 const SMALLEST: u64 = 16;
 
-/// What a block held that may be a copy: it was freed, or lives at the end.
+/// The contents of a block that may be a copy: it was freed, or is live at the end.
 fn held(block: &Block) -> Option<(u64, u64)> {
     let held = block.held.filter(|held| !held.has(Fingerprint::UNIFORM))?;
     (block.size >= SMALLEST).then_some((block.size, held.hash))
 }
 
-/// The other blocks that held the same at their end.
+/// The other blocks with the same contents at their end.
 fn alike<'a>(replay: &'a Replay, block: &'a Block) -> impl Iterator<Item = &'a Block> {
     let same = move |other: &&Block| {
         other.call != block.call && held(block).is_some() && held(other) == held(block)

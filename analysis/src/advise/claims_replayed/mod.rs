@@ -1,14 +1,14 @@
-//! Claims of random programs, each held against a replay of the calls by brute force, and each
-//! changed on purpose, which must not pass.
+//! Checks the claims about random programs against a replay of the calls by brute force, and that each
+//! claim, changed on purpose, is refuted.
 //!
 //! ```text
 //! program ─> write ─> Analysis, Watch, prove, detect ─> claims ─┐
 //!    └─> replay (what truly happened) ─────────────────> check <┘
 //! ```
 //!
-//! `LARDER_CLAIM_TRACES` says how many programs, `LARDER_CLAIM_SEED` the first one's seed.
+//! `LARDER_CLAIM_TRACES` is the number of programs, `LARDER_CLAIM_SEED` the first one's seed.
 
-/// A claim is not true unless this holds.
+/// A claim is false unless this holds.
 macro_rules! hold {
     ($holds:expr, $($why:tt)*) => {
         if !$holds {
@@ -43,7 +43,7 @@ use program::Program;
 use replay::Replay;
 
 const TRACES: u64 = 2000;
-/// In so many traces.
+/// The number of traces with the claim.
 const FEWEST_OF_A_KIND: u64 = 15;
 
 const KINDS: [&str; 16] = [
@@ -125,7 +125,7 @@ struct Tally {
     failures: Vec<Failure>,
 }
 
-/// A claim that is not true.
+/// A false claim.
 struct Failure {
     kind: &'static str,
     calls: usize,

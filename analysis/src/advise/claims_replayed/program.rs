@@ -1,8 +1,8 @@
-//! Random programs: what each asks of the allocator, call by call, with its thread and stack.
+//! Random programs: the requests of each, call by call, with thread and stack.
 //!
-//! A few *scenes* are drawn for a program, each a function with lines that make and end blocks in
-//! one pattern. They run many times, on any thread and in the midst of each other, so that patterns
-//! meet, break and share lines. One seed, one program.
+//! A few *scenes* are drawn for a program, each a function with lines that allocate and free blocks in
+//! one pattern. They run many times, on any thread and interleaved, so that patterns meet, break and
+//! share lines. A seed determines a program.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,7 +22,7 @@ const START: usize = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Address 0: it failed.
+    /// Address 0: the call failed.
     Make {
         call: AllocCall,
         address: u64,
@@ -44,17 +44,17 @@ pub struct Call {
     /// Outermost first.
     pub stack: Vec<PlaceId>,
     pub action: Action,
-    /// What the block held that it ends, if the trace says it.
+    /// The contents of the freed block, if the trace has them.
     pub held: Option<Fingerprint>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// So many are made and ended in one call.
+    /// This many are allocated and freed in one call.
     Turn(usize),
-    /// So many are kept from call to call.
+    /// This many are kept from call to call.
     Slot(usize),
-    /// Blocks that come and go together.
+    /// Blocks that are allocated and freed together.
     Group(usize),
     Row(usize),
     Leak,
@@ -71,10 +71,10 @@ struct Scene {
     function: usize,
     /// From the thread's own frame to the function's.
     entry: Vec<PlaceId>,
-    /// Frames below that, where blocks are made.
+    /// Frames below that, which allocate.
     makes: [Vec<PlaceId>; 3],
     ends: Vec<PlaceId>,
-    /// Its caller ends the blocks.
+    /// Its caller frees the blocks.
     caller_ends: bool,
     calls: [AllocCall; 3],
     sizes: (u64, u64),
@@ -89,7 +89,7 @@ struct Block {
     live: bool,
 }
 
-/// What was lost when somebody looked, after so many calls.
+/// The lost blocks, at a check after this many calls.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub calls: usize,
@@ -98,7 +98,7 @@ pub struct Look {
 }
 
 struct Thread {
-    /// The frames of the function that runs, its own call last; and who it is.
+    /// The frames of the running function, its own call last; and its id.
     frames: Vec<PlaceId>,
     function: usize,
 }
@@ -106,9 +106,9 @@ struct Thread {
 pub struct Program {
     pub places: Vec<Place>,
     pub calls: Vec<Call>,
-    /// What blocks held that are live at the end, by address.
+    /// Contents of the blocks live at the end, by address.
     pub left: Vec<(u64, Fingerprint)>,
-    /// Says what blocks hold, if the trace does.
+    /// Draws contents of blocks, if the trace has them.
     contents: Option<Rng>,
     pub look: Option<Look>,
     rng: Rng,
@@ -119,9 +119,9 @@ pub struct Program {
     by_address: HashMap<u64, usize>,
     free: Vec<u64>,
     next_address: u64,
-    /// Calls fail, ends are lost, strangers end blocks.
+    /// Calls fail, frees are lost, other threads free blocks.
     rough: bool,
-    /// In percent: another scene runs in the midst of one.
+    /// In percent: another scene runs within one.
     midst: u32,
     depth: usize,
     lines: u32,
@@ -158,7 +158,7 @@ impl Program {
         program
     }
 
-    /// A few contents are many blocks', most are one's own.
+    /// A few contents are shared by many blocks, most are unique.
     fn held(&mut self) -> Option<Fingerprint> {
         let unique = self.calls.len() as u64 + 10;
         let rng = self.contents.as_mut()?;
@@ -187,7 +187,7 @@ impl Program {
         }
     }
 
-    /// In every third program some of what is live is lost, mostly at the end.
+    /// In every third program some live blocks are lost, mostly at the end.
     fn look(&mut self) {
         if self.rng.u32(..3) > 0 {
             return;
@@ -313,7 +313,7 @@ impl Program {
                 vec![(helper, other)],
                 vec![(function, line)],
             ],
-            // It jumps to what makes the block.
+            // It jumps to the allocating function.
             _ => vec![vec![(helper, other)]],
         };
         below.into_iter().map(|place| self.place(place)).collect()
@@ -368,7 +368,7 @@ impl Program {
         }
     }
 
-    /// Puts a scene's function on a thread's stack; what was there.
+    /// Puts a scene's function on a thread's stack; returns the former stack.
     fn enter(&mut self, scene: usize, thread: usize) -> (Vec<PlaceId>, usize) {
         let frames = self.threads[thread].frames.clone();
         let function = self.threads[thread].function;
@@ -408,7 +408,7 @@ impl Program {
         }
     }
 
-    /// What a scene does; the blocks that it ends last.
+    /// Runs a scene; returns the blocks that it frees last.
     fn act(&mut self, scene: usize, thread: usize) -> Vec<usize> {
         match self.scenes[scene].kind {
             Kind::Turn(count) => {
@@ -534,7 +534,7 @@ impl Program {
         self.kept(scene, made)
     }
 
-    /// Some of what a function made outlives it.
+    /// Some of a function's blocks outlive it.
     fn kept(&mut self, scene: usize, made: Vec<usize>) -> Vec<usize> {
         if self.chance(20) {
             self.scenes[scene].held.push(made);
@@ -607,7 +607,7 @@ impl Program {
 
     fn address(&mut self) -> u64 {
         if self.rough && self.chance(1) && !self.by_address.is_empty() {
-            // The end of what was there is lost.
+            // The free of the former block is lost.
             let mut live: Vec<u64> = self.by_address.keys().copied().collect();
             live.sort_unstable();
             return live[self.rng.usize(..live.len())];

@@ -1,8 +1,8 @@
-//! What truly happened in a program: each block and buffer with its beginning and end, found by
-//! going through its calls once. Shares nothing with the heap and the observers of the tool.
+//! The true events of a program: each block and buffer with its begin and end, found in one pass over
+//! its calls. Shares no code with the heap and the observers of the tool.
 //!
-//! A *tick* is twice a call's number, and one more; even ticks are just before the call: what ends
-//! unseen, because its address is given out again, ended then.
+//! A *tick* is twice a call's number plus one; even ticks are just before the call: a block whose
+//! address is returned again ended then.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ pub type Tick = usize;
 pub struct Over {
     pub tick: Tick,
     pub thread: u32,
-    /// Freed, and not made another of, nor ended unseen.
+    /// Freed, neither by a realloc nor unrecorded.
     pub freed: bool,
 }
 
-/// What one call made.
+/// The block that one call allocated.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub origin: usize,
@@ -30,7 +30,7 @@ pub struct Block {
     pub size: u64,
     pub buffer: usize,
     pub over: Option<Over>,
-    /// What it held at its end.
+    /// Its contents at its end.
     pub held: Option<Fingerprint>,
 }
 
@@ -39,13 +39,13 @@ impl Block {
         2 * self.call + 1
     }
 
-    /// As large as can be if it lives at the end.
+    /// The maximum if it is live at the end.
     pub fn ended(&self) -> Tick {
         self.over.map_or(Tick::MAX, |over| over.tick)
     }
 }
 
-/// What one call began, whatever realloc made of it.
+/// An allocation and everything that realloc made of it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     pub origin: usize,
@@ -74,9 +74,9 @@ pub struct Replay {
     pub calls: Vec<Call>,
     pub blocks: Vec<Block>,
     pub buffers: Vec<Buffer>,
-    /// By call: the one before of its thread.
+    /// By call: the previous one of its thread.
     pub before: Vec<Option<usize>>,
-    /// By call: the block that it made, and the one that it ended.
+    /// By call: the block that it allocated, and the one that it freed.
     pub made: Vec<Option<usize>>,
     pub ended: Vec<Option<usize>>,
     look: Option<Look>,
@@ -203,13 +203,13 @@ impl Replay {
         });
     }
 
-    /// Of a block that is live at the end.
+    /// Whether a block that is live at the end is lost.
     pub fn is_lost(&self, block: &Block) -> bool {
         let is_there = |look: &Look| block.call < look.calls && look.lost.contains(&block.address);
         self.look.as_ref().is_some_and(is_there)
     }
 
-    /// A call ends a block, and its buffer if it frees it.
+    /// A call ends a block, and its buffer unless it is a realloc.
     fn over(&mut self, block: usize, number: usize, thread: u32, freed: bool) {
         self.ended[number] = Some(block);
         let over = Over {

@@ -1,4 +1,4 @@
-//! Claims changed so that they are false: what the check must not let pass.
+//! Changes claims so that they are false: the check must refute them.
 
 use larder_trace::{StackId, StackTable};
 
@@ -7,7 +7,7 @@ use super::program::FUNCTIONS;
 use super::replay::Replay;
 use crate::advise::claim::Claim;
 
-/// What was changed, and the claim that is false then.
+/// The change, and the claim that is false after it.
 type Wrong = (&'static str, Claim);
 
 pub fn wrong(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Vec<Wrong> {
@@ -30,7 +30,8 @@ pub fn wrong(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Vec<Wrong> 
     }
 }
 
-/// A change that leaves some claims true: others can be paired more closely than the tool did.
+/// A change after which some claims are still true: the blocks may be paired more closely than the tool
+/// did.
 pub const NOT_ALWAYS: &str = "less between";
 
 /// The claim after a change.
@@ -44,7 +45,7 @@ macro_rules! changed {
     }};
 }
 
-/// Another owner: the innermost function instead, where that is not the one.
+/// Another owner: the innermost function, if that is not the owner.
 fn returned(replay: &Replay, stacks: &StackTable, calls: &[(usize, StackId)]) -> Vec<Wrong> {
     let (origin, call) = calls[0];
     let of_origin = replay.buffers.iter().find(|buffer| buffer.origin == origin);
@@ -263,7 +264,7 @@ fn ends(claim: &Claim) -> Vec<Wrong> {
     else {
         return Vec::new();
     };
-    // Of sizes of 0 none is smaller.
+    // No size is smaller than 0.
     if at_most[0].1 == 0 {
         return Vec::new();
     }

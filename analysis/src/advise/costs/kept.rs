@@ -1,9 +1,9 @@
-//! Tables of what allocators cost, kept from one run to the next, so that advice on a trace is the
-//! same every time: `malloc-costs-KEY.txt` in the cache directory, one for each library and
-//! processor, whose first lines say which they are.
+//! Stored tables of allocators' costs, so that advice on a trace is the same every time:
+//! `malloc-costs-KEY.txt` in the cache directory, one for each library and processor, which its first
+//! lines name.
 //!
-//! A file that others could have written, or that is not what `Table` writes, is as good as none.
-//! Files appear whole. Of two runs that measure at once, the first one's table is kept and both use it.
+//! A file that other users could have written, or that differs from `Table`'s form, is ignored. Files
+//! are replaced whole. If two runs measure at once, the first table is stored and both use it.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,16 +17,16 @@ use sha2::{Digest, Sha256};
 use super::table::Table;
 use crate::symbols::{ElfFile, hex};
 
-/// A debug build measures its own loop, too.
+/// A debug build measures its own slow loop, too, so it has its own tables.
 const FORMAT: &str = if cfg!(debug_assertions) {
     "larder malloc costs 1, debug build"
 } else {
     "larder malloc costs 1"
 };
-/// No table is as long.
+/// A table is shorter than this.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// The table of this library on this machine: the one that was kept, else what `measure` gives.
+/// The table of this library on this machine: the stored one, else the result of `measure`.
 pub fn table(library: &Path, measure: impl FnOnce() -> Option<Table>) -> Option<Table> {
     let directory = cache::directory().filter(|directory| directory.is_absolute());
     let head = head(library);
@@ -38,7 +38,7 @@ pub fn table(library: &Path, measure: impl FnOnce() -> Option<Table>) -> Option<
     in_file(&directory.join("larder").join(name), &head, measure)
 }
 
-/// What a table is true for: the library, by its build id if it has one, and the processor.
+/// The key of a table: the library, by its build id if it has one, and the processor.
 fn head(library: &Path) -> Option<String> {
     let build_id = ElfFile::open(library).map_or_else(Vec::new, |file| file.build_id());
     let identity = if build_id.is_empty() {
@@ -63,7 +63,7 @@ fn in_file(path: &Path, head: &str, measure: impl FnOnce() -> Option<Table>) -> 
         return Some(kept);
     }
     let measured = measure()?;
-    // Without a place to keep it, it is measured each time.
+    // Without a cache directory it measures each time.
     let _ = write(path, head, &measured);
     Some(read(path, head).unwrap_or(measured))
 }
@@ -84,7 +84,7 @@ fn read(path: &Path, head: &str) -> Option<Table> {
     Table::parse(text.strip_prefix(head)?)
 }
 
-/// Leaves a good table of another run as it is.
+/// Does not replace a valid table of another run.
 fn write(path: &Path, head: &str, table: &Table) -> io::Result<()> {
     let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
     DirBuilder::new()
@@ -138,7 +138,7 @@ mod tests {
         write(&path, HEAD, &slower()).unwrap();
         assert_eq!(read(&path, HEAD), Some(made()));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        // Of another machine.
+        // A table of another machine.
         assert_eq!(read(&path, &HEAD.replace('y', "z")), None);
     }
 

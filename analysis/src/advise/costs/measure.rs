@@ -1,7 +1,7 @@
 //! Measures this process's malloc. Takes about 100 ms.
 //!
-//! A time is the least of several rounds in a loop, so it is what is saved at least: a block that
-//! is not in the caches costs more.
+//! A time is the minimum over several rounds of a loop, so it is the least that can be saved: a block
+//! outside of the caches costs more.
 
 use std::ffi::{CStr, OsStr, c_void};
 use std::hint::black_box;
@@ -13,16 +13,16 @@ use super::table::{LARGEST_BLOCK, PAIR_SIZES, Table, ZERO_SIZES};
 
 const ROUNDS: usize = 15;
 const ROUND_PAIRS: u64 = 2000;
-/// What is zeroed in a round.
+/// Bytes zeroed in a round.
 const ROUND_BYTES: u64 = 1 << 20;
-/// A block may be larger than its class, where no space for another would be left.
+/// A block may be larger than its class if the rest would be too small for another block.
 const BLOCKS_A_SIZE: usize = 8;
-/// glibc has a word before each block that malloc_usable_size does not count.
+/// glibc has a word before each block that malloc_usable_size does not include.
 const GLIBC_HEADER_BYTES: u64 = 8;
 
-/// Of the process that this runs in.
+/// The costs in this process.
 pub fn here() -> Table {
-    // Blocks first, while nothing was freed that a larger block could be made of.
+    // Blocks first, before any free, so that no larger freed block is split.
     let blocks = block_classes();
     Table {
         pair_ns: PAIR_SIZES.map(time_pair).to_vec(),
@@ -31,7 +31,7 @@ pub fn here() -> Table {
     }
 }
 
-/// The file that this process's malloc is in.
+/// The file with this process's malloc.
 pub fn malloc_file() -> Option<PathBuf> {
     file_of(libc::malloc as *const c_void)
 }
@@ -58,12 +58,12 @@ fn block_classes() -> Vec<(u64, u64)> {
     let file = malloc_file();
     let is_libc = file.is_some() && file == libc_file();
     let header = if is_libc { GLIBC_HEADER_BYTES } else { 0 };
-    // Until a class is in use, its blocks may come from a larger one.
+    // Before a class is in use, its blocks may come from a larger one.
     (1..=LARGEST_BLOCK).for_each(|size| {
         usable_bytes(size);
     });
     let mut classes: Vec<(u64, u64)> = Vec::new();
-    // Downwards: no size takes more than a larger one does.
+    // In descending order: a size takes no more than a larger one.
     let mut least = u64::MAX;
     for size in (1..=LARGEST_BLOCK).rev() {
         let bytes = usable_bytes(size) + header;
@@ -104,7 +104,7 @@ fn time_zeroing(size: u64) -> f64 {
     least_ns(ROUND_BYTES / size, || black_box(&mut bytes).fill(0))
 }
 
-/// Nanoseconds of one time, in the fastest round.
+/// Nanoseconds of one iteration, in the fastest round.
 fn least_ns(times: u64, mut once: impl FnMut()) -> f64 {
     let mut round = || {
         let begin = Instant::now();

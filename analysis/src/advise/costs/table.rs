@@ -1,5 +1,5 @@
-//! What was measured of an allocator: nanoseconds of a malloc and free, nanoseconds of zeroing, and
-//! the memory that it takes for a block, each by size. And its text form, one line each:
+//! The costs of an allocator by size: nanoseconds of a malloc and free, nanoseconds of zeroing, and the
+//! memory of a block. The text form has one line for each:
 //!
 //! ```text
 //! pair_ns 16:6.70 64:7.01 …
@@ -7,8 +7,8 @@
 //! block_bytes 24:32 40:48 …
 //! ```
 //!
-//! Invariants: pairs and zeroing have the sizes of `PAIR_SIZES` and `ZERO_SIZES`; sizes of blocks
-//! rise to `LARGEST_BLOCK`, and none takes less than its size.
+//! Invariants: pairs and zeroing have the sizes of `PAIR_SIZES` and `ZERO_SIZES`; sizes of blocks rise
+//! to `LARGEST_BLOCK`, and each takes at least its size.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ use std::fmt;
 pub const PAIR_SIZES: [u64; 8] = [16, 64, 256, 1024, 4096, 16 << 10, 64 << 10, 1 << 20];
 /// Sizes whose zeroing is timed.
 pub const ZERO_SIZES: [u64; 5] = [256, 1024, 4096, 64 << 10, 1 << 20];
-/// Of larger blocks, what the allocator adds is no matter.
+/// For larger blocks the allocator's overhead is negligible.
 pub const LARGEST_BLOCK: u64 = 1024;
-/// No figure of a table is larger.
+/// The largest valid figure.
 const MOST: f64 = 1e9;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Table {
     pub pair_ns: Vec<f64>,
     /// In the order of `ZERO_SIZES`.
     pub zero_ns: Vec<f64>,
-    /// The largest size that takes so many bytes, and these.
+    /// The largest size that takes this many bytes, and the bytes.
     pub blocks: Vec<(u64, u64)>,
 }
 
@@ -40,8 +40,8 @@ impl Table {
         self.pair_ns.get(index).copied().unwrap_or(last)
     }
 
-    /// Nanoseconds to zero this many bytes that are in the caches: between the sizes that were timed
-    /// on a straight line, outside in proportion.
+    /// Nanoseconds to zero this many bytes in the caches: linear between the measured sizes,
+    /// proportional outside.
     pub fn zero_ns(&self, size: u64) -> f64 {
         let timed = || ZERO_SIZES.iter().zip(&self.zero_ns);
         let above = timed().find(|(known, _)| **known >= size);
@@ -56,13 +56,13 @@ impl Table {
         }
     }
 
-    /// What the allocator takes for a block of this size.
+    /// The memory that the allocator takes for a block of this size.
     pub fn block_bytes(&self, size: u64) -> u64 {
         let index = self.blocks.partition_point(|(largest, _)| *largest < size);
         self.blocks.get(index).map_or(size, |(_, bytes)| *bytes)
     }
 
-    /// `None` unless it is what `Display` writes, and the invariants hold.
+    /// Parses the form that `Display` writes; `None` for any other, or if the invariants do not hold.
     pub fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let mut timed = |name: &str, sizes: &[u64]| {
@@ -119,7 +119,7 @@ impl fmt::Display for Table {
 pub mod tests {
     use super::*;
 
-    /// Of glibc, with a nanosecond more for each larger size.
+    /// glibc's, with a nanosecond more for each larger size.
     pub fn made() -> Table {
         Table {
             pair_ns: (1..=8).map(f64::from).collect(),

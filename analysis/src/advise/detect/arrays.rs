@@ -10,11 +10,11 @@ use larder_base::number::{counted, grouped};
 use crate::advise::facts::{Array, ImageFacts};
 use crate::advise::finding::{Confidence, Finding, Pattern, no_calls};
 
-/// Fewer arrays can be told apart by the cache's ways.
+/// Fewer arrays fit into the ways of a cache set.
 const FEWEST_ARRAYS: usize = 3;
 
 pub fn detect(image: &ImageFacts) -> Option<Finding> {
-    // Arrays that are used together are made together, and equally large.
+    // Arrays that are used together are allocated together, with equal sizes.
     let mut together: BTreeMap<(u64, Option<Rc<str>>), Vec<Array>> = BTreeMap::new();
     for array in &image.aliases {
         let site = image.sites.get(array.origin.index())?;
@@ -48,9 +48,10 @@ pub fn detect(image: &ImageFacts) -> Option<Finding> {
             )
             .into(),
         ],
-        cure: "if a loop goes over several of them in step, begin each at another cache line: ask \
-               for 64 × its number bytes more and skip them; Larder does so by itself"
-            .to_owned(),
+        cure:
+            "if a loop reads several of them in step, start each at another cache line: allocate \
+               64 × its index bytes more and skip them; Larder does this itself"
+                .to_owned(),
         size_bytes: None,
         confidence: Confidence::Medium,
     })

@@ -1,5 +1,5 @@
-//! Blocks of one size that are made one after another and end one after another: an array would hold
-//! them in one block.
+//! Blocks of one size that are allocated one after another and freed one after another: an array would
+//! hold them in one block.
 
 use larder_base::number::{counted, grouped};
 
@@ -10,13 +10,13 @@ use crate::advise::finding::{
 };
 use crate::advise::sizes::Sizes;
 
-/// So many of the blocks must follow another: rows are four long on average, or longer.
+/// The share of blocks that must follow another: rows have four elements on average, or more.
 const FOLLOW: f64 = 0.75;
-/// Of these, so many must end next to the other.
+/// The share of these that must be freed next to the other.
 const MOSTLY: f64 = 0.9;
-/// With as many that follow one of another size, they are alike by chance.
+/// If this share follows a block of another size, the equal sizes are chance.
 const UNLIKE: f64 = 0.001;
-/// A block as large as this is a piece of a list that already holds many elements each.
+/// Blocks of this size are chunks of a list that hold many elements each.
 const CHUNK_BYTES: u64 = 1024;
 
 pub fn detect(image: &ImageFacts) -> Vec<Finding> {
@@ -40,7 +40,7 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
     let row = |of: fn(&Row) -> u64| -> u64 { sites().map(|site| of(&site.facts.row)).sum() };
     let calls: u64 = sites().map(|site| site.sums.calls).sum();
     let followers = row(|row| row.made);
-    // Where a row begins, its array is made.
+    // The array of a row takes the place of its first block.
     let arrays = calls.saturating_sub(followers).max(1);
     let mut sizes = Sizes::default();
     sites().for_each(|site| sizes.merge(&site.facts.sizes));
@@ -59,7 +59,7 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
     let rest = match holding {
         0 => String::new(),
         calls => format!(
-            "; the {} of what holds the rows go, too",
+            "; this also saves the {} for what holds the rows",
             counted(calls, "call")
         ),
     };
@@ -81,22 +81,22 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
         }],
         cure: if smallest >= CHUNK_BYTES {
             format!(
-                "take larger pieces: up to {} bytes at once, in place of {} one after another",
+                "allocate larger pieces: up to {} bytes at once, in place of {} one after another",
                 grouped(each.saturating_mul(largest)),
                 grouped(each)
             )
         } else {
             format!(
-                "make one array of each row ({} here, of {} elements on average), in one block of up \
-                 to {} bytes{rest}",
+                "allocate each row as one array ({} here, of {} elements on average), in one block of \
+                 up to {} bytes{rest}",
                 grouped(arrays),
                 grouped(each),
                 grouped(each.saturating_mul(largest))
             )
         },
         size_bytes: Some(largest),
-        // What is swept has its elements collected one by one another time; what is made once for good
-        // is soon made.
+        // A collector may free the elements one by one in another run; a single row that lives for ever
+        // costs little.
         confidence: if image.is_swept(first) || (arrays == 1 && row(|row| row.ended) == 0) {
             Confidence::Low
         } else {
@@ -105,8 +105,8 @@ fn finding(image: &ImageFacts, group: &[usize]) -> Finding {
     }
 }
 
-/// Of a vector of vectors what the line makes besides, once an array: the vector that holds the rows,
-/// and the row that the others are copies of.
+/// What the line of a vector of vectors allocates once an array: the vector that holds the rows, and the
+/// row that the others are copies of.
 fn holders(image: &ImageFacts, group: &[usize], arrays: u64) -> Vec<Part> {
     let line = &image.sites[group[0]];
     let is_holder = |(origin, site): &(usize, &Site)| {

@@ -1,5 +1,5 @@
-//! What blocks held: equal bytes in several at once, and calloc's zeros of which none was left. Only of
-//! traces that tell it.
+//! Contents: equal bytes in several blocks at once, and calloc's zeros of which none was left. Only for
+//! traces recorded with `--contents`.
 
 use larder_base::number::percent;
 
@@ -10,20 +10,20 @@ use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, grouped_by, no_calls,
 };
 
-/// Fewer copies than this share of a line's blocks, in percent, say little about the line.
+/// Copies must be this share of a line's blocks, in percent.
 const COPIES_SHARE: f64 = 50.0;
-/// Copies of which fewer than this share, in percent, have text or data are suspected only.
+/// If fewer copies than this share, in percent, have text or data, the confidence is low.
 const DENSE_SHARE: f64 = 90.0;
-/// In percent of the copies: where one block outlives so many, they need not have been made.
+/// In percent of the copies: if one block outlives this share, they are needless.
 const OUTLIVED_SHARE: f64 = 90.0;
-/// Zeroing less than this costs nothing that can be measured.
+/// Zeroing fewer bytes costs nothing measurable.
 const ZEROED_BYTES: u64 = 256;
 
-/// Blocks with the bytes of another that is live.
+/// Blocks with the contents of another live block.
 pub fn duplicates(image: &ImageFacts) -> Vec<Finding> {
     let mut of_copy = vec![Vec::new(); image.sites.len()];
     for ((copy, first), copies) in &image.copies {
-        // All of a pair may have been found to be copies of another.
+        // All copies of a pair may have been reassigned to another.
         if copies.blocks > 0
             && let Some(pairs) = of_copy.get_mut(*copy as usize)
         {
@@ -81,20 +81,19 @@ fn duplicated(
                 most_bytes: largest.most_size,
             },
             source.claim(image, sites, place),
-            Claim::Note("equal at their ends: look whether they change before".to_owned()),
+            Claim::Note("equal at their end: check whether they change before".to_owned()),
         ],
         cure: match outlived {
             true => {
-                "use the first one's bytes where they are, by a pointer, a view or a counted \
-                 reference: it is there longer"
+                "use the first block by a pointer, a view or a counted reference: it lives longer"
             }
             false => {
-                "share one: a counted reference to it, or a table that gives out equal ones once"
+                "share one block: by a counted reference, or a table with one block for equal contents"
             }
         }
         .to_owned(),
         size_bytes: None,
-        // Pointers and small numbers are a state, which is equal by chance and changes.
+        // Pointers and small numbers are state: it is equal by chance, and it changes.
         confidence: if percent(dense, copies) >= DENSE_SHARE {
             Confidence::Medium
         } else {
@@ -103,7 +102,7 @@ fn duplicated(
     })
 }
 
-/// The line of which most copies are, with the origins there that made what was copied.
+/// The line that allocated the first blocks of most copies, with its origins.
 struct Source {
     place: Place,
     firsts: Vec<usize>,
@@ -118,7 +117,7 @@ impl Source {
         first.filter(|_| self.place != place)
     }
 
-    /// Of the copies that these origins of a line make.
+    /// The claim about the copies that these origins allocate.
     fn claim(self, image: &ImageFacts, copying: &[usize], place: Place) -> Claim {
         Claim::Source {
             origins: copying.to_vec(),
@@ -163,22 +162,22 @@ fn source(image: &ImageFacts, group: &[usize], of_copy: &[Vec<(usize, Copies)>])
 /// Blocks of calloc without a zero at their end.
 pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
-        (site.facts.zeros.told > 0).then_some((site.place, site.call_name))
+        (site.facts.zeros.checked > 0).then_some((site.place, site.call_name))
     });
     let finding = |group: &Vec<usize>| {
         let mut all = Zeros::default();
         let (mut calls, mut bytes) = (0u64, 0u64);
         for site in group.iter().map(|origin| &image.sites[*origin]) {
-            all.told += site.facts.zeros.told;
+            all.checked += site.facts.zeros.checked;
             all.overwritten += site.facts.zeros.overwritten;
             all.data += site.facts.zeros.data;
             calls += site.sums.calls;
             bytes = bytes.saturating_add(site.sums.bytes);
         }
-        // Those that are too large are not told of, nor are those that live when a signal ends it.
-        let enough = all.told >= FEWEST_BLOCKS && percent(all.told, calls) >= 90.0;
+        // A trace has no contents of blocks that are too large, or live when a signal ends the program.
+        let enough = all.checked >= FEWEST_BLOCKS && percent(all.checked, calls) >= 90.0;
         let size = bytes / calls.max(1);
-        (enough && all.overwritten == all.told && size >= ZEROED_BYTES).then(|| Finding {
+        (enough && all.overwritten == all.checked && size >= ZEROED_BYTES).then(|| Finding {
             pattern: Pattern::Zeroed,
             site: group[0],
             related: Vec::new(),
@@ -187,17 +186,18 @@ pub fn zeroed(image: &ImageFacts) -> Vec<Finding> {
             keeper: None,
             evidence: vec![Claim::Overwritten {
                 origins: group.clone(),
-                seen: all.told,
+                seen: all.checked,
                 made: calls,
                 mean_bytes: size,
-                words: all.data == all.told,
+                words: all.data == all.checked,
             }],
-            cure: "malloc, if each byte is assigned before it is read; what counts up from zero \
-                   needs calloc"
-                .to_owned(),
+            cure:
+                "malloc, if each byte is assigned before it is read; counters that start at zero \
+                   need calloc"
+                    .to_owned(),
             size_bytes: Some(size),
-            // Numbers may have been added up, from zero.
-            confidence: if all.data == all.told {
+            // Numbers may have been summed up from zero.
+            confidence: if all.data == all.checked {
                 Confidence::Medium
             } else {
                 Confidence::Low

@@ -1,8 +1,8 @@
-//! What to do about blocks that live within one call, or of which few live at once.
+//! Cures for blocks that live within one call, or of which few live at once.
 //!
-//! A trace is one run. Invariant: whoever does literally what a cure says is right in every run; what
-//! this run did not show (a second block while the first is in use, a callee that keeps or frees it)
-//! is said, not assumed.
+//! A trace is one run. Invariant: a cure, followed literally, is right in every run. It names the cases
+//! that this run did not show (a second block while the first is in use, a callee that keeps or frees
+//! it).
 
 use larder_base::number::{counted, grouped, percent};
 
@@ -13,50 +13,50 @@ use crate::advise::sizes::Sizes;
 
 /// A local array larger than this may overflow a small thread's stack.
 const MOST_STACK_BYTES: u64 = 4096;
-/// A buffer larger than this is no small thing to keep between calls.
+/// A buffer larger than this costs too much memory to keep between calls.
 const MOST_KEPT_BYTES: u64 = 1 << 20;
-/// From so many blocks on the pattern is no chance.
+/// With this many blocks the pattern is not chance.
 const SURE_BLOCKS: u64 = 100;
 
-/// What is said of a group of origins.
+/// The advice for a group of origins.
 pub struct Advice {
     pub pattern: Pattern,
     pub cure: String,
     pub confidence: Confidence,
     pub size_bytes: Option<u64>,
-    /// The blocks that are not needed.
+    /// The blocks that stay.
     pub kept: Kept,
 }
 
 pub enum Kept {
     None,
-    /// So many buffers stay.
+    /// This many buffers stay.
     Some(u64),
     /// Buffers beyond this size stay.
     Beyond(u64),
 }
 
-/// Whose blocks a cure is for.
+/// The blocks that a cure is for.
 pub struct About<'a> {
     pub site: &'a Site,
-    /// The most that each buffer held.
+    /// The largest size of each buffer.
     pub largest: &'a Sizes,
-    /// A call of the function in whose call they live makes one and no more.
+    /// The function within whose call they live allocates one a call.
     pub once: bool,
-    /// That function is the program's, and a dependency makes them.
+    /// That function is the program's, and a dependency allocates them.
     pub elsewhere: bool,
-    /// What the owner calls to free them, which then owns them.
+    /// The function that the owner calls to free them, and which then owns them.
     pub freed_by: Option<String>,
 }
 
 /// Classes that keep their memory when they are cleared.
 const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec", "HashMap"];
-/// What another run may do.
-const UNLESS: &str = "malloc for one that is wanted while it is in use, or that a callee may keep, \
+/// The cases of other runs.
+const UNLESS: &str = "malloc for a second while it is in use, and for what a callee may keep, \
                       reallocate or free";
 
 impl About<'_> {
-    /// Who frees it elsewhere, or makes it larger, cannot be lent a local array.
+    /// A local array cannot be freed elsewhere or enlarged.
     pub fn may_lie_on_the_stack(&self) -> bool {
         self.site.facts.buffers.steps.is_empty()
             && self.freed_by.is_none()
@@ -64,11 +64,11 @@ impl About<'_> {
             && self.site.container().is_none()
     }
 
-    /// Of cures that the function has to take part in.
+    /// The confidence of cures that change the function's interface.
     fn trusted(&self) -> Confidence {
-        // So much is better given back in between.
+        // A buffer of this size is better freed between calls.
         let kept_for_good = self.once && self.largest.largest() > MOST_KEPT_BYTES;
-        // What is counted is handed on, and goes with the last.
+        // A counted object is passed on, and freed with its last reference.
         let counted = matches!(self.site.container(), Some("Rc" | "Arc"));
         let given_away = self.freed_by.is_some() || counted;
         match self.elsewhere || kept_for_good || given_away || self.site.is_resizable() {
@@ -86,7 +86,7 @@ fn sure(sizes: &Sizes) -> Confidence {
     }
 }
 
-/// The function that makes each block has it freed before it returns.
+/// For blocks that are freed before the function that allocates them returns.
 pub fn same(about: &About<'_>, owner: &str) -> Advice {
     let sizes = about.largest;
     let most = sizes.covering(0.99);
@@ -102,7 +102,7 @@ pub fn same(about: &About<'_>, owner: &str) -> Advice {
             pattern: Pattern::Reuse,
             cure: format!(
                 "too large for the stack: keep one buffer for {owner}, in its object or per \
-                 thread, and make it larger when it must be{}{hidden}",
+                 thread, and enlarge it when needed{}{hidden}",
                 zeroed(about.site)
             ),
             confidence,
@@ -137,8 +137,8 @@ fn stack_cure(about: &About<'_>, size: u64) -> String {
             )
         }
         Some("String" | "Vec") => format!(
-            "a slice of what is there, an array while {bytes} are enough (SmallVec, ArrayString), or \
-             one that is kept and cleared, if it is not in use"
+            "a slice of the existing data, an array while {bytes} are enough (SmallVec, ArrayString), \
+             or one that is kept and cleared, if it is not in use"
         ),
         Some("HashMap") => {
             "one HashMap that is kept and cleared, if it is not in use, or a sorted array"
@@ -151,13 +151,13 @@ fn stack_cure(about: &About<'_>, size: u64) -> String {
             percent(sizes.up_to(size), sizes.total())
         ),
         None => format!(
-            "a local array of {bytes} would have done for all; malloc for what is larger, a second while \
-             it is in use, or what a callee may keep, reallocate or free"
+            "a local array of {bytes} covers all calls; malloc for larger ones, for a second while it is \
+             in use, and for what a callee may keep, reallocate or free"
         ),
     }
 }
 
-/// The owner has others make the blocks, one at a time.
+/// For blocks that the owner's callees allocate, one at a time.
 pub fn caller(about: &About<'_>, owner: &str) -> Advice {
     let sizes = about.largest;
     let largest = counted(sizes.largest(), "byte");
@@ -193,10 +193,10 @@ pub fn keep_some(about: &About<'_>, owner: &str, most: u64) -> Advice {
         Some(class) if CLASSES.contains(&class) => {
             format!("let {owner} keep {most} of them (each a {class}), and clear or assign to them")
         }
-        Some(class) => format!("{}: {most} blocks are live at most", nodes(class)),
+        Some(class) => format!("{}: up to {most} blocks are live", nodes(class)),
         None => format!(
-            "let {owner} keep up to {most} that are freed, {} at most each, for the next that is asked \
-             for; malloc when none that is large enough is there{}",
+            "let {owner} cache up to {most} freed blocks, of up to {} each, for the next requests; malloc \
+             when none is large enough{}",
             counted(sizes.largest(), "byte"),
             zeroed(about.site)
         ),
@@ -210,7 +210,7 @@ pub fn keep_some(about: &About<'_>, owner: &str, most: u64) -> Advice {
     }
 }
 
-/// It is made inside a library's function, which has its own mind.
+/// For blocks allocated inside a library's function, which the program cannot change.
 pub fn inside(function: &str) -> Advice {
     Advice {
         pattern: Pattern::InLibrary,
@@ -227,8 +227,8 @@ pub fn arena(owner: &str) -> Advice {
     Advice {
         pattern: Pattern::Arena,
         cure: format!(
-            "give {owner} an arena (one block, carved and dropped whole), or one array in place of \
-             the single blocks"
+            "give {owner} an arena (one block, from which it allocates and which it frees as a whole), or \
+             one array in place of the single blocks"
         ),
         confidence: Confidence::Low,
         size_bytes: None,
@@ -236,10 +236,10 @@ pub fn arena(owner: &str) -> Advice {
     }
 }
 
-/// The blocks outlive the function that makes them: who has one may ask for another, whatever this
-/// run did, so one buffer alone is never enough.
+/// For blocks that outlive the function that allocates them: its caller may hold one while it asks for
+/// another, so one buffer alone is never enough.
 ///
-/// `owner`: the function that calls to have them made and freed, if there is one.
+/// `owner`: the function within which they are allocated and freed, if there is one.
 pub fn reuse(
     about: &About<'_>,
     owner: Option<&str>,
@@ -250,32 +250,28 @@ pub fn reuse(
     let sizes = about.largest;
     let enough = sizes.covering(0.99);
     let kept = match most {
-        1 => "the block that is freed".to_owned(),
-        most => format!("up to {most} that are freed"),
+        1 => "the freed block".to_owned(),
+        most => format!("up to {most} freed blocks"),
     };
     let kept = match (scope, foreign) {
-        (_, true) => format!("{kept}, under a lock, for other threads free them,"),
-        (Scope::Thread, _) => format!("{kept}, for each thread,"),
+        (_, true) => format!("{kept}, under a lock because other threads free them,"),
+        (Scope::Thread, _) => format!("{kept} in each thread"),
         _ => kept,
     };
     let list = format!(
-        "keep {kept} for the next that is asked for, and malloc when none that is large enough is \
-         there{}: {} cover 99 % of them, {} all",
+        "cache {kept} for the next requests, and malloc when none is large enough{}: {} cover 99 % of \
+         them, {} all",
         zeroed(about.site),
         counted(enough, "byte"),
         grouped(sizes.largest())
     );
     let cure = match about.site.container() {
         Some(class) if CLASSES.contains(&class) => moved(class),
-        Some(class) => format!(
-            "{}: {} blocks are live at most",
-            nodes(class),
-            grouped(most)
-        ),
+        Some(class) => format!("{}: up to {} blocks are live", nodes(class), grouped(most)),
         None => match owner {
             None => list,
             Some(owner) => {
-                format!("let {owner} keep it for the next, if it can be reset; else {list}")
+                format!("let {owner} keep it for its next call, if it can be reset; else {list}")
             }
         },
     };
@@ -288,22 +284,22 @@ pub fn reuse(
     }
 }
 
-/// Of a class that keeps its memory, and that the function which makes it hands on.
+/// For a class that keeps its memory, and that the function returns or passes on.
 fn moved(class: &str) -> String {
     format!("move the {class}, or let the caller pass in one that it keeps and clears")
 }
 
-/// Of a class that frees each node when it is cleared.
+/// For a class that frees each node when it is cleared.
 fn nodes(class: &str) -> String {
     match class {
         "std::deque" => "a vector that is kept and cleared in place of the std::deque".to_owned(),
-        "Rc" | "Arc" => format!("hand on the {class} that is there, or borrow from it"),
+        "Rc" | "Arc" => format!("pass on the existing {class}, or borrow from it"),
         "std::list" => "a vector in place of the std::list, or a pool for its nodes".to_owned(),
         class => format!("a sorted array in place of the {class}, or a pool for its nodes"),
     }
 }
 
-/// What is used again does not come zeroed.
+/// A reused buffer is not zeroed.
 fn zeroed(site: &Site) -> &'static str {
     match site.call_name.contains("calloc") {
         true => " (zero it: calloc did)",

@@ -1,5 +1,5 @@
-//! Buffers that are made larger and larger: by realloc, or by a larger block, a copy and the end of
-//! the smaller one. The cure is to ask for the final size at once; the sizes seen say which.
+//! Buffers that grow in steps: by realloc, or by a larger block, a copy and a free of the smaller one.
+//! The cure is to allocate the final size at once; the recorded sizes show which.
 
 use larder_base::number::percent;
 
@@ -11,13 +11,13 @@ use crate::advise::sizes::Sizes;
 
 /// A buffer that grows by less than this at a step is copied a quadratic number of times.
 const SLOW_FACTOR: f64 = 1.3;
-/// Steps a buffer from which on slow growth is told.
+/// Slow growth is reported from this many steps a buffer on.
 const SLOW_STEPS: u64 = 8;
-/// Of the steps, so many must crawl: growth by an eighth is slow, too, but by a factor.
+/// The share of steps that must crawl: growth by an eighth is slow, too, but by a factor.
 const CRAWLING: f64 = 0.33;
-/// A size for nearly all that is so many times what half of them need is no size to begin with.
+/// If the size for nearly all is this many times that for half, reserving it wastes memory.
 const WASTEFUL: u64 = 4;
-/// Without realloc growth is guessed from neighbours: so much of the guesses must fit.
+/// Without realloc growth is guessed from neighbours: this share of the guesses must fit.
 const FITTING: f64 = 0.9;
 
 pub fn detect(image: &ImageFacts, types: &Types<'_>) -> Vec<Finding> {
@@ -35,8 +35,8 @@ fn grows(growth: &Growth) -> bool {
     growth.chains > 0 && growth.steps >= FEWEST_BLOCKS && fits
 }
 
-/// A vector or text of Rust grows by realloc; where a larger one was made and the smaller dropped, it
-/// was copied and appended to another.
+/// A vector or string of Rust grows by realloc. If a larger one was allocated and the smaller one dropped,
+/// it was copied or appended to another.
 fn is_copied(site: &Site) -> bool {
     let growth = &site.facts.growth;
     matches!(site.container(), Some("Vec" | "String")) && growth.followed_larger * 2 > growth.steps
@@ -50,7 +50,7 @@ struct Grown {
     outgrown: u64,
     guessed: u64,
     crawls: u64,
-    /// By how much a step enlarges a buffer on average.
+    /// The mean factor of a step.
     factor: f64,
 }
 
@@ -79,7 +79,7 @@ impl Grown {
         sums
     }
 
-    /// What half of the buffers, 90 % and 99 % need at most.
+    /// The sizes that cover half of the buffers, 90 % and 99 %.
     fn covering(&self) -> [u64; 3] {
         [0.5, 0.9, 0.99].map(|share| self.finals.covering(share))
     }
@@ -108,7 +108,7 @@ impl Grown {
         ];
         if self.is_slow() {
             let text = format!(
-                "a step is {:.0} % on average: what is copied grows with the square",
+                "a step adds {:.0} % on average: the copied bytes grow with the square of the size",
                 (self.factor - 1.0) * 100.0
             );
             evidence.push(text.into());
@@ -121,7 +121,7 @@ impl Grown {
         let how = match container {
             Some("std::vector" | "std::string") => "reserve()",
             Some("String" | "Vec" | "HashMap") => "with_capacity() for",
-            _ => "ask at first for",
+            _ => "allocate at first",
         };
         if self.is_slow() {
             return format!(
@@ -130,7 +130,7 @@ impl Grown {
             );
         }
         let cure = format!(
-            "{how} {}: {:.0} % of the steps go ({} cover half, {} nearly all)",
+            "{how} {}: this saves {:.0} % of the steps ({} cover half of the buffers, {} nearly all)",
             unit.in_full(most),
             percent(self.steps.up_to(most), self.steps.total()),
             unit.in_short(half),
@@ -138,12 +138,12 @@ impl Grown {
         );
         cure + match container {
             Some(_) => "",
-            None => "; realloc only beyond the size that is kept with it",
+            None => "; store the size, and realloc only beyond it",
         }
     }
 }
 
-/// What goes of each origin, if this share of the steps does.
+/// The calls and bytes of each origin that are saved with this share of the steps.
 fn parts<'a>(growths: impl Iterator<Item = &'a Growth>, saved: f64) -> Vec<Part> {
     let mut parts = Vec::new();
     for growth in growths {
@@ -191,8 +191,7 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         evidence: grown.evidence(group),
         cure: grown.cure(container, &unit),
         size_bytes: Some(most),
-        // Most would hold much of what they never need.
-        // Records that are all alike may be others in another input.
+        // Most buffers would waste memory; records of one size may have another in the next input.
         confidence: if !slow && (most >= half.saturating_mul(WASTEFUL) || alike) {
             Confidence::Low
         } else if grown.guessed == 0 || container.is_some() {

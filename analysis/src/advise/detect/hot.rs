@@ -1,5 +1,5 @@
-//! Lines with a good part of all calls and no known cure: what is known of them says what one would
-//! need. `rank` drops those for which a cure was found.
+//! Lines with many of all calls and no known cure: the finding reports what is known of them. `rank`
+//! drops those for which a cure was found.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ const HOT_SHARE: f64 = 5.0;
 const FEWEST_CALLS: u64 = 1000;
 const CALLERS_SHOWN: usize = 3;
 
-/// Hot lines, and what was asked of them.
+/// Hot lines, and the question about each.
 pub struct Asked(Vec<(Vec<usize>, prove::Asked)>);
 
 pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
     let groups = grouped_by(image, |_, site| Some(site.place));
     let hot = groups.into_iter().filter(|group| {
         let calls = calls(image, group);
-        // What a collector sweeps is made and freed as it must be.
+        // A collector's blocks cannot be avoided.
         calls >= FEWEST_CALLS
             && percent(calls, image.allocations) >= HOT_SHARE
             && !image.is_swept(&image.sites[group[0]])
@@ -47,7 +47,7 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Fin
         let calls = calls(image, group);
         let most = sizes.covering(0.9);
         let lived = match lives.half() {
-            Some(half) => format!("half of them for at most {}", counted(half, "other allocation")),
+            Some(half) => format!("half of them lived for up to {}", counted(half, "other allocation")),
             None => "none was freed".to_owned(),
         };
         Finding {
@@ -59,13 +59,13 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Fin
             keeper: None,
             evidence: vec![
                 format!(
-                    "{}, {:.1} % of all, {}; {} at once at most, {lived}; asked for by {}",
+                    "{}, {:.1} % of all, {}; up to {} at once, {lived}; called from {}",
                     counted(calls, "call"),
                     percent(calls, image.allocations),
                     match sizes.smallest() == sizes.largest() {
                         true => format!("of {} bytes", grouped(most)),
                         false => format!(
-                            "of {} to {} bytes (90 % at most {})",
+                            "of {} to {} bytes (90 % up to {})",
                             grouped(sizes.smallest()),
                             grouped(sizes.largest()),
                             grouped(most)
@@ -77,7 +77,7 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Fin
                 .into(),
             ],
             cure: format!(
-                "no cure is known: it would take a pool of {} for up to {}, or a loop that asks less often",
+                "no cure is known: a pool of {} for up to {} would help, or a loop that allocates less often",
                 match sizes.smallest() == sizes.largest() {
                     true => format!("{} bytes", grouped(most)),
                     false => "several sizes".to_owned(),
@@ -98,13 +98,13 @@ fn calls(image: &ImageFacts, group: &[usize]) -> u64 {
         .sum()
 }
 
-/// The functions that call the line's most often, with their shares.
+/// The functions that call the line's function most often, with their shares.
 fn callers(image: &ImageFacts, group: &[usize]) -> String {
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
     for site in group.iter().map(|origin| &image.sites[*origin]) {
         let name = site
             .caller_frame()
-            .map_or("nobody known".to_owned(), function_name);
+            .map_or("an unknown caller".to_owned(), function_name);
         *by_name.entry(name).or_default() += site.sums.calls;
     }
     let mut ranked: Vec<(String, u64)> = by_name.into_iter().collect();

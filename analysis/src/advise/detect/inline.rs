@@ -1,5 +1,5 @@
-//! Vectors and texts that nearly always hold little, and that no function could keep for the next: with
-//! room in the value itself they take no block.
+//! Vectors and strings that nearly always hold little, and that no function could keep between calls:
+//! with inline capacity they need no block.
 
 use larder_base::number::percent;
 use rustc_hash::FxHashMap;
@@ -12,19 +12,19 @@ use crate::advise::finding::{
 };
 use crate::advise::sizes::Sizes;
 
-/// A value that carries more with it is expensive to move.
+/// A larger value is expensive to move.
 const MOST_BYTES: u64 = 256;
-/// Bytes may be a text, of any length in the next run; so many take no more room than a vector does.
+/// Bytes may be a string, of any length in the next run; this many fit into the size of a vector.
 const MOST_TEXT_BYTES: u64 = 24;
 const WORD_BYTES: u64 = 8;
-/// So many of the vectors must have room.
+/// The share of the vectors that must fit.
 const MOST_OF_THEM: f64 = 0.9;
 
-/// The others may be larger by so much.
+/// The others may be larger by this factor.
 const MOST_TIMES_LARGER: u64 = 8;
 
-/// `others`: findings that show where the vectors can be kept; one that does so for most of a line
-/// goes before.
+/// `others`: findings about functions that could keep the vectors; one that covers most of a line takes
+/// precedence.
 pub fn detect<'a>(
     image: &ImageFacts,
     types: &Types<'_>,
@@ -45,7 +45,7 @@ pub fn detect<'a>(
     found.collect()
 }
 
-/// Of Rust, which has such vectors at hand.
+/// Only for Rust, where libraries have such vectors.
 fn is_held(site: &Site) -> bool {
     site.facts.buffers.begun > 0
         && matches!(site.container(), Some("Vec" | "String"))
@@ -67,10 +67,10 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
     let room = match unit.size_bytes() {
         Some(2..) => MOST_BYTES,
         _ if text || finals.smallest() == finals.largest() || words => MOST_TEXT_BYTES,
-        // Bytes as many as another has are a table beside it.
+        // Bytes of one fixed length per vector are a table.
         _ => return None,
     };
-    // What was shrunk held more before; what is far larger is another kind.
+    // A shrunk vector held more before; a far larger one is of another kind.
     let shrunk = largest.covering(MOST_OF_THEM) > most;
     let mixed = largest.largest() > most.saturating_mul(MOST_TIMES_LARGER);
     if finals.total() < FEWEST_BLOCKS || most > room || shrunk || mixed {
@@ -89,8 +89,8 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
             largest_bytes: finals.largest(),
         }],
         cure: format!(
-            "let the value hold up to {} itself, and a block only for more ({}), if nothing points into \
-             it when it moves: {:.0} % never need one",
+            "let the value hold up to {} itself, and allocate only for more ({}), if no pointer leads into \
+             it when it moves: {:.0} % need no block",
             unit.in_full(most),
             match text {
                 true => "SmolStr, CompactString",

@@ -1,4 +1,4 @@
-//! What costs memory rather than calls: tiny blocks, what grows without end, what is left.
+//! Findings that save memory and no calls: tiny blocks, unbounded growth, leaks.
 
 use larder_base::number::{counted, percent};
 
@@ -11,19 +11,19 @@ use crate::reading::plumbing::ModuleRole;
 
 /// A share of the peak, or of the calls, from which on tiny blocks are worth a change.
 const TINY_SHARE: f64 = 1.0;
-/// Less than this is no cost, whatever its share.
+/// Fewer bytes than this are not reported, whatever their share.
 const WORTH_BYTES: u64 = 4096;
-/// A run with fewer calls of a line than this is too short to say that it grows.
+/// With fewer calls of a line a run is too short to show growth.
 const GROWING_CALLS: u64 = 1000;
 /// A site must hold this share of the peak, in percent, to be called growing or left.
 const HELD_SHARE: f64 = 1.0;
-/// What is lost at the end must hold this share of the peak, in percent, to be trusted as a leak.
+/// Live blocks must hold this share of the peak, in percent, to be a leak of medium confidence.
 const MUCH_OF_PEAK: f64 = 10.0;
-/// Of a trace in which nobody looked.
+/// For traces without `record --leaks`.
 const UNKNOWN_REACH: &str =
-    "whether they could still be reached this run cannot tell: record --leaks, of one that exits";
+    "this trace does not show whether they were reachable: use record --leaks on a run that exits";
 
-/// Blocks for which the allocator takes at least as much again as they hold.
+/// Blocks whose allocator overhead is at least their size.
 pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
     let outweighed = |site: &Site| {
         let size = site.facts.sizes.largest();
@@ -52,7 +52,7 @@ pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
                 )
                 .into(),
             ],
-            cure: "make them part of what points to them, or take them from a pool of that size: \
+            cure: "embed them in the object that points to them, or take them from a pool of that size: \
                    many in one block"
                 .to_owned(),
             size_bytes: Some(mean),
@@ -62,7 +62,7 @@ pub fn tiny(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
     groups.iter().filter_map(finding).collect()
 }
 
-/// Lines, by caller, of which something lives at the end, and what was asked of them.
+/// Lines, by caller, with blocks live at the end, and the question about each.
 pub struct Asked(Vec<(Vec<usize>, prove::Asked)>);
 
 pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
@@ -84,7 +84,7 @@ pub fn ask(image: &ImageFacts, questions: &mut Questions) -> Asked {
     Asked(asked.collect())
 }
 
-/// Lines that hold more in each part of the run, though they free, too.
+/// Lines whose live bytes rise in each part of the run although they free, too.
 pub fn growing(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Vec<Finding> {
     let asked = asked.0.iter();
     let found = asked.filter_map(|(group, asked)| grows(image, group, &answers.at_once(*asked)));
@@ -122,8 +122,8 @@ fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option
                 begun: counted_blocks.begun,
             },
         ],
-        cure: "bound it: evict, expire, or drop what is done; if it is meant to be kept, this \
-               is what it will cost"
+        cure: "bound it: evict, expire, or drop finished entries; if it is kept on purpose, this \
+               is its cost"
             .to_owned(),
         size_bytes: None,
         confidence: if churns {
@@ -134,8 +134,8 @@ fn grows(image: &ImageFacts, group: &[usize], counted_blocks: &AtOnce) -> Option
     })
 }
 
-/// What nothing led to any more when the program ended, by line and by who called its function: other
-/// callers may free theirs.
+/// Blocks that were unreachable when the program ended, by line and caller: other callers may free
+/// theirs.
 pub fn lost(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         (site.facts.lost > 0 && !is_reserve(site)).then_some((site.place, site.caller))
@@ -158,21 +158,25 @@ pub fn lost(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> V
                 let site = &image.sites[owner];
                 evidence.push(
                     format!(
-                        "indirect: each was made with one of {}, lost too",
+                        "indirect: each was allocated with one of {}, which is lost, too",
                         site.shown()
                     )
                     .into(),
                 );
-                format!("free them where the blocks of {} are", site.function_name())
+                format!(
+                    "free them where the blocks of {} are freed",
+                    site.function_name()
+                )
             }
-            None => "free them before the last pointer to them is given up".to_owned(),
+            None => "free them before the last pointer to them is overwritten or goes out of scope"
+                .to_owned(),
         };
         leak(image, group, owner, bytes, evidence, cure, Confidence::High)
     };
     groups.iter().map(finding).collect()
 }
 
-/// `owner`: what the blocks were made with, and are left with.
+/// `owner`: the origin with whose blocks these were allocated and left.
 fn leak(
     image: &ImageFacts,
     group: &[usize],
@@ -196,7 +200,7 @@ fn leak(
     }
 }
 
-/// What was live when the program ended, where nobody looked whether it could be reached.
+/// Blocks live when the program ended, in traces without `record --leaks`.
 pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> Vec<Finding> {
     let groups = grouped_by(image, |_, site| {
         (site.sums.live_blocks > 0 && !is_reserve(site)).then_some(site.place)
@@ -207,7 +211,7 @@ pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> 
         let bytes: u64 = sites().map(|site| site.sums.live_bytes).sum();
         let calls: u64 = sites().map(|site| site.sums.calls).sum();
         let freed: u64 = sites().map(|site| site.facts.freed).sum();
-        // Of a line whose blocks are mostly freed, those that are not were forgotten.
+        // Where a line's blocks are mostly freed, the others were forgotten.
         let forgotten = blocks >= FEWEST_BLOCKS && freed >= 4 * blocks && bytes >= WORTH_BYTES;
         let owner = holder(group);
         let mut evidence = vec![Claim::Left {
@@ -221,7 +225,7 @@ pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> 
             Some(owner) => {
                 let of = image.sites[owner].shown();
                 let indirect =
-                    format!("indirect: each was made with one of {of}, which is live too");
+                    format!("indirect: each was allocated with one of {of}, which is live, too");
                 evidence.push(indirect.into());
                 format!(
                     "free them where the blocks of {} are freed",
@@ -231,9 +235,9 @@ pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> 
             None if forgotten => {
                 "others of this line are freed: find the path on which these are not".to_owned()
             }
-            None => "free them at the end, or keep them on purpose and say so".to_owned(),
+            None => "free them at the end, or document that they are kept on purpose".to_owned(),
         };
-        // What is kept on purpose till the end looks the same, unless it is much of all there is.
+        // Blocks kept on purpose till the end look the same, unless they are much of the peak.
         let share = percent(bytes, image.peak_bytes);
         let confidence = match owner {
             None if forgotten && share >= MUCH_OF_PEAK => Confidence::Medium,
@@ -245,8 +249,8 @@ pub fn leaks(image: &ImageFacts, holder: impl Fn(&[usize]) -> Option<usize>) -> 
     groups.iter().filter_map(finding).collect()
 }
 
-/// Whether the C or C++ library made it by itself, as for exceptions that find no memory: the program
-/// has no part in it.
+/// Whether the C or C++ library allocated it for itself, as the reserve for exceptions: no function of
+/// the program is on the stack.
 fn is_reserve(site: &Site) -> bool {
     let mut frames = site
         .chain

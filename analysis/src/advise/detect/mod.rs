@@ -1,5 +1,5 @@
-//! The detectors: each looks for one pattern in the facts of an image. None of them knows of the
-//! others; what two of them claim is counted once in `rank`.
+//! The detectors: each looks for one pattern in the facts of an image, independently of the others;
+//! `rank` counts once what two of them claim.
 
 mod arrays;
 mod batch;
@@ -23,7 +23,7 @@ use super::finding::{Confidence, Finding, Part, Pattern};
 use super::prove::{Answers, Questions};
 use super::rank::Worth;
 
-/// What the detectors asked of the trace.
+/// The questions of the detectors.
 pub struct Asked {
     short: short::Asked,
     pairs: pairs::Asked,
@@ -31,7 +31,7 @@ pub struct Asked {
     hot: hot::Asked,
 }
 
-/// What has to be counted before anything can be concluded.
+/// The questions that must be answered before anything can be concluded.
 pub fn ask(image: &ImageFacts, worth: &Worth) -> (Asked, Questions) {
     let mut questions = Questions::default();
     let asked = Asked {
@@ -43,8 +43,8 @@ pub fn ask(image: &ImageFacts, worth: &Worth) -> (Asked, Questions) {
     (asked, questions)
 }
 
-/// Everything that is found in an image, in an order that depends on the trace alone. `ended`: it
-/// came to an end by itself, so that what lives is left.
+/// All findings of an image, in an order that depends on the trace alone. `ended`: the program ended by
+/// itself, so live blocks are left.
 pub fn conclude(
     image: &ImageFacts,
     costs: &Costs,
@@ -57,7 +57,7 @@ pub fn conclude(
         return from_sums(image, costs);
     }
     let short = short::conclude(image, &asked.short, answers);
-    // What one function makes of several blocks is one block before anybody has to keep the parts.
+    // Several blocks of one object are joined before a function is asked to keep its parts.
     let objects = pairs::objects(image, &asked.pairs, answers, &short.kept);
     let of_objects = origins(objects.iter());
     let mut pairs = pairs::conclude(image, &asked.pairs, answers, &short.within);
@@ -72,7 +72,7 @@ pub fn conclude(
     findings.extend(growth::detect(image, types));
     findings.extend(pairs);
     findings.extend(batch);
-    // What is gone needs no pool.
+    // Blocks that are saved need no pool.
     let gone = findings
         .iter()
         .filter(|f| f.confidence > Confidence::Low && f.calls() > 0);
@@ -84,7 +84,7 @@ pub fn conclude(
         let growing = findings.iter().filter(|f| f.pattern == Pattern::Growing);
         let growing: Vec<usize> = growing.map(|finding| finding.site).collect();
         let holder = |group: &[usize]| pairs::holder(&asked.pairs, answers, image, group);
-        if image.tells_lost {
+        if image.records_lost {
             findings.extend(memory::lost(image, holder));
         } else {
             let leaks = memory::leaks(image, holder).into_iter();
@@ -96,7 +96,7 @@ pub fn conclude(
         finding.evidence.iter().any(alone)
     });
     let one_at_a_time = origins(one_at_a_time);
-    // Of one block there is no batch to hand back.
+    // A single block at a time cannot be handed back in batches.
     let threads = threads::detect(image).into_iter();
     findings.extend(threads.filter(|f| !one_at_a_time.contains(&f.site)));
     findings.extend(arrays::detect(image));
@@ -112,8 +112,8 @@ pub fn conclude(
     findings
 }
 
-/// Whether all that it saves was made in the first tenth of the run, as what is made once: another run
-/// makes as many, and more of all else.
+/// Whether all that it saves was allocated in the first tenth of the run: another run allocates the
+/// same of it, and more of everything else.
 fn is_set_up(image: &ImageFacts, finding: &Finding) -> bool {
     let early = |part: &Part| image.sites[part.origin].facts.latest < image.allocations / 10;
     finding.calls() > 0 && finding.parts.iter().all(early)
@@ -131,8 +131,8 @@ fn all_parts(finding: &Finding, origins: &HashSet<usize>) -> bool {
         .all(|part| origins.contains(&part.origin))
 }
 
-/// What a trace can carry that calls are missing from: nothing of how long blocks lived, or together
-/// with which.
+/// The findings of a trace with missing calls: none that depends on lifetimes, or on blocks that live
+/// together.
 fn from_sums(image: &ImageFacts, costs: &Costs) -> Vec<Finding> {
     let mut findings = memory::tiny(image, costs);
     findings.extend(contents::zeroed(image));

@@ -1,4 +1,4 @@
-//! Two blocks that are always made together and end together: one could be part of the other.
+//! Two blocks that are always allocated and freed together: one could be part of the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -12,19 +12,19 @@ use crate::advise::prove::{self, Answers, Questions, Together};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
 
-/// Of the second block's calls, so many must come soon after the first and end with it.
+/// The share of the second block's calls that must come soon after the first and be freed with it.
 const ALWAYS: f64 = 0.99;
-/// Of the first block's calls, so many must have a second: else embedding wastes room.
+/// The share of the first block's calls that must have a second: else embedding wastes memory.
 const MOSTLY: f64 = 0.9;
-/// From so many blocks on the pattern is no chance.
+/// With this many blocks the pattern is not chance.
 const SURE_BLOCKS: u64 = 100;
-/// The functions that made them may lie this many calls apart.
+/// The functions that allocate them may be this many calls apart.
 const MOST_FRAMES_APART: usize = 3;
 
-/// One line makes the object and the block with its counts.
+/// One line allocates the object and the block with its counts.
 const SHARED_POINTER: &str = "std::shared_ptr";
 
-/// Lines whose blocks may come and go together, first and second, and what was asked of them.
+/// Lines whose blocks may live together, first and second, and the question about each pair.
 pub struct Asked(Vec<(Vec<usize>, Vec<usize>, prove::Asked)>);
 
 pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Asked {
@@ -32,7 +32,7 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
     let numbers = numbered(image);
     for (second, site) in image.sites.iter().enumerate() {
         let calls = site.sums.calls;
-        // What realloc makes is of any size.
+        // Realloc's blocks are of any size.
         let resized = site.facts.reallocated > 0 || site.is_resizable();
         if resized || site.site.is_none() || calls == 0 {
             continue;
@@ -46,7 +46,7 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
                 .is_some_and(|a| near(a, site))
             {
                 let one_place = numbers[first] == numbers[second];
-                // Of one place only the C++ library's are told apart, by their stacks.
+                // At one place only blocks of the C++ library are told apart, by their stacks.
                 if one_place && site.container() != Some(SHARED_POINTER) {
                     continue;
                 }
@@ -86,7 +86,7 @@ pub fn conclude(
         .map(|(first, second, asked)| (first, second, answers.together(*asked)))
         .filter(|(first, second, together)| always(image, first, second, together))
         .collect();
-    // Where each seems to follow the other, the one that follows more often does.
+    // If each seems to follow the other, the one that follows more often counts as the second.
     pairs.sort_by_key(|(first, second, together)| {
         let made = std::cmp::Reverse(together.made);
         (
@@ -101,7 +101,7 @@ pub fn conclude(
     let held = |first: usize| holders.contains_key(&first);
     let found = pairs.iter().filter_map(|(first, second, together)| {
         let holder = *holders.get(&second[0])?;
-        // Of several that a block could go into, the one that goes into no other.
+        // If a block could go into several, it goes into the one that goes into no other.
         let outermost = pairs
             .iter()
             .find(|(a, b, _)| b[0] == second[0] && !held(a[0]));
@@ -116,7 +116,7 @@ pub fn conclude(
     found.collect()
 }
 
-/// Objects of three blocks or more that one function makes at once: findings for all but the first.
+/// Objects of three blocks or more that one function allocates at once: findings for all but the first.
 pub fn objects(
     image: &ImageFacts,
     asked: &Asked,
@@ -148,8 +148,7 @@ pub fn objects(
     found
 }
 
-/// What each block goes into, of pairs in the order of their weight: none into itself, by whatever
-/// way.
+/// The block that each block goes into, from pairs by descending weight; without cycles.
 fn holders(pairs: impl Iterator<Item = (usize, usize)>) -> HashMap<usize, usize> {
     let mut holders: HashMap<usize, usize> = HashMap::new();
     for (first, second) in pairs {
@@ -164,7 +163,7 @@ fn holders(pairs: impl Iterator<Item = (usize, usize)>) -> HashMap<usize, usize>
     holders
 }
 
-/// Whether blocks of the second nearly always come and go with one of the first.
+/// Whether blocks of the second are nearly always allocated and freed with one of the first.
 fn always(image: &ImageFacts, first: &[usize], second: &[usize], together: &Together) -> bool {
     let made = together.made as f64;
     together.made >= FEWEST_BLOCKS
@@ -178,7 +177,7 @@ fn numbered(image: &ImageFacts) -> Vec<usize> {
     let mut numbers: HashMap<(Place, Place), usize> = HashMap::new();
     let places = image.sites.iter().map(|site| {
         let next = numbers.len();
-        // One line that makes both is told apart by where it was called.
+        // If one line allocates both, its callers tell them apart.
         let key = (site.place, site.caller);
         *numbers.entry(key).or_insert(next)
     });
@@ -192,7 +191,7 @@ fn calls(image: &ImageFacts, origins: &[usize]) -> u64 {
         .sum()
 }
 
-/// The origin with whose live blocks all live blocks of these were made.
+/// The origin with whose live blocks all live blocks of these were allocated.
 pub fn holder(
     asked: &Asked,
     answers: &Answers,
@@ -213,15 +212,15 @@ pub fn holder(
     holding.map(|(first, _, _)| first[0])
 }
 
-/// Whether one function, or a short chain of calls from it, makes both, all in one module: who only
-/// calls a library cannot change what its objects are made of.
+/// Whether one function, or a short chain of calls from it, allocates both, all in one module: a caller
+/// of a library cannot change the library's objects.
 fn near(a: &Site, b: &Site) -> bool {
     let [outer_a, outer_b] = [a, b].map(|site| site.chain.iter().collect::<Vec<_>>());
     let pairs = outer_a.iter().rev().zip(outer_b.iter().rev());
     let same = pairs.take_while(|(x, y)| Rc::ptr_eq(x, y)).count();
     let apart = |site: &Site, depth: usize| depth.saturating_sub(site_depth(site) + same);
     let module = |site: &Site| site.site_frame().map(|frame| frame.module.path.clone());
-    // The first caller that they do not share is where the function that makes both calls.
+    // The first caller that they do not share lies in the function that leads to both.
     let maker = outer_a
         .len()
         .checked_sub(same + 1)
@@ -232,7 +231,7 @@ fn near(a: &Site, b: &Site) -> bool {
     one_module && apart(a, outer_a.len()).max(apart(b, outer_b.len())) <= MOST_FRAMES_APART
 }
 
-/// How many physical frames lie below the one that is charged.
+/// The number of physical frames below the charged one.
 fn site_depth(site: &Site) -> usize {
     let (index, mut seen) = (site.site.unwrap_or(0), 0);
     let inner = site.chain.iter().take_while(|frame| {
@@ -259,7 +258,7 @@ fn finding(
     let of_second = calls(image, second);
     let shared = b.container() == Some(SHARED_POINTER);
     let sizes = merged(image, second);
-    // Of a text one run's length says nothing.
+    // A string may have another length in the next run.
     let text = b.call_name.contains("dup");
     let fixed = sizes.smallest() == sizes.largest() && !text;
     let member_bytes = fixed.then(|| sizes.largest());
@@ -277,7 +276,7 @@ fn finding(
         },
         site: named,
         related,
-        // The bytes stay: they move into the other block.
+        // The bytes move into the other block, so they are not saved.
         parts: second
             .iter()
             .map(|origin| Part {
@@ -322,24 +321,26 @@ fn cure(
     }
     let mut cure = match (outer, member_bytes) {
         (Some(outer), _) => format!(
-            "put it where the first goes: make both part of what {} makes",
+            "put it where the first goes: make both part of what {} allocates",
             outer.shown()
         ),
         (None, Some(bytes)) => format!(
             "make the second a member of the first: one block of {} bytes",
             grouped(first.facts.sizes.largest().saturating_add(bytes))
         ),
-        (None, None) => "ask once for both: a flexible array member at the end of the first, or \
+        (None, None) => {
+            "allocate both at once: a flexible array member at the end of the first, or \
                          one block for header and payload"
-            .to_owned(),
+                .to_owned()
+        }
     };
     if together.first_before > 0 {
         cure += "; the first is freed before the second today: free it last";
     }
-    cure + "; what reallocates or frees one alone has to do so for both"
+    cure + "; reallocate and free both where one is alone today"
 }
 
-/// Whether the second may well have to be a block of its own.
+/// Whether the second is likely to need a block of its own.
 fn has_own_life(
     image: &ImageFacts,
     (first, second): (&Site, &Site),
@@ -347,14 +348,14 @@ fn has_own_life(
     fixed: bool,
 ) -> bool {
     let shared = second.container() == Some(SHARED_POINTER);
-    // An object's own end frees some of its parts; a sweep whatever there is.
+    // A destructor frees the parts of its object; a sweep frees unrelated objects.
     let swept = image.lines_freed_with(first, second) >= MOST_LINES;
-    // Two texts, or buffers of any length, have lives of their own.
+    // Two strings, or buffers of any length, have independent lifetimes.
     let root = outer.unwrap_or(first);
     let host = &root.facts.sizes;
     let host_varies = host.smallest() != host.largest() || root.call_name.contains("dup");
     let texts = !fixed && host_varies && !shared;
-    // A class makes its own block; nothing of it can be put elsewhere.
+    // A class allocates its own block, which cannot be placed elsewhere.
     let classed = second.container().is_some() && !shared;
     swept || texts || classed
 }

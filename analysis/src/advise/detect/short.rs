@@ -1,10 +1,10 @@
-//! Blocks that live within one call, or of which few live at once: stack, some buffers, one arena.
+//! Blocks that live within one call, or of which few live at once: stack, a few buffers, one arena.
 //!
-//! Of each origin the recorded stacks tell the function in whose call every buffer was both begun and
-//! freed (`Buffers::owner`), and whether that function had certainly returned in between. How many
-//! lived at once, over all origins of a line, is asked of the trace. A function that frees its last
-//! block first and then makes the next one looks the same but for the order of its lines, or the
-//! block it leaves: neither is advised onto the stack.
+//! For each origin the recorded stacks show the function within whose call every buffer was both
+//! allocated and freed (`Buffers::owner`), and whether that function had certainly returned in between.
+//! `prove` counts how many lived at once, over all origins of a line. A function that frees its last
+//! block and then allocates the next one looks the same except for the order of its lines, or the block
+//! that it leaves: neither is advised onto the stack.
 
 use std::collections::HashSet;
 
@@ -24,17 +24,17 @@ use crate::reading::naming::{function_name, is_start};
 use crate::reading::plumbing::ModuleRole;
 use crate::reading::resolve::ChainFrame;
 
-/// Buffers that a function can be asked to keep, and how often each of them must be used.
+/// The largest number of buffers that a function is asked to keep, and how often each must be used.
 const MOST_KEPT: u64 = 8;
 const MOST_KEPT_SHARE: u64 = 4;
 
-/// Parts of names of functions that do nothing but free.
+/// Parts of names of functions that only free.
 const FREES: &[&str] = &[
     "free", "delete", "drop", "release", "destroy", "close", "clear", "cleanup", "dispose", "fini",
     "unref",
 ];
 
-/// What is asked of the trace before anything is concluded.
+/// The questions about the trace.
 pub struct Asked {
     within: Vec<(Vec<usize>, prove::Asked)>,
     lines: Vec<(Vec<usize>, prove::Asked)>,
@@ -89,12 +89,13 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
     }
 }
 
-/// What was found, and what it makes needless.
+/// The findings, and the origins that they make needless.
 pub struct Found {
     pub findings: Vec<Finding>,
-    /// Origins whose blocks end in the call of a function that makes them or has them made.
+    /// Origins whose blocks are freed within the call of a function that allocates them itself or by a
+    /// callee.
     pub within: HashSet<usize>,
-    /// Of these, those that it can keep, on its stack or from one to the next.
+    /// Of these, those that it can keep, on its stack or between calls.
     pub kept: HashSet<usize>,
 }
 
@@ -104,7 +105,7 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Found {
     let (mut all_within, mut kept) = (HashSet::new(), HashSet::new());
     for (group, asked) in &asked.within {
         if let Some((finding, is_kept)) = within(image, group, &answers.at_once(*asked)) {
-            // Little pieces of a line do not stand for it.
+            // A small part of a line does not stand for the whole line.
             if finding.confidence > Confidence::Low && worth.admits(image, group) {
                 explained.extend(group);
             }
@@ -115,7 +116,7 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Found {
             findings.push(finding);
         }
     }
-    // A whole line goes before what one of its callers makes there.
+    // A whole line takes precedence over the part of one of its callers.
     for (group, asked) in asked.lines.iter().chain(&asked.callers) {
         if group.iter().all(|origin| explained.contains(origin)) {
             continue;
@@ -139,17 +140,17 @@ fn begun(image: &ImageFacts, group: &[usize]) -> u64 {
     buffers.map(|buffers| buffers.begun).sum()
 }
 
-/// The function in whose call all of an origin's buffers are made and freed, if there is one.
+/// The function within whose call all of an origin's buffers are allocated and freed, if there is one.
 fn lives_within(site: &Site) -> Option<Shared<'_>> {
     let fits = site.whole_stack && site.facts.buffers.begun > 0;
     let ends = fits && site.facts.buffers.end_within_a_call();
     let shared = Shared::of(site).filter(|_| ends)?;
-    // What ends before `main` does may end anywhere.
-    let told = shared.kind() == Kind::Same || !shared.outermost;
-    (told && !shared.frees_first).then_some(shared)
+    // Buffers that live within `main` may be freed anywhere.
+    let bounded = shared.kind() == Kind::Same || !shared.outermost;
+    (bounded && !shared.frees_first).then_some(shared)
 }
 
-/// The call that the function with an origin's buffers was called by, if it led to others, too.
+/// The call that led to the function with an origin's buffers, if it led to others, too.
 fn through(image: &ImageFacts, site: &Site) -> Option<Through> {
     let owner = site.owner.as_ref()?;
     let inward = Shared::of(site)?.inward;
@@ -174,8 +175,7 @@ fn through(image: &ImageFacts, site: &Site) -> Option<Through> {
     })
 }
 
-/// Whether two places may be in one call of the function that lies so far inward of those that the
-/// compiler put into one.
+/// Whether two places may be in one call of the function at this depth of inlining.
 fn same_call(a: &Location, b: &Location, inward: usize) -> bool {
     let outer = |frames: &Location, at: usize| {
         let frame = frames.iter().rev().nth(at)?;
@@ -186,24 +186,25 @@ fn same_call(a: &Location, b: &Location, inward: usize) -> bool {
     shown && (0..=inward).all(|at| outer(a, at) == outer(b, at))
 }
 
-/// Where the function in whose call all happens is, seen from the line.
+/// The position of the owner, seen from the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Same,
     /// Further out.
     Caller,
-    /// Inside the library that was called there.
+    /// Inside the library that the line calls.
     Inside,
 }
 
-/// The innermost function in whose call all was made and freed.
+/// The innermost function within whose call all was allocated and freed.
 struct Shared<'a> {
     frame: &'a ChainFrame,
-    /// Of the functions that the compiler put into one, how many lie around it.
+    /// The number of functions around it that it is inlined into.
     inward: usize,
-    /// How many functions it lies outside of the site; below 0 inside the library called there.
+    /// The number of functions by which it lies outside of the site; below 0 inside the library called
+    /// there.
     outward: i64,
-    /// Its line that frees comes before the one that makes.
+    /// The freeing line comes before the allocating one.
     frees_first: bool,
     /// `main`, or a thread's function: it never returns while the thread lives.
     outermost: bool,
@@ -222,7 +223,7 @@ impl<'a> Shared<'a> {
         let owner = site.owner.as_ref()?;
         let made = site.chain.get(owner.frame)?;
         let freed = owner.frees_frame.and_then(|frame| owner.frees.get(frame));
-        // Of functions that the compiler put into one: the innermost that both stacks go through.
+        // Of functions inlined into each other, the innermost on both stacks.
         let mut inward = 0;
         let mut lines = (None, None);
         for (index, (a, b)) in made
@@ -264,13 +265,17 @@ fn starts_rust(chain: &Chain, frame: usize) -> bool {
         .any(|name| name.ends_with("__rust_begin_short_backtrace"))
 }
 
-/// Whether a call of the function makes one of an origin's buffers and no more: its loop lies
+/// Whether a call of the function allocates one of an origin's buffers and no more: its loop lies
 /// further out, or the function had returned before the next.
 fn makes_one(site: &Site) -> bool {
     let Some(owner) = &site.owner else {
         return false;
     };
-    match site.turn.as_ref().and_then(|turn| turn.depth(&site.chain)) {
+    match site
+        .loop_place
+        .as_ref()
+        .and_then(|place| place.depth(&site.chain))
+    {
         Some(depth) => depth > owner.frame,
         None => {
             let outer = site.chain.depth().saturating_sub(owner.frame + 1);
@@ -279,8 +284,8 @@ fn makes_one(site: &Site) -> bool {
     }
 }
 
-/// Whether the line is a dependency's, and the function the program's own: it has what was made of the
-/// block, and no part in how.
+/// Whether the line is a dependency's and the function the program's own: the function has the result,
+/// and no influence on the allocation.
 fn is_elsewhere(site: &Site, function: &ChainFrame) -> bool {
     let package = |frame: &ChainFrame| -> Option<String> {
         let file = frame
@@ -299,20 +304,20 @@ fn is_elsewhere(site: &Site, function: &ChainFrame) -> bool {
     line.is_some_and(|line| fetched(&line)) && !package(function).is_some_and(|own| fetched(&own))
 }
 
-/// Without the C library's symbol table what starts `main` has no name.
+/// Without the C library's symbol table the function that starts `main` has no name.
 fn starts(frame: &ChainFrame) -> bool {
     let unnamed = frame.source.function.is_none() && frame.module.role == ModuleRole::System;
     unnamed || is_start(frame)
 }
 
-/// All buffers are freed in the call of one function that made them.
+/// The finding if all buffers are freed within the call of one function that allocated them.
 ///
-/// And whether that function keeps them: on its stack, or from one to the next.
+/// Also returns whether that function keeps them, on its stack or between calls.
 fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Finding, bool)> {
     let first = &image.sites[*group.first()?];
     let shared = lives_within(first)?;
     let elsewhere = shared.kind() == Kind::Caller && is_elsewhere(first, shared.frame);
-    // Of what it was only lent it keeps nothing; the line may.
+    // A function cannot keep a dependency's buffers; only the line can.
     if counted.returned > 0 || (elsewhere && first.container().is_none()) {
         return None;
     }
@@ -364,7 +369,7 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Find
     Some((found, is_kept))
 }
 
-/// The program's function that the owner calls to free: what it gets is its own.
+/// The program's function that the owner calls to free, and which owns the block then.
 fn freed_by(site: &Site, shared: &Shared<'_>) -> Option<String> {
     let owner = site.owner.as_ref()?;
     let inner = owner
@@ -382,8 +387,8 @@ fn freed_by(site: &Site, shared: &Shared<'_>) -> Option<String> {
     (!plain).then_some(name)
 }
 
-/// Whether at least half of what ended had just been outgrown: those that live at once are the old
-/// block and the new one.
+/// Whether half of the freed blocks or more were just outgrown: the blocks that live at once are the
+/// old and the new one.
 fn is_growth(image: &ImageFacts, group: &[usize]) -> bool {
     let facts = || group.iter().map(|origin| &image.sites[*origin].facts);
     let freed: u64 = facts().map(|facts| facts.freed).sum();
@@ -391,7 +396,7 @@ fn is_growth(image: &ImageFacts, group: &[usize]) -> bool {
     freed > 0 && outgrown * 2 >= freed
 }
 
-/// Few of all blocks of a line live at once, whoever frees them.
+/// The finding if few of all blocks of a line live at once, whichever thread or function frees them.
 fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
     let buffers = |origin: &usize| &image.sites[*origin].facts.buffers;
     let foreign = group.iter().any(|origin| buffers(origin).foreign > 0);
@@ -404,7 +409,7 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
         return None;
     }
     let first = &image.sites[*group.first()?];
-    // Several that grow are many blocks to keep: a reserve goes before.
+    // Several growing buffers are too much to keep: reserving takes precedence.
     let steps: u64 = group
         .iter()
         .flat_map(|origin| buffers(origin).steps.values())
@@ -460,7 +465,7 @@ fn at_once(
     }
 }
 
-/// The most that each buffer of a group held.
+/// The largest size of each buffer of a group.
 fn largest(image: &ImageFacts, group: &[usize]) -> Sizes {
     let mut sizes = Sizes::default();
     for origin in group {
@@ -493,7 +498,7 @@ fn finding(
     }
 }
 
-/// What the buffers of a group ask for that need not be, reallocs included.
+/// The needless requests of a group's buffers, reallocs included.
 fn needless(image: &ImageFacts, group: &[usize], largest: &Sizes, kept: &Kept) -> Vec<Part> {
     if let Kept::Beyond(size) = kept {
         return buffers_up_to(image, group, largest, *size);

@@ -1,4 +1,4 @@
-//! Blocks that end on another thread than they were made on: each of these frees crosses caches.
+//! Blocks that another thread than the allocating one frees: each of these frees crosses caches.
 
 use larder_base::number::percent;
 
@@ -6,9 +6,9 @@ use crate::advise::claim::Claim;
 use crate::advise::facts::ImageFacts;
 use crate::advise::finding::{Confidence, Finding, Pattern, grouped_by, no_calls};
 
-/// Fewer than this are the start or the end of a thread.
+/// Fewer come from the start or the end of a thread.
 const FEWEST_FREES: u64 = 64;
-/// In percent of what is freed.
+/// In percent of the frees.
 const FOREIGN_SHARE: f64 = 50.0;
 
 pub fn detect(image: &ImageFacts) -> Vec<Finding> {
@@ -32,9 +32,10 @@ pub fn detect(image: &ImageFacts) -> Vec<Finding> {
                 foreign,
                 freed,
             }],
-            cure: "hand the blocks back to the thread that made them and let it reuse them, in \
-                   batches; or use an allocator that collects such frees, as Larder does"
-                .to_owned(),
+            cure:
+                "hand the blocks back in batches to the thread that allocated them, which reuses \
+                   them; or use an allocator that batches remote frees, like Larder"
+                    .to_owned(),
             size_bytes: None,
             confidence: Confidence::Medium,
         })

@@ -1,4 +1,4 @@
-//! A Parquet table that is written a row at a time and kept a row group at a time.
+//! A Parquet table that is filled by rows and written by row groups.
 //!
 //! Invariant: between rows, all columns hold the same number of rows.
 
@@ -14,10 +14,10 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use rustc_hash::FxHashMap;
 
-/// Rows that are held before they are written: with eleven columns, some 20 MB.
+/// Rows in memory before they are written: with eleven columns, some 20 MB.
 const GROUP_ROWS: usize = 1 << 17;
 
-/// A value that is there.
+/// A present value.
 #[derive(Clone, Debug)]
 pub enum Cell {
     Long(i64),
@@ -45,7 +45,7 @@ pub fn text(text: &str) -> Cell {
 #[derive(Default)]
 struct Column {
     values: Vec<Cell>,
-    /// How much of an optional or repeated value is there, and which row it continues.
+    /// The definition level of an optional or repeated value, and its repetition level.
     definition: Vec<i16>,
     repetition: Vec<i16>,
     max_definition: i16,
@@ -95,7 +95,7 @@ pub struct Columns<'a> {
     writer: SerializedFileWriter<&'a mut File>,
     columns: Vec<Column>,
     rows: usize,
-    /// Texts that come again and again.
+    /// Texts that repeat.
     texts: FxHashMap<&'static str, ByteArray>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Columns<'a> {
         self.end_row()
     }
 
-    /// All of a row but its list.
+    /// A row without its list.
     pub fn partial_row(&mut self, cells: impl IntoIterator<Item = Option<Cell>>) {
         for (column, cell) in self.columns.iter_mut().zip(cells) {
             let definition = i16::from(cell.is_some());
@@ -147,7 +147,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The list of required elements that ends the row, an element a time.
+    /// The list of required elements at the end of the row, one element at a time.
     pub fn list<const N: usize>(
         &mut self,
         elements: impl Iterator<Item = [Option<Cell>; N]>,
@@ -190,7 +190,7 @@ impl<'a> Columns<'a> {
         group.close().map(drop)
     }
 
-    /// Writes what is left, and the index.
+    /// Writes the last row group, and the index.
     pub fn close(mut self) -> io::Result<()> {
         if self.rows > 0 {
             self.write_group().map_err(io::Error::other)?;
