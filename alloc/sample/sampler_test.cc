@@ -95,8 +95,9 @@ struct Result {
            100 * mean * n / truth, standard_error > 0 ? mean / standard_error : 0, covered, rounds);
     // Of the twenty comparisons in a run, one exceeds 3 standard errors by chance in one run of 20.
     EXPECT_LE(fabs(mean), 4 * standard_error + 1e-6 * truth / n) << what;
-    // Of 95 % intervals.
-    EXPECT_GE(covered, 0.9 * n) << what;
+    // 95 % intervals, and five standard deviations of that count: purges come by time, so two runs
+    // differ in the slots that are sampled.
+    EXPECT_GE(covered, 0.95 * n - 5 * sqrt(0.95 * 0.05 * n)) << what;
   }
 };
 

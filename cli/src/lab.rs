@@ -21,7 +21,7 @@ const COMMANDS: [(&str, &str); 6] = [
     ),
     (
         "torture",
-        "Look for faults in a malloc: Larder's, or any other",
+        "Test a malloc for faults: Larder's, or any other",
     ),
     (
         "sweep",
