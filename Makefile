@@ -17,16 +17,13 @@ JOBS ?= $(shell nproc)
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 CARGO_OUT = $${CARGO_TARGET_DIR:-target}/release
+demo: CARGO_OUT = $${CARGO_TARGET_DIR:-target}/demo
 
 # Without the tests and benchmarks, which other targets build.
 LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
 
-# Rust libraries that the tool preloads; the recorder is in DEMO_STAGED.
-PRELOADED = $(patsubst %,liblarder_%.so,endpoint record_io fail)
-
-# What the tool is without its lab: enough to record, and to read what was recorded.
-DEMO_STAGED = build/release/liblarder.so lib/liblarder.so \
-  "$(CARGO_OUT)/liblarder_record.so" lib/liblarder_record.so "$(CARGO_OUT)/larder" bin/larder
+# Rust libraries that the tool preloads.
+PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io fail)
 
 .PHONY: help setup build demo test bench peers workloads install install-debug uninstall fmt lint clean
 
@@ -47,17 +44,18 @@ build: ## Build everything in release mode, staged into out/
 	cmake --build --preset release --parallel $(JOBS) --target $(LIBRARIES)
 	cargo build --release --workspace --jobs $(JOBS)
 	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
-	@scripts/stage out $(DEMO_STAGED) "$(CARGO_OUT)/larder-lab" libexec/larder/larder-lab \
+	@scripts/stage out "$(CARGO_OUT)/larder" bin/larder "$(CARGO_OUT)/larder-lab" libexec/larder/larder-lab \
 	  $(foreach name,$(PRELOADED),"$(CARGO_OUT)/$(name)" lib/$(name))
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
 
-# With the features that the crates have in make build, which then takes them as they are.
+# Apart from out/, because this tool is not optimized.
 demo: ## Record a real program on Larder and rank its allocations; builds only what that takes
 	@scripts/setup build demo
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS) --target larder_shared
-	cargo build --release --jobs $(JOBS) --package larder --package larder-record
-	@scripts/stage out $(DEMO_STAGED)
+	cargo build --profile demo --jobs $(JOBS) --package larder --package larder-record
+	@scripts/stage build/demo "$(CARGO_OUT)/larder" bin/larder build/release/liblarder.so lib/liblarder.so \
+	  "$(CARGO_OUT)/liblarder_record.so" lib/liblarder_record.so
 	@demo/run
 
 test: ## Set up, build, run every test; ends with "N passed, M failed"
