@@ -21,7 +21,7 @@ bool may_realloc_large = false;
 
 size_t pick_size(Random& random) {
   const size_t kind = random.below(2000);
-  if (kind == 0) return random.below(50 * kMiB);
+  if (kind == 0) return random.below(16 * kMiB);
   if (kind < 20) return random.below(4 * kMiB);
   if (kind < 200) return random.below(200 * kKiB);
   return random.below(2000);

@@ -57,8 +57,11 @@ pub fn of_times(values: &[f64]) -> Vec<Change> {
             after: median(after),
         };
         let moved = (change.after - change.before).abs() >= LEAST_MOVE * change.before.abs();
+        if !moved {
+            continue;
+        }
         let probability = mann_whitney(before, after);
-        if !moved || probability >= level {
+        if probability >= level {
             continue;
         }
         // Several places around a step pass the level: the least probable one is the step.

@@ -2,14 +2,17 @@
 
 #![allow(dead_code)] // Each test file uses a part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use larder_trace::{Action, DamageCause, Event, Losses, ProcessInfo, StackId, Trace, trace_files};
+use larder_trace::{
+    Action, DamageCause, Event, Frame, Losses, ProcessInfo, StackId, Trace, trace_files,
+};
 
 /// Builds the recorder: for a test, cargo does not build a library that the test does not link.
 pub fn recorder() -> PathBuf {
@@ -75,9 +78,9 @@ pub struct Recorded {
 pub struct Recording {
     pub event: Event,
     /// Innermost first: the module's file name and the address in it to look up.
-    pub frames: Vec<(String, u64)>,
+    pub frames: Rc<[(String, u64)]>,
     /// The same in memory, return addresses.
-    pub addresses: Vec<u64>,
+    pub addresses: Rc<[u64]>,
     pub complete: bool,
 }
 
@@ -216,6 +219,8 @@ pub fn read(file: &Path) -> Recorded {
     let trace = Trace::open(file).unwrap_or_else(|error| panic!("{error}"));
     let mut events = trace.events();
     let mut calls = Vec::new();
+    // The calls of a stack share its names, so that a trace of millions of calls fits in memory.
+    let mut named: HashMap<StackId, (Rc<[(String, u64)]>, Rc<[u64]>)> = HashMap::new();
     let mut marks = Vec::new();
     let mut last = 0;
     let mut ordered = true;
@@ -227,23 +232,25 @@ pub fn read(file: &Path) -> Recorded {
         }
         let stack = stack_of(&event);
         let stacks = events.stacks();
-        let mut frames = Vec::new();
-        let mut addresses = Vec::new();
-        for frame in stacks.frames(stack) {
-            let module = frame.module.and_then(|id| trace.module(id));
-            let name = module.map_or(String::new(), |module| {
-                let path = String::from_utf8_lossy(&module.path).into_owned();
-                path.rsplit('/').next().unwrap_or_default().to_owned()
-            });
-            let bias = module.map_or(0, |module| module.bias);
-            frames.push((name, frame.lookup_address().wrapping_sub(bias)));
-            addresses.push(frame.address);
-        }
+        let (frames, addresses) = named.entry(stack).or_insert_with(|| {
+            let name = |frame: &Frame| {
+                let module = frame.module.and_then(|id| trace.module(id));
+                let path = module.map_or("".into(), |module| String::from_utf8_lossy(&module.path));
+                let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+                let bias = module.map_or(0, |module| module.bias);
+                (name, frame.lookup_address().wrapping_sub(bias))
+            };
+            let addresses = stacks.frames(stack).map(|frame| frame.address);
+            (
+                stacks.frames(stack).map(name).collect(),
+                addresses.collect(),
+            )
+        });
         let complete = stacks.root(stack) == StackId::COMPLETE_ROOT;
         calls.push(Recording {
             event,
-            frames,
-            addresses,
+            frames: Rc::clone(frames),
+            addresses: Rc::clone(addresses),
             complete,
         });
     }
