@@ -1,6 +1,5 @@
-// The contract with the kernel. os_linux.cc is the only file with system calls, except for sockets
-// (os_socket.h), files in place of memory (os_file.h) and stopped threads (stop_world.cc). In os/ a
-// page is a system page.
+// The contract with the kernel. os_linux.cc is the only file with system calls, except for files in
+// place of memory (os_file.h) and stopped threads (stop_world.cc). In os/ a page is a system page.
 //
 // Every function may be called from any thread, from a signal handler and before libc is set up:
 // raw system calls, no errno, no cancellation point, no allocation.

@@ -1,5 +1,5 @@
-// A system call without libc, for the files that own the system calls: os_linux.cc,
-// os_socket_linux.cc and stop_world.cc.
+// A system call without libc, for the files that own the system calls: os_linux.cc and
+// stop_world.cc.
 #pragma once
 
 #include "base/base.h"

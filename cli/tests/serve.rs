@@ -13,7 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use common::http::{TOKEN, answer, connect, in_use, port, promtool_is_content, request, tool};
+use common::http::{
+    TOKEN, answer, connect, in_use, port, promtool_is_content, random_requests, request, tool,
+};
 use common::running::{Running, failure_at, first_words, preloaded, wait_until, worker};
 use common::*;
 use tempfile::TempDir;
@@ -446,17 +448,8 @@ fn what_is_no_request_is_refused() {
     ] {
         assert_eq!(answer(server.connect(), text).0, want, "{}", text.len());
     }
-    let mut noise = 1u64;
-    for length in 0..200 {
-        let bytes: Vec<u8> = (0..length * 5)
-            .map(|_| {
-                noise = noise
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                (noise >> 56) as u8
-            })
-            .chain(*b"\r\n\r\n")
-            .collect();
+    for mut bytes in random_requests() {
+        bytes.extend(b"\r\n\r\n");
         assert_ne!(answer(server.connect(), &bytes).0, 200);
     }
     assert_eq!(server.get("/metrics").0, 200);

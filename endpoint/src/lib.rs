@@ -110,7 +110,7 @@ fn start() {
         }
     };
     let (begun, begins) = channel();
-    let serve = move || run(&wanted, &place, token, &begun);
+    let serve = move || run(&wanted, &place, token, begun);
     let thread = thread::Builder::new().name("larder-endpoint".into());
     match without_signals(|| thread.stack_size(STACK_BYTES).spawn(serve)) {
         // The thread reports what it cannot do.
@@ -135,16 +135,15 @@ fn without_signals<T>(make: impl FnOnce() -> T) -> T {
 }
 
 /// Runs in the thread. Drops `begun` when it listens, or cannot.
-fn run(wanted: &str, place: &Place, token: Option<String>, begun: &Sender<()>) {
+fn run(wanted: &str, place: &Place, token: Option<String>, begun: Sender<()>) {
     if let Err(error) = leave_files() {
         let why = "the system cannot separate open files; it takes Linux 5.9";
         complain(format_args!("close_range: {error}"), why);
     } else if let Some((socket, service)) = listen(wanted, place, token) {
         leave_standard_files();
-        let _ = begun.send(());
+        drop(begun);
         serve_all(&socket, &service);
     }
-    let _ = begun.send(());
 }
 
 type Serving = (larder_live::serve::Socket, Arc<Service>);
@@ -164,10 +163,17 @@ fn listen(wanted: &str, place: &Place, token: Option<String>) -> Option<Serving>
             return None;
         }
     };
-    let socket = listener.socket.try_clone().ok()?;
-    let mut kept = LISTENER.lock().unwrap_or_else(PoisonError::into_inner);
-    *kept = Some((std::process::id(), listener));
-    Some((socket, service))
+    match listener.socket.try_clone() {
+        Ok(socket) => {
+            let mut kept = LISTENER.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = Some((std::process::id(), listener));
+            Some((socket, service))
+        }
+        Err(error) => {
+            complain(wanted, larder_live::serve::reason(&error));
+            None
+        }
+    }
 }
 
 /// Gives the calling thread, and those that it creates, a table of open files of their own, with the

@@ -45,6 +45,18 @@ pub fn answer(mut client: impl Read + Write, request: &[u8]) -> (u16, Vec<u8>) {
     (head[9..12].parse().expect("a status"), body)
 }
 
+/// Bytes that look random, the same each time; of 0, 5, 10 … to 995.
+pub fn random_requests() -> impl Iterator<Item = Vec<u8>> {
+    let mut state = 1u64;
+    let mut byte = move || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..200).map(move |length| (0..length * 5).map(|_| byte()).collect())
+}
+
 /// Of the first line of a profile.
 pub fn in_use(profile: &str) -> u64 {
     let number = profile

@@ -95,8 +95,6 @@ pub fn built_libraries() -> TempDir {
             "larder-record-io",
             "-p",
             "larder-fail",
-            "-p",
-            "larder-endpoint",
         ]);
     }
     let directory = temporary();
@@ -108,7 +106,6 @@ pub fn built_libraries() -> TempDir {
         "liblarder_record.so",
         "liblarder_record_io.so",
         "liblarder_fail.so",
-        "liblarder_endpoint.so",
     ] {
         link(name, &folder);
     }
