@@ -1,5 +1,5 @@
 //! What the trace reader is asked to do with hostile bytes: by the fuzzer, and by the tests with
-//! seeded mutations. A panic, or memory without bound, is a fault; damage that is told is none.
+//! seeded mutations. A panic, or memory without bound, is a fault; damage that is reported is none.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

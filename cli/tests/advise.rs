@@ -145,8 +145,8 @@ fn one_cure_for_several_callers_or_lines_is_one_finding() {
         let also = finding["also"].as_array().expect("others");
         assert_eq!(also.len(), others, "{case}: {finding:#}");
         assert_eq!(finding["saves"]["calls"], calls, "{case}: {finding:#}");
-        let told = also.iter().all(|other| !other["evidence"][0].is_null());
-        assert!(told, "{case}: {finding:#}");
+        let reported = also.iter().all(|other| !other["evidence"][0].is_null());
+        assert!(reported, "{case}: {finding:#}");
     }
 }
 
@@ -505,7 +505,7 @@ fn the_type_that_a_line_of_c_allocates() {
 
 /// Without its source a line says nothing, nor does one that was changed since.
 #[test]
-fn no_type_is_told_without_the_source_that_was_compiled() {
+fn no_type_is_reported_without_the_source_that_was_compiled() {
     let flags = ["-g", "-O2", "-fno-builtin"];
     let remove = |directory: &Path| fs::remove_file(directory.join("types.c")).expect("removed");
     check_types("types.c", &flags, remove, |_| false);
@@ -547,7 +547,7 @@ fn the_type_that_a_rust_collection_allocates() {
 }
 
 #[test]
-fn no_type_is_told_without_debug_information() {
+fn no_type_is_reported_without_debug_information() {
     let strip = |directory: &Path| {
         let mut strip = std::process::Command::new("strip");
         assert_success(&output(strip.arg("-g").arg(directory.join("types"))));

@@ -165,7 +165,7 @@ fn assert_survives(file: &Path, what: &str) -> Option<serde_json::Value> {
 }
 
 #[test]
-fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_told() {
+fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_reported() {
     let (_directory, file, bytes) = recorded();
     let whole = report_json(&file, &[])["counters"]["allocations"]
         .as_u64()
@@ -185,8 +185,9 @@ fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_told() {
         assert!(allocations <= whole);
         if allocations < whole {
             let losses = &report["losses"];
-            let told = losses["complete"] == false || report["processes"][0]["end"] == "not seen";
-            assert!(told, "{length}: {losses:#}");
+            let reported =
+                losses["complete"] == false || report["processes"][0]["end"] == "not seen";
+            assert!(reported, "{length}: {losses:#}");
         }
         last = allocations;
     }
@@ -194,9 +195,9 @@ fn a_cut_trace_is_read_to_the_last_whole_chunk_and_the_loss_is_told() {
 }
 
 #[test]
-fn a_flipped_byte_costs_a_chunk_at_most_and_is_told_with_file_and_offset() {
+fn a_flipped_byte_costs_a_chunk_at_most_and_is_reported_with_file_and_offset() {
     let (_directory, file, bytes) = recorded();
-    let mut told = 0;
+    let mut reported = 0;
     // All over the file, much of which may be unused, and within a chunk.
     let chunk = bytes.windows(4).position(|w| w == b"LCHK").unwrap();
     let places = (0..16).map(|step| bytes.len() * step / 16);
@@ -208,7 +209,7 @@ fn a_flipped_byte_costs_a_chunk_at_most_and_is_told_with_file_and_offset() {
             continue;
         };
         if report["losses"]["damaged_parts"].as_u64().unwrap() > 0 {
-            told += 1;
+            reported += 1;
             let message = report["losses"]["messages"][0].as_str().unwrap();
             assert!(
                 message.contains(".ltrace") && message.contains("offset"),
@@ -216,7 +217,7 @@ fn a_flipped_byte_costs_a_chunk_at_most_and_is_told_with_file_and_offset() {
             );
         }
     }
-    assert!(told > 0, "no flip was noticed");
+    assert!(reported > 0, "no flip was noticed");
 }
 
 #[test]
@@ -284,9 +285,9 @@ fn every_command_tells_of_lost_calls_and_incomplete_stacks() {
         let done = output(&mut command);
         assert_success(&done);
         let said = stderr(&done);
-        for told in ["3 calls not recorded", "7 calls whose stack is incomplete"] {
+        for reported in ["3 calls not recorded", "7 calls whose stack is incomplete"] {
             assert_eq!(
-                said.matches(told).count(),
+                said.matches(reported).count(),
                 if words[0] == "diff" { 2 } else { 1 },
                 "{words:?}: {said}"
             );
@@ -295,11 +296,11 @@ fn every_command_tells_of_lost_calls_and_incomplete_stacks() {
 }
 
 #[test]
-fn calls_in_a_damaged_part_are_told_once_and_not_as_not_recorded() {
+fn calls_in_a_damaged_part_are_reported_once_and_not_as_not_recorded() {
     let (_directory, file, bytes) = recorded();
     // Much of a short trace is holes, where damage costs nothing.
     let in_use: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
-    let mut told = 0;
+    let mut losses = 0;
     for step in 0..10 {
         let mut damaged = bytes.clone();
         match step {
@@ -313,7 +314,7 @@ fn calls_in_a_damaged_part_are_told_once_and_not_as_not_recorded() {
         if code(&reported) != 0 || !text.contains("events lost") {
             continue;
         }
-        told += 1;
+        losses += 1;
         let report: serde_json::Value = serde_json::from_slice(&reported.stdout).unwrap();
         assert!(report["losses"]["calls"].as_u64().unwrap() > 0);
         assert!(
@@ -322,7 +323,7 @@ fn calls_in_a_damaged_part_are_told_once_and_not_as_not_recorded() {
                 .contains("not recorded")
         );
     }
-    assert!(told > 0, "no damage cost a call");
+    assert!(losses > 0, "no damage cost a call");
 }
 
 #[test]

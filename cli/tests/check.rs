@@ -63,7 +63,7 @@ fn check(directory: &Path, options: &[&str], command: &[&Path]) -> Output {
 }
 
 #[test]
-fn a_planted_allocation_a_turn_is_told_in_five_lines_that_name_it() {
+fn a_planted_allocation_a_turn_is_reported_in_five_lines_that_name_it() {
     let directory = temporary();
     let (good, bad) = (
         program(directory.path(), "good", false),

@@ -343,7 +343,7 @@ fn counters_without_calls_are_compared_but_for_the_peak_of_each_site() {
 }
 
 #[test]
-fn wrong_use_and_unreadable_traces_are_told_in_one_line() {
+fn wrong_use_and_unreadable_traces_are_reported_in_one_line() {
     let directory = temporary();
     let empty = directory.path().join("empty.ltrace");
     fs::write(&empty, "").unwrap();
@@ -449,7 +449,7 @@ fn the_stack_of_a_row_is_the_one_that_changed() {
 }
 
 #[test]
-fn callers_without_names_are_told_apart_by_their_addresses_in_one_build() {
+fn callers_without_names_are_reported_apart_by_their_addresses_in_one_build() {
     let source = r#"
 static int changing_calls;
 APART void helper(int n) { for (int i = 0; i < n; i++) kept = malloc(48); }

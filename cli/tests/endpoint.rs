@@ -290,7 +290,7 @@ fn a_port_takes_the_token() {
 
 /// The program runs as ever, and one line says why nothing is served.
 #[track_caller]
-fn assert_told(place: &str, token: Option<&str>, why: &str) {
+fn assert_reported(place: &str, token: Option<&str>, why: &str) {
     let mut command = listening(Path::new("/bin/true"), place);
     if let Some(token) = token {
         command.env("LARDER_TOKEN", token);
@@ -307,7 +307,7 @@ fn assert_told(place: &str, token: Option<&str>, why: &str) {
 }
 
 #[test]
-fn what_cannot_be_listened_at_is_told() {
+fn what_cannot_be_listened_at_is_reported() {
     for place in [
         "banana",
         "0.0.0.0:8080",
@@ -318,34 +318,34 @@ fn what_cannot_be_listened_at_is_told() {
         "127.0.0.1:65536",
         "127.0.0.1:8x",
     ] {
-        assert_told(place, Some(TOKEN), "give unix:PATH");
+        assert_reported(place, Some(TOKEN), "give unix:PATH");
     }
-    assert_told("unix:", None, "no path");
-    assert_told(&format!("unix:{}", "x".repeat(108)), None, "107");
-    assert_told("unix:/no/such/place", None, "no such file");
+    assert_reported("unix:", None, "no path");
+    assert_reported(&format!("unix:{}", "x".repeat(108)), None, "107");
+    assert_reported("unix:/no/such/place", None, "no such file");
     for token in [
         None,
         Some(""),
         Some("short"),
         Some("has a space in its middle"),
     ] {
-        assert_told(&format!("127.0.0.1:{}", port()), token, "LARDER_TOKEN");
+        assert_reported(&format!("127.0.0.1:{}", port()), token, "LARDER_TOKEN");
     }
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken_at = taken.local_addr().expect("its number").to_string();
-    assert_told(&taken_at, Some(TOKEN), "in use");
+    assert_reported(&taken_at, Some(TOKEN), "in use");
     let folder = temporary();
     let at = |name: &str| format!("unix:{}", folder.path().join(name).display());
     fs::write(folder.path().join("file"), "mine").expect("written");
-    assert_told(&at("file"), None, "in use");
+    assert_reported(&at("file"), None, "in use");
     assert_eq!(
         fs::read(folder.path().join("file")).expect("it is there"),
         b"mine"
     );
     std::os::unix::fs::symlink("elsewhere", folder.path().join("link")).expect("a link");
-    assert_told(&at("link"), None, "in use");
+    assert_reported(&at("link"), None, "in use");
     let _other = UnixListener::bind(folder.path().join("live")).expect("a socket");
-    assert_told(&at("live"), None, "in use");
+    assert_reported(&at("live"), None, "in use");
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn a_socket_that_was_left_is_taken_over_and_nothing_else_is_removed() {
     let place = format!("unix:{}", path.display());
     let program = worker(folder.path(), "worker");
     let mut first = Running::once_it_says("ready\n", &mut listening(&program, &place));
-    assert_told(&place, None, "in use");
+    assert_reported(&place, None, "in use");
     let serves = || answer(connect(&path), &request("/metrics", "")).0 == 200;
     assert!(serves(), "the first goes on");
     first.end();

@@ -331,7 +331,7 @@ fn a_cut_trace_is_exported_as_far_as_it_goes() {
 }
 
 #[test]
-fn wrong_usage_is_told_in_one_line() {
+fn wrong_usage_is_reported_in_one_line() {
     let (directory, trace) = recorded();
     let run = |options: &[&str]| output(larder().arg("export").arg(&trace).args(options));
     let fails = |options: &[&str], words: &[&str]| assert_fails(&run(options), 125, words);

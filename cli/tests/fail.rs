@@ -1,4 +1,4 @@
-//! `larder run --fail-…`: exactly the wanted calls fail, in any program, and what then goes wrong is told.
+//! `larder run --fail-…`: exactly the wanted calls fail, in any program, and what then goes wrong is reported.
 
 mod common;
 
@@ -91,9 +91,9 @@ fn exactly_the_wanted_calls_fail_with_enomem() {
             let run = bench.output(&options, &program);
             assert_success(&run);
             assert_eq!(stdout(&run), format!("{number} "), "{own:?}");
-            let told = stderr(&run);
-            assert!(told.contains(&format!("call {number}, ")), "{told}");
-            assert!(told.contains("family.c:"), "{told}");
+            let reported = stderr(&run);
+            assert!(reported.contains(&format!("call {number}, ")), "{reported}");
+            assert!(reported.contains("family.c:"), "{reported}");
         }
         let options = [own, &["--fail-after", "8"]].concat();
         assert_eq!(stdout(&bench.output(&options, &program)), "9 10 11 ");
@@ -136,12 +136,12 @@ fn operator_new_throws_or_calls_the_handler_and_counts_once() {
     let bench = Bench::new();
     let program = bench.compile("operators.cc", OPERATORS, &["-O0"]);
     let none = bench.output(&["--fail-nth", "1000000"], &program);
-    let told = stderr(&none);
+    let reported = stderr(&none);
     // What the C++ runtime allocates before main comes first.
-    let calls: u64 = told
+    let calls: u64 = reported
         .split_whitespace()
         .find_map(|word| word.parse().ok())
-        .unwrap_or_else(|| panic!("no count: {told}"));
+        .unwrap_or_else(|| panic!("no count: {reported}"));
     let before = calls - 5;
     for own in [&[][..], &["--no-larder"]] {
         let expected = [
@@ -268,7 +268,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn each_allocation_in_turn_fails_and_bad_ends_are_told() {
+fn each_allocation_in_turn_fails_and_bad_ends_are_reported() {
     let bench = Bench::new();
     let program = bench.compile("fragile.c", FRAGILE, &[]);
     let path = program.to_str().unwrap();

@@ -317,7 +317,7 @@ fn the_timeline_alone_names_the_sites_and_the_peak() {
 }
 
 #[test]
-fn what_cannot_be_made_is_told_in_one_line() {
+fn what_cannot_be_made_is_reported_in_one_line() {
     let directory = temporary();
     let program = compile(
         directory.path(),

@@ -57,7 +57,7 @@ fn doctors_finding(tree: &tempfile::TempDir) -> serde_json::Value {
 #[test]
 fn doctor_says_whether_it_is_there_and_starts() {
     let place = "libexec/larder/larder-lab";
-    let told = |tree: &tempfile::TempDir, health: &str, found: &str, remedy: &str| {
+    let reported = |tree: &tempfile::TempDir, health: &str, found: &str, remedy: &str| {
         let finding = doctors_finding(tree);
         let text = |member: &str| finding[member].as_str().unwrap_or_default().to_owned();
         assert_eq!(text("health"), health, "{finding:#}");
@@ -65,22 +65,22 @@ fn doctor_says_whether_it_is_there_and_starts() {
         assert!(text("remedy").contains(remedy), "{finding:#}");
     };
     let tree = tree(None);
-    told(&tree, "warning", "larder-lab is not in ", "make build");
+    reported(&tree, "warning", "larder-lab is not in ", "make build");
     let lab = tree.path().join(place);
     write_program(&lab, b"not a program");
-    told(&tree, "warning", "does not start: ", "make build");
+    reported(&tree, "warning", "does not start: ", "make build");
     write_program(&lab, b"#!/bin/sh\necho 'no such library' >&2\nexit 127\n");
-    told(
+    reported(
         &tree,
         "warning",
         "does not start: no such library",
         "make build",
     );
     write_program(&lab, b"#!/bin/sh\necho larder 0.0.1\n");
-    told(&tree, "warning", "of another build", "make install");
+    reported(&tree, "warning", "of another build", "make install");
     build_lab();
     copy_program(tool().with_file_name("larder-lab"), &lab);
-    told(&tree, "ok", "libexec/larder/larder-lab, starts", "");
+    reported(&tree, "ok", "libexec/larder/larder-lab, starts", "");
 }
 
 #[test]

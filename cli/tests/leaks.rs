@@ -225,12 +225,12 @@ fn with_heapcheck_each_leak_has_its_line() {
     let found = leaks(&running, &["--suppressions", known]);
     assert_success(&found);
     assert!(stdout(&found).contains("Nothing is lost"));
-    let told = stderr(&found);
+    let reported = stderr(&found);
     assert!(
-        told.contains("suppressed 96000 bytes in 2000 objects by leak:lose_p*r"),
-        "{told}"
+        reported.contains("suppressed 96000 bytes in 2000 objects by leak:lose_p*r"),
+        "{reported}"
     );
-    assert!(told.contains("line 3: not leak:PATTERN"), "{told}");
+    assert!(reported.contains("line 3: not leak:PATTERN"), "{reported}");
     assert_eq!(end(running)["wrong"], 0);
 }
 
@@ -306,7 +306,7 @@ int main() {
 
 /// What the C++ library keeps for exceptions that find no memory is nobody's leak.
 #[test]
-fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_told_apart() {
+fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_reported_apart() {
     let directory = temporary();
     let program = compile(
         directory.path(),
@@ -342,7 +342,7 @@ fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_told_apart() {
 }
 
 #[test]
-fn what_is_not_lost_is_not_told() {
+fn what_is_not_lost_is_not_reported() {
     let directory = temporary();
     let program = server(directory.path());
     for library in ["liblarder.so", "liblarder_minimal.so"] {
@@ -367,7 +367,7 @@ fn what_is_not_lost_is_not_told() {
 }
 
 #[test]
-fn who_cannot_be_looked_at_is_told_why() {
+fn who_cannot_be_looked_at_is_reported_why() {
     let directory = temporary();
     let program = server(directory.path());
     let running = start(&mut preloaded(&program));
@@ -425,7 +425,7 @@ fn who_cannot_be_looked_at_is_told_why() {
 }
 
 #[test]
-fn what_new_allocates_is_told_without_the_allocators_inside() {
+fn what_new_allocates_is_reported_without_the_allocators_inside() {
     let directory = temporary();
     let lost = "int main() {\n  int* volatile p = new int();\n  p = nullptr;\n}\n";
     let program = compile(directory.path(), "new.cc", lost, &["-O0", "-g"]);
@@ -461,13 +461,13 @@ fn a_process_that_ends_meanwhile_is_no_trouble() {
         running.end();
         let status = tool.wait().expect("the tool ends").code();
         assert!(matches!(status, Some(1 | 125)), "{status:?}");
-        let mut told = String::new();
+        let mut reported = String::new();
         tool.stderr
             .take()
             .expect("a pipe")
-            .read_to_string(&mut told)
+            .read_to_string(&mut reported)
             .expect("text");
-        assert!(told.lines().count() <= 1, "{told}");
+        assert!(reported.lines().count() <= 1, "{reported}");
     }
 }
 
@@ -563,7 +563,7 @@ fn a_command_ends_as_it_would_and_the_tool_says_what_it_has_lost() {
 }
 
 #[test]
-fn a_command_that_was_not_checked_is_told() {
+fn a_command_that_was_not_checked_is_reported() {
     let found = output(larder().args(["leaks", "--", "sh", "-c", "kill -9 $$"]));
     assert_fails(&found, 125, &["ended with 137", "not checked for leaks"]);
     assert_eq!(
@@ -616,7 +616,7 @@ int main(void) {
 "#;
 
 #[test]
-fn what_a_signal_handler_has_freed_is_not_told_as_in_use() {
+fn what_a_signal_handler_has_freed_is_not_reported_as_in_use() {
     let directory = temporary();
     let flags = ["-O1", "-g", "-fno-builtin-malloc"];
     let program = compile(directory.path(), "handler.c", HANDLER, &flags);

@@ -59,7 +59,7 @@ fn a_log_without_faults_is_counted() {
 }
 
 #[test]
-fn faults_are_told_before_the_counters_and_have_an_exit_code() {
+fn faults_are_reported_before_the_counters_and_have_an_exit_code() {
     let faulty = WHOLE.replace("MEM lib/b.c:40 free(0x55e0)", "MEM lib/b.c:40 free(0x55d1)");
     let done = memdebug(&faulty, &[]);
     assert_eq!(code(&done), 1);
@@ -72,7 +72,7 @@ fn faults_are_told_before_the_counters_and_have_an_exit_code() {
 }
 
 #[test]
-fn a_cut_last_line_is_left_out_and_told() {
+fn a_cut_last_line_is_left_out_and_reported() {
     let done = memdebug(&WHOLE[..WHOLE.len() - 4], &["--quiet"]);
     assert_eq!(code(&done), 1);
     let offset = WHOLE.find("MEM lib/b.c:41").unwrap();

@@ -63,7 +63,7 @@ fn site<'a>(report: &'a Value, function: &str) -> &'a Value {
 }
 
 #[test]
-fn a_run_in_which_every_object_is_sampled_is_told_to_the_byte() {
+fn a_run_in_which_every_object_is_sampled_is_reported_to_the_byte() {
     let (_directory, program) = program();
     let mut command = larder();
     command.args(["profile", "--mean", "1", "--json", "--"]);
@@ -180,7 +180,7 @@ int main(void) {
 }
 
 #[test]
-fn growth_is_told_from_chance() {
+fn growth_is_reported_from_chance() {
     let (_directory, program) = program();
     let few = profiled(&program, "few.heap", 100);
     let many = profiled(&program, "many.heap", 900);
@@ -291,7 +291,7 @@ fn every_format_holds_the_same() {
 }
 
 #[test]
-fn what_is_no_profile_is_told_in_one_line() {
+fn what_is_no_profile_is_reported_in_one_line() {
     let directory = temporary();
     let write = |name: &str, bytes: &[u8]| {
         let path = directory.path().join(name);
@@ -389,7 +389,7 @@ fn profile(process: &Running, options: &[&str]) -> Output {
 }
 
 #[test]
-fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
+fn a_running_process_is_read_from_outside_and_its_leak_is_reported_from_caches() {
     let directory = temporary();
     let flags = ["-g", "-O1", "-fno-builtin"];
     let program = compile(directory.path(), "leaking.c", LEAKING, &flags);
@@ -439,7 +439,7 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_told_from_caches() {
 }
 
 #[test]
-fn a_process_that_cannot_be_read_is_told() {
+fn a_process_that_cannot_be_read_is_reported() {
     let directory = temporary();
     let program = compile(directory.path(), "leaking.c", LEAKING, &["-O1"]);
     let process = start(&program, "0");
@@ -451,7 +451,7 @@ fn a_process_that_cannot_be_read_is_told() {
     let own = std::process::id().to_string();
     let other = output(larder().args(["profile", &own]));
     assert_fails(&other, 125, &[&own, "larder run"]);
-    for (words, told) in [
+    for (words, reported) in [
         (&["profile", "4194304999"][..], "no such process"),
         (&["profile", "4194303"], "no such process"),
         (&["profile", "1", "--seconds", "0"], "seconds"),
@@ -466,6 +466,6 @@ fn a_process_that_cannot_be_read_is_told() {
             "one moment",
         ),
     ] {
-        assert_fails(&output(larder().args(words)), 125, &[told]);
+        assert_fails(&output(larder().args(words)), 125, &[reported]);
     }
 }

@@ -454,7 +454,7 @@ fn a_receiver_that_hangs_holds_nobody_up() {
 }
 
 #[test]
-fn what_is_no_receiver_is_told() {
+fn what_is_no_receiver_is_reported() {
     let push = |url: &str, more: &[&str]| {
         output(larder().args(["serve", "--all", "--push", url]).args(more))
     };

@@ -34,7 +34,7 @@ fn the_exit_code_and_the_output_are_the_commands() {
 }
 
 #[test]
-fn death_by_signal_is_told_as_a_shell_does() {
+fn death_by_signal_is_reported_as_a_shell_does() {
     let directory = temporary();
     for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
         let trace = directory.path().join(name);
@@ -107,7 +107,7 @@ fn what_a_killed_program_had_done_is_in_the_trace() {
     assert_eq!(report["processes"][0]["end"], "not seen");
     assert!(
         report_text(&trace, &[]).contains("its end was not recorded"),
-        "the early end is not told"
+        "the early end is not reported"
     );
 }
 
@@ -221,7 +221,7 @@ fn what_runs_on_larder_below_the_recorder_is_recorded() {
 }
 
 #[test]
-fn a_program_with_a_malloc_of_its_own_is_told_why_there_is_nothing() {
+fn a_program_with_a_malloc_of_its_own_is_reported_why_there_is_nothing() {
     let directory = temporary();
     let source = r#"
         #include <stddef.h>

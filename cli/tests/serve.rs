@@ -142,7 +142,7 @@ fn a_process_is_served_from_outside() {
 }
 
 #[test]
-fn what_happens_between_two_looks_is_told() {
+fn what_happens_between_two_looks_is_reported() {
     let directory = temporary();
     let running = start(&program(directory.path()));
     let server = Server::of(&running);
@@ -423,12 +423,12 @@ fn clients_do_not_wait_for_each_other() {
         assert_eq!(client.read(&mut [0]).expect("let go"), 0);
     }
     drop(deaf);
-    // More than are answered at once are told so, and the server goes on.
+    // More than are answered at once get 503, and the server goes on.
     let many: Vec<_> = (0..80).map(|_| server.connect()).collect();
     let mut last = &many[79];
-    let mut told = [0; 12];
-    last.read_exact(&mut told).expect("an answer");
-    assert_eq!(&told, b"HTTP/1.1 503");
+    let mut reported = [0; 12];
+    last.read_exact(&mut reported).expect("an answer");
+    assert_eq!(&reported, b"HTTP/1.1 503");
     drop(many);
     wait_until("served again", || server.get(&heap).0 == 200);
 }
@@ -456,7 +456,7 @@ fn what_is_no_request_is_refused() {
 }
 
 #[test]
-fn who_cannot_be_served_is_told_at_the_start() {
+fn who_cannot_be_served_is_reported_at_the_start() {
     let own = std::process::id().to_string();
     let serve = |arguments: &[&str]| {
         let folder = temporary();

@@ -216,7 +216,7 @@ fn a_skipped_function_hands_its_charge_to_its_caller() {
 }
 
 #[test]
-fn a_wrapper_or_skip_that_matches_nothing_is_told() {
+fn a_wrapper_or_skip_that_matches_nothing_is_reported() {
     let directory = temporary();
     let program = compile(directory.path(), "wrapped.c", WRAPPED, &["-g", "-O1"]);
     let trace = record(directory.path(), &program, &[], &["--no-larder"]);

@@ -202,7 +202,7 @@ fn several_processes_are_a_list() {
 }
 
 #[test]
-fn who_cannot_be_looked_into_is_told_why() {
+fn who_cannot_be_looked_into_is_reported_why() {
     let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");
     let found = output(larder().arg("stats").arg(sleeping.id().to_string()));
     assert_fails(&found, 125, &["does not run on Larder", "larder run"]);
@@ -425,7 +425,7 @@ fn a_command_is_looked_into_at_each_of_its_ends() {
 }
 
 #[test]
-fn a_command_that_cannot_be_looked_into_is_told() {
+fn a_command_that_cannot_be_looked_into_is_reported() {
     let run = |words: &[&str]| output(larder().args(["stats", "--"]).args(words));
     assert_fails(&run(&["/no/such"]), 127, &["/no/such"]);
     assert_fails(&run(&["/etc/passwd"]), 126, &["/etc/passwd"]);

@@ -304,9 +304,9 @@ fn a_process_that_becomes_another_program_is_found_again() {
         assert!(names.all(|name| name != "sleep"));
         let mut said = String::new();
         let mut errors = top.stderr.take().expect("a pipe");
-        let told = errors.read_to_string(&mut said);
+        let reported = errors.read_to_string(&mut said);
         assert!(
-            told.is_ok() && said.contains("does not run on Larder"),
+            reported.is_ok() && said.contains("does not run on Larder"),
             "{said}"
         );
         assert_eq!(top.wait().code(), Some(125));
@@ -314,7 +314,7 @@ fn a_process_that_becomes_another_program_is_found_again() {
 }
 
 #[test]
-fn who_cannot_be_watched_is_told_why() {
+fn who_cannot_be_watched_is_reported_why() {
     let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");
     let id = sleeping.id().to_string();
     let found = output(larder().args(["top", &id, "--once"]));
@@ -609,7 +609,7 @@ fn a_look_that_does_not_end_holds_up_no_key() {
 }
 
 #[test]
-fn a_number_below_zero_is_told_as_such() {
+fn a_number_below_zero_is_reported_as_such() {
     for (command, option) in [
         ("top", "-d"),
         ("top", "-n"),

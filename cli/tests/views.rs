@@ -134,12 +134,12 @@ type Wrong<'a> = (&'a [&'a str], &'a str, &'a [&'a str]);
 #[track_caller]
 fn assert_wrong(cases: &[Wrong<'_>]) {
     let (directory, other, trace) = recorded();
-    for (words, name, told) in cases {
+    for (words, name, reported) in cases {
         let file = directory.path().join(name);
         let before = (words[0] == "diff").then_some(&other);
         let mut command = larder();
         command.args(*words).args(before).arg(&trace);
-        assert_fails(&output(command.arg("-o").arg(&file)), 125, told);
+        assert_fails(&output(command.arg("-o").arg(&file)), 125, reported);
         assert!(!file.exists(), "{words:?}");
     }
 }

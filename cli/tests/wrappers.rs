@@ -1,4 +1,4 @@
-//! A program's own allocation functions: found by themselves, passed over, and told, by every command
+//! A program's own allocation functions: found by themselves, passed over, and reported, by every command
 //! that names sites.
 
 mod common;

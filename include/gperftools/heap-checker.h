@@ -1,6 +1,6 @@
 /* The interface of gperftools 2.10 to its leak checker, served by Larder: the same classes, sizes
  * and mangled names, so that programs compiled against either header run on either library. What
- * is a leak, and what HEAPCHECK turns on, is told in docs/reference/leak-checker.md.
+ * is a leak, and what HEAPCHECK turns on, is documented in docs/reference/leak-checker.md.
  *
  * Any thread may call anything; one check runs at a time. Without HEAPCHECK every call returns at
  * once, and no check fails. Sizes are in bytes.
@@ -23,7 +23,7 @@ class PERFTOOLS_DLL_DECL HeapLeakChecker {
 
   /* Of the whole program; NULL unless HEAPCHECK wants that checked. The same ever after. */
   static HeapLeakChecker* GlobalChecker();
-  /* Checks the whole program now. False: there are leaks, which have been told on stderr. */
+  /* Checks the whole program now. False: there are leaks, which have been reported on stderr. */
   static bool NoGlobalLeaks();
   /* The program is not checked when it ends. */
   static void CancelGlobalCheck();
@@ -33,8 +33,8 @@ class PERFTOOLS_DLL_DECL HeapLeakChecker {
   /* Ends the process unless a check was made, if it is active. */
   ~HeapLeakChecker();
 
-  /* False: of what was allocated since the construction, something can be reached no more; told on
-   * stderr. All are the same. */
+  /* False: of what was allocated since the construction, something can be reached no more; reported
+   * on stderr. All are the same. */
   bool NoLeaks() { return DoNoLeaks(DO_NOT_SYMBOLIZE); }
   bool QuickNoLeaks() { return NoLeaks(); }
   bool BriefNoLeaks() { return NoLeaks(); }

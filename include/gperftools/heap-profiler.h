@@ -27,7 +27,7 @@ PERFTOOLS_DLL_DECL int IsHeapProfilerRunning();
 /* No more files. The profile itself goes on, and keeps what it has. */
 PERFTOOLS_DLL_DECL void HeapProfilerStop();
 
-/* Writes the next file; the reason is told on stderr. Nothing unless it runs. */
+/* Writes the next file; the reason is reported on stderr. Nothing unless it runs. */
 PERFTOOLS_DLL_DECL void HeapProfilerDump(const char* reason);
 
 /* The profile as a string to be freed by free(); empty unless it runs. NULL without memory. */

@@ -286,8 +286,8 @@ fn what_is_missing_is_named() {
         "0",
     ]);
     assert_success(&skipped);
-    let told = "Left out because no-such-program is missing: script.";
-    assert!(stdout(&skipped).contains(told), "{}", stdout(&skipped));
+    let reported = "Left out because no-such-program is missing: script.";
+    assert!(stdout(&skipped).contains(reported), "{}", stdout(&skipped));
 
     tree.manifest(&format!("{MANIFEST}speed = 9\n"));
     assert_fails(
@@ -394,6 +394,6 @@ fn an_interruption_keeps_complete_rounds() {
     let ended = child.wait_with_output().expect("the end");
     assert!(begin.elapsed() < HANG, "{:?}", begin.elapsed());
     assert_eq!(code(&ended), 130, "{}", stderr(&ended));
-    let told = "Interrupted: 1 of 9 rounds are complete.";
-    assert!(stdout(&ended).contains(told), "{}", stdout(&ended));
+    let reported = "Interrupted: 1 of 9 rounds are complete.";
+    assert!(stdout(&ended).contains(reported), "{}", stdout(&ended));
 }

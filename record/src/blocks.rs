@@ -309,11 +309,11 @@ mod tests {
                     assert_eq!(blocks.take(address as usize), model.remove(&address));
                 }
             }
-            let mut told = HashMap::new();
+            let mut reported = HashMap::new();
             blocks.each(|address, block| {
-                assert_eq!(told.insert(address as u64, block), None);
+                assert_eq!(reported.insert(address as u64, block), None);
             });
-            assert_eq!(told, model);
+            assert_eq!(reported, model);
             for (address, expected) in model {
                 assert_eq!(blocks.take(address as usize), Some(expected));
             }

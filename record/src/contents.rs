@@ -94,8 +94,8 @@ pub fn ending(address: usize) -> Option<Fingerprint> {
 /// calloc'ed one: a growing buffer would be read at each step.
 pub fn hold(old: usize) -> (Option<Block>, Option<Fingerprint>) {
     let block = BLOCKS.take(old);
-    let told = block.filter(|block| block.owner != 0);
-    (block, told.and_then(|block| read(old, block, false)))
+    let known = block.filter(|block| block.owner != 0);
+    (block, known.and_then(|block| read(old, block, false)))
 }
 
 /// A realloc failed: the block stays live, unless its address was reused.

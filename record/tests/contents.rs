@@ -208,13 +208,13 @@ int main(void) {
     for _ in 0..5 {
         let run = run(&bench, "threads.c", source);
         let trace = run.only();
-        let mut told = HashMap::new();
+        let mut reported = HashMap::new();
         for call in &trace.calls {
             if let Action::Contents { fingerprint, .. } = call.event.action {
-                *told.entry(fingerprint.hash).or_insert(0) += 1;
+                *reported.entry(fingerprint.hash).or_insert(0) += 1;
             }
         }
-        assert_eq!(told.values().max(), Some(&5000));
+        assert_eq!(reported.values().max(), Some(&5000));
     }
 }
 
@@ -254,7 +254,7 @@ int main(void) {
     assert!(held(with(701), 701)[0].has(Fingerprint::UNIFORM));
     assert!(
         !held(with(702), 702)[0].has(Fingerprint::UNIFORM),
-        "told last"
+        "reported last"
     );
 }
 
@@ -269,14 +269,14 @@ int main(void) {
 "#;
     let bench = Bench::new();
     let program = bench.build("plain.c", source, &["-fno-builtin"]);
-    let told = |run: &Run| {
+    let reported = |run: &Run| {
         let is = |a: &Action| matches!(a, Action::Contents { .. });
         let calls = &run.succeeded().only().assert_whole().calls;
         calls.iter().filter(|call| is(&call.event.action)).count()
     };
-    assert_eq!(told(&bench.run(&program, &[])), 0);
+    assert_eq!(reported(&bench.run(&program, &[])), 0);
     let run = bench.run_with(&program, &[], |command| {
         command.env("LARDER_RECORD_CONTENTS", "1");
     });
-    assert!(told(&run) >= 1000);
+    assert!(reported(&run) >= 1000);
 }

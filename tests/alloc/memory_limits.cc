@@ -28,9 +28,9 @@ size_t get_limit(larder_limit which) {
   return symbol<decltype(larder_get_limit)>("larder_get_limit")(which);
 }
 
-using Told = void (*)(larder_pressure, size_t, void*);
+using Reported = void (*)(larder_pressure, size_t, void*);
 
-void set_callback(Told function, void* context) {
+void set_callback(Reported function, void* context) {
   auto* set = symbol<decltype(larder_set_pressure_callback)>("larder_set_pressure_callback");
   CHECK(set(function, context) == 0);
 }
@@ -272,18 +272,18 @@ void count_call(larder_pressure pressure, size_t bytes, void* context) {
   errno = E2BIG;
 }
 
-void program_is_told() {
+void program_is_reported() {
   static Calls calls;
   set_callback(count_call, &calls);
   set_limit(LARDER_SOFT_LIMIT, 64 * kMiB);
   Hoard hoard;
   hoard.fill(300 * kKiB, 40 * kMiB);
-  CHECK_MSG(calls.soft == 0, "told below the limit");
+  CHECK_MSG(calls.soft == 0, "reported below the limit");
   for (int crossings = 1; crossings <= 3; ++crossings) {
     errno = 0;
     hoard.fill(300 * kKiB, 100 * kMiB);
     CHECK_MSG(errno == 0, "malloc sets errno %d", errno);
-    CHECK_MSG(calls.soft == crossings, "told %d times of %d", calls.soft.load(), crossings);
+    CHECK_MSG(calls.soft == crossings, "reported %d times of %d", calls.soft.load(), crossings);
     CHECK_MSG(calls.bytes > 0 && calls.bytes < 8 * kMiB, "%zu bytes", calls.bytes.load());
     while (hoard.bytes > 40 * kMiB) hoard.drop();
     test_clock::pass_ms(20);
@@ -298,9 +298,9 @@ void program_is_told() {
   while (calls.hard == 0) CHECK_MSG(hoard.add(500 * kKiB), "failed before the callback was called");
   CHECK_MSG(calls.reserve.bytes == 0 && calls.bytes > 0, "%zu", calls.bytes.load());
   hoard.fill(500 * kKiB, hoard.bytes + 20 * kMiB);
-  CHECK_MSG(calls.hard == 1, "what it freed was not used: told %d times", calls.hard.load());
+  CHECK_MSG(calls.hard == 1, "what it freed was not used: reported %d times", calls.hard.load());
   hoard.fill(500 * kKiB, SIZE_MAX / 2);
-  CHECK_MSG(calls.hard == 2 && errno == ENOMEM, "told %d times", calls.hard.load());
+  CHECK_MSG(calls.hard == 2 && errno == ENOMEM, "reported %d times", calls.hard.load());
   set_callback(nullptr, nullptr);
   CHECK(malloc(kHard) == nullptr && calls.hard == 2);
   set_limit(LARDER_HARD_LIMIT, 0);
@@ -308,7 +308,7 @@ void program_is_told() {
 }
 
 // By many threads at once, and by a child of one that is in it.
-void told_among_threads() {
+void reported_among_threads() {
   static Calls calls;
   set_callback(count_call, &calls);
   set_limit(LARDER_HARD_LIMIT, kHard);
@@ -346,9 +346,9 @@ int main() {
   new_throws();
   below_what_is_in_use();
   soft_limit_gives_back();
-  program_is_told();
+  program_is_reported();
   hard_limit_with_threads();
-  told_among_threads();
+  reported_among_threads();
   say("ok");
   return 0;
 }

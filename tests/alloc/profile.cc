@@ -186,7 +186,7 @@ void at_exit() {
 }
 
 // For a library without a profiler.
-void is_told_so() {
+void is_reported_so() {
   auto* write = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "larder_profile_write"));
   auto* mark = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "larder_profile_mark"));
   auto* set = reinterpret_cast<void (*)(size_t)>(dlsym(RTLD_DEFAULT, "larder_profile_set_mean"));
@@ -204,7 +204,7 @@ void is_told_so() {
 int main(int argc, char** argv) {
   begin("profile");
   if (argc > 1 && strcmp(argv[1], "minimal") == 0) {
-    is_told_so();
+    is_reported_so();
     return 0;
   }
   if (argc > 1) {

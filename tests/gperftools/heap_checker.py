@@ -36,16 +36,16 @@ def run(case, mode, code, *said):
 
 
 def main():
-    told = run("off", None, 0)
-    if told:
+    reported = run("off", None, 0)
+    if reported:
         failures.append("off")
-        print(f"FAILED off: {told}", file=sys.stderr)
+        print(f"FAILED off: {reported}", file=sys.stderr)
     run("cancels", "normal", 0, "Leak check part detected leaks of 5242980 bytes in 2 objects",
         "Leak check _main_ detected leaks", "No leaks found for check \"later\"")
-    told = run("calls", "normal", 1, "Exiting with error code")
-    if told.count("Leak check _main_ detected leaks") != 2:
+    reported = run("calls", "normal", 1, "Exiting with error code")
+    if reported.count("Leak check _main_ detected leaks") != 2:
         failures.append("calls")
-        print(f"FAILED calls: not by the call, and at the end\n{told}", file=sys.stderr)
+        print(f"FAILED calls: not by the call, and at the end\n{reported}", file=sys.stderr)
     run("leaks", "normal", 1, "Leak check _main_ detected leaks of 192 bytes in 2 objects")
     run("cleans", "normal", 0, "No leaks found for check \"_main_\"")
     run("leaks", "local", 0)

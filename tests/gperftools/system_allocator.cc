@@ -28,7 +28,7 @@ class Arena : public SysAllocator {
     base_ = static_cast<char*>(memset(p, 0xab, bytes));
   }
   void* Alloc(size_t size, size_t* actual_size, size_t alignment) override {
-    std::string told(200, 'x');
+    std::string reported(200, 'x');
     free(opaque(malloc(100'000)));
     errno = EBADF;
     const uintptr_t at = (uintptr_t(base_) + used_ + alignment - 1) / alignment * alignment;

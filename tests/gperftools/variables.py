@@ -122,7 +122,7 @@ def test_full_memfs():
             return
         result = run("again", LARDER_MEMFS_MALLOC_PATH=folder)
         fine(result, "a full tmpfs", 1)
-        check(10 < int(result.values["filled"]) < 130 and "no more memory" in result.err, "a full tmpfs: is told", result)
+        check(10 < int(result.values["filled"]) < 130 and "no more memory" in result.err, "a full tmpfs: is reported", result)
         check("anonymous" in result.values["again"], "a full tmpfs: is not asked again", result)
         result = run("again", LARDER_MEMFS_MALLOC_PATH=folder, LARDER_MEMFS_IGNORE_MMAP_FAIL="1")
         fine(result, "a full tmpfs, failures ignored", 1)
@@ -168,7 +168,7 @@ def test_memfs_refusals():
     with tempfile.TemporaryDirectory(dir=os.path.dirname(WORKER)) as folder:
         result = run("places", LARDER_MEMFS_MALLOC_PATH=folder)
         fine(result, "nothing is mounted", 1)
-        check("neither tmpfs nor hugetlbfs" in result.err and os.listdir(folder) == [], "nothing is mounted: told", result)
+        check("neither tmpfs nor hugetlbfs" in result.err and os.listdir(folder) == [], "nothing is mounted: reported", result)
 
 
 def test_device():
@@ -200,7 +200,7 @@ def test_device():
     if not os.path.exists("/dev/mem"):
         result = run("places", TCMALLOC_DEVMEM_START="4")
         fine(result, "no /dev/mem", 1)
-        check("/dev/mem" in result.err, "no /dev/mem: is told", result)
+        check("/dev/mem" in result.err, "no /dev/mem: is reported", result)
 
 
 def test_release_rate():
@@ -256,7 +256,7 @@ def test_limit_as_a_share():
         for value in ("0%", "101%", "%", "-5%", "1e1%", "80%%", "80 %", "9" * 30 + "%"):
             result = run("limits", **{name: value})
             fine(result, f"{name}={value}", 1)
-            check("MiB, or N%" in result.err and result.values[which] == "0", f"{name}={value}: is told", result)
+            check("MiB, or N%" in result.err and result.values[which] == "0", f"{name}={value}: is reported", result)
     check(run("limit", LARDER_HEAP_LIMIT_MB="0.001%").values["granted"] == "0", "a share is kept to", result)
 
 
@@ -283,7 +283,7 @@ def test_sampling():
             result, profile = profile_with(**{name: value})
             fine(result, f"{name}={value!r}", 1)
             check(name in result.err and "\x1b" not in result.err and "; mean 524288;" in profile,
-                  f"{name}={value!r}: is told, and the default stays", result)
+                  f"{name}={value!r}: is reported, and the default stays", result)
 
 
 def test_absurd():
@@ -296,7 +296,7 @@ def test_absurd():
         for value in values:
             for prefixed, result in both(name, value, "limit"):
                 fine(result, f"{prefixed}={value}", 1)
-                check("default" in result.err and result.values["granted"] == "1", f"{prefixed}={value}: is told", result)
+                check("default" in result.err and result.values["granted"] == "1", f"{prefixed}={value}: is reported", result)
     for rate in ("0.0000001", "1000", "0000000000.5"):
         fine(run("limit", TCMALLOC_RELEASE_RATE=rate), f"a rate of {rate}")
 
@@ -313,7 +313,7 @@ def test_garbage():
             for prefixed, result in both(name, value, "limit"):
                 fine(result, f"{prefixed}={value!r}", 1)
                 check(prefixed in result.err and "\x1b" not in result.err and "default" in result.err,
-                      f"{prefixed}={value!r}: is told", result)
+                      f"{prefixed}={value!r}: is reported", result)
     for name in SWITCHES:
         fine(run("limit", **{"TCMALLOC_" + name: ""}), f"TCMALLOC_{name} without a value is on")
 

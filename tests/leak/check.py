@@ -121,8 +121,8 @@ def check_modes(library, program):
         run.expect(run.total[0] == here + 63, f"{run.total} leaked with those before main")
     for bad in ("", "Normal", "yes", "normal ", "x" * 5000):
         run = Run(library, program, "direct", bad)
-        told = run.err.startswith("larder: HEAPCHECK=") and run.err.count("\n") == 1
-        run.expect(run.code == 0 and (told if bad else run.err == ""), "not told in one line")
+        reported = run.err.startswith("larder: HEAPCHECK=") and run.err.count("\n") == 1
+        run.expect(run.code == 0 and (reported if bad else run.err == ""), "not reported in one line")
 
 
 def check_lsan(library, program):
@@ -150,7 +150,7 @@ def check_suppressions(library, program):
             run = with_file(f"# known\n\n  leak:{pattern} \r\n".encode())
             run.expect(run.total == (0, 0) and run.code == 0 and run.none, f"{pattern} matches not")
             used = f"larder: suppressed 100 bytes in 1 objects by leak:{pattern}\n"
-            run.expect(used in run.err and run.err.count("larder: ") == 1, f"{pattern} is not told")
+            run.expect(used in run.err and run.err.count("larder: ") == 1, f"{pattern} is not reported")
         for pattern in ("^lose", "lose$", "direct*lose$", "^$", "^ain$", "#lose"):
             run = with_file(f"leak:{pattern}".encode())
             run.expect(run.total == (100, 1) and "larder: " not in run.err, f"{pattern} matches")
@@ -164,8 +164,8 @@ def check_suppressions(library, program):
             run.expect(run.total == (0, 0), f"{options} is not taken")
         for text in (b"leak:\nleak:direct", b"lose\nleak:direct", b"race:lose\nleak:direct", b"leak:direct\n\0\xff\033"):
             run = with_file(text)
-            told = [line for line in run.err.splitlines() if ": not leak:PATTERN; 1 such lines" in line]
-            run.expect(run.total == (0, 0) and len(told) == 1, f"{text}: {told}")
+            reported = [line for line in run.err.splitlines() if ": not leak:PATTERN; 1 such lines" in line]
+            run.expect(run.total == (0, 0) and len(reported) == 1, f"{text}: {reported}")
         for text in (b"leak:lose\n" * 200_000, b"leak:lose" * 200_000):
             run = with_file(text)
             run.expect(run.total == (100, 1) and "none is used" in run.err, "too much")
@@ -173,7 +173,7 @@ def check_suppressions(library, program):
         run.expect(run.total == (0, 0), "many patterns")
     for bad in ("/nowhere", "/", "/" + "x" * 5000):
         run = Run(library, program, "direct", LARDER_LEAK_SUPPRESSIONS=bad)
-        run.expect(run.code == 1 and run.err.count("none is used") == 1, "not told")
+        run.expect(run.code == 1 and run.err.count("none is used") == 1, "not reported")
 
 
 def check_profile(library, program):
@@ -194,8 +194,8 @@ def check_profile(library, program):
         run.expect(os.listdir(folder) == names, "a profile of no leaks")
     for bad in ("/nowhere\033", "/" + "x" * 4000):
         run = Run(library, program, "direct", HEAP_CHECK_DUMP_DIRECTORY=bad)
-        told = [line for line in run.err.splitlines() if line.startswith("larder: ")]
-        run.expect(run.code == 1 and len(told) == 1 and "\033" not in run.err, f"a bad directory: {told}")
+        reported = [line for line in run.err.splitlines() if line.startswith("larder: ")]
+        run.expect(run.code == 1 and len(reported) == 1 and "\033" not in run.err, f"a bad directory: {reported}")
 
 
 def check_variables(library, program):
@@ -235,8 +235,8 @@ def check_variables(library, program):
                  "MAX_POINTER_OFFSET", "DELAY_SECONDS", "TEST_POINTER_ALIGNMENT"):
         for bad in ("x", "-", "99999999999999999999", "1.5", "\033[31m"):
             run = Run(library, program, "direct", **{"HEAP_CHECK_" + name: bad})
-            told = [line for line in run.err.splitlines() if line.startswith("larder: HEAP_CHECK_" + name)]
-            run.expect(run.code == 1 and len(told) == 1 and "\033" not in run.err, "bad value not told")
+            reported = [line for line in run.err.splitlines() if line.startswith("larder: HEAP_CHECK_" + name)]
+            run.expect(run.code == 1 and len(reported) == 1 and "\033" not in run.err, "bad value not reported")
 
 
 def main():

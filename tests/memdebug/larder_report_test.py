@@ -44,7 +44,7 @@ class Differences(unittest.TestCase):
         sites = collections.Counter({("a.c", 1, "malloc"): 2})
         self.assertEqual(differences(sites, sites.copy()), [])
 
-    def test_each_side_is_told(self):
+    def test_each_side_is_reported(self):
         log = collections.Counter({("a.c", 1, "malloc"): 2, ("a.c", 2): 7})
         larder = collections.Counter({("a.c", 1, "malloc"): 3, ("b.c", 9): 1})
         self.assertEqual(

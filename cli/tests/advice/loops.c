@@ -108,7 +108,7 @@ APART void* retry_outside(int size) {
   return made;
 }
 
-// Whether the loop around a call that is not malloc's ends by success cannot be told.
+// Whether the loop around a call that is not malloc's ends by success cannot be reported.
 // case retry_outside: nothing
 void case_retry_outside(void) {
   for (int i = 0; i < 2000; i++) blocks[i] = retry_outside(40);

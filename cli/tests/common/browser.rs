@@ -87,7 +87,7 @@ impl Browser {
 
     /// What should never come from a page of ours: messages, errors, dialogs, requests.
     pub fn complaints(&self) -> Vec<&Value> {
-        let told = [
+        let reported = [
             "Runtime.consoleAPICalled",
             "Runtime.exceptionThrown",
             "Log.entryAdded",
@@ -101,7 +101,7 @@ impl Browser {
                     .as_str()
                     .unwrap_or_default();
                 let fetched = method == "Network.requestWillBeSent" && !url.contains(".html");
-                told.contains(&method) || fetched
+                reported.contains(&method) || fetched
             })
             .collect()
     }

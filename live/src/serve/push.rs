@@ -205,7 +205,7 @@ impl Pusher {
 
     fn send(&self, plan: &PushPlan) {
         let agent = agent();
-        let mut told = Told::default();
+        let mut reported = Reported::default();
         loop {
             let message = self.take();
             let mut pause = LEAST_PAUSE;
@@ -213,17 +213,17 @@ impl Pusher {
                 match post(&agent, plan, &message) {
                     Outcome::Taken => {
                         self.sent.fetch_add(1, Ordering::Relaxed);
-                        told.works(plan);
+                        reported.works(plan);
                         break;
                     }
                     Outcome::Refused(why) => {
                         self.refused.fetch_add(1, Ordering::Relaxed);
-                        told.fails(plan, &why);
+                        reported.fails(plan, &why);
                         break;
                     }
                     Outcome::Failed(why) => {
                         self.failures.fetch_add(1, Ordering::Relaxed);
-                        told.fails(plan, &why);
+                        reported.fails(plan, &why);
                         thread::sleep(pause);
                         pause = (pause * 2).min(MOST_PAUSE);
                     }
@@ -235,9 +235,9 @@ impl Pusher {
 
 /// Reports once that sending fails, and once that it works again.
 #[derive(Default)]
-struct Told(bool);
+struct Reported(bool);
 
-impl Told {
+impl Reported {
     fn fails(&mut self, plan: &PushPlan, why: &str) {
         if !std::mem::replace(&mut self.0, true) {
             losses::warn(&format!("{}: {why}; the push is tried again", plan.url));

@@ -60,25 +60,25 @@ fn by_class(snapshot: &Snapshot, value: fn(&crate::process::Class) -> u64) -> Ve
 const METRICS: &[Metric] = &[
     Metric {
         name: "larder_in_use_bytes",
-        help: "Allocated objects, by the size of their class.",
+        help: "Bytes in live objects, each rounded up to its size class.",
         kind: Type::Gauge,
         samples: |snapshot| one(snapshot.heap.in_use()),
     },
     Metric {
         name: "larder_in_use_objects",
-        help: "Allocated objects.",
+        help: "Live objects.",
         kind: Type::Gauge,
         samples: |snapshot| one(snapshot.heap.objects),
     },
     Metric {
         name: "larder_mapped_bytes",
-        help: "Mapped from the system now, descriptors included.",
+        help: "Bytes mapped from the system now, including descriptors.",
         kind: Type::Gauge,
         samples: |snapshot| one(snapshot.heap.mapped),
     },
     Metric {
         name: "larder_held_bytes",
-        help: "Of these, what may be in memory; limits are for it.",
+        help: "Mapped bytes that may be resident; the limits bound these.",
         kind: Type::Gauge,
         samples: |snapshot| {
             one(snapshot
@@ -89,7 +89,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_limit_bytes",
-        help: "Limits on what is held; 0: none.",
+        help: "Limits on larder_held_bytes; 0 is none.",
         kind: Type::Gauge,
         samples: |snapshot| {
             let limits = ["soft", "hard"].into_iter().zip(snapshot.heap.limits);
@@ -100,7 +100,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_resident_bytes",
-        help: "What of the heap is in memory, by kind.",
+        help: "Resident bytes of the heap, by kind.",
         kind: Type::Gauge,
         samples: |snapshot| {
             let kinds = KINDS.iter().zip(&snapshot.heap.kinds);
@@ -111,7 +111,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_free_bytes",
-        help: "Mapped for objects and not in use, by kind.",
+        help: "Bytes mapped for objects and free, by kind.",
         kind: Type::Gauge,
         samples: |snapshot| {
             let kinds = KINDS.iter().zip(&snapshot.heap.kinds);
@@ -122,31 +122,31 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_metadata_bytes",
-        help: "Descriptors and the page map.",
+        help: "Bytes of descriptors and the page map.",
         kind: Type::Gauge,
         samples: |snapshot| one(kind(snapshot, "metadata")),
     },
     Metric {
         name: "larder_class_objects",
-        help: "Allocated objects by size class.",
+        help: "Live objects, by size class.",
         kind: Type::Gauge,
         samples: |snapshot| by_class(snapshot, |class| class.objects),
     },
     Metric {
         name: "larder_class_slabs",
-        help: "Slabs by size class.",
+        help: "Slabs, by size class.",
         kind: Type::Gauge,
         samples: |snapshot| by_class(snapshot, |class| class.slabs),
     },
     Metric {
         name: "larder_class_free_bytes",
-        help: "Freed objects in slabs by size class.",
+        help: "Bytes in free objects of slabs, by size class.",
         kind: Type::Gauge,
         samples: |snapshot| by_class(snapshot, |class| class.free_objects * u64::from(class.size)),
     },
     Metric {
         name: "larder_large_objects",
-        help: "Allocated objects beyond 32 KiB.",
+        help: "Live objects larger than 32 KiB.",
         kind: Type::Gauge,
         samples: |snapshot| {
             vec![
@@ -157,55 +157,55 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_thread_heaps",
-        help: "Heaps of threads.",
+        help: "Thread heaps, by state.",
         kind: Type::Gauge,
         samples: thread_heaps,
     },
     Metric {
         name: "larder_sampled_mean_bytes",
-        help: "Mean distance between two samples of the heap profile; 0 is off.",
+        help: "Mean allocated bytes between two samples of the heap profile; 0 is off.",
         kind: Type::Gauge,
         samples: |snapshot| one(snapshot.sampled.mean),
     },
     Metric {
         name: "larder_sampled_sites",
-        help: "Stacks in the heap profile.",
+        help: "Sites in the heap profile.",
         kind: Type::Gauge,
         samples: |snapshot| one(snapshot.sampled.sites as u64),
     },
     Metric {
         name: "larder_sampled_in_use_bytes",
-        help: "The heap profile's estimate of what is in use.",
+        help: "Estimated bytes in use, from the heap profile.",
         kind: Type::Gauge,
         samples: |snapshot| vec![(String::new(), snapshot.sampled.in_use)],
     },
     Metric {
         name: "larder_sampled_in_use_samples",
-        help: "Samples that the estimate rests on.",
+        help: "Live samples of the heap profile.",
         kind: Type::Gauge,
         samples: |snapshot| one(snapshot.sampled.samples),
     },
     Metric {
         name: "larder_sampled_allocated_bytes_total",
-        help: "The heap profile's estimate of what has been allocated.",
+        help: "Estimated bytes allocated since the start, from the heap profile.",
         kind: Type::Counter,
         samples: |snapshot| vec![(String::new(), snapshot.sampled.allocated)],
     },
     Metric {
         name: "larder_purged_bytes_total",
-        help: "Given back to the system by madvise.",
+        help: "Bytes returned to the system by madvise.",
         kind: Type::Counter,
         samples: |snapshot| one(snapshot.heap.purged_total),
     },
     Metric {
         name: "larder_mapped_bytes_total",
-        help: "Mapped from the system.",
+        help: "Bytes mapped from the system since the start.",
         kind: Type::Counter,
         samples: |snapshot| one(snapshot.heap.mapped_total),
     },
     Metric {
         name: "larder_system_calls_total",
-        help: "System calls for memory.",
+        help: "System calls for memory, by call.",
         kind: Type::Counter,
         samples: |snapshot| {
             let calls = CALLS.iter().zip(snapshot.heap.calls);
@@ -216,19 +216,19 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_reused_bytes_total",
-        help: "Free memory handed out again that may have been in memory still: page faults avoided.",
+        help: "Bytes of free memory that were reused while they may have been resident, which avoids page faults.",
         kind: Type::Counter,
         samples: |snapshot| one(snapshot.heap.reused_total),
     },
     Metric {
         name: "larder_realloc_copied_bytes_total",
-        help: "Copied by realloc, blocks beyond 32 KiB.",
+        help: "Bytes that realloc copied, of objects larger than 32 KiB.",
         kind: Type::Counter,
         samples: |snapshot| one(snapshot.heap.realloc_copied),
     },
     Metric {
         name: "larder_refills_total",
-        help: "Entries into malloc's slow path.",
+        help: "Calls of malloc that took its slow path.",
         kind: Type::Counter,
         samples: |snapshot| over_heaps(snapshot, |heap| heap.refills),
     },
@@ -240,19 +240,19 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "larder_remote_frees_total",
-        help: "Objects freed in another heap's slab.",
+        help: "Objects freed by a thread that does not own their slab.",
         kind: Type::Counter,
         samples: |snapshot| over_heaps(snapshot, |heap| heap.remote_frees),
     },
     Metric {
         name: "larder_process_resident_bytes",
-        help: "What the whole process has in memory.",
+        help: "Resident bytes of the whole process.",
         kind: Type::Gauge,
         samples: |snapshot| one(snapshot.memory.rss),
     },
     Metric {
         name: "larder_build_info",
-        help: "The library's version.",
+        help: "The version of the library, as a label.",
         kind: Type::Gauge,
         samples: |snapshot| vec![(format!("version=\"{}\"", value(&snapshot.library)), 1.0)],
     },

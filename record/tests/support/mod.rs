@@ -73,12 +73,14 @@ pub struct Recorded {
     pub ordered: bool,
 }
 
+/// The module's file name, and the address in it to look up; innermost first.
+type Frames = Rc<[(String, u64)]>;
+
 /// A call and its stack.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub event: Event,
-    /// Innermost first: the module's file name and the address in it to look up.
-    pub frames: Rc<[(String, u64)]>,
+    pub frames: Frames,
     /// The same in memory, return addresses.
     pub addresses: Rc<[u64]>,
     pub complete: bool,
@@ -220,7 +222,7 @@ pub fn read(file: &Path) -> Recorded {
     let mut events = trace.events();
     let mut calls = Vec::new();
     // The calls of a stack share its names, so that a trace of millions of calls fits in memory.
-    let mut named: HashMap<StackId, (Rc<[(String, u64)]>, Rc<[u64]>)> = HashMap::new();
+    let mut named: HashMap<StackId, (Frames, Rc<[u64]>)> = HashMap::new();
     let mut marks = Vec::new();
     let mut last = 0;
     let mut ordered = true;

@@ -121,8 +121,8 @@ impl Index {
     /// A recording that ended in order reaches up to `end`, except for the padding of the last chunk; a shorter
     /// file was cut off between chunks.
     pub fn expect_end(&mut self, length: u64, end: u64) {
-        let told = self.damage.iter().any(|d| d.cause == DamageCause::CutChunk);
-        if length.saturating_add(CHUNK_ALIGN) <= end && !told {
+        let reported = self.damage.iter().any(|d| d.cause == DamageCause::CutChunk);
+        if length.saturating_add(CHUNK_ALIGN) <= end && !reported {
             self.damage.push(Damage {
                 offset: length,
                 length: 0,

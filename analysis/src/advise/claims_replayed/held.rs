@@ -95,9 +95,9 @@ pub fn overwritten(replay: &Replay, claim: &Claim) -> Verdict {
     hold!(mine().count() as u64 == *made, "made");
     let bytes: u64 = mine().map(|block| block.size).sum();
     hold!(bytes / made == *mean_bytes, "mean");
-    let told = || mine().filter_map(|block| block.held);
-    hold!(told().count() as u64 == *seen, "seen");
-    let all = |flag| told().all(|held| held.has(flag));
+    let reported = || mine().filter_map(|block| block.held);
+    hold!(reported().count() as u64 == *seen, "seen");
+    let all = |flag| reported().all(|held| held.has(flag));
     hold!(all(Fingerprint::NO_ZEROS), "zeros are left");
     hold!(all(Fingerprint::DATA) == *words, "words");
     Ok(())

@@ -162,7 +162,7 @@ impl Program {
     fn held(&mut self) -> Option<Fingerprint> {
         let unique = self.calls.len() as u64 + 10;
         let rng = self.contents.as_mut()?;
-        let told = rng.u32(..20) > 0;
+        let reported = rng.u32(..20) > 0;
         let chosen = [
             (Fingerprint::DENSE, rng.u32(..20) > 0),
             (Fingerprint::UNIFORM, rng.u32(..20) == 0),
@@ -174,7 +174,7 @@ impl Program {
             0..6 => rng.u64(..3),
             _ => unique,
         };
-        told.then_some(Fingerprint { hash, flags })
+        reported.then_some(Fingerprint { hash, flags })
     }
 
     fn tell_what_is_left(&mut self) {

@@ -352,7 +352,7 @@ fn report(plan: &StacksPlan, compared: &[Compared]) -> Report {
         allocators: Vec::new(),
         tables,
         notes: vec![
-            "False: a frame that the other unwinder has not, or an end too early that is not told. \
+            "False: a frame that the other unwinder has not, or an end too early that is not reported. \
              Truncated: ends too early, and is marked so. Longer: goes on where the other gives up. Not \
              recorded: made by a function of the family in turn, which is one call in the trace; or by \
              a handler that interrupted the recorder, which the trace counts as lost."
