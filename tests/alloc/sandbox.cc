@@ -1,3 +1,5 @@
+// Usage: sandbox [STEPS]    of each thread
+//
 // Inside a seccomp sandbox that allows read, write, exit, exit_group, futex, mmap, munmap,
 // madvise(MADV_DONTNEED) and rt_sigreturn only, the allocator goes on.
 //
@@ -18,6 +20,7 @@ constexpr size_t kThreads = 3;
 
 sem_t started, sandboxed;
 bool may_realloc_large = false;
+size_t steps = 0;
 
 size_t pick_size(Random& random) {
   const size_t kind = random.below(2000);
@@ -34,7 +37,7 @@ void use_allocator(uint64_t seed) {
     void* block;
     size_t size;
   } table[kBlocks] = {};
-  for (int i = 0; i < 20000; ++i) {
+  for (size_t i = 0; i < steps; ++i) {
     auto& entry = table[random.below(kBlocks)];
     if (entry.block != nullptr) {
       check_pattern(entry.block, entry.size, entry.size, entry.size);
@@ -120,8 +123,9 @@ void run_sandboxed(const char* name, uint32_t otherwise, bool warm) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   begin("sandbox");
+  steps = argument(argc, argv, 1, 20000);
   may_realloc_large = true;
   run_sandboxed("all else EPERM", SECCOMP_RET_ERRNO | EPERM, false);
   run_sandboxed("all else ENOSYS", SECCOMP_RET_ERRNO | ENOSYS, true);

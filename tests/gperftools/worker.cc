@@ -100,11 +100,11 @@ int places() {
   Random random(7);
   std::vector<Block> blocks;
   for (int i = 0; i < 300; ++i) blocks.push_back(make(random, 1 + random.log_uniform(2 << 20)));
-  churn(&blocks, random, 2000);
+  churn(&blocks, random, 800);
   // A child has a heap of its own, whatever it and its parent do.
   in_child("the child's heap", [&] {
     Random other(8);
-    churn(&blocks, other, 500);
+    churn(&blocks, other, 200);
     for (const auto& b : blocks) check(b);
   });
   for (const auto& b : blocks) check(b);
