@@ -108,6 +108,19 @@ impl IoCall {
                 | IoCall::Ioctl
         )
     }
+
+    /// Whether it waits for descriptors, and returns how many are ready.
+    pub const fn waits(self) -> bool {
+        matches!(
+            self,
+            IoCall::Poll
+                | IoCall::Ppoll
+                | IoCall::Select
+                | IoCall::Pselect
+                | IoCall::EpollWait
+                | IoCall::EpollPwait
+        )
+    }
 }
 
 /// Any of them.

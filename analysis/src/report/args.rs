@@ -19,6 +19,8 @@ Examples:
   larder report app.trace -o app.html
       A page; app.svg is a flame graph, app.txt the report, app.json its JSON; what export makes
       ends in .pb.gz, .folded, .speedscope.json, .dhat, .parquet or .log.
+  larder report app.trace --syscalls --top 20
+      The system calls, if `larder record --syscalls` recorded them.
   larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'";
 
 const MADE: [Format; 10] = [
@@ -44,13 +46,18 @@ pub struct RawReport {
     /// Sites in a ranking, 0 for all [default: 10; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Report the system calls that record --syscalls recorded: what they returned, and the lines
+    /// that make those which move few bytes, fail, or find nothing ready
+    #[arg(long, conflicts_with = "sort")]
+    syscalls: bool,
     #[command(flatten)]
     output: RawOutput,
 }
 
 impl RawReport {
     pub fn check(self) -> Result<View> {
-        let format = self.output.format(&MADE)?;
+        let made = if self.syscalls { &MADE[..2] } else { &MADE };
+        let format = self.output.format(made)?;
         let subject = self.subject.check()?;
         let output = self.output.output;
         if let Format::Text | Format::Json = format {
@@ -58,6 +65,7 @@ impl RawReport {
                 subject,
                 sort: self.sort,
                 top: self.top,
+                syscalls: self.syscalls,
                 format,
                 output,
             }));

@@ -9,6 +9,7 @@ use larder_trace::{EndState, Origin};
 use serde_json::{Value, json};
 
 use super::Report;
+use super::syscalls::{self, SystemCalls};
 use crate::reading::attribute::functions;
 use crate::reading::family::Counters;
 use crate::reading::image::ImageReport;
@@ -22,6 +23,13 @@ pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     output::write_json(&document(report), out)
 }
 
+pub fn print_syscalls(report: &Report, found: &SystemCalls, out: &mut dyn Write) -> io::Result<()> {
+    let seconds = report.duration_ns() as f64 / 1e9;
+    let mut document = about(report);
+    document["system_calls"] = syscalls::json::document(found, seconds, report.top());
+    output::write_json(&document, out)
+}
+
 fn document(report: &Report) -> Value {
     let analysis = &report.analysis;
     let key = report.plan.sort.unwrap_or(SortKey::Calls);
@@ -31,16 +39,23 @@ fn document(report: &Report) -> Value {
         .take(report.top())
         .map(|s| site(s, key, &analysis.counters, analysis.sites.at_peak(s)))
         .collect();
+    let mut document = about(report);
+    document["counters"] = json!(analysis.counters);
+    document["sites"] = json!(sites);
+    document["site_count"] = json!(ranked.len());
+    document
+}
+
+/// What is said of any report.
+fn about(report: &Report) -> Value {
+    let analysis = &report.analysis;
     json!({
         "larder": env!("CARGO_PKG_VERSION"),
         "trace": printable::name(&report.plan.subject.trace),
-        "counters": analysis.counters,
-        "sites": sites,
-        "site_count": ranked.len(),
         "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
         "losses": all_losses(report),
         "warnings": analysis.warnings(),
-        "wrappers": report.analysis.wrappers.names(),
+        "wrappers": analysis.wrappers.names(),
         "symbols": analysis.resolver.problems().iter().map(problem).collect::<Vec<_>>(),
     })
 }

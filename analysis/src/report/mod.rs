@@ -1,9 +1,10 @@
 //! `larder report`: reads a trace, counts its calls and ranks the sites that made them.
 //!
-//! `crate::reading` measures, `text` and `json` print.
+//! `crate::reading` measures, `text` and `json` print; `syscalls` has the report of system calls.
 
 mod args;
 mod json;
+mod syscalls;
 mod text;
 
 pub use args::{EXAMPLES, RawReport};
@@ -18,6 +19,7 @@ use larder_base::output;
 use crate::reading::Analysis;
 use crate::reading::sites::SortKey;
 use crate::reading::subject::Subject;
+use syscalls::SystemCalls;
 
 #[derive(Debug)]
 pub struct ReportPlan {
@@ -26,6 +28,8 @@ pub struct ReportPlan {
     pub sort: Option<SortKey>,
     /// `None`: the default of the format; `Some(0)`: all.
     pub top: Option<usize>,
+    /// The system calls instead of the allocations.
+    pub syscalls: bool,
     /// Text or JSON.
     pub format: Format,
     pub output: Option<PathBuf>,
@@ -49,19 +53,30 @@ impl Report {
             (None, _) => DEFAULT_TOP,
         }
     }
+
+    /// That of the longest process image.
+    pub fn duration_ns(&self) -> u64 {
+        let images = self.analysis.images.iter();
+        images.map(|image| image.duration_ns).max().unwrap_or(0)
+    }
 }
 
 /// Prints the report, and warnings of losses on stderr.
 pub fn report(plan: ReportPlan) -> Result<()> {
-    let analysis = Analysis::read(&plan.subject, &mut ())?;
+    let mut found = SystemCalls::default();
+    let analysis = match plan.syscalls {
+        true => Analysis::read(&plan.subject, &mut found)?,
+        false => Analysis::read(&plan.subject, &mut ())?,
+    };
     let report = Report { analysis, plan };
     let plan = &report.plan;
-    output::write(
-        plan.output.as_deref(),
-        plan.format.content(),
-        |out| match plan.format {
-            Format::Json => json::print(&report, out),
-            _ => text::print(&report, out),
-        },
-    )
+    output::write(plan.output.as_deref(), plan.format.content(), |out| match (
+        plan.format,
+        plan.syscalls,
+    ) {
+        (Format::Json, false) => json::print(&report, out),
+        (Format::Json, true) => json::print_syscalls(&report, &found, out),
+        (_, false) => text::print(&report, out),
+        (_, true) => text::print_syscalls(&report, &found, out),
+    })
 }

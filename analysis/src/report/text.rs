@@ -7,6 +7,7 @@ use larder_base::number::{counted, duration, grouped, percent};
 use larder_base::printable::{self, escape};
 
 use super::Report;
+use super::syscalls::{self, SystemCalls};
 use crate::reading::family::Counters;
 use crate::reading::losses;
 use crate::reading::naming::{self, site_name, site_place};
@@ -77,6 +78,13 @@ pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     naming::print_problems(&report.analysis.resolver, out)
 }
 
+pub fn print_syscalls(report: &Report, found: &SystemCalls, out: &mut dyn Write) -> io::Result<()> {
+    print_head(report, out)?;
+    let seconds = report.duration_ns() as f64 / 1e9;
+    syscalls::text::print(found, seconds, report.top(), out)?;
+    naming::print_problems(&report.analysis.resolver, out)
+}
+
 fn print_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let images = &report.analysis.images;
     if let Some(image) = images.first() {
@@ -94,11 +102,6 @@ fn print_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     let events: u64 = images.iter().map(|image| image.events).sum();
     let threads: u64 = images.iter().map(|image| image.threads).sum();
-    let length = images
-        .iter()
-        .map(|image| image.duration_ns)
-        .max()
-        .unwrap_or(0);
     writeln!(
         out,
         "{FAINT}{}: {}, {}, {}, {}{FAINT:#}",
@@ -106,7 +109,7 @@ fn print_head(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         counted(images.len() as u64, "process image"),
         counted(threads, "thread"),
         counted(events, "event"),
-        duration(length)
+        duration(report.duration_ns())
     )?;
     for line in losses::details(&report.analysis) {
         writeln!(out, "{WARNING}warning: {line}{WARNING:#}")?;

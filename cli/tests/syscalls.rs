@@ -1,0 +1,206 @@
+//! `larder report --syscalls`: every call of a program whose calls are known, by function and by caller.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::*;
+use serde_json::{Value, json};
+
+/// Two threads that wake each other through a pipe one byte at a time, and one of each other kind.
+const WAKES: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static int to[2], from[2];
+static void wake(int fd) {
+  if (write(fd, "x", 1) != 1) exit(1);  // @wake
+}
+static void sleep_until(int fd) {
+  char byte;
+  if (read(fd, &byte, 1) != 1) exit(2);  // @sleep
+}
+static void *other(void *unused) {
+  for (int i = 0; i < 1000; i++) {
+    sleep_until(to[0]);
+    wake(from[1]);
+  }
+  return unused;
+}
+static void drain(int fd) {
+  char buffer[4096];
+  while (read(fd, buffer, sizeof buffer) > 0) {  // @drain
+  }
+  if (errno != EAGAIN) exit(3);
+}
+int main(void) {
+  pthread_t thread;
+  char text[5000];
+  memset(text, 'a', sizeof text);
+  signal(SIGPIPE, SIG_IGN);
+  if (pipe(to) != 0 || pipe(from) != 0) return 4;
+  if (pthread_create(&thread, 0, other, 0) != 0) return 5;
+  for (int i = 0; i < 1000; i++) {
+    wake(to[1]);
+    sleep_until(from[0]);
+  }
+  pthread_join(thread, 0);
+  fcntl(to[0], F_SETFL, O_NONBLOCK);
+  for (int i = 0; i < 50; i++) {
+    struct iovec two[2] = {{text, 2000}, {text, 3000}};
+    if (writev(to[1], two, 2) != 5000) return 6;
+    drain(to[0]);
+  }
+  struct pollfd wanted = {to[0], POLLIN, 0};
+  for (int i = 0; i < 30; i++)
+    if (poll(&wanted, 1, 0) != 0) return 7;  // @poll
+  wake(to[1]);
+  if (poll(&wanted, 1, 0) != 1) return 8;
+  close(to[0]);
+  for (int i = 0; i < 7; i++)
+    if (write(to[1], text, 100) != -1 || errno != EPIPE) return 9;  // @broken
+  return 0;
+}
+"#;
+
+fn of<'a>(list: &'a Value, key: &str, name: &str) -> &'a Value {
+    let found = list.as_array().expect("a list");
+    let found = found.iter().find(|entry| entry[key] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {list:#}"))
+}
+
+fn recorded(directory: &Path, options: &[&str]) -> std::path::PathBuf {
+    let program = compile(directory, "wakes.c", WAKES, &["-g", "-O1", "-pthread"]);
+    record(directory, &program, &[], options)
+}
+
+#[test]
+fn every_call_is_counted_by_function() {
+    let directory = temporary();
+    let trace = recorded(directory.path(), &["--syscalls"]);
+    let report = report_json(&trace, &["--syscalls"]);
+    let calls = &report["system_calls"];
+    let functions = &calls["functions"];
+    let read = of(functions, "function", "read");
+    assert_eq!(
+        (&read["calls"], &read["bytes"]),
+        (&json!(2150), &json!(252_000))
+    );
+    assert_eq!(read["errors"], json!({"EAGAIN": 50}));
+    // 50 times 4,096 and 904 bytes.
+    let results = json!([
+        {"from": 1, "to": 1, "calls": 2000},
+        {"from": 512, "to": 1023, "calls": 50},
+        {"from": 4096, "to": 8191, "calls": 50},
+    ]);
+    assert_eq!(read["results"], results);
+    let write = of(functions, "function", "write");
+    assert_eq!(
+        (&write["calls"], &write["bytes"]),
+        (&json!(2008), &json!(2001))
+    );
+    assert_eq!(
+        (&write["errors"], &write["tiny"]),
+        (&json!({"EPIPE": 7}), &json!(2001))
+    );
+    let writev = of(functions, "function", "writev");
+    assert_eq!(
+        (&writev["calls"], &writev["bytes"]),
+        (&json!(50), &json!(250_000))
+    );
+    assert_eq!((&writev["tiny"], &writev["failed"]), (&json!(0), &json!(0)));
+    let poll = of(functions, "function", "poll");
+    assert_eq!(
+        (&poll["calls"], &poll["nothing_ready"]),
+        (&json!(31), &json!(30))
+    );
+    assert_eq!(calls["calls"], json!(2150 + 2008 + 50 + 31));
+    assert_eq!(functions.as_array().expect("a list").len(), 4);
+}
+
+#[test]
+fn the_needless_ones_are_charged_to_their_lines() {
+    let directory = temporary();
+    let trace = recorded(directory.path(), &["--no-larder", "--syscalls"]);
+    let report = report_json(&trace, &["--syscalls"]);
+    let callers = &report["system_calls"]["callers"];
+    let lines = |kind: &str| -> Vec<Value> {
+        let list = callers[kind].as_array().expect("a list");
+        list.iter()
+            .map(|c| json!([c["call"], c["function"], c["line"], c[kind]]))
+            .collect()
+    };
+    let line = |mark| line_of(WAKES, mark);
+    let tiny = lines("tiny");
+    assert_eq!(tiny[0], json!(["write", "wake", line("wake"), 2001]));
+    assert_eq!(tiny[1], json!(["read", "sleep_until", line("sleep"), 2000]));
+    assert_eq!(tiny.len(), 2);
+    let drain = json!(["read", "drain", line("drain"), 50]);
+    let broken = json!(["write", "main", line("broken"), 7]);
+    assert_eq!(lines("failed"), [drain, broken]);
+    let poll = json!(["poll", "main", line("poll"), 30]);
+    assert_eq!(lines("nothing_ready"), [poll]);
+    let first = report_json(&trace, &["--syscalls", "--top", "1"]);
+    assert_eq!(
+        first["system_calls"]["callers"]["tiny"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+}
+
+#[test]
+fn the_text_has_the_same_figures() {
+    let directory = temporary();
+    let trace = recorded(directory.path(), &["--syscalls"]);
+    let text = report_text(&trace, &["--syscalls"]);
+    for expected in [
+        "System calls (4 functions; 4,239 calls)",
+        "(EAGAIN 50)",
+        "(EPIPE 7)",
+        "\nread by bytes\n",
+        "\npoll by descriptors\n",
+        "Callers of tiny ones, of 0 to 16 bytes (2 callers; 4,001 calls)",
+        "write by wake  ",
+        "Callers of failed ones (2 callers; 57 calls)",
+        "Callers of waits with nothing ready (1 caller; 30 calls)",
+    ] {
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
+    }
+    let file = directory.path().join("calls.txt");
+    let words = ["report", "--syscalls", "-o"];
+    assert_success(&output(larder().args(words).arg(&file).arg(&trace)));
+    assert_eq!(fs::read_to_string(&file).expect("the report"), text);
+}
+
+#[test]
+fn a_trace_without_system_calls_names_the_option_that_records_them() {
+    let directory = temporary();
+    let trace = recorded(directory.path(), &[]);
+    let text = report_text(&trace, &["--syscalls"]);
+    assert!(
+        text.contains("System calls: none (larder record --syscalls records them)"),
+        "{text}"
+    );
+    let report = report_json(&trace, &["--syscalls"]);
+    assert_eq!(report["system_calls"]["calls"], json!(0));
+    for (words, why) in [
+        (&["--sort", "bytes"][..], "--sort"),
+        (&["-o", "calls.svg"], "calls.svg"),
+    ] {
+        let mut command = larder();
+        command
+            .args(["report", "--syscalls"])
+            .args(words)
+            .arg(&trace);
+        assert_fails(&output(&mut command), 125, &[why]);
+    }
+}
