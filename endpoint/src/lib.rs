@@ -90,6 +90,10 @@ fn start() {
     let Some(wanted) = variable(c"LARDER_LISTEN") else {
         return;
     };
+    // A child frees this thread's variables as it exits, and the thread that serves may hold the heap's
+    // lock at any fork.
+    // SAFETY: called once; no other thread uses this library's heap yet, so its lock is free.
+    unsafe { dlmalloc::enable_alloc_after_fork() };
     let wanted = String::from_utf8_lossy(wanted.as_bytes()).into_owned();
     let place = wanted.replace("%p", &std::process::id().to_string());
     let place: Place = match place.parse() {

@@ -8,8 +8,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_trace::AllocCall;
+use larder_wrap::{anywhere, find, next};
 
-use crate::real::{find, next};
 use crate::{errno, fails, real, set_errno};
 
 thread_local! {
@@ -43,14 +43,15 @@ impl Drop for Below {
 /// find it.
 fn of_runtime(name: &CStr) -> usize {
     let errno = errno();
-    let mut found = find(libc::RTLD_DEFAULT, name);
+    let mut found = anywhere(name);
     for runtime in [c"libstdc++.so.6", c"libc++.so.1"] {
         if found == 0 {
             // SAFETY: asks for what is loaded already.
             let handle =
                 unsafe { libc::dlopen(runtime.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             if !handle.is_null() {
-                found = find(handle, name);
+                // SAFETY: just opened.
+                found = unsafe { find(handle, name) };
             }
         }
     }

@@ -2,8 +2,10 @@
 //!
 //! Thread safety: each is looked up once and stored in an atomic word.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use larder_wrap::next;
 
 macro_rules! functions {
     ($($function:ident $name:literal: $type:ty;)*) => {
@@ -37,21 +39,4 @@ functions! {
     pvalloc c"pvalloc": unsafe extern "C" fn(usize) -> *mut c_void;
     posix_memalign c"posix_memalign":
         unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
-}
-
-/// The next definition of a symbol after this library's, or 0.
-pub fn next(name: &CStr) -> usize {
-    find(libc::RTLD_NEXT, name)
-}
-
-/// A symbol, or 0. The message of a failed look-up must not stay for the program's dlerror().
-pub fn find(handle: *mut c_void, name: &CStr) -> usize {
-    // SAFETY: the name is a C string.
-    unsafe {
-        let found = libc::dlsym(handle, name.as_ptr()) as usize;
-        if found == 0 {
-            libc::dlerror();
-        }
-        found
-    }
 }

@@ -28,9 +28,9 @@ size_t get_limit(larder_limit which) {
   return symbol<decltype(larder_get_limit)>("larder_get_limit")(which);
 }
 
-using Reported = void (*)(larder_pressure, size_t, void*);
+using Callback = void (*)(larder_pressure, size_t, void*);
 
-void set_callback(Reported function, void* context) {
+void set_callback(Callback function, void* context) {
   auto* set = symbol<decltype(larder_set_pressure_callback)>("larder_set_pressure_callback");
   CHECK(set(function, context) == 0);
 }
@@ -272,18 +272,18 @@ void count_call(larder_pressure pressure, size_t bytes, void* context) {
   errno = E2BIG;
 }
 
-void program_is_reported() {
+void program_is_notified() {
   static Calls calls;
   set_callback(count_call, &calls);
   set_limit(LARDER_SOFT_LIMIT, 64 * kMiB);
   Hoard hoard;
   hoard.fill(300 * kKiB, 40 * kMiB);
-  CHECK_MSG(calls.soft == 0, "reported below the limit");
+  CHECK_MSG(calls.soft == 0, "called below the limit");
   for (int crossings = 1; crossings <= 3; ++crossings) {
     errno = 0;
     hoard.fill(300 * kKiB, 100 * kMiB);
     CHECK_MSG(errno == 0, "malloc sets errno %d", errno);
-    CHECK_MSG(calls.soft == crossings, "reported %d times of %d", calls.soft.load(), crossings);
+    CHECK_MSG(calls.soft == crossings, "called %d times of %d", calls.soft.load(), crossings);
     CHECK_MSG(calls.bytes > 0 && calls.bytes < 8 * kMiB, "%zu bytes", calls.bytes.load());
     while (hoard.bytes > 40 * kMiB) hoard.drop();
     test_clock::pass_ms(20);
@@ -298,9 +298,9 @@ void program_is_reported() {
   while (calls.hard == 0) CHECK_MSG(hoard.add(500 * kKiB), "failed before the callback was called");
   CHECK_MSG(calls.reserve.bytes == 0 && calls.bytes > 0, "%zu", calls.bytes.load());
   hoard.fill(500 * kKiB, hoard.bytes + 20 * kMiB);
-  CHECK_MSG(calls.hard == 1, "what it freed was not used: reported %d times", calls.hard.load());
+  CHECK_MSG(calls.hard == 1, "what it freed was not used: called %d times", calls.hard.load());
   hoard.fill(500 * kKiB, SIZE_MAX / 2);
-  CHECK_MSG(calls.hard == 2 && errno == ENOMEM, "reported %d times", calls.hard.load());
+  CHECK_MSG(calls.hard == 2 && errno == ENOMEM, "called %d times", calls.hard.load());
   set_callback(nullptr, nullptr);
   CHECK(malloc(kHard) == nullptr && calls.hard == 2);
   set_limit(LARDER_HARD_LIMIT, 0);
@@ -308,7 +308,7 @@ void program_is_reported() {
 }
 
 // By many threads at once, and by a child of one that is in it.
-void reported_among_threads() {
+void program_is_notified_by_any_thread() {
   static Calls calls;
   set_callback(count_call, &calls);
   set_limit(LARDER_HARD_LIMIT, kHard);
@@ -346,9 +346,9 @@ int main() {
   new_throws();
   below_what_is_in_use();
   soft_limit_gives_back();
-  program_is_reported();
+  program_is_notified();
   hard_limit_with_threads();
-  reported_among_threads();
+  program_is_notified_by_any_thread();
   say("ok");
   return 0;
 }

@@ -186,7 +186,7 @@ void at_exit() {
 }
 
 // For a library without a profiler.
-void is_reported_so() {
+void says_that_there_is_no_profiler() {
   auto* write = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "larder_profile_write"));
   auto* mark = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "larder_profile_mark"));
   auto* set = reinterpret_cast<void (*)(size_t)>(dlsym(RTLD_DEFAULT, "larder_profile_set_mean"));
@@ -204,7 +204,7 @@ void is_reported_so() {
 int main(int argc, char** argv) {
   begin("profile");
   if (argc > 1 && strcmp(argv[1], "minimal") == 0) {
-    is_reported_so();
+    says_that_there_is_no_profiler();
     return 0;
   }
   if (argc > 1) {
