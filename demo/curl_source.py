@@ -105,27 +105,37 @@ def cache_dir():
     return pathlib.Path(chosen).absolute() if chosen else REPOSITORY / ".cache"
 
 
-def find_or_build(version, flavour, steps):
-    """Returns the path of the curl executable, building it first where there is none."""
+def find_or_build(version, flavour, steps, patch=None):
+    """Returns the path of the curl executable, building it first where there is none. A patch of the
+    sources is a flavour of its own."""
     release = RELEASES[version]
     options = ("-G", "Ninja", "-DBUILD_TESTING=OFF") + release.cmake + FLAVOURS[flavour]
     flags = [os.environ.get(name, "") for name in ("CFLAGS", "LDFLAGS")]
-    parts = (release.sha256, _compiler(), *flags, *options)
+    changes = patch.read_text() if patch else ""
+    if patch:  # It may use the kit.
+        kit = sorted((REPOSITORY / "include" / "larder" / "kit").glob("*.h"))
+        changes += "".join(header.read_text() for header in kit)
+        options += (f"-DCMAKE_C_FLAGS={os.environ.get('CFLAGS', '')} -I{REPOSITORY / 'include'}",)
+    parts = (release.sha256, changes, _compiler(), *flags, *options)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     home = cache_dir() / "curl"
-    place = home / f"{version}-{flavour}-{key[:8]}"
+    name = f"{version}-{flavour}" + (f"-{patch.stem}" if patch else "")
+    place = home / f"{name}-{key[:8]}"
     curl = place / "src" / "curl"
     with _lock(home):
         if (place / "done").exists() and curl.exists():
             return curl
         require_space(home, FREE_BYTES_NEEDED, "set LARDER_CACHE to a folder on another disk")
         source = _source(release, home, steps)
-        for stale in home.glob(f"{version}-{flavour}-*"):
+        for stale in home.glob(f"{name}-{8 * '[0-9a-f]'}"):
             shutil.rmtree(stale)
         place.mkdir()
-        with steps.step(f"Configuring curl {version} ({flavour})"):
+        if patch:
+            source = _patched(source, place / "source", patch)
+        what = f"curl {version} ({flavour}{', patched' if patch else ''})"
+        with steps.step(f"Configuring {what}"):
             _logged(["cmake", "-S", str(source), "-B", str(place), *options], place / "cmake.log")
-        with steps.step(f"Building curl {version} ({flavour})") as note:
+        with steps.step(f"Building {what}") as note:
             command = ["cmake", "--build", str(place), "--parallel", str(os.cpu_count() or 1)]
             _logged([*command, "--target", "curl"], place / "build.log", note)
         (place / "done").touch()
@@ -142,6 +152,27 @@ def find_source(version, steps):
 def source_dir(version):
     """Where find_or_build has laid the sources of that curl."""
     return cache_dir() / "curl" / f"{version}-source"
+
+
+def link_transfer(version, program, steps, patch=None):
+    """demo/transfer.c with the libcurl of that version, patched or not, as `program`."""
+    place = find_or_build(version, "plain", steps, patch).parent.parent
+    source = source_dir(version)
+    command = [
+        os.environ.get("CC", "cc"), "-O2", "-g", "-DCURL_STATICLIB",
+        "-I", str(source / "include"), "-I", str(place / "include" / "curl"),
+        str(REPOSITORY / "demo" / "transfer.c"), str(place / "lib" / "libcurl.a"),
+        "-lpthread", "-o", str(program),
+    ]
+    with steps.step(f"Linking demo/transfer.c with libcurl {version}{', patched' if patch else ''}"):
+        _logged(command, program.with_name(program.name + ".log"))
+    return program
+
+
+def _patched(source, folder, patch):
+    shutil.copytree(source, folder)
+    _logged(["patch", "-d", str(folder), "-p1", "-i", str(patch)], folder.with_name("patch.log"))
+    return folder
 
 
 def require_space(folder, needed, else_do):
