@@ -17,21 +17,16 @@ pub fn read(bytes: &[u8]) {
         return;
     };
     let _ = (trace.process(), trace.losses(), trace.event_count());
+    let _ = trace.sampling();
     let mut events = trace.events();
     let mut stacks = 0;
     while let Some(event) = events.next() {
         let _ = trace.clock().monotonic_ns(event.time);
-        let stack = match event.action {
-            Action::Alloc { stack, .. }
-            | Action::Free { stack, .. }
-            | Action::ReallocStart { stack, .. }
-            | Action::ReallocEnd { stack, .. }
-            | Action::Io { stack, .. } => stack,
-            Action::Mark { name } => {
-                assert!(events.mark_name(name).len() <= MAX_MARK_NAME);
-                continue;
-            }
-            _ => continue,
+        if let Action::Mark { name } = event.action {
+            assert!(events.mark_name(name).len() <= MAX_MARK_NAME);
+        }
+        let Some(stack) = event.action.stack() else {
+            continue;
         };
         // Deep stacks of many calls would take all the time.
         if stacks < 10_000 {

@@ -18,5 +18,6 @@ pub mod preload;
 pub mod printable;
 pub mod regular;
 pub mod statistics;
+pub mod style;
 pub mod svg;
 pub mod target;

@@ -21,6 +21,10 @@ pub enum Library {
     Recorder,
     /// The wrappers of system calls, beside the recorder.
     RecorderIo,
+    /// The wrappers of functions that copy, beside the recorder.
+    RecorderCopies,
+    /// The wrappers of functions for threads and signals, beside the recorder.
+    RecorderCpu,
     /// Lets allocations fail.
     Fail,
     /// Serves the heap of the program by HTTP.
@@ -33,6 +37,8 @@ impl Library {
             Library::Allocator => "liblarder.so",
             Library::Recorder => "liblarder_record.so",
             Library::RecorderIo => "liblarder_record_io.so",
+            Library::RecorderCopies => "liblarder_record_copies.so",
+            Library::RecorderCpu => "liblarder_record_cpu.so",
             Library::Fail => "liblarder_fail.so",
             Library::Endpoint => "liblarder_endpoint.so",
         }

@@ -44,10 +44,15 @@ pub fn bytes(value: u64) -> String {
 
 /// A share in percent; 0 if the whole is 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
+    percent_of(part as f64, whole as f64)
+}
+
+/// The same of estimates.
+pub fn percent_of(part: f64, whole: f64) -> f64 {
+    if whole == 0.0 {
         0.0
     } else {
-        part as f64 * 100.0 / whole as f64
+        part * 100.0 / whole
     }
 }
 

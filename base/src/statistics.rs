@@ -93,9 +93,34 @@ fn interval(values: &mut [f64]) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
+/// The 95 % interval (Wilson's) of a share of which `samples` independent samples have shown `share`, 0 to 1.
+/// Without samples it is everything.
+pub fn share_interval(share: f64, samples: u64) -> (f64, f64) {
+    const Z: f64 = 1.96;
+    if samples == 0 {
+        return (0.0, 1.0);
+    }
+    let n = samples as f64;
+    let middle = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+    let spread = share * (1.0 - share) / n + Z * Z / (4.0 * n * n);
+    let half = Z * spread.sqrt() / (1.0 + Z * Z / n);
+    ((middle - half).max(0.0), (middle + half).min(1.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_interval_of_a_share_narrows_with_the_samples() {
+        assert_eq!(share_interval(0.5, 0), (0.0, 1.0));
+        // Newcombe (1998), table I: 81 of 263, and 0 of 20.
+        let (low, high) = share_interval(81.0 / 263.0, 263);
+        assert!((low - 0.2553).abs() < 1e-4 && (high - 0.3662).abs() < 1e-4);
+        let (low, high) = share_interval(0.0, 20);
+        assert!(low == 0.0 && (high - 0.1611).abs() < 1e-4);
+        assert!(share_interval(1.0, 20).1 <= 1.0);
+    }
 
     fn rng() -> Rng {
         Rng::with_seed(7)

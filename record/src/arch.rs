@@ -10,6 +10,7 @@ compile_error!("the recorder knows x86-64 only");
 
 use std::arch::{asm, global_asm};
 
+use crate::cpu::Sampler;
 use crate::registers::Registers;
 use crate::stream::Stream;
 
@@ -36,7 +37,9 @@ pub struct Local {
     /// In the `operator new` below: the possible sizes of its own allocation.
     pub new_low: usize,
     pub new_high: usize,
-    pub reserved: [usize; 3],
+    /// What samples the thread's processor time; null if nothing does.
+    pub sampler: *mut Sampler,
+    pub reserved: [usize; 2],
 }
 
 global_asm!(
@@ -127,62 +130,31 @@ pub unsafe fn on_stack(top: *mut u8, function: extern "C" fn(*mut u8), argument:
     }
 }
 
-/// An exported function that passes its caller's registers as fifth and sixth argument.
-macro_rules! entry {
-    ($(#[$doc:meta])* $name:literal => $implementation:path) => {
-        const _: () = {
-            $(#[$doc])*
-            #[cfg_attr(not(test), unsafe(export_name = $name))]
-            #[unsafe(naked)]
-            unsafe extern "C" fn entry() {
-                core::arch::naked_asm!(
-                    "mov r8, rsp",
-                    "mov r9, rbp",
-                    "jmp {0}",
-                    sym $implementation
-                )
-            }
-            #[cfg(test)]
-            #[used]
-            static ENTRY: unsafe extern "C" fn() = entry;
-        };
-    };
-}
-pub(crate) use entry;
-
 /// An exported function that first calls another one, and then jumps to the function below with its own
 /// arguments, whatever they are. The first one returns the address of the function below.
 macro_rules! passage {
     ($name:literal => $look:path) => {
-        const _: () = {
-            #[cfg_attr(not(test), unsafe(export_name = $name))]
-            #[unsafe(naked)]
-            unsafe extern "C" fn passage() {
-                core::arch::naked_asm!(
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    "push rcx",
-                    "push r8",
-                    "push r9",
-                    "push rax",
-                    "call {0}",
-                    "mov r11, rax",
-                    "pop rax",
-                    "pop r9",
-                    "pop r8",
-                    "pop rcx",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    "jmp r11",
-                    sym $look
-                )
-            }
-            #[cfg(test)]
-            #[used]
-            static PASSAGE: unsafe extern "C" fn() = passage;
-        };
+        larder_wrap::exported! {
+            $name,
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "push rcx",
+            "push r8",
+            "push r9",
+            "push rax",
+            "call {0}",
+            "mov r11, rax",
+            "pop rax",
+            "pop r9",
+            "pop r8",
+            "pop rcx",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            "jmp r11",
+            sym $look
+        }
     };
 }
 pub(crate) use passage;
@@ -211,6 +183,33 @@ unsafe extern "C" fn vfork() {
         "ret",
         before = sym crate::hooks::vfork_before,
         after = sym crate::hooks::vfork_after,
+    )
+}
+
+/// Where a handler of the recorder's returns to: asks the kernel for the interrupted registers.
+#[unsafe(naked)]
+pub extern "C" fn signal_return() {
+    core::arch::naked_asm!("mov eax, 15", "syscall")
+}
+
+/// A thread's first function and its argument.
+#[repr(C)]
+pub struct Start {
+    pub function: usize,
+    pub argument: usize,
+}
+
+/// A thread's first function while processor time is sampled: gets what the program asked for, and jumps
+/// there, so that no frame of it remains on the stack.
+#[unsafe(naked)]
+pub unsafe extern "C" fn thread_start(waiting: usize) -> usize {
+    core::arch::naked_asm!(
+        "sub rsp, 8",
+        "call {begin}",
+        "add rsp, 8",
+        "mov rdi, rdx",
+        "jmp rax",
+        begin = sym crate::cpu::thread_begins,
     )
 }
 

@@ -4,7 +4,7 @@
 //! allocation ≤ times of threads that got the block. For this the time stamp counter is read in order with
 //! memory (`ticks`); rounding down keeps the order. A single thread only needs its own order.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_trace::ClockKind;
 use larder_trace::layout::Slot;
@@ -25,6 +25,15 @@ const ALONE_TICKS: u64 = 32;
 /// Whether two threads have recorded. Set before the second thread's first call, so a thread that gets a
 /// block from it sees this.
 static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// The process's processor time when sampling began; `u64::MAX`: it is not sampled.
+static CPU_BEFORE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Processor time is noted from here on.
+pub fn start_cpu() {
+    let now = sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    CPU_BEFORE.store(now, Ordering::Relaxed);
+}
 
 /// Chooses the counter if the processor guarantees a constant rate and the kernel uses it.
 pub fn start() {
@@ -67,6 +76,15 @@ pub fn now() -> u64 {
     ticks & !(ALONE_TICKS - 1)
 }
 
+/// The time to within some instructions, not rounded: for durations.
+pub fn about() -> u64 {
+    if USES_COUNTER.load(Ordering::Relaxed) {
+        arch::ticks_about() >> COUNTER_SHIFT
+    } else {
+        exact()
+    }
+}
+
 /// A second thread begins to record. REQUIRES: called before its first call is recorded.
 pub fn share() {
     SHARED.store(true, Ordering::SeqCst);
@@ -90,4 +108,9 @@ fn exact() -> u64 {
 pub fn note() {
     file::set_slot(Slot::LastMonotonicNs, sys::clock_ns(libc::CLOCK_MONOTONIC));
     file::set_slot(Slot::LastTicks, exact());
+    let before = CPU_BEFORE.load(Ordering::Relaxed);
+    if before != u64::MAX {
+        let now = sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+        file::set_slot(Slot::CpuNs, now.saturating_sub(before));
+    }
 }

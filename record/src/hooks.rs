@@ -10,13 +10,14 @@
 //! Invariants: a deallocation is recorded before it happens, an allocation after; calls that the functions
 //! below make in turn are not recorded, because one call is one event; no hook changes `errno`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
-use larder_trace::codec::Class;
+use larder_trace::codec::{Class, SystemCallRecord};
 use larder_trace::layout::Slot;
-use larder_trace::{AllocCall, Fingerprint, FreeCall, IoCall};
+use larder_trace::{AllocCall, Fingerprint, FreeCall};
+use larder_wrap::entry;
 
-use crate::arch::{self, Caller, Local, entry};
+use crate::arch::{self, Caller, Local};
 use crate::blocks::Block;
 use crate::errno::{Errno, out_of_memory};
 use crate::stream::{self, Call, Stream};
@@ -62,6 +63,17 @@ impl Hook {
             caller: Caller { sp, bp },
             outer: guard::NONE,
         })
+    }
+
+    /// The same for a function that the recorder itself calls: in its own code nothing is lost.
+    #[inline(always)]
+    pub fn enter_quietly(sp: usize, bp: usize) -> Option<Hook> {
+        // SAFETY: as in `enter`.
+        let guard = unsafe { (*arch::local()).guard };
+        if guard != guard::NONE {
+            return None;
+        }
+        Self::enter(sp, bp)
     }
 
     #[cold]
@@ -224,9 +236,25 @@ impl Hook {
         unsafe { &mut *self.stream }.mark(self.caller.sp, name, clock::now());
     }
 
-    pub fn io(&mut self, call: IoCall, result: isize) {
+    #[inline]
+    pub fn copied(&mut self, code: u8, to: usize, from: usize, bytes: usize, rate: usize) {
+        let call = Call {
+            class: Class::Copy,
+            code,
+            time: clock::now(),
+            address: to,
+            size: bytes,
+            extra: rate,
+            begin: 0,
+            old: from,
+        };
         // SAFETY: as in `record`.
-        unsafe { &mut *self.stream }.io(self.caller, call.code(), result as i64, clock::now());
+        unsafe { &mut *self.stream }.copied(self.caller, &call);
+    }
+
+    pub fn system_call(&mut self, code: u8, record: SystemCallRecord) {
+        // SAFETY: as in `record`.
+        unsafe { &mut *self.stream }.system_call(self.caller, code, record);
     }
 }
 
@@ -256,6 +284,7 @@ macro_rules! below {
         }
     };
 }
+pub(crate) use below;
 
 entry!("malloc" => malloc);
 unsafe extern "C" fn malloc(
@@ -599,93 +628,6 @@ unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
         // SAFETY: the caller's own block.
         Some(function) => unsafe { function(block) },
         None => 0,
-    }
-}
-
-/// A copy of `bytes` bytes and a terminator of `end` bytes, as one call.
-#[inline(always)]
-unsafe fn duplicate(
-    call: AllocCall,
-    text: *const u8,
-    bytes: usize,
-    end: usize,
-    caller: Caller,
-) -> *mut c_void {
-    let size = bytes + end;
-    let function = below!(malloc, real::early(size, 1));
-    let act = || {
-        // SAFETY: the text is `bytes` long, the block has room for it and the terminator.
-        unsafe {
-            let block = function(size).cast::<u8>();
-            if !block.is_null() {
-                block.copy_from_nonoverlapping(text, bytes);
-                block.add(bytes).write_bytes(0, end);
-            }
-            block.cast::<c_void>()
-        }
-    };
-    let Some(mut hook) = Hook::enter(caller.sp, caller.bp) else {
-        return act();
-    };
-    let block = hook.below(guard::BELOW, act);
-    hook.made(call, block, size, 0);
-    block
-}
-
-entry!("strdup" => strdup);
-entry!("__strdup" => strdup);
-unsafe extern "C" fn strdup(
-    text: *const c_char,
-    _: usize,
-    _: usize,
-    _: usize,
-    sp: usize,
-    bp: usize,
-) -> *mut c_void {
-    // SAFETY: a C string by contract.
-    unsafe {
-        let bytes = libc::strlen(text);
-        duplicate(AllocCall::Strdup, text.cast(), bytes, 1, Caller { sp, bp })
-    }
-}
-
-entry!("strndup" => strndup);
-entry!("__strndup" => strndup);
-unsafe extern "C" fn strndup(
-    text: *const c_char,
-    most: usize,
-    _: usize,
-    _: usize,
-    sp: usize,
-    bp: usize,
-) -> *mut c_void {
-    // SAFETY: readable up to its end or `most` bytes by contract.
-    unsafe {
-        let bytes = libc::strnlen(text, most);
-        duplicate(AllocCall::Strndup, text.cast(), bytes, 1, Caller { sp, bp })
-    }
-}
-
-entry!("wcsdup" => wcsdup);
-unsafe extern "C" fn wcsdup(
-    text: *const libc::wchar_t,
-    _: usize,
-    _: usize,
-    _: usize,
-    sp: usize,
-    bp: usize,
-) -> *mut c_void {
-    const WIDE: usize = size_of::<libc::wchar_t>();
-    // SAFETY: a wide C string by contract.
-    unsafe {
-        let bytes = libc::wcslen(text) * WIDE;
-        duplicate(
-            AllocCall::Wcsdup,
-            text.cast(),
-            bytes,
-            WIDE,
-            Caller { sp, bp },
-        )
     }
 }
 

@@ -5,8 +5,8 @@
 //! `malloc`, never panics into the program, does not change `errno`, and if it cannot continue, it stops
 //! recording and notes that in the trace.
 //!
-//! Modules, each using only those behind it: `notes`, `hooks`, `operators`, `exec` → `state` → `ask`, `stream` → `walk`,
-//! `intern`, `marks`, `chunk`, `counters`, `contents` → `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
+//! Modules, each using only those behind it: `notes`, `duplicate`, `hooks`, `operators`, `exec` → `state` → `ask`, `cpu`, `stream` → `walk`,
+//! `intern`, `marks`, `chunk`, `counters`, `contents` → `familiar`, `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
 //! `fixed`, `blocks`, `stack` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;
@@ -17,8 +17,11 @@ mod clock;
 mod config;
 mod contents;
 mod counters;
+mod cpu;
+mod duplicate;
 mod errno;
 mod exec;
+mod familiar;
 mod file;
 mod fixed;
 mod hash;
@@ -49,6 +52,7 @@ static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn constructor() {
         real::look_up();
         hooks::start();
+        cpu::begin_now();
         ask::watch_exit();
     }
     constructor

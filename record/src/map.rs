@@ -19,7 +19,7 @@ use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents}
 use larder_trace::modules::{Load, encode_load, encode_unload};
 
 use crate::registers::Tables;
-use crate::{clock, file, sys};
+use crate::{clock, file, real, sys};
 
 pub type Unwinder = UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>;
 
@@ -46,6 +46,8 @@ pub struct Snapshot {
     next_id: u32,
     /// Where the loader's own code is.
     loader: Range<u64>,
+    /// Where the malloc below has its code.
+    allocator: Range<u64>,
 }
 
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
@@ -107,6 +109,7 @@ pub fn start() {
         modules: Vec::new(),
         next_id: 0,
         loader: 0..0,
+        allocator: 0..0,
     };
     for known in found {
         snapshot.add(known);
@@ -115,6 +118,12 @@ pub fn start() {
     let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_mcount".as_ptr()) };
     if let Some(known) = snapshot.known(inside as u64) {
         snapshot.loader = known.start..known.end;
+    }
+    // Not known yet if a system call begins the recording.
+    real::look_up();
+    let malloc = real::malloc().map_or(0, |malloc| malloc as usize);
+    if let Some(known) = snapshot.known(malloc as u64) {
+        snapshot.allocator = known.start..known.end;
     }
     CURRENT.store(Box::into_raw(Box::new(snapshot)), Ordering::Release);
     write_all_loads();
@@ -310,6 +319,10 @@ impl Snapshot {
         self.known(address).is_some()
     }
 
+    pub fn is_allocator(&self, address: u64) -> bool {
+        self.allocator.contains(&address)
+    }
+
     pub fn is_loader(&self, address: u64) -> bool {
         self.loader.contains(&address)
     }
@@ -495,6 +508,7 @@ fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
         modules: old.modules.clone(),
         next_id: old.next_id,
         loader: old.loader.clone(),
+        allocator: old.allocator.clone(),
     };
     let mut chunk = MapChunk::new();
     let (start, end) = object.map_or((address, address + 1), |o| (o.start, o.end));

@@ -1,14 +1,17 @@
-//! Records what the malloc family does not see: the program's marks (`larder/mark.h`), and the results of
-//! system calls from the library of wrappers (`record/io`). Uses the same guard as the malloc family.
+//! Records what the malloc family does not see: the program's marks (`larder/mark.h`), and system calls and
+//! copies from the libraries of wrappers (`record/io`, `record/copies`). Uses the same guard as the malloc family.
 
 use std::ffi::{c_char, c_int};
 
-use larder_trace::IoCall;
-use larder_trace::codec::MAX_MARK_NAME;
+use larder_trace::SystemCall;
+use larder_trace::codec::{MAX_MARK_NAME, NO_SITE, SystemCallRecord};
+use larder_wrap::entry;
 
-use crate::arch::entry;
+use crate::arch;
 use crate::errno::Errno;
-use crate::hooks::Hook;
+use crate::hooks::{Hook, guard};
+use crate::state::{self, InitialStack};
+use crate::{clock, config, counters, map};
 
 entry!("larder_record_mark" => mark);
 unsafe extern "C" fn mark(name: *const c_char, _: usize, _: usize, _: usize, sp: usize, bp: usize) {
@@ -25,25 +28,200 @@ unsafe extern "C" fn mark(name: *const c_char, _: usize, _: usize, _: usize, sp:
     }
 }
 
-/// Records the result of this `IoCall`'s wrapper; the caller's registers are those of `Caller`.
+/// The mean number of bytes between two copies that are recorded, 0 for all; -1: record none.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
-extern "C" fn larder_record_io(call: u32, result: isize, sp: usize, bp: usize) {
+extern "C" fn larder_record_copy_rate() -> i64 {
+    let errno = Errno::keep();
+    let rate = config::copy_rate(&InitialStack::find());
+    drop(errno);
+    rate
+}
+
+/// Records a copy. `call`: the code of a `CopyCall`, and 256 times the rate that it was sampled with. Changes
+/// no errno.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn larder_record_copy(
+    call: u64,
+    destination: usize,
+    source: usize,
+    bytes: usize,
+    sp: usize,
+    bp: usize,
+) {
+    if let Some(mut hook) = Hook::enter_quietly(sp, bp)
+        && !counters::are_on()
+    {
+        let rate = (call >> 8) as usize;
+        hook.copied(call as u8, destination, source, bytes, rate);
+    }
+}
+
+/// The frame of a wrapper in `record/io`.
+#[repr(C)]
+struct Called {
+    begin: u64,
+    result: usize,
+    /// The argument registers, the sixth first.
+    arguments: [usize; 6],
+    bp: usize,
+    return_address: usize,
+}
+
+impl Called {
+    fn argument(&self, number: usize) -> usize {
+        self.arguments[5 - number]
+    }
+
+    /// A descriptor that is the first argument, or the result.
+    fn descriptor(&self, call: SystemCall, result: isize) -> i32 {
+        use SystemCall::*;
+        match call {
+            Poll | Ppoll | Select | Pselect | Stat | Lstat | Fstat | Fstatat | Statx | Access
+            | Readlink | Munmap | Mremap | Mprotect | Madvise | ClockGettime | Gettimeofday
+            | Time | SchedYield | Nanosleep | ClockNanosleep | Usleep | Sleep | Syscall
+            | Getpid => -1,
+            Open | Openat => i32::try_from(result).map_or(-1, |fd| fd.max(-1)),
+            Pipe | Socketpair => self.ends(call, result).map_or(-1, |ends| ends[0]),
+            Mmap => self.argument(4) as c_int,
+            _ => self.argument(0) as c_int,
+        }
+    }
+
+    /// See `SystemCallRecord::limit`; of `syscall` the number, of a pair of descriptors the second.
+    fn limit(&self, call: SystemCall, result: isize) -> usize {
+        use SystemCall::*;
+        let number = match call {
+            Read | Write | Pread | Pwrite | Send | Sendto | Recv | Recvfrom | Sendmmsg
+            | Recvmmsg | EpollWait | EpollPwait | Readlink | Mremap => 2,
+            Poll | Ppoll | Mmap | Munmap | Mprotect | Madvise => 1,
+            Select | Pselect | Syscall => 0,
+            Pipe | Socketpair => {
+                return self.ends(call, result).map_or(0, |ends| ends[1] as usize);
+            }
+            Sendfile => 3,
+            Splice | CopyFileRange => 4,
+            Readv | Writev | Preadv | Pwritev if result >= 0 => {
+                // SAFETY: the kernel has just read as many.
+                return unsafe { bytes_of(self.argument(1), self.argument(2) as c_int as usize) };
+            }
+            Sendmsg | Recvmsg if result >= 0 => {
+                // SAFETY: as above.
+                let message = unsafe { &*(self.argument(1) as *const libc::msghdr) };
+                // SAFETY: as above.
+                return unsafe { bytes_of(message.msg_iov as usize, message.msg_iovlen) };
+            }
+            _ => return 0,
+        };
+        match call {
+            Select | Pselect | EpollWait | EpollPwait => self.argument(number) as c_int as usize,
+            _ => self.argument(number),
+        }
+    }
+
+    /// The descriptors that were made.
+    fn ends(&self, call: SystemCall, result: isize) -> Option<[c_int; 2]> {
+        let number = if call == SystemCall::Pipe { 0 } else { 3 };
+        // SAFETY: the kernel has just stored both.
+        (result == 0).then(|| unsafe { *(self.argument(number) as *const [c_int; 2]) })
+    }
+
+    /// See `SystemCallRecord::buffer`.
+    fn buffer(&self, call: SystemCall, result: isize) -> usize {
+        use SystemCall::*;
+        let second = self.argument(1);
+        // SAFETY: the kernel has just moved bytes from or to the first part.
+        let first_part =
+            |vector: usize| unsafe { (*(vector as *const libc::iovec)).iov_base as usize };
+        match call {
+            Read | Write | Pread | Pwrite | Send | Sendto | Recv | Recvfrom => second,
+            Readv | Writev | Preadv | Pwritev if result > 0 => first_part(second),
+            Sendmsg | Recvmsg if result > 0 => {
+                // SAFETY: as above.
+                first_part(unsafe { (*(second as *const libc::msghdr)).msg_iov as usize })
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// # Safety
+/// `vector` must be an array of so many `iovec`.
+unsafe fn bytes_of(vector: usize, count: usize) -> usize {
+    if count == 0 {
+        return 0;
+    }
+    // SAFETY: by contract.
+    let parts = unsafe { std::slice::from_raw_parts(vector as *const libc::iovec, count) };
+    parts
+        .iter()
+        .fold(0, |sum, part| sum.saturating_add(part.iov_len))
+}
+
+/// The time at which a call begins; 0 if it will not be recorded. Reading the clock may call libc, whose
+/// function is one of those that ask.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn larder_record_now() -> u64 {
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    if local.guard != guard::NONE || !state::is_recording() {
+        return 0;
+    }
+    local.guard = guard::RECORDER;
+    let errno = Errno::keep();
+    let now = clock::about();
+    drop(errno);
+    local.guard = guard::NONE;
+    now
+}
+
+/// Records that this `SystemCall` has returned.
+///
+/// # Safety
+/// `called` must be a wrapper's frame.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+unsafe extern "C" fn larder_record_system_call(call: u32, result: isize, called: *const Called) {
     let code = u8::try_from(call).ok();
-    let Some(call) = code.and_then(IoCall::from_code) else {
+    let Some(call) = code.and_then(SystemCall::from_code) else {
         return;
     };
     let errno = Errno::keep();
-    // Calls that return no byte count return an int; the upper half of its register is undefined.
-    let mut result = if call.counts_bytes() {
+    // The upper half of an int's register is undefined.
+    let mut result = if call.returns_word() {
         result
     } else {
         result as c_int as isize
     };
-    if result == -1 {
+    if call.returns_error() {
+        result = -result;
+    } else if result == -1 {
         result = -(errno.number() as isize);
     }
-    if let Some(mut hook) = Hook::enter(sp, bp) {
-        hook.io(call, result);
+    // SAFETY: by contract.
+    let called = unsafe { &*called };
+    let (sp, bp) = (&raw const called.return_address as usize, called.bp);
+    // What malloc does within a call of the program's is not recorded, nor is what it does besides.
+    let own = || map::current().is_some_and(|map| map.is_allocator(called.return_address as u64));
+    if let Some(mut hook) = Hook::enter_quietly(sp, bp)
+        && !own()
+    {
+        hook.system_call(
+            call.code(),
+            SystemCallRecord {
+                site: NO_SITE,
+                result: result as i64,
+                time: clock::now(),
+                ticks: match called.begin {
+                    0 => 0,
+                    begin => clock::about().saturating_sub(begin),
+                },
+                limit: called.limit(call, result) as u64,
+                descriptor: called.descriptor(call, result),
+                buffer: called.buffer(call, result) as u64,
+            },
+        );
     }
 }

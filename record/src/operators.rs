@@ -9,8 +9,9 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_trace::{AllocCall, FreeCall};
+use larder_wrap::entry;
 
-use crate::arch::{Caller, entry};
+use crate::arch::Caller;
 use crate::errno::Errno;
 use crate::hooks::{Hook, end_block_for_delete, give_back, guard};
 use crate::{real, sys};

@@ -132,17 +132,7 @@ pub fn look_up() -> bool {
     }
 }
 
-/// The next definition of a symbol after this library's, or 0.
-pub fn next(name: &CStr) -> usize {
-    // SAFETY: the name is a C string. The message of a failed look-up must not stay for the program's dlerror().
-    unsafe {
-        let found = libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize;
-        if found == 0 {
-            libc::dlerror();
-        }
-        found
-    }
-}
+pub use larder_wrap::next;
 
 const AREA_BYTES: usize = 64 << 10;
 const HEAD_BYTES: usize = 16;

@@ -18,7 +18,7 @@ struct Recent {
     outer: Frame,
     /// The outer frame's index in the last stack.
     outer_at: usize,
-    /// Filled up by repetition.
+    /// The innermost frame's last; filled up at the front by repetition.
     words: [Word; WORDS],
 }
 
@@ -78,6 +78,14 @@ impl Recents {
         None
     }
 
+    /// The words of an entry, filled up at the front by repetition of the first.
+    pub fn words(&self, key: u64) -> &[Word] {
+        let set = self.sets.get(set(key)).map_or(&[][..], |set| set);
+        set.iter()
+            .find(|recent| recent.key == key)
+            .map_or(&[], |recent| &recent.words)
+    }
+
     /// Adds a stack, whose innermost frames follow from these words; replaces the older entry of its set.
     pub fn note(
         &mut self,
@@ -91,7 +99,7 @@ impl Recents {
             return;
         };
         let mut all = [first; WORDS];
-        for (to, from) in all.iter_mut().zip(words) {
+        for (to, from) in all.iter_mut().rev().zip(words.iter().rev()) {
             *to = *from;
         }
         if let Some(set) = self.sets.slice().get_mut(set(key)) {

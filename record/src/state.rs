@@ -19,7 +19,7 @@ use crate::config::{self, Config};
 use crate::fixed::FixedPath;
 use crate::stream::{self, Stream};
 use crate::sys::{self, Errno};
-use crate::{HEAP, arch, ask, chunk, clock, contents, counters, file, map, walk};
+use crate::{HEAP, arch, ask, chunk, clock, contents, counters, cpu, file, map, walk};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -33,6 +33,7 @@ static MODE: AtomicU8 = AtomicU8::new(UNSTARTED);
 static DEAD: AtomicU32 = AtomicU32::new(0);
 static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const DEAD).cast_mut());
 static FOLDER: FixedPath = FixedPath::new();
+static COPIES: AtomicBool = AtomicBool::new(false);
 static FOLLOW_FORK: AtomicBool = AtomicBool::new(true);
 /// The pthread key whose destructor reports a thread's end, plus one; 0 for none.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -57,6 +58,12 @@ pub fn enter_slow() -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether strdup and its like are recorded as copies, too.
+#[inline]
+pub fn copies_are_recorded() -> bool {
+    COPIES.load(Ordering::Relaxed)
 }
 
 fn begin(from: u8, start: fn() -> bool) -> bool {
@@ -114,6 +121,7 @@ fn start() -> bool {
         if config.contents {
             contents::start();
         }
+        COPIES.store(config.copies, Ordering::Relaxed);
         if let Some(name) = config.leaks {
             ask::start(name);
         }
@@ -121,6 +129,9 @@ fn start() -> bool {
     walk::start(stack.address() as u64);
     map::start();
     write_process(&stack);
+    if config.cpu_hz > 0 && !config.counters_only {
+        cpu::start(config.cpu_hz);
+    }
     true
 }
 
@@ -230,6 +241,8 @@ fn start_child() -> bool {
     file::leave_to_child(|| make_file(Some(parent))).is_ok_and(|()| {
         map::write_all_loads();
         write_process(&InitialStack::find());
+        // SAFETY: the thread's own.
+        cpu::after_fork(unsafe { &mut *arch::local() });
         true
     })
 }
@@ -259,7 +272,7 @@ pub struct InitialStack {
 }
 
 impl InitialStack {
-    fn find() -> Self {
+    pub fn find() -> Self {
         // SAFETY: the loader's variable, which holds the stack pointer at the program's entry.
         let start = unsafe {
             let variable = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_stack_end".as_ptr());
@@ -341,6 +354,7 @@ unsafe extern "C" fn at_thread_end(stream: *mut c_void) {
     if local.rounds < ROUNDS {
         watch_thread_end(local.stream);
     } else {
+        cpu::end_thread(local);
         stream::retire(local.stream);
     }
     local.guard -= 1;
@@ -374,6 +388,7 @@ pub fn at_exit() {
     tell_live(local);
     ask::at_exit(local);
     local.guard += 1;
+    cpu::flush(local);
     stream::seal_at_exit(local.stream);
     clock::note();
     file::set_slot(Slot::EndState, EndState::Exited as u64);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use larder_trace::codec::{
     CallRecord, Class, Link, MAX_DEFINITION_BYTES, MAX_MARK_NAME_BYTES, Predictor, ROOT_COMPLETE,
-    ROOT_TRUNCATED, max_nodes_bytes,
+    ROOT_TRUNCATED, SystemCallRecord, max_nodes_bytes,
 };
 use larder_trace::layout::{Contents, Slot};
 use larder_trace::{Fingerprint, StopReason};
@@ -17,11 +17,13 @@ use larder_trace::{Fingerprint, StopReason};
 use crate::arch::{self, Caller};
 use crate::chunk::Live;
 use crate::counters::{self, Tally};
+use crate::cpu::{Sample, Sampler};
+use crate::familiar::Familiars;
 use crate::intern::{Found, Interned};
 use crate::map::{self, Snapshot};
 use crate::marks::MarkNames;
-use crate::walk::Walker;
-use crate::{clock, file, state, sys};
+use crate::walk::{Walked, Walker};
+use crate::{clock, cpu, file, state, sys};
 
 pub struct Stream {
     /// The next in the registry.
@@ -36,8 +38,11 @@ pub struct Stream {
     interned: Interned,
     marks: MarkNames,
     walker: Walker,
+    familiars: Familiars,
     /// A stack to work on when the thread's is small; null until then.
     own_stack: *mut u8,
+    /// The thread's; null if its processor time is not sampled.
+    sampler: *mut Sampler,
 }
 
 /// A hook's description of a call.
@@ -88,6 +93,7 @@ pub fn attach(caller_sp: usize) -> *mut Stream {
     }
     local.stream = stream;
     state::watch_thread_end(stream);
+    begun.sampler = cpu::begin_thread(local);
     stream
 }
 
@@ -114,7 +120,9 @@ fn make() -> *mut Stream {
             interned: Interned::new(),
             marks: MarkNames::new(),
             walker: Walker::new(),
+            familiars: Familiars::new(),
             own_stack: std::ptr::null_mut(),
+            sampler: std::ptr::null_mut(),
         });
     }
     let mut head = REGISTRY.load(Ordering::Relaxed);
@@ -169,7 +177,10 @@ fn take_retired() -> *mut Stream {
 /// The thread is ending. It keeps its stream until it has ended; then another may take it.
 pub fn retire(stream: *mut Stream) {
     // SAFETY: the calling thread's own stream.
-    unsafe { (*stream).end_thread() };
+    unsafe {
+        (*stream).sampler = std::ptr::null_mut();
+        (*stream).end_thread();
+    };
     locked(|| {
         // SAFETY: in no list now, and the list is only changed under the lock.
         unsafe { (*stream).next_retired = RETIRED.load(Ordering::Relaxed) };
@@ -194,6 +205,8 @@ pub fn after_fork() {
             gone.interned.release();
             gone.marks.release();
             gone.walker.release();
+            gone.familiars.forget();
+            cpu::abandon(gone.sampler);
             if !gone.own_stack.is_null() {
                 sys::unmap(gone.own_stack, OWN_STACK_BYTES);
             }
@@ -239,6 +252,7 @@ impl Stream {
         }
         self.tid = sys::thread_id();
         self.walker.learn_rules();
+        self.familiars.forget();
         let time = clock::now();
         if fresh {
             self.begin_chunk(time);
@@ -369,6 +383,12 @@ impl Stream {
     fn record_here(&mut self, caller: Caller, call: &Call) -> Option<()> {
         let node = self.node(caller)?;
         let (site, _) = self.site(node, call.code)?;
+        self.put(site, call)
+    }
+
+    /// Writes a call; there must be room for it. `None` if the recording has stopped.
+    #[inline(always)]
+    fn put(&mut self, site: u32, call: &Call) -> Option<()> {
         let record = CallRecord {
             class: call.class,
             site,
@@ -405,14 +425,41 @@ impl Stream {
         }
     }
 
-    /// Records the end of a wrapper of a system call.
-    pub fn io(&mut self, caller: Caller, code: u8, result: i64, time: u64) {
+    /// Records a copy.
+    #[inline]
+    pub fn copied(&mut self, caller: Caller, call: &Call) {
+        let same_map = map::current().is_some_and(|map| map.generation == self.generation);
+        if same_map
+            && self.live.room() >= RECORD_ROOM
+            && let Some(site) = self.familiars.find(caller, call.code)
+        {
+            let _ = self.put(site, call);
+            return;
+        }
+        self.work(caller.sp, |stream| {
+            if stream.copied_here(caller, call).is_none() {
+                count_lost();
+            }
+        });
+    }
+
+    fn copied_here(&mut self, caller: Caller, call: &Call) -> Option<()> {
+        let node = self.node(caller)?;
+        let (site, _) = self.site(node, call.code)?;
+        self.familiars
+            .note(caller, call.code, self.walker.inner_words(), site);
+        self.put(site, call)
+    }
+
+    /// Records a system call that has returned; its site is filled in.
+    pub fn system_call(&mut self, caller: Caller, code: u8, record: SystemCallRecord) {
         self.work(caller.sp, |stream| {
             let Some(node) = stream.node(caller) else {
                 return;
             };
             if let Some((site, _)) = stream.site(node, code) {
-                stream.note(|predictor, out| predictor.encode_io(out, site, result, time));
+                let record = SystemCallRecord { site, ..record };
+                stream.note(|predictor, out| predictor.encode_system_call(out, &record));
             }
         });
     }
@@ -514,40 +561,90 @@ impl Stream {
                 state::stop(StopReason::NoMemory, libc::ENOMEM);
                 return None;
             };
-            let mut parent = if walked.complete {
-                ROOT_COMPLETE
-            } else {
+            if !walked.complete {
                 file::add_to_slot(Slot::TruncatedStacks, 1);
-                ROOT_TRUNCATED
-            };
-            let frames = self.walker.last();
-            if let Some(outer) = walked.kept.checked_sub(1) {
-                parent = frames.get(outer)?.node;
             }
-            let mut at = walked.kept;
-            while let Some(frame) = frames.get_mut(at) {
-                let Some(node) = self.interned.known_node(parent, frame.packed) else {
-                    break;
-                };
-                frame.node = node;
-                parent = node;
-                at += 1;
-            }
-            if at == frames.len() {
+            let (parent, at) = self.known_part(&walked)?;
+            if at == self.walker.last().len() {
                 let _ = self.walker.remember();
                 return Some(parent);
             }
-            // New addresses are checked against the loader; if the map was wrong, the stack is walked again.
-            let stale = frames
-                .iter()
-                .skip(at)
-                .any(|frame| !map::check(map, frame.ip()));
-            if !stale || tries >= 4 {
+            if tries >= 4 || !self.is_stale(map, at) {
                 return self.define(at, parent);
             }
             self.walker.drop_last();
             tries += 1;
         }
+    }
+
+    /// The innermost node of the last stack that is known, and how many of its frames lead there.
+    #[inline]
+    fn known_part(&mut self, walked: &Walked) -> Option<(u32, usize)> {
+        let mut parent = match walked.complete {
+            true => ROOT_COMPLETE,
+            false => ROOT_TRUNCATED,
+        };
+        let frames = self.walker.last();
+        if let Some(outer) = walked.kept.checked_sub(1) {
+            parent = frames.get(outer)?.node;
+        }
+        let mut at = walked.kept;
+        while let Some(frame) = frames.get_mut(at) {
+            let Some(node) = self.interned.known_node(parent, frame.packed) else {
+                break;
+            };
+            frame.node = node;
+            parent = node;
+            at += 1;
+        }
+        Some((parent, at))
+    }
+
+    /// New addresses are checked against the loader; if the map was wrong, the stack is to be walked again.
+    fn is_stale(&mut self, map: &Snapshot, at: usize) -> bool {
+        let new = self.walker.last().iter().skip(at);
+        new.into_iter().any(|frame| !map::check(map, frame.ip()))
+    }
+
+    /// The module map, to which the stream is changed.
+    pub fn follow_map(&mut self) -> Option<&'static Snapshot> {
+        let map = map::current()?;
+        (map.generation == self.generation || self.follow(map)).then_some(map)
+    }
+
+    /// The number of the stack that another walker has walked, defined if it is new; `Some(None)`: the map was
+    /// wrong, if `check`.
+    pub fn number(
+        &mut self,
+        walker: &mut Walker,
+        map: &Snapshot,
+        walked: Walked,
+        check: bool,
+    ) -> Option<Option<u32>> {
+        std::mem::swap(&mut self.walker, walker);
+        let known = self.known_part(&walked);
+        let number = known.and_then(|(parent, at)| {
+            if at == self.walker.last().len() {
+                Some(Some(parent))
+            } else if check && self.is_stale(map, at) {
+                Some(None)
+            } else {
+                self.define(at, parent).map(Some)
+            }
+        });
+        std::mem::swap(&mut self.walker, walker);
+        number
+    }
+
+    /// Records a sample of processor time. `None` if the recording has stopped.
+    pub fn sample(&mut self, node: u32, sample: Sample) -> Option<()> {
+        if !self.make_room(MAX_DEFINITION_BYTES) {
+            return None;
+        }
+        let next = self.interned.next_node();
+        let Sample { time, cpu_ns } = sample;
+        self.note(|predictor, out| predictor.encode_sample(out, next, node, cpu_ns, time));
+        state::is_recording().then_some(())
     }
 
     /// Numbers the frames of the last stack from `at` on, under `parent`.
@@ -595,6 +692,7 @@ impl Stream {
         let reset = map.last_unload > self.generation && self.generation != 0;
         self.generation = map.generation;
         self.walker.forget_rules();
+        self.familiars.forget();
         if reset {
             self.interned.forget();
         }

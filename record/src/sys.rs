@@ -352,6 +352,17 @@ pub fn clock_ns(clock: i32) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The kernel's tick: what its coarse clocks are updated by.
+pub fn tick_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: like `clock_ns`.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    time.tv_nsec as u64
+}
+
 /// Whether the eight bytes at an address can be read: the kernel copies the signal set before it checks
 /// `how`, which is invalid here.
 pub fn readable(address: u64) -> bool {
@@ -375,13 +386,108 @@ pub struct KernelAction {
 /// Reads a signal's action, or sets it.
 ///
 /// # Safety
-/// A new action must be one that the process had before.
+/// A new action must be one that the process had before, or have a handler and a restorer that stay.
 pub unsafe fn signal_action(signal: i32, new: Option<&KernelAction>) -> Result<KernelAction> {
     let mut old = KernelAction::default();
     let new = new.map_or(0, |new| std::ptr::from_ref(new) as usize);
     let arguments = [signal as usize, new, &raw mut old as usize, 8, 0, 0];
     // SAFETY: both structs have the kernel's layout; the rest is the caller's.
     unsafe { syscall(libc::SYS_rt_sigaction, arguments) }.map(|_| old)
+}
+
+/// Handles a signal with all others blocked, on the thread's alternate stack if it has one.
+pub fn handle_signal(
+    signal: i32,
+    handler: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut std::ffi::c_void),
+    restorer: extern "C" fn(),
+) -> Result<()> {
+    const RESTORER: i32 = 0x0400_0000;
+    let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK | RESTORER;
+    let action = KernelAction {
+        handler: handler as *const () as usize,
+        flags: flags as usize,
+        restorer: restorer as *const () as usize,
+        mask: u64::MAX,
+    };
+    // SAFETY: the handler and the restorer have the kernel's types, and stay.
+    unsafe { signal_action(signal, Some(&action)) }.map(|_| ())
+}
+
+/// Adds a signal to the thread's mask.
+pub fn block(signal: i32) {
+    change_mask(signal, libc::SIG_BLOCK);
+}
+
+/// Removes a signal from the thread's mask.
+pub fn unblock(signal: i32) {
+    change_mask(signal, libc::SIG_UNBLOCK);
+}
+
+fn change_mask(signal: i32, how: i32) {
+    let set = 1u64 << (signal - 1);
+    let arguments = [how as usize, &raw const set as usize, 0, 8, 0, 0];
+    // SAFETY: the mask is eight bytes.
+    let _ = unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
+}
+
+/// Sends a signal to the calling thread.
+pub fn raise(signal: i32) {
+    let arguments = [
+        process_id() as usize,
+        thread_id() as usize,
+        signal as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: no memory is touched.
+    let _ = unsafe { syscall(libc::SYS_tgkill, arguments) };
+}
+
+/// The kernel's `struct sigevent`.
+#[repr(C)]
+struct TimerEvent {
+    value: usize,
+    signal: i32,
+    notify: i32,
+    thread: u32,
+    padding: [u32; 11],
+}
+
+/// A timer on the calling thread's processor time, which sends it a signal with this value.
+pub fn make_cpu_timer(signal: i32, value: usize) -> Result<i32> {
+    let event = TimerEvent {
+        value,
+        signal,
+        notify: libc::SIGEV_THREAD_ID,
+        thread: thread_id(),
+        padding: [0; 11],
+    };
+    let mut timer = 0i32;
+    let clock = libc::CLOCK_THREAD_CPUTIME_ID as usize;
+    let (event, place) = (&raw const event as usize, &raw mut timer as usize);
+    // SAFETY: the kernel reads the event and writes the timer's number.
+    unsafe { syscall(libc::SYS_timer_create, [clock, event, place, 0, 0, 0]) }.map(|_| timer)
+}
+
+/// Starts a timer.
+pub fn set_timer(timer: i32, first_ns: u64, period_ns: u64) -> Result<()> {
+    let time = |ns: u64| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    };
+    let times = libc::itimerspec {
+        it_interval: time(period_ns),
+        it_value: time(first_ns),
+    };
+    let arguments = [timer as usize, 0, &raw const times as usize, 0, 0, 0];
+    // SAFETY: the kernel reads the times.
+    unsafe { syscall(libc::SYS_timer_settime, arguments) }.map(|_| ())
+}
+
+pub fn delete_timer(timer: i32) {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { syscall(libc::SYS_timer_delete, [timer as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Blocks SIGXFSZ in this thread until it is dropped. If a write reached the limit, `swallow` discards the

@@ -193,6 +193,13 @@ impl Walker {
         self.steps.rules.forget();
     }
 
+    /// The same by the thread that used it: what lies in the heap, too.
+    pub fn end(&mut self) {
+        self.release();
+        self.steps.caches = None;
+        self.len = 0;
+    }
+
     /// The last stack, outermost first; the caller sets the numbers of the frames behind `kept`.
     pub fn last(&mut self) -> &mut [Frame] {
         let len = self.len;
@@ -234,6 +241,14 @@ impl Walker {
         held.then_some((node, self.complete))
     }
 
+    /// The words from which the innermost frames of the last recent stack follow, the innermost frame's last.
+    pub fn inner_words(&self) -> &[Word] {
+        match self.foreign || self.steps.stack.foreign {
+            true => &[],
+            false => self.recents.words(self.key),
+        }
+    }
+
     /// Notes the last stack as a recent one.
     #[inline]
     pub fn remember(&mut self) -> Option<()> {
@@ -253,15 +268,44 @@ impl Walker {
 
     /// Walks from a hook's caller. Afterwards `last` is this stack. `None` without memory.
     pub fn walk(&mut self, map: &Snapshot, caller: Caller) -> Option<Walked> {
-        let (fresh, steps) = (&mut self.fresh, &mut self.steps);
         let sp = caller.sp as u64;
-        if steps.stack.low != sp {
-            steps.stack.prepare(sp);
+        if self.steps.stack.low != sp {
+            self.steps.stack.prepare(sp);
         }
-        let mut at = caller.frame();
+        self.walk_from(map, caller.frame(), None)
+    }
+
+    /// The same from where a signal interrupted the thread.
+    pub fn walk_interrupted(&mut self, map: &Snapshot, registers: Registers) -> Option<Walked> {
+        let (ip, sp, bp) = (registers.ip()?, registers.sp()?, registers.bp()?);
+        self.steps.stack.prepare_interrupted(sp);
+        self.walk_from(map, Frame::new((ip << 1) | 1, sp, bp), Some(registers))
+    }
+
+    /// Takes frames, outermost first and in the trace's form, for the last stack; the next walk is a full one.
+    pub fn replay(&mut self, packed: impl ExactSizeIterator<Item = u64>) -> Option<()> {
+        self.len = 0;
+        let len = packed.len();
+        if !self.frames.grow_to(len, len.next_power_of_two().max(64)) {
+            return None;
+        }
+        for (place, packed) in self.frames.slice().iter_mut().zip(packed) {
+            *place = Frame::new(packed, 0, 0);
+        }
+        self.len = len;
+        Some(())
+    }
+
+    #[inline]
+    fn walk_from(
+        &mut self,
+        map: &Snapshot,
+        mut at: Frame,
+        mut interrupted: Option<Registers>,
+    ) -> Option<Walked> {
+        let (fresh, steps) = (&mut self.fresh, &mut self.steps);
         let mut count = 0;
         let mut foreign = false;
-        let mut interrupted = None;
         // The part of the last stack that may be unchanged.
         let mut old = self.frames.slice().get(..self.len)?;
         let (kept, complete) = loop {

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use larder_trace::{Action, IoCall};
+use larder_trace::{Action, SystemCall};
 use support::{Bench, Recorded, Run, io_library, recorder};
 
 const CALLS: &str = r#"
@@ -83,8 +83,8 @@ int main(void) {
 "#;
 
 /// What `CALLS` does, in order.
-const EXPECTED: [(IoCall, i64); 29] = {
-    use IoCall::*;
+const EXPECTED: [(SystemCall, i64); 30] = {
+    use SystemCall::*;
     [
         (Write, 8),
         (Poll, 1),
@@ -103,6 +103,7 @@ const EXPECTED: [(IoCall, i64); 29] = {
         (Recvmsg, 7),
         (Sendmmsg, 1),
         (Recvmmsg, 1),
+        (EpollCtl, 0),
         (EpollWait, 0),
         (EpollPwait, 0),
         (Pwrite, 8),
@@ -127,15 +128,16 @@ fn run(bench: &Bench, program: &Path) -> Run {
     })
 }
 
-fn io(trace: &Recorded) -> Vec<(IoCall, i64)> {
+fn io(trace: &Recorded) -> Vec<(SystemCall, i64)> {
     let calls = trace
         .calls
         .iter()
         .filter_map(|call| match call.event.action {
-            Action::Io { call, result, .. } => Some((call, result)),
+            Action::SystemCall { call, result, .. } => Some((call, result)),
             _ => None,
         });
-    calls.collect()
+    let set_up = [SystemCall::Pipe, SystemCall::Socketpair, SystemCall::Usleep];
+    calls.filter(|(call, _)| !set_up.contains(call)).collect()
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn every_call_and_its_result_is_recorded_and_errno_kept() {
         let trace = run.succeeded().only().assert_whole();
         assert_eq!(io(trace), EXPECTED, "{options:?}");
         for call in &trace.calls {
-            if let Action::Io { .. } = call.event.action {
+            if let Action::SystemCall { .. } = call.event.action {
                 assert!(call.complete);
                 assert_eq!(call.frames[0].0, "calls.bin");
             }
@@ -159,6 +161,157 @@ fn every_call_and_its_result_is_recorded_and_errno_kept() {
         let main = trace.calls_from("calls.bin").filter(|call| call.complete);
         assert!(main.count() >= EXPECTED.len());
     }
+}
+
+/// Functions that move no bytes, and those whose limits lie in memory.
+const OTHERS: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+#define WANT(what) do { if (!(what)) { _exit(__LINE__ % 250 + 1); } } while (0)
+int main(int count, char **arguments) {
+  const char *path = arguments[count];
+  struct stat s;
+  struct statx x;
+  char b[64] = "0123456789";
+  int fd = open(arguments[0], O_RDONLY), p[2];
+  WANT(fd >= 0 && path == 0);
+  int again = openat(AT_FDCWD, arguments[0], O_RDONLY);
+  WANT(again == fd + 1);
+  WANT(close(again) == 0);
+  WANT(stat(arguments[0], &s) == 0);
+  WANT(lstat(arguments[0], &s) == 0);
+  WANT(fstat(fd, &s) == 0);
+  WANT(fstatat(AT_FDCWD, arguments[0], &s, 0) == 0);
+  WANT(statx(AT_FDCWD, arguments[0], 0, STATX_SIZE, &x) == 0);
+  WANT(access("/no/such/file", R_OK) == -1);
+  WANT(readlink("/proc/self/exe", b, 1) == 1);
+  WANT(lseek(fd, 5000000000, SEEK_SET) == 5000000000);
+  WANT(fcntl(fd, F_GETFD) == 0);
+  char *m = mmap(0, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  WANT(m != MAP_FAILED && m[8191] == 0);
+  WANT(mprotect(m, 8192, PROT_READ | PROT_WRITE) == 0);
+  WANT(madvise(m, 4096, MADV_DONTNEED) == 0);
+  WANT((m = mremap(m, 8192, 16384, MREMAP_MAYMOVE)) != MAP_FAILED);
+  WANT(munmap(m, 16384) == 0);
+  WANT(mmap(0, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
+  struct timespec t = {0, 0};
+  struct timeval v;
+  WANT(clock_gettime(CLOCK_MONOTONIC, &t) == 0 && t.tv_sec + t.tv_nsec > 0);
+  WANT(gettimeofday(&v, 0) == 0);
+  WANT(time(0) >= v.tv_sec);
+  WANT(sched_yield() == 0);
+  t.tv_sec = 0, t.tv_nsec = 20000000;
+  WANT(nanosleep(&t, 0) == 0);
+  t.tv_nsec = -1;
+  WANT(clock_nanosleep(CLOCK_MONOTONIC, 0, &t, 0) == 22);
+  WANT(sleep(0) == 0);
+  WANT(pipe(p) == 0);
+  struct iovec parts[2] = {{b, 3}, {b + 3, 4}};
+  WANT(writev(p[1], parts, 2) == 7);
+  WANT(readv(p[0], parts, 1) == 3);
+  WANT(read(p[0], b, 64) == 4);
+  struct pollfd set[3] = {{p[0], POLLIN, 0}, {p[0], POLLIN, 0}, {p[1], 0, 0}};
+  WANT(poll(set, 3, 0) == 0);
+  // Six arguments behind the number: the last is on the stack.
+  WANT(syscall(SYS_copy_file_range, fd, 0, p[1], 0, 8, 77) == -1);
+  WANT(syscall(SYS_getppid) == getppid());
+  WANT(getpid() > 0);
+  WANT(close(99) == -1);
+  return 0;
+}
+"#;
+
+/// Each call with its result, limit and descriptor; and how long nanosleep took.
+fn limited(trace: &Recorded) -> (Vec<(SystemCall, i64, u64, i32)>, f64) {
+    use SystemCall::*;
+    let (mut found, mut slept_ns) = (Vec::new(), 0.0);
+    for recording in &trace.calls {
+        let Action::SystemCall {
+            call,
+            result,
+            ticks,
+            limit,
+            descriptor,
+            ..
+        } = recording.event.action
+        else {
+            continue;
+        };
+        if call == Nanosleep {
+            slept_ns = ticks as f64 * trace.ns_per_tick;
+        }
+        // Addresses and times differ from run to run.
+        let result = match call {
+            Mmap | Mremap | Time | Getpid if result > 0 => 1,
+            Syscall => result.min(1),
+            _ => result,
+        };
+        found.push((call, result, limit, descriptor));
+    }
+    (found, slept_ns)
+}
+
+#[test]
+fn files_memory_and_time_are_recorded_with_limits_and_descriptors() {
+    use SystemCall::*;
+    let bench = Bench::new();
+    let program = bench.build("others.c", OTHERS, &["-O0"]);
+    let run = run(&bench, &program);
+    let trace = run.succeeded().only().assert_whole();
+    let (found, slept_ns) = limited(trace);
+    let fd = found[0].1 as i32;
+    let long = i64::from(fd);
+    let expected = [
+        (Open, long, 0, fd),
+        (Openat, long + 1, 0, fd + 1),
+        (Close, 0, 0, fd + 1),
+        (Stat, 0, 0, -1),
+        (Lstat, 0, 0, -1),
+        (Fstat, 0, 0, -1),
+        (Fstatat, 0, 0, -1),
+        (Statx, 0, 0, -1),
+        (Access, -2, 0, -1),
+        (Readlink, 1, 1, -1),
+        (Lseek, 5_000_000_000, 0, fd),
+        (Fcntl, 0, 0, fd),
+        (Mmap, 1, 8192, -1),
+        (Mprotect, 0, 8192, -1),
+        (Madvise, 0, 4096, -1),
+        (Mremap, 1, 16384, -1),
+        (Munmap, 0, 16384, -1),
+        (Mmap, -22, 0, -1),
+        (ClockGettime, 0, 0, -1),
+        (Gettimeofday, 0, 0, -1),
+        (Time, 1, 0, -1),
+        (SchedYield, 0, 0, -1),
+        (Nanosleep, 0, 0, -1),
+        (ClockNanosleep, -22, 0, -1),
+        (Sleep, 0, 0, -1),
+        (Pipe, 0, fd as u64 + 2, fd + 1),
+        (Writev, 7, 7, fd + 2),
+        (Readv, 3, 3, fd + 1),
+        (Read, 4, 64, fd + 1),
+        (Poll, 0, 3, -1),
+        (Syscall, -22, 326, -1),
+        (Syscall, 1, 110, -1),
+        (Getpid, 1, 0, -1),
+        (Close, -9, 0, 99),
+    ];
+    assert_eq!(found, expected);
+    assert!((20e6..2e9).contains(&slept_ns), "{slept_ns} ns");
 }
 
 #[test]
@@ -179,6 +332,26 @@ fn the_wrappers_only_forward_without_the_recorder() {
         .status()
         .expect("the program starts");
     assert!(status.success(), "{status}");
+}
+
+/// What asks for the time asks the recorder for the time.
+#[test]
+fn the_time_can_be_asked_before_the_recorder_has_begun() {
+    const EARLY: &str = r#"
+#include <time.h>
+__attribute__((constructor)) static void early(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+}
+"#;
+    let bench = Bench::new();
+    let early = bench.build("early.c", EARLY, &["-shared", "-fPIC"]);
+    let program = bench.build("main.c", "int main(void) { return 0; }", &[]);
+    let list = [recorder(), io_library(), early].map(|path| path.display().to_string());
+    let run = bench.run_with(&program, &[], |command| {
+        command.env("LD_PRELOAD", list.join(":"));
+    });
+    run.succeeded().only().assert_whole();
 }
 
 const CANCELLED: &str = r#"
@@ -266,9 +439,9 @@ fn a_handler_may_allocate_while_a_call_waits_and_may_leap_out_of_it() {
     let trace = run.succeeded().only().assert_whole();
     let eintr = i64::from(libc::EINTR);
     let expected = [
-        (IoCall::Read, -eintr),
-        (IoCall::Write, 4),
-        (IoCall::Read, 4),
+        (SystemCall::Read, -eintr),
+        (SystemCall::Write, 4),
+        (SystemCall::Read, 4),
     ];
     assert_eq!(io(trace), expected);
     let in_handler = trace.calls.iter().filter(|call| {

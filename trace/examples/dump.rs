@@ -77,10 +77,12 @@ fn kind(event: &Event) -> &'static str {
         Action::Free { call, .. } => call.name(),
         Action::ReallocStart { .. } => "realloc start",
         Action::Mark { .. } => "mark",
-        Action::Io { call, .. } => call.name(),
+        Action::SystemCall { call, .. } => call.name(),
+        Action::Copy { call, .. } => call.name(),
         Action::ThreadStart => "thread start",
         Action::ThreadEnd => "thread end",
         Action::Contents { .. } => "contents",
+        Action::Sample { .. } => "sample",
         Action::Lost { .. } => "lost",
     }
 }
@@ -95,14 +97,7 @@ fn print_event(out: &mut impl Write, trace: &Trace, events: &Events<'_>, event: 
             String::from_utf8_lossy(events.mark_name(name))
         );
     }
-    let stack = match event.action {
-        Action::Alloc { stack, .. }
-        | Action::Free { stack, .. }
-        | Action::ReallocStart { stack, .. }
-        | Action::ReallocEnd { stack, .. }
-        | Action::Io { stack, .. } => stack,
-        _ => StackId::COMPLETE_ROOT,
-    };
+    let stack = event.action.stack().unwrap_or(StackId::COMPLETE_ROOT);
     for frame in events.stacks().frames(stack) {
         let module = frame.module.and_then(|id| trace.module(id));
         let name = module.map_or("?".into(), |m| {

@@ -16,7 +16,8 @@ pub(crate) mod shape;
 mod tests;
 
 pub use definitions::{
-    MAX_DEFINITION_BYTES, MAX_MARK_NAME, MAX_MARK_NAME_BYTES, Record, max_nodes_bytes,
+    MAX_DEFINITION_BYTES, MAX_MARK_NAME, MAX_MARK_NAME_BYTES, Record, SystemCallRecord,
+    max_nodes_bytes,
 };
 
 use crate::varint::{Input, unzigzag, zigzag};
@@ -56,19 +57,21 @@ const EXTRA: u8 = 1 << 4;
 const CLASS_SHIFT: u32 = 5;
 const CLASS_SPECIAL: u8 = 3;
 
-// How the old block of a realloc is encoded.
+// How the old block of a realloc, or the source of a copy, is encoded.
 const OLD_NONE: u64 = 0;
 const OLD_SAME: u64 = 1;
 const OLD_RECENT: u64 = 2;
 const OLD_DELTA: u64 = 3;
 
-/// What a call does to the set of live blocks.
+/// What a call does to the set of live blocks. 3 stands for records that are no calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
     Alloc = 0,
     Free = 1,
     Realloc = 2,
+    /// Bytes are copied, filled or formatted: no block is made or freed.
+    Copy = 4,
 }
 
 /// A call in a stream.
@@ -78,14 +81,16 @@ pub struct CallRecord {
     pub site: u32,
     /// Time after an allocation or a realloc, before a free.
     pub time: u64,
-    /// The block that was allocated or freed; 0 if none.
+    /// The block that was allocated or freed, or where a copy goes; 0 if none.
     pub address: u64,
-    /// Requested bytes; of a free, the size that the caller stated, or 0.
+    /// Requested bytes; of a free, the size that the caller stated, or 0; of a copy, its bytes.
     pub size: u64,
-    /// Number of elements (calloc, reallocarray) or alignment; 0 if the call has neither.
+    /// Number of elements (calloc, reallocarray) or alignment; 0 if the call has neither. Of a copy that was
+    /// sampled, the mean number of bytes between two samples.
     pub extra: u64,
-    /// Realloc only: when it began, and its old block.
+    /// Realloc only: when it began.
     pub begin: u64,
+    /// The old block of a realloc, or where a copy comes from.
     pub old: u64,
 }
 
@@ -273,6 +278,9 @@ impl Predictor {
             self.address = call.address;
             self.recent[recent_slot(call.address) as usize] = call.address;
         }
+        if call.class == Class::Copy && call.old != 0 {
+            self.recent[recent_slot(call.old) as usize] = call.old;
+        }
     }
 
     /// Writes a call; returns its bytes, up to `MAX_CALL_BYTES`. A time before the last record's counts as
@@ -333,6 +341,8 @@ impl Predictor {
         }
         if call.class == Class::Realloc {
             pen.varint(call.time.saturating_sub(call.begin));
+        }
+        if matches!(call.class, Class::Realloc | Class::Copy) {
             self.encode_old(&mut pen, &call);
         }
         let len = pen.len;
@@ -365,6 +375,7 @@ impl Predictor {
             0 => Class::Alloc,
             1 => Class::Free,
             2 => Class::Realloc,
+            4 => Class::Copy,
             _ => return None,
         };
         let time = self.time.checked_add(input.varint()?)?;
@@ -404,6 +415,8 @@ impl Predictor {
         };
         if class == Class::Realloc {
             call.begin = time.checked_sub(input.varint()?)?;
+        }
+        if matches!(class, Class::Realloc | Class::Copy) {
             call.old = match input.varint()? {
                 OLD_NONE => 0,
                 OLD_SAME => address,

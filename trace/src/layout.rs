@@ -9,7 +9,7 @@
 /// The first eight bytes. The first is no text, and the last two detect a newline translation.
 pub const FILE_MAGIC: [u8; 8] = *b"\x89LARDR\r\n";
 pub const VERSION_MAJOR: u16 = 2;
-pub const VERSION_MINOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 3;
 /// The oldest major version that can be read.
 pub const OLDEST_MAJOR: u16 = 1;
 
@@ -141,6 +141,12 @@ pub enum Slot {
     LiveBytes = 11,
     /// With counters only: the most that were.
     PeakBytes = 12,
+    /// Samples of processor time a second that were asked for; 0: none.
+    SampleRate = 13,
+    /// The process's processor time in nanoseconds; 0 without samples.
+    CpuNs = 14,
+    /// What is known not to be in the samples, in nanoseconds.
+    LostSampleNs = 15,
 }
 
 pub const SLOT_COUNT: usize = 16;

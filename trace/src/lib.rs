@@ -45,7 +45,7 @@ pub mod symbols;
 pub mod varint;
 pub mod writer;
 
-pub use call::{AllocCall, Call, FreeCall, IoCall};
+pub use call::{AllocCall, Call, CopyCall, FreeCall, SystemCall};
 pub use error::{Damage, DamageCause, TraceError};
 pub use fingerprint::Fingerprint;
 pub use layout::{ClockKind, EndState, Origin, StopReason};
@@ -54,5 +54,5 @@ pub use modules::{Module, ModuleId};
 pub use process::ProcessInfo;
 pub use reader::{
     Action, Clock, Counted, Counter, Counters, Event, Events, Frame, FrameId, Losses, MarkId,
-    StackId, StackTable, Totals, Trace, trace_files,
+    Sampling, StackId, StackTable, Totals, Trace, trace_files,
 };

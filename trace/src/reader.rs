@@ -40,6 +40,7 @@ pub struct Trace {
     clock: Clock,
     noted_ticks: u64,
     losses: Losses,
+    sampling: Sampling,
     index: Index,
     process: ProcessInfo,
 }
@@ -57,6 +58,17 @@ pub struct Losses {
     pub truncated_stacks: u64,
     /// Children of fork that could not make a trace file of their own.
     pub unrecorded_children: u64,
+}
+
+/// How processor time was sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sampling {
+    /// Samples a second of processor time that were asked for; 0: none.
+    pub rate_hz: u64,
+    /// The process's processor time when the recorder read it last.
+    pub cpu_ns: u64,
+    /// Of this, what the recorder knows to be in no sample.
+    pub lost_ns: u64,
 }
 
 impl Losses {
@@ -159,6 +171,11 @@ impl Trace {
                 truncated_stacks: layout::slot(&page, Slot::TruncatedStacks),
                 unrecorded_children: layout::slot(&page, Slot::UnrecordedChildren),
             },
+            sampling: Sampling {
+                rate_hz: layout::slot(&page, Slot::SampleRate),
+                cpu_ns: layout::slot(&page, Slot::CpuNs),
+                lost_ns: layout::slot(&page, Slot::LostSampleNs),
+            },
             file,
             length,
             index,
@@ -190,6 +207,10 @@ impl Trace {
 
     pub fn losses(&self) -> Losses {
         self.losses
+    }
+
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
     }
 
     /// Every load of a module in the program's life; `modules()[id.0]` need not hold, use `module`.

@@ -1,8 +1,8 @@
-//! Wraps libc's system calls that move data or wait, for the recorder. Only `larder record --syscalls`
+//! Wraps libc's functions that make system calls, for the recorder. Only `larder record --syscalls`
 //! preloads this library, so that without the option calls such as `read` are not redirected.
 //!
-//! A wrapper calls the function below with its own arguments, and then reports the result to
-//! `liblarder_record.so`. It holds nothing during the call: a signal handler may run or jump away, and a
+//! A wrapper notes the time, calls the function below with its own arguments, and then reports both with the
+//! result to `liblarder_record.so`. It holds nothing during the call: a signal handler may run or jump away, and a
 //! cancelled thread may be unwound, because each wrapper has unwind information.
 //!
 //! Thread safety: a function below is looked up once and stored in an atomic word. Invariants: `errno` is
@@ -14,131 +14,118 @@ compile_error!("the wrappers know x86-64 only");
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_trace::IoCall;
+use larder_trace::SystemCall;
+use larder_wrap::{anywhere, missing, next};
 
-type Record = extern "C" fn(call: u32, result: isize, sp: usize, bp: usize);
+/// The time, and the record of a call that has returned.
+type Now = extern "C" fn() -> u64;
+type Record = extern "C" fn(call: u32, result: isize, called: usize);
 
 /// The function below each wrapper, by its number; 0 while it is not known.
 static BELOW: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
-/// A `Record`; initially one that does nothing.
+static NOW: AtomicUsize = AtomicUsize::new(0);
 static RECORD: AtomicUsize = AtomicUsize::new(0);
 
-extern "C" fn record_nothing(_: u32, _: isize, _: usize, _: usize) {}
-
-/// Replaces a function that this libc does not have.
-extern "C" fn missing() -> isize {
-    // SAFETY: the thread's own variable.
-    unsafe { *libc::__errno_location() = libc::ENOSYS };
-    -1
+extern "C" fn no_time() -> u64 {
+    0
 }
 
-fn find(handle: *mut libc::c_void, name: &CStr) -> Option<usize> {
-    // SAFETY: the name is a C string. The message of a failed look-up must not stay for the program's dlerror().
-    unsafe {
-        let found = libc::dlsym(handle, name.as_ptr()) as usize;
-        if found == 0 {
-            libc::dlerror();
-        }
-        (found != 0).then_some(found)
+extern "C" fn record_nothing(_: u32, _: isize, _: usize) {}
+
+/// Makes sure that the function below a wrapper is known, and returns the time.
+extern "C" fn begin(number: usize) -> u64 {
+    let below = BELOW.get(number);
+    if below.is_none_or(|below| below.load(Ordering::Relaxed) == 0) {
+        look_up(number);
     }
+    // SAFETY: the word holds a function of this type from the first look-up on.
+    let now: Now = unsafe { std::mem::transmute(NOW.load(Ordering::Acquire)) };
+    now()
 }
 
-/// The function below a wrapper; called until it is known.
 #[cold]
-extern "C" fn look_up(number: usize) -> usize {
-    // SAFETY: the thread's own variable, here and below.
-    let errno = unsafe { *libc::__errno_location() };
+fn look_up(number: usize) -> usize {
     if RECORD.load(Ordering::Relaxed) == 0 {
-        let found = find(libc::RTLD_DEFAULT, c"larder_record_io");
-        let record = found.unwrap_or(record_nothing as Record as usize);
-        RECORD.store(record, Ordering::Release);
+        let or = |found: usize, nothing: usize| if found == 0 { nothing } else { found };
+        let now = or(anywhere(c"larder_record_now"), no_time as Now as usize);
+        NOW.store(now, Ordering::Release);
+        let record = anywhere(c"larder_record_system_call");
+        RECORD.store(
+            or(record, record_nothing as Record as usize),
+            Ordering::Release,
+        );
     }
     let name = NAMES.get(number).copied().unwrap_or(c"");
-    let found = find(libc::RTLD_NEXT, name).unwrap_or(missing as *const () as usize);
+    let found = match next(name) {
+        0 => missing as *const () as usize,
+        found => found,
+    };
     if let Some(place) = BELOW.get(number) {
         place.store(found, Ordering::Release);
     }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
     found
 }
 
-/// Looks all up before the program starts, because `dlsym` is not async-signal-safe.
-#[used]
-#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
-static CONSTRUCTOR: extern "C" fn() = {
-    extern "C" fn constructor() {
-        for number in 0..NAMES.len() {
-            look_up(number);
-        }
+fn look_all_up() {
+    for number in 0..NAMES.len() {
+        look_up(number);
     }
-    constructor
-};
+}
 
-/// An exported function. All six argument registers, and `al` of variadic calls, reach the function below
-/// unchanged. The recorder gets the caller's stack pointer at the return address, and its frame pointer.
+// Before the program starts, because `dlsym` is not async-signal-safe.
+larder_wrap::constructor!(look_all_up);
+
+/// An exported function. All six argument registers, the first argument on the stack (of `syscall`), and
+/// `al` of variadic calls reach the function below unchanged. The recorder gets the address of what the frame
+/// holds, `Called` in its `notes`.
 macro_rules! wrapper {
     ($number:expr, $name:literal, $call:ident) => {
-        const _: () = {
-            #[cfg_attr(not(test), unsafe(export_name = $name))]
-            #[unsafe(naked)]
-            unsafe extern "C" fn wrapper() {
-                core::arch::naked_asm!(
-                    ".cfi_startproc",
-                    "push rbp",
-                    ".cfi_def_cfa_offset 16",
-                    ".cfi_offset rbp, -16",
-                    "mov rbp, rsp",
-                    ".cfi_def_cfa_register rbp",
-                    "mov r11, qword ptr [rip + {below} + {place}]",
-                    "test r11, r11",
-                    "jne 2f",
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    "push rcx",
-                    "push r8",
-                    "push r9",
-                    "push rax",
-                    "push rax",
-                    "mov edi, {number}",
-                    "call {look_up}",
-                    "mov r11, rax",
-                    "pop rax",
-                    "pop rax",
-                    "pop r9",
-                    "pop r8",
-                    "pop rcx",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    "2:",
-                    "call r11",
-                    "push rax",
-                    "push rax",
-                    "mov edi, {call}",
-                    "mov rsi, rax",
-                    "lea rdx, [rbp + 8]",
-                    "mov rcx, qword ptr [rbp]",
-                    "call qword ptr [rip + {record}]",
-                    "pop rax",
-                    "pop rax",
-                    "pop rbp",
-                    ".cfi_def_cfa rsp, 8",
-                    "ret",
-                    ".cfi_endproc",
-                    below = sym BELOW,
-                    place = const $number * 8,
-                    number = const $number,
-                    look_up = sym look_up,
-                    call = const IoCall::$call as u32,
-                    record = sym RECORD,
-                )
-            }
-            #[cfg(test)]
-            #[used]
-            static WRAPPER: unsafe extern "C" fn() = wrapper;
-        };
+        larder_wrap::exported! {
+            $name,
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_def_cfa_offset 16",
+            ".cfi_offset rbp, -16",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "push rcx",
+            "push r8",
+            "push r9",
+            "push rax",
+            "sub rsp, 24",
+            "mov rax, qword ptr [rbp + 16]",
+            "mov qword ptr [rsp], rax",
+            "mov edi, {number}",
+            "call {begin}",
+            "mov qword ptr [rbp - 64], rax",
+            "mov rax, qword ptr [rbp - 56]",
+            "mov r9, qword ptr [rbp - 48]",
+            "mov r8, qword ptr [rbp - 40]",
+            "mov rcx, qword ptr [rbp - 32]",
+            "mov rdx, qword ptr [rbp - 24]",
+            "mov rsi, qword ptr [rbp - 16]",
+            "mov rdi, qword ptr [rbp - 8]",
+            "call qword ptr [rip + {below} + {place}]",
+            "mov qword ptr [rbp - 56], rax",
+            "mov edi, {call}",
+            "mov rsi, rax",
+            "lea rdx, [rbp - 64]",
+            "call qword ptr [rip + {record}]",
+            "mov rax, qword ptr [rbp - 56]",
+            "leave",
+            ".cfi_def_cfa rsp, 8",
+            "ret",
+            ".cfi_endproc",
+            below = sym BELOW,
+            place = const $number * 8,
+            number = const $number,
+            begin = sym begin,
+            call = const SystemCall::$call as u32,
+            record = sym RECORD,
+        }
     };
 }
 
@@ -202,6 +189,76 @@ wrappers! {
     47 "sendfile64" c"sendfile64" Sendfile;
     48 "splice" c"splice" Splice;
     49 "copy_file_range" c"copy_file_range" CopyFileRange;
+    50 "open" c"open" Open;
+    51 "open64" c"open64" Open;
+    52 "__open" c"__open" Open;
+    53 "__open64" c"__open64" Open;
+    54 "__open_2" c"__open_2" Open;
+    55 "__open64_2" c"__open64_2" Open;
+    56 "creat" c"creat" Open;
+    57 "creat64" c"creat64" Open;
+    58 "openat" c"openat" Openat;
+    59 "openat64" c"openat64" Openat;
+    60 "__openat_2" c"__openat_2" Openat;
+    61 "__openat64_2" c"__openat64_2" Openat;
+    62 "close" c"close" Close;
+    63 "__close" c"__close" Close;
+    64 "stat" c"stat" Stat;
+    65 "stat64" c"stat64" Stat;
+    66 "__xstat" c"__xstat" Stat;
+    67 "__xstat64" c"__xstat64" Stat;
+    68 "lstat" c"lstat" Lstat;
+    69 "lstat64" c"lstat64" Lstat;
+    70 "__lxstat" c"__lxstat" Lstat;
+    71 "__lxstat64" c"__lxstat64" Lstat;
+    72 "fstat" c"fstat" Fstat;
+    73 "fstat64" c"fstat64" Fstat;
+    74 "__fxstat" c"__fxstat" Fstat;
+    75 "__fxstat64" c"__fxstat64" Fstat;
+    76 "fstatat" c"fstatat" Fstatat;
+    77 "fstatat64" c"fstatat64" Fstatat;
+    78 "__fxstatat" c"__fxstatat" Fstatat;
+    79 "__fxstatat64" c"__fxstatat64" Fstatat;
+    80 "statx" c"statx" Statx;
+    81 "access" c"access" Access;
+    82 "faccessat" c"faccessat" Access;
+    83 "readlink" c"readlink" Readlink;
+    84 "__readlink_chk" c"__readlink_chk" Readlink;
+    85 "lseek" c"lseek" Lseek;
+    86 "lseek64" c"lseek64" Lseek;
+    87 "__lseek" c"__lseek" Lseek;
+    88 "fcntl" c"fcntl" Fcntl;
+    89 "fcntl64" c"fcntl64" Fcntl;
+    90 "__fcntl" c"__fcntl" Fcntl;
+    91 "fsync" c"fsync" Fsync;
+    92 "fdatasync" c"fdatasync" Fdatasync;
+    93 "mmap" c"mmap" Mmap;
+    94 "mmap64" c"mmap64" Mmap;
+    95 "munmap" c"munmap" Munmap;
+    96 "mremap" c"mremap" Mremap;
+    97 "mprotect" c"mprotect" Mprotect;
+    98 "madvise" c"madvise" Madvise;
+    99 "clock_gettime" c"clock_gettime" ClockGettime;
+    100 "__clock_gettime" c"__clock_gettime" ClockGettime;
+    101 "gettimeofday" c"gettimeofday" Gettimeofday;
+    102 "__gettimeofday" c"__gettimeofday" Gettimeofday;
+    103 "time" c"time" Time;
+    104 "sched_yield" c"sched_yield" SchedYield;
+    105 "__sched_yield" c"__sched_yield" SchedYield;
+    106 "nanosleep" c"nanosleep" Nanosleep;
+    107 "__nanosleep" c"__nanosleep" Nanosleep;
+    108 "clock_nanosleep" c"clock_nanosleep" ClockNanosleep;
+    109 "usleep" c"usleep" Usleep;
+    110 "sleep" c"sleep" Sleep;
+    111 "syscall" c"syscall" Syscall;
+    112 "accept" c"accept" Accept;
+    113 "accept4" c"accept4" Accept;
+    114 "epoll_ctl" c"epoll_ctl" EpollCtl;
+    115 "getpid" c"getpid" Getpid;
+    116 "__getpid" c"__getpid" Getpid;
+    117 "pipe" c"pipe" Pipe;
+    118 "pipe2" c"pipe2" Pipe;
+    119 "socketpair" c"socketpair" Socketpair;
 }
 
 #[cfg(test)]

@@ -30,7 +30,14 @@ fn build_recorder() -> PathBuf {
     if !folder.ends_with("release") {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--package", "larder-record"]);
-        cargo.args(["--package", "larder-record-io"]);
+        cargo.args([
+            "--package",
+            "larder-record-io",
+            "--package",
+            "larder-record-copies",
+            "--package",
+            "larder-record-cpu",
+        ]);
         let built = cargo.output().expect("cargo runs");
         assert!(
             built.status.success(),
@@ -47,6 +54,16 @@ fn build_recorder() -> PathBuf {
 /// The library of wrappers, built with the recorder.
 pub fn io_library() -> PathBuf {
     recorder().with_file_name("liblarder_record_io.so")
+}
+
+/// The library of wrappers of copying functions, built with the recorder.
+pub fn copies_library() -> PathBuf {
+    recorder().with_file_name("liblarder_record_copies.so")
+}
+
+/// The library of wrappers of functions for threads and signals, built with the recorder.
+pub fn cpu_library() -> PathBuf {
+    recorder().with_file_name("liblarder_record_cpu.so")
 }
 
 pub struct Bench {
@@ -69,6 +86,7 @@ pub struct Recorded {
     pub marks: Vec<(Vec<u8>, u32)>,
     pub modules: Vec<(String, bool)>,
     pub length: u64,
+    pub ns_per_tick: f64,
     /// Times never decreased.
     pub ordered: bool,
 }
@@ -273,19 +291,13 @@ pub fn read(file: &Path) -> Recorded {
             })
             .collect(),
         length: trace.length(),
+        ns_per_tick: trace.clock().ns_per_tick,
         ordered,
     }
 }
 
 fn stack_of(event: &Event) -> StackId {
-    match event.action {
-        Action::Alloc { stack, .. }
-        | Action::Free { stack, .. }
-        | Action::ReallocStart { stack, .. }
-        | Action::ReallocEnd { stack, .. }
-        | Action::Io { stack, .. } => stack,
-        _ => StackId::COMPLETE_ROOT,
-    }
+    event.action.stack().unwrap_or(StackId::COMPLETE_ROOT)
 }
 
 impl Run {

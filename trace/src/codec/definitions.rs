@@ -1,5 +1,5 @@
 //! The records other than calls of the malloc family: definitions of frames, nodes and sites, threads,
-//! changes of the module map, the program's marks, input and output, and contents of blocks.
+//! changes of the module map, the program's marks, system calls, contents of blocks, and samples of processor time.
 //!
 //! A chain of frames under a node is written link by link. A frame's last callee is likely to be called from
 //! it again, so most links take a byte.
@@ -19,9 +19,15 @@ pub(super) const THREAD_END: u8 = 3;
 pub(super) const GENERATION: u8 = 4;
 pub(super) const MARK_NAME: u8 = 5;
 pub(super) const MARK: u8 = 6;
-pub(super) const IO: u8 = 7;
+/// A system call as versions before 2.3 have it.
+pub(super) const SYSTEM_CALL_2_2: u8 = 7;
 pub(super) const COUNTER: u8 = 8;
 pub(super) const CONTENTS: u8 = 9;
+pub(super) const SYSTEM_CALL: u8 = 10;
+pub(super) const SAMPLE: u8 = 11;
+
+/// Varints of a system call.
+pub(super) const SYSTEM_CALL_FIELDS: usize = 7;
 
 /// Flags and hash.
 pub(super) const FINGERPRINT_BYTES: usize = 1 + 8;
@@ -73,11 +79,7 @@ pub enum Record {
         time: u64,
     },
     /// The site's call has returned; its result, or the negated error number.
-    Io {
-        site: u32,
-        result: i64,
-        time: u64,
-    },
+    SystemCall(SystemCallRecord),
     /// The site defined last is counted under this number.
     Counter {
         number: u32,
@@ -88,6 +90,30 @@ pub enum Record {
         address: u64,
         fingerprint: Fingerprint,
     },
+    /// The thread was at this stack, which stands for so many nanoseconds of its processor time.
+    Sample {
+        time: u64,
+        node: u32,
+        cpu_ns: u64,
+    },
+}
+
+/// A system call that has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemCallRecord {
+    pub site: u32,
+    /// The call's result, or the negated error number.
+    pub result: i64,
+    /// When it returned.
+    pub time: u64,
+    /// How many ticks it took; not rounded. 0 before version 2.3.
+    pub ticks: u64,
+    /// The bytes, or descriptors, that it may give or take; 0: it has no such limit, or it is not known.
+    pub limit: u64,
+    /// The argument that is a descriptor, or the one that was opened; else -1.
+    pub descriptor: i32,
+    /// Where bytes go or come from, of several places the first; 0: it moves none, or it is not known.
+    pub buffer: u64,
 }
 
 /// The longest name of a mark. The recorder truncates longer ones; in a trace they are malformed.
@@ -97,7 +123,7 @@ pub const MAX_MARK_NAME: usize = 255;
 pub const MAX_MARK_NAME_BYTES: usize = 1 + 2 * MAX_BYTES + MAX_MARK_NAME;
 
 /// The most bytes of a record that is neither a call nor a chain of frames nor a name.
-pub const MAX_DEFINITION_BYTES: usize = 1 + 3 * MAX_BYTES;
+pub const MAX_DEFINITION_BYTES: usize = 1 + SYSTEM_CALL_FIELDS * MAX_BYTES;
 
 /// The most bytes that a chain of `frames` frames takes.
 pub const fn max_nodes_bytes(frames: usize) -> usize {
@@ -293,18 +319,16 @@ impl Predictor {
         sink.finish()
     }
 
-    pub fn encode_io(
-        &mut self,
-        out: &mut [u8],
-        site: u32,
-        result: i64,
-        time: u64,
-    ) -> Option<usize> {
+    pub fn encode_system_call(&mut self, out: &mut [u8], call: &SystemCallRecord) -> Option<usize> {
         let mut sink = Out::new(out);
-        sink.byte(control(IO));
-        sink.varint(self.advance(time));
-        sink.varint(u64::from(site));
-        sink.varint(zigzag(result));
+        sink.byte(control(SYSTEM_CALL));
+        sink.varint(self.advance(call.time));
+        sink.varint(u64::from(call.site));
+        sink.varint(zigzag(call.result));
+        sink.varint(call.ticks);
+        sink.varint(call.limit);
+        sink.varint(zigzag(i64::from(call.descriptor)));
+        sink.varint(pack_difference(call.buffer & ADDRESS_BITS, self.address));
         sink.finish()
     }
 
@@ -323,6 +347,22 @@ impl Predictor {
         for byte in fingerprint.hash.to_le_bytes() {
             sink.byte(byte);
         }
+        sink.finish()
+    }
+
+    pub fn encode_sample(
+        &mut self,
+        out: &mut [u8],
+        next_node: u32,
+        node: u32,
+        cpu_ns: u64,
+        time: u64,
+    ) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(SAMPLE));
+        sink.varint(self.advance(time));
+        sink.varint(u64::from(next_node.checked_sub(node)?));
+        sink.varint(cpu_ns);
         sink.finish()
     }
 
@@ -352,9 +392,6 @@ impl Predictor {
         links.clear();
         let mut input = Input::at(bytes, *pos);
         let control = input.byte()?;
-        if control & 0x80 != 0 {
-            return None;
-        }
         let record = if control >> CLASS_SHIFT == CLASS_SPECIAL {
             self.decode_definition(control & 0x1f, &mut input, tables, links)?
         } else {
@@ -406,17 +443,41 @@ impl Predictor {
                 let number = input.varint_u32()?;
                 Record::Mark { number, time }
             }
-            IO => {
-                let time = self.later(input.varint()?)?;
-                let site = input.varint_u32()?;
-                let result = unzigzag(input.varint()?);
-                Record::Io { site, result, time }
+            SYSTEM_CALL_2_2 => Record::SystemCall(self.decode_system_call_2_2(input)?),
+            SYSTEM_CALL => {
+                let call = self.decode_system_call_2_2(input)?;
+                Record::SystemCall(SystemCallRecord {
+                    ticks: input.varint()?,
+                    limit: input.varint()?,
+                    descriptor: i32::try_from(unzigzag(input.varint()?)).ok()?,
+                    buffer: unpack_difference(input.varint()?, self.address) & ADDRESS_BITS,
+                    ..call
+                })
             }
             COUNTER => Record::Counter {
                 number: input.varint_u32()?,
             },
             CONTENTS => self.decode_contents(input)?,
+            SAMPLE => Record::Sample {
+                time: self.later(input.varint()?)?,
+                node: tables.next_node().checked_sub(input.varint_u32()?)?,
+                cpu_ns: input.varint()?,
+            },
             _ => return None,
+        })
+    }
+
+    /// The fields that the record has in all versions.
+    fn decode_system_call_2_2(&mut self, input: &mut Input<'_>) -> Option<SystemCallRecord> {
+        let time = self.later(input.varint()?)?;
+        Some(SystemCallRecord {
+            site: input.varint_u32()?,
+            result: unzigzag(input.varint()?),
+            time,
+            ticks: 0,
+            limit: 0,
+            descriptor: -1,
+            buffer: 0,
         })
     }
 

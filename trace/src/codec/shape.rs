@@ -2,8 +2,8 @@
 //! their fields to another.
 
 use super::definitions::{
-    CONTENTS, COUNTER, FINGERPRINT_BYTES, GENERATION, IO, LINK_NEW, MARK, MARK_NAME, NODES, SITE,
-    THREAD, THREAD_END,
+    CONTENTS, COUNTER, FINGERPRINT_BYTES, GENERATION, LINK_NEW, MARK, MARK_NAME, NODES, SAMPLE,
+    SITE, SYSTEM_CALL, SYSTEM_CALL_2_2, SYSTEM_CALL_FIELDS, THREAD, THREAD_END,
 };
 use super::{
     ADDRESS_DELTA, ADDRESS_MASK, ADDRESS_RECENT, ADDRESS_SITE_DELTA, CLASS_SHIFT, CLASS_SPECIAL,
@@ -49,11 +49,12 @@ pub trait Move {
 #[inline(always)]
 pub fn record(fields: &mut impl Move) -> Option<()> {
     let control = fields.byte(Field::Control)?;
-    if control & 0x80 != 0 {
-        return None;
-    }
-    if control >> CLASS_SHIFT == CLASS_SPECIAL {
+    let class = control >> CLASS_SHIFT;
+    if class == CLASS_SPECIAL {
         return definition(control & 0x1f, fields);
+    }
+    if class > Class::Copy as u8 {
+        return None;
     }
     fields.varint(Field::Time)?;
     if control & SITE_PREDICTED == 0 {
@@ -71,8 +72,10 @@ pub fn record(fields: &mut impl Move) -> Option<()> {
     if control & EXTRA != 0 {
         fields.varint(Field::Rest)?;
     }
-    if control >> CLASS_SHIFT == Class::Realloc as u8 {
+    if class == Class::Realloc as u8 {
         fields.varint(Field::Rest)?;
+    }
+    if class == Class::Realloc as u8 || class == Class::Copy as u8 {
         match fields.varint(Field::Rest)? {
             OLD_RECENT => _ = fields.byte(Field::Rest)?,
             OLD_DELTA => _ = fields.varint(Field::Rest)?,
@@ -95,7 +98,12 @@ fn definition(kind: u8, fields: &mut impl Move) -> Option<()> {
         }
         THREAD_END | COUNTER => _ = varint()?,
         THREAD | MARK => _ = (varint()?, varint()?),
-        IO => _ = (varint()?, varint()?, varint()?),
+        SYSTEM_CALL_2_2 | SAMPLE => _ = (varint()?, varint()?, varint()?),
+        SYSTEM_CALL => {
+            for _ in 0..SYSTEM_CALL_FIELDS {
+                varint()?;
+            }
+        }
         CONTENTS => {
             _ = (varint()?, varint()?);
             for _ in 0..FINGERPRINT_BYTES {

@@ -59,7 +59,12 @@ impl Tables for Fixed {
 use proptest::prelude::*;
 
 fn calls() -> impl Strategy<Value = Vec<CallRecord>> {
-    let class = prop_oneof![Just(Class::Alloc), Just(Class::Free), Just(Class::Realloc)];
+    let class = prop_oneof![
+        Just(Class::Alloc),
+        Just(Class::Free),
+        Just(Class::Realloc),
+        Just(Class::Copy)
+    ];
     let address = prop_oneof![
         4 => (0u64..64).prop_map(|n| 0x5555_0000_0000 + n * 16),
         1 => any::<u64>().prop_map(|n| n & ADDRESS_BITS),
@@ -82,6 +87,7 @@ fn calls() -> impl Strategy<Value = Vec<CallRecord>> {
             .map(|(class, site, step, address, size, extra, old)| {
                 time += step;
                 let realloc = class == Class::Realloc;
+                let has_old = realloc || class == Class::Copy;
                 CallRecord {
                     class,
                     site,
@@ -90,7 +96,7 @@ fn calls() -> impl Strategy<Value = Vec<CallRecord>> {
                     size,
                     extra,
                     begin: if realloc { time - step } else { 0 },
-                    old: if realloc { old } else { 0 },
+                    old: if has_old { old } else { 0 },
                 }
             })
             .collect()
@@ -193,8 +199,18 @@ const FINGERPRINT: Fingerprint = Fingerprint {
     flags: 0xff,
 };
 
+const CALLED: SystemCallRecord = SystemCallRecord {
+    site: 4,
+    result: -110,
+    time: 25,
+    ticks: 7,
+    limit: u64::MAX,
+    descriptor: -1,
+    buffer: ADDRESS_BITS,
+};
+
 /// One of each kind but calls and nodes, and what is read back of it; and where the last begins.
-fn other_records() -> (Vec<u8>, [Record; 8], usize) {
+fn other_records() -> (Vec<u8>, [Record; 9], usize) {
     let mut coder = Predictor::new();
     coder.begin_chunk(10, FIRST_NODE);
     let mut bytes = [0; 512];
@@ -215,7 +231,10 @@ fn other_records() -> (Vec<u8>, [Record; 8], usize) {
         .expect("fits");
     len += coder.encode_mark(&mut bytes[len..], 9, 22).expect("fits");
     len += coder
-        .encode_io(&mut bytes[len..], 4, -110, 25)
+        .encode_system_call(&mut bytes[len..], &CALLED)
+        .expect("fits");
+    len += coder
+        .encode_sample(&mut bytes[len..], 2, 1, u64::MAX, 27)
         .expect("fits");
     let last = len;
     len += coder
@@ -238,10 +257,11 @@ fn other_records() -> (Vec<u8>, [Record; 8], usize) {
             number: 9,
             time: 22,
         },
-        Record::Io {
-            site: 4,
-            result: -110,
-            time: 25,
+        Record::SystemCall(CALLED),
+        Record::Sample {
+            time: 27,
+            node: 1,
+            cpu_ns: u64::MAX,
         },
         Record::Contents {
             time: 30,
@@ -273,6 +293,22 @@ fn the_other_records_return_as_written() {
         let back = decoder.decode(&bytes[..cut], &mut at, &mut tables, &mut links);
         assert_eq!((back, at), (None, last));
     }
+}
+
+/// As version 2.2 wrote it: no duration, limit or descriptor.
+#[test]
+fn a_system_call_of_an_earlier_version_is_read() {
+    let bytes = [0x60 | 7, 15, 4, 0xdb, 0x01];
+    let mut decoder = Predictor::new();
+    decoder.begin_chunk(10, FIRST_NODE);
+    let back = decoder.decode(&bytes, &mut 0, &mut Fixed::new(), &mut Vec::new());
+    let earlier = SystemCallRecord {
+        ticks: 0,
+        limit: 0,
+        buffer: 0,
+        ..CALLED
+    };
+    assert_eq!(back, Some(Record::SystemCall(earlier)));
 }
 
 #[test]

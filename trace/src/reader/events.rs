@@ -11,7 +11,7 @@ use super::counters::Counted;
 use super::marks::{MarkId, MarkNames};
 use super::stacks::{StackId, StackTable};
 use super::stream::{NODES_A_BYTE, NODES_ANYWAY, Shared, Stream};
-use crate::call::{AllocCall, FreeCall, IoCall};
+use crate::call::{AllocCall, CopyCall, FreeCall, SystemCall};
 use crate::error::Damage;
 use crate::fingerprint::Fingerprint;
 
@@ -62,11 +62,31 @@ pub enum Action {
     },
     /// The program called `larder_mark`; `Events::mark_name` has the name.
     Mark { name: MarkId },
-    /// A wrapper of a system call has returned. With `record --syscalls` only.
-    Io {
-        call: IoCall,
+    /// A function of libc that makes a system call has returned. With `record --syscalls` only.
+    SystemCall {
+        call: SystemCall,
         /// The call's result; a failure is the negated error number.
         result: i64,
+        /// How long it took; 0 in traces before version 2.3.
+        ticks: u64,
+        /// The bytes, or descriptors, that it may give or take; 0: not known, or none.
+        limit: u64,
+        /// The descriptor that it is called with; else -1.
+        descriptor: i32,
+        /// Where the bytes that it moves go or come from, of several places the first; 0: none, or not known.
+        buffer: u64,
+        stack: StackId,
+    },
+    /// Bytes are about to be copied, filled or formatted, or, where only the result has their number, have
+    /// been. With `record --copies` only.
+    Copy {
+        call: CopyCall,
+        destination: u64,
+        /// 0 for fills; the format for those that format.
+        source: u64,
+        bytes: u64,
+        /// The mean number of bytes between two samples; 0 if every call was recorded.
+        rate: u64,
         stack: StackId,
     },
     /// The contents of the block at this address, before the call that frees it, and, for live blocks, at the
@@ -75,12 +95,30 @@ pub enum Action {
         address: u64,
         fingerprint: Fingerprint,
     },
+    /// The thread was here, which stands for so much of its processor time. With `record --cpu` only.
+    Sample { cpu_ns: u64, stack: StackId },
     /// The thread made its first call.
     ThreadStart,
     /// The thread runs its last destructors; a few calls may still follow.
     ThreadEnd,
     /// This many calls of this thread, here, are not in the trace.
     Lost { calls: u64 },
+}
+
+impl Action {
+    /// The stack of a call.
+    pub fn stack(&self) -> Option<StackId> {
+        match *self {
+            Action::Alloc { stack, .. }
+            | Action::Free { stack, .. }
+            | Action::ReallocStart { stack, .. }
+            | Action::ReallocEnd { stack, .. }
+            | Action::SystemCall { stack, .. }
+            | Action::Sample { stack, .. }
+            | Action::Copy { stack, .. } => Some(stack),
+            _ => None,
+        }
+    }
 }
 
 impl Event {

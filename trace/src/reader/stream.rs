@@ -16,7 +16,7 @@ use super::stacks::{Frame, FrameId, StackId, StackTable};
 use crate::call::{AllocCall, Call};
 use crate::codec::{
     CallRecord, Callees, Class, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE, Predictor,
-    ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, Tables,
+    ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, SystemCallRecord, Tables,
 };
 use crate::columns;
 use crate::error::{Damage, DamageCause};
@@ -350,7 +350,7 @@ impl<'t> Stream<'t> {
                     None => self.lost_definitions += 1,
                 }
             }
-            Record::Io { site, result, time } => self.io(site, result, time),
+            Record::SystemCall(call) => self.system_call(&call),
             Record::Generation { generation, reset } => {
                 self.generation = generation;
                 if reset {
@@ -361,13 +361,14 @@ impl<'t> Stream<'t> {
                 time,
                 address,
                 fingerprint,
-            } => self.emit(
-                time,
-                Action::Contents {
+            } => {
+                let action = Action::Contents {
                     address,
                     fingerprint,
-                },
-            ),
+                };
+                self.emit(time, action);
+            }
+            Record::Sample { time, node, cpu_ns } => self.sample(time, node, cpu_ns),
             Record::Counter { number } => self.define_counter(number, shared.counted),
         }
     }
@@ -433,23 +434,30 @@ impl<'t> Stream<'t> {
         });
     }
 
-    fn io(&mut self, site: u32, result: i64, time: u64) {
+    fn sample(&mut self, time: u64, node: u32, cpu_ns: u64) {
         self.decoded += 1;
-        match self.definitions.sites.get(site) {
+        let stack = StackId(self.definitions.common_node(node));
+        self.emit(time, Action::Sample { cpu_ns, stack });
+    }
+
+    fn system_call(&mut self, record: &SystemCallRecord) {
+        self.decoded += 1;
+        match self.definitions.sites.get(record.site) {
             Some(Site {
                 stack,
-                call: Some(Call::Io(call)),
+                call: Some(Call::System(call)),
                 ..
             }) => {
-                let (call, stack) = (*call, *stack);
-                self.emit(
-                    time,
-                    Action::Io {
-                        call,
-                        result,
-                        stack,
-                    },
-                );
+                let action = Action::SystemCall {
+                    call: *call,
+                    result: record.result,
+                    ticks: record.ticks,
+                    limit: record.limit,
+                    descriptor: record.descriptor,
+                    buffer: record.buffer,
+                    stack: *stack,
+                };
+                self.emit(record.time, action);
             }
             _ => self.lost_definitions += 1,
         }
@@ -511,6 +519,17 @@ impl<'t> Stream<'t> {
                         stack,
                     },
                 );
+            }
+            (Class::Copy, Call::Copy(kind)) => {
+                let action = Action::Copy {
+                    call: kind,
+                    destination: call.address,
+                    source: call.old,
+                    bytes: call.size,
+                    rate: call.extra,
+                    stack,
+                };
+                self.emit(call.time, action);
             }
             _ => self.lost_definitions += 1,
         }
