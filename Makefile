@@ -23,7 +23,7 @@ demo: CARGO_OUT = $${CARGO_TARGET_DIR:-target}/demo
 LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_prefixed_archive larder-torture larder-replay
 
 # Rust libraries that the tool preloads.
-PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io fail)
+PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
 .PHONY: help setup build demo test bench peers workloads install install-debug uninstall fmt lint clean
 

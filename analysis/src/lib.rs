@@ -5,6 +5,7 @@
 //! to read traces and symbols, and the tool for its commands.
 
 pub mod advise;
+pub mod calls;
 pub mod diff;
 pub mod export;
 pub mod flamegraph;

@@ -8,6 +8,7 @@ use larder_base::failure::{Failure, Result};
 use larder_base::format::{self, Format};
 
 use crate::advise::{self, AdvisePlan};
+use crate::calls::{self, CallsPlan};
 use crate::diff::{self, DiffPlan};
 use crate::export::{self, ExportPlan};
 use crate::flamegraph::{self, FlamegraphPlan};
@@ -20,6 +21,7 @@ use crate::report::{self, ReportPlan};
 pub enum View {
     Report(ReportPlan),
     Advise(AdvisePlan),
+    Calls(CallsPlan),
     Diff(DiffPlan),
     Html(HtmlPlan),
     Timeline(TimelinePlan),
@@ -32,6 +34,7 @@ impl View {
         match self {
             View::Report(plan) => report::report(plan),
             View::Advise(plan) => advise::advise(&plan),
+            View::Calls(plan) => calls::calls(&plan),
             View::Diff(plan) => diff::diff(&plan),
             View::Html(plan) => html::html(&plan),
             View::Timeline(plan) => html::timeline(&plan),

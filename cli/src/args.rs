@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use larder_analysis::advise::{self, RawAdvise};
+use larder_analysis::calls::{self, Direction, RawCalls};
 use larder_analysis::diff::{self, RawDiff};
 use larder_analysis::export::{self, RawExport};
 use larder_analysis::flamegraph::{self, RawFlamegraph};
@@ -87,6 +88,12 @@ enum RawCommand {
     /// Report which allocations are needless, what each costs, and the cure
     #[command(after_help = advise::EXAMPLES)]
     Advise(RawAdvise),
+    /// Show who calls a function: its share of processor time, calls and bytes by caller
+    #[command(after_help = calls::CALLERS_EXAMPLES)]
+    Callers(RawCalls),
+    /// Show what a function calls, in the same measures
+    #[command(after_help = calls::CALLEES_EXAMPLES)]
+    Callees(RawCalls),
     /// Show what differs between two traces, or how a program's sites grow with its input
     #[command(after_help = diff::EXAMPLES)]
     Diff(RawDiff),
@@ -218,6 +225,8 @@ impl RawCommand {
             RawCommand::Record(plan) => Ok(Plan::Record(plan)),
             RawCommand::Report(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Diff(raw) => Ok(Plan::View(raw.check()?)),
+            RawCommand::Callers(raw) => Ok(Plan::View(raw.check(Direction::Callers)?)),
+            RawCommand::Callees(raw) => Ok(Plan::View(raw.check(Direction::Callees)?)),
             RawCommand::Advise(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::MeasureMalloc => Ok(Plan::MeasureMalloc),
             RawCommand::LookAtEnd(plan) => Ok(Plan::LookAtEnd(plan)),

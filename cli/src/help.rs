@@ -9,6 +9,8 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         &[
             "report",
             "advise",
+            "callers",
+            "callees",
             "diff",
             "flamegraph",
             "html",

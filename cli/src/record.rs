@@ -33,6 +33,12 @@ pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
 const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";
 /// Whether the recorder hashes the contents of blocks when they end: 1 or 0.
 const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
+/// Which copies the recorder records: 0 all, else so many bytes between two on average.
+const COPIES_VARIABLE: &str = "LARDER_RECORD_COPIES";
+/// The recorder takes no larger rate.
+const MAX_COPY_RATE: u64 = 1 << 40;
+/// How often a second of processor time the recorder samples each thread's stack.
+const CPU_VARIABLE: &str = "LARDER_RECORD_CPU";
 /// The socket at which the recorder asks at the end which blocks are lost.
 const LEAKS_VARIABLE: &str = "LARDER_RECORD_LEAKS";
 
@@ -41,6 +47,9 @@ Examples:
   larder record -- ./server --once
   larder record --no-larder -o plain.trace -- ./server --once
   larder record --syscalls -- ./server --once
+  larder record --copies -- ./server --once
+  larder record --copies=65536 -- ./server --many
+  larder record --cpu -- ./server --once
   larder record --contents -- ./server --once
   larder record --leaks -- ./server --once
   larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once";
@@ -52,7 +61,7 @@ pub struct RecordPlan {
     pub output: Option<PathBuf>,
     /// Count by stack in memory instead of writing each call: cheaper, and enough for report and
     /// check
-    #[arg(long, conflicts_with_all = ["syscalls", "contents", "leaks"])]
+    #[arg(long, conflicts_with_all = ["syscalls", "copies", "cpu", "contents", "leaks"])]
     pub aggregate: bool,
     /// Hash each allocation's contents when it ends, so that advise finds copies and needless zeroing
     #[arg(long)]
@@ -66,9 +75,21 @@ pub struct RecordPlan {
     /// Run on this shared library's malloc
     #[arg(long, value_name = "PATH")]
     pub malloc: Option<PathBuf>,
-    /// Also record the results of read, write, send, recv, poll and similar calls
+    /// Also record libc's functions that make system calls, their results and how long they take
     #[arg(long)]
     pub syscalls: bool,
+    /// Also record memcpy, memset, strcpy, printf and similar calls; with BYTES only samples, one
+    /// in so many copied bytes on average
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=MAX_COPY_RATE))]
+    pub copies: Option<u64>,
+    /// Also sample the stack of each thread by its processor time, HZ times a second of it [default
+    /// HZ: 997]; report --cpu, callers and callees show the samples
+    #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "997")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub cpu: Option<u32>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
@@ -131,12 +152,19 @@ impl<'a> Run<'a> {
             false => None,
         };
         let name = at_end.as_ref().map_or("", |at_end| &at_end.name);
+        let rate = self
+            .plan
+            .copies
+            .map_or_else(String::new, |rate| rate.to_string());
+        let cpu = self.plan.cpu.map_or_else(String::new, |hz| hz.to_string());
         let switch = |on| OsStr::new(if on { "1" } else { "0" });
         let environment = [
             (PRELOAD_VARIABLE, self.preload.as_os_str()),
             (TRACE_DIRECTORY_VARIABLE, directory.as_os_str()),
             (AGGREGATE_VARIABLE, switch(self.plan.aggregate)),
             (CONTENTS_VARIABLE, switch(self.plan.contents)),
+            (COPIES_VARIABLE, OsStr::new(&rate)),
+            (CPU_VARIABLE, OsStr::new(&cpu)),
             (LEAKS_VARIABLE, OsStr::new(name)),
         ];
         let path = &self.target.path;
@@ -198,6 +226,12 @@ fn libraries(plan: &RecordPlan) -> Result<Vec<PathBuf>> {
     let mut libraries = vec![path.find(Library::Recorder)?];
     if plan.syscalls {
         libraries.push(path.find(Library::RecorderIo)?);
+    }
+    if plan.copies.is_some() {
+        libraries.push(path.find(Library::RecorderCopies)?);
+    }
+    if plan.cpu.is_some() {
+        libraries.push(path.find(Library::RecorderCpu)?);
     }
     match plan.allocator() {
         Allocator::Larder => libraries.extend(path.allocator()?),

@@ -449,7 +449,7 @@ fn the_stack_of_a_row_is_the_one_that_changed() {
 }
 
 #[test]
-fn callers_without_names_are_reported_apart_by_their_addresses_in_one_build() {
+fn callers_without_names_are_distinguished_by_their_addresses_in_one_build() {
     let source = r#"
 static int changing_calls;
 APART void helper(int n) { for (int i = 0; i < n; i++) kept = malloc(48); }

@@ -306,7 +306,7 @@ int main() {
 
 /// What the C++ library keeps for exceptions that find no memory is nobody's leak.
 #[test]
-fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_reported_apart() {
+fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_listed_apart() {
     let directory = temporary();
     let program = compile(
         directory.path(),
@@ -367,7 +367,7 @@ fn what_is_not_lost_is_not_reported() {
 }
 
 #[test]
-fn who_cannot_be_looked_at_is_reported_why() {
+fn what_cannot_be_examined_is_reported_with_the_reason() {
     let directory = temporary();
     let program = server(directory.path());
     let running = start(&mut preloaded(&program));

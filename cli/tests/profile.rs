@@ -180,7 +180,7 @@ int main(void) {
 }
 
 #[test]
-fn growth_is_reported_from_chance() {
+fn growth_is_distinguished_from_chance() {
     let (_directory, program) = program();
     let few = profiled(&program, "few.heap", 100);
     let many = profiled(&program, "many.heap", 900);
@@ -389,7 +389,7 @@ fn profile(process: &Running, options: &[&str]) -> Output {
 }
 
 #[test]
-fn a_running_process_is_read_from_outside_and_its_leak_is_reported_from_caches() {
+fn a_running_process_is_read_from_outside_and_its_leak_is_distinguished_from_caches() {
     let directory = temporary();
     let flags = ["-g", "-O1", "-fno-builtin"];
     let program = compile(directory.path(), "leaking.c", LEAKING, &flags);

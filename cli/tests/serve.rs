@@ -456,7 +456,7 @@ fn what_is_no_request_is_refused() {
 }
 
 #[test]
-fn who_cannot_be_served_is_reported_at_the_start() {
+fn what_cannot_be_served_is_reported_at_the_start() {
     let own = std::process::id().to_string();
     let serve = |arguments: &[&str]| {
         let folder = temporary();

@@ -202,7 +202,7 @@ fn several_processes_are_a_list() {
 }
 
 #[test]
-fn who_cannot_be_looked_into_is_reported_why() {
+fn what_cannot_be_examined_is_reported_with_the_reason() {
     let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");
     let found = output(larder().arg("stats").arg(sleeping.id().to_string()));
     assert_fails(&found, 125, &["does not run on Larder", "larder run"]);

@@ -53,6 +53,11 @@ int main(void) {
     sleep_until(from[0]);
   }
   pthread_join(thread, 0);
+  for (int i = 0; i < 5; i++) {
+    char buffer[4096];
+    if (write(to[1], text, 20) != 20) return 10;
+    if (read(to[0], buffer, sizeof buffer) != 20) return 11;  // @unfilled
+  }
   fcntl(to[0], F_SETFL, O_NONBLOCK);
   for (int i = 0; i < 50; i++) {
     struct iovec two[2] = {{text, 2000}, {text, 3000}};
@@ -92,12 +97,13 @@ fn every_call_is_counted_by_function() {
     let read = of(functions, "function", "read");
     assert_eq!(
         (&read["calls"], &read["bytes"]),
-        (&json!(2150), &json!(252_000))
+        (&json!(2155), &json!(252_100))
     );
     assert_eq!(read["errors"], json!({"EAGAIN": 50}));
     // 50 times 4,096 and 904 bytes.
     let results = json!([
         {"from": 1, "to": 1, "calls": 2000},
+        {"from": 16, "to": 31, "calls": 5},
         {"from": 512, "to": 1023, "calls": 50},
         {"from": 4096, "to": 8191, "calls": 50},
     ]);
@@ -105,7 +111,7 @@ fn every_call_is_counted_by_function() {
     let write = of(functions, "function", "write");
     assert_eq!(
         (&write["calls"], &write["bytes"]),
-        (&json!(2008), &json!(2001))
+        (&json!(2013), &json!(2101))
     );
     assert_eq!(
         (&write["errors"], &write["tiny"]),
@@ -122,8 +128,13 @@ fn every_call_is_counted_by_function() {
         (&poll["calls"], &poll["nothing_ready"]),
         (&json!(31), &json!(30))
     );
-    assert_eq!(calls["calls"], json!(2150 + 2008 + 50 + 31));
-    assert_eq!(functions.as_array().expect("a list").len(), 4);
+    // And fcntl, close and two pipes.
+    assert_eq!(calls["calls"], json!(2155 + 2013 + 50 + 31 + 4));
+    assert_eq!(functions.as_array().expect("a list").len(), 7);
+    for function in functions.as_array().expect("a list") {
+        let time = function["time_ns"].as_f64().expect("a number");
+        assert!(time > 0.0 && time < 1e11, "{function}");
+    }
 }
 
 #[test]
@@ -148,6 +159,8 @@ fn the_needless_ones_are_charged_to_their_lines() {
     assert_eq!(lines("failed"), [drain, broken]);
     let poll = json!(["poll", "main", line("poll"), 30]);
     assert_eq!(lines("nothing_ready"), [poll]);
+    let unfilled = json!(["read", "main", line("unfilled"), 5]);
+    assert_eq!(lines("unfilled"), [unfilled]);
     let first = report_json(&trace, &["--syscalls", "--top", "1"]);
     assert_eq!(
         first["system_calls"]["callers"]["tiny"]
@@ -163,7 +176,7 @@ fn the_text_has_the_same_figures() {
     let trace = recorded(directory.path(), &["--syscalls"]);
     let text = report_text(&trace, &["--syscalls"]);
     for expected in [
-        "System calls (4 functions; 4,239 calls)",
+        "System calls (7 functions; 4,253 calls)",
         "(EAGAIN 50)",
         "(EPIPE 7)",
         "\nread by bytes\n",
@@ -172,6 +185,7 @@ fn the_text_has_the_same_figures() {
         "write by wake  ",
         "Callers of failed ones (2 callers; 57 calls)",
         "Callers of waits with nothing ready (1 caller; 30 calls)",
+        "Callers of reads that fill less than 1/100 of their buffer (1 caller; 5 calls)",
     ] {
         assert!(text.contains(expected), "no {expected:?} in\n{text}");
     }
@@ -194,7 +208,7 @@ fn a_trace_without_system_calls_names_the_option_that_records_them() {
     assert_eq!(report["system_calls"]["calls"], json!(0));
     for (words, why) in [
         (&["--sort", "bytes"][..], "--sort"),
-        (&["-o", "calls.svg"], "calls.svg"),
+        (&["-o", "calls.dhat"], "calls.dhat"),
     ] {
         let mut command = larder();
         command

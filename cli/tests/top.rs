@@ -314,7 +314,7 @@ fn a_process_that_becomes_another_program_is_found_again() {
 }
 
 #[test]
-fn who_cannot_be_watched_is_reported_why() {
+fn what_cannot_be_watched_is_reported_with_the_reason() {
     let mut sleeping = Command::new("sleep").arg("60").spawn().expect("sleep");
     let id = sleeping.id().to_string();
     let found = output(larder().args(["top", &id, "--once"]));

@@ -6,8 +6,10 @@ use larder_base::output;
 use larder_base::printable;
 use serde_json::{Value, json};
 
+use super::calls;
 use super::claim::Claim;
 use super::facts::{ImageFacts, Site};
+use super::kit::Kit;
 use super::loops;
 use super::rank::Ranked;
 use super::rates;
@@ -51,6 +53,15 @@ fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
         "findings": findings.map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
         "busy": image.busy.iter().map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
         "not_shown": image.hidden,
+        "cpu": image.times.as_ref().map(|times| json!({
+            "samples": times.all.samples,
+            "ns": times.all.ns,
+            "recorder_samples": times.recorder.samples,
+            "recorder_ns": times.recorder.ns,
+        })),
+        "calls": image.calls.as_ref().map(|calls| {
+            calls.iter().take(plan.top).map(calls::print::json).collect::<Vec<_>>()
+        }),
     })
 }
 
@@ -77,6 +88,7 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
             "share": ranked.share,
             "shared_with": ranked.shared_with,
         },
+        "cpu": ranked.cpu.map(|cpu| cpu.json()),
         "size_bytes": finding.size_bytes,
         "type": ranked.allocates.as_ref().map(|found| json!({
             "name": found.name,
@@ -96,6 +108,7 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
             "calls_a_turn": found.an_iteration(),
         })),
         "cure": finding.cure,
+        "kit": Kit::of(finding, named, ranked.allocates.as_ref()).map(|kit| kit.json()),
     })
 }
 

@@ -8,9 +8,12 @@
 //!
 //! `watch` measures each origin, `detect` (one pattern a file) asks and concludes, `prove` counts the
 //! answers over all blocks of a finding, `rank` computes, `text` and `json` print. False advice costs
-//! trust, so every statement of a finding about blocks is a `claim` that was counted.
+//! trust, so every statement of a finding about blocks is a `claim` that was counted. `calls` has the
+//! advice on system calls and copies, if they were recorded, `within` what the calls of all findings
+//! take of the processor time, if it was sampled.
 
 mod args;
+mod calls;
 mod claim;
 #[cfg(test)]
 mod claims_replayed;
@@ -22,6 +25,7 @@ mod facts;
 mod finding;
 mod joined;
 mod json;
+mod kit;
 mod loops;
 mod prove;
 mod rank;
@@ -32,6 +36,7 @@ mod statement;
 mod text;
 mod threads;
 mod watch;
+mod within;
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -40,8 +45,10 @@ use larder_base::failure::Result;
 use larder_base::format::Format;
 use larder_base::output;
 
+use crate::reading::observe::Both;
 use crate::reading::subject::Subject;
 use crate::reading::{Analysis, Progress};
+use calls::{CallFinding, Calls};
 use costs::{AllCosts, Costs};
 use element::Types;
 use facts::ImageFacts;
@@ -49,6 +56,7 @@ use finding::{Confidence, Finding, Pattern};
 use prove::{Answers, Prover};
 use rank::{Ranked, Totals, Worth};
 pub use watch::Watch;
+use within::{Times, Within};
 
 pub use args::{EXAMPLES, RawAdvise};
 pub use costs::{HIDDEN_COMMAND, print_here as print_malloc_costs};
@@ -83,13 +91,37 @@ pub struct ImageAdvice {
     pub busy: Vec<Ranked>,
     /// Findings left out because of low confidence or worth.
     pub hidden: usize,
+    /// Needless system calls and copies; `None` if neither was recorded.
+    pub calls: Option<Vec<CallFinding>>,
+    /// `None` if processor time was not sampled.
+    pub times: Option<Times>,
+}
+
+impl ImageAdvice {
+    /// Notes the processor time within the calls of each finding, if it was sampled; findings of system calls
+    /// and copies are then in this order.
+    fn measure(&mut self) {
+        let Some(times) = &self.times else { return };
+        for ranked in &mut self.findings {
+            let origins = ranked.finding.parts.iter().map(|part| part.origin);
+            ranked.cpu = Some(times.of_origins(origins));
+        }
+        for calls in self.calls.iter_mut() {
+            for finding in calls.iter_mut() {
+                finding.cpu = Some(times.of_stacks(finding.stacks.iter().copied()));
+            }
+            calls.sort_by(|a, b| b.cpu_share().total_cmp(&a.cpu_share()));
+        }
+    }
 }
 
 /// Reads the trace and prints what to change.
 pub fn advise(plan: &AdvisePlan) -> Result<()> {
-    let mut watch = Watch::default();
-    let mut analysis = Analysis::read(&plan.subject, &mut watch)?;
-    let advice = conclude_all(plan, watch, &mut analysis);
+    let mut both = Both(Watch::default(), Both(Calls::default(), Within::default()));
+    let mut analysis = Analysis::read(&plan.subject, &mut both)?;
+    let Both(watch, Both(calls, within)) = both;
+    let beside = (calls.images, within.images);
+    let advice = conclude_all(plan, watch, beside, &mut analysis);
     let printed = output::write(
         plan.output.as_deref(),
         plan.format.content(),
@@ -118,7 +150,7 @@ pub fn findings(
         format: Format::Text,
         output: None,
     };
-    let advice = conclude_all(&plan, watch, analysis);
+    let advice = conclude_all(&plan, watch, (Vec::new(), Vec::new()), analysis);
     let findings = advice.iter().flat_map(|image| {
         let findings = image
             .findings
@@ -160,18 +192,32 @@ fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Pr
 
 /// Process images with allocations, the busiest first. The trace is read again for the detectors'
 /// questions.
-fn conclude_all(plan: &AdvisePlan, watch: Watch, analysis: &mut Analysis) -> Vec<ImageAdvice> {
+fn conclude_all(
+    plan: &AdvisePlan,
+    watch: Watch,
+    (mut calls, mut times): (Vec<Option<Vec<CallFinding>>>, Vec<Option<Times>>),
+    analysis: &mut Analysis,
+) -> Vec<ImageAdvice> {
     let proven = prove_all(plan.least, watch, analysis);
     let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());
     let mut advice: Vec<ImageAdvice> = proven
         .into_iter()
-        .map(|(image, facts, asked, answers)| {
-            let image = &analysis.images[image];
+        .map(|(number, facts, asked, answers)| {
+            let image = &analysis.images[number];
             let program = larder_base::printable::escape_bytes(&image.process.executable);
             let title = format!("process {}: {program}", image.process.pid);
             let (costs, ended) = (costs.of(&facts.modules), image.ended());
             let found = detect::conclude(&facts, &costs, &types, &asked, &answers, ended);
-            conclude(plan, facts, costs, &types, found, title)
+            let mut advice = conclude(plan, facts, costs, &types, found, title);
+            advice.calls = calls.get_mut(number).and_then(Option::take);
+            advice.times = times.get_mut(number).and_then(Option::take);
+            advice.measure();
+            if let Some(calls) = &mut advice.calls
+                && plan.least > Confidence::Low
+            {
+                calls.retain(CallFinding::is_shown_by_itself);
+            }
+            advice
         })
         .collect();
     advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
@@ -202,6 +248,8 @@ fn conclude(
     }
     ImageAdvice {
         title,
+        calls: None,
+        times: None,
         hidden: all - busy.len() - findings.iter().map(Ranked::findings).sum::<usize>(),
         worth,
         busy,

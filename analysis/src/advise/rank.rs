@@ -14,6 +14,7 @@ use super::element::AllocatedType;
 use super::facts::ImageFacts;
 use super::finding::{Finding, Part, Pattern, buffers_whole};
 use super::joined::joined;
+use super::within::Share;
 
 /// A ranked finding, with what it saves beyond the findings before it.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Ranked {
     pub shared_with: Vec<usize>,
     /// The type that its site allocates, if known.
     pub allocates: Option<AllocatedType>,
+    /// The processor time within its allocations, without the frees; `None` if it was not sampled.
+    pub cpu: Option<Share>,
 }
 
 impl Ranked {
@@ -121,6 +124,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
             shared_with: claims.take(&finding, number),
             number,
             allocates: None,
+            cpu: None,
             also: best.also,
             finding,
         });

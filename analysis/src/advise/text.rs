@@ -2,27 +2,25 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
 use larder_base::number::{counted, duration, grouped, percent};
 use larder_base::printable;
+use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
+use super::calls;
 use super::claim::Claim;
 use super::element::AllocatedType;
 use super::facts::ImageFacts;
 use super::finding::{Finding, Pattern};
+use super::kit::Kit;
 use super::loops;
 use super::rank::{Ranked, Totals};
 use super::rates;
+use super::within::Share;
 use super::{AdvisePlan, ImageAdvice};
 use crate::reading::Analysis;
 use crate::reading::losses;
 use crate::reading::naming::{self, frame_place, function_name};
 use crate::reading::sites::SiteStack;
-
-const HEADING: Style = Style::new().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default();
-const FUNCTION: Style = AnsiColor::Cyan.on_default();
-const FAINT: Style = Style::new().dimmed();
 
 /// Callers named of those that a cure helps, too.
 const MOST_CALLERS: usize = 3;
@@ -112,6 +110,7 @@ fn print_image(
         )?;
     }
     writeln!(out, "{}", summary(&image.totals, facts.allocations))?;
+    print_by_time(plan, image, out)?;
     for (number, ranked) in image.findings.iter().take(shown).enumerate() {
         if number == image.worth {
             writeln!(out, "\n{FAINT}too little to be worth a change:{FAINT:#}")?;
@@ -132,6 +131,9 @@ fn print_image(
             "   {FUNCTION}{shown}{FUNCTION:#}: {}",
             known_of(&ranked.finding)
         )?;
+    }
+    if let Some(calls) = &image.calls {
+        calls::print::print(calls, plan.top, plan.stacks, out)?;
     }
     if image.hidden > 0 {
         let hidden = counted(image.hidden as u64, "weaker finding");
@@ -186,6 +188,7 @@ fn print_finding(
         site.shown(),
     )?;
     writeln!(out, "   saves  {}", saving(image, ranked))?;
+    print_cpu(ranked.cpu, ", without the frees", out)?;
     for (index, claim) in finding.evidence.iter().enumerate() {
         let label = if index == 0 { "why" } else { "" };
         writeln!(out, "   {label:<6} {}", claim.text())?;
@@ -197,6 +200,7 @@ fn print_finding(
         writeln!(out, "          {line}")?;
     }
     writeln!(out, "   cure   {}", finding.cure)?;
+    print_kit(Kit::of(finding, site, ranked.allocates.as_ref()), out)?;
     writeln!(
         out,
         "   {FAINT}confidence {}{FAINT:#}",
@@ -211,6 +215,67 @@ fn print_finding(
     } else {
         naming::print_stack_in_line(&stack, out)
     }
+}
+
+/// What its calls take of the processor's time now, if it was sampled.
+pub fn print_cpu(cpu: Option<Share>, without: &str, out: &mut dyn Write) -> io::Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let samples = counted(cpu.samples, "sample");
+    writeln!(
+        out,
+        "   takes  {} of the processor time now{without}: {samples}",
+        share_of_time(&cpu)
+    )
+}
+
+fn share_of_time(cpu: &Share) -> String {
+    let [share, low, high] = [cpu.share, cpu.low, cpu.high].map(|part| 100.0 * part);
+    format!("{share:.1} % ({low:.1}–{high:.1} %)")
+}
+
+/// All findings in one order: by the processor time that their calls take.
+fn print_by_time(plan: &AdvisePlan, image: &ImageAdvice, out: &mut dyn Write) -> io::Result<()> {
+    let Some(times) = &image.times else {
+        return Ok(());
+    };
+    let allocations = image.findings.iter().map(|ranked| {
+        let site = &image.facts.sites[ranked.finding.site];
+        (ranked.cpu, ranked.finding.pattern.title(), site.shown())
+    });
+    let calls = image.calls.iter().flatten().map(|finding| {
+        let place = calls::print::place(&finding.site);
+        (finding.cpu, finding.pattern.title(), place)
+    });
+    let mut rows: Vec<(Share, &str, String)> = allocations
+        .chain(calls)
+        .filter_map(|(cpu, title, place)| Some((cpu.filter(|cpu| cpu.samples > 0)?, title, place)))
+        .collect();
+    rows.sort_by(|a, b| b.0.share.total_cmp(&a.0.share));
+    writeln!(
+        out,
+        "\n{HEADING}By processor time{HEADING:#} ({}; the recorder's own are left out)",
+        counted(times.all.samples, "sample")
+    )?;
+    if rows.is_empty() {
+        return writeln!(out, "No sample was within the calls of these findings.");
+    }
+    for (cpu, title, place) in rows.iter().take(plan.top) {
+        let share = share_of_time(cpu);
+        writeln!(out, "{share:>21}  {title}: {FUNCTION}{place}{FUNCTION:#}")?;
+    }
+    match rows.len().saturating_sub(plan.top) {
+        0 => Ok(()),
+        more => writeln!(out, "{FAINT}{more} more: --top 0{FAINT:#}"),
+    }
+}
+
+/// Lines of code with the part of the kit that the cure can be written with.
+pub fn print_kit(kit: Option<Kit>, out: &mut dyn Write) -> io::Result<()> {
+    for (index, line) in kit.iter().flat_map(Kit::lines).enumerate() {
+        let label = if index == 0 { "kit" } else { "" };
+        writeln!(out, "   {label:<6} {line}")?;
+    }
+    Ok(())
 }
 
 /// A finding without colours: its title, and its other lines.

@@ -220,7 +220,7 @@ pub fn stack_of(event: &Event) -> Option<StackId> {
         Action::Alloc { stack, .. }
         | Action::Free { stack, .. }
         | Action::ReallocEnd { stack, .. }
-        | Action::Io { stack, .. } => Some(stack),
+        | Action::SystemCall { stack, .. } => Some(stack),
         _ => None,
     }
 }
@@ -235,10 +235,11 @@ impl Observer for Watch {
 
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         match event.action {
-            Action::Io {
+            Action::SystemCall {
                 call,
                 result,
                 stack,
+                ..
             } => self.io.entry(stack).or_default().add(call, result),
             Action::Contents {
                 address,

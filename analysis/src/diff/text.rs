@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use larder_base::number::{counted, grouped, shortest};
 use larder_base::printable;
+use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
 use super::compare::{self, Change, Comparison, Status};
 use super::growth::{Growth, SiteGrowth, WorkSource};
@@ -17,12 +18,8 @@ use crate::reading::losses;
 use crate::reading::naming::{print_stack_in_line, site_name, site_place};
 use crate::reading::sites::SortKey;
 
-const HEADING: Style = Style::new().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default();
-const FUNCTION: Style = AnsiColor::Cyan.on_default();
 const LESS: Style = AnsiColor::Green.on_default();
 const MORE: Style = AnsiColor::Red.on_default();
-const FAINT: Style = Style::new().dimmed();
 
 type Out<'a> = &'a mut dyn Write;
 

@@ -29,6 +29,7 @@ use crate::reading::losses;
 use crate::reading::measure::Measure;
 use crate::reading::stacks::{StackRow, Stacks};
 use crate::reading::subject::Subject;
+use crate::reading::weights::Weights;
 
 #[derive(Debug)]
 pub struct ExportPlan {
@@ -80,7 +81,10 @@ impl Export {
     fn weighed(&self) -> Weighed<'_> {
         Weighed {
             rows: self.rows(),
-            measures: &Measure::ALL,
+            measures: match self.measure.is_of_allocations() {
+                true => &Measure::OF_ALLOCATIONS,
+                false => std::slice::from_ref(&self.measure),
+            },
             measure: self.measure,
             name: larder_base::printable::name(&self.trace),
         }
@@ -107,6 +111,18 @@ impl Export {
     }
 }
 
+/// The stacks of a trace with this measure, and with those that come with it.
+pub fn read(subject: &Subject, measure: Measure) -> Result<(Analysis, Stacks)> {
+    let mut stacks = Stacks::default();
+    if measure.is_of_allocations() {
+        return Ok((Analysis::read(subject, &mut stacks)?, stacks));
+    }
+    let mut weights = Weights::new(measure);
+    let analysis = Analysis::read(subject, &mut weights)?;
+    stacks.rows = weights.rows;
+    Ok((analysis, stacks))
+}
+
 type Writer = fn(&Export, &mut dyn Write) -> io::Result<()>;
 
 pub fn export(plan: ExportPlan) -> Result<()> {
@@ -122,8 +138,7 @@ pub fn export(plan: ExportPlan) -> Result<()> {
     let content = plan.format.content();
     let output = plan.output.as_deref();
     output::refuse_terminal(output, content)?;
-    let mut stacks = Stacks::default();
-    let analysis = Analysis::read(&plan.subject, &mut stacks)?;
+    let (analysis, mut stacks) = read(&plan.subject, plan.measure)?;
     if plan.from_site {
         stacks.rows.iter_mut().for_each(StackRow::begin_at_site);
     }

@@ -20,14 +20,19 @@ use crate::reading::resolve::{ChainFrame, ModuleLabel};
 use crate::reading::stacks::StackRow;
 use crate::symbols::hex;
 
-/// The sample types with the names of pprof's own heap profiles, and two more.
-const SAMPLE_TYPES: [(Measure, &str, &str); 6] = [
+/// The sample types with the names of pprof's own heap profiles, and more.
+const SAMPLE_TYPES: [(Measure, &str, &str); 11] = [
     (Measure::Calls, "alloc_objects", "count"),
     (Measure::Bytes, "alloc_space", "bytes"),
     (Measure::LiveBlocks, "inuse_objects", "count"),
     (Measure::LiveBytes, "inuse_space", "bytes"),
     (Measure::Peak, "peak_space", "bytes"),
     (Measure::Temporary, "temporary_objects", "count"),
+    (Measure::CopiedBytes, "copied_space", "bytes"),
+    (Measure::Copies, "copies", "count"),
+    (Measure::SystemTime, "system_time", "nanoseconds"),
+    (Measure::SystemCalls, "system_calls", "count"),
+    (Measure::ProcessorTime, "cpu", "nanoseconds"),
 ];
 
 #[derive(Clone, PartialEq, Message)]

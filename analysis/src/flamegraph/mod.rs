@@ -17,10 +17,9 @@ use larder_base::number::grouped;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 
-use crate::export::folded_sums;
-use crate::reading::Analysis;
+use crate::export::{self, folded_sums};
 use crate::reading::measure::Measure;
-use crate::reading::stacks::{StackRow, Stacks};
+use crate::reading::stacks::StackRow;
 use crate::reading::subject::Subject;
 
 #[derive(Debug)]
@@ -54,17 +53,26 @@ pub fn flamegraph(plan: &FlamegraphPlan) -> Result<()> {
         plan.measure.title(),
         printable::name(&plan.subject.trace)
     );
-    let rows = rows(&plan.subject)?;
+    let rows = rows(&plan.subject, plan.measure)?;
     let picture = match &plan.base {
         None => svg(&rows, plan.measure, &title),
         Some(base) => {
             title = format!("{title} against {}", printable::name(&base.trace));
-            differential(&self::rows(base)?, &rows, plan.measure, &title)
+            differential(
+                &self::rows(base, plan.measure)?,
+                &rows,
+                plan.measure,
+                &title,
+            )
         }
     };
     let Some(picture) = picture else {
+        let what_to_do = match plan.measure.option() {
+            "" => "choose another --value".to_owned(),
+            option => format!("record with {option}, or choose another --value"),
+        };
         return Err(Failure::failed(format!(
-            "{}: has no {} of this measure: choose another --value",
+            "{}: has no {} of this measure: {what_to_do}",
             printable::name(&plan.subject.trace),
             plan.measure.unit()
         )));
@@ -74,9 +82,8 @@ pub fn flamegraph(plan: &FlamegraphPlan) -> Result<()> {
     })
 }
 
-fn rows(subject: &Subject) -> Result<Vec<StackRow>> {
-    let mut stacks = Stacks::default();
-    Analysis::read(subject, &mut stacks)?;
+fn rows(subject: &Subject, measure: Measure) -> Result<Vec<StackRow>> {
+    let (_, stacks) = export::read(subject, measure)?;
     Ok(stacks.rows)
 }
 

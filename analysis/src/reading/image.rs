@@ -256,7 +256,9 @@ pub fn is_call(action: &Action) -> bool {
             | Action::Free { .. }
             | Action::ReallocEnd { .. }
             | Action::Mark { .. }
-            | Action::Io { .. }
+            | Action::SystemCall { .. }
+            | Action::Copy { .. }
+            | Action::Sample { .. }
     )
 }
 
@@ -339,7 +341,9 @@ impl<O: Observer> Image<'_, O> {
             }
             Action::ThreadStart => self.threads += 1,
             Action::Mark { .. }
-            | Action::Io { .. }
+            | Action::SystemCall { .. }
+            | Action::Copy { .. }
+            | Action::Sample { .. }
             | Action::Contents { .. }
             | Action::ThreadEnd => {}
             Action::Lost { calls } => {

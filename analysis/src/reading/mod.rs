@@ -12,6 +12,7 @@
 pub mod attribute;
 pub mod chain;
 pub mod family;
+pub mod functions;
 pub mod heap;
 pub mod image;
 pub mod losses;
@@ -25,6 +26,7 @@ pub mod sites;
 pub mod stacks;
 pub mod subject;
 pub mod timeline;
+pub mod weights;
 pub mod work;
 pub mod wrapper;
 pub mod wrappers;

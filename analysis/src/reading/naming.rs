@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use anstyle::{AnsiColor, Style};
 use larder_base::printable::escape;
+use larder_base::style::{FAINT, WARNING};
 
 use super::attribute::functions;
 use super::plumbing::ModuleRole;
@@ -15,8 +15,6 @@ use super::resolve::{ChainFrame, Resolver};
 use super::sites::{Site, SiteStack};
 use crate::symbols::SymbolProblem;
 
-const FAINT: Style = Style::new().dimmed();
-const WARNING: Style = AnsiColor::Yellow.on_default();
 /// Callers shown in the one line of a site when all rankings are printed.
 const CALLERS_IN_LINE: usize = 4;
 

@@ -162,6 +162,9 @@ impl<A: Observer, B: Observer> Observer for Both<A, B> {
     }
 }
 
+/// Of a constant text.
+const MOST_TEXT_BYTES: usize = 256;
+
 /// An image that was read to its end.
 pub struct Finished<'a, 't> {
     pub trace: &'a Trace,
@@ -179,6 +182,20 @@ impl Finished<'_, '_> {
     pub fn chain(&mut self, stack: StackId) -> Chain {
         let stacks = self.events.stacks();
         self.resolver.chain(self.trace, stacks, stack)
+    }
+
+    /// A constant text of the program, without the zero that ends it, from the file that it was loaded from.
+    /// `None` if it is longer than `MOST_TEXT_BYTES`, no UTF-8, or in no file that can be read.
+    pub fn text(&mut self, address: u64) -> Option<String> {
+        let modules = self.trace.modules().iter();
+        let mut covering = modules.filter(|module| (module.start..module.end).contains(&address));
+        // Of modules that were at one place after another it is unknown which one it was.
+        let module = covering.next().filter(|_| covering.next().is_none())?;
+        let in_file = address.wrapping_sub(module.bias);
+        let text = self.resolver.data(self.trace, module, in_file)?;
+        let text = text.get(..MOST_TEXT_BYTES).unwrap_or(text);
+        let end = text.iter().position(|byte| *byte == 0)?;
+        String::from_utf8(text[..end].to_vec()).ok()
     }
 
     /// The functions and the site of a stack that is not an origin's.

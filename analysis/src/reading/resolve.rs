@@ -62,7 +62,7 @@ pub struct FunctionKey {
     module: usize,
     symbol: Option<Rc<str>>,
     /// Its first address and its end, for a function without a name.
-    code: (u64, u64),
+    pub(super) code: (u64, u64),
 }
 
 impl FunctionKey {
@@ -359,6 +359,12 @@ impl Resolver {
         module.symbols.as_ref()?.types()
     }
 
+    /// What the file has from an address on, to the end of its section.
+    pub fn data(&mut self, trace: &Trace, module: &Module, in_file: u64) -> Option<&[u8]> {
+        let index = self.module_index(trace, module);
+        symbols(&mut self.modules, &self.roots, index)?.data(in_file)
+    }
+
     fn find_loop(&mut self, index: usize, address: u64, allocates: bool) -> Around {
         let symbols = symbols(&mut self.modules, &self.roots, index);
         let Some((start, code)) = symbols.and_then(|symbols| symbols.code(address)) else {
@@ -491,6 +497,8 @@ impl Resolver {
     pub fn problems(&self) -> Vec<ModuleProblem> {
         self.modules
             .iter()
+            // The kernel's own module has no file.
+            .filter(|module| !module.label.name.starts_with("linux-vdso"))
             .filter_map(|module| {
                 let problem = module.symbols.as_ref()?.problem.clone()?;
                 Some(ModuleProblem {

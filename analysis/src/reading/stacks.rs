@@ -26,6 +26,8 @@ pub struct StackRow {
     /// Bytes at the peak are 0 unless the image had the highest peak of all.
     pub sums: Origin,
     pub life: Life,
+    /// What `Weights` has measured; 0 in rows of allocations.
+    pub weight: u64,
     pub truncated: bool,
 }
 
@@ -103,6 +105,7 @@ impl StackRow {
             image,
             sums,
             life: Life::default(),
+            weight: 0,
             truncated: false,
         }
     }
@@ -123,6 +126,7 @@ impl StackRow {
             image,
             sums: Origin::default(),
             life: Life::default(),
+            weight: 0,
             truncated: finished.events.stacks().root(stack) != StackId::COMPLETE_ROOT,
         }
     }
@@ -243,6 +247,7 @@ impl Observer for Stacks {
                 image: self.images,
                 sums,
                 life,
+                weight: 0,
                 truncated: root != StackId::COMPLETE_ROOT,
             });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_trace::{Action, Event, Events, IoCall};
+use larder_trace::{Action, Event, Events, SystemCall};
 
 use super::observe::Observer;
 
@@ -35,30 +35,25 @@ impl Marks {
     }
 }
 
-/// System calls, as far as they were recorded.
+/// System calls, as far as they were recorded; without those that the vDSO mostly answers.
 #[derive(Clone, Debug, Default)]
 pub struct Io {
-    pub calls: BTreeMap<IoCall, u64>,
+    pub calls: BTreeMap<SystemCall, u64>,
     pub read_bytes: u64,
     pub written_bytes: u64,
 }
 
 impl Io {
-    pub fn add(&mut self, call: IoCall, result: i64) {
+    pub fn add(&mut self, call: SystemCall, result: i64) {
+        if call.is_virtual() {
+            return;
+        }
         *self.calls.entry(call).or_default() += 1;
         let bytes = u64::try_from(result).unwrap_or(0);
         match call {
-            _ if !call.counts_bytes() => {}
-            IoCall::Read
-            | IoCall::Readv
-            | IoCall::Pread
-            | IoCall::Preadv
-            | IoCall::Recv
-            | IoCall::Recvfrom
-            | IoCall::Recvmsg => {
-                self.read_bytes = self.read_bytes.saturating_add(bytes);
-            }
-            _ => self.written_bytes = self.written_bytes.saturating_add(bytes),
+            _ if call.reads() => self.read_bytes = self.read_bytes.saturating_add(bytes),
+            _ if call.writes() => self.written_bytes = self.written_bytes.saturating_add(bytes),
+            _ => {}
         }
     }
 
@@ -89,7 +84,7 @@ impl Observer for Work {
     fn event(&mut self, event: &Event, events: &Events<'_>) {
         match event.action {
             Action::Mark { name } => self.marks.pass(events.mark_name(name)),
-            Action::Io { call, result, .. } => self.io.add(call, result),
+            Action::SystemCall { call, result, .. } => self.io.add(call, result),
             _ => {}
         }
     }

@@ -4,10 +4,11 @@ use clap::Args;
 use larder_base::failure::Result;
 use larder_base::format::Format;
 
-use super::ReportPlan;
+use super::{Of, ReportPlan};
 use crate::export::ExportPlan;
 use crate::flamegraph::FlamegraphPlan;
 use crate::html::HtmlPlan;
+use crate::reading::measure::Measure;
 use crate::reading::sites::SortKey;
 use crate::reading::subject::RawSubject;
 use crate::view::{self, RawOutput, View};
@@ -21,6 +22,10 @@ Examples:
       ends in .pb.gz, .folded, .speedscope.json, .dhat, .parquet or .log.
   larder report app.trace --syscalls --top 20
       The system calls, if `larder record --syscalls` recorded them.
+  larder report app.trace --copies
+      What is copied and formatted, if `larder record --copies` recorded it.
+  larder report app.trace --cpu
+      The functions that took the processor's time, if `larder record --cpu` sampled it.
   larder report app.trace --wrapper 'my_alloc=malloc' --wrapper 'my_free=free'";
 
 const MADE: [Format; 10] = [
@@ -34,6 +39,16 @@ const MADE: [Format; 10] = [
     Format::Dhat,
     Format::Parquet,
     Format::Memdebug,
+];
+
+/// What there is of copies, system calls and processor time.
+const OF_CALLS: [Format; 6] = [
+    Format::Text,
+    Format::Json,
+    Format::Svg,
+    Format::Pprof,
+    Format::Collapsed,
+    Format::Speedscope,
 ];
 
 #[derive(Debug, Args)]
@@ -50,13 +65,30 @@ pub struct RawReport {
     /// that make those which move few bytes, fail, or find nothing ready
     #[arg(long, conflicts_with = "sort")]
     syscalls: bool,
+    /// Report the copies that record --copies recorded: memcpy and its like, what is formatted, and
+    /// the lines that do it
+    #[arg(long, conflicts_with_all = ["sort", "syscalls"])]
+    copies: bool,
+    /// Report the processor time that record --cpu sampled: each function's own, and with what it
+    /// called
+    #[arg(long, conflicts_with_all = ["sort", "syscalls", "copies"])]
+    cpu: bool,
     #[command(flatten)]
     output: RawOutput,
 }
 
 impl RawReport {
     pub fn check(self) -> Result<View> {
-        let made = if self.syscalls { &MADE[..2] } else { &MADE };
+        let of = match self {
+            RawReport { syscalls: true, .. } => Of::SystemCalls,
+            RawReport { copies: true, .. } => Of::Copies,
+            RawReport { cpu: true, .. } => Of::ProcessorTime,
+            _ => Of::Allocations,
+        };
+        let made = match of {
+            Of::Allocations => &MADE[..],
+            _ => &OF_CALLS,
+        };
         let format = self.output.format(made)?;
         let subject = self.subject.check()?;
         let output = self.output.output;
@@ -65,16 +97,19 @@ impl RawReport {
                 subject,
                 sort: self.sort,
                 top: self.top,
-                syscalls: self.syscalls,
+                of,
                 format,
                 output,
             }));
         }
         view::refuse(&[("--top", self.top.is_some())])?;
         let measure = match format {
-            Format::Svg | Format::Pprof | Format::Collapsed | Format::Speedscope => {
-                self.sort.map(view::measure).transpose()?
-            }
+            Format::Svg | Format::Pprof | Format::Collapsed | Format::Speedscope => match of {
+                Of::Allocations => self.sort.map(view::measure).transpose()?,
+                Of::Copies => Some(Measure::CopiedBytes),
+                Of::SystemCalls => Some(Measure::SystemTime),
+                Of::ProcessorTime => Some(Measure::ProcessorTime),
+            },
             _ => {
                 view::refuse(&[("--sort", self.sort.is_some())])?;
                 None

@@ -9,6 +9,8 @@ use larder_trace::{EndState, Origin};
 use serde_json::{Value, json};
 
 use super::Report;
+use super::copies::{self, Copies};
+use super::cpu::{self, Cpu};
 use super::syscalls::{self, SystemCalls};
 use crate::reading::attribute::functions;
 use crate::reading::family::Counters;
@@ -16,7 +18,7 @@ use crate::reading::image::ImageReport;
 use crate::reading::losses;
 use crate::reading::naming::inlined_into;
 use crate::reading::resolve::{ChainFrame, ModuleProblem};
-use crate::reading::sites::{Site, SortKey};
+use crate::reading::sites::{Site, SiteStack, SortKey};
 use crate::symbols::SymbolProblem;
 
 pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -27,6 +29,28 @@ pub fn print_syscalls(report: &Report, found: &SystemCalls, out: &mut dyn Write)
     let seconds = report.duration_ns() as f64 / 1e9;
     let mut document = about(report);
     document["system_calls"] = syscalls::json::document(found, seconds, report.top());
+    output::write_json(&document, out)
+}
+
+pub fn print_copies(report: &Report, found: &Copies, out: &mut dyn Write) -> io::Result<()> {
+    let mut document = about(report);
+    document["copies"] = copies::json::document(found, report.top());
+    output::write_json(&document, out)
+}
+
+/// Where the calls of a site are made.
+pub fn place(of: &mut Value, site: &Site, stack: &SiteStack) {
+    let stack: Vec<Value> = functions(&stack.chain).map(frame).collect();
+    of["function"] = json!(site.function.as_deref());
+    of["file"] = json!(site.file.as_deref());
+    of["line"] = json!(site.line);
+    of["module"] = json!(site.module.as_ref().map(|module| &module.path));
+    of["stack"] = json!(stack);
+}
+
+pub fn print_cpu(report: &Report, found: &Cpu, out: &mut dyn Write) -> io::Result<()> {
+    let mut document = about(report);
+    document["cpu"] = cpu::json::document(found, report.top());
     output::write_json(&document, out)
 }
 

@@ -1,15 +1,22 @@
 //! `larder report`: reads a trace, counts its calls and ranks the sites that made them.
 //!
-//! `crate::reading` measures, `text` and `json` print; `syscalls` has the report of system calls.
+//! `crate::reading` measures, `text` and `json` print; `copies` and `syscalls` have the reports of copies and
+//! of system calls, from `callers` and `histogram`, `cpu` that of processor time.
 
 mod args;
+mod callers;
+mod copies;
+mod cpu;
+mod histogram;
 mod json;
 mod syscalls;
 mod text;
 
 pub use args::{EXAMPLES, RawReport};
+pub use cpu::Sampled;
 pub use json::frame as frame_json;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use larder_base::failure::Result;
@@ -17,9 +24,21 @@ use larder_base::format::Format;
 use larder_base::output;
 
 use crate::reading::Analysis;
+use crate::reading::observe::Observer;
 use crate::reading::sites::SortKey;
 use crate::reading::subject::Subject;
+use copies::Copies;
+use cpu::Cpu;
 use syscalls::SystemCalls;
+
+/// What is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    Allocations,
+    SystemCalls,
+    Copies,
+    ProcessorTime,
+}
 
 #[derive(Debug)]
 pub struct ReportPlan {
@@ -28,8 +47,7 @@ pub struct ReportPlan {
     pub sort: Option<SortKey>,
     /// `None`: the default of the format; `Some(0)`: all.
     pub top: Option<usize>,
-    /// The system calls instead of the allocations.
-    pub syscalls: bool,
+    pub of: Of,
     /// Text or JSON.
     pub format: Format,
     pub output: Option<PathBuf>,
@@ -63,20 +81,42 @@ impl Report {
 
 /// Prints the report, and warnings of losses on stderr.
 pub fn report(plan: ReportPlan) -> Result<()> {
-    let mut found = SystemCalls::default();
-    let analysis = match plan.syscalls {
-        true => Analysis::read(&plan.subject, &mut found)?,
-        false => Analysis::read(&plan.subject, &mut ())?,
-    };
+    match plan.of {
+        Of::Allocations => print(
+            plan,
+            (),
+            [
+                |report, (), out| text::print(report, out),
+                |report, (), out| json::print(report, out),
+            ],
+        ),
+        Of::SystemCalls => print(
+            plan,
+            SystemCalls::default(),
+            [text::print_syscalls, json::print_syscalls],
+        ),
+        Of::Copies => print(
+            plan,
+            Copies::default(),
+            [text::print_copies, json::print_copies],
+        ),
+        Of::ProcessorTime => print(plan, Cpu::default(), [text::print_cpu, json::print_cpu]),
+    }
+}
+
+/// Prints what an observer has found.
+type Print<O> = fn(&Report, &O, &mut dyn Write) -> io::Result<()>;
+
+fn print<O: Observer>(plan: ReportPlan, mut found: O, [text, json]: [Print<O>; 2]) -> Result<()> {
+    let analysis = Analysis::read(&plan.subject, &mut found)?;
     let report = Report { analysis, plan };
     let plan = &report.plan;
-    output::write(plan.output.as_deref(), plan.format.content(), |out| match (
-        plan.format,
-        plan.syscalls,
-    ) {
-        (Format::Json, false) => json::print(&report, out),
-        (Format::Json, true) => json::print_syscalls(&report, &found, out),
-        (_, false) => text::print(&report, out),
-        (_, true) => text::print_syscalls(&report, &found, out),
-    })
+    output::write(
+        plan.output.as_deref(),
+        plan.format.content(),
+        |out| match plan.format {
+            Format::Json => json(&report, &found, out),
+            _ => text(&report, &found, out),
+        },
+    )
 }

@@ -2,21 +2,18 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
 use larder_base::number::{counted, duration, grouped, percent};
 use larder_base::printable::{self, escape};
+use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
 use super::Report;
+use super::copies::{self, Copies};
+use super::cpu::{self, Cpu};
 use super::syscalls::{self, SystemCalls};
 use crate::reading::family::Counters;
 use crate::reading::losses;
 use crate::reading::naming::{self, site_name, site_place};
 use crate::reading::sites::{Site, SortKey};
-
-const HEADING: Style = Style::new().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default();
-const FUNCTION: Style = AnsiColor::Cyan.on_default();
-const FAINT: Style = Style::new().dimmed();
 
 impl SortKey {
     fn title(self) -> &'static str {
@@ -82,6 +79,18 @@ pub fn print_syscalls(report: &Report, found: &SystemCalls, out: &mut dyn Write)
     print_head(report, out)?;
     let seconds = report.duration_ns() as f64 / 1e9;
     syscalls::text::print(found, seconds, report.top(), out)?;
+    naming::print_problems(&report.analysis.resolver, out)
+}
+
+pub fn print_copies(report: &Report, found: &Copies, out: &mut dyn Write) -> io::Result<()> {
+    print_head(report, out)?;
+    copies::text::print(found, report.top(), out)?;
+    naming::print_problems(&report.analysis.resolver, out)
+}
+
+pub fn print_cpu(report: &Report, found: &Cpu, out: &mut dyn Write) -> io::Result<()> {
+    print_head(report, out)?;
+    cpu::text::print(found, report.top(), out)?;
     naming::print_problems(&report.analysis.resolver, out)
 }
 

@@ -146,6 +146,11 @@ impl ModuleSymbols {
         Some((start, code))
     }
 
+    /// What the file has from an address on, to the end of its section, if that is never written to.
+    pub fn data(&self, address: u64) -> Option<&[u8]> {
+        self.tables.iter().find_map(|table| table.data(address))
+    }
+
     /// The types; read on first use.
     pub fn types(&self) -> Option<&ModuleTypes> {
         let open = || ModuleTypes::open(self.dwarf_path.as_deref()?);

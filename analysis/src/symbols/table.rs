@@ -4,7 +4,7 @@
 //! Invariant: `symbols` is sorted by address, one symbol an address.
 
 use addr2line::gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 use super::locate::ElfFile;
 
@@ -86,8 +86,33 @@ impl SymbolTable {
         let parsed = self.file.parse()?;
         let mut sections = parsed.sections();
         let code = sections.find_map(|section| section.data_range(start, size).ok().flatten())?;
-        let offset = (code.as_ptr() as usize).checked_sub(self.file.map.as_ptr() as usize)?;
-        self.file.map.get(offset..offset.checked_add(code.len())?)
+        self.mapped(code)
+    }
+
+    /// From an address on, to the end of its section, if that is read-only.
+    pub fn data(&self, address: u64) -> Option<&[u8]> {
+        let parsed = self.file.parse()?;
+        let mut sections = parsed.sections().filter(|section| {
+            matches!(
+                section.kind(),
+                SectionKind::ReadOnlyData | SectionKind::ReadOnlyString
+            )
+        });
+        let data = sections.find_map(|section| {
+            let offset = usize::try_from(address.checked_sub(section.address())?).ok()?;
+            section
+                .data()
+                .ok()?
+                .get(offset..)
+                .filter(|data| !data.is_empty())
+        })?;
+        self.mapped(data)
+    }
+
+    /// The same bytes, for as long as the file is mapped.
+    fn mapped(&self, bytes: &[u8]) -> Option<&[u8]> {
+        let offset = (bytes.as_ptr() as usize).checked_sub(self.file.map.as_ptr() as usize)?;
+        self.file.map.get(offset..offset.checked_add(bytes.len())?)
     }
 }
 

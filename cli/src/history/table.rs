@@ -2,16 +2,12 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
 use larder_base::printable::escape;
+use larder_base::style::{FAINT, HEADING, WARNING};
 use serde_json::{Value, json};
 
 use super::trend::{Series, Trend, commit, describe};
 use crate::check::figures::Figure;
-
-const HEADING: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
-const WARNING: Style = AnsiColor::Yellow.on_default();
 
 pub fn print(trends: &[Trend], out: &mut dyn Write) -> io::Result<()> {
     for (index, trend) in trends.iter().enumerate() {

@@ -94,6 +94,10 @@ pub fn built_libraries() -> TempDir {
             "-p",
             "larder-record-io",
             "-p",
+            "larder-record-copies",
+            "-p",
+            "larder-record-cpu",
+            "-p",
             "larder-fail",
         ]);
     }
@@ -105,6 +109,8 @@ pub fn built_libraries() -> TempDir {
     for name in [
         "liblarder_record.so",
         "liblarder_record_io.so",
+        "liblarder_record_copies.so",
+        "liblarder_record_cpu.so",
         "liblarder_fail.so",
     ] {
         link(name, &folder);

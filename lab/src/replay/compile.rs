@@ -163,7 +163,11 @@ impl Compiler {
             }
             Action::ThreadStart => self.start_thread(id).map(|_| ()),
             Action::ThreadEnd => self.end_thread(id),
-            Action::Mark { .. } | Action::Io { .. } | Action::Contents { .. } => Ok(()),
+            Action::Mark { .. }
+            | Action::SystemCall { .. }
+            | Action::Copy { .. }
+            | Action::Sample { .. }
+            | Action::Contents { .. } => Ok(()),
             Action::Lost { calls } => {
                 self.totals.lost = self.totals.lost.saturating_add(calls);
                 Ok(())

@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    fn reported(edges: &[&[u32]], left_out: &[bool]) -> Vec<bool> {
+    fn hang(edges: &[&[u32]], left_out: &[bool]) -> Vec<bool> {
         indirect(&leaks(edges), left_out)
             .map(|(_, indirect)| indirect)
             .collect()
@@ -224,23 +224,11 @@ mod tests {
 
     #[test]
     fn one_of_a_ring_stands_for_it_and_a_list_hangs_from_its_head() {
-        assert_eq!(
-            reported(&[&[1], &[2], &[]], &[false; 3]),
-            [false, true, true]
-        );
-        assert_eq!(
-            reported(&[&[], &[0], &[1]], &[false; 3]),
-            [true, true, false]
-        );
-        assert_eq!(
-            reported(&[&[1], &[2], &[0]], &[false; 3]),
-            [false, true, true]
-        );
-        assert_eq!(
-            reported(&[&[1], &[0], &[0]], &[false; 3]),
-            [true, true, false]
-        );
-        assert_eq!(reported(&[&[1], &[]], &[true, false]), [false]);
+        assert_eq!(hang(&[&[1], &[2], &[]], &[false; 3]), [false, true, true]);
+        assert_eq!(hang(&[&[], &[0], &[1]], &[false; 3]), [true, true, false]);
+        assert_eq!(hang(&[&[1], &[2], &[0]], &[false; 3]), [false, true, true]);
+        assert_eq!(hang(&[&[1], &[0], &[0]], &[false; 3]), [true, true, false]);
+        assert_eq!(hang(&[&[1], &[]], &[true, false]), [false]);
     }
 
     #[test]

@@ -2,20 +2,15 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
 use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, grouped};
 use larder_base::printable::escape;
+use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
 use super::Report;
 use super::running::Running;
 use crate::process::Reached;
 use crate::profile::heap::{Estimate, Figures};
-
-const HEADING: Style = Style::new().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default();
-const FUNCTION: Style = AnsiColor::Cyan.on_default();
-const FAINT: Style = Style::new().dimmed();
 
 pub fn print(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{HEADING}{}{HEADING:#}", report.title)?;

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
 use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, duration, grouped};
 use larder_base::printable::escape;
+use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
 use super::Report;
 use super::args::{Key, Source};
@@ -13,11 +13,6 @@ use super::growing::Growing;
 use super::heap::{Figures, HeapProfile, Origin};
 use super::interval::{Growth, Interval};
 use super::sites::{Base, ProfiledSite};
-
-const HEADING: Style = Style::new().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default();
-const FUNCTION: Style = AnsiColor::Cyan.on_default();
-const FAINT: Style = Style::new().dimmed();
 
 impl Report<'_> {
     /// What the sites are ranked by. A command that has ended has nothing in use but what it did not free,

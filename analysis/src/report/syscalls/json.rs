@@ -2,9 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Caller, Function, Needless, SystemCalls, error_name};
-use crate::reading::attribute::functions;
-use crate::report::json::frame;
+use super::{Caller, Needless, Results, SystemCalls, error_name};
+use crate::report::json::place;
 
 impl Needless {
     fn key(self) -> &'static str {
@@ -12,19 +11,20 @@ impl Needless {
             Needless::Tiny => "tiny",
             Needless::Failed => "failed",
             Needless::NothingReady => "nothing_ready",
+            Needless::Unfilled => "unfilled",
         }
     }
 }
 
 /// `seconds`: how long the trace is.
 pub fn document(found: &SystemCalls, seconds: f64, top: usize) -> Value {
-    let called = found.functions();
-    let calls: u64 = called.iter().map(|(_, f)| f.results.calls).sum();
-    let list = called.iter().map(|(call, function)| {
-        let mut sums = sums(function);
-        sums["function"] = json!(call.name());
+    let called = found.callers.kinds();
+    let calls: u64 = called.iter().map(|(_, results)| results.calls).sum();
+    let list = called.iter().map(|(function, results)| {
+        let mut sums = sums(results);
+        sums["function"] = json!(function.name());
         sums["calls_a_second"] = match seconds > 0.0 {
-            true => json!(function.results.calls as f64 / seconds),
+            true => json!(results.calls as f64 / seconds),
             false => Value::Null,
         };
         sums
@@ -32,7 +32,7 @@ pub fn document(found: &SystemCalls, seconds: f64, top: usize) -> Value {
     let callers: Map<String, Value> = Needless::ALL
         .into_iter()
         .map(|kind| {
-            let callers = found.callers(kind).into_iter().take(top);
+            let callers = found.ranked(kind).into_iter().take(top);
             let list: Vec<Value> = callers.map(|caller| described(found, caller)).collect();
             (kind.key().to_owned(), json!(list))
         })
@@ -44,22 +44,18 @@ pub fn document(found: &SystemCalls, seconds: f64, top: usize) -> Value {
     })
 }
 
-fn sums(function: &Function) -> Value {
-    let results = &function.results;
-    let errors: Map<String, Value> = function
+fn sums(results: &Results) -> Value {
+    let errors: Map<String, Value> = results
         .errors
         .iter()
         .map(|(error, calls)| (error_name(*error), json!(calls)))
         .collect();
-    let histogram: Vec<Value> = results
-        .histogram()
-        .map(|(least, largest, calls)| json!({"from": least, "to": largest, "calls": calls}))
-        .collect();
     let mut sums = json!({
         "calls": results.calls,
         "bytes": results.bytes,
+        "time_ns": results.ns.round(),
         "errors": errors,
-        "results": histogram,
+        "results": results.results.json(),
     });
     for kind in Needless::ALL {
         sums[kind.key()] = json!(results.needless(kind));
@@ -68,14 +64,8 @@ fn sums(function: &Function) -> Value {
 }
 
 fn described(found: &SystemCalls, caller: &Caller) -> Value {
-    let site = found.site(caller);
-    let stack: Vec<Value> = functions(&caller.stack().chain).map(frame).collect();
-    let mut sums = sums(&caller.function);
-    sums["call"] = json!(caller.call.name());
-    sums["function"] = json!(site.function.as_deref());
-    sums["file"] = json!(site.file.as_deref());
-    sums["line"] = json!(site.line);
-    sums["module"] = json!(site.module.as_ref().map(|module| &module.path));
-    sums["stack"] = json!(stack);
+    let mut sums = sums(&caller.sum);
+    sums["call"] = json!(caller.kind.name());
+    place(&mut sums, found.callers.site(caller), caller.stack());
     sums
 }

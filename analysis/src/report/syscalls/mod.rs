@@ -1,23 +1,22 @@
-//! The system calls of a trace: by function what they returned, and the lines whose calls are needless, or
-//! may be, because they moved few bytes, failed, or found nothing ready.
-//!
-//! Memory: by the distinct stacks of one process image, and the distinct callers of all. Time: a few map
-//! look-ups an event.
+//! The system calls of a trace: by function what they returned and how long they took, and the lines whose
+//! calls are needless, or may be: they moved few bytes, failed, found nothing ready, or asked for far more
+//! than there was.
 
 pub mod json;
 pub mod text;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use larder_trace::{Action, Event, Events, IoCall, StackId};
+use larder_trace::{Action, Event, Events, SystemCall, Trace};
 
+use super::callers::{self, Callers};
+use super::histogram::Histogram;
 use crate::reading::observe::{Finished, Live, Observer};
-use crate::reading::sites::{Site, SiteId, SiteStack, SiteTable};
 
 /// A call that moves no more bytes is tiny.
 pub const TINY_BYTES: u64 = 16;
-/// By a result's number of bits: 0, 1, 2–3, 4–7 and so on.
-const BUCKETS: usize = 64;
+/// A read that fills less than one part in so many of its buffer has too large a buffer, or comes too often.
+pub const UNFILLED: u64 = 100;
 
 /// Why a call may be needless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,211 +26,190 @@ pub enum Needless {
     Failed,
     /// It waited for descriptors, and none was ready.
     NothingReady,
+    /// It read, but little of what it asked for.
+    Unfilled,
 }
 
 impl Needless {
-    pub const ALL: [Needless; 3] = [Needless::Tiny, Needless::Failed, Needless::NothingReady];
+    pub const ALL: [Needless; 4] = [
+        Needless::Tiny,
+        Needless::Failed,
+        Needless::NothingReady,
+        Needless::Unfilled,
+    ];
 
-    fn of(call: IoCall, result: i64) -> Option<Needless> {
-        match u64::try_from(result) {
-            Err(_) => Some(Needless::Failed),
-            Ok(bytes) if call.counts_bytes() => (bytes <= TINY_BYTES).then_some(Needless::Tiny),
-            Ok(0) if call.waits() => Some(Needless::NothingReady),
-            Ok(_) => None,
+    fn holds(self, call: SystemCall, result: i64, limit: u64) -> bool {
+        let Ok(result) = u64::try_from(result) else {
+            return self == Needless::Failed;
+        };
+        match self {
+            Needless::Failed => false,
+            Needless::Tiny => call.counts_bytes() && result <= TINY_BYTES,
+            Needless::NothingReady => call.waits() && result == 0,
+            // At the end of a file a read returns 0.
+            Needless::Unfilled => {
+                call.reads() && result > 0 && result.saturating_mul(UNFILLED) < limit
+            }
         }
     }
 }
 
-/// Calls and what they returned.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What was called: of `syscall`, which takes the number of any call, with that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Function {
+    pub call: SystemCall,
+    number: u64,
+}
+
+impl Function {
+    fn new(call: SystemCall, limit: u64) -> Self {
+        let number = match call {
+            SystemCall::Syscall => limit,
+            _ => 0,
+        };
+        Function { call, number }
+    }
+
+    pub fn name(self) -> String {
+        match self.call {
+            SystemCall::Syscall => format!("syscall({})", number_name(self.number)),
+            call => call.name().to_owned(),
+        }
+    }
+}
+
+/// Those that programs make by number, because libc has no function for them, or had none.
+fn number_name(number: u64) -> String {
+    let known = match i64::try_from(number).unwrap_or(-1) {
+        libc::SYS_futex => "futex",
+        libc::SYS_getrandom => "getrandom",
+        libc::SYS_gettid => "gettid",
+        libc::SYS_tgkill => "tgkill",
+        libc::SYS_membarrier => "membarrier",
+        libc::SYS_sched_getaffinity => "sched_getaffinity",
+        libc::SYS_io_uring_enter => "io_uring_enter",
+        libc::SYS_io_uring_setup => "io_uring_setup",
+        libc::SYS_io_submit => "io_submit",
+        libc::SYS_io_getevents => "io_getevents",
+        libc::SYS_copy_file_range => "copy_file_range",
+        libc::SYS_statx => "statx",
+        libc::SYS_getdents64 => "getdents64",
+        libc::SYS_pidfd_open => "pidfd_open",
+        libc::SYS_close_range => "close_range",
+        libc::SYS_perf_event_open => "perf_event_open",
+        libc::SYS_eventfd2 => "eventfd2",
+        libc::SYS_epoll_pwait2 => "epoll_pwait2",
+        libc::SYS_rseq => "rseq",
+        _ => return number.to_string(),
+    };
+    known.to_owned()
+}
+
+/// Calls, and what they returned.
+#[derive(Clone, Debug, Default)]
 pub struct Results {
     pub calls: u64,
     /// 0 if the results do not count bytes.
     pub bytes: u64,
-    /// Calls that did not fail, by their results' number of bits.
-    buckets: [u64; BUCKETS],
+    /// Time within; 0 in traces before version 2.3.
+    pub ns: f64,
+    /// Of calls that did not fail.
+    pub results: Histogram,
     needless: [u64; Needless::ALL.len()],
-}
-
-impl Default for Results {
-    fn default() -> Self {
-        Results {
-            calls: 0,
-            bytes: 0,
-            buckets: [0; BUCKETS],
-            needless: [0; Needless::ALL.len()],
-        }
-    }
+    /// Calls by error number.
+    pub errors: BTreeMap<i64, u64>,
 }
 
 impl Results {
-    fn add(&mut self, call: IoCall, result: i64) {
+    fn add(&mut self, call: SystemCall, result: i64, limit: u64, ns: f64) {
         self.calls += 1;
-        if let Some(needless) = Needless::of(call, result) {
-            self.needless[needless as usize] += 1;
+        self.ns += ns;
+        for kind in Needless::ALL {
+            self.needless[kind as usize] += u64::from(kind.holds(call, result, limit));
         }
         let Ok(result) = u64::try_from(result) else {
+            *self.errors.entry(result.saturating_neg()).or_default() += 1;
             return;
         };
-        self.buckets[(u64::BITS - result.leading_zeros()) as usize] += 1;
+        self.results.add(result, 1.0);
         if call.counts_bytes() {
             self.bytes = self.bytes.saturating_add(result);
-        }
-    }
-
-    fn merge(&mut self, other: &Results) {
-        self.calls += other.calls;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        let pairs = self.buckets.iter_mut().zip(&other.buckets);
-        let needless = self.needless.iter_mut().zip(&other.needless);
-        for (own, more) in pairs.chain(needless) {
-            *own += more;
         }
     }
 
     pub fn needless(&self, kind: Needless) -> u64 {
         self.needless[kind as usize]
     }
-
-    /// The smallest and the largest result of each bucket that is not empty, and its calls.
-    pub fn histogram(&self) -> impl Iterator<Item = (u64, u64, u64)> {
-        let buckets = self.buckets.iter().enumerate();
-        buckets
-            .filter(|(_, calls)| **calls > 0)
-            .map(|(bits, calls)| match bits {
-                0 => (0, 0, *calls),
-                _ => (1 << (bits - 1), (1 << bits) - 1, *calls),
-            })
-    }
 }
 
-/// Calls of one function.
-#[derive(Clone, Debug, Default)]
-pub struct Function {
-    pub results: Results,
-    /// Calls by error number.
-    pub errors: BTreeMap<i64, u64>,
-}
-
-impl Function {
-    fn add(&mut self, call: IoCall, result: i64) {
-        self.results.add(call, result);
-        if result < 0 {
-            *self.errors.entry(result.saturating_neg()).or_default() += 1;
-        }
-    }
-
-    fn merge(&mut self, other: &Function) {
+impl callers::Sum for Results {
+    fn merge(&mut self, other: &Results) {
+        self.calls += other.calls;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.ns += other.ns;
         self.results.merge(&other.results);
+        for (own, more) in self.needless.iter_mut().zip(&other.needless) {
+            *own += more;
+        }
         for (error, calls) in &other.errors {
             *self.errors.entry(*error).or_default() += calls;
         }
     }
-}
 
-/// The calls of a function from one site.
-#[derive(Debug)]
-pub struct Caller {
-    site: SiteId,
-    pub call: IoCall,
-    pub function: Function,
-    /// Of its stacks the one with the most calls, and their number.
-    heaviest: (u64, SiteStack),
-}
-
-impl Caller {
-    pub fn stack(&self) -> &SiteStack {
-        &self.heaviest.1
+    fn calls(&self) -> f64 {
+        self.calls as f64
     }
 }
+
+pub type Caller = callers::Caller<Function, Results>;
 
 /// Observes the system calls of all process images.
 #[derive(Default)]
 pub struct SystemCalls {
+    pub callers: Callers<Function, Results>,
     /// Of the image that is being read.
-    stacks: BTreeMap<(StackId, IoCall), Function>,
-    sites: SiteTable,
-    callers: Vec<Caller>,
-    by_site: HashMap<(SiteId, IoCall), usize>,
+    ns_per_tick: f64,
 }
 
 impl Observer for SystemCalls {
     type Note = ();
     const WILL_DO_WITH_COUNTERS: bool = true;
 
+    fn begin_image(&mut self, trace: &Trace) {
+        self.ns_per_tick = trace.clock().ns_per_tick;
+    }
+
     fn event(&mut self, event: &Event, _: &Events<'_>) {
-        if let Action::Io {
+        if let Action::SystemCall {
             call,
             result,
+            ticks,
+            limit,
             stack,
+            ..
         } = event.action
         {
-            let function = self.stacks.entry((stack, call)).or_default();
-            function.add(call, result);
+            let ns = ticks as f64 * self.ns_per_tick;
+            let sum = self.callers.of(stack, Function::new(call, limit));
+            sum.add(call, result, limit, ns);
         }
     }
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
-        for ((stack, call), function) in std::mem::take(&mut self.stacks) {
-            let (chain, attribution) = image.attribute(stack);
-            let stack = SiteStack {
-                chain,
-                site: attribution.site,
-            };
-            self.charge(stack, call, function);
-        }
+        self.callers.end_image(image);
     }
 }
 
 impl SystemCalls {
-    fn charge(&mut self, stack: SiteStack, call: IoCall, function: Function) {
-        let site = self.sites.intern(&stack);
-        let calls = function.results.calls;
-        let next = self.callers.len();
-        let index = *self.by_site.entry((site, call)).or_insert(next);
-        match self.callers.get_mut(index) {
-            Some(caller) => {
-                caller.function.merge(&function);
-                if calls > caller.heaviest.0 {
-                    caller.heaviest = (calls, stack);
-                }
-            }
-            None => self.callers.push(Caller {
-                site,
-                call,
-                function,
-                heaviest: (calls, stack),
-            }),
-        }
-    }
-
-    /// The functions that were called, those with the most calls first.
-    pub fn functions(&self) -> Vec<(IoCall, Function)> {
-        let mut sums: BTreeMap<IoCall, Function> = BTreeMap::new();
-        for caller in &self.callers {
-            sums.entry(caller.call).or_default().merge(&caller.function);
-        }
-        let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_by_key(|(_, function)| std::cmp::Reverse(function.results.calls));
-        sums
-    }
-
     /// The callers with such calls, those with the most first.
-    pub fn callers(&self, kind: Needless) -> Vec<&Caller> {
-        let weight = |caller: &&Caller| caller.function.results.needless(kind);
-        let mut callers: Vec<&Caller> = self.callers.iter().filter(|c| weight(c) > 0).collect();
-        callers.sort_by_key(|caller| std::cmp::Reverse(weight(caller)));
-        callers
-    }
-
-    pub fn site(&self, caller: &Caller) -> &Site {
-        self.sites.get(caller.site)
+    pub fn ranked(&self, kind: Needless) -> Vec<&Caller> {
+        self.callers.ranked(|sum| sum.needless(kind) as f64)
     }
 }
 
 /// As `<errno.h>` has it.
 pub fn error_name(number: i64) -> String {
-    let known = match number as i32 {
+    let known = match i32::try_from(number).unwrap_or(0) {
         libc::EPERM => "EPERM",
         libc::ENOENT => "ENOENT",
         libc::EINTR => "EINTR",
@@ -270,61 +248,84 @@ pub fn error_name(number: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::callers::Sum;
     use super::*;
 
-    fn function(call: IoCall, results: &[i64]) -> Function {
-        let mut function = Function::default();
+    fn results(call: SystemCall, results: &[i64]) -> Results {
+        let mut sum = Results::default();
         for result in results {
-            function.add(call, *result);
+            sum.add(call, *result, 0, 10.0);
         }
-        function
+        sum
     }
 
     #[test]
-    fn results_are_counted_by_powers_of_two() {
-        let read = function(
-            IoCall::Read,
-            &[0, 1, 1, 2, 3, 4, 16, 17, i64::MAX, -11, -11, -4],
-        );
-        let rows: Vec<_> = read.results.histogram().collect();
-        let last = (1 << 62, (1 << 63) - 1, 1);
-        let expected = [
-            (0, 0, 1),
-            (1, 1, 2),
-            (2, 3, 2),
-            (4, 7, 1),
-            (16, 31, 2),
-            last,
-        ];
-        assert_eq!(rows, expected);
+    fn results_errors_and_time_are_summed() {
+        let read = results(SystemCall::Read, &[0, 1, 4096, -11, -11, -4]);
+        assert_eq!((read.calls, read.bytes, read.ns), (6, 4097, 60.0));
         assert_eq!(read.errors, BTreeMap::from([(11, 2), (4, 1)]));
-        assert_eq!(read.results.calls, 12);
+        assert_eq!(read.results.rows().count(), 3);
     }
 
     #[test]
-    fn a_call_is_needless_for_one_reason_at_most() {
-        let count = |call, results: &[i64]| {
-            let found = function(call, results).results;
+    fn a_call_is_needless_for_what_it_returned() {
+        let count = |call, given: &[i64]| {
+            let found = results(call, given);
             Needless::ALL.map(|kind| found.needless(kind))
         };
-        assert_eq!(count(IoCall::Write, &[0, 16, 17, -32]), [2, 1, 0]);
-        assert_eq!(count(IoCall::Poll, &[0, 1, 2, -4]), [0, 1, 1]);
+        assert_eq!(count(SystemCall::Write, &[0, 16, 17, -32]), [2, 1, 0, 0]);
+        assert_eq!(count(SystemCall::Poll, &[0, 1, 2, -4]), [0, 1, 1, 0]);
         // Neither bytes nor descriptors.
-        assert_eq!(count(IoCall::Ioctl, &[0, 5, -25]), [0, 1, 0]);
+        assert_eq!(count(SystemCall::Ioctl, &[0, 5, -25]), [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_read_is_unfilled_below_a_hundredth_of_its_buffer() {
+        let mut read = Results::default();
+        for (result, limit) in [(40, 4096), (41, 4096), (0, 4096), (1, 0), (-11, 4096)] {
+            read.add(SystemCall::Read, result, limit, 0.0);
+        }
+        read.add(SystemCall::Write, 1, 4096, 0.0);
+        assert_eq!(read.needless(Needless::Unfilled), 1);
+        assert_eq!(
+            results(SystemCall::Recv, &[5]).needless(Needless::Unfilled),
+            0
+        );
     }
 
     #[test]
     fn the_smallest_result_of_all_is_an_error() {
-        let read = function(IoCall::Read, &[i64::MIN]);
+        let read = results(SystemCall::Read, &[i64::MIN]);
         assert_eq!(read.errors, BTreeMap::from([(i64::MAX, 1)]));
-        assert_eq!(read.results.histogram().count(), 0);
+        assert_eq!(read.results.rows().count(), 0);
     }
 
     #[test]
-    fn merged_functions_are_those_of_all_calls() {
-        let mut sum = function(IoCall::Send, &[1, -11]);
-        sum.merge(&function(IoCall::Send, &[1, 500, -11, -32]));
-        let all = function(IoCall::Send, &[1, 1, 500, -11, -11, -32]);
+    fn merged_results_are_those_of_all_calls() {
+        let mut sum = results(SystemCall::Send, &[1, -11]);
+        sum.merge(&results(SystemCall::Send, &[1, 500, -11, -32]));
+        let all = results(SystemCall::Send, &[1, 1, 500, -11, -11, -32]);
+        assert_eq!(
+            (sum.calls, sum.bytes, sum.ns),
+            (all.calls, all.bytes, all.ns)
+        );
         assert_eq!((sum.results, sum.errors), (all.results, all.errors));
+        assert_eq!(sum.needless, all.needless);
+    }
+
+    #[test]
+    fn a_call_by_number_is_named_after_it() {
+        assert_eq!(
+            Function::new(SystemCall::Syscall, 202).name(),
+            "syscall(futex)"
+        );
+        assert_eq!(
+            Function::new(SystemCall::Syscall, 9999).name(),
+            "syscall(9999)"
+        );
+        assert_eq!(
+            Function::new(SystemCall::Read, 9999),
+            Function::new(SystemCall::Read, 1)
+        );
     }
 }

@@ -2,18 +2,12 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
-use larder_base::number::{counted, grouped, percent, rounded};
+use larder_base::number::{counted, duration, grouped, percent, rounded};
+use larder_base::style::{FAINT, FUNCTION, HEADING};
 
-use super::{Caller, Function, Needless, SystemCalls, TINY_BYTES, error_name};
+use super::{Caller, Needless, Results, SystemCalls, TINY_BYTES, UNFILLED, error_name};
 use crate::reading::naming::{self, site_name, site_place};
 
-const HEADING: Style = Style::new().bold();
-const FUNCTION: Style = AnsiColor::Cyan.on_default();
-const FAINT: Style = Style::new().dimmed();
-
-/// Columns of the longest bar of a histogram.
-const BAR: u64 = 40;
 /// A function's errors, the most frequent ones.
 const ERRORS_SHOWN: usize = 4;
 
@@ -23,54 +17,69 @@ impl Needless {
             Needless::Tiny => format!("Callers of tiny ones, of 0 to {TINY_BYTES} bytes"),
             Needless::Failed => "Callers of failed ones".to_owned(),
             Needless::NothingReady => "Callers of waits with nothing ready".to_owned(),
+            Needless::Unfilled => {
+                format!("Callers of reads that fill less than 1/{UNFILLED} of their buffer")
+            }
         }
     }
 }
 
 /// `seconds`: how long the trace is.
 pub fn print(found: &SystemCalls, seconds: f64, top: usize, out: &mut dyn Write) -> io::Result<()> {
-    let functions = found.functions();
+    let functions = found.callers.kinds();
     if functions.is_empty() {
         return writeln!(
             out,
             "{HEADING}System calls: none{HEADING:#} (larder record --syscalls records them)"
         );
     }
-    let calls: u64 = functions.iter().map(|(_, f)| f.results.calls).sum();
+    let calls: u64 = functions.iter().map(|(_, f)| f.calls).sum();
     let kinds = counted(functions.len() as u64, "function");
     let all = counted(calls, "call");
     writeln!(out, "{HEADING}System calls{HEADING:#} ({kinds}; {all})")?;
-    let [share, count, rate, bytes, errors] = ["share", "calls", "a second", "bytes", "errors"];
+    let [share, count, rate, time] = ["share", "calls", "a second", "time within"];
+    let [bytes, errors] = ["bytes", "errors"];
     writeln!(
         out,
-        "{FAINT}{share:>7} {count:>13} {rate:>12} {bytes:>16} {errors:>11}  function{FAINT:#}"
+        "{FAINT}{share:>7} {count:>12} {rate:>11} {time:>12} {bytes:>15} {errors:>10}  \
+         function{FAINT:#}"
     )?;
-    for (call, function) in &functions {
-        let results = &function.results;
+    for (function, results) in &functions {
         writeln!(
             out,
-            "{:>5.1} % {:>13} {:>12} {:>16} {:>11}  {FUNCTION}{}{FUNCTION:#}{}",
+            "{:>5.1} % {:>12} {:>11} {:>12} {:>15} {:>10}  {FUNCTION}{}{FUNCTION:#}{}",
             percent(results.calls, calls),
             grouped(results.calls),
             rate_of(results.calls, seconds),
+            time_of(results),
             grouped(results.bytes),
             grouped(results.needless(Needless::Failed)),
-            call.name(),
-            errors_of(function),
+            function.name(),
+            errors_of(results),
         )?;
     }
-    for (call, function) in &functions {
-        let unit = match (call.counts_bytes(), call.waits()) {
+    for (function, results) in &functions {
+        let unit = match (function.call.counts_bytes(), function.call.waits()) {
             (true, _) => "bytes",
             (false, true) => "descriptors",
-            (false, false) => "results",
+            // All the same: no failure, and nothing that could be small or large.
+            (false, false) => continue,
         };
-        print_histogram(call.name(), unit, function, out)?;
+        let title = format!("{} by {unit}", function.name());
+        results.results.print(&title, out)?;
     }
     for kind in Needless::ALL {
         print_callers(found, kind, top, out)?;
     }
     Ok(())
+}
+
+/// Traces before version 2.3 have no times.
+fn time_of(results: &Results) -> String {
+    match results.ns {
+        0.0 => "?".to_owned(),
+        ns => duration(ns as u64),
+    }
 }
 
 fn rate_of(calls: u64, seconds: f64) -> String {
@@ -82,8 +91,8 @@ fn rate_of(calls: u64, seconds: f64) -> String {
 }
 
 /// The most frequent errors, in a bracket, or nothing.
-fn errors_of(function: &Function) -> String {
-    let mut errors: Vec<_> = function.errors.iter().collect();
+fn errors_of(results: &Results) -> String {
+    let mut errors: Vec<_> = results.errors.iter().collect();
     errors.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
     let shown = errors.iter().take(ERRORS_SHOWN);
     let mut names: Vec<String> = shown
@@ -98,43 +107,14 @@ fn errors_of(function: &Function) -> String {
     }
 }
 
-fn print_histogram(
-    name: &str,
-    unit: &str,
-    function: &Function,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let most = function.results.histogram().map(|(.., calls)| calls).max();
-    let Some(most) = most else {
-        return Ok(());
-    };
-    writeln!(out, "\n{HEADING}{name} by {unit}{HEADING:#}")?;
-    for (least, largest, calls) in function.results.histogram() {
-        let range = match least == largest {
-            true => grouped(least),
-            false => format!("{}–{}", grouped(least), grouped(largest)),
-        };
-        let bar = "▇".repeat((calls * BAR).div_ceil(most) as usize);
-        writeln!(
-            out,
-            "{range:>25} {:>13}  {FAINT}{bar}{FAINT:#}",
-            grouped(calls)
-        )?;
-    }
-    Ok(())
-}
-
 fn print_callers(
     found: &SystemCalls,
     kind: Needless,
     top: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let callers = found.callers(kind);
-    let all: u64 = callers
-        .iter()
-        .map(|c| c.function.results.needless(kind))
-        .sum();
+    let callers = found.ranked(kind);
+    let all: u64 = callers.iter().map(|c| c.sum.needless(kind)).sum();
     if all == 0 {
         return Ok(());
     }
@@ -145,10 +125,10 @@ fn print_callers(
     };
     let (title, all_calls) = (kind.title(), counted(all, "call"));
     writeln!(out, "\n{HEADING}{title}{HEADING:#} ({scope}; {all_calls})")?;
-    let [share, calls, of] = ["share", "calls", "of its"];
+    let [share, calls, of, time] = ["share", "calls", "of its", "their time"];
     writeln!(
         out,
-        "{FAINT}{share:>7} {calls:>13} {of:>13}  caller{FAINT:#}"
+        "{FAINT}{share:>7} {calls:>13} {of:>13} {time:>12}  caller{FAINT:#}"
     )?;
     for caller in callers.into_iter().take(top) {
         print_caller(found, caller, kind, all, out)?;
@@ -163,19 +143,20 @@ fn print_caller(
     all: u64,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (site, results) = (found.site(caller), &caller.function.results);
+    let (site, results) = (found.callers.site(caller), &caller.sum);
     let calls = results.needless(kind);
     let errors = match kind {
-        Needless::Failed => errors_of(&caller.function),
+        Needless::Failed => errors_of(results),
         _ => String::new(),
     };
     writeln!(
         out,
-        "{:>5.1} % {:>13} {:>13}  {} by {FUNCTION}{}{FUNCTION:#}  {}{errors}",
+        "{:>5.1} % {:>13} {:>13} {:>12}  {} by {FUNCTION}{}{FUNCTION:#}  {}{errors}",
         percent(calls, all),
         grouped(calls),
         grouped(results.calls),
-        caller.call.name(),
+        time_of(results),
+        caller.kind.name(),
         site_name(site),
         site_place(site),
     )?;

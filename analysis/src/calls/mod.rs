@@ -1,0 +1,79 @@
+//! `larder callers` and `larder callees`: who calls a function, and what it calls, by samples of processor
+//! time and by the calls that the trace records.
+//!
+//! `graph` gathers, `text` and `json` print.
+
+mod args;
+mod graph;
+mod json;
+mod near;
+mod text;
+
+pub use args::{CALLEES_EXAMPLES, CALLERS_EXAMPLES, RawCalls};
+
+use std::path::PathBuf;
+
+use larder_base::failure::{Failure, Result};
+use larder_base::format::Format;
+use larder_base::output;
+use larder_base::printable;
+
+use crate::reading::Analysis;
+use crate::reading::subject::Subject;
+use graph::Graph;
+
+/// Which way from the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Callers,
+    Callees,
+}
+
+#[derive(Debug)]
+pub struct CallsPlan {
+    pub direction: Direction,
+    /// With `*` and `?`.
+    pub function: String,
+    pub subject: Subject,
+    pub depth: usize,
+    /// Functions under each.
+    pub top: usize,
+    /// Text or JSON.
+    pub format: Format,
+    pub output: Option<PathBuf>,
+}
+
+/// Prints the callers or the callees.
+pub fn calls(plan: &CallsPlan) -> Result<()> {
+    let mut graph = Graph::new(plan.direction, &plan.function, plan.depth);
+    let analysis = Analysis::read(&plan.subject, &mut graph)?;
+    if graph.root().is_empty() {
+        return Err(not_found(plan, &graph));
+    }
+    output::write(
+        plan.output.as_deref(),
+        plan.format.content(),
+        |out| match plan.format {
+            Format::Json => json::print(plan, &graph, out),
+            _ => text::print(plan, &graph, &analysis, out),
+        },
+    )
+}
+
+fn not_found(plan: &CallsPlan, graph: &Graph) -> Failure {
+    let trace = printable::name(&plan.subject.trace);
+    if graph.functions.is_empty() {
+        return Failure::failed(format!(
+            "{trace}: has no samples and no calls: record with --cpu, --copies or --syscalls"
+        ));
+    }
+    let name = printable::escape(&plan.function);
+    let near = near::names(&plan.function, &graph.functions);
+    let remedy = match near.is_empty() {
+        true => "put * for what varies, as in '*name*'".to_owned(),
+        false => format!("did you mean {}?", near.join(" or ")),
+    };
+    Failure::failed(format!(
+        "'{name}': no such function on a stack of {trace}: {remedy}"
+    ))
+}

@@ -1,0 +1,107 @@
+//! The copies of a trace: by function how often and how much is copied, filled or formatted, and the lines
+//! that do it.
+//!
+//! Where the recorder sampled, each copy stands for 1 / (its chance to be recorded) of its kind, so calls and
+//! bytes are estimates without bias.
+
+pub mod json;
+pub mod text;
+
+use larder_trace::{Action, CopyCall, Event, Events};
+
+use super::callers::{self, Callers};
+use super::histogram::Histogram;
+use crate::reading::observe::{Finished, Live, Observer};
+use crate::reading::weights;
+
+/// Copies, and how much they moved.
+#[derive(Clone, Debug, Default)]
+pub struct Copied {
+    pub calls: f64,
+    pub bytes: f64,
+    pub sizes: Histogram,
+}
+
+impl Copied {
+    fn add(&mut self, bytes: u64, rate: u64) {
+        let weight = weights::copies(bytes, rate);
+        self.calls += weight;
+        self.bytes += weight * bytes as f64;
+        self.sizes.add(bytes, weight);
+    }
+}
+
+impl callers::Sum for Copied {
+    fn merge(&mut self, other: &Copied) {
+        self.calls += other.calls;
+        self.bytes += other.bytes;
+        self.sizes.merge(&other.sizes);
+    }
+
+    fn calls(&self) -> f64 {
+        self.calls
+    }
+}
+
+pub type Caller = callers::Caller<CopyCall, Copied>;
+
+/// What the callers are ranked by.
+#[derive(Clone, Copy)]
+pub enum Key {
+    Bytes,
+    Calls,
+}
+
+impl Key {
+    pub const ALL: [Key; 2] = [Key::Bytes, Key::Calls];
+
+    pub fn of(self, copied: &Copied) -> f64 {
+        match self {
+            Key::Bytes => copied.bytes,
+            Key::Calls => copied.calls,
+        }
+    }
+}
+
+/// Observes the copies of all process images.
+#[derive(Default)]
+pub struct Copies {
+    pub callers: Callers<CopyCall, Copied>,
+    /// The largest rate at which any was sampled; 0 if all were recorded.
+    pub rate: u64,
+}
+
+impl Observer for Copies {
+    type Note = ();
+
+    fn event(&mut self, event: &Event, _: &Events<'_>) {
+        if let Action::Copy {
+            call,
+            bytes,
+            rate,
+            stack,
+            ..
+        } = event.action
+        {
+            self.rate = self.rate.max(rate);
+            self.callers.of(stack, call).add(bytes, rate);
+        }
+    }
+
+    fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
+        self.callers.end_image(image);
+    }
+}
+
+impl Copies {
+    /// The functions that copied, those with the most bytes first.
+    pub fn functions(&self) -> Vec<(CopyCall, Copied)> {
+        let mut functions = self.callers.kinds();
+        functions.sort_by(|(_, a), (_, b)| b.bytes.total_cmp(&a.bytes));
+        functions
+    }
+
+    pub fn ranked(&self, key: Key) -> Vec<&Caller> {
+        self.callers.ranked(|copied| key.of(copied))
+    }
+}
