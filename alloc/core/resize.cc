@@ -87,11 +87,14 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
     uncount_room(q, size_bytes);
   else if (room != 0)
     q = malloc_fast(size_bytes);
-  // A shrinking realloc must not fail for want of memory.
-  if (q == nullptr && size_bytes <= old) q = p;
-  if (q == nullptr) return nullptr;
+  if (q == nullptr) {
+    // A shrinking realloc must not fail for want of memory. What malloc and the program's callback
+    // have released may be room enough in place.
+    q = size_bytes <= old ? p : resize_without_copy(p, s, size_bytes);
+    if (q != nullptr) errno = saved_errno;
+    return q;
+  }
   errno = saved_errno;
-  if (q == p) return p;
   size_t copied = old < size_bytes ? old : size_bytes;
   memcpy(q, p, copied);
   if (copied > kSmallMax) stats::add(stats::kReallocCopiedBytes, int64_t(copied));

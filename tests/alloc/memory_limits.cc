@@ -307,6 +307,24 @@ void program_is_notified() {
   hoard.clear();
 }
 
+// There is no room for a copy, even then.
+void realloc_uses_what_the_callback_frees() {
+  static Calls calls;
+  set_callback(count_call, &calls);
+  auto* block = static_cast<char*>(malloc(100 * kMiB));
+  CHECK(block != nullptr);
+  memset(block, 7, 100 * kMiB);
+  calls.reserve.fill(50 * kKiB, 60 * kMiB);
+  set_limit(LARDER_HARD_LIMIT, kHard);
+  errno = 0;
+  auto* grown = static_cast<char*>(realloc(block, 150 * kMiB));
+  CHECK_MSG(grown != nullptr && errno == 0, "called %d times", calls.hard.load());
+  CHECK(calls.hard > 0 && grown[0] == 7 && grown[100 * kMiB - 1] == 7);
+  set_callback(nullptr, nullptr);
+  free(grown);
+  set_limit(LARDER_HARD_LIMIT, 0);
+}
+
 // By many threads at once, and by a child of one that is in it.
 void program_is_notified_by_any_thread() {
   static Calls calls;
@@ -347,6 +365,7 @@ int main() {
   below_what_is_in_use();
   soft_limit_gives_back();
   program_is_notified();
+  realloc_uses_what_the_callback_frees();
   hard_limit_with_threads();
   program_is_notified_by_any_thread();
   say("ok");
