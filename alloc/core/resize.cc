@@ -59,8 +59,10 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return nullptr;
   void* q = large_resize(s, p, size_bytes);
-  // The copy would need room for both objects.
-  if (q == nullptr && size_bytes > s->bytes && !limit::allows(size_bytes - s->bytes)) {
+  // The copy would need room for both objects. The limit has refused whole pages.
+  size_t page = kPageBytes > os::page_size() ? kPageBytes : os::page_size();
+  size_t whole = round_up(size_bytes + s->offset, page);
+  if (q == nullptr && whole > s->bytes && !limit::allows(whole - s->bytes)) {
     purge_all();
     q = large_resize(s, p, size_bytes);
   }

@@ -307,6 +307,33 @@ void program_is_notified() {
   hoard.clear();
 }
 
+// Wherever in a page the limit is met: free memory is released first, and nothing else is asked for
+// any.
+void realloc_releases_free_memory() {
+  static std::atomic<int> calls{0};
+  set_callback([](larder_pressure, size_t, void*) { ++calls; }, nullptr);
+  for (size_t step = 0; step < 64; ++step) {
+    symbol<decltype(larder_release_free_memory)>("larder_release_free_memory")();
+    Hoard pad, freed;
+    CHECK(pad.add(2 * kMiB + step * 16 * kKiB));
+    freed.fill(300 * kKiB, 24 * kMiB);
+    set_limit(LARDER_HARD_LIMIT, 64 * kMiB);
+    freed.clear();
+    calls = 0;
+    char* block = nullptr;
+    for (size_t size = 24 * kMiB; size <= 48 * kMiB; size += kMiB) {
+      auto* grown = static_cast<char*>(realloc(block, size));
+      CHECK_MSG(grown != nullptr && calls == 0, "step %zu: called %d times for %.0f MiB", step,
+                calls.load(), mib(size));
+      block = grown;
+    }
+    free(block);
+    pad.clear();
+    set_limit(LARDER_HARD_LIMIT, 0);
+  }
+  set_callback(nullptr, nullptr);
+}
+
 // There is no room for a copy, even then.
 void realloc_uses_what_the_callback_frees() {
   static Calls calls;
@@ -365,6 +392,7 @@ int main() {
   below_what_is_in_use();
   soft_limit_gives_back();
   program_is_notified();
+  realloc_releases_free_memory();
   realloc_uses_what_the_callback_frees();
   hard_limit_with_threads();
   program_is_notified_by_any_thread();

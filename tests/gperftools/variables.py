@@ -275,9 +275,10 @@ def test_sampling():
         result, profile = profile_with(**{name: str(mean)})
         fine(result, f"{name}={mean}")
         check(f"; mean {mean};" in profile, f"{name}={mean}: the mean", result)
-        # Allocated, not in use at the end: on a busy machine the last block may be one of those left out.
+        # Allocated, not in use at the end: on a busy machine the last block may be one of those left out. With the
+        # largest mean one run in two hundred has a sample.
         samples = int(re.match(r"heap profile: \d+: \d+ \[(\d+):", profile)[1])
-        check(samples == 0 if mean in (0, 1 << 36) else samples > 0, f"{name}={mean}: {samples} samples", result)
+        check(mean == 1 << 36 or (samples > 0) == (mean > 0), f"{name}={mean}: {samples} samples", result)
     for name in ("TCMALLOC_SAMPLE_PARAMETER", "LARDER_PROFILE_BYTES"):
         for value in ("banana", "-1", "1e3", "9" * 30, "\x1b[31m", "0x10", "", str((1 << 36) + 1)):
             result, profile = profile_with(**{name: value})
