@@ -24,7 +24,7 @@ namespace {
 
 // A mapped range without an object. Adjacent ranges together serve one object, from the low end.
 struct CachedRange {
-  char* base;  // a multiple of granule(), as `bytes` is
+  char* base;  // a multiple of large_granule(), as `bytes` is
   size_t bytes;
   Slab* slab;  // of the object that began here, or nullptr
   uint64_t freed_ms;
@@ -43,9 +43,6 @@ struct Huge {
   uint64_t reused_bytes LARDER_GUARDED_BY(lock) = 0;  // of cached mappings, since the start
 };
 constinit Huge huge;
-
-// An object has its first page to itself, because the page map resolves pages.
-size_t granule() { return kPageBytes > os::page_size() ? kPageBytes : os::page_size(); }
 
 Slab* new_descriptor() LARDER_REQUIRES(huge.lock) {
   if (Slab* s = huge.descriptors) {
@@ -274,10 +271,10 @@ void* map_within_limits(size_t bytes, size_t align) {
 }
 
 void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
-  size_t bytes = round_up(size_bytes, granule());
+  size_t bytes = round_up(size_bytes, large_granule());
   // Arrays of whole system pages alias. Room for a colour costs them a page.
-  if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += granule();
-  size_t map_align = align > granule() ? align : granule();
+  if (align <= 16 && bytes - size_bytes < kColourSpan) bytes += large_granule();
+  size_t map_align = align > large_granule() ? align : large_granule();
   large_evict_last_freed();
   Slab* s = reuse_cached(bytes, map_align);
   *zero = s == nullptr;
@@ -334,7 +331,7 @@ os::Resized huge_grow(Slab* s, size_t bytes) {
 }
 
 void* huge_resize(Slab* s, size_t new_bytes) {
-  size_t need = round_up(new_bytes + s->offset, granule());
+  size_t need = round_up(new_bytes + s->offset, large_granule());
   size_t old = s->bytes;
   if (need <= old) {
     if (old - need > old / kTailShare) {  // a small tail stays: the object may grow again
@@ -348,7 +345,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   bool grown = absorb(s, need - old);
   // Objects that grow tend to grow again. One part in kGrowShare more address space, which is
   // untouched and so costs no memory, makes growth by small steps cost O(log size) system calls.
-  for (size_t bytes : {round_up(need + need / kGrowShare, granule()), need}) {
+  for (size_t bytes : {round_up(need + need / kGrowShare, large_granule()), need}) {
     if (grown) break;
     if (bytes < need || bytes > kMaxSize) continue;
     os::Resized resized = huge_grow(s, bytes);
@@ -390,6 +387,8 @@ constinit const LargeLayout large_layout = {.descriptors = static_cast<const voi
                                             .cached_bytes = sizeof(CachedRange),
                                             .cached_base = offsetof(CachedRange, base),
                                             .cached_length = offsetof(CachedRange, bytes)};
+
+size_t large_granule() { return kPageBytes > os::page_size() ? kPageBytes : os::page_size(); }
 
 void* large_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (size_bytes > kMaxSize - align) return nullptr;

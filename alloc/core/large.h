@@ -30,6 +30,9 @@ inline unsigned span_pages(size_t size_bytes) {
 // REQUIRES: span_pages(size_bytes) <= s->pages. Hands out a cached span again.
 void* large_reuse(Slab* s, size_t size_bytes);
 inline size_t large_usable(const Slab* s) { return s->bytes - s->offset; }
+// The unit of mappings in bytes: an object has its first page to itself, because the page map
+// resolves pages.
+size_t large_granule();
 // Resizes in place or by moving system pages. Returns the object's new address; nullptr if it must
 // be copied or there is no memory, and then it is unchanged.
 void* large_resize(Slab* s, void* object, size_t new_bytes);

@@ -48,6 +48,12 @@ LARDER_SLOW void uncount_room(void* p, size_t size_bytes) {
   if (path.entered() && s->sample_point != nullptr) sample_correct(s->sample_point, size_bytes);
 }
 
+// In whole pages, as large_resize() has asked.
+bool limit_refuses(const Slab* s, size_t size_bytes) {
+  size_t need = round_up(size_bytes + s->offset, large_granule());
+  return need > s->bytes && !limit::allows(need - s->bytes);
+}
+
 // Resizes in place or by moving system pages. nullptr: it must be copied.
 void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   if (is_small(s)) {
@@ -59,10 +65,8 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
   SlowPath path;
   if (!path.entered()) return nullptr;
   void* q = large_resize(s, p, size_bytes);
-  // The copy would need room for both objects. The limit has refused whole pages.
-  size_t page = kPageBytes > os::page_size() ? kPageBytes : os::page_size();
-  size_t whole = round_up(size_bytes + s->offset, page);
-  if (q == nullptr && whole > s->bytes && !limit::allows(whole - s->bytes)) {
+  // The copy would need room for both objects.
+  if (q == nullptr && limit_refuses(s, size_bytes)) {
     purge_all();
     q = large_resize(s, p, size_bytes);
   }

@@ -307,8 +307,7 @@ void program_is_notified() {
   hoard.clear();
 }
 
-// Wherever in a page the limit is met: free memory is released first, and nothing else is asked for
-// any.
+// Wherever in a page the limit is met: free memory goes back before the program is asked for more.
 void realloc_releases_free_memory() {
   static std::atomic<int> calls{0};
   set_callback([](larder_pressure, size_t, void*) { ++calls; }, nullptr);
