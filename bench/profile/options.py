@@ -40,6 +40,7 @@ TOOLS = {
     "plain": [],
     "record": [LARDER, "record", "--no-larder", "-o", "trace", "--"],
     "--syscalls": [LARDER, "record", "--no-larder", "--syscalls", "-o", "trace", "--"],
+    "--syscalls=kernel": [LARDER, "record", "--no-larder", "--syscalls=kernel", "-o", "trace", "--"],
     "--copies": [LARDER, "record", "--no-larder", "--copies", "-o", "trace", "--"],
     "--copies=65536": [LARDER, "record", "--no-larder", "--copies=65536", "-o", "trace", "--"],
     "--cpu": [LARDER, "record", "--no-larder", "--cpu", "-o", "trace", "--"],

@@ -37,6 +37,8 @@ const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
 const COPIES_VARIABLE: &str = "LARDER_RECORD_COPIES";
 /// The recorder takes no larger rate.
 const MAX_COPY_RATE: u64 = 1 << 40;
+/// Whether the recorder records every system call, whoever makes it: 1 or 0.
+const KERNEL_VARIABLE: &str = "LARDER_RECORD_KERNEL";
 /// How often a second of processor time the recorder samples each thread's stack.
 const CPU_VARIABLE: &str = "LARDER_RECORD_CPU";
 /// The socket at which the recorder asks at the end which blocks are lost.
@@ -47,6 +49,7 @@ Examples:
   larder record -- ./server --once
   larder record --no-larder -o plain.trace -- ./server --once
   larder record --syscalls -- ./server --once
+  larder record --syscalls=kernel -- ./server --once
   larder record --copies -- ./server --once
   larder record --copies=65536 -- ./server --many
   larder record --cpu -- ./server --once
@@ -75,9 +78,11 @@ pub struct RecordPlan {
     /// Run on this shared library's malloc
     #[arg(long, value_name = "PATH")]
     pub malloc: Option<PathBuf>,
-    /// Also record libc's functions that make system calls, their results and how long they take
-    #[arg(long)]
-    pub syscalls: bool,
+    /// Also record libc's functions that make system calls, their results and how long they take; with
+    /// kernel every system call, whoever makes it, which takes 3 us each
+    #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "libc", value_enum)]
+    pub syscalls: Option<MadeBy>,
     /// Also record memcpy, memset, strcpy, printf and similar calls; with BYTES only samples, one
     /// in so many copied bytes on average
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true)]
@@ -94,6 +99,15 @@ pub struct RecordPlan {
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Whose system calls are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum MadeBy {
+    /// Those that the program makes by libc's functions.
+    Libc,
+    /// All.
+    Kernel,
 }
 
 impl RecordPlan {
@@ -164,6 +178,10 @@ impl<'a> Run<'a> {
             (AGGREGATE_VARIABLE, switch(self.plan.aggregate)),
             (CONTENTS_VARIABLE, switch(self.plan.contents)),
             (COPIES_VARIABLE, OsStr::new(&rate)),
+            (
+                KERNEL_VARIABLE,
+                switch(self.plan.syscalls == Some(MadeBy::Kernel)),
+            ),
             (CPU_VARIABLE, OsStr::new(&cpu)),
             (LEAKS_VARIABLE, OsStr::new(name)),
         ];
@@ -224,7 +242,7 @@ fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
 fn libraries(plan: &RecordPlan) -> Result<Vec<PathBuf>> {
     let path = LibraryPath::from_environment();
     let mut libraries = vec![path.find(Library::Recorder)?];
-    if plan.syscalls {
+    if plan.syscalls == Some(MadeBy::Libc) {
         libraries.push(path.find(Library::RecorderIo)?);
     }
     if plan.copies.is_some() {

@@ -139,8 +139,14 @@ fn every_call_is_counted_by_function() {
 
 #[test]
 fn the_needless_ones_are_charged_to_their_lines() {
+    for option in ["--syscalls", "--syscalls=kernel"] {
+        assert_charged(option);
+    }
+}
+
+fn assert_charged(option: &str) {
     let directory = temporary();
-    let trace = recorded(directory.path(), &["--no-larder", "--syscalls"]);
+    let trace = recorded(directory.path(), &["--no-larder", option]);
     let report = report_json(&trace, &["--syscalls"]);
     let callers = &report["system_calls"]["callers"];
     let lines = |kind: &str| -> Vec<Value> {
@@ -168,6 +174,54 @@ fn the_needless_ones_are_charged_to_their_lines() {
             .map(Vec::len),
         Some(1)
     );
+}
+
+/// Calls that libc makes for itself, and one without libc.
+const WITHIN: &str = r#"
+#include <stdio.h>
+int main(void) {
+  FILE *file = fopen("/dev/null", "w");
+  if (!file) return 1;
+  for (int i = 0; i < 400; i++) {
+    if (fprintf(file, "%d\n", 100 + i) != 4) return 2;
+    if (fflush(file)) return 3;  // @flush
+  }
+  for (int i = 0; i < 30; i++) {
+    long id;
+    __asm__ volatile("syscall" : "=a"(id) : "a"(186L) : "rcx", "r11", "memory");  // @bare
+    if (id <= 0) return 4;
+  }
+  return 0;
+}
+"#;
+
+#[test]
+fn calls_are_seen_whoever_makes_them() {
+    let directory = temporary();
+    let program = compile(directory.path(), "within.c", WITHIN, &["-g", "-O1"]);
+    for (option, seen) in [("--syscalls", false), ("--syscalls=kernel", true)] {
+        let folder = directory.path().join(option);
+        fs::create_dir(&folder).expect("a folder");
+        let trace = record(&folder, &program, &[], &[option]);
+        let report = report_json(&trace, &["--syscalls"]);
+        let functions = &report["system_calls"]["functions"];
+        let calls = |name: &str| {
+            let list = functions.as_array().expect("a list");
+            let found = list.iter().find(|function| function["function"] == name);
+            found.map(|function| function["calls"].as_u64().expect("a number"))
+        };
+        assert_eq!(calls("gettid"), seen.then_some(30));
+        assert_eq!(calls("write"), seen.then_some(400));
+        if seen {
+            assert_eq!(of(functions, "function", "write")["bytes"], json!(1600));
+            let tiny = &report["system_calls"]["callers"]["tiny"][0];
+            let line = line_of(WITHIN, "flush");
+            assert_eq!(
+                (&tiny["function"], &tiny["line"], &tiny["tiny"]),
+                (&json!("main"), &json!(line), &json!(400))
+            );
+        }
+    }
 }
 
 #[test]

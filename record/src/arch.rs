@@ -9,10 +9,14 @@
 compile_error!("the recorder knows x86-64 only");
 
 use std::arch::{asm, global_asm};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::cpu::Sampler;
+use crate::notes::Called;
 use crate::registers::Registers;
 use crate::stream::Stream;
+use crate::sys::{self, Errno};
 
 /// ELF's number for this processor.
 pub const MACHINE: u32 = 62;
@@ -186,10 +190,204 @@ unsafe extern "C" fn vfork() {
     )
 }
 
-/// Where a handler of the recorder's returns to: asks the kernel for the interrupted registers.
+/// Where a handler of the recorder's returns to: asks the kernel for the interrupted registers. Unwinders know
+/// these nine bytes, and that no table describes them: `mov rax, 15; syscall`.
 #[unsafe(naked)]
 pub extern "C" fn signal_return() {
-    core::arch::naked_asm!("mov eax, 15", "syscall")
+    core::arch::naked_asm!(".byte 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05", "nop",)
+}
+
+/// Whether the kernel makes system calls, or sends SIGSYS: of all threads.
+pub static SELECTOR: AtomicU8 = AtomicU8::new(DISPATCH);
+pub const ALLOW: u8 = 0;
+const DISPATCH: u8 = 1;
+
+/// The instructions of this library, whose system calls are never dispatched.
+static OWN_CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Has the kernel dispatch the thread's system calls, and those of the threads and processes that it starts.
+pub fn dispatch_calls() -> Result<(), Errno> {
+    let own = own_code();
+    OWN_CODE[0].store(own.start, Ordering::Relaxed);
+    OWN_CODE[1].store(own.len(), Ordering::Relaxed);
+    sys::dispatch_calls(own, SELECTOR.as_ptr())
+}
+
+/// The segment that this function is in.
+fn own_code() -> Range<usize> {
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        found: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: the loader's, and the range below.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<Range<usize>>()) };
+        for number in 0..usize::from(info.dlpi_phnum) {
+            // SAFETY: there are so many.
+            let header = unsafe { &*info.dlpi_phdr.add(number) };
+            let start = (info.dlpi_addr + header.p_vaddr) as usize;
+            let segment = start..start + header.p_memsz as usize;
+            if header.p_type == libc::PT_LOAD && segment.contains(&(own_code as *const () as usize))
+            {
+                *found = segment;
+                return 1;
+            }
+        }
+        0
+    }
+    let mut found = 0..0;
+    // SAFETY: the function has the right type.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
+}
+
+/// A system call that a handler makes, in its frame.
+#[repr(C)]
+pub struct MadeCall {
+    pub called: Called,
+    pub number: i64,
+    /// What an argument points at instead of the program's. After the call the first is the mask that it left.
+    pub words: [usize; 4],
+}
+
+const _: () = assert!(size_of::<Called>() == 80 && size_of::<MadeCall>() == 120);
+
+/// The handler of SIGSYS, with all signals blocked: makes the call, if `prepare` wants it to, with those that the
+/// program blocks. Only then may a handler of the program's jump away, and a cancelled thread be unwound.
+#[unsafe(naked)]
+pub unsafe extern "C" fn dispatched() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rbx",
+        ".cfi_offset rbx, -24",
+        "sub rsp, 120",
+        "mov rbx, rdx",
+        "mov rcx, rsp",
+        "call {prepare}",
+        "test al, al",
+        "je 2f",
+        "mov edi, {set}",
+        "lea rsi, [rbx + {mask}]",
+        "xor edx, edx",
+        "mov r10d, 8",
+        "mov eax, {change_mask}",
+        "syscall",
+        ".globl larder_record_call_begins",
+        ".hidden larder_record_call_begins",
+        "larder_record_call_begins:",
+        "mov rdi, qword ptr [rsp + 56]",
+        "mov rsi, qword ptr [rsp + 48]",
+        "mov rdx, qword ptr [rsp + 40]",
+        "mov r10, qword ptr [rsp + 32]",
+        "mov r8, qword ptr [rsp + 24]",
+        "mov r9, qword ptr [rsp + 16]",
+        "mov rax, qword ptr [rsp + 80]",
+        "syscall",
+        "mov qword ptr [rsp + 8], rax",
+        "mov edi, {block}",
+        "lea rsi, [rip + {all}]",
+        "lea rdx, [rsp + 88]",
+        "mov r10d, 8",
+        "mov eax, {change_mask}",
+        ".globl larder_record_call_ends",
+        ".hidden larder_record_call_ends",
+        "larder_record_call_ends:",
+        "syscall",
+        "mov rdi, rbx",
+        "mov rsi, rsp",
+        "call {finish}",
+        "2:",
+        "add rsp, 120",
+        "pop rbx",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        mask = const std::mem::offset_of!(libc::ucontext_t, uc_sigmask),
+        set = const libc::SIG_SETMASK,
+        block = const libc::SIG_BLOCK,
+        change_mask = const libc::SYS_rt_sigprocmask,
+        all = sym sys::ALL_SIGNALS,
+        prepare = sym crate::dispatch::prepare,
+        finish = sym crate::dispatch::finish,
+    )
+}
+
+/// Where in the program the call of each stub returns to; 0 if it has none. The first half is of those whose
+/// child makes dispatched calls, too.
+static STUBS: [AtomicUsize; 32] = [const { AtomicUsize::new(0) }; 32];
+const STUB_BYTES: usize = 32;
+
+/// A place in this library that makes the call whose number is in `rax`, and then jumps back; `None` if all
+/// are in use. `in_child`: what it makes goes on with dispatched calls.
+pub fn stub(back: usize, in_child: bool) -> Option<usize> {
+    let half = STUBS.len() / 2;
+    let range = if in_child { 0..half } else { half..STUBS.len() };
+    let number = range.into_iter().find(|number| {
+        let taken = STUBS[*number].compare_exchange(0, back, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok() || taken == Err(back)
+    })?;
+    Some(stubs as *const () as usize + number * STUB_BYTES)
+}
+
+/// The child of a call is 0 in `rax`. What else a system call keeps must be kept; it changes `rcx` and `r11`.
+macro_rules! stubs {
+    ($($number:literal $child:literal)*) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn stubs() {
+            core::arch::naked_asm!(
+                $(
+                    ".balign 32",
+                    "syscall",
+                    concat!("lea rcx, [rip + {stubs} + 8 * ", $number, "]"),
+                    "test rax, rax",
+                    concat!("je ", $child),
+                    "jmp qword ptr [rcx]",
+                )*
+                ".balign 32",
+                "3:",
+                "lea rsp, [rsp - 128]",
+                "push rcx",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push r8",
+                "push r10",
+                "mov edi, 59",
+                "mov esi, 1",
+                "mov rdx, qword ptr [rip + {code}]",
+                "mov r10, qword ptr [rip + {code} + 8]",
+                "lea r8, [rip + {selector}]",
+                "mov eax, 157",
+                "syscall",
+                "pop r10",
+                "pop r8",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "pop rcx",
+                "lea rsp, [rsp + 128]",
+                "xor eax, eax",
+                "4:",
+                "jmp qword ptr [rcx]",
+                stubs = sym STUBS,
+                code = sym OWN_CODE,
+                selector = sym SELECTOR,
+            )
+        }
+    };
+}
+
+stubs! {
+    0 "3f" 1 "3f" 2 "3f" 3 "3f" 4 "3f" 5 "3f" 6 "3f" 7 "3f"
+    8 "3f" 9 "3f" 10 "3f" 11 "3f" 12 "3f" 13 "3f" 14 "3f" 15 "3f"
+    16 "4f" 17 "4f" 18 "4f" 19 "4f" 20 "4f" 21 "4f" 22 "4f" 23 "4f"
+    24 "4f" 25 "4f" 26 "4f" 27 "4f" 28 "4f" 29 "4f" 30 "4f" 31 "4f"
 }
 
 /// A thread's first function and its argument.
@@ -218,6 +416,24 @@ pub fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Op
     // The stack pointer is at the ucontext: flags, link and alternate stack, then the registers; see
     // sigcontext(7)'s struct in the kernel's headers.
     const REGISTERS: u64 = 8 + 8 + 24;
-    let first = sp.checked_add(REGISTERS)?;
-    Registers::interrupted(|offset| read(first.checked_add(offset)?).ok())
+    let mut at = |context: u64| {
+        let first = context.checked_add(REGISTERS)?;
+        Registers::interrupted(|offset| read(first.checked_add(offset)?).ok())
+    };
+    let registers = at(sp)?;
+    match registers.ip()? {
+        ip if is_made_call(ip) => at(registers.bx()?),
+        _ => Some(registers),
+    }
+}
+
+/// Whether the call that `dispatched` makes was interrupted, on behalf of the code whose context is in `rbx`.
+fn is_made_call(ip: u64) -> bool {
+    unsafe extern "C" {
+        safe fn larder_record_call_begins();
+        safe fn larder_record_call_ends();
+    }
+    let [begin, end] = [larder_record_call_begins, larder_record_call_ends]
+        .map(|place: extern "C" fn()| place as *const () as u64);
+    (begin..=end).contains(&ip)
 }

@@ -14,7 +14,7 @@
 //! Thread safety: a `Sampler` belongs to a thread. Invariant: Σ samples + what is lost ≈ processor time.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, compiler_fence};
 
 use larder_trace::layout::Slot;
 
@@ -24,7 +24,8 @@ use crate::hooks::{self, guard};
 use crate::map::{self, Snapshot};
 use crate::memory::Pages;
 use crate::registers::Registers;
-use crate::stream::{self, Stream};
+use crate::signals::OwnAction;
+use crate::stream::Stream;
 use crate::walk::Walker;
 use crate::{clock, file, hash, state, sys};
 
@@ -34,6 +35,8 @@ static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
 /// How often the kernel looks at timers of processor time.
 static TICK_NS: AtomicU64 = AtomicU64::new(0);
 static WARNED: AtomicBool = AtomicBool::new(false);
+/// The program's action for the signal.
+static OWN: OwnAction = OwnAction::new();
 
 /// What our timers send with the signal: "LCPU".
 const VALUE: usize = 0x4c43_5055;
@@ -119,21 +122,8 @@ extern "C" fn child() {
 
 /// Begins to sample the calling thread, if its process is sampled, before its first call.
 pub fn begin_now() {
-    if signal().is_none() {
-        return;
-    }
-    hooks::start();
-    // SAFETY: the thread's own.
-    let local = unsafe { &mut *arch::local() };
-    if local.guard == guard::NONE && local.in_vfork == 0 && state::is_recording() {
-        let errno = Errno::keep();
-        local.guard = guard::RECORDER;
-        if local.stream.is_null() {
-            let here = 0u8;
-            stream::attach((&raw const here).addr());
-        }
-        local.guard = guard::NONE;
-        drop(errno);
+    if signal().is_some() {
+        hooks::begin_now();
     }
 }
 
@@ -187,13 +177,16 @@ fn make() -> Result<*mut Sampler, sys::Errno> {
 
 /// The calling thread ends. REQUIRES: the guard is set, and the stream is not in use.
 pub fn end_thread(local: &mut Local) {
+    // SAFETY: null, or the thread's own.
+    if let Some(ending) = unsafe { local.sampler.as_ref() } {
+        // The last signal comes before this returns, so that its sample is kept.
+        sys::delete_timer(ending.timer);
+    }
     flush(local);
     let sampler = std::mem::replace(&mut local.sampler, std::ptr::null_mut());
-    // A signal that comes from here on finds no sampler.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: null, or the thread's own, which nothing else knows now.
     if let Some(gone) = unsafe { sampler.as_mut() } {
-        sys::delete_timer(gone.timer);
         gone.walker.end();
         gone.release();
         // SAFETY: mapped by `make`.
@@ -248,7 +241,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     };
     if code != libc::SI_TIMER || value != VALUE {
         // SAFETY: the handler's own arguments.
-        return unsafe { pass_on(signal, info, context) };
+        return unsafe { OWN.pass_on(signal, info, context) };
     }
     let periods = 1 + u64::try_from(overrun).unwrap_or(0);
     let cpu_ns = PERIOD_NS.load(Ordering::Relaxed) * periods;
@@ -427,40 +420,6 @@ impl Sampler {
     }
 }
 
-/// The program's own action for our signal: flags, and the handler, 0 for the default.
-static OWN_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-static OWN_FLAGS: AtomicI32 = AtomicI32::new(0);
-
-/// The program's own signal of our number.
-///
-/// # Safety
-/// A handler's arguments.
-unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let handler = OWN_HANDLER.load(Ordering::Acquire);
-    let flags = OWN_FLAGS.load(Ordering::Relaxed);
-    match handler {
-        libc::SIG_IGN => {}
-        libc::SIG_DFL => {
-            let default = sys::KernelAction::default();
-            // SAFETY: the default action, which ends the process.
-            let _ = unsafe { sys::signal_action(signal, Some(&default)) };
-            sys::raise(signal);
-            sys::unblock(signal);
-        }
-        // SAFETY: the program has set it with these flags.
-        _ if flags & libc::SA_SIGINFO != 0 => unsafe {
-            let handler: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) =
-                std::mem::transmute(handler);
-            handler(signal, info, context);
-        },
-        // SAFETY: as above.
-        _ => unsafe {
-            let handler: unsafe extern "C" fn(i32) = std::mem::transmute(handler);
-            handler(signal);
-        },
-    }
-}
-
 /// The signal that the wrappers keep to us; 0 if there is none.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
@@ -472,16 +431,12 @@ extern "C" fn larder_record_cpu_signal() -> i32 {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn larder_record_cpu_handler(new: *const Start) -> Start {
-    let before = Start {
-        function: OWN_HANDLER.load(Ordering::Acquire),
-        argument: OWN_FLAGS.load(Ordering::Relaxed) as usize,
-    };
+    let (function, argument) = OWN.get();
     // SAFETY: the wrapper's, or null.
     if let Some(new) = unsafe { new.as_ref() } {
-        OWN_FLAGS.store(new.argument as i32, Ordering::Relaxed);
-        OWN_HANDLER.store(new.function, Ordering::Release);
+        OWN.replace(new.function, new.argument);
     }
-    before
+    Start { function, argument }
 }
 
 /// What a new thread is to be started with, so that it is sampled from its beginning on.

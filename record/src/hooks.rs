@@ -20,6 +20,7 @@ use larder_wrap::entry;
 use crate::arch::{self, Caller, Local};
 use crate::blocks::Block;
 use crate::errno::{Errno, out_of_memory};
+use crate::registers::Registers;
 use crate::stream::{self, Call, Stream};
 use crate::{clock, contents, counters, file, real, stack, state};
 
@@ -255,6 +256,12 @@ impl Hook {
     pub fn system_call(&mut self, code: u8, record: SystemCallRecord) {
         // SAFETY: as in `record`.
         unsafe { &mut *self.stream }.system_call(self.caller, code, record);
+    }
+
+    /// The same for one that the kernel has dispatched.
+    pub fn interrupted_call(&mut self, at: Registers, code: u8, record: SystemCallRecord) {
+        // SAFETY: as in `record`.
+        unsafe { &mut *self.stream }.interrupted_call(at, code, record);
     }
 }
 
@@ -701,6 +708,23 @@ pub extern "C" fn vfork_after(result: isize) -> c_int {
         return -1;
     }
     result as c_int
+}
+
+/// Begins to record the calling thread before its first call.
+pub fn begin_now() {
+    start();
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    if local.guard == guard::NONE && local.in_vfork == 0 && state::is_recording() {
+        let errno = Errno::keep();
+        local.guard = guard::RECORDER;
+        if local.stream.is_null() {
+            let here = 0u8;
+            stream::attach((&raw const here).addr());
+        }
+        local.guard = guard::NONE;
+        drop(errno);
+    }
 }
 
 /// Starts the recording before the first call.

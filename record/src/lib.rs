@@ -5,9 +5,9 @@
 //! `malloc`, never panics into the program, does not change `errno`, and if it cannot continue, it stops
 //! recording and notes that in the trace.
 //!
-//! Modules, each using only those behind it: `notes`, `duplicate`, `hooks`, `operators`, `exec` → `state` → `ask`, `cpu`, `stream` → `walk`,
+//! Modules, each using only those behind it: `dispatch` → `notes`, `duplicate`, `hooks`, `operators`, `exec` → `state` → `ask`, `cpu`, `stream` → `walk`,
 //! `intern`, `marks`, `chunk`, `counters`, `contents` → `familiar`, `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
-//! `fixed`, `blocks`, `stack` → `memory`, `arch`, `sys`, `hash`.
+//! `fixed`, `blocks`, `stack`, `signals` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;
 mod ask;
@@ -18,6 +18,7 @@ mod config;
 mod contents;
 mod counters;
 mod cpu;
+mod dispatch;
 mod duplicate;
 mod errno;
 mod exec;
@@ -36,6 +37,7 @@ mod real;
 mod recent;
 mod registers;
 mod rules;
+mod signals;
 mod stack;
 mod state;
 mod stream;
@@ -54,6 +56,9 @@ static CONSTRUCTOR: extern "C" fn() = {
         hooks::start();
         cpu::begin_now();
         ask::watch_exit();
+        if state::system_calls_are_dispatched() {
+            dispatch::start();
+        }
     }
     constructor
 };

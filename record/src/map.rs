@@ -46,7 +46,7 @@ pub struct Snapshot {
     next_id: u32,
     /// Where the loader's own code is.
     loader: Range<u64>,
-    /// Where the malloc below has its code.
+    /// Where the malloc below has its code, if it is not libc's.
     allocator: Range<u64>,
 }
 
@@ -122,7 +122,11 @@ pub fn start() {
     // Not known yet if a system call begins the recording.
     real::look_up();
     let malloc = real::malloc().map_or(0, |malloc| malloc as usize);
-    if let Some(known) = snapshot.known(malloc as u64) {
+    // SAFETY: as above; libc has code of other kinds, too.
+    let libc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()) };
+    if let Some(known) = snapshot.known(malloc as u64)
+        && !(known.start..known.end).contains(&(libc as u64))
+    {
         snapshot.allocator = known.start..known.end;
     }
     CURRENT.store(Box::into_raw(Box::new(snapshot)), Ordering::Release);

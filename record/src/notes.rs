@@ -58,11 +58,11 @@ extern "C" fn larder_record_copy(
     }
 }
 
-/// The frame of a wrapper in `record/io`.
+/// The frame of a wrapper in `record/io`, or of the handler of dispatched calls.
 #[repr(C)]
-struct Called {
-    begin: u64,
-    result: usize,
+pub struct Called {
+    pub begin: u64,
+    pub result: usize,
     /// The argument registers, the sixth first.
     arguments: [usize; 6],
     bp: usize,
@@ -70,6 +70,21 @@ struct Called {
 }
 
 impl Called {
+    pub fn set_arguments(&mut self, arguments: [usize; 6]) {
+        self.arguments = arguments;
+        self.arguments.reverse();
+    }
+
+    pub fn set_argument(&mut self, number: usize, value: usize) {
+        self.arguments[5 - number] = value;
+    }
+
+    /// Moves the arguments on by one, as libc's `syscall` has them.
+    pub fn insert_argument(&mut self, first: usize) {
+        self.arguments.copy_within(1.., 0);
+        self.arguments[5] = first;
+    }
+
     fn argument(&self, number: usize) -> usize {
         self.arguments[5 - number]
     }
@@ -163,7 +178,7 @@ unsafe fn bytes_of(vector: usize, count: usize) -> usize {
 /// function is one of those that ask.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
-extern "C" fn larder_record_now() -> u64 {
+pub extern "C" fn larder_record_now() -> u64 {
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
     if local.guard != guard::NONE || !state::is_recording() {
@@ -208,20 +223,22 @@ unsafe extern "C" fn larder_record_system_call(call: u32, result: isize, called:
     if let Some(mut hook) = Hook::enter_quietly(sp, bp)
         && !own()
     {
-        hook.system_call(
-            call.code(),
-            SystemCallRecord {
-                site: NO_SITE,
-                result: result as i64,
-                time: clock::now(),
-                ticks: match called.begin {
-                    0 => 0,
-                    begin => clock::about().saturating_sub(begin),
-                },
-                limit: called.limit(call, result) as u64,
-                descriptor: called.descriptor(call, result),
-                buffer: called.buffer(call, result) as u64,
-            },
-        );
+        hook.system_call(call.code(), record_of(call, result, called));
+    }
+}
+
+/// A call that has returned; its site is not known.
+pub fn record_of(call: SystemCall, result: isize, called: &Called) -> SystemCallRecord {
+    SystemCallRecord {
+        site: NO_SITE,
+        result: result as i64,
+        time: clock::now(),
+        ticks: match called.begin {
+            0 => 0,
+            begin => clock::about().saturating_sub(begin),
+        },
+        limit: called.limit(call, result) as u64,
+        descriptor: called.descriptor(call, result),
+        buffer: called.buffer(call, result) as u64,
     }
 }

@@ -92,6 +92,10 @@ impl Registers {
         self.get(X86_64::RSP)
     }
 
+    pub fn bx(&self) -> Option<u64> {
+        self.get(X86_64::RBX)
+    }
+
     pub fn bp(&self) -> Option<u64> {
         self.get(X86_64::RBP)
     }

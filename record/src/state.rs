@@ -17,6 +17,7 @@ use larder_trace::{StopReason, process};
 use crate::arch::Local;
 use crate::config::{self, Config};
 use crate::fixed::FixedPath;
+use crate::hooks::guard;
 use crate::stream::{self, Stream};
 use crate::sys::{self, Errno};
 use crate::{HEAP, arch, ask, chunk, clock, contents, counters, cpu, file, map, walk};
@@ -35,6 +36,7 @@ static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const DEAD).cast_mut()
 static FOLDER: FixedPath = FixedPath::new();
 static COPIES: AtomicBool = AtomicBool::new(false);
 static FOLLOW_FORK: AtomicBool = AtomicBool::new(true);
+static KERNEL: AtomicBool = AtomicBool::new(false);
 /// The pthread key whose destructor reports a thread's end, plus one; 0 for none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
@@ -64,6 +66,11 @@ pub fn enter_slow() -> bool {
 #[inline]
 pub fn copies_are_recorded() -> bool {
     COPIES.load(Ordering::Relaxed)
+}
+
+/// Whether every system call is to be recorded, whoever makes it.
+pub fn system_calls_are_dispatched() -> bool {
+    is_recording() && KERNEL.load(Ordering::Relaxed)
 }
 
 fn begin(from: u8, start: fn() -> bool) -> bool {
@@ -132,6 +139,7 @@ fn start() -> bool {
     if config.cpu_hz > 0 && !config.counters_only {
         cpu::start(config.cpu_hz);
     }
+    KERNEL.store(config.kernel && !config.counters_only, Ordering::Relaxed);
     true
 }
 
@@ -350,14 +358,14 @@ unsafe extern "C" fn at_thread_end(stream: *mut c_void) {
         return;
     }
     local.rounds += 1;
-    local.guard += 1;
+    let outer = std::mem::replace(&mut local.guard, guard::RECORDER);
     if local.rounds < ROUNDS {
         watch_thread_end(local.stream);
     } else {
         cpu::end_thread(local);
         stream::retire(local.stream);
     }
-    local.guard -= 1;
+    local.guard = outer;
 }
 
 /// The image ends: writes the contents of live blocks to the trace, if requested. Not from a signal
@@ -367,14 +375,14 @@ pub fn tell_live(local: &mut Local) {
     let stream = unsafe { local.stream.as_mut() };
     if let Some(stream) = stream
         && contents::are_on()
-        && local.guard == 0
+        && local.guard == guard::NONE
     {
-        local.guard += 1;
+        local.guard = guard::RECORDER;
         let here = 0u8;
         contents::each_live(|address, fingerprint| {
             stream.contents((&raw const here).addr(), address, fingerprint, clock::now());
         });
-        local.guard -= 1;
+        local.guard = guard::NONE;
     }
 }
 
@@ -387,12 +395,13 @@ pub fn at_exit() {
     let local = unsafe { &mut *arch::local() };
     tell_live(local);
     ask::at_exit(local);
-    local.guard += 1;
+    // A handler may have jumped out of the recorder: then it is set.
+    let outer = std::mem::replace(&mut local.guard, guard::RECORDER);
     cpu::flush(local);
     stream::seal_at_exit(local.stream);
     clock::note();
     file::set_slot(Slot::EndState, EndState::Exited as u64);
-    local.guard -= 1;
+    local.guard = outer;
 }
 
 /// Describes the errors that opening a file may have.

@@ -22,6 +22,7 @@ use crate::familiar::Familiars;
 use crate::intern::{Found, Interned};
 use crate::map::{self, Snapshot};
 use crate::marks::MarkNames;
+use crate::registers::Registers;
 use crate::walk::{Walked, Walker};
 use crate::{clock, cpu, file, state, sys};
 
@@ -61,6 +62,8 @@ pub struct Call {
 const RECORD_ROOM: usize = 128;
 /// Signal handlers may run on it, too.
 const OWN_STACK_BYTES: usize = 256 << 10;
+/// A system call of malloc's is made this near the end of the stack: by a function of libc's.
+const INNER_FRAMES: usize = 4;
 /// Frames in one record of nodes.
 const NODES_AT_ONCE: usize = 64;
 
@@ -347,7 +350,13 @@ impl Stream {
 
     #[cold]
     #[inline(never)]
-    fn work_on_own_stack<F: FnOnce(&mut Stream)>(&mut self, act: F) {
+    fn work_on_own_stack(&mut self, act: impl FnOnce(&mut Stream)) {
+        // A signal that came meanwhile would take the alternate stack from its beginning, as if it were free.
+        let _held = sys::is_on_alternate_stack().then(sys::SignalsHeld::new);
+        self.on_own_stack(act);
+    }
+
+    fn on_own_stack<F: FnOnce(&mut Stream)>(&mut self, act: F) {
         struct Work<'a, F>(&'a mut Stream, Option<F>);
         extern "C" fn work<F: FnOnce(&mut Stream)>(argument: *mut u8) {
             // SAFETY: the struct below, which waits for this function.
@@ -462,6 +471,40 @@ impl Stream {
                 stream.note(|predictor, out| predictor.encode_system_call(out, &record));
             }
         });
+    }
+
+    /// The same for one that a handler of ours has made in the place of the code with these registers. Not what
+    /// malloc does.
+    pub fn interrupted_call(&mut self, at: Registers, code: u8, record: SystemCallRecord) {
+        // The handler may run on a small alternate stack; it is not interrupted.
+        self.on_own_stack(|stream| {
+            let Some(node) = stream.interrupted_node(at) else {
+                return;
+            };
+            if let Some((site, _)) = stream.site(node, code) {
+                let record = SystemCallRecord { site, ..record };
+                stream.note(|predictor, out| predictor.encode_system_call(out, &record));
+            }
+        });
+    }
+
+    fn interrupted_node(&mut self, at: Registers) -> Option<u32> {
+        for try_again in [true, true, true, false] {
+            let map = self.follow_map()?;
+            let walked = self.walker.walk_interrupted(map, at)?;
+            let mut inner = self.walker.last().iter().rev().take(INNER_FRAMES);
+            if inner.any(|frame| map.is_allocator(frame.ip())) {
+                return None;
+            }
+            if !walked.complete {
+                file::add_to_slot(Slot::TruncatedStacks, 1);
+            }
+            if let Some(node) = self.number_last(map, walked, try_again)? {
+                return Some(node);
+            }
+            self.walker.drop_last();
+        }
+        None
     }
 
     /// Records a block's contents.
@@ -622,18 +665,21 @@ impl Stream {
         check: bool,
     ) -> Option<Option<u32>> {
         std::mem::swap(&mut self.walker, walker);
-        let known = self.known_part(&walked);
-        let number = known.and_then(|(parent, at)| {
-            if at == self.walker.last().len() {
-                Some(Some(parent))
-            } else if check && self.is_stale(map, at) {
-                Some(None)
-            } else {
-                self.define(at, parent).map(Some)
-            }
-        });
+        let number = self.number_last(map, walked, check);
         std::mem::swap(&mut self.walker, walker);
         number
+    }
+
+    /// The same for the stream's own.
+    fn number_last(&mut self, map: &Snapshot, walked: Walked, check: bool) -> Option<Option<u32>> {
+        let (parent, at) = self.known_part(&walked)?;
+        if at == self.walker.last().len() {
+            Some(Some(parent))
+        } else if check && self.is_stale(map, at) {
+            Some(None)
+        } else {
+            self.define(at, parent).map(Some)
+        }
     }
 
     /// Records a sample of processor time. `None` if the recording has stopped.

@@ -395,19 +395,24 @@ pub unsafe fn signal_action(signal: i32, new: Option<&KernelAction>) -> Result<K
     unsafe { syscall(libc::SYS_rt_sigaction, arguments) }.map(|_| old)
 }
 
+/// But SIGSYS, which comes from a call itself: the kernel ends a program that blocks it.
+pub static ALL_SIGNALS: u64 = !(1 << (libc::SIGSYS - 1));
+
+/// The kernel's flag for an action that has a restorer.
+pub const RESTORER: i32 = 0x0400_0000;
+
 /// Handles a signal with all others blocked, on the thread's alternate stack if it has one.
 pub fn handle_signal(
     signal: i32,
     handler: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut std::ffi::c_void),
     restorer: extern "C" fn(),
 ) -> Result<()> {
-    const RESTORER: i32 = 0x0400_0000;
     let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK | RESTORER;
     let action = KernelAction {
         handler: handler as *const () as usize,
         flags: flags as usize,
         restorer: restorer as *const () as usize,
-        mask: u64::MAX,
+        mask: ALL_SIGNALS,
     };
     // SAFETY: the handler and the restorer have the kernel's types, and stay.
     unsafe { signal_action(signal, Some(&action)) }.map(|_| ())
@@ -415,19 +420,72 @@ pub fn handle_signal(
 
 /// Adds a signal to the thread's mask.
 pub fn block(signal: i32) {
-    change_mask(signal, libc::SIG_BLOCK);
+    change_mask(libc::SIG_BLOCK, 1 << (signal - 1));
 }
 
 /// Removes a signal from the thread's mask.
 pub fn unblock(signal: i32) {
-    change_mask(signal, libc::SIG_UNBLOCK);
+    change_mask(libc::SIG_UNBLOCK, 1 << (signal - 1));
 }
 
-fn change_mask(signal: i32, how: i32) {
-    let set = 1u64 << (signal - 1);
-    let arguments = [how as usize, &raw const set as usize, 0, 8, 0, 0];
-    // SAFETY: the mask is eight bytes.
-    let _ = unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
+/// Changes the thread's mask. Returns the one before.
+fn change_mask(how: i32, set: u64) -> u64 {
+    let mut old = 0u64;
+    let (set, place) = (&raw const set as usize, &raw mut old as usize);
+    // SAFETY: both masks are eight bytes.
+    let _ = unsafe {
+        syscall(
+            libc::SYS_rt_sigprocmask,
+            [how as usize, set, place, 8, 0, 0],
+        )
+    };
+    old
+}
+
+/// Blocks all signals in this thread until it is dropped.
+pub struct SignalsHeld {
+    old_mask: u64,
+}
+
+impl SignalsHeld {
+    pub fn new() -> Self {
+        SignalsHeld {
+            old_mask: change_mask(libc::SIG_BLOCK, ALL_SIGNALS),
+        }
+    }
+}
+
+impl Drop for SignalsHeld {
+    fn drop(&mut self) {
+        change_mask(libc::SIG_SETMASK, self.old_mask);
+    }
+}
+
+/// Whether the thread runs on its alternate stack.
+pub fn is_on_alternate_stack() -> bool {
+    // SAFETY: all-zero is a valid value.
+    let mut stack: libc::stack_t = unsafe { std::mem::zeroed() };
+    let arguments = [0, &raw mut stack as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel fills the struct.
+    let _ = unsafe { syscall(libc::SYS_sigaltstack, arguments) };
+    stack.ss_flags & libc::SS_ONSTACK != 0
+}
+
+/// Has the kernel send SIGSYS instead of each system call of this thread that is made outside of the
+/// instructions, if the byte says so.
+pub fn dispatch_calls(instructions: std::ops::Range<usize>, selector: *const u8) -> Result<()> {
+    const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+    const ON: usize = 1;
+    let arguments = [
+        PR_SET_SYSCALL_USER_DISPATCH,
+        ON,
+        instructions.start,
+        instructions.len(),
+        selector as usize,
+        0,
+    ];
+    // SAFETY: the kernel only reads the byte.
+    unsafe { syscall(libc::SYS_prctl, arguments) }.map(|_| ())
 }
 
 /// Sends a signal to the calling thread.
@@ -500,20 +558,9 @@ const FILE_SIZE_SIGNAL: u64 = 1 << (libc::SIGXFSZ - 1);
 
 impl FileSizeSignalHeld {
     pub fn new() -> Self {
-        let mut old_mask = 0u64;
-        let set = FILE_SIZE_SIGNAL;
-        let how = libc::SIG_BLOCK as usize;
-        let arguments = [
-            how,
-            &raw const set as usize,
-            &raw mut old_mask as usize,
-            8,
-            0,
-            0,
-        ];
-        // SAFETY: both masks are eight bytes.
-        let _ = unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
-        FileSizeSignalHeld { old_mask }
+        FileSizeSignalHeld {
+            old_mask: change_mask(libc::SIG_BLOCK, FILE_SIZE_SIGNAL),
+        }
     }
 
     pub fn swallow(&self) {
@@ -533,9 +580,6 @@ impl FileSizeSignalHeld {
 
 impl Drop for FileSizeSignalHeld {
     fn drop(&mut self) {
-        let how = libc::SIG_SETMASK as usize;
-        let arguments = [how, &raw const self.old_mask as usize, 0, 8, 0, 0];
-        // SAFETY: the mask is the one the thread had.
-        let _ = unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) };
+        change_mask(libc::SIG_SETMASK, self.old_mask);
     }
 }

@@ -421,7 +421,8 @@ impl Steps {
             rule: None,
         };
         let ip = at.ip();
-        if ip == TRAMPOLINE.load(Ordering::Relaxed) && ip != 0 {
+        let ours = arch::signal_return as *const () as u64;
+        if ip == ours || ip == TRAMPOLINE.load(Ordering::Relaxed) && ip != 0 {
             return (never, self.over_signal(at, interrupted), false);
         }
         if ip == CONTEXT_ROOT.load(Ordering::Relaxed) && ip != 0 {

@@ -8,6 +8,7 @@ pub mod text;
 use std::collections::BTreeMap;
 
 use larder_trace::{Action, Event, Events, SystemCall, Trace};
+use syscalls::Sysno;
 
 use super::callers::{self, Callers};
 use super::histogram::Histogram;
@@ -72,37 +73,18 @@ impl Function {
 
     pub fn name(self) -> String {
         match self.call {
-            SystemCall::Syscall => format!("syscall({})", number_name(self.number)),
+            SystemCall::Syscall => number_name(self.number),
             call => call.name().to_owned(),
         }
     }
 }
 
-/// Those that programs make by number, because libc has no function for them, or had none.
 fn number_name(number: u64) -> String {
-    let known = match i64::try_from(number).unwrap_or(-1) {
-        libc::SYS_futex => "futex",
-        libc::SYS_getrandom => "getrandom",
-        libc::SYS_gettid => "gettid",
-        libc::SYS_tgkill => "tgkill",
-        libc::SYS_membarrier => "membarrier",
-        libc::SYS_sched_getaffinity => "sched_getaffinity",
-        libc::SYS_io_uring_enter => "io_uring_enter",
-        libc::SYS_io_uring_setup => "io_uring_setup",
-        libc::SYS_io_submit => "io_submit",
-        libc::SYS_io_getevents => "io_getevents",
-        libc::SYS_copy_file_range => "copy_file_range",
-        libc::SYS_statx => "statx",
-        libc::SYS_getdents64 => "getdents64",
-        libc::SYS_pidfd_open => "pidfd_open",
-        libc::SYS_close_range => "close_range",
-        libc::SYS_perf_event_open => "perf_event_open",
-        libc::SYS_eventfd2 => "eventfd2",
-        libc::SYS_epoll_pwait2 => "epoll_pwait2",
-        libc::SYS_rseq => "rseq",
-        _ => return number.to_string(),
-    };
-    known.to_owned()
+    let known = usize::try_from(number).ok().and_then(Sysno::new);
+    known.map_or_else(
+        || format!("syscall({number})"),
+        |known| known.name().to_owned(),
+    )
 }
 
 /// Calls, and what they returned.
@@ -315,10 +297,7 @@ mod tests {
 
     #[test]
     fn a_call_by_number_is_named_after_it() {
-        assert_eq!(
-            Function::new(SystemCall::Syscall, 202).name(),
-            "syscall(futex)"
-        );
+        assert_eq!(Function::new(SystemCall::Syscall, 202).name(), "futex");
         assert_eq!(
             Function::new(SystemCall::Syscall, 9999).name(),
             "syscall(9999)"

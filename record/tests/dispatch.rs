@@ -1,0 +1,331 @@
+//! Every system call, by the kernel's dispatch: each is in the trace with its stack, and the program sees no
+//! difference, whatever it does with signals, threads and children.
+
+mod support;
+
+use larder_trace::{Action, Origin, SystemCall};
+use support::{Bench, Recorded, Recording, Run, cpu_library, recorder};
+
+const BEGIN: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+#define WANT(x) do { if (!(x)) { fprintf(stderr, "line %d: %s, errno %d\n", __LINE__, #x, errno); exit(1); } } while (0)
+__attribute__((noinline, noclone)) static long bare(long number) {
+  long result;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(number) : "rcx", "r11", "memory");
+  return result;
+}
+"#;
+
+const COUNTED: &str = r#"
+static void *loop(void *u) {
+  for (int i = 0; i < 1000; i++) bare(SYS_gettid);
+  return u;
+}
+int main(void) {
+  pthread_t threads[4];
+  for (int i = 0; i < 500; i++) bare(SYS_getppid);
+  FILE *null = fopen("/dev/null", "w");
+  for (int i = 0; i < 300; i++) {
+    fprintf(null, "%d\n", 1000 + i);
+    fflush(null);
+  }
+  for (int i = 0; i < 4; i++) WANT(!pthread_create(&threads[i], 0, loop, 0));
+  for (int i = 0; i < 4; i++) WANT(!pthread_join(threads[i], 0));
+  errno = 77;
+  WANT(bare(SYS_getuid) == getuid() && errno == 77);
+  WANT(bare(9999) == -ENOSYS && errno == 77);
+  pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 70; i++) bare(SYS_getppid);
+    _exit(3);
+  }
+  int status;
+  WANT(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 3);
+  child = bare(SYS_fork);
+  if (child == 0) {
+    for (int i = 0; i < 50; i++) bare(SYS_getppid);
+    _exit(4);
+  }
+  WANT(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 4);
+  return 0;
+}
+"#;
+
+const SIGNALS: &str = r#"
+static volatile int came;
+static void on_signal(int signal) { came += 1 + 0 * signal; bare(SYS_getppid); }
+static void nothing(int signal) { bare(SYS_getppid + 0 * signal); }
+static jmp_buf back;
+static void jump(int signal) { longjmp(back, signal); }
+static volatile long tid;
+static void *blocked(void *fd) {
+  char c;
+  tid = gettid();
+  return (void *)read(*(int *)fd, &c, 1);
+}
+static void wait_until_blocked(long thread) {
+  char name[64], text[512] = "";
+  snprintf(name, sizeof name, "/proc/self/task/%ld/stat", thread);
+  do {
+    FILE *file = fopen(name, "r");
+    WANT(file && fgets(text, sizeof text, file));
+    fclose(file);
+  } while (strrchr(text, ')')[2] != 'S');
+}
+static void tick(int on) {
+  struct itimerval every = {{0, 10000 * on}, {0, 10000 * on}};
+  WANT(!setitimer(ITIMER_REAL, &every, 0));
+}
+static int exit_code(pid_t child) {
+  int status;
+  WANT(waitpid(child, &status, 0) == child && WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+static void masks(void) {
+  sigset_t all, old, now, usr, but;
+  sigfillset(&all);
+  WANT(!sigprocmask(SIG_SETMASK, &all, &old));
+  WANT(bare(SYS_getppid) > 0);
+  WANT(!sigprocmask(SIG_SETMASK, 0, &now) && sigismember(&now, SIGUSR1) && sigismember(&now, SIGTERM));
+  WANT(!sigprocmask(SIG_SETMASK, &old, 0));
+  WANT(!sigprocmask(SIG_SETMASK, 0, &now) && !sigismember(&now, SIGUSR1));
+  struct sigaction action = {.sa_handler = on_signal, .sa_mask = all}, was;
+  WANT(!sigaction(SIGUSR1, &action, 0));
+  WANT(!sigaction(SIGUSR1, 0, &was) && was.sa_handler == on_signal && sigismember(&was.sa_mask, SIGTERM));
+  WANT(!raise(SIGUSR1) && came == 1);
+  sigemptyset(&usr);
+  sigaddset(&usr, SIGUSR1);
+  but = all;
+  sigdelset(&but, SIGUSR1);
+  struct pollfd none = {-1, 0, 0};
+  struct epoll_event event;
+  int poller = epoll_create1(0);
+  sigprocmask(SIG_BLOCK, &usr, &old);
+  WANT(!raise(SIGUSR1) && came == 1);
+  WANT(sigsuspend(&but) == -1 && errno == EINTR && came == 2);
+  WANT(!raise(SIGUSR1) && ppoll(&none, 1, 0, &but) == -1 && errno == EINTR && came == 3);
+  WANT(!raise(SIGUSR1) && pselect(0, 0, 0, 0, 0, &but) == -1 && errno == EINTR && came == 4);
+  WANT(!raise(SIGUSR1) && epoll_pwait(poller, &event, 1, -1, &but) == -1 && errno == EINTR && came == 5);
+  sigprocmask(SIG_SETMASK, &old, 0);
+}
+static void interrupted(int fd) {
+  char c;
+  struct sigaction action = {.sa_handler = nothing};
+  WANT(!sigaction(SIGALRM, &action, 0));
+  tick(1);
+  WANT(read(fd, &c, 1) == -1 && errno == EINTR);
+  struct sigaction leave = {.sa_handler = jump, .sa_flags = SA_NODEFER};
+  WANT(!sigaction(SIGALRM, &leave, 0));
+  if (!setjmp(back)) {
+    read(fd, &c, 1);
+    WANT(0);
+  }
+  tick(0);
+  WANT(bare(SYS_getppid) > 0);
+  pthread_t thread;
+  void *result;
+  WANT(!pthread_create(&thread, 0, blocked, &fd));
+  while (!tid) bare(SYS_sched_yield);
+  wait_until_blocked(tid);
+  WANT(!pthread_cancel(thread) && !pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+}
+static void stacks(void) {
+  stack_t stack = {.ss_sp = malloc(65536), .ss_size = 65536}, was;
+  came = 0;
+  WANT(!sigaltstack(&stack, 0) && !sigaltstack(0, &was) && was.ss_sp == stack.ss_sp && was.ss_flags == 0);
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+  WANT(!sigaction(SIGUSR2, &action, 0) && !raise(SIGUSR2) && came == 1);
+  WANT(bare(SYS_getppid) > 0);
+  stack.ss_flags = SS_DISABLE;
+  WANT(!sigaltstack(&stack, 0));
+}
+static void own(void) {
+  struct sigaction action = {.sa_handler = on_signal}, was;
+  WANT(!sigaction(SIGSYS, &action, &was) && was.sa_handler == SIG_DFL);
+  WANT(!raise(SIGSYS) && came == 2);
+  WANT(!sigaction(SIGSYS, 0, &was) && was.sa_handler == on_signal);
+  WANT(syscall(SYS_rt_sigaction, SIGSYS, (void *)8, 0, 8) == -1 && errno == EFAULT);
+  WANT(syscall(SYS_rt_sigaction, SIGUSR1, (void *)8, 0, 8) == -1 && errno == EFAULT);
+  WANT(syscall(SYS_rt_sigprocmask, SIG_BLOCK, (void *)8, 0, 8) == -1 && errno == EFAULT);
+}
+static void children(void) {
+  char *arguments[] = {"sh", "-c", "exit 5", 0}, line[20];
+  pid_t child = vfork();
+  if (child == 0) {
+    bare(SYS_getppid);
+    _exit(4);
+  }
+  WANT(exit_code(child) == 4);
+  WANT(!posix_spawnp(&child, "sh", 0, 0, arguments, environ) && exit_code(child) == 5);
+  WANT(system("exit 6") == 6 << 8);
+  FILE *pipe = popen("echo hello", "r");
+  WANT(fgets(line, sizeof line, pipe) && !strcmp(line, "hello\n") && !pclose(pipe));
+  struct sigaction ignore = {.sa_handler = SIG_DFL};
+  WANT(!sigaction(SIGSYS, &ignore, 0));
+  child = fork();
+  if (child == 0) raise(SIGSYS);
+  int status;
+  WANT(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+}
+int main(void) {
+  int ends[2];
+  WANT(!pipe(ends));
+  masks();
+  interrupted(ends[0]);
+  stacks();
+  own();
+  children();
+  puts("the end");
+  return 9;
+}
+"#;
+
+const FILTERED: &str = r#"
+int main(void) {
+  for (int i = 0; i < 10; i++) bare(SYS_getppid);
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  struct sock_fprog program = {5, filter};
+  WANT(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+  WANT(write(1, "in\n", 3) == 3);
+  _exit(8);
+}
+"#;
+
+fn run(bench: &Bench, source: &str, cpu: bool) -> Run {
+    let program = bench.build("calls.c", &format!("{BEGIN}{source}"), &[]);
+    let mut list = recorder().into_os_string();
+    if cpu {
+        list.push(":");
+        list.push(cpu_library());
+    }
+    bench.run_with(&program, &[], |command| {
+        command.env("LD_PRELOAD", list);
+        command.env("LARDER_RECORD_KERNEL", "1");
+        command.env("LARDER_RECORD_CPU", if cpu { "10000" } else { "" });
+    })
+}
+
+/// Calls by number, those that libc has no function for.
+fn by_number(trace: &Recorded, number: i64) -> Vec<&Recording> {
+    let calls = trace.calls.iter();
+    calls
+        .filter(|recording| {
+            matches!(
+                recording.event.action,
+                Action::SystemCall { call: SystemCall::Syscall, limit, .. } if limit == number as u64
+            )
+        })
+        .collect()
+}
+
+fn results(trace: &Recorded, wanted: SystemCall) -> Vec<i64> {
+    let calls = trace.calls.iter();
+    calls
+        .filter_map(|recording| match recording.event.action {
+            Action::SystemCall { call, result, .. } if call == wanted => Some(result),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn each_call_is_recorded_whoever_makes_it() {
+    let bench = Bench::new();
+    let run = run(&bench, COUNTED, false);
+    run.succeeded();
+    assert_eq!(run.traces.len(), 3, "{}", run.stderr());
+    let main = run
+        .traces
+        .iter()
+        .find(|trace| trace.process.origin == Origin::Start);
+    let main = main.expect("the program").assert_whole();
+    assert_eq!(by_number(main, libc::SYS_getppid).len(), 500);
+    assert_eq!(by_number(main, libc::SYS_getuid).len(), 2);
+    assert_eq!(results(main, SystemCall::Write), [5; 300]);
+    let unknown = by_number(main, 9999);
+    let failed = unknown[0].event.action;
+    assert!(
+        matches!(failed, Action::SystemCall { result, .. } if result == -i64::from(libc::ENOSYS)),
+        "{failed:?}"
+    );
+    for call in by_number(main, libc::SYS_getppid) {
+        assert!(call.complete);
+        let modules: Vec<&str> = call.frames.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(modules[..2], ["calls.bin", "calls.bin"]);
+    }
+    // In a thread, below its loop, and by libc for itself.
+    let mut threads = std::collections::BTreeMap::new();
+    for call in by_number(main, libc::SYS_gettid) {
+        if call.frames[0].0 == "calls.bin" {
+            *threads.entry(call.event.thread).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(threads.into_values().collect::<Vec<_>>(), [1000; 4]);
+    let children: Vec<usize> = run
+        .traces
+        .iter()
+        .filter(|trace| trace.process.origin == Origin::Fork)
+        .map(|trace| by_number(trace, libc::SYS_getppid).len())
+        .collect();
+    assert!(children == [70, 50] || children == [50, 70], "{children:?}");
+}
+
+#[test]
+fn signals_masks_stacks_and_children_are_as_without_it() {
+    let bench = Bench::new();
+    for cpu in [false, true] {
+        let run = run(&bench, SIGNALS, cpu);
+        assert_eq!(run.stdout(), "the end\n", "{}", run.stderr());
+        assert_eq!(run.output.status.code(), Some(9), "{}", run.stderr());
+        assert_eq!(run.stderr(), "");
+        let main = run
+            .traces
+            .iter()
+            .find(|trace| trace.process.origin == Origin::Start);
+        let main = main.expect("the program");
+        assert_eq!(results(main, SystemCall::Ppoll), [-i64::from(libc::EINTR)]);
+        // A handler's that came within another call: its stack goes on behind ours. That for SIGSYS is called by
+        // ours.
+        let in_call = by_number(main, libc::SYS_getppid);
+        assert!(in_call.iter().all(|call| call.complete));
+        let ours = |call: &&&Recording| call.frames.iter().any(|(name, _)| name.contains("larder"));
+        assert_eq!(in_call.iter().filter(ours).count(), 1);
+    }
+}
+
+#[test]
+fn a_program_that_filters_its_calls_is_let_alone() {
+    let bench = Bench::new();
+    let run = run(&bench, FILTERED, false);
+    assert_eq!(run.output.status.code(), Some(8), "{}", run.stderr());
+    assert_eq!(run.stdout(), "in\n");
+    let line = "larder: the program filters its system calls; they are not recorded from here on\n";
+    assert_eq!(run.stderr(), line);
+    assert_eq!(by_number(run.only(), libc::SYS_getppid).len(), 10);
+    assert_eq!(results(run.only(), SystemCall::Write), []);
+}
