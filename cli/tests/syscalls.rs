@@ -178,8 +178,14 @@ fn assert_charged(option: &str) {
 
 /// Calls that libc makes for itself, and one without libc.
 const WITHIN: &str = r#"
+#include <linux/futex.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 int main(void) {
+  unsigned word = 0;
+  for (int i = 0; i < 25; i++)
+    if (syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1) != 0) return 5;  // @futex
   FILE *file = fopen("/dev/null", "w");
   if (!file) return 1;
   for (int i = 0; i < 400; i++) {
@@ -212,6 +218,13 @@ fn calls_are_seen_whoever_makes_them() {
         };
         assert_eq!(calls("gettid"), seen.then_some(30));
         assert_eq!(calls("write"), seen.then_some(400));
+        let futex = &report["system_calls"]["callers"]["futex"];
+        let line = line_of(WITHIN, "futex");
+        assert_eq!(
+            (futex[0]["line"].clone(), &futex[0]["futex"]),
+            (json!(line), &json!(25))
+        );
+        assert_eq!(futex.as_array().map(Vec::len), Some(1));
         if seen {
             assert_eq!(of(functions, "function", "write")["bytes"], json!(1600));
             let tiny = &report["system_calls"]["callers"]["tiny"][0];

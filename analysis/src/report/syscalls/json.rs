@@ -12,6 +12,7 @@ impl Needless {
             Needless::Failed => "failed",
             Needless::NothingReady => "nothing_ready",
             Needless::Unfilled => "unfilled",
+            Needless::Futex => "futex",
         }
     }
 }

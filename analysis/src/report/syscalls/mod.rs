@@ -29,22 +29,28 @@ pub enum Needless {
     NothingReady,
     /// It read, but little of what it asked for.
     Unfilled,
+    /// It waited for another thread, or woke one: of a lock, a condition, or the end of a thread.
+    Futex,
 }
 
 impl Needless {
-    pub const ALL: [Needless; 4] = [
+    pub const ALL: [Needless; 5] = [
         Needless::Tiny,
         Needless::Failed,
         Needless::NothingReady,
         Needless::Unfilled,
+        Needless::Futex,
     ];
 
     fn holds(self, call: SystemCall, result: i64, limit: u64) -> bool {
+        if self == Needless::Futex {
+            return call == SystemCall::Syscall && limit == libc::SYS_futex as u64;
+        }
         let Ok(result) = u64::try_from(result) else {
             return self == Needless::Failed;
         };
         match self {
-            Needless::Failed => false,
+            Needless::Failed | Needless::Futex => false,
             Needless::Tiny => call.counts_bytes() && result <= TINY_BYTES,
             Needless::NothingReady => call.waits() && result == 0,
             // At the end of a file a read returns 0.
@@ -255,10 +261,20 @@ mod tests {
             let found = results(call, given);
             Needless::ALL.map(|kind| found.needless(kind))
         };
-        assert_eq!(count(SystemCall::Write, &[0, 16, 17, -32]), [2, 1, 0, 0]);
-        assert_eq!(count(SystemCall::Poll, &[0, 1, 2, -4]), [0, 1, 1, 0]);
+        assert_eq!(count(SystemCall::Write, &[0, 16, 17, -32]), [2, 1, 0, 0, 0]);
+        assert_eq!(count(SystemCall::Poll, &[0, 1, 2, -4]), [0, 1, 1, 0, 0]);
         // Neither bytes nor descriptors.
-        assert_eq!(count(SystemCall::Ioctl, &[0, 5, -25]), [0, 1, 0, 0]);
+        assert_eq!(count(SystemCall::Ioctl, &[0, 5, -25]), [0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn futex_counts_whatever_it_returns() {
+        let mut futex = Results::default();
+        for (result, number) in [(0, 202), (-11, 202), (0, 186)] {
+            futex.add(SystemCall::Syscall, result, number, 0.0);
+        }
+        futex.add(SystemCall::Read, 0, 202, 0.0);
+        assert_eq!(futex.needless(Needless::Futex), 2);
     }
 
     #[test]

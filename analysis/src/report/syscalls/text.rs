@@ -16,6 +16,9 @@ impl Needless {
         match self {
             Needless::Tiny => format!("Callers of tiny ones, of 0 to {TINY_BYTES} bytes"),
             Needless::Failed => "Callers of failed ones".to_owned(),
+            Needless::Futex => {
+                "Callers of futex, which waits for another thread or wakes one".to_owned()
+            }
             Needless::NothingReady => "Callers of waits with nothing ready".to_owned(),
             Needless::Unfilled => {
                 format!("Callers of reads that fill less than 1/{UNFILLED} of their buffer")
