@@ -10,6 +10,7 @@ const HEAD: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@ const HEAD: &str = r#"
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #define WANT(what) do { if (!(what)) { _exit(__LINE__ % 250 + 1); } } while (0)
 #define CLOBBER() __asm__ volatile("" ::: "memory")
@@ -270,6 +273,185 @@ int main(void) {
         (&found["saves"]["calls"], &found["of"]),
         (&json!(500), &json!(501))
     );
+}
+
+#[test]
+fn a_stat_before_open_is_found_where_the_open_follows() {
+    const STAT: &str = r#"
+static struct stat about;
+static int load(int folder, const char *name) {
+  if (stat(name, &about) != 0) return -1;  // @stat
+  int fd = open(name, O_RDONLY);  // @open
+  char byte;
+  return fd >= 0 && read(fd, &byte, 1) >= 0 ? close(fd) : folder;
+}
+static int below(int folder, const char *name) {
+  int found = faccessat(folder, name, R_OK, 0);  // @access
+  return found == 0 ? openat(folder, name, O_RDONLY) : -1;
+}
+static int changed(const char *name, int i) {
+  WANT(stat(name, &about) == 0);
+  return i % 5 == 0 ? open(name, O_RDONLY) : -1;
+}
+static int renewed(const char *name) {
+  unlink(name);
+  WANT(stat(".", &about) == 0);
+  return open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
+}
+int main(void) {
+  int folder = open("/dev", O_RDONLY | O_DIRECTORY), root = open("/", O_RDONLY | O_DIRECTORY);
+  WANT(folder >= 0 && root >= 0 && chdir("/tmp") == 0);
+  char name[64];
+  snprintf(name, sizeof name, "renewed-%d", (int)getpid());
+  for (int i = 0; i < 400; i++) {
+    WANT(load(-1, i % 4 ? "/dev/null" : "/no/such/file") == (i % 4 ? 0 : -1));
+    int fd = below(folder, "zero");
+    WANT(fd >= 0 && close(fd) == 0);
+    // The same name in another folder.
+    WANT(faccessat(folder, "null", R_OK, 0) == 0 && openat(root, "null", O_RDONLY) == -1);
+    fd = changed("/proc/self/exe", i);
+    if (fd >= 0) close(fd);
+    fd = renewed(name);
+    WANT(fd >= 0 && close(fd) == 0);
+  }
+  return unlink(name);
+}
+"#;
+    let advised = advised(STAT);
+    let line = |mark| json!(line_of(&advised.source, mark));
+    let found = advised.of("stat-then-open");
+    assert_eq!(found.len(), 2, "{:#?}", advised.findings);
+    let at = |mark| {
+        let mut found = found.iter().filter(|f| f["site"]["line"] == line(mark));
+        found.next().unwrap_or_else(|| panic!("no {mark}"))
+    };
+    // What is not there is not opened either.
+    let stat = at("stat");
+    assert_eq!(
+        (&stat["saves"]["calls"], &stat["of"]),
+        (&json!(300), &json!(300))
+    );
+    assert_eq!(stat["other"]["line"], line("open"));
+    assert_eq!(at("access")["saves"]["calls"], json!(400));
+}
+
+#[test]
+fn a_file_that_is_opened_again_is_found_and_others_of_its_line_are_not() {
+    const AGAIN: &str = r#"
+static int log_line(const char *name) {
+  int fd = open(name, O_WRONLY | O_APPEND | O_CREAT, 0600);  // @log
+  WANT(fd >= 0 && write(fd, "x", 1) == 1);
+  return close(fd);
+}
+static int each(const char *name) { return open(name, O_WRONLY | O_CREAT, 0600); }
+static int lock(const char *name) { return open(name, O_CREAT | O_EXCL, 0600); }
+static int keep(const char *name) { return open(name, O_RDONLY); }
+int main(void) {
+  char name[64], folder[] = "/tmp/again-XXXXXX";
+  WANT(mkdtemp(folder) && chdir(folder) == 0);
+  for (int i = 0; i < 300; i++) {
+    WANT(log_line("log") == 0);
+    snprintf(name, sizeof name, "%d", i);
+    WANT(close(each(name)) == 0 && unlink(name) == 0);
+    WANT(close(lock("lock")) == 0 && unlink("lock") == 0);
+    WANT(keep("/dev/null") >= 0);
+  }
+  // Closed where the wrappers do not see it.
+  for (int i = 0; i < 200; i++) {
+    int fd = open("/dev/zero", O_RDONLY);  // @stream
+    FILE *stream = fdopen(fd, "r");
+    WANT(stream && fclose(stream) == 0);
+  }
+  return unlink("log") || rmdir(folder);
+}
+"#;
+    let advised = advised(AGAIN);
+    let line = |mark| json!(line_of(&advised.source, mark));
+    let found = advised.of("opened-again");
+    let lines: Vec<_> = found
+        .iter()
+        .map(|f| (&f["site"]["line"], &f["saves"]["calls"]))
+        .collect();
+    assert_eq!(lines.len(), 2, "{:#?}", advised.findings);
+    assert!(lines.contains(&(&line("log"), &json!(299))), "{lines:?}");
+    assert!(lines.contains(&(&line("stream"), &json!(199))), "{lines:?}");
+}
+
+#[test]
+fn a_poll_before_each_read_is_found_where_it_does_not_wait() {
+    const POLL: &str = r#"
+static int ends[2], other[2];
+static char bytes[100];
+static void ready(int fd, nfds_t count) {
+  struct pollfd polled[2] = {{.fd = fd, .events = POLLIN}, {.fd = other[0], .events = POLLIN}};
+  WANT(poll(polled, count, -1) == 1);  // @poll
+}
+static void *late(void *unused) {
+  for (int i = 0; i < 200; i++) WANT(usleep(1000) == 0 && write(other[1], bytes, 1) == 1);
+  return unused;
+}
+int main(void) {
+  WANT(pipe(ends) == 0 && pipe(other) == 0);
+  for (int i = 0; i < 300; i++) {
+    WANT(write(ends[1], bytes, 30) == 30);
+    ready(ends[0], 1);
+    WANT(read(ends[0], bytes, 100) == 30);  // @read
+  }
+  for (int i = 0; i < 300; i++) {
+    struct pollfd two[2] = {{.fd = ends[0], .events = POLLIN}, {.fd = other[0], .events = POLLIN}};
+    WANT(write(ends[1], bytes, 30) == 30 && poll(two, 2, -1) == 1 && read(ends[0], bytes, 100) == 30);
+  }
+  pthread_t thread;
+  WANT(pthread_create(&thread, 0, late, 0) == 0);
+  for (int i = 0; i < 200; i++) {
+    struct pollfd slow = {.fd = other[0], .events = POLLIN};
+    WANT(poll(&slow, 1, -1) == 1 && read(other[0], bytes, 1) == 1);
+  }
+  return pthread_join(thread, 0);
+}
+"#;
+    let advised = advised(POLL);
+    let found = advised.only("poll-then-read", "poll");
+    assert_eq!(found["of"], json!(300));
+    // A poll that was interrupted may take longer than one that does not wait.
+    let saved = found["saves"]["calls"].as_u64().expect("a count");
+    assert!((270..=300).contains(&saved), "{saved}");
+    assert_eq!(
+        found["other"]["line"],
+        json!(line_of(&advised.source, "read"))
+    );
+}
+
+#[test]
+fn a_clock_that_is_read_in_a_row_is_found() {
+    const CLOCK: &str = r#"
+static long now(clockid_t clock) {
+  struct timespec now;
+  WANT(clock_gettime(clock, &now) == 0);
+  return now.tv_sec;
+}
+static long stamps(void) {
+  long sum = 0;
+  for (int i = 0; i < 5000; i++) sum += now(CLOCK_MONOTONIC);  // @storm
+  return sum;
+}
+static long rounds(void) {
+  long sum = 0;
+  for (int i = 0; i < 200; i++) {
+    WANT(usleep(1000) == 0);
+    sum += time(0);
+  }
+  return sum;
+}
+int main(void) { return stamps() + rounds() == 0; }
+"#;
+    let advised = advised(CLOCK);
+    let found = advised.of("clock-again");
+    assert_eq!(found.len(), 1, "{:#?}", advised.findings);
+    assert_eq!(found[0]["site"]["function"], "now");
+    assert_eq!(found[0]["of"], json!(5000));
+    let saved = found[0]["saves"]["calls"].as_u64().expect("a count");
+    assert!((4500..5000).contains(&saved), "{saved}");
 }
 
 #[test]

@@ -307,7 +307,8 @@ pub unsafe extern "C" fn finish(context: *mut c_void, made: *mut MadeCall) {
     if call == SystemCall::Syscall {
         made.called.insert_argument(made.number as usize);
     }
-    let record = notes::record_of(call, result, &made.called);
+    let at_folder = matches!(made.number, libc::SYS_faccessat | libc::SYS_faccessat2);
+    let record = notes::record_of(call, result, &made.called, usize::from(at_folder));
     // SAFETY: within the context that the kernel has stored.
     let mut read = |address: u64| Ok(unsafe { (address as *const u64).read() });
     let registers = arch::interrupted(&raw const *context.0 as u64, &mut read);

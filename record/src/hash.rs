@@ -9,6 +9,13 @@ pub const fn spread(key: u64) -> u64 {
     key.wrapping_mul(FACTOR)
 }
 
+/// Each byte by its place.
+pub fn bytes(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |hash, byte| spread(hash ^ u64::from(*byte)))
+}
+
 /// The highest bits alone.
 #[inline(always)]
 pub const fn top(key: u64, bits: u32) -> usize {

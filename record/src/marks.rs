@@ -42,10 +42,7 @@ impl MarkNames {
         if !self.0.grow(PLACES) {
             return None;
         }
-        let hash = name
-            .iter()
-            .fold(0u64, |hash, byte| hash::spread(hash ^ u64::from(*byte)));
-        let number = (hash >> 58) as usize;
+        let number = (hash::bytes(name) >> 58) as usize;
         let place = self.0.slice().get_mut(number)?;
         let chunk = chunk.wrapping_add(1);
         let known = place.name.get(..place.bytes as usize) == Some(name);

@@ -9,6 +9,7 @@ use larder_wrap::entry;
 
 use crate::arch;
 use crate::errno::Errno;
+use crate::hash;
 use crate::hooks::{Hook, guard};
 use crate::state::{self, InitialStack};
 use crate::{clock, config, counters, map};
@@ -93,6 +94,10 @@ impl Called {
     fn descriptor(&self, call: SystemCall, result: isize) -> i32 {
         use SystemCall::*;
         match call {
+            Poll | Ppoll if self.argument(1) == 1 && result > 0 => {
+                // SAFETY: the kernel has just stored what the only one is ready for.
+                unsafe { (*(self.argument(0) as *const libc::pollfd)).fd }
+            }
             Poll | Ppoll | Select | Pselect | Stat | Lstat | Fstat | Fstatat | Statx | Access
             | Readlink | Munmap | Mremap | Mprotect | Madvise | ClockGettime | Gettimeofday
             | Time | SchedYield | Nanosleep | ClockNanosleep | Usleep | Sleep | Syscall
@@ -104,8 +109,9 @@ impl Called {
         }
     }
 
-    /// See `SystemCallRecord::limit`; of `syscall` the number, of a pair of descriptors the second.
-    fn limit(&self, call: SystemCall, result: isize) -> usize {
+    /// See `SystemCallRecord::limit`; of `syscall` the number, of a pair of descriptors the second, of what
+    /// names a file the hash of the name.
+    fn limit(&self, call: SystemCall, result: isize, skipped: usize) -> usize {
         use SystemCall::*;
         let number = match call {
             Read | Write | Pread | Pwrite | Send | Sendto | Recv | Recvfrom | Sendmmsg
@@ -117,6 +123,11 @@ impl Called {
             }
             Sendfile => 3,
             Splice | CopyFileRange => 4,
+            Open | Openat | Stat | Lstat | Fstatat | Statx | Access
+                if result >= 0 || result == -(libc::ENOENT as isize) =>
+            {
+                return self.name(call, skipped);
+            }
             Readv | Writev | Preadv | Pwritev if result >= 0 => {
                 // SAFETY: the kernel has just read as many.
                 return unsafe { bytes_of(self.argument(1), self.argument(2) as c_int as usize) };
@@ -133,6 +144,37 @@ impl Called {
             Select | Pselect | EpollWait | EpollPwait => self.argument(number) as c_int as usize,
             _ => self.argument(number),
         }
+    }
+
+    /// A hash of the name that the kernel has just looked up, not 0; 0 if another call with this name may mean
+    /// another file.
+    fn name(&self, call: SystemCall, skipped: usize) -> usize {
+        use SystemCall::*;
+        const NEW: usize = (libc::O_CREAT | libc::O_EXCL) as usize;
+        let after_folder = matches!(call, Openat | Fstatat | Statx);
+        let number = skipped + usize::from(after_folder);
+        let path: *const c_char = std::ptr::with_exposed_provenance(self.argument(number));
+        let opens = matches!(call, Open | Openat);
+        if path.is_null() || opens && self.argument(number + 1) & NEW == NEW {
+            return 0;
+        }
+        // SAFETY: a C string, or the kernel would have returned EFAULT or ENAMETOOLONG.
+        let path = unsafe {
+            let bytes = libc::strnlen(path, libc::PATH_MAX as usize);
+            std::slice::from_raw_parts(path.cast::<u8>(), bytes)
+        };
+        let hash = match path.first() {
+            None => return 0,
+            Some(b'/') => hash::bytes(path),
+            Some(_) if after_folder || call == Access && skipped > 0 => {
+                match self.argument(number - 1) as c_int {
+                    libc::AT_FDCWD => hash::bytes(path),
+                    folder => hash::spread(hash::bytes(path) ^ folder as u64),
+                }
+            }
+            Some(_) => hash::bytes(path),
+        };
+        (hash >> 32).max(1) as usize
     }
 
     /// The descriptors that were made.
@@ -192,15 +234,16 @@ pub extern "C" fn larder_record_now() -> u64 {
     now
 }
 
-/// Records that this `SystemCall` has returned.
+/// Records that this `SystemCall` has returned. `call`: its code, and 256 times the number of arguments that stand
+/// before those of libc's function of that name.
 ///
 /// # Safety
 /// `called` must be a wrapper's frame.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 unsafe extern "C" fn larder_record_system_call(call: u32, result: isize, called: *const Called) {
-    let code = u8::try_from(call).ok();
-    let Some(call) = code.and_then(SystemCall::from_code) else {
+    let skipped = (call >> 8) as usize;
+    let Some(call) = SystemCall::from_code(call as u8) else {
         return;
     };
     let errno = Errno::keep();
@@ -223,12 +266,17 @@ unsafe extern "C" fn larder_record_system_call(call: u32, result: isize, called:
     if let Some(mut hook) = Hook::enter_quietly(sp, bp)
         && !own()
     {
-        hook.system_call(call.code(), record_of(call, result, called));
+        hook.system_call(call.code(), record_of(call, result, called, skipped));
     }
 }
 
-/// A call that has returned; its site is not known.
-pub fn record_of(call: SystemCall, result: isize, called: &Called) -> SystemCallRecord {
+/// A call that has returned; its site is not known. `skipped`: as above.
+pub fn record_of(
+    call: SystemCall,
+    result: isize,
+    called: &Called,
+    skipped: usize,
+) -> SystemCallRecord {
     SystemCallRecord {
         site: NO_SITE,
         result: result as i64,
@@ -237,7 +285,7 @@ pub fn record_of(call: SystemCall, result: isize, called: &Called) -> SystemCall
             0 => 0,
             begin => clock::about().saturating_sub(begin),
         },
-        limit: called.limit(call, result) as u64,
+        limit: called.limit(call, result, skipped) as u64,
         descriptor: called.descriptor(call, result),
         buffer: called.buffer(call, result) as u64,
     }

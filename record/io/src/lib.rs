@@ -79,7 +79,7 @@ larder_wrap::constructor!(look_all_up);
 /// `al` of variadic calls reach the function below unchanged. The recorder gets the address of what the frame
 /// holds, `Called` in its `notes`.
 macro_rules! wrapper {
-    ($number:expr, $name:literal, $call:ident) => {
+    ($number:expr, $name:literal, $call:ident, $skipped:expr) => {
         larder_wrap::exported! {
             $name,
             ".cfi_startproc",
@@ -123,21 +123,21 @@ macro_rules! wrapper {
             place = const $number * 8,
             number = const $number,
             begin = sym begin,
-            call = const SystemCall::$call as u32,
+            call = const SystemCall::$call as u32 + ($skipped << 8),
             record = sym RECORD,
         }
     };
 }
 
 macro_rules! wrappers {
-    ($($number:literal $name:literal $symbol:literal $call:ident;)*) => {
-        $(wrapper!($number, $name, $call);)*
+    ($($number:literal $name:literal $symbol:literal $call:ident $(after $skipped:literal)?;)*) => {
+        $(wrapper!($number, $name, $call, 0 $(+ $skipped)?);)*
         const NAMES: &[&CStr] = &[$($symbol),*];
     };
 }
 
 // The names that glibc exports for each: those for large files, those that check the buffer's size, and
-// its own with two underscores.
+// its own with two underscores. Some have an argument before those of the function that they are recorded as.
 wrappers! {
     0 "read" c"read" Read;
     1 "__read" c"__read" Read;
@@ -205,23 +205,23 @@ wrappers! {
     63 "__close" c"__close" Close;
     64 "stat" c"stat" Stat;
     65 "stat64" c"stat64" Stat;
-    66 "__xstat" c"__xstat" Stat;
-    67 "__xstat64" c"__xstat64" Stat;
+    66 "__xstat" c"__xstat" Stat after 1;
+    67 "__xstat64" c"__xstat64" Stat after 1;
     68 "lstat" c"lstat" Lstat;
     69 "lstat64" c"lstat64" Lstat;
-    70 "__lxstat" c"__lxstat" Lstat;
-    71 "__lxstat64" c"__lxstat64" Lstat;
+    70 "__lxstat" c"__lxstat" Lstat after 1;
+    71 "__lxstat64" c"__lxstat64" Lstat after 1;
     72 "fstat" c"fstat" Fstat;
     73 "fstat64" c"fstat64" Fstat;
     74 "__fxstat" c"__fxstat" Fstat;
     75 "__fxstat64" c"__fxstat64" Fstat;
     76 "fstatat" c"fstatat" Fstatat;
     77 "fstatat64" c"fstatat64" Fstatat;
-    78 "__fxstatat" c"__fxstatat" Fstatat;
-    79 "__fxstatat64" c"__fxstatat64" Fstatat;
+    78 "__fxstatat" c"__fxstatat" Fstatat after 1;
+    79 "__fxstatat64" c"__fxstatat64" Fstatat after 1;
     80 "statx" c"statx" Statx;
     81 "access" c"access" Access;
-    82 "faccessat" c"faccessat" Access;
+    82 "faccessat" c"faccessat" Access after 1;
     83 "readlink" c"readlink" Readlink;
     84 "__readlink_chk" c"__readlink_chk" Readlink;
     85 "lseek" c"lseek" Lseek;

@@ -108,7 +108,8 @@ pub struct SystemCallRecord {
     pub time: u64,
     /// How many ticks it took; not rounded. 0 before version 2.3.
     pub ticks: u64,
-    /// The bytes, or descriptors, that it may give or take; 0: it has no such limit, or it is not known.
+    /// The bytes, or descriptors, that it may give or take; of a call that names a file a hash of the name. 0: it
+    /// has no such limit, or it is not known.
     pub limit: u64,
     /// The argument that is a descriptor, or the one that was opened; else -1.
     pub descriptor: i32,

@@ -69,7 +69,8 @@ pub enum Action {
         result: i64,
         /// How long it took; 0 in traces before version 2.3.
         ticks: u64,
-        /// The bytes, or descriptors, that it may give or take; 0: not known, or none.
+        /// The bytes, or descriptors, that it may give or take, or a hash of the name of a file; 0: not known, or
+        /// none.
         limit: u64,
         /// The descriptor that it is called with; else -1.
         descriptor: i32,

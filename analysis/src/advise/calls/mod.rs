@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! event ─┬─> wakes   bytes that only wake another thread, through a pipe
-//!        ├─> runs    calls of one thread one after another: small writes, reads until EAGAIN, mmap and munmap
+//!        ├─> runs    calls of one thread one after another: small writes, reads until EAGAIN, mmap and munmap, polls
+//!        │           before reads, readings of the clock
+//!        ├─> names   calls that name a file: not there, looked up twice, opened again
 //!        ├─> bytes   where bytes come from and go to: made here, copied on there
 //!        └─> formats what a printf of one conversion makes
 //!  end_image ─> findings, by line ─> print
@@ -13,7 +15,9 @@
 //! concerns contents has high confidence.
 
 mod bytes;
+mod counts;
 mod formats;
+mod names;
 pub mod print;
 mod runs;
 mod wakes;
@@ -40,6 +44,10 @@ pub enum Pattern {
     UntilAgain,
     MapInTurn,
     NotThere,
+    StatThenOpen,
+    OpenedAgain,
+    PollThenRead,
+    ClockAgain,
     CopiedOn,
     ReadThenCopied,
     FormattedThenCopied,
@@ -57,6 +65,10 @@ impl Pattern {
             Pattern::UntilAgain => "until-again",
             Pattern::MapInTurn => "map-in-turn",
             Pattern::NotThere => "not-there",
+            Pattern::StatThenOpen => "stat-then-open",
+            Pattern::OpenedAgain => "opened-again",
+            Pattern::PollThenRead => "poll-then-read",
+            Pattern::ClockAgain => "clock-again",
             Pattern::CopiedOn => "copied-on",
             Pattern::ReadThenCopied => "read-then-copied",
             Pattern::FormattedThenCopied => "formatted-then-copied",
@@ -73,6 +85,10 @@ impl Pattern {
             Pattern::UntilAgain => "Stop at a short read",
             Pattern::MapInTurn => "Keep the mapping",
             Pattern::NotThere => "Remember what is not there",
+            Pattern::StatThenOpen => "Open first",
+            Pattern::OpenedAgain => "Keep the file open",
+            Pattern::PollThenRead => "Read before you poll",
+            Pattern::ClockAgain => "Read the clock less often",
             Pattern::CopiedOn => "Copy once",
             Pattern::ReadThenCopied => "Read where it goes",
             Pattern::FormattedThenCopied => "Format where it goes",
@@ -104,6 +120,18 @@ impl Pattern {
             Pattern::NotThere => {
                 "remember the names that are not there, look first where most are found, or read the directory once"
             }
+            Pattern::StatThenOpen => {
+                "open it, then fstat the descriptor: the path is walked once, and both speak of the same file"
+            }
+            Pattern::OpenedAgain => {
+                "keep the descriptor and read with pread, or go back with lseek; stat tells whether the name is \
+                 another file now"
+            }
+            Pattern::PollThenRead => "read first, without blocking, and poll only after EAGAIN",
+            Pattern::ClockAgain => {
+                "read the clock once a round and pass the time on, or read CLOCK_MONOTONIC_COARSE where a tick of \
+                 1 to 4 ms is exact enough"
+            }
             Pattern::CopiedOn => {
                 "copy to the last place at once, or hand a reference to a counted buffer on"
             }
@@ -127,10 +155,13 @@ impl Pattern {
 struct Called {
     call: SystemCall,
     result: i64,
+    /// See `Action::SystemCall`.
     limit: u64,
     descriptor: i32,
     stack: StackId,
     thread: u32,
+    /// When it returned, and how long it took.
+    end_ns: f64,
     ns: f64,
 }
 
@@ -200,8 +231,11 @@ impl Figures {
             Pattern::Wakes | Pattern::SmallWrites | Pattern::UntilAgain | Pattern::MapInTurn => {
                 true
             }
-            Pattern::NotThere => 2 * self.calls >= self.of,
-            Pattern::HandedOver => is_most(self.calls, self.of),
+            Pattern::NotThere | Pattern::OpenedAgain => 2 * self.calls >= self.of,
+            Pattern::HandedOver
+            | Pattern::StatThenOpen
+            | Pattern::PollThenRead
+            | Pattern::ClockAgain => is_most(self.calls, self.of),
             Pattern::OneConversion => true,
             Pattern::FilledThenOverwritten => is_most(self.calls, self.others),
             Pattern::CopiedOn | Pattern::ReadThenCopied | Pattern::FormattedThenCopied => {
@@ -272,6 +306,7 @@ pub struct Calls {
     pub images: Vec<Option<Vec<CallFinding>>>,
     wakes: wakes::Wakes,
     runs: runs::Runs,
+    names: names::Names,
     bytes: bytes::Bytes,
     formats: formats::Formats,
     ns_per_tick: f64,
@@ -304,11 +339,13 @@ impl Observer for Calls {
                     descriptor,
                     stack,
                     thread: event.thread,
+                    end_ns: event.time as f64 * self.ns_per_tick,
                     ns: ticks as f64 * self.ns_per_tick,
                 };
                 self.any = true;
                 self.wakes.called(&called);
                 self.runs.called(&called);
+                self.names.called(&called);
                 self.bytes.event(event);
             }
             Action::Copy { .. } => {
@@ -327,6 +364,7 @@ impl Observer for Calls {
         let mut concluded = Concluded::default();
         std::mem::take(&mut self.wakes).conclude(&mut concluded);
         std::mem::take(&mut self.runs).conclude(&mut concluded);
+        std::mem::take(&mut self.names).conclude(&mut concluded);
         std::mem::take(&mut self.bytes).conclude(&mut concluded);
         std::mem::take(&mut self.formats).conclude(&mut concluded);
         let found = self.any.then(|| by_line(image, &concluded));

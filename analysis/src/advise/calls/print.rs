@@ -29,13 +29,6 @@ pub fn place(stack: &SiteStack) -> String {
 fn evidence(finding: &CallFinding) -> Vec<String> {
     let figures = &finding.figures;
     let other = finding.other.as_ref().map_or_else(String::new, place);
-    let of = |noun: &str| {
-        format!(
-            "{} of its {}",
-            grouped(figures.calls),
-            counted(figures.of, noun)
-        )
-    };
     let share = percent(figures.bytes, figures.of);
     let copied_on = |verb: &str| {
         vec![
@@ -57,25 +50,6 @@ fn evidence(finding: &CallFinding) -> Vec<String> {
                 grouped(figures.calls)
             ),
         ],
-        Pattern::SmallWrites => vec![format!(
-            "{} follow a small write to the same descriptor, in {}, {} on average",
-            of("write"),
-            counted(figures.runs, "run"),
-            bytes(figures.bytes / figures.calls.max(1)),
-        )],
-        Pattern::UntilAgain => vec![format!(
-            "{} returned EAGAIN after a read of the same descriptor that returned less than it asked for",
-            of("call")
-        )],
-        Pattern::MapInTurn => vec![format!(
-            "{} are of the size that the thread unmapped just before",
-            of("mapping")
-        )],
-        Pattern::NotThere => vec![format!(
-            "{} returned ENOENT: {:.1} %",
-            of("call"),
-            percent(figures.calls, figures.of)
-        )],
         Pattern::CopiedOn => copied_on("copies"),
         Pattern::ReadThenCopied => copied_on("reads"),
         Pattern::FormattedThenCopied => copied_on("formats"),
@@ -90,7 +64,53 @@ fn evidence(finding: &CallFinding) -> Vec<String> {
             grouped(figures.of)
         )],
         Pattern::OneConversion => finding.format.iter().map(formatted).collect(),
+        _ => vec![part_of_its_calls(finding, &other)],
     }
+}
+
+/// How many of a line's calls are needless, and why.
+fn part_of_its_calls(finding: &CallFinding, other: &str) -> String {
+    let figures = &finding.figures;
+    let (noun, why) = match finding.pattern {
+        Pattern::SmallWrites => (
+            "write",
+            format!(
+                "follow a small write to the same descriptor, in {}, {} on average",
+                counted(figures.runs, "run"),
+                bytes(figures.bytes / figures.calls.max(1))
+            ),
+        ),
+        Pattern::UntilAgain => (
+            "call",
+            "returned EAGAIN after a read of the same descriptor that returned less than it asked for".to_owned(),
+        ),
+        Pattern::MapInTurn => (
+            "mapping",
+            "are of the size that the thread unmapped just before".to_owned(),
+        ),
+        Pattern::StatThenOpen => (
+            "call",
+            format!("that found the file came before {other} opened it: the next name that the thread looked up"),
+        ),
+        Pattern::OpenedAgain => (
+            "opening",
+            "are of a name that it had opened before, and closed since".to_owned(),
+        ),
+        Pattern::PollThenRead => (
+            "wait",
+            format!("for one descriptor returned at once, just before {other} read from it"),
+        ),
+        Pattern::ClockAgain => (
+            "reading",
+            "came less than 100 µs after the thread's last one from here".to_owned(),
+        ),
+        _ => (
+            "call",
+            format!("returned ENOENT: {:.1} %", percent(figures.calls, figures.of)),
+        ),
+    };
+    let all = counted(figures.of, noun);
+    format!("{} of its {all} {why}", grouped(figures.calls))
 }
 
 fn formatted((format, conversion): &(String, Conversion)) -> String {
@@ -146,6 +166,7 @@ pub fn print(
         writeln!(out, "   saves  {}", saves(finding))?;
         let without = match finding.pattern {
             Pattern::MapInTurn => ", without the unmapping",
+            Pattern::OpenedAgain => ", without the closing",
             _ => "",
         };
         print_cpu(finding.cpu, without, out)?;

@@ -1,15 +1,22 @@
 //! System calls of one thread, one after another.
 //!
-//! Memory: by the threads, their descriptors that were used last, and the stacks that call.
+//! Memory: by the threads, the stacks that call, and the stacks from which each thread reads the clock.
 
 use std::collections::HashMap;
 
 use larder_trace::{StackId, SystemCall};
 
-use super::{Called, Concluded, Conclusion, Figures, Pattern, Total};
+use super::counts::Counts;
+use super::{Called, Concluded, Pattern};
 
 /// A write of fewer bytes is small: a buffer of stdio's size holds many.
 const SMALL_WRITE: i64 = 512;
+
+/// A wait that takes less has not slept: to sleep and wake takes several times as long.
+const AT_ONCE_NS: f64 = 10_000.0;
+
+/// Readings of the clock that are nearer tell little: the coarse clocks advance 10 to 40 times as rarely.
+const NEAR_NS: f64 = 100_000.0;
 
 /// A thread's last call.
 #[derive(Clone, Copy)]
@@ -22,8 +29,9 @@ struct Before {
 #[derive(Default)]
 pub struct Runs {
     before: HashMap<u32, Before>,
-    found: HashMap<(Pattern, StackId), Figures>,
-    calls: HashMap<(SystemCall, StackId), u64>,
+    /// When a thread last read the clock with a stack.
+    read_clock_ns: HashMap<(u32, StackId), f64>,
+    counts: Counts,
 }
 
 /// Whether `writev`, or `sendmsg`, does the same for several parts.
@@ -31,33 +39,45 @@ fn is_write(call: SystemCall) -> bool {
     matches!(call, SystemCall::Write | SystemCall::Send)
 }
 
-/// Whether it takes the name of a file.
-fn names_file(call: SystemCall) -> bool {
-    use SystemCall::*;
-    matches!(
-        call,
-        Open | Openat | Stat | Lstat | Fstatat | Statx | Access | Readlink
-    )
+/// Whether it is a poll of one descriptor.
+fn polls_one(called: &Called) -> bool {
+    matches!(called.call, SystemCall::Poll | SystemCall::Ppoll) && called.limit == 1
 }
 
 impl Runs {
     pub fn called(&mut self, now: &Called) {
         // The time of day says nothing of what comes before and after it.
         if now.call.is_virtual() {
-            return;
+            return self.clock_again(now);
         }
-        *self.calls.entry((now.call, now.stack)).or_default() += 1;
-        if names_file(now.call) && now.result == -i64::from(libc::ENOENT) {
-            self.add(Pattern::NotThere, now);
+        let asked = match now.call {
+            call if is_write(call) => Some(Pattern::SmallWrites),
+            call if call.reads() => Some(Pattern::UntilAgain),
+            SystemCall::Mmap => Some(Pattern::MapInTurn),
+            _ if polls_one(now) => Some(Pattern::PollThenRead),
+            _ => None,
+        };
+        if let Some(pattern) = asked {
+            self.counts.asked(pattern, now);
         }
         let mut run = 0;
         if let Some(before) = self.before.get(&now.thread).copied() {
             run = self.small_writes(&before, now);
             self.until_again(&before.called, now);
             self.map_in_turn(&before.called, now);
+            self.poll_then_read(&before.called, now);
         }
         let called = *now;
         self.before.insert(now.thread, Before { called, run });
+    }
+
+    fn clock_again(&mut self, now: &Called) {
+        self.counts.asked(Pattern::ClockAgain, now);
+        let key = (now.thread, now.stack);
+        let before = self.read_clock_ns.insert(key, now.end_ns);
+        if before.is_some_and(|before| now.end_ns - before < NEAR_NS) {
+            self.counts.needless(Pattern::ClockAgain, now, None);
+        }
     }
 
     /// The number of this one in its run.
@@ -68,7 +88,7 @@ impl Runs {
             return 0;
         }
         let run = before.run + 1;
-        let figures = self.add(Pattern::SmallWrites, now);
+        let figures = self.counts.needless(Pattern::SmallWrites, now, None);
         figures.bytes += now.result as u64;
         figures.runs += u64::from(run == 1);
         run
@@ -80,7 +100,7 @@ impl Runs {
         };
         let again = now.call.reads() && now.result == -i64::from(libc::EAGAIN);
         if short(before) && again && before.descriptor == now.descriptor {
-            self.add(Pattern::UntilAgain, now);
+            self.counts.needless(Pattern::UntilAgain, now, None);
         }
     }
 
@@ -89,42 +109,20 @@ impl Runs {
         let mapped = now.call == SystemCall::Mmap && now.result > 0;
         // Of a mapping of a file another part may be wanted next time.
         if unmapped && mapped && before.limit == now.limit && now.descriptor == -1 {
-            self.add(Pattern::MapInTurn, now).ns += before.ns;
+            self.counts.needless(Pattern::MapInTurn, now, None).ns += before.ns;
         }
     }
 
-    fn add(&mut self, pattern: Pattern, now: &Called) -> &mut Figures {
-        let figures = self.found.entry((pattern, now.stack)).or_default();
-        figures.calls += 1;
-        figures.ns += now.ns;
-        figures
+    fn poll_then_read(&mut self, before: &Called, now: &Called) {
+        let ready = polls_one(before) && before.result == 1 && before.ns < AT_ONCE_NS;
+        let read = now.call.reads() && now.result >= 0;
+        if ready && read && before.descriptor == now.descriptor {
+            let pattern = Pattern::PollThenRead;
+            self.counts.needless(pattern, before, Some(now.stack));
+        }
     }
 
     pub fn conclude(self, concluded: &mut Concluded) {
-        let found = self.found.into_iter();
-        concluded
-            .found
-            .extend(found.map(|((pattern, stack), figures)| Conclusion {
-                pattern,
-                stack,
-                other: None,
-                format: None,
-                figures,
-            }));
-        for ((call, stack), calls) in self.calls {
-            let pattern = match call {
-                _ if is_write(call) => Pattern::SmallWrites,
-                SystemCall::Mmap => Pattern::MapInTurn,
-                _ if call.reads() => Pattern::UntilAgain,
-                _ if names_file(call) => Pattern::NotThere,
-                _ => continue,
-            };
-            concluded.totals.push(Total {
-                pattern,
-                stack,
-                of: calls,
-                others: 0,
-            });
-        }
+        self.counts.conclude(concluded);
     }
 }
