@@ -62,6 +62,11 @@ fn preloaded() -> OsString {
 const ATTEMPTS: usize = 8;
 const MOST_MISSING: f64 = 0.04;
 
+/// A thread's first and last sample may come before its stream is there, or after; each is a tick of at most 10 ms.
+const MOST_LOST_NS: u64 = 40_000_000;
+/// And the first and last of both threads may interrupt what starts and ends them.
+const MOST_CUT: usize = 4;
+
 fn run(bench: &Bench, program: &Path, arguments: &[&str], rate: &str) -> Run {
     let mut run = run_once(bench, program, arguments, rate);
     for _ in 1..ATTEMPTS {
@@ -199,11 +204,11 @@ int main(void) {
         assert_seconds(&sums, "", 1.2);
         let sampling = sampling(&run)[0];
         assert_eq!(sampling.rate_hz.to_string(), rate);
-        assert_eq!(sampling.lost_ns, 0);
+        assert!(sampling.lost_ns <= MOST_LOST_NS, "{sampling:?}");
         let noted = sampling.cpu_ns as f64 / sums[""].0 as f64;
         assert!((noted - 1.0).abs() < 0.1, "{sampling:?} {sums:?}");
-        let complete = trace.calls.iter().all(|call| call.complete);
-        assert!(complete, "cut stacks");
+        let cut = trace.calls.iter().filter(|call| !call.complete).count();
+        assert!(cut <= MOST_CUT, "{cut} cut stacks");
     }
 }
 
