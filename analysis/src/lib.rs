@@ -12,6 +12,7 @@ pub mod flamegraph;
 pub mod html;
 pub mod import;
 pub mod memdebug;
+pub mod of;
 pub mod reading;
 pub mod report;
 pub mod symbols;

@@ -13,8 +13,6 @@ use crate::diff::{self, DiffPlan};
 use crate::export::{self, ExportPlan};
 use crate::flamegraph::{self, FlamegraphPlan};
 use crate::html::{self, HtmlPlan, TimelinePlan};
-use crate::reading::measure::Measure;
-use crate::reading::sites::SortKey;
 use crate::report::{self, ReportPlan};
 
 #[derive(Debug)]
@@ -71,18 +69,5 @@ pub fn refuse(options: &[(&str, bool)]) -> Result<()> {
             "{option}: does nothing in this format: leave it out"
         ))),
         None => Ok(()),
-    }
-}
-
-/// The measure of an export or a picture, for a ranking of sites.
-pub fn measure(key: SortKey) -> Result<Measure> {
-    match key {
-        SortKey::Calls => Ok(Measure::Calls),
-        SortKey::Bytes => Ok(Measure::Bytes),
-        SortKey::Peak => Ok(Measure::Peak),
-        SortKey::Live => Ok(Measure::LiveBytes),
-        SortKey::Tiny => Err(Failure::failed(
-            "--sort: stacks have no such measure: choose calls, bytes, peak or live",
-        )),
     }
 }

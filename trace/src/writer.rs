@@ -239,6 +239,24 @@ impl<W: Write + Seek> Writer<W> {
         Ok(())
     }
 
+    /// Records that so much of the thread's processor time was in this stack.
+    pub fn sample(&mut self, stack: Stack, time: u64, cpu_ns: u64) -> io::Result<()> {
+        let node = self.node(stack)?;
+        self.make_room(MAX_DEFINITION_BYTES)?;
+        self.last_time = self.last_time.max(time);
+        let stream = &mut self.streams[self.current];
+        let mut buffer = [0; MAX_DEFINITION_BYTES];
+        let next_node = stream.tables.next_node();
+        let length = stream
+            .predictor
+            .encode_sample(&mut buffer, next_node, node, cpu_ns, time);
+        stream
+            .bytes
+            .extend_from_slice(&buffer[..length.unwrap_or(0)]);
+        stream.events += 1;
+        Ok(())
+    }
+
     /// Writes the rest, and the header again. Then the file is a complete trace.
     pub fn finish(mut self) -> io::Result<W> {
         for number in 0..self.streams.len() {
@@ -596,6 +614,28 @@ mod tests {
         assert_eq!(trace.process().argv, [b"x", b"y"]);
         assert_eq!(trace.process().end, EndState::Exited);
         assert_eq!(trace.events().next(), None);
+    }
+
+    #[test]
+    fn samples_return_as_written() {
+        let mut writer = writer();
+        writer.thread(7, 1).expect("memory");
+        let stack = writer.stack(Stack::EMPTY, 0x1234);
+        writer.sample(stack, 3, 1000).expect("memory");
+        writer.sample(stack, 5, u64::MAX).expect("memory");
+        let (_file, trace) = reopen(writer);
+        let mut events = trace.events();
+        let mut found = Vec::new();
+        while let Some(event) = events.next() {
+            if let Action::Sample { cpu_ns, stack } = event.action {
+                let frames = events.stacks().frames(stack).map(|f| f.address);
+                found.push((event.time, event.thread, cpu_ns, frames.collect::<Vec<_>>()));
+            }
+        }
+        let expected = [(3, 1000), (5, u64::MAX)];
+        assert_eq!(found, expected.map(|(t, ns)| (t, 7, ns, vec![0x1234])));
+        assert_eq!(events.damage(), []);
+        assert_eq!(trace.event_count(), 2);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use larder_base::format::Format;
 
 use super::work::{self, WorkRequest};
 use crate::flamegraph::FlamegraphPlan;
+use crate::of::{Of, RawOf};
 use crate::reading::sites::SortKey;
 use crate::reading::subject::{RawReading, Subject};
 use crate::view::{self, RawOutput, View};
@@ -20,6 +21,8 @@ Examples:
   larder diff old.trace new.trace --json | jq '.sites[] | select(.status == \"new\")'
   larder diff old.trace new.trace --sort bytes -o change.svg
       A flame graph of the new one: red is more than in the old one, blue is less.
+  larder diff --syscalls old.trace new.trace
+      The system calls by line and function; so --copies, and --cpu by function.
   larder diff --growth small.trace large.trace --work 1000:10000
       One program on two input sizes: which sites grow faster than the input.
   larder diff --growth small.trace large.trace --work mark:request
@@ -36,9 +39,11 @@ pub struct RawDiff {
     traces: Vec<PathBuf>,
     #[command(flatten)]
     reading: RawReading,
-    /// Rank sites by how much this changed
-    #[arg(long, value_enum, value_name = "KEY", default_value = "calls")]
-    sort: SortKey,
+    #[command(flatten)]
+    of: RawOf,
+    /// Rank sites by how much this changed [default: calls; of copies bytes, of processor time time]
+    #[arg(long, value_enum, value_name = "KEY")]
+    sort: Option<SortKey>,
     /// Sites shown, 0 for all [default: 10; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
@@ -63,6 +68,7 @@ pub struct RawDiff {
 pub struct DiffPlan {
     /// Two or more.
     pub subjects: Vec<Subject>,
+    pub of: Of,
     pub sort: SortKey,
     /// The number of sites to show.
     pub top: usize,
@@ -81,6 +87,14 @@ impl RawDiff {
             return Err(Failure::failed(
                 "diff compares two traces: name two, or add --growth for one program on inputs of \
                  growing size",
+            ));
+        }
+        let of = self.of.check();
+        let sort = of.key(self.sort)?;
+        if self.growth && (of, sort) == (Of::SystemCalls, SortKey::Time) {
+            return Err(Failure::failed(
+                "--sort time: the time within system calls grows by chance, too: choose calls, errors or \
+                 bytes",
             ));
         }
         let work = self.work.as_deref().map(work::parse).transpose()?;
@@ -109,13 +123,14 @@ impl RawDiff {
             return Ok(View::Flamegraph(FlamegraphPlan {
                 subject: after.clone(),
                 base: Some(before.clone()),
-                measure: view::measure(self.sort)?,
+                measure: of.measure(sort)?,
                 output,
             }));
         }
         Ok(View::Diff(DiffPlan {
             subjects,
-            sort: self.sort,
+            of,
+            sort,
             top: match self.top {
                 Some(0) => usize::MAX,
                 Some(top) => top,

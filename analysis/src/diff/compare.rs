@@ -1,10 +1,12 @@
 //! Compares two builds: their counters, and their sites.
 
 use super::DiffPlan;
+use super::figures::{self, Figure};
 use super::matching::{How, match_sites};
 use super::side::{KnownSite, Side};
 use super::stacks::{StackChange, StackChanges};
-use crate::reading::family::{Counter, Counters};
+use crate::of::Of;
+use crate::reading::family::Counter;
 use crate::reading::sites::{Site, SortKey};
 
 /// How a site changed.
@@ -57,23 +59,21 @@ impl<'a> Change<'a> {
         how: Option<How>,
         keys: &[SortKey],
     ) -> Self {
-        let figures = |known: &KnownSite<'_>| -> Vec<u64> {
-            keys.iter().map(|key| known.site.weight(*key)).collect()
-        };
-        let status = match (before, after) {
-            (None, _) => Status::New,
-            (_, None) => Status::Gone,
-            _ if how.is_some_and(How::is_guess) => Status::Moved,
-            (Some(before), Some(after)) if figures(before) == figures(after) => Status::Same,
-            _ => Status::Changed,
-        };
-        Self {
+        let mut change = Self {
             before,
             after,
             how,
-            status,
+            status: Status::Same,
             stack: None,
-        }
+        };
+        change.status = match (before, after) {
+            _ if how.is_some_and(How::is_guess) => Status::Moved,
+            _ if !change.has_effect(keys) => Status::Same,
+            (None, _) => Status::New,
+            (_, None) => Status::Gone,
+            _ => Status::Changed,
+        };
+        change
     }
 
     /// The site in the second build, or in the first if it is gone.
@@ -82,16 +82,16 @@ impl<'a> Change<'a> {
     }
 
     /// A figure before and after.
-    pub fn figures(&self, key: SortKey) -> (u64, u64) {
-        let weight = |known: Option<&KnownSite<'_>>| known.map_or(0, |k| k.site.weight(key));
-        (weight(self.before), weight(self.after))
+    pub fn figures(&self, key: SortKey) -> [Figure; 2] {
+        let sides = [self.before, self.after];
+        sides.map(|known| known.map_or(Figure::default(), |known| known.figure(key)))
     }
 
-    /// Whether any of these figures changed.
+    /// Whether any of these figures changed by more than chance.
     fn has_effect(&self, keys: &[SortKey]) -> bool {
         keys.iter().any(|key| {
-            let (before, after) = self.figures(*key);
-            before != after
+            let [before, after] = self.figures(*key);
+            before.differs(after)
         })
     }
 }
@@ -109,7 +109,8 @@ impl<'a> Comparison<'a> {
     pub fn of(before: &'a Side<'a>, after: &'a Side<'a>, plan: &DiffPlan) -> Self {
         let peaks = [before, after].map(|side| side.analysis.sites.knows_peak_shares());
         let known = |key: &SortKey| *key != SortKey::Peak || peaks == [true, true];
-        let keys: Vec<SortKey> = SortKey::ALL.into_iter().filter(known).collect();
+        let keys = plan.of.keys().iter().copied();
+        let keys: Vec<SortKey> = keys.filter(known).collect();
         let matches = match_sites(&before.sites, &after.sites);
         let mut gone = vec![true; before.sites.len()];
         let mut new = vec![true; after.sites.len()];
@@ -161,8 +162,8 @@ impl<'a> Comparison<'a> {
 
 fn rank(changes: &mut [Change<'_>], key: SortKey) {
     let change = |change: &Change<'_>, key| {
-        let (before, after) = change.figures(key);
-        before.abs_diff(after)
+        let [before, after] = change.figures(key);
+        before.value.abs_diff(after.value)
     };
     changes.sort_by_cached_key(|c| {
         let by = [key, SortKey::Calls, SortKey::Bytes, SortKey::Peak];
@@ -179,11 +180,29 @@ fn rank(changes: &mut [Change<'_>], key: SortKey) {
     });
 }
 
-/// The compared counters in the order of the table; those in bytes are separate.
-pub fn counters(counters: &Counters) -> (Vec<Counter>, Vec<Counter>) {
-    let (mut calls, mut bytes) = (counters.of_calls().to_vec(), counters.of_bytes().to_vec());
-    calls.push(("Under 32 bytes", counters.tiny));
-    calls.push(("Live at the end", counters.live_blocks));
-    bytes.push(("Live at the end, bytes", counters.live_bytes));
-    (calls, bytes)
+/// A compared counter: its name, the kind of figure that it is, and its value.
+pub type Row = (String, SortKey, u64);
+
+/// The compared counters, in the order of the table.
+pub fn counters(side: &Side<'_>, of: Of) -> Vec<Row> {
+    let counters = &side.analysis.counters;
+    if of != Of::Allocations {
+        let keys = of.keys().iter();
+        let sums = keys.map(|key| {
+            let values = side.sites.iter().map(|known| known.site.weight(*key));
+            let [name, ..] = figures::names(of, *key);
+            let name = name[..1].to_uppercase() + &name[1..];
+            (name, *key, values.fold(0, u64::saturating_add))
+        });
+        return sums.collect();
+    }
+    let row = |key| move |(name, value): Counter| (name.to_owned(), key, value);
+    let calls = counters.of_calls().into_iter().chain([
+        ("Under 32 bytes", counters.tiny),
+        ("Live at the end", counters.live_blocks),
+    ]);
+    let bytes = counters.of_bytes().into_iter();
+    let bytes = bytes.chain([("Live at the end, bytes", counters.live_bytes)]);
+    let calls = calls.map(row(SortKey::Calls));
+    calls.chain(bytes.map(row(SortKey::Bytes))).collect()
 }

@@ -1,15 +1,17 @@
 //! How a program's sites grow with its work, from traces with inputs of growing size.
 //!
 //! A site's exponent is the slope of log(value) over log(work), by least squares: 1 is linear growth, 2
-//! quadratic.
+//! quadratic. Of estimates from samples only what exceeds linear growth by more than chance is superlinear.
 
 use larder_base::failure::{Failure, Result};
 
 use super::DiffPlan;
+use super::figures::{CHANCE, Figure};
 use super::matching::match_sites;
 use super::side::{KnownSite, Side};
 use super::stacks::{StackChange, StackChanges};
 use super::work::{self, GROWS, Quantity, WorkRequest};
+use crate::of::Of;
 use crate::reading::sites::SortKey;
 use crate::reading::work::Work;
 
@@ -42,14 +44,13 @@ pub struct SiteGrowth<'a> {
     /// shown.
     pub stack: Option<StackChange<'a>>,
     /// One a trace.
-    pub values: Vec<u64>,
+    pub values: Vec<Figure>,
     /// `None`: the site has calls in one trace only.
     pub exponent: Option<f64>,
     pub superlinear: bool,
 }
 
 pub struct Growth<'a> {
-    pub key: SortKey,
     /// One number a trace.
     pub work: Vec<f64>,
     pub source: WorkSource,
@@ -57,10 +58,25 @@ pub struct Growth<'a> {
     pub sites: Vec<SiteGrowth<'a>>,
 }
 
+impl SiteGrowth<'_> {
+    fn last(&self) -> u64 {
+        self.values.last().map_or(0, |last| last.value)
+    }
+}
+
 impl<'a> Growth<'a> {
-    /// `works`: one a side.
-    pub fn of(sides: &'a [Side<'a>], works: &[Work], plan: &DiffPlan) -> Result<Self> {
+    /// `allocating`: the sites that allocate of each side, from which the work is estimated. `works`: one a side.
+    pub fn of(
+        sides: &'a [Side<'a>],
+        allocating: &[Side<'_>],
+        works: &[Work],
+        plan: &DiffPlan,
+    ) -> Result<Self> {
         let mut sites = gather(sides, plan.sort);
+        let estimate = || match plan.of {
+            Of::Allocations => estimate(&sites),
+            _ => estimate(&gather(allocating, SortKey::Calls)),
+        };
         let measured = |work, quantity, chosen| (work, WorkSource::Measured { quantity, chosen });
         let (work, source) = match &plan.work {
             Some(WorkRequest::Given(work)) => (work.clone(), WorkSource::Given),
@@ -68,10 +84,10 @@ impl<'a> Growth<'a> {
                 let work = work::measure(works, sides, quantity)?;
                 measured(work, quantity.clone(), false)
             }
-            Some(WorkRequest::Estimated) => estimate(&sites)?,
+            Some(WorkRequest::Estimated) => estimate()?,
             None => match work::find(works) {
                 Some((work, quantity)) => measured(work, quantity, true),
-                None => estimate(&sites)?,
+                None => estimate()?,
             },
         };
         for site in &mut sites {
@@ -87,11 +103,10 @@ impl<'a> Growth<'a> {
                 .0
                 .cmp(&a_rank.0)
                 .then(b_rank.1.total_cmp(&a_rank.1))
-                .then_with(|| b.values.last().cmp(&a.values.last()))
+                .then_with(|| b.last().cmp(&a.last()))
         });
         find_stacks(&mut sites, sides, plan);
         Ok(Self {
-            key: plan.sort,
             work,
             source,
             sites,
@@ -128,8 +143,8 @@ fn gather<'a>(sides: &'a [Side<'a>], key: SortKey) -> Vec<SiteGrowth<'a>> {
         return sites;
     };
     let new = |site: &'a KnownSite<'a>, index: usize| {
-        let mut values = vec![0; sides.len()];
-        values[index] = site.site.weight(key);
+        let mut values = vec![Figure::default(); sides.len()];
+        values[index] = site.figure(key);
         let of = |end: usize| (index == end).then_some(site);
         SiteGrowth {
             site,
@@ -146,7 +161,7 @@ fn gather<'a>(sides: &'a [Side<'a>], key: SortKey) -> Vec<SiteGrowth<'a>> {
         for found in match_sites(&side.sites, &last.sites) {
             missing[found.before] = false;
             let (before, site) = (&side.sites[found.before], &mut sites[found.after]);
-            site.values[index] = before.site.weight(key);
+            site.values[index] = before.figure(key);
             if index == 0 {
                 site.ends[0] = Some(before);
             }
@@ -158,7 +173,7 @@ fn gather<'a>(sides: &'a [Side<'a>], key: SortKey) -> Vec<SiteGrowth<'a>> {
             .filter(|(_, missing)| *missing);
         sites.extend(missing.map(|(site, _)| new(site, index)));
     }
-    sites.retain(|site| site.values.iter().any(|value| *value > 0));
+    sites.retain(|site| site.values.iter().any(|figure| figure.value > 0));
     sites
 }
 
@@ -167,21 +182,20 @@ fn estimate(sites: &[SiteGrowth<'_>]) -> Result<(Vec<f64>, WorkSource)> {
     let traces = sites.first().map_or(0, |site| site.values.len());
     let mut growing: Vec<&SiteGrowth<'_>> = sites.iter().collect();
     growing.retain(|site| {
-        let (Some(first), Some(last)) = (site.values.first(), site.values.last()) else {
-            return false;
-        };
-        *first > 0 && *last as f64 > *first as f64 * GROWS
+        let first = site.values.first().map_or(0, |first| first.value);
+        first > 0 && site.last() as f64 > first as f64 * GROWS
     });
     let work: Vec<f64> = (0..traces)
         .map(|index| {
-            let ratio = |site: &&SiteGrowth<'_>| site.values[index] as f64 / site.values[0] as f64;
+            let value = |site: &SiteGrowth<'_>, index: usize| site.values[index].value as f64;
+            let ratio = |site: &&SiteGrowth<'_>| value(site, index) / value(site, 0);
             median(growing.iter().map(ratio).collect())
         })
         .collect();
     if growing.is_empty() || !work.is_sorted_by(|a, b| a < b) {
         return Err(Failure::failed(
-            "the work cannot be estimated, because no site grows from trace to trace: give it, as in \
-             --work 1000:10000, with the traces in order of size",
+            "the work cannot be estimated, because no site grows from trace to trace by its allocations: \
+             give it, as in --work 1000:10000, with the traces in order of size",
         ));
     }
     Ok((work, WorkSource::Estimated(growing.len())))
@@ -198,10 +212,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The slope of log(value) over log(work), of the traces in which the site has any.
-fn exponent(work: &[f64], values: &[u64]) -> Option<f64> {
-    let points = work.iter().zip(values).filter(|(_, value)| **value > 0);
+fn exponent(work: &[f64], values: &[Figure]) -> Option<f64> {
+    let points = work.iter().zip(values).filter(|(_, y)| y.value > 0);
     let points: Vec<(f64, f64)> = points
-        .map(|(work, value)| (work.ln(), (*value as f64).ln()))
+        .map(|(work, figure)| (work.ln(), (figure.value as f64).ln()))
         .collect();
     if points.len() < 2 {
         return None;
@@ -218,17 +232,21 @@ fn exponent(work: &[f64], values: &[u64]) -> Option<f64> {
 }
 
 /// Whether the last value is further above linear growth from the first than chance.
-fn exceeds(work: &[f64], values: &[u64], key: SortKey) -> bool {
-    let first = values.iter().position(|value| *value > 0).unwrap_or(0);
+fn exceeds(work: &[f64], values: &[Figure], key: SortKey) -> bool {
+    let first = values.iter().position(|y| y.value > 0).unwrap_or(0);
     let (Some(last_work), Some(last)) = (work.last(), values.last()) else {
         return false;
     };
-    let linear = values[first] as f64 * last_work / work[first];
+    let (first, ratio) = (values[first], last_work / work[first]);
+    let excess = last.value as f64 - first.value as f64 * ratio;
     let least = match key {
-        SortKey::Calls | SortKey::Tiny => LEAST_EXCESS,
+        SortKey::Calls | SortKey::Tiny | SortKey::Errors => LEAST_EXCESS,
         SortKey::Bytes | SortKey::Peak | SortKey::Live => LEAST_EXCESS_BYTES,
+        // Samples, which have a variance.
+        SortKey::Time => 0,
     };
-    *last as f64 - linear >= least as f64
+    let deviation = (last.variance + first.variance * ratio.powi(2)).sqrt();
+    excess >= least as f64 && excess > CHANCE * deviation
 }
 
 #[cfg(test)]
@@ -239,8 +257,18 @@ mod tests {
         found.is_some_and(|found| (found - expected).abs() < 1e-9)
     }
 
+    /// Of counts, with this variance for each.
+    fn figures(values: &[u64], variance: f64) -> Vec<Figure> {
+        let figure = |value: &u64| Figure {
+            value: *value,
+            variance: variance * *value as f64,
+        };
+        values.iter().map(figure).collect()
+    }
+
     #[test]
     fn the_exponent_is_that_of_the_power() {
+        let exponent = |work: &[f64], values: &[u64]| exponent(work, &figures(values, 0.0));
         assert!(near(exponent(&[10.0, 100.0], &[10, 100]), 1.0));
         assert!(near(exponent(&[10.0, 100.0], &[10, 1000]), 2.0));
         assert!(near(exponent(&[1.0, 2.0, 4.0], &[3, 12, 48]), 2.0));
@@ -253,9 +281,22 @@ mod tests {
     #[test]
     fn a_few_calls_more_are_chance() {
         let work = [10.0, 100.0];
-        assert!(!exceeds(&work, &[1, 20], SortKey::Calls));
-        assert!(exceeds(&work, &[1, 26], SortKey::Calls));
-        assert!(!exceeds(&work, &[1, 26], SortKey::Bytes));
+        let exceeds = |values: &[u64], key| exceeds(&work, &figures(values, 0.0), key);
+        assert!(!exceeds(&[1, 20], SortKey::Calls));
+        assert!(exceeds(&[1, 26], SortKey::Calls));
+        assert!(!exceeds(&[1, 26], SortKey::Bytes));
+    }
+
+    #[test]
+    fn samples_beyond_linear_growth_are_chance_up_to_three_deviations() {
+        let exceeds = |values: &[u64]| {
+            let figures = figures(values, 1.0);
+            exceeds(&[1.0, 2.0], &figures, SortKey::Calls)
+        };
+        // 200 ± 20 are expected of the last one, which is ± 16.
+        assert!(!exceeds(&[100, 270]) && exceeds(&[100, 285]));
+        // The same from more samples is beyond it.
+        assert!(exceeds(&[1000, 2700]));
     }
 
     #[test]

@@ -7,10 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::DiffPlan;
 use super::compare::{self, Change, Comparison, Status};
+use super::figures;
 use super::growth::{Growth, SiteGrowth, WorkSource};
 use super::obstacles::obstacles;
 use super::side::{KnownSite, Side};
 use super::stacks::StackChange;
+use crate::of::Of;
 use crate::reading::attribute::functions;
 use crate::reading::losses;
 use crate::reading::sites::SortKey;
@@ -22,14 +24,11 @@ pub fn print(document: &Value, out: &mut dyn Write) -> io::Result<()> {
 
 pub fn comparison(comparison: &Comparison<'_>, plan: &DiffPlan) -> Value {
     let sides = [comparison.before, comparison.after];
-    let [before, after] = sides.map(|side| compare::counters(&side.analysis.counters));
-    let rows = before
-        .0
+    let [before, after] = sides.map(|side| compare::counters(side, plan.of));
+    let counters: Vec<Value> = before
         .iter()
-        .zip(&after.0)
-        .chain(before.1.iter().zip(&after.1));
-    let counters: Vec<Value> = rows
-        .map(|((name, before), (_, after))| {
+        .zip(&after)
+        .map(|((name, _, before), (_, _, after))| {
             json!({
                 "name": name,
                 "before": before,
@@ -40,7 +39,8 @@ pub fn comparison(comparison: &Comparison<'_>, plan: &DiffPlan) -> Value {
         .collect();
     let counts =
         Status::ALL.map(|status| (status.name().to_owned(), comparison.count(status).into()));
-    let sites = comparison.shown(plan.all).take(plan.top).map(change);
+    let sites = comparison.shown(plan.all).take(plan.top);
+    let sites = sites.map(|found| change(found, plan.of));
     json!({
         "larder": env!("CARGO_PKG_VERSION"),
         "before": side(comparison.before),
@@ -61,22 +61,22 @@ fn side(side: &Side<'_>) -> Value {
     })
 }
 
-fn change(change: &Change<'_>) -> Value {
+fn change(change: &Change<'_>, of: Of) -> Value {
     json!({
         "status": change.status.name(),
         "match": change.how.map(super::matching::How::describe),
         "guess": change.how.is_some_and(super::matching::How::is_guess),
-        "before": change.before.map(site),
-        "after": change.after.map(site),
-        "stack": change.stack.as_ref().map(stack),
+        "before": change.before.map(|known| site(known, of)),
+        "after": change.after.map(|known| site(known, of)),
+        "stack": change.stack.as_ref().map(|change| stack(change, of)),
     })
 }
 
 /// The stack that changed most.
-fn stack(change: &StackChange<'_>) -> Value {
+fn stack(change: &StackChange<'_>, of: Of) -> Value {
     let frames = functions(&change.stack.chain).map(frame_json);
     json!({
-        "figure": figure(change.key),
+        "figure": figure(of, change.key),
         "before": change.before,
         "after": change.after,
         "of": change.of,
@@ -84,32 +84,36 @@ fn stack(change: &StackChange<'_>) -> Value {
     })
 }
 
-fn figure(key: SortKey) -> &'static str {
-    match key {
-        SortKey::Calls => "calls",
-        SortKey::Bytes => "bytes",
-        SortKey::Peak => "peak_bytes",
-        SortKey::Tiny => "tiny",
-        SortKey::Live => "live_bytes",
-    }
+fn figure(of: Of, key: SortKey) -> &'static str {
+    let [.., name] = figures::names(of, key);
+    name
 }
 
-fn site(known: &KnownSite<'_>) -> Value {
+fn site(known: &KnownSite<'_>, of: Of) -> Value {
     let site = known.site;
-    json!({
+    let mut found = json!({
         "function": site.function.as_deref(),
         "file": site.file.as_deref(),
         "line": site.line,
         "module": site.module.as_ref().map(|module| &module.path),
         "address": site.address,
         "callers": known.callers.iter().map(|name| &**name).collect::<Vec<_>>(),
-        "calls": site.calls,
-        "bytes": site.bytes,
-        "peak_bytes": known.peak_bytes,
-        "tiny": site.tiny,
-        "live_blocks": site.live_blocks,
-        "live_bytes": site.live_bytes,
-    })
+    });
+    for key in of.keys() {
+        found[figure(of, *key)] = site.weight(*key).into();
+    }
+    if of == Of::Allocations {
+        found["peak_bytes"] = known.peak_bytes.into();
+        found["live_blocks"] = site.sums.live_blocks.into();
+        return found;
+    }
+    found["call"] = known.call().as_deref().into();
+    let deviations = of.keys().iter().filter_map(|key| {
+        let deviation = known.figure(*key).deviation()?;
+        Some((figure(of, *key).to_owned(), deviation.into()))
+    });
+    found["deviations"] = Value::Object(deviations.collect());
+    found
 }
 
 pub fn growth(growth: &Growth<'_>, sides: &[Side<'_>], plan: &DiffPlan) -> Value {
@@ -118,25 +122,31 @@ pub fn growth(growth: &Growth<'_>, sides: &[Side<'_>], plan: &DiffPlan) -> Value
         WorkSource::Measured { quantity, .. } => quantity.name(),
         WorkSource::Estimated(_) => "estimated".to_owned(),
     };
-    let sites = growth.shown(plan.all).take(plan.top).map(site_growth);
+    let sites = growth.shown(plan.all).take(plan.top);
+    let sites = sites.map(|found| site_growth(found, plan.of));
     json!({
         "larder": env!("CARGO_PKG_VERSION"),
         "traces": sides.iter().map(side).collect::<Vec<_>>(),
         "warnings": obstacles(sides.iter()),
         "work": growth.work,
         "work_source": source,
-        "figure": figure(growth.key),
+        "figure": figure(plan.of, plan.sort),
         "superlinear": growth.superlinear(),
         "sites": sites.collect::<Vec<_>>(),
     })
 }
 
-fn site_growth(growth: &SiteGrowth<'_>) -> Value {
+fn site_growth(growth: &SiteGrowth<'_>, of: Of) -> Value {
+    let deviations = growth.values.iter().map(|figure| figure.deviation());
+    let estimated = deviations.clone().any(|deviation| deviation.is_some());
+    let deviations = deviations.map(Option::unwrap_or_default);
+    let deviations = estimated.then(|| deviations.collect::<Vec<f64>>());
     json!({
-        "site": site(growth.site),
-        "values": growth.values,
+        "site": site(growth.site, of),
+        "values": growth.values.iter().map(|y| y.value).collect::<Vec<_>>(),
+        "deviations": deviations,
         "exponent": growth.exponent,
         "superlinear": growth.superlinear,
-        "stack": growth.stack.as_ref().map(stack),
+        "stack": growth.stack.as_ref().map(|change| stack(change, of)),
     })
 }

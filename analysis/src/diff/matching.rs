@@ -2,7 +2,8 @@
 //!
 //! Sites are matched by function first, never by line or address. The others are searched where their
 //! function may have moved: another file, another module, its caller, a helper of its own, another
-//! name. Each stage matches the sites of one function among each other; a site is matched up to once.
+//! name. Each stage matches the sites of one function among each other; a site is matched up to once, and one
+//! that calls a function only with one that calls the same.
 //!
 //! Time: n·m comparisons for n and m sites in one group, up to `GROUP`² a group; see also `pairing`.
 //! Memory: the sites, and `GROUP`² scores at a time.
@@ -269,11 +270,11 @@ fn groups<K: Ord>(
     sites: &[KnownSite<'_>],
     done: &[bool],
     keys: impl Fn(&KnownSite<'_>) -> Vec<K>,
-) -> BTreeMap<K, Vec<usize>> {
-    let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+) -> BTreeMap<(K, Option<Rc<str>>), Vec<usize>> {
+    let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, known) in sites.iter().enumerate().filter(|(index, _)| !done[*index]) {
         for key in keys(known) {
-            let group = groups.entry(key).or_default();
+            let group = groups.entry((key, known.call())).or_default();
             if group.len() < GROUP {
                 group.push(index);
             }

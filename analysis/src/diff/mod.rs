@@ -7,15 +7,19 @@
 //!                                                  stacks (which of a site's changed)
 //! ```
 //!
+//! Copies, system calls and samples are sites, too (`report` and `samples` make them), and all else is the same.
+//!
 //! Memory: that of reading each trace, one after the other, and all sites with their stacks.
 
 mod args;
 mod compare;
+mod figures;
 mod growth;
 mod json;
 mod matching;
 mod obstacles;
 mod pairing;
+mod samples;
 mod score;
 mod side;
 mod stacks;
@@ -27,42 +31,45 @@ use larder_base::failure::{Failure, Result};
 use larder_base::format::Format;
 use larder_base::{output, printable};
 
+use crate::of::Of;
 use crate::reading::Analysis;
-use crate::reading::observe::{Both, KeepStacks};
-use crate::reading::sites::SortKey;
+use crate::reading::observe::{Both, KeepStacks, Observer};
+use crate::reading::sites::{SiteTable, SortKey};
+use crate::reading::subject::Subject;
 use crate::reading::work::Work;
+use crate::report::{Copies, SystemCalls};
 pub use args::{DiffPlan, EXAMPLES, RawDiff};
 use compare::Comparison;
 use growth::Growth;
+use samples::Samples;
 use side::Side;
 
 /// Prints what differs, and warnings of losses on stderr.
 pub fn diff(plan: &DiffPlan) -> Result<()> {
-    let (mut analyses, mut works) = (Vec::new(), Vec::new());
+    let (mut analyses, mut works, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for subject in &plan.subjects {
-        let mut observer = Both(Work::default(), KeepStacks);
-        analyses.push(Analysis::read(subject, &mut observer)?);
-        works.push(observer.0);
+        let (analysis, work, sites) = read(subject, plan.of)?;
+        analyses.push(analysis);
+        works.push(work);
+        others.push(sites);
     }
-    let peakless = analyses.iter().zip(&plan.subjects);
-    let mut peakless = peakless.filter(|(analysis, _)| !analysis.sites.knows_peak_shares());
-    if let Some((_, subject)) = peakless.next().filter(|_| plan.sort == SortKey::Peak) {
-        return Err(Failure::failed(format!(
-            "{}: holds counters, which do not record a site's share of the peak: record again \
-             without --aggregate, or sort by another figure",
-            printable::name(&subject.trace)
-        )));
-    }
+    check(&analyses, &others, plan)?;
     let aliases = side::pair_executables(&analyses);
-    wrappers::share(&mut analyses, &aliases);
-    let sides: Vec<Side> = analyses
-        .iter()
-        .zip(&plan.subjects)
-        .map(|(analysis, subject)| Side::new(analysis, &subject.trace, &aliases))
-        .collect();
+    wrappers::share(&mut analyses, &mut others, &aliases);
+    let sides = |of_allocations: bool| -> Vec<Side<'_>> {
+        let traces = analyses.iter().zip(&others).zip(&plan.subjects);
+        traces
+            .map(|((analysis, others), subject)| {
+                let others = others.as_ref().filter(|_| !of_allocations);
+                let sites = others.unwrap_or(&analysis.sites);
+                Side::new(analysis, sites, &subject.trace, &aliases)
+            })
+            .collect()
+    };
+    let (allocating, sides) = (sides(true), sides(false));
     let (file, content) = (plan.output.as_deref(), plan.format.content());
     if plan.growth {
-        let growth = Growth::of(&sides, &works, plan)?;
+        let growth = Growth::of(&sides, &allocating, &works, plan)?;
         return output::write(file, content, |out| match plan.format {
             Format::Json => json::print(&json::growth(&growth, &sides, plan), out),
             _ => text::print_growth(&growth, &sides, plan, out),
@@ -76,4 +83,49 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         Format::Json => json::print(&json::comparison(&comparison, plan), out),
         _ => text::print_comparison(&comparison, plan, out),
     })
+}
+
+/// With the sites of what does not allocate, if that is asked for.
+fn read(subject: &Subject, of: Of) -> Result<(Analysis, Work, Option<SiteTable>)> {
+    match of {
+        Of::Allocations => observe(subject, (), |()| None),
+        Of::SystemCalls => observe(subject, SystemCalls::with_stacks(), |found| {
+            Some(found.callers.sites)
+        }),
+        Of::Copies => observe(subject, Copies::with_stacks(), |found| {
+            Some(found.callers.sites)
+        }),
+        Of::ProcessorTime => observe(subject, Samples::default(), |found| Some(found.sites)),
+    }
+}
+
+fn observe<O: Observer>(
+    subject: &Subject,
+    own: O,
+    sites: fn(O) -> Option<SiteTable>,
+) -> Result<(Analysis, Work, Option<SiteTable>)> {
+    let mut observer = Both(Both(Work::default(), KeepStacks), own);
+    let analysis = Analysis::read(subject, &mut observer)?;
+    let Both(Both(work, _), own) = observer;
+    Ok((analysis, work, sites(own)))
+}
+
+/// Fails if a trace has not what is asked for.
+fn check(analyses: &[Analysis], others: &[Option<SiteTable>], plan: &DiffPlan) -> Result<()> {
+    for ((analysis, others), subject) in analyses.iter().zip(others).zip(&plan.subjects) {
+        let trace = printable::name(&subject.trace);
+        if others.as_ref().is_some_and(SiteTable::is_empty) {
+            let (noun, option) = (plan.of.noun(), plan.of.option());
+            return Err(Failure::failed(format!(
+                "{trace}: has no {noun}: record it with {option}"
+            )));
+        }
+        if plan.sort == SortKey::Peak && !analysis.sites.knows_peak_shares() {
+            return Err(Failure::failed(format!(
+                "{trace}: holds counters, which do not record a site's share of the peak: record \
+                 again without --aggregate, or sort by another figure"
+            )));
+        }
+    }
+    Ok(())
 }

@@ -27,11 +27,12 @@ pub fn alike(a: &KnownSite<'_>, b: &KnownSite<'_>) -> f64 {
 /// The score without callers, for sites whose callers changed.
 pub fn alike_apart_from_callers(a: &KnownSite<'_>, b: &KnownSite<'_>) -> f64 {
     let call = most_called(a) == most_called(b);
-    let mean = |known: &KnownSite<'_>| known.site.bytes as f64 / known.site.calls.max(1) as f64;
+    let mean =
+        |known: &KnownSite<'_>| known.site.sums.bytes as f64 / known.site.sums.calls.max(1) as f64;
     SAME_CALL * f64::from(u8::from(call))
         + CALLEES * overlap(&a.callees, &b.callees)
         + SIZE * ratio(mean(a), mean(b))
-        + CALLS * ratio(a.site.calls as f64, b.site.calls as f64)
+        + CALLS * ratio(a.site.sums.calls as f64, b.site.sums.calls as f64)
 }
 
 /// The function of the malloc family that a site calls most often.

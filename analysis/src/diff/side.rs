@@ -8,12 +8,13 @@ use std::rc::Rc;
 use larder_base::printable;
 use rustc_hash::FxHashMap;
 
+use super::figures::Figure;
 use crate::reading::Analysis;
 use crate::reading::attribute::functions;
 use crate::reading::image::ImageReport;
 use crate::reading::naming::without_start;
 use crate::reading::resolve::{ChainFrame, ModuleLabel};
-use crate::reading::sites::{Site, SortKey};
+use crate::reading::sites::{By, Site, SiteTable, SortKey};
 
 /// Callers beyond the nearest that are keys of a site.
 const CALLERS_KEPT: usize = 5;
@@ -48,6 +49,21 @@ pub struct KnownSite<'a> {
 }
 
 impl KnownSite<'_> {
+    /// What it calls, if it is known by that.
+    pub fn call(&self) -> Option<Rc<str>> {
+        match &self.site.by {
+            By::Call(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    pub fn figure(&self, key: SortKey) -> Figure {
+        Figure {
+            value: self.site.weight(key),
+            variance: self.site.sums.variances[key as usize],
+        }
+    }
+
     /// Its index among the sites of its function.
     pub fn order(&self) -> (Option<u32>, u64) {
         (self.site.line, self.site.address)
@@ -58,15 +74,20 @@ impl KnownSite<'_> {
 pub type Aliases = FxHashMap<String, Rc<str>>;
 
 impl<'a> Side<'a> {
-    pub fn new(analysis: &'a Analysis, trace: &Path, aliases: &Aliases) -> Self {
+    pub fn new(
+        analysis: &'a Analysis,
+        sites: &'a SiteTable,
+        trace: &Path,
+        aliases: &Aliases,
+    ) -> Self {
         let mut names = Names::default();
-        let sites = analysis.sites.ranked(SortKey::Calls).into_iter();
+        let known = sites.ranked(SortKey::Calls).into_iter();
         Self {
             analysis,
             trace: printable::name(trace),
-            sites: sites
+            sites: known
                 .map(|site| KnownSite {
-                    peak_bytes: analysis.sites.at_peak(site),
+                    peak_bytes: sites.at_peak(site),
                     ..know(site, aliases, &mut names)
                 })
                 .collect(),

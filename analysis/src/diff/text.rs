@@ -7,13 +7,14 @@ use larder_base::number::{counted, grouped, shortest};
 use larder_base::printable;
 use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
+use super::DiffPlan;
 use super::compare::{self, Change, Comparison, Status};
+use super::figures::{CHANCE, Figure, estimated, names, shown};
 use super::growth::{Growth, SiteGrowth, WorkSource};
 use super::obstacles::obstacles;
-use super::side::Side;
+use super::side::{KnownSite, Side};
 use super::stacks::StackChange;
-use super::{DiffPlan, side};
-use crate::reading::family::Counter;
+use crate::of::Of;
 use crate::reading::losses;
 use crate::reading::naming::{print_stack_in_line, site_name, site_place};
 use crate::reading::sites::SortKey;
@@ -36,7 +37,7 @@ pub fn print_comparison(
         writeln!(out, "{WARNING}warning: {line}{WARNING:#}")?;
     }
     writeln!(out)?;
-    print_counters(comparison, out)?;
+    print_counters(comparison, plan.of, out)?;
     print_changes(comparison, plan, out)
 }
 
@@ -62,46 +63,37 @@ fn print_side(side: &Side<'_>, name: &str, out: Out<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn print_counters(comparison: &Comparison<'_>, out: Out<'_>) -> io::Result<()> {
-    let [before, after] = [comparison.before, comparison.after].map(|side| &side.analysis.counters);
+fn print_counters(comparison: &Comparison<'_>, of: Of, out: Out<'_>) -> io::Result<()> {
     let [name, a, b, difference] = ["", "before", "after", "difference"];
     writeln!(
         out,
         "{FAINT}{name:<22} {a:>16} {b:>16} {difference:>16}{FAINT:#}"
     )?;
-    let (before, before_bytes) = compare::counters(before);
-    let (after, after_bytes) = compare::counters(after);
-    for (before, after) in before.into_iter().zip(after) {
-        print_counter(before, after, ["fewer", "more"], out)?;
-    }
-    for (before, after) in before_bytes.into_iter().zip(after_bytes) {
-        print_counter(before, after, ["less", "more"], out)?;
+    let sides = [comparison.before, comparison.after];
+    let [before, after] = sides.map(|side| compare::counters(side, of));
+    for ((name, key, before), (_, _, after)) in before.into_iter().zip(after) {
+        let words = match key {
+            SortKey::Calls | SortKey::Tiny | SortKey::Errors => ["fewer", "more"],
+            _ => ["less", "more"],
+        };
+        let factor = factor(before, after, words);
+        let line = format!(
+            "{name:<22} {:>16} {:>16} {:>16}  {factor}",
+            shown(key, before),
+            shown(key, after),
+            difference_of(key, before, after)
+        );
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }
 
-fn print_counter(
-    (name, before): Counter,
-    (_, after): Counter,
-    words: [&str; 2],
-    out: Out<'_>,
-) -> io::Result<()> {
-    let factor = factor(before, after, words);
-    let line = format!(
-        "{name:<22} {:>16} {:>16} {:>16}  {factor}",
-        grouped(before),
-        grouped(after),
-        difference(before, after)
-    );
-    writeln!(out, "{}", line.trim_end())
-}
-
 /// The change with its sign; nothing if there is none.
-fn difference(before: u64, after: u64) -> String {
+fn difference_of(key: SortKey, before: u64, after: u64) -> String {
     match after.cmp(&before) {
-        std::cmp::Ordering::Less => format!("-{}", grouped(before - after)),
+        std::cmp::Ordering::Less => format!("-{}", shown(key, before - after)),
         std::cmp::Ordering::Equal => String::new(),
-        std::cmp::Ordering::Greater => format!("+{}", grouped(after - before)),
+        std::cmp::Ordering::Greater => format!("+{}", shown(key, after - before)),
     }
 }
 
@@ -125,24 +117,36 @@ fn factor(before: u64, after: u64, [less, more]: [&str; 2]) -> String {
     }
 }
 
-fn unit(key: SortKey) -> &'static str {
-    match key {
-        SortKey::Calls => "calls",
-        SortKey::Bytes => "bytes requested",
-        SortKey::Peak => "bytes live at the peak",
-        SortKey::Tiny => "blocks under 32 bytes",
-        SortKey::Live => "bytes live at the end",
+/// The site, and what it calls if it is known by that.
+fn called_by(known: &KnownSite<'_>) -> String {
+    let name = site_name(known.site);
+    match known.call() {
+        Some(call) => format!(
+            "{} by {FUNCTION}{name}{FUNCTION:#}",
+            printable::escape(&call)
+        ),
+        None => format!("{FUNCTION}{name}{FUNCTION:#}"),
     }
 }
 
-fn short(key: SortKey) -> &'static str {
-    match key {
-        SortKey::Calls => "calls",
-        SortKey::Bytes => "bytes",
-        SortKey::Peak => "at peak",
-        SortKey::Tiny => "tiny",
-        SortKey::Live => "live",
+/// Columns of a figure; what may be an estimate has its deviation, too.
+fn width(of: Of) -> usize {
+    match of {
+        Of::Allocations | Of::SystemCalls => 15,
+        Of::Copies | Of::ProcessorTime => 19,
     }
+}
+
+/// What of the sites is chance, if anything is.
+fn print_chance(mut figures: impl Iterator<Item = Figure>, out: Out<'_>) -> io::Result<()> {
+    if figures.any(|figure| figure.deviation().is_some()) {
+        writeln!(
+            out,
+            "{FAINT}estimated from samples, ± one standard deviation; what lies within {CHANCE} is taken for \
+             chance{FAINT:#}"
+        )?;
+    }
+    Ok(())
 }
 
 fn print_changes(comparison: &Comparison<'_>, plan: &DiffPlan, out: Out<'_>) -> io::Result<()> {
@@ -152,7 +156,7 @@ fn print_changes(comparison: &Comparison<'_>, plan: &DiffPlan, out: Out<'_>) -> 
         .filter(|(_, count)| *count > 0)
         .map(|(status, count)| format!("{} {}", grouped(count), status.name()))
         .collect();
-    let unit = unit(plan.sort);
+    let [unit, ..] = names(plan.of, plan.sort);
     let counts = if counts.is_empty() {
         "none".to_owned()
     } else {
@@ -162,17 +166,19 @@ fn print_changes(comparison: &Comparison<'_>, plan: &DiffPlan, out: Out<'_>) -> 
         out,
         "\n{HEADING}Sites by change of {unit}{HEADING:#} ({counts})"
     )?;
+    let figures = comparison.changes.iter();
+    print_chance(figures.flat_map(|change| change.figures(plan.sort)), out)?;
     let all = comparison.shown(plan.all).count();
     if all == 0 {
         return writeln!(out, "no site changed");
     }
-    let [what, a, b, difference] = ["", "before", "after", "difference"];
+    let ([what, a, b, difference], width) = (["", "before", "after", "difference"], width(plan.of));
     writeln!(
         out,
-        "{FAINT}{what:<8} {a:>15} {b:>15} {difference:>16}  site{FAINT:#}"
+        "{FAINT}{what:<8} {a:>width$} {b:>width$} {difference:>16}  site{FAINT:#}"
     )?;
     for change in comparison.shown(plan.all).take(plan.top) {
-        print_change(change, &comparison.keys, plan.sort, out)?;
+        print_change(change, &comparison.keys, plan, out)?;
     }
     let more = all.saturating_sub(plan.top);
     if more > 0 {
@@ -185,22 +191,27 @@ fn print_changes(comparison: &Comparison<'_>, plan: &DiffPlan, out: Out<'_>) -> 
 fn print_change(
     change: &Change<'_>,
     keys: &[SortKey],
-    key: SortKey,
+    plan: &DiffPlan,
     out: Out<'_>,
 ) -> io::Result<()> {
+    let (key, width) = (plan.sort, width(plan.of));
     let Some(known) = change.after.or(change.before) else {
         return Ok(());
     };
-    let (before, after) = change.figures(key);
-    let colour = if after < before { LESS } else { MORE };
+    let [before, after] = change.figures(key);
+    let difference = difference_of(key, before.value, after.value);
+    let colour = if after.value < before.value {
+        LESS
+    } else {
+        MORE
+    };
     writeln!(
         out,
-        "{:<8} {:>15} {:>15} {colour}{:>16}{colour:#}  {FUNCTION}{}{FUNCTION:#}  {}",
+        "{:<8} {:>width$} {:>width$} {colour}{difference:>16}{colour:#}  {}  {}",
         change.status.name(),
-        grouped(before),
-        grouped(after),
-        difference(before, after),
-        site_name(known.site),
+        estimated(key, before),
+        estimated(key, after),
+        called_by(known),
         site_place(known.site),
     )?;
     if let (Some(was), Some(now), Some(how)) = (change.before, change.after, change.how) {
@@ -211,20 +222,24 @@ fn print_change(
                 out,
                 "{INDENT}{WARNING}a guess: {why}; was {name}  {place}{WARNING:#}"
             )?;
-        } else if place != site_place(now.site) {
+        } else if plan.of != Of::ProcessorTime && place != site_place(now.site) {
             writeln!(out, "{INDENT}{FAINT}was {place}{FAINT:#}")?;
         }
     }
     let others = keys.iter().filter(|other| **other != key);
     let others: Vec<String> = others
-        .map(|other| (short(*other), change.figures(*other)))
-        .filter(|(_, (before, after))| before != after)
-        .map(|(name, (before, after))| format!("{name} {} → {}", grouped(before), grouped(after)))
+        .map(|other| (*other, change.figures(*other)))
+        .filter(|(_, [before, after])| before.value != after.value)
+        .map(|(other, figures)| {
+            let [_, name, _] = names(plan.of, other);
+            let [before, after] = figures.map(|figure| estimated(other, figure));
+            format!("{name} {before} → {after}")
+        })
         .collect();
     if !others.is_empty() {
         writeln!(out, "{INDENT}{FAINT}{}{FAINT:#}", others.join("; "))?;
     }
-    print_callers(known, change.stack.as_ref(), key, out)
+    print_callers(known, change.stack.as_ref(), plan, out)
 }
 
 const INDENT: &str = "        ";
@@ -232,9 +247,9 @@ const INDENT: &str = "        ";
 /// The stack that changed most, with its own figures if the site has several; the heaviest if none
 /// changed.
 fn print_callers(
-    known: &side::KnownSite<'_>,
+    known: &KnownSite<'_>,
     changed: Option<&StackChange<'_>>,
-    key: SortKey,
+    plan: &DiffPlan,
     mut out: Out<'_>,
 ) -> io::Result<()> {
     let Some(StackChange {
@@ -245,14 +260,14 @@ fn print_callers(
         of,
     }) = changed
     else {
-        return match known.site.heaviest(key) {
+        return match known.site.heaviest(plan.sort) {
             Some(stack) => print_stack_in_line(stack, &mut out),
             None => Ok(()),
         };
     };
     if *of > 1 {
-        let (before, after, of) = (grouped(*before), grouped(*after), grouped(*of as u64));
-        let unit = unit(*key);
+        let [before, after] = [before, after].map(|value| shown(*key, *value));
+        let ([unit, ..], of) = (names(plan.of, *key), grouped(*of as u64));
         writeln!(
             out,
             "{INDENT}{FAINT}of {of} stacks this changed most: {before} → {after} {unit}{FAINT:#}"
@@ -285,7 +300,10 @@ pub fn print_growth(
             writeln!(out, "{FAINT}the work is the {quantity}{choice}{FAINT:#}")?;
         }
         WorkSource::Estimated(sites) => {
-            let sites = counted(*sites as u64, "site");
+            let sites = match plan.of {
+                Of::Allocations => counted(*sites as u64, "site"),
+                _ => counted(*sites as u64, "allocating site"),
+            };
             writeln!(
                 out,
                 "{WARNING}the work is estimated as the median growth of {sites}: give it with --work \
@@ -293,13 +311,15 @@ pub fn print_growth(
             )?;
         }
     }
-    let unit = unit(growth.key);
+    let [unit, ..] = names(plan.of, plan.sort);
     let superlinear = counted(growth.superlinear() as u64, "site");
     writeln!(
         out,
         "\n{HEADING}Growth of {unit} with the work{HEADING:#} ({superlinear} of {} superlinear)",
         grouped(growth.sites.len() as u64)
     )?;
+    let figures = growth.sites.iter();
+    print_chance(figures.flat_map(|site| site.values.iter().copied()), out)?;
     let shown: Vec<&SiteGrowth<'_>> = growth.shown(plan.all).collect();
     if shown.is_empty() {
         return writeln!(out, "no site grows faster than the work");
@@ -321,7 +341,8 @@ fn print_site_growth(growth: &SiteGrowth<'_>, plan: &DiffPlan, out: Out<'_>) -> 
     let exponent = growth
         .exponent
         .map_or("-".to_owned(), |exponent| format!("{exponent:.2}"));
-    let values: Vec<String> = growth.values.iter().map(|value| grouped(*value)).collect();
+    let values = growth.values.iter();
+    let values: Vec<String> = values.map(|y| estimated(plan.sort, *y)).collect();
     let verdict = if growth.superlinear {
         format!("  {MORE}superlinear{MORE:#}")
     } else {
@@ -329,12 +350,12 @@ fn print_site_growth(growth: &SiteGrowth<'_>, plan: &DiffPlan, out: Out<'_>) -> 
     };
     writeln!(
         out,
-        "{exponent:>8}  {:<30}  {FUNCTION}{}{FUNCTION:#}  {}{verdict}",
+        "{exponent:>8}  {:<30}  {}  {}{verdict}",
         values.join(" → "),
-        site_name(growth.site.site),
+        called_by(growth.site),
         site_place(growth.site.site),
     )?;
-    print_callers(growth.site, growth.stack.as_ref(), plan.sort, out)
+    print_callers(growth.site, growth.stack.as_ref(), plan, out)
 }
 
 #[cfg(test)]
@@ -357,6 +378,7 @@ mod tests {
 
     #[test]
     fn differences_have_a_sign() {
+        let difference = |before, after| difference_of(SortKey::Calls, before, after);
         assert_eq!(difference(5, 3), "-2");
         assert_eq!(difference(0, 1_000), "+1,000");
         assert_eq!(difference(1, 1), "");

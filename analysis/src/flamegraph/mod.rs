@@ -58,28 +58,30 @@ pub fn flamegraph(plan: &FlamegraphPlan) -> Result<()> {
         None => svg(&rows, plan.measure, &title),
         Some(base) => {
             title = format!("{title} against {}", printable::name(&base.trace));
-            differential(
-                &self::rows(base, plan.measure)?,
-                &rows,
-                plan.measure,
-                &title,
-            )
+            let before = self::rows(base, plan.measure)?;
+            if before.is_empty() && !plan.measure.is_of_allocations() {
+                return Err(nothing(base, plan.measure));
+            }
+            differential(&before, &rows, plan.measure, &title)
         }
     };
-    let Some(picture) = picture else {
-        let what_to_do = match plan.measure.option() {
-            "" => "choose another --value".to_owned(),
-            option => format!("record with {option}, or choose another --value"),
-        };
-        return Err(Failure::failed(format!(
-            "{}: has no {} of this measure: {what_to_do}",
-            printable::name(&plan.subject.trace),
-            plan.measure.unit()
-        )));
-    };
+    let picture = picture.ok_or_else(|| nothing(&plan.subject, plan.measure))?;
     output::write(plan.output.as_deref(), Content::Text, |out| {
         out.write_all(picture.as_bytes())
     })
+}
+
+/// What fails without any stack of a measure.
+fn nothing(subject: &Subject, measure: Measure) -> Failure {
+    let what_to_do = match measure.option() {
+        "" => "choose another --value".to_owned(),
+        option => format!("record with {option}, or choose another --value"),
+    };
+    Failure::failed(format!(
+        "{}: has no {} of this measure: {what_to_do}",
+        printable::name(&subject.trace),
+        measure.unit()
+    ))
 }
 
 fn rows(subject: &Subject, measure: Measure) -> Result<Vec<StackRow>> {

@@ -88,26 +88,20 @@ pub fn document(
 
 /// Whether a site has this share of any figure.
 fn weighs(site: &Site, counters: &Counters, share: f64) -> bool {
-    SortKey::ALL.iter().any(|key| {
-        let total = match key {
-            SortKey::Calls => counters.allocations,
-            SortKey::Bytes => counters.total_bytes,
-            SortKey::Peak => counters.peak_bytes,
-            SortKey::Tiny => counters.tiny,
-            SortKey::Live => counters.live_bytes,
-        };
-        site.weight(*key) > 0 && percent(site.weight(*key), total) >= share * 100.0
+    SortKey::OF_ALLOCATIONS.iter().any(|key| {
+        let weight = site.weight(*key);
+        weight > 0 && percent(weight, counters.of(*key)) >= share * 100.0
     })
 }
 
 /// Calls, bytes, at the peak, tiny, live.
 fn figures(site: &Site) -> [u64; 5] {
-    SortKey::ALL.map(|key| site.weight(key))
+    SortKey::OF_ALLOCATIONS.map(|key| site.weight(key))
 }
 
 fn site(site: &Site, names: &mut Names) -> Value {
     let mut stacks: Vec<Value> = Vec::new();
-    for key in SortKey::ALL {
+    for key in SortKey::OF_ALLOCATIONS {
         if let Some(found) = site.heaviest(key) {
             let found = stack(found, names);
             if !stacks.contains(&found) {

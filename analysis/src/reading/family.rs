@@ -5,6 +5,8 @@ use std::ops::AddAssign;
 use larder_trace::AllocCall;
 use serde::Serialize;
 
+use super::sites::SortKey;
+
 /// The kind that an allocation counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -85,6 +87,18 @@ pub struct Counters {
 pub type Counter = (&'static str, u64);
 
 impl Counters {
+    /// What the sites that allocate add up to.
+    pub fn of(&self, key: SortKey) -> u64 {
+        match key {
+            SortKey::Calls => self.allocations,
+            SortKey::Bytes => self.total_bytes,
+            SortKey::Peak => self.peak_bytes,
+            SortKey::Tiny => self.tiny,
+            SortKey::Live => self.live_bytes,
+            SortKey::Errors | SortKey::Time => 0,
+        }
+    }
+
     /// The calls by kind and their sum, in the order of a report.
     pub fn of_calls(&self) -> [Counter; 7] {
         [

@@ -100,7 +100,7 @@ impl Analysis {
             };
             let id = self.sites.intern(&stack());
             self.sites
-                .add(id, source.kind_name, origin, keep_peak, stack);
+                .add(id, source.kind_name, &origin.into(), keep_peak, stack);
         }
         if O::LOOKS_AGAIN {
             self.stacks.push(events.into_stacks());

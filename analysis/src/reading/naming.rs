@@ -12,7 +12,7 @@ use larder_base::style::{FAINT, WARNING};
 use super::attribute::functions;
 use super::plumbing::ModuleRole;
 use super::resolve::{ChainFrame, Resolver};
-use super::sites::{Site, SiteStack};
+use super::sites::{Site, SiteStack, SortKey};
 use crate::symbols::SymbolProblem;
 
 /// Callers shown in the one line of a site when all rankings are printed.
@@ -155,6 +155,14 @@ pub fn print_stack(stack: &SiteStack, out: &mut dyn Write) -> io::Result<()> {
 fn allocator_inside(frames: &[&ChainFrame]) -> usize {
     let family = frames.iter().take_while(|frame| frame.family);
     family.count().saturating_sub(1)
+}
+
+/// The stack with the most calls.
+pub fn print_heaviest_in_line(site: &Site, out: &mut dyn Write) -> io::Result<()> {
+    match site.heaviest(SortKey::Calls) {
+        Some(stack) => print_stack_in_line(stack, out),
+        None => Ok(()),
+    }
 }
 
 /// The functions that the site is inlined into, those between it and the allocator, and the next

@@ -70,6 +70,11 @@ impl FunctionKey {
         self.symbol.is_some()
     }
 
+    /// Where it begins; 0 of one with a name.
+    pub fn start(&self) -> u64 {
+        self.code.0
+    }
+
     fn is_of(&self, frame: &ChainFrame) -> bool {
         let function = frame.source.function.as_ref();
         self.module == Rc::as_ptr(&frame.module) as usize

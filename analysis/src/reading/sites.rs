@@ -1,6 +1,7 @@
-//! The sites: source lines that allocate, with their sums over all process images.
+//! The sites: source lines that allocate, with their sums over all process images; also those that copy or make
+//! system calls, and functions that run.
 //!
-//! Invariant: over all sites, `calls`, `bytes`, `tiny` and the live figures add up to the counters; the
+//! Invariant: over all sites that allocate, `calls`, `bytes`, `tiny` and the live figures add up to the counters; the
 //! peaks add up to the peak of the process image with the highest.
 //!
 //! Memory grows with the sites; if all stacks are kept, with the distinct stacks of all images.
@@ -29,16 +30,113 @@ pub enum SortKey {
     Tiny,
     /// Bytes still live at the end
     Live,
+    /// System calls that failed (diff --syscalls)
+    Errors,
+    /// Processor time, or time within system calls (diff --cpu, --syscalls)
+    Time,
 }
 
 impl SortKey {
-    pub const ALL: [SortKey; 5] = [
+    pub const ALL: [SortKey; 7] = [
+        SortKey::Calls,
+        SortKey::Bytes,
+        SortKey::Peak,
+        SortKey::Tiny,
+        SortKey::Live,
+        SortKey::Errors,
+        SortKey::Time,
+    ];
+    pub const OF_ALLOCATIONS: [SortKey; 5] = [
         SortKey::Calls,
         SortKey::Bytes,
         SortKey::Peak,
         SortKey::Tiny,
         SortKey::Live,
     ];
+
+    /// As the command line has it.
+    pub fn value(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or(String::new(), |value| value.get_name().to_owned())
+    }
+}
+
+/// What a site, or one of its stacks, adds up to.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    /// Calls; of processor time, samples.
+    pub calls: u64,
+    pub bytes: u64,
+    pub peak_bytes: u64,
+    pub tiny: u64,
+    pub live_blocks: u64,
+    pub live_bytes: u64,
+    pub errors: u64,
+    pub time_ns: u64,
+    /// Of each figure that is an estimate or was measured by chance, by ranking; 0 of what was counted.
+    pub variances: [f64; SortKey::ALL.len()],
+}
+
+impl Sums {
+    pub fn of(&self, key: SortKey) -> u64 {
+        match key {
+            SortKey::Calls => self.calls,
+            SortKey::Bytes => self.bytes,
+            SortKey::Peak => self.peak_bytes,
+            SortKey::Tiny => self.tiny,
+            SortKey::Live => self.live_bytes,
+            SortKey::Errors => self.errors,
+            SortKey::Time => self.time_ns,
+        }
+    }
+
+    fn of_mut(&mut self, key: SortKey) -> &mut u64 {
+        match key {
+            SortKey::Calls => &mut self.calls,
+            SortKey::Bytes => &mut self.bytes,
+            SortKey::Peak => &mut self.peak_bytes,
+            SortKey::Tiny => &mut self.tiny,
+            SortKey::Live => &mut self.live_bytes,
+            SortKey::Errors => &mut self.errors,
+            SortKey::Time => &mut self.time_ns,
+        }
+    }
+
+    fn add(&mut self, other: &Sums, keep_peak: bool) {
+        self.live_blocks = self.live_blocks.saturating_add(other.live_blocks);
+        let keys = SortKey::ALL.into_iter();
+        for key in keys.filter(|key| *key != SortKey::Peak || keep_peak) {
+            let sum = self.of_mut(key);
+            *sum = sum.saturating_add(other.of(key));
+            self.variances[key as usize] += other.variances[key as usize];
+        }
+    }
+}
+
+impl From<&Origin> for Sums {
+    fn from(origin: &Origin) -> Self {
+        Self {
+            calls: origin.calls,
+            bytes: origin.bytes,
+            peak_bytes: origin.peak_bytes,
+            tiny: origin.tiny,
+            live_blocks: origin.live_blocks,
+            live_bytes: origin.live_bytes,
+            ..Self::default()
+        }
+    }
+}
+
+/// What is one site, of the frames that are charged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum By {
+    /// A line.
+    #[default]
+    Line,
+    /// A line, and the function that it calls.
+    Call(Rc<str>),
+    /// A function; of one without a name, where its code begins, else 0.
+    Function(u64),
 }
 
 /// The identity of a site.
@@ -51,6 +149,7 @@ struct SiteKey {
     line: Option<u32>,
     /// Only where there is no line.
     address: u64,
+    by: By,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,14 +169,12 @@ pub struct WeighedStack {
     pub stack: SiteStack,
     /// The function called.
     kind: &'static str,
-    live_blocks: u64,
-    /// By ranking.
-    weights: [u64; SortKey::ALL.len()],
+    sums: Sums,
 }
 
 impl WeighedStack {
     pub fn weight(&self, key: SortKey) -> u64 {
-        self.weights[key as usize]
+        self.sums.of(key)
     }
 }
 
@@ -93,12 +190,8 @@ pub struct Site {
     pub module: Option<Rc<ModuleLabel>>,
     /// The address in the module.
     pub address: u64,
-    pub calls: u64,
-    pub bytes: u64,
-    pub peak_bytes: u64,
-    pub tiny: u64,
-    pub live_blocks: u64,
-    pub live_bytes: u64,
+    pub by: By,
+    pub sums: Sums,
     /// Calls by the name of the function called.
     pub kinds: BTreeMap<&'static str, u64>,
     /// The heaviest stack for each ranking.
@@ -109,13 +202,7 @@ pub struct Site {
 
 impl Site {
     pub fn weight(&self, key: SortKey) -> u64 {
-        match key {
-            SortKey::Calls => self.calls,
-            SortKey::Bytes => self.bytes,
-            SortKey::Peak => self.peak_bytes,
-            SortKey::Tiny => self.tiny,
-            SortKey::Live => self.live_bytes,
-        }
+        self.sums.of(key)
     }
 
     /// The heaviest stack in a ranking; the one with most calls if all are 0.
@@ -128,16 +215,6 @@ impl Site {
     /// All its stacks; none unless the table keeps them.
     pub fn stacks(&self) -> &[WeighedStack] {
         &self.stacks
-    }
-}
-
-fn origin_weight(origin: &Origin, key: SortKey) -> u64 {
-    match key {
-        SortKey::Calls => origin.calls,
-        SortKey::Bytes => origin.bytes,
-        SortKey::Peak => origin.peak_bytes,
-        SortKey::Tiny => origin.tiny,
-        SortKey::Live => origin.live_bytes,
     }
 }
 
@@ -169,24 +246,31 @@ impl SiteTable {
 
     /// A site's bytes live at the peak, if known.
     pub fn at_peak(&self, site: &Site) -> Option<u64> {
-        self.knows_peak_shares().then_some(site.peak_bytes)
+        self.knows_peak_shares().then_some(site.sums.peak_bytes)
     }
 
     /// The site of a stack.
     pub fn intern(&mut self, stack: &SiteStack) -> SiteId {
+        self.intern_by(stack, By::Line)
+    }
+
+    pub fn intern_by(&mut self, stack: &SiteStack, by: By) -> SiteId {
         let frame = stack
             .site
             .and_then(|index| functions(&stack.chain).nth(index));
         let function = frame.and_then(|frame| frame.source.function.as_ref());
-        let line = frame.and_then(|frame| frame.source.line);
+        // A function is one site whatever its lines.
+        let lined = frame.filter(|_| !matches!(by, By::Function(_)));
+        let line = lined.and_then(|frame| frame.source.line);
         let key = SiteKey {
             module: frame.map_or(0, |frame| Rc::as_ptr(&frame.module) as usize),
             function: function.map(|function| function.symbol.clone()),
-            file: frame.and_then(|frame| frame.source.file.clone()),
+            file: lined.and_then(|frame| frame.source.file.clone()),
             line,
-            address: frame
+            address: lined
                 .filter(|_| line.is_none())
                 .map_or(0, |frame| frame.address),
+            by,
         };
         if let Some(id) = self.by_key.get(&key) {
             return *id;
@@ -194,23 +278,26 @@ impl SiteTable {
         let id = SiteId(self.sites.len());
         self.sites.push(Site {
             function: function.map(|function| function.name.clone()),
-            offset: function.and_then(|function| function.offset),
-            file: key.file.clone(),
+            offset: lined.and(function).and_then(|function| function.offset),
+            file: frame.and_then(|frame| frame.source.file.clone()),
             line,
             module: frame.map(|frame| frame.module.clone()),
-            address: frame.map_or(0, |frame| frame.address),
-            calls: 0,
-            bytes: 0,
-            peak_bytes: 0,
-            tiny: 0,
-            live_blocks: 0,
-            live_bytes: 0,
+            address: match key.by {
+                By::Function(start) if start > 0 => start,
+                _ => frame.map_or(0, |frame| frame.address),
+            },
+            by: key.by.clone(),
+            sums: Sums::default(),
             kinds: BTreeMap::new(),
             heaviest: Default::default(),
             stacks: Vec::new(),
         });
         self.by_key.insert(key, id);
         id
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sites.is_empty()
     }
 
     pub fn get(&self, id: SiteId) -> &Site {
@@ -225,40 +312,33 @@ impl SiteTable {
         self.peak_bytes = peak_bytes;
         self.shares_missing = !shares_known;
         for site in &mut self.sites {
-            site.peak_bytes = 0;
+            site.sums.peak_bytes = 0;
             site.heaviest[SortKey::Peak as usize] = None;
             for stack in &mut site.stacks {
-                stack.weights[SortKey::Peak as usize] = 0;
+                stack.sums.peak_bytes = 0;
             }
         }
         true
     }
 
-    /// Adds the requests of one stack. `stack` is called only if it is to be stored.
+    /// Adds what one stack adds up to. `stack` is called only if it is to be stored.
     pub fn add(
         &mut self,
         id: SiteId,
         kind: &'static str,
-        origin: &Origin,
+        sums: &Sums,
         keep_peak: bool,
         mut stack: impl FnMut() -> SiteStack,
     ) {
         let site = &mut self.sites[id.0];
-        site.calls = site.calls.saturating_add(origin.calls);
-        site.bytes = site.bytes.saturating_add(origin.bytes);
-        site.tiny = site.tiny.saturating_add(origin.tiny);
-        site.live_blocks = site.live_blocks.saturating_add(origin.live_blocks);
-        site.live_bytes = site.live_bytes.saturating_add(origin.live_bytes);
-        if keep_peak {
-            site.peak_bytes = site.peak_bytes.saturating_add(origin.peak_bytes);
-        }
+        site.sums.add(sums, keep_peak);
         // Calls that all failed are not listed.
-        if origin.calls > 0 {
-            *site.kinds.entry(kind).or_default() += origin.calls;
+        if sums.calls > 0 {
+            *site.kinds.entry(kind).or_default() += sums.calls;
         }
         let mut resolved: Option<SiteStack> = None;
         for key in SortKey::ALL {
-            let weight = origin_weight(origin, key);
+            let weight = sums.of(key);
             let best = &mut site.heaviest[key as usize];
             let worth = weight > best.as_ref().map_or(0, |(best, _)| *best);
             if worth && (key != SortKey::Peak || keep_peak) {
@@ -276,17 +356,10 @@ impl SiteTable {
                 stacks.push(WeighedStack {
                     stack,
                     kind,
-                    live_blocks: 0,
-                    weights: Default::default(),
+                    sums: Sums::default(),
                 });
             }
-            let live_blocks = &mut stacks[place].live_blocks;
-            *live_blocks = live_blocks.saturating_add(origin.live_blocks);
-            let keys = SortKey::ALL.into_iter();
-            for key in keys.filter(|key| *key != SortKey::Peak || keep_peak) {
-                let weight = &mut stacks[place].weights[key as usize];
-                *weight = weight.saturating_add(origin_weight(origin, key));
-            }
+            stacks[place].sums.add(sums, keep_peak);
         }
     }
 
@@ -298,20 +371,15 @@ impl SiteTable {
             ..Self::with_stacks()
         };
         let old = std::mem::replace(self, new);
-        for known in old.sites.into_iter().flat_map(|site| site.stacks) {
-            let stack = SiteStack {
-                site: charged(&known.stack.chain),
-                chain: known.stack.chain.clone(),
-            };
-            let mut origin = Origin::default();
-            origin.calls = known.weight(SortKey::Calls);
-            origin.bytes = known.weight(SortKey::Bytes);
-            origin.tiny = known.weight(SortKey::Tiny);
-            origin.live_blocks = known.live_blocks;
-            origin.live_bytes = known.weight(SortKey::Live);
-            origin.peak_bytes = known.weight(SortKey::Peak);
-            let id = self.intern(&stack);
-            self.add(id, known.kind, &origin, true, || stack.clone());
+        for site in old.sites {
+            for known in site.stacks {
+                let stack = SiteStack {
+                    site: charged(&known.stack.chain),
+                    chain: known.stack.chain,
+                };
+                let id = self.intern_by(&stack, site.by.clone());
+                self.add(id, known.kind, &known.sums, true, || stack.clone());
+            }
         }
     }
 
@@ -322,7 +390,11 @@ impl SiteTable {
 
     /// The sites above 0, heaviest first; equal ones by name.
     pub fn ranked(&self, key: SortKey) -> Vec<&Site> {
-        let mut sites: Vec<&Site> = self.sites.iter().filter(|site| site.calls > 0).collect();
+        let mut sites: Vec<&Site> = self
+            .sites
+            .iter()
+            .filter(|site| site.sums.calls > 0)
+            .collect();
         let name = |site: &Site| {
             (
                 site.file.clone(),
@@ -334,7 +406,7 @@ impl SiteTable {
         sites.sort_by(|a, b| {
             b.weight(key)
                 .cmp(&a.weight(key))
-                .then_with(|| b.calls.cmp(&a.calls))
+                .then_with(|| b.sums.calls.cmp(&a.sums.calls))
                 .then_with(|| name(a).cmp(&name(b)))
         });
         sites
@@ -360,7 +432,8 @@ mod tests {
             let keep_peak = table.begin_image(peak, true);
             for locations in [&[&a, &b][..], &[&b]] {
                 let id = table.intern(&stack(locations));
-                table.add(id, "malloc", &origin, keep_peak, || stack(locations));
+                let sums = Sums::from(&origin);
+                table.add(id, "malloc", &sums, keep_peak, || stack(locations));
             }
         }
         let sites = table.ranked(SortKey::Calls);

@@ -4,10 +4,11 @@ use clap::Args;
 use larder_base::failure::Result;
 use larder_base::format::Format;
 
-use super::{Of, ReportPlan};
+use super::ReportPlan;
 use crate::export::ExportPlan;
 use crate::flamegraph::FlamegraphPlan;
 use crate::html::HtmlPlan;
+use crate::of::{Of, RawOf};
 use crate::reading::measure::Measure;
 use crate::reading::sites::SortKey;
 use crate::reading::subject::RawSubject;
@@ -56,35 +57,21 @@ pub struct RawReport {
     #[command(flatten)]
     subject: RawSubject,
     /// Show one ranking instead of all; of stacks the measure that is shown [default: calls]
-    #[arg(long, value_enum, value_name = "KEY")]
+    #[arg(long, value_enum, value_name = "KEY", conflicts_with = "RawOf")]
     sort: Option<SortKey>,
     /// Sites in a ranking, 0 for all [default: 10; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Report the system calls that record --syscalls recorded: what they returned, and the lines
-    /// that make those which move few bytes, fail, or find nothing ready
-    #[arg(long, conflicts_with = "sort")]
-    syscalls: bool,
-    /// Report the copies that record --copies recorded: memcpy and its like, what is formatted, and
-    /// the lines that do it
-    #[arg(long, conflicts_with_all = ["sort", "syscalls"])]
-    copies: bool,
-    /// Report the processor time that record --cpu sampled: each function's own, and with what it
-    /// called
-    #[arg(long, conflicts_with_all = ["sort", "syscalls", "copies"])]
-    cpu: bool,
+    #[command(flatten)]
+    of: RawOf,
     #[command(flatten)]
     output: RawOutput,
 }
 
 impl RawReport {
     pub fn check(self) -> Result<View> {
-        let of = match self {
-            RawReport { syscalls: true, .. } => Of::SystemCalls,
-            RawReport { copies: true, .. } => Of::Copies,
-            RawReport { cpu: true, .. } => Of::ProcessorTime,
-            _ => Of::Allocations,
-        };
+        let of = self.of.check();
+        let sort = self.sort.map(|key| of.key(Some(key))).transpose()?;
         let made = match of {
             Of::Allocations => &MADE[..],
             _ => &OF_CALLS,
@@ -95,7 +82,7 @@ impl RawReport {
         if let Format::Text | Format::Json = format {
             return Ok(View::Report(ReportPlan {
                 subject,
-                sort: self.sort,
+                sort,
                 top: self.top,
                 of,
                 format,
@@ -105,13 +92,13 @@ impl RawReport {
         view::refuse(&[("--top", self.top.is_some())])?;
         let measure = match format {
             Format::Svg | Format::Pprof | Format::Collapsed | Format::Speedscope => match of {
-                Of::Allocations => self.sort.map(view::measure).transpose()?,
+                Of::Allocations => sort.map(|key| of.measure(key)).transpose()?,
                 Of::Copies => Some(Measure::CopiedBytes),
                 Of::SystemCalls => Some(Measure::SystemTime),
                 Of::ProcessorTime => Some(Measure::ProcessorTime),
             },
             _ => {
-                view::refuse(&[("--sort", self.sort.is_some())])?;
+                view::refuse(&[("--sort", sort.is_some())])?;
                 None
             }
         };

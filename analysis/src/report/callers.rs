@@ -3,20 +3,28 @@
 //! Memory: by the distinct stacks of one process image, and the distinct callers of all. Time: a look-up in a
 //! map an event, and for each stack an attribution at the end of its image.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::rc::Rc;
 
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
 use crate::reading::observe::Finished;
-use crate::reading::sites::{Site, SiteId, SiteStack, SiteTable};
+use crate::reading::sites::{By, Site, SiteId, SiteStack, SiteTable, Sums};
+
+/// What is called.
+pub trait Kind: Copy + Eq + Hash + Ord {
+    fn text(self) -> Rc<str>;
+}
 
 /// What calls add up to.
 pub trait Sum: Default {
     fn merge(&mut self, other: &Self);
     /// The number of calls, estimated where they were sampled.
     fn calls(&self) -> f64;
+    /// The same for a site.
+    fn sums(&self) -> Sums;
 }
 
 /// The calls of a kind from a site.
@@ -25,23 +33,16 @@ pub struct Caller<K, S> {
     site: SiteId,
     pub kind: K,
     pub sum: S,
-    /// Of its stacks the one with the most calls, and their number.
-    heaviest: (f64, SiteStack),
-}
-
-impl<K, S> Caller<K, S> {
-    pub fn stack(&self) -> &SiteStack {
-        &self.heaviest.1
-    }
 }
 
 /// The calls of all process images.
 pub struct Callers<K, S> {
     /// Of the image that is being read.
     stacks: FxHashMap<(StackId, K), S>,
-    sites: SiteTable,
+    /// One for each line and kind.
+    pub sites: SiteTable,
+    /// By the site.
     callers: Vec<Caller<K, S>>,
-    by_site: HashMap<(SiteId, K), usize>,
 }
 
 impl<K, S> Default for Callers<K, S> {
@@ -50,12 +51,19 @@ impl<K, S> Default for Callers<K, S> {
             stacks: FxHashMap::default(),
             sites: SiteTable::default(),
             callers: Vec::new(),
-            by_site: HashMap::new(),
         }
     }
 }
 
-impl<K: Copy + Eq + Hash + Ord, S: Sum> Callers<K, S> {
+impl<K: Kind, S: Sum> Callers<K, S> {
+    /// Keeps all stacks of each site.
+    pub fn with_stacks() -> Self {
+        Callers {
+            sites: SiteTable::with_stacks(),
+            ..Self::default()
+        }
+    }
+
     /// The sum of the calls of a kind from a stack of the image that is being read.
     pub fn of(&mut self, stack: StackId, kind: K) -> &mut S {
         self.stacks.entry((stack, kind)).or_default()
@@ -76,23 +84,12 @@ impl<K: Copy + Eq + Hash + Ord, S: Sum> Callers<K, S> {
     }
 
     fn charge(&mut self, stack: SiteStack, kind: K, sum: S) {
-        let site = self.sites.intern(&stack);
-        let calls = sum.calls();
-        let next = self.callers.len();
-        let index = *self.by_site.entry((site, kind)).or_insert(next);
-        match self.callers.get_mut(index) {
-            Some(caller) => {
-                caller.sum.merge(&sum);
-                if calls > caller.heaviest.0 {
-                    caller.heaviest = (calls, stack);
-                }
-            }
-            None => self.callers.push(Caller {
-                site,
-                kind,
-                sum,
-                heaviest: (calls, stack),
-            }),
+        let site = self.sites.intern_by(&stack, By::Call(kind.text()));
+        let known = || stack.clone();
+        self.sites.add(site, "", &sum.sums(), true, known);
+        match self.callers.get_mut(site.0) {
+            Some(caller) => caller.sum.merge(&sum),
+            None => self.callers.push(Caller { site, kind, sum }),
         }
     }
 
@@ -115,6 +112,7 @@ impl<K: Copy + Eq + Hash + Ord, S: Sum> Callers<K, S> {
         ranked
     }
 
+    /// Its heaviest stack is the one with the most calls.
     pub fn site(&self, caller: &Caller<K, S>) -> &Site {
         self.sites.get(caller.site)
     }

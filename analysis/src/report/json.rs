@@ -18,7 +18,7 @@ use crate::reading::image::ImageReport;
 use crate::reading::losses;
 use crate::reading::naming::inlined_into;
 use crate::reading::resolve::{ChainFrame, ModuleProblem};
-use crate::reading::sites::{Site, SiteStack, SortKey};
+use crate::reading::sites::{Site, SortKey};
 use crate::symbols::SymbolProblem;
 
 pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -39,8 +39,9 @@ pub fn print_copies(report: &Report, found: &Copies, out: &mut dyn Write) -> io:
 }
 
 /// Where the calls of a site are made.
-pub fn place(of: &mut Value, site: &Site, stack: &SiteStack) {
-    let stack: Vec<Value> = functions(&stack.chain).map(frame).collect();
+pub fn place(of: &mut Value, site: &Site) {
+    let stack = site.heaviest(SortKey::Calls).into_iter();
+    let stack: Vec<Value> = stack.flat_map(|s| functions(&s.chain)).map(frame).collect();
     of["function"] = json!(site.function.as_deref());
     of["file"] = json!(site.file.as_deref());
     of["line"] = json!(site.line);
@@ -103,18 +104,18 @@ fn site(site: &Site, key: SortKey, counters: &Counters, at_peak: Option<u64>) ->
         "inlined": list(inlined),
         "through": list(through),
         "stack": list(&frames),
-        "calls": site.calls,
-        "bytes": site.bytes,
+        "calls": site.sums.calls,
+        "bytes": site.sums.bytes,
         "peak_bytes": at_peak,
-        "tiny": site.tiny,
-        "live_blocks": site.live_blocks,
-        "live_bytes": site.live_bytes,
+        "tiny": site.sums.tiny,
+        "live_blocks": site.sums.live_blocks,
+        "live_bytes": site.sums.live_bytes,
         "share": {
-            "calls": percent(site.calls, counters.allocations),
-            "bytes": percent(site.bytes, counters.total_bytes),
+            "calls": percent(site.sums.calls, counters.allocations),
+            "bytes": percent(site.sums.bytes, counters.total_bytes),
             "peak": at_peak.map(|bytes| percent(bytes, counters.peak_bytes)),
-            "tiny": percent(site.tiny, counters.tiny),
-            "live": percent(site.live_bytes, counters.live_bytes),
+            "tiny": percent(site.sums.tiny, counters.tiny),
+            "live": percent(site.sums.live_bytes, counters.live_bytes),
         },
         "kinds": site.kinds,
     })

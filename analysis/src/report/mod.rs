@@ -13,8 +13,10 @@ mod syscalls;
 mod text;
 
 pub use args::{EXAMPLES, RawReport};
-pub use cpu::Sampled;
+pub use copies::Copies;
+pub use cpu::{Cpu, Sampled};
 pub use json::frame as frame_json;
+pub use syscalls::SystemCalls;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,22 +25,11 @@ use larder_base::failure::Result;
 use larder_base::format::Format;
 use larder_base::output;
 
+use crate::of::Of;
 use crate::reading::Analysis;
 use crate::reading::observe::Observer;
 use crate::reading::sites::SortKey;
 use crate::reading::subject::Subject;
-use copies::Copies;
-use cpu::Cpu;
-use syscalls::SystemCalls;
-
-/// What is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
-    Allocations,
-    SystemCalls,
-    Copies,
-    ProcessorTime,
-}
 
 #[derive(Debug)]
 pub struct ReportPlan {

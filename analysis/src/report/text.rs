@@ -23,21 +23,13 @@ impl SortKey {
             SortKey::Peak => "Sites by bytes live at the peak",
             SortKey::Tiny => "Sites by blocks under 32 bytes",
             SortKey::Live => "Still live at exit",
-        }
-    }
-
-    fn total(self, counters: &Counters) -> u64 {
-        match self {
-            SortKey::Calls => counters.allocations,
-            SortKey::Bytes => counters.total_bytes,
-            SortKey::Peak => counters.peak_bytes,
-            SortKey::Tiny => counters.tiny,
-            SortKey::Live => counters.live_bytes,
+            SortKey::Errors => "Sites by failed calls",
+            SortKey::Time => "Sites by time",
         }
     }
 
     fn describe_total(self, counters: &Counters) -> String {
-        let total = self.total(counters);
+        let total = counters.of(self);
         match self {
             SortKey::Calls => counted(total, "call"),
             SortKey::Tiny => counted(total, "block"),
@@ -48,7 +40,7 @@ impl SortKey {
                     counted(counters.live_blocks, "block")
                 )
             }
-            SortKey::Bytes | SortKey::Peak => counted(total, "byte"),
+            _ => counted(total, "byte"),
         }
     }
 }
@@ -59,7 +51,7 @@ pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let keys = report
         .plan
         .sort
-        .map_or(SortKey::ALL.to_vec(), |key| vec![key]);
+        .map_or(SortKey::OF_ALLOCATIONS.to_vec(), |key| vec![key]);
     for key in keys {
         if key == SortKey::Peak && !report.analysis.sites.knows_peak_shares() {
             writeln!(
@@ -196,17 +188,17 @@ fn print_ranking(report: &Report, key: SortKey, out: &mut dyn Write) -> io::Resu
 }
 
 fn print_site(report: &Report, site: &Site, key: SortKey, out: &mut dyn Write) -> io::Result<()> {
-    let total = key.total(&report.analysis.counters);
+    let total = report.analysis.counters.of(key);
     let at_peak = report.analysis.sites.at_peak(site);
     writeln!(
         out,
         "{:>5.1} % {:>12} {:>15} {:>13} {:>10} {:>13}  {FUNCTION}{}{FUNCTION:#}  {}",
         percent(site.weight(key), total),
-        grouped(site.calls),
-        grouped(site.bytes),
+        grouped(site.sums.calls),
+        grouped(site.sums.bytes),
         at_peak.map_or("?".to_owned(), grouped),
-        grouped(site.tiny),
-        grouped(site.live_bytes),
+        grouped(site.sums.tiny),
+        grouped(site.sums.live_bytes),
         site_name(site),
         site_place(site),
     )?;

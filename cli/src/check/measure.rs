@@ -192,11 +192,11 @@ fn children_cpu() -> Duration {
 fn measured_site(site: &Site) -> MeasuredSite {
     let mut figures = Figures::default();
     for (figure, value) in [
-        (Figure::Allocations, site.calls),
-        (Figure::TotalBytes, site.bytes),
-        (Figure::LeakedBlocks, site.live_blocks),
-        (Figure::LeakedBytes, site.live_bytes),
-        (Figure::Tiny, site.tiny),
+        (Figure::Allocations, site.sums.calls),
+        (Figure::TotalBytes, site.sums.bytes),
+        (Figure::LeakedBlocks, site.sums.live_blocks),
+        (Figure::LeakedBytes, site.sums.live_bytes),
+        (Figure::Tiny, site.sums.tiny),
     ] {
         figures.set(figure, value);
     }

@@ -39,6 +39,6 @@ fn sums(copied: &Copied) -> Value {
 fn described(found: &Copies, caller: &Caller) -> Value {
     let mut sums = sums(&caller.sum);
     sums["call"] = json!(caller.kind.name());
-    place(&mut sums, found.callers.site(caller), caller.stack());
+    place(&mut sums, found.callers.site(caller));
     sums
 }

@@ -7,11 +7,14 @@
 pub mod json;
 pub mod text;
 
+use std::rc::Rc;
+
 use larder_trace::{Action, CopyCall, Event, Events};
 
 use super::callers::{self, Callers};
 use super::histogram::Histogram;
 use crate::reading::observe::{Finished, Live, Observer};
+use crate::reading::sites::{SortKey, Sums};
 use crate::reading::weights;
 
 /// Copies, and how much they moved.
@@ -19,6 +22,8 @@ use crate::reading::weights;
 pub struct Copied {
     pub calls: f64,
     pub bytes: f64,
+    /// Those of the two estimates; 0 if all were recorded.
+    variances: [f64; 2],
     pub sizes: Histogram,
 }
 
@@ -27,6 +32,10 @@ impl Copied {
         let weight = weights::copies(bytes, rate);
         self.calls += weight;
         self.bytes += weight * bytes as f64;
+        // Of a copy that is recorded with the chance 1 / weight.
+        let variance = weight * (weight - 1.0);
+        self.variances[0] += variance;
+        self.variances[1] += variance * (bytes as f64).powi(2);
         self.sizes.add(bytes, weight);
     }
 }
@@ -35,11 +44,32 @@ impl callers::Sum for Copied {
     fn merge(&mut self, other: &Copied) {
         self.calls += other.calls;
         self.bytes += other.bytes;
+        for (own, more) in self.variances.iter_mut().zip(other.variances) {
+            *own += more;
+        }
         self.sizes.merge(&other.sizes);
     }
 
     fn calls(&self) -> f64 {
         self.calls
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums {
+            calls: self.calls.round() as u64,
+            bytes: self.bytes.round() as u64,
+            ..Sums::default()
+        };
+        let [calls, bytes] = self.variances;
+        sums.variances[SortKey::Calls as usize] = calls;
+        sums.variances[SortKey::Bytes as usize] = bytes;
+        sums
+    }
+}
+
+impl callers::Kind for CopyCall {
+    fn text(self) -> Rc<str> {
+        self.name().into()
     }
 }
 
@@ -94,6 +124,14 @@ impl Observer for Copies {
 }
 
 impl Copies {
+    /// Keeps all stacks of each site.
+    pub fn with_stacks() -> Self {
+        Copies {
+            callers: Callers::with_stacks(),
+            rate: 0,
+        }
+    }
+
     /// The functions that copied, those with the most bytes first.
     pub fn functions(&self) -> Vec<(CopyCall, Copied)> {
         let mut functions = self.callers.kinds();

@@ -109,7 +109,7 @@ fn print_callers(
             site_name(site),
             site_place(site),
         )?;
-        naming::print_stack_in_line(caller.stack(), out)?;
+        naming::print_heaviest_in_line(site, out)?;
     }
     Ok(())
 }

@@ -67,6 +67,6 @@ fn sums(results: &Results) -> Value {
 fn described(found: &SystemCalls, caller: &Caller) -> Value {
     let mut sums = sums(&caller.sum);
     sums["call"] = json!(caller.kind.name());
-    place(&mut sums, found.callers.site(caller), caller.stack());
+    place(&mut sums, found.callers.site(caller));
     sums
 }

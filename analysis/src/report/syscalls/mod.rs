@@ -6,6 +6,7 @@ pub mod json;
 pub mod text;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use larder_trace::{Action, Event, Events, SystemCall, Trace};
 use syscalls::Sysno;
@@ -13,6 +14,7 @@ use syscalls::Sysno;
 use super::callers::{self, Callers};
 use super::histogram::Histogram;
 use crate::reading::observe::{Finished, Live, Observer};
+use crate::reading::sites::{SortKey, Sums};
 
 /// A call that moves no more bytes is tiny.
 pub const TINY_BYTES: u64 = 16;
@@ -147,6 +149,25 @@ impl callers::Sum for Results {
     fn calls(&self) -> f64 {
         self.calls as f64
     }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums {
+            calls: self.calls,
+            bytes: self.bytes,
+            errors: self.needless(Needless::Failed),
+            time_ns: self.ns.round() as u64,
+            ..Sums::default()
+        };
+        // No trace shows how much of it is chance: what else the machine did, and how long a call waited.
+        sums.variances[SortKey::Time as usize] = f64::INFINITY;
+        sums
+    }
+}
+
+impl callers::Kind for Function {
+    fn text(self) -> Rc<str> {
+        self.name().into()
+    }
 }
 
 pub type Caller = callers::Caller<Function, Results>;
@@ -189,6 +210,14 @@ impl Observer for SystemCalls {
 }
 
 impl SystemCalls {
+    /// Keeps all stacks of each site.
+    pub fn with_stacks() -> Self {
+        SystemCalls {
+            callers: Callers::with_stacks(),
+            ns_per_tick: 0.0,
+        }
+    }
+
     /// The callers with such calls, those with the most first.
     pub fn ranked(&self, kind: Needless) -> Vec<&Caller> {
         self.callers.ranked(|sum| sum.needless(kind) as f64)

@@ -163,5 +163,5 @@ fn print_caller(
         site_name(site),
         site_place(site),
     )?;
-    naming::print_stack_in_line(caller.stack(), out)
+    naming::print_heaviest_in_line(site, out)
 }
