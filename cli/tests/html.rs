@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::browser::Browser;
+use common::written::Written;
 use common::*;
 use serde_json::json;
 
@@ -186,6 +187,150 @@ fn an_address_with_a_sorting_and_a_filter_opens_so() {
     );
     let mut browser = Browser::open(&page, "#sort=__proto__&measure=99&filter=%00");
     assert_eq!(browser.value(FUNCTIONS), json!([]));
+    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+}
+
+/// The texts of a table's cells, row by row, up to the place.
+fn table(browser: &mut Browser, id: &str) -> serde_json::Value {
+    browser.value(&format!(
+        "[...document.querySelectorAll('#{id} tbody tr')].map(row => [...row.cells].slice(0, -1).map(cell => cell.textContent))"
+    ))
+}
+
+const HIDDEN: &str =
+    "['copies', 'syscalls', 'cpu'].filter(id => document.getElementById(id).hidden)";
+const TITLES: &str = "[...document.querySelectorAll('#flame select option')].slice(4).map(option => option.textContent)";
+
+const CALLS: &str = r#"
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define APART __attribute__((noinline)) static
+static char from[4096], to[4096];
+static volatile size_t none = 0;
+APART void pack(void) { for (int i = 0; i < 30; i++) memcpy(to, from, 100 + none); }
+APART void fill(void) { for (int i = 0; i < 10; i++) memset(to, 1, 100 + none); }
+APART int seek(int fd) { int failed = 0; for (int i = 0; i < 7; i++) failed += lseek(fd, 0, SEEK_SET) < 0; return failed; }
+APART void send(int fd) { for (int i = 0; i < 3; i++) if (write(fd, to, 10) != 10) _exit(1); }
+APART void wake(void) { for (int i = 0; i < 2; i++) if (syscall(SYS_futex, to, FUTEX_WAKE_PRIVATE, 1) != 0) _exit(1); }
+int main(void) {
+    int ends[2];
+    if (pipe(ends) != 0) return 1;
+    pack(); fill(); send(ends[1]); wake();
+    return seek(ends[0]) == 7 ? 0 : 2;
+}
+"#;
+
+#[test]
+fn copies_and_system_calls_have_tables_and_a_flame_graph() {
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin"];
+    let program = compile(directory.path(), "calls.c", CALLS, &flags);
+    let options = ["--no-larder", "--copies", "--syscalls"];
+    let trace = record(directory.path(), &program, &[], &options);
+    let page = page(directory.path(), &trace);
+    let mut browser = Browser::open(&page, "#measure=4");
+    assert_eq!(browser.value(HIDDEN), json!(["cpu"]));
+    let expected = json!([
+        ["75.0 %", "3,000", "30", "100 B", "memcpy by pack"],
+        ["25.0 %", "1,000", "10", "100 B", "memset by fill"],
+    ]);
+    assert_eq!(table(&mut browser, "copies"), expected);
+    let calls = table(&mut browser, "syscalls");
+    let calls: Vec<_> = calls.as_array().expect("rows").iter().take(2).collect();
+    let without_time: Vec<_> = calls
+        .iter()
+        .map(|row| json!([row[1], row[3], row[4], row[5]]))
+        .collect();
+    let expected = [
+        json!(["7", "0", "7", "lseek by seek"]),
+        json!(["3", "30", "0", "write by send"]),
+    ];
+    assert_eq!(without_time, expected);
+    let needless = browser.value(
+        "[...document.querySelectorAll('#syscalls h3')].map(title => {
+           const row = [...title.parentNode.querySelectorAll('h3, tbody tr')];
+           const cells = [...row[row.indexOf(title) + 1].cells].map(cell => cell.textContent);
+           return [title.textContent, cells[1], cells[4]];
+         })",
+    );
+    let expected = json!([
+        [
+            "Callers of tiny ones, of 0 to 16 bytes",
+            "3",
+            "write by send"
+        ],
+        ["Callers of failed ones", "7", "lseek by seek"],
+        [
+            "Callers of futex, which waits for another thread or wakes one",
+            "2",
+            "futex by wake"
+        ],
+    ]);
+    assert_eq!(needless, expected);
+    browser.value("document.querySelector('#copies tr.site').click()");
+    let stack = browser.value("document.querySelector('#copies .frames').textContent");
+    let line = line_of_text(CALLS, "APART void pack");
+    let stack = stack.as_str().expect("a stack");
+    assert!(
+        stack.contains(&format!("calls.c:{line}")) && stack.contains("main"),
+        "{stack}"
+    );
+    let titles = json!(["bytes copied", "time within system calls"]);
+    assert_eq!(browser.value(TITLES), titles);
+    let told = browser.value("document.querySelector('#flame .tools .soft').textContent");
+    let told = told.as_str().expect("a text");
+    assert!(told.starts_with("4,000 bytes copied; frames"), "{told}");
+    let width = "[...document.querySelectorAll('#flame .graph div')].find(box => box.textContent === 'pack').style.width";
+    assert_eq!(browser.value(width), "75%");
+    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+}
+
+#[test]
+fn processor_time_has_a_table_of_functions_and_samples_say_so() {
+    let directory = temporary();
+    let trace = Written::new(directory.path(), "written");
+    let trace = trace.samples(1, 30).samples(2, 10).copies(1, 5, 2000);
+    let page = page(directory.path(), &trace.done());
+    let mut browser = Browser::open(&page, "#measure=5");
+    assert_eq!(browser.value(HIDDEN), json!(["syscalls"]));
+    let expected = json!([
+        ["75.0 %", "75.0 %", "30.0 ms", "30", "first"],
+        ["25.0 %", "25.0 %", "10.0 ms", "10", "second"],
+        ["0.0 %", "100.0 %", "0", "0", "main"],
+    ]);
+    assert_eq!(table(&mut browser, "cpu"), expected);
+    let note = browser.value("document.querySelector('#cpu p').textContent");
+    assert_eq!(note, "3 functions, 40.0 ms in 40 samples");
+    let note = browser.value("document.querySelector('#copies p:nth-of-type(2)').textContent");
+    assert_eq!(note, "Estimated from samples, one in 2.0 KiB on average.");
+    let titles = json!(["bytes copied", "processor time"]);
+    assert_eq!(browser.value(TITLES), titles);
+    let told = browser.value("document.querySelector('#flame .tools .soft').textContent");
+    let told = told.as_str().expect("a text");
+    assert!(told.starts_with("40.0 ms processor time; frames"), "{told}");
+    browser.value("{ const measure = document.querySelector('#flame select'); measure.value = 4; measure.dispatchEvent(new Event('change')); }");
+    let told = browser.value("document.querySelector('#flame .tools .soft').textContent");
+    assert!(
+        told.as_str()
+            .is_some_and(|told| told.contains(" bytes copied; frames")),
+        "{told}"
+    );
+    assert_eq!(browser.value("location.hash.includes('measure=4')"), true);
+    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
+}
+
+#[test]
+fn a_trace_of_allocations_alone_has_no_other_tables() {
+    let directory = temporary();
+    let trace = recorded(directory.path());
+    let page = page(directory.path(), &trace);
+    let mut browser = Browser::open(&page, "#measure=4");
+    assert_eq!(browser.value(HIDDEN), json!(["copies", "syscalls", "cpu"]));
+    assert_eq!(browser.value(TITLES), json!([]));
+    let measure = browser.value("document.querySelector('#flame select').value");
+    assert_eq!(measure, "0");
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }
 

@@ -3,10 +3,11 @@
 //! A figure that was counted is exact. An estimate from samples has a variance: of n samples, n; so a difference
 //! is one only if it exceeds `CHANCE` standard deviations.
 
-use larder_base::number::{duration, grouped};
+use larder_base::number::grouped;
 
 use crate::of::Of;
 use crate::reading::sites::SortKey;
+use crate::report::time;
 
 /// Chance alone exceeds it once in 370 differences.
 pub const CHANCE: f64 = 3.0;
@@ -52,7 +53,7 @@ pub fn names(of: Of, key: SortKey) -> [&'static str; 3] {
 /// A value in its unit.
 pub fn shown(key: SortKey, value: u64) -> String {
     match key {
-        SortKey::Time if value > 0 => duration(value),
+        SortKey::Time => time(value),
         _ => grouped(value),
     }
 }

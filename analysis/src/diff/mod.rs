@@ -7,7 +7,7 @@
 //!                                                  stacks (which of a site's changed)
 //! ```
 //!
-//! Copies, system calls and samples are sites, too (`report` and `samples` make them), and all else is the same.
+//! Copies, system calls and samples are sites, too (`report` makes them), and all else is the same.
 //!
 //! Memory: that of reading each trace, one after the other, and all sites with their stacks.
 
@@ -19,7 +19,6 @@ mod json;
 mod matching;
 mod obstacles;
 mod pairing;
-mod samples;
 mod score;
 mod side;
 mod stacks;
@@ -37,11 +36,10 @@ use crate::reading::observe::{Both, KeepStacks, Observer};
 use crate::reading::sites::{SiteTable, SortKey};
 use crate::reading::subject::Subject;
 use crate::reading::work::Work;
-use crate::report::{Copies, SystemCalls};
+use crate::report::{Copies, Samples, SystemCalls};
 pub use args::{DiffPlan, EXAMPLES, RawDiff};
 use compare::Comparison;
 use growth::Growth;
-use samples::Samples;
 use side::Side;
 
 /// Prints what differs, and warnings of losses on stderr.

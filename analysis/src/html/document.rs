@@ -6,14 +6,14 @@ use larder_base::number::percent;
 use larder_base::printable;
 use serde_json::{Value, json};
 
-use super::Finding;
 use super::gathered::Gathered;
-use super::tree;
+use super::{Finding, Found, called, tree};
 use crate::reading::Analysis;
 use crate::reading::attribute::functions;
 use crate::reading::family::Counters;
 use crate::reading::losses;
 use crate::reading::naming::{frame_name, frame_place, site_name, site_place, without_start};
+use crate::reading::observe::Both;
 use crate::reading::resolve::{ChainFrame, ModuleProblem};
 use crate::reading::sites::{Site, SiteStack, SortKey};
 use crate::symbols::SymbolProblem;
@@ -52,7 +52,7 @@ impl Names {
 /// The whole document; rows below `share` of every figure are folded into one.
 pub fn document(
     analysis: &Analysis,
-    gathered: &Gathered,
+    found: &Found,
     trace: &str,
     findings: &[Finding],
     share: f64,
@@ -64,7 +64,14 @@ pub fn document(
         .into_iter()
         .partition(|site| weighs(site, counters, share));
     let sites: Vec<Value> = shown.iter().map(|s| site(s, &mut names)).collect();
-    let nodes = tree::nodes(&gathered.stacks.rows, share, &mut names);
+    let Both(gathered, called) = found;
+    let others = called::measures(called);
+    let nodes = tree::nodes(&gathered.stacks.rows, &others, share, &mut names);
+    let timed = others
+        .iter()
+        .map(|(title, _, key)| (*title, *key == SortKey::Time));
+    let measures = tree::MEASURES.map(|title| (title, false)).into_iter();
+    let tables = called::tables(called, &mut names);
     let findings = findings
         .iter()
         .map(|f| json!({"title": f.title, "lines": f.lines}));
@@ -80,6 +87,8 @@ pub fn document(
         "findings": findings.collect::<Vec<_>>(),
         "sites": sites,
         "folded": folded_row(&folded),
+        "tables": tables,
+        "measures": measures.chain(timed).collect::<Vec<_>>(),
         "tree": nodes,
         "sizes": sizes(gathered),
         "names": names.texts,
@@ -121,7 +130,7 @@ fn site(site: &Site, names: &mut Names) -> Value {
 }
 
 /// `{at, frames: [name, place, inlined]…}`, innermost first; `at` is the site's frame.
-fn stack(stack: &SiteStack, names: &mut Names) -> Value {
+pub fn stack(stack: &SiteStack, names: &mut Names) -> Value {
     let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
     let frames = without_start(&frames);
     let shown = frames.iter().take(FRAMES_SHOWN).map(|frame| {

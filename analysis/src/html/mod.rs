@@ -2,7 +2,8 @@
 //! bytes over time.
 //!
 //! ```text
-//! Analysis::read ─> Gathered ─> document (JSON) ─> page (markup, style, script, data)
+//! Analysis::read ─> Gathered ─> document (JSON) ──> page (markup, style, script, data)
+//!                   ├─> Called (copies …) ──┘      │
 //!                   ├─> timeline (SVG) ────────────┤
 //!                   └─> advise::Watch ─> findings ─┘
 //! ```
@@ -11,6 +12,7 @@
 //! security policy forbids any other script, style or resource.
 
 mod args;
+mod called;
 mod document;
 mod gathered;
 mod page;
@@ -27,7 +29,11 @@ use crate::advise::{self, Watch};
 use crate::reading::Analysis;
 use crate::reading::observe::Both;
 use crate::reading::timeline::TimelineObserver;
+use called::Called;
 use gathered::Gathered;
+
+/// All that is observed for a page, beside the findings.
+pub type Found = Both<Gathered, Called>;
 
 /// A finding of `advise`, to be shown as text.
 #[derive(Clone, Debug)]
@@ -37,15 +43,15 @@ pub struct Finding {
 }
 
 pub fn html(plan: &HtmlPlan) -> Result<()> {
-    let mut observer = Both(Gathered::new(), Watch::default());
+    let mut observer = Both(Both(Gathered::new(), called::observer()), Watch::default());
     let mut analysis = Analysis::read(&plan.subject, &mut observer)?;
-    let Both(gathered, watch) = observer;
+    let Both(found, watch) = observer;
     let trace = printable::name(&plan.subject.trace);
     let findings: Vec<Finding> = advise::findings(&plan.subject, watch, &mut analysis)
         .into_iter()
         .map(|(title, lines)| Finding { title, lines })
         .collect();
-    let page = page::render(&analysis, &gathered, &trace, &findings);
+    let page = page::render(&analysis, &found, &trace, &findings);
     output::write(Some(&plan.output), Content::Text, |out| {
         out.write_all(page.as_bytes())
     })

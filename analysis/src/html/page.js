@@ -4,7 +4,6 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const KEYS = ["calls", "bytes", "peak", "tiny", "live"];
   const TITLES = ["calls", "bytes", "at peak", "under 32 B", "live at end"];
-  const MEASURES = ["calls", "bytes", "bytes at the peak", "temporary blocks"];
   const ROWS = 25; // Rows of the table, until the user asks for all.
   const state = { sort: "calls", up: false, filter: "", measure: 0, focus: 0, rows: ROWS };
 
@@ -29,7 +28,7 @@
     state.up = given.get("order") === "up";
     state.filter = given.get("filter") || "";
     const measure = Number(given.get("measure"));
-    if (Number.isInteger(measure) && MEASURES[measure]) state.measure = measure;
+    if (Number.isInteger(measure) && data.measures[measure]) state.measure = measure;
   }
 
   function writeHash() {
@@ -137,15 +136,11 @@
     body.replaceChildren();
     for (const site of shown.slice(0, state.rows)) {
       const row = make(body, "tr", "site");
-      row.tabIndex = 0;
       make(row, "td", "", percent(site.figures[key], totals[key]));
       for (const figure of site.figures) make(row, "td", "", grouped(figure));
       make(row, "td", "words name", name(site.name)).title = site.kinds;
       make(row, "td", "words name", name(site.place)).title = name(site.module);
-      row.addEventListener("click", () => toggleStacks(row, site));
-      row.addEventListener("keydown", (event) => {
-        if (event.key === "Enter") toggleStacks(row, site);
-      });
+      unfolds(row, site);
     }
     if (data.folded.count > 0 && !state.filter) {
       const row = make(body, "tr", "folded soft");
@@ -159,6 +154,14 @@
     writeHash();
   }
 
+  function unfolds(row, site) {
+    row.tabIndex = 0;
+    row.addEventListener("click", () => toggleStacks(row, site));
+    row.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") toggleStacks(row, site);
+    });
+  }
+
   function toggleStacks(row, site) {
     if (row.nextSibling && row.nextSibling.className === "stacks") {
       row.nextSibling.remove();
@@ -167,7 +170,7 @@
     const detail = document.createElement("tr");
     detail.className = "stacks";
     const cell = make(detail, "td", "frames");
-    cell.colSpan = KEYS.length + 3;
+    cell.colSpan = row.cells.length;
     site.stacks.forEach((stack, index) => {
       if (index > 0) make(cell, "p", "soft", "another stack");
       stack.frames.forEach(([function_, place, inlined], frame) => {
@@ -179,6 +182,28 @@
     row.after(detail);
   }
 
+  // Copies, system calls and processor time, of those the trace has.
+
+  function showTables() {
+    for (const table of data.tables) {
+      const place = section(table.id);
+      place.hidden = false;
+      if (table.title) make(place, "h3", "", table.title);
+      for (const note of table.notes) make(place, "p", "soft", note);
+      const made = make(make(place, "div", "scroll"), "table");
+      const head = make(make(made, "thead"), "tr");
+      for (const title of table.columns) make(head, "th", "", title);
+      for (const title of ["function", "line"]) make(head, "th", "words", title);
+      const rows = make(made, "tbody");
+      for (const site of table.rows) {
+        const row = make(rows, "tr", site.stacks.length > 0 ? "site" : "");
+        for (const cell of site.cells) make(row, "td", "", cell);
+        for (const words of [site.name, site.place]) make(row, "td", "words name", name(words));
+        if (site.stacks.length > 0) unfolds(row, site);
+      }
+    }
+  }
+
   // The flame graph: callers above callees. A node is [parent, name, weights…].
 
   const children = data.tree.map(() => []);
@@ -186,12 +211,16 @@
     if (index > 0) children[node[0]].push(index);
   });
   const weight = (index) => data.tree[index][2 + state.measure];
+  const weighed = (index) => {
+    const [title, isTime] = data.measures[state.measure];
+    return (isTime ? seconds(weight(index)) : grouped(weight(index))) + " " + title;
+  };
   let graph, told;
 
   function buildFlame() {
     const tools = make(section("flame"), "div", "tools");
     const measure = make(tools, "select");
-    MEASURES.forEach((title, index) => (make(measure, "option", "", title).value = index));
+    data.measures.forEach(([title], index) => (make(measure, "option", "", title).value = index));
     measure.value = state.measure;
     measure.addEventListener("change", () => {
       state.measure = Number(measure.value);
@@ -245,8 +274,7 @@
       const lower = text.toLowerCase();
       const hit = words.length > 0 && words.every((word) => lower.includes(word));
       const box = make(graph, "div", hit ? "hit" : "", text);
-      box.title = text + "\n" + grouped(weight(index)) + " " + MEASURES[state.measure] + ", "
-        + percent(weight(index), weight(0));
+      box.title = text + "\n" + weighed(index) + ", " + percent(weight(index), weight(0));
       box.style.left = left * 100 + "%";
       box.style.width = width * 100 + "%";
       box.style.top = depth * 18 + "px";
@@ -255,7 +283,7 @@
       depths = Math.max(depths, depth + 1);
     }
     graph.style.height = depths * 18 + "px";
-    told.textContent = grouped(weight(0)) + " " + MEASURES[state.measure] + "; frames under " + data.share
+    told.textContent = weighed(0) + "; frames under " + data.share
       + " % are left out; the filter above marks frames";
   }
 
@@ -298,6 +326,7 @@
   showFindings();
   buildSites();
   showSites();
+  showTables();
   buildFlame();
   drawFlame();
   showSizes();

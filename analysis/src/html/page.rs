@@ -5,10 +5,9 @@ use larder_base::svg::escape;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Finding;
 use super::document::document;
-use super::gathered::Gathered;
 use super::timeline;
+use super::{Finding, Found};
 use crate::reading::Analysis;
 
 const SCRIPT: &str = include_str!("page.js");
@@ -19,21 +18,17 @@ const SHARE: f64 = 0.001;
 /// The size limit of the data; beyond it, more is folded.
 const DATA_BYTES: usize = 1_800_000;
 
-pub fn render(
-    analysis: &Analysis,
-    gathered: &Gathered,
-    trace: &str,
-    findings: &[Finding],
-) -> String {
+pub fn render(analysis: &Analysis, found: &Found, trace: &str, findings: &[Finding]) -> String {
     let mut share = SHARE;
     let data = loop {
-        let data = embedded(&document(analysis, gathered, trace, findings, share));
+        let data = embedded(&document(analysis, found, trace, findings, share));
         if data.len() <= DATA_BYTES || share >= 1.0 {
             break data;
         }
         share *= 2.0;
     };
-    let found = gathered
+    let found = found
+        .0
         .timeline
         .timeline
         .as_ref()
@@ -68,6 +63,9 @@ pub fn render(
          <section id=\"counters\"><h2>Counters</h2></section>\n\
          <section id=\"timeline\"><h2>Live bytes over time</h2>\n{drawing}</section>\n\
          <section id=\"sites\"><h2>Sites</h2></section>\n\
+         <section id=\"copies\" hidden><h2>Copies</h2></section>\n\
+         <section id=\"syscalls\" hidden><h2>System calls</h2></section>\n\
+         <section id=\"cpu\" hidden><h2>Processor time</h2></section>\n\
          <section id=\"flame\"><h2>Flame graph</h2></section>\n\
          <section id=\"sizes\"><h2>Sizes</h2></section>\n\
          <section id=\"processes\" hidden><h2>Process images</h2></section>\n\

@@ -8,39 +8,57 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::document::Names;
+use crate::reading::attribute::functions;
 use crate::reading::naming::{frame_name, shown, without_start};
 use crate::reading::resolve::ChainFrame;
+use crate::reading::sites::{SiteTable, SortKey};
 use crate::reading::stacks::StackRow;
 
 /// Frames of one stack beyond this depth, counted from `main`, are left out.
 const DEPTH: usize = 256;
 
-/// Calls, bytes, bytes at the peak, temporary blocks: the measures of the flame graph.
-type Weights = [u64; 4];
+/// The measures of what allocates.
+pub const MEASURES: [&str; 4] = ["calls", "bytes", "bytes at the peak", "temporary blocks"];
 
 struct Node {
     parent: usize,
     name: usize,
-    weights: Weights,
+    /// One a measure: `MEASURES`, and those of others.
+    weights: Vec<u64>,
 }
 
-/// `[parent, name, weights…]` of every node that has `share` of any measure; the root is first.
-pub fn nodes(rows: &[StackRow], share: f64, names: &mut Names) -> Vec<Value> {
+/// A stack, and its weights from this measure on.
+type Weighed<'a> = (Vec<&'a ChainFrame>, usize, Vec<u64>);
+
+/// `[parent, name, weights…]` of every node that has `share` of any measure; the root is first. `others`: further
+/// measures, with the sites that have the stacks.
+pub fn nodes(
+    rows: &[StackRow],
+    others: &[(&str, &SiteTable, SortKey)],
+    share: f64,
+    names: &mut Names,
+) -> Vec<Value> {
+    let measures = MEASURES.len() + others.len();
     let mut nodes = vec![Node {
         parent: 0,
         name: names.of("all"),
-        weights: Weights::default(),
+        weights: vec![0; measures],
     }];
+    let allocating = rows.iter().map(|row| -> Weighed<'_> {
+        let (sums, temporary) = (&row.sums, row.life.temporary);
+        let weights = vec![sums.calls, sums.bytes, sums.peak_bytes, temporary];
+        (row.functions().collect(), 0, weights)
+    });
+    let others = others.iter().enumerate();
+    let others = others.flat_map(|(number, (_, sites, key))| {
+        sites.stacks().map(move |known| -> Weighed<'_> {
+            let frames = functions(&known.stack.chain).collect();
+            (frames, MEASURES.len() + number, vec![known.weight(*key)])
+        })
+    });
     let mut children: HashMap<(usize, usize), usize> = HashMap::new();
     let mut own = Names::default();
-    for row in rows {
-        let weights = [
-            row.sums.calls,
-            row.sums.bytes,
-            row.sums.peak_bytes,
-            row.life.temporary,
-        ];
-        let frames: Vec<&ChainFrame> = row.functions().collect();
+    for (frames, first, weights) in allocating.chain(others) {
         let frames = without_start(&frames).iter();
         let frames = frames.rev().take(DEPTH).filter(|frame| !frame.family);
         let mut path = vec![0];
@@ -50,15 +68,15 @@ pub fn nodes(rows: &[StackRow], share: f64, names: &mut Names) -> Vec<Value> {
                 nodes.push(Node {
                     parent: at,
                     name,
-                    weights: Weights::default(),
+                    weights: vec![0; measures],
                 });
                 nodes.len() - 1
             });
             path.push(at);
         }
         for index in path {
-            for (sum, weight) in nodes[index].weights.iter_mut().zip(weights) {
-                *sum = sum.saturating_add(weight);
+            for (sum, weight) in nodes[index].weights[first..].iter_mut().zip(&weights) {
+                *sum = sum.saturating_add(*weight);
             }
         }
     }
@@ -75,13 +93,13 @@ fn function_name(frame: &ChainFrame) -> String {
 
 /// The nodes above the threshold, renumbered.
 fn keep(nodes: &[Node], share: f64, own: &Names, names: &mut Names) -> Vec<Value> {
-    let total = nodes[0].weights;
+    let total = &nodes[0].weights;
     let mut numbers: Vec<Option<usize>> = vec![None; nodes.len()];
     let mut kept = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
         let mut parts = node.weights.iter().zip(total);
         let weighs = index == 0
-            || parts.any(|(weight, total)| *weight > 0 && *weight as f64 >= total as f64 * share);
+            || parts.any(|(weight, total)| *weight > 0 && *weight as f64 >= *total as f64 * share);
         // No child exceeds its parent, so the parent is included, too.
         let parent = if index == 0 {
             Some(0)
@@ -97,8 +115,8 @@ fn keep(nodes: &[Node], share: f64, own: &Names, names: &mut Names) -> Vec<Value
         } else {
             names.of(own.text(node.name))
         };
-        let [calls, bytes, peak, temporary] = node.weights;
-        kept.push(json!([parent, name, calls, bytes, peak, temporary]));
+        let place = [parent as u64, name as u64];
+        kept.push(json!([&place, &node.weights[..]].concat()));
     }
     kept
 }

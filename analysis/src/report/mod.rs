@@ -4,18 +4,21 @@
 //! of system calls, from `callers` and `histogram`, `cpu` that of processor time.
 
 mod args;
-mod callers;
+pub mod callers;
 mod copies;
 mod cpu;
 mod histogram;
 mod json;
-mod syscalls;
+mod samples;
+pub mod syscalls;
 mod text;
 
 pub use args::{EXAMPLES, RawReport};
-pub use copies::Copies;
+pub use copies::{Copied, Copies};
+pub use cpu::text::time;
 pub use cpu::{Cpu, Sampled};
 pub use json::frame as frame_json;
+pub use samples::Samples;
 pub use syscalls::SystemCalls;
 
 use std::io::{self, Write};

@@ -8,6 +8,7 @@ pub mod browser;
 pub mod diff;
 pub mod http;
 pub mod running;
+pub mod written;
 
 use std::ffi::OsStr;
 use std::fs;

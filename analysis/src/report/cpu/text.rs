@@ -58,7 +58,8 @@ pub fn print(found: &Cpu, top: usize, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn time(ns: u64) -> String {
+/// A duration, but of nothing.
+pub fn time(ns: u64) -> String {
     if ns == 0 {
         "0".to_owned()
     } else {

@@ -12,7 +12,7 @@ use crate::reading::naming::{self, site_name, site_place};
 const ERRORS_SHOWN: usize = 4;
 
 impl Needless {
-    fn title(self) -> String {
+    pub fn title(self) -> String {
         match self {
             Needless::Tiny => format!("Callers of tiny ones, of 0 to {TINY_BYTES} bytes"),
             Needless::Failed => "Callers of failed ones".to_owned(),
@@ -78,7 +78,7 @@ pub fn print(found: &SystemCalls, seconds: f64, top: usize, out: &mut dyn Write)
 }
 
 /// Traces before version 2.3 have no times.
-fn time_of(results: &Results) -> String {
+pub fn time_of(results: &Results) -> String {
     match results.ns {
         0.0 => "?".to_owned(),
         ns => duration(ns as u64),

@@ -5,11 +5,11 @@
 use larder_trace::{Event, Events, StackId};
 use rustc_hash::FxHashMap;
 
+use super::Sampled;
 use crate::reading::attribute::functions;
 use crate::reading::functions::is_recorder;
 use crate::reading::observe::{Finished, Live, Observer};
 use crate::reading::sites::{By, SiteStack, SiteTable, SortKey, Sums};
-use crate::report::Sampled;
 
 pub struct Samples {
     /// Of the image that is being read: the sums, and the squares of the times.
