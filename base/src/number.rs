@@ -65,13 +65,14 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// "1 call", "2 calls".
+/// "1 call", "2 calls", "2 copies".
 pub fn counted(count: u64, noun: &str) -> String {
-    format!(
-        "{} {noun}{}",
-        grouped(count),
-        if count == 1 { "" } else { "s" }
-    )
+    let (stem, ending) = match (count, noun.strip_suffix("py")) {
+        (1, _) => (noun, ""),
+        (_, Some(stem)) => (stem, "pies"),
+        (_, None) => (noun, "s"),
+    };
+    format!("{} {stem}{ending}", grouped(count))
 }
 
 #[cfg(test)]

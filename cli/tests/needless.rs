@@ -1,6 +1,8 @@
 //! `larder advise` on system calls and copies: each pattern with its line and its count, and near misses that
 //! are not reported.
 
+#[path = "needless/blocks.rs"]
+mod blocks;
 mod common;
 
 use common::*;
@@ -33,6 +35,10 @@ struct Advised {
 }
 
 fn advised(source: &str) -> Advised {
+    advised_with(source, &["--syscalls", "--copies"])
+}
+
+fn advised_with(source: &str, options_of_record: &[&str]) -> Advised {
     let source = format!("{HEAD}{source}");
     let directory = temporary();
     let options = [
@@ -44,7 +50,7 @@ fn advised(source: &str) -> Advised {
         "-Wall",
     ];
     let program = compile(directory.path(), "needless.c", &source, &options);
-    let trace = record(directory.path(), &program, &[], &["--syscalls", "--copies"]);
+    let trace = record(directory.path(), &program, &[], options_of_record);
     let advise = |words: &[&str]| {
         let result = output(larder().arg("advise").args(words).arg(&trace));
         assert_success(&result);

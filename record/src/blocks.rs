@@ -109,6 +109,18 @@ impl Blocks {
         self.with(address, |entries| entries.insert(entry))
     }
 
+    /// The block at an address.
+    #[inline]
+    pub fn find(&self, address: usize) -> Option<Block> {
+        let address = address as u64;
+        if address == 0 || address >= FIELD_END {
+            return None;
+        }
+        self.with(address, |entries| {
+            entries.find(address).map(|(_, block)| block)
+        })
+    }
+
     /// Removes the block at an address and returns it.
     #[inline]
     pub fn take(&self, address: usize) -> Option<Block> {
@@ -191,22 +203,26 @@ impl Entries {
         true
     }
 
-    fn take(&mut self, address: u64) -> Option<Block> {
+    fn find(&mut self, address: u64) -> Option<(usize, Block)> {
         let places = self.places.slice();
         let count = places.len();
         let mut at = Self::home(address, count);
-        let found = loop {
+        loop {
             let entry = *places.get(at)?;
             if entry == 0 {
                 return None;
             }
             if address_of(entry) == address {
-                break block_of(entry);
+                return Some((at, block_of(entry)));
             }
             at = next(at, count);
-        };
+        }
+    }
+
+    fn take(&mut self, address: u64) -> Option<Block> {
+        let (at, found) = self.find(address)?;
         self.used -= 1;
-        close_gap(places, at);
+        close_gap(self.places.slice(), at);
         Some(found)
     }
 }

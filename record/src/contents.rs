@@ -1,5 +1,5 @@
-//! The contents of blocks when they end: a hash of the requested bytes, and whether calloc's zeros are
-//! unchanged.
+//! The contents of blocks when they end: a hash of the requested bytes, whether calloc's zeros are unchanged,
+//! and whether the bytes that were copied there are still the same at both places.
 //!
 //! The hash is our own, because the program continues to run: bytes are read with relaxed atomic loads,
 //! word by word, which no crate does, and the zeros are counted in the same pass. Each word takes one
@@ -14,7 +14,9 @@
 //! is read with its shard locked, so that it cannot end meanwhile. In a child of fork call `after_fork`
 //! first.
 //!
-//! Memory: the table's, see `blocks`. A block of more than `MOST_BYTES` is not read, because different
+//! The bytes that a block was copied from may be another thread's, so the kernel reads them.
+//!
+//! Memory: the tables', see `blocks`. A block of more than `MOST_BYTES` is not read, because different
 //! blocks would have the same hash of a part.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -28,9 +30,14 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 /// The owner's number is the size of calloc's elements: 1, 2, 4 or 8; 0 if another call allocated the
 /// block.
 static BLOCKS: Blocks = Blocks::new();
+/// By the address of a block what was copied to its start last: the "size" is the source's address, the
+/// "owner" the number of bytes.
+static SOURCES: Blocks = Blocks::new();
 
 /// Larger blocks are not read.
 const MOST_BYTES: u64 = 4 << 20;
+/// A copy may leave at most this part of a block as it was.
+const SMALL_PART: u64 = 4;
 const PAGE: usize = 4096;
 const WORD: usize = size_of::<u64>();
 /// In data up to one in this many words has a zero byte; pointers and small numbers always have one.
@@ -57,6 +64,7 @@ pub fn start() {
 pub fn after_fork() {
     if are_on() {
         BLOCKS.after_fork();
+        SOURCES.after_fork();
     }
 }
 
@@ -85,15 +93,32 @@ fn element_bytes(size: usize, count: usize) -> u32 {
     }
 }
 
+/// Bytes were copied, or are about to be.
+pub fn copied(to: usize, from: usize, bytes: usize) {
+    let Some(block) = BLOCKS.find(to) else { return };
+    let most = block.size.min(MOST_BYTES);
+    if (block.size - block.size / SMALL_PART..=most).contains(&(bytes as u64)) {
+        let source = Block {
+            size: from as u64,
+            owner: bytes as u32,
+        };
+        if SOURCES.insert(to, source).is_err() {
+            let _ = SOURCES.take(to);
+        }
+    }
+}
+
 /// The block at an address is about to be freed.
 pub fn ending(address: usize) -> Option<Fingerprint> {
-    read(address, BLOCKS.take(address)?, false)
+    let (block, source) = (BLOCKS.take(address)?, SOURCES.take(address));
+    read(address, block, false).map(|held| held.with(as_copied(address, source)))
 }
 
 /// A realloc of the block begins; its address may be reused from now on. Returns the contents only of a
 /// calloc'ed one: a growing buffer would be read at each step.
 pub fn hold(old: usize) -> (Option<Block>, Option<Fingerprint>) {
     let block = BLOCKS.take(old);
+    let _ = SOURCES.take(old);
     let known = block.filter(|block| block.owner != 0);
     (block, known.and_then(|block| read(old, block, false)))
 }
@@ -109,8 +134,11 @@ pub fn put_back(old: usize, block: Block) {
 /// Records every live block that can be read.
 pub fn each_live(mut act: impl FnMut(usize, Fingerprint)) {
     BLOCKS.each(|address, block| {
-        if let Some(fingerprint) = read(address, block, true) {
-            act(address, fingerprint);
+        if let Some(held) = read(address, block, true) {
+            act(
+                address,
+                held.with(as_copied(address, SOURCES.find(address))),
+            );
         }
     });
 }
@@ -144,6 +172,29 @@ fn read(address: usize, block: Block, lives: bool) -> Option<Fingerprint> {
     // SAFETY: the page of the last byte was just read.
     unsafe { scan.tail(end - size % WORD, size % WORD) };
     Some(scan.finish(block))
+}
+
+/// `AS_COPIED` if the bytes at both ends of a copy are the same.
+///
+/// REQUIRES: `address` is a block's that has just been read.
+fn as_copied(address: usize, source: Option<Block>) -> u8 {
+    let Some(source) = source else { return 0 };
+    let (from, bytes) = (source.size as usize, source.owner as usize);
+    let mut part = [0; 512];
+    for start in (0..bytes).step_by(part.len()) {
+        let part = &mut part[..(bytes - start).min(512)];
+        if !sys::read_memory(from + start, part) {
+            return 0;
+        }
+        for (index, byte) in part.iter().enumerate() {
+            // SAFETY: within the block.
+            let own = unsafe { &*((address + start + index) as *const AtomicU8) };
+            if own.load(Ordering::Relaxed) != *byte {
+                return 0;
+            }
+        }
+    }
+    Fingerprint::AS_COPIED
 }
 
 fn fold(a: u64, b: u64) -> u64 {

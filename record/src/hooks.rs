@@ -251,6 +251,9 @@ impl Hook {
         };
         // SAFETY: as in `record`.
         unsafe { &mut *self.stream }.copied(self.caller, &call);
+        if contents::are_on() && rate == 0 {
+            contents::copied(to, from, bytes);
+        }
     }
 
     pub fn system_call(&mut self, code: u8, record: SystemCallRecord) {

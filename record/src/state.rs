@@ -119,16 +119,18 @@ fn start() -> bool {
         return false;
     }
     FOLLOW_FORK.store(config.follow_fork, Ordering::Relaxed);
+    if !config.counters_only {
+        if config.contents {
+            contents::start();
+        }
+        COPIES.store(config.copies, Ordering::Relaxed);
+    }
     if !open_file(&config) {
         return false;
     }
     if config.counters_only {
         counters::start();
     } else {
-        if config.contents {
-            contents::start();
-        }
-        COPIES.store(config.copies, Ordering::Relaxed);
         if let Some(name) = config.leaks {
             ask::start(name);
         }
@@ -226,8 +228,19 @@ fn make_file(parent: Option<u32>) -> Result<(), Errno> {
         start_wall_ns: sys::clock_ns(libc::CLOCK_REALTIME),
         machine: arch::MACHINE,
         page_bytes: 4096,
+        asked: asked(),
     };
     new.open(&header)
+}
+
+/// For the header.
+fn asked() -> u32 {
+    let kinds = [
+        (copies_are_recorded(), FileHeader::COPIES),
+        (contents::are_on(), FileHeader::CONTENTS),
+    ];
+    let kinds = kinds.iter().filter(|(is_on, _)| *is_on);
+    kinds.fold(0, |all, (_, kind)| all | kind)
 }
 
 /// The first call of a child of fork: abandons all state of the parent.

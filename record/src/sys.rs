@@ -373,6 +373,20 @@ pub fn readable(address: u64) -> bool {
     answer == Err(Errno(libc::EINVAL))
 }
 
+/// Copies memory of this process that need not be readable, or stay mapped. Returns whether all could be read.
+pub fn read_memory(address: usize, into: &mut [u8]) -> bool {
+    let (own, bytes) = (into.as_mut_ptr() as usize, into.len());
+    let [to, from] = [own, address].map(|start| libc::iovec {
+        iov_base: start as *mut libc::c_void,
+        iov_len: bytes,
+    });
+    let ends = [&raw const to as usize, &raw const from as usize];
+    let arguments = [process_id() as usize, ends[0], 1, ends[1], 1, 0];
+    // SAFETY: the kernel writes to `into`, and reports a fault elsewhere as an error.
+    let read = unsafe { syscall(libc::SYS_process_vm_readv, arguments) };
+    read == Ok(bytes)
+}
+
 /// The kernel's `struct sigaction`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

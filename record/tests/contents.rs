@@ -259,6 +259,44 @@ int main(void) {
 }
 
 #[test]
+fn a_duplicate_is_compared_with_a_source_that_may_be_gone() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+  char *source = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (source == MAP_FAILED) return 1;
+  memset(source, 'x', 8191);
+  free(strdup(source + 8191 - 6001));
+  char *changed = strdup(source + 8191 - 6002), *later = strdup(source + 8191 - 6003);
+  char *grown = realloc(strdup(source + 8191 - 6004), 6006), *stays = strdup(source + 8191 - 6006);
+  changed[6000] = 'y';
+  free(changed);
+  free(grown);
+  source[4000] = 'z';
+  free(later);
+  munmap(source + 4096, 4096);
+  char *gone = malloc(1);
+  free(stays);
+  free(gone);
+  return 0;
+}
+"#;
+    let bench = Bench::new();
+    let program = bench.build("source.c", source, &["-O1", "-fno-builtin"]);
+    let run = bench.run_with(&program, &[], |command| {
+        command.env("LARDER_RECORD_CONTENTS", "1");
+        command.env("LARDER_RECORD_COPIES", "0");
+    });
+    let blocks = blocks(run.succeeded().only().assert_whole());
+    let is_as_copied = [6002, 6003, 6004, 6006, 6007]
+        .map(|size| held(&blocks, size)[0].has(Fingerprint::AS_COPIED));
+    assert_eq!(is_as_copied, [true, false, false, false, false]);
+}
+
+#[test]
 fn contents_are_recorded_only_on_request() {
     let source = r#"
 #include <stdlib.h>

@@ -18,6 +18,15 @@ impl Fingerprint {
     pub const NO_ZEROS: u8 = 4;
     /// With `NO_ZEROS`: the elements are single bytes, which differ like data, not like flags.
     pub const DATA: u8 = 8;
+    /// One recorded copy filled three quarters of the block or more, and the bytes at both ends are still the same.
+    pub const AS_COPIED: u8 = 16;
+
+    pub fn with(self, flags: u8) -> Self {
+        Fingerprint {
+            flags: self.flags | flags,
+            ..self
+        }
+    }
 
     pub fn has(self, flag: u8) -> bool {
         self.flags & flag != 0

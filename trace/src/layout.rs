@@ -169,6 +169,8 @@ pub struct FileHeader {
     /// ELF's `e_machine`.
     pub machine: u32,
     pub page_bytes: u32,
+    /// What is recorded besides calls of the malloc family: `FileHeader::COPIES` and the like.
+    pub asked: u32,
 }
 
 fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
@@ -202,6 +204,9 @@ pub enum HeaderFault {
 }
 
 impl FileHeader {
+    pub const COPIES: u32 = 1;
+    pub const CONTENTS: u32 = 2;
+
     pub fn encode(&self) -> [u8; FIXED_BYTES] {
         let mut out = [0; FIXED_BYTES];
         put(&mut out, 0, FILE_MAGIC);
@@ -219,6 +224,7 @@ impl FileHeader {
         put(&mut out, 56, self.start_wall_ns.to_le_bytes());
         put(&mut out, 64, self.machine.to_le_bytes());
         put(&mut out, 68, self.page_bytes.to_le_bytes());
+        put(&mut out, 72, self.asked.to_le_bytes());
         let crc = crc32fast::hash(&out[..FIXED_BYTES - 4]);
         put(&mut out, FIXED_BYTES - 4, crc.to_le_bytes());
         out
@@ -252,6 +258,7 @@ impl FileHeader {
             start_wall_ns: u64_at(bytes, 56),
             machine: u32_at(bytes, 64),
             page_bytes: u32_at(bytes, 68),
+            asked: u32_at(bytes, 72),
         })
     }
 }
@@ -456,6 +463,7 @@ mod tests {
             start_wall_ns: 8,
             machine: 62,
             page_bytes: 4096,
+            asked: FileHeader::CONTENTS,
         };
         let mut page = [0; HEADER_BYTES];
         page[..FIXED_BYTES].copy_from_slice(&header.encode());

@@ -43,6 +43,7 @@ pub struct Trace {
     sampling: Sampling,
     index: Index,
     process: ProcessInfo,
+    asked: u32,
 }
 
 /// The recorder's own counts of what it did not record.
@@ -180,6 +181,7 @@ impl Trace {
             length,
             index,
             process,
+            asked: header.asked,
         })
     }
 
@@ -207,6 +209,12 @@ impl Trace {
 
     pub fn losses(&self) -> Losses {
         self.losses
+    }
+
+    /// Whether recording all of these was asked for, which `FileHeader` has constants for. False in traces before
+    /// version 2.3.
+    pub fn asked_for(&self, kinds: u32) -> bool {
+        self.asked & kinds == kinds
     }
 
     pub fn sampling(&self) -> Sampling {

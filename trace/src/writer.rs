@@ -100,6 +100,7 @@ impl<W: Write + Seek> Writer<W> {
             start_wall_ns: about.start_wall_ns,
             machine: 62,
             page_bytes: HEADER_BYTES as u32,
+            asked: 0,
         };
         let mut writer = Writer {
             out,

@@ -106,10 +106,7 @@ impl Kit {
                     "larder_pool_put(&pool, item);",
                 ],
             ),
-            Pattern::Duplicates => Kit::new(
-                "intern.h",
-                ["const char *text = larder_intern_add(&texts, data, size);"],
-            ),
+            Pattern::Duplicates => intern(),
             Pattern::Copied => shared(),
             _ => None,
         }
@@ -153,7 +150,8 @@ impl Kit {
                     "if (write(descriptor, text.data, text.size) > 0) larder_bytes_truncate(&text, 0);",
                 ],
             ),
-            calls::Pattern::CopiedOn => shared(),
+            calls::Pattern::SameText => intern(),
+            calls::Pattern::CopiedOn | calls::Pattern::SourceLivesOn => shared(),
             _ => None,
         }
     }
@@ -170,6 +168,13 @@ impl Kit {
     pub fn json(&self) -> Value {
         json!({ "header": format!("larder/kit/{}", self.header), "code": self.code })
     }
+}
+
+fn intern() -> Option<Kit> {
+    Kit::new(
+        "intern.h",
+        ["const char *text = larder_intern_add(&texts, data, size);"],
+    )
 }
 
 fn shared() -> Option<Kit> {

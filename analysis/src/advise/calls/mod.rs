@@ -7,6 +7,7 @@
 //!        │           before reads, readings of the clock
 //!        ├─> names   calls that name a file: not there, looked up twice, opened again
 //!        ├─> bytes   where bytes come from and go to: made here, copied on there
+//!        ├─> blocks  blocks that one copy filled: the source lived on, the same text again
 //!        └─> formats what a printf of one conversion makes
 //!  end_image ─> findings, by line ─> print
 //! ```
@@ -14,6 +15,7 @@
 //! Every figure is a count of what was recorded. The program's own stores are not seen, so nothing that
 //! concerns contents has high confidence.
 
+mod blocks;
 mod bytes;
 mod counts;
 mod formats;
@@ -22,8 +24,10 @@ pub mod print;
 mod runs;
 mod wakes;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use larder_trace::layout::FileHeader;
 use larder_trace::{Action, Event, Events, StackId, SystemCall, Trace};
 
 use super::finding::Confidence;
@@ -53,6 +57,8 @@ pub enum Pattern {
     FormattedThenCopied,
     FilledThenOverwritten,
     HandedOver,
+    SourceLivesOn,
+    SameText,
     OneConversion,
 }
 
@@ -74,6 +80,8 @@ impl Pattern {
             Pattern::FormattedThenCopied => "formatted-then-copied",
             Pattern::FilledThenOverwritten => "filled-then-overwritten",
             Pattern::HandedOver => "handed-over",
+            Pattern::SourceLivesOn => "source-lives-on",
+            Pattern::SameText => "same-text",
             Pattern::OneConversion => "one-conversion",
         }
     }
@@ -94,6 +102,8 @@ impl Pattern {
             Pattern::FormattedThenCopied => "Format where it goes",
             Pattern::FilledThenOverwritten => "Fill nothing that is overwritten",
             Pattern::HandedOver => "Hand the block over",
+            Pattern::SourceLivesOn => "Refer to the source",
+            Pattern::SameText => "Keep one of each text",
             Pattern::OneConversion => "Convert without printf",
         }
     }
@@ -144,6 +154,12 @@ impl Pattern {
             Pattern::FilledThenOverwritten => "leave the fill out, or fill only what stays",
             Pattern::HandedOver => {
                 "take the block itself over, by its pointer, instead of copying and freeing it"
+            }
+            Pattern::SourceLivesOn => {
+                "use the source by a pointer, a view, or a slice of a counted buffer: it lives longer"
+            }
+            Pattern::SameText => {
+                "look the text up in a table that keeps one of each, and use that one"
             }
             Pattern::OneConversion => "write what it converts without a format",
         }
@@ -233,6 +249,8 @@ impl Figures {
             }
             Pattern::NotThere | Pattern::OpenedAgain => 2 * self.calls >= self.of,
             Pattern::HandedOver
+            | Pattern::SourceLivesOn
+            | Pattern::SameText
             | Pattern::StatThenOpen
             | Pattern::PollThenRead
             | Pattern::ClockAgain => is_most(self.calls, self.of),
@@ -246,10 +264,14 @@ impl Figures {
             && (self.calls >= WORTH_CALLS || self.bytes >= WORTH_BYTES)
     }
 
-    /// A rough order: a call as long as was measured, a copy at 10 GB/s, a format as printf takes.
+    /// A rough order: a call as long as was measured, a copy at 10 GB/s, a format as printf takes, a copy into a new
+    /// block with what allocates and frees it.
     fn weight_ns(&self, pattern: Pattern) -> f64 {
         match (pattern, self.ns) {
             (Pattern::OneConversion, _) => FORMAT_NS * self.calls as f64,
+            (Pattern::SourceLivesOn | Pattern::SameText, _) => {
+                BLOCK_NS * self.calls as f64 + 0.1 * self.bytes as f64
+            }
             (_, 0.0) => 5.0 * self.calls as f64 + 0.1 * self.bytes as f64,
             (_, ns) => ns,
         }
@@ -258,6 +280,9 @@ impl Figures {
 
 /// What a plain conversion saves, roughly: printf of one integer takes 49 ns, its digits 9 (docs/reference/kit.md).
 const FORMAT_NS: f64 = 50.0;
+
+/// A block from malloc, filled and freed, roughly.
+const BLOCK_NS: f64 = 30.0;
 
 /// The percentage of a line's bytes, or calls, from which on the pattern is said of it.
 const MOST: u64 = 90;
@@ -308,6 +333,8 @@ pub struct Calls {
     runs: runs::Runs,
     names: names::Names,
     bytes: bytes::Bytes,
+    blocks: blocks::Blocks,
+    blocks_are_judged: bool,
     formats: formats::Formats,
     ns_per_tick: f64,
     any: bool,
@@ -319,9 +346,14 @@ impl Observer for Calls {
     fn begin_image(&mut self, trace: &Trace) {
         self.ns_per_tick = trace.clock().ns_per_tick;
         self.any = false;
+        let kinds = FileHeader::COPIES | FileHeader::CONTENTS;
+        self.blocks_are_judged = trace.asked_for(kinds);
     }
 
     fn event(&mut self, event: &Event, _: &Events<'_>) {
+        if self.blocks_are_judged {
+            self.blocks.event(&event.action);
+        }
         match event.action {
             Action::SystemCall {
                 call,
@@ -366,8 +398,9 @@ impl Observer for Calls {
         std::mem::take(&mut self.runs).conclude(&mut concluded);
         std::mem::take(&mut self.names).conclude(&mut concluded);
         std::mem::take(&mut self.bytes).conclude(&mut concluded);
+        std::mem::take(&mut self.blocks).conclude(&mut concluded);
         std::mem::take(&mut self.formats).conclude(&mut concluded);
-        let found = self.any.then(|| by_line(image, &concluded));
+        let found = self.any.then(|| by_line(image, &mut concluded));
         self.images.push(found);
     }
 }
@@ -396,6 +429,18 @@ fn attributed(image: &mut Finished<'_, '_>, stack: StackId) -> SiteStack {
     }
 }
 
+/// Removes the findings of `weaker` at lines of which `stronger` is said.
+fn leave_to(findings: &mut Vec<CallFinding>, stronger: Pattern, weaker: Pattern) {
+    let lines: Vec<String> = findings
+        .iter()
+        .filter(|finding| finding.pattern == stronger)
+        .map(|finding| print::place(&finding.site))
+        .collect();
+    findings.retain(|finding| {
+        finding.pattern != weaker || !lines.contains(&print::place(&finding.site))
+    });
+}
+
 /// The format at an address and its conversion, if it has one.
 fn only_conversion(image: &mut Finished<'_, '_>, address: u64) -> Option<(String, Conversion)> {
     let format = image.text(address)?;
@@ -403,8 +448,16 @@ fn only_conversion(image: &mut Finished<'_, '_>, address: u64) -> Option<(String
     Some((format, conversion))
 }
 
-/// Merges what is said of one pair of lines.
-fn by_line(image: &mut Finished<'_, '_>, concluded: &Concluded) -> Vec<CallFinding> {
+/// Merges what is said of one pair of lines; the heaviest stack of each is shown.
+fn by_line(image: &mut Finished<'_, '_>, concluded: &mut Concluded) -> Vec<CallFinding> {
+    concluded.found.sort_by_key(|conclusion| {
+        let stacks = (conclusion.stack, conclusion.other, conclusion.format);
+        (
+            Reverse(conclusion.figures.calls),
+            conclusion.pattern,
+            stacks,
+        )
+    });
     let mut merged: BTreeMap<(Pattern, String, String), CallFinding> = BTreeMap::new();
     let mut formats: HashMap<u64, Option<(String, Conversion)>> = HashMap::new();
     for conclusion in &concluded.found {
@@ -423,6 +476,7 @@ fn by_line(image: &mut Finished<'_, '_>, concluded: &Concluded) -> Vec<CallFindi
             print::place(&site),
             match &format {
                 Some((format, _)) => format.clone(),
+                None if conclusion.pattern == Pattern::SourceLivesOn => String::new(),
                 None => other.as_ref().map_or_else(String::new, print::place),
             },
         );
@@ -461,15 +515,9 @@ fn by_line(image: &mut Finished<'_, '_>, concluded: &Concluded) -> Vec<CallFindi
             finding.confidence = Confidence::High;
         }
     }
-    // The cure of a wake-up is not to collect many.
-    let wakes: Vec<String> = findings
-        .iter()
-        .filter(|finding| finding.pattern == Pattern::Wakes)
-        .map(|finding| print::place(&finding.site))
-        .collect();
-    findings.retain(|finding| {
-        finding.pattern != Pattern::SmallWrites || !wakes.contains(&print::place(&finding.site))
-    });
+    // The cure of a wake-up is not to collect many, and of a copy whose source lives on not to look for it.
+    leave_to(&mut findings, Pattern::Wakes, Pattern::SmallWrites);
+    leave_to(&mut findings, Pattern::SourceLivesOn, Pattern::SameText);
     let weight_ns = |finding: &CallFinding| finding.figures.weight_ns(finding.pattern);
     findings.sort_by(|a, b| weight_ns(b).total_cmp(&weight_ns(a)));
     findings

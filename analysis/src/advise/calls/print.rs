@@ -63,6 +63,15 @@ fn evidence(finding: &CallFinding) -> Vec<String> {
             grouped(figures.calls),
             grouped(figures.of)
         )],
+        Pattern::SourceLivesOn => vec![
+            part_of_its_calls(finding, &other),
+            "both were compared when the copy ended: check whether one of them changes for a while"
+                .to_owned(),
+        ],
+        Pattern::SameText => vec![
+            part_of_its_calls(finding, &other),
+            "the same when they ended: check whether they change before".to_owned(),
+        ],
         Pattern::OneConversion => finding.format.iter().map(formatted).collect(),
         _ => vec![part_of_its_calls(finding, &other)],
     }
@@ -104,6 +113,17 @@ fn part_of_its_calls(finding: &CallFinding, other: &str) -> String {
             "reading",
             "came less than 100 µs after the thread's last one from here".to_owned(),
         ),
+        Pattern::SourceLivesOn => (
+            "copy",
+            format!("filled a block that ended with the bytes of its source, which lived on: {other} allocated it"),
+        ),
+        Pattern::SameText => (
+            "copy",
+            format!(
+                "filled a block that ended with a text that an earlier one had: {} in all",
+                counted(figures.runs, "text")
+            ),
+        ),
         _ => (
             "call",
             format!("returned ENOENT: {:.1} %", percent(figures.calls, figures.of)),
@@ -138,6 +158,9 @@ fn saves(finding: &CallFinding) -> String {
     let mut text = counted(figures.calls, "call");
     if figures.bytes > 0 {
         text.push_str(&format!(", {}", counted(figures.bytes, "byte")));
+    }
+    if matches!(finding.pattern, Pattern::SourceLivesOn | Pattern::SameText) {
+        text.push_str(", and as many allocations");
     }
     if figures.ns > 0.0 {
         text.push_str(&format!(", {} within them", duration(figures.ns as u64)));
