@@ -341,8 +341,9 @@ static double allocate(void) {
   double spent = used() - begin;
   memset(block, 1, 1 << 19);
   CLOBBER();
+  begin = used();
   free(block);
-  return spent;
+  return spent + used() - begin;
 }
 int main(void) {
   made = malloc(BYTES), from = malloc(BYTES), to = malloc(BYTES);
@@ -368,7 +369,14 @@ fn advice_says_what_the_needless_calls_take_of_the_processor_and_ranks_by_it() {
     let trace = directory.path().join("needless.trace");
     let recorded = output(
         larder()
-            .args(["record", "--copies", "--syscalls", "--cpu", "-o"])
+            .args([
+                "record",
+                "--no-larder",
+                "--copies",
+                "--syscalls",
+                "--cpu",
+                "-o",
+            ])
             .arg(&trace)
             .arg("--")
             .arg(&program),

@@ -103,8 +103,13 @@ impl ImageAdvice {
     fn measure(&mut self) {
         let Some(times) = &self.times else { return };
         for ranked in &mut self.findings {
-            let origins = ranked.finding.parts.iter().map(|part| part.origin);
-            ranked.cpu = Some(times.of_origins(origins));
+            let origins = ranked
+                .finding
+                .parts
+                .iter()
+                .map(|part| part.origin)
+                .collect();
+            ranked.cpu = Some(times.of_origins(&origins));
         }
         for calls in self.calls.iter_mut() {
             for finding in calls.iter_mut() {

@@ -37,7 +37,7 @@ pub struct Ranked {
     pub shared_with: Vec<usize>,
     /// The type that its site allocates, if known.
     pub allocates: Option<AllocatedType>,
-    /// The processor time within its allocations, without the frees; `None` if it was not sampled.
+    /// The processor time within its allocations and their frees; `None` if it was not sampled.
     pub cpu: Option<Share>,
 }
 

@@ -188,7 +188,7 @@ fn print_finding(
         site.shown(),
     )?;
     writeln!(out, "   saves  {}", saving(image, ranked))?;
-    print_cpu(ranked.cpu, ", without the frees", out)?;
+    print_cpu(ranked.cpu, "", out)?;
     for (index, claim) in finding.evidence.iter().enumerate() {
         let label = if index == 0 { "why" } else { "" };
         writeln!(out, "   {label:<6} {}", claim.text())?;
