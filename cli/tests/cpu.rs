@@ -305,6 +305,7 @@ fn a_trace_without_samples_says_so() {
 /// share of the processor time, in percent, as the program itself has measured it.
 const NEEDLESS: &str = r#"
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -346,6 +347,7 @@ static double allocate(void) {
   return spent + used() - begin;
 }
 int main(void) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 16);  // So that a free takes time, and calloc little.
   made = malloc(BYTES), from = malloc(BYTES), to = malloc(BYTES);
   memset(from, 1, BYTES);
   int zero = open("/dev/zero", O_RDONLY);
