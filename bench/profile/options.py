@@ -2,7 +2,7 @@
 """What recording takes with each option, beside strace, perf and valgrind: processor time of programs that nobody wrote
 for this, plain and under each tool, interleaved, medians, as a multiple of plain.
 
-The output and the exit code of each run must be those of the plain one.
+The output and the exit code of each run must be those of the plain one; of a server, every answer must be right.
 
 Usage, in a tree with `make build`: bench/profile/options.py [--rounds N] [PROGRAM...]
 """
@@ -14,6 +14,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+from servers import SERVERS
+from servers import run as run_server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -51,14 +54,22 @@ TOOLS = {
 }
 
 
-def run(tool, command, folder):
+def run(tool, name, folder):
     """Seconds of processor time, exit code and output."""
     shutil.rmtree(os.path.join(folder, "trace"), ignore_errors=True)
+    if name in SERVERS:
+        return run_server(SERVERS[name], TOOLS[tool], folder)
+    command = PROGRAMS[name]
     before = os.times()
     done = subprocess.run(TOOLS[tool] + command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
     return seconds, done.returncode, done.stdout
+
+
+def is_there(name):
+    needed = SERVERS[name].needs if name in SERVERS else PROGRAMS[name][:1]
+    return all(shutil.which(word) for word in needed)
 
 
 def available():
@@ -70,10 +81,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("programs", nargs="*", metavar="PROGRAM")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.programs if name not in PROGRAMS]
+    known = [*PROGRAMS, *SERVERS]
+    unknown = [name for name in arguments.programs if name not in known]
     if unknown:
-        parser.error(f"no program {unknown[0]!r}: {', '.join(PROGRAMS)}")
-    programs = [name for name in arguments.programs or PROGRAMS if shutil.which(PROGRAMS[name][0])]
+        parser.error(f"no program {unknown[0]!r}: {', '.join(known)}")
+    programs = [name for name in arguments.programs or known if is_there(name)]
     tools = available()
     print("| program | plain, s | " + " | ".join(tools[1:]) + " |")
     print("|---|---:|" + "---:|" * (len(tools) - 1), flush=True)
@@ -85,10 +97,10 @@ def main():
             file.writelines(f"{(i * 2654435761) % 1000003}\n" for i in range(300000))
         for name in programs:
             seconds = {tool: [] for tool in tools}
-            expected = run("plain", PROGRAMS[name], folder)[1:]
+            expected = run("plain", name, folder)[1:]
             for _ in range(arguments.rounds):
                 for tool in tools:
-                    taken, *found = run(tool, PROGRAMS[name], folder)
+                    taken, *found = run(tool, name, folder)
                     seconds[tool].append(taken)
                     if tuple(found) != tuple(expected):
                         wrong.append(f"{name} under {tool}: another output or exit code")
