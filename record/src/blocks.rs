@@ -112,12 +112,19 @@ impl Blocks {
     /// The block at an address.
     #[inline]
     pub fn find(&self, address: usize) -> Option<Block> {
+        self.while_live(address, |block| block)
+    }
+
+    /// Acts on the block at an address, which cannot be removed meanwhile: its shard is locked, so `act` must not
+    /// call the table.
+    #[inline]
+    pub fn while_live<R>(&self, address: usize, act: impl FnOnce(Block) -> R) -> Option<R> {
         let address = address as u64;
         if address == 0 || address >= FIELD_END {
             return None;
         }
         self.with(address, |entries| {
-            entries.find(address).map(|(_, block)| block)
+            entries.find(address).map(|(_, block)| act(block))
         })
     }
 

@@ -24,7 +24,7 @@ use larder_trace::SystemCall;
 use crate::arch::{self, MadeCall};
 use crate::errno::Errno;
 use crate::hooks::{self, Hook, guard};
-use crate::notes;
+use crate::notes::{self, Called};
 use crate::signals::OwnAction;
 use crate::sys::{self, KernelAction};
 use crate::{file, state};
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn finish(context: *mut c_void, made: *mut MadeCall) {
         drop(errno);
         return;
     }
-    let call = recorded_as(made.number);
+    let call = recorded_as(made.number, &made.called);
     if call == SystemCall::Syscall {
         made.called.insert_argument(made.number as usize);
     }
@@ -341,8 +341,8 @@ fn begin() -> bool {
     recording
 }
 
-/// The function of libc's that makes this call with the same arguments.
-fn recorded_as(number: i64) -> SystemCall {
+/// The function of libc's that makes this call; its arguments are the first of these.
+fn recorded_as(number: i64, called: &Called) -> SystemCall {
     use SystemCall::*;
     match number {
         libc::SYS_read => Read,
@@ -353,9 +353,11 @@ fn recorded_as(number: i64) -> SystemCall {
         libc::SYS_pwrite64 => Pwrite,
         libc::SYS_preadv | libc::SYS_preadv2 => Preadv,
         libc::SYS_pwritev | libc::SYS_pwritev2 => Pwritev,
+        libc::SYS_sendto if called.argument(4) == 0 => Send,
         libc::SYS_sendto => Sendto,
         libc::SYS_sendmsg => Sendmsg,
         libc::SYS_sendmmsg => Sendmmsg,
+        libc::SYS_recvfrom if called.argument(4) == 0 => Recv,
         libc::SYS_recvfrom => Recvfrom,
         libc::SYS_recvmsg => Recvmsg,
         libc::SYS_recvmmsg => Recvmmsg,

@@ -86,7 +86,7 @@ impl Called {
         self.arguments[5] = first;
     }
 
-    fn argument(&self, number: usize) -> usize {
+    pub fn argument(&self, number: usize) -> usize {
         self.arguments[5 - number]
     }
 

@@ -23,6 +23,7 @@ const BEGIN: &str = r#"
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -51,6 +52,10 @@ int main(void) {
   }
   for (int i = 0; i < 4; i++) WANT(!pthread_create(&threads[i], 0, loop, 0));
   for (int i = 0; i < 4; i++) WANT(!pthread_join(threads[i], 0));
+  int ends[2];
+  char text[3];
+  WANT(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+  for (int i = 0; i < 5; i++) WANT(send(ends[0], "abc", 3, 0) == 3 && recv(ends[1], text, 2 + i % 2, 0) > 1);
   errno = 77;
   WANT(bare(SYS_getuid) == getuid() && errno == 77);
   WANT(bare(9999) == -ENOSYS && errno == 77);
@@ -266,6 +271,8 @@ fn each_call_is_recorded_whoever_makes_it() {
     let main = main.expect("the program").assert_whole();
     assert_eq!(by_number(main, libc::SYS_getppid).len(), 500);
     assert_eq!(by_number(main, libc::SYS_getuid).len(), 2);
+    assert_eq!(results(main, SystemCall::Send), [3; 5]);
+    assert_eq!(results(main, SystemCall::Recv), [2, 3, 2, 3, 2]);
     assert_eq!(results(main, SystemCall::Write), [5; 300]);
     let unknown = by_number(main, 9999);
     let failed = unknown[0].event.action;
