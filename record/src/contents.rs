@@ -14,7 +14,8 @@
 //! is read with its shard locked, so that it cannot end meanwhile. In a child of fork call `after_fork`
 //! first.
 //!
-//! The bytes that a block was copied from may be another thread's, so the kernel reads them.
+//! The bytes that a block was copied from may be another thread's to free: they are read with the shard locked if a
+//! block begins there, else by the kernel.
 //!
 //! Memory: the tables', see `blocks`. A block of more than `MOST_BYTES` is not read, because different
 //! blocks would have the same hash of a part.
