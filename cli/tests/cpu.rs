@@ -346,6 +346,16 @@ static double allocate(void) {
   free(block);
   return spent + used() - begin;
 }
+// With `free` as its last call, its frame is gone by then: what it does besides is not the free's.
+__attribute__((optimize("O2"))) static void spin_and_free(char *block) {
+  for (int i = 0; i < 100000; i++) sink += i;
+  free(block);
+}
+static void spin(void) {
+  char *block = malloc(300);  // @spin
+  CLOBBER();
+  spin_and_free(block);
+}
 int main(void) {
   mallopt(M_MMAP_THRESHOLD, 1 << 16);  // So that a free takes time, and calloc little.
   made = malloc(BYTES), from = malloc(BYTES), to = malloc(BYTES);
@@ -355,9 +365,8 @@ int main(void) {
   for (int i = 0; i < TURNS; i++) fills += fill();
   for (int i = 0; i < TURNS; i++) copies += take(zero);
   for (int i = 0; i < 4 * TURNS; i++) callocs += allocate();
-  for (double end = used() + 0.2; used() < end;) {
-    for (int i = 0; i < 100000; i++) sink += i;
-  }
+  for (double end = used() + 0.2; used() < end;) spin();
+  for (int i = 0; i < 200; i++) spin();
   printf("%f %f %f\n", 100 * fills / used(), 100 * copies / used(), 100 * callocs / used());
   return 0;
 }
@@ -411,6 +420,12 @@ fn advice_says_what_the_needless_calls_take_of_the_processor_and_ranks_by_it() {
         assert!(low < share && share < high, "{cpu}");
         assert_share(&json!(share), &process["cpu"]["samples"], measured);
     }
+    let line = json!(line_of(NEEDLESS, "spin"));
+    let spin = allocations
+        .iter()
+        .find(|found| found["site"]["line"] == line);
+    let share = &spin.unwrap_or_else(|| panic!("{allocations:#?}"))["cpu"]["share"];
+    assert!(share.as_f64().expect("a number") < 0.02, "{share}");
     let shares: Vec<f64> = calls
         .iter()
         .map(|found| found["cpu"]["share"].as_f64().expect("a number"))

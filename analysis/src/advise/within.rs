@@ -38,6 +38,9 @@ impl Share {
 pub struct Times {
     /// What was below a stack's innermost frame.
     below: FxHashMap<StackId, Sampled>,
+    /// Of that, what ran within a call that the recorder took, as it takes all of malloc and free. The frame of a
+    /// function that ends with such a call may be gone, and its caller has called more.
+    taken: FxHashMap<StackId, Sampled>,
     pub all: Sampled,
     /// Not in `all`.
     pub recorder: Sampled,
@@ -65,7 +68,7 @@ impl Part {
 impl Times {
     /// Distinct stacks, of which none calls another.
     pub fn of_stacks(&self, stacks: impl IntoIterator<Item = StackId>) -> Share {
-        self.share(self.part_of_stacks(stacks))
+        self.share(part_of(&self.below, stacks))
     }
 
     /// The calls that allocated blocks of these origins, and those that freed them.
@@ -74,23 +77,12 @@ impl Times {
             .iter()
             .filter_map(|origin| self.sources.get(*origin));
         let stacks: BTreeSet<StackId> = sources.copied().collect();
-        let mut sum = self.part_of_stacks(stacks);
+        let mut sum = part_of(&self.taken, stacks);
         for frees in origins.iter().filter_map(|origin| self.frees.get(origin)) {
             sum.samples += frees.samples;
             sum.ns += frees.ns;
         }
         self.share(sum)
-    }
-
-    fn part_of_stacks(&self, stacks: impl IntoIterator<Item = StackId>) -> Part {
-        let mut sum = Part::default();
-        for below in stacks
-            .into_iter()
-            .filter_map(|stack| self.below.get(&stack))
-        {
-            sum.add(*below, 1.0);
-        }
-        sum
     }
 
     fn share(&self, part: Part) -> Share {
@@ -104,6 +96,14 @@ impl Times {
             high,
         }
     }
+}
+
+fn part_of(times: &FxHashMap<StackId, Sampled>, stacks: impl IntoIterator<Item = StackId>) -> Part {
+    let mut sum = Part::default();
+    for sampled in stacks.into_iter().filter_map(|stack| times.get(&stack)) {
+        sum.add(*sampled, 1.0);
+    }
+    sum
 }
 
 /// Observes the samples of each process image.
@@ -140,6 +140,7 @@ impl Observer for Within {
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
         let mut times = Times {
             below: FxHashMap::default(),
+            taken: FxHashMap::default(),
             all: Sampled::default(),
             recorder: Sampled::default(),
             sources: image.sources.iter().map(|source| source.stack).collect(),
@@ -156,10 +157,13 @@ impl Observer for Within {
             times.all.add(sampled);
             open.entry(stack).or_default().add(sampled);
         }
-        let stacks = image.events.stacks();
         while let Some((stack, sampled)) = open.pop_last() {
-            let caller = stacks.parent(stack);
+            let caller = image.events.stacks().parent(stack);
             if caller < stack {
+                let chain = image.chain(stack);
+                if functions(&chain).next().is_some_and(is_recorder) {
+                    times.taken.entry(caller).or_default().add(sampled);
+                }
                 times.below.entry(caller).or_default().add(sampled);
                 open.entry(caller).or_default().add(sampled);
             }
@@ -170,9 +174,9 @@ impl Observer for Within {
             *by_stack.entry(*stack).or_default() += count;
         }
         for ((stack, origin), count) in frees {
-            if let (Some(below), Some(all)) = (times.below.get(&stack), by_stack.get(&stack)) {
+            if let (Some(taken), Some(all)) = (times.taken.get(&stack), by_stack.get(&stack)) {
                 let frees = times.frees.entry(origin).or_default();
-                frees.add(*below, count as f64 / *all as f64);
+                frees.add(*taken, count as f64 / *all as f64);
             }
         }
         self.images.push((times.all.samples > 0).then_some(times));
