@@ -29,7 +29,7 @@ http {{
   server {{ listen 127.0.0.1:{port}; root {folder}; }}
 }}
 """
-# Longer than any tool needs to start or to stop a server.
+# Longer than any tool needs to start a server.
 PATIENCE_S = 120
 
 
@@ -46,8 +46,8 @@ class Nginx:
     def __init__(self, folder):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}/page.txt"
             port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/page.txt"
         with open(os.path.join(folder, "page.txt"), "wb") as file:
             file.write(PAGE)
         configuration = os.path.join(folder, "nginx.conf")
@@ -105,7 +105,10 @@ def run(kind, tool, folder):
     with open(os.path.join(folder, "server.log"), "wb") as log:
         process = subprocess.Popen(tool + server.command, cwd=folder, stdout=log, stderr=log)
     end = time.monotonic() + PATIENCE_S
-    while not server.answers() and time.monotonic() < end:
+    while not server.answers():
+        if time.monotonic() > end:
+            process.kill()
+            raise SystemExit(f"{server.command[0]} does not answer; see {log.name}")
         time.sleep(0.05)
     factor, right = server.load()
     server.stop()

@@ -48,6 +48,7 @@ struct Copies {
 
 #[derive(Default)]
 pub struct Blocks {
+    /// By address, in order: a source may begin within its block.
     live: BTreeMap<u64, Block>,
     made: u64,
     filled: HashMap<u64, Filled>,
@@ -168,11 +169,11 @@ impl Blocks {
             *copies.makers.entry(source.stack).or_default() += 1;
         }
         let size = block.end - address;
+        let is_text = size <= LONGEST_TEXT && held.has(Fingerprint::DENSE);
         let text = (held.hash, size);
-        if size > LONGEST_TEXT || !held.has(Fingerprint::DENSE) {
-        } else if copies.texts.contains(&text) {
+        if is_text && copies.texts.contains(&text) {
             count(&mut copies.again);
-        } else if copies.texts.len() < MOST_TEXTS {
+        } else if is_text && copies.texts.len() < MOST_TEXTS {
             copies.texts.insert(text);
         }
     }
