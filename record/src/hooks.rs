@@ -41,7 +41,9 @@ pub struct Hook {
     local: &'static mut Local,
     stream: *mut Stream,
     caller: Caller,
-    outer: u32,
+    /// As wide as the others: a hook is moved in whole words, and the load of a word of which a half was just
+    /// stored waits for that store.
+    outer: u64,
 }
 
 impl Hook {
@@ -62,7 +64,7 @@ impl Hook {
             local,
             stream,
             caller: Caller { sp, bp },
-            outer: guard::NONE,
+            outer: guard::NONE.into(),
         })
     }
 
@@ -100,7 +102,7 @@ impl Hook {
                 local,
                 stream,
                 caller: Caller { sp, bp },
-                outer: guard::NEW,
+                outer: guard::NEW.into(),
             });
         }
         if local.guard != guard::NONE {
@@ -127,7 +129,7 @@ impl Hook {
             local,
             stream,
             caller: Caller { sp, bp },
-            outer: guard::NONE,
+            outer: guard::NONE.into(),
         })
     }
 
@@ -277,7 +279,7 @@ fn now() -> u64 {
 impl Drop for Hook {
     #[inline(always)]
     fn drop(&mut self) {
-        self.local.guard = self.outer;
+        self.local.guard = self.outer as u32;
     }
 }
 

@@ -409,7 +409,7 @@ impl Stream {
             old: call.old as u64,
         };
         let (out, _) = self.live.tail().split_first_chunk_mut::<RECORD_ROOM>()?;
-        let bytes = self.predictor.encode(out, &mut self.interned, &record);
+        let bytes = self.predictor.encode(out, &mut self.interned, record);
         state::is_recording().then(|| self.live.commit(bytes, true))
     }
 

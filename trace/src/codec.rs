@@ -290,17 +290,13 @@ impl Predictor {
         &mut self,
         out: &mut [u8; 128],
         tables: &mut T,
-        call: &CallRecord,
+        mut call: CallRecord,
     ) -> usize {
-        let mut call = *call;
         call.time = call.time.max(self.time);
         call.address &= ADDRESS_BITS;
         call.old &= ADDRESS_BITS;
         let (predicted, site) = self.learn(tables, &call);
         let slot = recent_slot(call.address);
-        let packed = pack_difference(call.address, self.address);
-        let site_packed = pack_difference(call.address, site.address);
-
         let mut control = (call.class as u8) << CLASS_SHIFT;
         if call.site == predicted {
             control |= SITE_PREDICTED;
@@ -311,14 +307,20 @@ impl Predictor {
         if call.extra != 0 {
             control |= EXTRA;
         }
+        let mut packed = 0;
         control |= if call.address == site.address {
             ADDRESS_SITE
         } else if self.recent[slot as usize] == call.address {
             ADDRESS_RECENT
-        } else if site_packed < packed {
-            ADDRESS_SITE_DELTA
         } else {
-            ADDRESS_DELTA
+            packed = pack_difference(call.address, self.address);
+            let site_packed = pack_difference(call.address, site.address);
+            if site_packed < packed {
+                packed = site_packed;
+                ADDRESS_SITE_DELTA
+            } else {
+                ADDRESS_DELTA
+            }
         };
 
         let mut pen = Pen { out, len: 0 };
@@ -331,10 +333,9 @@ impl Predictor {
             pen.varint(call.size);
         }
         match control & ADDRESS_MASK {
-            ADDRESS_DELTA => pen.varint(packed),
+            ADDRESS_SITE => {}
             ADDRESS_RECENT => pen.byte(slot),
-            ADDRESS_SITE_DELTA => pen.varint(site_packed),
-            _ => {}
+            _ => pen.varint(packed),
         }
         if control & EXTRA != 0 {
             pen.varint(call.extra);

@@ -4,6 +4,8 @@
 //! Invariants: join(split(records)) = records. Neither allocates or panics; bytes written ≤ bytes of the
 //! records + `HEADER_BYTES`.
 
+use std::slice;
+
 use crate::codec::shape::{self, Field, Move};
 
 pub const COLUMNS: usize = Field::Definition as usize + 1;
@@ -13,46 +15,43 @@ pub const HEADER_BYTES: usize = 4 * COLUMNS;
 /// Writes complete records as columns; returns the bytes used of `out`. `None` if this version does not
 /// know the records, or if they do not fit. REQUIRES: `work` has `COLUMNS` times the bytes of `records`.
 pub fn split(records: &[u8], work: &mut [u8], out: &mut [u8]) -> Option<usize> {
+    // Each byte comes from the records, so no column outgrows its room.
+    let room = records.len();
+    let starts: [usize; COLUMNS] = std::array::from_fn(|column| column * room);
     let mut split = Split {
-        records,
-        at: 0,
-        room: records.len(),
+        records: records.iter(),
         work,
-        lengths: [0; COLUMNS],
+        ends: starts,
     };
-    while split.at < records.len() {
+    while !split.records.as_slice().is_empty() {
         shape::record(&mut split)?;
     }
-    let Split { work, lengths, .. } = split;
+    let Split { work, ends, .. } = split;
     let (header, mut rest) = out.split_at_mut_checked(HEADER_BYTES)?;
-    let columns = work.chunks(records.len().max(1)).zip(lengths);
-    for (place, (column, length)) in header.chunks_exact_mut(4).zip(columns) {
+    for (place, (start, end)) in header.chunks_exact_mut(4).zip(starts.into_iter().zip(ends)) {
+        let length = end - start;
         place.copy_from_slice(&(length as u32).to_le_bytes());
         let (to, behind) = rest.split_at_mut_checked(length)?;
-        to.copy_from_slice(column.get(..length)?);
+        to.copy_from_slice(work.get(start..end)?);
         rest = behind;
     }
-    Some(HEADER_BYTES + lengths.iter().sum::<usize>())
+    Some(HEADER_BYTES + room)
 }
 
 struct Split<'a> {
-    records: &'a [u8],
-    at: usize,
-    /// Of each column in `work`.
-    room: usize,
+    records: slice::Iter<'a, u8>,
     work: &'a mut [u8],
-    lengths: [usize; COLUMNS],
+    /// Where the next byte of each column goes.
+    ends: [usize; COLUMNS],
 }
 
 impl Move for Split<'_> {
     #[inline(always)]
     fn byte(&mut self, field: Field) -> Option<u8> {
-        let value = *self.records.get(self.at)?;
-        let length = &mut self.lengths[field as usize];
-        // No column outgrows its room: each byte comes from the records.
-        *self.work.get_mut(field as usize * self.room + *length)? = value;
-        self.at += 1;
-        *length += 1;
+        let value = *self.records.next()?;
+        let end = &mut self.ends[field as usize];
+        *self.work.get_mut(*end)? = value;
+        *end += 1;
         Some(value)
     }
 }

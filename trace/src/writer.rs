@@ -219,7 +219,7 @@ impl<W: Write + Seek> Writer<W> {
         let mut buffer = [0; 128];
         let length = stream
             .predictor
-            .encode(&mut buffer, &mut stream.tables, &record);
+            .encode(&mut buffer, &mut stream.tables, record);
         stream.bytes.extend_from_slice(&buffer[..length]);
         stream.events += 1;
         Ok(())

@@ -112,7 +112,7 @@ proptest! {
         let mut bytes = Vec::new();
         for call in &calls {
             let mut out = [0; 128];
-            let len = encoder.encode(&mut out, &mut tables, call);
+            let len = encoder.encode(&mut out, &mut tables, *call);
             prop_assert!(len <= MAX_CALL_BYTES);
             bytes.extend_from_slice(&out[..len]);
         }
@@ -362,8 +362,8 @@ fn a_steady_loop_takes_two_bytes_a_call() {
             size: 0,
             ..make
         };
-        last = coder.encode(&mut out, &mut tables, &make);
-        last += coder.encode(&mut out, &mut tables, &end);
+        last = coder.encode(&mut out, &mut tables, make);
+        last += coder.encode(&mut out, &mut tables, end);
     }
     assert_eq!(last, 4);
 }
