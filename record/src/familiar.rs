@@ -68,7 +68,7 @@ impl Familiars {
             return None;
         }
         // SAFETY: they lie above the same place of this thread's stack, or the main one, which stay.
-        if !unsafe { Word::all_hold(&entry.words) } {
+        if !unsafe { Word::four_hold(&entry.words) } {
             return None;
         }
         entry.trust -= 1;

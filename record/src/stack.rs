@@ -215,7 +215,7 @@ impl Stack {
             let (fours, rest) = words.as_chunks::<4>();
             let whole = fours
                 .iter()
-                .take_while(|four| Word::all_hold(*four))
+                .take_while(|four| Word::four_hold(four))
                 .count();
             let part = fours.get(whole).map_or(rest, |four| four.as_slice());
             let held = part.iter().take_while(|word| word.still_holds()).count();
@@ -339,9 +339,18 @@ impl Word {
         let (fours, rest) = words.as_chunks::<4>();
         // SAFETY: the caller's promise.
         unsafe {
-            fours.iter().all(|[a, b, c, d]| {
-                a.difference() | b.difference() | c.difference() | d.difference() == 0
-            }) && rest.iter().all(|word| word.still_holds())
+            fours.iter().all(|four| Word::four_hold(four))
+                && rest.iter().all(|word| word.still_holds())
         }
+    }
+
+    /// The same for four, without a branch.
+    ///
+    /// # Safety
+    /// They can be read.
+    #[inline(always)]
+    pub unsafe fn four_hold([a, b, c, d]: &[Word; 4]) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { a.difference() | b.difference() | c.difference() | d.difference() == 0 }
     }
 }
