@@ -1,13 +1,17 @@
-// bench_recorded map|parser|threads|crowd COUNT: what `larder lab recording` records: calls that
-// come from few stacks, from deep ones, from four threads at once; and what threads cost in memory.
+// bench_recorded map|parser|threads|crowd|copies COUNT: what `larder lab recording` records: calls
+// that come from few stacks, from deep ones, from four threads at once; and what threads cost in
+// memory.
 //
 // map: strings counted in an ordered map and a hash table, as an indexer does: two dozen stacks in
 // all. parser: expressions of twelve levels of precedence, nested three to six deep, one template
 // instance a level: 36 to 80 frames above most allocations, and thousands of distinct stacks.
 // threads: four threads, each with maps of its own, that hand a part of their strings to the next
 // one. crowd: threads that allocate from 22 stacks each and then sleep until memory is reported.
-// COUNT: thousands of words, expressions, thousands of words a thread, threads.
+// copies: 64 bytes each, by memcpy, from one line.
+// COUNT: thousands of words, expressions, thousands of words a thread, threads, thousands of
+// copies.
 
+#include <cstring>
 #include <latch>
 #include <map>
 #include <memory>
@@ -212,6 +216,20 @@ std::size_t parser(std::size_t count) {
   return sum;
 }
 
+std::size_t copies(std::size_t count) {
+  constexpr std::size_t kBytes = 64;
+  constexpr std::size_t kPlaces = 32;
+  std::vector<char> from(kBytes * kPlaces);
+  std::vector<char> to(kBytes * kPlaces);
+  // Not a constant, which the compiler would copy itself.
+  const std::size_t bytes = bench::opaque(kBytes);
+  for (std::size_t i = 0; i < count; i++) {
+    const std::size_t place = i % kPlaces * kBytes;
+    std::memcpy(bench::opaque(to.data() + place), from.data() + i * 7 % kPlaces * kBytes, bytes);
+  }
+  return static_cast<std::size_t>(to.back());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -228,8 +246,10 @@ int main(int argc, char** argv) {
     result = parser(bench::work(count));
   } else if (kind == "crowd") {
     crowd.emplace(count);
+  } else if (kind == "copies") {
+    result = copies(bench::work(count * 1000));
   } else {
-    std::fprintf(stderr, "usage: bench_recorded map|parser|threads|crowd COUNT\n");
+    std::fprintf(stderr, "usage: bench_recorded map|parser|threads|crowd|copies COUNT\n");
     return 2;
   }
   bench::opaque(result);

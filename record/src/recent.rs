@@ -78,12 +78,12 @@ impl Recents {
         None
     }
 
-    /// The words of an entry, filled up at the front by repetition of the first.
-    pub fn words(&self, key: u64) -> &[Word] {
-        let set = self.sets.get(set(key)).map_or(&[][..], |set| set);
-        set.iter()
-            .find(|recent| recent.key == key)
-            .map_or(&[], |recent| &recent.words)
+    /// The words of an entry, filled up at the front by repetition of the first, and whether its inner frames
+    /// follow from the frame pointer, too.
+    pub fn inner(&self, key: u64) -> Option<(&[Word], bool)> {
+        let mut set = self.sets.get(set(key))?.iter();
+        let recent = set.find(|recent| recent.key == key)?;
+        Some((&recent.words, recent.inner.needs_bp()))
     }
 
     /// Adds a stack, whose innermost frames follow from these words; replaces the older entry of its set.

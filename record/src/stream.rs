@@ -455,8 +455,10 @@ impl Stream {
     fn copied_here(&mut self, caller: Caller, call: &Call) -> Option<()> {
         let node = self.node(caller)?;
         let (site, _) = self.site(node, call.code)?;
-        self.familiars
-            .note(caller, call.code, self.walker.inner_words(), site);
+        if let Some((words, needs_bp)) = self.walker.inner() {
+            self.familiars
+                .note(caller, call.code, words, needs_bp, site);
+        }
         self.put(site, call)
     }
 

@@ -241,11 +241,12 @@ impl Walker {
         held.then_some((node, self.complete))
     }
 
-    /// The words from which the innermost frames of the last recent stack follow, the innermost frame's last.
-    pub fn inner_words(&self) -> &[Word] {
+    /// The words from which the innermost frames of the last recent stack follow, the innermost frame's last,
+    /// and whether they follow from the frame pointer, too.
+    pub fn inner(&self) -> Option<(&[Word], bool)> {
         match self.foreign || self.steps.stack.foreign {
-            true => &[],
-            false => self.recents.words(self.key),
+            true => None,
+            false => self.recents.inner(self.key),
         }
     }
 
