@@ -1,6 +1,6 @@
 // bench_recorded map|parser|threads|crowd|copies COUNT: what `larder lab recording` records: calls
 // that come from few stacks, from deep ones, from four threads at once; and what threads cost in
-// memory.
+// memory, and copies in time.
 //
 // map: strings counted in an ordered map and a hash table, as an indexer does: two dozen stacks in
 // all. parser: expressions of twelve levels of precedence, nested three to six deep, one template
