@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 # function: instructions up to the return, conditional jumps among them
-BOUNDS = {"malloc": (17, 2), "free": (24, 3)}
+BOUNDS = {"malloc": (18, 2), "free": (31, 5)}
 
 
 def instructions(library, function):

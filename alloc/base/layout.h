@@ -97,7 +97,7 @@ struct LimitsLayout {
 // field changes its meaning. Whoever reads sees a heap in motion: any word may be stale or half of
 // a change.
 struct Anchor {
-  static constexpr uint32_t kVersion = 4;
+  static constexpr uint32_t kVersion = 5;
 
   char magic[16];
   uint32_t version, bytes;  // of this structure

@@ -32,7 +32,8 @@ inline constexpr size_t kShrinkShare = 4;
 
 // --- what heaps cache
 
-// Pages. Longer spans go straight to the page heap. "Large blocks".
+// Pages. Longer spans go straight to the page heap, unless they are the span freed last. "Large
+// blocks".
 inline constexpr unsigned kMaxCachedSpanPages = 32;
 // A cached span serves a request unless it is longer by more than one part in this: the cache for
 // one size must not raise the peak of another. Not measured.
@@ -49,6 +50,9 @@ inline constexpr uint64_t kSlabPurgeShare = 32, kSlabPurgeMinUs = 250, kSlabPurg
 inline constexpr size_t kWaitingBytes = 512 * 1024, kAllWaitingBytes = size_t{12} << 20;
 // Shared heaps, one a processor. Bounds a table; no machine had more processors.
 inline constexpr unsigned kMaxShared = 256;
+// Objects of a list that are compared with one that may be free. No list is longer: a slab has up
+// to 2048 objects, and up to kMaxDeferred are deferred frees.
+inline constexpr uint32_t kMaxListed = 4096;
 // Milliseconds between two searches for leaked heaps: a search takes a system call a thread. Not
 // measured.
 inline constexpr uint64_t kSearchMs = 100;

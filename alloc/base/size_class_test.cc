@@ -15,6 +15,14 @@ TEST(SizeClass, IsTheSmallestThatFits) {
   }
 }
 
+TEST(SizeClass, TheInverseTellsMultiplesOfTheSizeFromAllOtherOffsetsInASlab) {
+  for (int c = 0; c < kClasses; ++c) {
+    const uint32_t size = kSizeClasses.size[c], inverse = kSizeClasses.inverse[c];
+    for (uint32_t at = 0; at < kSizeClasses.pages[c] * kPageBytes; ++at)
+      ASSERT_EQ(at * inverse < inverse, at % size == 0) << at << " of " << size;
+  }
+}
+
 TEST(SizeClass, WastesWithinTheStatedBound) {
   for (size_t s = 129; s <= kSmallMax; ++s) {
     size_t have = kSizeClasses.size[class_of(s)];

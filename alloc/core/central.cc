@@ -41,7 +41,7 @@ bool central_free(Slab* s, const Chain& chain) {
   {
     LockGuard guard(c.lock);
     if ((s->remote.load(std::memory_order_relaxed) & kStateMask) != kCentral) return false;
-    next_of(chain.tail) = s->free;
+    set_next(chain.tail, s->free);
     s->free = chain.head;
     s->used -= chain.count;
     if (s->used != 0) return true;

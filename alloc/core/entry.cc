@@ -5,6 +5,7 @@
 
 #include "core/exported.h"
 #include "core/foreign.h"
+#include "core/misuse.h"
 #include "core/thread_heap.h"
 #include "os/os.h"
 
@@ -17,14 +18,27 @@ LARDER_SLOW void* no_memory() {
   return nullptr;
 }
 
+LARDER_SLOW void* invalid() {
+  errno = EINVAL;
+  return nullptr;
+}
+
 void* realloc_any(void* p, size_t size) {
   if (p == nullptr) return malloc_fast(size);
   Slab* s = page_map.find(p);
-  if (unlikely(s->kind == Kind::kNull)) return foreign_realloc(p, size);
+  if (unlikely(s->kind == Kind::kNull)) {
+    void* moved = nullptr;
+    if (foreign_realloc(p, size, &moved)) return moved;
+    report_misuse("realloc", Misuse::kNoObject, p);
+    return invalid();
+  }
   if (unlikely(size == 0)) {
     free_fast(p);
     return nullptr;
   }
+  // A small object that moves is freed, and so checked, by resize().
+  if (!is_small(s) && unlikely(looks_misused(p, s)) && misused("realloc", Misuse::kUseOfFree, p, s))
+    return invalid();
   return resize(p, s, size);
 }
 
@@ -57,10 +71,7 @@ LARDER_EXPORT void LARDER_NAME(free_aligned_sized)(void* p, size_t, size_t) noex
 }
 
 LARDER_EXPORT void* LARDER_NAME(aligned_alloc)(size_t align, size_t size) noexcept {
-  if (unlikely(!is_pow2(align))) {
-    errno = EINVAL;
-    return nullptr;
-  }
+  if (unlikely(!is_pow2(align))) return invalid();
   return aligned_alloc_any(size, align);
 }
 
@@ -74,10 +85,7 @@ LARDER_EXPORT int LARDER_NAME(posix_memalign)(void** memptr, size_t align, size_
 
 // glibc rounds up an alignment that is not a power of two, and refuses one without a next power.
 LARDER_EXPORT void* LARDER_NAME(memalign)(size_t align, size_t size) noexcept {
-  if (unlikely(align > SIZE_MAX / 2 + 1)) {
-    errno = EINVAL;
-    return nullptr;
-  }
+  if (unlikely(align > SIZE_MAX / 2 + 1)) return invalid();
   return aligned_alloc_any(size, align < 16 ? 16 : pow2_ceil(align));
 }
 
@@ -94,7 +102,14 @@ LARDER_EXPORT void* LARDER_NAME(pvalloc)(size_t size) noexcept {
 LARDER_EXPORT size_t LARDER_NAME(malloc_usable_size)(void* p) noexcept {
   if (p == nullptr) return 0;
   Slab* s = page_map.find_any(p);
-  return s->kind == Kind::kNull ? foreign_usable_size(p) : usable_size(s);
+  if (s->kind == Kind::kNull) {
+    size_t bytes = 0;
+    if (!foreign_usable_size(p, &bytes)) report_misuse("malloc_usable_size", Misuse::kNoObject, p);
+    return bytes;
+  }
+  bool is_wrong =
+      unlikely(looks_misused(p, s)) && misused("malloc_usable_size", Misuse::kUseOfFree, p, s);
+  return is_wrong ? 0 : usable_size(s);
 }
 
 #ifndef LARDER_PREFIXED

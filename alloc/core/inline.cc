@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "core/misuse.h"
 #include "core/thread_heap.h"
 
 namespace larder {
@@ -42,6 +43,7 @@ LARDER_WARM void* malloc_older(size_t c) {
   void* p = std::exchange(state().older[c], nullptr);
   if (p == nullptr) return malloc_small(c, kSizeClasses.size[c]);
   state().newer[c] = next_of(p);
+  clear_link(p);
   state().room[c] = 0;
   return p;
 }
@@ -54,7 +56,7 @@ LARDER_WARM void free_without_room(void* p, size_t c) {
   heap->inlined = &state();
   if (state().kept[c] == nullptr) state().kept[c] = LARDER_INLINE_NONE;
   void* older = std::exchange(state().older[c], state().newer[c]);
-  next_of(p) = nullptr;
+  set_next(p, nullptr);
   state().newer[c] = p;
   state().room[c] = int8_t(kSizeClasses.max_deferred[c] / 2 - 1);
   if (older == nullptr) return;
@@ -68,6 +70,7 @@ LARDER_EXPORT void* LARDER_INLINE_NAME(malloc)(size_t c) {
   void* p = state().newer[c];
   if (p == nullptr) return malloc_older(c);
   state().newer[c] = next_of(p);
+  clear_link(p);
   return p;
 }
 
@@ -75,15 +78,19 @@ LARDER_EXPORT void* LARDER_INLINE_NAME(malloc_any)(size_t size) { return malloc_
 
 LARDER_EXPORT void LARDER_INLINE_NAME(free)(void* p, size_t c) {
   if (p == nullptr) return;
+  if (unlikely(p == state().kept[c])) return report_misuse("free", Misuse::kDoubleFree, p);
+  // No slab is looked up here: most objects have no link.
+  if (unlikely(has_link(p)) && misused("free", Misuse::kDoubleFree, p, page_map.find(p))) return;
   if (unlikely(--state().room[c] < 0)) return free_without_room(p, c);
-  next_of(p) = state().newer[c];
+  set_next(p, state().newer[c]);
   state().newer[c] = p;
 }
 
 LARDER_EXPORT void LARDER_INLINE_NAME(free_any)(void* p) {
   Slab* s = page_map.find(p);
   size_t c = s->size_class;
-  if (s->kind != Kind::kSlab || c - 1 >= LARDER_INLINE_CLASSES - 1) return free_fast(p, s);
+  if (s->kind != Kind::kSlab || c - 1 >= LARDER_INLINE_CLASSES - 1) return free_fast(p);
+  if (unlikely(looks_misused(p, s)) && misused("free", Misuse::kDoubleFree, p, s)) return;
   if (state().kept[c] == LARDER_INLINE_NONE)
     state().kept[c] = p;
   else

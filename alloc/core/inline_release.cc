@@ -24,7 +24,7 @@ void ThreadHeap::free_inlined(void* list) {
       void* second = next_of(head);
       push_local(s, head);
       if (count == 1) continue;
-      next_of(tail) = *s->list;
+      set_next(tail, *s->list);
       *s->list = second;
       if ((s->used -= count - 1) == 0) emptied(s);
       continue;
@@ -51,6 +51,7 @@ void ThreadHeap::free_inlined(void* list) {
 
 void ThreadHeap::forget_sampled(Slab* s, void* p) {
   SamplePoint* point = sample_free(s, p);
+  if (point == nullptr) return;
   void* slot = point->slot;
   sample_point_drop(point);
   Slab* home = page_map.find(slot);
@@ -65,7 +66,7 @@ void ThreadHeap::release_inlined(int c) {
   inlined->room[c] = 0;
   void* kept = std::exchange(inlined->kept[c], nullptr);
   if (LARDER_INLINE_IS_OBJECT(kept)) {
-    next_of(kept) = nullptr;
+    set_next(kept, nullptr);
     free_inlined(kept);
   }
   free_inlined(std::exchange(inlined->newer[c], nullptr));

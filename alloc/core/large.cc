@@ -22,6 +22,9 @@ namespace larder {
 
 namespace {
 
+// Of an emergency mapping: those of its descriptor and of the object's first byte.
+size_t emergency_pages(const Slab* s) { return s->offset / kPageBytes + 1; }
+
 // A mapped range without an object. Adjacent ranges together serve one object, from the low end.
 struct CachedRange {
   char* base;  // a multiple of large_granule(), as `bytes` is
@@ -411,7 +414,7 @@ void large_free(Slab* s) {
       // An emergency mapping. Its descriptor lies in it.
       char* base = s->base;
       size_t bytes = s->bytes;
-      page_map.set(base, s->pages, nullptr);
+      page_map.set(base, emergency_pages(s), nullptr);
       os::unmap(base, bytes);
       break;
     }
@@ -527,8 +530,7 @@ void* emergency_alloc(size_t size_bytes, size_t align) {
                                                 : system_page;
   char* base = static_cast<char*>(os::map_aligned(bytes, map_align));
   if (base == nullptr) return nullptr;
-  size_t first_pages = offset / kPageBytes + 1;
-  if (!page_map.make_tables(base, first_pages)) {
+  if (!page_map.make_tables(base, offset / kPageBytes + 1)) {
     os::unmap(base, bytes);
     return nullptr;
   }
@@ -537,8 +539,7 @@ void* emergency_alloc(size_t size_bytes, size_t align) {
   s->base = base;
   s->bytes = bytes;
   s->offset = uint32_t(offset);
-  s->pages = uint32_t(first_pages);
-  page_map.set(base, first_pages, s);
+  page_map.set(base, emergency_pages(s), s);
   stats::add(stats::kEmergencyMappings, 1);
   return base + offset;
 }

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "core/misuse.h"
 #include "core/thread_heap.h"
 #include "os/os.h"
 
@@ -65,6 +66,26 @@ void* new_slow(size_t size, size_t align) {
 
 #define LARDER_EXPORT __attribute__((visibility("default")))
 
+namespace {
+
+using namespace larder;
+
+// The size is not that of the class of the object. An array is deleted by its own operator: a
+// program may have replaced that alone.
+template <bool kIsArray>
+LARDER_SLOW void delete_of_odd_size(void* p, size_t size) {
+  if (!size_fits(page_map.find(p), size)) return report_misuse("operator delete", Misuse::kSize, p);
+  kIsArray ? ::operator delete[](p) : ::operator delete(p);
+}
+
+LARDER_FAST bool has_alignment(void* p, std::align_val_t align) {
+  if (likely((uintptr_t(p) & (size_t(align) - 1)) == 0)) return true;
+  report_misuse("operator delete", Misuse::kAlignment, p);
+  return false;
+}
+
+}  // namespace
+
 using larder::aligned_alloc_any;
 using larder::free_fast;
 using larder::malloc_fast;
@@ -119,15 +140,23 @@ LARDER_EXPORT void* operator new[](size_t size, std::align_val_t align,
 
 LARDER_EXPORT void operator delete(void* p) noexcept { free_fast(p); }
 LARDER_EXPORT void operator delete[](void* p) noexcept { ::operator delete(p); }
-LARDER_EXPORT void operator delete(void* p, size_t) noexcept { ::operator delete(p); }
-LARDER_EXPORT void operator delete[](void* p, size_t) noexcept { ::operator delete[](p); }
+LARDER_EXPORT void operator delete(void* p, size_t size) noexcept {
+  if (unlikely(!has_class_of(p, size))) return delete_of_odd_size<false>(p, size);
+  ::operator delete(p);
+}
+LARDER_EXPORT void operator delete[](void* p, size_t size) noexcept {
+  if (unlikely(!has_class_of(p, size))) return delete_of_odd_size<true>(p, size);
+  ::operator delete[](p);
+}
 LARDER_EXPORT void operator delete(void* p, const std::nothrow_t&) noexcept {
   ::operator delete(p);
 }
 LARDER_EXPORT void operator delete[](void* p, const std::nothrow_t&) noexcept {
   ::operator delete[](p);
 }
-LARDER_EXPORT void operator delete(void* p, std::align_val_t) noexcept { free_fast(p); }
+LARDER_EXPORT void operator delete(void* p, std::align_val_t align) noexcept {
+  if (has_alignment(p, align)) free_fast(p);
+}
 LARDER_EXPORT void operator delete[](void* p, std::align_val_t align) noexcept {
   ::operator delete(p, align);
 }

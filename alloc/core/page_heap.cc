@@ -201,7 +201,7 @@ Slab* PageHeap::claim(Segment* segment, int page, unsigned pages, Kind kind) {
   s->kind = kind;
   s->base = segment->base + size_t(page) * kPageBytes;
   s->segment = segment;
-  s->pages = pages;
+  s->pages = uint16_t(pages);
   s->bytes = pages * kPageBytes;
   s->offset = 0;
   s->zero = (segment->dirty & taken) == 0;
@@ -246,7 +246,7 @@ bool PageHeap::extend_span(Slab* span, unsigned new_pages) {
     return false;
   page_map.set(span->base + span->bytes, new_pages - span->pages, span);
   count_used(new_pages - span->pages);
-  span->pages = new_pages;
+  span->pages = uint16_t(new_pages);
   span->bytes = new_pages * kPageBytes;
   span->zero = false;
   set_free_pages(segment, segment->free_pages & ~more);
@@ -257,7 +257,7 @@ void PageHeap::shrink_span(Slab* span, unsigned new_pages) {
   LockGuard guard(lock_);
   PageSet tail = page_range(page_index(span) + int(new_pages), int(span->pages - new_pages));
   count_used(size_t{new_pages} - span->pages);
-  span->pages = new_pages;
+  span->pages = uint16_t(new_pages);
   span->bytes = new_pages * kPageBytes;
   release_pages(span->segment, tail, tail);
 }

@@ -2,6 +2,7 @@
 
 namespace larder {
 
+constinit const uintptr_t link_tag = uintptr_t{kLinkTag} << kLinkTagShift;
 constinit ProcessPageMap page_map;
 
 }  // namespace larder

@@ -20,7 +20,7 @@ uint64_t system_pages_in_use(const Slab* s, const void* free, uint32_t size, uin
   for (uint32_t i = 0; i < words; ++i) in_use[i] = ~uint64_t{0};
   if (s->carved % 64 != 0) in_use[words - 1] = (uint64_t{1} << s->carved % 64) - 1;
   auto is_free = [&](uint32_t object) { in_use[object / 64] &= ~(uint64_t{1} << object % 64); };
-  for (; free != nullptr; free = *static_cast<void* const*>(free))
+  for (; free != nullptr; free = next_of(free))
     is_free(uint32_t(static_cast<const char*>(free) - s->base) / size);
   for_each_decommitted(s, is_free);
   uint64_t system_pages = 0;
@@ -48,16 +48,14 @@ void slab_purge(Slab* s) {
   auto found = uint64_t(page_range(0, int(system_pages))) & ~s->decommitted &
                ~system_pages_in_use(s, list, size, system_page);
   s->decommitted |= found;
-  void* remaining = nullptr;
-  void** tail = &remaining;
-  for (void* p = list; p != nullptr; p = next_of(p)) {
-    if ((s->decommitted >> uint32_t(static_cast<char*>(p) - s->base) / system_page & 1) != 0)
-      continue;
-    *tail = p;
-    tail = &next_of(p);
+  ObjectList remaining;
+  for (void *p = list, *following = nullptr; p != nullptr; p = following) {
+    following = next_of(p);
+    if ((s->decommitted >> uint32_t(static_cast<char*>(p) - s->base) / system_page & 1) == 0)
+      remaining.append(p);
   }
-  *tail = std::exchange(s->free, nullptr);
-  s->free = remaining;
+  remaining.end_with(std::exchange(s->free, nullptr));
+  s->free = remaining.first();
   for (PageSet rest = found; rest != 0;) {
     int first = first_page(rest);
     int count = span_length_at(rest, first);
@@ -69,7 +67,7 @@ void slab_purge(Slab* s) {
 void slab_recommit(Slab* s) {
   for_each_decommitted(s, [s](uint32_t object) {
     void* p = s->base + size_t{object} * kSizeClasses.size[s->size_class];
-    next_of(p) = s->free;
+    set_next(p, s->free);
     s->free = p;
   });
   s->decommitted = 0;

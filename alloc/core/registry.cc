@@ -41,7 +41,10 @@ size_t max_heaps() {
 }
 
 ThreadHeap* new_heap() {
-  return static_cast<ThreadHeap*>(meta_alloc(sizeof(ThreadHeap), alignof(ThreadHeap)));
+  auto* heap = static_cast<ThreadHeap*>(meta_alloc(sizeof(ThreadHeap), alignof(ThreadHeap)));
+  if (heap != nullptr)
+    for (Link& head : heap->own_heads) head = nullptr;
+  return heap;
 }
 
 void count_in_use(ptrdiff_t change) {

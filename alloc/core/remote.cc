@@ -95,7 +95,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
   static_assert(RemoteCache::kSlots == 256, "the hash has eight bits");
   RemoteCache::Slot* slot = &cache.slots[hash];
   if (slot->slab == s) {
-    next_of(p) = slot->head;
+    set_next(p, slot->head);
     slot->head = p;
     ++slot->count;
     cache.pending_bytes += object_size;
@@ -103,6 +103,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
   } else {
     if (slot->slab != nullptr) push_slot(heap, slot);
     if (remote_state(s) == kFull || owner_is_orphaned(s)) return remote_push(heap, s, {p, p, 1});
+    set_next(p, nullptr);
     *slot = {s, p, p, 1, batch_limit(object_size)};
     cache.taken[hash / 64] |= uint64_t{1} << hash % 64;
     cache.pending_bytes += object_size;

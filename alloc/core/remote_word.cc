@@ -36,7 +36,7 @@ bool replace(Slab* s, uint64_t& seen, uint64_t with, std::memory_order order) {
 bool remote_try_push(Slab* s, const Chain& chain) {
   uint64_t word = s->remote.load(std::memory_order_relaxed);
   if ((word & kStateMask) != kOwned) return false;
-  next_of(chain.tail) = list_of(word);
+  set_next(chain.tail, list_of(word));
   return replace(s, word, generation_bits() | uintptr_t(chain.head), std::memory_order_release);
 }
 

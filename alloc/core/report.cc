@@ -1,5 +1,8 @@
 #include "core/report.h"
 
+#include <errno.h>
+#include <link.h>
+#include <sys/auxv.h>
 #include <unwind.h>
 
 #include "os/line.h"
@@ -19,9 +22,11 @@ namespace {
 
 constexpr unsigned kMaxReportedFrames = 32;
 
+// Return addresses, the innermost first.
 struct Frames {
   uintptr_t of[kMaxReportedFrames];
   unsigned count;
+  unsigned first;  // the program's call
 };
 
 bool is_own_code(uintptr_t address) {
@@ -36,7 +41,48 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   return _URC_NO_REASON;
 }
 
+LARDER_SLOW Frames walk() {
+  Frames frames = {};
+  if (&_Unwind_Backtrace != nullptr && &_Unwind_GetIP != nullptr) _Unwind_Backtrace(visit, &frames);
+  // With an archive linked in, the program's code cannot be told from Larder's.
+  if (is_own_code(getauxval(AT_ENTRY))) return frames;
+  while (frames.first < frames.count && is_own_code(frames.of[frames.first])) ++frames.first;
+  return frames;
+}
+
+struct Place {
+  uintptr_t address;
+  const char* module;
+  uintptr_t offset;
+};
+
+int find_place(dl_phdr_info* info, size_t, void* context) {
+  auto* place = static_cast<Place*>(context);
+  uintptr_t offset = place->address - info->dlpi_addr;
+  for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD || offset - part.p_vaddr >= part.p_memsz) continue;
+    bool has_name = info->dlpi_name != nullptr && info->dlpi_name[0] != 0;
+    *place = {place->address, has_name ? info->dlpi_name : program_invocation_name, offset};
+    return 1;
+  }
+  return 0;
+}
+
 }  // namespace
+
+void report_stack() {
+  Frames frames = walk();
+  for (unsigned i = frames.first; i < frames.count; ++i) {
+    Place place = {frames.of[i] - 1, nullptr, 0};
+    dl_iterate_phdr(find_place, &place);
+    Line line;
+    line.put("  #").put_number(i - frames.first).put(" 0x").put_number(frames.of[i], 16);
+    if (place.module != nullptr)
+      line.put(" ").put(place.module).put("+0x").put_number(place.offset + 1, 16);
+    line.write();
+  }
+}
 
 void report_large_object(const void* p, size_t size_bytes) {
   // The threshold grows by an eighth, so that a program with many large objects does not drown in
@@ -46,13 +92,9 @@ void report_large_object(const void* p, size_t size_bytes) {
   Line line;
   line.put("large alloc ").put_number(size_bytes).put(" bytes == 0x").put_number(uintptr_t(p), 16);
   line.put(" @");
-  Frames frames = {};
-  if (&_Unwind_Backtrace != nullptr && &_Unwind_GetIP != nullptr) _Unwind_Backtrace(visit, &frames);
-  // From the program's call on. In a static program all code is Larder's own.
-  unsigned first = 0;
-  while (first < frames.count && is_own_code(frames.of[first])) ++first;
-  if (first == frames.count) first = 0;
-  for (unsigned i = first; i < frames.count; ++i) line.put(" 0x").put_number(frames.of[i], 16);
+  Frames frames = walk();
+  for (unsigned i = frames.first; i < frames.count; ++i)
+    line.put(" 0x").put_number(frames.of[i], 16);
   if (frames.count == 0) line.put(" (no stack: the program has no unwinder)");
   line.write();
 }

@@ -13,15 +13,14 @@ namespace larder {
 // Built apart from heads[c], from which a signal handler may take at any time.
 void* ThreadHeap::hand_out_sampled(int c, void* list, size_t bytes) {
   const size_t size = kSizeClasses.size[c];
-  void* head = nullptr;
-  void** link = &head;  // where the list continues
+  ObjectList out;
   SamplePoint** points = &bins[c].sample_points;
   void* p = list;
   size_t at = 0, index = 0;  // where the countdown began; the index of p
   for (;;) {
     if (at + countdown.bytes >= bytes) {
       countdown.bytes -= bytes > at ? bytes - at : 0;
-      *link = p;
+      out.end_with(p);
       break;
     }
     at += countdown.bytes;
@@ -29,44 +28,39 @@ void* ThreadHeap::hand_out_sampled(int c, void* list, size_t bytes) {
     double mean = countdown.mean;
     countdown.draw();
     if (check_only) continue;
-    for (; index < at / size && p != nullptr; ++index) {
-      *link = p;
-      link = &next_of(p);
-      p = *link;
-    }
+    for (; index < at / size && p != nullptr; ++index) out.append(std::exchange(p, next_of(p)));
     if (p == nullptr) break;
     at = (index + 1) * size;
     SamplePoint* point = sample_point_new(p, objects_of_sample(double(size) / mean));
     if (point == nullptr) continue;
-    *link = nullptr;
     *points = point;
     points = &point->next;
-    link = &next_of(p);
-    p = *link;
+    out.restart_behind(std::exchange(p, next_of(p)));
     ++index;
   }
-  if (head == nullptr) return take_sampled(c);
-  return serve(c, head);
+  return out.first() == nullptr ? take_sampled(c) : serve(c, out.first());
 }
 
 void* ThreadHeap::take_sampled(int c) {
   SamplePoint* point = bins[c].sample_points;
   bins[c].sample_points = std::exchange(point->next, nullptr);
   heads[c] = next_of(point->slot);
+  clear_link(point->slot);
   sampled_point = point;
   return point->slot;
 }
 
 void* ThreadHeap::take_unsampled_list(int c) {
-  void* list = std::exchange(heads[c], nullptr);
-  void** link = &list;
-  while (SamplePoint* point = bins[c].sample_points) {
-    while (*link != nullptr) link = &next_of(*link);
-    *link = point->slot;
+  ObjectList out;
+  void* p = std::exchange(heads[c], nullptr);
+  for (;;) {
+    while (p != nullptr) out.append(std::exchange(p, next_of(p)));
+    SamplePoint* point = bins[c].sample_points;
+    if (point == nullptr) return out.first();
+    p = point->slot;
     bins[c].sample_points = point->next;
     sample_point_drop(point);
   }
-  return list;
 }
 
 bool ThreadHeap::keep_sample_point(SamplePoint* point) {
@@ -83,10 +77,9 @@ bool ThreadHeap::keep_sample_point(SamplePoint* point) {
 
 void ThreadHeap::free_sampled_slot(int c, SamplePoint* point) {
   // One instruction: a signal handler may interrupt.
-  void* top = point->slot;
-  if (heads[c] == top && keep_sample_point(point) &&
-      __atomic_compare_exchange_n(&heads[c], &top, nullptr, false, __ATOMIC_RELAXED,
-                                  __ATOMIC_RELAXED)) {
+  Link top = point->slot, end = nullptr;
+  if (heads[c] == point->slot && keep_sample_point(point) &&
+      __atomic_compare_exchange(&heads[c], &top, &end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     point->next = bins[c].sample_points;
     bins[c].sample_points = point;
   } else {
@@ -95,7 +88,7 @@ void ThreadHeap::free_sampled_slot(int c, SamplePoint* point) {
 }
 
 bool ThreadHeap::cache_last_freed_sampled(Slab* s, void* p) {
-  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages) return false;
+  if (last_freed != nullptr) return false;
   s->kind = Kind::kFree;
   last_freed = s;
   last_freed_object = p;

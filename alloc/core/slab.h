@@ -20,8 +20,12 @@
 //   full list:  carved == capacity, free is empty, used == 1: the first free makes it 0
 //   |decommitted| == 0 unless partial, empty or central; |decommitted| != 0 => purged_at != 0
 //   object i lies at base + i * size, 0 <= i < carved <= capacity
+//   p lies at an object <=> (p - base) * inverse mod 2^32 < inverse
 //   a deferred free (thread_heap.h) counts as in use
 // Of every other slab: owner == kUnowned.
+//
+// A free object of a kSlab has a tagged link in its first word; malloc clears it. So an object with
+// a tag there is free already, unless the program has written the like (core/misuse.h).
 #pragma once
 
 #include <atomic>
@@ -42,13 +46,40 @@ enum class Kind : uint8_t { kNull, kFree, kSlab, kSampled, kSpan, kHuge, kEmerge
 // `used` of a current slab starts here and only falls: free needs no second test.
 inline constexpr uint32_t kCurrentBias = 1u << 30;
 
+// In the bits that no address has. As text it is no UTF-8, as a number negative and tiny or huge.
+inline constexpr int kLinkTagShift = 48;
+inline constexpr uint16_t kLinkTag = 0x9E4D;
+// kLinkTag << kLinkTagShift, in memory: malloc and free need it within one instruction.
+extern const uintptr_t link_tag __attribute__((visibility("hidden")));
+
+// A place for the address of a free object, or none: a free object's first word, and the head of a
+// list of them. All zeros: not a list yet. It moves from one place to another as it is, so that a
+// pair of malloc and free does not wait for the tag.
+class Link {
+ public:
+  constexpr Link() = default;
+  constexpr Link(std::nullptr_t) : word_(uintptr_t{kLinkTag} << kLinkTagShift) {}
+  LARDER_FAST Link(void* object) : word_(uintptr_t(object) ^ link_tag) {}
+  LARDER_FAST operator void*() const { return reinterpret_cast<void*>(word_ ^ link_tag); }
+  // While another thread may write it.
+  void* peek() const {
+    return reinterpret_cast<void*>(__atomic_load_n(&word_, __ATOMIC_RELAXED) ^ link_tag);
+  }
+
+ private:
+  uintptr_t word_ = 0;
+};
+
 struct alignas(128) Slab {
   // --- written by the owner (a slab), or under the page heap's lock.
   // A heap, or kUnowned. Relaxed: only a heap's own thread writes that heap, so owned_by() is exact
   // for the caller's; everything else goes through `remote`, which orders.
   std::atomic<uintptr_t> owner_{0};
-  void** list = nullptr;  // where the owner's free pushes to
-  void* free = nullptr;   // free objects, linked by their first word
+  union {
+    Link* list = nullptr;  // where the owner's free pushes to
+    void** points;         // of a kSampled, by object
+  };
+  Link free;  // free objects, linked by their first word
   uint32_t used = 0;
   uint16_t capacity = 0;
   uint8_t size_class = 0;
@@ -56,7 +87,7 @@ struct alignas(128) Slab {
   char* base = nullptr;  // first byte of the span
   uint16_t carved = 0;
   uint16_t purged_at = 0;  // 1 + used at the last purge, or 0
-  uint32_t pages = 0;      // of slabs and spans
+  uint32_t inverse = 0;    // 2^32 / the size of an object, rounded up
   Slab* next = nullptr;
   Slab* prev = nullptr;
 
@@ -68,6 +99,7 @@ struct alignas(128) Slab {
   uint32_t touched = 0;        // of a slab: bytes from the base on that may not be zero
   uint32_t offset = 0;         // of the object: colour, alignment
   Segment* segment = nullptr;  // its first, if it spans several; nullptr for mappings
+  uint16_t pages = 0;          // of slabs and spans
   bool zero = false;           // the content is known to be zero
   float expected = 0;          // mean number of sample points on the `charged` bytes
   uint64_t decommitted = 0;    // bit i: system page i of the slab is purged, and the objects that
@@ -97,7 +129,44 @@ inline bool is_current(const Slab* s) { return s->list != &s->free; }
 
 enum State : uint64_t { kOwned = 0, kFull = 1, kCentral = 2, kStateMask = 7 };
 
-LARDER_FAST void*& next_of(void* object) { return *static_cast<void**>(object); }
+LARDER_FAST Link& link_of(void* object) { return *static_cast<Link*>(object); }
+LARDER_FAST void* next_of(const void* object) { return *static_cast<const Link*>(object); }
+LARDER_FAST void set_next(void* object, void* next) { link_of(object) = next; }
+// For an object that is handed out.
+LARDER_FAST void clear_link(void* object) { *static_cast<uintptr_t*>(object) = 0; }
+// Any address within the heap.
+LARDER_FAST bool has_link(const void* object) {
+  uint16_t high;
+  __builtin_memcpy(&high, static_cast<const char*>(object) + kLinkTagShift / 8, sizeof high);
+  return high == kLinkTag;
+}
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the tag is a word's last bytes");
+// Whether the address is that of an object, in use or free. REQUIRES: is_small(s), and the page of
+// p is one of the slab's.
+LARDER_FAST bool at_object(const void* p, const Slab* s) {
+  return (uint32_t(uintptr_t(p)) - uint32_t(uintptr_t(s->base))) * s->inverse < s->inverse;
+}
+
+// Puts free objects into a list, in the order in which they come. The list has always an end.
+class ObjectList {
+ public:
+  void* first() const { return first_; }
+  void append(void* p) {
+    end_with(p);
+    restart_behind(p);
+  }
+  // Objects that are linked already. Nothing may be appended behind them.
+  void end_with(void* list) { last_ == nullptr ? void(first_ = list) : set_next(last_, list); }
+  // What is appended now follows `p`, which is in another list.
+  void restart_behind(void* p) {
+    last_ = p;
+    set_next(p, nullptr);
+  }
+
+ private:
+  void* first_ = nullptr;
+  void* last_ = nullptr;
+};
 
 // An intrusive list. Unsynchronised: it belongs to a heap, or to a central list's lock.
 class SlabList {

@@ -13,6 +13,7 @@ namespace {
 void init(Slab* s, int c) {
   s->size_class = uint8_t(c);
   s->capacity = kSizeClasses.capacity[c];
+  s->inverse = kSizeClasses.inverse[c];
   s->list = &s->free;
   s->free = nullptr;
   s->used = 0;

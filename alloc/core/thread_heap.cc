@@ -13,6 +13,7 @@
 #include "core/foreign.h"
 #include "core/large.h"
 #include "core/limit.h"
+#include "core/misuse.h"
 #include "core/page_heap.h"
 #include "core/pressure.h"
 #include "core/purge.h"
@@ -25,7 +26,7 @@
 
 namespace larder {
 
-constinit thread_local ThreadState thread_state = {};
+constinit thread_local ThreadState thread_state;
 constinit bool torn_by_fork = false;
 
 uint32_t thread_id() {
@@ -49,6 +50,7 @@ size_t free_bytes(const Slab* s) {
 // Returns the first object of the list; the rest becomes heads[c].
 void* ThreadHeap::serve(int c, void* list) {
   heads[c] = next_of(list);
+  clear_link(list);
   return list;
 }
 
@@ -108,8 +110,8 @@ void ThreadHeap::disown_oldest_full() {
 }
 
 void ThreadHeap::push_local(Slab* s, void* p) {
-  void** list = s->list;
-  next_of(p) = *list;
+  Link* list = s->list;
+  set_next(p, *list);
   *list = p;
   if (--s->used == 0) emptied(s);
 }
@@ -138,7 +140,7 @@ bool ThreadHeap::defer_free(Slab* s, void* p) {
   if (!useful || deferred[c] >= kSizeClasses.max_deferred[c]) return false;
   if (deferred[c]++ == 0) deferred_classes |= ClassSet{1} << c;
   last_deferred_slab[c] = s;
-  next_of(p) = heads[c];
+  set_next(p, heads[c]);
   heads[c] = p;
   return true;
 }
@@ -152,16 +154,13 @@ void ThreadHeap::release_deferred(int c) {
   // Points stay on slots that stay in the list.
   SamplePoint* point = std::exchange(bins[c].sample_points, nullptr);
   SamplePoint** points = &bins[c].sample_points;
-  void* remaining = nullptr;
-  void** tail = &remaining;
+  ObjectList remaining;
   for (void* list = std::exchange(heads[c], nullptr);;) {
     while (void* p = list) {
       list = next_of(p);
       Slab* s = page_map.find(p);
       if (s == bins[c].current) {
-        *tail = p;
-        tail = &next_of(p);
-        *tail = nullptr;
+        remaining.append(p);
       } else {
         remote_push(this, s, {p, p, 1});
       }
@@ -170,8 +169,10 @@ void ThreadHeap::release_deferred(int c) {
     SamplePoint* following = point->next;
     list = point->slot;
     if (page_map.find(list) == bins[c].current) {
-      tail = &next_of(list);
-      list = std::exchange(*tail, nullptr);
+      // The list of what precedes it has ended; its own begins.
+      void* slot = list;
+      list = next_of(slot);
+      remaining.restart_behind(slot);
       point->next = nullptr;
       *points = point;
       points = &point->next;
@@ -180,7 +181,7 @@ void ThreadHeap::release_deferred(int c) {
     }
     point = following;
   }
-  heads[c] = remaining;
+  heads[c] = remaining.first();
 }
 
 void ThreadHeap::release_some_deferred() {
@@ -215,7 +216,7 @@ void ThreadHeap::adopt(Slab* s) {
 
 void ThreadHeap::adopt_to_central(Slab* s, const Chain& chain) {
   s->list = &s->free;
-  next_of(chain.tail) = nullptr;
+  set_next(chain.tail, nullptr);
   s->free = chain.head;
   s->used = s->carved - chain.count;
   disown(s);
@@ -226,7 +227,7 @@ void ThreadHeap::take_remote(Slab* s) {
   void* following = nullptr;
   for (void* p = remote_take(s); p != nullptr; p = following) {
     following = next_of(p);
-    next_of(p) = s->free;
+    set_next(p, s->free);
     s->free = p;
     --s->used;
   }
@@ -300,8 +301,7 @@ void ThreadHeap::release_all() {
 }
 
 bool ThreadHeap::cache_last_freed(Slab* s, void* p) {
-  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages || s->sample_point != nullptr)
-    return false;
+  if (last_freed != nullptr || s->sample_point != nullptr) return false;
   s->kind = Kind::kFree;
   last_freed = s;
   last_freed_object = p;
@@ -407,8 +407,8 @@ void* ThreadHeap::carve(int c) {
   if (count > uint32_t(s->capacity - s->carved)) count = uint32_t(s->capacity - s->carved);
   s->carved = uint16_t(s->carved + count);
   char* p = first;
-  for (uint32_t i = 1; i < count; ++i, p += size) next_of(p) = p + size;
-  next_of(p) = nullptr;
+  for (uint32_t i = 1; i < count; ++i, p += size) set_next(p, p + size);
+  set_next(p, nullptr);
   return hand_out(c, first, count * size);
 }
 
@@ -514,6 +514,7 @@ LARDER_SLOW void* shared_malloc(int c, void* caller) {
     p = heap->heads[c];
     if (p != nullptr) {
       heap->heads[c] = next_of(p);
+      clear_link(p);
       return p;
     }
     p = heap->refill(c);
@@ -702,12 +703,14 @@ bool free_sampled_large(ThreadHeap* heap, void* p, Slab* s) {
 }
 
 LARDER_WARM void free_slower(void* p, Slab* s) {
-  if (s->kind == Kind::kNull) return foreign_free(p);
+  if (s->kind == Kind::kNull) {
+    if (!foreign_free(p)) report_misuse("free", Misuse::kNoObject, p);
+    return;
+  }
   if (s->kind == Kind::kSampled) return free_sampled(p, s);
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
-  if (s->kind == Kind::kFree) fail("free() of a block that is not allocated", "free", 0);
   ThreadHeap* heap = s->kind == Kind::kSpan ? thread_heap() : thread_state.heap;
   if (unlikely(s->sample_point != nullptr) && free_sampled_large(heap, p, s)) return;
   if (s->kind == Kind::kSpan && heap != nullptr && heap->cache_span(s)) return;
@@ -721,8 +724,15 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
 
 }  // namespace
 
+void free_suspect(void* p, Slab* s) {
+  if (!misused("free", Misuse::kDoubleFree, p, s)) push_to_owned(p, s);
+}
+
 void free_slow(void* p, Slab* s) {
   if (p == nullptr) return;
+  bool is_ours = s->kind != Kind::kNull;
+  if (is_ours && unlikely(looks_misused(p, s)) && misused("free", Misuse::kDoubleFree, p, s))
+    return;
   ThreadHeap* heap = thread_state.heap;
   if (heap != nullptr && !thread_state.busy) {
     if (s->kind == Kind::kSlab && s->owner() == kUnowned && heap->defer_free(s, p)) return;

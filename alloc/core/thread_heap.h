@@ -5,6 +5,7 @@
 //                                       ► carve more of the current slab
 //                                       ► a fresh slab                (cached, then page heap)
 //   free ──── slab.owner == my heap? ── push to *slab.list ──► used == 0: cache or release
+//                    │                   └── looks free, or no object: misused
 //                    └── no ──► remote_free, large_free, foreign_free
 //
 // Ownership: all of it belongs to one thread or, for a shared heap, to the holder of `lock`.
@@ -53,14 +54,18 @@ struct ThreadState {
   // No object's address, and not the null pointer that free() accepts.
   static constexpr uintptr_t kNoLast = 1;
   enum Phase : uint8_t { kNew, kHasHeap, kSurplus, kTornDown };
-  void* heads[kClasses] = {};
+  Link heads[kClasses];
   uintptr_t last = kNoLast;
-  void** last_head = nullptr;
+  Link* last_head = nullptr;
   ThreadHeap* heap = nullptr;
   uintptr_t owner = kNoHeap;  // the heap, as in Slab::owner_
   Phase phase = kNew;
   bool busy = false;  // in a slow path: a signal handler must not touch the heap
   uint32_t id = 0;    // thread_id(); 0 until first used
+
+  constexpr ThreadState() {
+    for (Link& head : heads) head = nullptr;
+  }
 };
 
 extern constinit thread_local ThreadState thread_state
@@ -93,7 +98,7 @@ struct Bin {
 };
 
 struct ThreadHeap {
-  void** heads;
+  Link* heads;
   Bin bins[kClasses];
   // Slabs of the class adopted, minus those needed since; 0 to kIdleAdoptions. High in a heap that
   // frees more than it allocates.
@@ -139,7 +144,7 @@ struct ThreadHeap {
   Slab* last_deferred_slab[kClasses];  // the slab of the last deferred free of the class
   // Last: most threads never touch what follows.
   RemoteCache remote;
-  void* own_heads[kClasses];  // while no thread has the heap
+  Link own_heads[kClasses];  // while no thread has the heap
 
   // REQUIRES: heads[c] is empty. An object of the class; nullptr without memory. If its slot has a
   // sample point, sampled_point is set and the caller samples the object.
@@ -173,8 +178,8 @@ struct ThreadHeap {
   size_t owned_bytes() const;
   // Gives up all slabs: empty ones to the page heap, others to the central lists.
   void release_all();
-  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span does not
-  // fit.
+  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span has a sample
+  // point.
   bool cache_last_freed(Slab* s, void* p);
   // The entry's object, if it fits; else nullptr.
   void* take_last_freed(size_t size_bytes);
@@ -272,23 +277,28 @@ LARDER_WARM void* malloc_slow(size_t size_bytes, size_t c);
 LARDER_WARM void* malloc_large(size_t size_bytes);
 LARDER_WARM void free_slow(void* p, Slab* s);
 LARDER_WARM void free_empty(Slab* s);
+// An object that looks_misused(), of a slab that the heap owns.
+LARDER_SLOW void free_suspect(void* p, Slab* s);
 // Frees what signal handlers could not (sample_free_in_signal).
 void free_left_by_signals();
 
 LARDER_FAST void* malloc_small(size_t c, size_t size_bytes) {
   ThreadState* t = &thread_state;
   __asm__("" : "+r"(t));
-  void** head = &t->heads[c];
+  Link* head = &t->heads[c];
   // One register for both: otherwise the store is not forwarded to the next load at once.
   __asm__("" : "+r"(head));
 #if defined(__x86_64__)
   void* p;  // the return register
-  __asm__("mov %1, %0" : "=a"(p) : "m"(*head));
+  bool is_empty;
+  __asm__("mov %2, %0\n\txor %3, %0" : "=a"(p), "=@ccz"(is_empty) : "m"(*head), "m"(link_tag));
 #else
   void* p = *head;
+  bool is_empty = p == nullptr;
 #endif
-  if (unlikely(p == nullptr)) return malloc_slow(size_bytes, c);
-  *head = next_of(p);
+  if (unlikely(is_empty)) return malloc_slow(size_bytes, c);
+  *head = link_of(p);
+  clear_link(p);
   t->last = uintptr_t(p);
   t->last_head = head;
   return p;
@@ -301,21 +311,37 @@ LARDER_FAST void* malloc_fast(size_t size_bytes) {
   return malloc_large(size_bytes);
 }
 
-// REQUIRES: s is the slab of p.
-LARDER_FAST void free_fast(void* p, Slab* s) {
-  if (unlikely(!s->owned_by(thread_state.owner))) return free_slow(p, s);
-  if (uintptr_t(p) == thread_state.last) {
-    void** head = thread_state.last_head;
-    next_of(p) = *head;
-    *head = p;
-    return;
-  }
-  void** list = s->list;
-  next_of(p) = *list;
+// REQUIRES: the thread's heap owns s, and p is in use.
+LARDER_FAST void push_to_owned(void* p, Slab* s) {
+  Link* list = s->list;
+  link_of(p) = *list;
   *list = p;
   if (unlikely(--s->used == 0)) free_empty(s);
 }
-LARDER_FAST void free_fast(void* p) { free_fast(p, page_map.find(p)); }
+
+LARDER_FAST void free_fast(void* p) {
+  const ProcessPageMap* map = page_map.in_register();
+  uintptr_t offset = map->offset_at(p);
+  // Formed where it is needed: not for the object that malloc returned last, which needs no other
+  // check, either, until it is freed.
+  auto slab = [map, offset] {
+    const ProcessPageMap* same_map = map;
+    uintptr_t same_offset = offset;
+    __asm__("" : "+r"(same_map), "+r"(same_offset));
+    return same_map->slab_at(same_offset);
+  };
+  if (unlikely(!map->slab_at(offset)->owned_by(thread_state.owner))) return free_slow(p, slab());
+  if (uintptr_t(p) == thread_state.last) {
+    Link* head = thread_state.last_head;
+    link_of(p) = *head;
+    *head = p;
+    thread_state.last = ThreadState::kNoLast;
+    return;
+  }
+  Slab* s = slab();
+  if (unlikely(!at_object(p, s) || has_link(p))) return free_suspect(p, s);
+  push_to_owned(p, s);
+}
 
 // An object of at least size_bytes at a multiple of align, a power of two.
 void* aligned_alloc_any(size_t size_bytes, size_t align);

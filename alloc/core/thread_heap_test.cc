@@ -146,7 +146,7 @@ TEST(ThreadHeap, TheSpanFreedLastIsInTheOneEntryCache) {
         larder_free(twice);
         larder_free(twice);
       },
-      "not allocated");
+      "double free");
   larder_release_free_memory();
 }
 

@@ -17,7 +17,7 @@ HeapObject object_of(Slab* s, uint64_t i) {
   HeapObject object = {nullptr, nullptr};
   if (s->kind == Kind::kSampled) {
     if (i >= s->carved) return object;
-    object.point = static_cast<SamplePoint*>(s->list[i]);
+    object.point = static_cast<SamplePoint*>(s->points[i]);
     object.at = s->base + i * kSizeClasses.size[s->size_class];
   } else if (s->kind == Kind::kSpan || s->kind == Kind::kHuge) {
     object.point = s->sample_point;

@@ -89,7 +89,7 @@ void Reach::for_each(Visit visit) {
     if (uintptr_t(s->base) != page) return;
     if (s->kind == Kind::kSampled) {
       for (size_t i = 0; i < s->carved; ++i)
-        if (auto* point = static_cast<SamplePoint*>(s->list[i]))
+        if (auto* point = static_cast<SamplePoint*>(s->points[i]))
           visit(HeapObject{point, s->base + i * kSizeClasses.size[s->size_class]});
     } else if ((s->kind == Kind::kSpan || s->kind == Kind::kHuge) && s->sample_point != nullptr &&
                s->sample_point->site != nullptr) {

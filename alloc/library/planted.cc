@@ -138,8 +138,8 @@ bool to_be_freed(void* p) {
   if constexpr (kBug == Bug::growth) return p == nullptr || !strikes();
   if constexpr (kBug == Bug::stale_last) {
     if (uintptr_t(p) != thread_state.last) return true;
-    void** head = thread_state.last_head;
-    next_of(p) = *head;
+    Link* head = thread_state.last_head;
+    set_next(p, *head);
     *head = p;
     return false;
   }
@@ -231,6 +231,9 @@ LARDER_EXPORT void* valloc(size_t size) noexcept { return larder_valloc(size); }
 LARDER_EXPORT void* pvalloc(size_t size) noexcept { return larder_pvalloc(size); }
 
 LARDER_EXPORT size_t malloc_usable_size(void* p) noexcept {
+  // Larder would report the object within another.
+  if constexpr (planted::kBug == planted::Bug::overlap)
+    return p == nullptr ? 0 : usable_size(page_map.find(p));
   return planted::usable(larder_malloc_usable_size(p));
 }
 

@@ -35,8 +35,10 @@ void report_missing_endpoint() {
   profile_init();
   fork_init();
   leaks_are_asked_for() ? leak_init() : os::forget_own_mappings();
-#ifndef LARDER_PREFIXED
-  foreign_init();
+#ifdef LARDER_PREFIXED
+  foreign_init(true);
+#else
+  foreign_init(false);
 #endif
   purge_start_background();
   report_missing_endpoint();

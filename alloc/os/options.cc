@@ -14,7 +14,7 @@ namespace larder {
 namespace {
 
 // A limit is a number, or a percentage of the memory of the process.
-enum class Form : uint8_t { kNumber, kSwitch, kRate, kLimit };
+enum class Form : uint8_t { kNumber, kSwitch, kRate, kLimit, kOnError };
 
 // The text is in the row: pointers would have to be relocated in every process.
 struct Row {
@@ -25,6 +25,9 @@ struct Row {
   char default_text[48];     // if the number does not say it
   bool of_tcmalloc = false;  // TCMALLOC_ with the same name means the same
 };
+
+// By OnError.
+constexpr char kOnErrorNames[][8] = {"abort", "report", "ignore"};
 
 // Rates are stored as bits.
 constexpr size_t bits_of(double rate) { return __builtin_bit_cast(size_t, rate); }
@@ -85,6 +88,10 @@ constexpr Row kRows[] = {
     {"MEMFS_DISABLE_FALLBACK", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // Mean distance of the heap profile's sample points; 0: none.
     {"PROFILE_BYTES", Form::kNumber, 512 * 1024, 0, size_t{1} << 36, "bytes", "", true},
+    // What follows an error of the program: a report and abort(), the report alone, or nothing.
+    // Then
+    // the erroneous call has no effect.
+    {"ON_ERROR", Form::kOnError, 0, 0, 2, "", "abort"},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
 
@@ -99,9 +106,14 @@ constinit Values values;
 // `variable` is NAME=VALUE.
 void warn(const Row& row, const char* variable) {
   Line line;
-  line.put(variable, strcspn(variable, "=") + 33).put(" is not a number from ");
-  line.put_number(row.min).put(" to ").put_number(row.max).put(" (").put(row.unit);
-  line.put("); using the default, ");
+  line.put(variable, strcspn(variable, "=") + 33);
+  if (row.form == Form::kOnError) {
+    line.put(" is none of abort, report, ignore");
+  } else {
+    line.put(" is not a number from ").put_number(row.min).put(" to ").put_number(row.max);
+    line.put(" (").put(row.unit).put(")");
+  }
+  line.put("; using the default, ");
   if (row.default_text[0] != 0)
     line.put(row.default_text);
   else
@@ -172,6 +184,13 @@ bool take(const Row& row, const char* text, bool of_tcmalloc) {
       // An empty TCMALLOC_ switch is on.
       good = (of_tcmalloc && *text == 0) || parse_switch(text, &on);
       value = on ? 1 : 0;
+      break;
+    case Form::kOnError:
+      for (size_t i = 0; i <= row.max; ++i)
+        if (strcmp(text, kOnErrorNames[i]) == 0) {
+          good = true;
+          value = i;
+        }
       break;
     case Form::kLimit:
     case Form::kNumber:

@@ -36,8 +36,12 @@ enum class Option {
   kMemfsMapPrivate,
   kMemfsDisableFallback,
   kProfileBytes,
+  kOnError,
   kCount
 };
+
+// LARDER_ON_ERROR.
+enum class OnError : size_t { kAbort, kReport, kIgnore };
 
 // LARDER_SKIP_SBRK when it is not set: sbrk only under LARDER_SKIP_MMAP.
 inline constexpr size_t kSbrkInPlaceOfMmap = 2;

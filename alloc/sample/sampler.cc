@@ -5,6 +5,7 @@
 #include "base/layout.h"
 #include "base/policy.h"
 #include "core/meta.h"
+#include "core/misuse.h"
 #include "core/page_heap.h"
 #include "core/page_map.h"
 #include "sample/site.h"
@@ -54,7 +55,8 @@ Slab* new_slab(int c) LARDER_REQUIRES(sampler.lock) {
   }
   s->size_class = uint8_t(c);
   s->capacity = kSizeClasses.capacity[c];
-  s->list = array;
+  s->inverse = kSizeClasses.inverse[c];
+  s->points = array;
   s->free = nullptr;
   s->used = 0;
   s->carved = 0;
@@ -65,14 +67,14 @@ Slab* new_slab(int c) LARDER_REQUIRES(sampler.lock) {
 void drop_slab(Slab* s) LARDER_REQUIRES(sampler.lock) {
   int c = s->size_class;
   sampler.slabs[c].remove(s);
-  s->list[0] = static_cast<void*>(sampler.unused_arrays[c]);
-  sampler.unused_arrays[c] = s->list;
-  s->list = nullptr;
+  s->points[0] = static_cast<void*>(sampler.unused_arrays[c]);
+  sampler.unused_arrays[c] = s->points;
+  s->points = nullptr;
   page_heap.free_span(s, size_t{s->carved} * kSizeClasses.size[c]);
 }
 
 void*& sample_point_at(Slab* s, void* p) {
-  return s->list[size_t(static_cast<char*>(p) - s->base) / kSizeClasses.size[s->size_class]];
+  return s->points[size_t(static_cast<char*>(p) - s->base) / kSizeClasses.size[s->size_class]];
 }
 
 void* new_object(int c, SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
@@ -284,21 +286,24 @@ void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer) {
 
 namespace {
 
-SamplePoint* take_freed(Slab* s, void* p) {
+// False: the object is free already. *freed: its point, if that has a slot; else nullptr.
+bool take_freed(Slab* s, void* p, SamplePoint** freed) {
   LockGuard guard(sampler.lock);
   void*& entry = sample_point_at(s, p);
   auto* point = static_cast<SamplePoint*>(entry);
-  if (point == nullptr) fail("free() of a block that is not allocated", "free", 0);
+  if (point == nullptr) return false;
   entry = nullptr;
   end(point);
-  next_of(p) = s->free;
+  set_next(p, s->free);
   s->free = p;
   SlabList& slabs = sampler.slabs[s->size_class];
   if (s->used-- == s->capacity) slabs.push_front(s);
   if (s->used == 0 && slabs.size() > 1) drop_slab(s);
-  if (point->slot != nullptr) return point;
-  drop(point);
-  return nullptr;
+  if (point->slot != nullptr)
+    *freed = point;
+  else
+    drop(point);
+  return true;
 }
 
 }  // namespace
@@ -324,7 +329,8 @@ void* sample_exact(int c, size_t size_bytes, void* caller) {
 void set_state_of_new_samples(uint32_t state) { first_state = state; }
 
 SamplePoint* sample_free(Slab* s, void* p) {
-  SamplePoint* point = take_freed(s, p);
+  SamplePoint* point = nullptr;
+  if (!take_freed(s, p, &point)) report_misuse("free", Misuse::kDoubleFree, p);
   notify_watch();
   return point;
 }
@@ -365,7 +371,7 @@ void sample_resize(SamplePoint* point, size_t size_bytes, double objects) {
 
 void sample_free_in_signal(void* p) {
   void* head = freed_in_signal.load(std::memory_order_relaxed);
-  do next_of(p) = head;
+  do set_next(p, head);
   while (!freed_in_signal.compare_exchange_weak(head, p, std::memory_order_release,
                                                 std::memory_order_relaxed));
 }

@@ -224,7 +224,7 @@ size_t objects_in_use(const Slab* s) {
   uint32_t carved = peek(s->carved);
   // On the full list `used` is 1, whatever is in use.
   if (peek(s->list) == &s->free)
-    return peek(s->free) == nullptr && peek(s->purged_at) == 0 ? carved : peek(s->used);
+    return s->free.peek() == nullptr && peek(s->purged_at) == 0 ? carved : peek(s->used);
   size_t listed = 0;
   // A slab that is being made has no owner and no list yet.
   if (thread_state.heap != nullptr && s->owner() == thread_state.heap)

@@ -254,7 +254,7 @@ impl Walk<'_> {
         if fields.u64(layout.slab_base.into()) != start || kind < kind::SLAB {
             return None;
         }
-        let pages = fields.u32(layout.slab_pages.into()) as usize;
+        let pages = fields.u16(layout.slab_pages.into()) as usize;
         if kind > kind::SPAN || pages == 0 || pages > left {
             self.out.unsound += 1;
             return None;

@@ -280,7 +280,7 @@ impl Gather<'_> {
             let bytes = table.get(page * usize::from(layout.slab_bytes)..);
             let fields = Fields(bytes.unwrap_or_default());
             let start = base + page as u64 * PAGE;
-            let pages = fields.u32(layout.slab_pages.into()) as usize;
+            let pages = fields.u16(layout.slab_pages.into()) as usize;
             let kind = fields.u8(layout.slab_kind.into());
             let is_span = free >> page & 1 == 0
                 && (kind::SLAB..=kind::SPAN).contains(&kind)
@@ -482,11 +482,13 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Marks up to `most` objects of a list as free.
+    /// Marks up to `most` objects of a list as free. Links, and the heads of lists, have a tag above the
+    /// address.
     fn follow(&mut self, first: u64, most: usize) {
-        let (mut at, mut left) = (first, most);
+        const ADDRESS: u64 = (1 << 48) - 1;
+        let (mut at, mut left) = (first & ADDRESS, most);
         while at != 0 && left > 0 && self.out.set_free(at) {
-            at = self.pieces.word(at).unwrap_or(0);
+            at = self.pieces.word(at).unwrap_or(0) & ADDRESS;
             left -= 1;
         }
     }

@@ -1,0 +1,154 @@
+#include "core/misuse.h"
+
+#include <stdlib.h>
+
+#include "base/policy.h"
+#include "core/large.h"
+#include "core/registry.h"
+#include "core/remote_word.h"
+#include "core/report.h"
+#include "core/thread_heap.h"
+#include "larder/inline.h"
+#include "os/line.h"
+#include "os/options.h"
+
+namespace larder {
+
+namespace {
+
+// Follows a list that other threads may change meanwhile. What is handed out has no link, so the
+// walk ends there: an object that it meets behind another one is free.
+bool has(const void* list, const void* p) {
+  for (uint32_t i = 0; i < kMaxListed && list != nullptr; ++i) {
+    if (list == p) return true;
+    const Slab* s = page_map.find_any(list);
+    if (s->kind != Kind::kSlab || !at_object(list, s) || !has_link(list)) return false;
+    list = next_of(list);
+  }
+  return false;
+}
+
+struct Search {
+  const void* p;
+  const Slab* slab;
+  bool found;
+};
+
+bool has_inlined(const larder_inline_state& state, const Search& search) {
+  // The inlined code goes by the size of the request, which may be of a smaller class.
+  for (int c = 0; c <= search.slab->size_class && c < LARDER_INLINE_CLASSES; ++c)
+    if (state.kept[c] == search.p || has(state.newer[c], search.p) || has(state.older[c], search.p))
+      return true;
+  return false;
+}
+
+void search_heap(ThreadHeap& heap, void* context) {
+  auto& search = *static_cast<Search*>(context);
+  if (search.found || heap.orphaned || heap.leaked || heap.heads == nullptr) return;
+  int c = search.slab->size_class;
+  search.found = has(heap.heads[c], search.p);
+  for (const RemoteCache::Slot& slot : heap.remote.slots)
+    search.found = search.found || (slot.slab == search.slab && has(slot.head, search.p));
+  search.found = search.found || (heap.inlined != nullptr && has_inlined(*heap.inlined, search));
+  // Other threads change theirs.
+  if (&heap != thread_state.heap) return;
+  for (SamplePoint* point = heap.bins[c].sample_points; point != nullptr && !search.found;
+       point = point->next)
+    search.found = has(point->slot, search.p);
+}
+
+bool is_listed(const void* p, const Slab* s) {
+  Search search = {p, s, has(s->free, p) || has(remote_list(s), p)};
+  if (!search.found) registry_for_each(search_heap, &search);
+  return search.found;
+}
+
+const char* text_of(Misuse what) {
+  switch (what) {
+    case Misuse::kDoubleFree:
+      return "double free";
+    case Misuse::kUseOfFree:
+      return "the object is free";
+    case Misuse::kNoObject:
+      return "invalid pointer, no object begins there";
+    case Misuse::kSize:
+      return "the size is not that of the allocation";
+    case Misuse::kAlignment:
+      return "the alignment is not that of the allocation";
+  }
+  return "";
+}
+
+void describe(Line& line, const void* p) {
+  const Slab* s = page_map.find_any(p);
+  switch (s->kind) {
+    case Kind::kSlab:
+    case Kind::kSampled: {
+      size_t size = kSizeClasses.size[s->size_class];
+      size_t within = size_t(static_cast<const char*>(p) - s->base) % size;
+      if (within != 0) line.put(", ").put_number(within).put(" bytes into");
+      line.put(within != 0 ? " an object of " : ", an object of ").put_number(size).put(" bytes");
+      break;
+    }
+    case Kind::kNull:
+      line.put(", not in the heap");
+      break;
+    case Kind::kFree:
+      line.put(", in free memory");
+      break;
+    default:
+      if (p != s->base + s->offset) line.put(", within or before");
+      line.put(p != s->base + s->offset ? " an object of " : ", an object of ");
+      line.put_number(large_usable(s)).put(" bytes");
+  }
+}
+
+}  // namespace
+
+bool misused(const char* call, Misuse if_free, const void* p, const Slab* s) {
+  if (s->kind == Kind::kFree) {
+    report_misuse(call, if_free, p);
+    return true;
+  }
+  if (!is_small(s) || !at_object(p, s)) {
+    report_misuse(call, Misuse::kNoObject, p);
+    return true;
+  }
+  {
+    // The interrupted code may hold a lock.
+    SlowPath path;
+    if (!path.entered() || !is_listed(p, s)) return false;
+  }
+  report_misuse(call, if_free, p);
+  return true;
+}
+
+bool size_fits(const Slab* s, size_t size_bytes) {
+  if (s->kind == Kind::kNull || s->kind == Kind::kFree || s->kind == Kind::kEmergency) return true;
+  if (is_small(s)) {
+    // The size-class fallback takes one of the next two classes.
+    return size_bytes <= kSizeClasses.size[s->size_class] &&
+           class_of(size_bytes) + 2 >= s->size_class;
+  }
+  // A cached span or mapping may be longer than its request.
+  size_t usable = large_usable(s);
+  return size_bytes <= usable && size_bytes > usable / 2;
+}
+
+void report_misuse(const char* call, Misuse what, const void* p) {
+  auto action = OnError(option(Option::kOnError));
+  if (action == OnError::kIgnore) return;
+  Line line;
+  line.put(call).put("(0x").put_number(uintptr_t(p), 16).put("): ").put(text_of(what));
+  describe(line, p);
+  line.put(" (thread ").put_number(size_t(os::system_thread_id())).put(")");
+  line.write();
+  {
+    // The unwinder may allocate while it holds a lock of its own: nothing is sampled meanwhile.
+    SlowPath path;
+    report_stack();
+  }
+  if (action == OnError::kAbort) abort();
+}
+
+}  // namespace larder
