@@ -12,6 +12,7 @@ pub mod libraries;
 pub mod machine;
 pub mod measured;
 pub mod number;
+pub mod order;
 pub mod output;
 pub mod path;
 pub mod preload;

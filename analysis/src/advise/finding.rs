@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use larder_base::order;
 use rustc_hash::FxHashMap;
 
 use super::claim::Claim;
@@ -429,7 +430,9 @@ pub fn grouped_by<K: std::hash::Hash + Eq>(
         }
     }
     for group in &mut groups {
-        group.sort_by_key(|index| std::cmp::Reverse(image.sites[*index].sums.calls));
+        order::sort_by_key(group, |index| {
+            std::cmp::Reverse(image.sites[*index].sums.calls)
+        });
     }
     groups
 }

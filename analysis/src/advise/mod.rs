@@ -43,6 +43,7 @@ use std::rc::Rc;
 
 use larder_base::failure::Result;
 use larder_base::format::Format;
+use larder_base::order;
 use larder_base::output;
 
 use crate::reading::observe::Both;
@@ -115,7 +116,7 @@ impl ImageAdvice {
             for finding in calls.iter_mut() {
                 finding.cpu = Some(times.of_stacks(finding.stacks.iter().copied()));
             }
-            calls.sort_by(|a, b| b.cpu_share().total_cmp(&a.cpu_share()));
+            order::sort_by(calls, |a, b| b.cpu_share().total_cmp(&a.cpu_share()));
         }
     }
 }
@@ -225,7 +226,9 @@ fn conclude_all(
             advice
         })
         .collect();
-    advice.sort_by(|a, b| b.totals.all_ns.total_cmp(&a.totals.all_ns));
+    order::sort_by(&mut advice, |a, b| {
+        b.totals.all_ns.total_cmp(&a.totals.all_ns)
+    });
     advice
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use larder_base::number::{counted, duration, grouped, percent};
+use larder_base::order;
 use larder_base::printable;
 use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
@@ -250,7 +251,7 @@ fn print_by_time(plan: &AdvisePlan, image: &ImageAdvice, out: &mut dyn Write) ->
         .chain(calls)
         .filter_map(|(cpu, title, place)| Some((cpu.filter(|cpu| cpu.samples > 0)?, title, place)))
         .collect();
-    rows.sort_by(|a, b| b.0.share.total_cmp(&a.0.share));
+    order::sort_by(&mut rows, |a, b| b.0.share.total_cmp(&a.0.share));
     writeln!(
         out,
         "\n{HEADING}By processor time{HEADING:#} ({}; the recorder's own are left out)",

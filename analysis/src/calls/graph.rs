@@ -5,6 +5,7 @@
 //!
 //! Memory: by the distinct stacks of one process image, and the tree, whose depth is given.
 
+use larder_base::order;
 use larder_trace::{Action, AllocCall, Call, Event, Events, StackId};
 use rustc_hash::FxHashMap;
 
@@ -102,7 +103,7 @@ impl Graph {
         let mut steps: Vec<_> = below
             .map(|at| (*at, self.nodes[*at].step, &self.nodes[*at].sums))
             .collect();
-        steps.sort_by(|(a, _, x), (b, _, y)| {
+        order::sort_by(&mut steps, |(a, _, x), (b, _, y)| {
             let by_calls = y.calls.total_cmp(&x.calls);
             y.cpu_ns.cmp(&x.cpu_ns).then(by_calls).then(a.cmp(b))
         });
@@ -231,7 +232,9 @@ impl Observer for Graph {
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
         let mut stacks: Vec<_> = std::mem::take(&mut self.stacks).into_iter().collect();
         // Sums of floating-point numbers depend on their order.
-        stacks.sort_by_key(|((stack, call), _)| (stack.0, call.map(Call::code)));
+        order::sort_by_key(&mut stacks, |((stack, call), _)| {
+            (stack.0, call.map(Call::code))
+        });
         for ((stack, call), sums) in stacks {
             let chain = image.chain(stack);
             let leaf = call.map_or(Leaf::Sample, Leaf::Call);

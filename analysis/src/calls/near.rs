@@ -1,6 +1,7 @@
 //! Functions whose names are like one that was not found.
 
 use crate::reading::functions::FunctionTable;
+use larder_base::order;
 
 const MOST: usize = 3;
 
@@ -22,7 +23,7 @@ pub fn names(wanted: &str, functions: &FunctionTable) -> Vec<String> {
             Some((distance, name))
         })
         .collect();
-    near.sort_by_key(|(distance, name)| (*distance, name.len(), *name));
+    order::sort_by_key(&mut near, |(distance, name)| (*distance, name.len(), *name));
     near.dedup_by_key(|(_, name)| *name);
     near.into_iter()
         .take(MOST)

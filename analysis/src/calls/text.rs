@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use larder_base::number::{bytes, counted, duration, percent, percent_of, rounded};
+use larder_base::order;
 use larder_base::style::{FAINT, FUNCTION, HEADING};
 
 use super::graph::{Graph, Step, Sums};
@@ -67,7 +68,7 @@ fn named(graph: &Graph) -> String {
         .named()
         .map(|id| &*graph.functions.get(id).name)
         .collect();
-    names.sort_unstable();
+    order::sort_by(&mut names, Ord::cmp);
     names.dedup();
     let more = names.len().saturating_sub(NAMES_SHOWN);
     let shown = names[..names.len() - more].join(", ");

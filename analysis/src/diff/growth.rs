@@ -4,6 +4,7 @@
 //! quadratic. Of estimates from samples only what exceeds linear growth by more than chance is superlinear.
 
 use larder_base::failure::{Failure, Result};
+use larder_base::order;
 
 use super::DiffPlan;
 use super::figures::{CHANCE, Figure};
@@ -95,7 +96,7 @@ impl<'a> Growth<'a> {
             site.superlinear = site.exponent.is_some_and(|exponent| exponent > SUPERLINEAR)
                 && exceeds(&work, &site.values, plan.sort);
         }
-        sites.sort_by(|a, b| {
+        order::sort_by(&mut sites, |a, b| {
             let rank =
                 |site: &SiteGrowth<'_>| (site.superlinear, site.exponent.unwrap_or(f64::MIN));
             let (a_rank, b_rank) = (rank(a), rank(b));

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use super::pairing::best_first;
 use super::score::{MOST, alike, alike_apart_from_callers};
 use super::side::KnownSite;
+use larder_base::order;
 
 /// Sites of a group beyond this, fewest calls first, are not matched.
 const GROUP: usize = 500;
@@ -209,8 +210,8 @@ impl Matching<'_, '_> {
         if let ([a], [b], How::SameBuild | How::Function) = (&mine[..], &theirs[..], how) {
             return self.take(how, *a, *b);
         }
-        mine.sort_by_key(|a| self.before[*a].order());
-        theirs.sort_by_key(|b| self.after[*b].order());
+        order::sort_by_key(&mut mine, |a| self.before[*a].order());
+        order::sort_by_key(&mut theirs, |b| self.after[*b].order());
         for (a, b) in self.in_order(&mine, &theirs, how.least()) {
             self.take(how, a, b);
         }

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use larder_base::failure::Result;
+use larder_base::order;
 use larder_base::output::{self, OutputError};
 use larder_base::printable::escape;
 use larder_trace::{Action, Event, Events, StackId, Trace};
@@ -313,7 +314,7 @@ impl Observer for Calls<'_> {
             self.ids.push(id);
         }
         let mut silent: Vec<_> = self.callers.drain().collect();
-        silent.sort_unstable_by_key(|(_, (id, _))| *id);
+        order::sort_by_key(&mut silent, |(_, (id, _))| *id);
         for ((stack, _), (id, call)) in silent {
             let row = StackRow::without_sums(image, self.image, stack, call);
             self.silent.push((id, row));

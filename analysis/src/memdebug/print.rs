@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use larder_base::number::grouped;
+use larder_base::order;
 use larder_base::printable;
 use larder_memdebug::analyser::Site;
 use larder_memdebug::{Line, Style};
@@ -21,7 +22,9 @@ fn ranked<'a>(sites: &'a [Site], plan: &MemdebugPlan) -> Vec<&'a Site> {
         SiteKey::Peak => site.peak,
         SiteKey::Largest => site.largest,
     };
-    ranked.sort_by(|a, b| (Reverse(key(a)), &a.place).cmp(&(Reverse(key(b)), &b.place)));
+    order::sort_by(&mut ranked, |a, b| {
+        (Reverse(key(a)), &a.place).cmp(&(Reverse(key(b)), &b.place))
+    });
     ranked
 }
 

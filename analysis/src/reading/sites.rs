@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use clap::ValueEnum;
+use larder_base::order;
 use rustc_hash::FxHashMap;
 
 use super::attribute::functions;
@@ -403,7 +404,7 @@ impl SiteTable {
                 site.address,
             )
         };
-        sites.sort_by(|a, b| {
+        order::sort_by(&mut sites, |a, b| {
             b.weight(key)
                 .cmp(&a.weight(key))
                 .then_with(|| b.sums.calls.cmp(&a.sums.calls))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use larder_base::failure::{Failure, Result};
+use larder_base::order;
 use larder_base::printable;
 use larder_trace::{Trace, TraceError, trace_files};
 
@@ -119,7 +120,7 @@ impl Subject {
                 return Err(Failure::failed(self.no_such_process(pid, pids)));
             }
         }
-        traces.sort_by_key(|trace| {
+        order::sort_by_key(&mut traces, |trace| {
             let process = trace.process();
             // The wall clock can be set back; an imported trace has no other.
             (trace.clock().start_monotonic_ns, process.start_wall_ns)

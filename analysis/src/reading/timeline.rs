@@ -7,6 +7,7 @@
 //! Memory: 24 bytes for each column in which an origin changed, up to `COLUMNS` an origin. Time:
 //! constant a change; each doubling, of up to 64, passes over all columns.
 
+use larder_base::order;
 use larder_trace::{Event, Events, Trace};
 use rustc_hash::FxHashMap;
 
@@ -280,7 +281,9 @@ impl Recording {
             origins.push(origin);
         }
         let mut ranked: Vec<(SiteId, (u64, Vec<usize>))> = by_site.into_iter().collect();
-        ranked.sort_by_key(|(_, (weight, origins))| (std::cmp::Reverse(*weight), origins.clone()));
+        order::sort_by_key(&mut ranked, |(_, (weight, origins))| {
+            (std::cmp::Reverse(*weight), origins.clone())
+        });
         let other_sites = ranked.len().saturating_sub(shown);
         ranked.truncate(shown);
         let sites = ranked

@@ -2,6 +2,7 @@
 //!
 //! Memory: by the distinct stacks of one image, and the rows of all.
 
+use larder_base::order;
 use larder_trace::{Action, Event, Events, StackId, Trace};
 use rustc_hash::FxHashMap;
 
@@ -91,7 +92,7 @@ impl Observer for Weights {
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
         let mut stacks: Vec<_> = std::mem::take(&mut self.stacks).into_iter().collect();
-        stacks.sort_by_key(|(key, _)| *key);
+        order::sort_by_key(&mut stacks, |(key, _)| *key);
         for ((stack, call), weight) in stacks {
             let mut row = StackRow::without_sums(image, self.images, stack, call);
             row.weight = weight.round() as u64;

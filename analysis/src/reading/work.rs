@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use larder_base::order;
 use larder_trace::{Action, Event, Events, SystemCall};
 
 use super::observe::Observer;
@@ -30,7 +31,7 @@ impl Marks {
     pub fn ranked(&self) -> Vec<(&[u8], u64)> {
         let passes = self.0.iter().map(|(name, passes)| (&**name, *passes));
         let mut ranked: Vec<_> = passes.collect();
-        ranked.sort_by_key(|(_, passes)| std::cmp::Reverse(*passes));
+        order::sort_by_key(&mut ranked, |(_, passes)| std::cmp::Reverse(*passes));
         ranked
     }
 }

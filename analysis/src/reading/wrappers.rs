@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use larder_base::order;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chain::Chain;
@@ -309,7 +310,7 @@ impl Passed {
     /// Their names, by descending calls.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<(&Rc<str>, &u64)> = self.0.iter().collect();
-        names.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+        order::sort_by(&mut names, |a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
         names.into_iter().map(|(name, _)| &**name).collect()
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::rc::Rc;
 
+use larder_base::order;
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
 
@@ -72,7 +73,7 @@ impl<K: Kind, S: Sum> Callers<K, S> {
     pub fn end_image(&mut self, image: &mut Finished<'_, '_>) {
         let mut stacks: Vec<_> = std::mem::take(&mut self.stacks).into_iter().collect();
         // So that of equals the same is first in each run.
-        stacks.sort_by_key(|((stack, kind), _)| (*stack, *kind));
+        order::sort_by_key(&mut stacks, |((stack, kind), _)| (*stack, *kind));
         for ((stack, kind), sum) in stacks {
             let (chain, attribution) = image.attribute(stack);
             let stack = SiteStack {
@@ -100,7 +101,7 @@ impl<K: Kind, S: Sum> Callers<K, S> {
             sums.entry(caller.kind).or_default().merge(&caller.sum);
         }
         let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_by(|(_, a), (_, b)| b.calls().total_cmp(&a.calls()));
+        order::sort_by(&mut sums, |(_, a), (_, b)| b.calls().total_cmp(&a.calls()));
         sums
     }
 
@@ -108,7 +109,9 @@ impl<K: Kind, S: Sum> Callers<K, S> {
     pub fn ranked(&self, weight: impl Fn(&S) -> f64) -> Vec<&Caller<K, S>> {
         let callers = self.callers.iter();
         let mut ranked: Vec<_> = callers.filter(|caller| weight(&caller.sum) > 0.0).collect();
-        ranked.sort_by(|a, b| weight(&b.sum).total_cmp(&weight(&a.sum)));
+        order::sort_by(&mut ranked, |a, b| {
+            weight(&b.sum).total_cmp(&weight(&a.sum))
+        });
         ranked
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Memory: by the distinct stacks of all process images. Time: a map look-up an event.
 
+use larder_base::order;
 use larder_trace::{Event, Events, StackId};
 use rustc_hash::FxHashMap;
 
@@ -39,7 +40,7 @@ impl Observer for Samples {
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
         let mut stacks: Vec<_> = std::mem::take(&mut self.stacks).into_iter().collect();
-        stacks.sort_by_key(|(stack, _)| *stack);
+        order::sort_by_key(&mut stacks, |(stack, _)| *stack);
         for (stack, (sampled, squares)) in stacks {
             let chain = image.chain(stack);
             let Some(ran) = functions(&chain).next() else {

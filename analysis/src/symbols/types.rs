@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use addr2line::gimli::{DwTag, constants as dw};
+use larder_base::order;
 
 use super::dwarf::{Entry, ModuleDwarf, UnitView, number};
 
@@ -400,7 +401,7 @@ fn is_base<'d>(unit: &UnitView<'d>, entry: &Entry<'d>, name: &str) -> bool {
     let words = |name: &str| {
         let mut words: Vec<String> = name.split_whitespace().map(str::to_owned).collect();
         words.retain(|word| word != "int");
-        words.sort();
+        order::sort_by(&mut words, Ord::cmp);
         words
     };
     let known = unit.name(entry).unwrap_or_default();

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use larder_base::failure::{Failure, Result};
+use larder_base::order;
 use larder_base::target::reason;
 use larder_base::{output, printable};
 use serde::Deserialize;
@@ -340,7 +341,9 @@ fn recorded(sites: &[MeasuredSite]) -> ArrayOfTables {
             .iter()
             .filter(|site| site.figures.get(figure) > 0)
             .collect();
-        ranked.sort_by_key(|site| std::cmp::Reverse(site.figures.get(figure)));
+        order::sort_by_key(&mut ranked, |site| {
+            std::cmp::Reverse(site.figures.get(figure))
+        });
         for site in ranked.into_iter().take(RECORDED) {
             if !kept.contains(&site) {
                 kept.push(site);

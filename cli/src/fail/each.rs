@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_base::failure::{Failure, Result};
+use larder_base::order;
 
 use super::args::FailPlan;
 use super::experiment::{Ended, Range, Run, Runner, interruption};
@@ -159,7 +160,7 @@ impl Groups {
 
     fn finish(self) -> Vec<BadRuns> {
         let mut bad: Vec<_> = self.bad.into_values().collect();
-        bad.sort_by_key(|runs| runs.numbers.first().copied());
+        order::sort_by_key(&mut bad, |runs| runs.numbers.first().copied());
         bad
     }
 }

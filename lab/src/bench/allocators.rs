@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use larder_base::cache;
 use larder_base::failure::Failure;
 use larder_base::libraries::{Library, LibraryNotFound, LibraryPath};
+use larder_base::order;
 use larder_base::printable;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -290,7 +291,7 @@ impl Catalogue {
             Some(built) => built.iter().map(|peer| peer.name.clone()).collect(),
             None => DEBIAN.iter().map(|(name, ..)| (*name).to_owned()).collect(),
         };
-        peers.sort();
+        order::sort_by(&mut peers, Ord::cmp);
         let first = [LARDER, GLIBC].map(str::to_owned);
         first.into_iter().chain(peers).collect()
     }

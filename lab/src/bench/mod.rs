@@ -33,6 +33,7 @@ use std::path::Path;
 
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::{self, Machine};
+use larder_base::order;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 
@@ -166,7 +167,7 @@ impl Selection {
             packages.push(printable::escape(&need.1).into_owned());
         }
         for list in [&mut programs, &mut packages] {
-            list.sort();
+            order::sort_by(list, Ord::cmp);
             list.dedup();
         }
         let names: Vec<&str> = missing.iter().map(|w| w.name.as_str()).collect();

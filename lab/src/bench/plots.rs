@@ -1,6 +1,7 @@
 //! The plots of the HTML page: time against memory of each allocator, the rankings, and each workload's
 //! ratios with their confidence intervals.
 
+use larder_base::order;
 use larder_base::statistics::Estimate;
 use larder_base::svg::{Anchor, LogAxis, Svg, tick_text};
 
@@ -94,7 +95,7 @@ fn label_dots(
 ) {
     const LINE: f64 = 15.0;
     let mut labels: Vec<(f64, &(&str, f64, f64))> = dots.iter().map(|d| (y.at(d.2), d)).collect();
-    labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+    order::sort_by(&mut labels, |a, b| a.0.total_cmp(&b.0));
     let mut next = f64::NEG_INFINITY;
     for (at, (name, time, peak)) in labels {
         let class = colour(results, name);
@@ -125,7 +126,7 @@ pub fn bars(results: &Results, summary: &Summary, metric: Metric) -> Option<Stri
     if ranks.len() < 2 {
         return None;
     }
-    ranks.sort_by(|a, b| a.1.total_cmp(&b.1));
+    order::sort_by(&mut ranks, |a, b| a.1.total_cmp(&b.1));
     let height = ranks.len() as f64 * ROW + 24.0;
     let (left, right) = (130.0, WIDTH - 50.0);
     let axis = LogAxis::holding(ranks.iter().map(|r| r.1), (1.0, 1e6), left, right);

@@ -8,6 +8,7 @@
 //! Invariants: distance ≥ 1, and = 1 for the best of a workload. A pair that failed is in no mean.
 
 use fastrand::Rng;
+use larder_base::order;
 use larder_base::statistics::{
     Estimate, estimate, estimate_mean, fastest, geometric_mean, median, paired_ratios,
 };
@@ -136,7 +137,7 @@ impl MetricSummary {
                 })
             })
             .collect();
-        means.sort_by(|a, b| b.mean.ratio.total_cmp(&a.mean.ratio));
+        order::sort_by(&mut means, |a, b| b.mean.ratio.total_cmp(&a.mean.ratio));
         let best_single_peer = (0..results.allocators.len())
             .filter(|index| results.allocators[*index].name != results.reference())
             .filter_map(|index| Some((index, mean_distance(&rows, index)?)))
@@ -255,7 +256,9 @@ fn rank(results: &Results, metrics: &[MetricSummary], failures: &[FailedPair]) -
         })
         .collect();
     let last = f64::INFINITY;
-    ranking.sort_by(|a, b| a.both.unwrap_or(last).total_cmp(&b.both.unwrap_or(last)));
+    order::sort_by(&mut ranking, |a, b| {
+        a.both.unwrap_or(last).total_cmp(&b.both.unwrap_or(last))
+    });
     ranking
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use larder_base::failure::Result;
+use larder_base::order;
 
 use super::allocators::Allocator;
 use super::check_loaded;
@@ -310,7 +311,9 @@ fn fit(costs: &[Cost], seconds: f64) -> Vec<f64> {
         .sum();
     let mut left = (seconds - fixed).max(0.0);
     let mut order: Vec<usize> = (0..costs.len()).filter(|i| costs[*i].scales).collect();
-    order.sort_by(|a, b| costs[*a].full_seconds.total_cmp(&costs[*b].full_seconds));
+    order::sort_by(&mut order, |a, b| {
+        costs[*a].full_seconds.total_cmp(&costs[*b].full_seconds)
+    });
     let count = order.len();
     for (position, index) in order.into_iter().enumerate() {
         let share = left / (count - position) as f64;

@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use larder_base::failure::{Failure, Result};
 use larder_base::machine::Machine;
 use larder_base::number::rounded;
+use larder_base::order;
 use serde::Serialize;
 use serde_json::json;
 
@@ -311,7 +312,7 @@ impl Counter<'_> {
             .values()
             .flat_map(|sites| sites.slow_paths.keys().copied());
         let mut names: Vec<_> = names.collect();
-        names.sort_unstable();
+        order::sort_by(&mut names, Ord::cmp);
         names.dedup();
         names
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use larder_base::failure::Result;
 use larder_base::machine::Machine;
+use larder_base::order;
 use larder_base::statistics::{geometric_mean, median};
 use serde_json::json;
 
@@ -244,7 +245,7 @@ fn draw(
     let mut order: Vec<usize> = (0..allocators.len())
         .filter(|index| *index != base)
         .collect();
-    order.sort_by_key(|index| allocators[*index].name != LARDER);
+    order::sort_by_key(&mut order, |index| allocators[*index].name != LARDER);
     let maps: Vec<HeatMap> = order
         .into_iter()
         .map(|index| HeatMap {

@@ -1,6 +1,7 @@
 //! Summarises the runs: medians with their 95 % confidence intervals, by allocator.
 
 use fastrand::Rng;
+use larder_base::order;
 use larder_base::statistics::{Estimate, estimate, median};
 use serde::Serialize;
 
@@ -56,7 +57,9 @@ pub fn figures(allocators: &[Allocator], runs: &Runs, peak_live_bytes: u64) -> V
             })
         })
         .collect();
-    figures.sort_by(|a, b| a.seconds.median.total_cmp(&b.seconds.median));
+    order::sort_by(&mut figures, |a, b| {
+        a.seconds.median.total_cmp(&b.seconds.median)
+    });
     figures
 }
 

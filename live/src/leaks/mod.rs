@@ -15,6 +15,7 @@ mod text;
 use larder_analysis::reading::losses;
 use larder_base::failure::Result;
 use larder_base::format::Format;
+use larder_base::order;
 use larder_base::output;
 use larder_base::printable;
 
@@ -101,7 +102,9 @@ impl Report<'_> {
     fn ranked(&self) -> Vec<&ProfiledSite> {
         let lost = |site: &&ProfiledSite| site.figures.in_use.objects > 0.0;
         let mut sites: Vec<_> = self.profiled.sites.iter().filter(lost).collect();
-        sites.sort_by(|a, b| b.figures.in_use.bytes.total_cmp(&a.figures.in_use.bytes));
+        order::sort_by(&mut sites, |a, b| {
+            b.figures.in_use.bytes.total_cmp(&a.figures.in_use.bytes)
+        });
         sites
     }
 

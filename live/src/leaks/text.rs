@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, grouped};
+use larder_base::order;
 use larder_base::printable::escape;
 use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
@@ -170,7 +171,9 @@ fn print_sizes(running: &Running, out: &mut dyn Write) -> io::Result<()> {
         cells(["bytes", "objects", "with others"].map(str::to_owned))
     )?;
     let mut sizes: Vec<_> = running.sizes.iter().collect();
-    sizes.sort_by(|(_, a), (_, b)| b.in_use.bytes.total_cmp(&a.in_use.bytes));
+    order::sort_by(&mut sizes, |(_, a), (_, b)| {
+        b.in_use.bytes.total_cmp(&a.in_use.bytes)
+    });
     for (size, figures) in sizes {
         writeln!(
             out,

@@ -2,6 +2,7 @@
 //! its symbol, or, in a program without symbols, by the magic number in the data that the loader has
 //! relocated.
 
+use larder_base::order;
 use object::{Object, ObjectSymbol};
 
 use super::Obstacle;
@@ -22,7 +23,7 @@ pub fn anchor(memory: &Memory) -> Result<Anchor, Obstacle> {
         use std::os::unix::fs::MetadataExt;
         file.ino()
     });
-    groups.sort_by_key(|group| {
+    order::sort_by_key(&mut groups, |group| {
         let Some(first) = group.first() else { return 3 };
         let name = first
             .path

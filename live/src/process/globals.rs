@@ -1,5 +1,6 @@
 //! Where the data of a process's program and libraries is: the memory of its global variables.
 
+use larder_base::order;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, elf};
 
@@ -32,7 +33,7 @@ pub fn globals(memory: &Memory, mappings: &[Mapping]) -> Vec<Data> {
         .flatten()
         .filter(|data| data.start < data.end)
         .collect();
-    found.sort_by_key(|data| data.start);
+    order::sort_by_key(&mut found, |data| data.start);
     found.dedup_by(|next, before| next.start < before.end);
     found
 }

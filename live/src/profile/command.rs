@@ -8,6 +8,7 @@ use larder_analysis::reading::losses;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
 use larder_base::libraries::LibraryPath;
+use larder_base::order;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
@@ -80,7 +81,7 @@ pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
             let reason = reason(&error);
             Failure::failed(format!("the profiles are gone: {reason}: set TMPDIR"))
         })?;
-    files.sort();
+    order::sort_by(&mut files, Ord::cmp);
     let mut profiles = Vec::new();
     for file in &files {
         match super::read(file) {

@@ -5,6 +5,7 @@
 //! of up to 1/40, and n with up to 1/40^n. Memory grows with the stacks of all snapshots.
 
 use larder_analysis::reading::sites::SiteId;
+use larder_base::order;
 use rustc_hash::FxHashMap;
 
 use super::heap::HeapProfile;
@@ -43,7 +44,7 @@ pub fn growing<'a>(
             Growing::of(index, &series)
         })
         .collect();
-    found.sort_by(|a, b| b.growth.bytes.total_cmp(&a.growth.bytes));
+    order::sort_by(&mut found, |a, b| b.growth.bytes.total_cmp(&a.growth.bytes));
     found
 }
 

@@ -8,6 +8,7 @@ use super::heap::{
     Damage, Estimate, Figures, HeapProfile, LeakCheck, Mapping, Origin, ProfiledStack,
 };
 use super::interval::Spread;
+use larder_base::order;
 
 /// Why a file cannot be read at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub fn parse(bytes: &[u8]) -> Result<HeapProfile, NoProfile> {
         reader.line(line, number)?;
     }
     let mut profile = reader.profile;
-    profile.mappings.sort_by_key(|mapping| mapping.start);
+    order::sort_by_key(&mut profile.mappings, |mapping| mapping.start);
     Ok(profile)
 }
 

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, duration, grouped};
+use larder_base::order;
 use larder_base::printable::escape;
 use larder_base::style::{FAINT, FUNCTION, HEADING, WARNING};
 
@@ -65,7 +66,7 @@ pub fn ranked<'a>(report: &'a Report<'_>, key: Key) -> Vec<&'a ProfiledSite> {
         .map(|site| (weight(site), site))
         .filter(|(weight, _)| weight.round() != 0.0)
         .collect();
-    sites.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    order::sort_by(&mut sites, |(a, _), (b, _)| b.total_cmp(a));
     sites.into_iter().map(|(_, site)| site).collect()
 }
 

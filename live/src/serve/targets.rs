@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_base::order;
 use larder_base::printable;
 use regex::Regex;
 
@@ -132,7 +133,7 @@ impl Targets {
             Which::These(ids) => ids.clone(),
             Which::Matching(name) => matching(name.as_ref()),
         };
-        ids.sort_unstable();
+        order::sort_by(&mut ids, Ord::cmp);
         ids.dedup();
         let known: Vec<u32> = seen.known.keys().copied().collect();
         for id in known {

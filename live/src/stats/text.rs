@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use larder_base::number::{grouped, percent};
+use larder_base::order;
 
 use super::{Snapshot, mib};
 use crate::process::{Holder, KINDS, ThreadHeap};
@@ -132,7 +133,7 @@ fn classes(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
 
 fn heaps(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let mut heaps: Vec<&ThreadHeap> = snapshot.heap.heaps.iter().collect();
-    heaps.sort_by_key(|heap| std::cmp::Reverse(heap.held()));
+    order::sort_by_key(&mut heaps, |heap| std::cmp::Reverse(heap.held()));
     writeln!(
         out,
         "\n{:24} {:>12} {:>12} {:>12}",

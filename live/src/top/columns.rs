@@ -2,6 +2,7 @@
 //! tables alike.
 
 use clap::ValueEnum;
+use larder_base::order;
 
 use super::model::SiteRow;
 
@@ -107,10 +108,14 @@ impl Column {
             Self::Rate => |row| row.rate.unwrap_or(0.0),
             Self::Objects => |row| row.objects,
             Self::Samples => |row| row.samples,
-            Self::Site => return rows.sort_by(|a, b| (&a.name, a.id.0).cmp(&(&b.name, b.id.0))),
+            Self::Site => {
+                return order::sort_by(rows, |a, b| (&a.name, a.id.0).cmp(&(&b.name, b.id.0)));
+            }
         };
         // Equal rows keep their order from one snapshot to the next.
-        rows.sort_by(|a, b| key(b).total_cmp(&key(a)).then(a.id.0.cmp(&b.id.0)));
+        order::sort_by(rows, |a, b| {
+            key(b).total_cmp(&key(a)).then(a.id.0.cmp(&b.id.0))
+        });
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use larder_analysis::reading::naming::{site_name, site_place};
 use larder_analysis::reading::sites::SiteId;
+use larder_base::order;
 use rustc_hash::FxHashMap;
 
 use crate::process::{Holder, ThreadHeap};
@@ -132,7 +133,7 @@ pub fn total(profiled: &Profiled, before: Before<'_>, now: &Counters) -> SiteRow
 
 pub fn threads(snapshot: &Snapshot, before: Before<'_>) -> Vec<ThreadRow> {
     let mut heaps: Vec<&ThreadHeap> = snapshot.heap.heaps.iter().collect();
-    heaps.sort_by_key(|heap| std::cmp::Reverse(heap.held()));
+    order::sort_by_key(&mut heaps, |heap| std::cmp::Reverse(heap.held()));
     let row = |heap: &ThreadHeap| ThreadRow {
         name: holder(heap),
         in_use: heap.in_use,

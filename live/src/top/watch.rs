@@ -10,6 +10,7 @@ use larder_analysis::reading::naming;
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::sites::SiteId;
 use larder_base::number::counted;
+use larder_base::order;
 
 use super::model::{self, Counters, Model};
 use crate::process::{Obstacle, Process};
@@ -107,7 +108,9 @@ impl Watch {
         };
         let rows = site.rows.iter().filter_map(|i| self.profiled.rows.get(*i));
         let mut rows: Vec<_> = rows.collect();
-        rows.sort_by(|a, b| b.figures.in_use.bytes.total_cmp(&a.figures.in_use.bytes));
+        order::sort_by(&mut rows, |a, b| {
+            b.figures.in_use.bytes.total_cmp(&a.figures.in_use.bytes)
+        });
         let mut lines = Vec::new();
         for row in rows.iter().take(MOST_STACKS) {
             let figures = &row.figures;

@@ -27,6 +27,7 @@ mod wakes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use larder_base::order;
 use larder_trace::layout::FileHeader;
 use larder_trace::{Action, Event, Events, StackId, SystemCall, Trace};
 
@@ -450,7 +451,7 @@ fn only_conversion(image: &mut Finished<'_, '_>, address: u64) -> Option<(String
 
 /// Merges what is said of one pair of lines; the heaviest stack of each is shown.
 fn by_line(image: &mut Finished<'_, '_>, concluded: &mut Concluded) -> Vec<CallFinding> {
-    concluded.found.sort_by_key(|conclusion| {
+    order::sort_by_key(&mut concluded.found, |conclusion| {
         let stacks = (conclusion.stack, conclusion.other, conclusion.format);
         (
             Reverse(conclusion.figures.calls),
@@ -519,6 +520,6 @@ fn by_line(image: &mut Finished<'_, '_>, concluded: &mut Concluded) -> Vec<CallF
     leave_to(&mut findings, Pattern::Wakes, Pattern::SmallWrites);
     leave_to(&mut findings, Pattern::SourceLivesOn, Pattern::SameText);
     let weight_ns = |finding: &CallFinding| finding.figures.weight_ns(finding.pattern);
-    findings.sort_by(|a, b| weight_ns(b).total_cmp(&weight_ns(a)));
+    order::sort_by(&mut findings, |a, b| weight_ns(b).total_cmp(&weight_ns(a)));
     findings
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use larder_base::number::{counted, grouped, percent};
+use larder_base::order;
 
 use crate::advise::facts::{ImageFacts, Lives};
 use crate::advise::finding::{Confidence, Finding, Pattern, grouped_by, no_calls};
@@ -108,7 +109,7 @@ fn callers(image: &ImageFacts, group: &[usize]) -> String {
         *by_name.entry(name).or_default() += site.sums.calls;
     }
     let mut ranked: Vec<(String, u64)> = by_name.into_iter().collect();
-    ranked.sort_by_key(|(_, calls)| std::cmp::Reverse(*calls));
+    order::sort_by_key(&mut ranked, |(_, calls)| std::cmp::Reverse(*calls));
     let all = calls(image, group);
     let shown = ranked.iter().take(CALLERS_SHOWN);
     let mut text: Vec<String> = shown

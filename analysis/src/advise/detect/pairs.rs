@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use larder_base::number::grouped;
+use larder_base::order;
 
 use crate::advise::claim::Claim;
 use crate::advise::facts::{ImageFacts, MOST_LINES, Site};
@@ -87,7 +88,7 @@ pub fn conclude(
         .filter(|(first, second, together)| always(image, first, second, together))
         .collect();
     // If each seems to follow the other, the one that follows more often counts as the second.
-    pairs.sort_by_key(|(first, second, together)| {
+    order::sort_by_key(&mut pairs, |(first, second, together)| {
         let made = std::cmp::Reverse(together.made);
         (
             made,

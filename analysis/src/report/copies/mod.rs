@@ -9,6 +9,7 @@ pub mod text;
 
 use std::rc::Rc;
 
+use larder_base::order;
 use larder_trace::{Action, CopyCall, Event, Events};
 
 use super::callers::{self, Callers};
@@ -135,7 +136,7 @@ impl Copies {
     /// The functions that copied, those with the most bytes first.
     pub fn functions(&self) -> Vec<(CopyCall, Copied)> {
         let mut functions = self.callers.kinds();
-        functions.sort_by(|(_, a), (_, b)| b.bytes.total_cmp(&a.bytes));
+        order::sort_by(&mut functions, |(_, a), (_, b)| b.bytes.total_cmp(&a.bytes));
         functions
     }
 

@@ -5,6 +5,7 @@
 pub mod json;
 pub mod text;
 
+use larder_base::order;
 use larder_trace::{Action, Event, Events, Sampling, StackId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -120,7 +121,7 @@ impl Cpu {
                 total: sums.total,
             })
             .collect();
-        rows.sort_by(|a, b| {
+        order::sort_by(&mut rows, |a, b| {
             let key = |row: &Row<'_>| (row.own.ns, row.total.ns);
             key(b)
                 .cmp(&key(a))

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use larder_base::number::{counted, duration, grouped, percent, rounded};
+use larder_base::order;
 use larder_base::style::{FAINT, FUNCTION, HEADING};
 
 use super::{Caller, Needless, Results, SystemCalls, TINY_BYTES, UNFILLED, error_name};
@@ -96,7 +97,7 @@ fn rate_of(calls: u64, seconds: f64) -> String {
 /// The most frequent errors, in a bracket, or nothing.
 fn errors_of(results: &Results) -> String {
     let mut errors: Vec<_> = results.errors.iter().collect();
-    errors.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
+    order::sort_by_key(&mut errors, |(_, calls)| std::cmp::Reverse(**calls));
     let shown = errors.iter().take(ERRORS_SHOWN);
     let mut names: Vec<String> = shown
         .map(|(error, calls)| format!("{} {}", error_name(**error), grouped(**calls)))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::samples::{Addresses, Key, Recorded};
+use larder_base::order;
 
 /// How a recorded stack differs from the other unwinder's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Tally {
     pub fn of(recorded: &HashMap<Key, Recorded>, other: &HashMap<Key, Addresses>) -> Tally {
         let mut tally = Tally::default();
         let mut keys: Vec<&Key> = other.keys().collect();
-        keys.sort_unstable();
+        order::sort_by(&mut keys, Ord::cmp);
         for key in keys {
             match recorded.get(key) {
                 Some(ours) => tally.add(ours, &other[key]),
