@@ -1,4 +1,5 @@
-"""The checks of scripts/lint that read code: the length of functions, and where system calls are made.
+"""The checks of scripts/lint that read code: the length of functions, where system calls are made,
+and which tests run.
 
 Owns nothing and changes nothing. Each check gets the paths of all files of the tree, relative to the
 current folder, and gives a list of "file:line: what is wrong; what to do".
@@ -85,6 +86,19 @@ def lines_until(lines, start, end):
     """Number of lines from lines[start] to the first below it that begins with this."""
     below = next((number for number in range(start + 1, len(lines)) if lines[number].startswith(end)), start)
     return below - start + 1
+
+
+def test_modules(paths):
+    """The files beside a crate's tests/main.rs are modules of it: cargo does not find them by itself."""
+    present, wrong = set(paths), []
+    for path in sorted(paths):
+        folder, _, name = path.rpartition("/")
+        if not path.endswith(".rs") or name == "main.rs" or f"{folder}/main.rs" not in present or not folder.endswith("tests"):
+            continue
+        with open(f"{folder}/main.rs", encoding="utf-8") as file:
+            if not re.search(rf"^mod {name[:-len('.rs')]};$", file.read(), re.MULTILINE):
+                wrong.append(f"{path}:1: no test of it runs; add 'mod {name[:-len('.rs')]};' to {folder}/main.rs")
+    return wrong
 
 
 def system_calls(paths):

@@ -3,12 +3,10 @@
 //! `case_NAME` whose comment says `finds PATTERN at MARK` must give that finding at the line marked
 //! `// @MARK`; one that says `nothing` must give none with a cure.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 use regex::Regex;
 use serde_json::Value;
 

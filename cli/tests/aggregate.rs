@@ -1,15 +1,13 @@
 //! `record --aggregate`: the report of counters is that of a full trace of the same run, apart from
 //! what counters cannot know; whatever ends the program, they are there.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,13 +1,11 @@
 //! Commands that cannot be run or reached: one line with cause and remedy, and the right code.
 
-mod common;
-
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 
 /// The same answer from `run` and from `record`; and `record` leaves nothing behind.
 #[track_caller]

@@ -1,16 +1,14 @@
 //! Traces that are missing, empty, cut, flipped, of a later version, or not to be read: one line
 //! that says what and where, never a panic, and what is whole is still analysed.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::running::ended_if_it_hangs;
-use common::*;
+use crate::common::running::ended_if_it_hangs;
+use crate::common::*;
 use larder_trace::AllocCall;
 use larder_trace::call::Call;
 use larder_trace::codec::Class;

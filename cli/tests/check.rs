@@ -1,14 +1,12 @@
 //! `larder check` and `larder history`: budgets kept and broken, written and refused, and what is
 //! kept of the runs.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// Twenty turns of a loop; with PLANTED an allocation more in each.

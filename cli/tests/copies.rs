@@ -1,10 +1,8 @@
 //! `larder report --copies`: every copy of a program whose copies are known, by function, size and caller.
 
-mod common;
-
 use std::fs;
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 /// Four threads, each of which copies in known sizes at known lines; a wrapper with two callers.

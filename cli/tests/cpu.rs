@@ -1,10 +1,8 @@
 //! `larder record --cpu`, `report --cpu`, `callers` and `callees`, of programs whose shares are known.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 /// Three quarters of the time in `three`, a quarter in `one`, which a recursion of up to four calls leads to.

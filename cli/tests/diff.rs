@@ -1,11 +1,9 @@
 //! `larder diff`: two builds of small programs.
 
-mod common;
-
 use std::fs;
 
-use common::diff::*;
-use common::*;
+use crate::common::diff::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 const OLD: &str = r#"

@@ -1,14 +1,12 @@
 //! `larder diff --copies|--syscalls|--cpu`, also with `--growth`: programs whose lines make known calls, and traces
 //! with known samples.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::diff::*;
-use common::written::Written;
-use common::*;
+use crate::common::diff::*;
+use crate::common::written::Written;
+use crate::common::*;
 use serde_json::{Value, json};
 
 const INCLUDES: &str = r#"

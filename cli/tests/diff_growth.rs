@@ -1,12 +1,10 @@
 //! `larder diff --growth`: one program on growing inputs.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::diff::*;
-use common::*;
+use crate::common::diff::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,7 +1,5 @@
 //! `liblarder_endpoint.so`: what a program serves of itself, to whom, and what it must not notice of it.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,11 +8,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::http::{
+use crate::common::http::{
     TOKEN, answer, connect, in_use, port, promtool_is_content, random_requests, request, tool,
 };
-use common::running::{Running, wait_until, worker};
-use common::*;
+use crate::common::running::{Running, wait_until, worker};
+use crate::common::*;
 
 /// The program on liblarder, which listens there.
 fn listening(program: &Path, place: &str) -> Command {

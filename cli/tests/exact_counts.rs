@@ -1,11 +1,9 @@
 //! A program that makes exactly so many calls of each kind, in known lines, in four threads: the
 //! report says exactly that.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const THREADS: u64 = 4;

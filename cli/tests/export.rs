@@ -1,13 +1,11 @@
 //! `larder export` and `larder flamegraph`: what every format holds adds up to the report, hostile
 //! names stay names, damaged traces are exported as far as they go.
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Row, RowAccessor};
 use serde_json::Value;

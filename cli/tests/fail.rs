@@ -1,11 +1,9 @@
 //! `larder run --fail-…`: exactly the wanted calls fail, in any program, and what then goes wrong is reported.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use tempfile::TempDir;
 
 struct Bench {

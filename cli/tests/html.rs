@@ -1,14 +1,12 @@
 //! `larder html` and `larder timeline`: the page in a real browser, hostile names, sizes.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::browser::Browser;
-use common::written::Written;
-use common::*;
+use crate::common::browser::Browser;
+use crate::common::written::Written;
+use crate::common::*;
 use serde_json::json;
 
 const SOURCE: &str = r#"

@@ -1,12 +1,10 @@
 //! What other tools recorded, imported: the trace says what the source says, and bad input leaves
 //! nothing behind.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const LOG: &str = "\

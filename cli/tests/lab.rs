@@ -1,10 +1,8 @@
 //! What `larder-lab` does is typed after `larder`, and nobody can tell that it is another program.
 
-mod common;
-
 use std::fs;
 
-use common::*;
+use crate::common::*;
 
 /// The tool alone, or with a `larder-lab` at `place` that prints its words.
 fn tree(place: Option<&str>) -> tempfile::TempDir {

@@ -1,15 +1,13 @@
 //! `larder leaks`: programs that lose memory, checked when they end and while they run.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::running::{Running, preloaded, preloaded_with};
-use common::{
-    assert_fails, assert_success, code, compile, larder, library_directory, output, stderr, stdout,
-    temporary, without_rights,
+use crate::common::running::{Running, preloaded, preloaded_with};
+use crate::common::{
+    assert_fails, assert_success, code, compile, larder, library_directory, line_of, output,
+    stderr, stdout, temporary, without_rights,
 };
 use serde_json::Value;
 
@@ -213,7 +211,7 @@ fn with_heapcheck_each_leak_has_its_line() {
     assert_eq!(pairs["lost"]["bytes"], PAIRS);
     assert_eq!(pairs["lost"]["objects"], 2000);
     assert_eq!(pairs["lost"]["with_others"]["objects"], 1000);
-    assert_eq!(pairs["line"], common::line_of(SERVER, "pair"));
+    assert_eq!(pairs["line"], line_of(SERVER, "pair"));
     let text = stdout(&leaks(&running, &[]));
     for words in ["lose_pair  ", "7 threads stopped", "Sites by bytes lost"] {
         assert!(text.contains(words), "no {words:?} in: {text}");

@@ -1,12 +1,10 @@
 //! `larder record --leaks`: what nothing led to any more when a program ended, over Larder and over the
 //! C library's malloc, and what `larder advise` says where nobody looked.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::*;
+use crate::common::*;
 use larder_trace::{Trace, trace_files};
 use serde_json::Value;
 

@@ -1,13 +1,11 @@
 //! `larder memdebug` on logs that are whole, faulty, cut, hostile and none: what it prints, and
 //! how it ends. That its counters are those of curl's own analyser is asserted by tests/memdebug.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use common::*;
+use crate::common::*;
 use tempfile::TempDir;
 
 const WHOLE: &str = "\

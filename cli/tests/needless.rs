@@ -3,9 +3,7 @@
 
 #[path = "needless/blocks.rs"]
 mod blocks;
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 const HEAD: &str = r#"

@@ -1,15 +1,13 @@
 //! `larder profile`: what a run's profile says against what the program did; every format holds the
 //! same; profiles that are cut, hostile or none.
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::running::Running;
-use common::*;
+use crate::common::running::Running;
+use crate::common::*;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,8 +1,6 @@
 //! `larder serve --push`: to receivers that take apart what comes as the real ones do: Pyroscope's
 //! `/ingest` and Parca's `/profiles/writeraw`; and to such as fail, refuse, hang or come late.
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,10 +10,10 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use crate::common::running::{HANG, Running, first_words, preloaded, wait_until, worker};
+use crate::common::*;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::running::{HANG, Running, first_words, preloaded, wait_until, worker};
-use common::*;
 use prost::Message;
 use tempfile::TempDir;
 

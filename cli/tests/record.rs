@@ -1,15 +1,13 @@
 //! `larder record`: exit codes, the trace's place and rights, several processes, early ends.
 
-mod common;
-
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::running::wait_until;
-use common::*;
+use crate::common::running::wait_until;
+use crate::common::*;
 use larder_trace::writer::{About, Writer};
 
 #[test]

@@ -1,12 +1,10 @@
 //! `larder run`: the program cannot tell that it was started by the tool.
 
-mod common;
-
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
-use common::*;
+use crate::common::*;
 
 #[test]
 fn output_and_exit_code_are_the_commands() {

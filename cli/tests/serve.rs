@@ -1,8 +1,6 @@
 //! `larder serve`: real sockets, and programs on the staged allocator that come, die and are looked
 //! into meanwhile. pprof and promtool read what is served (PPROF and PROMTOOL name them).
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,11 +11,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use common::http::{
+use crate::common::http::{
     TOKEN, answer, connect, in_use, port, promtool_is_content, random_requests, request, tool,
 };
-use common::running::{Running, failure_at, first_words, preloaded, wait_until, worker};
-use common::*;
+use crate::common::running::{Running, failure_at, first_words, preloaded, wait_until, worker};
+use crate::common::*;
 use tempfile::TempDir;
 
 fn program(directory: &Path) -> PathBuf {

@@ -1,13 +1,11 @@
 //! Who is charged: inlined functions, C++ and Rust plumbing, wrappers, stripped programs, separate
 //! debug files, replaced files.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 #[test]

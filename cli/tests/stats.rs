@@ -1,14 +1,12 @@
 //! `larder stats`: running programs on the staged allocator, looked into from outside.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::running::{Running, preloaded, wait_until};
-use common::{
-    assert_fails, assert_success, compile, larder, library_directory, output, stdout, temporary,
-    write_program,
+use crate::common::running::{Running, preloaded, wait_until};
+use crate::common::{
+    assert_fails, assert_success, code, compile, larder, library_directory, output, stderr, stdout,
+    temporary, write_program,
 };
 use serde_json::Value;
 
@@ -213,7 +211,7 @@ fn what_cannot_be_examined_is_reported_with_the_reason() {
     assert_fails(&found, 125, &["no such process"]);
     for bad in ["0", "-1", "x", "99999999999"] {
         let found = output(larder().arg("stats").arg(bad));
-        assert_eq!(common::code(&found), 125, "{bad}");
+        assert_eq!(code(&found), 125, "{bad}");
     }
 }
 
@@ -390,10 +388,10 @@ int main(int argc, char** argv) {
 fn a_command_is_looked_into_at_each_of_its_ends() {
     let directory = temporary();
     let program = compile(directory.path(), "ends.c", ENDS, &["-O1", "-pthread"]);
-    for (how, code) in [("", 3), ("_", 7), ("k", 128 + 15), ("a", 128 + 6)] {
+    for (how, expected) in [("", 3), ("_", 7), ("k", 128 + 15), ("a", 128 + 6)] {
         let mut run = larder();
         let run = output(run.args(["stats", "--json", "--"]).arg(&program).arg(how));
-        assert_eq!(common::code(&run), code, "{how}: {}", common::stderr(&run));
+        assert_eq!(code(&run), expected, "{how}: {}", stderr(&run));
         let text = stdout(&run);
         let text = text.strip_prefix("its own\n").unwrap_or(&text);
         let found = json(text);
@@ -416,7 +414,7 @@ fn a_command_is_looked_into_at_each_of_its_ends() {
         .arg("--")
         .arg(&program)
         .arg("e");
-    assert_eq!(common::code(&output(&mut run)), 9);
+    assert_eq!(code(&output(&mut run)), 9);
     let found = json(&std::fs::read_to_string(&out).expect("written"));
     assert_eq!(
         (found.as_array().map(Vec::len), &found[1]["name"]),

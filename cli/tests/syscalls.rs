@@ -1,11 +1,9 @@
 //! `larder report --syscalls`: every call of a program whose calls are known, by function and by caller.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 /// Two threads that wake each other through a pipe one byte at a time, and one of each other kind.

@@ -1,8 +1,6 @@
 //! `larder top`: a running program on the staged allocator, watched from outside; the screen in a
 //! pseudoterminal, whose output vt100 draws.
 
-mod common;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZero;
@@ -11,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use common::running::{Running, failure_at, preloaded, wait_until};
-use common::{
-    assert_fails, assert_success, compile, larder, line_of, output, stderr, stdout, temporary,
+use crate::common::running::{Running, failure_at, preloaded, wait_until};
+use crate::common::{
+    assert_fails, assert_success, code, compile, larder, line_of, output, stderr, stdout, temporary,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -331,7 +329,7 @@ fn what_cannot_be_watched_is_reported_with_the_reason() {
         &["1", "--skip", ""],
         &["1", "--sort", "x"],
     ] {
-        assert_eq!(common::code(&output(larder().arg("top").args(bad))), 125);
+        assert_eq!(code(&output(larder().arg("top").args(bad))), 125);
     }
 }
 

@@ -1,12 +1,10 @@
 //! `-o FILE` of what shows a trace: the ending of the name chooses the format, and the file is the one
 //! that the command for this format makes.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 use tempfile::TempDir;
 
 const SOURCE: &str = r#"

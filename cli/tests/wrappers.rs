@@ -1,15 +1,13 @@
 //! A program's own allocation functions: found by themselves, passed over, and reported, by every command
 //! that names sites.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::browser::Browser;
-use common::running::{Running, preloaded};
-use common::*;
+use crate::common::browser::Browser;
+use crate::common::running::{Running, preloaded};
+use crate::common::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -117,7 +115,7 @@ fn a_profile_charges_their_callers() {
     let directory = temporary();
     let program = program(directory.path());
     assert_charges(|options| {
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder.args([
             "profile",
             "--mean",
@@ -134,7 +132,7 @@ fn a_profile_charges_their_callers() {
     larder.args(["profile", "--mean", "1", "-o"]).arg(&file);
     assert_success(&output(larder.arg("--").arg(&program)));
     assert_charges(|options| {
-        let mut larder = common::larder();
+        let mut larder = crate::common::larder();
         larder.args(["profile", "--sort", "in-use", "--top", "0"]);
         output(larder.arg(&file).args(options))
     });
@@ -146,7 +144,7 @@ fn a_site_is_the_same_in_the_base_though_wrappers_do_not_show_there() {
     let program = program(directory.path());
     let profiled = |words: &[&str]| {
         let file = directory.path().join(format!("{}.heap", words.len()));
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder.args(["profile", "--mean", "1", "-o"]).arg(&file);
         assert_success(&output(larder.arg("--").arg(&program).args(words)));
         file
@@ -182,7 +180,7 @@ fn lost_memory_is_charged_to_their_callers() {
     let directory = temporary();
     let program = program(directory.path());
     assert_charges(|options| {
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder.args(["leaks", "--top", "0"]).args(options);
         output(larder.arg("--").arg(&program))
     });
@@ -203,7 +201,7 @@ fn a_budget_is_broken_by_their_caller() {
     let [before, after] = [&[][..], &["-DMORE"]]
         .map(|flags: &[&str]| recorded(directory.path(), &flags.len().to_string(), flags));
     let check = |trace: &Path, options: &[&str]| {
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder.current_dir(directory.path()).arg("check").arg(trace);
         output(larder.arg("--no-history").args(options))
     };
@@ -244,7 +242,7 @@ fn both_sides_of_a_comparison_say_whom_they_pass_over() {
     let [before, after] = [&[][..], &["-DMORE"]]
         .map(|flags: &[&str]| recorded(directory.path(), &flags.len().to_string(), flags));
     let diff = |options: &[&str]| {
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder.arg("diff").args([&before, &after]).args(options);
         let found = output(&mut larder);
         assert_success(&found);
@@ -276,7 +274,7 @@ fn a_page_says_in_its_head_whom_it_passes_over() {
     let trace = recorded(directory.path(), "page", &[]);
     let page = |options: &[&str]| {
         let file = directory.path().join("page.html");
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder
             .arg("html")
             .arg(&trace)
@@ -412,7 +410,7 @@ impl Nested {
     }
 
     fn json(&self, command: &str, options: &[&str]) -> Value {
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder.env("XDG_CACHE_HOME", self.directory.path());
         larder.arg(command).arg(&self.trace).arg("--json");
         let found = output(larder.args(options));
@@ -524,7 +522,7 @@ fn advice_is_of_the_callers_of_wrappers() {
 fn a_row_without_a_name_says_so() {
     let nested = nested(true);
     let shown = |command: &str, options: &[&str]| {
-        let mut larder = larder();
+        let mut larder = crate::common::larder();
         larder.env("XDG_CACHE_HOME", nested.directory.path());
         let found = output(larder.arg(command).arg(&nested.trace).args(options));
         assert_success(&found);
@@ -608,7 +606,7 @@ fn a_wrapper_that_shows_in_one_trace_is_passed_over_in_the_other() {
             record(&place, &program, words, &["--no-larder"])
         });
         for traces in [[&few, &all], [&all, &few]] {
-            let mut larder = larder();
+            let mut larder = crate::common::larder();
             larder.args(["diff", "--all", "--json"]).args(traces);
             let found = output(&mut larder);
             assert_success(&found);

@@ -1,16 +1,13 @@
 //! `larder bench` end to end, on small workloads of its own: an allocator that is not loaded is refused, a
 //! crash is a row, and measurements are written.
 
-#[path = "../../cli/tests/common/mod.rs"]
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use common::running::{HANG, wait_until};
-use common::{
+use crate::common::running::{HANG, wait_until};
+use crate::common::{
     assert_fails, assert_success, code, compile, larder, output, stderr, stdout, temporary,
 };
 use serde_json::Value;

@@ -3,13 +3,10 @@
 //! Their programs are searched for in `LARDER_LIBEXEC` (default: the staged tree), then in the build tree
 //! of `make test`; if they are in neither, the tests fail.
 
-#[path = "../../cli/tests/common/mod.rs"]
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{built_libraries, code, larder, output};
+use crate::common::{built_libraries, code, larder, output};
 
 const PROGRAM: &str = "bench_stacks";
 

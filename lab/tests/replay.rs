@@ -1,14 +1,11 @@
 //! `larder replay`: the recorded calls are repeated on any malloc; those that cannot be are reported.
 
-#[path = "../../cli/tests/common/mod.rs"]
-mod common;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::running::ended_if_it_hangs;
-use common::*;
+use crate::common::running::ended_if_it_hangs;
+use crate::common::*;
 use serde_json::Value;
 
 /// Two threads allocate blocks and grow some, two others grow and free them; then threads that start and

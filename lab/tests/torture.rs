@@ -1,12 +1,9 @@
 //! `larder torture`: clean on Larder, a fault on a malloc that is broken on purpose.
 
-#[path = "../../cli/tests/common/mod.rs"]
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 
 /// A malloc over the C library's, with what a test defines in place of some functions.
 const BROKEN: &str = r#"

@@ -1,12 +1,10 @@
 //! With `LARDER_RECORD_CONTENTS` the trace has the contents of blocks at their end, and no program fails
 //! because of it.
 
-mod support;
-
 use std::collections::HashMap;
 
+use crate::support::{Bench, Recorded, Run};
 use larder_trace::{Action, Fingerprint};
-use support::{Bench, Recorded, Run};
 
 /// A block's life in the trace.
 #[derive(Clone, Copy, Debug)]

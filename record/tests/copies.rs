@@ -1,13 +1,11 @@
 //! The wrappers of functions that copy: every call is in the trace, and the program sees no difference.
 
-mod support;
-
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::{Bench, Recorded, Run, copies_library, recorder};
 use larder_trace::{Action, CopyCall};
-use support::{Bench, Recorded, Run, copies_library, recorder};
 
 /// Each function, its result checked; then what it did is in order in `EXPECTED`. The destination is within
 /// `to`, the source within `from`, unless it is a format or a block.

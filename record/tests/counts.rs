@@ -1,11 +1,9 @@
 //! A trace has exactly the program's calls, sizes, addresses, lines and threads.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::{Bench, lines, preload};
 use larder_trace::{Action, AllocCall, EndState, FreeCall, Origin};
-use support::{Bench, lines};
 
 const FOUR_THREADS: &str = r#"
 #define _GNU_SOURCE
@@ -178,7 +176,7 @@ fn the_same_counts_under_other_allocators() {
             library.display()
         );
         let run = bench.run_with(&program, &[], |command| {
-            command.env("LD_PRELOAD", support::preload(&library));
+            command.env("LD_PRELOAD", preload(&library));
         });
         // jemalloc's realloc(p, 0) returns a block; the program then returns 1.
         let code = run.output.status.code();

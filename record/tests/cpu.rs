@@ -1,14 +1,12 @@
 //! Samples of processor time: they show what ran, in each thread, and the program sees no difference.
 
-mod support;
-
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::{Bench, Recorded, Recording, Run, cpu_library, lines, recorder};
 use larder_trace::{Action, Origin, Sampling, Trace, trace_files};
-use support::{Bench, Recorded, Run, cpu_library, lines, recorder};
 
 /// `spin` takes so much processor time, whatever else the machine does.
 const SPIN: &str = r#"
@@ -447,7 +445,7 @@ int main(void) {
     let program = build(&bench, PROGRAM);
     let run = run(&bench, &program, &[], "997");
     let trace = run.succeeded().only().assert_whole();
-    let made = |call: &&support::Recording| match call.event.action {
+    let made = |call: &&Recording| match call.event.action {
         Action::Alloc { size, .. } => (16..1016).contains(&size) && call.frames[0].0 == "cpu.bin",
         _ => false,
     };

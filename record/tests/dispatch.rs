@@ -1,10 +1,8 @@
 //! Every system call, by the kernel's dispatch: each is in the trace with its stack, and the program sees no
 //! difference, whatever it does with signals, threads and children.
 
-mod support;
-
+use crate::support::{Bench, Recorded, Recording, Run, cpu_library, recorder};
 use larder_trace::{Action, Origin, SystemCall};
-use support::{Bench, Recorded, Recording, Run, cpu_library, recorder};
 
 const BEGIN: &str = r#"
 #define _GNU_SOURCE

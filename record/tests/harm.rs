@@ -1,15 +1,13 @@
 //! The program is never harmed, and the trace records what it lacks.
 
-mod support;
-
 use std::process::Command;
 
+use crate::support::{Bench, Recorded, Recording, Run};
 use larder_trace::{Action, EndState, Origin, StopReason, Trace, trace_files};
-use support::{Bench, Recorded, Run};
 
 fn allocations_of(run: &Run, size: u64) -> Vec<usize> {
-    let count = |trace: &support::Recorded| {
-        let of_size = |call: &&support::Recording| matches!(call.event.action, Action::Alloc { size: s, .. } if s == size);
+    let count = |trace: &Recorded| {
+        let of_size = |call: &&Recording| matches!(call.event.action, Action::Alloc { size: s, .. } if s == size);
         trace.calls.iter().filter(of_size).count()
     };
     run.traces.iter().map(count).collect()

@@ -1,12 +1,10 @@
 //! The wrappers of system calls: every result is in the trace, and the program sees no difference.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::{Bench, Recorded, Run, io_library, recorder};
 use larder_trace::{Action, SystemCall};
-use support::{Bench, Recorded, Run, io_library, recorder};
 
 const CALLS: &str = r#"
 #define _GNU_SOURCE

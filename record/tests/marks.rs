@@ -1,12 +1,10 @@
 //! The program's own marks are in the trace, and cost nothing to a program that is not recorded.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use support::{Bench, finish};
+use crate::support::{Bench, finish};
 
 const MARKS: &str = r#"
 #include <larder/mark.h>

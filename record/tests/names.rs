@@ -1,9 +1,7 @@
 //! Calls that name a file have a hash of the name, which is one for all that mean the same.
 
-mod support;
-
+use crate::support::{Bench, Run, io_library, recorder};
 use larder_trace::{Action, SystemCall};
-use support::{Bench, Run, io_library, recorder};
 
 const NAMED: &str = r#"
 #define _GNU_SOURCE

@@ -1,11 +1,9 @@
 //! Threads that come and go, fork, vfork, spawn, exec.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::Bench;
 use larder_trace::{Action, Origin};
-use support::Bench;
 
 #[test]
 fn short_threads_lose_nothing_and_share_streams() {

@@ -1,9 +1,7 @@
 //! Stacks are complete and right: against libgcc's unwinder, through signals, over dlopen.
 
-mod support;
-
+use crate::support::Bench;
 use larder_trace::{Action, AllocCall};
-use support::Bench;
 
 /// At each allocation of 777 bytes a program prints libgcc's own backtrace.
 const PRELUDE: &str = r#"

@@ -68,7 +68,7 @@ pub fn tool() -> &'static Path {
             (Some(tool), _) => tool.into(),
             (None, Some(lab)) => {
                 let folder = Path::new(lab).parent().expect("a directory");
-                build_for_test("lab", folder);
+                build_for_test("commands", folder);
                 folder.join("larder")
             }
             (None, None) => panic!("a package with neither program"),
@@ -79,7 +79,7 @@ pub fn tool() -> &'static Path {
 
 /// `larder-lab` beside the tool, for `larder bench` and its like; built now.
 pub fn build_lab() {
-    build_for_test("torture", tool().parent().expect("a directory"));
+    build_for_test("lab", tool().parent().expect("a directory"));
 }
 
 /// A directory with the staged allocator and the preloaded Rust libraries: the staged ones as well, or

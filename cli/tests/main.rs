@@ -1,0 +1,35 @@
+//! The tests of the command line, in one program: each would link the same.
+
+mod advise;
+mod aggregate;
+mod bad_command;
+mod bad_trace;
+mod check;
+mod common;
+mod copies;
+mod cpu;
+mod diff;
+mod diff_calls;
+mod diff_growth;
+mod endpoint;
+mod exact_counts;
+mod export;
+mod fail;
+mod html;
+mod import;
+mod lab;
+mod leaks;
+mod lost;
+mod memdebug;
+mod needless;
+mod profile;
+mod push;
+mod record;
+mod run;
+mod serve;
+mod sites;
+mod stats;
+mod syscalls;
+mod top;
+mod views;
+mod wrappers;
