@@ -216,6 +216,8 @@ fn calls_are_seen_whoever_makes_them() {
         };
         assert_eq!(calls("gettid"), seen.then_some(30));
         assert_eq!(calls("write"), seen.then_some(400));
+        assert_eq!(calls("execve"), seen.then_some(1));
+        assert_eq!(calls("exit_group"), seen.then_some(1));
         let futex = &report["system_calls"]["callers"]["futex"];
         let line = line_of(WITHIN, "futex");
         assert_eq!(

@@ -43,7 +43,9 @@ pub struct Local {
     pub new_high: usize,
     /// What samples the thread's processor time; null if nothing does.
     pub sampler: *mut Sampler,
-    pub reserved: [usize; 2],
+    /// When the call began that a stub makes, or `vfork`.
+    pub call_begin: u64,
+    pub reserved: usize,
 }
 
 global_asm!(
@@ -180,13 +182,15 @@ unsafe extern "C" fn vfork() {
         "test eax, eax",
         "je 2f",
         "mov rdi, rax",
+        "mov rsi, rsp",
+        "mov rdx, rbp",
         "sub rsp, 8",
         "call {after}",
         "add rsp, 8",
         "2:",
         "ret",
-        before = sym crate::hooks::vfork_before,
-        after = sym crate::hooks::vfork_after,
+        before = sym crate::dispatch::vfork_begins,
+        after = sym crate::dispatch::vfork_returns,
     )
 }
 
@@ -202,7 +206,7 @@ pub static SELECTOR: AtomicU8 = AtomicU8::new(DISPATCH);
 pub const ALLOW: u8 = 0;
 const DISPATCH: u8 = 1;
 
-/// The instructions of this library, whose system calls are never dispatched.
+/// The instructions of this library whose system calls are never dispatched: all but `larder_record_made`.
 static OWN_CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Has the kernel dispatch the thread's system calls, and those of the threads and processes that it starts.
@@ -213,8 +217,17 @@ pub fn dispatch_calls() -> Result<(), Errno> {
     sys::dispatch_calls(own, SELECTOR.as_ptr())
 }
 
-/// The segment that this function is in.
+/// The part of its segment that this function is in.
 fn own_code() -> Range<usize> {
+    let segment = segment();
+    let [made, end] = MADE.map(|place| place as *const () as usize);
+    match (own_code as *const () as usize) < made {
+        true => segment.start..made,
+        false => end..segment.end,
+    }
+}
+
+fn segment() -> Range<usize> {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,
         _: usize,
@@ -318,22 +331,99 @@ pub unsafe extern "C" fn dispatched() {
     )
 }
 
-/// Where in the program the call of each stub returns to; 0 if it has none. The first half is of those whose
-/// child makes dispatched calls, too.
-static STUBS: [AtomicUsize; 32] = [const { AtomicUsize::new(0) }; 32];
-const STUB_BYTES: usize = 32;
-
-/// A place in this library that makes the call whose number is in `rax`, and then jumps back; `None` if all
-/// are in use. `in_child`: what it makes goes on with dispatched calls.
-pub fn stub(back: usize, in_child: bool) -> Option<usize> {
-    let half = STUBS.len() / 2;
-    let range = if in_child { 0..half } else { half..STUBS.len() };
-    let number = range.into_iter().find(|number| {
-        let taken = STUBS[*number].compare_exchange(0, back, Ordering::AcqRel, Ordering::Acquire);
-        taken.is_ok() || taken == Err(back)
-    })?;
-    Some(stubs as *const () as usize + number * STUB_BYTES)
+/// The calls that a handler cannot make, by what comes after them.
+#[derive(Clone, Copy)]
+pub enum Stub {
+    /// Their child makes dispatched calls, too.
+    Forks,
+    /// Their child does not.
+    Borrows,
+    /// They have none.
+    Plain,
 }
+
+/// Of each stub: where in the program its call returns to, and above that its number; 0 if it has none.
+static STUBS: [AtomicUsize; 48] = [const { AtomicUsize::new(0) }; 48];
+const STUBS_OF_A_KIND: usize = 16;
+const STUB_BYTES: usize = 32;
+const NUMBER_SHIFT: u32 = 48;
+
+/// A place in this library that makes the call whose number is in `rax`, has it recorded, and then jumps back;
+/// `None` if all are in use.
+pub fn stub(kind: Stub, number: i64, back: usize) -> Option<usize> {
+    let number = usize::try_from(number)
+        .ok()
+        .filter(|number| number >> 16 == 0)?;
+    let entry = number << NUMBER_SHIFT | back;
+    let first = kind as usize * STUBS_OF_A_KIND;
+    let mut range = first..first + STUBS_OF_A_KIND;
+    let found = range.find(|place| {
+        let taken = STUBS[*place].compare_exchange(0, entry, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok() || taken == Err(entry)
+    })?;
+    Some(stubs as *const () as usize + found * STUB_BYTES)
+}
+
+/// A call that a stub has made.
+pub struct StubCall {
+    pub number: i64,
+    pub result: i64,
+    /// Where it returns to, and with which stack pointer.
+    pub ip: usize,
+    pub sp: usize,
+}
+
+/// The call that a stub has dispatched itself for, if the code was interrupted there.
+///
+/// # Safety
+/// The registers of interrupted code.
+pub unsafe fn made_by_stub(ip: usize, sp: usize) -> Option<StubCall> {
+    if ip != MADE[1] as *const () as usize {
+        return None;
+    }
+    // SAFETY: the stub has just pushed both.
+    let [entry, result] = unsafe { (sp as *const [usize; 2]).read() };
+    // SAFETY: within `STUBS`.
+    let entry = unsafe { (*(entry as *const AtomicUsize)).load(Ordering::Acquire) };
+    Some(StubCall {
+        number: (entry >> NUMBER_SHIFT) as i64,
+        result: result as i64,
+        ip: entry & ((1 << NUMBER_SHIFT) - 1),
+        sp: sp + MADE_BYTES,
+    })
+}
+
+/// Below the program's stack pointer: its red zone, and two words.
+const MADE_BYTES: usize = 128 + 16;
+
+unsafe extern "C" {
+    safe fn larder_record_made();
+    safe fn larder_record_made_end();
+}
+
+/// The instruction of this library that is dispatched, so that the handler records what a stub has made.
+const MADE: [extern "C" fn(); 2] = [larder_record_made, larder_record_made_end];
+
+// In a section of its own, because what is not dispatched must be one range. If nothing is dispatched any more, it
+// asks for the process, and the call returns.
+global_asm!(
+    ".section larder_record_made_code, \"ax\", @progbits",
+    ".hidden larder_record_made",
+    ".globl larder_record_made",
+    "larder_record_made:",
+    "syscall",
+    ".hidden larder_record_made_end",
+    ".globl larder_record_made_end",
+    "larder_record_made_end:",
+    "pop rcx",
+    "pop rax",
+    "lea rsp, [rsp + 128]",
+    "mov rcx, qword ptr [rcx]",
+    "shl rcx, 16",
+    "shr rcx, 16",
+    "jmp rcx",
+    ".text",
+);
 
 /// The child of a call is 0 in `rax`. What else a system call keeps must be kept; it changes `rcx` and `r11`.
 macro_rules! stubs {
@@ -347,7 +437,7 @@ macro_rules! stubs {
                     concat!("lea rcx, [rip + {stubs} + 8 * ", $number, "]"),
                     "test rax, rax",
                     concat!("je ", $child),
-                    "jmp qword ptr [rcx]",
+                    "jmp 5f",
                 )*
                 ".balign 32",
                 "3:",
@@ -374,10 +464,24 @@ macro_rules! stubs {
                 "lea rsp, [rsp + 128]",
                 "xor eax, eax",
                 "4:",
-                "jmp qword ptr [rcx]",
+                "mov rcx, qword ptr [rcx]",
+                "shl rcx, 16",
+                "shr rcx, 16",
+                "jmp rcx",
+                "5:",
+                "cmp byte ptr [rip + {selector}], {allow}",
+                "je 4b",
+                "lea rsp, [rsp - 128]",
+                "push rax",
+                "push rcx",
+                "mov eax, {get_process}",
+                "jmp {made}",
                 stubs = sym STUBS,
                 code = sym OWN_CODE,
                 selector = sym SELECTOR,
+                allow = const ALLOW,
+                get_process = const libc::SYS_getpid,
+                made = sym larder_record_made,
             )
         }
     };
@@ -388,6 +492,8 @@ stubs! {
     8 "3f" 9 "3f" 10 "3f" 11 "3f" 12 "3f" 13 "3f" 14 "3f" 15 "3f"
     16 "4f" 17 "4f" 18 "4f" 19 "4f" 20 "4f" 21 "4f" 22 "4f" 23 "4f"
     24 "4f" 25 "4f" 26 "4f" 27 "4f" 28 "4f" 29 "4f" 30 "4f" 31 "4f"
+    32 "5f" 33 "5f" 34 "5f" 35 "5f" 36 "5f" 37 "5f" 38 "5f" 39 "5f"
+    40 "5f" 41 "5f" 42 "5f" 43 "5f" 44 "5f" 45 "5f" 46 "5f" 47 "5f"
 }
 
 /// A thread's first function and its argument.

@@ -4,30 +4,35 @@
 //!
 //! ```text
 //! begin_thread ─> (SIGSYS) ─> arch::dispatched ─> prepare ─> system call ─> finish ─> Stream::interrupted_call
-//!                                                   └─> arch::stub: those that must not be made by a handler
+//!                                 ↑                 └─> arch::stub: those that must not be made by a handler
+//!                                 └──────── (SIGSYS) ───────┘
 //! ```
 //!
 //! A handler cannot make calls that return twice or on another stack, nor those that change what its return
-//! restores. Of these, fork, clone and the like, sigreturn and sigaltstack are made behind it, by a stub of ours,
-//! and are not recorded; a mask of signals is changed in what it restores.
+//! restores. Of these, fork, clone and the like, and sigaltstack are made behind it, by a stub of ours. In the
+//! parent the stub then has itself dispatched, and the handler records the call with its result. A mask of signals
+//! is changed in what the handler restores.
+//!
+//! What does not return is recorded before it is made: exit, and sigreturn, which returns elsewhere. An exec that
+//! succeeds is the first call of the new image.
 //!
 //! The handler's own work is not interrupted by signals; the calls that it makes are, like the program's.
 //!
 //! Thread safety: the kernel looks at one byte, `arch::SELECTOR`, of all threads. Invariant: the program never
 //! blocks SIGSYS, because the kernel would end it; a child of vfork makes its calls itself.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_trace::SystemCall;
 
-use crate::arch::{self, MadeCall};
+use crate::arch::{self, MadeCall, Stub};
 use crate::errno::Errno;
 use crate::hooks::{self, Hook, guard};
 use crate::notes::{self, Called};
 use crate::signals::OwnAction;
 use crate::sys::{self, KernelAction};
-use crate::{file, state};
+use crate::{clock, file, state};
 
 /// `si_code` of a dispatched call.
 const DISPATCHED: c_int = 2;
@@ -36,6 +41,8 @@ const SIGNAL: u64 = 1 << (libc::SIGSYS - 1);
 const ARCHITECTURE: u32 = 0xc000_003e;
 /// Bytes of `syscall`.
 const INSTRUCTION: i64 = 2;
+/// Bytes of the code that a handler returns to, of which `syscall` is the end; see `arch::signal_return`.
+const TRAMPOLINE: u64 = 9;
 /// For what a process, or a thread, begins with.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -59,7 +66,10 @@ pub fn start() {
     sys::unblock(libc::SIGSYS);
     let begun = begun.and_then(|_| arch::dispatch_calls());
     match begun {
-        Ok(()) => IS_ON.store(true, Ordering::Release),
+        Ok(()) => {
+            IS_ON.store(true, Ordering::Release);
+            record_exec();
+        }
         Err(errno) => file::warn(
             b"the kernel dispatches no system calls",
             c"",
@@ -67,6 +77,62 @@ pub fn start() {
             b"that takes Linux 5.11; `record --syscalls` records libc's functions",
         ),
     }
+}
+
+/// The call that the image began with.
+fn record_exec() {
+    // SAFETY: reads the auxiliary vector, which has the name that the kernel was given.
+    let by_descriptor = unsafe {
+        let name = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        !name.is_null() && CStr::from_ptr(name).to_bytes().starts_with(b"/dev/fd/")
+    };
+    let mut called = Called::default();
+    called.insert_argument(match by_descriptor {
+        true => libc::SYS_execveat,
+        false => libc::SYS_execve,
+    } as usize);
+    hooks::begin_now();
+    if let Some(mut hook) = Hook::enter_quietly(0, 0) {
+        let call = SystemCall::Syscall;
+        hook.outer_call(call.code(), notes::record_of(call, 0, &called, 0));
+    }
+}
+
+fn is_on() -> bool {
+    IS_ON.load(Ordering::Acquire) && arch::SELECTOR.load(Ordering::Acquire) != arch::ALLOW
+}
+
+/// The parent calls libc's `vfork`, of which the recorder has its own.
+pub extern "C" fn vfork_begins() {
+    // SAFETY: the thread's own.
+    let local = unsafe { &mut *arch::local() };
+    if local.in_vfork == 0 {
+        local.call_begin = if is_on() {
+            notes::larder_record_now()
+        } else {
+            0
+        };
+    }
+    hooks::vfork_before();
+}
+
+/// The parent's child has ended, or executed a program; `result` is the system call's.
+pub extern "C" fn vfork_returns(result: isize, sp: usize, bp: usize) -> c_int {
+    let returned = hooks::vfork_after(result);
+    // SAFETY: the thread's own.
+    let local = unsafe { &*arch::local() };
+    if is_on() && local.in_vfork == 0 {
+        let errno = Errno::keep();
+        let mut called = Called::default();
+        called.begin = local.call_begin;
+        called.insert_argument(libc::SYS_vfork as usize);
+        if let Some(mut hook) = Hook::enter_quietly(sp, bp) {
+            let call = SystemCall::Syscall;
+            hook.system_call(call.code(), notes::record_of(call, result, &called, 0));
+        }
+        drop(errno);
+    }
+    returned
 }
 
 /// Ends it for all threads.
@@ -109,15 +175,36 @@ impl Context<'_> {
     }
 
     /// The call is made after the handler, by a stub, which returns to where the call would have.
-    fn make_by_stub(&mut self, in_child: bool) {
+    fn make_by_stub(&mut self, kind: Stub) {
+        let number = *self.register(libc::REG_RAX);
         let back = *self.register(libc::REG_RIP) as usize;
-        match arch::stub(back, in_child) {
+        // SAFETY: the thread's own.
+        unsafe { (*arch::local()).call_begin = notes::larder_record_now() };
+        match arch::stub(kind, number, back) {
             Some(stub) => *self.register(libc::REG_RIP) = stub as i64,
             None => {
                 end(b"too many places in the code make system calls that fork or start threads");
                 self.make_natively();
             }
         }
+    }
+
+    /// Whether a stub has made a call, which now returns.
+    ///
+    /// # Safety
+    /// The registers are those of the interrupted code.
+    unsafe fn made_by_stub(&mut self, made: &mut MadeCall) -> bool {
+        let [ip, sp] = [libc::REG_RIP, libc::REG_RSP].map(|register| *self.register(register));
+        // SAFETY: the caller's promise.
+        let Some(call) = (unsafe { arch::made_by_stub(ip as usize, sp as usize) }) else {
+            return false;
+        };
+        *self.register(libc::REG_RIP) = call.ip as i64;
+        *self.register(libc::REG_RSP) = call.sp as i64;
+        *self.register(libc::REG_RAX) = call.result;
+        made.number = call.number;
+        made.called.result = call.result as usize;
+        true
     }
 }
 
@@ -142,27 +229,55 @@ pub unsafe extern "C" fn prepare(
     let mut context = unsafe { Context::new(context) };
     // SAFETY: the kernel's, of SIGSYS.
     let kind = unsafe { (*(&raw const *info).cast::<SystemCallInfo>()).architecture };
-    let number = *context.register(libc::REG_RAX);
-    let arguments = context.arguments();
     if kind != ARCHITECTURE {
         end(b"the program makes system calls of another kind of processor");
         context.make_natively();
         return false;
     }
-    match number {
+    made.called.set_arguments(context.arguments());
+    // SAFETY: the code was interrupted there.
+    if unsafe { context.made_by_stub(made) } {
+        // SAFETY: the thread's own.
+        made.called.begin = unsafe { (*arch::local()).call_begin };
+        record(&mut context, made);
+        return false;
+    }
+    made.number = *context.register(libc::REG_RAX);
+    made.called.begin = 0;
+    let to_be_made = make(&mut context, made);
+    if to_be_made {
+        made.called.begin = notes::larder_record_now();
+    }
+    to_be_made
+}
+
+/// Makes a call, or has it made later. Returns whether to make it now.
+fn make(context: &mut Context, made: &mut MadeCall) -> bool {
+    let arguments = context.arguments();
+    let shares = |flags| match shares_nothing_or_all(flags) {
+        true => Stub::Forks,
+        false => Stub::Borrows,
+    };
+    match made.number {
         libc::SYS_rt_sigreturn => {
             // SAFETY: the stack pointer is at the context that will be restored.
             let restored = unsafe { Context::new(*context.register(libc::REG_RSP) as *mut c_void) };
             let mut restored = restored;
             *restored.mask() &= !SIGNAL;
-            context.make_by_stub(false);
+            record_before(context, made);
+            context.make_by_stub(Stub::Plain);
         }
-        libc::SYS_fork => context.make_by_stub(true),
-        libc::SYS_vfork | libc::SYS_sigaltstack => context.make_by_stub(false),
-        libc::SYS_clone => context.make_by_stub(shares_nothing_or_all(arguments[0])),
+        libc::SYS_exit | libc::SYS_exit_group => {
+            record_before(context, made);
+            return true;
+        }
+        libc::SYS_fork => context.make_by_stub(Stub::Forks),
+        libc::SYS_vfork => context.make_by_stub(Stub::Borrows),
+        libc::SYS_sigaltstack => context.make_by_stub(Stub::Plain),
+        libc::SYS_clone => context.make_by_stub(shares(arguments[0])),
         libc::SYS_clone3 => {
             let flags = copied::<usize>(arguments[0]).unwrap_or(0);
-            context.make_by_stub(shares_nothing_or_all(flags));
+            context.make_by_stub(shares(flags));
         }
         libc::SYS_seccomp => {
             end(b"the program filters its system calls");
@@ -173,13 +288,13 @@ pub unsafe extern "C" fn prepare(
             context.make_natively();
         }
         libc::SYS_rt_sigaction if arguments[0] == libc::SIGSYS as usize => {
-            *context.register(libc::REG_RAX) = own_action(arguments);
+            let result = own_action(arguments);
+            *context.register(libc::REG_RAX) = result;
+            made.called.result = result as usize;
+            record(context, made);
         }
-        _ => {
-            made.number = number;
-            made.called.set_arguments(arguments);
+        number => {
             without_signal(made, number, arguments);
-            made.called.begin = notes::larder_record_now();
             return true;
         }
     }
@@ -293,15 +408,35 @@ pub unsafe extern "C" fn finish(context: *mut c_void, made: *mut MadeCall) {
     if made.number == libc::SYS_rt_sigprocmask && result == 0 {
         *context.mask() = made.words[0] as u64;
     }
+    record(&mut context, made);
+}
+
+/// Records a call that is about to be made, and does not return here.
+fn record_before(context: &mut Context, made: &mut MadeCall) {
+    let arguments = context.arguments();
+    made.called.result = 0;
+    record(context, made);
+    made.called.set_arguments(arguments);
+}
+
+fn record(context: &mut Context, made: &mut MadeCall) {
+    let result = made.called.result as isize;
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
     if local.guard != guard::NONE || local.in_vfork != 0 {
         return;
     }
     let errno = Errno::keep();
-    if (local.stream.is_null() || !state::is_recording()) && !begin() {
-        drop(errno);
-        return;
+    if local.stream.is_null() || !state::is_recording() {
+        let returned = notes::larder_record_now();
+        if !begin() {
+            drop(errno);
+            return;
+        }
+        // That was not the call's time.
+        if made.called.begin != 0 && returned != 0 {
+            made.called.begin += clock::about().saturating_sub(returned);
+        }
     }
     let call = recorded_as(made.number, &made.called);
     if call == SystemCall::Syscall {
@@ -311,7 +446,10 @@ pub unsafe extern "C" fn finish(context: *mut c_void, made: *mut MadeCall) {
     let record = notes::record_of(call, result, &made.called, usize::from(at_folder));
     // SAFETY: within the context that the kernel has stored.
     let mut read = |address: u64| Ok(unsafe { (address as *const u64).read() });
-    let registers = arch::interrupted(&raw const *context.0 as u64, &mut read);
+    let mut registers = arch::interrupted(&raw const *context.0 as u64, &mut read);
+    if made.number == libc::SYS_rt_sigreturn {
+        registers = registers.and_then(|registers| registers.moved_back(TRAMPOLINE));
+    }
     if let (Some(registers), Some(mut hook)) = (registers, Hook::enter_quietly(0, 0)) {
         hook.interrupted_call(registers, call.code(), record);
     }

@@ -268,6 +268,12 @@ impl Hook {
         // SAFETY: as in `record`.
         unsafe { &mut *self.stream }.interrupted_call(at, code, record);
     }
+
+    /// The same for one that no code of this image has made.
+    pub fn outer_call(&mut self, code: u8, record: SystemCallRecord) {
+        // SAFETY: as in `record`.
+        unsafe { &mut *self.stream }.outer_call(code, record);
+    }
 }
 
 /// The time of a call; 0 with counters, which need none.

@@ -60,6 +60,7 @@ extern "C" fn larder_record_copy(
 }
 
 /// The frame of a wrapper in `record/io`, or of the handler of dispatched calls.
+#[derive(Default)]
 #[repr(C)]
 pub struct Called {
     pub begin: u64,

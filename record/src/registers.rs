@@ -88,6 +88,13 @@ impl Registers {
         self.get(IP)
     }
 
+    /// The same at a place before it in the code.
+    pub fn moved_back(mut self, bytes: u64) -> Option<Registers> {
+        let ip = self.ip()?.checked_sub(bytes)?;
+        self.set(IP, Some(ip));
+        Some(self)
+    }
+
     pub fn sp(&self) -> Option<u64> {
         self.get(X86_64::RSP)
     }

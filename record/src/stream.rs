@@ -490,6 +490,16 @@ impl Stream {
         });
     }
 
+    /// The same for one that no code of this image has made: it has no stack.
+    pub fn outer_call(&mut self, code: u8, record: SystemCallRecord) {
+        if self.follow_map().is_some()
+            && let Some((site, _)) = self.site(ROOT_COMPLETE, code)
+        {
+            let record = SystemCallRecord { site, ..record };
+            self.note(|predictor, out| predictor.encode_system_call(out, &record));
+        }
+    }
+
     fn interrupted_node(&mut self, at: Registers) -> Option<u32> {
         for try_again in [true, true, true, false] {
             let map = self.follow_map()?;

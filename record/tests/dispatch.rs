@@ -1,6 +1,10 @@
 //! Every system call, by the kernel's dispatch: each is in the trace with its stack, and the program sees no
 //! difference, whatever it does with signals, threads and children.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use crate::support::{Bench, Recorded, Recording, Run, cpu_library, recorder};
 use larder_trace::{Action, Origin, SystemCall};
 
@@ -219,8 +223,79 @@ int main(void) {
 }
 "#;
 
+/// What a handler does not make itself, or does not return: in the parent, in children, and in images that a child
+/// executes. Those of libc for itself, too: `clone` of fork, `clone3` or `clone` of a thread and of posix_spawn.
+const AROUND: &str = r#"
+#include <fcntl.h>
+static volatile int came;
+static void on_signal(int signal) { came += 1 + 0 * signal; }
+static void *nothing(void *u) { return u; }
+static void in_thread(int count) {
+  pthread_t thread;
+  for (int i = 0; i < count; i++) WANT(!pthread_create(&thread, 0, nothing, 0) && !pthread_join(thread, 0));
+}
+static void wait_for(pid_t child) {
+  int status;
+  WANT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+__attribute__((noinline, noclone)) static pid_t started(char **arguments) {
+  pid_t child = vfork();  // Of libc's.
+  if (child == 0) execve("/proc/self/exe", arguments, environ);
+  return child;
+}
+static void stacks(void) {
+  stack_t stack = {.ss_sp = malloc(65536), .ss_size = 65536}, small = {.ss_sp = stack.ss_sp, .ss_size = 8};
+  for (int i = 0; i < 3; i++) WANT(!sigaltstack(&stack, 0));
+  WANT(sigaltstack(&small, 0) == -1 && errno == ENOMEM);
+  stack.ss_flags = SS_DISABLE;
+  WANT(!sigaltstack(&stack, 0));
+}
+static void execs(void) {
+  char *arguments[] = {"again", "end", 0}, *missing[] = {"missing", 0};
+  int own = open("/proc/self/exe", O_RDONLY);
+  pid_t child = fork();
+  if (child == 0) {
+    if (execve("/no/such/program", missing, environ) != -1 || errno != ENOENT) _exit(4);
+    execve("/proc/self/exe", arguments, environ);
+  }
+  wait_for(child);
+  child = fork();
+  if (child == 0) fexecve(own, arguments, environ);
+  wait_for(child);
+  for (int i = 0; i < 2; i++) wait_for(started(arguments));
+  __asm__ volatile("syscall" : "=a"(child) : "a"(58L) : "rcx", "r11", "memory");
+  if (child == 0) execve("/proc/self/exe", arguments, environ);
+  wait_for(child);
+  WANT(!posix_spawn(&child, "/proc/self/exe", 0, 0, arguments, environ));
+  wait_for(child);
+}
+int main(int count, char **arguments) {
+  if (count > 1) exit(3 + 0 * (arguments == 0));
+  for (int i = 0; i < 4; i++) {
+    pid_t child = i < 2 ? fork() : bare(SYS_fork);
+    if (child == 0) {
+      in_thread(2);
+      _exit(3);
+    }
+    wait_for(child);
+  }
+  in_thread(5);
+  struct sigaction action = {.sa_handler = on_signal}, old;
+  WANT(!sigaction(SIGUSR1, &action, 0) && !sigaction(SIGSYS, &action, &old) && !sigaction(SIGSYS, &old, 0));
+  for (int i = 0; i < 7; i++) WANT(!raise(SIGUSR1) && came == i + 1);
+  stacks();
+  execs();
+  WANT(syscall(SYS_clone, CLONE_SIGHAND, 0, 0, 0, 0) == -1 && errno == EINVAL);
+  return 3;
+}
+"#;
+
+fn build(bench: &Bench, source: &str) -> PathBuf {
+    bench.build("calls.c", &format!("{BEGIN}{source}"), &[])
+}
+
 fn run(bench: &Bench, source: &str, cpu: bool) -> Run {
-    let program = bench.build("calls.c", &format!("{BEGIN}{source}"), &[]);
+    let program = build(bench, source);
     let mut list = recorder().into_os_string();
     if cpu {
         list.push(":");
@@ -333,4 +408,134 @@ fn a_program_that_filters_its_calls_is_let_alone() {
     assert_eq!(run.stderr(), line);
     assert_eq!(by_number(run.only(), libc::SYS_getppid).len(), 10);
     assert_eq!(results(run.only(), SystemCall::Write), []);
+}
+
+/// The calls of `AROUND` by number, with their results; `None` of those that do not return a result of their own.
+type Counts = BTreeMap<(i64, Option<i64>), usize>;
+
+const COMPARED: [(i64, &str); 10] = [
+    (libc::SYS_fork, "fork"),
+    (libc::SYS_vfork, "vfork"),
+    (libc::SYS_clone, "clone"),
+    (libc::SYS_clone3, "clone3"),
+    (libc::SYS_rt_sigreturn, "rt_sigreturn"),
+    (libc::SYS_sigaltstack, "sigaltstack"),
+    (libc::SYS_execve, "execve"),
+    (libc::SYS_execveat, "execveat"),
+    (libc::SYS_exit, "exit"),
+    (libc::SYS_exit_group, "exit_group"),
+];
+
+/// Children have different numbers in each run.
+fn result_of(number: i64, result: i64) -> Option<i64> {
+    let ends = [libc::SYS_rt_sigreturn, libc::SYS_exit, libc::SYS_exit_group];
+    (!ends.contains(&number)).then_some(result.min(1))
+}
+
+fn recorded_counts(run: &Run) -> Counts {
+    let mut counts = Counts::new();
+    for trace in &run.traces {
+        trace.assert_whole();
+        for (number, _) in COMPARED {
+            for call in by_number(trace, number) {
+                if let Action::SystemCall { result, .. } = call.event.action {
+                    let is_first =
+                        [libc::SYS_execve, libc::SYS_execveat].contains(&number) && result == 0;
+                    let modules: Vec<&str> =
+                        call.frames.iter().map(|(name, _)| name.as_str()).collect();
+                    assert!(call.complete, "{number} {modules:?}");
+                    assert_eq!(modules.is_empty(), is_first, "{number}");
+                    assert!(
+                        !modules.contains(&"liblarder_record.so"),
+                        "{number} {modules:?}"
+                    );
+                    *counts
+                        .entry((number, result_of(number, result)))
+                        .or_default() += 1;
+                }
+            }
+        }
+    }
+    counts
+}
+
+/// The same without a recorder, by strace.
+fn traced_counts(bench: &Bench, program: &Path) -> Counts {
+    let log = bench.path("strace.log");
+    let status = Command::new("strace")
+        .args(["-f", "-qq", "-e", "signal=none", "-o"])
+        .args([&log, program])
+        .status();
+    assert_eq!(status.expect("strace").code(), Some(3));
+    let mut counts = Counts::new();
+    for line in std::fs::read_to_string(log).expect("its log").lines() {
+        let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        let line = line.strip_prefix("<... ").unwrap_or(line);
+        let name = line.split(['(', ' ']).next().expect("a word");
+        let Some((number, _)) = COMPARED.iter().find(|(_, other)| *other == name) else {
+            continue;
+        };
+        let Some((_, result)) = line.rsplit_once(" = ") else {
+            continue;
+        };
+        let result = match result.split(' ').collect::<Vec<_>>()[..] {
+            ["-1", "ENOENT", ..] => -i64::from(libc::ENOENT),
+            ["-1", "ENOMEM", ..] => -i64::from(libc::ENOMEM),
+            ["-1", "EINVAL", ..] => -i64::from(libc::EINVAL),
+            [result, ..] => result.parse().unwrap_or(0),
+            [] => 0,
+        };
+        *counts
+            .entry((*number, result_of(*number, result)))
+            .or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn what_forks_executes_and_ends_is_counted_as_by_strace() {
+    let bench = Bench::new();
+    let traced = traced_counts(&bench, &build(&bench, AROUND));
+    for cpu in [false, true] {
+        let run = run(&bench, AROUND, cpu);
+        assert_eq!(run.output.status.code(), Some(3), "{}", run.stderr());
+        assert_eq!(run.stderr(), "");
+        let counts = recorded_counts(&run);
+        assert_eq!(counts, traced);
+        let of = |number, result| counts.get(&(number, result)).copied().unwrap_or(0);
+        assert_eq!(of(libc::SYS_fork, Some(1)), 2);
+        assert_eq!(of(libc::SYS_vfork, Some(1)), 3);
+        assert_eq!(of(libc::SYS_rt_sigreturn, None), 7);
+        assert_eq!(of(libc::SYS_sigaltstack, Some(0)), 4);
+        assert_eq!(of(libc::SYS_sigaltstack, Some(-i64::from(libc::ENOMEM))), 1);
+        // The first image, and those of fork, of both kinds of vfork, and of posix_spawn.
+        assert_eq!(of(libc::SYS_execve, Some(0)), 6);
+        assert_eq!(of(libc::SYS_execveat, Some(0)), 1);
+        assert_eq!(of(libc::SYS_execve, Some(-i64::from(libc::ENOENT))), 1);
+        // Of 13 threads, and of 11 processes.
+        assert_eq!(of(libc::SYS_exit, None), 13);
+        assert_eq!(of(libc::SYS_exit_group, None), 11);
+    }
+}
+
+/// What a thread begins with is as long as a hundred calls.
+#[test]
+fn the_beginning_of_a_thread_is_not_the_time_of_its_first_call() {
+    let bench = Bench::new();
+    let run = run(&bench, COUNTED, false);
+    let main = run.traces.iter().max_by_key(|trace| trace.calls.len());
+    let main = main.expect("the program").assert_whole();
+    let mut times = BTreeMap::<u32, Vec<u64>>::new();
+    for call in &main.calls {
+        if let Action::SystemCall { ticks, .. } = call.event.action {
+            times.entry(call.event.thread).or_default().push(ticks);
+        }
+    }
+    let median = |number: usize| {
+        let mut all: Vec<u64> = times.values().skip(1).map(|times| times[number]).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    assert_eq!(times.len(), 5);
+    assert!(median(0) < 20 * median(1), "{} {}", median(0), median(1));
 }
