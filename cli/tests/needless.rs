@@ -3,6 +3,9 @@
 
 #[path = "needless/blocks.rs"]
 mod blocks;
+#[path = "needless/waits.rs"]
+mod waits;
+
 use crate::common::*;
 use serde_json::{Value, json};
 
@@ -15,8 +18,10 @@ const HEAD: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -55,9 +60,10 @@ fn advised_with(source: &str, options_of_record: &[&str]) -> Advised {
         stdout(&result)
     };
     let report: Value = serde_json::from_str(&advise(&["--json", "--all"])).expect("JSON");
-    let calls = report["processes"][0]["calls"].as_array().expect("a list");
+    let processes = report["processes"].as_array().expect("a list").iter();
+    let findings = processes.flat_map(|process| process["calls"].as_array().expect("a list"));
     Advised {
-        findings: calls.clone(),
+        findings: findings.cloned().collect(),
         text: advise(&["--all"]),
         source,
     }
@@ -379,51 +385,6 @@ int main(void) {
     assert_eq!(lines.len(), 2, "{:#?}", advised.findings);
     assert!(lines.contains(&(&line("log"), &json!(299))), "{lines:?}");
     assert!(lines.contains(&(&line("stream"), &json!(199))), "{lines:?}");
-}
-
-#[test]
-fn a_poll_before_each_read_is_found_where_it_does_not_wait() {
-    const POLL: &str = r#"
-static int ends[2], other[2];
-static char bytes[100];
-static void ready(int fd, nfds_t count) {
-  struct pollfd polled[2] = {{.fd = fd, .events = POLLIN}, {.fd = other[0], .events = POLLIN}};
-  WANT(poll(polled, count, -1) == 1);  // @poll
-}
-static void *late(void *unused) {
-  for (int i = 0; i < 200; i++) WANT(usleep(1000) == 0 && write(other[1], bytes, 1) == 1);
-  return unused;
-}
-int main(void) {
-  WANT(pipe(ends) == 0 && pipe(other) == 0);
-  for (int i = 0; i < 300; i++) {
-    WANT(write(ends[1], bytes, 30) == 30);
-    ready(ends[0], 1);
-    WANT(read(ends[0], bytes, 100) == 30);  // @read
-  }
-  for (int i = 0; i < 300; i++) {
-    struct pollfd two[2] = {{.fd = ends[0], .events = POLLIN}, {.fd = other[0], .events = POLLIN}};
-    WANT(write(ends[1], bytes, 30) == 30 && poll(two, 2, -1) == 1 && read(ends[0], bytes, 100) == 30);
-  }
-  pthread_t thread;
-  WANT(pthread_create(&thread, 0, late, 0) == 0);
-  for (int i = 0; i < 200; i++) {
-    struct pollfd slow = {.fd = other[0], .events = POLLIN};
-    WANT(poll(&slow, 1, -1) == 1 && read(other[0], bytes, 1) == 1);
-  }
-  return pthread_join(thread, 0);
-}
-"#;
-    let advised = advised(POLL);
-    let found = advised.only("poll-then-read", "poll");
-    assert_eq!(found["of"], json!(300));
-    // A poll that was interrupted may take longer than one that does not wait.
-    let saved = found["saves"]["calls"].as_u64().expect("a count");
-    assert!((270..=300).contains(&saved), "{saved}");
-    assert_eq!(
-        found["other"]["line"],
-        json!(line_of(&advised.source, "read"))
-    );
 }
 
 #[test]

@@ -263,7 +263,7 @@ pub struct MadeCall {
     pub words: [usize; 4],
 }
 
-const _: () = assert!(size_of::<Called>() == 80 && size_of::<MadeCall>() == 120);
+const _: () = assert!(size_of::<Called>() == 88 && size_of::<MadeCall>() == 128);
 
 /// The handler of SIGSYS, with all signals blocked: makes the call, if `prepare` wants it to, with those that the
 /// program blocks. Only then may a handler of the program's jump away, and a cancelled thread be unwound.
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn dispatched() {
         ".cfi_def_cfa_register rbp",
         "push rbx",
         ".cfi_offset rbx, -24",
-        "sub rsp, 120",
+        "sub rsp, 136",
         "mov rbx, rdx",
         "mov rcx, rsp",
         "call {prepare}",
@@ -293,18 +293,18 @@ pub unsafe extern "C" fn dispatched() {
         ".globl larder_record_call_begins",
         ".hidden larder_record_call_begins",
         "larder_record_call_begins:",
-        "mov rdi, qword ptr [rsp + 56]",
-        "mov rsi, qword ptr [rsp + 48]",
-        "mov rdx, qword ptr [rsp + 40]",
-        "mov r10, qword ptr [rsp + 32]",
-        "mov r8, qword ptr [rsp + 24]",
-        "mov r9, qword ptr [rsp + 16]",
-        "mov rax, qword ptr [rsp + 80]",
+        "mov rdi, qword ptr [rsp + 64]",
+        "mov rsi, qword ptr [rsp + 56]",
+        "mov rdx, qword ptr [rsp + 48]",
+        "mov r10, qword ptr [rsp + 40]",
+        "mov r8, qword ptr [rsp + 32]",
+        "mov r9, qword ptr [rsp + 24]",
+        "mov rax, qword ptr [rsp + 88]",
         "syscall",
-        "mov qword ptr [rsp + 8], rax",
+        "mov qword ptr [rsp + 16], rax",
         "mov edi, {block}",
         "lea rsi, [rip + {all}]",
-        "lea rdx, [rsp + 88]",
+        "lea rdx, [rsp + 96]",
         "mov r10d, 8",
         "mov eax, {change_mask}",
         ".globl larder_record_call_ends",
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn dispatched() {
         "mov rsi, rsp",
         "call {finish}",
         "2:",
-        "add rsp, 120",
+        "add rsp, 136",
         "pop rbx",
         "pop rbp",
         ".cfi_def_cfa rsp, 8",

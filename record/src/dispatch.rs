@@ -234,6 +234,7 @@ pub unsafe extern "C" fn prepare(
         context.make_natively();
         return false;
     }
+    made.called = Called::default();
     made.called.set_arguments(context.arguments());
     // SAFETY: the code was interrupted there.
     if unsafe { context.made_by_stub(made) } {
@@ -243,7 +244,6 @@ pub unsafe extern "C" fn prepare(
         return false;
     }
     made.number = *context.register(libc::REG_RAX);
-    made.called.begin = 0;
     let to_be_made = make(&mut context, made);
     if to_be_made {
         made.called.begin = notes::larder_record_now();
@@ -295,6 +295,9 @@ fn make(context: &mut Context, made: &mut MadeCall) -> bool {
         }
         number => {
             without_signal(made, number, arguments);
+            if matches!(number, libc::SYS_select | libc::SYS_pselect6) {
+                made.called.look_at_sets();
+            }
             return true;
         }
     }
@@ -414,7 +417,6 @@ pub unsafe extern "C" fn finish(context: *mut c_void, made: *mut MadeCall) {
 /// Records a call that is about to be made, and does not return here.
 fn record_before(context: &mut Context, made: &mut MadeCall) {
     let arguments = context.arguments();
-    made.called.result = 0;
     record(context, made);
     made.called.set_arguments(arguments);
 }

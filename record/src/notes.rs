@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::hash;
 use crate::hooks::{Hook, guard};
 use crate::state::{self, InitialStack};
-use crate::{clock, config, counters, map};
+use crate::{clock, config, counters, map, sys};
 
 entry!("larder_record_mark" => mark);
 unsafe extern "C" fn mark(name: *const c_char, _: usize, _: usize, _: usize, sp: usize, bp: usize) {
@@ -63,6 +63,8 @@ extern "C" fn larder_record_copy(
 #[derive(Default)]
 #[repr(C)]
 pub struct Called {
+    /// Of select the only descriptor that it waits for, plus one; else 0.
+    only: usize,
     pub begin: u64,
     pub result: usize,
     /// The argument registers, the sixth first.
@@ -99,6 +101,7 @@ impl Called {
                 // SAFETY: the kernel has just stored what the only one is ready for.
                 unsafe { (*(self.argument(0) as *const libc::pollfd)).fd }
             }
+            Select | Pselect if result > 0 => self.only as c_int - 1,
             Poll | Ppoll | Select | Pselect | Stat | Lstat | Fstat | Fstatat | Statx | Access
             | Readlink | Munmap | Mremap | Mprotect | Madvise | ClockGettime | Gettimeofday
             | Time | SchedYield | Nanosleep | ClockNanosleep | Usleep | Sleep | Syscall
@@ -121,6 +124,9 @@ impl Called {
             Select | Pselect | Syscall => 0,
             Pipe | Socketpair => {
                 return self.ends(call, result).map_or(0, |ends| ends[1] as usize);
+            }
+            EpollCtl if result >= 0 => {
+                return self.argument(1) << 32 | self.argument(2) as u32 as usize;
             }
             Sendfile => 3,
             Splice | CopyFileRange => 4,
@@ -145,6 +151,38 @@ impl Called {
             Select | Pselect | EpollWait | EpollPwait => self.argument(number) as c_int as usize,
             _ => self.argument(number),
         }
+    }
+
+    /// Looks at the sets of descriptors that select waits for. The kernel overwrites them.
+    pub fn look_at_sets(&mut self) {
+        self.only = self.only_waited_for().map_or(0, |only| only + 1);
+    }
+
+    /// `None` if there are several, or none, or the sets are too large or not readable.
+    fn only_waited_for(&self) -> Option<usize> {
+        let end = usize::try_from(self.argument(0) as c_int).ok()?;
+        let mut waited_for = [0u64; libc::FD_SETSIZE / 64];
+        let words = waited_for.get_mut(..end.div_ceil(64))?;
+        for set in (1..4).map(|number| self.argument(number)) {
+            let last = set.wrapping_add(8 * words.len().saturating_sub(1));
+            if set == 0 {
+                continue;
+            }
+            if ![set, last].iter().all(|at| sys::readable(*at as u64)) {
+                return None;
+            }
+            for (number, word) in words.iter_mut().enumerate() {
+                // SAFETY: it can be read from its first to its last word, which are in two pages at most.
+                *word |= unsafe { (set as *const u64).add(number).read_unaligned() };
+            }
+        }
+        if let Some(last) = words.last_mut() {
+            *last &= u64::MAX >> (end.next_multiple_of(64) - end);
+        }
+        let mut found = words.iter().enumerate().filter(|(_, word)| **word != 0);
+        let (number, word) = found.next()?;
+        let is_only = word.is_power_of_two() && found.next().is_none();
+        is_only.then(|| 64 * number + word.trailing_zeros() as usize)
     }
 
     /// A hash of the name that the kernel has just looked up, not 0; 0 if another call with this name may mean
@@ -233,6 +271,21 @@ pub extern "C" fn larder_record_now() -> u64 {
     drop(errno);
     local.guard = guard::NONE;
     now
+}
+
+/// Before a select.
+///
+/// # Safety
+/// `called` must be a wrapper's frame.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+unsafe extern "C" fn larder_record_select_begins(called: *mut Called) {
+    // SAFETY: the thread's own.
+    let guard = unsafe { (*arch::local()).guard };
+    if guard == guard::NONE && state::is_recording() {
+        // SAFETY: by contract.
+        unsafe { (*called).look_at_sets() };
+    }
 }
 
 /// Records that this `SystemCall` has returned. `call`: its code, and 256 times the number of arguments that stand

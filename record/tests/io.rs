@@ -232,6 +232,81 @@ int main(int count, char **arguments) {
 }
 "#;
 
+const SELECTS: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <unistd.h>
+#define WANT(what) do { if (!(what)) { _exit(__LINE__ % 250 + 1); } } while (0)
+int main(void) {
+  int p[2], epoll = epoll_create1(0);
+  struct timeval none = {0, 0};
+  struct epoll_event event = {.events = EPOLLIN};
+  WANT(pipe(p) == 0 && p[0] == epoll + 1 && p[1] == epoll + 2 && write(p[1], "a", 1) == 1);
+  fd_set *set = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  WANT(munmap((char *)set + 4096, 4096) == 0);
+  set = (fd_set *)((char *)set + 4096 - 8);
+  // Of one, two, one that is ready for two, and one of two, because of the other beyond the end.
+  *(long *)set = 1L << p[0];
+  WANT(select(64, set, 0, 0, &none) == 1);
+  *(long *)set = 1L << p[0] | 1L << p[1];
+  WANT(select(p[1] + 1, set, 0, 0, &none) == 1);
+  long all = 1L << p[1];
+  *(long *)set = 1L << p[0];
+  WANT(select(p[1] + 1, set, (fd_set *)&all, 0, &none) == 2);
+  *(long *)set = 1L << p[0] | 1L << p[1];
+  WANT(select(p[0] + 1, set, 0, 0, &none) == 1);
+  // None, and what is refused.
+  WANT(select(0, 0, 0, 0, &none) == 0);
+  WANT(select(64, (fd_set *)8, 0, 0, &none) == -1 && errno == EFAULT);
+  WANT(select(128, 0, set, 0, &none) == -1 && errno == EFAULT);
+  WANT(select(-1, set, 0, 0, &none) == -1 && errno == EINVAL);
+  WANT(epoll_ctl(epoll, EPOLL_CTL_ADD, p[0], &event) == 0);
+  WANT(epoll_ctl(epoll, EPOLL_CTL_DEL, p[1], 0) == -1);
+  return 0;
+}
+"#;
+
+#[test]
+fn what_a_select_waits_for_and_an_epoll_watches_is_recorded() {
+    let bench = Bench::new();
+    let program = bench.build("selects.c", SELECTS, &[]);
+    let by_kernel = bench.run_with(&program, &[], |command| {
+        command.env("LD_PRELOAD", recorder());
+        command.env("LARDER_RECORD_KERNEL", "1");
+    });
+    for run in [run(&bench, &program), by_kernel] {
+        let trace = run.succeeded().only().assert_whole();
+        let calls = trace.calls.iter().map(|call| call.event.action);
+        let (mut selects, mut changes, mut read_end) = (Vec::new(), Vec::new(), -1);
+        for action in calls {
+            match action {
+                Action::SystemCall {
+                    call: SystemCall::Pipe,
+                    descriptor,
+                    ..
+                } => read_end = descriptor,
+                Action::SystemCall {
+                    call: SystemCall::Select | SystemCall::Pselect,
+                    descriptor,
+                    ..
+                } => selects.push(descriptor),
+                Action::SystemCall {
+                    call: SystemCall::EpollCtl,
+                    limit,
+                    ..
+                } => changes.push(limit),
+                _ => {}
+            }
+        }
+        assert_eq!(selects, [read_end, -1, -1, read_end, -1, -1, -1, -1]);
+        let add = (libc::EPOLL_CTL_ADD as u64) << 32 | read_end as u64;
+        assert_eq!(changes, [add, 0]);
+    }
+}
+
 /// Each call with its result, limit and descriptor; and how long nanosleep took.
 fn limited(trace: &Recorded) -> (Vec<(SystemCall, i64, u64, i32)>, f64) {
     use SystemCall::*;

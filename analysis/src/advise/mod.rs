@@ -170,13 +170,22 @@ pub fn findings(
 
 type Proven = (usize, ImageFacts, detect::Asked, Answers);
 
-/// Counts the answers to the detectors' questions for each process image with allocations.
-fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Proven> {
+/// Counts the answers to the detectors' questions for each process image with allocations, or with other findings.
+fn prove_all(
+    least: Confidence,
+    watch: Watch,
+    calls: &[Option<Vec<CallFinding>>],
+    analysis: &mut Analysis,
+) -> Vec<Proven> {
+    let has_others = |index: usize| {
+        let found = calls.get(index).and_then(Option::as_ref);
+        found.is_some_and(|found| !found.is_empty())
+    };
     let traces = std::mem::take(&mut analysis.traces);
     let bar = Progress::new("proving", traces.iter());
     let images = watch.images.into_iter().enumerate();
     let proven = images
-        .filter(|(_, facts)| facts.allocations > 0)
+        .filter(|(index, facts)| facts.allocations > 0 || has_others(*index))
         .map(|(index, mut facts)| {
             facts.lost_calls = analysis.images[index].lost_calls();
             let worth = match least {
@@ -196,7 +205,7 @@ fn prove_all(least: Confidence, watch: Watch, analysis: &mut Analysis) -> Vec<Pr
     proven
 }
 
-/// Process images with allocations, the busiest first. The trace is read again for the detectors'
+/// Process images of which something can be said, the busiest first. The trace is read again for the detectors'
 /// questions.
 fn conclude_all(
     plan: &AdvisePlan,
@@ -204,7 +213,7 @@ fn conclude_all(
     (mut calls, mut times): (Vec<Option<Vec<CallFinding>>>, Vec<Option<Times>>),
     analysis: &mut Analysis,
 ) -> Vec<ImageAdvice> {
-    let proven = prove_all(plan.least, watch, analysis);
+    let proven = prove_all(plan.least, watch, &calls, analysis);
     let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());
     let mut advice: Vec<ImageAdvice> = proven
         .into_iter()

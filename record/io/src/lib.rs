@@ -17,26 +17,39 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use larder_trace::SystemCall;
 use larder_wrap::{anywhere, missing, next};
 
-/// The time, and the record of a call that has returned.
+/// The time, what is to be known before a select, and the record of a call that has returned.
 type Now = extern "C" fn() -> u64;
+type SelectBegins = extern "C" fn(called: usize);
 type Record = extern "C" fn(call: u32, result: isize, called: usize);
 
 /// The function below each wrapper, by its number; 0 while it is not known.
 static BELOW: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 static NOW: AtomicUsize = AtomicUsize::new(0);
+static SELECT_BEGINS: AtomicUsize = AtomicUsize::new(0);
 static RECORD: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn no_time() -> u64 {
     0
 }
 
+extern "C" fn look_at_nothing(_: usize) {}
+
 extern "C" fn record_nothing(_: u32, _: isize, _: usize) {}
 
 /// Makes sure that the function below a wrapper is known, and returns the time.
-extern "C" fn begin(number: usize) -> u64 {
+extern "C" fn begin(number: usize, call: u32, called: usize) -> u64 {
     let below = BELOW.get(number);
     if below.is_none_or(|below| below.load(Ordering::Relaxed) == 0) {
         look_up(number);
+    }
+    if matches!(
+        SystemCall::from_code(call as u8),
+        Some(SystemCall::Select | SystemCall::Pselect)
+    ) {
+        // SAFETY: as below.
+        let select_begins: SelectBegins =
+            unsafe { std::mem::transmute(SELECT_BEGINS.load(Ordering::Acquire)) };
+        select_begins(called);
     }
     // SAFETY: the word holds a function of this type from the first look-up on.
     let now: Now = unsafe { std::mem::transmute(NOW.load(Ordering::Acquire)) };
@@ -49,6 +62,11 @@ fn look_up(number: usize) -> usize {
         let or = |found: usize, nothing: usize| if found == 0 { nothing } else { found };
         let now = or(anywhere(c"larder_record_now"), no_time as Now as usize);
         NOW.store(now, Ordering::Release);
+        let select_begins = or(
+            anywhere(c"larder_record_select_begins"),
+            look_at_nothing as SelectBegins as usize,
+        );
+        SELECT_BEGINS.store(select_begins, Ordering::Release);
         let record = anywhere(c"larder_record_system_call");
         RECORD.store(
             or(record, record_nothing as Record as usize),
@@ -98,7 +116,10 @@ macro_rules! wrapper {
             "sub rsp, 24",
             "mov rax, qword ptr [rbp + 16]",
             "mov qword ptr [rsp], rax",
+            "mov qword ptr [rbp - 72], 0",
             "mov edi, {number}",
+            "mov esi, {call}",
+            "lea rdx, [rbp - 72]",
             "call {begin}",
             "mov qword ptr [rbp - 64], rax",
             "mov rax, qword ptr [rbp - 56]",
@@ -112,7 +133,7 @@ macro_rules! wrapper {
             "mov qword ptr [rbp - 56], rax",
             "mov edi, {call}",
             "mov rsi, rax",
-            "lea rdx, [rbp - 64]",
+            "lea rdx, [rbp - 72]",
             "call qword ptr [rip + {record}]",
             "mov rax, qword ptr [rbp - 56]",
             "leave",

@@ -23,13 +23,14 @@ mod names;
 pub mod print;
 mod runs;
 mod wakes;
+mod watched;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use larder_base::order;
 use larder_trace::layout::FileHeader;
-use larder_trace::{Action, Event, Events, StackId, SystemCall, Trace};
+use larder_trace::{Action, Event, Events, Origin, StackId, SystemCall, Trace};
 
 use super::finding::Confidence;
 use super::within::Share;
@@ -347,6 +348,9 @@ impl Observer for Calls {
     fn begin_image(&mut self, trace: &Trace) {
         self.ns_per_tick = trace.clock().ns_per_tick;
         self.any = false;
+        if trace.process().origin == Origin::Fork {
+            self.runs.begin_child();
+        }
         let kinds = FileHeader::COPIES | FileHeader::CONTENTS;
         self.blocks_are_judged = trace.asked_for(kinds);
     }

@@ -1,12 +1,13 @@
 //! System calls of one thread, one after another.
 //!
-//! Memory: by the threads, the stacks that call, and the stacks from which each thread reads the clock.
+//! Memory: by the threads, the descriptors that each reads, the stacks that call, and the stacks from which each thread reads the clock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use larder_trace::{StackId, SystemCall};
 
 use super::counts::Counts;
+use super::watched::Watched;
 use super::{Called, Concluded, Pattern};
 
 /// A write of fewer bytes is small: a buffer of stdio's size holds many.
@@ -31,6 +32,9 @@ pub struct Runs {
     before: HashMap<u32, Before>,
     /// When a thread last read the clock with a stack.
     read_clock_ns: HashMap<(u32, StackId), f64>,
+    watched: Watched,
+    /// Threads with the descriptors that their last read of each found empty.
+    empty: HashSet<(u32, i32)>,
     counts: Counts,
 }
 
@@ -39,9 +43,14 @@ fn is_write(call: SystemCall) -> bool {
     matches!(call, SystemCall::Write | SystemCall::Send)
 }
 
-/// Whether it is a poll of one descriptor.
-fn polls_one(called: &Called) -> bool {
-    matches!(called.call, SystemCall::Poll | SystemCall::Ppoll) && called.limit == 1
+/// Whether it may wait for one descriptor only.
+fn may_wait_for_one(called: &Called) -> bool {
+    let polls = matches!(called.call, SystemCall::Poll | SystemCall::Ppoll);
+    called.call.waits() && (!polls || called.limit == 1)
+}
+
+fn found_nothing(called: &Called) -> bool {
+    called.call.reads() && called.result == -i64::from(libc::EAGAIN)
 }
 
 impl Runs {
@@ -54,18 +63,26 @@ impl Runs {
             call if is_write(call) => Some(Pattern::SmallWrites),
             call if call.reads() => Some(Pattern::UntilAgain),
             SystemCall::Mmap => Some(Pattern::MapInTurn),
-            _ if polls_one(now) => Some(Pattern::PollThenRead),
+            _ if may_wait_for_one(now) => Some(Pattern::PollThenRead),
             _ => None,
         };
         if let Some(pattern) = asked {
             self.counts.asked(pattern, now);
         }
+        self.watched.called(now);
         let mut run = 0;
         if let Some(before) = self.before.get(&now.thread).copied() {
             run = self.small_writes(&before, now);
             self.until_again(&before.called, now);
             self.map_in_turn(&before.called, now);
             self.poll_then_read(&before.called, now);
+        }
+        if now.call.reads() {
+            let key = (now.thread, now.descriptor);
+            match found_nothing(now) {
+                true => self.empty.insert(key),
+                false => self.empty.remove(&key),
+            };
         }
         let called = *now;
         self.before.insert(now.thread, Before { called, run });
@@ -98,8 +115,7 @@ impl Runs {
         let short = |c: &Called| {
             c.call.reads() && c.result > 0 && c.limit > 0 && (c.result as u64) < c.limit
         };
-        let again = now.call.reads() && now.result == -i64::from(libc::EAGAIN);
-        if short(before) && again && before.descriptor == now.descriptor {
+        if short(before) && found_nothing(now) && before.descriptor == now.descriptor {
             self.counts.needless(Pattern::UntilAgain, now, None);
         }
     }
@@ -114,12 +130,19 @@ impl Runs {
     }
 
     fn poll_then_read(&mut self, before: &Called, now: &Called) {
-        let ready = polls_one(before) && before.result == 1 && before.ns < AT_ONCE_NS;
+        let at_once = before.result == 1 && before.ns < AT_ONCE_NS;
         let read = now.call.reads() && now.result >= 0;
-        if ready && read && before.descriptor == now.descriptor {
+        let one = may_wait_for_one(before) && self.watched.only(before) == Some(now.descriptor);
+        let was_empty = self.empty.contains(&(now.thread, now.descriptor));
+        if at_once && read && one && !was_empty {
             let pattern = Pattern::PollThenRead;
             self.counts.needless(pattern, before, Some(now.stack));
         }
+    }
+
+    /// Of a child of fork, which has its parent's epoll descriptors.
+    pub fn begin_child(&mut self) {
+        self.watched.know_nothing();
     }
 
     pub fn conclude(self, concluded: &mut Concluded) {

@@ -83,7 +83,7 @@ fn claims(path: &Path, costs: &Costs) -> Vec<Claim> {
     };
     let mut watch = Watch::default();
     let mut analysis = Analysis::read(&subject, &mut watch).unwrap();
-    let proven = prove_all(Confidence::Low, watch, &mut analysis);
+    let proven = prove_all(Confidence::Low, watch, &[], &mut analysis);
     let types = Types::new(&analysis.resolver);
     let findings = proven.iter().flat_map(|(image, facts, asked, answers)| {
         let image = &analysis.images[*image];
