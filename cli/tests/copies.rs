@@ -243,6 +243,45 @@ fn samples_give_estimates_and_the_report_says_so() {
     within("memmove", "calls", 40.0, 1e-6);
 }
 
+/// stdio copies what it is given into its buffer.
+const BUFFERED: &str = r#"
+#include <stdio.h>
+#include <string.h>
+static char from[4096], to[1 << 20], buffer[1 << 20];
+int main(void) {
+  FILE *file = fopen("/dev/null", "w");
+  if (file == 0 || setvbuf(file, buffer, _IOFBF, sizeof buffer) != 0) return 1;
+  memcpy(to, from, sizeof from);
+  for (int i = 0; i < 3000000; i++)
+    if (fwrite_unlocked(from, 1, sizeof from, file) != sizeof from) return 2;
+  return fclose(file);
+}
+"#;
+
+#[test]
+fn samples_say_how_much_libc_copies_by_itself() {
+    let directory = temporary();
+    let source = format!("#define _GNU_SOURCE\n{BUFFERED}");
+    let options = ["-g", "-O1", "-fno-builtin"];
+    let program = compile(directory.path(), "buffered.c", &source, &options);
+    let trace = record(directory.path(), &program, &[], &["--copies", "--cpu"]);
+    let report = report_json(&trace, &["--copies"]);
+    let copies = &report["copies"];
+    assert_eq!(copies["calls"], json!(1));
+    let figure = |key: &str| copies["by_libc"][key].as_u64().expect("a count");
+    assert!(figure("of_samples") > 20, "{copies}");
+    assert!(2 * figure("samples") > figure("of_samples"), "{copies}");
+    let text = report_text(&trace, &["--copies"]);
+    assert!(
+        text.contains("and what libc copies by itself, the latter "),
+        "{text}"
+    );
+    let directory = temporary();
+    let other = recorded(directory.path(), &["--copies"]);
+    let report = report_json(&other, &["--copies"]);
+    assert_eq!(report["copies"]["by_libc"], json!(null));
+}
+
 #[test]
 fn a_trace_without_copies_names_the_option_that_records_them() {
     let directory = temporary();

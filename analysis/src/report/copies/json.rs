@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Caller, Copied, Copies, Key};
+use super::{Caller, Copied, Copies, Key, Unseen};
 use crate::report::json::place;
 
 pub fn document(found: &Copies, top: usize) -> Value {
@@ -23,9 +23,23 @@ pub fn document(found: &Copies, top: usize) -> Value {
         "calls": sum(|copied| copied.calls).round() as u64,
         "bytes": sum(|copied| copied.bytes).round() as u64,
         "rate": found.rate,
+        "by_libc": by_libc(&found.unseen),
         "functions": list,
         "callers": { "bytes": callers(Key::Bytes), "calls": callers(Key::Calls) },
     })
+}
+
+/// Null without samples of processor time.
+fn by_libc(unseen: &Unseen) -> Value {
+    match unseen.all.samples {
+        0 => Value::Null,
+        of => json!({
+            "samples": unseen.by_libc.samples,
+            "ns": unseen.by_libc.ns,
+            "of_samples": of,
+            "of_ns": unseen.all.ns,
+        }),
+    }
 }
 
 fn sums(copied: &Copied) -> Value {

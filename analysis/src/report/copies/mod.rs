@@ -6,6 +6,7 @@
 
 pub mod json;
 pub mod text;
+mod unseen;
 
 use std::rc::Rc;
 
@@ -17,6 +18,7 @@ use super::histogram::Histogram;
 use crate::reading::observe::{Finished, Live, Observer};
 use crate::reading::sites::{SortKey, Sums};
 use crate::reading::weights;
+use unseen::Unseen;
 
 /// Copies, and how much they moved.
 #[derive(Clone, Debug, Default)]
@@ -100,12 +102,14 @@ pub struct Copies {
     pub callers: Callers<CopyCall, Copied>,
     /// The largest rate at which any was sampled; 0 if all were recorded.
     pub rate: u64,
+    unseen: Unseen,
 }
 
 impl Observer for Copies {
     type Note = ();
 
     fn event(&mut self, event: &Event, _: &Events<'_>) {
+        self.unseen.event(event);
         if let Action::Copy {
             call,
             bytes,
@@ -121,6 +125,7 @@ impl Observer for Copies {
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, _: &Live<'_, ()>) {
         self.callers.end_image(image);
+        self.unseen.end_image(image);
     }
 }
 
@@ -129,7 +134,7 @@ impl Copies {
     pub fn with_stacks() -> Self {
         Copies {
             callers: Callers::with_stacks(),
-            rate: 0,
+            ..Copies::default()
         }
     }
 

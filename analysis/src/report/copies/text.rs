@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use larder_base::number::{bytes, counted, grouped, percent_of};
+use larder_base::number::{bytes, counted, grouped, percent, percent_of};
 use larder_base::style::{FAINT, FUNCTION, HEADING};
 
-use super::{Copied, Copies, Key};
+use super::{Copied, Copies, Key, Unseen};
 use crate::reading::naming::{self, site_name, site_place};
 use crate::report::callers::Sum as _;
 
@@ -41,10 +41,7 @@ pub fn print(found: &Copies, top: usize, out: &mut dyn Write) -> io::Result<()> 
             "{FAINT}Estimated from samples, one in {rate} on average.{FAINT:#}"
         )?;
     }
-    writeln!(
-        out,
-        "{FAINT}Not seen: what the compiler inlined, and what libc copies by itself.{FAINT:#}"
-    )?;
+    writeln!(out, "{FAINT}{}{FAINT:#}", not_seen(&found.unseen))?;
     heading("function", out)?;
     for (call, copied) in &functions {
         figures(copied, &all, Key::Bytes, out)?;
@@ -59,6 +56,17 @@ pub fn print(found: &Copies, top: usize, out: &mut dyn Write) -> io::Result<()> 
         print_callers(found, key, &all, top, out)?;
     }
     Ok(())
+}
+
+fn not_seen(unseen: &Unseen) -> String {
+    let not_seen = "Not seen: what the compiler inlined, and what libc copies by itself";
+    match unseen.all.samples {
+        0 => format!("{not_seen}."),
+        _ => {
+            let share = percent(unseen.by_libc.ns, unseen.all.ns);
+            format!("{not_seen}, the latter {share:.1} % of the processor time.")
+        }
+    }
 }
 
 fn whole(estimate: f64) -> u64 {
