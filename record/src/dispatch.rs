@@ -32,7 +32,7 @@ use crate::hooks::{self, Hook, guard};
 use crate::notes::{self, Called};
 use crate::signals::OwnAction;
 use crate::sys::{self, KernelAction};
-use crate::{clock, file, state};
+use crate::{clock, file, filter, state};
 
 /// `si_code` of a dispatched call.
 const DISPATCHED: c_int = 2;
@@ -138,7 +138,7 @@ pub extern "C" fn vfork_returns(result: isize, sp: usize, bp: usize) -> c_int {
 /// Ends it for all threads.
 fn end(reason: &[u8]) {
     arch::SELECTOR.store(arch::ALLOW, Ordering::Release);
-    if IS_ON.swap(false, Ordering::AcqRel) {
+    if IS_ON.swap(false, Ordering::AcqRel) && state::is_recording() {
         file::warn(reason, c"", None, b"they are not recorded from here on");
     }
 }
@@ -279,13 +279,9 @@ fn make(context: &mut Context, made: &mut MadeCall) -> bool {
             let flags = copied::<usize>(arguments[0]).unwrap_or(0);
             context.make_by_stub(shares(flags));
         }
-        libc::SYS_seccomp => {
-            end(b"the program filters its system calls");
-            context.make_natively();
-        }
+        libc::SYS_seccomp => filtered(context, made.number),
         libc::SYS_prctl if arguments[0] == libc::PR_SET_SECCOMP as usize => {
-            end(b"the program filters its system calls");
-            context.make_natively();
+            filtered(context, made.number);
         }
         libc::SYS_rt_sigaction if arguments[0] == libc::SIGSYS as usize => {
             let result = own_action(arguments);
@@ -302,6 +298,14 @@ fn make(context: &mut Context, made: &mut MadeCall) -> bool {
         }
     }
     false
+}
+
+/// The filter may forbid what the handler needs, whatever else it lets pass.
+fn filtered(context: &mut Context, number: i64) {
+    let [first, second, third, ..] = context.arguments();
+    filter::called(number, [first, second, third]);
+    end(b"the program filters its system calls");
+    context.make_natively();
 }
 
 /// The kernel's `siginfo_t` of SIGSYS.

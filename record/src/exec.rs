@@ -39,7 +39,7 @@ fn look(below: &AtomicUsize, name: &std::ffi::CStr) -> usize {
 }
 
 /// Replaces a form that this libc does not have.
-extern "C" fn missing() -> i32 {
+pub extern "C" fn missing() -> i32 {
     // SAFETY: the thread's own variable.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1

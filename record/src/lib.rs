@@ -5,7 +5,7 @@
 //! `malloc`, never panics into the program, does not change `errno`, and if it cannot continue, it stops
 //! recording and notes that in the trace.
 //!
-//! Modules, each using only those behind it: `dispatch` → `notes`, `duplicate`, `hooks`, `operators`, `exec` → `state` → `ask`, `cpu`, `stream` → `walk`,
+//! Modules, each using only those behind it: `dispatch` → `notes`, `duplicate`, `hooks`, `operators`, `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`,
 //! `intern`, `marks`, `chunk`, `counters`, `contents` → `familiar`, `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
 //! `fixed`, `blocks`, `stack`, `signals` → `memory`, `arch`, `sys`, `hash`.
 
@@ -24,6 +24,7 @@ mod errno;
 mod exec;
 mod familiar;
 mod file;
+mod filter;
 mod fixed;
 mod hash;
 mod hooks;

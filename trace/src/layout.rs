@@ -90,6 +90,8 @@ numbered! {
         NoMemory = 5;
         /// The recorder's state was inconsistent.
         Internal = 6;
+        /// The program has forbidden itself system calls that the recorder needs.
+        Filtered = 7;
     }
 }
 

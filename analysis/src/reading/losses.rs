@@ -167,6 +167,7 @@ pub fn stop_reason(image: &ImageReport) -> Option<String> {
         StopReason::WriteError => "the trace could not be written",
         StopReason::NoMemory => "the recorder ran out of memory",
         StopReason::Internal => "the recorder reached an unexpected state",
+        StopReason::Filtered => "the program filters its system calls",
     };
     let errno = image.process.stop_errno;
     Some(match errno {
