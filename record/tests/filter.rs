@@ -1,9 +1,7 @@
 //! Programs that filter their system calls.
 
-mod support;
-
+use crate::support::{Bench, copies_library, cpu_library, io_library, recorder};
 use larder_trace::StopReason;
-use support::{Bench, copies_library, cpu_library, io_library, recorder};
 
 const FILTERED: &str = r#"
 #define _GNU_SOURCE

@@ -5,6 +5,7 @@ mod copies;
 mod counts;
 mod cpu;
 mod dispatch;
+mod filter;
 mod harm;
 mod io;
 mod marks;

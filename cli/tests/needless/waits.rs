@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::common::line_of;
 use super::{advised, advised_with};
+use crate::common::line_of;
 
 /// Each line waits 300 times, and one of its descriptors is ready at once. The program allocates nothing.
 const WAITS: &str = r#"
