@@ -122,6 +122,13 @@ pub enum Claim {
         mean_bytes: u64,
         words: bool,
     },
+    /// All buffers were freed, in `sweeps`: none was allocated from the first free of a sweep until all
+    /// were freed.
+    Swept {
+        origins: Vec<usize>,
+        buffers: u64,
+        sweeps: u64,
+    },
     /// Buffers that were freed, of those allocated.
     Freed {
         origins: Vec<usize>,
@@ -144,6 +151,7 @@ impl Claim {
             Claim::EndsWithin { .. }
             | Claim::AtOnce { .. }
             | Claim::Foreign { .. }
+            | Claim::Swept { .. }
             | Claim::Freed { .. } => self.lives(),
             Claim::Left { .. } | Claim::Lost { .. } => self.left(),
             Claim::Rises { .. } | Claim::Grew { .. } | Claim::Ends { .. } => self.growth(),
@@ -193,6 +201,13 @@ impl Claim {
                 "{}, {:.0} % of those freed, were freed by a thread that did not allocate them",
                 counted(*foreign, "block"),
                 percent(*foreign, *freed)
+            ),
+            Claim::Swept {
+                buffers, sweeps, ..
+            } => format!(
+                "all {} were freed in {}: none was allocated from the first free of a sweep to its last",
+                counted(*buffers, "buffer"),
+                counted(*sweeps, "sweep")
             ),
             Claim::Freed { freed, begun, .. } => format!(
                 "{} of its {} were freed",

@@ -108,6 +108,10 @@ pub struct AtOnce {
     pub most_in_a_call: u64,
     /// Watched buffers that were not freed before the function returned to which their call led.
     pub returned: u64,
+    /// How often the last live one was freed; and the buffers allocated after one was freed and before
+    /// that.
+    pub sweeps: u64,
+    pub amid: u64,
     /// The lowest live bytes in each part of the run, from the first buffer on.
     pub least: [u64; PARTS],
 }
@@ -166,6 +170,8 @@ impl Level {
 struct Set {
     answer: AtOnce,
     all: Level,
+    /// A buffer was freed since none was live.
+    falling: bool,
     /// By the threads' own numbers.
     threads: Vec<Level>,
     calls: FxHashMap<(u32, StackId), Level>,
@@ -358,6 +364,7 @@ impl Prover {
         for (number, call) in self.sets_of.get(origin as usize).into_iter().flatten() {
             let set = &mut self.sets[*number as usize];
             set.answer.begun += 1;
+            set.answer.amid += u64::from(set.falling);
             set.all.up();
             if set.threads.len() <= thread as usize {
                 set.threads.resize_with(thread as usize + 1, Level::default);
@@ -454,6 +461,8 @@ impl Prover {
         for (number, call) in self.sets_of.get(note.root as usize).into_iter().flatten() {
             let set = &mut self.sets[*number as usize];
             set.all.down();
+            set.falling = set.all.live > 0;
+            set.answer.sweeps += u64::from(!set.falling);
             if let Some(level) = set.threads.get_mut(note.thread as usize) {
                 level.down();
             }

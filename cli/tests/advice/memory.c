@@ -5,7 +5,8 @@
 // case forgotten: finds leak at forgotten
 // case small: nothing
 // case filled_once: nothing
-// case breathing: nothing
+// case breathing: finds arena at filled
+// case one_is_replaced: nothing
 // case all_freed: nothing
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,13 @@ static char* blocks[kBlocks];
 
 static int any(int i) { return (i * 1201) % kBlocks; }
 
-static void fill(size_t size, int count) {
-  for (int i = 0; i < count; i++) {
-    blocks[any(i)] = malloc(size + (size_t)(i % 7));
+static void fill_some(size_t size, int begin, int end) {
+  for (int i = begin; i < end; i++) {
+    blocks[any(i)] = malloc(size + (size_t)(i % 7));  // @filled
     blocks[any(i)][0] = 1;
   }
 }
+static void fill(size_t size, int count) { fill_some(size, 0, count); }
 static void drop_all(void) {
   for (int i = 0; i < kBlocks; i++) {
     free(blocks[(i * 7) % kBlocks]);
@@ -91,6 +93,17 @@ static void case_breathing(void) {
   }
 }
 
+// One is freed before the last is allocated.
+static void case_one_is_replaced(void) {
+  for (int round = 0; round < 5; round++) {
+    fill(100, kBlocks / 2);
+    free(blocks[any(0)]);
+    fill_some(100, 0, 1);
+    fill_some(100, kBlocks / 2, kBlocks);
+    drop_all();
+  }
+}
+
 static void case_all_freed(void) {
   fill(64, kBlocks);
   drop_all();
@@ -106,6 +119,7 @@ int main(int argc, char** argv) {
   CASE(small);
   CASE(filled_once);
   CASE(breathing);
+  CASE(one_is_replaced);
   CASE(all_freed);
   return 0;
 }

@@ -59,6 +59,7 @@ pub fn check(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Verdict {
         Claim::Source { .. } => held::source(replay, claim),
         Claim::Overwritten { .. } => held::overwritten(replay, claim),
         Claim::Freed { .. } => freed(replay, claim),
+        Claim::Swept { .. } => swept(replay, claim),
         Claim::Note(_) => Ok(()),
     }
 }
@@ -130,6 +131,35 @@ fn freed(replay: &Replay, claim: &Claim) -> Verdict {
     let over = |buffer: &&usize| replay.buffers[**buffer].over.is_some_and(|o| o.freed);
     hold!(all.len() as u64 == *begun, "begun");
     hold!(all.iter().filter(over).count() as u64 == *freed, "freed");
+    Ok(())
+}
+
+/// A sweep ends when none is live; until then none is allocated.
+fn swept(replay: &Replay, claim: &Claim) -> Verdict {
+    let Claim::Swept {
+        origins,
+        buffers,
+        sweeps,
+    } = claim
+    else {
+        return Err("another claim".to_owned());
+    };
+    let all: Vec<&Buffer> = buffers_of(replay, origins)
+        .into_iter()
+        .map(|buffer| &replay.buffers[buffer])
+        .collect();
+    hold!(all.len() as u64 == *buffers, "buffers");
+    let ends = || all.iter().filter_map(|b| b.over.filter(|over| over.freed));
+    hold!(ends().count() == all.len(), "not all are freed");
+    hold!(all.iter().all(|b| b.sizes.len() == 1), "one is resized");
+    let empty = |tick| !all.iter().any(|buffer| buffer.lives(tick));
+    let last = ends().filter(|over| empty(over.tick)).count();
+    hold!(last as u64 == *sweeps, "{last} sweeps");
+    for buffer in &all {
+        let before = ends().map(|over| over.tick);
+        let before = before.filter(|tick| *tick < buffer.begun()).max();
+        hold!(before.is_none_or(empty), "allocated within a sweep");
+    }
     Ok(())
 }
 

@@ -46,7 +46,7 @@ const TRACES: u64 = 2000;
 /// The number of traces with the claim.
 const FEWEST_OF_A_KIND: u64 = 15;
 
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 17] = [
     "ends within",
     "at once in the process",
     "at once in a thread",
@@ -63,6 +63,7 @@ const KINDS: [&str; 16] = [
     "source",
     "overwritten",
     "freed",
+    "swept",
 ];
 
 fn traces() -> u64 {
@@ -113,6 +114,7 @@ fn kind(claim: &Claim) -> &'static str {
         Claim::Source { .. } => "source",
         Claim::Overwritten { .. } => "overwritten",
         Claim::Freed { .. } => "freed",
+        Claim::Swept { .. } => "swept",
         Claim::Note(_) => "note",
     }
 }

@@ -57,6 +57,8 @@ enum Kind {
     /// Blocks that are allocated and freed together.
     Group(usize),
     Row(usize),
+    /// Blocks of this many calls are freed together.
+    Sweep(usize),
     Leak,
     Resized,
     Copied,
@@ -253,7 +255,7 @@ impl Program {
     }
 
     fn kind(&mut self) -> Kind {
-        match self.rng.u32(..16) {
+        match self.rng.u32(..17) {
             0..4 => Kind::Turn(self.rng.usize(1..=3)),
             4..6 => Kind::Slot(self.rng.usize(1..=3)),
             6..9 => Kind::Group(self.rng.usize(2..=3)),
@@ -263,6 +265,7 @@ impl Program {
             12 => Kind::Copied,
             13 => Kind::Foreign,
             14 => Kind::Cache,
+            15 => Kind::Sweep(self.rng.usize(9..=12)),
             _ => Kind::Noise,
         }
     }
@@ -432,6 +435,14 @@ impl Program {
             Kind::Leak => {
                 let made = self.make_all(scene, thread, 1);
                 if self.chance(12) { Vec::new() } else { made }
+            }
+            Kind::Sweep(calls) => {
+                let made = self.make_all(scene, thread, 2);
+                self.scenes[scene].held.push(made);
+                match self.scenes[scene].held.len() < calls {
+                    true => Vec::new(),
+                    false => std::mem::take(&mut self.scenes[scene].held).concat(),
+                }
             }
             Kind::Resized => self.grow_in_place(scene, thread),
             Kind::Copied => self.grow_by_copies(scene, thread),

@@ -26,6 +26,7 @@ pub fn wrong(replay: &Replay, stacks: &StackTable, claim: &Claim) -> Vec<Wrong> 
         Claim::Source { .. } => source(claim),
         Claim::Overwritten { .. } => overwritten(claim),
         Claim::Freed { .. } => freed(claim),
+        Claim::Swept { .. } => swept(claim),
         Claim::Note(_) => Vec::new(),
     }
 }
@@ -348,5 +349,26 @@ fn freed(claim: &Claim) -> Vec<Wrong> {
     vec![
         ("freed + 1", changed!(claim, Freed { freed } => *freed += 1)),
         ("begun - 1", changed!(claim, Freed { begun } => *begun -= 1)),
+    ]
+}
+
+fn swept(claim: &Claim) -> Vec<Wrong> {
+    vec![
+        (
+            "sweeps + 1",
+            changed!(claim, Swept { sweeps } => *sweeps += 1),
+        ),
+        (
+            "sweeps - 1",
+            changed!(claim, Swept { sweeps } => *sweeps -= 1),
+        ),
+        (
+            "buffers - 1",
+            changed!(claim, Swept { buffers } => *buffers -= 1),
+        ),
+        (
+            "no origin",
+            changed!(claim, Swept { origins } => origins.clear()),
+        ),
     ]
 }

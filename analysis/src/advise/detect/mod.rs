@@ -11,6 +11,7 @@ mod inline;
 mod memory;
 mod pairs;
 mod short;
+mod swept;
 mod threads;
 
 use std::collections::HashSet;
@@ -64,11 +65,23 @@ pub fn conclude(
     pairs.retain(|pair| !of_objects.contains(&pair.site));
     pairs.extend(objects);
     let batch = batch::detect(image);
-    let mut findings = inline::detect(image, types, short.findings.iter().chain(&batch));
+    let sure = short.findings.iter().chain(&pairs).chain(&batch);
+    let taken = origins(sure.filter(|finding| finding.confidence > Confidence::Low));
+    let mut swept = swept::detect(image, &asked.short, answers, &taken);
+    // Texts of another run may be too long for their values.
+    let is_text = |finding: &&Finding| image.sites[finding.site].container() == Some("String");
+    let others = short.findings.iter().chain(&batch);
+    let others = others.chain(swept.iter().filter(is_text));
+    let mut findings = inline::detect(image, types, others);
+    let held = origins(findings.iter());
+    swept.retain(|finding| !all_parts(finding, &held));
+    let of_swept = origins(swept.iter());
     findings.extend(short.findings.into_iter().filter(|finding| {
-        let reuse = finding.pattern == Pattern::Reuse;
-        !reuse || !all_parts(finding, &of_objects)
+        let objects = finding.pattern == Pattern::Reuse && all_parts(finding, &of_objects);
+        let arena = finding.pattern == Pattern::Arena && all_parts(finding, &of_swept);
+        !objects && !arena
     }));
+    findings.extend(swept);
     findings.extend(growth::detect(image, types));
     findings.extend(pairs);
     findings.extend(batch);
@@ -81,15 +94,8 @@ pub fn conclude(
     findings.extend(tiny.filter(|finding| !all_parts(finding, &gone)));
     findings.extend(memory::growing(image, &asked.memory, answers));
     if ended {
-        let growing = findings.iter().filter(|f| f.pattern == Pattern::Growing);
-        let growing: Vec<usize> = growing.map(|finding| finding.site).collect();
-        let holder = |group: &[usize]| pairs::holder(&asked.pairs, answers, image, group);
-        if image.records_lost {
-            findings.extend(memory::lost(image, holder));
-        } else {
-            let leaks = memory::leaks(image, holder).into_iter();
-            findings.extend(leaks.filter(|leak| !growing.contains(&leak.site)));
-        }
+        let left = left(image, asked, answers, &findings);
+        findings.extend(left);
     }
     let one_at_a_time = findings.iter().filter(|finding| {
         let alone = |claim: &Claim| matches!(claim, Claim::AtOnce { most: 1, .. });
@@ -110,6 +116,19 @@ pub fn conclude(
     }
     findings.extend(hot::conclude(image, &asked.hot, answers));
     findings
+}
+
+/// What is live at the end, but for lines that are known to grow.
+fn left(image: &ImageFacts, asked: &Asked, answers: &Answers, known: &[Finding]) -> Vec<Finding> {
+    let holder = |group: &[usize]| pairs::holder(&asked.pairs, answers, image, group);
+    if image.records_lost {
+        return memory::lost(image, holder);
+    }
+    let growing = known.iter().filter(|f| f.pattern == Pattern::Growing);
+    let growing: Vec<usize> = growing.map(|finding| finding.site).collect();
+    let mut leaks = memory::leaks(image, holder);
+    leaks.retain(|leak| !growing.contains(&leak.site));
+    leaks
 }
 
 /// Whether all that it saves was allocated in the first tenth of the run: another run allocates the

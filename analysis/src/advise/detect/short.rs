@@ -37,7 +37,7 @@ const FREES: &[&str] = &[
 /// The questions about the trace.
 pub struct Asked {
     within: Vec<(Vec<usize>, prove::Asked)>,
-    lines: Vec<(Vec<usize>, prove::Asked)>,
+    pub(super) lines: Vec<(Vec<usize>, prove::Asked)>,
     callers: Vec<(Vec<usize>, prove::Asked)>,
 }
 
