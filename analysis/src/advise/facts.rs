@@ -28,6 +28,8 @@ pub struct Growth {
     pub outgrown_bytes: u64,
     /// Bytes of the larger ones.
     pub grown_bytes: u64,
+    /// Of the replaced ones, the bytes that were copied elsewhere.
+    pub copied_bytes: u64,
     /// Steps by less than a tenth.
     pub crawls: u64,
     /// The final size of every buffer allocated here, grown or not.

@@ -97,7 +97,10 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         .into_iter()
         .enumerate()
         .map(|(order, (finding, also))| Waiting {
-            zeroing_ns: zeroing_ns(image, costs, &finding),
+            beside_ns: std::iter::once(&finding)
+                .chain(&also)
+                .map(|finding| beside_ns(image, costs, finding))
+                .sum(),
             score: f64::INFINITY,
             order,
             finding,
@@ -106,7 +109,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
         .collect();
     let mut ranked: Vec<Ranked> = Vec::new();
     while let Some(mut best) = waiting.pop() {
-        let net = claims.net(&best.finding, best.zeroing_ns);
+        let net = claims.net(&best.finding, best.beside_ns);
         let score = claims.share(&best.finding, &net) * best.finding.confidence.trust();
         if waiting.peek().is_some_and(|next| next.score > score) {
             best.score = score;
@@ -136,7 +139,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
 struct Waiting {
     finding: Finding,
     also: Vec<Finding>,
-    zeroing_ns: f64,
+    beside_ns: f64,
     /// An upper bound of its score.
     score: f64,
     /// The order of detection, which decides between equal scores.
@@ -207,11 +210,11 @@ impl<'a> Claims<'a> {
         self.costs.pair_ns(sums.bytes / sums.calls.max(1)) * calls as f64
     }
 
-    fn net(&self, finding: &Finding, zeroing_ns: f64) -> Net {
+    fn net(&self, finding: &Finding, beside_ns: f64) -> Net {
         let mut net = Net {
             calls: 0,
             bytes: 0,
-            ns: zeroing_ns,
+            ns: 0.0,
         };
         for part in &finding.parts {
             let calls = part.calls.min(self.left[part.origin]);
@@ -220,11 +223,15 @@ impl<'a> Claims<'a> {
             net.bytes += bytes as u64;
             net.ns += self.ns(part.origin, calls);
         }
+        net.ns += match finding.calls() {
+            0 => beside_ns,
+            calls => beside_ns * net.calls as f64 / calls as f64,
+        };
         net
     }
 
     fn share(&self, finding: &Finding, net: &Net) -> f64 {
-        // Zeroing may take longer than all of malloc.
+        // Zeroing or copying may take longer than all of malloc.
         let time = (net.ns / self.all_ns.max(1.0)).min(1.0);
         time.max(self.memory_share(finding))
     }
@@ -341,14 +348,32 @@ pub fn renumber(findings: &mut [Ranked]) {
     }
 }
 
-/// The time in which calloc zeroes the blocks of a finding that need no zeros.
-fn zeroing_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
-    if finding.pattern != Pattern::Zeroed {
-        return 0.0;
-    }
+/// What a finding saves beside allocations: the time in which calloc zeroes blocks that need no zeros, or in
+/// which buffers are copied that grow. A copy takes no less than zeroing as many bytes.
+fn beside_ns(image: &ImageFacts, costs: &Costs, finding: &Finding) -> f64 {
     let sums = |part: &Part| &image.sites[part.origin].sums;
-    let calls: u64 = finding.parts.iter().map(|part| sums(part).calls).sum();
-    calls as f64 * costs.zero_ns(finding.size_bytes.unwrap_or(0))
+    match finding.pattern {
+        Pattern::Zeroed => {
+            let calls: u64 = finding.parts.iter().map(|part| sums(part).calls).sum();
+            calls as f64 * costs.zero_ns(finding.size_bytes.unwrap_or(0))
+        }
+        Pattern::Reserve | Pattern::GrowByFactor => {
+            let grown = finding.evidence.iter().find_map(|claim| match claim {
+                Claim::Grew { origins, steps, .. } => Some((origins, *steps)),
+                _ => None,
+            });
+            let Some((origins, steps)) = grown.filter(|(_, steps)| *steps > 0) else {
+                return 0.0;
+            };
+            let growth = origins
+                .iter()
+                .map(|origin| &image.sites[*origin].facts.growth);
+            let copied: u64 = growth.map(|growth| growth.copied_bytes).sum();
+            let saved = finding.calls().min(steps) as f64;
+            saved * costs.zero_ns(copied / steps)
+        }
+        _ => 0.0,
+    }
 }
 
 /// A hot line is reported only if no other finding explains it, or embeds other blocks in its own.

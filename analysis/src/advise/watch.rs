@@ -24,6 +24,8 @@ use crate::reading::work::{Io, Marks};
 
 /// Blocks from this size on count as arrays.
 pub const ARRAY_BYTES: u64 = 64 << 10;
+/// Realloc may move larger blocks by their pages.
+const MOST_COPIED: u64 = 128 << 10;
 /// The largest number of arrays examined in one image.
 const MOST_ARRAYS: usize = 4096;
 /// The companions of a block are among this many that its thread allocated before it.
@@ -80,6 +82,8 @@ pub struct Watch {
     last: FxHashMap<(u32, u32), u64>,
     /// By serial, blocks that replaced a smaller one without realloc: root and step.
     grown: FxHashMap<u64, (u32, u32)>,
+    /// Where the block was that the current call reallocates.
+    resized_from: u64,
     arrays: FxHashMap<u64, Array>,
     aliases: Vec<Array>,
     contents: Contents,
@@ -129,7 +133,9 @@ impl Watch {
     ) -> Note {
         let was = old.note;
         if made.size > old.size {
+            let moved = made.address != self.resized_from;
             self.grow(was.root, old.size, made.size, new.root, was.step == 0);
+            self.copied(was.root, old.size, moved);
         }
         if let Some(facts) = self.facts.get_mut(was.root as usize) {
             facts.buffers.foreign += u64::from(was.thread != at.thread);
@@ -195,9 +201,20 @@ impl Watch {
             let (root, step) = of;
             let stepper = last.origin.index() as u32;
             self.grow(root, block.size, last.size, stepper, step == 0);
+            self.copied(root, block.size, true);
             self.grown.insert(last.serial, (root, step + 1));
         }
         larger
+    }
+
+    fn copied(&mut self, root: u32, bytes: u64, moved: bool) {
+        if moved
+            && bytes <= MOST_COPIED
+            && let Some(facts) = self.facts.get_mut(root as usize)
+        {
+            let copied = &mut facts.growth.copied_bytes;
+            *copied = copied.saturating_add(bytes);
+        }
     }
 
     fn grow(&mut self, root: u32, from: u64, to: u64, stepper: u32, first: bool) {
@@ -338,6 +355,7 @@ impl Observer for Watch {
         match how {
             End::Reallocated(size) if size > 0 => {
                 self.facts(block.origin).reallocated += 1;
+                self.resized_from = address;
                 return;
             }
             End::Replaced => {
