@@ -14,13 +14,19 @@ use super::finding::{Confidence, Finding, Keeper, Pattern, Place};
 /// From this many lines on one arena is less work than a buffer for each.
 const ARENA_LINES: usize = 3;
 
+/// The share of a finding's calls that must go into another block, so that it is not kept separately.
+const MOSTLY: f64 = 0.9;
+
+/// Whether a finding is shown by default.
+type Trusted = bool;
+
 /// The key by which findings are joined.
 #[derive(PartialEq, Eq, Hash)]
 enum Cure {
     /// A cure of a line for several callers, with the line that the blocks go into.
-    At(Place, Option<Place>, String),
-    /// A cure of a function that lets a container grow at several lines.
-    Of(String, String),
+    At(Place, Option<Place>, String, Trusted),
+    /// A function that lets buffers grow at several lines.
+    Reserve(String, Trusted),
     /// A function that allocates this, and what goes into it.
     Into(Place),
     /// The owner within whose call several blocks live, and the function that allocates them.
@@ -33,8 +39,9 @@ impl Cure {
     fn of(image: &ImageFacts, finding: &Finding) -> Option<Self> {
         let site = &image.sites[finding.site];
         let root = finding.related.last().map(|root| &image.sites[*root]);
+        let trusted = finding.confidence > Confidence::Low;
         match (finding.pattern, root) {
-            (Pattern::Reserve, _) => Some(Cure::Of(site.function_name(), finding.cure.clone())),
+            (Pattern::Reserve, _) => Some(Cure::Reserve(site.function_name(), trusted)),
             (Pattern::Embed, Some(root)) if root.function_name() == site.function_name() => {
                 Some(Cure::Into(root.place))
             }
@@ -43,7 +50,7 @@ impl Cure {
             }
             (Pattern::Reuse | Pattern::Embed, _) => {
                 let root = root.map(|site| site.place);
-                Some(Cure::At(site.place, root, finding.cure.clone()))
+                Some(Cure::At(site.place, root, without_owner(finding), trusted))
             }
             _ => None,
         }
@@ -68,6 +75,18 @@ impl Cure {
     }
 }
 
+/// The words of the cure but for the function that could keep the blocks.
+fn without_owner(finding: &Finding) -> String {
+    let owner = finding.evidence.iter().find_map(|claim| match claim {
+        Claim::EndsWithin { owner, .. } => Some(owner),
+        _ => None,
+    });
+    owner.map_or_else(
+        || finding.cure.clone(),
+        |owner| finding.cure.replace(owner, ""),
+    )
+}
+
 /// Joins the findings with the same cure: the one with most calls gets the parts of all, and the others
 /// come with it.
 pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<Finding>)> {
@@ -86,11 +105,19 @@ pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<F
         .flat_map(|f| f.parts.iter().map(|part| part.origin))
         .collect();
     let is_embedded = |finding: &Finding| {
-        finding
-            .parts
-            .iter()
-            .all(|part| embedded.contains(&part.origin))
+        let parts = finding.parts.iter();
+        let within = parts.filter(|part| embedded.contains(&part.origin));
+        let calls: u64 = within.map(|part| part.calls).sum();
+        calls as f64 >= MOSTLY * finding.calls() as f64
     };
+    // What is kept from one line alone is one cure for all its callers.
+    let mut keeps: FxHashMap<Keeper, BTreeSet<Place>> = FxHashMap::default();
+    for finding in findings.iter().filter(|finding| !is_embedded(finding)) {
+        if let Some(keeper) = finding.keeper.clone() {
+            let lines = keeps.entry(keeper).or_default();
+            lines.insert(image.sites[finding.site].place);
+        }
+    }
     let is_arena = |cure: &Cure| {
         lines
             .get(cure)
@@ -100,6 +127,10 @@ pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<F
     let mut by_cure: FxHashMap<Cure, usize> = FxHashMap::default();
     for mut finding in findings {
         if is_embedded(&finding) {
+            finding.keeper = None;
+        }
+        let alone = |keeper: &Keeper| keeps.get(keeper).is_none_or(|lines| lines.len() < 2);
+        if finding.keeper.as_ref().is_some_and(alone) {
             finding.keeper = None;
         }
         let cure = Cure::arena_of(image, &finding).filter(is_arena);
@@ -118,26 +149,30 @@ pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<F
         also.push(finding);
     }
     for (first, also) in joined.iter_mut().filter(|(_, also)| !also.is_empty()) {
-        let parts = also
-            .iter()
-            .flat_map(|finding| finding.parts.iter().copied());
-        first.parts.extend(parts);
-        let weakest = also.iter().map(|finding| finding.confidence).min();
-        first.confidence =
-            weakest.map_or(first.confidence, |weakest| weakest.min(first.confidence));
-        let all = || std::iter::once(&*first).chain(&*also);
-        let lines: BTreeSet<Place> = all().map(|f| image.sites[f.site].place).collect();
-        let cure = match (first.pattern, lines.len()) {
-            (_, 1) => None,
-            (Pattern::Embed, lines) => one_block(image, first, also, lines),
-            (Pattern::Reuse, lines) => one_object(first, lines).or_else(|| one_arena(first, lines)),
-            _ => None,
-        };
-        if let Some((pattern, cure)) = cure {
-            (first.pattern, first.cure) = (pattern, cure);
-        }
+        merge(image, first, also);
     }
     joined
+}
+
+/// Gives the first the parts of all, the least confidence, and a cure for all of their lines.
+fn merge(image: &ImageFacts, first: &mut Finding, also: &[Finding]) {
+    let parts = also
+        .iter()
+        .flat_map(|finding| finding.parts.iter().copied());
+    first.parts.extend(parts);
+    let weakest = also.iter().map(|finding| finding.confidence).min();
+    first.confidence = weakest.map_or(first.confidence, |weakest| weakest.min(first.confidence));
+    let all = || std::iter::once(&*first).chain(also);
+    let lines: BTreeSet<Place> = all().map(|f| image.sites[f.site].place).collect();
+    let cure = match (first.pattern, lines.len()) {
+        (_, 1) => None,
+        (Pattern::Embed, lines) => one_block(image, first, also, lines),
+        (Pattern::Reuse, lines) => one_object(first, lines).or_else(|| one_arena(first, lines)),
+        _ => None,
+    };
+    if let Some((pattern, cure)) = cure {
+        (first.pattern, first.cure) = (pattern, cure);
+    }
 }
 
 /// The cure if several lines allocate one object's blocks.

@@ -98,6 +98,7 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
         "also": ranked.also.iter().map(|other| json!({
             "site": site(&image.sites[other.site]),
             "calls": other.calls(),
+            "cure": other.cure,
             "evidence": other.evidence.iter().map(Claim::text).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "rate": rates::of_site(named, finding.calls().max(named.sums.calls)),

@@ -110,7 +110,7 @@ pub fn rank(image: &ImageFacts, costs: &Costs, findings: Vec<Finding>) -> (Vec<R
     let mut ranked: Vec<Ranked> = Vec::new();
     while let Some(mut best) = waiting.pop() {
         let net = claims.net(&best.finding, best.beside_ns);
-        let score = claims.share(&best.finding, &net) * best.finding.confidence.trust();
+        let score = claims.share(&best.finding, &net) * best.finding.trust(image);
         if waiting.peek().is_some_and(|next| next.score > score) {
             best.score = score;
             waiting.push(best);

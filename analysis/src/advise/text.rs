@@ -310,7 +310,12 @@ fn for_others(image: &ImageFacts, ranked: &Ranked) -> Vec<String> {
             let shown = frame.map_or("another caller".to_owned(), |frame| {
                 format!("{} ({})", function_name(frame), frame_place(frame))
             });
-            let why: Vec<String> = other.evidence.iter().map(Claim::text).collect();
+            let mut why: Vec<String> = other.evidence.iter().map(Claim::text).collect();
+            let own =
+                other.pattern == Pattern::Reserve || (other.pattern == Pattern::Reuse && is_same);
+            if own && other.cure != ranked.finding.cure {
+                why.push(other.cure.clone());
+            }
             format!(
                 "and for {shown}, {} calls: {}",
                 grouped(other.calls()),

@@ -68,9 +68,10 @@ impl About<'_> {
     fn trusted(&self) -> Confidence {
         // A buffer of this size is better freed between calls.
         let kept_for_good = self.once && self.largest.largest() > MOST_KEPT_BYTES;
-        // A counted object is passed on, and freed with its last reference.
-        let counted = matches!(self.site.container(), Some("Rc" | "Arc"));
-        let given_away = self.freed_by.is_some() || counted;
+        // A node is kept only by another container or an allocator, a counted object by its last reference.
+        let container = self.site.container();
+        let node = container.is_some_and(|class| !CLASSES.contains(&class));
+        let given_away = self.freed_by.is_some() || node;
         match self.elsewhere || kept_for_good || given_away || self.site.is_resizable() {
             true => Confidence::Low,
             false => Confidence::Medium,

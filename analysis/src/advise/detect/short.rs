@@ -48,9 +48,12 @@ pub fn ask(image: &ImageFacts, scope: &Worth, questions: &mut Questions) -> Aske
             site.place,
             image.place_of(Some(shared.frame)),
             shared.kind(),
+            site.container(),
         ))
     });
-    let begins = |site: &Site| (site.facts.buffers.begun > 0).then_some(site.place);
+    // An object and the blocks of its containers have different cures.
+    let line = |site: &Site| (site.place, site.container());
+    let begins = |site: &Site| (site.facts.buffers.begun > 0).then(|| line(site));
     let lines = grouped_by(image, |_, site| begins(site));
     let mut callers = grouped_by(image, |_, site| Some((begins(site)?, site.caller)));
     let worth =
@@ -424,7 +427,8 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
     let elsewhere = shared
         .as_ref()
         .is_some_and(|shared| is_elsewhere(first, shared.frame));
-    let owner = shared.filter(|_| !elsewhere);
+    // `main` has no next call for which it could keep anything.
+    let owner = shared.filter(|shared| !elsewhere && !shared.outermost);
     let owner = owner.map(|shared| function_name(shared.frame));
     let about = About {
         site: first,

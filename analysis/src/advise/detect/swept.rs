@@ -105,6 +105,6 @@ fn cure(container: Option<&str>, sweep_bytes: u64) -> String {
         ),
         None => format!("take them from an arena, in larger pieces ({bytes} bytes a sweep)"),
     };
-    how + "; free it as a whole where they are freed today, and none alone; malloc for what outlives the \
-           others or is reallocated"
+    how + "; free it as a whole where they are freed today, after what they own, and none alone; malloc \
+           for what outlives the others or is reallocated"
 }
