@@ -163,7 +163,7 @@ pub struct Finding {
     pub confidence: Confidence,
 }
 
-/// Of findings that let a function keep plain memory, or cache it, 14 of 40 were judged worth a change, of
+/// Of findings that let a function keep plain memory, or cache it, 14 of 42 were judged worth a change, of
 /// the others 85 to 90 % (docs/measurements/advice-judged.md). An arena suits if other runs free together, too.
 const KEPT_TRUST: f64 = 0.4;
 
