@@ -16,9 +16,13 @@ namespace larder {
 
 namespace {
 
+// Reads what other threads may change meanwhile: whatever it reads, it takes for no more than an
+// address, which the page map must know.
+#define LARDER_RACES __attribute__((no_sanitize("thread")))
+
 // Follows a list that other threads may change meanwhile. What is handed out has no link, so the
 // walk ends there: an object that it meets behind another one is free.
-bool has(const void* list, const void* p) {
+LARDER_RACES bool has(const void* list, const void* p) {
   for (uint32_t i = 0; i < kMaxListed && list != nullptr; ++i) {
     if (list == p) return true;
     const Slab* s = page_map.find_any(list);
@@ -34,7 +38,7 @@ struct Search {
   bool found;
 };
 
-bool has_inlined(const larder_inline_state& state, const Search& search) {
+LARDER_RACES bool has_inlined(const larder_inline_state& state, const Search& search) {
   // The inlined code goes by the size of the request, which may be of a smaller class.
   for (int c = 0; c <= search.slab->size_class && c < LARDER_INLINE_CLASSES; ++c)
     if (state.kept[c] == search.p || has(state.newer[c], search.p) || has(state.older[c], search.p))
@@ -42,7 +46,8 @@ bool has_inlined(const larder_inline_state& state, const Search& search) {
   return false;
 }
 
-void search_heap(ThreadHeap& heap, void* context) {
+// The registry's lock is held: no thread ends meanwhile, and its list heads stay readable.
+LARDER_RACES void search_heap(ThreadHeap& heap, void* context) {
   auto& search = *static_cast<Search*>(context);
   if (search.found || heap.orphaned || heap.leaked || heap.heads == nullptr) return;
   int c = search.slab->size_class;
@@ -57,7 +62,7 @@ void search_heap(ThreadHeap& heap, void* context) {
     search.found = has(point->slot, search.p);
 }
 
-bool is_listed(const void* p, const Slab* s) {
+LARDER_RACES bool is_listed(const void* p, const Slab* s) {
   Search search = {p, s, has(s->free, p) || has(remote_list(s), p)};
   if (!search.found) registry_for_each(search_heap, &search);
   return search.found;

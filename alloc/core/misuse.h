@@ -29,11 +29,9 @@ LARDER_FAST bool looks_misused(const void* p, const Slab* s) {
 // list.
 LARDER_SLOW bool misused(const char* call, Misuse if_free, const void* p, const Slab* s);
 
-// Whether the object has the class of this size: most have.
-LARDER_FAST bool has_class_of(const void* p, size_t size_bytes) {
-  const Slab* s = page_map.find(p);
-  return size_bytes <= 1024 && s->kind == Kind::kSlab &&
-         class_of_small_size(size_bytes) == s->size_class;
+// Whether the slab's objects have the class of this size: true of most deletes.
+LARDER_FAST bool has_class_of(const Slab* s, size_t size_bytes) {
+  return size_bytes <= kSmallMax && s->kind == Kind::kSlab && class_of(size_bytes) == s->size_class;
 }
 // Whether an object of the slab may have been allocated with this size.
 LARDER_SLOW bool size_fits(const Slab* s, size_t size_bytes);

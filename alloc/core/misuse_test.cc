@@ -101,8 +101,8 @@ TEST(Misuse, EachSizeFitsItsOwnAllocation) {
   for (size_t bytes = 1; bytes <= size_t{4} << 20; bytes += 1 + bytes / 7) {
     void* p = larder_malloc(bytes);
     const Slab* s = page_map.find(p);
-    EXPECT_TRUE(has_class_of(p, bytes) || size_fits(s, bytes)) << bytes;
-    EXPECT_FALSE(has_class_of(p, bytes * 3 + 64) || size_fits(s, bytes * 3 + 64)) << bytes;
+    EXPECT_TRUE(has_class_of(s, bytes) || size_fits(s, bytes)) << bytes;
+    EXPECT_FALSE(has_class_of(s, bytes * 3 + 64) || size_fits(s, bytes * 3 + 64)) << bytes;
     larder_free(p);
   }
 }

@@ -66,16 +66,46 @@ void* new_slow(size_t size, size_t align) {
 
 #define LARDER_EXPORT __attribute__((visibility("default")))
 
+// The operators below, by names that no program replaces.
+extern "C" {
+[[gnu::visibility("hidden")]] void larder_own_delete(void* p) noexcept;
+[[gnu::visibility("hidden")]] void larder_own_array_delete(void* p) noexcept;
+}
+
 namespace {
 
 using namespace larder;
 
-// The size is not that of the class of the object. An array is deleted by its own operator: a
-// program may have replaced that alone.
+// A sized delete whose slab is not looked up twice, unless the program has replaced the operator
+// that it must call.
+LARDER_FAST bool is_own(void (*function)(void*), void (*own)(void*)) {
+  __asm__("" : "+r"(own));  // what the names mean is decided when the program is linked and loaded
+  return likely(function == own);
+}
+LARDER_FAST bool is_delete_own() {
+  return is_own(static_cast<void (*)(void*)>(::operator delete), larder_own_delete);
+}
+LARDER_FAST bool is_array_delete_own() {
+  return is_own(static_cast<void (*)(void*)>(::operator delete[]), larder_own_array_delete) &&
+         is_delete_own();
+}
+
 template <bool kIsArray>
-LARDER_SLOW void delete_of_odd_size(void* p, size_t size) {
-  if (!size_fits(page_map.find(p), size)) return report_misuse("operator delete", Misuse::kSize, p);
+LARDER_WARM void delete_slow(void* p, size_t size) noexcept {
+  const Slab* s = page_map.find(p);
+  if (unlikely(!has_class_of(s, size) && !size_fits(s, size)))
+    return report_misuse("operator delete", Misuse::kSize, p);
   kIsArray ? ::operator delete[](p) : ::operator delete(p);
+}
+
+template <bool kIsArray>
+LARDER_FAST void delete_sized(void* p, size_t size) {
+  const ProcessPageMap* map = page_map.in_register();
+  uintptr_t offset = map->offset_at(p);
+  bool is_plain = has_class_of(map->slab_at(offset), size) &&
+                  (kIsArray ? is_array_delete_own() : is_delete_own());
+  if (unlikely(!is_plain)) return delete_slow<kIsArray>(p, size);
+  free_at(p, map, offset);
 }
 
 LARDER_FAST bool has_alignment(void* p, std::align_val_t align) {
@@ -140,14 +170,8 @@ LARDER_EXPORT void* operator new[](size_t size, std::align_val_t align,
 
 LARDER_EXPORT void operator delete(void* p) noexcept { free_fast(p); }
 LARDER_EXPORT void operator delete[](void* p) noexcept { ::operator delete(p); }
-LARDER_EXPORT void operator delete(void* p, size_t size) noexcept {
-  if (unlikely(!has_class_of(p, size))) return delete_of_odd_size<false>(p, size);
-  ::operator delete(p);
-}
-LARDER_EXPORT void operator delete[](void* p, size_t size) noexcept {
-  if (unlikely(!has_class_of(p, size))) return delete_of_odd_size<true>(p, size);
-  ::operator delete[](p);
-}
+LARDER_EXPORT void operator delete(void* p, size_t size) noexcept { delete_sized<false>(p, size); }
+LARDER_EXPORT void operator delete[](void* p, size_t size) noexcept { delete_sized<true>(p, size); }
 LARDER_EXPORT void operator delete(void* p, const std::nothrow_t&) noexcept {
   ::operator delete(p);
 }
@@ -173,4 +197,9 @@ LARDER_EXPORT void operator delete(void* p, std::align_val_t align,
 LARDER_EXPORT void operator delete[](void* p, std::align_val_t align,
                                      const std::nothrow_t&) noexcept {
   ::operator delete[](p, align);
+}
+
+extern "C" {
+[[gnu::alias("_ZdlPv")]] void larder_own_delete(void* p) noexcept;
+[[gnu::alias("_ZdaPv")]] void larder_own_array_delete(void* p) noexcept;
 }

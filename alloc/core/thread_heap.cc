@@ -639,7 +639,7 @@ void* malloc_large(size_t size_bytes) {
   return p != nullptr ? p : malloc_large_slow(size_bytes);
 }
 
-void free_empty(Slab* s) {
+void free_empty(Slab* s) noexcept {
   SlowPath path;
   // In a signal handler the slab stays partial, with all objects free.
   if (!path.entered()) return;
@@ -724,11 +724,11 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
 
 }  // namespace
 
-void free_suspect(void* p, Slab* s) {
+void free_suspect(void* p, Slab* s) noexcept {
   if (!misused("free", Misuse::kDoubleFree, p, s)) push_to_owned(p, s);
 }
 
-void free_slow(void* p, Slab* s) {
+void free_slow(void* p, Slab* s) noexcept {
   if (p == nullptr) return;
   bool is_ours = s->kind != Kind::kNull;
   if (is_ours && unlikely(looks_misused(p, s)) && misused("free", Misuse::kDoubleFree, p, s))

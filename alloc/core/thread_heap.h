@@ -275,10 +275,10 @@ inline bool countdown_hits(size_t object_bytes, double* expected) {
 // The slow paths behind the entry points. `c` is the size class.
 LARDER_WARM void* malloc_slow(size_t size_bytes, size_t c);
 LARDER_WARM void* malloc_large(size_t size_bytes);
-LARDER_WARM void free_slow(void* p, Slab* s);
-LARDER_WARM void free_empty(Slab* s);
+LARDER_WARM void free_slow(void* p, Slab* s) noexcept;
+LARDER_WARM void free_empty(Slab* s) noexcept;
 // An object that looks_misused(), of a slab that the heap owns.
-LARDER_SLOW void free_suspect(void* p, Slab* s);
+LARDER_SLOW void free_suspect(void* p, Slab* s) noexcept;
 // Frees what signal handlers could not (sample_free_in_signal).
 void free_left_by_signals();
 
@@ -319,9 +319,8 @@ LARDER_FAST void push_to_owned(void* p, Slab* s) {
   if (unlikely(--s->used == 0)) free_empty(s);
 }
 
-LARDER_FAST void free_fast(void* p) {
-  const ProcessPageMap* map = page_map.in_register();
-  uintptr_t offset = map->offset_at(p);
+// REQUIRES: offset == map->offset_at(p).
+LARDER_FAST void free_at(void* p, const ProcessPageMap* map, uintptr_t offset) {
   // Formed where it is needed: not for the object that malloc returned last, which needs no other
   // check, either, until it is freed.
   auto slab = [map, offset] {
@@ -341,6 +340,11 @@ LARDER_FAST void free_fast(void* p) {
   Slab* s = slab();
   if (unlikely(!at_object(p, s) || has_link(p))) return free_suspect(p, s);
   push_to_owned(p, s);
+}
+
+LARDER_FAST void free_fast(void* p) {
+  const ProcessPageMap* map = page_map.in_register();
+  free_at(p, map, map->offset_at(p));
 }
 
 // An object of at least size_bytes at a multiple of align, a power of two.

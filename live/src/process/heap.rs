@@ -320,7 +320,7 @@ impl Walk<'_> {
         let own_list = slab.address.wrapping_add(layout.slab_free.into());
         if fields.u64(layout.slab_list.into()) == own_list {
             // `used` has another meaning for a slab on the full list.
-            let none_free = fields.u64(layout.slab_free.into()) == 0
+            let none_free = pages::linked(fields.u64(layout.slab_free.into())) == 0
                 && fields.u16(layout.slab_purged.into()) == 0;
             let used = fields.u32(layout.slab_used.into());
             return if none_free { carved } else { used.min(carved) };

@@ -11,6 +11,7 @@ use larder_base::printable;
 use super::Obstacle;
 use super::anchor::Anchor;
 use super::memory::{Fields, Memory, Pieces};
+use super::pages;
 use super::residence::Residence;
 
 /// More than LARDER_MAX_HEAPS allows, plus the shared heaps.
@@ -162,7 +163,7 @@ impl Lists {
         let mut count = 0;
         let mut follow = |pieces: &mut Pieces<'_>, from: u64| {
             let mut at = from;
-            while let Ok(next) = pieces.word(at)
+            while let Ok(next) = pieces.word(at).map(pages::linked)
                 && next != 0
                 && count < most
             {

@@ -482,13 +482,11 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Marks up to `most` objects of a list as free. Links, and the heads of lists, have a tag above the
-    /// address.
+    /// Marks up to `most` objects of a list as free. `first` is an address or a link.
     fn follow(&mut self, first: u64, most: usize) {
-        const ADDRESS: u64 = (1 << 48) - 1;
-        let (mut at, mut left) = (first & ADDRESS, most);
+        let (mut at, mut left) = (pages::linked(first), most);
         while at != 0 && left > 0 && self.out.set_free(at) {
-            at = self.pieces.word(at).unwrap_or(0) & ADDRESS;
+            at = self.pieces.word(at).map_or(0, pages::linked);
             left -= 1;
         }
     }

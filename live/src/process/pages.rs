@@ -16,6 +16,12 @@ const MOST_SEGMENTS: usize = 64;
 const MOST_REGIONS: usize = 1 << 21;
 const MOST_MAPPINGS: usize = 1 << 22;
 
+/// The object that a link of a free list leads to, or 0. A link has a tag where no address has bits
+/// (`alloc/core/slab.h`).
+pub fn linked(link: u64) -> u64 {
+    link & ((1 << 48) - 1)
+}
+
 pub struct ClassTable {
     pub sizes: Vec<u32>,
     pub capacities: Vec<u16>,
