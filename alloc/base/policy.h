@@ -53,6 +53,9 @@ inline constexpr unsigned kMaxShared = 256;
 // Objects of a list that are compared with one that may be free. No list is longer: a slab has up
 // to 2048 objects, and up to kMaxDeferred are deferred frees.
 inline constexpr uint32_t kMaxListed = 4096;
+// Searches in vain for an object that looks free take up to one part in this of a process's time.
+// Not measured.
+inline constexpr uint64_t kSearchShare = 32;
 // Milliseconds between two searches for leaked heaps: a search takes a system call a thread. Not
 // measured.
 inline constexpr uint64_t kSearchMs = 100;

@@ -68,6 +68,19 @@ LARDER_RACES bool is_listed(const void* p, const Slab* s) {
   return search.found;
 }
 
+// Objects whose content looks like a link, perhaps on purpose, must not make each free a search:
+// after one in vain the next waits, and what looks free meanwhile counts as in use.
+constinit std::atomic<uint64_t> next_search_us{0};  // relaxed: a hint
+
+bool is_found(const void* p, const Slab* s) {
+  uint64_t begin_us = os::now_us();
+  if (begin_us < next_search_us.load(std::memory_order_relaxed)) return false;
+  if (is_listed(p, s)) return true;
+  uint64_t end_us = os::now_us();
+  next_search_us.store(end_us + (end_us - begin_us + 1) * kSearchShare, std::memory_order_relaxed);
+  return false;
+}
+
 const char* text_of(Misuse what) {
   switch (what) {
     case Misuse::kDoubleFree:
@@ -122,7 +135,7 @@ bool misused(const char* call, Misuse if_free, const void* p, const Slab* s) {
   {
     // The interrupted code may hold a lock.
     SlowPath path;
-    if (!path.entered() || !is_listed(p, s)) return false;
+    if (!path.entered() || !is_found(p, s)) return false;
   }
   report_misuse(call, if_free, p);
   return true;

@@ -6,7 +6,8 @@
 // link (slab.h). Only what looks wrong gets here. So an object in use is never refused: what is
 // reported lies in no object's place, or was found in a list.
 //
-// Not noticed: what other calls have allocated again meanwhile; what a signal handler frees twice.
+// Not noticed: what other calls have allocated again meanwhile, what a signal handler frees twice
+// while it interrupts Larder, and what is freed twice right after a search in vain.
 #pragma once
 
 #include "base/size_class.h"
@@ -24,6 +25,7 @@ LARDER_FAST bool looks_misused(const void* p, const Slab* s) {
   return p != s->base + s->offset || s->kind == Kind::kFree;
 }
 
+// For one part in kSearchShare of the time of a process, at most.
 // REQUIRES: looks_misused(p, s); no lock is held. True: it is reported, and the call must have no
 // effect, if it returns at all. Any thread. O(free objects of the class), at most kMaxListed a
 // list.

@@ -9,6 +9,7 @@
 #include "core/registry.h"
 #include "core/thread_heap.h"
 #include "larder/larder_malloc.h"
+#include "tests/clock.h"
 
 namespace larder {
 namespace {
@@ -80,6 +81,19 @@ TEST(Misuse, ContentThatLooksLikeALinkIsNone) {
     for (size_t i = 0; i < objects.size(); i += 2) larder_free(objects[i]);
   }).join();
   for (size_t i = 1; i < objects.size(); i += 2) larder_free(objects[i]);
+}
+
+TEST(Misuse, ASearchInVainDelaysTheNext) {
+  test_clock::stop();
+  void* in_use = object_of(48);
+  set_next(in_use, nullptr);
+  void* freed = object_of(48);
+  larder_free(freed);
+  EXPECT_FALSE(misused("free", Misuse::kDoubleFree, in_use, page_map.find(in_use)));
+  EXPECT_FALSE(misused("free", Misuse::kDoubleFree, freed, page_map.find(freed)));
+  test_clock::pass_ms(1);
+  EXPECT_DEATH(misused("free", Misuse::kDoubleFree, freed, page_map.find(freed)), "double free");
+  larder_free(in_use);
 }
 
 TEST(Misuse, WhatMallocReturnsHasNoLink) {
