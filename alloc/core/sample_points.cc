@@ -88,7 +88,7 @@ void ThreadHeap::free_sampled_slot(int c, SamplePoint* point) {
 }
 
 bool ThreadHeap::cache_last_freed_sampled(Slab* s, void* p) {
-  if (last_freed != nullptr) return false;
+  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages) return false;
   s->kind = Kind::kFree;
   last_freed = s;
   last_freed_object = p;

@@ -301,7 +301,8 @@ void ThreadHeap::release_all() {
 }
 
 bool ThreadHeap::cache_last_freed(Slab* s, void* p) {
-  if (last_freed != nullptr || s->sample_point != nullptr) return false;
+  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages || s->sample_point != nullptr)
+    return false;
   s->kind = Kind::kFree;
   last_freed = s;
   last_freed_object = p;

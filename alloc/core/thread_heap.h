@@ -178,8 +178,8 @@ struct ThreadHeap {
   size_t owned_bytes() const;
   // Gives up all slabs: empty ones to the page heap, others to the central lists.
   void release_all();
-  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span has a sample
-  // point.
+  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span does not
+  // fit.
   bool cache_last_freed(Slab* s, void* p);
   // The entry's object, if it fits; else nullptr.
   void* take_last_freed(size_t size_bytes);
