@@ -25,10 +25,9 @@ LARDER_FAST bool looks_misused(const void* p, const Slab* s) {
   return p != s->base + s->offset || s->kind == Kind::kFree;
 }
 
-// For one part in kSearchShare of the time of a process, at most.
 // REQUIRES: looks_misused(p, s); no lock is held. True: it is reported, and the call must have no
 // effect, if it returns at all. Any thread. O(free objects of the class), at most kMaxListed a
-// list.
+// list; searches in vain take up to one part in kSearchShare of the process's time.
 LARDER_SLOW bool misused(const char* call, Misuse if_free, const void* p, const Slab* s);
 
 // Whether the slab's objects have the class of this size: true of most deletes.

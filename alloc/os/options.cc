@@ -88,9 +88,8 @@ constexpr Row kRows[] = {
     {"MEMFS_DISABLE_FALLBACK", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // Mean distance of the heap profile's sample points; 0: none.
     {"PROFILE_BYTES", Form::kNumber, 512 * 1024, 0, size_t{1} << 36, "bytes", "", true},
-    // What follows an error of the program: a report and abort(), the report alone, or nothing.
-    // Then
-    // the erroneous call has no effect.
+    // What follows an error of the program: a report and abort(), the report alone, or nothing. In
+    // the latter two the erroneous call has no effect.
     {"ON_ERROR", Form::kOnError, 0, 0, 2, "", "abort"},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");

@@ -1,6 +1,7 @@
 //! System calls of one thread, one after another.
 //!
-//! Memory: by the threads, the descriptors that each reads, the stacks that call, and the stacks from which each thread reads the clock.
+//! Memory: by the threads, the descriptors that each reads, the stacks that call, and the stacks from which each
+//! thread reads the clock.
 
 use std::collections::{HashMap, HashSet};
 
