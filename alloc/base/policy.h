@@ -104,9 +104,11 @@ inline constexpr size_t kPressedBytes = size_t{1} << 20, kPressedShare = 16;
 
 // --- samples
 
-// Bytes of allocation between two checks of the mean and the budget; the second value while nothing
-// is sampled. docs/how/heap-profile.md.
+// Bytes of small objects between two checks of the mean and the budget; the second value while
+// nothing is sampled. docs/how/heap-profile.md.
 inline constexpr size_t kCheckBytes = size_t{8} << 20, kCheckBytesIfOff = size_t{1} << 20;
+// Objects of a MiB or more between two checks of the budget: the cache serves one in 10 ns.
+inline constexpr size_t kCheckObjects = 64;
 // The sampling budget of a heap, in samples of about 0.3 us: its growth a millisecond (0.1 % of the
 // time), its maximum and its first value. A stack walk costs kStackWalkCost samples.
 // docs/how/heap-profile.md.
@@ -114,9 +116,9 @@ inline constexpr uint32_t kBudgetPerMs = 4, kMaxBudget = 320, kFirstBudget = 160
                           kStackWalkCost = 8;
 // Bytes. A smaller mean is not paced: the user wants every sample at any cost.
 inline constexpr size_t kPacedMean = 256 * 1024;
-// The mean is multiplied by kPaceLow below a quarter of the budget, by kPaceEmpty below a
-// sixteenth.
-inline constexpr uint32_t kPaceLow = 4, kPaceEmpty = 32;
+// The mean is doubled at a sample below a sixteenth of the budget, this often at most. It is halved
+// at one above a quarter, and at a check with all of it. docs/how/heap-profile.md.
+inline constexpr uint32_t kMaxPace = 20;
 // Without budget left, a sample point is first dropped with probability 1 / kFirstDropOdds.
 // docs/how/heap-profile.md.
 inline constexpr uint32_t kFirstDropOdds = 64;

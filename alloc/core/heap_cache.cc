@@ -134,7 +134,6 @@ void ThreadHeap::cache_empty_slab(Slab* s) {
 void ThreadHeap::evict_last_freed() {
   Slab* s = std::exchange(last_freed, nullptr);
   if (s == nullptr) return;
-  if (s->sample_point != nullptr) sample_point_drop(std::exchange(s->sample_point, nullptr));
   s->kind = Kind::kSpan;
   if (!cache_span(s)) large_free(s);
 }

@@ -185,11 +185,11 @@ size_t release_cached_bytes(size_t bytes, uint64_t deadline_ms) {
 }
 
 // At a release rate of 0 nothing is unmapped while the table has room.
-size_t cache_limit() {
+inline size_t cache_limit() {
   return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;
 }
 
-bool worth_caching(size_t bytes) {
+inline bool worth_caching(size_t bytes) {
   return bytes <= cache_limit() && purge_decay_ms() != 0 && likely(!limit::pressed());
 }
 
@@ -238,7 +238,6 @@ bool huge_move(Slab* s, size_t bytes) {
 
 // REQUIRES: no thread can reach s.
 void huge_free(Slab* s) {
-  if (s->sample_point != nullptr) sample_point_drop(std::exchange(s->sample_point, nullptr));
   stats::add(stats::kHugeBytes, -int64_t(s->bytes));
   stats::add(stats::kHugeCount, -1);
   s->kind = Kind::kFree;
@@ -299,7 +298,6 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   s->kind = Kind::kHuge;
   s->set_owner(kUnowned);
   s->pages = 1;
-  s->zero = *zero;
   s->offset = align > 16 ? 0 : next_colour(s->bytes - size_bytes);
   page_map.set(s->base, 1, s);
   count_huge(int64_t(s->bytes));
@@ -356,7 +354,6 @@ void* huge_resize(Slab* s, size_t new_bytes) {
     grown = resized == os::Resized::kDone;
   }
   if (!grown) return nullptr;
-  s->zero = false;
   count_huge(int64_t(s->bytes) - int64_t(old));
   return s->base + s->offset;
 }
@@ -437,12 +434,12 @@ void* large_resize(Slab* s, void* object, size_t new_bytes) {
 
 void* large_reuse(Slab* s, size_t size_bytes) {
   s->offset = next_colour(s->bytes - size_bytes);
-  s->zero = false;
   return s->base + s->offset;
 }
 
 bool large_cache_last_freed(Slab* s) {
-  if (!worth_caching(s->bytes) || huge.last_freed.load(std::memory_order_relaxed) != nullptr)
+  if (s->sample_point != nullptr || sample_all ||
+      huge.last_freed.load(std::memory_order_relaxed) != nullptr || !worth_caching(s->bytes))
     return false;
   s->kind = Kind::kFree;
   huge.last_freed_bytes.store(s->bytes, std::memory_order_relaxed);
@@ -450,7 +447,13 @@ bool large_cache_last_freed(Slab* s) {
   return true;
 }
 
-void* large_take_last_freed(size_t size_bytes) {
+bool large_last_freed_fits(size_t size_bytes) {
+  size_t bytes = huge.last_freed_bytes.load(std::memory_order_relaxed);
+  return size_bytes <= bytes && bytes - size_bytes <= bytes / kLastFreedFitShare &&
+         huge.last_freed.load(std::memory_order_relaxed) != nullptr;
+}
+
+Slab* large_take_last_freed(size_t size_bytes) {
   Slab* s = take_last_freed();
   if (s == nullptr) return nullptr;
   if (large_usable(s) < size_bytes ||
@@ -459,8 +462,7 @@ void* large_take_last_freed(size_t size_bytes) {
     return nullptr;
   }
   s->kind = Kind::kHuge;
-  s->zero = false;
-  return s->base + s->offset;
+  return s;
 }
 
 void large_evict_last_freed() {

@@ -38,11 +38,13 @@ size_t large_granule();
 void* large_resize(Slab* s, void* object, size_t new_bytes);
 
 // The one-entry cache of the process: the mapping freed last, which the next request of its size
-// takes without a lock. Any other request and each purge evict it. False: the entry is taken, and
-// `s` must be freed.
+// takes without a lock. Any other request and each purge evict it. False: the entry is taken, or
+// `s` has a sample point, and must be freed.
 bool large_cache_last_freed(Slab* s);
-// The entry, if at most one part in kLastFreedFitShare of it stays unused; else nullptr.
-void* large_take_last_freed(size_t size_bytes);
+// Whether it seems that at most one part in kLastFreedFitShare of the entry would stay unused.
+bool large_last_freed_fits(size_t size_bytes);
+// The entry, if it fits so; else nullptr, and the entry is evicted.
+Slab* large_take_last_freed(size_t size_bytes);
 // Moves the entry to the cached mappings.
 void large_evict_last_freed();
 

@@ -26,9 +26,9 @@ void charge_resized(Slab* s, size_t size_bytes, void* caller) {
     return;
   bool hit = false;
   if (size_bytes > s->charged) {
-    double expected = 0;
+    float expected = 0;
     hit = countdown_hits(size_bytes - s->charged, &expected);
-    s->expected += float(expected);
+    s->expected += expected;
     s->charged = size_bytes;
   }
   if (s->sample_point != nullptr) {

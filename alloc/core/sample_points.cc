@@ -87,24 +87,4 @@ void ThreadHeap::free_sampled_slot(int c, SamplePoint* point) {
   }
 }
 
-bool ThreadHeap::cache_last_freed_sampled(Slab* s, void* p) {
-  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages) return false;
-  s->kind = Kind::kFree;
-  last_freed = s;
-  last_freed_object = p;
-  last_freed_min = last_freed_range = 0;  // no size fits: malloc takes the slow path
-  return true;
-}
-
-Slab* ThreadHeap::take_last_freed_sampled(size_t size_bytes) {
-  Slab* s = last_freed;
-  if (s == nullptr || s->sample_point == nullptr || size_bytes + kPageBytes <= s->bytes ||
-      size_bytes > s->bytes - s->offset)
-    return nullptr;
-  last_freed = nullptr;
-  s->kind = Kind::kSpan;
-  s->zero = false;
-  return s;
-}
-
 }  // namespace larder

@@ -11,7 +11,7 @@
 // free() needs no extra test: an object whose slot has a point lives in an unowned sample slab,
 // while its slot stays in use for its own slab. A sample slab's `list` is an array of its objects'
 // points, its `free` lists free objects. Sampled spans and mappings stay where they are
-// (Slab::sample_point).
+// (Slab::sample_point), until they are freed; each use of one is drawn anew.
 //
 // For the leak checker everything is sampled, exactly (sample_all): no thread has a heap then, so
 // that every malloc takes the slow path. Every object lies in a sample slab, a span or a mapping,
@@ -36,8 +36,11 @@ inline constexpr uint32_t kIgnored = 8;
 inline constexpr uint32_t kDisabled = 16;
 inline constexpr uint32_t kStays = kIgnored | kDisabled;
 
+// Relaxed: a thread may follow a new mean late.
+extern std::atomic<size_t> sample_mean_bytes __attribute__((visibility("hidden")));
+
 // Mean distance of sample points, in bytes; 0: nothing is sampled.
-size_t sample_mean();
+inline size_t sample_mean() { return sample_mean_bytes.load(std::memory_order_relaxed); }
 void set_sample_mean(size_t bytes);
 
 struct SamplePoint {
@@ -55,18 +58,20 @@ struct SamplePoint {
 
 // The distance to the next sample point, of small objects and of large ones. One a heap.
 //
-// A sample costs time, most of it for the stack walk, and a heap has a budget for it. A heap that
-// allocates so fast that its budget runs low draws with a larger mean, and each point stands for
-// more.
+// A sample costs time, most of it for the stack walk, and a heap has a budget for it. At a point
+// that leaves little of it the mean is doubled, so that the next ones stand for more; once there is
+// much again, it is halved.
 struct Countdown {
   size_t bytes;
   bool check_only;  // no point there: the mean is checked again
-  double mean;      // of the distribution that it was drawn from
+  bool large_check_only;
+  double mean;  // of the distribution that it was drawn from
   Chance chance;
   size_t large_bytes;
-  size_t large_for;   // sample_mean() when large_bytes was drawn
-  double large_rate;  // points a byte, of that distribution
-  uint32_t budget;    // left, in samples without a stack walk
+  size_t large_for;  // sample_mean() when large_bytes was drawn
+  float large_rate;  // points a byte, of that distribution
+  uint32_t budget;   // left, in samples without a stack walk
+  uint32_t pace;     // logarithm of the mean's multiple
   uint64_t budget_since_ms;
 
   void draw();
@@ -74,22 +79,28 @@ struct Countdown {
   void spend(uint32_t samples);
   // Whether a point falls on this many bytes of a large object; *expected is the mean number of
   // points.
-  bool hits(size_t object_bytes, double* expected) {
-    if (unlikely(large_for != sample_mean() || object_bytes >= large_bytes))
-      return hits_slowly(object_bytes, expected);
+  bool hits(size_t object_bytes, float* expected) {
+    *expected = mean_points(object_bytes);
+    return !passes(object_bytes) && hits_slowly(object_bytes, expected);
+  }
+  // True: none falls on them. False: one may, and nothing is counted.
+  bool passes(size_t object_bytes) {
+    if (unlikely(large_for != sample_mean() || object_bytes >= large_bytes)) return false;
     large_bytes -= object_bytes;
-    *expected = double(object_bytes) * large_rate;
-    return false;
+    return true;
+  }
+  double mean_points(size_t object_bytes) const {
+    return double(int64_t(object_bytes)) * large_rate;
   }
 
  private:
-  double paced_mean();
-  void draw_large();
-  bool hits_slowly(size_t object_bytes, double* expected);
+  double paced_mean(bool after_point);
+  void draw_large(size_t object_bytes, bool after_point);
+  bool hits_slowly(size_t object_bytes, float* expected);
 };
 
 // Like Countdown::hits, for a thread without a heap.
-bool sample_hits(size_t bytes, double* expected);
+bool sample_hits(size_t bytes, float* expected);
 
 // The number of objects that a sampled one stands for, by the mean number of points on each.
 double objects_of_sample(double expected);
@@ -99,8 +110,8 @@ SamplePoint* sample_point_new(void* slot, double objects);
 void sample_point_drop(SamplePoint* point);
 
 // An object of the class for a slot with a point; without memory the slot itself, and the point is
-// dropped. `caller` is the allocation's return address; `payer` is the countdown whose budget pays,
-// or nullptr.
+// dropped. `caller` is the allocation's return address; `payer` is the countdown whose budget pays;
+// nullptr: that of threads without a heap.
 void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer);
 // Frees the object of a sample slab. Returns the point, still on its slot; nullptr if it has no
 // slot.

@@ -115,6 +115,8 @@ struct alignas(128) Slab {
   LARDER_FAST bool owned_by(uintptr_t heap) const {
     return owner_.load(std::memory_order_relaxed) == heap;
   }
+  // Of spans and mappings: what malloc returns.
+  void* object() const { return base + offset; }
   void set_owner(ThreadHeap* heap) {
     owner_.store(reinterpret_cast<uintptr_t>(heap), std::memory_order_relaxed);
   }

@@ -300,24 +300,13 @@ void ThreadHeap::release_all() {
   trim();
 }
 
-bool ThreadHeap::cache_last_freed(Slab* s, void* p) {
-  if (last_freed != nullptr || s->pages > kMaxCachedSpanPages || s->sample_point != nullptr)
-    return false;
+bool ThreadHeap::cache_last_freed(Slab* s) {
+  if (last_freed != nullptr || s->sample_point != nullptr) return false;
   s->kind = Kind::kFree;
   last_freed = s;
-  last_freed_object = p;
   last_freed_min = s->bytes - kPageBytes + 1;
   last_freed_range = large_usable(s) - last_freed_min;
   return true;
-}
-
-void* ThreadHeap::take_last_freed(size_t size_bytes) {
-  Slab* s = last_freed;
-  if (s == nullptr || size_bytes - last_freed_min > last_freed_range) return nullptr;
-  last_freed = nullptr;
-  s->kind = Kind::kSpan;
-  s->zero = false;
-  return last_freed_object;
 }
 
 void ThreadHeap::flush() {
@@ -530,17 +519,23 @@ void clear_large(Slab* s) {
   memset(s->base, 0, s->bytes);
 }
 
+// A new large object on which no sample point falls.
+LARDER_FAST void* charge(Slab* s, size_t size_bytes, const Countdown& countdown) {
+  s->charged = size_bytes;
+  s->expected = countdown.mean_points(size_bytes);
+  return s->object();
+}
+
 // Counts a new large object for the sampler.
 void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
   if (p == nullptr) return p;
   Slab* s = page_map.find(p);
   s->charged = size_bytes;
-  double expected = 0;
-  bool hit = countdown_hits(size_bytes, &expected);
-  s->expected = float(expected);
+  bool hit = countdown_hits(size_bytes, &s->expected);
   if (likely(!hit && !sample_all)) return p;
   if (sample_all && !zero) clear_large(s);
-  SamplePoint* point = sample_point_new(nullptr, sample_all ? 1 : objects_of_sample(expected));
+  SamplePoint* point =
+      sample_point_new(nullptr, sample_all ? 1 : objects_of_sample(double(s->expected)));
   if (point != nullptr) sample_large(point, s, size_bytes, caller, countdown_of_thread());
   return p;
 }
@@ -576,11 +571,9 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
   void* caller = __builtin_return_address(0);
   ThreadHeap* heap = size_bytes <= kSpanMax ? thread_heap() : nullptr;
   void* p = nullptr;
-  if (heap != nullptr) {
-    if (Slab* s = heap->take_last_freed_sampled(size_bytes)) {
-      sample_large(s->sample_point, s, size_bytes, caller, countdown_of_thread());
-      return s->base + s->offset;
-    }
+  if (heap != nullptr && heap->last_freed_fits(size_bytes)) {
+    p = heap->take_last_freed()->object();
+  } else if (heap != nullptr) {
     unsigned pages = span_pages(size_bytes);
     heap->evict_last_freed();
     if (Slab* span = heap->take_cached_span(pages))
@@ -588,12 +581,8 @@ LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
     else
       heap->raise_cache_limit(pages * kPageBytes);
   }
-  if (size_bytes > kSpanMax && !sample_all && (p = large_take_last_freed(size_bytes)) != nullptr) {
-    Slab* s = page_map.find(p);
-    if (s->sample_point != nullptr)
-      sample_large(s->sample_point, s, size_bytes, caller, countdown_of_thread());
-    return p;
-  }
+  if (size_bytes > kSpanMax)
+    if (Slab* s = large_take_last_freed(size_bytes)) p = s->object();
   bool zero = false;
   if (p == nullptr)
     p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
@@ -636,8 +625,18 @@ void* malloc_slow(size_t size_bytes, size_t c) {
 
 void* malloc_large(size_t size_bytes) {
   ThreadHeap* heap = thread_state.heap;
-  void* p = heap != nullptr && !thread_state.busy ? heap->take_last_freed(size_bytes) : nullptr;
-  return p != nullptr ? p : malloc_large_slow(size_bytes);
+  if (heap != nullptr && !thread_state.busy) {
+    if (heap->last_freed_fits(size_bytes)) {
+      if (heap->countdown.passes(size_bytes))
+        return charge(heap->take_last_freed(), size_bytes, heap->countdown);
+    } else if (size_bytes > kSpanMax && large_last_freed_fits(size_bytes) &&
+               heap->countdown.passes(size_bytes)) {
+      // Another thread may have taken it meanwhile.
+      if (Slab* s = large_take_last_freed(size_bytes))
+        return charge(s, size_bytes, heap->countdown);
+    }
+  }
+  return malloc_large_slow(size_bytes);
 }
 
 void free_empty(Slab* s) noexcept {
@@ -690,19 +689,6 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
   free_left_by_signals();
 }
 
-// True: the span or mapping is in the one-entry cache, with its sample point.
-bool free_sampled_large(ThreadHeap* heap, void* p, Slab* s) {
-  sample_end(s->sample_point);
-  if (heap != nullptr && heap->keep_sample_point(s->sample_point)) {
-    if (s->kind == Kind::kSpan ? heap->cache_last_freed_sampled(s, p) : large_cache_last_freed(s))
-      return true;
-    sample_point_drop(std::exchange(s->sample_point, nullptr));
-    return false;
-  }
-  sample_point_drop(std::exchange(s->sample_point, nullptr));
-  return s->kind == Kind::kSpan && heap != nullptr && heap->cache_last_freed(s, p);
-}
-
 LARDER_WARM void free_slower(void* p, Slab* s) {
   if (s->kind == Kind::kNull) {
     if (!foreign_free(p)) report_misuse("free", Misuse::kNoObject, p);
@@ -713,9 +699,13 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
   ThreadHeap* heap = s->kind == Kind::kSpan ? thread_heap() : thread_state.heap;
-  if (unlikely(s->sample_point != nullptr) && free_sampled_large(heap, p, s)) return;
+  if (unlikely(s->sample_point != nullptr)) {
+    sample_end(s->sample_point);
+    sample_point_drop(std::exchange(s->sample_point, nullptr));
+    if (s->kind == Kind::kSpan && heap != nullptr && heap->cache_last_freed(s)) return;
+  }
+  if (s->kind == Kind::kHuge && large_cache_last_freed(s)) return purge_wake();
   if (s->kind == Kind::kSpan && heap != nullptr && heap->cache_span(s)) return;
-  if (s->kind == Kind::kHuge && !sample_all && large_cache_last_freed(s)) return purge_wake();
   if (heap != nullptr) heap->report_cached_bytes();
   unsigned early = purge_early_count();
   large_free(s);
@@ -737,7 +727,8 @@ void free_slow(void* p, Slab* s) noexcept {
   ThreadHeap* heap = thread_state.heap;
   if (heap != nullptr && !thread_state.busy) {
     if (s->kind == Kind::kSlab && s->owner() == kUnowned && heap->defer_free(s, p)) return;
-    if (s->kind == Kind::kSpan && heap->cache_last_freed(s, p)) return;
+    if (s->kind == Kind::kSpan && heap->cache_last_freed(s)) return;
+    if (s->kind == Kind::kHuge && large_cache_last_freed(s)) return purge_wake();
   }
   free_slower(p, s);
 }

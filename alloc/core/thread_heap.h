@@ -25,6 +25,8 @@
 //   full.size() <= kMaxFull, full_bytes <= kMaxFullBytes
 #pragma once
 
+#include <utility>
+
 #include "base/policy.h"
 #include "base/size_class.h"
 #include "core/page_map.h"
@@ -122,7 +124,6 @@ struct ThreadHeap {
   uint8_t fallback_objects[kClasses];  // taken; kMaxFallbackObjects: no more
   // The one-entry cache: the span freed last. Serves sizes last_freed_min + 0..last_freed_range.
   Slab* last_freed;
-  void* last_freed_object;  // its object: no load from the descriptor
   size_t last_freed_min, last_freed_range;
   ClassSet partial_classes;   // bit c: bins[c].partial may not be empty
   ClassSet deferred_classes;  // bit c: deferred[c] may not be 0
@@ -178,11 +179,18 @@ struct ThreadHeap {
   size_t owned_bytes() const;
   // Gives up all slabs: empty ones to the page heap, others to the central lists.
   void release_all();
-  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span does not
-  // fit.
-  bool cache_last_freed(Slab* s, void* p);
-  // The entry's object, if it fits; else nullptr.
-  void* take_last_freed(size_t size_bytes);
+  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span has a sample
+  // point.
+  bool cache_last_freed(Slab* s);
+  bool last_freed_fits(size_t size_bytes) const {
+    return last_freed != nullptr && size_bytes - last_freed_min <= last_freed_range;
+  }
+  // REQUIRES: it fits.
+  Slab* take_last_freed() {
+    Slab* s = std::exchange(last_freed, nullptr);
+    s->kind = Kind::kSpan;
+    return s;
+  }
   // Moves the entry to the cached spans, or releases it.
   void evict_last_freed();
   // Caches a freed span. False: it is not worth it. take_cached_span returns a span of at least
@@ -219,9 +227,6 @@ struct ThreadHeap {
   void forget_sampled(Slab* s, void* p);
   // Whether the point of a slot that may be reused at once stays.
   bool keep_sample_point(SamplePoint* point);
-  // Like cache_last_freed() and take_last_freed(), for a span with a sample point.
-  bool cache_last_freed_sampled(Slab* s, void* p);
-  Slab* take_last_freed_sampled(size_t size_bytes);
   template <typename Visit>
   void for_each_listed(int c, Visit visit) const {
     for (void* p = heads[c]; p != nullptr; p = next_of(p)) visit(p);
@@ -266,7 +271,7 @@ inline Countdown* countdown_of_thread() {
 }
 
 // Whether a large object gets a sample point: drawn by the thread's heap, if it has one.
-inline bool countdown_hits(size_t object_bytes, double* expected) {
+inline bool countdown_hits(size_t object_bytes, float* expected) {
   ThreadHeap* heap = thread_state.heap;
   return heap != nullptr ? heap->countdown.hits(object_bytes, expected)
                          : sample_hits(object_bytes, expected);

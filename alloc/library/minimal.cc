@@ -30,7 +30,7 @@ size_t sites_count() { return 0; }
 double sites_bytes() { return 0; }
 void sites_table(void (*)(const void*, size_t, void*), void*) {}
 
-size_t sample_mean() { return 0; }
+constinit std::atomic<size_t> sample_mean_bytes{0};
 void set_sample_mean(size_t) {}
 Lock& sample_lock() { return unused; }
 
@@ -40,7 +40,7 @@ void Countdown::draw() {
   check_only = true;
   mean = 0;
 }
-bool Countdown::hits_slowly(size_t, double* expected) {
+bool Countdown::hits_slowly(size_t, float* expected) {
   large_bytes = SIZE_MAX / 2;
   *expected = 0;
   return false;
@@ -49,7 +49,7 @@ uint32_t Countdown::budget_left() { return 0; }
 uint64_t Chance::next() { return 0; }
 double Chance::exponential() { return 1; }
 double objects_of_sample(double) { return 0; }
-bool sample_hits(size_t, double* expected) {
+bool sample_hits(size_t, float* expected) {
   *expected = 0;
   return false;
 }

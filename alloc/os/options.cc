@@ -94,14 +94,6 @@ constexpr Row kRows[] = {
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
 
-struct Values {
-  size_t of[size_t(Option::kCount)];
-  constexpr Values() : of() {
-    for (size_t i = 0; i < size_t(Option::kCount); ++i) of[i] = kRows[i].default_value;
-  }
-};
-constinit Values values;
-
 // `variable` is NAME=VALUE.
 void warn(const Row& row, const char* variable) {
   Line line;
@@ -226,21 +218,22 @@ void read_with_prefix(const char* prefix, bool of_tcmalloc) {
 
 }  // namespace
 
-constinit const LimitsLayout limits_layout = {
-    .soft_mib = &values.of[size_t(Option::kSoftLimitMib)],
-    .hard_mib = &values.of[size_t(Option::kHeapLimitMib)]};
+constexpr OptionValues::OptionValues() : of() {
+  for (size_t i = 0; i < size_t(Option::kCount); ++i) of[i] = kRows[i].default_value;
+}
+constinit OptionValues option_values;
 
-size_t option(Option o) { return __atomic_load_n(&values.of[size_t(o)], __ATOMIC_RELAXED); }
+constinit const LimitsLayout limits_layout = {
+    .soft_mib = &option_values.of[size_t(Option::kSoftLimitMib)],
+    .hard_mib = &option_values.of[size_t(Option::kHeapLimitMib)]};
 
 void set_option(Option o, size_t value) {
-  __atomic_store_n(&values.of[size_t(o)], value, __ATOMIC_RELAXED);
+  __atomic_store_n(&option_values.of[size_t(o)], value, __ATOMIC_RELAXED);
   if (o == Option::kMinAlign) {
     uint8_t smallest = value > 8 ? 1 : 0;
     small_classes.of[0] = small_classes.of[1] = smallest;
   }
 }
-
-double release_rate() { return __builtin_bit_cast(double, option(Option::kReleaseRate)); }
 
 void set_release_rate(double rate) {
   if (rate != rate) return;
@@ -249,11 +242,8 @@ void set_release_rate(double rate) {
   set_option(Option::kReleaseRate, bits_of(rate));
 }
 
-uint64_t purge_decay_ms() {
-  if (option(Option::kAggressiveDecommit) != 0) return 0;
+uint64_t slower_purge_decay_ms(double rate) {
   uint64_t decay = option(Option::kPurgeDecayMs);
-  double rate = release_rate();
-  if (likely(rate == 1)) return decay;
   double slower = rate > 0 ? double(decay) / rate : 1e18;
   return slower < 1e18 ? uint64_t(slower) : uint64_t{1000'000'000'000'000'000};
 }

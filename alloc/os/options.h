@@ -46,16 +46,28 @@ enum class OnError : size_t { kAbort, kReport, kIgnore };
 // LARDER_SKIP_SBRK when it is not set: sbrk only under LARDER_SKIP_MMAP.
 inline constexpr size_t kSbrkInPlaceOfMmap = 2;
 
-// Read on slow paths only.
-size_t option(Option o);
+struct OptionValues {
+  size_t of[size_t(Option::kCount)];
+  constexpr OptionValues();
+};
+extern OptionValues option_values __attribute__((visibility("hidden")));
+
+inline size_t option(Option o) {
+  return __atomic_load_n(&option_values.of[size_t(o)], __ATOMIC_RELAXED);
+}
 void set_option(Option o, size_t value);
 // A factor for LARDER_PURGE_*; 0: nothing is purged by itself. Clamped to [0, kMaxReleaseRate]; NaN
 // is ignored.
 inline constexpr double kMaxReleaseRate = 1e6;
-double release_rate();
+inline double release_rate() { return __builtin_bit_cast(double, option(Option::kReleaseRate)); }
 void set_release_rate(double rate);
 // LARDER_PURGE_DECAY_MS / release_rate().
-uint64_t purge_decay_ms();
+uint64_t slower_purge_decay_ms(double rate);
+inline uint64_t purge_decay_ms() {
+  if (option(Option::kAggressiveDecommit) != 0) return 0;
+  double rate = release_rate();
+  return likely(rate == 1) ? option(Option::kPurgeDecayMs) : slower_purge_decay_ms(rate);
+}
 void read_options_from_environment();
 
 }  // namespace larder

@@ -13,6 +13,7 @@
 namespace larder {
 
 constinit bool sample_all = false;
+constinit std::atomic<size_t> sample_mean_bytes{0};
 
 namespace {
 
@@ -25,8 +26,6 @@ struct Sampler {
   double allocated_bytes LARDER_GUARDED_BY(lock) = 0;
 };
 constinit Sampler sampler;
-// Relaxed: a thread may follow a new mean late.
-constinit std::atomic<size_t> mean_bytes{0};
 constinit std::atomic<void*> freed_in_signal{nullptr};
 constinit std::atomic<void (*)()> watch{nullptr};
 
@@ -118,7 +117,8 @@ class LARDER_SCOPED LockedSite {
     void* frame = __builtin_frame_address(0);
     sampler.lock.acquire();
     site_ = sample_all ? nullptr : recall_site(caller, frame);
-    if (payer != nullptr) payer->spend(site_ != nullptr ? 1 : kStackWalkCost);
+    if (payer == nullptr) payer = &sampler.countdown;
+    payer->spend(site_ != nullptr ? 1 : kStackWalkCost);
     if (site_ == nullptr) walk(caller, frame);
   }
   ~LockedSite() LARDER_RELEASE() { sampler.lock.release(); }
@@ -181,7 +181,7 @@ SamplePoint* make_sample_point(void* slot, double objects) LARDER_REQUIRES(sampl
 
 }  // namespace
 
-constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
+constinit const SamplerLayout sampler_layout = {.mean = &sample_mean_bytes,
                                                 .everything = &sample_all,
                                                 .deferred = &freed_in_signal,
                                                 .point_bytes = sizeof(SamplePoint),
@@ -192,9 +192,8 @@ constinit const SamplerLayout sampler_layout = {.mean = &mean_bytes,
                                                 .point_asked = offsetof(SamplePoint, bytes),
                                                 .exempt_states = kStays};
 
-size_t sample_mean() { return mean_bytes.load(std::memory_order_relaxed); }
 void set_sample_mean(size_t bytes) {
-  mean_bytes.store(can_capture() ? bytes : 0, std::memory_order_relaxed);
+  sample_mean_bytes.store(can_capture() ? bytes : 0, std::memory_order_relaxed);
 }
 
 double objects_of_sample(double expected) {
@@ -213,16 +212,17 @@ uint32_t Countdown::budget_left() {
 
 void Countdown::spend(uint32_t samples) { budget -= samples < budget ? samples : budget; }
 
-double Countdown::paced_mean() {
+double Countdown::paced_mean(bool after_point) {
   size_t now = sample_mean();
   if (now < kPacedMean) return double(now);
   uint32_t left = budget_left();
-  if (left >= kMaxBudget / 4) return double(now);
-  return double(now) * (left < kMaxBudget / 16 ? kPaceEmpty : kPaceLow);
+  if (after_point && left < kMaxBudget / 16 && pace < kMaxPace) ++pace;
+  if (pace > 0 && left >= (after_point ? kMaxBudget / 4 : kMaxBudget)) --pace;
+  return double(now) * double(uint64_t{1} << pace);
 }
 
 void Countdown::draw() {
-  mean = paced_mean();
+  mean = paced_mean(!check_only);
   size_t look = mean == 0 ? kCheckBytesIfOff : kCheckBytes;
   double distance = mean == 0 ? double(look) : chance.exponential() * mean;
   // A Poisson process has no memory: the rest of the distance may be drawn again.
@@ -230,30 +230,35 @@ void Countdown::draw() {
   bytes = check_only ? look : size_t(distance);
 }
 
-void Countdown::draw_large() {
+void Countdown::draw_large(size_t object_bytes, bool after_point) {
   large_for = sample_mean();
-  double large_mean = paced_mean();
-  constexpr double kMax = 1e18;
-  double distance = large_mean == 0 ? kMax : chance.exponential() * large_mean;
-  large_rate = large_mean == 0 ? 0 : 1 / large_mean;
-  large_bytes = size_t(distance < kMax ? distance : kMax) + 1;
+  double large_mean = paced_mean(after_point);
+  size_t look = kCheckObjects * (object_bytes > kSpanMax ? object_bytes : kSpanMax);
+  double distance = large_mean == 0 ? double(look) : chance.exponential() * large_mean;
+  large_rate = large_mean == 0 ? 0 : float(1 / large_mean);
+  large_check_only = distance >= double(look);
+  large_bytes = large_check_only ? look : size_t(distance) + 1;
 }
 
-// A Poisson process has no memory: what lies beyond a point, or was drawn for another mean, is
-// drawn again.
-bool Countdown::hits_slowly(size_t object_bytes, double* expected) {
-  if (large_for != sample_mean() || large_bytes == 0) draw_large();
-  *expected = double(object_bytes) * large_rate;
-  if (object_bytes < large_bytes) {
-    large_bytes -= object_bytes;
-    return false;
+// A Poisson process has no memory: what lies beyond a point or a check, or was drawn for another
+// mean, is drawn again.
+bool Countdown::hits_slowly(size_t object_bytes, float* expected) {
+  size_t left = object_bytes;
+  *expected = 0;
+  if (large_for != sample_mean() || large_bytes == 0) {
+    draw_large(object_bytes, false);
+  } else if (large_check_only) {
+    *expected = mean_points(large_bytes);
+    left -= large_bytes;
+    draw_large(object_bytes, false);
   }
-  bool is_hit = large_rate != 0;
-  draw_large();
-  return is_hit;
+  *expected += mean_points(left);
+  if (passes(left)) return false;
+  draw_large(object_bytes, true);
+  return true;
 }
 
-bool sample_hits(size_t bytes, double* expected) {
+bool sample_hits(size_t bytes, float* expected) {
   LockGuard guard(sampler.lock);
   return sampler.countdown.hits(bytes, expected);
 }

@@ -94,7 +94,7 @@ struct Result {
     printf("%-40s mean error %+6.2f %%, %+5.2f standard errors; %d of %d covered\n", what.c_str(),
            100 * mean * n / truth, standard_error > 0 ? mean / standard_error : 0, covered, rounds);
     // Of the twenty comparisons in a run, one exceeds 3 standard errors by chance in one run of 20.
-    EXPECT_LE(fabs(mean), 4 * standard_error + 1e-6 * truth / n) << what;
+    EXPECT_LE(fabs(mean), 4 * standard_error + 1e-5 * truth / n) << what;
     // 95 % intervals, and five standard deviations of that count: purges come by time, so two runs
     // differ in the slots that are sampled.
     EXPECT_GE(covered, 0.95 * n - 5 * sqrt(0.95 * 0.05 * n)) << what;
@@ -303,8 +303,22 @@ TEST_F(Sampled, ZeroedAndAligned) {
   });
 }
 
-// A span that is freed and reused has one sample point, which must neither stay on its first object
-// nor get lost.
+// A loop over one large block, which the one-entry caches serve: all of it is counted, also once
+// the budget is spent and few of its turns are sampled.
+TEST_F(Sampled, OneLargeBlockAgainAndAgain) {
+  set_sample_mean(512 * 1024);
+  const double turns = kChecked ? 2'000'000 : 16'000'000;
+  for (size_t size : {50'000u, 900'000u, 3'000'000u}) {
+    double before = sample_totals().allocated;
+    for (int i = 0; i < int(turns); ++i) larder_free(other([size] { return larder_malloc(size); }));
+    double counted = sample_totals().allocated - before;
+    printf("%zu bytes: %.3f of what was allocated\n", size, counted / turns / double(size));
+    // Some 4 samples a millisecond that stand for most of it: 5 to 10 % each way.
+    EXPECT_NEAR(counted / turns / double(size), 1, 0.45);
+  }
+}
+
+// A span that is freed and reused must not keep the sample point of its first object.
 TEST_F(Sampled, LargeReused) {
   for (size_t size : {40000u, 200000u, 3000000u})
     repeat("reused, " + std::to_string(size), 300, [&](double* bytes) {
