@@ -10,9 +10,9 @@ namespace test_clock {
 
 namespace {
 
-constinit std::atomic<uint64_t> passed_ns{0}, ns_per_look{0};
+std::atomic<uint64_t> passed_ns{0}, ns_per_look{0};
 // When time stopped; 0 while it goes on.
-constinit std::atomic<uint64_t> stopped_ns{0};
+std::atomic<uint64_t> stopped_ns{0};
 
 uint64_t in_ns(const timespec& time) {
   return uint64_t(time.tv_sec) * 1'000'000'000 + uint64_t(time.tv_nsec);

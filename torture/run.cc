@@ -10,12 +10,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 namespace torture {
 
 Settings settings;
 Totals totals;
 std::atomic<bool> stop;
-constinit thread_local Where* where = nullptr;
+__thread Where* where = nullptr;
 
 namespace {
 

@@ -63,7 +63,7 @@ struct Where {
 };
 
 // The calling thread's; null in threads that do not call the allocator under test.
-extern constinit thread_local Where* where;
+extern __thread Where* where;
 
 struct Totals {
   std::atomic<uint64_t> operations, rounds, threads, forks, signals;

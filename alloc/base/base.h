@@ -11,6 +11,15 @@
 #define LARDER_WARM __attribute__((noinline))
 #define LARDER_SLOW __attribute__((noinline, cold))
 
+// What C++20 calls so.
+#if __cplusplus < 202002L
+#ifdef __clang__
+#define constinit __attribute__((require_constant_initialization))
+#else
+#define constinit __constinit
+#endif
+#endif
+
 namespace larder {
 
 // Writes one line to stderr and aborts. Never allocates.

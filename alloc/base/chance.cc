@@ -4,7 +4,6 @@
 #include <sys/auxv.h>
 
 #include <atomic>
-#include <bit>
 
 namespace larder {
 
@@ -44,9 +43,9 @@ double Chance::exponential() { return -natural_log(unit()); }
 
 double natural_log(double x) {
   constexpr double kLn2 = 0.69314718055994530942;
-  auto bits = std::bit_cast<uint64_t>(x);
+  auto bits = __builtin_bit_cast(uint64_t, x);
   auto exponent = int(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1023} << 52);
+  double m = __builtin_bit_cast(double, (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1023} << 52);
   if (m > 1.4142135623730951) {
     m /= 2;
     ++exponent;

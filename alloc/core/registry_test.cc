@@ -1,13 +1,13 @@
 #include "core/registry.h"
 
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -47,15 +47,17 @@ TEST(Registry, AHeapOfManyClassesWaitsForTheNextThread) {
 TEST(Registry, HeapsOfManyThreadsWaitForNewThreads) {
   constexpr int kThreads = 32;
   auto wave = [] {
-    std::barrier all(kThreads);
+    pthread_barrier_t all;
+    pthread_barrier_init(&all, nullptr, kThreads);
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&all] {
         larder_free(larder_malloc(100));
-        all.arrive_and_wait();
+        pthread_barrier_wait(&all);
       });
     }
     for (auto& thread : threads) thread.join();
+    pthread_barrier_destroy(&all);
   };
   wave();
   uint64_t fresh = heap_counts().fresh_slabs;

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <wchar.h>
 
+#include <initializer_list>
+
 #include "support.h"
 
 using namespace alloctest;

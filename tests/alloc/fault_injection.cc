@@ -8,6 +8,8 @@
 
 #include <ucontext.h>
 
+#include <initializer_list>
+
 #include "seccomp_filter.h"
 
 using namespace alloctest;

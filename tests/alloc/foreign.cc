@@ -7,6 +7,8 @@
 
 #include <link.h>
 
+#include <initializer_list>
+
 #include "support.h"
 
 using namespace alloctest;

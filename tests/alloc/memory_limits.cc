@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <initializer_list>
 #include <new>
 
 #include "../clock.h"

@@ -1,6 +1,8 @@
 // Invalid values of LARDER_* variables: one warning on stderr that names the variable, the default
 // instead, the program's own output and exit code unchanged; never an abort.
 
+#include <initializer_list>
+
 #include "support.h"
 
 using namespace alloctest;

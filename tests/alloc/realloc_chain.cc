@@ -2,6 +2,8 @@
 // up and down, alone and between neighbours that occupy the memory around. Usage: realloc_chain
 // [RANDOM_STEPS]
 
+#include <initializer_list>
+
 #include "support.h"
 
 using namespace alloctest;

@@ -3,6 +3,8 @@
 //
 // Anonymous includes some 50 KiB of the program's own, libc's and the thread's.
 
+#include <initializer_list>
+
 #include "support.h"
 
 using namespace alloctest;

@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include <initializer_list>
+
 #include "seccomp_filter.h"
 
 using namespace alloctest;

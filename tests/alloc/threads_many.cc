@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <initializer_list>
+
 #include "support.h"
 
 using namespace alloctest;
