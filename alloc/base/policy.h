@@ -83,6 +83,8 @@ inline constexpr size_t kGrowShare = 8;
 // The mapping freed last serves a request that leaves at most one part in this unused. Not
 // measured.
 inline constexpr size_t kLastFreedFitShare = 8;
+// Bytes that a mapping which is moved by pieces holds twice. Not measured.
+inline constexpr size_t kMovedPieceBytes = size_t{1} << 20;
 // A shrinking mapping keeps a tail of up to one part in this: it may grow again. Not measured.
 inline constexpr size_t kTailShare = 4;
 

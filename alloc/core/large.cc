@@ -432,6 +432,34 @@ void* large_resize(Slab* s, void* object, size_t new_bytes) {
   }
 }
 
+void* large_move_by_pieces(Slab* s, size_t new_bytes) {
+  if (s->kind != Kind::kHuge || new_bytes > kMaxSize - s->offset) return nullptr;
+  size_t bytes = round_up(new_bytes + s->offset, large_granule()), old = s->bytes;
+  {
+    LockGuard guard(page_heap.lock());
+    if (bytes <= old || !limit::allows(bytes - old)) return nullptr;
+  }
+  auto* target = static_cast<char*>(backing::map_aligned(bytes, large_granule()));
+  if (target == nullptr) return nullptr;
+  if (!page_map.make_tables(target, 1)) {
+    backing::unmap(target, bytes);
+    return nullptr;
+  }
+  for (size_t at = 0; at < old; at += kMovedPieceBytes) {
+    size_t piece = old - at < kMovedPieceBytes ? old - at : kMovedPieceBytes;
+    memcpy(target + at, s->base + at, piece);
+    backing::discard(s->base + at, piece);
+  }
+  page_map.set(s->base, 1, nullptr);
+  CachedRange left = {s->base, old, nullptr, 0};
+  s->base = target;
+  s->bytes = bytes;
+  page_map.set(target, 1, s);
+  unmap_or_cache(left);
+  count_huge(int64_t(bytes - old));
+  return s->base + s->offset;
+}
+
 void* large_reuse(Slab* s, size_t size_bytes) {
   s->offset = next_colour(s->bytes - size_bytes);
   return s->base + s->offset;

@@ -36,6 +36,10 @@ size_t large_granule();
 // Resizes in place or by moving system pages. Returns the object's new address; nullptr if it must
 // be copied or there is no memory, and then it is unchanged.
 void* large_resize(Slab* s, void* object, size_t new_bytes);
+// The last resort of a mapping that grows under a limit, with no room for a copy beside it. mremap
+// refuses what the kernel has as several mappings, which joined cached ranges may be. So it is
+// copied piece by piece, each of which is released at once. Returns like large_resize(). O(bytes).
+void* large_move_by_pieces(Slab* s, size_t new_bytes);
 
 // The one-entry cache of the process: the mapping freed last, which the next request of its size
 // takes without a lock. Any other request and each purge evict it. False: the entry is taken, or

@@ -55,7 +55,8 @@ bool limit_refuses(const Slab* s, size_t size_bytes) {
 }
 
 // Resizes in place or by moving system pages. nullptr: it must be copied.
-void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
+// at_limit: an ordinary copy was refused.
+void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
   if (is_small(s)) {
     // A small shrink is not worth a copy (kShrinkShare).
     if (unlikely(sample_all)) return nullptr;
@@ -70,6 +71,7 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes) {
     purge_all();
     q = large_resize(s, p, size_bytes);
   }
+  if (q == nullptr && at_limit) q = large_move_by_pieces(s, size_bytes);
   if (q != nullptr) charge_resized(s, size_bytes, __builtin_return_address(0));
   return q;
 }
@@ -81,7 +83,7 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
     errno = ENOMEM;
     return nullptr;
   }
-  if (void* q = resize_without_copy(p, s, size_bytes)) return q;
+  if (void* q = resize_without_copy(p, s, size_bytes, false)) return q;
   int saved_errno = errno;
   size_t old = usable_size(s);
   // A large object that moves will grow again: it gets extra room, which costs nothing while
@@ -96,7 +98,7 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
   if (q == nullptr) {
     // A shrinking realloc must not fail for want of memory. What malloc and the program's callback
     // have released may be room enough in place.
-    q = size_bytes <= old ? p : resize_without_copy(p, s, size_bytes);
+    q = size_bytes <= old ? p : resize_without_copy(p, s, size_bytes, true);
     if (q != nullptr) errno = saved_errno;
     return q;
   }

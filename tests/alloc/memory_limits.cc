@@ -111,6 +111,32 @@ void hard_limit_is_for_all_sizes() {
   set_limit(LARDER_HARD_LIMIT, 0);
 }
 
+// Cached mappings that are joined may still be several to the kernel, if each was touched while it
+// had no neighbour. There is no room for a copy.
+void grow_what_mremap_refuses() {
+  auto* release = symbol<decltype(larder_release_free_memory)>("larder_release_free_memory");
+  release();
+  const size_t part = 24 * kMiB, joined = 3 * part - kMiB;
+  char* parts[4];  // the first fills a hole, the others are neighbours
+  for (char*& p : parts) p = static_cast<char*>(malloc(part));
+  free(parts[2]);
+  release();
+  for (int i : {1, 3}) memset(parts[i], 1, part);
+  parts[2] = static_cast<char*>(malloc(part));
+  memset(parts[2], 1, part);
+  for (int i : {1, 2, 3}) free(parts[i]);
+  auto* block = static_cast<char*>(malloc(joined));
+  CHECK(block != nullptr);
+  for (size_t i = 0; i < joined; i += 4096) block[i] = char(i / 4096);
+  free(parts[0]);
+  block = static_cast<char*>(realloc(block, 130 * kMiB));
+  CHECK_MSG(block != nullptr, "no growth of joined mappings");
+  for (size_t i = 0; i < joined; i += 4096) CHECK(block[i] == char(i / 4096));
+  CHECK(rss_bytes() < kHard);
+  free(block);
+  release();
+}
+
 void realloc_at_the_limit() {
   set_limit(LARDER_HARD_LIMIT, kHard);
   auto* block = static_cast<char*>(malloc(kMiB));
@@ -137,6 +163,7 @@ void realloc_at_the_limit() {
   block = static_cast<char*>(realloc(block, 160 * kMiB));
   CHECK_MSG(block != nullptr, "no growth in place of what was freed");
   free(block);
+  grow_what_mremap_refuses();
   set_limit(LARDER_HARD_LIMIT, 0);
 }
 
