@@ -12,8 +12,7 @@ int main(int argc, char** argv) {
   size_t taken = 0;
   for (int round = 0; round < rounds; round++) {
     CURLU* url = curl_url();
-    if (curl_url_set(url, CURLUPART_URL, urls[round % 3], 0) == CURLUE_OK)
-      taken++;
+    if (curl_url_set(url, CURLUPART_URL, urls[round % 3], 0) == CURLUE_OK) taken++;
     curl_url_cleanup(url);
   }
   curl_global_cleanup();
