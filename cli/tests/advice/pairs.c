@@ -6,6 +6,7 @@
 // case two_makers: finds embed at payload
 // case object: finds embed at window
 // case kept_object: finds arena at state
+// case one_sweep: finds embed at payload
 // case outlives: nothing
 // case optional: nothing
 // case grown: nothing
@@ -36,6 +37,30 @@ NOINLINE static void drop(struct Node* node) {
 }
 // In an order that is nobody's.
 static int any(int i) { return (i * 101) % kNodes; }
+
+// One function frees the blocks of ten lines; those of two are always side by side.
+NOINLINE static void sweep(char* kinds[8]) {
+  for (int i = 0; i < kNodes; i++) {
+    free(nodes[any(i)]->data);
+    free(nodes[any(i)]);
+  }
+  for (int kind = 0; kind < 8; kind++) free(kinds[kind]);
+}
+static void case_one_sweep(void) {
+  for (int round = 0; round < 3; round++) {
+    char* kinds[8];
+    kinds[0] = malloc(500);
+    kinds[1] = malloc(600);
+    kinds[2] = malloc(700);
+    kinds[3] = malloc(800);
+    kinds[4] = malloc(900);
+    kinds[5] = malloc(1000);
+    kinds[6] = malloc(1100);
+    kinds[7] = malloc(1200);
+    for (int i = 0; i < kNodes; i++) nodes[any(i)] = node();
+    sweep(kinds);
+  }
+}
 
 static void case_node_and_payload(void) {
   for (int i = 0; i < kNodes; i++) nodes[i] = node();
@@ -154,6 +179,7 @@ int main(int argc, char** argv) {
   CASE(two_makers);
   CASE(object);
   CASE(kept_object);
+  CASE(one_sweep);
   CASE(outlives);
   CASE(optional);
   CASE(grown);

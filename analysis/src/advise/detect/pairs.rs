@@ -299,9 +299,13 @@ fn finding(
         ],
         cure: cure(a, outer, member_bytes, shared, &together),
         size_bytes: member_bytes,
-        confidence: if has_own_life(image, (a, b), outer, fixed) {
+        confidence: if has_own_life(image, (a, b), outer, fixed, &together) {
             Confidence::Low
-        } else if fixed && together.frees_between == 0 && of_second >= SURE_BLOCKS {
+        } else if fixed
+            && together.frees_between == 0
+            && of_second >= SURE_BLOCKS
+            && !is_swept(image, a, b)
+        {
             Confidence::High
         } else {
             Confidence::Medium
@@ -341,16 +345,27 @@ fn cure(
     cure + "; reallocate and free both where one is alone today"
 }
 
+fn is_swept(image: &ImageFacts, first: &Site, second: &Site) -> bool {
+    image.lines_freed_with(first, second) >= MOST_LINES
+}
+
+/// Whether nothing was ever allocated between the two, nor freed, many times over.
+fn side_by_side(together: &Together) -> bool {
+    together.between == 0 && together.frees_between == 0 && together.ended >= SURE_BLOCKS
+}
+
 /// Whether the second is likely to need a block of its own.
 fn has_own_life(
     image: &ImageFacts,
     (first, second): (&Site, &Site),
     outer: Option<&Site>,
     fixed: bool,
+    together: &Together,
 ) -> bool {
     let shared = second.container() == Some(SHARED_POINTER);
-    // A destructor frees the parts of its object; a sweep frees unrelated objects.
-    let swept = image.lines_freed_with(first, second) >= MOST_LINES;
+    // A destructor frees the parts of its object; a sweep frees unrelated objects, too, but never only side by
+    // side.
+    let swept = is_swept(image, first, second) && !side_by_side(together);
     // Two strings, or buffers of any length, have independent lifetimes.
     let root = outer.unwrap_or(first);
     let host = &root.facts.sizes;
