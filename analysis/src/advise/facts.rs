@@ -231,6 +231,8 @@ pub struct Owner {
     pub frees: Chain,
     /// `None`: the owner's call of free was a tail call, which leaves no frame.
     pub frees_frame: Option<usize>,
+    /// The function that frees does so in a loop of its own.
+    pub frees_in_loop: bool,
 }
 
 /// A call that frees the blocks of this many lines is a sweep.

@@ -123,6 +123,13 @@ fn innermost(
     None
 }
 
+/// Whether the innermost function of a stack, of the program's own, has a loop around its call.
+pub fn repeats(chain: &Chain, resolver: &mut Resolver) -> bool {
+    let own = |frames: &&Rc<[ChainFrame]>| !frames.iter().all(ChainFrame::is_passed_over);
+    let frame = chain.iter().find(own).and_then(|frames| frames.last());
+    frame.is_some_and(|frame| matches!(resolver.loop_around(frame, false), Around::Loop(_)))
+}
+
 /// The function with the loop: the innermost one at the call that also contains the jump back and the
 /// start of each iteration.
 fn owner(at: &Rc<[ChainFrame]>, found: CodeLoop, resolver: &mut Resolver) -> Option<usize> {

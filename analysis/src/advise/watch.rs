@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::contents::{Contents, Life};
 use super::facts::{Array, Facts, ImageFacts, Owner, Site};
 use super::finding::Places;
-use super::loops::Loops;
+use super::loops::{self, Loops};
 use super::returns::{Depths, Returns, common};
 use super::threads::Threads;
 use crate::reading::attribute::functions;
@@ -494,11 +494,14 @@ impl Watch {
             let frames = self.depths.of(stacks, stack);
             frames.checked_sub(depth + 1).map(|frame| frame as usize)
         };
+        let (frame, frees_frame) = (from_root(made_at)?, from_root(freed_at));
+        let frees = image.chain(freed_at);
         Some(Owner {
             call: shared,
-            frame: from_root(made_at)?,
-            frees_frame: from_root(freed_at),
-            frees: image.chain(freed_at),
+            frame,
+            frees_frame,
+            frees_in_loop: loops::repeats(&frees, image.resolver),
+            frees,
         })
     }
 

@@ -7,6 +7,7 @@
 // case filled_once: nothing
 // case breathing: finds arena at filled
 // case one_is_replaced: nothing
+// case dropped_one_by_one: nothing
 // case all_freed: nothing
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,18 @@ static void case_one_is_replaced(void) {
   }
 }
 
+// A function frees one, and could do so alone.
+__attribute__((noinline)) static void drop_one(int i) {
+  free(blocks[i]);
+  blocks[i] = 0;
+}
+static void case_dropped_one_by_one(void) {
+  for (int round = 0; round < 5; round++) {
+    fill(100, kBlocks);
+    for (int i = 0; i < kBlocks; i++) drop_one((i * 7) % kBlocks);
+  }
+}
+
 static void case_all_freed(void) {
   fill(64, kBlocks);
   drop_all();
@@ -120,6 +133,7 @@ int main(int argc, char** argv) {
   CASE(filled_once);
   CASE(breathing);
   CASE(one_is_replaced);
+  CASE(dropped_one_by_one);
   CASE(all_freed);
   return 0;
 }

@@ -34,7 +34,7 @@ pub fn detect(
 
 fn finding(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
     let sites = || group.iter().map(|origin| &image.sites[*origin]);
-    let alone = |site: &Site| {
+    let whole_life = |site: &Site| {
         let buffers = &site.facts.buffers;
         buffers.freed == buffers.begun && buffers.foreign == 0 && buffers.steps.is_empty()
     };
@@ -43,7 +43,7 @@ fn finding(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Find
         .map(|site| site.sums.bytes)
         .fold(0, u64::saturating_add);
     let first = sites().next()?;
-    if !sites().all(alone)
+    if !sites().all(whole_life)
         || counted.amid > 0
         || counted.begun <= MORE_THAN * sweeps
         || bytes > PIECE_BYTES.saturating_mul(counted.begun)
@@ -52,6 +52,9 @@ fn finding(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Find
         return None;
     }
     let shared = matches!(first.container(), Some("Rc" | "Arc"));
+    let swept = |site: &Site| site.owner.as_ref().is_some_and(|owner| owner.frees_in_loop);
+    // A function that frees one object may be called for it alone in another run.
+    let alone = first.container().is_none() && !sites().all(swept);
     Some(Finding {
         pattern: Pattern::Arena,
         site: group[0],
@@ -66,7 +69,7 @@ fn finding(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Find
         }],
         cure: cure(first.container(), bytes / sweeps),
         size_bytes: None,
-        confidence: match sweeps < SURE_SWEEPS || shared {
+        confidence: match sweeps < SURE_SWEEPS || shared || alone {
             true => Confidence::Low,
             false => Confidence::Medium,
         },
