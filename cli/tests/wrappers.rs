@@ -269,6 +269,29 @@ fn both_sides_of_a_comparison_say_whom_they_pass_over() {
 }
 
 #[test]
+fn a_function_without_a_name_is_skipped_by_its_address() {
+    let directory = temporary();
+    let trace = recorded(directory.path(), "stripped", &["-s"]);
+    let report = |options: &[&str]| {
+        let mut larder = crate::common::larder();
+        larder.arg("report").arg(&trace).args(options);
+        let found = output(&mut larder);
+        assert_success(&found);
+        (stdout(&found), stderr(&found))
+    };
+    let (text, _) = report(&["--no-wrappers", "--top", "1"]);
+    let name = text
+        .split_whitespace()
+        .find(|word| word.starts_with("words+0x"));
+    let name = name.unwrap_or_else(|| panic!("{text}"));
+    let (skipped, warnings) = report(&["--no-wrappers", "--top", "0", "--skip", name]);
+    assert!(!warnings.contains("matches no function"), "{warnings}");
+    let charged = |line: &str| line.contains('%') && line.contains(&format!("{name} "));
+    assert!(text.lines().any(charged), "{text}");
+    assert!(!skipped.lines().any(charged), "{skipped}");
+}
+
+#[test]
 fn a_page_says_in_its_head_whom_it_passes_over() {
     let directory = temporary();
     let trace = recorded(directory.path(), "page", &[]);

@@ -393,19 +393,29 @@ impl Resolver {
         self.judge(source, module, address)
     }
 
-    fn judge(&self, source: SourceFrame, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
-        let skipped = source.function.as_ref().is_some_and(|function| {
-            let mut skipped = false;
-            for skip in &self.skips {
-                if pattern::matches(&skip.pattern, &function.name)
-                    || pattern::matches(&skip.pattern, &function.symbol)
-                {
-                    skip.matched.set(true);
-                    skipped = true;
-                }
+    /// A function without a name goes by its module and address, as reports show it.
+    fn is_skipped(&self, source: &SourceFrame, module: &ModuleLabel, address: u64) -> bool {
+        let bare = || format!("{}+{address:#x}", module.name);
+        let names = match &source.function {
+            Some(function) => [function.name.to_string(), function.symbol.to_string()],
+            None if self.skips.is_empty() => return false,
+            None => [bare(), String::new()],
+        };
+        let mut skipped = false;
+        for skip in &self.skips {
+            if names
+                .iter()
+                .any(|name| pattern::matches(&skip.pattern, name))
+            {
+                skip.matched.set(true);
+                skipped = true;
             }
-            skipped
-        });
+        }
+        skipped
+    }
+
+    fn judge(&self, source: SourceFrame, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
+        let skipped = self.is_skipped(&source, module, address);
         let known = self.passes_wrappers && is_known_wrapper(&source);
         let frame = ChainFrame {
             family: is_family(module.role, &source),

@@ -38,7 +38,8 @@ pub struct RawReading {
 /// Options about charging, for every command that names sites.
 #[derive(Debug, Args)]
 pub struct RawCharging {
-    /// Charge this function's allocations to its caller; `*` and `?` match; may be repeated
+    /// Charge this function's allocations to its caller; `*` and `?` match, a nameless one is
+    /// MODULE+OFFSET; may be repeated
     #[arg(long, value_name = "FUNCTION")]
     skip: Vec<String>,
     /// Charge the program's own allocation functions too, which are found by their many callers
