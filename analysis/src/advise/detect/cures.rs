@@ -49,6 +49,14 @@ pub struct About<'a> {
     pub freed_by: Option<String>,
 }
 
+/// A function that could lend one buffer to all its calls of another.
+pub struct Lender {
+    pub function: String,
+    /// The lines that call the other, and how often each does.
+    pub lines: usize,
+    pub calls: u64,
+}
+
 /// Classes that keep their memory when they are cleared.
 const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec", "HashMap"];
 /// The cases of other runs.
@@ -88,7 +96,7 @@ fn sure(sizes: &Sizes) -> Confidence {
 }
 
 /// For blocks that are freed before the function that allocates them returns.
-pub fn same(about: &About<'_>, owner: &str) -> Advice {
+pub fn same(about: &About<'_>, owner: &str, lender: Option<&Lender>) -> Advice {
     let sizes = about.largest;
     let most = sizes.covering(0.99);
     let (confidence, hidden) = match &about.freed_by {
@@ -99,16 +107,23 @@ pub fn same(about: &About<'_>, owner: &str) -> Advice {
         ),
     };
     if most > MOST_STACK_BYTES {
+        // What a caller lends is no state that outlives its call.
+        let lent = lender.map_or(String::new(), |lender| {
+            format!(
+                "let {} lend one buffer to the {} lines that call it, or ",
+                lender.function, lender.lines
+            )
+        });
         return Advice {
             pattern: Pattern::Reuse,
             cure: format!(
-                "too large for the stack: keep one buffer for {owner}, in its object or per \
+                "too large for the stack: {lent}keep one buffer for {owner}, in its object or per \
                  thread, and enlarge it when needed{}{hidden}",
                 zeroed(about.site)
             ),
             confidence,
             size_bytes: Some(most),
-            kept: Kept::Some(1),
+            kept: Kept::Some(lender.map_or(1, |lender| lender.calls)),
         };
     }
     let size = match sizes.largest() {

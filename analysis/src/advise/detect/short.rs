@@ -7,10 +7,11 @@
 //! that it leaves: neither is advised onto the stack.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use larder_trace::StackId;
 
-use super::cures::{self, About, Advice, Kept};
+use super::cures::{self, About, Advice, Kept, Lender};
 use crate::advise::claim::{Claim, Scope};
 use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{
@@ -337,7 +338,7 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Find
     let advice = match (kind, most) {
         (Kind::Inside, _) => cures::inside(&owner),
         _ if let Some(library) = first.library_function() => cures::inside(&library),
-        (Kind::Same, 1) => cures::same(&about, &owner),
+        (Kind::Same, 1) => cures::same(&about, &owner, lender(image, group).as_ref()),
         (Kind::Caller, 1) => cures::caller(&about, &owner),
         _ if shared.outermost => return None,
         (_, ..=MOST_KEPT) if counted.begun >= MOST_KEPT_SHARE * most => {
@@ -370,6 +371,41 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Find
     };
     found.keeper = Some(keeper).filter(|_| about.once && first.container().is_none());
     Some((found, is_kept))
+}
+
+/// The physical frame this far outside of the owner's.
+fn above(site: &Site, frames: usize) -> Option<&Location> {
+    site.chain.get(site.owner.as_ref()?.frame + frames)
+}
+
+/// A caller of the owner with several lines that call it, equally often each: within its call they could share
+/// one buffer.
+fn lender(image: &ImageFacts, group: &[usize]) -> Option<Lender> {
+    let sites = || group.iter().map(|origin| &image.sites[*origin]);
+    let first = sites().next()?;
+    let (caller, beyond) = (above(first, 1)?, above(first, 2)?);
+    let function = function_name(caller.last()?);
+    let same = |site: &Site| {
+        let name = above(site, 1).and_then(|frames| Some(function_name(frames.last()?)));
+        let outside = above(site, 2).is_some_and(|frames| Rc::ptr_eq(frames, beyond));
+        outside && name.as_ref() == Some(&function)
+    };
+    let begun = first.facts.buffers.begun;
+    let equal = |site: &Site| site.facts.buffers.begun == begun;
+    let outermost =
+        beyond.iter().any(starts) || starts_rust(&first.chain, first.owner.as_ref()?.frame + 2);
+    // The caller may reach one of its lines by several ways within the owner.
+    let address = |site: &Site| Some(above(site, 1)?.last()?.address);
+    let lines: HashSet<Option<u64>> = sites().map(address).collect();
+    let fits = group.len() > 1
+        && lines.len() == group.len()
+        && !outermost
+        && sites().all(|site| same(site) && equal(site));
+    fits.then_some(Lender {
+        function,
+        lines: group.len(),
+        calls: begun,
+    })
 }
 
 /// The program's function that the owner calls to free, and which owns the block then.
