@@ -32,7 +32,7 @@ inline constexpr size_t kShrinkShare = 4;
 
 // --- what heaps cache
 
-// Pages. Longer spans go straight to the page heap. "Large blocks".
+// Pages. Of longer spans only the one freed last is cached. "Large blocks".
 inline constexpr unsigned kMaxCachedSpanPages = 32;
 // A cached span serves a request unless it is longer by more than one part in this: the cache for
 // one size must not raise the peak of another. Not measured.

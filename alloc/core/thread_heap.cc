@@ -631,9 +631,10 @@ void* malloc_large(size_t size_bytes) {
         return charge(heap->take_last_freed(), size_bytes, heap->countdown);
     } else if (size_bytes > kSpanMax && large_last_freed_fits(size_bytes) &&
                heap->countdown.passes(size_bytes)) {
-      // Another thread may have taken it meanwhile.
       if (Slab* s = large_take_last_freed(size_bytes))
         return charge(s, size_bytes, heap->countdown);
+      // Another thread has taken it, or it is too small by its colour: counted below.
+      heap->countdown.large_bytes += size_bytes;
     }
   }
   return malloc_large_slow(size_bytes);
