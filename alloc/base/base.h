@@ -11,7 +11,7 @@
 #define LARDER_WARM __attribute__((noinline))
 #define LARDER_SLOW __attribute__((noinline, cold))
 
-// What C++20 calls so.
+// C++20's keyword, as compilers have it before.
 #if __cplusplus < 202002L
 #ifdef __clang__
 #define constinit __attribute__((require_constant_initialization))

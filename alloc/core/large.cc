@@ -302,7 +302,7 @@ void* huge_alloc(size_t size_bytes, size_t align, bool* zero) {
   page_map.set(s->base, 1, s);
   count_huge(int64_t(s->bytes));
   stats::add(stats::kHugeCount, 1);
-  return s->base + s->offset;
+  return s->object();
 }
 
 // Grows the object into cached ranges right behind it.
@@ -341,7 +341,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
       if (!cache(tail)) unmap_or_cache(tail);
       count_huge(int64_t(need) - int64_t(old));
     }
-    return s->base + s->offset;
+    return s->object();
   }
   bool grown = absorb(s, need - old);
   // Objects that grow tend to grow again. One part in kGrowShare more address space, which is
@@ -355,7 +355,7 @@ void* huge_resize(Slab* s, size_t new_bytes) {
   }
   if (!grown) return nullptr;
   count_huge(int64_t(s->bytes) - int64_t(old));
-  return s->base + s->offset;
+  return s->object();
 }
 
 void* span_alloc(size_t size_bytes, size_t align, bool* zero) {
@@ -364,7 +364,7 @@ void* span_alloc(size_t size_bytes, size_t align, bool* zero) {
   if (s == nullptr) return nullptr;
   if (align <= 16) s->offset = next_colour(s->bytes - size_bytes);
   *zero = s->zero;
-  return s->base + s->offset;
+  return s->object();
 }
 
 void* span_resize(Slab* s, void* object, size_t new_bytes) {
@@ -457,12 +457,12 @@ void* large_move_by_pieces(Slab* s, size_t new_bytes) {
   page_map.set(target, 1, s);
   unmap_or_cache(left);
   count_huge(int64_t(bytes - old));
-  return s->base + s->offset;
+  return s->object();
 }
 
 void* large_reuse(Slab* s, size_t size_bytes) {
   s->offset = next_colour(s->bytes - size_bytes);
-  return s->base + s->offset;
+  return s->object();
 }
 
 bool large_cache_last_freed(Slab* s) {

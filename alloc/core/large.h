@@ -1,8 +1,8 @@
 // Large and huge objects, beyond a slab.
 //
 //   > kSmallMax   kSpan   a span
-//   > kSpanMax    kHuge   a mapping at a multiple of the page, resized and moved by mremap, never
-//   copied
+//   > kSpanMax    kHuge   a mapping at a multiple of the page, resized and moved by mremap, and
+//   copied only where that refuses
 //
 // Freed mappings are cached for the decay time: up to LARDER_HUGE_KEPT_MIB in kMaxCachedMappings
 // ranges. A request takes the low end of the smallest adjacent cached ranges that suffice,
@@ -42,8 +42,7 @@ void* large_resize(Slab* s, void* object, size_t new_bytes);
 void* large_move_by_pieces(Slab* s, size_t new_bytes);
 
 // The one-entry cache of the process: the mapping freed last, which the next request of its size
-// takes without a lock. Any other request and each purge evict it. False: the entry is taken, or
-// `s` has a sample point, and must be freed.
+// takes without a lock. Any other request and each purge evict it. False: `s` must be freed.
 bool large_cache_last_freed(Slab* s);
 // Whether it seems that at most one part in kLastFreedFitShare of the entry would stay unused.
 bool large_last_freed_fits(size_t size_bytes);

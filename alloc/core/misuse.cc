@@ -115,8 +115,8 @@ void describe(Line& line, const void* p) {
       line.put(", in free memory");
       break;
     default:
-      if (p != s->base + s->offset) line.put(", within or before");
-      line.put(p != s->base + s->offset ? " an object of " : ", an object of ");
+      if (p != s->object()) line.put(", within or before");
+      line.put(p != s->object() ? " an object of " : ", an object of ");
       line.put_number(large_usable(s)).put(" bytes");
   }
 }

@@ -22,7 +22,7 @@ enum class Misuse : uint8_t { kDoubleFree, kUseOfFree, kNoObject, kSize, kAlignm
 LARDER_FAST bool looks_misused(const void* p, const Slab* s) {
   if (likely(s->kind == Kind::kSlab)) return !at_object(p, s) || has_link(p);
   if (s->kind == Kind::kSampled) return !at_object(p, s);
-  return p != s->base + s->offset || s->kind == Kind::kFree;
+  return p != s->object() || s->kind == Kind::kFree;
 }
 
 // REQUIRES: looks_misused(p, s); no lock is held. True: it is reported, and the call must have no

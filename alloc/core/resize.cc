@@ -54,8 +54,8 @@ bool limit_refuses(const Slab* s, size_t size_bytes) {
   return need > s->bytes && !limit::allows(need - s->bytes);
 }
 
-// Resizes in place or by moving system pages. nullptr: it must be copied.
-// at_limit: an ordinary copy was refused.
+// Resizes in place or by moving system pages; at_limit, where a copy was refused, by pieces, too.
+// nullptr: it must be copied.
 void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
   if (is_small(s)) {
     // A small shrink is not worth a copy (kShrinkShare).

@@ -71,7 +71,7 @@ struct Countdown {
   size_t large_for;  // sample_mean() when large_bytes was drawn
   float large_rate;  // points a byte, of that distribution
   uint32_t budget;   // left, in samples without a stack walk
-  uint32_t pace;     // logarithm of the mean's multiple
+  uint32_t pace;     // sample_mean() is multiplied by 2^pace
   uint64_t budget_since_ms;
 
   void draw();
@@ -89,9 +89,8 @@ struct Countdown {
     large_bytes -= object_bytes;
     return true;
   }
-  double mean_points(size_t object_bytes) const {
-    return double(int64_t(object_bytes)) * large_rate;
-  }
+  // On average.
+  float mean_points(size_t object_bytes) const { return float(int64_t(object_bytes)) * large_rate; }
 
  private:
   double paced_mean(bool after_point);

@@ -100,7 +100,7 @@ struct alignas(128) Slab {
   uint32_t offset = 0;         // of the object: colour, alignment
   Segment* segment = nullptr;  // its first, if it spans several; nullptr for mappings
   uint16_t pages = 0;          // of slabs and spans
-  bool zero = false;           // the content is known to be zero
+  bool zero = false;           // the content was zero when the page heap handed it out
   float expected = 0;          // mean number of sample points on the `charged` bytes
   uint64_t decommitted = 0;    // bit i: system page i of the slab is purged, and the objects that
                                // start there are not in `free`
@@ -116,7 +116,7 @@ struct alignas(128) Slab {
     return owner_.load(std::memory_order_relaxed) == heap;
   }
   // Of spans and mappings: what malloc returns.
-  void* object() const { return base + offset; }
+  char* object() const { return base + offset; }
   void set_owner(ThreadHeap* heap) {
     owner_.store(reinterpret_cast<uintptr_t>(heap), std::memory_order_relaxed);
   }

@@ -21,7 +21,7 @@ HeapObject object_of(Slab* s, uint64_t i) {
     object.at = s->base + i * kSizeClasses.size[s->size_class];
   } else if (s->kind == Kind::kSpan || s->kind == Kind::kHuge) {
     object.point = s->sample_point;
-    object.at = s->base + s->offset;
+    object.at = s->object();
     if (object.point != nullptr && object.point->site == nullptr) object.point = nullptr;
   }
   return object;

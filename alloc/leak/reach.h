@@ -93,7 +93,7 @@ void Reach::for_each(Visit visit) {
           visit(HeapObject{point, s->base + i * kSizeClasses.size[s->size_class]});
     } else if ((s->kind == Kind::kSpan || s->kind == Kind::kHuge) && s->sample_point != nullptr &&
                s->sample_point->site != nullptr) {
-      visit(HeapObject{s->sample_point, s->base + s->offset});
+      visit(HeapObject{s->sample_point, s->object()});
     }
   });
 }

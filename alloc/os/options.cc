@@ -242,7 +242,7 @@ void set_release_rate(double rate) {
   set_option(Option::kReleaseRate, bits_of(rate));
 }
 
-uint64_t slower_purge_decay_ms(double rate) {
+uint64_t scaled_purge_decay_ms(double rate) {
   uint64_t decay = option(Option::kPurgeDecayMs);
   double slower = rate > 0 ? double(decay) / rate : 1e18;
   return slower < 1e18 ? uint64_t(slower) : uint64_t{1000'000'000'000'000'000};

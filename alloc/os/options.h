@@ -61,12 +61,13 @@ void set_option(Option o, size_t value);
 inline constexpr double kMaxReleaseRate = 1e6;
 inline double release_rate() { return __builtin_bit_cast(double, option(Option::kReleaseRate)); }
 void set_release_rate(double rate);
+// At another rate than 1.
+uint64_t scaled_purge_decay_ms(double rate);
 // LARDER_PURGE_DECAY_MS / release_rate().
-uint64_t slower_purge_decay_ms(double rate);
 inline uint64_t purge_decay_ms() {
   if (option(Option::kAggressiveDecommit) != 0) return 0;
   double rate = release_rate();
-  return likely(rate == 1) ? option(Option::kPurgeDecayMs) : slower_purge_decay_ms(rate);
+  return likely(rate == 1) ? option(Option::kPurgeDecayMs) : scaled_purge_decay_ms(rate);
 }
 void read_options_from_environment();
 

@@ -291,7 +291,7 @@ bool is_object(const void* p) {
     case Kind::kSpan:
     case Kind::kHuge:
     case Kind::kEmergency:
-      return p == s->base + s->offset;
+      return p == s->object();
     default:
       return false;
   }

@@ -6,7 +6,7 @@ the functions that perf finds to take 1 %, up to ten: the share by either, of th
 recorder. A function without a name is its module and first address, as Larder has it. What `--cpu` adds is measured
 beside `larder record` without it: the processor time of the command, with its children.
 
-Usage, in a tree with `make build`: bench/profile/cpu.py [--runs 5] [--larder out/bin/larder] [PROGRAM...]
+Usage, in a tree with `make build`: bench/profile/cpu.py [--runs 20] [--larder out/bin/larder] [PROGRAM...]
 Needs perf, gzip, sqlite3, python3. Exit 1 if more than one of them is not among Larder's first ones, or a share differs by
 more than three points.
 """
@@ -155,7 +155,7 @@ def compare(name, perf, larder):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--larder", default="out/bin/larder")
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     plan = parser.parse_args()

@@ -61,15 +61,16 @@ class Model {
       case 0:
       case 1:
       case 2:
-        return allocate(o, in.size(), 16, [](size_t n) { return larder_malloc(n); });
-      case 3: {
-        allocate(o, in.size(), 16, [](size_t n) { return larder_calloc(n, 1); }, true);
-        return;
-      }
+        allocate(o, in.size(), 1, [](size_t n) { return larder_malloc(n); });
+        return fill(o, 0);
+      case 3:
+        allocate(o, in.size(), 1, [](size_t n) { return larder_calloc(n, 1); });
+        for (size_t i = 0; i < o.bytes; i += step_at(i)) CHECK(o.at[i] == 0);
+        return fill(o, 0);
       case 4: {
         size_t align = size_t{1} << (in.byte() % 17);
-        return allocate(o, in.size(), align,
-                        [align](size_t n) { return larder_memalign(align, n); });
+        allocate(o, in.size(), align, [align](size_t n) { return larder_memalign(align, n); });
+        return fill(o, 0);
       }
       case 5:
       case 6:
@@ -86,21 +87,21 @@ class Model {
   }
 
  private:
+  // Leaves no object if there would be too many bytes. The content is to be filled.
   template <typename Call>
-  void allocate(Object& o, size_t bytes, size_t align, Call call, bool zero = false) {
+  void allocate(Object& o, size_t bytes, size_t align, Call call) {
     release(o);
     if (live_ + bytes > kMaxLive) return;
     place(o, call(bytes), bytes);
-    CHECK(uintptr_t(o.at) % (bytes < align && align == 16 ? 8 : align) == 0);
-    if (zero)
-      for (size_t i = 0; i < bytes; i += i < 4096 ? 1 : 61) CHECK(o.at[i] == 0);
-    fill(o, 0);
+    // As the psABI has it: what fits into less needs no more.
+    CHECK(uintptr_t(o.at) % (bytes < 16 ? 8 : 16) == 0 && uintptr_t(o.at) % align == 0);
   }
 
   void resize(Object& o, size_t bytes) {
     if (o.at == nullptr || bytes == 0 || live_ + bytes > kMaxLive) return;
     check(o);
     size_t before = o.bytes;
+    if (bytes < before) o.at[bytes - 1] = content(o, bytes - 1);
     forget(o);
     place(o, static_cast<unsigned char*>(larder_realloc(o.at, bytes)), bytes);
     o.bytes = before < bytes ? before : bytes;
@@ -113,16 +114,16 @@ class Model {
     if (o.at == nullptr) return;
     check(o);
     forget(o);
-    freed_ = o.at;
     larder_free(o.at);
-    o.at = nullptr;
+    o = {};
   }
 
   void free_wrongly(Object& o, unsigned how) {
     if (o.at == nullptr) return;
     if (how % 2 == 0) {
+      void* freed = o.at;
       release(o);
-      return larder_free(freed_);
+      return larder_free(freed);
     }
     if (o.bytes > 1) larder_free(o.at + 1 + how % (o.bytes - 1));
     check(o);
@@ -154,13 +155,13 @@ class Model {
   }
   static void check(const Object& o) {
     for (size_t i = 0; i < o.bytes; i += step_at(i)) CHECK(o.at[i] == content(o, i));
+    CHECK(o.bytes == 0 || o.at[o.bytes - 1] == content(o, o.bytes - 1));
   }
 
   Object objects_[kSlots];
   std::map<unsigned char*, unsigned char*> places_;  // by address: the ends
   size_t live_ = 0;
   unsigned fills_ = 0;
-  void* freed_ = nullptr;
 };
 
 // Runs single steps in another thread, while the first waits.
