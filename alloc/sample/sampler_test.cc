@@ -123,7 +123,7 @@ std::function<void*()> of_size(size_t size) {
 // `work` allocates by kept() and others, and returns the objects of kept().
 void repeat(const std::string& what, int rounds,
             const std::function<std::vector<void*>(double* bytes)>& work) {
-  if (kChecked) rounds /= 4;  // checks walk all lists
+  if (kChecked) rounds /= 8;  // checks walk all lists
   Result result;
   for (int round = 0; round < rounds; ++round) {
     double bytes = 0;

@@ -67,7 +67,7 @@ fn broken(directory: &Path, bug: &str) -> String {
 
 #[test]
 fn larders_own_malloc_is_clean() {
-    let ran = output(&mut torture(&["--seconds", "3"]));
+    let ran = output(&mut torture(&["--seconds", "1"]));
     assert_success(&ran);
     let text = stdout(&ran);
     assert!(
@@ -83,7 +83,7 @@ fn larders_own_malloc_is_clean() {
 
 #[test]
 fn the_c_librarys_malloc_is_clean_and_reported_in_json() {
-    let ran = output(&mut torture(&["--no-larder", "--seconds", "3", "--json"]));
+    let ran = output(&mut torture(&["--no-larder", "--seconds", "1", "--json"]));
     assert_success(&ran);
     let result: serde_json::Value = serde_json::from_str(&stdout(&ran)).expect("JSON");
     assert!(
@@ -113,7 +113,7 @@ fn a_dirty_calloc_is_found_and_can_be_repeated() {
 fn a_kind_of_fault_can_be_ignored() {
     let directory = temporary();
     let library = broken(directory.path(), "CHANGED_ERRNO");
-    let options = ["--lib", &library, "--seconds", "3"];
+    let options = ["--lib", &library, "--seconds", "1"];
     let ran = output(&mut torture(&options));
     assert_eq!(code(&ran), 1, "{}", stdout(&ran));
     assert!(

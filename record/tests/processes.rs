@@ -130,8 +130,8 @@ static void *work(void *seed) {
   return 0;
 }
 int main(void) {
-  pthread_t t[8];
-  for (long i = 0; i < 8; i++) pthread_create(&t[i], 0, work, (void *)i);
+  pthread_t t[4];
+  for (long i = 0; i < 4; i++) pthread_create(&t[i], 0, work, (void *)i);
   for (int i = 0; i < 150; i++) {
     pid_t child = fork();
     if (child == 0) {
@@ -142,7 +142,7 @@ int main(void) {
     if (waitpid(child, &status, 0) != child || status != 0) { printf("%x\n", status); return 1; }
   }
   stop = 1;
-  for (int i = 0; i < 8; i++) pthread_join(t[i], 0);
+  for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
   return 0;
 }
 "#;

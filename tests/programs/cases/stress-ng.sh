@@ -3,7 +3,7 @@
 # needs: stress-ng
 
 # Without the library it only shows what the options print.
-seconds=3
+seconds=2
 [ -n "$RUN" ] || seconds=1
 for options in '--malloc 4' '--malloc 2 --malloc-bytes 2m --malloc-max 20000' '--malloc 2 --malloc-pthreads 8' '--fork 2 --pthread 2'; do
   $RUN stress-ng $options --verify --timeout ${seconds}s >"stress.log" 2>&1
