@@ -5,7 +5,7 @@ set -euo pipefail
 
 # What depends on the seed alone: operations, rounds, threads, forks.
 counts() {
-  LD_PRELOAD=$2 "$1" --threads 4 --rounds 2 --seconds 600 --seed 5 |
+  LD_PRELOAD=$2 "$1" --threads 4 --rounds 1 --seconds 600 --seed 5 |
     grep -o '"operations":.*"forks":[0-9]*'
 }
 
