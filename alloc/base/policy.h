@@ -1,6 +1,6 @@
 // Every constant that could have another value without the allocator being wrong: its unit, its
 // reason, and the experiment that chose it (a heading of docs/how/experiments.md, or "not
-// measured").
+// measured"). Some still stand where they are used.
 //
 // What a user may set is in os/options.cc instead, geometry in base/base.h and base/size_class.h.
 #pragma once

@@ -395,7 +395,7 @@ int main(void) {
 "#;
     let bench = Bench::new();
     let program = build(&bench, PROGRAM);
-    // Once: a good run, too, has samples of fewer threads than `run` asks for.
+    // `run` would always repeat it: most of these threads end without a sample.
     let run = run_once(&bench, &program, &[], "997");
     let sums = sums(run.succeeded().only().assert_whole(), &program);
     assert_eq!(run.stderr(), "");
