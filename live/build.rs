@@ -8,10 +8,26 @@ use std::{env, fs};
 
 const LAYOUTS: &str = "../alloc/base/layout.h";
 /// The header, the enumeration there, the module that is generated, and the type of its constants.
-const ENUMERATIONS: [(&str, &str, &str, &str); 2] = [
+const ENUMERATIONS: [(&str, &str, &str, &str); 3] = [
     ("../alloc/base/stats.h", "enum Counter", "counter", "usize"),
     ("../alloc/core/slab.h", "enum class Kind", "kind", "u8"),
+    (
+        "../alloc/statistics/heap_walk.h",
+        "enum class Part",
+        "part",
+        "usize",
+    ),
 ];
+/// The source, and a number that is written there as `name = number`.
+const GEOMETRY: [(&str, &str); 5] = [
+    ("../alloc/base/base.h", "kPageShift"),
+    ("../alloc/base/base.h", "kSegmentShift"),
+    ("../alloc/core/slab.h", "kLinkTagShift"),
+    ("../alloc/core/slab.h", "kStateMask"),
+    ("../alloc/core/remote_word.cc", "kGenerationShift"),
+];
+/// The names of `enum class Part`, in its order: the first string of each row of this table.
+const PART_NAMES: (&str, &str) = ("../alloc/statistics/statistics.cc", "kKinds[] = {");
 
 fn main() {
     let mut out = String::new();
@@ -23,6 +39,10 @@ fn main() {
     for (header, name, module, kind) in ENUMERATIONS {
         write_enumeration(&read(header), name, (module, kind), &mut out);
     }
+    for (source, name) in GEOMETRY {
+        write_number(&read(source), name, &mut out);
+    }
+    write_part_names(&mut out);
     let folder = env::var_os("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&folder).join("layouts.rs"), out).expect("it can be written");
 }
@@ -100,14 +120,41 @@ fn write_enumeration(text: &str, name: &str, (module, kind): (&str, &str), out: 
     )
     .expect("a string takes all");
     for (value, name) in names.enumerate() {
-        let mut constant = String::new();
-        for c in name.trim_start_matches('k').chars() {
-            if c.is_uppercase() && !constant.is_empty() {
-                constant.push('_');
-            }
-            constant.extend(c.to_uppercase());
-        }
-        writeln!(out, "    pub const {constant}: {kind} = {value};").expect("a string takes all");
+        writeln!(out, "    pub const {}: {kind} = {value};", constant(name))
+            .expect("a string takes all");
     }
     out.push_str("}\n");
+}
+
+/// `kPageShift` is `PAGE_SHIFT`.
+fn constant(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.trim_start_matches('k').chars() {
+        if c.is_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.extend(c.to_uppercase());
+    }
+    out
+}
+
+fn write_number(text: &str, name: &str, out: &mut String) {
+    let (_, rest) = text
+        .split_once(&format!("{name} = "))
+        .unwrap_or_else(|| panic!("there is no {name}"));
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+    let value: u64 = digits
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_else(|| panic!("{name} is not a number"));
+    writeln!(out, "pub const {}: u64 = {value};", constant(name)).expect("a string takes all");
+}
+
+fn write_part_names(out: &mut String) {
+    let (source, table) = PART_NAMES;
+    let text = read(source);
+    let (_, rest) = text.split_once(table).expect("there is a table of names");
+    let (rows, _) = rest.split_once("};").expect("the table ends");
+    let names: Vec<&str> = rows.split('"').skip(1).step_by(2).collect();
+    writeln!(out, "pub const KINDS: [&str; {}] = {names:?};", names.len())
+        .expect("a string takes all");
 }

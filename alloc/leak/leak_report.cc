@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/text.h"
+#include "base/writer.h"
 #include "leak/leak_names.h"
 
 // From the linker: this library's code.
@@ -17,12 +17,9 @@ namespace {
 
 class Text {
  public:
-  ~Text() { flush(); }
+  ~Text() { out_.flush(); }
   Text& put(const char* text) {
-    for (; *text != 0; ++text) {
-      if (used_ == sizeof text_) flush();
-      text_[used_++] = *text;
-    }
+    out_.put(text);
     return *this;
   }
   Text& number(size_t value, unsigned base = 10) { return put(Digits(value, base).text()); }
@@ -32,12 +29,11 @@ class Text {
   }
 
  private:
-  void flush() {
-    os::write_stderr(text_, used_);
-    used_ = 0;
+  static int to_stderr(void*, const char* text, size_t bytes) {
+    os::write_stderr(text, bytes);
+    return 0;
   }
-  size_t used_ = 0;
-  char text_[2048];
+  Writer out_{to_stderr, nullptr};
 };
 
 // Skips the allocator's own frames. In a static program their names identify them.

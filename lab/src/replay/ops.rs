@@ -134,3 +134,63 @@ impl OpsFile {
         Ok(self.file)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reader_has_the_same_format() {
+        const HEADER: &str = include_str!("../../../replay/ops.h");
+        let (_, rest) = HEADER
+            .split_once("enum class Code : uint8_t {")
+            .expect("codes");
+        let (body, _) = rest.split_once("};").expect("the codes' end");
+        let read: Vec<&str> = body
+            .lines()
+            .filter_map(|line| line.trim().split([',', ' ']).next())
+            .filter(|name| !name.is_empty() && *name != "kEnd")
+            .collect();
+        use Code::*;
+        let written = [
+            Align,
+            Wait,
+            High,
+            Lap,
+            Spawn,
+            Malloc,
+            Calloc,
+            AlignedAlloc,
+            PosixMemalign,
+            Memalign,
+            Valloc,
+            Pvalloc,
+            New,
+            NewArray,
+            Realloc,
+            Free,
+            Delete,
+            DeleteArray,
+        ];
+        assert_eq!(read, written.map(|code| format!("k{code:?}")));
+        assert_eq!(
+            written.map(|code| code as usize).to_vec(),
+            (1..=read.len()).collect::<Vec<_>>()
+        );
+        let magic: String = MAGIC
+            .iter()
+            .map(|c| format!("'{}', ", *c as char))
+            .collect();
+        for constant in [
+            format!("kMagic[8] = {{{}}};", magic.trim_end_matches(", ")),
+            format!(
+                "kChunkBytes = {} << 10;",
+                (CHUNK_WORDS * 8 + CHUNK_HEADER_BYTES) >> 10
+            ),
+            format!("kCodeBits = {CODE_BITS};"),
+            format!("kSmallBits = {};", MOST_SLOTS.ilog2()),
+        ] {
+            assert!(HEADER.contains(&constant), "{constant}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! `larder_anchor` and the layouts that it points to: the structures of alloc/base/layout.h, from which
-//! `build.rs` generates these.
+//! `build.rs` generates these, and the heap's geometry and enumerations from the other headers.
 
 use larder_base::printable;
 
@@ -7,9 +7,12 @@ use super::Obstacle;
 use super::memory::Memory;
 
 pub use layouts::{
+    GENERATION_SHIFT, KINDS, LINK_TAG_SHIFT, PAGE_SHIFT, SEGMENT_SHIFT, STATE_MASK, VERSION,
+    counter, kind, part,
+};
+pub use layouts::{
     HeapsLayout, LargeLayout, MetaLayout, OwnLayout, PagesLayout, ProfileLayout, SamplerLayout,
 };
-pub use layouts::{VERSION, counter, kind};
 
 pub const MAGIC: [u8; 16] = *b"larder anchor\0\r\n";
 

@@ -7,39 +7,11 @@
 use std::collections::HashSet;
 
 use super::Obstacle;
-use super::anchor::{Anchor, counter, kind};
+use super::anchor::{Anchor, KINDS, counter, kind, part};
 use super::heaps::{self, Heaps, ThreadHeap};
 use super::memory::{Fields, Memory};
 use super::pages::{self, ClassTable, PAGE, PAGES, SEGMENT};
 use super::residence::Residence;
-
-/// The kinds of memory.
-pub const KINDS: [&str; 10] = [
-    "in_use",
-    "slab_free",
-    "slab_uncarved",
-    "slab_tail",
-    "sample_slabs",
-    "heap_runs",
-    "page_heap_dirty",
-    "page_heap_clean",
-    "kept_mappings",
-    "metadata",
-];
-/// A kind, by its index in `KINDS`.
-#[derive(Clone, Copy)]
-enum Part {
-    InUse,
-    SlabFree,
-    Uncarved,
-    Tail,
-    SampleSlabs,
-    CachedSpans,
-    PageDirty,
-    PageClean,
-    CachedMappings,
-    Metadata,
-}
 
 /// System calls that are counted, in the order of their counters.
 pub const CALLS: [&str; 4] = ["mmap", "munmap", "mremap", "madvise"];
@@ -93,7 +65,7 @@ pub struct Heap {
 
 impl Heap {
     pub fn in_use(&self) -> u64 {
-        self.kinds[Part::InUse as usize].bytes
+        self.kinds[part::IN_USE].bytes
     }
 
     /// Bytes in use in slabs.
@@ -177,13 +149,13 @@ struct Descriptor<'a> {
 }
 
 impl Walk<'_> {
-    fn add(&mut self, part: Part, start: u64, bytes: u64) {
+    fn add(&mut self, part: usize, start: u64, bytes: u64) {
         let resident = self.residence.resident(start, start.saturating_add(bytes));
         self.add_known(part, bytes, resident);
     }
 
-    fn add_known(&mut self, part: Part, bytes: u64, resident: u64) {
-        let size = &mut self.out.kinds[part as usize];
+    fn add_known(&mut self, part: usize, bytes: u64, resident: u64) {
+        let size = &mut self.out.kinds[part];
         size.bytes = size.bytes.saturating_add(bytes);
         size.resident = size.resident.saturating_add(resident);
     }
@@ -236,12 +208,12 @@ impl Walk<'_> {
                 page += pages;
                 continue;
             }
-            let part = match (is_free, is_dirty) {
-                (false, _) => Part::CachedSpans,
-                (true, true) => Part::PageDirty,
-                (true, false) => Part::PageClean,
+            let of = match (is_free, is_dirty) {
+                (false, _) => part::CACHED_SPANS,
+                (true, true) => part::PAGE_DIRTY,
+                (true, false) => part::PAGE_CLEAN,
             };
-            self.add(part, start, PAGE);
+            self.add(of, start, PAGE);
             page += 1;
         }
         Ok(())
@@ -262,7 +234,7 @@ impl Walk<'_> {
         let bytes = pages as u64 * PAGE;
         match kind {
             kind::SLAB => self.slab(descriptor, start, bytes),
-            kind::SAMPLED => self.add(Part::SampleSlabs, start, bytes),
+            kind::SAMPLED => self.add(part::SAMPLE_SLABS, start, bytes),
             _ => {
                 self.out.spans += 1;
                 self.large(start, bytes, fields.u32(layout.slab_offset.into()).into());
@@ -279,7 +251,7 @@ impl Walk<'_> {
         let size = self.classes.sizes.get(class).copied().map_or(0, u64::from);
         if size == 0 || carved > capacity || u64::from(capacity) * size > bytes {
             self.out.unsound += 1;
-            return self.add(Part::InUse, start, bytes);
+            return self.add(part::IN_USE, start, bytes);
         }
         let owner = fields.u64(layout.slab_owner.into());
         let used = self.objects_in_use(descriptor, owner, class, carved.into());
@@ -309,10 +281,10 @@ impl Walk<'_> {
         let (handed_out, room) = (start + carved * size, start + u64::from(capacity) * size);
         let resident = self.residence.resident(start, handed_out);
         let of_used = resident.min(in_use);
-        self.add_known(Part::InUse, in_use, of_used);
-        self.add_known(Part::SlabFree, carved * size - in_use, resident - of_used);
-        self.add(Part::Uncarved, handed_out, room - handed_out);
-        self.add(Part::Tail, room, start + bytes - room);
+        self.add_known(part::IN_USE, in_use, of_used);
+        self.add_known(part::SLAB_FREE, carved * size - in_use, resident - of_used);
+        self.add(part::UNCARVED, handed_out, room - handed_out);
+        self.add(part::TAIL, room, start + bytes - room);
     }
 
     fn objects_in_use(&self, slab: &Descriptor<'_>, owner: u64, class: usize, carved: u32) -> u32 {
@@ -333,8 +305,8 @@ impl Walk<'_> {
         let used = bytes.saturating_sub(offset);
         let resident = self.residence.resident(start, start.saturating_add(bytes));
         let of_used = resident.min(used);
-        self.add_known(Part::InUse, used, of_used);
-        self.add_known(Part::Tail, bytes - used, resident - of_used);
+        self.add_known(part::IN_USE, used, of_used);
+        self.add_known(part::TAIL, bytes - used, resident - of_used);
         self.out.objects += 1;
         self.out.rounding_most += used.min(PAGE - 1);
     }
@@ -360,7 +332,7 @@ impl Walk<'_> {
         for (base, bytes) in pages::cached(self.memory, self.anchor)? {
             self.object_bytes = self.object_bytes.saturating_add(bytes);
             self.note_leaf(base, 1);
-            self.add(Part::CachedMappings, base, bytes);
+            self.add(part::CACHED_MAPPINGS, base, bytes);
         }
         Ok(())
     }
@@ -392,7 +364,7 @@ impl Walk<'_> {
 
     /// Counts the resident part of descriptors at a known place.
     fn descriptors(&mut self, start: u64, bytes: u64) {
-        self.out.kinds[Part::Metadata as usize].resident +=
+        self.out.kinds[part::METADATA].resident +=
             self.residence.resident(start, start.saturating_add(bytes));
     }
 
@@ -405,8 +377,7 @@ impl Walk<'_> {
     }
 
     fn metadata(&mut self) -> Result<(), Obstacle> {
-        self.out.kinds[Part::Metadata as usize].bytes =
-            self.out.mapped.saturating_sub(self.object_bytes);
+        self.out.kinds[part::METADATA].bytes = self.out.mapped.saturating_sub(self.object_bytes);
         for chunk in pages::chunks(self.memory, self.anchor)? {
             self.descriptors(chunk, self.anchor.meta.chunk_bytes.into());
         }

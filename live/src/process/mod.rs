@@ -30,7 +30,8 @@ use std::fmt;
 
 use larder_base::failure::Failure;
 
-pub use heap::{CALLS, Class, Heap, KINDS, Size};
+pub use anchor::KINDS;
+pub use heap::{CALLS, Class, Heap, Size};
 pub use heaps::{Holder, ThreadHeap};
 pub use leaks::{LeakedObject, Leaks, Reached, Sum};
 pub use lost::Standing;

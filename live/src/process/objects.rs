@@ -10,13 +10,11 @@ use std::collections::HashSet;
 use rustc_hash::FxHashMap;
 
 use super::Obstacle;
-use super::anchor::{Anchor, kind};
+use super::anchor::{Anchor, GENERATION_SHIFT, SEGMENT_SHIFT, STATE_MASK, kind};
 use super::heaps;
 use super::memory::{Fields, Memory, Pieces};
 use super::pages::{self, ClassTable, PAGE, PAGES};
 use super::residence::Residence;
-
-const SEGMENT_SHIFT: u32 = 21;
 
 /// A sampled object.
 #[derive(Clone, Copy, Debug)]
@@ -414,9 +412,11 @@ impl Gather<'_> {
     }
 
     fn slab_lists(&mut self, descriptor: &Descriptor) {
-        const STATE: u64 = 7;
         self.follow(descriptor.free, usize::MAX);
-        self.follow((descriptor.remote & ((1 << 48) - 1)) & !STATE, usize::MAX);
+        self.follow(
+            descriptor.remote & ((1 << GENERATION_SHIFT) - 1) & !STATE_MASK,
+            usize::MAX,
+        );
         let slab = &self.out.slabs[descriptor.slab];
         let (base, size, count) = (slab.base, slab.size, u64::from(slab.count));
         let system_page = rustix::param::page_size() as u64;

@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 
 use super::Obstacle;
-use super::anchor::{Anchor, kind};
+use super::anchor::{Anchor, LINK_TAG_SHIFT, PAGE_SHIFT, SEGMENT_SHIFT, kind};
 use super::memory::{Fields, Memory};
 
-pub const PAGE: u64 = 16 << 10;
-pub const SEGMENT: u64 = 2 << 20;
+pub const PAGE: u64 = 1 << PAGE_SHIFT;
+pub const SEGMENT: u64 = 1 << SEGMENT_SHIFT;
 /// Pages of a segment.
-pub const PAGES: usize = 128;
+pub const PAGES: usize = (SEGMENT / PAGE) as usize;
 const MOST_SEGMENTS: usize = 64;
 /// 128 TiB in regions of 128 MiB, and as many again for smaller ones.
 const MOST_REGIONS: usize = 1 << 21;
@@ -19,7 +19,7 @@ const MOST_MAPPINGS: usize = 1 << 22;
 /// The object that a link of a free list leads to, or 0. A link has a tag where no address has bits
 /// (`alloc/core/slab.h`).
 pub fn linked(link: u64) -> u64 {
-    link & ((1 << 48) - 1)
+    link & ((1 << LINK_TAG_SHIFT) - 1)
 }
 
 pub struct ClassTable {
