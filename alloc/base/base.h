@@ -55,6 +55,8 @@ inline constexpr int kPagesPerSegment = int(kSegmentBytes / kPageBytes);  // 128
 inline constexpr size_t kSmallMax = 32 * 1024;   // larger objects have a span each
 inline constexpr size_t kSpanMax = 1024 * 1024;  // larger objects have a mapping each
 inline constexpr size_t kMaxSize = PTRDIFF_MAX;  // larger requests fail with ENOMEM
+inline constexpr size_t kCacheLine = 64;
+inline constexpr size_t kColourSpan = 4096;  // addresses at this distance alias
 #if defined(__x86_64__)
 inline constexpr int kAddressBits =
     47;  // what Linux gives a process that does not ask for more by a hint

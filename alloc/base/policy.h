@@ -1,6 +1,6 @@
 // Every constant that could have another value without the allocator being wrong: its unit, its
 // reason, and the experiment that chose it (a heading of docs/how/experiments.md, or "not
-// measured"). Some still stand where they are used.
+// measured").
 //
 // What a user may set is in os/options.cc instead, geometry in base/base.h and base/size_class.h.
 #pragma once
@@ -26,6 +26,14 @@ inline constexpr size_t kMaxFull = 64, kMaxFullBytes = 512 * 1024;
 // Slabs that a heap adopts beyond those that the class needed, before it passes slabs on to the
 // central list. "Heaps that only free".
 inline constexpr unsigned kIdleAdoptions = 8;
+// Bytes. An empty slab of objects of more than a cache line, up to this, is carved anew: a list in
+// address order is prefetched. "Batches".
+inline constexpr uint32_t kCarvedAnewBytes = 1024;
+// Cached slabs that are searched for one of the class, whose list can stay. Not measured.
+inline constexpr int kCachedSlabLooks = 4;
+// What a heap does for each new slab: classes whose deferred frees it releases, full slabs that it
+// disowns, partial slabs whose remote frees it takes. Not measured.
+inline constexpr int kReleasedClasses = 8, kDisownedSlabs = 2, kCollectLooks = 8;
 // A shrinking realloc stays in place unless it saves more than one part in this: a copy costs more.
 // Not measured.
 inline constexpr size_t kShrinkShare = 4;
@@ -44,13 +52,21 @@ inline constexpr size_t kCacheExtraBytes = size_t{16} << 20;
 // the minimum and the maximum in microseconds. "Small processes".
 inline constexpr size_t kSlabPurgeAfterBytes = size_t{4} << 20;
 inline constexpr uint64_t kSlabPurgeShare = 32, kSlabPurgeMinUs = 250, kSlabPurgeMaxUs = 20'000;
+// Slabs between two looks at the clock. Not measured.
+inline constexpr unsigned kSlabsAClockRead = 16;
+// A slab is purged if its objects in use are at most one part in this of its system pages, and
+// again once they are less than one part in this of what they were. Not measured.
+inline constexpr uint32_t kSparseShare = 2;
 // Bytes that a heap may own while it waits for its next thread, and that all waiting heaps may own.
 // "Threads that come and go".
 inline constexpr size_t kWaitingBytes = 512 * 1024, kAllWaitingBytes = size_t{12} << 20;
-// Shared heaps, one a processor. Bounds a table; no machine had more processors.
+// Heaps of threads: this many a processor, and at least kMinHeaps. "A thousand threads" has more;
+// these are not measured.
+inline constexpr size_t kHeapsPerCpu = 4, kMinHeaps = 64;
+// Shared heaps, one a processor. Bounds a table; no machine had more processors. Not measured.
 inline constexpr unsigned kMaxShared = 256;
 // Objects of a list that are compared with one that may be free. No list is longer: a slab has up
-// to 2048 objects, and up to kMaxDeferred are deferred frees.
+// to 2048 objects, and up to kMaxDeferred are deferred frees. Not measured.
 inline constexpr uint32_t kMaxListed = 4096;
 // Searches in vain for an object that looks free take up to one part in this of a process's time.
 // Not measured.
@@ -61,8 +77,9 @@ inline constexpr uint64_t kSearchMs = 100;
 
 // --- remote frees
 
+// Slabs that a heap collects remote frees for. "Frees of other threads' objects".
+inline constexpr int kRemoteSlots = 256;
 // Bytes of remote frees that a heap collects before it pushes some. Not measured.
-// RemoteCache::kSlots, the slabs that it collects for, is: "Frees of other threads' objects".
 inline constexpr size_t kPendingBytes = 256 * 1024;
 // Remote frees of one slab that a heap collects: this many bytes, within these counts. Not
 // measured.
@@ -87,11 +104,23 @@ inline constexpr size_t kLastFreedFitShare = 8;
 inline constexpr size_t kMovedPieceBytes = size_t{1} << 20;
 // A shrinking mapping keeps a tail of up to one part in this: it may grow again. Not measured.
 inline constexpr size_t kTailShare = 4;
+// Cache lines from the colour of one object to the next: odd, so that it reaches every colour, with
+// successive ones far apart. Not measured.
+inline constexpr uint32_t kColourStride = 11;
+
+// --- spans
+
+// Segments with equal longest spans that are searched for dirty pages, or for an aligned place. Not
+// measured.
+inline constexpr int kSegmentLooks = 8;
 
 // --- memory back to the system
 
 // Milliseconds between two purges. Not measured.
 inline constexpr uint64_t kTickMs = 100;
+// Decays that the oldest free page of a segment in steady use waits for: a steady trickle of frees
+// must not keep all of it. Not measured.
+inline constexpr uint64_t kStaleDecays = 4;
 // A process with at most kNearlyEmptyBytes in use, at least kEarlyMinBytes free, and never more
 // than kEarlyMaxThreads heaps purges without waiting for the decay. What it purges may fault in
 // again, a system page at a time. So it purges no more early than its peak, plus kEarlyBytesPerMs:
@@ -110,31 +139,116 @@ inline constexpr size_t kPressedBytes = size_t{1} << 20, kPressedShare = 16;
 // nothing is sampled. docs/how/heap-profile.md.
 inline constexpr size_t kCheckBytes = size_t{8} << 20, kCheckBytesIfOff = size_t{1} << 20;
 // Objects of a MiB or more between two checks of the budget: the cache serves one in 10 ns.
+// Not measured.
 inline constexpr size_t kCheckObjects = 64;
 // The sampling budget of a heap, in samples of about 0.3 us: its growth a millisecond (0.1 % of the
 // time), its maximum and its first value. A stack walk costs kStackWalkCost samples.
 // docs/how/heap-profile.md.
 inline constexpr uint32_t kBudgetPerMs = 4, kMaxBudget = 320, kFirstBudget = 160,
                           kStackWalkCost = 8;
-// Bytes. A smaller mean is not paced: the user wants every sample at any cost.
+// Bytes. A smaller mean is not paced: the user wants every sample at any cost. Not
+// measured.
 inline constexpr size_t kPacedMean = 256 * 1024;
-// The mean is doubled at a sample below a sixteenth of the budget, this often at most. It is halved
-// at one above a quarter, and at a check with all of it. docs/how/heap-profile.md.
-inline constexpr uint32_t kMaxPace = 20;
+// The mean is doubled at a sample below one part in kSlowerShare of the budget, kMaxPace times at
+// most. It is halved at one above one part in kFasterShare, and at a check with all of it.
+// docs/how/heap-profile.md.
+inline constexpr uint32_t kMaxPace = 20, kSlowerShare = 16, kFasterShare = 4;
 // Without budget left, a sample point is first dropped with probability 1 / kFirstDropOdds.
 // docs/how/heap-profile.md.
 inline constexpr uint32_t kFirstDropOdds = 64;
-// Frames of a stack, and distinct stacks: 512 bytes a stack and 8 a frame.
+// The sampler counts a large object's growth in steps of one part in this: an object may grow page
+// by page. Not measured.
+inline constexpr size_t kChargeShare = 32;
+// Bytes. The mean where gperftools' HeapProfilerStart turns the sampler on: gperftools' own. Not
+// measured.
+inline constexpr size_t kProfilerMean = 512 * 1024;
+// Frames of a stack, and distinct stacks: 512 bytes a stack and 8 a frame. Not measured.
 inline constexpr size_t kMaxFrames = 64, kMaxSites = 64 * 1024;
 // Stacks that are recognised without a walk. docs/how/heap-profile.md.
 inline constexpr size_t kRecentStacks = 64;
+// Places of the first table of stacks, which doubles. Not measured.
+inline constexpr size_t kFirstSiteSlots = 512;
+// Frames of the allocator above its caller's: a walk that has not met the caller by then ends. Not
+// measured.
+inline constexpr unsigned kMaxSkippedFrames = 16;
+// Bytes. A longer frame counts as a switch of stacks. Not measured.
+inline constexpr uintptr_t kMaxFrameBytes = 1 << 20;
 
 // --- where memory comes from
 
+// Segments of the first region; a later one is as long as all before it. "Small processes".
+inline constexpr unsigned kFirstSegments = 2;
+// Segments of a region in a file, a device or the program's memory, which is scarcer than address
+// space. Not measured.
+inline constexpr unsigned kMaxWindowSegments = 8;
 // The descriptors of a region of up to this many segments share system pages with other
 // descriptors. Most processes need no more than the first region, of two. "Small processes".
 inline constexpr unsigned kSharedTableSegments = 2;
-// Bytes of address space for a file or device: the maximum, halved down to the minimum.
+// Bytes of address space for a file or device: the maximum, halved down to the minimum. Not
+// measured.
 inline constexpr size_t kMaxWindowBytes = size_t{256} << 30, kMinWindowBytes = size_t{64} << 20;
+// Chunks that the program's source is asked for at once, at most: so that windows are few. Not
+// measured.
+inline constexpr size_t kMaxSourceChunks = 32;
+// Bytes that are mapped for descriptors at once. Not measured.
+inline constexpr size_t kMetaChunkBytes = 64 * 1024;
+
+// --- waiting
+
+// Looks at a lock before its waiter sleeps: a holder takes well under a microsecond. Not measured.
+inline constexpr int kLockSpins = 64;
+// Tries to take each lock for a fork whose signal handler interrupted a slow path: a holder may
+// wait for that path. Not measured.
+inline constexpr unsigned kForkTries = 50;
+// Tries to enter the table of own mappings, whose holder may be interrupted code: the first yield,
+// each later one sleeps a millisecond. Not measured.
+inline constexpr int kOwnYields = 100, kOwnTries = 5000;
+// Yields before grow_break() gives up, for the same reason. Not measured.
+inline constexpr int kBreakTries = 10'000;
+// Looks whether a thread has stopped, and nanoseconds between two: after kShortStopTries the longer
+// pause, 5 s in all. Not measured.
+inline constexpr int kStopTries = 50'000, kShortStopTries = 100;
+inline constexpr long kShortStopPauseNs = 1000, kStopPauseNs = 100'000;
+// Nanoseconds between two looks whether the tracer lives. Not measured.
+inline constexpr long kTracerLookNs = 200'000'000;
+
+// --- the leak checker
+
+// Bytes of the tracer's stack, and of address space for a stopped thread. Entries for threads that
+// start meanwhile. Not measured.
+inline constexpr size_t kTracerStackBytes = 64 * 1024, kStoppedThreadBytes = 8192;
+inline constexpr size_t kSpareThreads = 64;
+// Own mappings in the library's data; more take a mapping. Not measured.
+inline constexpr size_t kFirstOwnMappings = 16;
+// Mappings that are made while the heap is indexed. Not measured.
+inline constexpr size_t kSpareMappings = 1024;
+// Bytes at an ended thread's stack's end in which its descriptor is searched. Not measured.
+inline constexpr size_t kDescriptorSearchBytes = size_t{4} << 20;
+// System pages whose state is read at once. Not measured.
+inline constexpr size_t kPagesARead = 512;
+// Bytes of a file of suppressions. Not measured.
+inline constexpr size_t kMaxSuppressionBytes = size_t{1} << 20;
+// Profiles of one name; later ones are not written. Not measured.
+inline constexpr unsigned kMaxProfilesOfAName = 1000;
+// Sections and segments of an object file with symbols: a damaged one must not be read for long.
+// Not measured.
+inline constexpr size_t kMaxElfSections = 4096, kMaxElfSegments = 128;
+
+// --- reports
+
+// Frames of a reported stack. Not measured.
+inline constexpr unsigned kMaxReportedFrames = 32;
+// The threshold for reports of large objects grows by one part in this, so that a program with many
+// does not drown in lines. Not measured.
+inline constexpr size_t kReportGrowthShare = 8;
+// Characters of a text in a line, and of a refused value. Not measured.
+inline constexpr size_t kMaxShownText = 200, kMaxShownValue = 60;
+
+// --- others' interfaces
+
+// A faster release counts as this. Not measured.
+inline constexpr double kMaxReleaseRate = 1e6;
+// Ranges of MallocExtension::Ranges() that the heap may grow by meanwhile. Not measured.
+inline constexpr size_t kSpareRanges = 64;
 
 }  // namespace larder

@@ -4,10 +4,12 @@
 // Intervals are checked when a sample begins or ends. Thread safety: any thread; one writes at a
 // time. In a signal handler that interrupted the allocator, writing waits for the next sample.
 #pragma GCC visibility push(default)
+#include "base/policy.h"
 #include "gperftools/heap-profiler.h"
 #pragma GCC visibility pop
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +25,6 @@ using namespace larder;
 
 namespace {
 
-constexpr size_t kPathBytes = 4096;
-
 struct Profiler {
   // Relaxed: flags, which publish nothing; `writer` orders what the writer leaves.
   std::atomic<int> running{0};
@@ -39,12 +39,12 @@ struct Profiler {
   uint64_t written_ms = 0;
   SampleTotals written = {};
   double max_in_use = 0;
-  char prefix[kPathBytes] = {};
-  char path[kPathBytes + 40] = {};
+  char prefix[PATH_MAX] = {};
+  char path[PATH_MAX + 40] = {};
 };
 constinit Profiler profiler;
 
-// Bytes, and seconds; 0: never for this reason.
+// Bytes, and seconds; 0: never for this reason. The defaults are gperftools'.
 struct Intervals {
   int64_t allocated = int64_t{1} << 30;
   int64_t freed = 0;
@@ -197,12 +197,11 @@ extern "C" {
 
 void HeapProfilerStart(const char* prefix) {
   // An explicit start turns the sampler on.
-  constexpr size_t kMean = 512 * 1024;
   if (prefix == nullptr) return;
-  if (strlen(prefix) >= kPathBytes) return profile_complain(prefix, ENAMETOOLONG);
+  if (strlen(prefix) >= PATH_MAX) return profile_complain(prefix, ENAMETOOLONG);
   as_writer([prefix] {
     if (is_running()) return;
-    if (sample_mean() == 0) set_sample_mean(kMean);
+    if (sample_mean() == 0) set_sample_mean(kProfilerMean);
     memcpy(profiler.prefix, prefix, strlen(prefix) + 1);
     profiler.process = os::process_id();
     profiler.with_id = false;

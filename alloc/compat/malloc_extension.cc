@@ -8,6 +8,7 @@
 #pragma GCC visibility push(default)
 #include "gperftools/malloc_extension.h"
 
+#include "base/policy.h"
 #include "gperftools/malloc_extension_c.h"
 #include "gperftools/nallocx.h"
 #pragma GCC visibility pop
@@ -245,10 +246,10 @@ void** MallocExtension::ReadStackTraces(int* sample_period) {
 void** MallocExtension::ReadHeapGrowthStackTraces() { return read_stacks(growth_since_mark); }
 
 void MallocExtension::Ranges(void* arg, RangeFunction func) {
-  constexpr size_t kSlack = 64;  // for concurrent growth
   RangeList ranges = {};
   gather(&ranges);
-  size_t bytes = round_up((ranges.count + kSlack) * sizeof(base::MallocRange), os::page_size());
+  size_t bytes =
+      round_up((ranges.count + kSpareRanges) * sizeof(base::MallocRange), os::page_size());
   auto* list = static_cast<base::MallocRange*>(os::map(bytes));
   if (list == nullptr) return;
   ranges = {list, 0, bytes / sizeof(base::MallocRange)};

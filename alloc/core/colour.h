@@ -8,12 +8,10 @@
 
 #include <atomic>
 
+#include "base/policy.h"
 #include "os/options.h"
 
 namespace larder {
-
-inline constexpr size_t kCacheLine = 64;
-inline constexpr size_t kColourSpan = 4096;  // addresses at this distance alias
 
 // A multiple of the cache line, <= slack_bytes and < kColourSpan. Any thread.
 inline uint32_t next_colour(size_t slack_bytes) {
@@ -23,8 +21,7 @@ inline uint32_t next_colour(size_t slack_bytes) {
   // No read-modify-write: two threads with the same turn do no harm.
   uint32_t mine = turn.load(std::memory_order_relaxed);
   turn.store(mine + 1, std::memory_order_relaxed);
-  // An odd stride reaches every colour, with successive ones far apart.
-  uint32_t step = mine * 11;
+  uint32_t step = mine * kColourStride;
   uint32_t fit = slack_bytes < kColourSpan ? uint32_t(slack_bytes / kCacheLine) + 1 : kColours;
   return (fit >= kColours ? step % kColours : step % fit) * uint32_t{kCacheLine};
 }

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "base/policy.h"
 #include "base/stats.h"
 #include "core/central.h"
 #include "core/large.h"
@@ -68,7 +69,7 @@ void before_fork() {
   else
     for_each_lock([](Lock& lock) {
       // Once a lock is refused the child cannot use the heap: the others get a single try.
-      if (!lock.before_fork(all_taken ? 50 : 1)) all_taken = false;
+      if (!lock.before_fork(all_taken ? kForkTries : 1)) all_taken = false;
     });
   backing::before_fork();
 }

@@ -205,7 +205,7 @@ void ThreadHeap::purge_partial(uint64_t end_us) {
       Slab* s = list.pop_front();
       slab_purge(s);
       list.push_back(s);
-      if (++looks % 16 == 0 && os::now_us() >= end_us) {
+      if (++looks % kSlabsAClockRead == 0 && os::now_us() >= end_us) {
         ++purge_class;
         return;
       }
@@ -231,21 +231,20 @@ size_t ThreadHeap::trim() {
 }
 
 // A cached slab of the same class keeps its free list; one of another class of the same size is
-// carved anew. So is a slab whose objects have cache lines of their own: a free list in address
-// order is prefetched, one in the order of frees is not.
+// carved anew. So is a slab whose objects have cache lines of their own: kCarvedAnewBytes.
 Slab* ThreadHeap::take_cached_slab(int c) {
   SlabList& list = empties[__builtin_ctz(kSizeClasses.pages[c])];
   Slab* s = list.front();
   if (s == nullptr) return nullptr;
   Slab* same = s;
-  for (int looks = 4; same != nullptr && same->size_class != c && looks > 0; --looks)
+  for (int looks = kCachedSlabLooks; same != nullptr && same->size_class != c && looks > 0; --looks)
     same = same->next;
   if (same != nullptr && same->size_class == c) s = same;
   list.remove(s);
   empty_bytes -= slab_bytes(s);
   note_taken();
   uint32_t size = kSizeClasses.size[c];
-  bool own_lines = size > 64 && size <= 1024;
+  bool own_lines = size > kCacheLine && size <= kCarvedAnewBytes;
   if (s->size_class != c || own_lines || s->purged_at != 0) slab_reset(s, c);
   return s;
 }

@@ -22,8 +22,8 @@ struct State {
   std::atomic<size_t> clean_bytes{0};
   // The soft limit was crossed, and relieve_pressure() has not run yet.
   std::atomic<bool> crossed{false};
-  // A limit was met, and held bytes are not yet a sixteenth below it: heaps cache nothing, and free
-  // memory is purged at once.
+  // A limit was met, and held bytes are not yet one part in kPressedShare below it: heaps cache
+  // nothing, and free memory is purged at once.
   std::atomic<bool> pressed{false};
   // The program's callback has been called for this pressure.
   std::atomic<bool> reported{false};

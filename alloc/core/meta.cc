@@ -1,12 +1,11 @@
 #include "core/meta.h"
 
 #include "base/layout.h"
+#include "base/policy.h"
 
 namespace larder {
 
 namespace {
-
-constexpr size_t kChunk = 64 * 1024;
 
 struct Meta {
   Lock lock;
@@ -20,7 +19,7 @@ constinit Meta meta;
 }  // namespace
 
 constinit const MetaLayout meta_layout = {.last_chunk = static_cast<const void*>(&meta.chunks),
-                                          .chunk_bytes = kChunk};
+                                          .chunk_bytes = kMetaChunkBytes};
 
 void meta_for_each_chunk(void (*visit)(const void*, size_t, void*), void* context) {
   const uintptr_t* chunk;
@@ -29,21 +28,21 @@ void meta_for_each_chunk(void (*visit)(const void*, size_t, void*), void* contex
     chunk = meta.chunks;
   }
   for (; chunk != nullptr; chunk = reinterpret_cast<const uintptr_t*>(*chunk))
-    visit(chunk, kChunk, context);
+    visit(chunk, kMetaChunkBytes, context);
 }
 
 Lock& meta_lock() { return meta.lock; }
 
 void* meta_alloc(size_t size_bytes, size_t align) {
-  if (size_bytes >= kChunk) return os::map(round_up(size_bytes, os::page_size()));
+  if (size_bytes >= kMetaChunkBytes) return os::map(round_up(size_bytes, os::page_size()));
   LockGuard guard(meta.lock);
   uintptr_t at = round_up(meta.next, align);
   if (meta.next == 0 || at + size_bytes > meta.end) {
-    auto* chunk = static_cast<uintptr_t*>(os::map(kChunk));
+    auto* chunk = static_cast<uintptr_t*>(os::map(kMetaChunkBytes));
     if (chunk == nullptr) return nullptr;
     *chunk = uintptr_t(meta.chunks);
     meta.chunks = chunk;
-    meta.end = uintptr_t(chunk) + kChunk;
+    meta.end = uintptr_t(chunk) + kMetaChunkBytes;
     at = round_up(uintptr_t(chunk + 1), align);
   }
   meta.next = at + size_bytes;

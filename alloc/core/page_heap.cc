@@ -1,6 +1,7 @@
 #include "core/page_heap.h"
 
 #include "base/layout.h"
+#include "base/policy.h"
 #include "core/limit.h"
 #include "core/page_map.h"
 #include "core/source.h"
@@ -168,12 +169,12 @@ Segment* PageHeap::find_segment(unsigned pages, unsigned align_pages, int* page)
   PageSet may_start = aligned_pages(align_pages);
   PageSet buckets = pages >= kPagesPerSegment ? 0 : bucket_bits_ & (kAllPages << pages);
   Segment* cold = nullptr;
-  int looks = 8;
+  int looks = kSegmentLooks;
   while (buckets != 0 && (looks > 0 || cold == nullptr)) {
     int longest = first_page(buckets);
     buckets &= buckets - 1;
     // An unaligned request fits in every segment of the bucket; an aligned one tries a few.
-    if (cold == nullptr) looks = 8;
+    if (cold == nullptr) looks = kSegmentLooks;
     for (Segment* segment = buckets_[longest]; segment != nullptr && looks > 0;
          segment = segment->next, --looks) {
       PageSet warm = starts_of_spans(segment->free_pages & segment->dirty, int(pages)) & may_start;
@@ -268,10 +269,9 @@ bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job
   LockGuard guard(lock_);
   for (DirtyList* list : {&dirty_whole_, &dirty_part_}) {
     for (Segment* segment = list->head; segment != nullptr; segment = segment->dirty_next) {
-      // A segment in steady use is purged once its oldest free page has waited four times the
-      // decay: a steady trickle of frees must not keep all of it.
       bool idle = segment->last_free_ms <= deadline_ms;
-      bool stale = segment->dirty_since_ms + 3 * (os::now_ms() - deadline_ms) <= deadline_ms;
+      uint64_t decay_ms = os::now_ms() - deadline_ms;
+      bool stale = segment->dirty_since_ms + (kStaleDecays - 1) * decay_ms <= deadline_ms;
       if (segment->purging || segment->purge_pass == pass || !(idle || stale)) continue;
       job->segment = segment;
       job->pages = segment->free_pages & segment->dirty;

@@ -22,7 +22,8 @@ unsigned purge_early_count();
 void purge_wake();
 // In the constructor, after the options are read.
 void purge_start_background();
-// Purges until the held bytes are one sixteenth below the lower limit, which ends the pressure.
+// Purges until the held bytes are one part in kPressedShare below the lower limit, which ends the
+// pressure.
 void purge_to_limit();
 // Purges everything that is free, now. Returns bytes.
 size_t purge_all();

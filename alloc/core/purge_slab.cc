@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/policy.h"
 #include "core/segment.h"
 #include "os/backing.h"
 
@@ -40,8 +41,8 @@ void slab_purge(Slab* s) {
   const uint32_t size = kSizeClasses.size[s->size_class];
   const auto system_page = uint32_t(os::page_size());
   const uint32_t system_pages = (s->carved * size + system_page - 1) / system_page;
-  if (s->used * 2 > system_pages || system_page > kPageBytes) return;
-  if (s->purged_at != 0 && s->used * 2 >= s->purged_at) return;
+  if (s->used * kSparseShare > system_pages || system_page > kPageBytes) return;
+  if (s->purged_at != 0 && s->used * kSparseShare >= s->purged_at) return;
   s->purged_at = uint16_t(s->used + 1);
 
   void* list = std::exchange(s->free, nullptr);

@@ -36,8 +36,8 @@ constinit Registry registry;
 size_t max_heaps() {
   size_t configured = option(Option::kMaxHeaps);
   if (configured != 0) return configured;
-  size_t by_cpus = size_t{4} * os::cpu_count();
-  return by_cpus < 64 ? 64 : by_cpus;
+  size_t by_cpus = kHeapsPerCpu * os::cpu_count();
+  return by_cpus < kMinHeaps ? kMinHeaps : by_cpus;
 }
 
 ThreadHeap* new_heap() {
@@ -135,7 +135,7 @@ constinit const HeapsLayout heaps_layout = {
     .orphaned = offsetof(ThreadHeap, orphaned),
     .assigned = offsetof(ThreadHeap, assigned),
     .pending = offsetof(ThreadHeap, remote.slots),
-    .pending_count = RemoteCache::kSlots,
+    .pending_count = kRemoteSlots,
     .pending_bytes = sizeof(RemoteCache::Slot),
     .pending_slab = offsetof(RemoteCache::Slot, slab),
     .pending_head = offsetof(RemoteCache::Slot, head),

@@ -92,7 +92,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
   RemoteCache& cache = heap->remote;
   size_t object_size = kSizeClasses.size[s->size_class];
   size_t hash = (uintptr_t(s) >> 7) * 0x9E3779B97F4A7C15ull >> 56;
-  static_assert(RemoteCache::kSlots == 256, "the hash has eight bits");
+  static_assert(kRemoteSlots == 256, "the hash has eight bits");
   RemoteCache::Slot* slot = &cache.slots[hash];
   if (slot->slab == s) {
     set_next(p, slot->head);
@@ -114,7 +114,7 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p) {
 void remote_flush(ThreadHeap* heap) {
   if (heap->remote.pending_bytes == 0) return;
   RemoteCache& cache = heap->remote;
-  for (size_t word = 0; word < RemoteCache::kSlots / 64; ++word) {
+  for (size_t word = 0; word < kRemoteSlots / 64; ++word) {
     for (uint64_t taken = std::exchange(cache.taken[word], 0); taken != 0; taken &= taken - 1) {
       RemoteCache::Slot* slot = &cache.slots[word * 64 + size_t(__builtin_ctzll(taken))];
       if (slot->slab != nullptr) push_slot(heap, slot);

@@ -4,16 +4,16 @@
 // word (remote_word.h). The owner takes all of them by one exchange. Nothing waits. The only lock
 // is that of a class's central list.
 //
-// Bound: a heap collects for kSlots slabs and kPendingBytes. It pushes all at its next refill from
-// the page heap, and when its thread ends.
+// Bound: a heap collects for kRemoteSlots slabs and kPendingBytes. It pushes all at its next refill
+// from the page heap, and when its thread ends.
 #pragma once
 
+#include "base/policy.h"
 #include "core/remote_word.h"
 
 namespace larder {
 
 struct RemoteCache {
-  static constexpr int kSlots = 256;
   struct Slot {
     Slab* slab;
     void* head;
@@ -21,8 +21,8 @@ struct RemoteCache {
     uint32_t count;
     uint32_t limit;
   };
-  Slot slots[kSlots];
-  uint64_t taken[kSlots / 64];  // bit: the slot may hold a collection
+  Slot slots[kRemoteSlots];
+  uint64_t taken[kRemoteSlots / 64];  // bit: the slot may hold a collection
   size_t pending_bytes;
 };
 

@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 #include <unwind.h>
 
+#include "base/policy.h"
 #include "os/line.h"
 
 // The unwinder is the program's, if it has one, like every C++ program.
@@ -19,8 +20,6 @@ extern "C" {
 namespace larder {
 
 namespace {
-
-constexpr unsigned kMaxReportedFrames = 32;
 
 // Return addresses, the innermost first.
 struct Frames {
@@ -85,10 +84,9 @@ void report_stack() {
 }
 
 void report_large_object(const void* p, size_t size_bytes) {
-  // The threshold grows by an eighth, so that a program with many large objects does not drown in
-  // lines.
   size_t threshold = option(Option::kLargeAllocReportThreshold);
-  set_option(Option::kLargeAllocReportThreshold, threshold + (threshold + 7) / 8);
+  set_option(Option::kLargeAllocReportThreshold,
+             threshold + (threshold + kReportGrowthShare - 1) / kReportGrowthShare);
   Line line;
   line.put("large alloc ").put_number(size_bytes).put(" bytes == 0x").put_number(uintptr_t(p), 16);
   line.put(" @");

@@ -13,15 +13,14 @@ namespace larder {
 
 namespace {
 
-// Counts the growth of a large object for the sampler, in steps of 1/32: an object may grow page by
-// page.
+// Counts the growth of a large object for the sampler.
 void charge_resized(Slab* s, size_t size_bytes, void* caller) {
   if (sample_all && s->sample_point != nullptr) {
     sample_end(s->sample_point);
     return sample_large(s->sample_point, s, size_bytes, caller, nullptr);
   }
   size_t known = s->sample_point != nullptr ? s->sample_point->bytes : s->charged,
-         step = known / 32;
+         step = known / kChargeShare;
   if (size_bytes <= known + step && (s->sample_point == nullptr || size_bytes + step >= known))
     return;
   bool hit = false;

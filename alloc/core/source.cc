@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/policy.h"
 #include "core/meta.h"
 #include "core/page_map.h"
 #include "os/backing.h"
@@ -59,9 +60,9 @@ Region* new_descriptor(unsigned count) {
 Region* source_region(unsigned min_segments, size_t segments_so_far) {
   backing::init();
   unsigned most = backing::max_segments();
-  unsigned count = segments_so_far < 2      ? 2
-                   : segments_so_far > most ? most
-                                            : unsigned(segments_so_far);
+  unsigned count = segments_so_far < kFirstSegments ? kFirstSegments
+                   : segments_so_far > most         ? most
+                                                    : unsigned(segments_so_far);
   if (count < min_segments) count = min_segments;
   char* base = nullptr;
   for (;; count = count / 2 < min_segments ? min_segments : count / 2) {

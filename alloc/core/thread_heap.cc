@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/policy.h"
 #include "base/single_threaded.h"
 #include "base/stats.h"
 #include "core/central.h"
@@ -186,7 +187,7 @@ void ThreadHeap::release_deferred(int c) {
 
 void ThreadHeap::release_some_deferred() {
   ClassSet todo = inlined != nullptr ? page_range(0, kClasses) : deferred_classes;
-  for (int i = 0; i < 8 && todo != 0; ++i) {
+  for (int i = 0; i < kReleasedClasses && todo != 0; ++i) {
     ClassSet ahead = todo >> release_class << release_class;
     release_class = first_page(ahead != 0 ? ahead : todo);
     release_deferred(release_class);
@@ -329,8 +330,8 @@ void ThreadHeap::collect() {
 
 void ThreadHeap::collect_some() {
   release_some_deferred();
-  for (int i = 0; i < 2 && !full.empty(); ++i) disown_oldest_full();
-  int looks = 8;
+  for (int i = 0; i < kDisownedSlabs && !full.empty(); ++i) disown_oldest_full();
+  int looks = kCollectLooks;
   for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
     ClassSet ahead = todo >> collect_class << collect_class;
     collect_class = first_page(ahead != 0 ? ahead : todo);

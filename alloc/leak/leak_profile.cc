@@ -1,8 +1,10 @@
 #include "leak/leak_profile.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
+#include "base/policy.h"
 #include "base/writer.h"
 #include "os/line.h"
 #include "sample/profile.h"
@@ -11,11 +13,8 @@ namespace larder {
 
 namespace {
 
-// Files of one name; later profiles are not written.
-constexpr unsigned kMaxOfAName = 1000;
-
 struct Path {
-  char text[4096];
+  char text[PATH_MAX];
   size_t length;
 };
 
@@ -60,7 +59,7 @@ void write_leak_profile(const char* name, const LeakList& list, const LeakOption
   if (options.dump_directory[0] == 0) return;
   Path path;
   int file = -EEXIST;
-  for (unsigned i = 1; file == -EEXIST && i <= kMaxOfAName; ++i)
+  for (unsigned i = 1; file == -EEXIST && i <= kMaxProfilesOfAName; ++i)
     file = create(&path, options.dump_directory, name, i);
   if (file < 0) return profile_complain(path.text, -file);
   Writer out(profile_put_into_file, &file);

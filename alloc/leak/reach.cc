@@ -1,5 +1,6 @@
 #include "leak/reach.h"
 
+#include "base/policy.h"
 #include "base/shell_sort.h"
 #include "core/large.h"
 #include "core/meta.h"
@@ -69,9 +70,7 @@ HeapObject find_object(const void* pointer) {
   return has(object, address, SIZE_MAX) ? object : HeapObject{nullptr, nullptr};
 }
 
-// Mappings that are being made are in the map before they are under the lock.
-constexpr size_t kSpareHuge = 1024;
-
+// Mappings that are being made are in the map before they are under the lock: kSpareMappings.
 Reach::Reach(const Options& options) : options_(options) {
   for (int c = 0; c < kClasses; ++c)
     reciprocal_[c] = ((uint64_t{1} << 40) + kSizeClasses.size[c] - 1) / kSizeClasses.size[c];
@@ -82,7 +81,7 @@ Reach::Reach(const Options& options) : options_(options) {
   });
   size_t system_page = os::page_size();
   room_ = round_up((room_ + 1) * sizeof(HeapObject), system_page) / sizeof(HeapObject);
-  huge_room_ = round_up((huge_room_ + kSpareHuge) * sizeof(Huge), system_page) / sizeof(Huge);
+  huge_room_ = round_up((huge_room_ + kSpareMappings) * sizeof(Huge), system_page) / sizeof(Huge);
   stack_ = static_cast<HeapObject*>(os::map(round_up(room_ * sizeof(HeapObject), system_page)));
   huge_ = static_cast<Huge*>(os::map(round_up(huge_room_ * sizeof(Huge), system_page)));
   has_memory_ = stack_ != nullptr && huge_ != nullptr;

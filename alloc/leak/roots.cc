@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "base/policy.h"
 #include "os/mappings.h"
 
 // From the linker: this library, or the program that it is linked into.
@@ -112,9 +113,10 @@ class Roots {
   // is still in use. Returns that table's end, or the mapping's beginning.
   uintptr_t behind_left_stack(const Mapping& m) {
 #if defined(__x86_64__) && defined(__GLIBC__)
-    constexpr size_t kLookedThrough = size_t{4} << 20, kThreadBytes = 0x900;
+    constexpr size_t kThreadBytes = 0x900;
     if (world_.outcome() != StoppedWorld::Outcome::kStopped) return m.begin;
-    uintptr_t lowest = m.end - m.begin > kLookedThrough ? m.end - kLookedThrough : m.begin;
+    uintptr_t lowest =
+        m.end - m.begin > kDescriptorSearchBytes ? m.end - kDescriptorSearchBytes : m.begin;
     // The thread's descriptor begins with its own address, and repeats it after the table's.
     for (uintptr_t at = m.end - 64; at >= lowest; at -= 64) {
       if ((at & (os::page_size() - 1)) == os::page_size() - 64 && !is_touched(at)) {
@@ -169,7 +171,7 @@ class Roots {
     uintptr_t first_written = 0;  // begin of the pages that are visited together
     for (uintptr_t at = round_down(begin, page); at < end;) {
       size_t count = (end - at + page - 1) / page;
-      if (count > kEntries) count = kEntries;
+      if (count > kPagesARead) count = kPagesARead;
       long bytes = pages_ < 0 ? 0 : os::read_at(pages_, entries_, count * 8, at / page * 8);
       if (bytes < 8) {
         if (writable) visit_(at > begin ? at : begin, end, context_);
@@ -187,7 +189,6 @@ class Roots {
     if (first_written != 0) visit_(first_written > begin ? first_written : begin, end, context_);
   }
 
-  static constexpr size_t kEntries = 512;
   const StoppedWorld& world_;
   const CallingThread& me_;
   RootsWanted wanted_;
@@ -197,7 +198,7 @@ class Roots {
   uintptr_t my_thread_pointer_;
   Range excluded_[3];
   int excluded_count_ = 0;
-  uint64_t entries_[kEntries];
+  uint64_t entries_[kPagesARead];
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "leak/suppressions.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/policy.h"
 #include "os/line.h"
 
 namespace larder {
@@ -112,7 +114,7 @@ void suppressions_init() {
   size_t length = 0;
   const char* wanted = path_wanted(&length);
   if (wanted == nullptr) return;
-  char path[4096];
+  char path[PATH_MAX];
   int error = ENAMETOOLONG;
   char* text = nullptr;
   if (length < sizeof path) {

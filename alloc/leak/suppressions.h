@@ -11,8 +11,6 @@
 
 namespace larder {
 
-inline constexpr size_t kMaxSuppressionBytes = size_t{1} << 20;
-
 // If the leak checker is on. Reports a file that cannot be read, or a line without a pattern.
 void suppressions_init();
 size_t suppressions_count();

@@ -249,10 +249,9 @@ Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
   return w;
 }
 
-// Asks for as much as the source has returned so far, up to 64 MiB, so that windows are few. On
+// Asks for as much as the source has returned so far, up to kMaxSourceChunks. On
 // refusal it asks for the minimum: the request, a chunk at both ends, and room for `align`.
 void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.lock) {
-  constexpr size_t kMaxChunks = 32;
   size_t so_far = 0;
   for (Window* w = backing.of_source.load(std::memory_order_relaxed); w != nullptr;
        w = w->next_of_source) {
@@ -261,7 +260,7 @@ void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.
   }
   size_t least = (size_bytes + kSegmentBytes - 1) / kSegmentBytes + 2 +
                  (align > kSegmentBytes ? align / kSegmentBytes - 1 : 0);
-  size_t more = so_far < kMaxChunks ? so_far : kMaxChunks;
+  size_t more = so_far < kMaxSourceChunks ? so_far : kMaxSourceChunks;
   Window* w = more > least ? ask_source(more) : nullptr;
   if (w == nullptr) w = ask_source(least);
   return w != nullptr ? take(*w, size_bytes, align) : nullptr;
@@ -401,7 +400,7 @@ bool discard(void* addr, size_t size_bytes) {
 unsigned max_segments() {
   bool windows = memfs.chunks != 0 || device.chunks != 0 ||
                  backing.of_source.load(std::memory_order_relaxed) != nullptr;
-  return windows ? 8 : 64;
+  return windows ? kMaxWindowSegments : 64;  // at most a bit each in free_segments
 }
 
 Lock& lock() { return backing.lock; }

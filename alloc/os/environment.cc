@@ -6,13 +6,12 @@
 
 #include <initializer_list>
 
+#include "base/policy.h"
 #include "os/line.h"
 
 namespace larder {
 
 namespace {
-
-constexpr size_t kMaxShown = 60;
 
 void put_signed(Line& line, int64_t value) {
   if (value < 0) line.put("-");
@@ -80,7 +79,7 @@ bool read_number(const char* name, int64_t low, int64_t high, int64_t* to) {
     return true;
   }
   Line line;
-  line.put(name).put("=").put(text, kMaxShown).put(" is not a number from ");
+  line.put(name).put("=").put(text, kMaxShownValue).put(" is not a number from ");
   put_signed(line, low);
   line.put(" to ");
   put_signed(line, high);
@@ -99,7 +98,7 @@ bool read_switch(const char* name, bool* to) {
 }
 
 void complain_of(const char* name, const char* value, const char* wanted) {
-  Line().put(name).put("=").put(value, kMaxShown).put(" is not ").put(wanted).write();
+  Line().put(name).put("=").put(value, kMaxShownValue).put(" is not ").put(wanted).write();
 }
 
 }  // namespace larder

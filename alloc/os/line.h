@@ -1,6 +1,7 @@
 // A line for stderr without libc: malloc may write it.
 #pragma once
 
+#include "base/policy.h"
 #include "base/text.h"
 #include "os/os.h"
 
@@ -10,7 +11,7 @@ class Line {
  public:
   Line() { put("larder: "); }
   // Shows other characters than printable ASCII as question marks. Cuts at `limit` characters.
-  Line& put(const char* text, size_t limit = 200) {
+  Line& put(const char* text, size_t limit = kMaxShownText) {
     for (size_t i = 0; i < limit && text[i] != 0 && length_ < sizeof text_ - 1; ++i)
       text_[length_++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
     return *this;

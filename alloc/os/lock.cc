@@ -1,5 +1,7 @@
 #include "os/lock.h"
 
+#include "base/policy.h"
+
 namespace larder {
 
 void Lock::acquire_slow() {
@@ -8,10 +10,9 @@ void Lock::acquire_slow() {
     ++recursion_;
     return;
   }
-  // Critical sections take well under a microsecond, so a waiter spins first; not on one CPU, where
-  // the holder cannot be running.
+  // Not on one CPU, where the holder cannot be running.
   if (os::cpu_count() > 1) {
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < kLockSpins; ++i) {
       uint32_t expected = kFree;
       if (word_.load(std::memory_order_relaxed) == kFree &&
           word_.compare_exchange_weak(expected, me, std::memory_order_acquire))

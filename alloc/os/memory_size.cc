@@ -1,5 +1,6 @@
 #include "os/memory_size.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -8,8 +9,6 @@
 namespace larder {
 
 namespace {
-
-constexpr size_t kPathBytes = 4096;
 
 // Reads text, terminated and cut to `room`. False: the file cannot be read.
 bool read_file(const char* path, char* to, size_t room) {
@@ -40,7 +39,7 @@ size_t least(size_t a, size_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 size_t limit_of(const char* root, const char* mount, char* group, const char* name) {
   size_t limit = 0;
   for (;;) {
-    char path[kPathBytes], text[32];
+    char path[PATH_MAX], text[32];
     TextBuffer whole(path, sizeof path);
     whole.put(root).put(mount).put(group).put("/").put(name);
     if (whole.fits() && read_file(path, text, sizeof text)) limit = least(limit, number_at(text));
@@ -61,7 +60,7 @@ bool has_memory(const char* controllers) {
 }
 
 size_t limit_of_groups(const char* root) {
-  char path[kPathBytes], text[kPathBytes];
+  char path[PATH_MAX], text[PATH_MAX];
   TextBuffer(path, sizeof path).put(root).put("/proc/self/cgroup");
   if (!read_file(path, text, sizeof text)) return 0;
   size_t limit = 0;
@@ -85,7 +84,7 @@ size_t limit_of_groups(const char* root) {
 
 size_t machine_bytes(const char* root) {
   static constexpr char kTotal[] = "MemTotal:";
-  char path[kPathBytes], text[512];
+  char path[PATH_MAX], text[512];
   TextBuffer(path, sizeof path).put(root).put("/proc/meminfo");
   if (!read_file(path, text, sizeof text)) return 0;
   const char* total = strstr(text, kTotal);

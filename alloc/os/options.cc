@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 
 #include "base/layout.h"
+#include "base/policy.h"
 #include "base/size_class.h"
 #include "os/environment.h"
 #include "os/line.h"

@@ -58,7 +58,6 @@ inline size_t option(Option o) {
 void set_option(Option o, size_t value);
 // A factor for LARDER_PURGE_*; 0: nothing is purged by itself. Clamped to [0, kMaxReleaseRate]; NaN
 // is ignored.
-inline constexpr double kMaxReleaseRate = 1e6;
 inline double release_rate() { return __builtin_bit_cast(double, option(Option::kReleaseRate)); }
 void set_release_rate(double rate);
 // At another rate than 1.

@@ -15,6 +15,7 @@
 #include <atomic>
 
 #include "base/layout.h"
+#include "base/policy.h"
 #include "base/stats.h"
 #include "base/text.h"
 #include "os/os.h"
@@ -48,15 +49,14 @@ struct OwnMappings {
   bool wanted = true, complete = true;
   size_t count = 0, room = sizeof first / sizeof first[0];
   os::Range* ranges = first;
-  os::Range first[16] = {};
+  os::Range first[kFirstOwnMappings] = {};
 
   bool enter() {
     if (holds_own) return true;
     // The holder may be the code that this signal handler interrupted.
-    constexpr int kYields = 100, kTries = 5000;
     for (int i = 0; busy.exchange(true, std::memory_order_acquire); ++i) {
-      if (i == kTries) return complete = false;
-      i < kYields ? os::yield() : os::sleep_ms(1);
+      if (i == kOwnTries) return complete = false;
+      i < kOwnYields ? os::yield() : os::sleep_ms(1);
     }
     return true;
   }
@@ -285,9 +285,8 @@ bool punch(void* addr, size_t size_bytes) {
 
 void* grow_break(size_t size_bytes, size_t align) {
   // libc caches the break, so it must be moved by libc's sbrk, which takes no lock.
-  constexpr int kTries = 10'000;
   for (int i = 0; breaking.busy.exchange(true, std::memory_order_acquire); ++i) {
-    if (i == kTries) return nullptr;
+    if (i == kBreakTries) return nullptr;
     yield();
   }
   int saved = errno;

@@ -16,6 +16,7 @@
 
 #include <atomic>
 
+#include "base/policy.h"
 #include "base/text.h"
 #include "os/raw_call.h"
 
@@ -27,10 +28,6 @@
 namespace larder {
 
 namespace {
-
-constexpr size_t kStackBytes = 64 * 1024;
-constexpr size_t kEntryBytes = 8192;
-constexpr size_t kSpareThreads = 64;  // for threads that are started meanwhile
 
 long call(long nr, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) {
   return syscall6(nr, a, b, c, d, e, 0);
@@ -130,10 +127,10 @@ struct StoppedWorld::Tracer {
     long signal;  // to deliver on resumption
     bool stopped;
   };
-  static_assert(sizeof(Entry) <= kEntryBytes, "a thread's registers fit");
+  static_assert(sizeof(Entry) <= kStoppedThreadBytes, "a thread's registers fit");
 
   Entry* entry(size_t i) {
-    return reinterpret_cast<Entry*>(reinterpret_cast<char*>(this) + kEntryBytes * (i + 1));
+    return reinterpret_cast<Entry*>(reinterpret_cast<char*>(this) + kStoppedThreadBytes * (i + 1));
   }
   bool known(int id) {
     for (size_t i = 0; i < count; ++i)
@@ -161,9 +158,8 @@ struct StoppedWorld::Tracer {
   }
 
   void await_stop(Entry* e) {
-    constexpr int kTries = 50'000;
     int status = 0;
-    for (int i = 0; i < kTries; ++i) {
+    for (int i = 0; i < kStopTries; ++i) {
       long id = call(SYS_wait4, e->thread.id, reinterpret_cast<long>(&status), __WALL | WNOHANG, 0);
       if (id == e->thread.id) {
         if (!WIFSTOPPED(status)) return;  // it has ended
@@ -175,7 +171,7 @@ struct StoppedWorld::Tracer {
         return;
       }
       if (is_error(id) && id != -EINTR) return;
-      timespec pause = {0, i < 100 ? 1000 : 100'000};
+      timespec pause = {0, i < kShortStopTries ? kShortStopPauseNs : kStopPauseNs};
       call(SYS_nanosleep, reinterpret_cast<long>(&pause), 0);
     }
     some_left = true;
@@ -262,7 +258,7 @@ StoppedWorld::StoppedWorld() {
   // No other thread can start one.
   if (others == 0) return;
   size_t room = others + kSpareThreads;
-  mapped_bytes_ = (room + 1) * kEntryBytes + kStackBytes;
+  mapped_bytes_ = (room + 1) * kStoppedThreadBytes + kTracerStackBytes;
   mapped_bytes_ = round_up(mapped_bytes_, os::page_size());
   tracer_ = static_cast<Tracer*>(os::map(mapped_bytes_));
   if (tracer_ == nullptr) {
@@ -287,7 +283,7 @@ StoppedWorld::StoppedWorld() {
   if (may_trace_if_named()) call(SYS_prctl, PR_SET_PTRACER, tracer_id_);
   set(tracer_->may_begin, 1);
   // The tracer may be killed meanwhile.
-  for (timespec pause = {0, 200'000'000}; tracer_->begun.load(std::memory_order_acquire) == 0;) {
+  for (timespec pause = {0, kTracerLookNs}; tracer_->begun.load(std::memory_order_acquire) == 0;) {
     call(SYS_futex, reinterpret_cast<long>(&tracer_->begun), FUTEX_WAIT, 0,
          reinterpret_cast<long>(&pause));
     if (tracer_->begun.load(std::memory_order_acquire) == 0 &&

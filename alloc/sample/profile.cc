@@ -1,6 +1,7 @@
 #include "sample/profile.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,7 @@ namespace larder {
 
 namespace {
 
-constexpr size_t kPathBytes = 4096;
-char path_wanted[kPathBytes];
+char path_wanted[PATH_MAX];
 int process_of_path;
 
 // objects: bytes
@@ -126,8 +126,8 @@ void write_site(Writer& out, const Site& site) {
 }
 
 // `pattern` with %p as the process's id; the id is appended if `with_id`. False: too long.
-bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
-  TextBuffer out(path, kPathBytes);
+bool expand(const char* pattern, bool with_id, char (&path)[PATH_MAX]) {
+  TextBuffer out(path, PATH_MAX);
   auto id = unsigned(os::process_id());
   out.put_pattern(pattern, id);
   if (with_id) out.put(".").put_number(id);
@@ -136,7 +136,7 @@ bool expand(const char* pattern, bool with_id, char (&path)[kPathBytes]) {
 
 [[gnu::destructor(101)]] void write_at_exit() {
   if (path_wanted[0] == 0 || torn_by_fork) return;
-  char path[kPathBytes];
+  char path[PATH_MAX];
   bool is_child = os::process_id() != process_of_path;
   bool fits = expand(path_wanted, is_child && strstr(path_wanted, "%p") == nullptr, path);
   int file = fits ? os::create(path) : -ENAMETOOLONG;
@@ -194,13 +194,13 @@ void profile_init() {
   set_sample_mean(option(Option::kProfileBytes));
   const char* path = secure_getenv("LARDER_PROFILE");
   if (path == nullptr || *path == 0) return;
-  if (strlen(path) >= kPathBytes) return profile_complain(path, ENAMETOOLONG);
+  if (strlen(path) >= PATH_MAX) return profile_complain(path, ENAMETOOLONG);
   memcpy(path_wanted, path, strlen(path) + 1);
   process_of_path = os::process_id();
 }
 
 void profile_complain(const char* path, int error) {
-  char line[kPathBytes + 100];
+  char line[PATH_MAX + 100];
   size_t used = 0;
   auto put = [&](const char* text) {
     for (; *text != 0 && used < sizeof line - 20; ++text)

@@ -197,7 +197,7 @@ void set_sample_mean(size_t bytes) {
 }
 
 double objects_of_sample(double expected) {
-  if (expected > 40) return 1;
+  if (expected > 40) return 1;  // exp(-40) is below a double's precision
   // 1 / (1 - exp(-x)) = exp(x) / (exp(x) - 1)
   double e = exp_minus_one(expected);
   return (e + 1) / e;
@@ -216,8 +216,8 @@ double Countdown::paced_mean(bool after_point) {
   size_t now = sample_mean();
   if (now < kPacedMean) return double(now);
   uint32_t left = budget_left();
-  if (after_point && left < kMaxBudget / 16 && pace < kMaxPace) ++pace;
-  if (pace > 0 && left >= (after_point ? kMaxBudget / 4 : kMaxBudget)) --pace;
+  if (after_point && left < kMaxBudget / kSlowerShare && pace < kMaxPace) ++pace;
+  if (pace > 0 && left >= (after_point ? kMaxBudget / kFasterShare : kMaxBudget)) --pace;
   return double(now) * double(uint64_t{1} << pace);
 }
 

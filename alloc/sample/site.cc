@@ -14,8 +14,6 @@ namespace larder {
 
 namespace {
 
-constexpr size_t kFirstSlots = 512;
-
 struct Sites {
   Site others = {};  // beyond kMaxSites, or without memory
   Site* last = &others;
@@ -41,13 +39,13 @@ struct Walk {
 };
 
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
-  constexpr unsigned kMaxSkipped = 16;
   auto* walk = static_cast<Walk*>(argument);
   uintptr_t address = _Unwind_GetIP(context);
   if (address == 0) return _URC_END_OF_STACK;
   if (!walk->started) {
     walk->started = address == walk->first;
-    if (!walk->started) return ++walk->skipped < kMaxSkipped ? _URC_NO_REASON : _URC_END_OF_STACK;
+    if (!walk->started)
+      return ++walk->skipped < kMaxSkippedFrames ? _URC_NO_REASON : _URC_END_OF_STACK;
   }
   Stack& stack = *walk->stack;
   if (stack.depth == kMaxFrames) {
@@ -61,9 +59,8 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   auto* slot = reinterpret_cast<const uintptr_t*>(_Unwind_GetCFA(context)) - 1;
   // Nor has a frame behind a switch of stacks, like a fiber's: the other stack may be unmapped next
   // time.
-  constexpr uintptr_t kMaxBytes = 1 << 20;
-  bool goes_on =
-      stack.depth == 0 || uintptr_t(slot) - uintptr_t(stack.slots[stack.depth - 1]) - 1 < kMaxBytes;
+  bool goes_on = stack.depth == 0 ||
+                 uintptr_t(slot) - uintptr_t(stack.slots[stack.depth - 1]) - 1 < kMaxFrameBytes;
   stack.has_slots = stack.has_slots && interrupted == 0 && goes_on && *slot == address;
   stack.slots[stack.depth] = slot;
 #else
@@ -89,7 +86,7 @@ size_t recent_index(void* caller, void* frame) {
 static_assert(kRecentStacks == 1u << (64 - 58));
 
 bool grow() {
-  size_t wanted = sites.slot_count == 0 ? kFirstSlots : sites.slot_count * 2;
+  size_t wanted = sites.slot_count == 0 ? kFirstSiteSlots : sites.slot_count * 2;
   auto* slots = static_cast<Site**>(os::map(wanted * sizeof(Site*)));
   if (slots == nullptr) return false;
   for (Site* site = sites.others.next; site != nullptr; site = site->next) {

@@ -3,15 +3,13 @@
 #include <elf.h>
 #include <string.h>
 
+#include "base/policy.h"
 #include "base/shell_sort.h"
 #include "os/mappings.h"
 
 namespace larder {
 
 namespace {
-
-constexpr size_t kMaxSections = 4096;
-constexpr size_t kMaxSegments = 128;
 
 // Reads a file at offsets; nothing beyond its end.
 class ElfFile {
@@ -26,7 +24,7 @@ class ElfFile {
   bool begin() {
     return file_ >= 0 && read(0, &header_) && memcmp(header_.e_ident, ELFMAG, SELFMAG) == 0 &&
            header_.e_ident[EI_CLASS] == ELFCLASS64 && header_.e_phentsize == sizeof(Elf64_Phdr) &&
-           header_.e_phnum <= kMaxSegments;
+           header_.e_phnum <= kMaxElfSegments;
   }
 
   // The address of this file offset; 0: it is not mapped.
@@ -75,7 +73,7 @@ class ElfFile {
   }
 
   bool section(uint64_t i, Elf64_Shdr* s) {
-    return header_.e_shentsize == sizeof *s && i < header_.e_shnum && i < kMaxSections &&
+    return header_.e_shentsize == sizeof *s && i < header_.e_shnum && i < kMaxElfSections &&
            read(header_.e_shoff + i * sizeof *s, s);
   }
 
