@@ -29,7 +29,8 @@ struct Profiler {
   // Relaxed: flags, which publish nothing; `writer` orders what the writer leaves.
   std::atomic<int> running{0};
   std::atomic<int> wanted{0};  // a signal handler that could not write
-  // The writing process, or 0: a child of fork does not wait for its parent's threads.
+  // The writing process, or 0. Not a Lock, which fork would have to take: a child does not wait for
+  // its parent's threads.
   std::atomic<int> writer{0};
 
   // Written by the writer:
@@ -165,10 +166,10 @@ void read_signal() {
 // After the options are read and the mean is set.
 [[gnu::constructor(102)]] void start_from_environment() {
   read_signal();
-  constexpr int64_t kMaxBytes = int64_t{1} << 50;
-  read_number("HEAP_PROFILE_ALLOCATION_INTERVAL", 0, kMaxBytes, &every.allocated);
-  read_number("HEAP_PROFILE_DEALLOCATION_INTERVAL", 0, kMaxBytes, &every.freed);
-  read_number("HEAP_PROFILE_INUSE_INTERVAL", 0, kMaxBytes, &every.more_in_use);
+  constexpr int64_t kMaxInterval = int64_t{1} << 50;
+  read_number("HEAP_PROFILE_ALLOCATION_INTERVAL", 0, kMaxInterval, &every.allocated);
+  read_number("HEAP_PROFILE_DEALLOCATION_INTERVAL", 0, kMaxInterval, &every.freed);
+  read_number("HEAP_PROFILE_INUSE_INTERVAL", 0, kMaxInterval, &every.more_in_use);
   read_number("HEAP_PROFILE_TIME_INTERVAL", 0, 1000'000'000, &every.seconds);
   const char* prefix = variable("HEAPPROFILE");
   if (prefix == nullptr) return;

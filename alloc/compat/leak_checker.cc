@@ -24,7 +24,7 @@ struct Cleanup {
   Cleanup* next;
   HeapCleaner::void_function run;
 };
-constinit std::atomic<Cleanup*> cleanups{nullptr};
+constinit std::atomic<Cleanup*> cleanups{nullptr};  // relaxed before a compare-and-swap
 
 // A time that all later objects have, and no earlier one.
 uint64_t now_and_not_before() {

@@ -18,7 +18,7 @@ inline uint32_t next_colour(size_t slack_bytes) {
   static constinit std::atomic<uint32_t> turn{0};
   constexpr uint32_t kColours = kColourSpan / kCacheLine;
   if (slack_bytes < kCacheLine || option(Option::kColour) == 0) return 0;
-  // No read-modify-write: two threads with the same turn do no harm.
+  // Relaxed, and no read-modify-write: two threads with the same turn do no harm.
   uint32_t mine = turn.load(std::memory_order_relaxed);
   turn.store(mine + 1, std::memory_order_relaxed);
   uint32_t step = mine * kColourStride;

@@ -522,7 +522,8 @@ void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* con
     LockGuard guard(huge.lock);
     s = huge.all;
   }
-  // Descriptors are never freed, and these links never change.
+  // Descriptors are never freed, and these links never change. Relaxed: figures of objects that
+  // other threads may be freeing.
   for (; s != nullptr; s = s->prev) {
     auto* kind = reinterpret_cast<const uint8_t*>(&s->kind);
     if (Kind(__atomic_load_n(kind, __ATOMIC_RELAXED)) == Kind::kHuge)
@@ -543,6 +544,7 @@ void large_for_each_cached(void (*visit)(const char*, size_t, void*), void* cont
   for (int i = 0; i < count; ++i) visit(cached[i].base, cached[i].bytes, context);
 }
 
+// Relaxed: a figure.
 uint64_t large_reused_bytes() { return __atomic_load_n(&huge.reused_bytes, __ATOMIC_RELAXED); }
 
 Lock& large_lock() { return huge.lock; }

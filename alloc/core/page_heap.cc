@@ -294,7 +294,7 @@ void PageHeap::finish_purge(const PurgeJob& job, PageSet discarded) {
 }
 
 size_t PageHeap::dirty_bytes() const {
-  size_t segments = __atomic_load_n(&segments_, __ATOMIC_RELAXED);
+  size_t segments = __atomic_load_n(&segments_, __ATOMIC_RELAXED);  // relaxed: a figure
   size_t rest = used_bytes() + limit::state.clean_bytes.load(std::memory_order_relaxed);
   return segments * kSegmentBytes > rest ? segments * kSegmentBytes - rest : 0;
 }

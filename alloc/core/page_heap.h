@@ -37,12 +37,13 @@ class PageHeap {
   bool take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job);
   // Returns the job's pages; those in `discarded` read as zeros now.
   void finish_purge(const PurgeJob& job, PageSet discarded);
-  bool has_dirty() const {
+  // Unchecked, as below: the counts are hints.
+  bool has_dirty() const LARDER_UNCHECKED {
     return (dirty_whole_.count.load(std::memory_order_relaxed) |
             dirty_part_.count.load(std::memory_order_relaxed)) != 0;
   }
   // Bytes of wholly free dirty segments; of pages in use, now and at their peak.
-  size_t dirty_whole_bytes() const {
+  size_t dirty_whole_bytes() const LARDER_UNCHECKED {
     return dirty_whole_.count.load(std::memory_order_relaxed) * kSegmentBytes;
   }
   // Bytes of free dirty pages.
@@ -70,7 +71,7 @@ class PageHeap {
   void check();
 
   Lock& lock() LARDER_RETURNS(lock_) { return lock_; }
-  // Bytes of spans that were handed out dirty, since the start: no page faults.
+  // Bytes of spans that were handed out dirty, since the start: no page faults. Relaxed: a figure.
   uint64_t reused_bytes() const { return __atomic_load_n(&reused_bytes_, __ATOMIC_RELAXED); }
 
   static const PagesLayout layout;
@@ -95,7 +96,7 @@ class PageHeap {
   void bucket_insert(Segment* segment) LARDER_REQUIRES(lock_);
   void dirty_insert(Segment* segment) LARDER_REQUIRES(lock_);
   void dirty_remove(Segment* segment) LARDER_REQUIRES(lock_);
-  DirtyList& dirty_list(const Segment* segment) {
+  DirtyList& dirty_list(const Segment* segment) LARDER_REQUIRES(lock_) {
     return segment->wholly_free() ? dirty_whole_ : dirty_part_;
   }
   bool add_region(unsigned min_segments) LARDER_REQUIRES(lock_);
@@ -105,7 +106,7 @@ class PageHeap {
   size_t segments_ LARDER_GUARDED_BY(lock_) = 0;
   Segment* buckets_[kPagesPerSegment] LARDER_GUARDED_BY(lock_) = {};  // by longest, 1..127
   PageSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;  // bit i: buckets_[i] is not empty
-  DirtyList dirty_whole_, dirty_part_;
+  DirtyList dirty_whole_ LARDER_GUARDED_BY(lock_), dirty_part_ LARDER_GUARDED_BY(lock_);
   // Written under the lock. Relaxed: others read them as statistics.
   std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};
   uint64_t reused_bytes_ LARDER_GUARDED_BY(lock_) = 0;

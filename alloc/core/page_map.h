@@ -10,7 +10,9 @@
 // not segments: one dependent load fewer on free, for 8 bytes a 16 KiB.
 //
 // Cost: 2 loads a look-up. Memory: 2 MiB of address space a 4 GiB of heap, of which only the system
-// pages in use are touched (4 KiB a 8 MiB of heap).
+// pages in use are touched (4 KiB a 8 MiB of heap). Relaxed: an entry is set before its first
+// address is handed out, and whoever passes that address to another thread orders the two; a new
+// table is all zeros.
 #pragma once
 
 #include <atomic>
@@ -120,8 +122,6 @@ class PageMap {
   }
 
  private:
-  // Relaxed: an entry is set before its first address is handed out, and whoever passes that
-  // address to another thread orders the two.
   using Entry = std::atomic<uintptr_t>;
 
   uintptr_t offset_of(const Slab* slab) const {

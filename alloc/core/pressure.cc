@@ -19,7 +19,7 @@ struct Callback {
   void* context;
 };
 constinit std::atomic<Callback*> known{nullptr}, current{nullptr};
-// The thread in the callback, or 0.
+// The thread in the callback, or 0. Relaxed in fork's child, which has one thread.
 constinit std::atomic<uint32_t> thread_in_callback{0};
 
 Callback* callback_of(PressureCallback function, void* context) {

@@ -15,10 +15,10 @@ namespace larder {
 
 namespace {
 
-// Relaxed, as the others here: a compare-and-swap elects one thread, whose work is under locks.
+// Relaxed: a compare-and-swap elects one thread, whose work is under locks.
 constinit std::atomic<uint64_t> next_tick_ms{0};
 
-constinit std::atomic<uint64_t> last_pass{0};
+constinit std::atomic<uint64_t> last_pass{0};  // relaxed: a number for each pass
 
 // Discards the pages of a job, span by span. Returns those that were discarded whole.
 PageSet discard(const PurgeJob& job, size_t* discarded_bytes) {
@@ -50,8 +50,8 @@ size_t purge_until(uint64_t deadline_ms, size_t budget_bytes) {
 }
 
 // A process that uses hardly anything may not call again, so its free memory does not wait for the
-// decay. Threads come in waves that reuse it, so a process of several threads does wait. Races make
-// the counts slightly wrong: the bound is one of time, not of safety.
+// decay. Threads come in waves that reuse it, so a process of several threads does wait. Relaxed:
+// races make the counts slightly wrong, and the bound is one of time, not of safety.
 struct Early {
   std::atomic<uint64_t> next_ms{0}, last_ms{0};
   std::atomic<size_t> allowed{0}, peak{0};
@@ -91,7 +91,7 @@ LARDER_SLOW void purge_early(uint64_t now, size_t bytes) {
   }
 }
 
-constinit std::atomic<uint64_t> next_pressed_ms{0};
+constinit std::atomic<uint64_t> next_pressed_ms{0};  // relaxed, as next_tick_ms
 
 LARDER_SLOW void purge_pressed(uint64_t now) {
   uint64_t due = next_pressed_ms.load(std::memory_order_relaxed);
@@ -104,8 +104,8 @@ LARDER_SLOW void purge_pressed(uint64_t now) {
 
 bool has_work() { return page_heap.has_dirty() || large_has_cached(); }
 
-// 1 while the background thread waits for work. A thread that misses that leaves it to the next
-// free.
+// 1 while the background thread waits for work. Relaxed: a thread that misses that leaves it to the
+// next free.
 constinit std::atomic<uint32_t> asleep{0};
 
 uint32_t* futex(std::atomic<uint32_t>& word) { return reinterpret_cast<uint32_t*>(&word); }

@@ -19,9 +19,8 @@ namespace {
 
 struct Registry {
   Lock lock;
-  Lock reclaim;
-  ThreadHeap* heaps LARDER_GUARDED_BY(lock) =
-      nullptr;  // of threads, by next; written under the lock
+  Lock reclaim;  // orders the threads that take an orphaned slab (remote.cc)
+  ThreadHeap* heaps LARDER_GUARDED_BY(lock) = nullptr;   // of threads, by next
   ThreadHeap* unused LARDER_GUARDED_BY(lock) = nullptr;  // whose threads have ended, by next_unused
   size_t unused_count LARDER_GUARDED_BY(lock) = 0, orphaned LARDER_GUARDED_BY(lock) = 0;
   size_t waiting_bytes LARDER_GUARDED_BY(lock) = 0;  // of all unused heaps
@@ -155,7 +154,7 @@ ThreadHeap* shared_heap() {
   ThreadHeap* heap = slot.load(std::memory_order_acquire);
   if (heap != nullptr) return heap;
   LockGuard guard(registry.lock);
-  heap = slot.load(std::memory_order_relaxed);
+  heap = slot.load(std::memory_order_relaxed);  // the lock orders it
   if (heap == nullptr && (heap = new_heap()) != nullptr) {
     heap->shared = true;
     heap->heads = heap->own_heads;
@@ -226,6 +225,7 @@ HeapCounts heap_counts() {
   counts.orphaned = registry.orphaned;
   auto add = [&counts](const ThreadHeap& heap) {
     const HeapCounters& c = heap.counters;
+    // Relaxed: figures of other threads.
     counts.cached_bytes += __atomic_load_n(&heap.cached_span_bytes, __ATOMIC_RELAXED) +
                            __atomic_load_n(&heap.empty_bytes, __ATOMIC_RELAXED);
     counts.refills += c.refills.load(std::memory_order_relaxed);

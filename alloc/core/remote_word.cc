@@ -22,7 +22,7 @@ void* list_of(uint64_t word) {
 }
 
 // Replaces the word if it still is `seen`, else updates `seen`. In a process of one thread it
-// cannot have changed.
+// cannot have changed, and relaxed is enough.
 bool replace(Slab* s, uint64_t& seen, uint64_t with, std::memory_order order) {
   if (single_threaded()) {
     s->remote.store(with, std::memory_order_relaxed);

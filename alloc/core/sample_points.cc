@@ -76,7 +76,7 @@ bool ThreadHeap::keep_sample_point(SamplePoint* point) {
 }
 
 void ThreadHeap::free_sampled_slot(int c, SamplePoint* point) {
-  // One instruction: a signal handler may interrupt.
+  // One instruction: a signal handler may interrupt. Relaxed: no other thread looks.
   Link top = point->slot, end = nullptr;
   if (heads[c] == point->slot && keep_sample_point(point) &&
       __atomic_compare_exchange(&heads[c], &top, &end, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {

@@ -61,7 +61,7 @@ class Link {
   constexpr Link(std::nullptr_t) : word_(uintptr_t{kLinkTag} << kLinkTagShift) {}
   LARDER_FAST Link(void* object) : word_(uintptr_t(object) ^ link_tag) {}
   LARDER_FAST operator void*() const { return reinterpret_cast<void*>(word_ ^ link_tag); }
-  // While another thread may write it.
+  // While another thread may write it. Relaxed: a figure, or checked by whoever asks.
   void* peek() const {
     return reinterpret_cast<void*>(__atomic_load_n(&word_, __ATOMIC_RELAXED) ^ link_tag);
   }
@@ -92,7 +92,8 @@ struct alignas(128) Slab {
   Slab* prev = nullptr;
 
   // --- pushed to by any thread: fork generation (16 bits) | first object (48, the low 3 are the
-  // State).
+  // State). Relaxed loads are compared alone: the exchange or compare-and-swap that follows orders
+  // what the list holds, or the central list's lock does.
   alignas(64) std::atomic<uint64_t> remote{0};
   // --- constant while an object is allocated, except `touched` and `decommitted`.
   size_t bytes = 0;            // of the span or mapping

@@ -11,7 +11,8 @@ namespace larder {
 
 namespace {
 
-// Descriptors of released regions, by next. Small regions keep their table.
+// Descriptors of released regions, by next. Small regions keep their table. The page heap's lock
+// guards it, which the callers hold.
 constinit Region* spare = nullptr;
 
 size_t table_size(unsigned count) {

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utility>
-
 #include "core/large.h"
 #include "core/registry.h"
 #include "core/sampler.h"
@@ -32,10 +30,10 @@ LeakOptions* leak_options = nullptr;
 namespace {
 
 struct Checker {
-  Lock lock;  // one check at a time; taken before all other locks
-  int process = 0;
-  bool checked = false;
-  void (*cleanup)() = nullptr;
+  Lock lock;        // one check at a time: guards the marks on objects and what a report counts
+  int process = 0;  // written once, by the constructor
+  std::atomic<bool> checked{false};
+  std::atomic<void (*)()> cleanup{nullptr};
 };
 constinit Checker checker;
 
@@ -58,7 +56,7 @@ void explain(LeakList::Result result) {
 }
 
 // Reports whether unaligned pointers reach the leaks.
-void test_alignment(const CallingThread& me, uint64_t since_us) {
+void test_alignment(const CallingThread& me, uint64_t since_us) LARDER_REQUIRES(checker.lock) {
   LeakOptions options = *leak_options;
   options.source_alignment = 1;
   LeakList list;
@@ -81,8 +79,8 @@ void warn(const LeakList& list) {
     Line().put("not all of the heap's own memory is known: leaks may be missed").write();
 }
 
-// REQUIRES: checker.lock.
-LeakList::Result find(const CallingThread& me, uint64_t since_us, LeakList* list) {
+LeakList::Result find(const CallingThread& me, uint64_t since_us, LeakList* list)
+    LARDER_REQUIRES(checker.lock) {
   free_left_by_signals();
   LeakList::Result result;
   do result = list->find(me, *leak_options, since_us);
@@ -104,7 +102,7 @@ void check_for_tool(LeakList* list) {
 
 void check_whole_program() {
   if (!leak_is_active() || !leak_options->whole_program || checker.checked) return;
-  if (checker.cleanup != nullptr) checker.cleanup();
+  if (auto* cleanup = checker.cleanup.load()) cleanup();
   checker.checked = true;
   if (leak_options->delay_seconds != 0) os::sleep_ms(unsigned(leak_options->delay_seconds * 1000));
   LeakList list;
@@ -153,7 +151,7 @@ bool leak_is_active() {
   return leak_is_on() && checker.process == os::process_id() && !torn_by_fork;
 }
 
-bool leak_cancel() { return !std::exchange(checker.checked, true); }
+bool leak_cancel() { return !checker.checked.exchange(true); }
 
 void leak_exit() {
   say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");

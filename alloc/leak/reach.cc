@@ -48,6 +48,7 @@ void for_each_lock(void (*visit)(Lock&)) {
 
 }  // namespace
 
+// Unchecked: a loop, and held from the constructor to the destructor.
 HeapLocked::HeapLocked() {
   for_each_lock([](Lock& lock) LARDER_UNCHECKED { lock.acquire(); });
   os::lock_own_mappings();

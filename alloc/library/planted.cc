@@ -41,7 +41,7 @@ constexpr Bug kBug = Bug::LARDER_PLANT;
 
 // True once in `once_in` calls.
 bool strikes(uint32_t once_in = 5000) {
-  static constinit std::atomic<uint32_t> calls{0};
+  static constinit std::atomic<uint32_t> calls{0};  // relaxed: a count
   return calls.fetch_add(1, std::memory_order_relaxed) % once_in == once_in - 1;
 }
 

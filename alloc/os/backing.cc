@@ -21,6 +21,8 @@ namespace larder::backing {
 
 namespace {
 
+// The lock guards which chunks are in use; the rest is constant once the window is open, except in
+// fork's child.
 struct Window {
   const char* variable;
   Window* next_of_source = nullptr;
@@ -50,10 +52,11 @@ struct Backing {
   bool ready LARDER_GUARDED_BY(lock) = false;
   bool use_mmap = true;  // written once, before the first request
   Window windows[2] = {{.variable = "MEMFS_MALLOC_PATH"}, {.variable = "DEVMEM_START"}};
-  int copied_pipe[2] = {-1, -1};
+  int copied_pipe[2] = {-1, -1};                    // fork's, which holds the lock
   Source source LARDER_GUARDED_BY(lock) = nullptr;  // guarded like its context
   void* source_context LARDER_GUARDED_BY(lock) = nullptr;
-  std::atomic<Window*> of_source{nullptr};  // by next_of_source; never removed
+  // By next_of_source; never removed. Relaxed under the lock, and where it is compared alone.
+  std::atomic<Window*> of_source{nullptr};
 };
 constinit Backing backing;
 
@@ -111,7 +114,7 @@ bool release(const Window& w, void* addr, size_t size_bytes) {
   return w.shared && !w.copied ? os::punch(addr, size_bytes) : os::discard(addr, size_bytes);
 }
 
-void release_chunks(Window& w, void* addr, size_t size_bytes) {
+void release_chunks(Window& w, void* addr, size_t size_bytes) LARDER_REQUIRES(backing.lock) {
   if (!w.device) release(w, addr, size_bytes);
   for_each_chunk(w, addr, size_bytes, [&w](size_t chunk, uint8_t pages) {
     w.used[chunk] = uint8_t(w.used[chunk] - pages);
@@ -121,7 +124,7 @@ void release_chunks(Window& w, void* addr, size_t size_bytes) {
   });
 }
 
-void refuse(Window& w, const char* why) {
+void refuse(Window& w, const char* why) LARDER_REQUIRES(backing.lock) {
   if (&w == &memfs && option(Option::kMemfsAbortOnFail) != 0) {
     Line().put("LARDER_MEMFS_ABORT_ON_FAIL: ").put(why).write();
     abort();
@@ -133,7 +136,7 @@ void refuse(Window& w, const char* why) {
   line.put("; more memory comes from elsewhere").write();
 }
 
-void* take(Window& w, size_t size_bytes, size_t align) {
+void* take(Window& w, size_t size_bytes, size_t align) LARDER_REQUIRES(backing.lock) {
   if (w.closed || w.chunks == 0) return nullptr;
   size_t count = (size_bytes + kSegmentBytes - 1) / kSegmentBytes;
   if (align < kSegmentBytes) align = kSegmentBytes;

@@ -17,6 +17,8 @@ namespace larder {
 // Identifies a thread: 31 bits, never 0, the same in fork's child as in the forking thread.
 uint32_t thread_id();
 
+// Unchecked within: clang checks the callers. What is for fork holds the lock from one call to the
+// next.
 class LARDER_CAPABILITY Lock {
  public:
   void acquire() LARDER_ACQUIRE() LARDER_UNCHECKED {
@@ -73,7 +75,8 @@ class LARDER_CAPABILITY Lock {
   LARDER_SLOW void wake();
 
   // The holder's id; 0: free. One word, so that a signal handler that forks never sees one without
-  // the other. kContended: a thread may sleep.
+  // the other. kContended: a thread may sleep. Relaxed where only the thread itself has written the
+  // value that counts, where there is one thread, and where a compare-and-swap decides.
   std::atomic<uint32_t> word_{kFree};
   uint32_t recursion_ = 0;  // written by the holder
   bool for_fork_ = false;

@@ -229,7 +229,7 @@ constinit const LimitsLayout limits_layout = {
     .hard_mib = &option_values.of[size_t(Option::kHeapLimitMib)]};
 
 void set_option(Option o, size_t value) {
-  __atomic_store_n(&option_values.of[size_t(o)], value, __ATOMIC_RELAXED);
+  __atomic_store_n(&option_values.of[size_t(o)], value, __ATOMIC_RELAXED);  // as in option()
   if (o == Option::kMinAlign) {
     uint8_t smallest = value > 8 ? 1 : 0;
     small_classes.of[0] = small_classes.of[1] = smallest;

@@ -52,6 +52,7 @@ struct OptionValues {
 };
 extern OptionValues option_values __attribute__((visibility("hidden")));
 
+// Relaxed: each is a number by itself, and a thread may follow a new one late.
 inline size_t option(Option o) {
   return __atomic_load_n(&option_values.of[size_t(o)], __ATOMIC_RELAXED);
 }

@@ -45,6 +45,8 @@ constinit thread_local bool holds_own = false;
 // Mappings made here, by address, neighbours merged. Recorded until forget_own_mappings(), in a
 // table that most processes never touch.
 struct OwnMappings {
+  // Not a Lock, which is above this file: a waiter gives up, because the holder may be the code
+  // that this signal handler interrupted. In fork's child the table is not used.
   std::atomic<bool> busy{false};
   bool wanted = true, complete = true;
   size_t count = 0, room = sizeof first / sizeof first[0];
@@ -53,7 +55,6 @@ struct OwnMappings {
 
   bool enter() {
     if (holds_own) return true;
-    // The holder may be the code that this signal handler interrupted.
     for (int i = 0; busy.exchange(true, std::memory_order_acquire); ++i) {
       if (i == kOwnTries) return complete = false;
       i < kOwnYields ? os::yield() : os::sleep_ms(1);
@@ -138,8 +139,8 @@ void remove_own(const void* addr, size_t bytes) {
 }
 
 struct Breaking {
-  std::atomic<bool> busy{false};
-  bool when_refused = false;  // written once, before there are threads
+  std::atomic<bool> busy{false};  // no Lock for the same reasons
+  bool when_refused = false;      // written once, before there are threads
   // Bounds of what it returned. Relaxed: whoever has such an address got it after they were set.
   std::atomic<uintptr_t> low{UINTPTR_MAX}, high{0};
 };
@@ -359,7 +360,7 @@ uint64_t now_ms() {
 unsigned cpu() {
   int n = -1;
   if (&__rseq_size != nullptr && __rseq_size != 0) {
-    // struct rseq: cpu_id_start, cpu_id; negative while unregistered.
+    // struct rseq: cpu_id_start, cpu_id; negative while unregistered. Relaxed: a hint.
     const char* area = static_cast<const char*>(__builtin_thread_pointer()) + __rseq_offset;
     n = __atomic_load_n(reinterpret_cast<const int*>(area + 4), __ATOMIC_RELAXED);
   }

@@ -26,6 +26,14 @@ struct Sampler {
   double allocated_bytes LARDER_GUARDED_BY(lock) = 0;
 };
 constinit Sampler sampler;
+
+}  // namespace
+
+Lock& sample_lock() LARDER_RETURNS(sampler.lock) { return sampler.lock; }
+
+namespace {
+
+// Linked by their first word. Relaxed where the exchange or compare-and-swap that follows orders.
 constinit std::atomic<void*> freed_in_signal{nullptr};
 constinit std::atomic<void (*)()> watch{nullptr};
 
@@ -392,7 +400,5 @@ SampleTotals sample_totals() {
 }
 
 void set_sample_watch(void (*callback)()) { watch.store(callback, std::memory_order_release); }
-
-Lock& sample_lock() { return sampler.lock; }
 
 }  // namespace larder

@@ -22,14 +22,14 @@ struct Sites {
   double bytes = 0, peak_bytes = 0;
   uint64_t peak_version = 0;
 };
-constinit Sites sites;
+constinit Sites sites LARDER_GUARDED_BY(sample_lock());
 
 struct Recent {
   uintptr_t caller, frame;
   Site* site;
   const uintptr_t* slots[kMaxFrames];
 };
-constinit Recent* recent[kRecentStacks] = {};
+constinit Recent* recent[kRecentStacks] LARDER_GUARDED_BY(sample_lock()) = {};
 
 struct Walk {
   Stack* stack;
@@ -85,7 +85,7 @@ size_t recent_index(void* caller, void* frame) {
 }
 static_assert(kRecentStacks == 1u << (64 - 58));
 
-bool grow() {
+bool grow() LARDER_REQUIRES(sample_lock()) {
   size_t wanted = sites.slot_count == 0 ? kFirstSiteSlots : sites.slot_count * 2;
   auto* slots = static_cast<Site**>(os::map(wanted * sizeof(Site*)));
   if (slots == nullptr) return false;
@@ -101,7 +101,7 @@ bool grow() {
   return true;
 }
 
-Site* new_site(const Stack& stack, uint64_t hash) {
+Site* new_site(const Stack& stack, uint64_t hash) LARDER_REQUIRES(sample_lock()) {
   size_t bytes = sizeof(Site) + stack.depth * sizeof(uintptr_t);
   void* memory = meta_alloc(bytes, alignof(Site));
   if (memory == nullptr) return nullptr;
@@ -155,7 +155,7 @@ bool can_capture() {
 }
 
 bool frames_are_known() {
-  static constinit bool known = false;
+  static constinit bool known = false;  // relaxed: every thread finds the same
   if (__atomic_load_n(&known, __ATOMIC_RELAXED)) return true;
   if (_Unwind_FindEnclosingFunction(reinterpret_cast<void*>(&frames_are_known)) == nullptr)
     return false;
@@ -210,6 +210,7 @@ void remember_site(void* caller, void* frame, const Stack& stack, Site* site) {
 
 Site* first_site() { return &sites.others; }
 
+// Relaxed, as below: a figure.
 size_t sites_count() { return __atomic_load_n(&sites.count, __ATOMIC_RELAXED); }
 
 double sites_bytes() {
@@ -218,7 +219,7 @@ double sites_bytes() {
   return bytes > 0 ? bytes : 0;  // rounding errors may add up
 }
 
-// The table may be replaced meanwhile: unmapped memory counts as not resident.
+// Relaxed: the table may be replaced meanwhile, and unmapped memory counts as not resident.
 void sites_table(void (*visit)(const void*, size_t, void*), void* context) {
   auto* slots = __atomic_load_n(&sites.slots, __ATOMIC_RELAXED);
   if (slots != nullptr)

@@ -1,11 +1,11 @@
 // Sites: the stacks that allocate sampled objects, each stored once, with its estimates.
 //
-// Thread safety: the caller holds the sampler's lock, except for capture(). Memory: 512 bytes a
+// Thread safety: the sampler's lock guards them; capture() takes none. Memory: 512 bytes a
 // stack and 8 a frame, never freed. Beyond kMaxSites all stacks share the site without frames.
 #pragma once
 
-#include "base/base.h"
 #include "base/policy.h"
+#include "core/sampler.h"
 
 namespace larder {
 
@@ -52,12 +52,13 @@ struct Site {
 };
 
 // The stack's site; never null.
-Site* site_of(const Stack& stack);
+Site* site_of(const Stack& stack) LARDER_REQUIRES(sample_lock());
 // The site of a recent stack from the same `frame`, if every return address still lies in its slot;
 // else nullptr. Slots are read from the innermost on, so each lies in a live frame. If frame sizes
 // vary from call to call, an earlier call's frame may be taken for a later one's.
-Site* recall_site(void* caller, void* frame);
-void remember_site(void* caller, void* frame, const Stack& stack, Site* site);
+Site* recall_site(void* caller, void* frame) LARDER_REQUIRES(sample_lock());
+void remember_site(void* caller, void* frame, const Stack& stack, Site* site)
+    LARDER_REQUIRES(sample_lock());
 // The site without frames, which comes first.
 Site* first_site();
 
@@ -68,12 +69,12 @@ double sites_bytes();
 void sites_table(void (*visit)(const void*, size_t, void*), void* context);
 
 // Around each change of a site: keeps its estimate at the peak of the sum.
-void sites_before_change(Site* site);
-void sites_after_change(double more_bytes);
-Estimate peak_of(const Site& site);
+void sites_before_change(Site* site) LARDER_REQUIRES(sample_lock());
+void sites_after_change(double more_bytes) LARDER_REQUIRES(sample_lock());
+Estimate peak_of(const Site& site) LARDER_REQUIRES(sample_lock());
 // The sum over all sites.
-double bytes_in_use();
+double bytes_in_use() LARDER_REQUIRES(sample_lock());
 // Growth is counted from now on.
-void sites_mark();
+void sites_mark() LARDER_REQUIRES(sample_lock());
 
 }  // namespace larder

@@ -13,7 +13,7 @@ namespace larder {
 
 namespace {
 
-// Other threads write what is read here: a torn view costs accuracy alone.
+// Relaxed: other threads write what is read here, and a torn view costs accuracy alone.
 template <typename T>
 T peek(const T& field) {
   return __atomic_load_n(&field, __ATOMIC_RELAXED);
