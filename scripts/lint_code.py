@@ -1,5 +1,5 @@
 """The checks of scripts/lint that read code: the length of functions, where system calls are made,
-and which tests run.
+where numbers stand, why atomics are relaxed, and which tests run.
 
 Owns nothing and changes nothing. Each check gets the paths of all files of the tree, relative to the
 current folder, and gives a list of "file:line: what is wrong; what to do".
@@ -28,6 +28,30 @@ SYSTEM_HEADER = re.compile(
 SYSTEM_CALL = re.compile(
     r"(?:(?<![\w.>:])|(?<![\w:])::)(?:syscall\d?|mmap(?:64)?|munmap|mremap|mprotect|madvise|mincore|brk|sbrk|_exit"
     r"|gettid|getpid|clone|ptrace|prctl|process_vm_readv)\s*\(|\bSYS_[a-z]\w*|\b_*asm_*\b.*\"\s*(?:syscall|svc\b)")
+
+# Where the allocator's numbers stand: those that were chosen, and geometry.
+NUMBERS = ("alloc/base/policy.h", "alloc/base/base.h", "alloc/base/size_class.h")
+# Numbers that cannot be another: marks and places in a word; those of the machine, the kernel, libc or a format;
+# mathematics; and the ranges of variables that a user may set.
+NO_CHOICE = set("""
+    kReached kVisited kIndirect kIgnored kDisabled kContended kDeferNoMore kNoHeap kNoLast kSbrkInPlaceOfMmap
+    kCurrentBias kLinkTagShift kLinkTag kGenerationShift kMaxSystemPages kMaxAlign kHistogram
+    kRegisters kRedZone kThreadBytes kPresent kSwapped kOfFile kPopulateRead kPopulateWrite kRestartNoHandler
+    kVersion kLifetimes
+    kStep kLn2 kQuantile
+    kMaxInterval kMaxLeakOption""".split())
+CONSTANTS = re.compile(r"\bconst(?:expr)?\s[^;(){}]*?\bk[A-Z]\w*\s*=[^;]*;")
+CONSTANT = re.compile(r"\b(k[A-Z]\w*)\s*=\s*(.*?)\s*(?=,\s*k[A-Z]\w*\s*=|;)", re.DOTALL)
+# Without the name of another constant, sizeof, or a text.
+NUMBER = re.compile(r"(?=.*[1-9])(?:(?:0x)?\.?\d[\w.']*|u?int\w*_t|size_t|[-+*/<>(){}~&|\s])+", re.DOTALL)
+
+RELAXED = re.compile(r"memory_order_relaxed|__ATOMIC_RELAXED")
+# The variable of an atomic operation: x.load(, p->x[i].store(, __atomic_load_n(&p->x,
+OPERATION = re.compile(r"(\w+)(?:\[[^\]]*\])*(?:\(\))?(?:\.|->)(?:load|store|exchange|fetch_\w+|compare_exchange_\w+)\("
+                       r"|\b__atomic_\w+\(&?(?:\w+(?:\.|->))*(\w+)")
+# Lines above a use or declaration where a comment may say why relaxed is enough.
+REASON_LINES = 10
+SAYS_RELAXED = re.compile(r"//.*\brelaxed\b", re.IGNORECASE)
 
 
 def texts(paths, wanted):
@@ -113,3 +137,45 @@ def system_calls(paths):
                 wrong.append(f"{path}:{number}: a system call, or what is for them: {code.strip()};"
                              f" call os:: (os.h), or add to the files that are behind it")
     return wrong
+
+
+def allocator_texts(paths):
+    return texts(paths, lambda path, _: path.startswith("alloc/") and path.endswith(C_NAMES)
+                 and not re.search(r"_test\.\w+$", path))
+
+
+def constants(paths):
+    """In the allocator, every number that was chosen stands in one table."""
+    wrong = []
+    for path, text in allocator_texts(paths):
+        if path in NUMBERS:
+            continue
+        text = re.sub(r"//[^\n]*", "", text)
+        for declaration in CONSTANTS.finditer(text):
+            for constant in CONSTANT.finditer(declaration[0]):
+                name, value = constant.groups()
+                if name not in NO_CHOICE and NUMBER.fullmatch(value):
+                    line = text.count("\n", 0, declaration.start() + constant.start()) + 1
+                    wrong.append(f"{path}:{line}: {name} = {value} was chosen; move it to {NUMBERS[0]} with its unit, its "
+                                 f"reason and its experiment, or list it in scripts/lint_code.py (NO_CHOICE)")
+    return wrong
+
+
+def relaxed_atomics(paths):
+    """In the allocator, a comment at each relaxed atomic, or where it is declared, says why that is enough.
+
+    The comment at a file's head speaks for all of the file's."""
+    uses, explained = [], set()
+    for path, text in allocator_texts(paths):
+        lines = text.split("\n")
+        head = next(number for number, line in enumerate(lines) if not line.startswith("//"))
+        if SAYS_RELAXED.search("\n".join(lines[:head])):
+            continue
+        for number, line in enumerate(lines):
+            if any(SAYS_RELAXED.search(above) for above in lines[max(0, number - REASON_LINES):number + 1]):
+                explained.update(re.findall(r"\w+", line.split("//")[0]))
+            elif RELAXED.search(line):
+                operations = OPERATION.findall("\n".join(lines[max(0, number - 2):number + 1]))
+                uses.append((path, number + 1, "".join(operations[-1]) if operations else "it"))
+    return [f"{path}:{line}: relaxed; say in a comment here, or where {name} is declared, why that is enough"
+            for path, line, name in uses if name not in explained]

@@ -1,6 +1,6 @@
 // Every constant that could have another value without the allocator being wrong: its unit, its
 // reason, and the experiment that chose it (a heading of docs/how/experiments.md, or "not
-// measured").
+// measured"). scripts/lint constants finds one that stands elsewhere.
 //
 // What a user may set is in os/options.cc instead, geometry in base/base.h and base/size_class.h.
 #pragma once
@@ -214,6 +214,8 @@ inline constexpr long kTracerLookNs = 200'000'000;
 
 // --- the leak checker
 
+// Words of a stopped thread's registers; what is behind them is not searched. Not measured.
+inline constexpr size_t kRegisterWords = 500;
 // Bytes of the tracer's stack, and of address space for a stopped thread. Entries for threads that
 // start meanwhile. Not measured.
 inline constexpr size_t kTracerStackBytes = 64 * 1024, kStoppedThreadBytes = 8192;

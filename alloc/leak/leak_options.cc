@@ -39,9 +39,9 @@ void read_into(T* to, const char* name, int64_t low, int64_t high) {
 }
 
 void read_numbers(LeakOptions* o) {
-  constexpr int64_t kMax = 1'000'000'000;
+  constexpr int64_t kMaxLeakOption = 1'000'000'000;
   auto max_leaks = int64_t(o->max_leaks);
-  read_into(&max_leaks, "HEAP_CHECK_MAX_LEAKS", -kMax, kMax);
+  read_into(&max_leaks, "HEAP_CHECK_MAX_LEAKS", -kMaxLeakOption, kMaxLeakOption);
   o->max_leaks = max_leaks > 0 ? size_t(max_leaks) : SIZE_MAX;
   size_t alignment = o->source_alignment;
   read_into(&alignment, "HEAP_CHECK_POINTER_SOURCE_ALIGNMENT", 1, 8);
@@ -51,7 +51,7 @@ void read_numbers(LeakOptions* o) {
     Line().put("HEAP_CHECK_POINTER_SOURCE_ALIGNMENT is not a power of two; 8 stays").write();
   read_into(&o->max_offset, "HEAP_CHECK_MAX_POINTER_OFFSET", -1, INT64_MAX / 2);
   read_into(&o->exit_code, "HEAP_CHECK_ERROR_EXIT_CODE", 0, 255);
-  read_into(&o->verbose, "PERFTOOLS_VERBOSE", -kMax, kMax);
+  read_into(&o->verbose, "PERFTOOLS_VERBOSE", -kMaxLeakOption, kMaxLeakOption);
   read_into(&o->delay_seconds, "HEAP_CHECK_DELAY_SECONDS", 0, 86400);
 }
 

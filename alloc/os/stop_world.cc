@@ -16,7 +16,6 @@
 
 #include <atomic>
 
-#include "base/policy.h"
 #include "base/text.h"
 #include "os/raw_call.h"
 
@@ -202,7 +201,7 @@ struct StoppedWorld::Tracer {
   }
 
   static void read_registers(StoppedThread* t) {
-    size_t words = read_set(t->id, NT_PRSTATUS, t->word, StoppedThread::kWords);
+    size_t words = read_set(t->id, NT_PRSTATUS, t->word, kRegisterWords);
 #if defined(__x86_64__)
     auto* general = reinterpret_cast<user_regs_struct*>(t->word);
     t->stack_pointer = general->rsp;
@@ -215,7 +214,7 @@ struct StoppedWorld::Tracer {
     t->thread_pointer = tls;
     long vectors = NT_PRFPREG;
 #endif
-    words += read_set(t->id, vectors, t->word + words, StoppedThread::kWords - words);
+    words += read_set(t->id, vectors, t->word + words, kRegisterWords - words);
     t->words = uint32_t(words);
   }
 

@@ -9,18 +9,18 @@
 // memory by malloc and takes no lock. Bounds: 4 KiB a thread; waits 5 seconds for a thread to stop.
 #pragma once
 
+#include "base/policy.h"
 #include "os/os.h"
 
 namespace larder {
 
 struct StoppedThread {
   // In the kernel's layout: general registers, then vectors.
-  static constexpr size_t kWords = 500;
   int id;
   uint32_t words;
   uintptr_t stack_pointer;
   uintptr_t thread_pointer;
-  uint64_t word[kWords];
+  uint64_t word[kRegisterWords];
 };
 
 class StoppedWorld {

@@ -108,7 +108,7 @@ enum larder_pressure {
 };
 /* Sets the out-of-memory callback: function(pressure, bytes, context) is called when memory is
  * short, and freeing `bytes` would end that. An allocation that is about to fail is then tried
- * again. For the soft limit it is called once, until held memory is a sixteenth below the limit.
+ * again. For the soft limit it is called once, until held memory is well below the limit.
  *
  * It runs within malloc, on the allocating thread: it may allocate and free, must not take a lock
  * that a caller of malloc may hold, and must return. One thread calls it at a time, and never from
