@@ -200,8 +200,8 @@ inline constexpr int kLockSpins = 64;
 // Tries to take each lock for a fork whose signal handler interrupted a slow path: a holder may
 // wait for that path. Not measured.
 inline constexpr unsigned kForkTries = 50;
-// Tries to enter the table of own mappings, whose holder may be interrupted code: the first yield,
-// each later one sleeps a millisecond. Not measured.
+// Tries to enter the table of own mappings, whose holder may be interrupted code: the first
+// kOwnYields yield, each later one sleeps a millisecond. Not measured.
 inline constexpr int kOwnYields = 100, kOwnTries = 5000;
 // Yields before grow_break() gives up, for the same reason. Not measured.
 inline constexpr int kBreakTries = 10'000;

@@ -134,7 +134,7 @@ struct ThreadHeap {
   SamplePoint* sampled_point;  // of the object that refill() has just returned, or nullptr
   bool shared;
   bool orphaned;  // abandoned in fork's child
-  Lock lock;      // of a shared heap: guards all of it, as its thread does another's
+  Lock lock;      // guards a shared heap; any other belongs to its thread
   bool assigned;  // to a living thread; this and what follows belongs to the registry
   bool leaked;    // its thread has ended without giving it up, as far as known
   int thread;     // system_thread_id() of its thread, or 0

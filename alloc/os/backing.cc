@@ -252,8 +252,8 @@ Window* ask_source(size_t count) LARDER_REQUIRES(backing.lock) {
   return w;
 }
 
-// Asks for as much as the source has returned so far, up to kMaxSourceChunks. On
-// refusal it asks for the minimum: the request, a chunk at both ends, and room for `align`.
+// Asks for as much as the source has returned so far, up to kMaxSourceChunks. On refusal it asks
+// for the minimum: the request, a chunk at both ends, and room for `align`.
 void* take_from_source(size_t size_bytes, size_t align) LARDER_REQUIRES(backing.lock) {
   size_t so_far = 0;
   for (Window* w = backing.of_source.load(std::memory_order_relaxed); w != nullptr;
