@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind as Wrong;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Fatal, Result};
 use crate::output::{self, Content};
 use crate::printable;
 
@@ -52,8 +52,4 @@ impl UsageError {
     }
 }
 
-impl From<UsageError> for Failure {
-    fn from(error: UsageError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for UsageError {}

@@ -1,6 +1,9 @@
 //! The tool's failures: a message of one line, and an exit code.
 //!
 //! Invariant: a message is one printable line; its maker escapes names from outside (see `printable`).
+//!
+//! What a caller or a test tells apart is an enum of its crate, which becomes a failure by `Fatal`. The
+//! commands of cli, where nothing does, make theirs of text.
 
 use std::fmt;
 
@@ -53,5 +56,18 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// An error that ends the tool: its sentence is the failure's message.
+pub trait Fatal: std::error::Error {
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}
+
+impl<E: Fatal> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(error.status(), error.to_string())
+    }
+}
 
 pub type Result<T> = std::result::Result<T, Failure>;

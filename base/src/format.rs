@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::failure::Failure;
+use crate::failure::Fatal;
 use crate::output::Content;
 use crate::printable;
 
@@ -106,11 +106,7 @@ pub enum FormatCause {
     Unnamed,
 }
 
-impl From<FormatError> for Failure {
-    fn from(error: FormatError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for FormatError {}
 
 /// The format that the name of a file chooses, of those that a command makes. `otherwise` says how to
 /// do without: `, or give --format`.

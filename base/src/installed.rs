@@ -4,7 +4,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::Fatal;
 use crate::printable;
 
 /// The variable with the folder of the programs that the tool starts, if it is not in its own tree.
@@ -24,11 +24,7 @@ pub enum InstalledError {
     Missing { name: String, looked: Vec<PathBuf> },
 }
 
-impl From<InstalledError> for Failure {
-    fn from(error: InstalledError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for InstalledError {}
 
 /// The folder of the program that runs.
 fn own_folder() -> Option<PathBuf> {

@@ -4,6 +4,7 @@
 
 pub mod cache;
 pub mod command_line;
+pub mod error;
 pub mod execute;
 pub mod failure;
 pub mod format;

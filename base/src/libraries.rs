@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::Fatal;
 use crate::{installed, printable};
 
 /// The directory that overrides nothing but helps when the tool is not installed.
@@ -57,11 +57,7 @@ pub struct LibraryNotFound {
     pub searched: LibraryPath,
 }
 
-impl From<LibraryNotFound> for Failure {
-    fn from(error: LibraryNotFound) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for LibraryNotFound {}
 
 /// The places that are searched, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

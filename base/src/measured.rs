@@ -6,8 +6,9 @@ use std::process::Command;
 
 use serde_json::{Map, Value};
 
+use crate::error::BaseError;
 use crate::failure::Failure;
-use crate::{printable, target};
+use crate::printable;
 
 /// Variables that affect a loader or an allocator.
 const STEERING: [&str; 9] = [
@@ -55,9 +56,7 @@ pub fn last_line(said: &[u8]) -> String {
 }
 
 /// `what` a run writes cannot be written.
-pub fn scratch_failure(what: &str, error: &io::Error) -> Failure {
-    Failure::failed(format!(
-        "{what}: {}: check $TMPDIR and its free space",
-        target::reason(error)
-    ))
+pub fn scratch_failure(what: &str, source: io::Error) -> Failure {
+    let what = what.to_owned();
+    BaseError::Scratch { what, source }.into()
 }

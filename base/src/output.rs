@@ -9,7 +9,7 @@ use anstream::AutoStream;
 use anstream::adapter::strip_bytes;
 use serde::Serialize;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Fatal, Result};
 use crate::printable;
 use crate::target::reason;
 
@@ -37,11 +37,7 @@ pub enum OutputError {
     Terminal,
 }
 
-impl From<OutputError> for Failure {
-    fn from(error: OutputError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for OutputError {}
 
 /// Writes to stdout, or to a file, which it replaces. A reader that has seen enough is no error.
 pub fn write(

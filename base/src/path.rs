@@ -4,9 +4,9 @@ use std::env;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Result};
+use crate::error::BaseError;
+use crate::failure::Result;
 use crate::printable;
-use crate::target::reason;
 
 /// Quoted, so that a shell reads one word.
 pub fn quoted(path: &Path) -> String {
@@ -24,12 +24,7 @@ pub fn quoted(path: &Path) -> String {
 }
 
 pub fn absolute(path: &Path) -> Result<PathBuf> {
-    let current = env::current_dir().map_err(|error| {
-        Failure::failed(format!(
-            "the current directory cannot be found: {}",
-            reason(&error)
-        ))
-    })?;
+    let current = env::current_dir().map_err(BaseError::NoCurrentDirectory)?;
     Ok(current.join(path))
 }
 

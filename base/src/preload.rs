@@ -13,8 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Result};
-use crate::printable;
+use crate::error::BaseError;
+use crate::failure::Result;
 
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// The variable with the recorder's trace folder.
@@ -83,12 +83,8 @@ pub fn loadable_path(library: &Path) -> Result<PathBuf> {
         .filter(|directory| is_loadable(directory.as_os_str()))
         .find_map(|directory| link_in(&directory, library).ok())
         .ok_or_else(|| {
-            Failure::failed(format!(
-                "{}: LD_PRELOAD cannot carry a path with a space, a colon or a dollar sign, and \
-                 no private directory for a link could be made in $XDG_RUNTIME_DIR or /tmp: \
-                 install Larder in a path without them",
-                printable::name(library)
-            ))
+            let library = library.to_owned();
+            BaseError::NotLoadable { library }.into()
         })
 }
 

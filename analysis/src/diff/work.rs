@@ -1,6 +1,6 @@
 //! The work of each trace: given by the user, or counted in the traces.
 
-use larder_base::failure::Failure;
+use larder_base::failure::Fatal;
 use larder_base::printable;
 
 use super::side::Side;
@@ -52,11 +52,7 @@ pub enum WorkError {
     },
 }
 
-impl From<WorkError> for Failure {
-    fn from(error: WorkError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for WorkError {}
 
 fn listed(marks: &[String]) -> String {
     match marks {

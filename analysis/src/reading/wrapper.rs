@@ -4,7 +4,7 @@
 //! call of the wrapper is one call of its kind, charged to the wrapper's caller. If the wrapper adds a
 //! header to each block, the header's bytes are subtracted.
 
-use larder_base::failure::Failure;
+use larder_base::failure::Fatal;
 use larder_base::printable;
 
 use super::family::Kind;
@@ -28,11 +28,7 @@ pub enum WrapperError {
     Header(String),
 }
 
-impl From<WrapperError> for Failure {
-    fn from(error: WrapperError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for WrapperError {}
 
 /// The kind that a wrapper's calls count as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

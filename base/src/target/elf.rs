@@ -10,7 +10,7 @@ use object::elf::{self, DataEncoding, FileClass, FileHeader64, Machine};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol};
 
-use crate::failure::Failure;
+use crate::failure::Fatal;
 use crate::printable;
 use crate::regular::open_regular;
 
@@ -82,11 +82,7 @@ pub enum ElfError {
     NoMalloc { path: PathBuf },
 }
 
-impl From<ElfError> for Failure {
-    fn from(error: ElfError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for ElfError {}
 
 /// Refuses a program that cannot run here or that a preload cannot reach.
 pub fn check_program(path: &Path) -> Result<(), ElfError> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::elf::ElfError;
 use super::{MAX_INTERPRETERS, reason};
-use crate::failure::{ExitStatus, Failure};
+use crate::failure::{ExitStatus, Fatal};
 use crate::printable;
 
 #[derive(Debug, thiserror::Error)]
@@ -79,18 +79,12 @@ pub enum Privilege {
     Capabilities,
 }
 
-impl TargetError {
+impl Fatal for TargetError {
     /// The exit code of a shell for the same.
-    pub fn status(&self) -> ExitStatus {
+    fn status(&self) -> ExitStatus {
         match self {
             Self::Empty | Self::NotInPath { .. } | Self::NoSuchFile { .. } => ExitStatus::NotFound,
             _ => ExitStatus::Unfit,
         }
-    }
-}
-
-impl From<TargetError> for Failure {
-    fn from(error: TargetError) -> Self {
-        Failure::new(error.status(), error.to_string())
     }
 }

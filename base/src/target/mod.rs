@@ -14,7 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::ExitStatus;
+use crate::failure::{ExitStatus, Fatal};
 
 pub use elf::{ElfError, check_allocator_library, program_loader};
 pub use error::{Privilege, TargetError};

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use larder_base::cache;
-use larder_base::failure::Failure;
+use larder_base::failure::Fatal;
 use larder_base::libraries::{Library, LibraryNotFound, LibraryPath};
 use larder_base::order;
 use larder_base::printable;
@@ -89,11 +89,7 @@ fn offer(missing_peers: Option<&Path>) -> String {
     missing_peers.map(say).unwrap_or_default()
 }
 
-impl From<AllocatorError> for Failure {
-    fn from(error: AllocatorError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for AllocatorError {}
 
 type Result<T> = std::result::Result<T, AllocatorError>;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use larder_base::failure::Failure;
+use larder_base::failure::Fatal;
 use larder_base::printable;
 use regex::Regex;
 
@@ -102,11 +102,7 @@ pub enum ArgumentError {
     Peer(#[from] AllocatorError),
 }
 
-impl From<ArgumentError> for Failure {
-    fn from(error: ArgumentError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for ArgumentError {}
 
 type Result<T> = std::result::Result<T, ArgumentError>;
 

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::{Fatal, Result};
 use larder_base::printable;
 use object::{Object, ObjectSymbol};
 
@@ -56,11 +56,7 @@ enum LoadedError {
     Log { folder: PathBuf, source: io::Error },
 }
 
-impl From<LoadedError> for Failure {
-    fn from(error: LoadedError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for LoadedError {}
 
 /// One line `binding file USER [0] to OWNER [0]: normal symbol `malloc'`.
 #[derive(Debug, PartialEq)]

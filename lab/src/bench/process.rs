@@ -75,12 +75,12 @@ impl Runner {
             )));
         }
         let interruption = Interruption::handle_signals()
-            .map_err(|error| scratch_failure("signals cannot be handled", &error))?;
+            .map_err(|error| scratch_failure("signals cannot be handled", error))?;
         let scratch = tempfile::Builder::new().prefix("larder-bench-").tempdir();
         let scratch =
-            scratch.map_err(|error| scratch_failure("no temporary folder can be made", &error))?;
+            scratch.map_err(|error| scratch_failure("no temporary folder can be made", error))?;
         fs::create_dir(scratch.path().join(CACHE))
-            .map_err(|error| scratch_failure(&printable::name(scratch.path()), &error))?;
+            .map_err(|error| scratch_failure(&printable::name(scratch.path()), error))?;
         Ok(Runner {
             bench: bench.to_owned(),
             scratch,
@@ -99,7 +99,7 @@ impl Runner {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let folder = self.scratch.path().join(number.to_string());
         fs::create_dir(&folder)
-            .map_err(|error| scratch_failure(&printable::name(&folder), &error))
+            .map_err(|error| scratch_failure(&printable::name(&folder), error))
             .map(|()| folder)
     }
 
@@ -134,7 +134,7 @@ impl Runner {
         let ended = self.run_in(&folder, workload, allocator, settings);
         let removed = fs::remove_dir_all(&folder);
         if let (Ok(_), Err(error)) = (&ended, removed) {
-            return Err(scratch_failure(&printable::name(&folder), &error));
+            return Err(scratch_failure(&printable::name(&folder), error));
         }
         ended
     }
@@ -146,7 +146,7 @@ impl Runner {
         allocator: &Allocator,
         settings: &Settings,
     ) -> Result<Ended> {
-        let problem = |error: io::Error| scratch_failure(&printable::name(folder), &error);
+        let problem = |error: io::Error| scratch_failure(&printable::name(folder), error);
         let [output, out, err, work] =
             ["measured.json", "stdout", "stderr", "work"].map(|name| folder.join(name));
         fs::create_dir(&work).map_err(problem)?;
@@ -181,7 +181,7 @@ impl Runner {
             .stdout(fs::File::create(&out).map_err(problem)?)
             .stderr(fs::File::create(&err).map_err(problem)?);
         let run = self.interruption.run(&mut command);
-        let status = run.map_err(|error| scratch_failure(MEASURE, &error))?;
+        let status = run.map_err(|error| scratch_failure(MEASURE, error))?;
         if !status.success() {
             let said = last_line(&fs::read(&err).unwrap_or_default());
             return Err(Failure::failed(format!(

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::{Fatal, Result};
 use larder_base::installed::{self, PROGRAMS_VARIABLE};
 use larder_base::measured::{self, last_line, last_object, scratch_failure};
 use larder_base::preload::{PRELOAD_VARIABLE, loadable_path};
@@ -66,11 +66,7 @@ pub enum ProgramError {
     },
 }
 
-impl From<ProgramError> for Failure {
-    fn from(error: ProgramError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for ProgramError {}
 
 type ProgramResult<T> = std::result::Result<T, ProgramError>;
 
@@ -137,7 +133,7 @@ impl Programs {
         let scratch = tempfile::Builder::new().prefix("larder-").tempdir();
         Ok(Programs {
             directory,
-            scratch: scratch.map_err(|error| scratch_failure("a temporary folder", &error))?,
+            scratch: scratch.map_err(|error| scratch_failure("a temporary folder", error))?,
             limit: Duration::from_secs(limit_seconds),
             folders: Cell::new(0),
         })
@@ -148,7 +144,7 @@ impl Programs {
         self.folders.set(self.folders.get() + 1);
         let folder = self.scratch.path().join(self.folders.get().to_string());
         fs::create_dir(&folder)
-            .map_err(|error| scratch_failure(&printable::name(&folder), &error))?;
+            .map_err(|error| scratch_failure(&printable::name(&folder), error))?;
         Ok(folder)
     }
 
@@ -207,7 +203,7 @@ impl Programs {
     fn start(&self, launch: &Launch, out: &Path, err: &Path) -> Result<Child> {
         let mut command = self.command(launch)?;
         let create = |path: &Path| {
-            File::create(path).map_err(|error| scratch_failure(&printable::name(path), &error))
+            File::create(path).map_err(|error| scratch_failure(&printable::name(path), error))
         };
         let child = start_child(command.stdout(create(out)?).stderr(create(err)?));
         Ok(child?)

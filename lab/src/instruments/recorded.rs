@@ -61,7 +61,7 @@ fn compiler(scratch: &Path) -> Result<Maybe> {
         return static_cast<int>(words.size());\n}\n";
     let (source, plain) = (scratch.join("words.cc"), scratch.join("words.ii"));
     fs::write(&source, SOURCE)
-        .map_err(|error| scratch_failure("a program for the compiler", &error))?;
+        .map_err(|error| scratch_failure("a program for the compiler", error))?;
     let preprocessed = Command::new("g++")
         .args(["-E".as_ref(), "-o".as_ref(), plain.as_os_str()])
         .arg(&source)
@@ -99,7 +99,7 @@ fn database(scratch: &Path, scale: f64) -> Result<Maybe> {
          SELECT size, count(*), group_concat(upper(word)) FROM words GROUP BY size;\n\
          SELECT count(*) FROM words a JOIN words b ON a.word = lower(b.word);\n"
     );
-    fs::write(&script, text).map_err(|error| scratch_failure("a script for sqlite3", &error))?;
+    fs::write(&script, text).map_err(|error| scratch_failure("a script for sqlite3", error))?;
     let Ok(program) = programs::require("sqlite3", "sqlite3") else {
         return Ok(Err("sqlite3"));
     };

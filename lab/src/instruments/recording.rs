@@ -87,7 +87,7 @@ fn cases(programs: &Programs, scale: f64) -> Result<Vec<Case>> {
     let problem = programs.scratch_folder()?.join("pigeons.smt2");
     let rounds = (20.0 * scale).max(1.0) as usize;
     fs::write(&problem, pigeons(rounds))
-        .map_err(|error| larder_base::measured::scratch_failure("a problem for z3", &error))?;
+        .map_err(|error| larder_base::measured::scratch_failure("a problem for z3", error))?;
     let z3 = programs::require("z3", "z3")?.display().to_string();
     let own = |kind: &str, count: &str| [PROGRAM, kind, count].map(str::to_owned).to_vec();
     let case = |name, words| {

@@ -98,7 +98,7 @@ impl<'a> Replayer<'a> {
     pub fn check_loaded(&self, allocator: &Allocator) -> Result<()> {
         let file = scratch_file()?;
         let nothing = OpsFile::new(file).finish(0, 0);
-        let nothing = nothing.map_err(|error| scratch_failure("a temporary file", &error))?;
+        let nothing = nothing.map_err(|error| scratch_failure("a temporary file", error))?;
         let run = self.run(&nothing, Some(allocator), &[])?;
         let run = run.map_err(|cause| {
             Failure::failed(format!(
@@ -188,7 +188,7 @@ impl<'a> Replayer<'a> {
         allocator: Option<&Allocator>,
         options: &[&str],
     ) -> Result<std::result::Result<Run, String>> {
-        let unwritable = |error: std::io::Error| scratch_failure("a temporary file", &error);
+        let unwritable = |error: std::io::Error| scratch_failure("a temporary file", error);
         let mut command = measured::command(&self.program);
         if let Some(allocator) = allocator {
             command.env(PRELOAD_VARIABLE, loadable_path(&allocator.library)?);
@@ -231,7 +231,7 @@ impl<'a> Replayer<'a> {
 
 /// The file has no name, so it is gone however the tool ends.
 pub fn scratch_file() -> Result<File> {
-    tempfile::tempfile().map_err(|error| scratch_failure("a temporary file", &error))
+    tempfile::tempfile().map_err(|error| scratch_failure("a temporary file", error))
 }
 
 fn contents(file: &File) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::{Failure, Fatal, Result};
 use larder_base::printable;
 use larder_base::target::reason;
 use regex::Regex;
@@ -162,11 +162,7 @@ enum ReceiverError {
     UnknownPath(String),
 }
 
-impl From<ReceiverError> for Failure {
-    fn from(error: ReceiverError) -> Self {
-        Failure::failed(error.to_string())
-    }
-}
+impl Fatal for ReceiverError {}
 
 fn receiver(text: &str) -> std::result::Result<(Uri, Shape), ReceiverError> {
     let uri: Option<Uri> = text.parse().ok();

@@ -90,7 +90,7 @@ fn cases(programs: &Programs) -> Result<Vec<Case>> {
     let folder = programs.scratch_folder()?;
     let input = |name: &str, text: &str| -> Result<String> {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| scratch_failure("an input", &error))?;
+        fs::write(&path, text).map_err(|error| scratch_failure("an input", error))?;
         Ok(path.display().to_string())
     };
     let own = |kind: &str, rounds: &str| [PROGRAM, kind, rounds].map(str::to_owned).to_vec();
@@ -208,7 +208,7 @@ fn compare(plan: &StacksPlan, programs: &Programs, case: &Case) -> Result<Compar
     if plan.debugged > 0 {
         let second = Sampling::of(programs, case, folder.join("gdb"), every)?;
         let script = second.folder.join("debugger.py");
-        fs::write(&script, DEBUGGER).map_err(|error| scratch_failure("a script", &error))?;
+        fs::write(&script, DEBUGGER).map_err(|error| scratch_failure("a script", error))?;
         programs.printed_by(&second.launch(case, Some((&script, plan.debugged))))?;
         compared.gdb = second.tally(&second.debugged)?;
         let examples = named("gdb", &compared.gdb, &second.trace)?;
@@ -231,7 +231,7 @@ struct Sampling {
 impl Sampling {
     fn of(programs: &Programs, case: &Case, folder: PathBuf, every: f64) -> Result<Sampling> {
         let trace = folder.join("trace");
-        fs::create_dir_all(&trace).map_err(|error| scratch_failure(case.name, &error))?;
+        fs::create_dir_all(&trace).map_err(|error| scratch_failure(case.name, error))?;
         let recorder = LibraryPath::from_environment().find(Library::Recorder)?;
         let preload = preload_value(&[programs.path(SAMPLER), recorder])?;
         Ok(Sampling {
@@ -280,7 +280,7 @@ impl Sampling {
     }
 
     fn tally(&self, samples: &Path) -> Result<Tally> {
-        let bytes = fs::read(samples).map_err(|error| scratch_failure("the samples", &error))?;
+        let bytes = fs::read(samples).map_err(|error| scratch_failure("the samples", error))?;
         let recorded = samples::recorded(&self.trace).map_err(traces::unreadable)?;
         Ok(Tally::of(&recorded, &samples::parse(&bytes)))
     }
