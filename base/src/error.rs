@@ -20,9 +20,23 @@ pub enum BaseError {
     NotLoadable { library: PathBuf },
     #[error("{}: cannot be executed: {}", printable::name(program), reason(source))]
     NotExecuted { program: PathBuf, source: io::Error },
-    /// `what` a run writes cannot be written.
-    #[error("{what}: {}: check $TMPDIR and its free space", reason(source))]
-    Scratch { what: String, source: io::Error },
+    /// A file, a thread, a terminal.
+    #[error("{what}: {}: {remedy}", reason(source))]
+    System {
+        what: String,
+        source: io::Error,
+        remedy: &'static str,
+    },
+}
+
+/// For `map_err`: the system refuses `what`.
+pub fn system(what: impl Into<String>, remedy: &'static str) -> impl Fn(io::Error) -> BaseError {
+    let what = what.into();
+    move |source| BaseError::System {
+        what: what.clone(),
+        source,
+        remedy,
+    }
 }
 
 impl Fatal for BaseError {

@@ -42,11 +42,6 @@ impl Failure {
     pub fn unfit(message: impl Into<String>) -> Self {
         Self::new(ExitStatus::Unfit, message)
     }
-
-    /// A command that was not found (127).
-    pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(ExitStatus::NotFound, message)
-    }
 }
 
 impl fmt::Display for Failure {

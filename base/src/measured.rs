@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value};
 
-use crate::error::BaseError;
+use crate::error::system;
 use crate::failure::Failure;
 use crate::printable;
 
@@ -56,7 +56,6 @@ pub fn last_line(said: &[u8]) -> String {
 }
 
 /// `what` a run writes cannot be written.
-pub fn scratch_failure(what: &str, source: io::Error) -> Failure {
-    let what = what.to_owned();
-    BaseError::Scratch { what, source }.into()
+pub fn scratch_failure(what: &str, error: io::Error) -> Failure {
+    system(what, "check $TMPDIR and its free space")(error).into()
 }

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use larder_base::command_line::UsageError;
-use larder_base::failure::Result;
+use larder_base::failure;
 
 use crate::bench::{self, BenchPlan, RawBench};
+use crate::error::Result;
 use crate::instruments::InstrumentPlan;
 use crate::instruments::arguments as instruments;
 use crate::replay::{self, RawReplay, ReplayPlan};
@@ -84,10 +85,10 @@ pub enum Plan {
 }
 
 /// Parses and checks the words after the tool's own name.
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> failure::Result<Plan> {
     let words: Vec<OsString> = words.into_iter().collect();
     match read(&words) {
-        Ok(cli) => cli.command.check(),
+        Ok(cli) => Ok(cli.command.check()?),
         Err(error) if error.use_stderr() => Err(usage_error(&error, &words).into()),
         Err(help) => Ok(Plan::Show(help.render().to_string())),
     }
@@ -149,7 +150,7 @@ fn instrument(plan: Result<InstrumentPlan>) -> Result<Plan> {
 mod tests {
     use super::*;
 
-    fn plan(words: &[&str]) -> Result<Plan> {
+    fn plan(words: &[&str]) -> failure::Result<Plan> {
         let words = std::iter::once("larder").chain(words.iter().copied());
         parse(words.map(OsString::from))
     }

@@ -5,17 +5,21 @@
 
 mod args;
 mod bench;
+mod error;
 mod instruments;
 mod replay;
 mod torture;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use larder_base::command_line;
 use larder_base::failure::Result;
+use larder_base::installed;
 
 use args::Plan;
+use error::LabError;
 
 /// Runs the command line; the first word is the tool's name.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Result<ExitCode> {
@@ -25,5 +29,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Result<ExitCode> {
         Plan::Replay(plan) => replay::replay(&plan).map(ExitCode::from),
         Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
         Plan::Show(text) => command_line::show(&text),
+    }
+}
+
+/// A program that `make build` stages.
+fn built(program: &'static str) -> error::Result<PathBuf> {
+    let directory = installed::programs();
+    let path = directory.join(program);
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(LabError::NotBuilt { program, directory }),
     }
 }

@@ -372,7 +372,8 @@ mod tests {
         assert_eq!(peer.environment["LARDER_COLOUR"], "0");
         assert_eq!(peer.environment["A"], "b=c");
         for wrong in ["", "old", "=x", "old=", "o d=x", "old=x,y", "old=x,=y"] {
-            assert!(ExtraPeer::parse("--peer", wrong).is_err(), "{wrong}");
+            let error = ExtraPeer::parse("--peer", wrong).unwrap_err();
+            assert!(matches!(error, AllocatorError::Argument { .. }), "{error}");
         }
     }
 

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use larder_base::failure::Fatal;
-use larder_base::printable;
 use regex::Regex;
 
-use super::allocators::{AllocatorError, ExtraPeer};
+use super::allocators::ExtraPeer;
+use crate::error::{LabError, Result};
 
 pub const EXAMPLES: &str = "Examples:\n  \
     larder bench --quick\n      Every peer on a subset of the workloads, within five minutes.\n  \
@@ -85,27 +84,6 @@ pub struct RawBench {
     markdown: Option<PathBuf>,
 }
 
-/// A value that no comparison can have.
-#[derive(Debug, thiserror::Error)]
-pub enum ArgumentError {
-    #[error("--quick --rounds {0}: a comparison has at least {LEAST_QUICK_ROUNDS} rounds")]
-    Rounds(u32),
-    #[error("--scale {0}: give a factor above 0 and at most 1000")]
-    Scale(f64),
-    #[error(
-        "--only '{}': {}: give a regular expression",
-        printable::escape(pattern),
-        printable::escape(cause)
-    )]
-    Only { pattern: String, cause: String },
-    #[error(transparent)]
-    Peer(#[from] AllocatorError),
-}
-
-impl Fatal for ArgumentError {}
-
-type Result<T> = std::result::Result<T, ArgumentError>;
-
 /// What the user asked for, checked.
 #[derive(Debug)]
 pub struct BenchPlan {
@@ -170,16 +148,19 @@ impl RawBench {
             });
         }
         if self.quick && self.rounds < LEAST_QUICK_ROUNDS {
-            return Err(ArgumentError::Rounds(self.rounds));
+            return Err(LabError::Rounds {
+                given: self.rounds,
+                least: LEAST_QUICK_ROUNDS,
+            });
         }
         if !(self.scale > 0.0 && self.scale <= 1000.0) {
-            return Err(ArgumentError::Scale(self.scale));
+            return Err(LabError::Scale(self.scale));
         }
         let only = self.only.iter().map(|pattern| {
             Regex::new(pattern).map_err(|error| {
                 let cause = error.to_string();
                 let cause = cause.lines().last().unwrap_or_default();
-                ArgumentError::Only {
+                LabError::Only {
                     pattern: pattern.clone(),
                     cause: cause.trim_start_matches("error: ").to_owned(),
                 }
@@ -256,7 +237,10 @@ mod tests {
         let longer = effort(&["--quick", "--time-limit", "600", "--rounds", "9"]);
         assert_eq!(longer.time_limit, Some(Duration::from_secs(600)));
         let error = plan(&["--quick", "--rounds", "4"]).unwrap_err();
-        assert!(matches!(error, ArgumentError::Rounds(4)), "{error}");
+        assert!(
+            matches!(error, LabError::Rounds { given: 4, .. }),
+            "{error}"
+        );
     }
 
     #[test]
@@ -267,12 +251,12 @@ mod tests {
             error
         };
         let only = refused(&["--only", "("]);
-        assert!(matches!(only, ArgumentError::Only { .. }), "{only}");
+        assert!(matches!(only, LabError::Only { .. }), "{only}");
         for scale in ["0", "NaN"] {
             let scale = refused(&["--scale", scale]);
-            assert!(matches!(scale, ArgumentError::Scale(_)), "{scale}");
+            assert!(matches!(scale, LabError::Scale(_)), "{scale}");
         }
         let peer = refused(&["--peer", "old"]);
-        assert!(matches!(peer, ArgumentError::Peer(_)), "{peer}");
+        assert!(matches!(peer, LabError::Allocator(_)), "{peer}");
     }
 }

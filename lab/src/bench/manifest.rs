@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use larder_base::failure::{Failure, Result};
-use larder_base::installed::{self, PROGRAMS_VARIABLE};
-use larder_base::printable;
+use larder_base::error::system;
+use larder_base::installed;
+use larder_base::printable::name;
 use serde::Deserialize;
+
+use crate::error::{LabError, Result};
 
 pub const MANIFEST: &str = "workloads.toml";
 
@@ -63,6 +65,41 @@ pub enum Preload {
     Inner,
 }
 
+/// What is wrong in a manifest.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    #[error("{}{message}", line.map(|line| format!("near line {line}: ")).unwrap_or_default())]
+    Syntax {
+        line: Option<usize>,
+        message: String,
+    },
+    #[error("two workloads are called {0}")]
+    Twice(String),
+    #[error("has no [[workload]]")]
+    Empty,
+    #[error("the workload name '{0}' may have only letters, digits, '-', '.' and '_'")]
+    Name(String),
+    #[error("workload {0} has an empty command")]
+    NoCommand(String),
+    #[error("workload {workload}: '{word}': {cause}")]
+    Word {
+        workload: String,
+        word: String,
+        cause: WordError,
+    },
+}
+
+/// What is wrong in a word of a command.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WordError {
+    #[error("the {{ has no }}")]
+    Unclosed,
+    #[error(
+        "there is no placeholder {{{0}}}; there are {{bench}}, {{scratch}}, {{scale}} and {{scale*N}}"
+    )]
+    Placeholder(String),
+}
+
 /// The values of a command's placeholders.
 pub struct Places<'a> {
     pub bench: &'a Path,
@@ -74,77 +111,61 @@ pub struct Places<'a> {
 pub fn directory() -> Result<PathBuf> {
     let directory = installed::programs().join("bench");
     if directory.join(MANIFEST).is_file() {
-        return directory.canonicalize().map_err(|error| {
-            Failure::failed(format!(
-                "{}: {}: check its permissions",
-                printable::name(&directory),
-                larder_base::target::reason(&error)
-            ))
-        });
+        let whole = directory.canonicalize();
+        return Ok(whole.map_err(system(name(&directory), "check its permissions"))?);
     }
-    Err(Failure::failed(format!(
-        "{} is not in {}: run `make peers` and use out/bin/larder, or set {PROGRAMS_VARIABLE} to the \
-         directory that holds bench/{MANIFEST}",
-        MANIFEST,
-        printable::name(&directory)
-    )))
+    Err(LabError::NoPeers {
+        file: MANIFEST.to_owned(),
+        directory,
+    })
 }
 
 /// Reads and checks the manifest in `directory`.
 pub fn load(directory: &Path) -> Result<Vec<Workload>> {
     let path = directory.join(MANIFEST);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        Failure::failed(format!(
-            "{}: {}: stage the tree again with `make peers`",
-            printable::name(&path),
-            larder_base::target::reason(&error)
-        ))
-    })?;
-    parse(&text).map_err(|cause| {
-        Failure::failed(format!(
-            "{}: {}: correct the file",
-            printable::name(&path),
-            printable::escape(&cause)
-        ))
-    })
+    let text = std::fs::read_to_string(&path).map_err(system(
+        name(&path),
+        "stage the tree again with `make peers`",
+    ))?;
+    parse(&text).map_err(|cause| LabError::Manifest { path, cause })
 }
 
-fn parse(text: &str) -> std::result::Result<Vec<Workload>, String> {
+fn parse(text: &str) -> std::result::Result<Vec<Workload>, ManifestError> {
     let manifest: Manifest = toml::from_str(text).map_err(|error| {
         let line = error
             .span()
             .map(|span| text[..span.start].lines().count().max(1));
-        let line = line.map(|line| format!("near line {line}: "));
         let message = error.message().replace('\n', " ");
-        format!("{}{message}", line.unwrap_or_default())
+        ManifestError::Syntax { line, message }
     })?;
     let mut names = HashSet::new();
     for workload in &manifest.workload {
         workload.check()?;
         if !names.insert(&workload.name) {
-            return Err(format!("two workloads are called {}", workload.name));
+            return Err(ManifestError::Twice(workload.name.clone()));
         }
     }
     if manifest.workload.is_empty() {
-        return Err("has no [[workload]]".to_owned());
+        return Err(ManifestError::Empty);
     }
     Ok(manifest.workload)
 }
 
 impl Workload {
-    fn check(&self) -> std::result::Result<(), String> {
+    fn check(&self) -> std::result::Result<(), ManifestError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if self.name.is_empty() || !self.name.chars().all(plain) {
-            return Err(format!(
-                "the workload name '{}' may have only letters, digits, '-', '.' and '_'",
-                self.name
-            ));
+            return Err(ManifestError::Name(self.name.clone()));
         }
         if self.command.is_empty() {
-            return Err(format!("workload {} has an empty command", self.name));
+            return Err(ManifestError::NoCommand(self.name.clone()));
         }
         for word in &self.command {
-            pieces(word).map_err(|cause| format!("workload {}: {cause}", self.name))?;
+            pieces(word).map_err(|cause| ManifestError::Word {
+                workload: self.name.clone(),
+                word: word.clone(),
+                cause,
+            })?;
         }
         Ok(())
     }
@@ -196,13 +217,11 @@ impl Piece<'_> {
     }
 }
 
-fn pieces(word: &str) -> std::result::Result<Vec<Piece<'_>>, String> {
+fn pieces(word: &str) -> std::result::Result<Vec<Piece<'_>>, WordError> {
     let mut pieces = Vec::new();
     let mut rest = word;
     while let Some(open) = rest.find('{') {
-        let close = rest[open..]
-            .find('}')
-            .ok_or_else(|| format!("'{word}': the {{ has no }}"))?;
+        let close = rest[open..].find('}').ok_or(WordError::Unclosed)?;
         if open > 0 {
             pieces.push(Piece::Text(&rest[..open]));
         }
@@ -215,12 +234,7 @@ fn pieces(word: &str) -> std::result::Result<Vec<Piece<'_>>, String> {
                 .strip_prefix("scale*")
                 .and_then(|usual| usual.parse::<u64>().ok())
                 .map(|usual| Piece::Scaled(usual as f64))
-                .ok_or_else(|| {
-                    format!(
-                        "'{word}': there is no placeholder {{{name}}}; there are {{bench}}, \
-                         {{scratch}}, {{scale}} and {{scale*N}}"
-                    )
-                })?,
+                .ok_or_else(|| WordError::Placeholder(name.to_owned()))?,
         });
         rest = &rest[open + close + 1..];
     }
@@ -262,30 +276,53 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_their_place() {
-        let cases = [
-            ("[[workload", "near line 1"),
-            ("", "missing field `workload`"),
-            ("workload = []", "no [[workload]]"),
-            (&format!("{PAIR}fast = true\n"), "unknown field `fast`"),
-            (&format!("{PAIR}preload = 'outer'\n"), "`outer`"),
-            (&format!("{PAIR}quick = 1\n"), "near line 6"),
-            (&format!("{PAIR}{PAIR}"), "two workloads are called pair"),
+        let syntax = |text: &str| match parse(text).unwrap_err() {
+            ManifestError::Syntax { line, message } => {
+                assert!(!message.contains('\n'), "{message}");
+                line
+            }
+            other => panic!("{text:?}: {other}"),
+        };
+        assert_eq!(syntax("[[workload"), Some(1));
+        assert_eq!(syntax(&format!("{PAIR}quick = 1\n")), Some(6));
+        for line in ["fast = true\n", "preload = 'outer'\n"] {
+            syntax(&format!("{PAIR}{line}"));
+        }
+        syntax("");
+        let wrong = |word: &str, cause| ManifestError::Word {
+            workload: "pair".to_owned(),
+            word: word.to_owned(),
+            cause,
+        };
+        let unknown = |name: &str| WordError::Placeholder(name.to_owned());
+        for (text, error) in [
+            ("workload = []", ManifestError::Empty),
+            (
+                &format!("{PAIR}{PAIR}"),
+                ManifestError::Twice("pair".to_owned()),
+            ),
             (
                 &PAIR.replace("{scale}", "{size}"),
-                "there is no placeholder {size}",
+                wrong("x{size}", unknown("size")),
             ),
-            (&PAIR.replace("{scale*1000}", "{scale*x}"), "{scale*x}"),
-            (&PAIR.replace("{scale}", "{scale"), "has no }"),
-            (&PAIR.replace("'pair'", "'pa ir'"), "may have only letters"),
+            (
+                &PAIR.replace("{scale*1000}", "{scale*x}"),
+                wrong("{scale*x}", unknown("scale*x")),
+            ),
+            (
+                &PAIR.replace("{scale}", "{scale"),
+                wrong("x{scale", WordError::Unclosed),
+            ),
+            (
+                &PAIR.replace("'pair'", "'pa ir'"),
+                ManifestError::Name("pa ir".to_owned()),
+            ),
             (
                 "[[workload]]\nname = 'a'\ngroup = 'own'\nwhat = ''\ncommand = []\n",
-                "empty command",
+                ManifestError::NoCommand("a".to_owned()),
             ),
-        ];
-        for (text, words) in cases {
-            let cause = parse(text).unwrap_err();
-            assert!(cause.contains(words), "{text:?}: {cause}");
-            assert!(!cause.contains('\n'), "{cause}");
+        ] {
+            assert_eq!(parse(text).unwrap_err(), error, "{text:?}");
         }
     }
 

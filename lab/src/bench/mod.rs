@@ -18,20 +18,21 @@ mod check_loaded;
 mod figures;
 mod html;
 mod interruption;
-mod manifest;
+pub mod manifest;
 mod markdown;
 mod plots;
 mod process;
 mod progress;
 mod ranking;
-mod results;
+pub mod results;
 mod session;
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::error::{BaseError, system};
+use larder_base::failure::Result;
 use larder_base::machine::{self, Machine};
 use larder_base::order;
 use larder_base::output::{self, Content};
@@ -45,6 +46,8 @@ use progress::say;
 use ranking::Summary;
 use results::{FORM, Results, Subject};
 use session::{Flow, SMOKE_SCALE, Session, TRIAL_SCALE};
+
+use crate::error::{self, LabError};
 
 pub use args::{BenchPlan, EXAMPLES, RawBench};
 
@@ -111,11 +114,12 @@ impl Setting {
         let runner = Runner::new(&directory, field.run_limit.as_secs_f64())?;
         for workload in &workloads {
             if let Some(program) = runner.missing_program(workload) {
-                return Err(Failure::failed(format!(
-                    "{}: {} is not there: stage the workloads with `make peers`",
-                    workload.name,
-                    printable::escape(&program)
-                )));
+                let program = printable::escape(&program);
+                return Err(LabError::Missing(format!(
+                    "{}: {program} is not there: stage the workloads with `make peers`",
+                    workload.name
+                ))
+                .into());
             }
         }
         for note in &notes {
@@ -131,7 +135,7 @@ impl Setting {
 }
 
 impl Selection {
-    fn choose(&self, workloads: Vec<Workload>) -> Result<Vec<Workload>> {
+    fn choose(&self, workloads: Vec<Workload>) -> error::Result<Vec<Workload>> {
         let names: Vec<String> = workloads.iter().map(|w| w.name.clone()).collect();
         let chosen = |w: &Workload| {
             (!self.quick || w.quick)
@@ -140,7 +144,7 @@ impl Selection {
         let workloads: Vec<Workload> = workloads.into_iter().filter(chosen).collect();
         if workloads.is_empty() {
             let patterns: Vec<&str> = self.only.iter().map(regex::Regex::as_str).collect();
-            return Err(Failure::failed(format!(
+            return Err(LabError::usage(format!(
                 "--only {} names no workload{}; there are {}",
                 printable::escape(&patterns.join(" ")),
                 if self.quick { " of --quick" } else { "" },
@@ -154,7 +158,7 @@ impl Selection {
     fn require_programs(
         &self,
         workloads: Vec<Workload>,
-    ) -> Result<(Vec<Workload>, Option<String>)> {
+    ) -> error::Result<(Vec<Workload>, Option<String>)> {
         let (there, missing): (Vec<Workload>, Vec<Workload>) =
             workloads.into_iter().partition(|w| w.missing().is_empty());
         if missing.is_empty() {
@@ -173,14 +177,14 @@ impl Selection {
         let names: Vec<&str> = missing.iter().map(|w| w.name.as_str()).collect();
         let (names, programs) = (names.join(", "), programs.join(", "));
         if !self.skip_missing {
-            return Err(Failure::failed(format!(
+            return Err(LabError::Missing(format!(
                 "{names}: {programs} not found: apt-get install {}, or leave them out with \
                  --skip-missing",
                 packages.join(" ")
             )));
         }
         if there.is_empty() {
-            return Err(Failure::failed(format!(
+            return Err(LabError::Missing(format!(
                 "--skip-missing leaves out every workload: apt-get install {}",
                 packages.join(" ")
             )));
@@ -296,14 +300,14 @@ fn command_line() -> String {
 }
 
 /// Reports now, not after an hour, that the results cannot be written.
-fn prepare(output: &Output) -> Result<()> {
+fn prepare(output: &Output) -> error::Result<()> {
     if let Some(directory) = &output.directory {
-        fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
+        fs::create_dir_all(directory).map_err(unwritable(directory))?;
     }
     for file in [&output.json, &output.markdown].into_iter().flatten() {
         if file.as_os_str() != "-" {
             let open = fs::OpenOptions::new().append(true).create(true).open(file);
-            open.map_err(|error| unwritable(file, &error))?;
+            open.map_err(unwritable(file))?;
         }
     }
     Ok(())
@@ -318,7 +322,7 @@ fn write_out(results: &Results, output: &Output) -> Result<Summary> {
     };
     let markdown = || markdown::render(results, &summary);
     if let Some(directory) = &output.directory {
-        fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
+        fs::create_dir_all(directory).map_err(unwritable(directory))?;
         write_file(&directory.join("results.json"), &json())?;
         write_file(&directory.join("results.md"), &markdown())?;
         write_file(
@@ -345,15 +349,11 @@ fn write_file(path: &Path, text: &str) -> Result<()> {
     if path.as_os_str() == "-" {
         return print(text);
     }
-    fs::write(path, text).map_err(|error| unwritable(path, &error))
+    Ok(fs::write(path, text).map_err(unwritable(path))?)
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!(
-        "{}: {}: name another place for the results",
-        printable::name(path),
-        larder_base::target::reason(error)
-    ))
+fn unwritable(path: &Path) -> impl Fn(io::Error) -> BaseError {
+    system(printable::name(path), "name another place for the results")
 }
 
 fn print(text: &str) -> Result<()> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::measured::{self, last_line, last_object, scratch_failure};
 use larder_base::{preload, printable};
 use serde::Deserialize;
@@ -23,6 +23,7 @@ use super::figures::Figures;
 use super::interruption::Interruption;
 use super::manifest::{Places, Preload, Workload};
 use super::results::Outcome;
+use crate::error::LabError;
 
 const MEASURE: &str = "bench_measure";
 /// Inputs that take long to generate, shared by all runs.
@@ -69,10 +70,11 @@ impl Runner {
     pub fn new(bench: &Path, limit_seconds: f64) -> Result<Runner> {
         let measure = bench.join(MEASURE);
         if !measure.is_file() {
-            return Err(Failure::failed(format!(
+            return Err(LabError::Missing(format!(
                 "{} is not there: stage the workloads with `make peers`",
                 printable::name(&measure)
-            )));
+            ))
+            .into());
         }
         let interruption = Interruption::handle_signals()
             .map_err(|error| scratch_failure("signals cannot be handled", error))?;
@@ -184,14 +186,15 @@ impl Runner {
         let status = run.map_err(|error| scratch_failure(MEASURE, error))?;
         if !status.success() {
             let said = last_line(&fs::read(&err).unwrap_or_default());
-            return Err(Failure::failed(format!(
+            return Err(LabError::NoRun(format!(
                 "{} on {}: {MEASURE} failed: {said}: stage the workloads again with `make peers`",
                 workload.name, allocator.name
-            )));
+            ))
+            .into());
         }
         let text = fs::read_to_string(&output).map_err(problem)?;
         let measured: Measured = serde_json::from_str(&text).map_err(|error| {
-            Failure::failed(format!(
+            LabError::OtherBuild(format!(
                 "{MEASURE} of another version ({error}): stage the workloads again with `make peers`"
             ))
         })?;

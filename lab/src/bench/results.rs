@@ -6,13 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_base::failure::{Failure, Result};
 use larder_base::machine::Machine;
-use larder_base::printable;
 use serde::{Deserialize, Serialize};
 
 use super::allocators::Allocator;
 use super::figures::{Figures, Metric};
+use crate::error::{LabError, Result};
 
 /// The version of the file's format.
 pub const FORM: u32 = 1;
@@ -72,6 +71,31 @@ pub enum Outcome {
     Failure(String),
 }
 
+/// Why results are refused, or are not joined with others.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResultsError {
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("has form {0}, not {FORM}")]
+    Form(u32),
+    #[error("a run names the workload {0}")]
+    UnknownWorkload(String),
+    #[error("a run names the allocator {0}")]
+    UnknownAllocator(String),
+    #[error("a run is of round {0}")]
+    Round(u32),
+    #[error("measured on another machine or system ({other} instead of {own})")]
+    Machine { other: String, own: String },
+    #[error("compares other allocators")]
+    Allocators,
+    #[error("does not have {0}")]
+    Lacks(String),
+    #[error("has another build of {0}")]
+    Build(String),
+    #[error("ran {0} at another scale")]
+    Scale(String),
+}
+
 impl Results {
     pub fn rounds_in_words(&self) -> String {
         match self.rounds {
@@ -128,38 +152,39 @@ impl Results {
 
     /// Reads a file of an earlier measurement.
     pub fn read(path: &Path) -> Result<Results> {
-        let failed = |cause: String| {
-            Failure::failed(format!(
-                "{}: {}: give a results.json that `larder bench` wrote",
-                printable::name(path),
-                printable::escape(&cause)
-            ))
-        };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| failed(larder_base::target::reason(&error).clone()))?;
-        let results: Results =
-            serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
-        results.check().map_err(failed)?;
+        let results = std::fs::read_to_string(path)
+            .map_err(|error| ResultsError::Unreadable(larder_base::target::reason(&error)))
+            .and_then(|text| Results::parse(&text));
+        results.map_err(|cause| LabError::Results {
+            path: path.to_owned(),
+            cause,
+        })
+    }
+
+    fn parse(text: &str) -> std::result::Result<Results, ResultsError> {
+        let results: Results = serde_json::from_str(text)
+            .map_err(|error| ResultsError::Unreadable(error.to_string()))?;
+        results.check()?;
         Ok(results)
     }
 
-    fn check(&self) -> std::result::Result<(), String> {
+    fn check(&self) -> std::result::Result<(), ResultsError> {
         if self.form != FORM {
-            return Err(format!("has form {}, not {FORM}", self.form));
+            return Err(ResultsError::Form(self.form));
         }
         /// No measurement has more; a larger number in the file would waste memory.
         const MOST_ROUNDS: u32 = 100_000;
         for run in &self.runs {
             if !self.workloads.iter().any(|w| w.name == run.workload) {
-                return Err(format!("a run names the workload {}", run.workload));
+                return Err(ResultsError::UnknownWorkload(run.workload.clone()));
             }
             if !self.allocators.iter().any(|a| a.name == run.allocator) {
-                return Err(format!("a run names the allocator {}", run.allocator));
+                return Err(ResultsError::UnknownAllocator(run.allocator.clone()));
             }
             if let Pass::Round(round) | Pass::Idle(round) = run.pass
                 && round >= MOST_ROUNDS
             {
-                return Err(format!("a run is of round {round}"));
+                return Err(ResultsError::Round(round));
             }
         }
         Ok(())
@@ -174,13 +199,10 @@ pub fn read_all(paths: &[PathBuf]) -> Result<Results> {
         joined = Some(match joined {
             None => (next, path),
             Some((mut first, first_path)) => {
-                first.join(next).map_err(|cause| {
-                    Failure::failed(format!(
-                        "{} cannot be joined with {}: {}: report them one by one",
-                        printable::name(path),
-                        printable::name(first_path),
-                        printable::escape(&cause)
-                    ))
+                first.join(next).map_err(|cause| LabError::NotJoined {
+                    path: path.clone(),
+                    first: first_path.to_owned(),
+                    cause,
                 })?;
                 (first, first_path)
             }
@@ -188,28 +210,27 @@ pub fn read_all(paths: &[PathBuf]) -> Result<Results> {
     }
     joined
         .map(|(results, _)| results)
-        .ok_or_else(|| Failure::failed("--report names no file: give a results.json"))
+        .ok_or_else(|| LabError::usage("--report names no file: give a results.json"))
 }
 
 impl Results {
     /// Adds the runs of `other` as later rounds.
-    fn join(&mut self, other: Results) -> std::result::Result<(), String> {
+    fn join(&mut self, other: Results) -> std::result::Result<(), ResultsError> {
         if !self.machine.is_same(&other.machine) {
-            return Err(format!(
-                "measured on another machine or system ({} instead of {})",
-                other.machine.describe(),
-                self.machine.describe()
-            ));
+            return Err(ResultsError::Machine {
+                other: other.machine.describe(),
+                own: self.machine.describe(),
+            });
         }
         if self.allocators.len() != other.allocators.len() {
-            return Err("compares other allocators".to_owned());
+            return Err(ResultsError::Allocators);
         }
         for allocator in &self.allocators {
             let same = other.allocators.iter().find(|a| a.name == allocator.name);
             match same {
-                None => return Err(format!("does not have {}", allocator.name)),
+                None => return Err(ResultsError::Lacks(allocator.name.clone())),
                 Some(same) if !same.is_same(allocator) => {
-                    return Err(format!("has another build of {}", allocator.name));
+                    return Err(ResultsError::Build(allocator.name.clone()));
                 }
                 Some(_) => {}
             }
@@ -217,7 +238,7 @@ impl Results {
         for subject in &other.workloads {
             match self.workloads.iter().find(|w| w.name == subject.name) {
                 Some(same) if same.scale != subject.scale => {
-                    return Err(format!("ran {} at another scale", subject.name));
+                    return Err(ResultsError::Scale(subject.name.clone()));
                 }
                 Some(_) => {}
                 None => self.workloads.push(subject.clone()),
@@ -340,38 +361,38 @@ pub mod tests {
 
     #[test]
     fn what_differs_is_not_joined() {
-        type Change = fn(&mut Results);
-        let cases: [(Change, &str); 5] = [
-            (|r| r.machine.kernel = "other".to_owned(), "another machine"),
-            (
-                |r| r.allocators[1].sha256 = "x".to_owned(),
-                "another build of glibc",
-            ),
-            (
-                |r| r.allocators[1].name = "x".to_owned(),
-                "does not have glibc",
-            ),
-            (|r| drop(r.allocators.pop()), "other allocators"),
-            (|r| r.workloads[0].scale = 0.5, "slow at another scale"),
-        ];
-        for (change, words) in cases {
+        let join = |change: fn(&mut Results)| {
             let mut other = example(2);
             change(&mut other);
-            let cause = example(2).join(other).unwrap_err();
-            assert!(cause.contains(words), "{cause}");
-        }
+            example(2).join(other).unwrap_err()
+        };
+        assert!(matches!(
+            join(|r| r.machine.kernel = "other".to_owned()),
+            ResultsError::Machine { .. }
+        ));
+        let (slow, glibc) = ("slow".to_owned(), "glibc".to_owned());
+        let build = join(|r| r.allocators[1].sha256 = "x".to_owned());
+        assert_eq!(build, ResultsError::Build(glibc.clone()));
+        let renamed = join(|r| r.allocators[1].name = "x".to_owned());
+        assert_eq!(renamed, ResultsError::Lacks(glibc));
+        assert_eq!(join(|r| drop(r.allocators.pop())), ResultsError::Allocators);
+        let scaled = join(|r| r.workloads[0].scale = 0.5);
+        assert_eq!(scaled, ResultsError::Scale(slow));
     }
 
     #[test]
     fn a_file_that_contradicts_itself_is_refused() {
-        let mut unknown = example(1);
-        unknown.runs[0].workload = "none".to_owned();
-        assert!(unknown.check().is_err());
-        let mut endless = example(1);
-        endless.runs[0].pass = Pass::Round(u32::MAX);
-        assert!(endless.check().is_err());
-        let mut newer = example(1);
-        newer.form += 1;
-        assert!(newer.check().is_err());
+        let check = |change: fn(&mut Results)| {
+            let mut results = example(1);
+            change(&mut results);
+            results.check().unwrap_err()
+        };
+        assert_eq!(
+            check(|r| r.runs[0].workload = "none".to_owned()),
+            ResultsError::UnknownWorkload("none".to_owned())
+        );
+        let endless = check(|r| r.runs[0].pass = Pass::Round(u32::MAX));
+        assert_eq!(endless, ResultsError::Round(u32::MAX));
+        assert_eq!(check(|r| r.form += 1), ResultsError::Form(FORM + 1));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::machine::Machine;
 use larder_base::number::rounded;
 use larder_base::statistics::median;
@@ -17,6 +17,7 @@ use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::subject::{self, Field};
 use crate::bench::allocators::Allocator;
+use crate::error::{self, LabError};
 
 const PROGRAM: &str = "bench_himeno";
 const ALIAS_BYTES: u64 = 4096;
@@ -92,16 +93,16 @@ fn measure(plan: &AliasPlan, programs: &Programs, allocators: &[Allocator]) -> R
 }
 
 impl Sample {
-    fn read(printed: &Map<String, Value>) -> Result<Sample> {
+    fn read(printed: &Map<String, Value>) -> error::Result<Sample> {
         let list = |name: &str| -> Option<Vec<u64>> {
             let values = printed.get(name)?.as_array()?;
             values.iter().map(Value::as_u64).collect()
         };
         let (Some(addresses), Some(stored)) = (list("addresses"), list("stored")) else {
-            return Err(Failure::failed(format!(
-                "{PROGRAM} printed no addresses: it is of another version; stage the programs again \
-                 with `make peers`"
-            )));
+            return Err(LabError::NoFigure {
+                program: PROGRAM.to_owned(),
+                figure: "addresses".to_owned(),
+            });
         };
         let stored: Vec<usize> = stored.into_iter().map(|index| index as usize).collect();
         Ok(Sample {
@@ -324,6 +325,7 @@ mod tests {
         let sample = Sample::read(&serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!((sample.mflops, sample.alias_events), (4000.5, None));
         assert_eq!(sample.pairs, Pairs { all: 1, stored: 1 });
-        assert!(Sample::read(&Map::new()).is_err());
+        let error = Sample::read(&Map::new()).unwrap_err();
+        assert!(matches!(error, LabError::NoFigure { .. }), "{error}");
     }
 }

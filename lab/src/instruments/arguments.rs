@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
 
 use super::InstrumentPlan;
 use super::alias::AliasPlan;
@@ -18,6 +17,7 @@ use super::startup::StartupPlan;
 use super::subject::Field;
 use super::sweep::SweepPlan;
 use crate::bench::allocators::ExtraPeer;
+use crate::error::{LabError, Result};
 
 pub const SWEEP_EXAMPLES: &str = "Examples:\n  larder sweep\n  larder sweep --dense --out sweep/\n  \
     larder sweep --sizes 50000,50000000 --allocators larder,glibc --rounds 9";
@@ -304,15 +304,13 @@ impl RawScale {
         if scale > 0.0 && scale <= 1000.0 {
             return Ok(scale);
         }
-        Err(Failure::failed(format!(
-            "--scale {scale}: give a factor above 0 and at most 1000"
-        )))
+        Err(LabError::Scale(scale))
     }
 }
 
 /// Sorted, without duplicates; fails if a value is out of bounds.
 fn list(
-    name: &str,
+    option: &'static str,
     given: Option<Vec<usize>>,
     usual: &[usize],
     low: usize,
@@ -322,12 +320,13 @@ fn list(
     values.sort_unstable();
     values.dedup();
     match values.iter().find(|value| !(low..=high).contains(value)) {
-        Some(wrong) => Err(Failure::failed(format!(
-            "--{name} {wrong}: give numbers from {low} to {high}, with commas"
-        ))),
-        None if values.is_empty() => Err(Failure::failed(format!(
-            "--{name}: give one number at least"
-        ))),
+        Some(&value) => Err(LabError::OutOfBounds {
+            option,
+            value,
+            low,
+            high,
+        }),
+        None if values.is_empty() => Err(LabError::NoNumber(option)),
         None => Ok(values),
     }
 }
@@ -455,8 +454,13 @@ mod tests {
     fn lists_are_sorted_and_bounded() {
         assert_eq!(list("x", Some(vec![3, 1, 3]), &[], 1, 9).unwrap(), [1, 3]);
         assert_eq!(list("x", None, &[5], 1, 9).unwrap(), [5]);
-        assert!(list("x", Some(vec![0]), &[], 1, 9).is_err());
-        assert!(list("x", Some(vec![]), &[], 1, 9).is_err());
+        let none = list("x", Some(vec![]), &[], 1, 9).unwrap_err();
+        assert!(matches!(none, LabError::NoNumber("x")), "{none}");
+        let zero = list("x", Some(vec![0]), &[], 1, 9).unwrap_err();
+        assert!(
+            matches!(zero, LabError::OutOfBounds { value: 0, .. }),
+            "{zero}"
+        );
     }
 
     #[test]
@@ -464,7 +468,8 @@ mod tests {
         let check = |scale| RawScale { scale }.check();
         assert!(check(0.5).is_ok());
         for wrong in [0.0, -1.0, f64::NAN, 1e9] {
-            assert!(check(wrong).is_err(), "{wrong}");
+            let refused = check(wrong);
+            assert!(matches!(refused, Err(LabError::Scale(_))), "{wrong}");
         }
     }
 }

@@ -5,13 +5,13 @@
 //! does not replace malloc, so a preloaded allocator serves the program.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use larder_base::failure::{Failure, Result};
-use larder_base::printable;
+use larder_base::failure::Result;
 use serde_json::{Map, Value};
 
 use super::programs::{Launch, Programs};
+use crate::error::LabError;
 
 pub const COMMAND: &str = "valgrind";
 pub const PACKAGE: &str = "valgrind";
@@ -26,6 +26,17 @@ pub struct Profile {
     pub calls: BTreeMap<String, u64>,
     /// The program's output.
     pub printed: Map<String, Value>,
+}
+
+/// Why callgrind's output gives no counts.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("line {number}: '{line}'")]
+    Line { number: usize, line: String },
+    #[error("no line 'summary:'")]
+    NoSummary,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,24 +77,20 @@ pub fn profile(
     let printed = programs.run(&launch)?;
     let text = std::fs::read(&output);
     let _ = std::fs::remove_dir_all(&folder);
-    let text = text.map_err(|error| wrong(&output, &larder_base::target::reason(&error)))?;
-    let mut profile =
-        parse(&String::from_utf8_lossy(&text)).map_err(|cause| wrong(&output, &cause))?;
+    let profile = text
+        .map_err(|error| ProfileError::Unreadable(larder_base::target::reason(&error)))
+        .and_then(|text| parse(&String::from_utf8_lossy(&text)));
+    let mut profile = profile.map_err(|cause| LabError::Profile {
+        path: output,
+        cause,
+    })?;
     profile.printed = printed;
     Ok(profile)
 }
 
-fn wrong(path: &Path, cause: &str) -> Failure {
-    Failure::failed(format!(
-        "callgrind's output {}: {}: check that valgrind works",
-        printable::name(path),
-        printable::escape(cause)
-    ))
-}
-
 /// The format is specified in valgrind's manual; with our options an address is absolute in its
 /// file, the only cost is that of instructions, and names are not abbreviated.
-fn parse(text: &str) -> std::result::Result<Profile, String> {
+fn parse(text: &str) -> std::result::Result<Profile, ProfileError> {
     let mut profile = Profile::default();
     let mut object = PathBuf::new();
     let mut callee = "";
@@ -91,7 +98,10 @@ fn parse(text: &str) -> std::result::Result<Profile, String> {
     // The line behind `calls=` has the callee's cost, which is counted there.
     let mut skip = false;
     for (number, line) in text.lines().enumerate() {
-        let wrong = || format!("line {}: '{line}'", number + 1);
+        let wrong = || ProfileError::Line {
+            number: number + 1,
+            line: line.to_owned(),
+        };
         if let Some(name) = line.strip_prefix("ob=") {
             object = PathBuf::from(name);
         } else if let Some(name) = line.strip_prefix("cfn=") {
@@ -126,12 +136,14 @@ fn parse(text: &str) -> std::result::Result<Profile, String> {
             skip = false;
         }
     }
-    profile.instructions = total.ok_or("no line 'summary:'")?;
+    profile.instructions = total.ok_or(ProfileError::NoSummary)?;
     Ok(profile)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const TEXT: &str = "\
@@ -179,9 +191,13 @@ totals: 1113
 
     #[test]
     fn damage_is_reported() {
-        assert!(parse("").is_err());
-        assert!(parse("summary: x").is_err());
-        assert!(parse("summary: 1\n0xzz 1").is_err());
-        assert!(parse("summary: 1\ncalls=x 0x1").is_err());
+        assert_eq!(parse("").unwrap_err(), ProfileError::NoSummary);
+        for line in ["summary: x", "0xzz 1", "calls=x 0x1"] {
+            let error = ProfileError::Line {
+                number: 2,
+                line: line.to_owned(),
+            };
+            assert_eq!(parse(&format!("summary: 1\n{line}")).unwrap_err(), error);
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::machine::Machine;
 use larder_base::number::rounded;
 use larder_base::order;
@@ -26,6 +26,7 @@ use super::progress::Progress;
 use super::strace::{self, Calls};
 use super::subject::{self, Field};
 use crate::bench::allocators::Allocator;
+use crate::error::LabError;
 
 const PROGRAM: &str = "bench_counts";
 const MILLION: f64 = 1e6;
@@ -132,9 +133,8 @@ pub fn run(plan: &CountsPlan) -> Result<()> {
     let machine = Machine::examine();
     plan.output.prepare()?;
     if std::env::consts::ARCH != "x86_64" {
-        return Err(Failure::failed(
-            "larder lab counts knows only the atomic instructions of x86-64",
-        ));
+        let cause = "larder lab counts knows only the atomic instructions of x86-64";
+        return Err(LabError::NoRun(cause.to_owned()).into());
     }
     programs::require(callgrind::COMMAND, callgrind::PACKAGE)?;
     programs::require(strace::COMMAND, strace::PACKAGE)?;
@@ -187,9 +187,7 @@ fn measure(
         let cause = failures
             .pop()
             .unwrap_or_else(|| "no pattern is possible on so few threads".to_owned());
-        return Err(Failure::failed(format!(
-            "nothing could be counted: {cause}"
-        )));
+        return Err(LabError::NoRun(format!("nothing could be counted: {cause}")).into());
     }
     Ok((cells, failures))
 }
@@ -264,12 +262,13 @@ impl Counter<'_> {
         let pairs = long_done - short_done;
         let native_pairs = native_long_done - native_short_done;
         if pairs <= 0.0 || native_pairs <= 0.0 {
-            return Err(Failure::failed(format!(
+            return Err(LabError::NoRun(format!(
                 "{PROGRAM} {} on {} threads: {operations} pairs are too few for so many threads: \
                  give more with --operations",
                 setting.pattern.name(),
                 setting.threads
-            )));
+            ))
+            .into());
         }
         let rate = |count: Option<f64>, pairs: f64| count.map(|count| count / pairs * MILLION);
         let [atomics, locks, _, slow, _, instructions] = emulated;

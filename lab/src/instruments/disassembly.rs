@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use larder_analysis::symbols::{DebugRoots, ElfFile, ModuleSymbols};
-use larder_base::failure::{Failure, Result};
 use larder_base::printable;
 use object::{Object, ObjectSymbol};
+
+use crate::error::{LabError, Result};
 
 pub const COMMAND: &str = "objdump";
 pub const PACKAGE: &str = "binutils";
@@ -40,7 +41,7 @@ impl Sites {
             return Ok(Sites::default());
         }
         let failed = |cause: String| {
-            Failure::failed(format!(
+            LabError::NotUnderstood(format!(
                 "{COMMAND} -d {}: {}: is this an object file of this machine?",
                 printable::name(file),
                 printable::escape(&cause)
@@ -53,7 +54,7 @@ impl Sites {
             .env("LC_ALL", "C");
         let output = command
             .output()
-            .map_err(|error| failed(larder_base::target::reason(&error).clone()))?;
+            .map_err(|error| failed(larder_base::target::reason(&error)))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(failed(said.lines().last().unwrap_or("failed").to_owned()));

@@ -7,7 +7,7 @@
 pub mod arguments;
 
 mod alias;
-mod callgrind;
+pub mod callgrind;
 mod counts;
 mod disassembly;
 mod grid;

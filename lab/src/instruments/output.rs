@@ -3,9 +3,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::error::{BaseError, system};
+use larder_base::failure::Result;
 use larder_base::machine::{self, Machine};
 use larder_base::number::rounded;
 use larder_base::output::{self, Content};
@@ -23,9 +25,9 @@ pub struct Output {
 
 impl Output {
     /// Makes the directory, so that an error is found before the measurement.
-    pub fn prepare(&self) -> Result<()> {
+    pub fn prepare(&self) -> std::result::Result<(), BaseError> {
         self.directory.as_deref().map_or(Ok(()), |directory| {
-            fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))
+            fs::create_dir_all(directory).map_err(unwritable(directory))
         })
     }
 }
@@ -116,7 +118,7 @@ impl Report {
             );
             for (name, content) in files {
                 let path = directory.join(name);
-                fs::write(&path, content).map_err(|error| unwritable(&path, &error))?;
+                fs::write(&path, content).map_err(unwritable(&path))?;
             }
         }
         let text = if output.json { &json } else { &markdown };
@@ -172,12 +174,8 @@ impl Report {
     }
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!(
-        "{}: {}: name another directory with --out",
-        printable::name(path),
-        larder_base::target::reason(error)
-    ))
+fn unwritable(path: &Path) -> impl Fn(io::Error) -> BaseError {
+    system(printable::name(path), "name another directory with --out")
 }
 
 /// The digits of a figure: three significant ones, up to two behind the point.

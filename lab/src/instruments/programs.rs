@@ -6,69 +6,24 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_base::failure::{Fatal, Result};
-use larder_base::installed::{self, PROGRAMS_VARIABLE};
+use larder_base::error::{BaseError, system};
+use larder_base::failure::Result;
+use larder_base::installed;
 use larder_base::measured::{self, last_line, last_object, scratch_failure};
 use larder_base::preload::{PRELOAD_VARIABLE, loadable_path};
 use larder_base::printable;
-use larder_base::target::reason;
 use serde_json::{Map, Value};
 use std::cell::Cell;
 use tempfile::TempDir;
 
 use crate::bench::allocators::Allocator;
+use crate::error::{self, LabError};
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-
-/// Why a program of the instruments gives no figures.
-#[derive(Debug, thiserror::Error)]
-pub enum ProgramError {
-    #[error(
-        "{program} is not in {}: run `make peers` and use out/bin/larder, or set \
-         {PROGRAMS_VARIABLE} to the directory that holds bench/{program}",
-        printable::name(directory)
-    )]
-    Missing { program: String, directory: PathBuf },
-    #[error(
-        "{}: {}: is it installed and executable?",
-        printable::name(program),
-        reason(source)
-    )]
-    NotStarted {
-        program: OsString,
-        source: io::Error,
-    },
-    #[error("{launch}: {}: try again", reason(source))]
-    Lost { launch: String, source: io::Error },
-    #[error("{launch} takes more than {} s: give it longer with --run-limit", limit.as_secs())]
-    Late { launch: String, limit: Duration },
-    /// `said` is empty, or its last line after a colon.
-    #[error("{launch} failed with {}{said}", describe(*status))]
-    Failed {
-        launch: String,
-        status: ExitStatus,
-        said: String,
-    },
-    #[error(
-        "{program} printed no {figure}: it is of another version; stage the programs again with \
-         `make peers`"
-    )]
-    NoFigure { program: String, figure: String },
-    #[error("{command} is not installed: apt-get install {package}")]
-    NotInstalled {
-        command: &'static str,
-        package: &'static str,
-    },
-}
-
-impl Fatal for ProgramError {}
-
-type ProgramResult<T> = std::result::Result<T, ProgramError>;
 
 /// One run of one program.
 pub struct Launch<'a> {
@@ -107,12 +62,12 @@ impl<'a> Launch<'a> {
 }
 
 /// `$LARDER_LIBEXEC/bench`, or the one beside the tool; it must hold `needed`.
-fn directory_with(needed: &[&str]) -> ProgramResult<PathBuf> {
+fn directory_with(needed: &[&str]) -> error::Result<PathBuf> {
     let directory = installed::programs().join("bench");
     match needed.iter().find(|name| !directory.join(name).is_file()) {
         None => Ok(directory),
-        Some(missing) => Err(ProgramError::Missing {
-            program: (*missing).to_owned(),
+        Some(missing) => Err(LabError::NoPeers {
+            file: (*missing).to_owned(),
             directory,
         }),
     }
@@ -170,7 +125,7 @@ impl Programs {
             }
             let said = last_line(&fs::read(&err).unwrap_or_default());
             let colon = if said.is_empty() { "" } else { ": " };
-            Err(ProgramError::Failed {
+            Err(LabError::Failed {
                 launch: launch.describe(),
                 status,
                 said: format!("{colon}{said}"),
@@ -192,7 +147,7 @@ impl Programs {
         if status.success() {
             return Ok(time);
         }
-        Err(ProgramError::Failed {
+        Err(LabError::Failed {
             launch: launch.describe(),
             status,
             said: String::new(),
@@ -231,7 +186,7 @@ impl Programs {
         Ok(command)
     }
 
-    fn wait(&self, mut child: Child, launch: &Launch) -> ProgramResult<ExitStatus> {
+    fn wait(&self, mut child: Child, launch: &Launch) -> error::Result<ExitStatus> {
         let start = Instant::now();
         loop {
             let ended = child.try_wait().map_err(|error| lost(launch, error))?;
@@ -241,7 +196,7 @@ impl Programs {
             if start.elapsed() > self.limit {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(ProgramError::Late {
+                return Err(LabError::Late {
                     launch: launch.describe(),
                     limit: self.limit,
                 });
@@ -251,46 +206,36 @@ impl Programs {
     }
 }
 
-fn start_child(command: &mut Command) -> ProgramResult<Child> {
-    command.spawn().map_err(|source| ProgramError::NotStarted {
-        program: command.get_program().to_owned(),
-        source,
-    })
+fn start_child(command: &mut Command) -> std::result::Result<Child, BaseError> {
+    command.spawn().map_err(system(
+        printable::name(command.get_program()),
+        "is it installed and executable?",
+    ))
 }
 
-fn lost(launch: &Launch, source: io::Error) -> ProgramError {
-    ProgramError::Lost {
-        launch: launch.describe(),
-        source,
-    }
+fn lost(launch: &Launch, error: io::Error) -> BaseError {
+    system(launch.describe(), "try again")(error)
 }
 
 /// A number that the program should have printed.
-pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> ProgramResult<f64> {
+pub fn number(printed: &Map<String, Value>, name: &str, program: &str) -> error::Result<f64> {
     let number = printed.get(name).and_then(Value::as_f64);
-    number.ok_or_else(|| ProgramError::NoFigure {
+    number.ok_or_else(|| LabError::NoFigure {
         program: program.to_owned(),
         figure: name.to_owned(),
     })
 }
 
 /// Where a command is that an instrument needs: it must be there before anything is run.
-pub fn require(command: &'static str, package: &'static str) -> ProgramResult<PathBuf> {
+pub fn require(command: &'static str, package: &'static str) -> error::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(command));
     let found = places.find(|place| place.is_file());
     found.ok_or_else(|| missing(command, package))
 }
 
-pub fn missing(command: &'static str, package: &'static str) -> ProgramError {
-    ProgramError::NotInstalled { command, package }
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("signal {signal}"),
-        (None, code) => format!("exit code {}", code.unwrap_or(-1)),
-    }
+pub fn missing(command: &'static str, package: &'static str) -> LabError {
+    LabError::NotInstalled { command, package }
 }
 
 #[cfg(test)]
@@ -302,18 +247,18 @@ mod tests {
         let printed = last_object(b"{\"a\": 1}\nnoise\n{\"a\": 2}\nend\n");
         assert_eq!(number(&printed, "a", "p").unwrap(), 2.0);
         let missing = number(&printed, "b", "p");
-        assert!(matches!(missing, Err(ProgramError::NoFigure { .. })));
+        assert!(matches!(missing, Err(LabError::NoFigure { .. })));
         assert!(last_object(b"{broken\n").is_empty());
     }
 
     #[test]
     fn a_missing_program_is_named() {
         let error = directory_with(&["bench_of_nothing"]).unwrap_err();
-        let ProgramError::Missing { program, .. } = error else {
+        let LabError::NoPeers { file, .. } = error else {
             panic!("{error}")
         };
-        assert_eq!(program, "bench_of_nothing");
+        assert_eq!(file, "bench_of_nothing");
         let required = require("no-such-command", "a-package");
-        assert!(matches!(required, Err(ProgramError::NotInstalled { .. })));
+        assert!(matches!(required, Err(LabError::NotInstalled { .. })));
     }
 }

@@ -1,11 +1,12 @@
 //! Counts an allocator's system calls by strace while the threads run on all processors. A filter in the
 //! kernel stops the program only at these calls, so that contention does not change.
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::printable;
 use serde_json::{Map, Value};
 
 use super::programs::{Launch, Programs};
+use crate::error::LabError;
 
 pub const COMMAND: &str = "strace";
 pub const PACKAGE: &str = "strace";
@@ -43,7 +44,7 @@ pub fn count(programs: &Programs, mut launch: Launch) -> Result<Calls> {
     let _ = std::fs::remove_dir_all(&folder);
     let mut calls = parse(&text).ok_or_else(|| {
         let end = printable::escape(text.lines().last().unwrap_or("nothing")).into_owned();
-        Failure::failed(format!(
+        LabError::NotUnderstood(format!(
             "strace -c ended with '{end}', not with a total: check that strace may trace here"
         ))
     })?;

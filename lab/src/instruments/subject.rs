@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::printable;
 
 use super::programs::{Launch, Programs};
 use crate::bench::allocators::{self, Allocator, Choice, ExtraPeer};
+use crate::error::LabError;
 
 /// The requested allocators.
 #[derive(Debug, Default)]
@@ -54,14 +55,15 @@ pub fn check_loaded(programs: &Programs, allocator: &Allocator, words: &[&str]) 
     };
     match owners.iter().find(|path| !is_it(path)) {
         None if !owners.is_empty() => Ok(()),
-        found => Err(Failure::failed(format!(
+        found => Err(LabError::OtherMalloc(format!(
             "{}: {} takes malloc from {}, not from {}: the library does not define malloc or could \
              not be preloaded; leave it out with --allocators",
             allocator.name,
             words[0],
             found.map_or_else(|| "nowhere".to_owned(), printable::name),
             printable::name(&allocator.library)
-        ))),
+        ))
+        .into()),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use larder_base::failure::{Failure, Result};
-use larder_trace::{Trace, TraceError, trace_files};
+use larder_trace::{Trace, trace_files};
+
+use crate::error::{LabError, Result};
 
 /// The recorder's own counts, over all processes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,13 +25,9 @@ impl Counted {
 }
 
 pub fn all(folder: &Path) -> Result<Vec<Trace>> {
-    let files = trace_files(folder).map_err(unreadable)?;
+    let files = trace_files(folder).map_err(LabError::Recording)?;
     files
         .iter()
-        .map(|file| Trace::open(file).map_err(unreadable))
+        .map(|file| Trace::open(file).map_err(LabError::Recording))
         .collect()
-}
-
-pub fn unreadable(error: TraceError) -> Failure {
-    Failure::failed(format!("the recording cannot be read: {error}"))
 }

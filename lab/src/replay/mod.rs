@@ -23,13 +23,15 @@ use std::path::Path;
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::Subject;
 use larder_analysis::reading::{ONLY_COUNTERS, counters_will_not_do};
-use larder_base::failure::{Failure, Result};
+use larder_base::error::system;
+use larder_base::failure::Result;
 use larder_base::machine::Machine;
+use larder_base::measured::scratch_failure;
 use larder_base::printable;
-use larder_base::target::reason;
 use larder_trace::Trace;
 
 use crate::bench::allocators::{self, Choice};
+use crate::error::{self, LabError};
 use crate::instruments::progress::Progress;
 
 pub use args::{EXAMPLES, RawReplay, ReplayPlan};
@@ -91,9 +93,10 @@ fn measure(
         && let Some((index, cause)) = runs.failures.first_key_value()
     {
         let name = allocators.get(*index).map_or("", |a| a.name.as_str());
-        return Err(Failure::failed(format!(
+        return Err(LabError::NoRun(format!(
             "no allocator could complete it; {name}: {cause}: --touch none takes less memory"
-        )));
+        ))
+        .into());
     }
     let failed = !runs.failures.is_empty();
     notes.extend(report::notes(process, &totals, &allocators, &runs));
@@ -123,11 +126,9 @@ fn choose(path: &Path, pid: Option<u32>) -> Result<(Trace, Process)> {
     let (traces, unreadable) = subject.open()?;
     let images = traces.len();
     let largest = traces.into_iter().max_by_key(Trace::event_count);
-    let trace = largest.ok_or_else(|| {
-        Failure::failed(format!(
-            "{}: has no process: record the program again",
-            printable::name(path)
-        ))
+    let trace = largest.ok_or_else(|| LabError::Unfit {
+        trace: path.to_owned(),
+        lack: "has no process: record the program again",
     })?;
     if trace.counters().is_some() {
         return Err(counters_will_not_do(&trace, ONLY_COUNTERS));
@@ -165,47 +166,39 @@ fn compile(trace: &Trace, file: File) -> Result<(File, Totals)> {
         }
     });
     let (file, totals) = compiled.map_err(|error| {
-        Failure::failed(format!(
-            "{}: its operations cannot be written: {}: check $TMPDIR and its free space",
-            printable::name(trace.path()),
-            reason(&error)
-        ))
+        let trace = printable::name(trace.path());
+        scratch_failure(&format!("{trace}: its operations cannot be written"), error)
     })?;
     if totals.operations() == 0 {
-        return Err(Failure::failed(format!(
-            "{}: has no call that can be replayed: choose another process with --pid",
-            printable::name(trace.path())
-        )));
+        return Err(LabError::Unfit {
+            trace: trace.path().to_owned(),
+            lack: "has no call that can be replayed: choose another process with --pid",
+        }
+        .into());
     }
     Ok((file, totals))
 }
 
 fn write_operations(trace: &Trace, path: &Path) -> Result<()> {
-    let unwritable = |error: &std::io::Error| {
-        Failure::failed(format!(
-            "{}: {}: name another file with --operations",
-            printable::name(path),
-            reason(error)
-        ))
-    };
+    let unwritable = system(printable::name(path), "name another file with --operations");
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unwritable(&error))?;
+    let file = tempfile::NamedTempFile::new_in(folder).map_err(&unwritable)?;
     let writable = file.as_file().try_clone();
-    compile(trace, writable.map_err(|error| unwritable(&error))?)?;
+    compile(trace, writable.map_err(&unwritable)?)?;
     file.persist(path)
-        .map_err(|error| unwritable(&error.error))?;
+        .map_err(|error| unwritable(error.error))?;
     Ok(())
 }
 
 /// A trace can contain larger blocks than the machine has memory; writing to them could make the kernel
 /// end another process.
-fn check_memory(totals: &Totals, touch: Touch) -> Result<()> {
+fn check_memory(totals: &Totals, touch: Touch) -> error::Result<()> {
     match session::available_bytes() {
         Some(available) if touch == Touch::All && totals.peak_live_bytes > available => {
-            Err(Failure::failed(format!(
+            Err(LabError::NoRun(format!(
                 "the program had {} MiB live, and {} MiB are available here: replay it on a larger \
                  machine, or with --touch edges, if it did not write to them all",
                 totals.peak_live_bytes >> 20,

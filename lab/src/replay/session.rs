@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_base::failure::{Failure, Result};
-use larder_base::installed::{self, PROGRAMS_VARIABLE};
+use larder_base::error::{BaseError, system};
+use larder_base::failure::Result;
 use larder_base::measured::{self, last_line, scratch_failure};
 use larder_base::preload::{PRELOAD_VARIABLE, loadable_path};
 use larder_base::printable;
-use larder_base::target::reason;
 use serde::{Deserialize, Serialize};
 
 use super::args::Touch;
 use super::compile::Totals;
 use super::ops::OpsFile;
 use crate::bench::allocators::Allocator;
+use crate::error::{self, LabError};
 use crate::instruments::progress::Progress;
 
 const PROGRAM: &str = "larder-replay";
@@ -75,18 +75,9 @@ impl<'a> Replayer<'a> {
         totals: &'a Totals,
         touch: Touch,
         limit: Duration,
-    ) -> Result<Replayer<'a>> {
-        let directory = installed::programs();
-        let program = directory.join(PROGRAM);
-        if !program.is_file() {
-            return Err(Failure::failed(format!(
-                "{PROGRAM} is not in {}: run `make build` and use out/bin/larder, or set \
-                 {PROGRAMS_VARIABLE} to the directory that holds {PROGRAM}",
-                printable::name(&directory)
-            )));
-        }
+    ) -> error::Result<Replayer<'a>> {
         Ok(Replayer {
-            program,
+            program: crate::built(PROGRAM)?,
             operations,
             totals,
             touch,
@@ -101,7 +92,7 @@ impl<'a> Replayer<'a> {
         let nothing = nothing.map_err(|error| scratch_failure("a temporary file", error))?;
         let run = self.run(&nothing, Some(allocator), &[])?;
         let run = run.map_err(|cause| {
-            Failure::failed(format!(
+            LabError::NoRun(format!(
                 "{}: {PROGRAM} does not start with it: {cause}: leave it out with --allocator",
                 allocator.name
             ))
@@ -109,13 +100,14 @@ impl<'a> Replayer<'a> {
         if run.malloc.canonicalize().ok().as_deref() == Some(&*allocator.library) {
             return Ok(());
         }
-        Err(Failure::failed(format!(
+        Err(LabError::OtherMalloc(format!(
             "{}: malloc comes from {}, not from {}: the library does not define malloc or could \
              not be preloaded; leave it out with --allocator",
             allocator.name,
             printable::name(&run.malloc),
             printable::name(&allocator.library)
-        )))
+        ))
+        .into())
     }
 
     /// Runs all allocators in each round, in changing order. One that fails is left out of later rounds.
@@ -138,7 +130,7 @@ impl<'a> Replayer<'a> {
             }
             progress.begin("no allocator");
             let dry = self.replay(None, &["--dry"])?.map_err(|cause| {
-                Failure::failed(format!(
+                LabError::NoRun(format!(
                     "{PROGRAM} without a preload failed: {cause}: try again"
                 ))
             })?;
@@ -170,12 +162,13 @@ impl<'a> Replayer<'a> {
         let expected = (totals.makes, totals.reallocs, totals.frees, totals.bytes);
         match &run {
             Ok(run) if (run.makes, run.reallocs, run.frees, run.bytes) != expected => {
-                Err(Failure::failed(format!(
+                Err(LabError::OtherBuild(format!(
                     "{PROGRAM} carried out {} of {} calls: it is of another version; use the \
                      program and the tool of one build",
                     run.makes + run.reallocs + run.frees,
                     totals.operations()
-                )))
+                ))
+                .into())
             }
             _ => Ok(run),
         }
@@ -201,13 +194,10 @@ impl<'a> Replayer<'a> {
             .stdin(Stdio::from(operations.try_clone().map_err(unwritable)?))
             .stdout(Stdio::from(out.try_clone().map_err(unwritable)?))
             .stderr(Stdio::from(err.try_clone().map_err(unwritable)?));
-        let child = command.spawn().map_err(|error| {
-            Failure::failed(format!(
-                "{}: cannot be started: {}: is it executable?",
-                printable::name(&self.program),
-                reason(&error)
-            ))
-        })?;
+        let child = command.spawn().map_err(system(
+            format!("{}: cannot be started", printable::name(&self.program)),
+            "is it executable?",
+        ))?;
         let Some(status) = wait(child, self.limit)? else {
             return Ok(Err(format!(
                 "took more than {} s; give it longer with --run-limit",
@@ -218,14 +208,12 @@ impl<'a> Replayer<'a> {
             return Ok(Err(describe(status, &last_line(&contents(&err)))));
         }
         let printed = measured::last_object(&contents(&out));
-        serde_json::from_value(printed.into())
-            .map(Ok)
-            .map_err(|error| {
-                Failure::failed(format!(
-                    "{PROGRAM} of another version ({error}): use the program and the tool of one \
-                     build"
-                ))
-            })
+        let run = serde_json::from_value(printed.into()).map_err(|error| {
+            LabError::OtherBuild(format!(
+                "{PROGRAM} of another version ({error}): use the program and the tool of one build"
+            ))
+        })?;
+        Ok(Ok(run))
     }
 }
 
@@ -244,14 +232,11 @@ fn contents(file: &File) -> Vec<u8> {
 }
 
 /// None: it was killed at the time limit.
-fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
+fn wait(mut child: Child, limit: Duration) -> std::result::Result<Option<ExitStatus>, BaseError> {
     let start = Instant::now();
     loop {
         let ended = child.try_wait().map_err(|error| {
-            Failure::failed(format!(
-                "{PROGRAM} cannot be waited for: {}: try again",
-                reason(&error)
-            ))
+            system(format!("{PROGRAM} cannot be waited for"), "try again")(error)
         })?;
         if ended.is_some() {
             return Ok(ended);

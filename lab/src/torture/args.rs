@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use larder_base::failure::{Failure, Result};
 use larder_base::format::Format;
 use larder_base::preload::Allocator;
+
+use crate::error::{LabError, Result};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -132,7 +133,7 @@ impl RawTorture {
             (None, None, false) => Victim::Malloc(Allocator::Larder),
         };
         if victim == Victim::Program(PathBuf::new()) {
-            return Err(Failure::failed("--program '': name a torture program"));
+            return Err(LabError::usage("--program '': name a torture program"));
         }
         Ok(TorturePlan {
             victim,

@@ -15,10 +15,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use larder_base::error::BaseError;
 use larder_base::execute;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
-use larder_base::installed::{self, PROGRAMS_VARIABLE};
 use larder_base::libraries::{Library, LibraryPath};
 use larder_base::number::counted;
 use larder_base::output::{self, Content};
@@ -28,6 +28,8 @@ use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, check_allocator_library, reason};
 use serde_json::json;
+
+use crate::error::{self, LabError};
 
 use args::Victim;
 pub use args::{EXAMPLES, RawTorture, TorturePlan};
@@ -76,7 +78,7 @@ impl Run {
     fn start(plan: &TorturePlan) -> Result<Self> {
         let (program, library) = match &plan.victim {
             Victim::Program(program) => (Target::resolve(program.as_os_str())?.path, None),
-            Victim::Malloc(allocator) => (find_program()?, library(allocator)?),
+            Victim::Malloc(allocator) => (crate::built(PROGRAM)?, library(allocator)?),
         };
         let mut command = Command::new(&program);
         command.args(&plan.options).arg("--progress");
@@ -85,13 +87,10 @@ impl Run {
             let preload: OsString = preload_value(std::slice::from_ref(library))?;
             command.env(PRELOAD_VARIABLE, preload);
         }
-        let mut child = command.spawn().map_err(|error| {
-            Failure::unfit(format!(
-                "{}: cannot be executed: {}",
-                printable::name(&program),
-                reason(&error)
-            ))
-        })?;
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(source) => return Err(BaseError::NotExecuted { program, source }.into()),
+        };
         let lines = read_lines(child.stdout.take());
         Ok(Self {
             child,
@@ -132,7 +131,7 @@ impl Run {
     fn take_line(&mut self, plan: &TorturePlan, line: &str) -> Result<Option<Outcome>> {
         let message = serde_json::from_str(line).map_err(|_| {
             self.stop();
-            Failure::failed(format!(
+            LabError::OtherBuild(format!(
                 "the torture program printed '{}', which this tool does not understand: use the \
                  program and the tool of one build",
                 printable::escape(line)
@@ -158,7 +157,7 @@ impl Run {
 
     /// A preload that the loader refuses costs a line on stderr, and the program runs on another
     /// malloc.
-    fn check_loaded(&mut self, start: &Start) -> Result<()> {
+    fn check_loaded(&mut self, start: &Start) -> error::Result<()> {
         let Some(expected) = &self.expected else {
             return Ok(());
         };
@@ -168,21 +167,20 @@ impl Run {
         if same {
             return Ok(());
         }
-        let failure = Failure::failed(format!(
+        let error = LabError::OtherMalloc(format!(
             "{}: was preloaded, but malloc comes from {}: see `larder doctor`",
             printable::name(expected),
             printable::escape(&start.malloc)
         ));
         self.stop();
-        Err(failure)
+        Err(error)
     }
 
-    fn ended_silently(&mut self) -> Result<Outcome> {
+    fn ended_silently(&mut self) -> error::Result<Outcome> {
         let status = self.wait()?;
         if status.code() == Some(PROGRAM_GAVE_UP) {
-            return Err(Failure::failed(
-                "the torture program could not run: see its line above",
-            ));
+            let cause = "the torture program could not run: see its line above";
+            return Err(LabError::NoRun(cause.to_owned()));
         }
         Ok(Outcome::Fault(self.crash(status, " without a report")))
     }
@@ -219,9 +217,9 @@ impl Run {
         })
     }
 
-    fn wait(&mut self) -> Result<ExitStatus> {
+    fn wait(&mut self) -> error::Result<ExitStatus> {
         self.child.wait().map_err(|error| {
-            Failure::failed(format!(
+            LabError::NoRun(format!(
                 "the torture program cannot be waited for: {}",
                 reason(&error)
             ))
@@ -233,19 +231,6 @@ impl Run {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn find_program() -> Result<PathBuf> {
-    let directory = installed::programs();
-    let program = directory.join(PROGRAM);
-    if program.is_file() {
-        return Ok(program);
-    }
-    Err(Failure::failed(format!(
-        "{PROGRAM} is not in {}: run `make build` and use out/bin/larder, or set \
-         {PROGRAMS_VARIABLE} to the directory that holds {PROGRAM}",
-        printable::name(&directory)
-    )))
 }
 
 fn library(allocator: &Allocator) -> Result<Option<PathBuf>> {

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::installed;
 use larder_base::libraries::{Library, LibraryPath};
 use larder_base::machine::Machine;
@@ -28,6 +28,7 @@ use super::programs::{self, Launch, Programs};
 use super::progress::Progress;
 use super::recorded;
 use super::traces::{self, Counted};
+use crate::error::{self, LabError};
 
 const PROGRAM: &str = "bench_stacks";
 const PARSER: &str = "bench_recorded";
@@ -176,13 +177,13 @@ const SCRIPT: &str = "import ast, collections, decimal, json, re, sqlite3, threa
     [db.execute('insert into t values (?)', ('x' * 700,)) for _ in range(2000)]\n\
     list(db.execute('select * from t order by a'))\n";
 
-fn chosen(plan: &StacksPlan, cases: Vec<Case>) -> Result<Vec<Case>> {
+fn chosen(plan: &StacksPlan, cases: Vec<Case>) -> error::Result<Vec<Case>> {
     let Some(names) = &plan.programs else {
         return Ok(cases);
     };
     let known: Vec<&str> = cases.iter().map(|case| case.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(Failure::failed(format!(
+        return Err(LabError::usage(format!(
             "--programs {}: give names of {}",
             printable::escape(unknown),
             known.join(", ")
@@ -281,7 +282,7 @@ impl Sampling {
 
     fn tally(&self, samples: &Path) -> Result<Tally> {
         let bytes = fs::read(samples).map_err(|error| scratch_failure("the samples", error))?;
-        let recorded = samples::recorded(&self.trace).map_err(traces::unreadable)?;
+        let recorded = samples::recorded(&self.trace).map_err(LabError::Recording)?;
         Ok(Tally::of(&recorded, &samples::parse(&bytes)))
     }
 }
