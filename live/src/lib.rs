@@ -9,5 +9,6 @@ pub mod serve;
 pub mod stats;
 pub mod top;
 
+mod error;
 mod ptrace;
 mod traced;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
-use larder_base::failure::{Failure, Result};
+use larder_base::error::system;
+use larder_base::failure::Result;
 use larder_base::printable;
 
 use super::suppressions::Suppressions;
@@ -114,12 +115,9 @@ impl RawLeaks {
     pub fn check(self) -> Result<LeaksPlan> {
         let suppressions = self.suppressions.map(|file| -> Result<_> {
             let list = Suppressions::read(&file)?;
-            let whole = std::path::absolute(&file).map_err(|error| {
-                let name = printable::name(&file);
-                let reason = larder_base::target::reason(&error);
-                Failure::failed(format!("{name}: {reason}: name it by its whole path"))
-            });
-            Ok((whole?, list))
+            let whole = std::path::absolute(&file)
+                .map_err(system(printable::name(&file), "name it by its whole path"))?;
+            Ok((whole, list))
         });
         Ok(LeaksPlan {
             source: match self.process {

@@ -4,11 +4,13 @@ use std::io::Read;
 use std::path::Path;
 
 use larder_analysis::reading::losses;
-use larder_base::failure::{Failure, Result};
+use larder_base::error::system;
 use larder_base::number::counted;
 use larder_base::printable;
 use larder_base::regular::open_regular;
 use regex::Regex;
+
+use crate::error::{LiveError, Result};
 
 /// The same limit as in the library.
 const MOST_BYTES: u64 = 1 << 20;
@@ -29,16 +31,9 @@ impl Suppressions {
         let mut text = Vec::new();
         let read =
             open_regular(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text));
-        read.map_err(|error| {
-            let reason = larder_base::target::reason(&error);
-            Failure::failed(format!(
-                "{name}: {reason}: name a file of lines leak:PATTERN"
-            ))
-        })?;
+        read.map_err(system(&name, "name a file of lines leak:PATTERN"))?;
         if text.len() as u64 > MOST_BYTES {
-            return Err(Failure::failed(format!(
-                "{name}: has more than 1 MiB: name a file of lines leak:PATTERN"
-            )));
+            return Err(LiveError::LongSuppressions(path.to_owned()));
         }
         let (list, bad) = Self::parse(&String::from_utf8_lossy(&text));
         if let Some(first) = bad.first() {

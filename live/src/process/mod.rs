@@ -30,6 +30,8 @@ use std::fmt;
 
 use larder_base::failure::Failure;
 
+use crate::error::LiveError;
+
 pub use anchor::KINDS;
 pub use heap::{CALLS, Class, Heap, Size};
 pub use heaps::{Holder, ThreadHeap};
@@ -171,7 +173,7 @@ impl fmt::Display for Obstacle {
 }
 
 impl Obstacle {
-    pub fn failure(&self, id: u32) -> Failure {
-        Failure::failed(format!("process {id}: {self}"))
+    pub fn failure(self, id: u32) -> Failure {
+        LiveError::Obstacle { id, obstacle: self }.into()
     }
 }

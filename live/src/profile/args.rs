@@ -8,9 +8,10 @@ use clap::{Args, ValueEnum};
 use larder_analysis::reading::measure::Measure;
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::{self, Format, FormatError};
-use larder_base::printable;
+
+use crate::error::LiveError;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -194,10 +195,7 @@ impl RawProfile {
                     },
                 },
                 None if self.seconds.is_some() || self.growing.is_some() => {
-                    return Err(Failure::failed(format!(
-                        "{}: --seconds and --growing need a process: name one by its number",
-                        printable::name(&file)
-                    )));
+                    return Err(LiveError::NoProcess(file).into());
                 }
                 None => Source::File(file),
             },
@@ -211,21 +209,22 @@ impl RawProfile {
             matches!(&source, Source::Process { watch, .. } if *watch != Watch::Once);
         let whole = matches!(format, Format::Text | Format::Json);
         if let (Some(_), false) = (self.growing, whole) {
-            return Err(Failure::failed(
-                "--growing: names sites: choose --format text or json",
-            ));
+            let wrong = "--growing: names sites: choose --format text or json";
+            return Err(LiveError::Usage(wrong).into());
         }
         if has_interval && format == Format::Heap {
-            return Err(Failure::failed(
+            return Err(LiveError::Usage(
                 "--seconds: a heap profile describes one moment: leave it out, or choose another --format",
-            ));
+            )
+            .into());
         }
         let draws = matches!(format, Format::Svg | Format::Collapsed);
         if let (true, Some(None)) = (draws, self.sort.map(Key::measure)) {
-            return Err(Failure::failed(
+            return Err(LiveError::Usage(
                 "--sort: no picture can show this key: choose in-use, objects, allocated or \
                  peak; with --base a flame graph shows the growth",
-            ));
+            )
+            .into());
         }
         Ok(ProfilePlan {
             source,

@@ -5,15 +5,16 @@ use std::fs;
 use std::io;
 
 use larder_analysis::reading::losses;
+use larder_base::error::{BaseError, system};
 use larder_base::execute;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::libraries::LibraryPath;
 use larder_base::order;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
-use larder_base::printable;
-use larder_base::target::{Target, reason};
+use larder_base::target::Target;
 
 use super::heap::HeapProfile;
+use crate::error::LiveError;
 
 /// Where the allocator writes the profile at the end; %p is the process.
 const PROFILE_VARIABLE: &str = "LARDER_PROFILE";
@@ -51,24 +52,20 @@ pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
     let scratch = tempfile::Builder::new()
         .prefix("larder-profile-")
         .tempdir()
-        .map_err(|error| {
-            Failure::failed(format!(
-                "no place for the profile: {}: set TMPDIR to a writable directory",
-                reason(&error)
-            ))
-        })?;
+        .map_err(system(
+            "no place for the profile",
+            "set TMPDIR to a writable directory",
+        ))?;
     let place = scratch.path().join(run.pattern);
     let mut environment: Vec<(&str, &OsStr)> = vec![
         (PRELOAD_VARIABLE, preload.as_os_str()),
         (run.place, place.as_os_str()),
     ];
     environment.extend(run.environment);
-    let status = execute::supervise(&target.path, words, &environment).map_err(|error| {
-        Failure::unfit(format!(
-            "{}: cannot be executed: {}",
-            printable::name(&target.path),
-            reason(&error)
-        ))
+    let status = execute::supervise(&target.path, words, &environment);
+    let status = status.map_err(|source| BaseError::NotExecuted {
+        program: target.path,
+        source,
     })?;
     let code = execute::exit_code(status);
     let mut files = fs::read_dir(scratch.path())
@@ -77,10 +74,7 @@ pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
                 .map(|entry| Ok(entry?.path()))
                 .collect::<io::Result<Vec<_>>>()
         })
-        .map_err(|error| {
-            let reason = reason(&error);
-            Failure::failed(format!("the profiles are gone: {reason}: set TMPDIR"))
-        })?;
+        .map_err(system("the profiles are gone", "set TMPDIR"))?;
     order::sort_by(&mut files, Ord::cmp);
     let mut profiles = Vec::new();
     for file in &files {
@@ -91,11 +85,12 @@ pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
         }
     }
     if profiles.is_empty() {
-        return Err(Failure::failed(format!(
-            "{}: ended with {code} and {}; `larder doctor PROGRAM` says more",
-            printable::name(&words[0]),
-            run.none
-        )));
+        return Err(LiveError::NothingWritten {
+            command: words[0].clone(),
+            code,
+            none: run.none,
+        }
+        .into());
     }
     Ok((profiles, code))
 }

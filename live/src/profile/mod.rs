@@ -36,7 +36,8 @@ pub use running::with_modules;
 pub use sites::{Profiled, ProfiledSite};
 
 use larder_analysis::reading::losses;
-use larder_base::failure::{Failure, Result};
+use larder_base::error::system;
+use larder_base::failure::Result;
 use larder_base::format::Format;
 use larder_base::number::counted;
 use larder_base::output::{self, Content};
@@ -44,7 +45,9 @@ use larder_base::printable;
 use larder_base::regular::open_regular;
 
 use args::{Source, Watch};
-use parse::NoProfile;
+pub use parse::NoProfile;
+
+use crate::error::LiveError;
 
 /// Everything that is printed.
 struct Report<'a> {
@@ -141,10 +144,7 @@ fn watched(
 
 fn write_again(plan: &ProfilePlan, profiles: &[HeapProfile]) -> Result<()> {
     let [profile] = profiles else {
-        return Err(Failure::failed(format!(
-            "{} processes have written profiles, and a heap profile has one process: choose another --format",
-            profiles.len()
-        )));
+        return Err(LiveError::SeveralProfiles(profiles.len()).into());
     };
     output::write(plan.output.as_deref(), Content::Text, |out| {
         write::write(profile, out)
@@ -193,13 +193,11 @@ pub fn read(path: &Path) -> Result<HeapProfile> {
         io::Read::read_to_end(&mut file, &mut bytes)?;
         Ok(bytes)
     });
-    let bytes = bytes.map_err(|error| {
-        Failure::failed(format!(
-            "{name}: {}: name a heap profile",
-            larder_base::target::reason(&error)
-        ))
+    let bytes = bytes.map_err(system(&name, "name a heap profile"))?;
+    let profile = parse::parse(&bytes).map_err(|cause| LiveError::NoProfile {
+        path: path.to_owned(),
+        cause,
     })?;
-    let profile = parse::parse(&bytes).map_err(|error| Failure::failed(explain(&name, error)))?;
     if let Some(damage) = &profile.damage {
         losses::warn(&format!(
             "{name}: line {}: {}; {} left out",
@@ -221,21 +219,4 @@ pub fn read(path: &Path) -> Result<HeapProfile> {
 pub fn program(profile: &HeapProfile) -> Option<String> {
     let first = profile.mappings.first()?;
     Some(printable::escape_bytes(&first.path))
-}
-
-fn explain(name: &str, error: NoProfile) -> String {
-    match error {
-        NoProfile::Empty => format!("{name}: is empty: write the profile again"),
-        NoProfile::Compressed => {
-            format!("{name}: is compressed, as pprof's own profiles are: read it with pprof")
-        }
-        NoProfile::Newer(version) => format!(
-            "{name}: is a heap profile of version {version}, and this tool reads version 1: use a \
-             newer larder"
-        ),
-        NoProfile::NotUnderstood(line) => format!(
-            "{name}: line {line}: no heap profile begins so: name one that Larder \
-             (LARDER_PROFILE=FILE), gperftools or jemalloc has written; of a trace: larder report"
-        ),
-    }
 }

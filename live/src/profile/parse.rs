@@ -11,14 +11,20 @@ use super::interval::Spread;
 use larder_base::order;
 
 /// Why a file cannot be read at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoProfile {
+    #[error("is empty: write the profile again")]
     Empty,
-    /// It is compressed by gzip, like pprof's protocol buffers.
+    /// By gzip, like pprof's protocol buffers.
+    #[error("is compressed, as pprof's own profiles are: read it with pprof")]
     Compressed,
-    /// It has this unknown version.
+    #[error("is a heap profile of version {0}, and this tool reads version 1: use a newer larder")]
     Newer(u64),
-    /// The error is in this line, from 1.
+    /// In this line, from 1.
+    #[error(
+        "line {0}: no heap profile begins so: name one that Larder (LARDER_PROFILE=FILE), gperftools \
+         or jemalloc has written; of a trace: larder report"
+    )]
     NotUnderstood(usize),
 }
 

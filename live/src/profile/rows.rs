@@ -5,7 +5,7 @@ use larder_analysis::flamegraph;
 use larder_analysis::reading::heap::Origin;
 use larder_analysis::reading::measure::Measure;
 use larder_analysis::reading::stacks::StackRow;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
 use larder_base::output::{self, Content};
 use larder_base::printable;
@@ -13,6 +13,7 @@ use larder_base::printable;
 use super::Report;
 use super::sites::Row;
 use super::text::whole;
+use crate::error::LiveError;
 
 /// The measures that a heap profile has.
 const MEASURES: [Measure; 5] = [
@@ -63,10 +64,8 @@ pub fn draw(report: &Report<'_>) -> Result<()> {
         }
     };
     let Some(picture) = picture else {
-        let (title, unit) = (&report.title, measure.unit());
-        return Err(Failure::failed(format!(
-            "{title}: has no {unit} for this key: choose another --sort"
-        )));
+        let (title, unit) = (report.title.clone(), measure.unit());
+        return Err(LiveError::NothingToDraw { title, unit }.into());
     };
     output::write(report.plan.output.as_deref(), Content::Text, |out| {
         out.write_all(picture.as_bytes())

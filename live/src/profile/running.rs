@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_analysis::reading::losses;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::number::counted;
 use larder_base::printable;
 
 use super::heap::{Estimate, Figures, HeapProfile, Mapping, ProfiledStack};
 use super::interval::Spread;
+use crate::error::LiveError;
 use crate::process::{Obstacle, Process, Profile, Site};
 
 pub fn open(id: u32) -> Result<Process> {
@@ -38,9 +39,7 @@ pub fn read(process: &Process) -> Result<HeapProfile> {
         .and_then(|seen| with_modules(process, seen))
         .map_err(|obstacle| obstacle.failure(id))?;
     if profile.mean == 0 && profile.stacks.is_empty() {
-        return Err(Failure::failed(format!(
-            "process {id}: takes no samples: start it without LARDER_PROFILE_BYTES=0"
-        )));
+        return Err(LiveError::NoSamples(id).into());
     }
     if profile.damaged > 0 {
         let sites = counted(profile.damaged as u64, "stack");

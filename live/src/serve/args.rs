@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use larder_base::failure::{Failure, Fatal, Result};
+use larder_base::error::system;
+use larder_base::failure::{self, Fatal};
 use larder_base::printable;
-use larder_base::target::reason;
 use regex::Regex;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::place::Place;
 use super::push::{PushPlan, Shape};
 use super::targets::Which;
+use crate::error::{LiveError, Result};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -35,7 +36,7 @@ and, where kernel.yama.ptrace_scope is not 0, root.
 Exit codes: 0 ended by SIGINT, SIGTERM or SIGHUP; 125 the tool failed, or a process cannot be read.";
 
 /// The variable of the library's own endpoint.
-const TOKEN_VARIABLE: &str = "LARDER_TOKEN";
+pub const TOKEN_VARIABLE: &str = "LARDER_TOKEN";
 
 #[derive(Debug, Args)]
 pub struct RawServe {
@@ -81,7 +82,7 @@ pub struct ServePlan {
 }
 
 impl RawServe {
-    pub fn check(self) -> Result<ServePlan> {
+    pub fn check(self) -> failure::Result<ServePlan> {
         let token = match &self.listen {
             None | Some(Place::Path(_)) => None,
             Some(Place::Port(_)) => Some(token(self.token_file.as_deref())?),
@@ -183,21 +184,18 @@ fn receiver(text: &str) -> std::result::Result<(Uri, Shape), ReceiverError> {
 }
 
 fn fields(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>> {
-    let name = printable::name(path);
-    let text = read_head(path).map_err(|error| {
-        let reason = reason(&error);
-        Failure::failed(format!(
-            "{name}: {reason}: name a file with NAME: VALUE in each line"
-        ))
-    })?;
+    let text = read_head(path).map_err(system(
+        printable::name(path),
+        "name a file with NAME: VALUE in each line",
+    ))?;
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let lines = lines.zip(1..).filter(|(line, _)| !line.is_empty());
     lines
         .map(|(line, number)| {
-            let field = field(line);
-            field.ok_or_else(|| {
-                // What is in it may be a secret.
-                Failure::failed(format!("{name}: line {number}: it has to be NAME: VALUE"))
+            // What is in it may be a secret.
+            field(line).ok_or_else(|| LiveError::HeaderLine {
+                path: path.to_owned(),
+                line: number,
             })
         })
         .collect()
@@ -216,10 +214,7 @@ fn token(file: Option<&Path>) -> Result<String> {
     let (origin, text) = match file {
         Some(path) => {
             let name = printable::name(path);
-            let text = read_head(path).map_err(|error| {
-                let reason = reason(&error);
-                Failure::failed(format!("{name}: {reason}: name a file with a token"))
-            })?;
+            let text = read_head(path).map_err(system(&name, "name a file with a token"))?;
             (name, text.trim_ascii_end().to_vec())
         }
         None => {
@@ -229,12 +224,7 @@ fn token(file: Option<&Path>) -> Result<String> {
         }
     };
     let text = String::from_utf8(text).ok().filter(|text| is_token(text));
-    text.ok_or_else(|| {
-        Failure::failed(format!(
-            "{origin}: a port takes a token of 16 to 255 characters, without spaces: make one by \
-             `openssl rand -hex 16`, and name it with --token-file or {TOKEN_VARIABLE}"
-        ))
-    })
+    text.ok_or(LiveError::Token { origin })
 }
 
 /// Long enough, and one word.
@@ -306,7 +296,11 @@ mod tests {
         );
         for bad in ["nothing", "a b: c", ": c", "a: \u{1}"] {
             std::fs::write(&path, bad).unwrap();
-            assert!(fields(&path).is_err(), "{bad:?}");
+            let error = fields(&path).unwrap_err();
+            assert!(
+                matches!(error, LiveError::HeaderLine { line: 1, .. }),
+                "{bad:?}: {error}"
+            );
         }
         assert!(["15s", "0.5"].iter().all(|text| interval(text).is_ok()));
         assert!(
@@ -320,19 +314,21 @@ mod tests {
     fn a_token_is_one_word_and_long_enough() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        for (text, fits) in [
-            ("0123456789abcdef\n", true),
-            ("0123456789abcde\n", false),
-            ("0123456789 abcdef", false),
-            ("0123456789\u{e4}abcdef", false),
-            ("0123456789abcdef\u{1b}", false),
-            ("", false),
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        assert_eq!(token(Some(&path)).unwrap(), "0123456789abcdef");
+        for text in [
+            "0123456789abcde\n",
+            "0123456789 abcdef",
+            "0123456789\u{e4}abcdef",
+            "0123456789abcdef\u{1b}",
+            "",
+            &"x".repeat(256),
         ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(token(Some(&path)).is_ok(), fits, "{text:?}");
+            let refused = token(Some(&path));
+            assert!(matches!(refused, Err(LiveError::Token { .. })), "{text:?}");
         }
-        std::fs::write(&path, "x".repeat(256)).unwrap();
-        assert!(token(Some(&path)).is_err());
-        assert!(token(Some(Path::new("/no/such"))).is_err());
+        let missing = token(Some(Path::new("/no/such")));
+        assert!(matches!(missing, Err(LiveError::Base(_))));
     }
 }

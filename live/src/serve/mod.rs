@@ -25,12 +25,13 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-pub use args::{EXAMPLES, RawServe, ServePlan, is_token};
+pub use args::{EXAMPLES, RawServe, ServePlan, TOKEN_VARIABLE, is_token};
 pub use place::{Listener, Place};
 pub use routes::Service;
 pub use socket2::Socket;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::error::{BaseError, system};
+use larder_base::failure::Result;
 use larder_base::printable;
 pub use larder_base::target::reason;
 
@@ -44,37 +45,37 @@ const MOST_CONNECTIONS: usize = 64;
 pub fn serve(plan: ServePlan) -> Result<()> {
     let targets = Targets::new(plan.which).map_err(|(id, obstacle)| obstacle.failure(id))?;
     let targets = Arc::new(targets);
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
-        .map_err(|error| Failure::failed(format!("signals: {}: try again", reason(&error))))?;
+    let mut signals =
+        Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("signals", "try again"))?;
     // The socket is in the file system until this is dropped.
     let listener = match &plan.listen {
-        Some(place) => Some(Listener::open(place).map_err(|error| cannot_listen(place, &error))?),
+        Some(place) => Some(Listener::open(place).map_err(cannot_listen(place))?),
         None => None,
     };
     let pusher = match plan.push {
         Some(push) => {
             eprintln!("larder: pushing to {}", push.url);
-            Some(Pusher::start(push, targets.clone()).map_err(|error| no_thread(&error))?)
+            Some(Pusher::start(push, targets.clone()).map_err(no_thread())?)
         }
         None => None,
     };
     if let (Some(listener), Some(place)) = (&listener, &plan.listen) {
         let service = Arc::new(Service::new(targets, pusher, plan.token));
         let socket = listener.socket.try_clone();
-        let socket = socket.map_err(|error| cannot_listen(place, &error))?;
+        let socket = socket.map_err(cannot_listen(place))?;
         let serve = move || serve_all(&socket, &service);
         let thread = thread::Builder::new()
             .name("larder-serve".into())
             .spawn(serve);
-        thread.map_err(|error| no_thread(&error))?;
+        thread.map_err(no_thread())?;
         eprintln!("larder: serving at {}", name(place));
     }
     signals.forever().next();
     Ok(())
 }
 
-fn no_thread(error: &io::Error) -> Failure {
-    Failure::failed(format!("a thread: {}: raise ulimit -u", reason(error)))
+fn no_thread() -> impl Fn(io::Error) -> BaseError {
+    system("a thread", "raise ulimit -u")
 }
 
 fn name(place: &Place) -> String {
@@ -84,13 +85,12 @@ fn name(place: &Place) -> String {
     }
 }
 
-fn cannot_listen(place: &Place, error: &io::Error) -> Failure {
+fn cannot_listen(place: &Place) -> impl Fn(io::Error) -> BaseError {
     let remedy = match place {
         Place::Path(_) => "name a path in a folder of your own that nothing has",
         Place::Port(_) => "name a port that is free",
     };
-    let reason = reason(error);
-    Failure::failed(format!("{}: {reason}: {remedy}", name(place)))
+    system(name(place), remedy)
 }
 
 /// A thread for each connection, up to `MOST_CONNECTIONS`.

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 
 use larder_analysis::reading::losses;
 use larder_base::execute;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::libraries::LibraryPath;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
-use larder_base::printable;
-use larder_base::target::{Target, reason};
+use larder_base::target::Target;
 
 use super::snapshot::{self, Snapshot};
+use crate::error::LiveError;
 use crate::process::Obstacle;
 use crate::traced;
 
@@ -31,12 +31,9 @@ pub fn run(words: &[OsString]) -> Result<(Vec<Snapshot>, u8)> {
         Err(obstacle) => losses::warn(&format!("process {id}: {obstacle}")),
     };
     let status = traced::supervise(&target.path, words, &environment, &mut at_end);
-    let status = status.map_err(|error| {
-        Failure::unfit(format!(
-            "{}: cannot be executed or traced: {}",
-            printable::name(&target.path),
-            reason(&error)
-        ))
+    let status = status.map_err(|source| LiveError::NotTraced {
+        program: target.path,
+        source,
     })?;
     if left_out > 0 {
         losses::warn(&format!(
@@ -45,11 +42,8 @@ pub fn run(words: &[OsString]) -> Result<(Vec<Snapshot>, u8)> {
     }
     let code = execute::exit_code(status);
     if snapshots.is_empty() {
-        return Err(Failure::failed(format!(
-            "{}: ended with {code}, and none of its processes ran on Larder: `larder doctor \
-             PROGRAM` says more",
-            printable::name(&words[0])
-        )));
+        let command = words[0].clone();
+        return Err(LiveError::NeverOnLarder { command, code }.into());
     }
     Ok((snapshots, code))
 }

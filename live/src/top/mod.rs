@@ -23,7 +23,8 @@ use std::time::Instant;
 
 pub use args::{EXAMPLES, RawTop, TopPlan};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::error::system;
+use larder_base::failure::Result;
 use larder_base::output;
 
 use crate::process::Obstacle;
@@ -38,10 +39,8 @@ pub fn top(plan: &TopPlan) -> Result<()> {
         watch.read().map_err(failure)?;
         return tables(plan, &mut watch);
     }
-    let (reader, first) = Reader::start(plan.process, &plan.charging).map_err(|error| {
-        let reason = larder_base::target::reason(&error);
-        Failure::failed(format!("a thread: {reason}: raise ulimit -u"))
-    })?;
+    let started = Reader::start(plan.process, &plan.charging);
+    let (reader, first) = started.map_err(system("a thread", "raise ulimit -u"))?;
     match screen::run(plan, reader, first.map_err(failure)?)? {
         None => Ok(()),
         Some(Obstacle::Ended | Obstacle::NoProcess) => {

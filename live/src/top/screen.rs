@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
 use larder_analysis::reading::sites::SiteId;
-use larder_base::failure::{Failure, Result};
+use larder_base::error::{BaseError, system};
+use larder_base::failure::Result;
 use ratatui::DefaultTerminal;
 use ratatui::backend::Backend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -72,7 +73,7 @@ impl Drop for Screen {
 /// Returns the obstacle if the process ended it.
 pub fn run(plan: &TopPlan, reader: Reader, model: Model) -> Result<Option<Obstacle>> {
     let signal = Arc::new(AtomicUsize::new(0));
-    handle_signals(&signal).map_err(|error| cannot("its signals cannot be handled", &error))?;
+    handle_signals(&signal).map_err(cannot("its signals cannot be handled"))?;
     let mut state = State {
         view: View::new(plan.sort, &plan.filter, plan.threads),
         interval: plan.interval,
@@ -84,12 +85,11 @@ pub fn run(plan: &TopPlan, reader: Reader, model: Model) -> Result<Option<Obstac
         model,
     };
     read_without_blocking();
-    let screen =
-        Screen::enter().map_err(|error| cannot("the terminal cannot be set up", &error))?;
+    let screen = Screen::enter().map_err(cannot("the terminal cannot be set up"))?;
     let end = state.until_end(screen, &signal);
     let end = match end {
         Err(_) if is_gone() => End::Signal(SIGHUP),
-        end => end.map_err(|error| cannot("the terminal cannot be used", &error))?,
+        end => end.map_err(cannot("the terminal cannot be used"))?,
     };
     match end {
         End::Quit => Ok(None),
@@ -131,9 +131,8 @@ fn is_gone() -> bool {
     poll(&mut found, Some(&Timespec::default())).is_ok() && found[0].revents().intersects(gone)
 }
 
-fn cannot(what: &str, error: &io::Error) -> Failure {
-    let reason = larder_base::target::reason(error);
-    Failure::failed(format!("{what}: {reason}: print tables with -n COUNT"))
+fn cannot(what: &str) -> impl Fn(io::Error) -> BaseError {
+    system(what, "print tables with -n COUNT")
 }
 
 struct State {
