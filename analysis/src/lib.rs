@@ -7,6 +7,7 @@
 pub mod advise;
 pub mod calls;
 pub mod diff;
+mod error;
 pub mod export;
 pub mod flamegraph;
 pub mod html;

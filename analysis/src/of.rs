@@ -1,8 +1,9 @@
 //! What a view of a trace is of: its allocations, or what options of `record` add.
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 
+use crate::error::AnalysisError;
 use crate::reading::measure::Measure;
 use crate::reading::sites::SortKey;
 
@@ -62,12 +63,13 @@ impl Of {
             return Ok(key);
         }
         let known: Vec<String> = self.keys().iter().map(|key| key.value()).collect();
-        Err(Failure::failed(format!(
+        Err(AnalysisError::usage(format!(
             "--sort {}: {} have no such figure: choose {}",
             key.value(),
             self.noun(),
             known.join(", "),
-        )))
+        ))
+        .into())
     }
 
     pub fn noun(self) -> &'static str {
@@ -106,9 +108,8 @@ impl Of {
                     Of::SystemCalls => "calls or time",
                     _ => "calls, bytes, peak or live",
                 };
-                return Err(Failure::failed(format!(
-                    "--sort: stacks have no such measure: choose {known}"
-                )));
+                let fault = format!("--sort: stacks have no such measure: choose {known}");
+                return Err(AnalysisError::usage(fault).into());
             }
         })
     }

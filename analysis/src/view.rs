@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::{self, Format};
 
 use crate::advise::{self, AdvisePlan};
 use crate::calls::{self, CallsPlan};
 use crate::diff::{self, DiffPlan};
+use crate::error::AnalysisError;
 use crate::export::{self, ExportPlan};
 use crate::flamegraph::{self, FlamegraphPlan};
 use crate::html::{self, HtmlPlan, TimelinePlan};
@@ -65,9 +66,10 @@ impl RawOutput {
 /// Fails if an option has no effect in the chosen format.
 pub fn refuse(options: &[(&str, bool)]) -> Result<()> {
     match options.iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(Failure::failed(format!(
-            "{option}: does nothing in this format: leave it out"
-        ))),
+        Some((option, _)) => {
+            let fault = format!("{option}: does nothing in this format: leave it out");
+            Err(AnalysisError::usage(fault).into())
+        }
         None => Ok(()),
     }
 }

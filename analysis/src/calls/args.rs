@@ -1,10 +1,11 @@
 //! The command lines of `larder callers` and `larder callees`.
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
 
 use super::{CallsPlan, Direction};
+use crate::error::AnalysisError;
 use crate::reading::subject::RawSubject;
 use crate::view::{RawOutput, View};
 
@@ -42,7 +43,7 @@ pub struct RawCalls {
 impl RawCalls {
     pub fn check(self, direction: Direction) -> Result<View> {
         if self.function.is_empty() {
-            return Err(Failure::failed("'': name a function"));
+            return Err(AnalysisError::usage("'': name a function").into());
         }
         let format = self.output.format(&[Format::Text, Format::Json])?;
         Ok(View::Calls(CallsPlan {

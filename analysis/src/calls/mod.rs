@@ -13,11 +13,11 @@ pub use args::{CALLEES_EXAMPLES, CALLERS_EXAMPLES, RawCalls};
 
 use std::path::PathBuf;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
 use larder_base::output;
-use larder_base::printable;
 
+use crate::error::AnalysisError;
 use crate::reading::Analysis;
 use crate::reading::subject::Subject;
 use graph::Graph;
@@ -48,7 +48,7 @@ pub fn calls(plan: &CallsPlan) -> Result<()> {
     let mut graph = Graph::new(plan.direction, &plan.function, plan.depth);
     let analysis = Analysis::read(&plan.subject, &mut graph)?;
     if graph.root().is_empty() {
-        return Err(not_found(plan, &graph));
+        return Err(not_found(plan, &graph).into());
     }
     output::write(
         plan.output.as_deref(),
@@ -60,20 +60,20 @@ pub fn calls(plan: &CallsPlan) -> Result<()> {
     )
 }
 
-fn not_found(plan: &CallsPlan, graph: &Graph) -> Failure {
-    let trace = printable::name(&plan.subject.trace);
+fn not_found(plan: &CallsPlan, graph: &Graph) -> AnalysisError {
+    let trace = &plan.subject.trace;
     if graph.functions.is_empty() {
-        return Failure::failed(format!(
-            "{trace}: has no samples and no calls: record with --cpu, --copies or --syscalls"
-        ));
+        let lack = "has no samples and no calls: record with --cpu, --copies or --syscalls";
+        return AnalysisError::unfit(trace, lack);
     }
-    let name = printable::escape(&plan.function);
     let near = near::names(&plan.function, &graph.functions);
     let remedy = match near.is_empty() {
         true => "put * for what varies, as in '*name*'".to_owned(),
         false => format!("did you mean {}?", near.join(" or ")),
     };
-    Failure::failed(format!(
-        "'{name}': no such function on a stack of {trace}: {remedy}"
-    ))
+    AnalysisError::NoFunction {
+        function: plan.function.clone(),
+        trace: trace.clone(),
+        remedy,
+    }
 }

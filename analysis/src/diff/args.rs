@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
 
 use super::work::{self, WorkRequest};
+use crate::error::AnalysisError;
 use crate::flamegraph::FlamegraphPlan;
 use crate::of::{Of, RawOf};
 use crate::reading::sites::SortKey;
@@ -84,28 +85,31 @@ pub struct DiffPlan {
 impl RawDiff {
     pub fn check(self) -> Result<View> {
         if self.traces.len() > 2 && !self.growth {
-            return Err(Failure::failed(
+            return Err(AnalysisError::usage(
                 "diff compares two traces: name two, or add --growth for one program on inputs of \
                  growing size",
-            ));
+            )
+            .into());
         }
         let of = self.of.check();
         let sort = of.key(self.sort)?;
         if self.growth && (of, sort) == (Of::SystemCalls, SortKey::Time) {
-            return Err(Failure::failed(
+            return Err(AnalysisError::usage(
                 "--sort time: the time within system calls grows by chance, too: choose calls, errors or \
                  bytes",
-            ));
+            )
+            .into());
         }
         let work = self.work.as_deref().map(work::parse).transpose()?;
         if let Some(WorkRequest::Given(work)) = &work
             && work.len() != self.traces.len()
         {
-            return Err(Failure::failed(format!(
+            let fault = format!(
                 "--work has {} numbers for {} traces: give one for each, as in 1000:10000",
                 work.len(),
                 self.traces.len()
-            )));
+            );
+            return Err(AnalysisError::usage(fault).into());
         }
         let format = self
             .output

@@ -3,7 +3,7 @@
 //! A site's exponent is the slope of log(value) over log(work), by least squares: 1 is linear growth, 2
 //! quadratic. Of estimates from samples only what exceeds linear growth by more than chance is superlinear.
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::order;
 
 use super::DiffPlan;
@@ -12,6 +12,7 @@ use super::matching::match_sites;
 use super::side::{KnownSite, Side};
 use super::stacks::{StackChange, StackChanges};
 use super::work::{self, GROWS, Quantity, WorkRequest};
+use crate::error::AnalysisError;
 use crate::of::Of;
 use crate::reading::sites::SortKey;
 use crate::reading::work::Work;
@@ -194,10 +195,11 @@ fn estimate(sites: &[SiteGrowth<'_>]) -> Result<(Vec<f64>, WorkSource)> {
         })
         .collect();
     if growing.is_empty() || !work.is_sorted_by(|a, b| a < b) {
-        return Err(Failure::failed(
+        return Err(AnalysisError::usage(
             "the work cannot be estimated, because no site grows from trace to trace by its allocations: \
              give it, as in --work 1000:10000, with the traces in order of size",
-        ));
+        )
+        .into());
     }
     Ok((work, WorkSource::Estimated(growing.len())))
 }

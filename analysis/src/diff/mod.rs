@@ -26,10 +26,11 @@ mod text;
 mod work;
 mod wrappers;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::Format;
-use larder_base::{output, printable};
+use larder_base::output;
 
+use crate::error::AnalysisError;
 use crate::of::Of;
 use crate::reading::Analysis;
 use crate::reading::observe::{Both, KeepStacks, Observer};
@@ -74,7 +75,7 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
         });
     }
     let [before, after] = &sides[..] else {
-        return Err(Failure::failed("diff compares two traces: name two"));
+        return Err(AnalysisError::usage("diff compares two traces: name two").into());
     };
     let comparison = Comparison::of(before, after, plan);
     output::write(file, content, |out| match plan.format {
@@ -111,18 +112,15 @@ fn observe<O: Observer>(
 /// Fails if a trace has not what is asked for.
 fn check(analyses: &[Analysis], others: &[Option<SiteTable>], plan: &DiffPlan) -> Result<()> {
     for ((analysis, others), subject) in analyses.iter().zip(others).zip(&plan.subjects) {
-        let trace = printable::name(&subject.trace);
         if others.as_ref().is_some_and(SiteTable::is_empty) {
             let (noun, option) = (plan.of.noun(), plan.of.option());
-            return Err(Failure::failed(format!(
-                "{trace}: has no {noun}: record it with {option}"
-            )));
+            let lack = format!("has no {noun}: record it with {option}");
+            return Err(AnalysisError::unfit(&subject.trace, lack).into());
         }
         if plan.sort == SortKey::Peak && !analysis.sites.knows_peak_shares() {
-            return Err(Failure::failed(format!(
-                "{trace}: holds counters, which do not record a site's share of the peak: record \
-                 again without --aggregate, or sort by another figure"
-            )));
+            let lack = "holds counters, which do not record a site's share of the peak: record again \
+                        without --aggregate, or sort by another figure";
+            return Err(AnalysisError::unfit(&subject.trace, lack).into());
         }
     }
     Ok(())

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::format::{self, Format};
 
 use super::ExportPlan;
+use crate::error::AnalysisError;
 use crate::reading::measure::Measure;
 use crate::reading::subject::{RawSubject, Subject};
 use crate::view::View;
@@ -81,19 +82,17 @@ impl ExportPlan {
             Format::Dhat | Format::Json | Format::Parquet | Format::Memdebug
         );
         if one_of_many && measure.is_some() {
-            return Err(Failure::failed(
-                "--value: this format holds every measure: leave it out",
-            ));
+            let fault = "--value: this format holds every measure: leave it out";
+            return Err(AnalysisError::usage(fault).into());
         }
         if format == Format::Parquet && output.is_none() {
-            return Err(Failure::failed(
-                "--format parquet: writes two files: name a directory for them with -o",
-            ));
+            let fault = "--format parquet: writes two files: name a directory for them with -o";
+            return Err(AnalysisError::usage(fault).into());
         }
         if format == Format::Memdebug && !subject.wrappers.is_empty() {
-            return Err(Failure::failed(
-                "--wrapper: a log has every call: leave it out, or name the functions with --skip",
-            ));
+            let fault =
+                "--wrapper: a log has every call: leave it out, or name the functions with --skip";
+            return Err(AnalysisError::usage(fault).into());
         }
         Ok(Self {
             subject,

@@ -11,14 +11,14 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::output::{self, Content};
-use larder_base::printable;
 use larder_memdebug::Call as Logged;
 use larder_trace::{Action, AllocCall, Event, Events, StackId, Trace};
 use rustc_hash::FxHashMap;
 
 use super::ExportPlan;
+use crate::error::AnalysisError;
 use crate::reading::attribute::{attribute, functions};
 use crate::reading::family::Kind;
 use crate::reading::losses;
@@ -30,17 +30,15 @@ const MAX_PATH_BYTES: usize = 800;
 pub fn export(plan: &ExportPlan) -> Result<()> {
     let (traces, _) = plan.subject.open()?;
     let [trace] = traces.as_slice() else {
-        return Err(Failure::failed(format!(
-            "{}: holds {} process images, and a log holds one: name one of its .ltrace files",
-            printable::name(&plan.subject.trace),
+        let lack = format!(
+            "holds {} process images, and a log holds one: name one of its .ltrace files",
             traces.len()
-        )));
+        );
+        return Err(AnalysisError::unfit(&plan.subject.trace, lack).into());
     };
     if trace.counters().is_some() {
-        return Err(Failure::failed(format!(
-            "{}: holds counters only: record it again without --aggregate",
-            printable::name(&plan.subject.trace)
-        )));
+        let lack = "holds counters only: record it again without --aggregate";
+        return Err(AnalysisError::unfit(&plan.subject.trace, lack).into());
     }
     let mut missing = Vec::new();
     output::write(plan.output.as_deref(), Content::Text, |out| {

@@ -17,6 +17,7 @@ use larder_base::number::grouped;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 
+use crate::error::AnalysisError;
 use crate::export::{self, folded_sums};
 use crate::reading::measure::Measure;
 use crate::reading::stacks::StackRow;
@@ -77,11 +78,8 @@ fn nothing(subject: &Subject, measure: Measure) -> Failure {
         "" => "choose another --value".to_owned(),
         option => format!("record with {option}, or choose another --value"),
     };
-    Failure::failed(format!(
-        "{}: has no {} of this measure: {what_to_do}",
-        printable::name(&subject.trace),
-        measure.unit()
-    ))
+    let lack = format!("has no {} of this measure: {what_to_do}", measure.unit());
+    AnalysisError::unfit(&subject.trace, lack).into()
 }
 
 fn rows(subject: &Subject, measure: Measure) -> Result<Vec<StackRow>> {

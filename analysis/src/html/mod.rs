@@ -21,11 +21,12 @@ mod tree;
 
 pub use args::{HTML_EXAMPLES, HtmlPlan, RawHtml, RawTimeline, TIMELINE_EXAMPLES, TimelinePlan};
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::output::{self, Content};
 use larder_base::printable;
 
 use crate::advise::{self, Watch};
+use crate::error::AnalysisError;
 use crate::reading::Analysis;
 use crate::reading::observe::Both;
 use crate::reading::timeline::TimelineObserver;
@@ -61,10 +62,8 @@ pub fn timeline(plan: &TimelinePlan) -> Result<()> {
     let mut observer = TimelineObserver::new(timeline::SITES);
     Analysis::read(&plan.subject, &mut observer)?;
     let Some(found) = observer.timeline.filter(|found| found.peak_bytes > 0) else {
-        return Err(Failure::failed(format!(
-            "{}: no block was live at any time: record a program that allocates",
-            printable::name(&plan.subject.trace)
-        )));
+        let lack = "no block was live at any time: record a program that allocates";
+        return Err(AnalysisError::unfit(&plan.subject.trace, lack).into());
     };
     let drawing = timeline::standalone(&found, &printable::name(&plan.subject.trace));
     output::write(plan.output.as_deref(), Content::Text, |out| {

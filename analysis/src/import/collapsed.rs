@@ -6,20 +6,19 @@
 
 use std::io::{BufRead, Read};
 
-use larder_base::failure::{Failure, Result};
-use larder_base::printable;
+use larder_base::failure::Result;
 use larder_trace::writer::{Class, Stack, WrittenCall};
 use larder_trace::{AllocCall, Call};
 
 use super::source::{self, MAX_LINE_BYTES};
 use super::target::{Module, Name, Target};
 use super::{ImportPlan, Outcome};
+use crate::error::AnalysisError;
 
 /// Some 300 MB of trace.
 const MAX_CALLS: u64 = 100_000_000;
 
 pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
-    let name = printable::name(&plan.input);
     let mut input = source::open(&plan.input)?;
     let mut outcome = Outcome::default();
     let mut line = Vec::new();
@@ -27,7 +26,7 @@ pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
         line.clear();
         let mut bounded = input.by_ref().take(MAX_LINE_BYTES);
         let read = bounded.read_until(b'\n', &mut line);
-        if read.map_err(|error| source::failed(&plan.input, &error))? == 0 {
+        if read.map_err(|error| source::failed(&plan.input, error))? == 0 {
             break;
         }
         let Some((stack, count)) = parse(line.trim_ascii_end()) else {
@@ -35,16 +34,14 @@ pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
             continue;
         };
         if count > MAX_CALLS - outcome.calls {
-            return Err(Failure::failed(format!(
-                "{name}: more than {MAX_CALLS} calls: divide the counts by a power of ten"
-            )));
+            let lack = format!("more than {MAX_CALLS} calls: divide the counts by a power of ten");
+            return Err(AnalysisError::unfit(&plan.input, lack).into());
         }
         write(target, stack, count, &mut outcome.calls)?;
     }
     if outcome.calls == 0 {
-        return Err(Failure::failed(format!(
-            "{name}: holds no collapsed stack: give lines of the form `main;f;g 3`"
-        )));
+        let lack = "holds no collapsed stack: give lines of the form `main;f;g 3`";
+        return Err(AnalysisError::unfit(&plan.input, lack).into());
     }
     Ok(outcome)
 }

@@ -9,8 +9,9 @@
 //! leaks and stacks are the file's. Memory grows with the distinct entries and live blocks.
 
 use std::io::{BufRead, Read};
+use std::path::Path;
 
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::printable;
 use larder_trace::symbols::{MAX_FUNCTIONS, MAX_TEXT_BYTES};
 use larder_trace::writer::{Class, Stack, WrittenCall};
@@ -19,6 +20,7 @@ use larder_trace::{AllocCall, Call, FreeCall};
 use super::source::{self, MAX_LINE_BYTES};
 use super::target::{Module, Name, Place, Target};
 use super::{ImportPlan, Outcome};
+use crate::error::AnalysisError;
 
 /// The version of the file format from which on strings are preceded by their length.
 const FILE_VERSION: u64 = 3;
@@ -64,34 +66,38 @@ pub fn import(plan: &ImportPlan, target: &mut Target) -> Result<Outcome> {
                 outcome.warning = Some(format!("{name}: {reason}: the part before it is imported"));
                 break;
             }
-            Err(error) => return Err(source::failed(&plan.input, &error)),
+            Err(error) => return Err(source::failed(&plan.input, error)),
         }
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         if !known {
-            expect_version(&name, text)?;
+            expect_version(&plan.input, text)?;
             known = true;
         } else if reader.line(text, target)?.is_none() {
             outcome.not_understood += 1;
         }
     }
     if !known {
-        expect_version(&name, b"")?;
+        expect_version(&plan.input, b"")?;
     }
     outcome.calls = reader.calls;
     Ok(outcome)
 }
 
-fn expect_version(name: &str, line: &[u8]) -> Result<()> {
+fn expect_version(path: &Path, line: &[u8]) -> Result<()> {
     let mut words = Words(line);
     match (words.word(), words.number(), words.number()) {
         (Some(b"v"), Some(_), Some(FILE_VERSION)) => Ok(()),
-        (Some(b"v"), Some(_), version) => Err(Failure::failed(format!(
-            "{name}: heaptrack's file of version {}, and only {FILE_VERSION} is supported: record with heaptrack 1.4 or 1.5",
-            version.unwrap_or(0)
-        ))),
-        _ => Err(Failure::failed(format!(
-            "{name}: not a file of heaptrack: give what `heaptrack PROGRAM` wrote"
-        ))),
+        (Some(b"v"), Some(_), version) => {
+            let lack = format!(
+                "heaptrack's file of version {}, and only {FILE_VERSION} is supported: record with heaptrack 1.4 or 1.5",
+                version.unwrap_or(0)
+            );
+            Err(AnalysisError::unfit(path, lack).into())
+        }
+        _ => {
+            let lack = "not a file of heaptrack: give what `heaptrack PROGRAM` wrote";
+            Err(AnalysisError::unfit(path, lack).into())
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use larder_base::error::system;
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
 
@@ -16,7 +17,7 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// Opens a file, or standard input for `-`; the first bytes show the compression.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
-    open_stream(path).map_err(|error| failed(path, &error))
+    open_stream(path).map_err(|error| failed(path, error))
 }
 
 fn open_stream(path: &Path) -> io::Result<Box<dyn BufRead>> {
@@ -35,10 +36,6 @@ fn open_stream(path: &Path) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-pub fn failed(path: &Path, error: &io::Error) -> Failure {
-    let reason = larder_base::target::reason(error);
-    Failure::failed(format!(
-        "{}: {reason}: name a readable file",
-        printable::name(path)
-    ))
+pub fn failed(path: &Path, error: io::Error) -> Failure {
+    system(printable::name(path), "name a readable file")(error).into()
 }

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use larder_base::error::system;
 use larder_base::failure::{Failure, Result};
 use larder_base::printable;
 use larder_trace::ModuleId;
@@ -20,6 +21,7 @@ use rustc_hash::FxHashMap;
 use tempfile::TempDir;
 
 use super::ImportPlan;
+use crate::error::AnalysisError;
 
 /// The address range of a module: more than the largest number of frames.
 const MODULE_BYTES: u64 = 1 << 36;
@@ -55,12 +57,9 @@ pub struct Target {
 
 impl Target {
     pub fn create(plan: &ImportPlan) -> Result<Self> {
-        let cannot = |error: io::Error| cannot_write(&plan.output, &error);
+        let cannot = |error: io::Error| cannot_write(&plan.output, error);
         if plan.output.symlink_metadata().is_ok() {
-            return Err(Failure::failed(format!(
-                "{}: exists: name another directory with -o, or remove it",
-                printable::name(&plan.output)
-            )));
+            return Err(AnalysisError::Exists(plan.output.clone()).into());
         }
         let parent = plan
             .output
@@ -102,7 +101,7 @@ impl Target {
         let module = Module(self.modules.len() as u32);
         let (start, end) = (module.start(), module.start() + MODULE_BYTES);
         let written = self.writer.module(path, &[], start, end);
-        written.map_err(|error| cannot_write(&self.output, &error))?;
+        written.map_err(|error| cannot_write(&self.output, error))?;
         self.modules.insert(path.to_vec(), module);
         Ok(module)
     }
@@ -129,14 +128,14 @@ impl Target {
         let named = self
             .writer
             .symbols(ModuleId(module.0), address - 1, &functions);
-        named.map_err(|error| cannot_write(&self.output, &error))?;
+        named.map_err(|error| cannot_write(&self.output, error))?;
         self.frames.insert(frame, address);
         Ok(address)
     }
 
     pub fn call(&mut self, call: &WrittenCall) -> Result<()> {
         let written = self.writer.call(call);
-        written.map_err(|error| cannot_write(&self.output, &error))
+        written.map_err(|error| cannot_write(&self.output, error))
     }
 
     /// The directory appears under its name.
@@ -153,14 +152,10 @@ impl Target {
             let _ = directory.keep();
             Ok(())
         });
-        moved.map_err(|error| cannot_write(&output, &error))
+        moved.map_err(|error| cannot_write(&output, error))
     }
 }
 
-fn cannot_write(path: &std::path::Path, error: &io::Error) -> Failure {
-    Failure::failed(format!(
-        "{}: {}: name another directory with -o",
-        printable::name(path),
-        larder_base::target::reason(error)
-    ))
+fn cannot_write(path: &std::path::Path, error: io::Error) -> Failure {
+    system(printable::name(path), "name another directory with -o")(error).into()
 }

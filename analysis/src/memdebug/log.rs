@@ -5,10 +5,13 @@ use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use larder_base::failure::{Failure, Result};
+use larder_base::error::{BaseError, system};
+use larder_base::failure::Result;
 use larder_base::printable;
 use larder_memdebug::lines::{Ending, looks_like_a_log};
 use larder_memdebug::{Lines, RawLine};
+
+use crate::error::AnalysisError;
 
 /// Smaller logs are read before a user would see a bar.
 const PROGRESS_FROM_BYTES: u64 = 64 << 20;
@@ -35,19 +38,20 @@ impl Log {
     /// Refuses a file that does not begin with a line of a log; an empty file is a log.
     pub fn open(path: &Path) -> Result<Self> {
         let name = printable::name(path);
-        let failed = |error: &io::Error| unreadable(&name, error);
+        let failed = |error| unreadable(&name, error);
         let (source, length): (Box<dyn Read>, u64) = if path == Path::new("-") {
             (Box::new(io::stdin()), 0)
         } else {
-            let file = File::open(path).map_err(|error| failed(&error))?;
-            let length = file.metadata().map_err(|error| failed(&error))?.len();
+            let file = File::open(path).map_err(failed)?;
+            let length = file.metadata().map_err(failed)?.len();
             (Box::new(file), length)
         };
         let mut lines = Lines::new(source);
-        if !looks_like_a_log(lines.peek().map_err(|error| failed(&error))?) {
-            return Err(Failure::failed(format!(
-                "{name}: not a memory-debug log: write one with CURL_MEMDEBUG={name} and a debug build of curl"
-            )));
+        if !looks_like_a_log(lines.peek().map_err(failed)?) {
+            let lack = format!(
+                "not a memory-debug log: write one with CURL_MEMDEBUG={name} and a debug build of curl"
+            );
+            return Err(AnalysisError::unfit(path, lack).into());
         }
         Ok(Self {
             lines,
@@ -62,7 +66,7 @@ impl Log {
         loop {
             let offset = self.lines.offset();
             let line = self.lines.next();
-            let Some(line) = line.map_err(|error| unreadable(&self.name, &error))? else {
+            let Some(line) = line.map_err(|error| unreadable(&self.name, error))? else {
                 break;
             };
             if line.number.is_multiple_of(PROGRESS_STEP) {
@@ -105,9 +109,8 @@ impl Damage {
     }
 }
 
-fn unreadable(name: &str, error: &io::Error) -> Failure {
-    let reason = larder_base::target::reason(error);
-    Failure::failed(format!("{name}: {reason}: name a readable log"))
+fn unreadable(name: &str, error: io::Error) -> BaseError {
+    system(name, "name a readable log")(error)
 }
 
 fn progress_bar(bytes: u64) -> ProgressBar {

@@ -37,6 +37,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use larder_base::failure::{Failure, Result};
 use larder_trace::{StackTable, Trace};
 
+use crate::error::AnalysisError;
+
 use family::Counters;
 use image::ImageReport;
 use observe::Observer;
@@ -166,10 +168,8 @@ fn check_counters_will_do<O: Observer>(subject: &Subject, counted: &Trace) -> Re
 }
 
 pub fn counters_will_not_do(counted: &Trace, reason: &str) -> Failure {
-    let name = larder_base::printable::name(counted.path());
-    Failure::failed(format!(
-        "{name}: {reason}: record again without --aggregate"
-    ))
+    let lack = format!("{reason}: record again without --aggregate");
+    AnalysisError::unfit(counted.path(), lack).into()
 }
 
 /// A bar on stderr for a long trace, if stderr is a terminal.

@@ -4,13 +4,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_base::order;
 use larder_base::printable;
 use larder_trace::{Trace, TraceError, trace_files};
 
 use super::resolve::{Charging, Wrappers};
 use super::wrapper::WrapperRule;
+use crate::error::AnalysisError;
 
 #[derive(Debug, Args)]
 pub struct RawSubject {
@@ -49,10 +50,8 @@ pub struct RawCharging {
 
 impl RawCharging {
     pub fn check(&self) -> Result<Charging> {
-        if let Some(empty) = self.skip.iter().find(|pattern| pattern.is_empty()) {
-            return Err(Failure::failed(format!(
-                "--skip '{empty}': name a function"
-            )));
+        if self.skip.iter().any(String::is_empty) {
+            return Err(AnalysisError::usage("--skip '': name a function").into());
         }
         Ok(Charging {
             skips: self.skip.clone(),
@@ -99,8 +98,7 @@ impl Subject {
     /// Opens the trace's files, ordered by the start of their process images, because process ids wrap
     /// around. Unreadable files are reported, unless all are.
     pub fn open(&self) -> Result<(Vec<Trace>, Vec<String>)> {
-        let failed = |error: &TraceError| Failure::failed(describe(error));
-        let files = trace_files(&self.trace).map_err(|error| failed(&error))?;
+        let files = trace_files(&self.trace).map_err(AnalysisError::Unreadable)?;
         let (mut traces, mut unreadable, mut first_error) = (Vec::new(), Vec::new(), None);
         for file in files {
             match Trace::open(&file) {
@@ -111,14 +109,14 @@ impl Subject {
                 }
             }
         }
-        if let (true, Some(error)) = (traces.is_empty(), &first_error) {
-            return Err(failed(error));
+        if let (true, Some(error)) = (traces.is_empty(), first_error) {
+            return Err(AnalysisError::Unreadable(error).into());
         }
         if let Some(pid) = self.pid {
             let pids: Vec<u32> = traces.iter().map(|trace| trace.process().pid).collect();
             traces.retain(|trace| trace.process().pid == pid);
             if traces.is_empty() {
-                return Err(Failure::failed(self.no_such_process(pid, pids)));
+                return Err(self.no_such_process(pid, pids).into());
             }
         }
         order::sort_by_key(&mut traces, |trace| {
@@ -129,7 +127,7 @@ impl Subject {
         Ok((traces, unreadable))
     }
 
-    fn no_such_process(&self, pid: u32, mut pids: Vec<u32>) -> String {
+    fn no_such_process(&self, pid: u32, mut pids: Vec<u32>) -> AnalysisError {
         const SHOWN: usize = 10;
         pids.sort_unstable();
         pids.dedup();
@@ -142,10 +140,7 @@ impl Subject {
         if pids.len() > SHOWN {
             list.push_str(", …");
         }
-        format!(
-            "{}: has no process {pid}: it has {list}",
-            printable::name(&self.trace)
-        )
+        AnalysisError::unfit(&self.trace, format!("has no process {pid}: it has {list}"))
     }
 }
 
