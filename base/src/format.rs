@@ -34,10 +34,12 @@ pub enum Format {
     Memdebug,
     /// The heap profile itself, to be read again
     Heap,
+    /// Prometheus's text format
+    Prometheus,
 }
 
 /// Longer endings precede their suffixes. The first ending of a format is the one in messages.
-const ENDINGS: [(&str, Format); 12] = [
+const ENDINGS: [(&str, Format); 13] = [
     (".txt", Format::Text),
     (".speedscope.json", Format::Speedscope),
     (".json", Format::Json),
@@ -50,6 +52,7 @@ const ENDINGS: [(&str, Format); 12] = [
     (".parquet", Format::Parquet),
     (".log", Format::Memdebug),
     (".heap", Format::Heap),
+    (".prom", Format::Prometheus),
 ];
 
 impl Format {
@@ -100,9 +103,9 @@ pub struct FormatError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatCause {
-    #[error("no {} is made of this", .0.ending())]
+    #[error("this command writes no {}", .0.ending())]
     NotMade(Format),
-    #[error("its name does not say what to make")]
+    #[error("its name does not choose a format")]
     Unnamed,
 }
 
@@ -126,6 +129,20 @@ pub fn chosen(
         made: made.to_owned(),
         otherwise,
     })
+}
+
+/// The format that `--format`, `--json` or the name of the output chooses, in this order; else text.
+pub fn of_output(
+    format: Option<Format>,
+    json: bool,
+    output: Option<&Path>,
+    made: &[Format],
+) -> Result<Format, FormatError> {
+    match (format, json, output) {
+        (Some(format), ..) => Ok(format),
+        (None, false, Some(path)) => chosen(path, made, ", or give --format"),
+        _ => Ok(Format::printed(json)),
+    }
 }
 
 /// Fails if the name of a file says another format than the only one that a command makes.
@@ -175,9 +192,9 @@ mod tests {
         let of = |name: &str| chosen(Path::new(name), &MADE, ", or give --format");
         assert_eq!(of("a/app.html").unwrap(), Format::Html);
         for (name, message) in [
-            ("app", "app: its name does not say what to make: "),
-            ("b/app.svg", "b/app.svg: no .svg is made of this: "),
-            ("a\n.png", "a\\n.png: its name does not say what to make: "),
+            ("app", "app: its name does not choose a format: "),
+            ("b/app.svg", "b/app.svg: this command writes no .svg: "),
+            ("a\n.png", "a\\n.png: its name does not choose a format: "),
         ] {
             let cure = "end it in .txt, .json or .html, or give --format";
             assert_eq!(

@@ -76,7 +76,7 @@ enum RawCommand {
     /// Run a command and record each of its allocations
     #[command(after_help = record::EXAMPLES)]
     Record(RecordPlan),
-    /// Make a trace of what another tool has recorded
+    /// Convert another tool's recording into a trace
     #[command(after_help = import::EXAMPLES)]
     Import(RawImport),
     /// Report what is missing or in the way of running and recording
@@ -88,10 +88,10 @@ enum RawCommand {
     /// Report which allocations are needless, what each costs, and the cure
     #[command(after_help = advise::EXAMPLES)]
     Advise(RawAdvise),
-    /// Show who calls a function: its share of processor time, calls and bytes by caller
+    /// Show a function's callers, each with its share of processor time, calls and bytes
     #[command(after_help = calls::CALLERS_EXAMPLES)]
     Callers(RawCalls),
-    /// Show what a function calls, in the same measures
+    /// Show a function's callees, in the same measures
     #[command(after_help = calls::CALLEES_EXAMPLES)]
     Callees(RawCalls),
     /// Show what differs between two traces, or how a program's sites grow with its input
@@ -100,7 +100,7 @@ enum RawCommand {
     /// Draw a trace's stacks as a flame graph, or its difference from another trace
     #[command(after_help = flamegraph::EXAMPLES)]
     Flamegraph(RawFlamegraph),
-    /// Make a page of a trace: counters, sites, flame graph, timeline; one file, for any browser
+    /// Write a trace as one page for any browser: counters, sites, flame graph, timeline
     #[command(after_help = html::HTML_EXAMPLES)]
     Html(RawHtml),
     /// Draw live bytes over time, by the sites that hold most
@@ -118,7 +118,7 @@ enum RawCommand {
     /// Rank source lines by the memory that they hold, from the heap profile that is always on
     #[command(after_help = profile::EXAMPLES)]
     Profile(RawProfile),
-    /// Find lost memory, which no pointer leads to any more, and the lines that allocated it
+    /// Find lost memory, which no pointer reaches any more, and the lines that allocated it
     #[command(after_help = leaks::EXAMPLES)]
     Leaks(RawLeaks),
     /// Print what the heap of a running process holds, by kind and size class
@@ -238,7 +238,7 @@ impl RawCommand {
             RawCommand::Check(raw) => Ok(Plan::Check(Box::new(raw.check()?))),
             RawCommand::History(raw) => Ok(Plan::History(raw.check())),
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
-            RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check())),
+            RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check()?)),
             RawCommand::Top(raw) => Ok(Plan::Top(raw.check()?)),
             RawCommand::Serve(raw) => Ok(Plan::Serve(Box::new(raw.check()?))),
             RawCommand::Leaks(raw) => Ok(Plan::Leaks(raw.check()?)),
@@ -304,6 +304,8 @@ mod tests {
             &["report", "t", "--sort", "size"],
             &["report", "t", "--wrapper", "f"],
             &["report", "t", "--top", "-1"],
+            &["callers", "f", "t", "--skip", "g"],
+            &["stats", "1", "-o", "app.svg"],
             &["record", "--no-larder", "--malloc", "m", "ls"],
         ] {
             let failure = plan(words).unwrap_err();

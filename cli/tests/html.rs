@@ -141,7 +141,7 @@ int main(void) {
     assert!(text("#head").contains("4 threads"), "{}", text("#head"));
     let findings = text("#findings");
     for part in [
-        "Free where it was made: produce",
+        "Free on the thread that allocated: produce",
         "1,500",
         "1.00 calls an iteration of the loop in produce",
         "1,500 iterations or more",
@@ -277,9 +277,9 @@ fn copies_and_system_calls_have_tables_and_a_flame_graph() {
     );
     let titles = json!(["bytes copied", "time within system calls"]);
     assert_eq!(browser.value(TITLES), titles);
-    let told = browser.value("document.querySelector('#flame .tools .soft').textContent");
-    let told = told.as_str().expect("a text");
-    assert!(told.starts_with("4,000 bytes copied; frames"), "{told}");
+    let text = browser.value("document.querySelector('#flame .tools .soft').textContent");
+    let text = text.as_str().expect("a text");
+    assert!(text.starts_with("4,000 bytes copied; frames"), "{text}");
     let width = "[...document.querySelectorAll('#flame .graph div')].find(box => box.textContent === 'pack').style.width";
     assert_eq!(browser.value(width), "75%");
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
@@ -305,15 +305,15 @@ fn processor_time_has_a_table_of_functions_and_samples_say_so() {
     assert_eq!(note, "Estimated from samples, one in 2.0 KiB on average.");
     let titles = json!(["bytes copied", "processor time"]);
     assert_eq!(browser.value(TITLES), titles);
-    let told = browser.value("document.querySelector('#flame .tools .soft').textContent");
-    let told = told.as_str().expect("a text");
-    assert!(told.starts_with("40.0 ms processor time; frames"), "{told}");
+    let text = browser.value("document.querySelector('#flame .tools .soft').textContent");
+    let text = text.as_str().expect("a text");
+    assert!(text.starts_with("40.0 ms processor time; frames"), "{text}");
     browser.value("{ const measure = document.querySelector('#flame select'); measure.value = 4; measure.dispatchEvent(new Event('change')); }");
-    let told = browser.value("document.querySelector('#flame .tools .soft').textContent");
+    let text = browser.value("document.querySelector('#flame .tools .soft').textContent");
     assert!(
-        told.as_str()
-            .is_some_and(|told| told.contains(" bytes copied; frames")),
-        "{told}"
+        text.as_str()
+            .is_some_and(|text| text.contains(" bytes copied; frames")),
+        "{text}"
     );
     assert_eq!(browser.value("location.hash.includes('measure=4')"), true);
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());

@@ -164,7 +164,7 @@ fn the_tables_are_for_people_and_metrics_for_collectors() {
     for words in [
         "(heap) on Larder 0.1.0",
         "free in slabs",
-        "mappings kept",
+        "mappings cached",
         "since the start",
     ] {
         assert!(text.contains(words), "no {words:?} in: {text}");
@@ -320,7 +320,7 @@ fn what_a_process_claims_takes_a_bounded_time_to_count() {
     assert_eq!(found["kinds"]["in_use"]["bytes"], u64::MAX, "{found}");
 }
 
-/// The heap changes all the time, and is looked at many times: every look has an end, and figures.
+/// The heap changes all the time, and is read many times: every read ends, and has figures.
 #[test]
 fn a_heap_in_motion_is_read_to_its_end() {
     let directory = temporary();
@@ -409,7 +409,7 @@ fn a_command_is_looked_into_at_each_of_its_ends() {
     // Another program in the same process, which has nothing of that any more.
     let out = directory.path().join("out.json");
     let mut run = larder();
-    run.args(["stats", "--json", "-o"])
+    run.args(["stats", "-o"])
         .arg(&out)
         .arg("--")
         .arg(&program)
@@ -431,7 +431,7 @@ fn a_command_that_cannot_be_looked_into_is_reported() {
     let directory = temporary();
     let script = directory.path().join("script");
     write_program(&script, b"#!/bin/sh\nkill -STOP $$; exit 4\n");
-    // One that stops stays so until somebody lets it go on.
+    // A process that stops itself stays stopped until it gets SIGCONT.
     let mut stopped = larder();
     stopped
         .args(["stats", "--json", "--"])
@@ -444,7 +444,7 @@ fn a_command_that_cannot_be_looked_into_is_reported() {
         done.expect(command).status.success()
     };
     wait_until("stopped", || children("pgrep", &["--runstates", "T,t"]));
-    // Whoever took that for its end would give another code. It may be stopped for the tool alone as
+    // A tool that took that for its end would give another code. It may be stopped for the tool alone as
     // yet, and come to its own stop later.
     wait_until("let go", || !children("pkill", &["-CONT"]));
     assert_eq!(tool.wait().expect("it ends").code(), Some(4));

@@ -143,11 +143,11 @@ fn assert_wrong(cases: &[Wrong<'_>]) {
 }
 
 #[test]
-fn a_name_that_says_nothing_or_what_is_not_made_is_an_error() {
+fn a_name_without_a_format_of_the_command_is_an_error() {
     assert_wrong(&[
-        (&["report"], "a", &["does not say", ".parquet or .log"]),
-        (&["report"], "a.png", &["does not say", ".html"]),
-        (&["report"], "a.heap", &["no .heap is made of this"]),
+        (&["report"], "a", &["does not choose", ".parquet or .log"]),
+        (&["report"], "a.png", &["does not choose", ".html"]),
+        (&["report"], "a.heap", &["this command writes no .heap"]),
         (
             &["advise"],
             "a.pb.gz",
@@ -158,7 +158,7 @@ fn a_name_that_says_nothing_or_what_is_not_made_is_an_error() {
         (&["flamegraph"], "a.json", &["no .json", "end it in .svg"]),
         (&["timeline"], "a.html", &["no .html", "end it in .svg"]),
         (&["export"], "a.html", &["no .html", "or give --format"]),
-        (&["export"], "a.", &["does not say", "or give --format"]),
+        (&["export"], "a.", &["does not choose", "or give --format"]),
     ]);
     let neither = output(larder().args(["export", "a.trace"]));
     assert_fails(&neither, 125, &["--format"]);

@@ -1,12 +1,15 @@
 //! The command lines of `larder callers` and `larder callees`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use larder_base::failure::Result;
 use larder_base::format::Format;
 
 use super::{CallsPlan, Direction};
 use crate::error::AnalysisError;
-use crate::reading::subject::RawSubject;
+use crate::reading::resolve::Charging;
+use crate::reading::subject::Subject;
 use crate::view::{RawOutput, View};
 
 pub const CALLERS_EXAMPLES: &str = "\
@@ -27,13 +30,16 @@ const DEFAULT_TOP: usize = 20;
 pub struct RawCalls {
     /// The function, demangled or not; `*` and `?` match
     function: String,
-    #[command(flatten)]
-    subject: RawSubject,
+    /// The trace: the directory that `record` made, or one .ltrace file
+    trace: PathBuf,
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
     /// Levels of calls
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
     depth: u8,
-    /// Functions under each, 0 for all [default: 20; in JSON all]
+    /// Functions to show under each, 0 for all [default: 20; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     #[command(flatten)]
@@ -49,7 +55,13 @@ impl RawCalls {
         Ok(View::Calls(CallsPlan {
             direction,
             function: self.function,
-            subject: self.subject.check()?,
+            // Every function counts, so none is passed over.
+            subject: Subject {
+                trace: self.trace,
+                pid: self.pid,
+                wrappers: Vec::new(),
+                charging: Charging::default(),
+            },
             depth: usize::from(self.depth),
             top: match (self.top, format) {
                 (Some(0), _) | (None, Format::Json) => usize::MAX,

@@ -85,7 +85,7 @@ impl Graph {
         }
     }
 
-    /// The sums of the functions that were asked for.
+    /// The sums of the requested functions.
     pub fn root(&self) -> &Sums {
         &self.nodes[0].sums
     }

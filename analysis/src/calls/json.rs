@@ -27,7 +27,7 @@ pub fn print(plan: &CallsPlan, graph: &Graph, out: &mut dyn Write) -> io::Result
     output::write_json(&document, out)
 }
 
-/// Recursion is bounded by the depth that was asked for.
+/// Recursion is bounded by the requested depth.
 fn below(plan: &CallsPlan, graph: &Graph, key: &str, node: usize) -> Value {
     let steps = graph.below(node).into_iter().take(plan.top);
     let list = steps.map(|(at, step, sums)| {

@@ -1,4 +1,4 @@
-//! `larder callers` and `larder callees`: who calls a function, and what it calls, by samples of processor
+//! `larder callers` and `larder callees`: the callers and callees of a function, by samples of processor
 //! time and by the calls that the trace records.
 //!
 //! `graph` gathers, `text` and `json` print.

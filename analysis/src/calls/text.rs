@@ -14,7 +14,7 @@ use crate::reading::naming;
 /// Names of the functions in the heading.
 const NAMES_SHOWN: usize = 3;
 
-/// The columns: those of which the root has something.
+/// The columns that are shown: those for which the root has a figure.
 #[derive(Clone, Copy)]
 struct Columns {
     cpu: bool,

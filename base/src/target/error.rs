@@ -14,13 +14,13 @@ pub enum TargetError {
     #[error("the command is an empty word: name a program to run")]
     Empty,
     #[error(
-        "{}: command not found: it is in no directory of $PATH; install it, or give its path",
+        "{}: command not found in $PATH: install it, or give its path",
         printable::name(command)
     )]
     NotInPath { command: OsString },
     #[error("{}: no such file: check the path", printable::name(path))]
     NoSuchFile { path: PathBuf },
-    #[error("{}: cannot be looked at: {}", printable::name(path), reason(source))]
+    #[error("{}: cannot be examined: {}", printable::name(path), reason(source))]
     Inaccessible { path: PathBuf, source: io::Error },
     #[error(
         "{}: is a directory, not a program: name a program in it",

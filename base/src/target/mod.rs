@@ -110,7 +110,7 @@ fn examine(path: &Path) -> Result<PathBuf> {
         check_privileges(&current)?;
         let head = match read_head(&current)? {
             Some(head) => head,
-            // Executable but not readable: the kernel can run it, nobody can examine it.
+            // Executable but not readable: the kernel can run it, but no tool can examine it.
             None => return Ok(current),
         };
         if head.starts_with(b"\x7fELF") {

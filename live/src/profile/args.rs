@@ -1,4 +1,4 @@
-//! What is typed after `larder profile`, and the checked plan that comes of it.
+//! The command line of `larder profile`, and its check.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use larder_analysis::reading::measure::Measure;
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
 use larder_base::failure::Result;
-use larder_base::format::{self, Format, FormatError};
+use larder_base::format::{self, Format};
 
 use crate::error::LiveError;
 
@@ -204,7 +204,7 @@ impl RawProfile {
                 mean: self.mean,
             },
         };
-        let format = format_of(self.format, self.json, self.output.as_deref())?;
+        let format = format::of_output(self.format, self.json, self.output.as_deref(), &MADE)?;
         let has_interval =
             matches!(&source, Source::Process { watch, .. } if *watch != Watch::Once);
         let whole = matches!(format, Format::Text | Format::Json);
@@ -244,19 +244,6 @@ fn process_id(name: &Path) -> Option<u32> {
     text.parse().ok().filter(|_| digits)
 }
 
-fn format_of(
-    format: Option<Format>,
-    json: bool,
-    output: Option<&Path>,
-) -> std::result::Result<Format, FormatError> {
-    match (format, json, output) {
-        (Some(format), ..) => Ok(format),
-        (None, true, _) => Ok(Format::Json),
-        (None, false, None) => Ok(Format::Text),
-        (None, false, Some(path)) => format::chosen(path, &MADE, ", or give --format"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,13 +264,13 @@ mod tests {
 
     #[test]
     fn the_name_of_the_output_decides_the_format() {
-        let of = |name: &str| format_of(None, false, Some(Path::new(name)));
+        let of = |name: &str| format::of_output(None, false, Some(Path::new(name)), &MADE);
         assert_eq!(of("a/heap.svg").unwrap(), Format::Svg);
         assert_eq!(of("heap.pb.gz").unwrap(), Format::Pprof);
         assert_eq!(of("heap.speedscope.json").unwrap(), Format::Speedscope);
         assert_eq!(of("heap.json").unwrap(), Format::Json);
         assert_eq!(of("heap").unwrap_err().cause, FormatCause::Unnamed);
-        let said = format_of(Some(Format::Heap), false, Some(Path::new("x.svg")));
+        let said = format::of_output(Some(Format::Heap), false, Some(Path::new("x.svg")), &MADE);
         assert_eq!(said.unwrap(), Format::Heap);
     }
 }

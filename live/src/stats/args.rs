@@ -1,9 +1,11 @@
-//! What is typed after `larder stats`, and the checked plan that comes of it.
+//! The command line of `larder stats`, and its check.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use larder_base::failure::Result;
+use larder_base::format::{self, Format};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -31,17 +33,11 @@ pub struct RawStats {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     processes: Vec<u32>,
-    /// The format of the output
-    #[arg(
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "text",
-        conflicts_with = "json"
-    )]
-    format: Format,
-    /// Print JSON: the same as --format json
-    #[arg(long)]
+    /// The format of the output [default: by the name of the output; text]
+    #[arg(long, value_name = "FORMAT", value_parser = format::among(&MADE))]
+    format: Option<Format>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "format")]
     json: bool,
     /// The file to write; an existing file is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
@@ -51,15 +47,7 @@ pub struct RawStats {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Tables
-    Text,
-    /// One object; for several processes, a list
-    Json,
-    /// Prometheus's text format
-    Prometheus,
-}
+const MADE: [Format; 3] = [Format::Text, Format::Json, Format::Prometheus];
 
 #[derive(Debug)]
 pub enum Subject {
@@ -71,20 +59,22 @@ pub enum Subject {
 #[derive(Debug)]
 pub struct StatsPlan {
     pub subject: Subject,
+    /// One of `MADE`.
     pub format: Format,
     pub output: Option<PathBuf>,
 }
 
 impl RawStats {
-    pub fn check(self) -> StatsPlan {
-        StatsPlan {
+    pub fn check(self) -> Result<StatsPlan> {
+        let output = self.output.as_deref();
+        Ok(StatsPlan {
+            format: format::of_output(self.format, self.json, output, &MADE)?,
             subject: if self.command.is_empty() {
                 Subject::Processes(self.processes)
             } else {
                 Subject::Command(self.command)
             },
-            format: if self.json { Format::Json } else { self.format },
             output: self.output,
-        }
+        })
     }
 }

@@ -9,9 +9,10 @@ mod prometheus;
 mod snapshot;
 mod text;
 
+use args::Subject;
 pub use args::{EXAMPLES, RawStats, StatsPlan};
-use args::{Format, Subject};
 use larder_base::failure::Result;
+use larder_base::format::Format;
 use larder_base::output::{self, Content};
 pub use prometheus::{Labels, print as print_metrics};
 #[cfg(test)]
@@ -30,9 +31,9 @@ pub fn stats(plan: &StatsPlan) -> Result<u8> {
     };
     output::write(plan.output.as_deref(), Content::Text, |out| {
         match plan.format {
-            Format::Text => text::print(&snapshots, out),
             Format::Json => json::print(&snapshots, out),
             Format::Prometheus => prometheus::print(&snapshots, Labels::Process, out),
+            _ => text::print(&snapshots, out),
         }
     })?;
     Ok(code)

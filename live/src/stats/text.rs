@@ -15,10 +15,10 @@ pub const KIND_LABELS: [&str; KINDS.len()] = [
     "slabs, never used",
     "ends of slabs",
     "sampled objects",
-    "runs kept by heaps",
+    "spans cached",
     "page heap, dirty",
     "page heap, clean",
-    "mappings kept",
+    "mappings cached",
     "descriptors",
 ];
 
@@ -137,7 +137,7 @@ fn heaps(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "\n{:24} {:>12} {:>12} {:>12}",
-        "slabs of the heap of", "MiB in use", "free", "runs kept"
+        "slabs of the heap of", "MiB in use", "free", "spans cached"
     )?;
     for heap in heaps {
         writeln!(
@@ -152,7 +152,7 @@ fn heaps(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{:24} {:>12.1}",
-        "nobody",
+        "no thread",
         mib(snapshot.heap.in_no_heap())
     )
 }

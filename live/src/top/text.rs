@@ -146,7 +146,7 @@ pub fn kinds(model: &Model) -> Vec<String> {
 pub fn threads_header() -> String {
     format!(
         "{:>8} {:>8} {:>8} {:>8} {:>10} {:>12}  HEAP OF",
-        "IN USE", "FREE", "KEPT", "SLABS", "REFILLS/s", "REMOTE FREES"
+        "IN USE", "FREE", "CACHED", "SLABS", "REFILLS/s", "REMOTE FREES"
     )
 }
 
