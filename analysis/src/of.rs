@@ -18,13 +18,13 @@ pub enum Of {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct RawOf {
-    /// The system calls that record --syscalls recorded, instead of the allocations
+    /// Show the system calls that record --syscalls recorded, not the allocations
     #[arg(long)]
     syscalls: bool,
-    /// The copies that record --copies recorded: memcpy and its like, and what is formatted
+    /// Show the calls that record --copies recorded: those that copy (memcpy and its like) or format
     #[arg(long)]
     copies: bool,
-    /// The processor time that record --cpu sampled
+    /// Show the processor time that record --cpu sampled
     #[arg(long)]
     cpu: bool,
 }
@@ -56,7 +56,7 @@ impl Of {
         }
     }
 
-    /// The figure that is asked for, or the first.
+    /// The requested figure, or the first.
     pub fn key(self, asked: Option<SortKey>) -> Result<SortKey> {
         let key = asked.unwrap_or(self.keys()[0]);
         if self.keys().contains(&key) {

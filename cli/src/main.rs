@@ -1,4 +1,6 @@
-//! The `larder` command: parses, runs, and maps failures to exit codes.
+//! The `larder` command. It owns the commands that run a program or store results (`run`, `record`,
+//! `check`, `history`, `doctor`); `analysis`, `live` and `larder-lab` own the others. `args` makes a checked
+//! plan of the command line; `main` runs it and maps failures to exit codes.
 
 mod args;
 mod check;

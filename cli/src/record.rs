@@ -31,17 +31,17 @@ pub use look::{HIDDEN_COMMAND as HIDDEN_LOOK, LookPlan, look};
 
 /// Whether the recorder counts calls instead of writing each: 1 or 0.
 const AGGREGATE_VARIABLE: &str = "LARDER_RECORD_AGGREGATE";
-/// Whether the recorder hashes the contents of blocks when they end: 1 or 0.
+/// Whether the recorder hashes the contents of allocations when they are freed: 1 or 0.
 const CONTENTS_VARIABLE: &str = "LARDER_RECORD_CONTENTS";
 /// Which copies the recorder records: 0 all, else so many bytes between two on average.
 const COPIES_VARIABLE: &str = "LARDER_RECORD_COPIES";
 /// The recorder takes no larger rate.
 const MAX_COPY_RATE: u64 = 1 << 40;
-/// Whether the recorder records every system call, whoever makes it: 1 or 0.
+/// Whether the recorder records every system call, also those made without libc: 1 or 0.
 const KERNEL_VARIABLE: &str = "LARDER_RECORD_KERNEL";
 /// How often a second of processor time the recorder samples each thread's stack.
 const CPU_VARIABLE: &str = "LARDER_RECORD_CPU";
-/// The socket at which the recorder asks at the end which blocks are lost.
+/// The socket at which the recorder asks at the end which allocations are lost.
 const LEAKS_VARIABLE: &str = "LARDER_RECORD_LEAKS";
 
 pub const EXAMPLES: &str = "\
@@ -78,19 +78,19 @@ pub struct RecordPlan {
     /// Run on this shared library's malloc
     #[arg(long, value_name = "PATH")]
     pub malloc: Option<PathBuf>,
-    /// Also record libc's functions that make system calls, their results and how long they take; with
-    /// kernel every system call, whoever makes it, which takes 3 us each
+    /// Also record calls of libc's functions that make system calls, with result and duration; kernel
+    /// records every system call, also those made without libc, at 3 us each
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "libc", value_enum)]
     pub syscalls: Option<MadeBy>,
     /// Also record memcpy, memset, strcpy, printf and similar calls; with BYTES only samples, one
-    /// in so many copied bytes on average
+    /// per BYTES copied on average
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "0")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=MAX_COPY_RATE))]
     pub copies: Option<u64>,
-    /// Also sample the stack of each thread by its processor time, HZ times a second of it [default
-    /// HZ: 997]; report --cpu, callers and callees show the samples
+    /// Also sample each thread's stack, HZ times per second of its processor time [default: 997];
+    /// report --cpu, callers and callees show the samples
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "997")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -39,7 +39,7 @@ enum RawCommand {
     /// Run a stencil over large arrays, by padding: which of them alias, and what that costs
     #[command(after_help = instruments::ALIAS_EXAMPLES)]
     Alias(instruments::RawAlias),
-    /// Measure what matters to Larder's own developers
+    /// Measure Larder itself, for its developers
     #[command(subcommand, arg_required_else_help = false)]
     Lab(RawOwn),
     /// The spellings from before there was `lab`

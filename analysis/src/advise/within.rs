@@ -1,5 +1,5 @@
-//! How much of the sampled processor time ran within calls: below the innermost frames of their stacks, whoever
-//! ran there. What the recorder itself took is left out. A call that frees blocks of several origins counts for each by
+//! How much of the sampled processor time ran within calls: below the innermost frames of their stacks, in any
+//! function. What the recorder itself took is left out. A call that frees blocks of several origins counts for each by
 //! the number of its frees.
 //!
 //! Memory and time: by the stacks below which a sample was, and the pairs of stacks that free and origins.

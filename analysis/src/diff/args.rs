@@ -42,22 +42,22 @@ pub struct RawDiff {
     reading: RawReading,
     #[command(flatten)]
     of: RawOf,
-    /// Rank sites by how much this changed [default: calls; of copies bytes, of processor time time]
+    /// Rank sites by the change of this figure [default: calls; bytes with --copies, time with --cpu]
     #[arg(long, value_enum, value_name = "KEY")]
     sort: Option<SortKey>,
     /// Sites shown, 0 for all [default: 10; in JSON all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Show what did not change, too
+    /// Also show sites that did not change
     #[arg(long)]
     all: bool,
-    /// The traces are of one program on inputs of growing size: show the sites that grow faster
-    /// than the work
+    /// Show the sites that grow faster than the work, from traces of one program on inputs of growing
+    /// size
     #[arg(long)]
     growth: bool,
-    /// The work of each trace: numbers, as in 1000:10000; mark:NAME, the passes of that mark; read or
-    /// write, the bytes, or calls, the system calls, of record --syscalls; estimate, the median growth
-    /// of the sites [default: the first of marks, read and estimate that grows]
+    /// The work of each trace: numbers, as in 1000:10000; mark:NAME (passes of that mark); read or
+    /// write (bytes) or calls (system calls), with record --syscalls; estimate (the sites' median
+    /// growth) [default: the first of marks, read and estimate that grows]
     #[arg(long, value_name = "WORK", requires = "growth")]
     work: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The figures of a site: their names, how they are shown, and what of a difference is chance.
+//! The figures of a site: their names, how they are shown, and which differences are chance.
 //!
 //! A figure that was counted is exact. An estimate from samples has a variance: of n samples, n; so a difference
 //! is one only if it exceeds `CHANCE` standard deviations.

@@ -84,7 +84,7 @@ pub fn diff(plan: &DiffPlan) -> Result<()> {
     })
 }
 
-/// With the sites of what does not allocate, if that is asked for.
+/// With the sites of what does not allocate, if they are requested.
 fn read(subject: &Subject, of: Of) -> Result<(Analysis, Work, Option<SiteTable>)> {
     match of {
         Of::Allocations => observe(subject, (), |()| None),
@@ -109,7 +109,7 @@ fn observe<O: Observer>(
     Ok((analysis, work, sites(own)))
 }
 
-/// Fails if a trace has not what is asked for.
+/// Fails if a trace lacks what is requested.
 fn check(analyses: &[Analysis], others: &[Option<SiteTable>], plan: &DiffPlan) -> Result<()> {
     for ((analysis, others), subject) in analyses.iter().zip(others).zip(&plan.subjects) {
         if others.as_ref().is_some_and(SiteTable::is_empty) {

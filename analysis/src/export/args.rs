@@ -29,7 +29,7 @@ Examples:
 pub struct RawExport {
     #[command(flatten)]
     subject: RawSubject,
-    /// What to write [default: by the ending of the file]
+    /// The format of the output [default: by the name of the output]
     #[arg(long, value_name = "FORMAT", required_unless_present = "output")]
     #[arg(value_parser = format::among(&MADE))]
     format: Option<Format>,
@@ -37,7 +37,7 @@ pub struct RawExport {
     /// to show first
     #[arg(long, value_enum, value_name = "MEASURE")]
     value: Option<Measure>,
-    /// Begin each stack at its site, without the plumbing between it and the allocator
+    /// Cut each stack at its site: leave out the frames between it and the allocator
     #[arg(long)]
     from_site: bool,
     /// The file to write, or for Parquet the directory; an existing one is replaced [default: stdout]

@@ -215,7 +215,7 @@
     const [title, isTime] = data.measures[state.measure];
     return (isTime ? seconds(weight(index)) : grouped(weight(index))) + " " + title;
   };
-  let graph, told;
+  let graph, caption;
 
   function buildFlame() {
     const tools = make(section("flame"), "div", "tools");
@@ -228,7 +228,7 @@
       writeHash();
     });
     make(tools, "button", "boxed", "whole").addEventListener("click", () => focus(0));
-    told = make(tools, "span", "soft");
+    caption = make(tools, "span", "soft");
     graph = make(section("flame"), "div", "graph");
   }
 
@@ -283,7 +283,7 @@
       depths = Math.max(depths, depth + 1);
     }
     graph.style.height = depths * 18 + "px";
-    told.textContent = weighed(0) + "; frames under " + data.share
+    caption.textContent = weighed(0) + "; frames under " + data.share
       + " % are left out; the filter above marks frames";
   }
 

@@ -37,7 +37,7 @@ const SYSTEM_MODULES: &[&str] = &[
     "[vdso]",
 ];
 
-/// Well-known wrappers of malloc, which nobody wants to see charged.
+/// Well-known wrappers of malloc: their callers are charged.
 const KNOWN_WRAPPERS: &[&str] = &[
     // GNU programs.
     "xmalloc",

@@ -27,9 +27,8 @@ pub struct RawReading {
     /// Only this process
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Count only what passes through this function, as KIND (malloc, calloc, realloc, strdup,
-    /// wcsdup, free), with -HEADER less that many bytes of each block; `*` and `?` match; may be
-    /// repeated
+    /// Count only calls that pass through this function, as KIND (malloc, calloc, realloc, strdup,
+    /// wcsdup, free), and subtract HEADER bytes from each; `*` and `?` match; may be repeated
     #[arg(long, value_name = "FUNCTION=KIND[-HEADER]")]
     wrapper: Vec<String>,
     #[command(flatten)]
@@ -39,11 +38,11 @@ pub struct RawReading {
 /// Options about charging, for every command that names sites.
 #[derive(Debug, Args)]
 pub struct RawCharging {
-    /// Charge this function's allocations to its caller; `*` and `?` match, a nameless one is
-    /// MODULE+OFFSET; may be repeated
+    /// Charge this function's allocations to its caller; `*` and `?` match; a function without a name
+    /// is MODULE+OFFSET; may be repeated
     #[arg(long, value_name = "FUNCTION")]
     skip: Vec<String>,
-    /// Charge the program's own allocation functions too, which are found by their many callers
+    /// Charge the program's own allocation functions, not their callers
     #[arg(long)]
     no_wrappers: bool,
 }

@@ -56,7 +56,7 @@ const OF_CALLS: [Format; 6] = [
 pub struct RawReport {
     #[command(flatten)]
     subject: RawSubject,
-    /// Show one ranking instead of all; of stacks the measure that is shown [default: calls]
+    /// Show only this ranking; a flame graph or an export shows this measure [default: calls]
     #[arg(long, value_enum, value_name = "KEY", conflicts_with = "RawOf")]
     sort: Option<SortKey>,
     /// Sites in a ranking, 0 for all [default: 10; in JSON all]

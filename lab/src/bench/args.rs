@@ -37,7 +37,7 @@ pub struct RawBench {
     /// Only workloads whose name matches one of these
     #[arg(long, value_name = "REGEX", num_args = 1..)]
     only: Vec<String>,
-    /// Only these, separated by commas [default: larder, glibc and every peer that `make peers` built]
+    /// Only these allocators, separated by commas [default: larder, glibc and every peer that `make peers` built]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
     /// One more library to compare, with variables of its own; may be repeated
@@ -57,7 +57,7 @@ pub struct RawBench {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     run_limit: u64,
-    /// Of the random orders and the confidence intervals [default: random, and reported]
+    /// The seed of the random orders and the confidence intervals [default: random, and reported]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Leave out workloads whose programs are not installed, and say so in the report

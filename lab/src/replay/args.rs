@@ -31,7 +31,7 @@ pub struct RawReplay {
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// What to write to in each block: nothing, its first and last byte, or each page
+    /// Which bytes of each allocation to write: none, the first and last, or one in each page
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Touch::All)]
     touch: Touch,
     /// A run that takes longer has failed

@@ -1,4 +1,4 @@
-//! What is typed after `larder torture`, and the checked plan that comes of it.
+//! The command line of `larder torture`, and its check.
 
 use std::path::PathBuf;
 

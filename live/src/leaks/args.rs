@@ -1,4 +1,4 @@
-//! What is typed after `larder leaks`, and the checked plan that comes of it.
+//! The command line of `larder leaks`, and its check.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

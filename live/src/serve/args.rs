@@ -1,4 +1,4 @@
-//! What is typed after `larder serve`, and the checked plan that comes of it.
+//! The command line of `larder serve`, and its check.
 
 use std::fs::File;
 use std::io::Read;
@@ -44,10 +44,10 @@ pub struct RawServe {
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     #[arg(required_unless_present_any = ["all", "name"], conflicts_with_all = ["all", "name"])]
     processes: Vec<u32>,
-    /// Every process of this user that runs on Larder; the list is made again for each request
+    /// Serve every process of this user that runs on Larder; each request searches again
     #[arg(long)]
     all: bool,
-    /// Those of them whose name (/proc/PID/comm) matches this
+    /// The same, but only processes whose name (/proc/PID/comm) matches
     #[arg(long, value_name = "REGEX")]
     name: Option<Regex>,
     /// The address: unix:PATH, for this user alone, or 127.0.0.1:PORT or [::1]:PORT, with a token
@@ -63,7 +63,7 @@ pub struct RawServe {
     #[arg(long, value_name = "SECONDS", default_value = "15", requires = "push")]
     #[arg(value_parser = interval, allow_negative_numbers = true)]
     push_interval: Duration,
-    /// One more label for the pushed profiles, beside service_name, comm, pid and host; may be repeated
+    /// Add a label to the pushed profiles, beside service_name, comm, pid and host; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "push", value_parser = label)]
     label: Vec<(String, String)>,
     /// A file with HTTP header fields to push with, one a line: Authorization: Bearer …

@@ -1,4 +1,4 @@
-//! What is typed after `larder top`, and the checked plan that comes of it.
+//! The command line of `larder top`, and its check.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ struct Copies {
     calls: u64,
     /// Those whose source lived on.
     outlived: Figures,
-    /// How many blocks, by who allocated their sources.
+    /// The number of blocks, by the stack that allocated their sources.
     makers: BTreeMap<StackId, u64>,
     /// Those with the text of an earlier one.
     again: Figures,

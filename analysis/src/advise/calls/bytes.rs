@@ -39,7 +39,7 @@ impl Made {
     }
 }
 
-/// Who made the bytes of a range.
+/// The call that made the bytes of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Maker {
     made: Made,

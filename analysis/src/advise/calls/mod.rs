@@ -187,7 +187,7 @@ struct Called {
 struct Conclusion {
     pattern: Pattern,
     stack: StackId,
-    /// The line on the other side: who reads, or copies on.
+    /// The line on the other side, which reads, or copies on.
     other: Option<StackId>,
     /// The address of the format, for the pattern that needs it.
     format: Option<u64>,
@@ -434,7 +434,7 @@ fn attributed(image: &mut Finished<'_, '_>, stack: StackId) -> SiteStack {
     }
 }
 
-/// Removes the findings of `weaker` at lines of which `stronger` is said.
+/// Removes the findings of `weaker` at lines that have one of `stronger`.
 fn leave_to(findings: &mut Vec<CallFinding>, stronger: Pattern, weaker: Pattern) {
     let lines: Vec<String> = findings
         .iter()

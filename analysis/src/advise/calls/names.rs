@@ -24,7 +24,7 @@ pub struct Names {
     /// Each thread's last call that found its name.
     looked_up: HashMap<u32, Called>,
     opened: HashMap<Key, Opened>,
-    /// Who opened it.
+    /// The opening of each descriptor.
     descriptors: HashMap<i32, Key>,
     counts: Counts,
 }
@@ -69,7 +69,7 @@ impl Names {
     }
 
     fn open(&mut self, now: &Called) {
-        // Whoever closed the descriptor of this number was not seen.
+        // The call that closed the descriptor of this number was not seen.
         self.close(now.descriptor, 0.0);
         self.counts.asked(Pattern::OpenedAgain, now);
         let key = (now.stack, now.limit);

@@ -14,7 +14,7 @@ use super::Called;
 #[derive(Default)]
 pub struct Watched {
     by_epoll: HashMap<i32, BTreeSet<i32>>,
-    /// Some may be watched of which nothing is known.
+    /// Nothing may be known of some that are watched.
     is_partial: bool,
 }
 

@@ -47,7 +47,7 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
                 .is_some_and(|a| near(a, site))
             {
                 let one_place = numbers[first] == numbers[second];
-                // At one place only blocks of the C++ library are told apart, by their stacks.
+                // At one place only blocks of the C++ library are distinguished, by their stacks.
                 if one_place && site.container() != Some(SHARED_POINTER) {
                     continue;
                 }
