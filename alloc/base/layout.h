@@ -66,7 +66,7 @@ struct HeapsLayout {
   uint16_t heap_bytes;  // of it that is worth reading
   uint16_t next, heads, bins, bin_bytes, bin_points, cached_span_bytes, refills, fresh_slabs,
       remote_frees, orphaned, assigned;
-  // What was freed for others' slabs: an array; and what inlined code keeps, by class.
+  // What was freed for others' slabs: an array; and what inlined code caches, by class.
   uint16_t pending, pending_count, pending_bytes, pending_slab, pending_head, pending_objects;
   uint16_t inlined, inlined_classes, inlined_newer, inlined_older;
 };
@@ -86,16 +86,16 @@ struct OwnLayout {
   uint16_t ranges, room;  // in it: the address of more, and how many of 16 bytes these are
 };
 
-// The limits on what is held (options.cc).
+// The limits on held memory (options.cc).
 struct LimitsLayout {
   uint32_t bytes = sizeof(LimitsLayout);
   const void *soft_mib, *hard_mib;  // size_t; 0: none
 };
 
 // `larder_anchor` is found by its symbol, or by its magic. All of it is constant: nothing is
-// written or computed at run time, and nobody here is told of a reader. kVersion changes when a
-// field changes its meaning. Whoever reads sees a heap in motion: any word may be stale or half of
-// a change.
+// written or computed at run time, and Larder does not notice a reader. kVersion changes when a
+// field changes its meaning. A reader sees a heap that changes: any word may be stale, or half of a
+// change.
 struct Anchor {
   static constexpr uint32_t kVersion = 5;
 

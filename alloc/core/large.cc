@@ -39,7 +39,7 @@ struct Huge {
   Slab* all LARDER_GUARDED_BY(lock) = nullptr;          // used and unused ones, by prev
   CachedRange cached[kMaxCachedMappings] LARDER_GUARDED_BY(lock) = {};  // by address
   int cached_count LARDER_GUARDED_BY(lock) = 0;
-  // Relaxed where read without the lock: hints, taken again by whoever acts on them.
+  // Relaxed where read without the lock: hints, which a caller that acts on them reads again.
   std::atomic<size_t> cached_bytes{0};
   std::atomic<Slab*> last_freed{nullptr};             // counts as in use
   std::atomic<size_t> last_freed_bytes{0};            // of the last entry

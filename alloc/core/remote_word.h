@@ -1,4 +1,4 @@
-// The word of a slab that other threads push freed objects to, and that decides who owns it.
+// The remote word of a slab: its remote frees, and its state (slab.h): owned, full or central.
 //
 // fork generation (16 bits) | address of the first object (48 bits, whose low 3 are the State)
 //

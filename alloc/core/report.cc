@@ -48,7 +48,7 @@ LARDER_SLOW Frames walk() {
 // The first frame of the program.
 unsigned program_in(const Frames& frames) {
   unsigned first = 0;
-  // With an archive linked in, the program's code cannot be told from Larder's.
+  // With an archive linked in, the program's code cannot be distinguished from Larder's.
   if (is_own_code(getauxval(AT_ENTRY))) return first;
   while (first < frames.count && is_own_code(frames.of[first])) ++first;
   return first;

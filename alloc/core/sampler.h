@@ -47,7 +47,7 @@ struct SamplePoint {
   SamplePoint* next;       // in a heap: the next of its class to be handed out
   void* slot;              // nullptr for spans and mappings
   double objects;          // that it stands for, by its probability
-  double weight;           // and because it was kept where others were dropped
+  double weight;           // and because it was retained where others were dropped
   uint32_t kept_in_a_row;  // consecutive probabilistic retentions
   uint32_t state;          // of the object, for the leak checker (reach.h)
   // While its object is in use:

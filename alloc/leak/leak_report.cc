@@ -69,7 +69,7 @@ void put_stack(Text& out, const Site& site, const LeakNames& names) {
     inside = inside && i + 1 < site.depth && is_allocator(site.frames[i], symbol);
     if (!inside) put_frame(out, site.frames[i], symbol);
   }
-  if (site.depth == 0) out.put("\t(too many different stacks: this one was not kept)\n");
+  if (site.depth == 0) out.put("\t(too many different stacks: this one was not stored)\n");
 }
 
 void put_objects(Text& out, const LeakList& list, const LeakSum& sum) {

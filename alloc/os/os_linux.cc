@@ -141,7 +141,7 @@ void remove_own(const void* addr, size_t bytes) {
 struct Breaking {
   std::atomic<bool> busy{false};  // no Lock either: a waiter gives up
   bool when_refused = false;      // written once, before there are threads
-  // Bounds of what it returned. Relaxed: whoever has such an address got it after they were set.
+  // Bounds of what it returned. Relaxed: such an address is passed on after they were set.
   std::atomic<uintptr_t> low{UINTPTR_MAX}, high{0};
 };
 constinit Breaking breaking;

@@ -331,7 +331,7 @@ def pair(figures):
 
 
 def show_site(stack, known, frames):
-    print("  " + "; ".join(f"{who} {pair(figures)}" for who, figures in known.items()))
+    print("  " + "; ".join(f"{tool} {pair(figures)}" for tool, figures in known.items()))
     for path, address in stack[:frames]:
         print(f"      {path}+{address:#x}")
 
@@ -345,8 +345,8 @@ def show(name, comparison, options):
     print("| " + " | ".join(row) + " |", flush=True)
     if not options.verbose:
         return
-    codes = {who: run.code for who, run in [("Larder", comparison.larder), *comparison.others.items()]}
-    processes = {who: run.processes for who, run in [("Larder", comparison.larder), *comparison.others.items()]}
+    codes = {tool: run.code for tool, run in [("Larder", comparison.larder), *comparison.others.items()]}
+    processes = {tool: run.processes for tool, run in [("Larder", comparison.larder), *comparison.others.items()]}
     print(f"  exit {codes}, processes {processes}")
     shown = set()
     for other in comparison.others:

@@ -61,9 +61,9 @@ class Nginx:
     def load(self):
         """What the processor time is multiplied with, and whether every answer was right."""
         header = "Accept-Encoding: gzip"
-        told = output(["wrk", "-t", "1", "-c", "32", "-d", "3s", "-H", header, self.url]).decode()
-        served = re.search(r"(\d+) requests in", told)
-        failed = served is None or "Non-2xx" in told or "Socket errors" in told
+        printed = output(["wrk", "-t", "1", "-c", "32", "-d", "3s", "-H", header, self.url]).decode()
+        served = re.search(r"(\d+) requests in", printed)
+        failed = served is None or "Non-2xx" in printed or "Socket errors" in printed
         return (0, False) if failed else (self.REQUESTS / int(served[1]), self.answers())
 
     def stop(self):
@@ -88,9 +88,9 @@ class Redis:
 
     def load(self):
         words = ["-n", "20000", "-c", "20", "-r", "10000", "-d", "100", "-q", "-t", "set,get,incr,lpush,lpop,zadd"]
-        told = output(["redis-benchmark", "-s", self.socket, *words])
+        printed = output(["redis-benchmark", "-s", self.socket, *words])
         right = self.client("set", "key", "value") == b"OK\n" and self.client("get", "key") == b"value\n"
-        return 1, right and told.count(b"requests per second") == 6
+        return 1, right and printed.count(b"requests per second") == 6
 
     def stop(self):
         self.client("shutdown", "nosave")

@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program that counts its rows by marks, if it is told to, and reads them.
+/// A program that counts its rows by marks, if an argument asks for it, and reads them.
 struct Counting {
     directory: TempDir,
     source: String,

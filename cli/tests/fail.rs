@@ -209,10 +209,10 @@ const CHILDREN: &str = r#"
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-static void three(const char *who) {
+static void three(const char *stage) {
   for (int i = 1; i <= 3; i++) {
     void *p = malloc(10);
-    if (!p) dprintf(1, "%s%d ", who, i);
+    if (!p) dprintf(1, "%s%d ", stage, i);
     free(p);
   }
 }

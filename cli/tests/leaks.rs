@@ -41,7 +41,7 @@ __attribute__((noinline)) static void lose_large(void) {
   char* large = memset(malloc(3 << 20), 1, 100);
   __asm__ volatile("" : : "r"(large) : "memory");
 }
-// Far down the stack, where whoever has it next leaves no gaps.
+// Far down the stack, where the next calls leave no gaps.
 static void* lose(void* argument) {
   volatile char deep[64 << 10];
   deep[0] = 1;
@@ -302,7 +302,7 @@ int main() {
 }
 "#;
 
-/// What the C++ library keeps for exceptions that find no memory is nobody's leak.
+/// What the C++ library reserves for exceptions that find no memory is no leak.
 #[test]
 fn what_only_globals_reach_and_what_the_cxx_library_keeps_are_listed_apart() {
     let directory = temporary();
@@ -583,7 +583,7 @@ fn a_command_that_was_not_checked_is_reported() {
     let _ = std::io::stdout().flush();
 }
 
-/// Frees half of its objects in signal handlers that interrupt malloc_trim, where nobody takes them back.
+/// Frees half of its objects in signal handlers that interrupt malloc_trim, where no heap takes them back.
 const HANDLER: &str = r#"
 #include <malloc.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-//! `larder record --leaks`: what nothing led to any more when a program ended, over Larder and over the
-//! C library's malloc, and what `larder advise` says where nobody looked.
+//! `larder record --leaks`: what no pointer reached any more when a program ended, over Larder and over the
+//! C library's malloc, and what `larder advise` reports where no search was made.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -170,7 +170,7 @@ fn what_nothing_leads_to_is_lost_by_caller_and_the_rest_is_not() {
 }
 
 #[test]
-fn where_nobody_looked_nothing_is_called_lost() {
+fn without_a_search_nothing_is_called_lost() {
     let bench = Bench::new();
     let program = compile(bench.directory.path(), "loses.c", LOSES, C);
     for (options, arguments) in [

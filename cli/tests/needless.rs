@@ -597,7 +597,7 @@ int main(void) {
     let advised = advised(CONVERTED);
     let mut found = advised.of("one-conversion");
     found.sort_by_key(|found| found["site"]["line"].as_u64());
-    let told: Vec<Value> = found
+    let stated: Vec<Value> = found
         .iter()
         .map(|found| json!([found["site"]["line"], found["format"], found["saves"]]))
         .collect();
@@ -610,7 +610,7 @@ int main(void) {
         let saves = json!({"calls": 2000, "bytes": 0, "ns": 0.0});
         json!([line_of(&advised.source, mark), format, saves])
     });
-    assert_eq!(told, expected, "{:#?}", advised.findings);
+    assert_eq!(stated, expected, "{:#?}", advised.findings);
     assert_eq!(found[1]["kit"]["header"], "larder/kit/number.h");
     assert!(
         advised

@@ -426,10 +426,10 @@ fn a_receiver_may_come_late() {
 }
 
 #[test]
-fn a_receiver_that_hangs_holds_nobody_up() {
+fn a_receiver_that_hangs_delays_no_other_request() {
     let directory = temporary();
     let process = program(directory.path(), "worker");
-    // The kernel takes the connection, and nobody answers.
+    // The kernel takes the connection, and no process answers.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     let pusher = Pusher::start(&process, &format!("http://{address}/ingest"), &[]);

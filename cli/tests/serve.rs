@@ -398,7 +398,7 @@ fn clients_do_not_wait_for_each_other() {
     let running = start(&program(directory.path()));
     let server = Server::of(&running);
     let heap = format!("/{}/debug/pprof/heap", running.id());
-    // Who says nothing, who stops in the middle, and who does not read.
+    // Clients that send nothing, that stop in the middle, and that do not read.
     let silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
     let mut half = server.connect();
     half.write_all(b"GET /metrics HT").expect("sent");
@@ -483,7 +483,7 @@ fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
     client.write_all(&asked).expect("sent");
     client.shutdown(Shutdown::Write).expect("still there");
     assert_eq!(answer(client, b"").0, 200);
-    // All places are taken by those who have gone already, but for a moment.
+    // Clients that have closed take all places, but only for a moment.
     let long = request(
         &format!("/{}/debug/pprof/heap?seconds=3600", running.id()),
         "",
@@ -491,7 +491,7 @@ fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
     for _ in 0..64 {
         server.connect().write_all(&long).expect("sent");
     }
-    wait_until("without those who have gone", || {
+    wait_until("without the closed clients", || {
         server.get("/metrics").0 == 200
     });
 }

@@ -1,4 +1,4 @@
-//! Who is charged: inlined functions, C++ and Rust plumbing, wrappers, stripped programs, separate
+//! Which line is charged: inlined functions, C++ and Rust plumbing, wrappers, stripped programs, separate
 //! debug files, replaced files.
 
 use std::fs;

@@ -460,7 +460,7 @@ impl Nested {
     }
 }
 
-/// Who has to be charged, with these as well.
+/// The callers that have to be charged, and these.
 fn charged(more: &[&'static str]) -> Vec<String> {
     let callers = ["plain", "zeroed", "copy"];
     let callers = callers

@@ -7,7 +7,7 @@
 //! | `LARDER_RECORD_AGGREGATE` | `0` | count by stack instead of writing each call: `1` or `0` |
 //! | `LARDER_RECORD_CONTENTS` | `0` | record the contents of blocks when they end: `1` or `0`; not while counting |
 //! | `LARDER_RECORD_COPIES` | none: do not | record copies: `0` all, else samples, with so many bytes between two on average; not while counting |
-//! | `LARDER_RECORD_KERNEL` | `0` | record every system call, whoever makes it: `1` or `0`; not while counting |
+//! | `LARDER_RECORD_KERNEL` | `0` | record every system call, also those made without libc: `1` or `0`; not while counting |
 //! | `LARDER_RECORD_CPU` | none: do not sample | samples a second of each thread's processor time: 1 to 10000; not while counting |
 //! | `LARDER_RECORD_LEAKS` | none: do not ask | the abstract socket of the tool that finds lost blocks; not while counting |
 //!
@@ -31,7 +31,7 @@ pub struct Config {
     pub counters_only: bool,
     pub contents: bool,
     pub copies: bool,
-    /// Every system call, whoever makes it.
+    /// Every system call, also those made without libc.
     pub kernel: bool,
     /// 0: processor time is not sampled.
     pub cpu_hz: u32,

@@ -1,4 +1,4 @@
-//! Every system call of the program, whoever makes it: the kernel's syscall user dispatch (Linux 5.11) sends
+//! Every system call of the program, also those made without libc: the kernel's syscall user dispatch (Linux 5.11) sends
 //! SIGSYS instead of each that is made outside of this library. The handler makes it in the program's place,
 //! and records it.
 //!
@@ -41,7 +41,7 @@ const SIGNAL: u64 = 1 << (libc::SIGSYS - 1);
 const ARCHITECTURE: u32 = 0xc000_003e;
 /// Bytes of `syscall`.
 const INSTRUCTION: i64 = 2;
-/// Bytes of the code that a handler returns to, of which `syscall` is the end; see `arch::signal_return`.
+/// Bytes of the code that a handler returns to; `syscall` is its end; see `arch::signal_return`.
 const TRAMPOLINE: u64 = 9;
 /// For what a process, or a thread, begins with.
 const STACK_BYTES: usize = 256 << 10;
@@ -102,7 +102,7 @@ fn is_on() -> bool {
     IS_ON.load(Ordering::Acquire) && arch::SELECTOR.load(Ordering::Acquire) != arch::ALLOW
 }
 
-/// The parent calls libc's `vfork`, of which the recorder has its own.
+/// The parent calls libc's `vfork`; the recorder has its own.
 pub extern "C" fn vfork_begins() {
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };

@@ -68,7 +68,7 @@ pub fn copies_are_recorded() -> bool {
     COPIES.load(Ordering::Relaxed)
 }
 
-/// Whether every system call is to be recorded, whoever makes it.
+/// Whether every system call is recorded, also those made without libc.
 pub fn system_calls_are_dispatched() -> bool {
     is_recording() && KERNEL.load(Ordering::Relaxed)
 }

@@ -65,7 +65,7 @@ fn filled(i: usize) -> Vec<u64> {
     vec![i as u64 + 1; 1 + i % 3] // @passed
 }
 
-// Whoever asks again and again can keep it.
+// A caller that asks again and again can keep it.
 #[inline(never)]
 fn case_passed() {
     let mut sum = 0;

@@ -16,7 +16,7 @@ pub struct Browser {
     answers: BufReader<File>,
     session: Value,
     next: u64,
-    /// What the page told the console, threw, or asked the network or the user for.
+    /// What the page logged, threw, or requested from the network or the user.
     pub events: Vec<Value>,
     _profile: TempDir,
 }

@@ -189,7 +189,7 @@ pub fn temporary() -> TempDir {
 }
 
 /// A copy that can be run at once. Made by a process of its own: what this one has open for writing, a
-/// child that another test is starting has open as well, and nothing is run that somebody may write to.
+/// child that another test is starting has open as well, and no file is run that is open for writing.
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to).status();

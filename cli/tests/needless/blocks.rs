@@ -65,7 +65,7 @@ fn a_source_that_lives_on_is_told_from_one_that_ends_or_a_copy_that_changes() {
     let advised = advised_with(LIVES_ON, &["--copies", "--contents"]);
     let found = advised.of("source-lives-on");
     let lines = |mark: &str| json!(line_of(&advised.source, mark));
-    let mut told: Vec<Value> = found
+    let mut stated: Vec<Value> = found
         .iter()
         .map(|f| {
             json!([
@@ -76,9 +76,9 @@ fn a_source_that_lives_on_is_told_from_one_that_ends_or_a_copy_that_changes() {
             ])
         })
         .collect();
-    told.sort_by_key(|row| row[0].as_u64());
+    stated.sort_by_key(|row| row[0].as_u64());
     assert_eq!(
-        told,
+        stated,
         [
             json!([lines("refer"), 1000, 1_000_000, 1000]),
             json!([lines("stays"), 120, 24_000, 120]),

@@ -77,7 +77,7 @@ static inline larder_bool larder_buffer_is_unique(const larder_buffer* buffer) {
   if (buffer->block == NULL) {
     return 1;
   }
-  /* Acquire: whoever gave up the other views has read them. */
+  /* Acquire: the threads that gave up the other views have read them. */
   return (buffer->sharing == LARDER_BUFFER_THREADS
               ? __atomic_load_n(&buffer->block->count, __ATOMIC_ACQUIRE)
               : buffer->block->count) == 1;
