@@ -115,7 +115,7 @@ enum RawCommand {
     /// Watch the heap of a running process: what its source lines hold, and what grows
     #[command(after_help = top::EXAMPLES)]
     Top(RawTop),
-    /// Rank source lines by the memory that they hold, from the heap profile that is always on
+    /// Rank source lines by the memory that they hold, from the always-on heap profile
     #[command(after_help = profile::EXAMPLES)]
     Profile(RawProfile),
     /// Find lost memory, which no pointer reaches any more, and the lines that allocated it

@@ -31,7 +31,7 @@ const COMMANDS: [(&str, &str); 6] = [
         "alias",
         "Run a stencil over large arrays, by padding: which of them alias, and what that costs",
     ),
-    ("lab", "Measure what matters to Larder's own developers"),
+    ("lab", "Measure Larder itself, for its developers"),
 ];
 
 /// Commands of `larder lab` that are accepted without `lab`, too.

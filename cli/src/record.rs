@@ -104,9 +104,9 @@ pub struct RecordPlan {
 /// Whose system calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum MadeBy {
-    /// Those that the program makes by libc's functions.
+    /// Calls of libc's functions.
     Libc,
-    /// All.
+    /// Every system call.
     Kernel,
 }
 

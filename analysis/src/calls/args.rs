@@ -32,10 +32,10 @@ pub struct RawCalls {
     function: String,
     /// The trace: the directory that `record` made, or one .ltrace file
     trace: PathBuf,
-    /// Only this process
+    /// Read only this process
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Levels of calls
+    /// Levels of calls to show
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
     depth: u8,

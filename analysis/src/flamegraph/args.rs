@@ -30,7 +30,7 @@ pub struct RawFlamegraph {
     /// Colour by the difference from this trace, stacks matched by their functions' names
     #[arg(long, value_name = "TRACE")]
     diff: Option<PathBuf>,
-    /// Only this process of the other trace; --pid selects from the first
+    /// Read only this process of the other trace; --pid selects one of the first
     #[arg(long, value_name = "PID", requires = "diff")]
     diff_pid: Option<u32>,
     /// The SVG file to write; an existing one is replaced [default: stdout]

@@ -24,7 +24,7 @@ pub struct RawSubject {
 /// The options without the trace, for commands that take more than one.
 #[derive(Debug, Args)]
 pub struct RawReading {
-    /// Only this process
+    /// Read only this process
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Count only calls that pass through this function, as KIND (malloc, calloc, realloc, strdup,

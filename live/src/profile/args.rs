@@ -60,7 +60,7 @@ pub struct RawProfile {
     /// The format of the output [default: by the name of the output; text]
     #[arg(long, value_name = "FORMAT", value_parser = format::among(&MADE))]
     format: Option<Format>,
-    /// The file to write; an existing file is replaced [default: stdout]
+    /// The file to write, in the format of its ending; an existing one is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print JSON

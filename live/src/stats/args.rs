@@ -39,7 +39,7 @@ pub struct RawStats {
     /// Print JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// The file to write; an existing file is replaced [default: stdout]
+    /// The file to write, in the format of its ending; an existing one is replaced [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The command and its arguments
