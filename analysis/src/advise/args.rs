@@ -22,7 +22,8 @@ const PROCESSES_SHOWN: usize = 3;
 pub struct RawAdvise {
     #[command(flatten)]
     subject: RawSubject,
-    /// Findings to show of each process, 0 for all [default: 10, of the 3 busiest processes; in JSON all]
+    /// Findings to show of each process, 0 for all of all processes [default: 10 of the 3 busiest; in JSON
+    /// all]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Also show findings of low confidence, and those that save next to nothing
