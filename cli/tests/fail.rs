@@ -265,6 +265,7 @@ int main(int count, char **words) {
 }
 "#;
 
+/// The run that hangs takes all of its limit; one that ends takes some milliseconds.
 #[test]
 fn each_allocation_in_turn_fails_and_bad_ends_are_reported() {
     let bench = Bench::new();

@@ -1,5 +1,6 @@
 //! `larder leaks`: programs that lose memory, checked when they end and while they run.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -446,7 +447,23 @@ fn what_new_allocates_is_reported_without_the_allocators_inside() {
 fn a_process_that_ends_meanwhile_is_no_trouble() {
     let directory = temporary();
     let program = server(directory.path());
-    for turn in 0..15 {
+    let is_read = |process: u32, tool: u32| {
+        let mut files = fs::read_dir(format!("/proc/{tool}/fd"))
+            .into_iter()
+            .flatten();
+        let of_process = Path::new("/proc").join(process.to_string());
+        files.any(|file| {
+            file.is_ok_and(|file| {
+                fs::read_link(file.path()).is_ok_and(|path| path.starts_with(&of_process))
+            })
+        })
+    };
+    let is_stopped = |process: u32, tool: u32| {
+        let status = fs::read_to_string(format!("/proc/{process}/status"));
+        status.is_ok_and(|status| status.contains(&format!("TracerPid:\t{tool}\n")))
+    };
+    let stages: [&dyn Fn(u32, u32) -> bool; 3] = [&|_, _| true, &is_read, &is_stopped];
+    for stage in stages.iter().flat_map(|stage| [stage; 5]) {
         let mut running = start(&mut preloaded(&program));
         let mut tool = larder();
         tool.arg("leaks").arg(running.id().to_string());
@@ -455,7 +472,9 @@ fn a_process_that_ends_meanwhile_is_no_trouble() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
-        std::thread::sleep(std::time::Duration::from_millis(turn * 10));
+        while !stage(running.id(), tool.id()) && tool.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
         running.end();
         let status = tool.wait().expect("the tool ends").code();
         assert!(matches!(status, Some(1 | 125)), "{status:?}");

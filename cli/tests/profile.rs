@@ -4,8 +4,10 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
+use crate::common::clock::Clock;
 use crate::common::running::Running;
 use crate::common::*;
 use serde_json::Value;
@@ -353,8 +355,8 @@ fn what_is_whole_of_a_damaged_profile_is_used_and_its_names_are_only_shown() {
     assert!(stderr(&cut).contains("cut off"), "{}", stderr(&cut));
 }
 
-/// Leaks at one line, beside a cache that fills and then stays, one that was full before, and one
-/// whose entries come and go; says when it is ready.
+/// Leaks at one line in each round, beside a cache that the first round fills, one that was full before,
+/// and one whose entries come and go.
 const LEAKING: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>
@@ -364,13 +366,16 @@ __attribute__((noinline)) static void fill(int i) { cache[i] = malloc(1000); }
 __attribute__((noinline)) static void before(int i) { early[i] = malloc(1000); }  // @before
 __attribute__((noinline)) static void churn(int i) { free(busy[i]); busy[i] = malloc(1000); }
 int main(void) {
+    char c;
     for (int i = 0; i < 5000; i++) before(i), churn(i);
     if (write(1, "ready\n", 6) != 6) return 1;
-    for (int i = 0;; i++) {
-        leak();
-        if (i < 300) fill(i);
-        for (int k = 0; k < 5; k++) churn(rand() % 5000);
-        usleep(100);
+    for (int i = 0; read(0, &c, 1) == 1; i++) {
+        for (int k = 0; k < 2000; k++) {
+            leak();
+            if (i == 0 && k < 300) fill(k);
+            for (int n = 0; n < 5; n++) churn(rand() % 5000);
+        }
+        if (write(1, "done\n", 5) != 5) return 1;
     }
 }
 "#;
@@ -386,12 +391,29 @@ fn profile(process: &Running, options: &[&str]) -> Output {
     output(larder().arg("profile").arg(id).args(options))
 }
 
+/// The same with `--seconds 1`: in each of the intervals the process has a round.
+fn profile_rounds(rounds: u32, process: &mut Running, options: &[&str]) -> Output {
+    let directory = temporary();
+    let clock = Clock::new(directory.path());
+    let mut command = larder();
+    command.args(["profile", &process.id().to_string(), "--seconds", "1"]);
+    clock.of(command.args(options));
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let profile = command.spawn().expect("it starts");
+    for _ in 0..rounds {
+        clock.wait_for(0.1, 1);
+        process.round();
+        clock.pass(Duration::from_secs(1));
+    }
+    profile.wait_with_output().expect("it ends")
+}
+
 #[test]
 fn a_running_process_is_read_from_outside_and_its_leak_is_distinguished_from_caches() {
     let directory = temporary();
     let flags = ["-g", "-O1", "-fno-builtin"];
     let program = compile(directory.path(), "leaking.c", LEAKING, &flags);
-    let process = start(&program, "4096");
+    let mut process = start(&program, "4096");
     let once = profile(&process, &["--json"]);
     assert_success(&once);
     let report: Value = serde_json::from_slice(&once.stdout).expect("JSON");
@@ -403,17 +425,16 @@ fn a_running_process_is_read_from_outside_and_its_leak_is_distinguished_from_cac
     let truth = 5000.0 * 1024.0;
     assert!(truth > middle - 3.0 * (middle - low) && truth < middle + 3.0 * (high - middle));
 
-    // The cache is full by the time that the first interval ends.
-    let text = stdout(&profile(&process, &["--seconds", "1"]));
+    // The cache is full when the first interval ends.
+    let text = stdout(&profile_rounds(1, &mut process, &[]));
     for part in [
-        // At least the second, and more on a busy machine.
-        "Allocated in ",
+        "Allocated in 1.0 s",
         "Growth since the base, of the same process: +",
         "leak  ",
     ] {
         assert!(text.contains(part), "no {part:?} in: {text}");
     }
-    let growing = profile(&process, &["--growing=3", "--seconds", "1", "--json"]);
+    let growing = profile_rounds(3, &mut process, &["--growing=3", "--json"]);
     assert_eq!(code(&growing), 1, "{}", stderr(&growing));
     let report: Value = serde_json::from_slice(&growing.stdout).expect("JSON");
     assert_eq!(report["site_count"], 1, "{report:#}");

@@ -9,8 +9,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
-use crate::common::running::{HANG, Running, first_words, preloaded, wait_until, worker};
+use crate::common::clock::Clock;
+use crate::common::running::{HANG, Running, first_words, preloaded, worker};
 use crate::common::*;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -22,9 +24,10 @@ fn program(directory: &Path, name: &str) -> Running {
     Running::once_it_says("ready\n", &mut preloaded(worker(directory, name)))
 }
 
-/// `larder serve`, which pushes, and serves its metrics.
+/// `larder serve`, which pushes each second, by a clock that stands still, and serves its metrics.
 struct Pusher {
     _running: Running,
+    clock: Clock,
     folder: TempDir,
 }
 
@@ -35,8 +38,10 @@ impl Pusher {
         let mut command = larder();
         command.args(["serve", &process.id().to_string(), "--listen", &place]);
         command
-            .args(["--push", url, "--push-interval", "0.2s"])
+            .args(["--push", url, "--push-interval", "1s"])
             .args(more);
+        let clock = Clock::new(folder.path());
+        clock.of(&mut command);
         for variable in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(variable);
         }
@@ -47,6 +52,7 @@ impl Pusher {
         thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         Self {
             _running: running,
+            clock,
             folder,
         }
     }
@@ -69,7 +75,7 @@ impl Pusher {
     #[track_caller]
     fn wait_for(&self, name: &str, least: u64) {
         let enough = || self.metric(name) >= least;
-        wait_until(&format!("{least} of {name}"), enough);
+        self.clock.pass_until(&format!("{least} of {name}"), enough);
     }
 }
 
@@ -292,7 +298,7 @@ fn labels_of(name: &str) -> (String, HashMap<String, String>) {
 #[test]
 fn pyroscope_gets_what_is_in_use_and_what_was_allocated_since() {
     let directory = temporary();
-    let process = program(directory.path(), "a b}c");
+    let mut process = program(directory.path(), "a b}c");
     let (address, pushed) = receiver(&[200]);
     let fields = directory.path().join("fields");
     std::fs::write(&fields, "X-Scope-OrgID: 7\nAuthorization: Bearer x\n").expect("written");
@@ -303,7 +309,11 @@ fn pyroscope_gets_what_is_in_use_and_what_was_allocated_since() {
         fields.to_str().expect("a name"),
     ];
     let pusher = Pusher::start(&process, &format!("http://{address}/ingest"), &more);
-    let (first, second) = (next(&pushed), next(&pushed));
+    let first = next(&pushed);
+    pusher.clock.wait_for(1.0, 1);
+    process.round();
+    pusher.clock.wait_and_pass(1.0);
+    let second = next(&pushed);
     for push in [&first, &second] {
         assert_eq!(push.path, "/ingest");
         assert_eq!(push.query["format"], "pprof");
@@ -319,7 +329,7 @@ fn pyroscope_gets_what_is_in_use_and_what_was_allocated_since() {
         ["from", "until"].map(|name| push.query[name].parse::<u64>().expect("a time"))
     };
     let ([from, until], [next_from, next_until]) = (times(&first), times(&second));
-    assert!(from <= until && next_from == until && next_from <= next_until);
+    assert_eq!((from + 1, next_from, next_until), (until, until, until + 1));
     let (first, second) = (Profile::read(&first.body), Profile::read(&second.body));
     for profile in [&first, &second] {
         assert!(
@@ -329,12 +339,11 @@ fn pyroscope_gets_what_is_in_use_and_what_was_allocated_since() {
         );
     }
     assert_eq!(first.sum(1), 0, "since when is not known yet");
-    assert!(second.duration_nanos > 100_000_000);
-    // 1 MiB a millisecond, when it runs, of which some is sampled; and not what was kept before.
-    let most = (10 << 20) + second.duration_nanos / 1_000_000 * (2 << 20);
+    assert_eq!(second.duration_nanos, 1_000_000_000);
+    // A round, of which some is sampled; and not what was kept before.
     assert!(
-        (1 << 20..most).contains(&second.sum(1)),
-        "{} of {most}",
+        (50 << 20..200 << 20).contains(&second.sum(1)),
+        "{}",
         second.sum(1)
     );
     pusher.wait_for("larder_push_sent_total", 2);
@@ -347,15 +356,19 @@ fn pyroscope_gets_what_is_in_use_and_what_was_allocated_since() {
 #[test]
 fn parca_gets_series_of_labels_and_profiles() {
     let directory = temporary();
-    let process = program(directory.path(), "worker");
+    let mut process = program(directory.path(), "worker");
     let (address, pushed) = receiver(&[200]);
     let url = format!("http://{address}/api/profiles/writeraw");
-    let _pusher = Pusher::start(
+    let pusher = Pusher::start(
         &process,
         &url,
         &["--label", "service_name=shop", "--label", "pid=none"],
     );
-    let (first, second) = (next(&pushed), next(&pushed));
+    let first = next(&pushed);
+    pusher.clock.wait_for(1.0, 1);
+    process.round();
+    pusher.clock.wait_and_pass(1.0);
+    let second = next(&pushed);
     assert_eq!(first.path, "/api/profiles/writeraw");
     assert_eq!(first.fields["content-type"], "application/json");
     let profile = |push: &Pushed| {
@@ -392,9 +405,13 @@ fn parca_gets_series_of_labels_and_profiles() {
 #[test]
 fn what_fails_is_sent_again_and_what_is_refused_is_not() {
     let directory = temporary();
-    let process = program(directory.path(), "worker");
+    let mut process = program(directory.path(), "worker");
     let (address, pushed) = receiver(&[503, 400, 200]);
     let pusher = Pusher::start(&process, &format!("http://{address}/ingest"), &[]);
+    // Until the next interval, and until it is sent again.
+    pusher.clock.wait_for(1.0, 2);
+    process.round();
+    pusher.clock.pass(Duration::from_secs(1));
     let first = Profile::read(&next(&pushed).body);
     assert!(first.sum(1) > 0, "the first was refused, the second taken");
     assert_eq!(pusher.metric("larder_push_failures_total"), 1);
@@ -420,7 +437,12 @@ fn a_receiver_may_come_late() {
         &[200],
         to,
     );
-    let begin = next(&pushed);
+    let mut begin = None;
+    pusher.clock.pass_until("a push", || {
+        begin = pushed.try_recv().ok();
+        begin.is_some()
+    });
+    let begin = begin.expect("a push");
     assert_eq!(Profile::read(&begin.body).sum(1), 0, "the first has waited");
     pusher.wait_for("larder_push_sent_total", 4);
 }
@@ -433,22 +455,12 @@ fn a_receiver_that_hangs_delays_no_other_request() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     let pusher = Pusher::start(&process, &format!("http://{address}/ingest"), &[]);
+    let hanging = listener.accept().expect("a push");
     // While one send waits, more is taken and metrics are answered.
-    let state = || {
-        let given_up = pusher.metric("larder_push_failures_total");
-        (given_up, pusher.metric("larder_push_waiting_profiles"))
-    };
-    let (mut given_up, mut waiting) = state();
-    wait_until("served beside it", || {
-        assert_eq!(pusher.metric("larder_serve_processes"), 1);
-        let now = state();
-        if now.0 != given_up {
-            (given_up, waiting) = now;
-        }
-        now.1 >= waiting + 3 && pusher.metric("larder_push_failures_total") == given_up
-    });
+    pusher.wait_for("larder_push_waiting_profiles", 3);
+    assert_eq!(pusher.metric("larder_serve_processes"), 1);
     assert_eq!(pusher.metric("larder_push_sent_total"), 0);
-    drop(listener);
+    drop(hanging);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `larder serve`: real sockets, and programs on the staged allocator that come, die and are looked
 //! into meanwhile. pprof and promtool read what is served (PPROF and PROMTOOL name them).
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -9,26 +9,32 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::common::clock::Clock;
 use crate::common::http::{
-    TOKEN, answer, connect, in_use, port, promtool_is_content, random_requests, request, tool,
+    TOKEN, answer, answer_to_all, connect, in_use, port, promtool_is_content, random_requests,
+    request, tool,
 };
 use crate::common::running::{Running, failure_at, first_words, preloaded, wait_until, worker};
 use crate::common::*;
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 fn program(directory: &Path) -> PathBuf {
     worker(directory, "worker")
 }
 
+/// Sampled so often that nothing of what it keeps is missed.
 fn start(program: &Path) -> Running {
-    Running::once_it_says("ready\n", preloaded(program).env("GROWING", "1"))
+    let mut command = preloaded(program);
+    Running::once_it_says("ready\n", command.env("LARDER_PROFILE_BYTES", "4096"))
 }
 
-/// `larder serve` at a socket in a folder of its own.
+/// `larder serve` at a socket in a folder of its own, with a clock that stands still.
 struct Server {
     running: Running,
+    clock: Clock,
     path: PathBuf,
     _folder: TempDir,
 }
@@ -40,8 +46,10 @@ impl Server {
         let place = format!("unix:{}", path.display());
         let mut command = larder();
         command.args(["serve", "--listen", &place]).args(arguments);
+        let clock = Clock::new(folder.path());
         Self {
-            running: Self::wait_for(&mut command),
+            running: Self::wait_for(clock.of(&mut command)),
+            clock,
             path,
             _folder: folder,
         }
@@ -69,17 +77,39 @@ impl Server {
 
     #[track_caller]
     fn text(&self, path: &str) -> String {
-        let (status, body) = self.get(path);
-        let body = String::from_utf8_lossy(&body).into_owned();
-        assert_eq!(status, 200, "{path}: {body}");
-        body
+        text_of(path, self.get(path))
     }
+
+    /// Of a path with `?seconds=1`: what the server says when it has waited a second, in which the
+    /// program has had a round.
+    #[track_caller]
+    fn text_with_a_round(&self, path: &str, program: &mut Running) -> String {
+        text_of(path, self.get_with_a_round(path, program))
+    }
+
+    #[track_caller]
+    fn get_with_a_round(&self, path: &str, program: &mut Running) -> (u16, Vec<u8>) {
+        let mut client = self.connect();
+        client.write_all(&request(path, "")).expect("sent");
+        self.clock.wait_for(1.0, 1);
+        program.round();
+        self.clock.wait_and_pass(1.0);
+        answer(client, b"")
+    }
+}
+
+#[track_caller]
+fn text_of(path: &str, (status, body): (u16, Vec<u8>)) -> String {
+    let body = String::from_utf8_lossy(&body).into_owned();
+    assert_eq!(status, 200, "{path}: {body}");
+    body
 }
 
 #[test]
 fn a_process_is_served_from_outside() {
     let directory = temporary();
-    let running = start(&program(directory.path()));
+    let mut running = start(&program(directory.path()));
+    running.round();
     let server = Server::of(&running);
     let id = running.id();
     let mode = fs::symlink_metadata(&server.path).expect("the socket");
@@ -142,18 +172,18 @@ fn a_process_is_served_from_outside() {
 #[test]
 fn what_happens_between_two_looks_is_reported() {
     let directory = temporary();
-    let running = start(&program(directory.path()));
+    let mut running = start(&program(directory.path()));
     let server = Server::of(&running);
-    let at = |route: &str| server.text(&format!("/{}/debug/pprof/{route}", running.id()));
-    let grown = at("growth?seconds=1");
-    // At most 64 KiB a millisecond, of which the sampler sees enough.
-    assert!((1 << 20..90 << 20).contains(&in_use(&grown)), "{grown}");
-    let whole = at("growth");
+    let id = running.id();
+    let path = |route: &str| format!("/{id}/debug/pprof/{route}");
+    let grown = server.text_with_a_round(&path("growth?seconds=1"), &mut running);
+    assert!((3 << 20..5 << 20).contains(&in_use(&grown)), "{grown}");
+    let whole = server.text(&path("growth"));
     assert!(
         in_use(&grown) + (30 << 20) < in_use(&whole),
         "{grown}{whole}"
     );
-    let allocs = at("allocs?seconds=1");
+    let allocs = server.text_with_a_round(&path("allocs?seconds=1"), &mut running);
     let allocated = allocs
         .split(['[', ']'])
         .nth(1)
@@ -162,7 +192,8 @@ fn what_happens_between_two_looks_is_reported() {
         .and_then(|bytes| bytes.parse().ok())
         .expect("a number");
     assert!(allocated > 4 * in_use(&allocs), "most is dropped: {allocs}");
-    assert!(at("lifetimes?seconds=1").contains("; lifetimes "));
+    let lifetimes = server.text_with_a_round(&path("lifetimes?seconds=1"), &mut running);
+    assert!(lifetimes.contains("; lifetimes "));
 }
 
 #[test]
@@ -183,7 +214,7 @@ fn symbols_are_in_pprofs_format_and_pprof_finds_them_for_text() {
     let pprof = tool("PPROF", "pprof");
     let port = port();
     let _server = at_port(port, &id.to_string());
-    for more in ["heap", "heap?format=pprof", "allocs?seconds=1", "growth"] {
+    for more in ["heap", "heap?format=pprof", "allocs", "growth"] {
         let url = format!("http://x:{TOKEN}@127.0.0.1:{port}/{id}/debug/pprof/{more}");
         let mut read = Command::new(&pprof);
         read.args(["-top", &url])
@@ -305,6 +336,31 @@ fn a_place_that_is_taken_is_left_alone() {
 }
 
 #[test]
+fn a_socket_that_another_may_be_making_is_left_alone() {
+    let directory = temporary();
+    let running = start(&program(directory.path()));
+    let folder = temporary();
+    let path = folder.path().join("socket");
+    // Nobody listens, as between bind and listen; who makes a socket holds the folder.
+    drop(UnixListener::bind(&path).expect("a socket"));
+    let held = File::open(folder.path()).expect("the folder");
+    flock(&held, FlockOperation::LockExclusive).expect("nobody else has it");
+    let clock = Clock::new(directory.path());
+    let mut serve = larder();
+    serve
+        .args(["serve", &running.id().to_string(), "--listen"])
+        .arg(format!("unix:{}", path.display()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let serve = clock.of(&mut serve).spawn().expect("it starts");
+    clock.wait_for(0.01, 1);
+    clock.pass(Duration::from_secs(1));
+    let ended = serve.wait_with_output().expect("it ends");
+    assert_fails(&ended, 125, &["in use"]);
+    assert!(path.exists());
+}
+
+#[test]
 fn a_process_may_die_while_it_is_looked_at() {
     let directory = temporary();
     let program = program(directory.path());
@@ -349,6 +405,7 @@ fn a_process_may_die_while_it_is_looked_at() {
                 "{seen:?}"
             );
         }
+        server.clock.wait_and_pass(20.0);
         assert_eq!(long.join().expect("it ends"), 410);
     });
     let (status, body) = server.get(&heap);
@@ -417,6 +474,8 @@ fn clients_do_not_wait_for_each_other() {
             assert!(body.starts_with(b"heap profile: "));
         }
     });
+    server.clock.wait_for(2.0, 21);
+    server.clock.pass(Duration::from_secs(2));
     for mut client in silent.into_iter().chain([half]) {
         assert_eq!(client.read(&mut [0]).expect("let go"), 0);
     }
@@ -448,7 +507,7 @@ fn what_is_no_request_is_refused() {
     }
     for mut bytes in random_requests() {
         bytes.extend(b"\r\n\r\n");
-        assert_ne!(answer(server.connect(), &bytes).0, 200);
+        assert_ne!(answer_to_all(server.connect(), &bytes), 200);
     }
     assert_eq!(server.get("/metrics").0, 200);
 }
@@ -482,6 +541,7 @@ fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
     let mut client = server.connect();
     client.write_all(&asked).expect("sent");
     client.shutdown(Shutdown::Write).expect("still there");
+    server.clock.wait_and_pass(1.0);
     assert_eq!(answer(client, b"").0, 200);
     // Clients that have closed take all places, but only for a moment.
     let long = request(
@@ -499,18 +559,20 @@ fn who_has_ended_sending_is_answered_and_who_has_gone_is_not_waited_for() {
 #[test]
 fn what_is_served_is_read_by_larder_profile() {
     let directory = temporary();
-    let mut growing = preloaded(program(directory.path()));
-    // Nothing of what it keeps is left to chance.
-    growing.envs([("GROWING", "1"), ("LARDER_PROFILE_BYTES", "4096")]);
-    let running = Running::once_it_says("ready\n", &mut growing);
+    let mut running = start(&program(directory.path()));
     let server = Server::of(&running);
+    let id = running.id();
+    let served = |route: &str| format!("/{id}/debug/pprof/{route}");
     for (route, words) in [
-        ("heap?seconds=0.5", " in use, "),
-        ("growth?seconds=0.5", "does not state which"),
+        ("heap?seconds=1", " in use, "),
+        ("growth?seconds=1", "does not state which"),
         ("heap", " in use, "),
     ] {
         let path = directory.path().join("served");
-        let text = server.text(&format!("/{}/debug/pprof/{route}", running.id()));
+        let text = match route.ends_with("seconds=1") {
+            true => server.text_with_a_round(&served(route), &mut running),
+            false => server.text(&served(route)),
+        };
         fs::write(&path, text).expect("a file");
         let read = output(larder().arg("profile").arg(&path));
         assert_success(&read);
@@ -520,12 +582,10 @@ fn what_is_served_is_read_by_larder_profile() {
             "{route}: {text}"
         );
     }
-    let packed = format!(
-        "/{}/debug/pprof/heap?seconds=0.5&format=pprof",
-        running.id()
-    );
+    let packed = served("heap?seconds=1&format=pprof");
+    let (_, packed) = server.get_with_a_round(&packed, &mut running);
     let path = directory.path().join("served.pb.gz");
-    fs::write(&path, server.get(&packed).1).expect("a file");
+    fs::write(&path, packed).expect("a file");
     let read = output(larder().arg("profile").arg(&path));
     assert_fails(&read, 125, &["read it with pprof"]);
 }

@@ -7,8 +7,9 @@ use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::common::clock::Clock;
 use crate::common::running::{Running, failure_at, preloaded, wait_until};
 use crate::common::{
     assert_fails, assert_success, code, compile, larder, line_of, output, stderr, stdout, temporary,
@@ -17,10 +18,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Keeps 16 MiB in `fill`, and leaks about 3 MiB a second in `leak`; takes and frees as much in
-/// `churn`.
+/// Keeps 16 MiB in `fill`. In each round, leaks about 1 MB in `leak`, and takes and frees as much in
+/// `churn`; goes on by itself, a little each 10 ms, once its stdin has ended.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,25 +43,53 @@ __attribute__((noinline)) static void churn(void) {
 
 int main(void) {
   fill();
-  puts("{}");
+  puts("ready");
   fflush(stdout);
-  for (;;) {
-    for (int i = 0; i < 10; ++i) leak(), churn();
-    usleep(10000);
+  for (char c;;) {
+    int is_asked = read(0, &c, 1) == 1;
+    for (int i = 0; i < (is_asked ? 300 : 10); ++i) leak(), churn();
+    if (is_asked) puts("done"), fflush(stdout);
+    else usleep(10000);
   }
 }
 "#;
 
+/// It goes on by itself.
 fn start(directory: &Path) -> Running {
+    let mut running = start_in_rounds(directory);
+    running.stdin = None;
+    running
+}
+
+fn start_in_rounds(directory: &Path) -> Running {
     watched(&compile(directory, "leaky.c", PROGRAM, &["-O1", "-g"]))
 }
 
 /// With steady figures from a short run.
 fn watched(program: &Path) -> Running {
-    Running::once_it_says(
-        "{}\n",
-        preloaded(program).env("LARDER_PROFILE_BYTES", "16384"),
-    )
+    let mut command = preloaded(program);
+    Running::once_it_says("ready\n", command.env("LARDER_PROFILE_BYTES", "16384"))
+}
+
+/// What `larder top` prints in so many looks, a second apart, with this before each.
+#[track_caller]
+fn looks(process: &str, count: u32, arguments: &[&str], mut before: impl FnMut()) -> String {
+    let directory = temporary();
+    let clock = Clock::new(directory.path());
+    let mut top = larder();
+    top.args(["top", process, "-d", "1", "-n", &count.to_string()])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let top = clock.of(&mut top).spawn().expect("it starts");
+    for _ in 0..count {
+        clock.wait_for(1.0, 1);
+        before();
+        clock.pass(Duration::from_secs(1));
+    }
+    let found = top.wait_with_output().expect("it ends");
+    assert_success(&found);
+    stdout(&found)
 }
 
 fn id(process: &Running) -> String {
@@ -92,10 +121,9 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn what_leaks_grows_and_what_is_freed_has_only_a_rate() {
     let directory = temporary();
-    let running = start(directory.path());
-    let found = output(larder().args(["top", &id(&running), "-n", "3", "-d", "0.5", "--json"]));
-    assert_success(&found);
-    let looks = objects(&stdout(&found));
+    let mut running = start_in_rounds(directory.path());
+    let looks = looks(&id(&running), 3, &["--json"], || running.round());
+    let looks = objects(&looks);
     assert_eq!(looks.len(), 3);
     let last = &looks[2];
     let (fill, leak, churn) = (site(last, "fill"), site(last, "leak"), site(last, "churn"));
@@ -133,7 +161,7 @@ fn figures_are_those_of_stats_profile_and_the_kernel() {
         assert_success(&found);
         serde_json::from_slice::<Value>(&found.stdout).expect("JSON")
     };
-    let top = look(&["top", &id, "--once", "-d", "0.1", "--json"]);
+    let top = objects(&looks(&id, 1, &["--json"], || {})).remove(0);
     let stats = look(&["stats", &id, "--json"]);
     for same in ["rss", "mapped", "resident", "kinds", "sample_mean"] {
         assert_eq!(top[same], stats[same], "{same}");
@@ -173,17 +201,9 @@ fn figures_are_those_of_stats_profile_and_the_kernel() {
 #[test]
 fn tables_are_ranked_filtered_and_cut() {
     let directory = temporary();
-    let running = start(directory.path());
+    let mut running = start_in_rounds(directory.path());
     let id = id(&running);
-    let top = |arguments: &[&str]| {
-        let found = output(
-            larder()
-                .args(["top", &id, "--once", "-d", "0.3"])
-                .args(arguments),
-        );
-        assert_success(&found);
-        stdout(&found)
-    };
+    let mut top = |arguments: &[&str]| looks(&id, 1, arguments, || running.round());
     let text = top(&["--top", "1"]);
     for words in [
         "(leaky) on Larder",
@@ -230,13 +250,7 @@ fn names_are_shown_and_not_obeyed() {
     std::fs::rename(program, &hostile).expect("a new name");
     let running = watched(&hostile);
     for form in [&[][..], &["--json"]] {
-        let found = output(
-            larder()
-                .args(["top", &id(&running), "-d", "0.1", "--once"])
-                .args(form),
-        );
-        assert_success(&found);
-        let text = stdout(&found);
+        let text = looks(&id(&running), 1, form, || {});
         assert!(!text.contains(['\x1b', '\u{202e}']), "{text}");
     }
     let mut top = OnTerminal::start(&id(&running));
@@ -279,27 +293,38 @@ fn the_end_of_the_process_and_of_the_reader_is_no_failure() {
 #[test]
 fn a_process_that_becomes_another_program_is_found_again() {
     for (then, on_larder) in [
-        ("exec sleep infinity", true),
-        ("exec env -u LD_PRELOAD sleep infinity", false),
+        ("exec sleep 3600", true),
+        ("exec env -u LD_PRELOAD sleep 3600", false),
     ] {
         let script = format!("echo; read line; {then}");
         let mut process = Running::once_it_says("\n", preloaded("sh").args(["-c", &script]));
-        let mut top = Running::start(
-            larder()
-                .args(["top", &id(&process), "-d", "0.1", "--json"])
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped()),
-        );
+        let id = id(&process);
+        let directory = temporary();
+        let clock = Clock::new(directory.path());
+        let mut top = larder();
+        top.args(["top", &id, "-d", "1", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut top = Running::start(clock.of(&mut top));
         let mut lines = BufReader::new(top.stdout.take().expect("a pipe")).lines();
-        let name = |line: String| objects(&line)[0]["name"].clone();
-        let mut names = lines.by_ref().map(|line| name(line.expect("a line")));
-        assert_eq!(names.next().expect("a look"), "sh");
+        let mut next_name = || Some(objects(&lines.next()?.expect("a line"))[0]["name"].clone());
+        clock.wait_and_pass(1.0);
+        assert_eq!(next_name(), Some(json!("sh")));
         drop(process.stdin.take());
+        let sleeps = libc::SYS_clock_nanosleep.to_string();
+        wait_until("asleep", || {
+            let call = std::fs::read_to_string(format!("/proc/{id}/syscall"));
+            call.is_ok_and(|call| call.split(' ').next() == Some(&sleeps))
+        });
+        clock.wait_and_pass(1.0);
         if on_larder {
-            assert!(names.any(|name| name == "sleep"));
+            assert_eq!(next_name(), Some(json!("sleep")));
             continue;
         }
-        assert!(names.all(|name| name != "sleep"));
+        // It could still be loading its libraries.
+        clock.wait_and_pass(0.1);
+        clock.wait_and_pass(0.1);
+        assert_eq!(next_name(), None);
         let mut said = String::new();
         let mut errors = top.stderr.take().expect("a pipe");
         let reported = errors.read_to_string(&mut said);

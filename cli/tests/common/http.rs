@@ -1,7 +1,7 @@
 //! Requests to what the tool and the libraries serve.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,6 +43,14 @@ pub fn answer(mut client: impl Read + Write, request: &[u8]) -> (u16, Vec<u8>) {
         .expect("a number");
     assert_eq!(body.len(), length, "the answer is whole: {head}");
     (head[9..12].parse().expect("a status"), body)
+}
+
+/// The status where nothing follows these bytes, so that no more of a request is waited for.
+pub fn answer_to_all(mut client: UnixStream, bytes: &[u8]) -> u16 {
+    // It may have been refused before all of it was sent.
+    let _ = client.write_all(bytes);
+    let _ = client.shutdown(Shutdown::Write);
+    answer(client, b"").0
 }
 
 /// Bytes that look random, the same each time; of 0, 5, 10 … to 995.

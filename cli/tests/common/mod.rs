@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod browser;
+pub mod clock;
 pub mod diff;
 pub mod http;
 pub mod running;

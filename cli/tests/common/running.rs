@@ -1,6 +1,6 @@
 //! Programs that run beside a test.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,10 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::{compile, library_directory};
 
-/// Keeps 40 MiB; then, until stdin ends, drops 1 MiB each millisecond, and where GROWING is set
-/// keeps 64 KiB more.
+/// Keeps 40 MiB; then, in each round, drops 100 MiB and keeps 4 MiB more.
 const WORKER: &str = r#"
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +18,14 @@ __attribute__((noinline)) void* more(size_t size) { return memset(malloc(size), 
 __attribute__((noinline)) void drop(void) { void* volatile p = malloc(1 << 20); free(p); }
 int main(void) {
   static void* volatile kept;
-  int most = getenv("GROWING") != NULL ? 4000 : 0;
   for (int i = 0; i < 40; ++i) kept = keep(1 << 20);
   puts("ready");
   fflush(stdout);
-  struct pollfd in = {0, POLLIN, 0};
-  for (int i = 0; poll(&in, 1, 1) == 0; ++i) {
-    if (i < most) kept = more(64 << 10);
-    drop();
+  while (getchar() != EOF) {
+    for (int i = 0; i < 100; ++i) drop();
+    for (int i = 0; i < 64; ++i) kept = more(64 << 10);
+    puts("done");
+    fflush(stdout);
   }
   return kept == NULL;
 }
@@ -100,6 +98,14 @@ impl Running {
         let mut running = Self::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let words = first_words(ready, running.stdout.as_mut().expect("a pipe"));
         (running, words)
+    }
+
+    /// A program that works in rounds has one for each byte of its stdin, and says when it is done.
+    #[track_caller]
+    pub fn round(&mut self) {
+        let stdin = self.stdin.as_mut().expect("a pipe");
+        stdin.write_all(b"\n").expect("it reads");
+        first_words("done\n", self.stdout.as_mut().expect("a pipe"));
     }
 
     /// Its end, which comes.

@@ -124,7 +124,8 @@ pub fn series(process: &Process, count: u32, apart: Duration) -> Result<(Vec<Hea
     let mut readings = vec![read(process)?];
     for number in 1..count {
         let due = start + apart * number;
-        while let Some(left) = due.checked_duration_since(Instant::now()) {
+        while Instant::now() < due {
+            let left = due.saturating_duration_since(Instant::now());
             std::thread::sleep(left.min(Duration::from_millis(100)));
             bar.set_position(start.elapsed().as_millis() as u64);
         }

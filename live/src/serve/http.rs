@@ -3,15 +3,15 @@
 //! Requests may be hostile: a request has two seconds, and its head 8 KiB. An answer is dropped if its
 //! client receives nothing for five seconds, or has not received all of it after two minutes.
 
+use std::ffi::c_short;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use socket2::{Socket, TcpKeepalive};
 
 /// Limit of a request without its body.
@@ -137,10 +137,10 @@ pub fn read(client: &Socket) -> Result<Request, Option<Refusal>> {
     let until = Instant::now() + REQUEST;
     let mut text = Vec::new();
     loop {
-        let left = until.checked_duration_since(Instant::now()).ok_or(None)?;
+        if !matches!(poll(client, libc::POLLIN, until), Ok(1..)) {
+            return Err(None);
+        }
         let mut piece = [0; MOST_BYTES];
-        let timeout = left.max(Duration::from_millis(1));
-        client.set_read_timeout(Some(timeout)).map_err(|_| None)?;
         match (&*client).read(&mut piece) {
             Ok(0) => return Err(None),
             Ok(count) => text.extend_from_slice(piece.get(..count).unwrap_or_default()),
@@ -226,26 +226,45 @@ pub fn wait(client: &Socket, length: Duration) -> bool {
     let until = Instant::now() + length;
     // A socket in the file system has no keepalive, and needs none.
     let _ = client.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
-    let mut wanted = PollFlags::IN;
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        let timeout = Timespec::try_from(left).unwrap_or_default();
-        let mut found = [PollFd::new(client, wanted)];
-        match poll(&mut found, Some(&timeout)) {
-            Ok(0) | Err(Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(_) => return false,
-        }
-        let [found] = found;
-        if found.revents().difference(PollFlags::IN) != PollFlags::empty() {
-            return false;
+    let mut wanted = libc::POLLIN;
+    loop {
+        match poll(client, wanted, until) {
+            Ok(0) => return true,
+            Ok(libc::POLLIN) => {}
+            Ok(_) | Err(_) => return false,
         }
         match client.peek(&mut [MaybeUninit::uninit()]) {
-            Ok(0) => wanted = PollFlags::empty(),
+            Ok(0) => wanted = 0,
             // A client that sends more than its request gets no answer.
             Ok(_) | Err(_) => return false,
         }
     }
-    true
+}
+
+/// What of the wanted has come, or 0 at the time given. The C library waits, for which a test has a
+/// clock of its own (cli/tests/common/clock.c).
+fn poll(client: &Socket, wanted: c_short, until: Instant) -> io::Result<c_short> {
+    let mut found = libc::pollfd {
+        fd: client.as_raw_fd(),
+        events: wanted,
+        revents: 0,
+    };
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left_ms = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+        // SAFETY: one file, valid as long as the call.
+        match unsafe { libc::poll(&raw mut found, 1, left_ms) } {
+            0 if left_ms > 0 => {}
+            0 => return Ok(0),
+            1.. => return Ok(found.revents),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
 }
 
 fn reason(status: u16) -> &'static str {
