@@ -183,22 +183,25 @@ fn an_exit_in_the_midst_of_threads_loses_nothing() {
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-static void *work(void *unused) {
+static _Atomic unsigned rounds[4];
+static void *work(void *of) {
   void *blocks[64] = {0};
   for (unsigned i = 0;; i++) {
+    ++*(_Atomic unsigned *)of;
     unsigned slot = i * 7 % 64;
     free(blocks[slot]);
     size_t size = i % 9 ? 100 + i % 1000 : 200000;
     blocks[slot] = malloc(size);
     memset(blocks[slot], (int)i, i % 9 ? size : 4096);
   }
-  return unused;
+  return of;
 }
 int main(void) {
   pthread_t t;
-  for (int i = 0; i < 4; i++) pthread_create(&t, 0, work, 0);
+  for (int i = 0; i < 4; i++) pthread_create(&t, 0, work, &rounds[i]);
   for (int i = 0; i < 5000; i++) strdup("left behind, of no use");
-  usleep(100000);
+  for (int i = 0; i < 4; i++)
+    while (rounds[i] < 1000) sched_yield();
   return 0;
 }
 "#;

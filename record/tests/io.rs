@@ -134,7 +134,11 @@ fn io(trace: &Recorded) -> Vec<(SystemCall, i64)> {
             Action::SystemCall { call, result, .. } => Some((call, result)),
             _ => None,
         });
-    let set_up = [SystemCall::Pipe, SystemCall::Socketpair, SystemCall::Usleep];
+    let set_up = [
+        SystemCall::Pipe,
+        SystemCall::Socketpair,
+        SystemCall::SchedYield,
+    ];
     calls.filter(|(call, _)| !set_up.contains(call)).collect()
 }
 
@@ -434,12 +438,20 @@ __attribute__((constructor)) static void early(void) {
 const CANCELLED: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 static int p[2], cleaned;
+static volatile long waits;
+// How often a thread has had to wait.
+static long switches() {
+  rusage usage;
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nvcsw : -1;
+}
 struct Cleaner { char *block = static_cast<char *>(malloc(123)); ~Cleaner() { free(block); cleaned++; } };
 static void *wait_for_ever(void *) {
   Cleaner cleaner;
   char b[8];
+  waits = switches() + 1;
   return read(p[0], b, sizeof b) ? p : nullptr;
 }
 int main() {
@@ -447,8 +459,10 @@ int main() {
   for (int i = 0; i < 20; i++) {
     pthread_t t;
     void *end;
+    waits = 0;
     pthread_create(&t, nullptr, wait_for_ever, nullptr);
-    usleep(i % 2 ? 2000 : 0);
+    // Every other one may not have begun yet.
+    while (i % 2 && (!waits || switches() < waits)) sched_yield();
     pthread_cancel(t);
     pthread_join(t, &end);
     if (end != PTHREAD_CANCELED) return 2;

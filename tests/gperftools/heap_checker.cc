@@ -142,11 +142,15 @@ void check_waiting() {
     close(set);
   });
   std::atomic<bool> enough = false;
+  std::atomic<long> sent = 0;
   std::thread signalling([&] {
-    while (!enough) pthread_kill(waiting.native_handle(), SIGWINCH);
+    while (!enough) {
+      pthread_kill(waiting.native_handle(), SIGWINCH);
+      ++sent;
+    }
   });
   for (int i = 0; i < 100; ++i) {
-    usleep(100);
+    for (long before = sent; sent < before + 10;) std::this_thread::yield();
     HeapLeakChecker checker("waiting");
     EXPECT_LEAKS(checker, 0, 0);
   }
