@@ -1,5 +1,5 @@
 """The checks of scripts/lint that read code: the length of functions, where system calls are made,
-where numbers stand, why atomics are relaxed, and which tests run.
+where numbers stand, why atomics are relaxed, which tests run, and where they sleep.
 
 Owns nothing and changes nothing. Each check gets the paths of all files of the tree, relative to the
 current folder, and gives a list of "file:line: what is wrong; what to do".
@@ -52,6 +52,16 @@ OPERATION = re.compile(r"(\w+)(?:\[[^\]]*\])*(?:\(\))?(?:\.|->)(?:load|store|exc
 # Lines above a use or declaration where a comment may say why relaxed is enough.
 REASON_LINES = 10
 SAYS_RELAXED = re.compile(r"//.*\brelaxed\b", re.IGNORECASE)
+
+# What in a test may sleep: the interval at which it looks for an event, and workloads that allocate at a pace, race
+# for a time or record the call.
+SLEEPERS = ("cli/tests/common/clock.c", "cli/tests/common/running.rs", "cli/tests/leaks.rs", "cli/tests/needless.rs",
+            "cli/tests/needless/waits.rs", "cli/tests/top.rs", "record/tests/io.rs", "record/tests/names.rs",
+            "record/tests/support/mod.rs", "tests/alloc/background_purge.cc", "tests/alloc/exit_race.cc",
+            "tests/alloc/fork_storm.cc", "tests/alloc/huge_race.cc", "tests/alloc/profile_storm.cc",
+            "tests/alloc/remote_patterns.cc", "tests/alloc/support.h", "tests/docs", "tests/leak/planted.cc", "tests/lint",
+            "tests/programs/lib.sh", "tests/run")
+SLEEP = re.compile(r"\b(?:u?sleep|sleep_ms|(?:clock_)?nanosleep|(?:thread::|time\.)sleep\w*)\s*\(|^\s*sleep\s+[\d.$\"]")
 
 
 def texts(paths, wanted):
@@ -122,6 +132,17 @@ def test_modules(paths):
         with open(f"{folder}/main.rs", encoding="utf-8") as file:
             if not re.search(rf"^mod {name[:-len('.rs')]};$", file.read(), re.MULTILINE):
                 wrong.append(f"{path}:1: no test of it runs; add 'mod {name[:-len('.rs')]};' to {folder}/main.rs")
+    return wrong
+
+
+def test_sleeps(paths):
+    """A test waits for an event, or passes time (docs/how/tests.md)."""
+    wrong = []
+    for path, text in texts(paths, lambda path, first: re.search(r"(?:^|/)tests/|_test\.\w+$", path)
+                            and (path.endswith((".rs", *C_NAMES)) or is_python(path, first) or is_shell(path, first))):
+        if path not in SLEEPERS:
+            wrong += [f"{path}:{number}: a sleep: {line.strip()}; wait for an event, or pass time by the test's clock"
+                      for number, line in enumerate(text.split("\n"), 1) if SLEEP.search(line)]
     return wrong
 
 
