@@ -397,7 +397,7 @@ fn profile_rounds(rounds: u32, process: &mut Running, options: &[&str]) -> Outpu
     let clock = Clock::new(directory.path());
     let mut command = larder();
     command.args(["profile", &process.id().to_string(), "--seconds", "1"]);
-    clock.of(command.args(options));
+    clock.drive(command.args(options));
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let profile = command.spawn().expect("it starts");
     for _ in 0..rounds {

@@ -41,7 +41,7 @@ impl Pusher {
             .args(["--push", url, "--push-interval", "1s"])
             .args(more);
         let clock = Clock::new(folder.path());
-        clock.of(&mut command);
+        clock.drive(&mut command);
         for variable in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(variable);
         }

@@ -48,7 +48,7 @@ impl Server {
         command.args(["serve", "--listen", &place]).args(arguments);
         let clock = Clock::new(folder.path());
         Self {
-            running: Self::wait_for(clock.of(&mut command)),
+            running: Self::wait_for(clock.drive(&mut command)),
             clock,
             path,
             _folder: folder,
@@ -352,7 +352,7 @@ fn a_socket_that_another_may_be_making_is_left_alone() {
         .arg(format!("unix:{}", path.display()))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let serve = clock.of(&mut serve).spawn().expect("it starts");
+    let serve = clock.drive(&mut serve).spawn().expect("it starts");
     clock.wait_for(0.01, 1);
     clock.pass(Duration::from_secs(1));
     let ended = serve.wait_with_output().expect("it ends");

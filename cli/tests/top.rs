@@ -77,11 +77,13 @@ fn looks(process: &str, count: u32, arguments: &[&str], mut before: impl FnMut()
     let directory = temporary();
     let clock = Clock::new(directory.path());
     let mut top = larder();
-    top.args(["top", process, "-d", "1", "-n", &count.to_string()])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let top = clock.of(&mut top).spawn().expect("it starts");
+    top.args(["top", process, "-d", "1"]).args(arguments);
+    match count {
+        1 => top.arg("--once"),
+        _ => top.args(["-n", &count.to_string()]),
+    };
+    top.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let top = clock.drive(&mut top).spawn().expect("it starts");
     for _ in 0..count {
         clock.wait_for(1.0, 1);
         before();
@@ -305,7 +307,7 @@ fn a_process_that_becomes_another_program_is_found_again() {
         top.args(["top", &id, "-d", "1", "--json"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut top = Running::start(clock.of(&mut top));
+        let mut top = Running::start(clock.drive(&mut top));
         let mut lines = BufReader::new(top.stdout.take().expect("a pipe")).lines();
         let mut next_name = || Some(objects(&lines.next()?.expect("a line"))[0]["name"].clone());
         clock.wait_and_pass(1.0);

@@ -1,8 +1,8 @@
-// A clock for the program that this is preloaded into, which a test moves from outside (clock.rs): time
-// stands still, and poll, nanosleep and clock_nanosleep wait, until the test passes some.
+// A clock for the program that this is preloaded into, which a test moves from outside (clock.rs):
+// time stands still, and poll, nanosleep and clock_nanosleep wait, until the test passes some.
 //
-// The state is in the file that TEST_CLOCK names. The test writes what has passed, and reads who waits.
-// The clocks of processors' time go on, and whatever is not called by these names.
+// The state is in the file that TEST_CLOCK names. The test writes what has passed, and reads who
+// waits. The clocks of processors' time go on, and whatever is not called by these names.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,8 @@ static int wait_until(uint64_t until, struct pollfd* files, nfds_t count) {
   int ready = ppoll(files, count, &at_once, NULL);
   if (ready != 0 || until <= state->passed_ns) return ready;
   int wait = 0;
-  for (uint64_t none = 0; !atomic_compare_exchange_strong(&state->until_ns[wait], &none, until); none = 0)
+  for (uint64_t none = 0; !atomic_compare_exchange_strong(&state->until_ns[wait], &none, until);
+       none = 0)
     if (++wait == kWaits) abort();
   do ready = ppoll(files, count, &look_again, NULL);
   while (ready == 0 && state->passed_ns < until);
@@ -88,7 +89,8 @@ int poll(struct pollfd* files, nfds_t count, int ms) {
   return wait_until(state->passed_ns + (uint64_t)ms * 1000000, files, count);
 }
 
-int clock_nanosleep(clockid_t clock, int flags, const struct timespec* wanted, struct timespec* left) {
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec* wanted,
+                    struct timespec* left) {
   int which = stopped(clock);
   if (which < 0) return ENOTSUP;
   uint64_t until = in_ns(wanted);

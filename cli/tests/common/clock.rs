@@ -34,8 +34,8 @@ impl Clock {
         }
     }
 
-    /// The program has this clock.
-    pub fn of<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    /// The program that this starts has the clock.
+    pub fn drive<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("LD_PRELOAD", &self.library)
             .env("TEST_CLOCK", &self.path)
