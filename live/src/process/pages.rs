@@ -93,7 +93,10 @@ pub fn mappings(
         }
         let bytes = memory.bytes(at, pages.slab_bytes.into())?;
         let fields = Fields(&bytes);
-        if matches!(fields.u8(pages.slab_kind.into()), kind::HUGE | kind::SAMPLED) {
+        if matches!(
+            fields.u8(pages.slab_kind.into()),
+            kind::HUGE | kind::SAMPLED
+        ) {
             visit(&fields);
         }
         at = fields.u64(pages.slab_prev.into());
