@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/policy.h"
-#include "core/guard.h"
 #include "core/large.h"
 #include "core/registry.h"
 #include "core/remote_word.h"
@@ -94,8 +93,6 @@ const char* text_of(Misuse what) {
       return "the size is not that of the allocation";
     case Misuse::kAlignment:
       return "the alignment is not that of the allocation";
-    case Misuse::kOverflow:
-      return "bytes beside the object were overwritten";
   }
   return "";
 }
@@ -105,7 +102,7 @@ void describe(Line& line, const void* p) {
   switch (s->kind) {
     case Kind::kSlab:
     case Kind::kSampled: {
-      size_t size = usable_size(s);
+      size_t size = kSizeClasses.size[s->size_class];
       size_t within = size_t(static_cast<const char*>(p) - s->base) % size;
       if (within != 0) line.put(", ").put_number(within).put(" bytes into");
       line.put(within != 0 ? " an object of " : ", an object of ").put_number(size).put(" bytes");
@@ -115,11 +112,8 @@ void describe(Line& line, const void* p) {
       line.put(", not in the heap");
       break;
     case Kind::kFree:
-      if (!s->guarded) {
-        line.put(", in free memory");
-        break;
-      }
-      [[fallthrough]];
+      line.put(", in free memory");
+      break;
     default:
       if (p != s->object()) line.put(", within or before");
       line.put(p != s->object() ? " an object of " : ", an object of ");
@@ -171,7 +165,6 @@ void report_misuse(const char* call, Misuse what, const void* p) {
     // The unwinder may allocate while it holds a lock of its own: nothing is sampled meanwhile.
     SlowPath path;
     report_stack();
-    guard_report_origin(p);
   }
   if (action == OnError::kAbort) abort();
 }

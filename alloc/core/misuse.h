@@ -15,7 +15,7 @@
 
 namespace larder {
 
-enum class Misuse : uint8_t { kDoubleFree, kUseOfFree, kNoObject, kSize, kAlignment, kOverflow };
+enum class Misuse : uint8_t { kDoubleFree, kUseOfFree, kNoObject, kSize, kAlignment };
 
 // Whether `p` may be free, or no object: to be decided by misused(). REQUIRES: s is its slab, not
 // the null slab.

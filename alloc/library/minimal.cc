@@ -6,7 +6,6 @@
 #include <initializer_list>
 
 #include "base/layout.h"
-#include "core/guard.h"
 #include "core/sampler.h"
 #include "leak/leak.h"
 #include "os/line.h"
@@ -59,9 +58,7 @@ SamplePoint* sample_point_new(void*, double) { return nullptr; }
 void sample_point_drop(SamplePoint*) { never(); }
 constinit bool sample_all = false;
 void* sample_exact(int, size_t, void*) { never(); }
-void* sample_small(SamplePoint*, int, size_t, void*, Countdown*) { never(); }
-void guard_report_origin(const void*) {}
-void guard_for_each(void (*)(const char*, size_t, void*), void*) {}
+void* sample_small(SamplePoint*, int, void*, Countdown*) { never(); }
 SamplePoint* sample_free(Slab*, void*) { never(); }
 void sample_large(SamplePoint*, Slab*, size_t, void*, Countdown*) { never(); }
 void sample_end(SamplePoint*) { never(); }

@@ -36,7 +36,6 @@ enum class Option {
   kMemfsMapPrivate,
   kMemfsDisableFallback,
   kProfileBytes,
-  kGuard,
   kOnError,
   kCount
 };

@@ -32,13 +32,6 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
 // unchanged.
 bool discard(void* addr, size_t size_bytes);
 
-// Address space without memory: every access faults. nullptr: refused.
-void* reserve(size_t size_bytes);
-// Turns pages of it into zero pages, readable and writable; or back, and the content is lost. Not
-// counted as mapped. False: refused, nothing changed.
-bool commit(void* addr, size_t size_bytes);
-bool decommit(void* addr, size_t size_bytes);
-
 // Sets a byte for each page of the range, whose lowest bit says whether the page is in memory.
 // REQUIRES: `addr` is page-aligned. False: refused, or not mapped.
 bool resident(const void* addr, size_t size_bytes, unsigned char* pages);

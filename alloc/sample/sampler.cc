@@ -4,7 +4,6 @@
 
 #include "base/layout.h"
 #include "base/policy.h"
-#include "core/guard.h"
 #include "core/meta.h"
 #include "core/misuse.h"
 #include "core/page_heap.h"
@@ -83,14 +82,6 @@ void drop_slab(Slab* s) LARDER_REQUIRES(sampler.lock) {
 
 void*& sample_point_at(Slab* s, void* p) {
   return s->points[size_t(static_cast<char*>(p) - s->base) / kSizeClasses.size[s->size_class]];
-}
-
-void* new_guarded(int c, size_t size_bytes, SamplePoint* point, const Site* site)
-    LARDER_REQUIRES(sampler.lock) {
-  Slab* s = guard_take(c, size_bytes, site);
-  if (s == nullptr) return nullptr;
-  s->points[0] = static_cast<void*>(point);
-  return s->base;
 }
 
 void* new_object(int c, SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
@@ -290,13 +281,12 @@ void sample_point_drop(SamplePoint* point) {
   drop(point);
 }
 
-void* sample_small(SamplePoint* point, int c, size_t size_bytes, void* caller, Countdown* payer) {
+void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer) {
   void* slot = point->slot;
   void* p = nullptr;
   {
     LockedSite site(caller, payer);
-    if (guard_is_on()) p = new_guarded(c, size_bytes, point, site.get());
-    if (p == nullptr) p = new_object(c, point);
+    p = new_object(c, point);
     if (p == nullptr) {
       drop(point);
       return slot;
@@ -309,27 +299,19 @@ void* sample_small(SamplePoint* point, int c, size_t size_bytes, void* caller, C
 
 namespace {
 
-// Puts a freed object where the next one of its class is taken from.
-void reuse(Slab* s, void* p) LARDER_REQUIRES(sampler.lock) {
-  set_next(p, s->free);
-  s->free = p;
-  SlabList& slabs = sampler.slabs[s->size_class];
-  if (s->used-- == s->capacity) slabs.push_front(s);
-  if (s->used == 0 && slabs.size() > 1) drop_slab(s);
-}
-
 // False: the object is free already. *freed: its point, if that has a slot; else nullptr.
-bool take_freed(Slab* s, void* p, const GuardedFree& guarded, SamplePoint** freed) {
+bool take_freed(Slab* s, void* p, SamplePoint** freed) {
   LockGuard guard(sampler.lock);
   void*& entry = sample_point_at(s, p);
   auto* point = static_cast<SamplePoint*>(entry);
   if (point == nullptr) return false;
   entry = nullptr;
   end(point);
-  if (s->guarded)
-    guard_release(s, guarded);
-  else
-    reuse(s, p);
+  set_next(p, s->free);
+  s->free = p;
+  SlabList& slabs = sampler.slabs[s->size_class];
+  if (s->used-- == s->capacity) slabs.push_front(s);
+  if (s->used == 0 && slabs.size() > 1) drop_slab(s);
   if (point->slot != nullptr)
     *freed = point;
   else
@@ -361,9 +343,7 @@ void set_state_of_new_samples(uint32_t state) { first_state = state; }
 
 SamplePoint* sample_free(Slab* s, void* p) {
   SamplePoint* point = nullptr;
-  GuardedFree guarded;
-  if (s->guarded) guarded = guard_check(s);
-  if (!take_freed(s, p, guarded, &point)) report_misuse("free", Misuse::kDoubleFree, p);
+  if (!take_freed(s, p, &point)) report_misuse("free", Misuse::kDoubleFree, p);
   notify_watch();
   return point;
 }
