@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
       started, late_rounds.load(), mib(warm), warm_up, mib(end), mib(warm_space), mib(end_space));
   CHECK(late_rounds.load() >= started * 4 * 3);
   // 1 KiB a thread of leak would be 15 MiB in the full form.
-  const size_t allowed = 4 * kMiB + (threads - warm_up) * 256;
+  // How many heaps there are at a time is chance: on a busy machine up to 6 MiB more.
+  const size_t allowed = 8 * kMiB + (threads - warm_up) * 256;
   CHECK_MSG(end <= warm + allowed, "resident memory grows with the threads that have ended");
   CHECK_MSG(end_space <= warm_space + 64 * kMiB + allowed, "address space grows with the threads");
   for (auto& slot : survivors) {
