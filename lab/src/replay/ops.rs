@@ -139,50 +139,28 @@ impl OpsFile {
 mod tests {
     use super::*;
 
+    /// The names of an enumeration in C++ or Rust.
+    fn names<'a>(source: &'a str, head: &str) -> Vec<&'a str> {
+        let (_, rest) = source.split_once(head).expect("the codes");
+        let (body, _) = rest.split_once('}').expect("their end");
+        body.lines()
+            .filter_map(|line| line.trim().split([',', ' ']).next())
+            .map(|name| name.strip_prefix('k').unwrap_or(name))
+            .filter(|name| !name.is_empty())
+            .collect()
+    }
+
     #[test]
     fn the_reader_has_the_same_format() {
         const HEADER: &str = include_str!("../../../replay/ops.h");
-        let (_, rest) = HEADER
-            .split_once("enum class Code : uint8_t {")
-            .expect("codes");
-        let (body, _) = rest.split_once("};").expect("the codes' end");
-        let read: Vec<&str> = body
-            .lines()
-            .filter_map(|line| line.trim().split([',', ' ']).next())
-            .filter(|name| !name.is_empty() && *name != "kEnd")
-            .collect();
-        use Code::*;
-        let written = [
-            Align,
-            Wait,
-            High,
-            Lap,
-            Spawn,
-            Malloc,
-            Calloc,
-            AlignedAlloc,
-            PosixMemalign,
-            Memalign,
-            Valloc,
-            Pvalloc,
-            New,
-            NewArray,
-            Realloc,
-            Free,
-            Delete,
-            DeleteArray,
-        ];
-        assert_eq!(read, written.map(|code| format!("k{code:?}")));
-        assert_eq!(
-            written.map(|code| code as usize).to_vec(),
-            (1..=read.len()).collect::<Vec<_>>()
-        );
-        let magic: String = MAGIC
-            .iter()
-            .map(|c| format!("'{}', ", *c as char))
-            .collect();
+        let read = names(HEADER, "enum class Code : uint8_t {");
+        let written = names(include_str!("ops.rs"), "pub enum Code {");
+        assert_eq!(read[0], "End");
+        assert_eq!(read[Code::Align as usize..], written);
+        assert_eq!(Code::DeleteArray as usize, written.len());
+        let magic: Vec<String> = MAGIC.iter().map(|c| format!("'{}'", *c as char)).collect();
         for constant in [
-            format!("kMagic[8] = {{{}}};", magic.trim_end_matches(", ")),
+            format!("kMagic[8] = {{{}}};", magic.join(", ")),
             format!(
                 "kChunkBytes = {} << 10;",
                 (CHUNK_WORDS * 8 + CHUNK_HEADER_BYTES) >> 10
