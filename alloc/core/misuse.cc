@@ -55,11 +55,12 @@ LARDER_RACES void search_heap(ThreadHeap& heap, void* context) {
   for (const RemoteCache::Slot& slot : heap.remote.slots)
     search.found = search.found || (slot.slab == search.slab && has(slot.head, search.p));
   search.found = search.found || (heap.inlined != nullptr && has_inlined(*heap.inlined, search));
-  // Other threads change theirs.
-  if (&heap != thread_state.heap) return;
-  for (SamplePoint* point = heap.bins[c].sample_points; point != nullptr && !search.found;
-       point = point->next)
+  // Points are never unmapped, and a dropped one has no slot.
+  const SamplePoint* point = heap.bins[c].sample_points;
+  for (uint32_t i = 0; i < kMaxListed && point != nullptr && !search.found; ++i) {
     search.found = has(point->slot, search.p);
+    point = point->next;
+  }
 }
 
 LARDER_RACES bool is_listed(const void* p, const Slab* s) {

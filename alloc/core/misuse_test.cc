@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/registry.h"
@@ -50,6 +51,21 @@ TEST(Misuse, ADoubleFreeIsReportedWhereverTheObjectWaits) {
         std::thread([p] { larder_free(p); }).join();
       },
       "double free");
+}
+
+// A list ends before a free slot with a sample point, and continues behind it.
+TEST(Misuse, ADoubleFreeIsReportedBehindASamplePoint) {
+  EXPECT_DEATH(
+      {
+        void* p = nullptr;
+        void* sampled = nullptr;
+        while (sampled == nullptr || page_map.find(sampled)->kind != Kind::kSampled)
+          p = std::exchange(sampled, larder_malloc(3000));
+        larder_free(p);
+        larder_free(sampled);
+        std::thread([p] { larder_free(p); }).join();
+      },
+      "double free, an object of 3072 bytes");
 }
 
 TEST(Misuse, AnAddressWithinAnObjectIsReported) {

@@ -172,6 +172,7 @@ void end(SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
 }
 
 void drop(SamplePoint* point) LARDER_REQUIRES(sampler.lock) {
+  point->slot = nullptr;
   point->next = sampler.unused;
   sampler.unused = point;
 }
