@@ -109,7 +109,7 @@ class Roots {
            strcmp(m.name, "[vsyscall]") == 0;
   }
 
-  // glibc keeps an ended thread's stack for the next thread. Only its table of thread-local storage
+  // glibc caches an ended thread's stack for the next thread. Only its table of thread-local storage
   // is still in use. Returns that table's end, or the mapping's beginning.
   uintptr_t behind_left_stack(const Mapping& m) {
 #if defined(__x86_64__) && defined(__GLIBC__)

@@ -58,7 +58,7 @@ constexpr Row kRows[] = {
     {"RELEASE_RATE", Form::kRate, bits_of(1), 0, 1000, "times", "1", true},
     // Bounds what all heaps together cache.
     {"MAX_TOTAL_THREAD_CACHE_BYTES", Form::kNumber, 0, 512 << 10, size_t{1} << 40, "bytes",
-     "16 MiB beyond what each heap keeps", true},
+     "16 MiB beyond what each heap caches", true},
     // 1 purges free memory at the next opportunity, without a decay.
     {"AGGRESSIVE_DECOMMIT", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // An allocation that would exceed it fails.
