@@ -18,10 +18,15 @@ const ENUMERATIONS: [(&str, &str, &str, &str); 3] = [
         "usize",
     ),
 ];
-/// The source, and a number that is written there as `name = number`.
-const GEOMETRY: [(&str, &str); 5] = [
+/// The source, and a number that is written there as `name = number`, `a << b` or `a * b`.
+const NUMBERS: [(&str, &str); 10] = [
     ("../alloc/base/base.h", "kPageShift"),
     ("../alloc/base/base.h", "kSegmentShift"),
+    ("../alloc/base/base.h", "kSmallMax"),
+    ("../alloc/base/policy.h", "kDescriptorSearchBytes"),
+    ("../alloc/base/policy.h", "kMaxSuppressionBytes"),
+    ("../alloc/leak/roots.cc", "kRedZone"),
+    ("../alloc/leak/roots.cc", "kThreadBytes"),
     ("../alloc/core/slab.h", "kLinkTagShift"),
     ("../alloc/core/slab.h", "kStateMask"),
     ("../alloc/core/remote_word.cc", "kGenerationShift"),
@@ -39,7 +44,7 @@ fn main() {
     for (header, name, module, kind) in ENUMERATIONS {
         write_enumeration(&read(header), name, (module, kind), &mut out);
     }
-    for (source, name) in GEOMETRY {
+    for (source, name) in NUMBERS {
         write_number(&read(source), name, &mut out);
     }
     write_part_names(&mut out);
@@ -142,11 +147,23 @@ fn write_number(text: &str, name: &str, out: &mut String) {
     let (_, rest) = text
         .split_once(&format!("{name} = "))
         .unwrap_or_else(|| panic!("there is no {name}"));
-    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
-    let value: u64 = digits
-        .and_then(|digits| digits.parse().ok())
-        .unwrap_or_else(|| panic!("{name} is not a number"));
+    let text = rest.split([';', ',']).next().unwrap_or_default();
+    let value = value(text).unwrap_or_else(|| panic!("{name} is not a number"));
     writeln!(out, "pub const {}: u64 = {value};", constant(name)).expect("a string takes all");
+}
+
+fn value(text: &str) -> Option<u64> {
+    if let Some((a, b)) = text.split_once(" << ") {
+        return Some(value(a)? << value(b)?);
+    }
+    if let Some((a, b)) = text.split_once(" * ") {
+        return Some(value(a)? * value(b)?);
+    }
+    let digits = text.trim_start_matches("size_t{").trim_end_matches([' ', '}']);
+    match digits.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => digits.parse().ok(),
+    }
 }
 
 fn write_part_names(out: &mut String) {

@@ -5,6 +5,7 @@
 
 use larder_base::failure::Result;
 use larder_base::order;
+use larder_base::statistics::median;
 
 use super::DiffPlan;
 use super::figures::{CHANCE, Figure};
@@ -191,7 +192,8 @@ fn estimate(sites: &[SiteGrowth<'_>]) -> Result<(Vec<f64>, WorkSource)> {
         .map(|index| {
             let value = |site: &SiteGrowth<'_>, index: usize| site.values[index].value as f64;
             let ratio = |site: &&SiteGrowth<'_>| value(site, index) / value(site, 0);
-            median(growing.iter().map(ratio).collect())
+            let ratios: Vec<f64> = growing.iter().map(ratio).collect();
+            median(&ratios).unwrap_or(0.0)
         })
         .collect();
     if growing.is_empty() || !work.is_sorted_by(|a, b| a < b) {
@@ -202,16 +204,6 @@ fn estimate(sites: &[SiteGrowth<'_>]) -> Result<(Vec<f64>, WorkSource)> {
         .into());
     }
     Ok((work, WorkSource::Estimated(growing.len())))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        n if n.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }
 
 /// The slope of log(value) over log(work), of the traces in which the site has any.
@@ -300,11 +292,5 @@ mod tests {
         assert!(!exceeds(&[100, 270]) && exceeds(&[100, 285]));
         // The same from more samples is beyond it.
         assert!(exceeds(&[1000, 2700]));
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between() {
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(vec![]), 0.0);
     }
 }

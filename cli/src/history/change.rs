@@ -9,6 +9,8 @@
 //!
 //! Time: runs × WINDOW². Memory: the series.
 
+use larder_base::statistics;
+
 /// Runs on each side.
 const WINDOW: usize = 20;
 /// With fewer on a side no change of times is reported: no order of so few is rare enough.
@@ -96,13 +98,7 @@ fn located(values: &[f64], change: Change) -> Change {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    }
+    statistics::median(values).unwrap_or(0.0)
 }
 
 /// The two-sided probability that two samples of one distribution are in this order or a rarer one.

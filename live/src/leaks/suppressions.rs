@@ -11,9 +11,7 @@ use larder_base::regular::open_regular;
 use regex::Regex;
 
 use crate::error::{LiveError, Result};
-
-/// The same limit as in the library.
-const MOST_BYTES: u64 = 1 << 20;
+use crate::process::MAX_SUPPRESSION_BYTES;
 
 #[derive(Debug)]
 pub struct Suppressions(pub Vec<Suppression>);
@@ -30,9 +28,9 @@ impl Suppressions {
         let name = printable::name(path);
         let mut text = Vec::new();
         let read =
-            open_regular(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text));
+            open_regular(path).and_then(|file| file.take(MAX_SUPPRESSION_BYTES + 1).read_to_end(&mut text));
         read.map_err(system(&name, "name a file of lines leak:PATTERN"))?;
-        if text.len() as u64 > MOST_BYTES {
+        if text.len() as u64 > MAX_SUPPRESSION_BYTES {
             return Err(LiveError::LongSuppressions(path.to_owned()));
         }
         let (list, bad) = Self::parse(&String::from_utf8_lossy(&text));

@@ -1,5 +1,5 @@
 //! `larder_anchor` and the layouts that it points to: the structures of alloc/base/layout.h, from which
-//! `build.rs` generates these, and the heap's geometry and enumerations from the other headers.
+//! `build.rs` generates these, and the heap's numbers and enumerations from its other sources.
 
 use larder_base::printable;
 
@@ -7,8 +7,9 @@ use super::Obstacle;
 use super::memory::Memory;
 
 pub use layouts::{
-    GENERATION_SHIFT, KINDS, LINK_TAG_SHIFT, PAGE_SHIFT, SEGMENT_SHIFT, STATE_MASK, VERSION,
-    counter, kind, part,
+    DESCRIPTOR_SEARCH_BYTES, GENERATION_SHIFT, KINDS, LINK_TAG_SHIFT, MAX_SUPPRESSION_BYTES,
+    PAGE_SHIFT, RED_ZONE, SEGMENT_SHIFT, SMALL_MAX, STATE_MASK, THREAD_BYTES, VERSION, counter,
+    kind, part,
 };
 pub use layouts::{
     HeapsLayout, LargeLayout, MetaLayout, OwnLayout, PagesLayout, ProfileLayout, SamplerLayout,

@@ -32,7 +32,7 @@ use larder_base::failure::Failure;
 
 use crate::error::LiveError;
 
-pub use anchor::KINDS;
+pub use anchor::{KINDS, MAX_SUPPRESSION_BYTES};
 pub use heap::{CALLS, Class, Heap, Size};
 pub use heaps::{Holder, ThreadHeap};
 pub use leaks::{LeakedObject, Leaks, Reached, Sum};

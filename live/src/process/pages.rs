@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::Obstacle;
-use super::anchor::{Anchor, LINK_TAG_SHIFT, PAGE_SHIFT, SEGMENT_SHIFT, kind};
+use super::anchor::{Anchor, LINK_TAG_SHIFT, PAGE_SHIFT, SEGMENT_SHIFT, SMALL_MAX, kind};
 use super::memory::{Fields, Memory};
 
 pub const PAGE: u64 = 1 << PAGE_SHIFT;
@@ -36,8 +36,8 @@ impl ClassTable {
             sizes: (0..count).map(|i| Fields(&sizes).u32(i * 4)).collect(),
             capacities: (0..count).map(|i| Fields(&capacities).u16(i * 2)).collect(),
         };
-        let grow =
-            table.sizes.is_sorted() && table.sizes.iter().all(|size| (8..=32768).contains(size));
+        let valid = |size: &u32| (8..=SMALL_MAX).contains(&u64::from(*size));
+        let grow = table.sizes.is_sorted() && table.sizes.iter().all(valid);
         grow.then_some(table)
             .ok_or(Obstacle::Unsound("the size classes"))
     }

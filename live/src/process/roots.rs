@@ -4,13 +4,11 @@
 //! pointer and the stacks of threads that have ended.
 
 use super::Obstacle;
+use super::anchor::{DESCRIPTOR_SEARCH_BYTES, RED_ZONE, THREAD_BYTES};
 use super::maps::{self, Mapping};
 use super::memory::{Fields, Memory};
 use super::residence::Residence;
 use super::stopped::Stopped;
-
-/// The red zone: bytes below the stack pointer that a function may use.
-const RED_ZONE: u64 = 128;
 
 /// Ranges by address, without `covered`, which is sorted by address, too.
 pub fn roots(
@@ -92,14 +90,12 @@ fn left_stack(
     residence: &mut Residence,
     roots: &mut Vec<(u64, u64)>,
 ) -> u64 {
-    const LOOKED_THROUGH: u64 = 4 << 20;
-    const DESCRIPTOR_BYTES: u64 = 0x900;
     if cfg!(not(target_arch = "x86_64")) {
         return mapping.start;
     }
     let lowest = mapping
         .start
-        .max(mapping.end.saturating_sub(LOOKED_THROUGH));
+        .max(mapping.end.saturating_sub(DESCRIPTOR_SEARCH_BYTES));
     let mut parts = Vec::new();
     residence.parts(lowest, mapping.end, true, |from, to| parts.push((from, to)));
     for (from, to) in parts.into_iter().rev() {
@@ -115,7 +111,7 @@ fn left_stack(
         let places = (from.next_multiple_of(64)..to).step_by(64);
         if let Some(at) = places.filter(own).last() {
             roots.push((at + 8, at + 16));
-            return mapping.end.min(at + DESCRIPTOR_BYTES);
+            return mapping.end.min(at + THREAD_BYTES);
         }
     }
     mapping.start

@@ -189,6 +189,6 @@ fn counters(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
         grouped(sampled.mean >> 10),
         grouped(sampled.samples),
         grouped(sampled.sites as u64),
-        sampled.in_use / f64::from(1 << 20),
+        mib(sampled.in_use as u64),
     )
 }
