@@ -159,7 +159,9 @@ fn value(text: &str) -> Option<u64> {
     if let Some((a, b)) = text.split_once(" * ") {
         return Some(value(a)? * value(b)?);
     }
-    let digits = text.trim_start_matches("size_t{").trim_end_matches([' ', '}']);
+    let digits = text
+        .trim_start_matches("size_t{")
+        .trim_end_matches([' ', '}']);
     match digits.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => digits.parse().ok(),

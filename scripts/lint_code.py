@@ -56,8 +56,8 @@ SAYS_RELAXED = re.compile(r"//.*\brelaxed\b", re.IGNORECASE)
 # What in a test may sleep: the interval at which it looks for an event, and workloads that allocate at a pace, race
 # for a time or record the call.
 SLEEPERS = ("cli/tests/common/clock.c", "cli/tests/common/running.rs", "cli/tests/leaks.rs", "cli/tests/needless.rs",
-            "cli/tests/needless/waits.rs", "cli/tests/top.rs", "record/tests/io.rs", "record/tests/names.rs",
-            "record/tests/support/mod.rs", "tests/alloc/background_purge.cc", "tests/alloc/exit_race.cc",
+            "cli/tests/top.rs", "record/tests/io.rs", "record/tests/names.rs", "record/tests/support/mod.rs",
+            "tests/alloc/background_purge.cc", "tests/alloc/exit_race.cc",
             "tests/alloc/fork_storm.cc", "tests/alloc/huge_race.cc", "tests/alloc/profile_storm.cc",
             "tests/alloc/remote_patterns.cc", "tests/alloc/support.h", "tests/docs", "tests/leak/planted.cc", "tests/lint",
             "tests/programs/lib.sh", "tests/run")

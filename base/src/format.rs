@@ -187,21 +187,20 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_reported_with_the_valid_endings() {
+    fn a_wrong_name_is_refused_with_its_cause_and_what_is_made() {
         const MADE: [Format; 3] = [Format::Text, Format::Json, Format::Html];
-        let of = |name: &str| chosen(Path::new(name), &MADE, ", or give --format");
+        let of = |name: &str| chosen(Path::new(name), &MADE, "");
         assert_eq!(of("a/app.html").unwrap(), Format::Html);
-        for (name, message) in [
-            ("app", "app: its name does not choose a format: "),
-            ("b/app.svg", "b/app.svg: this command writes no .svg: "),
-            ("a\n.png", "a\\n.png: its name does not choose a format: "),
+        for (name, cause) in [
+            ("app", FormatCause::Unnamed),
+            ("b/app.svg", FormatCause::NotMade(Format::Svg)),
+            ("a\n.png", FormatCause::Unnamed),
         ] {
-            let cure = "end it in .txt, .json or .html, or give --format";
-            assert_eq!(
-                of(name).unwrap_err().to_string(),
-                format!("{message}{cure}")
-            );
+            let error = of(name).unwrap_err();
+            assert_eq!((error.cause, &error.made[..]), (cause, &MADE[..]), "{name}");
+            assert!(!error.to_string().contains('\n'));
         }
+        assert_eq!(listed(&MADE), ".txt, .json or .html");
         let fails = |name: &str| expect(Format::Svg, Some(Path::new(name))).is_err();
         assert!(fails("a.html") && !fails("a.svg") && !fails("a"));
     }

@@ -27,8 +27,8 @@ impl Suppressions {
     pub fn read(path: &Path) -> Result<Self> {
         let name = printable::name(path);
         let mut text = Vec::new();
-        let read =
-            open_regular(path).and_then(|file| file.take(MAX_SUPPRESSION_BYTES + 1).read_to_end(&mut text));
+        let read = open_regular(path)
+            .and_then(|file| file.take(MAX_SUPPRESSION_BYTES + 1).read_to_end(&mut text));
         read.map_err(system(&name, "name a file of lines leak:PATTERN"))?;
         if text.len() as u64 > MAX_SUPPRESSION_BYTES {
             return Err(LiveError::LongSuppressions(path.to_owned()));
