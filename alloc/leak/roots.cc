@@ -109,8 +109,8 @@ class Roots {
            strcmp(m.name, "[vsyscall]") == 0;
   }
 
-  // glibc caches an ended thread's stack for the next thread. Only its table of thread-local storage
-  // is still in use. Returns that table's end, or the mapping's beginning.
+  // glibc caches an ended thread's stack for the next. Only its table of thread-local storage is
+  // still in use. Returns that table's end, or the mapping's beginning.
   uintptr_t behind_left_stack(const Mapping& m) {
 #if defined(__x86_64__) && defined(__GLIBC__)
     constexpr size_t kThreadBytes = 0x900;
