@@ -82,9 +82,10 @@ impl LibraryPath {
             .as_deref()
             .into_iter()
             .chain(variable)
+            .find(|directory| directory.join(name).is_file())
+            .and_then(|directory| directory.canonicalize().ok())
+            // A link stays: it has the name without a version, by which reports know the library.
             .map(|directory| directory.join(name))
-            .find(|path| path.is_file())
-            .and_then(|path| path.canonicalize().ok())
             .ok_or_else(|| LibraryNotFound {
                 library,
                 searched: self.clone(),

@@ -194,7 +194,7 @@ fn a_crash_on_a_peer_is_a_row() {
     let library = results["allocators"][0]["library"]
         .as_str()
         .expect("library");
-    assert!(library.ends_with("/liblarder.so"), "{library}");
+    assert!(library.contains("/liblarder.so."), "{library}");
 }
 
 #[test]

@@ -126,7 +126,8 @@ fn in_child(library: Option<&Path>) -> Option<Table> {
         .stderr(Stdio::null());
     let text = String::from_utf8(command.output().ok()?.stdout).ok()?;
     let (file, table) = text.split_once('\n')?;
-    let is_in = |library: &Path| Some(Path::new(file).canonicalize().ok()? == library);
+    let is_in =
+        |library: &Path| Some(Path::new(file).canonicalize().ok()? == library.canonicalize().ok()?);
     (library.is_none_or(|library| is_in(library) == Some(true))).then(|| Table::parse(table))?
 }
 
@@ -135,7 +136,9 @@ const SYSTEM: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt"];
 
 /// The library, if it is safe to load: Larder's by the tool's own search, others by their folder.
 fn trusted(library: &Path) -> Option<PathBuf> {
-    if library.file_name()? == Library::Allocator.file_name() {
+    // Programs that are linked with it load it by its name with a version.
+    let name = library.file_name()?.to_str()?;
+    if name.starts_with(Library::Allocator.file_name()) {
         let path = LibraryPath::from_environment();
         return path.find(Library::Allocator).ok();
     }

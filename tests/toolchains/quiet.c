@@ -1,0 +1,4 @@
+/* Only libc allocates, which no linker sees. */
+#include <string.h>
+
+int main(int count, char** words) { return !strdup(words[count - 1]); }
