@@ -30,14 +30,14 @@ def run(*command):
 
 
 def symbols(path, dynamic=False, local=False):
-    """Yields (name, visibility, binding) of each defined symbol, by default the non-local ones."""
+    """Yields (name, visibility, binding) of each defined symbol, by default the non-local ones. A version is none."""
     table = run("readelf", "--wide", "--dyn-syms" if dynamic else "--syms", path)
     for line in table.splitlines():
         fields = line.split()
         if len(fields) < 8 or not fields[0].endswith(":") or not fields[0][:-1].isdigit():
             continue
         _, _, _, kind, binding, visibility, section, name = fields[:8]
-        if (binding == "LOCAL" and not local) or section == "UND" or kind in ("FILE", "SECTION"):
+        if (binding == "LOCAL" and not local) or section in ("UND", "ABS") or kind in ("FILE", "SECTION"):
             continue
         yield name.split("@")[0], visibility, binding
 
