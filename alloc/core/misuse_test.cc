@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/registry.h"
+#include "core/sampler.h"
 #include "core/thread_heap.h"
 #include "larder/larder_malloc.h"
 #include "tests/clock.h"
@@ -53,13 +54,16 @@ TEST(Misuse, ADoubleFreeIsReportedWhereverTheObjectWaits) {
       "double free");
 }
 
+bool is_sampled(const void* p) { return page_map.find(p)->kind == Kind::kSampled; }
+
 // A list ends before a free slot with a sample point, and continues behind it.
 TEST(Misuse, ADoubleFreeIsReportedBehindASamplePoint) {
   EXPECT_DEATH(
       {
-        void* p = nullptr;
-        void* sampled = nullptr;
-        while (sampled == nullptr || page_map.find(sampled)->kind != Kind::kSampled)
+        set_sample_mean(4096);
+        void* p = larder_malloc(3000);
+        void* sampled = larder_malloc(3000);
+        while (is_sampled(p) || !is_sampled(sampled))
           p = std::exchange(sampled, larder_malloc(3000));
         larder_free(p);
         larder_free(sampled);
