@@ -36,7 +36,7 @@ NUMBERS = ("alloc/base/policy.h", "alloc/base/base.h", "alloc/base/size_class.h"
 NO_CHOICE = set("""
     kReached kVisited kIndirect kIgnored kDisabled kContended kDeferNoMore kNoHeap kNoLast kSbrkInPlaceOfMmap
     kCurrentBias kLinkTagShift kLinkTag kGenerationShift kMaxSystemPages kMaxAlign kHistogram
-    kRegisters kRedZone kThreadBytes kPresent kSwapped kOfFile kPopulateRead kPopulateWrite kRestartNoHandler
+    kIsWrite kRegisters kRedZone kThreadBytes kPresent kSwapped kOfFile kPopulateRead kPopulateWrite kRestartNoHandler
     kVersion kLifetimes
     kStep kLn2 kQuantile
     kMaxInterval kMaxLeakOption""".split())

@@ -85,6 +85,22 @@ inline constexpr size_t kPendingBytes = 256 * 1024;
 // measured.
 inline constexpr size_t kPushBytes = 16 * 1024, kMinPushed = 16, kMaxPushed = 128;
 
+// --- guarded samples
+
+// Guarded objects at a time: each splits the range into two more mappings, of which a process may
+// have 65,530. Not measured.
+inline constexpr uint32_t kMaxGuarded = 4096;
+// Freed objects that stay unmapped: at the default rate those of the last 128 MiB. Not measured.
+inline constexpr uint32_t kGuardedFreed = 256;
+// Frames of the stack of a guarded object's free. Not measured.
+inline constexpr unsigned kGuardFrames = 16;
+// Behind a guarded object, up to the end of its page: no zero, as most overflows by one byte write
+// one, and no part of an address. Not measured.
+inline constexpr uint8_t kGuardByte = 0xDB;
+// What a guarded sample costs beyond others, in samples: a stack walk, two system calls and a page
+// fault. docs/how/heap-profile.md.
+inline constexpr uint32_t kGuardCost = 24;
+
 // --- large objects
 
 // Cached mappings, and the bytes below which a piece of one is not split off. "Large blocks" chose

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/guard.h"
 #include "core/page_heap.h"
 #include "core/purge.h"
 #include "core/sampler.h"
@@ -334,6 +335,8 @@ size_t nallocx(size_t size, int flags) {
   size_t align = size_t{1} << (flags & 63);
   if (size > kMaxSize || align > kMaxSize) return 0;
   if (align > 16) size = round_up(size, align);
+  // A guarded object is as long as its request.
+  if (guard_is_on()) return size;
   return size <= kSmallMax && align <= kPageBytes ? kSizeClasses.size[class_of(size)]
                                                   : round_up(size, kPageBytes);
 }

@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "core/guard.h"
 #include "core/misuse.h"
 #include "core/thread_heap.h"
 
@@ -51,8 +52,9 @@ LARDER_WARM void* malloc_older(size_t c) {
 LARDER_WARM void free_without_room(void* p, size_t c) {
   state().room[c] = 0;
   ThreadHeap* heap = thread_state.heap;
-  // Nothing would release the cache of a thread without a heap.
-  if (heap == nullptr || thread_state.busy) return free_fast(p);
+  // Nothing would release the cache of a thread without a heap. A guarded object is as long as its
+  // request, and cannot serve another of its class.
+  if (heap == nullptr || thread_state.busy || guard_is_on()) return free_fast(p);
   heap->inlined = &state();
   if (state().kept[c] == nullptr) state().kept[c] = LARDER_INLINE_NONE;
   void* older = std::exchange(state().older[c], state().newer[c]);

@@ -460,6 +460,13 @@ void* large_move_by_pieces(Slab* s, size_t new_bytes) {
   return s->object();
 }
 
+Slab* large_make_descriptor() {
+  LockGuard guard(huge.lock);
+  Slab* s = new_descriptor();
+  if (s != nullptr) s->offset = 0;
+  return s;
+}
+
 void* large_reuse(Slab* s, size_t size_bytes) {
   s->offset = next_colour(s->bytes - size_bytes);
   return s->object();

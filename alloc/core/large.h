@@ -33,6 +33,8 @@ inline size_t large_usable(const Slab* s) { return s->bytes - s->offset; }
 // The unit of mappings in bytes: an object has its first page to itself, because the page map
 // resolves pages.
 size_t large_granule();
+// A descriptor that is never freed, and known to readers outside of the process; or nullptr.
+Slab* large_make_descriptor();
 // Resizes in place or by moving system pages. Returns the object's new address; nullptr if it must
 // be copied or there is no memory, and then it is unchanged.
 void* large_resize(Slab* s, void* object, size_t new_bytes);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/policy.h"
+#include "core/guard.h"
 #include "core/large.h"
 #include "core/registry.h"
 #include "core/remote_word.h"
@@ -94,31 +95,27 @@ const char* text_of(Misuse what) {
       return "the size is not that of the allocation";
     case Misuse::kAlignment:
       return "the alignment is not that of the allocation";
+    case Misuse::kOverflow:
+      return "bytes beside the object were overwritten";
   }
   return "";
 }
 
 void describe(Line& line, const void* p) {
   const Slab* s = page_map.find_any(p);
-  switch (s->kind) {
-    case Kind::kSlab:
-    case Kind::kSampled: {
-      size_t size = kSizeClasses.size[s->size_class];
-      size_t within = size_t(static_cast<const char*>(p) - s->base) % size;
-      if (within != 0) line.put(", ").put_number(within).put(" bytes into");
-      line.put(within != 0 ? " an object of " : ", an object of ").put_number(size).put(" bytes");
-      break;
-    }
-    case Kind::kNull:
-      line.put(", not in the heap");
-      break;
-    case Kind::kFree:
-      line.put(", in free memory");
-      break;
-    default:
-      if (p != s->object()) line.put(", within or before");
-      line.put(p != s->object() ? " an object of " : ", an object of ");
-      line.put_number(large_usable(s)).put(" bytes");
+  if (s->kind == Kind::kNull) {
+    line.put(", not in the heap");
+  } else if (is_small(s) && !s->guarded) {
+    size_t size = usable_size(s);
+    size_t within = size_t(static_cast<const char*>(p) - s->base) % size;
+    if (within != 0) line.put(", ").put_number(within).put(" bytes into");
+    line.put(within != 0 ? " an object of " : ", an object of ").put_number(size).put(" bytes");
+  } else if (s->kind == Kind::kFree && !s->guarded) {
+    line.put(", in free memory");
+  } else {
+    if (p != s->object()) line.put(", within or before");
+    line.put(p != s->object() ? " an object of " : ", an object of ");
+    line.put_number(large_usable(s)).put(" bytes");
   }
 }
 
@@ -129,7 +126,7 @@ bool misused(const char* call, Misuse if_free, const void* p, const Slab* s) {
     report_misuse(call, if_free, p);
     return true;
   }
-  if (!is_small(s) || !at_object(p, s)) {
+  if (!is_small(s) || !at_small(p, s)) {
     report_misuse(call, Misuse::kNoObject, p);
     return true;
   }
@@ -166,6 +163,7 @@ void report_misuse(const char* call, Misuse what, const void* p) {
     // The unwinder may allocate while it holds a lock of its own: nothing is sampled meanwhile.
     SlowPath path;
     report_stack();
+    guard_report_origin(p);
   }
   if (action == OnError::kAbort) abort();
 }

@@ -15,13 +15,18 @@
 
 namespace larder {
 
-enum class Misuse : uint8_t { kDoubleFree, kUseOfFree, kNoObject, kSize, kAlignment };
+enum class Misuse : uint8_t { kDoubleFree, kUseOfFree, kNoObject, kSize, kAlignment, kOverflow };
+
+// at_object(), also of guarded samples, which are of any length.
+LARDER_FAST bool at_small(const void* p, const Slab* s) {
+  return s->guarded ? p == s->base : at_object(p, s);
+}
 
 // Whether `p` may be free, or no object: to be decided by misused(). REQUIRES: s is its slab, not
 // the null slab.
 LARDER_FAST bool looks_misused(const void* p, const Slab* s) {
   if (likely(s->kind == Kind::kSlab)) return !at_object(p, s) || has_link(p);
-  if (s->kind == Kind::kSampled) return !at_object(p, s);
+  if (s->kind == Kind::kSampled) return !at_small(p, s);
   return p != s->object() || s->kind == Kind::kFree;
 }
 

@@ -25,7 +25,6 @@ namespace {
 struct Frames {
   uintptr_t of[kMaxReportedFrames];
   unsigned count;
-  unsigned first;  // the program's call
 };
 
 bool is_own_code(uintptr_t address) {
@@ -43,10 +42,16 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
 LARDER_SLOW Frames walk() {
   Frames frames = {};
   if (&_Unwind_Backtrace != nullptr && &_Unwind_GetIP != nullptr) _Unwind_Backtrace(visit, &frames);
-  // With an archive linked in, the program's code cannot be distinguished from Larder's.
-  if (is_own_code(getauxval(AT_ENTRY))) return frames;
-  while (frames.first < frames.count && is_own_code(frames.of[frames.first])) ++frames.first;
   return frames;
+}
+
+// The first frame of the program.
+unsigned program_in(const Frames& frames) {
+  unsigned first = 0;
+  // With an archive linked in, the program's code cannot be distinguished from Larder's.
+  if (is_own_code(getauxval(AT_ENTRY))) return first;
+  while (first < frames.count && is_own_code(frames.of[first])) ++first;
+  return first;
 }
 
 struct Place {
@@ -70,17 +75,38 @@ int find_place(dl_phdr_info* info, size_t, void* context) {
 
 }  // namespace
 
-void report_stack() {
+unsigned walk_stack(uintptr_t* to, unsigned most) {
   Frames frames = walk();
-  for (unsigned i = frames.first; i < frames.count; ++i) {
-    Place place = {frames.of[i] - 1, nullptr, 0};
+  unsigned count = 0;
+  for (unsigned i = program_in(frames); i < frames.count && count < most; ++i)
+    to[count++] = frames.of[i];
+  return count;
+}
+
+void report_frames(const uintptr_t* frames, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    Place place = {frames[i] - 1, nullptr, 0};
     dl_iterate_phdr(find_place, &place);
     Line line;
-    line.put("  #").put_number(i - frames.first).put(" 0x").put_number(frames.of[i], 16);
+    line.put("  #").put_number(i).put(" 0x").put_number(frames[i], 16);
     if (place.module != nullptr)
       line.put(" ").put(place.module).put("+0x").put_number(place.offset + 1, 16);
     line.write();
   }
+}
+
+void report_stack() {
+  Frames frames = walk();
+  unsigned first = program_in(frames);
+  report_frames(frames.of + first, frames.count - first);
+}
+
+void report_interrupted_stack(uintptr_t instruction) {
+  Frames frames = walk();
+  unsigned first = 0;
+  while (first < frames.count && frames.of[first] != instruction) ++first;
+  if (first == frames.count) return report_frames(&instruction, 1);
+  report_frames(frames.of + first, frames.count - first);
 }
 
 void report_large_object(const void* p, size_t size_bytes) {
@@ -91,7 +117,7 @@ void report_large_object(const void* p, size_t size_bytes) {
   line.put("large alloc ").put_number(size_bytes).put(" bytes == 0x").put_number(uintptr_t(p), 16);
   line.put(" @");
   Frames frames = walk();
-  for (unsigned i = frames.first; i < frames.count; ++i)
+  for (unsigned i = program_in(frames); i < frames.count; ++i)
     line.put(" 0x").put_number(frames.of[i], 16);
   if (frames.count == 0) line.put(" (no stack: the program has no unwinder)");
   line.write();

@@ -5,9 +5,15 @@
 
 namespace larder {
 
-// Writes the stack from the program's call on: a line a frame, with its module and the offset in
-// it.
+// Return addresses of the caller's stack from the program's call on, the innermost first. Returns
+// their number, 0 if the program has no unwinder. It may allocate: the caller is within a SlowPath.
+LARDER_SLOW unsigned walk_stack(uintptr_t* to, unsigned most);
+// Writes a line a frame, with its module and the offset in it.
+void report_frames(const uintptr_t* frames, size_t count);
+// Writes the stack from the program's call on.
 LARDER_SLOW void report_stack();
+// In a signal handler: writes the stack from the interrupted instruction on.
+LARDER_SLOW void report_interrupted_stack(uintptr_t instruction);
 LARDER_SLOW void report_large_object(const void* p, size_t size_bytes);
 
 // Called for each new large object. Cached spans and mappings were reported when they were made.

@@ -59,7 +59,7 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
   if (is_small(s)) {
     // A small shrink is not worth a copy (kShrinkShare).
     if (unlikely(sample_all)) return nullptr;
-    size_t have = kSizeClasses.size[s->size_class];
+    size_t have = usable_size(s);
     return size_bytes <= have && size_bytes >= have - have / kShrinkShare ? p : nullptr;
   }
   SlowPath path;

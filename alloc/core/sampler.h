@@ -108,10 +108,10 @@ double objects_of_sample(double expected);
 SamplePoint* sample_point_new(void* slot, double objects);
 void sample_point_drop(SamplePoint* point);
 
-// An object of the class for a slot with a point; without memory the slot itself, and the point is
-// dropped. `caller` is the allocation's return address; `payer` is the countdown whose budget pays;
-// nullptr: that of threads without a heap.
-void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer);
+// An object of the class for a slot with a point, for a request of `size_bytes`; without memory the
+// slot itself, and the point is dropped. `caller` is the allocation's return address; `payer` is
+// the countdown whose budget pays; nullptr: that of threads without a heap.
+void* sample_small(SamplePoint* point, int c, size_t size_bytes, void* caller, Countdown* payer);
 // Frees the object of a sample slab. Returns the point, still on its slot; nullptr if it has no
 // slot.
 SamplePoint* sample_free(Slab* s, void* p);

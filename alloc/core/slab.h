@@ -102,6 +102,7 @@ struct alignas(128) Slab {
   Segment* segment = nullptr;  // its first, if it spans several; nullptr for mappings
   uint16_t pages = 0;          // of slabs and spans
   bool zero = false;           // the content was zero when the page heap handed it out
+  bool guarded = false;        // one sampled object of `bytes` (guard.h)
   float expected = 0;          // mean number of sample points on the `charged` bytes
   uint64_t decommitted = 0;    // bit i: system page i of the slab is purged, and the objects that
                                // start there are not in `free`

@@ -12,6 +12,7 @@
 #include "core/central.h"
 #include "core/check.h"
 #include "core/foreign.h"
+#include "core/guard.h"
 #include "core/large.h"
 #include "core/limit.h"
 #include "core/misuse.h"
@@ -490,12 +491,13 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
 }
 
 // What malloc_slow() returns for a slot with a sample point.
-LARDER_SLOW void* sample_object(SamplePoint* point, void* caller) {
+LARDER_SLOW void* sample_object(SamplePoint* point, size_t size_bytes, void* caller) {
   // The slot may be of a larger class, by fallback.
-  return sample_small(point, page_map.find(point->slot)->size_class, caller, countdown_of_thread());
+  int c = page_map.find(point->slot)->size_class;
+  return sample_small(point, c, size_bytes, caller, countdown_of_thread());
 }
 
-LARDER_SLOW void* shared_malloc(int c, void* caller) {
+LARDER_SLOW void* shared_malloc(int c, size_t size_bytes, void* caller) {
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return nullptr;
   SamplePoint* point = nullptr;
@@ -511,7 +513,7 @@ LARDER_SLOW void* shared_malloc(int c, void* caller) {
     p = heap->refill(c);
     point = std::exchange(heap->sampled_point, nullptr);
   }
-  return point == nullptr ? p : sample_object(point, caller);
+  return point == nullptr ? p : sample_object(point, size_bytes, caller);
 }
 
 // Old content might point to leaked objects.
@@ -617,10 +619,10 @@ void* malloc_slow(size_t size_bytes, size_t c) {
   return allocate_with_retry(kSizeClasses.size[c], [size_bytes, c, caller] {
     if (unlikely(sample_all)) return sample_exact(int(c), size_bytes, caller);
     ThreadHeap* heap = thread_heap();
-    if (heap == nullptr) return shared_malloc(int(c), caller);
+    if (heap == nullptr) return shared_malloc(int(c), size_bytes, caller);
     void* p = heap->refill(int(c));
     if (likely(heap->sampled_point == nullptr)) return p;
-    return sample_object(std::exchange(heap->sampled_point, nullptr), caller);
+    return sample_object(std::exchange(heap->sampled_point, nullptr), size_bytes, caller);
   });
 }
 
@@ -740,7 +742,7 @@ void* aligned_alloc_any(size_t size_bytes, size_t align) {
     return or_enomem(nullptr);
   size_t rounded = round_up(size_bytes != 0 ? size_bytes : 1, align);
   if (align <= kPageBytes && rounded <= kSmallMax)
-    return malloc_small(class_of(rounded), size_bytes);
+    return malloc_small(class_of(rounded), guard_is_on() ? rounded : size_bytes);
   if (align <= 16) return malloc_large(size_bytes);
   SlowPath path;
   if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
@@ -763,7 +765,7 @@ void* zeroed_alloc(size_t size_bytes) {
 }
 
 size_t usable_size(const Slab* s) {
-  return is_small(s) ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+  return is_small(s) && !s->guarded ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
 }
 
 void free_left_by_signals() {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "base/layout.h"
+#include "core/guard.h"
 #include "core/sampler.h"
 #include "leak/leak.h"
 #include "os/line.h"
@@ -58,7 +59,10 @@ SamplePoint* sample_point_new(void*, double) { return nullptr; }
 void sample_point_drop(SamplePoint*) { never(); }
 constinit bool sample_all = false;
 void* sample_exact(int, size_t, void*) { never(); }
-void* sample_small(SamplePoint*, int, void*, Countdown*) { never(); }
+void* sample_small(SamplePoint*, int, size_t, void*, Countdown*) { never(); }
+const char* guard_init() { return "liblarder_minimal.so takes no samples"; }
+void guard_report_origin(const void*) {}
+void guard_for_each(void (*)(const char*, size_t, void*), void*) {}
 SamplePoint* sample_free(Slab*, void*) { never(); }
 void sample_large(SamplePoint*, Slab*, size_t, void*, Countdown*) { never(); }
 void sample_end(SamplePoint*) { never(); }

@@ -3,6 +3,7 @@
 
 #include "core/foreign.h"
 #include "core/fork.h"
+#include "core/guard.h"
 #include "core/purge.h"
 #include "core/registry.h"
 #include "core/thread_heap.h"
@@ -26,6 +27,14 @@ void report_missing_endpoint() {
       .write();
 }
 
+void start_guard() {
+  if (!guard_is_on()) return;
+  const char* obstacle = guard_init();
+  if (obstacle == nullptr) return;
+  set_option(Option::kGuard, 0);
+  Line().put("LARDER_GUARD: nothing is guarded: ").put(obstacle).write();
+}
+
 // Everything that takes more than the four system calls that a sandbox must allow.
 [[gnu::constructor(101)]] void initialise() {
   os::cpu_count();
@@ -35,6 +44,7 @@ void report_missing_endpoint() {
   profile_init();
   fork_init();
   leaks_are_asked_for() ? leak_init() : os::forget_own_mappings();
+  start_guard();
 #ifdef LARDER_PREFIXED
   foreign_init(true);
 #else

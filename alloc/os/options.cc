@@ -89,6 +89,9 @@ constexpr Row kRows[] = {
     {"MEMFS_DISABLE_FALLBACK", Form::kSwitch, 0, 0, 1, "switch", "", true},
     // Mean distance of the heap profile's sample points; 0: none.
     {"PROFILE_BYTES", Form::kNumber, 512 * 1024, 0, size_t{1} << 36, "bytes", "", true},
+    // 1 puts sampled objects before a guard page, and keeps them unmapped for a time when they are
+    // freed.
+    {"GUARD", Form::kSwitch, 0, 0, 1, "switch", ""},
     // What follows an error of the program: a report and abort(), the report alone, or nothing. In
     // the latter two the erroneous call has no effect.
     {"ON_ERROR", Form::kOnError, 0, 0, 2, "", "abort"},

@@ -36,6 +36,7 @@ enum class Option {
   kMemfsMapPrivate,
   kMemfsDisableFallback,
   kProfileBytes,
+  kGuard,
   kOnError,
   kCount
 };

@@ -32,6 +32,13 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
 // unchanged.
 bool discard(void* addr, size_t size_bytes);
 
+// Address space without memory: every access faults. nullptr: refused.
+void* reserve(size_t size_bytes);
+// Turns pages of it into zero pages, readable and writable, which count as mapped; or back, and the
+// content is lost. False: refused, nothing changed.
+bool commit(void* addr, size_t size_bytes);
+bool decommit(void* addr, size_t size_bytes);
+
 // Sets a byte for each page of the range, whose lowest bit says whether the page is in memory.
 // REQUIRES: `addr` is page-aligned. False: refused, or not mapped.
 bool resident(const void* addr, size_t size_bytes, unsigned char* pages);

@@ -263,6 +263,30 @@ bool discard(void* addr, size_t size_bytes) {
   return true;
 }
 
+void* reserve(size_t size_bytes) {
+  stats::add(stats::kMmapCalls, 1);
+  long ret = call(SYS_mmap, nullptr, size_bytes, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (is_error(ret)) return nullptr;
+  after_map();
+  return reinterpret_cast<void*>(ret);
+}
+
+bool commit(void* addr, size_t size_bytes) {
+  if (is_error(call(SYS_mprotect, addr, size_bytes, PROT_READ | PROT_WRITE))) return false;
+  count_mapped(size_bytes);
+  return true;
+}
+
+bool decommit(void* addr, size_t size_bytes) {
+  stats::add(stats::kMmapCalls, 1);
+  if (is_error(call(SYS_mmap, addr, size_bytes, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)))
+    return false;
+  stats::add(stats::kMappedBytes, -int64_t(size_bytes));
+  return true;
+}
+
 bool resident(const void* addr, size_t size_bytes, unsigned char* pages) {
   return !is_error(
       call(SYS_mincore, const_cast<void*>(addr), size_bytes, reinterpret_cast<long>(pages)));

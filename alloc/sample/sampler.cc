@@ -4,6 +4,7 @@
 
 #include "base/layout.h"
 #include "base/policy.h"
+#include "core/guard.h"
 #include "core/meta.h"
 #include "core/misuse.h"
 #include "core/page_heap.h"
@@ -125,14 +126,15 @@ class LARDER_SCOPED LockedSite {
     void* frame = __builtin_frame_address(0);
     sampler.lock.acquire();
     site_ = sample_all ? nullptr : recall_site(caller, frame);
-    if (payer == nullptr) payer = &sampler.countdown;
-    payer->spend(site_ != nullptr ? 1 : kStackWalkCost);
+    payer_ = payer != nullptr ? payer : &sampler.countdown;
+    spend(site_ != nullptr ? 1 : kStackWalkCost);
     if (site_ == nullptr) walk(caller, frame);
   }
   ~LockedSite() LARDER_RELEASE() { sampler.lock.release(); }
   LockedSite(const LockedSite&) = delete;
   LockedSite& operator=(const LockedSite&) = delete;
   Site* get() const { return site_; }
+  void spend(uint32_t samples) { payer_->spend(samples); }
 
  private:
   LARDER_SLOW void walk(void* caller, void* frame) LARDER_REQUIRES(sampler.lock) {
@@ -145,6 +147,7 @@ class LARDER_SCOPED LockedSite {
   }
 
   Site* site_;
+  Countdown* payer_;
 };
 
 void count_allocated(SamplePoint* point, double sign) LARDER_REQUIRES(sampler.lock) {
@@ -282,12 +285,14 @@ void sample_point_drop(SamplePoint* point) {
   drop(point);
 }
 
-void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer) {
+void* sample_small(SamplePoint* point, int c, size_t size_bytes, void* caller, Countdown* payer) {
   void* slot = point->slot;
   void* p = nullptr;
   {
     LockedSite site(caller, payer);
-    p = new_object(c, point);
+    if (guard_is_on() && (p = guard_take(point, c, size_bytes, site.get())) != nullptr)
+      site.spend(kGuardCost);
+    if (p == nullptr) p = new_object(c, point);
     if (p == nullptr) {
       drop(point);
       return slot;
@@ -300,19 +305,28 @@ void* sample_small(SamplePoint* point, int c, void* caller, Countdown* payer) {
 
 namespace {
 
-// False: the object is free already. *freed: its point, if that has a slot; else nullptr.
-bool take_freed(Slab* s, void* p, SamplePoint** freed) {
+// Puts a freed object where the next one of its class is taken from.
+void reuse(Slab* s, void* p) LARDER_REQUIRES(sampler.lock) {
+  set_next(p, s->free);
+  s->free = p;
+  SlabList& slabs = sampler.slabs[s->size_class];
+  if (s->used-- == s->capacity) slabs.push_front(s);
+  if (s->used == 0 && slabs.size() > 1) drop_slab(s);
+}
+
+// False: the object is free already. *freed: its point, if that has a slot; else nullptr. *intact:
+// nothing was written beside the object, as far as it has a guard.
+bool take_freed(Slab* s, void* p, const GuardedFree& guarded, SamplePoint** freed, bool* intact) {
   LockGuard guard(sampler.lock);
   void*& entry = sample_point_at(s, p);
   auto* point = static_cast<SamplePoint*>(entry);
   if (point == nullptr) return false;
   entry = nullptr;
   end(point);
-  set_next(p, s->free);
-  s->free = p;
-  SlabList& slabs = sampler.slabs[s->size_class];
-  if (s->used-- == s->capacity) slabs.push_front(s);
-  if (s->used == 0 && slabs.size() > 1) drop_slab(s);
+  if (s->guarded)
+    *intact = guard_release(s, guarded);
+  else
+    reuse(s, p);
   if (point->slot != nullptr)
     *freed = point;
   else
@@ -344,7 +358,11 @@ void set_state_of_new_samples(uint32_t state) { first_state = state; }
 
 SamplePoint* sample_free(Slab* s, void* p) {
   SamplePoint* point = nullptr;
-  if (!take_freed(s, p, &point)) report_misuse("free", Misuse::kDoubleFree, p);
+  GuardedFree guarded;
+  if (s->guarded) guarded = guard_free_here();
+  bool intact = true;
+  if (!take_freed(s, p, guarded, &point, &intact)) report_misuse("free", Misuse::kDoubleFree, p);
+  if (!intact) report_misuse("free", Misuse::kOverflow, p);
   notify_watch();
   return point;
 }

@@ -1,6 +1,7 @@
 #include "statistics/heap_walk.h"
 
 #include "base/stats.h"
+#include "core/guard.h"
 #include "core/large.h"
 #include "core/meta.h"
 #include "core/page_heap.h"
@@ -269,6 +270,13 @@ void walk_heap(HeapSnapshot* out, Residence residence) {
   large_for_each_cached(
       [](const char* base, size_t bytes, void* context) {
         static_cast<Walk*>(context)->add(Part::kCachedMappings, base, bytes);
+      },
+      &walk);
+  guard_for_each(
+      [](const char* base, size_t bytes, void* context) {
+        auto* to = static_cast<Walk*>(context);
+        to->out->guarded_bytes += bytes;
+        to->add(Part::kSampleSlabs, base, bytes);
       },
       &walk);
   registry_for_each(add_heap, out);

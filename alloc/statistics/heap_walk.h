@@ -53,6 +53,7 @@ struct HeapSnapshot {
   size_t mine;                   // free in the calling thread's slabs, and its cached spans
   size_t mapped;                 // from the system, for all purposes
   size_t region_bytes;           // of all segments
+  size_t guarded_bytes;          // of guarded samples' pages
   size_t descriptors;            // count, of slabs and spans
   HeapCounts heaps;
   bool sound;           // descriptors agree with the page map and with themselves
@@ -64,7 +65,9 @@ struct HeapSnapshot {
   size_t free_in_threads() const;
   size_t free_in_central() const;
   // From the system for objects: used, free or untouched.
-  size_t heap_bytes() const { return region_bytes + huge_bytes + part(Part::kCachedMappings); }
+  size_t heap_bytes() const {
+    return region_bytes + huge_bytes + guarded_bytes + part(Part::kCachedMappings);
+  }
   size_t untouched_bytes() const { return part(Part::kPageClean); }
   size_t page_heap_free() const { return part(Part::kPageDirty) + part(Part::kCachedMappings); }
   // Free for any thread or cached, and perhaps resident.

@@ -145,6 +145,9 @@ enum RawCommand {
 struct RawRun {
     #[command(flatten)]
     fail: RawFail,
+    /// Put sampled objects before a guard page: report overflows and uses after free
+    #[arg(long, conflicts_with_all = ["fail_after", "fail_nth", "fail_each", "no_larder"])]
+    guard: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
@@ -219,6 +222,7 @@ impl RawCommand {
             RawCommand::Run(raw) => Ok(match raw.fail.check(&raw.command)? {
                 Some(plan) => Plan::Fail(Box::new(plan)),
                 None => Plan::Run(RunPlan {
+                    guard: raw.guard,
                     command: raw.command,
                 }),
             }),

@@ -184,3 +184,41 @@ fn a_path_with_spaces_and_bytes_that_are_not_utf8_is_run() {
     assert_success(&ran);
     assert_eq!(stdout(&ran), "hello\n");
 }
+
+#[test]
+fn guard_reports_an_overflow_with_its_allocation() {
+    const SOURCE: &str = "#include <stdlib.h>\nint main(void) {\n  volatile char* all[200];\n  \
+        for (int i = 0; i < 200; ++i) all[i] = malloc(64);\n  \
+        for (int i = 0; i < 200; ++i) all[i][64] = 1;\n}\n";
+    let directory = temporary();
+    let program = compile(directory.path(), "overflow.c", SOURCE, &["-O0"]);
+    let run = |words: &[&str]| {
+        let sampled = ("LARDER_PROFILE_BYTES", "16");
+        let mut command = larder();
+        command.env(sampled.0, sampled.1).arg("run").args(words);
+        output(command.arg("--").arg(&program))
+    };
+    let ran = run(&["--guard"]);
+    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
+    let report = stderr(&ran);
+    assert!(
+        report.contains("larder: a write at 0x")
+            && report.contains("overflow, 0 bytes behind the end of an object of 64 bytes"),
+        "{report}"
+    );
+    assert!(report.contains("larder: the object was allocated here:\n"));
+    assert_eq!(report.matches("/overflow+0x").count(), 4, "{report}");
+    assert_success(&run(&[]));
+    let unsampled = output(
+        larder()
+            .env("LARDER_PROFILE_BYTES", "0")
+            .args(["run", "--guard", "--"])
+            .arg(&program),
+    );
+    assert_success(&unsampled);
+    assert_eq!(
+        stderr(&unsampled),
+        "larder: LARDER_GUARD: nothing is guarded: LARDER_PROFILE_BYTES is 0\n"
+    );
+    assert_fails(&run(&["--guard", "--fail-nth", "1"]), 125, &["--guard"]);
+}

@@ -131,6 +131,18 @@ fn what_is_seen_from_outside_is_what_the_program_says_of_itself() {
 }
 
 #[test]
+fn guarded_samples_are_counted_alike() {
+    let directory = temporary();
+    let mut command = preloaded(program(directory.path()));
+    command.env("LARDER_GUARD", "1");
+    let (running, own) = start(command.env("LARDER_PROFILE_BYTES", "4000"));
+    let found = json(&stdout(&stats(&running, &["--json"])));
+    assert_same(&json(&own), &found);
+    let pages = found["kinds"]["sample_slabs"]["bytes"].as_u64();
+    assert!(pages.is_some_and(|bytes| bytes > 100 << 12), "{pages:?}");
+}
+
+#[test]
 fn a_program_that_larder_is_linked_into_is_found_even_without_symbols() {
     let directory = temporary();
     let archive = library_directory().join("liblarder.a");

@@ -11,6 +11,8 @@ pub const EXAMPLES: &str = "\
 Examples:
   larder run -- git log --oneline
       On Larder's allocator.
+  larder run --guard -- ./server
+      Find overflows and uses after free, by chance and at no cost.
   larder run --fail-after 1000 -- git log --oneline
       All allocations after the first thousand fail.
   larder run --fail-nth 17 -- git log --oneline

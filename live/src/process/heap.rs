@@ -311,13 +311,17 @@ impl Walk<'_> {
         self.out.rounding_most += used.min(PAGE - 1);
     }
 
-    /// Objects with a mapping each.
+    /// Objects with a mapping each, and guarded samples.
     fn mappings(&mut self) -> Result<(), Obstacle> {
         pages::mappings(self.memory, self.anchor, |fields| {
             let pages = &self.anchor.pages;
             let base = fields.u64(pages.slab_base.into());
             let bytes = fields.u64(pages.slab_span_bytes.into());
-            if base >> 48 == 0 && bytes >> 48 == 0 {
+            if let Some((from, to)) = pages::guarded_pages(self.anchor, fields) {
+                self.object_bytes = self.object_bytes.saturating_add(to - from);
+                self.note_leaf(base, 1);
+                self.add(part::SAMPLE_SLABS, from, to - from);
+            } else if base >> 48 == 0 && bytes >> 48 == 0 {
                 self.object_bytes = self.object_bytes.saturating_add(bytes);
                 self.out.mappings += 1;
                 self.note_leaf(base, 1);

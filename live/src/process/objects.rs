@@ -352,11 +352,18 @@ impl Gather<'_> {
             let bytes = fields.u64(layout.slab_span_bytes.into());
             let offset = u64::from(fields.u32(layout.slab_offset.into()));
             if base >> 47 == 0 && bytes >> 47 == 0 && offset < bytes {
-                found.push((base, bytes, offset, fields.0.to_vec()));
+                let guarded = pages::guarded_pages(self.anchor, fields);
+                found.push((base, bytes, offset, guarded, fields.0.to_vec()));
             }
         })?;
         found.sort_unstable_by_key(|(base, ..)| *base);
-        for (base, bytes, offset, fields) in found {
+        for (base, bytes, offset, guarded, fields) in found {
+            if let Some(pages) = guarded {
+                self.out.covered.push(pages);
+                let spanned = Fields(&fields).u16(layout.slab_pages.into());
+                self.add(&Fields(&fields), base, bytes, 1, spanned.into())?;
+                continue;
+            }
             self.out.covered.push((base, base + bytes));
             self.out.mappings.push(self.out.slabs.len() as u32);
             self.add(&Fields(&fields), base + offset, bytes - offset, 1, 0)?;

@@ -76,8 +76,8 @@ pub fn regions(memory: &Memory, anchor: &Anchor) -> Result<Vec<Region>, Obstacle
     Ok(found)
 }
 
-/// Calls `visit` with the descriptor of each object that has a mapping, from the list of all such
-/// descriptors that were ever made.
+/// Calls `visit` with the descriptor of each object that has a mapping, or is a guarded sample
+/// (`guarded_pages`), from the list of all such descriptors that were ever made.
 pub fn mappings(
     memory: &Memory,
     anchor: &Anchor,
@@ -93,12 +93,27 @@ pub fn mappings(
         }
         let bytes = memory.bytes(at, pages.slab_bytes.into())?;
         let fields = Fields(&bytes);
-        if fields.u8(pages.slab_kind.into()) == kind::HUGE {
+        if matches!(
+            fields.u8(pages.slab_kind.into()),
+            kind::HUGE | kind::SAMPLED
+        ) {
             visit(&fields);
         }
         at = fields.u64(pages.slab_prev.into());
     }
     Ok(())
+}
+
+/// The system pages of a guarded sample, from its begin to its end; `None` for a mapping.
+pub fn guarded_pages(anchor: &Anchor, fields: &Fields<'_>) -> Option<(u64, u64)> {
+    let layout = &anchor.pages;
+    if fields.u8(layout.slab_kind.into()) != kind::SAMPLED {
+        return None;
+    }
+    let page = rustix::param::page_size() as u64;
+    let base = fields.u64(layout.slab_base.into());
+    let end = base.saturating_add(fields.u64(layout.slab_span_bytes.into()));
+    Some((base / page * page, end.checked_next_multiple_of(page)?))
 }
 
 /// The cached mappings: address and bytes of each.
