@@ -1,6 +1,6 @@
 //! The output of a command: stdout, or a file that is replaced atomically.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::{Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use anstream::adapter::strip_bytes;
 use serde::Serialize;
 
 use crate::failure::{Fatal, Result};
+use crate::number;
 use crate::printable;
 use crate::target::reason;
 
@@ -39,7 +40,8 @@ pub enum OutputError {
 
 impl Fatal for OutputError {}
 
-/// Writes to stdout, or to a file, which it replaces. A reader that has seen enough is no error.
+/// Writes to stdout, or to a file, which it replaces and names on stderr. A reader that has seen enough is no
+/// error.
 pub fn write(
     file: Option<&Path>,
     content: Content,
@@ -67,7 +69,21 @@ fn try_write(
     written.map_err(|source| OutputError::File {
         path: path.to_owned(),
         source,
-    })
+    })?;
+    say_written(path);
+    Ok(())
+}
+
+/// Names on stderr a file that was written, and its size; of a device or pipe it says nothing.
+pub fn say_written(path: &Path) {
+    if let Some(file) = path.metadata().ok().filter(Metadata::is_file) {
+        say(path, &format!("{} written", number::bytes(file.len())));
+    }
+}
+
+/// A line on stderr about a file or folder. A closed stderr is no error.
+pub fn say(path: &Path, what: &str) {
+    let _ = writeln!(io::stderr(), "larder: {}: {what}", printable::name(path));
 }
 
 fn to_stdout(

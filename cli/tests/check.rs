@@ -274,6 +274,11 @@ fn the_history_names_the_commit_where_a_count_moved() {
         "trend.html",
     ]));
     assert_success(&shown);
+    let said = stderr(&shown);
+    assert!(
+        said.starts_with("larder: trend.html: ") && said.ends_with("iB written\n"),
+        "{said}"
+    );
     let trends: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     let runs = trends[0]["runs"].as_array().expect("runs");
     assert_eq!(runs.len(), 3);

@@ -27,12 +27,16 @@ fn recorded() -> (TempDir, PathBuf, PathBuf) {
     (directory, other, trace)
 }
 
-/// What a command writes into `file`, as which it must succeed without a word on stdout.
+/// What a command writes into `file`, as which it must succeed without a word on stdout; a line on stderr
+/// names the file.
 #[track_caller]
 fn written(words: &[&str], traces: &[&Path], file: &Path) -> Vec<u8> {
     let done = output(larder().args(words).args(traces).arg("-o").arg(file));
     assert_success(&done);
     assert_eq!(stdout(&done), "", "{words:?}");
+    let (name, said) = (file.display(), stderr(&done));
+    assert_eq!(said.matches(" written\n").count(), 1, "{said}");
+    assert!(said.contains(&format!("larder: {name}: ")), "{said}");
     fs::read(file).expect("the file")
 }
 
@@ -40,6 +44,7 @@ fn written(words: &[&str], traces: &[&Path], file: &Path) -> Vec<u8> {
 fn printed(words: &[&str], traces: &[&Path]) -> Vec<u8> {
     let done = output(larder().args(words).args(traces));
     assert_success(&done);
+    assert_eq!(stderr(&done), "");
     done.stdout
 }
 
@@ -71,11 +76,19 @@ fn the_ending_of_the_file_chooses_what_a_report_makes() {
     }
     let page = written(&["report"], &[&trace], &file("a.html"));
     assert!(page == written(&["html"], &[&trace], &file("page")));
+    let nowhere = output(larder().arg("html").arg(&trace).args(["-o", "/dev/null"]));
+    assert_success(&nowhere);
+    assert_eq!(stderr(&nowhere), "", "a device is no file");
     for name in ["report", "export"] {
         let tables = file(name).with_extension("parquet");
         let done = output(larder().arg(name).arg(&trace).arg("-o").arg(&tables));
         assert_success(&done);
         assert!(tables.join("events.parquet").is_file(), "{name}");
+        let said = format!(
+            "larder: {}: events.parquet, stacks.parquet written\n",
+            tables.display()
+        );
+        assert_eq!(stderr(&done), said);
     }
 }
 

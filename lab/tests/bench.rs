@@ -223,7 +223,11 @@ fn reported_results_can_be_joined_if_the_libraries_are_the_same() {
         let file = tree.path(name).to_string_lossy().into_owned();
         let common = ["--only", "plain", "--idle-rounds", "0", "--json", &file];
         let words: Vec<&str> = common.into_iter().chain(words.iter().copied()).collect();
-        assert_success(&tree.bench(&words));
+        let measured = tree.bench(&words);
+        assert_success(&measured);
+        let said = stderr(&measured);
+        let named = said.contains(&format!("larder: {file}: "));
+        assert!(named && said.ends_with("iB written\n"), "{said}");
         file
     };
     let good = tree.peer("good");

@@ -101,9 +101,10 @@ fn one_file(trace: &Path) -> PathBuf {
 #[track_caller]
 fn operations(directory: &Path, trace: &Path) -> File {
     let path = directory.join("operations");
-    assert_success(&output(
-        replay(trace, &["--operations"]).arg(path.as_os_str()),
-    ));
+    let written = output(replay(trace, &["--operations"]).arg(path.as_os_str()));
+    assert_success(&written);
+    let said = stderr(&written);
+    assert!(said.ends_with("B written\n"), "{said}");
     File::open(path).expect("the operations")
 }
 

@@ -110,6 +110,7 @@ pub fn export(plan: &ExportPlan) -> Result<()> {
         let kept = file.persist(folder.join(name));
         kept.map_err(|error| failed(error.error))?;
     }
+    output::say(folder, "events.parquet, stacks.parquet written");
     Ok(())
 }
 

@@ -67,5 +67,7 @@ fn write_page(path: &Path, text: &str) -> Result<()> {
             printable::name(path),
             larder_base::target::reason(&error)
         ))
-    })
+    })?;
+    output::say_written(path);
+    Ok(())
 }

@@ -335,20 +335,26 @@ fn write_out(results: &Results, output: &Output) -> Result<Summary> {
         ));
     }
     if let Some(file) = &output.json {
-        write_file(file, &json())?;
+        write_or_print(file, &json())?;
     }
     match &output.markdown {
-        Some(file) => write_file(file, &markdown())?,
+        Some(file) => write_or_print(file, &markdown())?,
         None if output.json.is_none() && output.directory.is_none() => print(&markdown())?,
         None => {}
     }
     Ok(summary)
 }
 
-fn write_file(path: &Path, text: &str) -> Result<()> {
+fn write_or_print(path: &Path, text: &str) -> Result<()> {
     if path.as_os_str() == "-" {
         return print(text);
     }
+    write_file(path, text)?;
+    output::say_written(path);
+    Ok(())
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
     Ok(fs::write(path, text).map_err(unwritable(path))?)
 }
 

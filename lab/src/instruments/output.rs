@@ -116,10 +116,12 @@ impl Report {
                     .iter()
                     .map(|(name, plot)| (name.clone(), plot.as_str())),
             );
-            for (name, content) in files {
+            for (name, content) in &files {
                 let path = directory.join(name);
                 fs::write(&path, content).map_err(unwritable(&path))?;
             }
+            let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+            output::say(directory, &format!("{} written", names.join(", ")));
         }
         let text = if output.json { &json } else { &markdown };
         output::write(None, Content::Text, |out| out.write_all(text.as_bytes()))

@@ -27,7 +27,7 @@ use larder_base::error::system;
 use larder_base::failure::Result;
 use larder_base::machine::Machine;
 use larder_base::measured::scratch_failure;
-use larder_base::printable;
+use larder_base::{output, printable};
 use larder_trace::Trace;
 
 use crate::bench::allocators::{self, Choice};
@@ -190,6 +190,7 @@ fn write_operations(trace: &Trace, path: &Path) -> Result<()> {
     compile(trace, writable.map_err(&unwritable)?)?;
     file.persist(path)
         .map_err(|error| unwritable(error.error))?;
+    output::say_written(path);
     Ok(())
 }
 
