@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 
-use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use larder_analysis::advise::{self, RawAdvise};
 use larder_analysis::calls::{self, Direction, RawCalls};
@@ -16,7 +15,7 @@ use larder_analysis::memdebug::{self, MemdebugPlan, RawMemdebug};
 use larder_analysis::report::{self, RawReport};
 use larder_analysis::view::View;
 use larder_base::command_line::UsageError;
-use larder_base::failure::{Failure, Result};
+use larder_base::failure::Result;
 use larder_live::leaks::{self, LeaksPlan, RawLeaks};
 use larder_live::profile::{self, ProfilePlan, RawProfile};
 use larder_live::serve::{self, RawServe, ServePlan};
@@ -185,35 +184,24 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Plan> {
     if lab::is_for(&words) {
         return Ok(Plan::Lab(words));
     }
-    let takes_command = words
-        .get(1)
-        .is_some_and(|word| word == "run" || word == "record");
-    let parsed = cli().try_get_matches_from(words);
+    let parsed = cli().try_get_matches_from(&words);
     match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli.command.check(),
-        Err(error) if takes_command && error.kind() == ErrorKind::UnknownArgument => {
-            Err(Failure::failed(unknown_option(&error)))
-        }
-        Err(error) if error.use_stderr() => Err(UsageError::new(&error, "larder").into()),
+        Err(error) if error.use_stderr() => Err(UsageError::new(&error, &cli(), &words).into()),
         Err(help) => Ok(Plan::Show(help.render().to_string())),
     }
 }
 
-/// With the commands of `larder-lab`, and in groups.
-fn cli() -> clap::Command {
-    let all = Cli::command().subcommands(lab::commands());
-    let template = help::template(&all);
-    all.help_template(template)
+/// The definitions, without those of `larder-lab`.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
-/// The message for a word that begins with `-` where an option or the command may stand.
-fn unknown_option(error: &clap::Error) -> String {
-    let word = error.get(ContextKind::InvalidArg);
-    let word = word.map(ToString::to_string).unwrap_or_default();
-    format!(
-        "{}: no such option; put -- before a command that begins with -: see `larder --help`",
-        larder_base::printable::escape(&word)
-    )
+/// With the commands of `larder-lab`, and in groups.
+fn cli() -> clap::Command {
+    let all = command().subcommands(lab::commands());
+    let template = help::template(&all);
+    all.help_template(template)
 }
 
 impl RawCommand {
@@ -315,6 +303,30 @@ mod tests {
             let failure = plan(words).unwrap_err();
             assert_eq!(failure.message.lines().count(), 1, "{words:?}: {failure}");
             assert_eq!(failure.status, larder_base::failure::ExitStatus::Failed);
+        }
+    }
+
+    #[test]
+    fn wrong_usage_names_the_help_of_its_command() {
+        for command in command().get_subcommands() {
+            let name = command.get_name();
+            let failure = plan(&[name, "--no-such"]).unwrap_err().message;
+            let help = format!(": see `larder {name} --help`");
+            assert!(failure.ends_with(&help), "{failure}");
+        }
+    }
+
+    #[test]
+    fn near_misses_are_suggested() {
+        for (words, near) in [
+            (&["reprot"][..], "'report'"),
+            (&["bnech"], "'bench'"),
+            (&["report", "t", "--srot", "bytes"], "'--sort'"),
+            (&["report", "t", "--sort", "byte"], "'bytes'"),
+            (&["record", "--outputt", "x", "--", "./n"], "'--output'"),
+        ] {
+            let failure = plan(words).unwrap_err().message;
+            assert!(failure.contains(near), "{failure}");
         }
     }
 

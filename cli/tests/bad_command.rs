@@ -249,14 +249,14 @@ fn a_malloc_that_is_no_library() {
 
 #[test]
 fn wrong_usage() {
-    for words in [
-        &["fly"][..],
-        &["run"],
-        &["report", "x", "--top", "many"],
-        &["record", "-o"],
-        &[],
+    for (words, help) in [
+        (&["fly"][..], "larder --help"),
+        (&["run"], "larder run --help"),
+        (&["report", "x", "--top", "many"], "larder report --help"),
+        (&["record", "-o"], "larder record --help"),
+        (&[], "larder --help"),
     ] {
-        assert_fails(&output(larder().args(words)), 125, &["larder --help"]);
+        assert_fails(&output(larder().args(words)), 125, &[help]);
     }
 }
 
@@ -271,8 +271,8 @@ fn an_unknown_option_is_not_taken_for_the_command() {
             &output(larder().args(words)),
             125,
             &[
-                &format!("{option}: no such option"),
-                "put -- before a command",
+                &format!("unexpected argument '{option}' found"),
+                &format!("use '-- {option}'"),
             ],
         );
     }

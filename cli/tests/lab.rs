@@ -85,7 +85,7 @@ fn doctor_says_whether_it_is_there_and_starts() {
 fn its_failures_are_the_tools() {
     build_lab();
     let wrong = output(larder().args(["bench", "--no-such"]));
-    assert_fails(&wrong, 125, &["--no-such", "see `larder --help`"]);
+    assert_fails(&wrong, 125, &["--no-such", "see `larder bench --help`"]);
     let wrong = output(larder().arg("lab"));
     assert_fails(&wrong, 125, &["no subcommand given: `larder lab --help`"]);
     let missing = output(larder().args(["replay", "/no/such.trace"]));

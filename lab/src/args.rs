@@ -89,26 +89,18 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> failure::Result<Plan>
     let words: Vec<OsString> = words.into_iter().collect();
     match read(&words) {
         Ok(cli) => Ok(cli.command.check()?),
-        Err(error) if error.use_stderr() => Err(usage_error(&error, &words).into()),
+        Err(error) if error.use_stderr() => Err(UsageError::new(&error, &command(), &words).into()),
         Err(help) => Ok(Plan::Show(help.render().to_string())),
     }
 }
 
 fn read(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
-    let parsed = cli().try_get_matches_from(words);
+    let parsed = command().try_get_matches_from(words);
     parsed.and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-fn usage_error(error: &clap::Error, words: &[OsString]) -> UsageError {
-    let command = match words.get(1) {
-        Some(word) if word == "lab" => "larder lab",
-        _ => "larder",
-    };
-    UsageError::new(error, command)
-}
-
 /// Help does not show the old spellings.
-fn cli() -> clap::Command {
+pub fn command() -> clap::Command {
     let own = RawOwn::augment_subcommands(clap::Command::new("lab"));
     own.get_subcommands().fold(Cli::command(), |cli, hidden| {
         cli.mut_subcommand(hidden.get_name(), |command| command.hide(true))
@@ -164,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        cli().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -186,9 +178,27 @@ mod tests {
         ] {
             assert!(help(words).contains(usage), "{}", help(words));
         }
-        let words = ["larder", "lab"].map(OsString::from);
-        let error = usage_error(&read(&words).unwrap_err(), &words);
-        let command = "larder lab";
-        assert_eq!(error, UsageError::NoSubcommand { command });
+    }
+
+    #[test]
+    fn wrong_usage_names_the_help_and_near_misses() {
+        for (words, said) in [
+            (&["lab"][..], &["`larder lab --help` lists"][..]),
+            (&["lab", "grdi"], &["'grid'", "see `larder lab --help`"]),
+            (
+                &["lab", "grid", "--thread"],
+                &["'--threads'", "see `larder lab grid --help`"],
+            ),
+            (&["grid", "--no-such"], &["see `larder grid --help`"]),
+            (
+                &["bench", "--quik"],
+                &["'--quick'", "see `larder bench --help`"],
+            ),
+        ] {
+            let failure = plan(words).unwrap_err().message;
+            for said in said {
+                assert!(failure.contains(said), "{failure}");
+            }
+        }
     }
 }
