@@ -77,7 +77,7 @@ impl<'a> Replayer<'a> {
         limit: Duration,
     ) -> error::Result<Replayer<'a>> {
         Ok(Replayer {
-            program: crate::built(PROGRAM)?,
+            program: crate::built::built(PROGRAM)?,
             operations,
             totals,
             touch,

@@ -78,7 +78,7 @@ impl Run {
     fn start(plan: &TorturePlan) -> Result<Self> {
         let (program, library) = match &plan.victim {
             Victim::Program(program) => (Target::resolve(program.as_os_str())?.path, None),
-            Victim::Malloc(allocator) => (crate::built(PROGRAM)?, library(allocator)?),
+            Victim::Malloc(allocator) => (crate::built::built(PROGRAM)?, library(allocator)?),
         };
         let mut command = Command::new(&program);
         command.args(&plan.options).arg("--progress");
