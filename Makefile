@@ -46,6 +46,7 @@ build: ## Build everything in release mode, staged into out/
 	@env -u DESTDIR cmake --install build/release --prefix out >build/release/install.log
 	@scripts/stage out "$(CARGO_OUT)/larder" bin/larder "$(CARGO_OUT)/larder-lab" libexec/larder/larder-lab \
 	  $(foreach name,$(PRELOADED),"$(CARGO_OUT)/$(name)" lib/$(name))
+	@rm -rf out/share && "$(CARGO_OUT)/larder-pages" out/share
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
 
 # Apart from out/, because this tool is not optimized.
