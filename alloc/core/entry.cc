@@ -44,9 +44,11 @@ void* realloc_any(void* p, size_t size) {
 
 }  // namespace
 
-LARDER_EXPORT void* LARDER_NAME(malloc)(size_t size) noexcept { return malloc_fast(size); }
+LARDER_EXPORT LARDER_HOT void* LARDER_NAME(malloc)(size_t size) noexcept {
+  return malloc_fast(size);
+}
 
-LARDER_EXPORT void LARDER_NAME(free)(void* p) noexcept { free_fast(p); }
+LARDER_EXPORT LARDER_HOT void LARDER_NAME(free)(void* p) noexcept { free_fast(p); }
 
 LARDER_EXPORT void* LARDER_NAME(calloc)(size_t count, size_t size) noexcept {
   size_t bytes;
