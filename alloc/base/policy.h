@@ -98,7 +98,7 @@ inline constexpr unsigned kGuardFrames = 16;
 // one, and no part of an address. Not measured.
 inline constexpr uint8_t kGuardByte = 0xDB;
 // What a guarded sample costs beyond others, in samples: a stack walk, two system calls and a page
-// fault. docs/how/heap-profile.md.
+// fault. Not measured.
 inline constexpr uint32_t kGuardCost = 24;
 
 // --- large objects

@@ -189,11 +189,18 @@ void churn(unsigned threads, int operations) {
   page_heap.check();
 }
 
-TEST(RemoteChurn, ThreadsWithHeaps) { churn(4, 20000); }
+// ThreadSanitizer looks at each byte that is filled and compared.
+#ifdef __SANITIZE_THREAD__
+constexpr int kOperations = 5000;
+#else
+constexpr int kOperations = 20'000;
+#endif
+
+TEST(RemoteChurn, ThreadsWithHeaps) { churn(4, kOperations); }
 
 TEST(RemoteChurn, ThreadsThatShareHeaps) {
   set_option(Option::kMaxHeaps, 1);
-  churn(6, 10000);
+  churn(6, kOperations / 2);
   EXPECT_GE(heap_counts().shared, 1u);
   set_option(Option::kMaxHeaps, 0);
 }

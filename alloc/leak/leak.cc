@@ -137,9 +137,11 @@ void leak_init() {
   checker.process = os::process_id();
   leak_exempt_init();
   suppressions_init();
-  // glibc allocates an object for this, which nothing points to at the check.
+  // glibc allocates an object for this, which nothing points to at the check. It may be sampled.
+  leak_disable(1);
   if (&__cxa_thread_atexit_impl != nullptr)
     __cxa_thread_atexit_impl(check_before_destructors, nullptr, static_cast<void*>(&__dso_handle));
+  leak_disable(-1);
   large_evict_last_freed();
   thread_exit();
   sample_all = true;

@@ -94,6 +94,8 @@ def check_details(library, program):
         run.expect(run.out == "not lost", "what it printed is lost")
     run = Run(library, program, "forked")
     run.expect(run.out == "child 7\n" and run.err.count("No leaks") == 1, "the child reports, too")
+    run = Run(library, program, "sanitary", LARDER_PROFILE_BYTES="1")
+    run.expect(run.none and run.code == 0, "what was sampled before the checker was on is lost")
     run = Run(library, program, "many_sites")
     run.expect(run.sites == [(3 * (100 << 10), 3), (300, 3), (99, 3), (0, 3)], f"{run.sites}")
     run.expect("The 4 largest leaks:" in run.err, "their number")
