@@ -158,7 +158,7 @@ const char* guard_init() {
   size_t bytes = kMaxGuarded * guard.room * 2;
   void* range = os::reserve(bytes + guard.room);
   void* slots = os::map(round_up(kMaxGuarded * sizeof(Slot), os::page_size()));
-  if (range == nullptr || slots == nullptr) return "the system refuses 256 MiB of addresses";
+  if (range == nullptr || slots == nullptr) return "the system refuses memory or addresses for it";
   guard.begin = round_up(uintptr_t(range), guard.room);
   guard.end = guard.begin + bytes;
   if (!os::on_fault(guard.begin, guard.end, report_access))
