@@ -36,7 +36,7 @@ void same_size_again() {
     for (auto& block : blocks) free(block);
     for (int i = 0; i < 6; ++i) expect_zeroed(size);
   }
-  for (size_t size = 5000; size < 120 * kMiB; size += size / 3) {
+  for (size_t size = 5000; size < 40 * kMiB; size += size / 3) {
     for (int i = 0; i < 3; ++i) {
       free(dirty(size));
       expect_zeroed(size);

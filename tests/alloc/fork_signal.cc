@@ -149,7 +149,7 @@ void threads_in_child() {
               },
               nullptr) == 0);
   }
-  for (int round = 0; round < 20; ++round) {
+  for (size_t round = 0; round < 1 + forks_wanted / 15; ++round) {
     in_child("threads in a child", [] {
       for (int generation = 0; generation < 3; ++generation) {
         pthread_t threads[12];

@@ -79,11 +79,11 @@ int main() {
     ++split;
   }
   CHECK_MSG(split < pages / 2, "the limit of mappings was not reached");
-  const size_t refused = churn(2, 30000);
+  const size_t refused = churn(2, 15000);
   malloc_trim(0);
-  const size_t refused_after = churn(3, 10000);
+  const size_t refused_after = churn(3, 5000);
   CHECK(munmap(reservation, pages * 4096) == 0);
-  const size_t refused_later = churn(4, 10000);
+  const size_t refused_later = churn(4, 5000);
   say("%zu mappings made until the limit; %zu and %zu requests refused there, %zu afterwards",
       split, refused, refused_after, refused_later);
   CHECK_MSG(refused_later == 0, "requests still fail with the mappings gone");

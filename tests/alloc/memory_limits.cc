@@ -183,7 +183,7 @@ std::atomic<size_t> in_all{0};
 
 void* hoard_in_thread(void* argument) {
   const auto number = reinterpret_cast<uintptr_t>(argument);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 3; ++round) {
     Hoard hoard;
     Random random(number * 100 + static_cast<size_t>(round));
     for (int failures = 0; failures < 3;) {

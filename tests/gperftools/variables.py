@@ -116,7 +116,7 @@ def mounted(kind, options):
 
 
 def test_full_memfs():
-    with mounted("tmpfs", "size=24m") as folder:
+    with mounted("tmpfs", "size=8m") as folder:
         if folder is None:
             print("not tested: a full tmpfs (mounting is not allowed)")
             return

@@ -100,15 +100,15 @@ int places() {
   Random random(7);
   std::vector<Block> blocks;
   for (int i = 0; i < 300; ++i) blocks.push_back(make(random, 1 + random.log_uniform(2 << 20)));
-  churn(&blocks, random, 800);
+  churn(&blocks, random, 300);
   // A child has a heap of its own, whatever it and its parent do.
   in_child("the child's heap", [&] {
     Random other(8);
-    churn(&blocks, other, 200);
+    churn(&blocks, other, 100);
     for (const auto& b : blocks) check(b);
   });
   for (const auto& b : blocks) check(b);
-  churn(&blocks, random, 200);
+  churn(&blocks, random, 100);
   const auto all = mappings();
   std::map<std::string, size_t> count;
   for (const auto& b : blocks) ++count[place_of(all, b.p)];
