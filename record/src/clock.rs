@@ -104,10 +104,32 @@ fn exact() -> u64 {
     }
 }
 
+/// Ticks and nanoseconds of `CLOCK_MONOTONIC` of one moment. Of three pairs the one that took the least time:
+/// a thread may lose its processor within one, for as long as a short recording takes.
+fn both() -> (u64, u64) {
+    let pair = || {
+        let before = exact();
+        let monotonic_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        (exact() - before, before, monotonic_ns)
+    };
+    let (_, ticks, monotonic_ns) = [pair(), pair(), pair()]
+        .into_iter()
+        .min()
+        .unwrap_or_default();
+    (ticks, monotonic_ns)
+}
+
+/// For the header: ticks, not later than those of an event that follows, and `CLOCK_MONOTONIC`.
+pub fn origin() -> (u64, u64) {
+    let (ticks, monotonic_ns) = both();
+    (ticks & !(ALONE_TICKS - 1), monotonic_ns)
+}
+
 /// Stores both clocks in the header page: the reader computes the counter's rate from the last values.
 pub fn note() {
-    file::set_slot(Slot::LastMonotonicNs, sys::clock_ns(libc::CLOCK_MONOTONIC));
-    file::set_slot(Slot::LastTicks, exact());
+    let (ticks, monotonic_ns) = both();
+    file::set_slot(Slot::LastMonotonicNs, monotonic_ns);
+    file::set_slot(Slot::LastTicks, ticks);
     let before = CPU_BEFORE.load(Ordering::Relaxed);
     if before != u64::MAX {
         let now = sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);

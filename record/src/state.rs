@@ -211,6 +211,7 @@ fn make_file(parent: Option<u32>) -> Result<(), Errno> {
     let pid = sys::process_id();
     let new = FOLDER.with(|folder| file::create(folder.to_bytes(), pid))?;
     let (kind, shift) = clock::kind();
+    let (start_ticks, start_monotonic_ns) = clock::origin();
     let origin = match (parent, new.image) {
         (Some(_), 0) => Origin::Fork,
         (None, 0) => Origin::Start,
@@ -223,8 +224,8 @@ fn make_file(parent: Option<u32>) -> Result<(), Errno> {
         origin,
         clock: kind,
         shift,
-        start_ticks: clock::now(),
-        start_monotonic_ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
+        start_ticks,
+        start_monotonic_ns,
         start_wall_ns: sys::clock_ns(libc::CLOCK_REALTIME),
         machine: arch::MACHINE,
         page_bytes: 4096,
