@@ -252,6 +252,16 @@ inline constexpr unsigned kMaxProfilesOfAName = 1000;
 // Not measured.
 inline constexpr size_t kMaxElfSections = 4096, kMaxElfSegments = 128;
 
+// --- the hardened library
+
+// Freed objects of a thread that stay in quarantine, and their bytes. Not measured.
+inline constexpr uint32_t kQuarantined = 32;
+inline constexpr size_t kQuarantineBytes = 256 * 1024;
+// Bytes of one of them that each malloc checks. Not measured.
+inline constexpr size_t kLookedAt = 128;
+// Freed mappings that stay unreadable. Not measured.
+inline constexpr uint32_t kClosed = 8;
+
 // --- reports
 
 // Frames of a reported stack. Not measured.

@@ -5,6 +5,7 @@
 
 #include "core/exported.h"
 #include "core/foreign.h"
+#include "core/front.h"
 #include "core/misuse.h"
 #include "core/thread_heap.h"
 #include "os/os.h"
@@ -24,7 +25,7 @@ LARDER_SLOW void* invalid() {
 }
 
 void* realloc_any(void* p, size_t size) {
-  if (p == nullptr) return malloc_fast(size);
+  if (p == nullptr) return Front::allocate(size);
   Slab* s = page_map.find(p);
   if (unlikely(s->kind == Kind::kNull)) {
     void* moved = nullptr;
@@ -33,27 +34,24 @@ void* realloc_any(void* p, size_t size) {
     return invalid();
   }
   if (unlikely(size == 0)) {
-    free_fast(p);
+    Front::free(p);
     return nullptr;
   }
-  // A small object that moves is freed, and so checked, by resize().
-  if (!is_small(s) && unlikely(looks_misused(p, s)) && misused("realloc", Misuse::kUseOfFree, p, s))
-    return invalid();
-  return resize(p, s, size);
+  return Front::may_resize(p, s) ? Front::resize(p, s, size) : invalid();
 }
 
 }  // namespace
 
 LARDER_EXPORT LARDER_HOT void* LARDER_NAME(malloc)(size_t size) noexcept {
-  return malloc_fast(size);
+  return Front::allocate(size);
 }
 
-LARDER_EXPORT LARDER_HOT void LARDER_NAME(free)(void* p) noexcept { free_fast(p); }
+LARDER_EXPORT LARDER_HOT void LARDER_NAME(free)(void* p) noexcept { Front::free(p); }
 
 LARDER_EXPORT void* LARDER_NAME(calloc)(size_t count, size_t size) noexcept {
   size_t bytes;
   if (unlikely(__builtin_mul_overflow(count, size, &bytes))) return no_memory();
-  return zeroed_alloc(bytes);
+  return Front::allocate_zeroed(bytes);
 }
 
 LARDER_EXPORT void* LARDER_NAME(realloc)(void* p, size_t size) noexcept {
@@ -66,20 +64,20 @@ LARDER_EXPORT void* LARDER_NAME(reallocarray)(void* p, size_t count, size_t size
   return realloc_any(p, bytes);
 }
 
-LARDER_EXPORT void LARDER_NAME(free_sized)(void* p, size_t) noexcept { free_fast(p); }
+LARDER_EXPORT void LARDER_NAME(free_sized)(void* p, size_t) noexcept { Front::free(p); }
 
 LARDER_EXPORT void LARDER_NAME(free_aligned_sized)(void* p, size_t, size_t) noexcept {
-  free_fast(p);
+  Front::free(p);
 }
 
 LARDER_EXPORT void* LARDER_NAME(aligned_alloc)(size_t align, size_t size) noexcept {
   if (unlikely(!is_pow2(align))) return invalid();
-  return aligned_alloc_any(size, align);
+  return Front::allocate_aligned(size, align);
 }
 
 LARDER_EXPORT int LARDER_NAME(posix_memalign)(void** memptr, size_t align, size_t size) noexcept {
   if (!is_pow2(align) || align % sizeof(void*) != 0) return EINVAL;
-  void* p = aligned_alloc_any(size, align);
+  void* p = Front::allocate_aligned(size, align);
   if (p == nullptr) return ENOMEM;
   *memptr = p;
   return 0;
@@ -88,17 +86,18 @@ LARDER_EXPORT int LARDER_NAME(posix_memalign)(void** memptr, size_t align, size_
 // glibc rounds up an alignment that is not a power of two, and refuses one without a next power.
 LARDER_EXPORT void* LARDER_NAME(memalign)(size_t align, size_t size) noexcept {
   if (unlikely(align > SIZE_MAX / 2 + 1)) return invalid();
-  return aligned_alloc_any(size, align < 16 ? 16 : pow2_ceil(align));
+  return Front::allocate_aligned(size, align < 16 ? 16 : pow2_ceil(align));
 }
 
 LARDER_EXPORT void* LARDER_NAME(valloc)(size_t size) noexcept {
-  return aligned_alloc_any(size, os::page_size());
+  return Front::allocate_aligned(size, os::page_size());
 }
 
 LARDER_EXPORT void* LARDER_NAME(pvalloc)(size_t size) noexcept {
   size_t system_page = os::page_size();
   if (unlikely(size > kMaxSize)) return no_memory();
-  return aligned_alloc_any(size == 0 ? system_page : round_up(size, system_page), system_page);
+  return Front::allocate_aligned(size == 0 ? system_page : round_up(size, system_page),
+                                 system_page);
 }
 
 LARDER_EXPORT size_t LARDER_NAME(malloc_usable_size)(void* p) noexcept {
@@ -109,9 +108,7 @@ LARDER_EXPORT size_t LARDER_NAME(malloc_usable_size)(void* p) noexcept {
     if (!foreign_usable_size(p, &bytes)) report_misuse("malloc_usable_size", Misuse::kNoObject, p);
     return bytes;
   }
-  bool is_wrong =
-      unlikely(looks_misused(p, s)) && misused("malloc_usable_size", Misuse::kUseOfFree, p, s);
-  return is_wrong ? 0 : usable_size(s);
+  return Front::may_measure(p, s) ? Front::usable(s) : 0;
 }
 
 #ifndef LARDER_PREFIXED

@@ -97,6 +97,8 @@ const char* text_of(Misuse what) {
       return "the alignment is not that of the allocation";
     case Misuse::kOverflow:
       return "bytes beside the object were overwritten";
+    case Misuse::kWriteAfterFree:
+      return "the object was written to after it was freed";
   }
   return "";
 }

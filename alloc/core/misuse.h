@@ -15,7 +15,15 @@
 
 namespace larder {
 
-enum class Misuse : uint8_t { kDoubleFree, kUseOfFree, kNoObject, kSize, kAlignment, kOverflow };
+enum class Misuse : uint8_t {
+  kDoubleFree,
+  kUseOfFree,
+  kNoObject,
+  kSize,
+  kAlignment,
+  kOverflow,
+  kWriteAfterFree
+};
 
 // at_object(), also of guarded samples, which are of any length.
 LARDER_FAST bool at_small(const void* p, const Slab* s) {

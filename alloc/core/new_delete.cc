@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "core/front.h"
 #include "core/misuse.h"
 #include "core/thread_heap.h"
 #include "os/os.h"
@@ -58,7 +59,8 @@ void* new_slow(size_t size, size_t align) {
     std::new_handler handler = current_new_handler();
     if (handler == nullptr) throw_bad_alloc();
     handler();
-    if (void* p = align <= 16 ? malloc_fast(size) : aligned_alloc_any(size, align)) return p;
+    if (void* p = align <= 16 ? Front::allocate(size) : Front::allocate_aligned(size, align))
+      return p;
   }
 }
 
@@ -93,7 +95,8 @@ LARDER_FAST bool is_array_delete_own() {
 template <bool kIsArray>
 LARDER_WARM void delete_slow(void* p, size_t size) noexcept {
   const Slab* s = page_map.find(p);
-  if (unlikely(!has_class_of(s, size) && !size_fits(s, size)))
+  size_t whole = size + Front::kRoom;
+  if (unlikely(!has_class_of(s, whole) && !size_fits(s, whole)))
     return report_misuse("operator delete", Misuse::kSize, p);
   kIsArray ? ::operator delete[](p) : ::operator delete(p);
 }
@@ -102,10 +105,10 @@ template <bool kIsArray>
 LARDER_FAST void delete_sized(void* p, size_t size) {
   const ProcessPageMap* map = page_map.in_register();
   uintptr_t offset = map->offset_at(p);
-  bool is_plain = has_class_of(map->slab_at(offset), size) &&
+  bool is_plain = has_class_of(map->slab_at(offset), size + Front::kRoom) &&
                   (kIsArray ? is_array_delete_own() : is_delete_own());
   if (unlikely(!is_plain)) return delete_slow<kIsArray>(p, size);
-  free_at(p, map, offset);
+  Front::free_at(p, map, offset);
 }
 
 LARDER_FAST bool has_alignment(void* p, std::align_val_t align) {
@@ -116,17 +119,15 @@ LARDER_FAST bool has_alignment(void* p, std::align_val_t align) {
 
 }  // namespace
 
-using larder::aligned_alloc_any;
-using larder::free_fast;
-using larder::malloc_fast;
+using larder::Front;
 
 LARDER_EXPORT void* operator new(size_t size) {
-  void* p = malloc_fast(size);
+  void* p = Front::allocate(size);
   return larder::likely(p != nullptr) ? p : larder::new_slow(size, 16);
 }
 
 LARDER_EXPORT void* operator new(size_t size, std::align_val_t align) {
-  void* p = aligned_alloc_any(size, size_t(align));
+  void* p = Front::allocate_aligned(size, size_t(align));
   return larder::likely(p != nullptr) ? p : larder::new_slow(size, size_t(align));
 }
 
@@ -168,7 +169,7 @@ LARDER_EXPORT void* operator new[](size_t size, std::align_val_t align,
   }
 }
 
-LARDER_EXPORT void operator delete(void* p) noexcept { free_fast(p); }
+LARDER_EXPORT void operator delete(void* p) noexcept { Front::free(p); }
 LARDER_EXPORT void operator delete[](void* p) noexcept { ::operator delete(p); }
 LARDER_EXPORT void operator delete(void* p, size_t size) noexcept { delete_sized<false>(p, size); }
 LARDER_EXPORT void operator delete[](void* p, size_t size) noexcept { delete_sized<true>(p, size); }
@@ -179,7 +180,7 @@ LARDER_EXPORT void operator delete[](void* p, const std::nothrow_t&) noexcept {
   ::operator delete[](p);
 }
 LARDER_EXPORT void operator delete(void* p, std::align_val_t align) noexcept {
-  if (has_alignment(p, align)) free_fast(p);
+  if (has_alignment(p, align)) Front::free(p);
 }
 LARDER_EXPORT void operator delete[](void* p, std::align_val_t align) noexcept {
   ::operator delete(p, align);

@@ -53,8 +53,8 @@ bool limit_refuses(const Slab* s, size_t size_bytes) {
   return need > s->bytes && !limit::allows(need - s->bytes);
 }
 
-// Resizes in place or by moving system pages; at_limit, where a copy was refused, by pieces, too.
-// nullptr: it must be copied.
+}  // namespace
+
 void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
   if (is_small(s)) {
     // A small shrink is not worth a copy (kShrinkShare).
@@ -74,8 +74,6 @@ void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
   if (q != nullptr) charge_resized(s, size_bytes, __builtin_return_address(0));
   return q;
 }
-
-}  // namespace
 
 void* resize(void* p, Slab* s, size_t size_bytes) {
   if (unlikely(size_bytes > kMaxSize)) {

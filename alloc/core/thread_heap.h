@@ -358,6 +358,9 @@ void* aligned_alloc_any(size_t size_bytes, size_t align);
 void* zeroed_alloc(size_t size_bytes);
 // REQUIRES: size_bytes != 0, p is Larder's.
 [[gnu::nonnull]] void* resize(void* p, Slab* s, size_t size_bytes);
+// In place or by moving system pages; at_limit, where a copy was refused, by pieces, too. nullptr:
+// it must be copied.
+void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit);
 size_t usable_size(const Slab* s);
 // Purges everything that is free, the calling thread's cache first. Returns bytes.
 size_t release_free_memory();

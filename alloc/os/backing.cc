@@ -400,6 +400,12 @@ bool discard(void* addr, size_t size_bytes) {
   return likely(w == nullptr) ? os::discard(addr, size_bytes) : release(*w, addr, size_bytes);
 }
 
+bool close(void* addr, size_t size_bytes) {
+  return window_of(addr) == nullptr && !os::from_break(addr) && os::decommit(addr, size_bytes);
+}
+
+bool open(void* addr, size_t size_bytes) { return os::commit(addr, size_bytes); }
+
 unsigned max_segments() {
   bool windows = memfs.chunks != 0 || device.chunks != 0 ||
                  backing.of_source.load(std::memory_order_relaxed) != nullptr;

@@ -32,6 +32,10 @@ void* map_aligned(size_t size_bytes, size_t align);
 bool unmap(void* addr, size_t size_bytes);
 os::Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes);
 bool discard(void* addr, size_t size_bytes);
+// Discards pages and forbids every access to them; opens them again, as zeros. False: refused, or
+// of a window or the break; nothing changed.
+bool close(void* addr, size_t size_bytes);
+bool open(void* addr, size_t size_bytes);
 
 // The program's memory: at least `size_bytes` at a multiple of `align`, with its size in
 // *actual_bytes, or nullptr. Called under the heap's locks: its own allocations are mappings of

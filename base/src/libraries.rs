@@ -18,6 +18,8 @@ const LISTEN_VARIABLE: &str = "LARDER_LISTEN";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     Allocator,
+    /// The allocator with checks around each object.
+    Hardened,
     Recorder,
     /// The wrappers of system calls, beside the recorder.
     RecorderIo,
@@ -35,6 +37,7 @@ impl Library {
     pub fn file_name(self) -> &'static str {
         match self {
             Library::Allocator => "liblarder.so",
+            Library::Hardened => "liblarder_hardened.so",
             Library::Recorder => "liblarder_record.so",
             Library::RecorderIo => "liblarder_record_io.so",
             Library::RecorderCopies => "liblarder_record_copies.so",
@@ -95,9 +98,14 @@ impl LibraryPath {
     /// What puts a program on Larder's allocator, in the order to preload: where `LARDER_LISTEN` is set,
     /// with the library that listens.
     pub fn allocator(&self) -> Result<Vec<PathBuf>, LibraryNotFound> {
+        self.with_endpoint(Library::Allocator)
+    }
+
+    /// The same with another of Larder's allocators.
+    pub fn with_endpoint(&self, allocator: Library) -> Result<Vec<PathBuf>, LibraryNotFound> {
         let listens = env::var_os(LISTEN_VARIABLE).is_some_and(|place| !place.is_empty());
         let endpoint = listens.then_some(Library::Endpoint);
-        let libraries = [Some(Library::Allocator), endpoint];
+        let libraries = [Some(allocator), endpoint];
         libraries
             .into_iter()
             .flatten()

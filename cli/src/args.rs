@@ -16,6 +16,7 @@ use larder_analysis::report::{self, RawReport};
 use larder_analysis::view::View;
 use larder_base::command_line::UsageError;
 use larder_base::failure::Result;
+use larder_base::libraries::Library;
 use larder_live::leaks::{self, LeaksPlan, RawLeaks};
 use larder_live::profile::{self, ProfilePlan, RawProfile};
 use larder_live::serve::{self, RawServe, ServePlan};
@@ -147,6 +148,9 @@ struct RawRun {
     /// Put sampled objects before a guard page: report overflows and uses after free
     #[arg(long, conflicts_with_all = ["fail_after", "fail_nth", "fail_each", "no_larder"])]
     guard: bool,
+    /// Check each object: stop overflows and writes after free, too, for more time and memory
+    #[arg(long, conflicts_with_all = ["guard", "fail_after", "fail_nth", "fail_each", "no_larder"])]
+    hardened: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     #[arg(value_name = "COMMAND")]
@@ -210,6 +214,10 @@ impl RawCommand {
             RawCommand::Run(raw) => Ok(match raw.fail.check(&raw.command)? {
                 Some(plan) => Plan::Fail(Box::new(plan)),
                 None => Plan::Run(RunPlan {
+                    allocator: match raw.hardened {
+                        true => Library::Hardened,
+                        false => Library::Allocator,
+                    },
                     guard: raw.guard,
                     command: raw.command,
                 }),

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
-use larder_base::libraries::LibraryPath;
+use larder_base::libraries::{Library, LibraryPath};
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
@@ -15,6 +15,7 @@ const GUARD_VARIABLE: &str = "LARDER_GUARD";
 /// What to run: the program and its arguments, at least one word.
 #[derive(Debug)]
 pub struct RunPlan {
+    pub allocator: Library,
     /// Guarded samples.
     pub guard: bool,
     pub command: Vec<OsString>,
@@ -23,7 +24,8 @@ pub struct RunPlan {
 /// Returns only if the command did not start, with the reason.
 pub fn run(plan: &RunPlan) -> Result<Infallible> {
     let target = Target::resolve(&plan.command[0])?;
-    let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;
+    let libraries = LibraryPath::from_environment().with_endpoint(plan.allocator)?;
+    let preload = preload_value(&libraries)?;
     let mut environment = vec![(PRELOAD_VARIABLE, preload.as_os_str())];
     if plan.guard {
         environment.push((GUARD_VARIABLE, OsStr::new("1")));

@@ -186,6 +186,35 @@ fn a_path_with_spaces_and_bytes_that_are_not_utf8_is_run() {
 }
 
 #[test]
+fn hardened_stops_what_the_allocator_alone_lets_pass() {
+    const SOURCE: &str = "#include <malloc.h>\n#include <stdlib.h>\nint main(int count, char** words) {\n  \
+        volatile char* p = malloc(40);\n  volatile char* q = malloc(40);\n  \
+        if (count > 1) p[malloc_usable_size((void*)p)] = words[1][0];\n  \
+        free((void*)p);\n  free((void*)q);\n}\n";
+    let directory = temporary();
+    let program = compile(directory.path(), "beyond.c", SOURCE, &["-O0"]);
+    let run = |option: &[&str], words: &[&str]| {
+        let mut command = larder();
+        command.arg("run").args(option).arg("--").arg(&program);
+        output(command.args(words))
+    };
+    assert_success(&run(&["--hardened"], &[]));
+    assert_success(&run(&[], &["x"]));
+    let ran = run(&["--hardened"], &["x"]);
+    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
+    assert!(
+        stderr(&ran).contains("): bytes beside the object were overwritten, an object of 48 bytes"),
+        "{}",
+        stderr(&ran)
+    );
+    assert_fails(
+        &run(&["--hardened", "--guard"], &[]),
+        125,
+        &["--hardened", "--guard"],
+    );
+}
+
+#[test]
 fn guard_reports_an_overflow_with_its_allocation() {
     const SOURCE: &str = "#include <stdlib.h>\nint main(void) {\n  volatile char* all[200];\n  \
         for (int i = 0; i < 200; ++i) all[i] = malloc(64);\n  \

@@ -37,7 +37,7 @@ void* churn(void* argument) {
   for (;;) {
     void*& block = blocks[random.below(128)];
     free(block);
-    block = malloc(random.log_uniform(300 * kKiB));
+    block = malloc(1 + random.log_uniform(300 * kKiB));
     if (block != nullptr) *static_cast<char*>(block) = 1;
   }
 }

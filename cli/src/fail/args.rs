@@ -13,6 +13,8 @@ Examples:
       On Larder's allocator.
   larder run --guard -- ./server
       Find overflows and uses after free, by chance and at no cost.
+  larder run --hardened -- ./server
+      Stop overflows and writes after free of every object.
   larder run --fail-after 1000 -- git log --oneline
       All allocations after the first thousand fail.
   larder run --fail-nth 17 -- git log --oneline
