@@ -116,6 +116,21 @@ fn blocks_that_live_within_a_call() {
     check("short.c", &["-g", "-O2", "-fno-builtin", "-pthread"], &[]);
 }
 
+/// One buffer a call of the lender is left.
+#[test]
+fn a_caller_with_several_lines_lends_one_buffer() {
+    let directory = temporary();
+    let source = include_str!("advice/short.c");
+    let program = compile(directory.path(), "short.c", source, C);
+    let libraries = built_libraries();
+    let advice = advice(directory.path(), libraries.path(), &program, "lent", &[]);
+    let finding = &advice["processes"][0]["findings"][0];
+    assert_eq!(finding["saves"]["calls"], 500, "{finding:#}");
+    let cure = finding["cure"].as_str().expect("a cure");
+    let lends = "let copy_both lend one buffer to the 2 lines that call it";
+    assert!(cure.contains(lends), "{cure}");
+}
+
 #[test]
 fn buffers_that_grow() {
     check("growth.c", C, &[]);
