@@ -186,6 +186,22 @@ fn texts_that_a_dependency_makes() {
     };
     assert_eq!(found_of("given"), [("inline".to_owned(), 4)]);
     assert_eq!(found_of("long"), []);
+    assert_eq!(found_of("borrowed"), [("copied".to_owned(), 18)]);
+}
+
+/// The finding about a whole line covers the blocks of each caller.
+#[test]
+fn joined_findings_count_a_block_once() {
+    let directory = temporary();
+    let source = include_str!("advice/values.rs");
+    let program = compile_rust(directory.path(), "values.rs", source, &["-g", "-O"]);
+    let libraries = built_libraries();
+    let advice = advice(directory.path(), libraries.path(), &program, "callers", &[]);
+    let finding = &advice["processes"][0]["findings"][0];
+    assert_eq!(finding["site"]["line"], line_of(source, "sentence"));
+    let also = finding["also"].as_array().expect("others");
+    assert_eq!(also.len(), 1, "{finding:#}");
+    assert_eq!(finding["saves"]["calls"], 598, "of 600: {finding:#}");
 }
 
 #[test]
