@@ -116,6 +116,21 @@ fn blocks_that_live_within_a_call() {
     check("short.c", &["-g", "-O2", "-fno-builtin", "-pthread"], &[]);
 }
 
+/// One buffer a call of the lender is left.
+#[test]
+fn a_caller_with_several_lines_lends_one_buffer() {
+    let directory = temporary();
+    let source = include_str!("advice/short.c");
+    let program = compile(directory.path(), "short.c", source, C);
+    let libraries = built_libraries();
+    let advice = advice(directory.path(), libraries.path(), &program, "lent", &[]);
+    let finding = &advice["processes"][0]["findings"][0];
+    assert_eq!(finding["saves"]["calls"], 500, "{finding:#}");
+    let cure = finding["cure"].as_str().expect("a cure");
+    let lends = "let copy_both lend one buffer to the 2 lines that call it";
+    assert!(cure.contains(lends), "{cure}");
+}
+
 #[test]
 fn buffers_that_grow() {
     check("growth.c", C, &[]);
@@ -171,6 +186,22 @@ fn texts_that_a_dependency_makes() {
     };
     assert_eq!(found_of("given"), [("inline".to_owned(), 4)]);
     assert_eq!(found_of("long"), []);
+    assert_eq!(found_of("borrowed"), [("copied".to_owned(), 18)]);
+}
+
+/// The finding about a whole line covers the blocks of each caller.
+#[test]
+fn joined_findings_count_a_block_once() {
+    let directory = temporary();
+    let source = include_str!("advice/values.rs");
+    let program = compile_rust(directory.path(), "values.rs", source, &["-g", "-O"]);
+    let libraries = built_libraries();
+    let advice = advice(directory.path(), libraries.path(), &program, "callers", &[]);
+    let finding = &advice["processes"][0]["findings"][0];
+    assert_eq!(finding["site"]["line"], line_of(source, "sentence"));
+    let also = finding["also"].as_array().expect("others");
+    assert_eq!(also.len(), 1, "{finding:#}");
+    assert_eq!(finding["saves"]["calls"], 598, "of 600: {finding:#}");
 }
 
 #[test]

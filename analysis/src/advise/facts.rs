@@ -62,6 +62,8 @@ pub struct Buffers {
     pub freed_at: Option<StackId>,
     /// Those freed after their `owner` function had certainly returned.
     pub returned: u64,
+    /// Of each buffer that was freed, the number of outermost frames that allocation and free may share.
+    pub shared: Stays,
 }
 
 impl Buffers {
@@ -144,10 +146,8 @@ impl Facts {
     /// In percent of all calls but the first: those before which the outermost `frames` may have stayed
     /// since the call before. `None`: one call.
     pub fn stayed(&self, frames: usize) -> Option<u64> {
-        let all: u64 = self.stays.0.iter().map(|(_, calls)| calls).sum();
-        let least = u32::try_from(frames).unwrap_or(u32::MAX);
-        let enough = self.stays.0.iter().filter(|(frames, _)| *frames >= least);
-        let stayed: u64 = enough.map(|(_, calls)| calls).sum();
+        let all = self.stays.of(0);
+        let stayed = self.stays.of(frames);
         stayed.saturating_mul(100).checked_div(all)
     }
 }
@@ -162,6 +162,13 @@ impl Stays {
             Some((_, calls)) => *calls += 1,
             None => self.0.push((frames, 1)),
         }
+    }
+
+    /// How often at least this many stayed.
+    pub fn of(&self, frames: usize) -> u64 {
+        let least = u32::try_from(frames).unwrap_or(u32::MAX);
+        let enough = self.0.iter().filter(|(frames, _)| *frames >= least);
+        enough.map(|(_, calls)| calls).sum()
     }
 }
 

@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 
 use larder_base::number::grouped;
+use larder_base::order;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::claim::Claim;
 use super::facts::ImageFacts;
-use super::finding::{Confidence, Finding, Keeper, Pattern, Place};
+use super::finding::{Confidence, Finding, Keeper, Part, Pattern, Place, whole};
 
 /// From this many lines on one arena is less work than a buffer for each.
 const ARENA_LINES: usize = 3;
@@ -156,10 +157,7 @@ pub fn joined(image: &ImageFacts, findings: Vec<Finding>) -> Vec<(Finding, Vec<F
 
 /// Gives the first the parts of all, the least confidence, and a cure for all of their lines.
 fn merge(image: &ImageFacts, first: &mut Finding, also: &[Finding]) {
-    let parts = also
-        .iter()
-        .flat_map(|finding| finding.parts.iter().copied());
-    first.parts.extend(parts);
+    first.parts = parts_of_all(image, first, also);
     let weakest = also.iter().map(|finding| finding.confidence).min();
     first.confidence = weakest.map_or(first.confidence, |weakest| weakest.min(first.confidence));
     let all = || std::iter::once(&*first).chain(also);
@@ -173,6 +171,46 @@ fn merge(image: &ImageFacts, first: &mut Finding, also: &[Finding]) {
     if let Some((pattern, cure)) = cure {
         (first.pattern, first.cure) = (pattern, cure);
     }
+}
+
+/// The parts of all, each origin once: a finding about a whole line covers the blocks of its callers.
+fn parts_of_all(image: &ImageFacts, first: &Finding, also: &[Finding]) -> Vec<Part> {
+    let mut largest_first: Vec<&Finding> = std::iter::once(first).chain(also).collect();
+    order::sort_by_key(&mut largest_first, |finding| {
+        std::cmp::Reverse(finding.blocks(image).0)
+    });
+    let mut covered: FxHashSet<usize> = FxHashSet::default();
+    let mut parts: Vec<Part> = Vec::new();
+    let mut at: FxHashMap<usize, usize> = FxHashMap::default();
+    for finding in largest_first {
+        let origins = buffers_of(finding);
+        if !origins.is_empty() && origins.iter().all(|origin| covered.contains(origin)) {
+            continue;
+        }
+        covered.extend(origins);
+        for part in &finding.parts {
+            let place = *at.entry(part.origin).or_insert(parts.len());
+            let Some(known) = parts.get_mut(place) else {
+                parts.push(*part);
+                continue;
+            };
+            let all = whole(image, part.origin);
+            known.calls = (known.calls + part.calls).min(all.calls);
+            known.bytes = known.bytes.saturating_add(part.bytes).min(all.bytes);
+        }
+    }
+    parts
+}
+
+/// The origins that allocate the buffers that a finding counts.
+fn buffers_of(finding: &Finding) -> Vec<usize> {
+    let counted = finding.evidence.iter().find_map(|claim| match claim {
+        Claim::AtOnce { origins, .. } => Some(origins),
+        _ => None,
+    });
+    counted.map_or(Vec::new(), |origins| {
+        origins.iter().map(|(origin, _)| *origin).collect()
+    })
 }
 
 /// The cure if several lines allocate one object's blocks.

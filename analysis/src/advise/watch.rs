@@ -172,8 +172,13 @@ impl Watch {
             .map_or(shared, |owner| common(at.stacks, owner, shared));
         buffers.owner = Some(owner);
         let depth = self.depths.of(at.stacks, owner);
-        let stayed = self.threads.of(at.thread).returns.stayed(note.event);
+        let stayed = match note.thread == at.thread {
+            true => self.threads.of(at.thread).returns.stayed(note.event),
+            false => 0,
+        };
         buffers.returned += u64::from(note.thread != at.thread || stayed < depth);
+        let shared = self.depths.of(at.stacks, shared);
+        buffers.shared.add(shared.min(stayed));
     }
 
     /// A block is freed after its thread allocated another: checks whether that replaced it. `of`: the

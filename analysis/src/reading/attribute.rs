@@ -39,7 +39,7 @@ pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
     if rules.is_empty() {
         return Attribution {
             counted: Counted::AsCalled,
-            site: find_site(&frames, 0),
+            site: find_site(&frames, formatting(&frames)),
         };
     }
     match find_wrapper(&frames, rules) {
@@ -72,6 +72,35 @@ fn find_site(frames: &[&ChainFrame], from: usize) -> Option<usize> {
         .or_else(outermost)
         .or_else(|| find(&|frame| !frame.family))
         .or_else(|| (from < frames.len()).then_some(from))
+}
+
+/// The frame that formats into a text of its own, if the allocation makes room in that text; else the
+/// innermost. In between are `fmt` functions, which write where their caller says.
+fn formatting(frames: &[&ChainFrame]) -> usize {
+    const WRITES: &[&str] = &[
+        "alloc::string::String as core::fmt::Write>::write_str",
+        "alloc::string::String as core::fmt::Write>::write_char",
+    ];
+    const BEGINS: &[&str] = &[
+        "core::fmt::Write::write_fmt",
+        "core::fmt::Write>::write_fmt",
+        "alloc::fmt::format",
+        "alloc::string::ToString>::to_string",
+    ];
+    let name = |frame: &&ChainFrame| frame.source.function.as_ref().map(|f| f.name.clone());
+    let is = |frame: &&ChainFrame, parts: &[&str]| {
+        name(frame).is_some_and(|name| parts.iter().any(|part| name.contains(part)))
+    };
+    let Some(writes) = frames.iter().position(|frame| is(frame, WRITES)) else {
+        return 0;
+    };
+    // A function may also write to a text of its own.
+    let by_formatter = frames.get(writes + 1).is_some_and(|frame| {
+        name(frame).is_some_and(|name| name.contains("core::fmt::") && frame.plumbing)
+    });
+    let begins = |frame: &ChainFrame| is(&frame, BEGINS) && !is(&frame, &["Formatter"]);
+    let begins = || (writes..frames.len()).find(|index| begins(frames[*index]));
+    by_formatter.then(begins).flatten().unwrap_or(0)
 }
 
 /// The outermost of the wrappers that the call came through directly, and its rule.
@@ -125,7 +154,11 @@ mod tests {
                 let line: u32 = line.parse().unwrap();
                 let source = SourceFrame {
                     function: (function != "?").then(|| FunctionName::new(function, None)),
-                    file: (line > 0).then(|| "/src/x.c".into()),
+                    file: match (module, line) {
+                        (_, 0) => None,
+                        ("std", _) => Some("/rustc/1/library/x.rs".into()),
+                        _ => Some("/src/x.c".into()),
+                    },
                     line: (line > 0).then_some(line),
                     inlined: false,
                 };
@@ -181,6 +214,31 @@ mod tests {
             Some(2)
         );
         assert_eq!(site(&["libx.so!xmalloc:0", "libx.so!xstrdup:0"]), Some(1));
+    }
+
+    /// The text grows within `fmt`, for who formats; a text of its own is its own.
+    #[test]
+    fn who_formats_is_charged_for_the_text() {
+        let grows = "std!<alloc::string::String as core::fmt::Write>::write_str:1";
+        let formatter = [
+            "std!<core::fmt::Formatter>::write_fmt:2",
+            "prog!<P as core::fmt::Display>::fmt:3",
+        ];
+        let write = "std!core::fmt::write:4";
+        let outer = ["std!alloc::fmt::format:5", "prog!name:6", "prog!main:7"];
+        let through = |inner: &[&'static str]| {
+            let frames = [&[grows][..], inner, &[write], &outer];
+            site(&frames.concat())
+        };
+        assert_eq!(through(&formatter), Some(5));
+        let own = [
+            "std!core::fmt::Write::write_fmt:2",
+            "prog!<P as core::fmt::Display>::fmt:3",
+        ];
+        assert_eq!(through(&own), Some(2));
+        assert_eq!(through(&formatter[1..]), Some(1), "not by a formatter");
+        let sink = [&[grows][..], &formatter, &[write, "prog!main:7"]];
+        assert_eq!(site(&sink.concat()), Some(2), "into no text");
     }
 
     #[test]

@@ -12,3 +12,8 @@ pub fn sentence(i: usize) -> String {
     std::hint::black_box(&text);
     text
 }
+
+#[inline(never)]
+pub fn with_slashes(path: &str) -> String {
+    path.to_string()
+}

@@ -5,6 +5,7 @@
 // case stack_sizes: finds stack at sizes
 // case helper: finds reuse at helper
 // case large: finds reuse at large
+// case lent: finds reuse at lent
 // case loop: finds reuse at loop
 // case replaced: finds reuse at replaced
 // case escapes: nothing
@@ -74,6 +75,20 @@ NOINLINE static void read_file(void) {
 }
 static void case_large(void) {
   for (int i = 0; i < kTurns; i++) read_file();
+}
+
+// Two lines of a caller: it can lend both calls one buffer, which is gone when it returns.
+NOINLINE static void copy_part(int part) {
+  char* buffer = malloc(50000);  // @lent
+  use(buffer + part);
+  free(buffer);
+}
+NOINLINE static void copy_both(void) {
+  copy_part(0);
+  copy_part(1);
+}
+static void case_lent(void) {
+  for (int i = 0; i < kTurns; i++) copy_both();
 }
 
 // Freed by another function, but always before the next is made.
@@ -230,6 +245,7 @@ int main(int argc, char** argv) {
   CASE(stack_sizes);
   CASE(helper);
   CASE(large);
+  CASE(lent);
   CASE(loop);
   CASE(replaced);
   CASE(escapes);

@@ -4,7 +4,15 @@
 // case large: nothing
 // case local: finds stack at local
 // case passed: finds reuse at passed
+// case formatted: finds stack at formatted
+// case counted: finds inline at counted
+// case counted_long: nothing
+// case copied_whole: finds copied at cloned
+// case copied_and_kept: finds arena at cloned
+// case filled: finds arena at cloned
+use std::fmt;
 use std::hint::black_box;
+use std::sync::Arc;
 
 #[path = "registry/src/dependency-1.0.0/src/lib.rs"]
 mod dependency;
@@ -62,7 +70,7 @@ fn case_local() {
 
 #[inline(never)]
 fn filled(i: usize) -> Vec<u64> {
-    vec![i as u64 + 1; 1 + i % 3] // @passed
+    vec![i as u64 + 2; 2 + i % 3] // @passed
 }
 
 // A caller that asks again and again can keep it.
@@ -87,6 +95,142 @@ fn case_long() {
     }
 }
 
+struct Point(usize, usize);
+
+// Writes where its caller says.
+impl fmt::Display for Point {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "({}, {})", self.0, self.1)
+    }
+}
+
+#[inline(never)]
+fn formatted(i: usize) -> usize {
+    let text = format!("{}", Point(i % 7, 3)); // @formatted
+    black_box(&text).len()
+}
+
+fn case_formatted() {
+    for i in 0..VALUES {
+        black_box(formatted(i));
+    }
+}
+
+#[inline(never)]
+fn counted(text: &str) -> Arc<str> {
+    Arc::from(text) // @counted
+}
+
+fn hold(make: impl Fn(usize) -> Arc<str>) {
+    let mut texts: Vec<Arc<str>> = Vec::with_capacity(VALUES);
+    (0..VALUES).for_each(|i| texts.push(make(i)));
+    while !texts.is_empty() {
+        black_box(texts.swap_remove(texts.len() * 7 / 11).len());
+    }
+}
+
+fn case_counted() {
+    hold(|i| counted(&"abcdefghijklmnop"[..1 + i % 16]));
+}
+
+fn case_counted_long() {
+    let text = "abcdefghijklmnop".repeat(9);
+    hold(|i| counted(&text[..70 + i % 60]));
+}
+
+#[derive(Clone)]
+struct Part {
+    lengths: Vec<u64>, // @cloned
+}
+
+fn parts() -> Vec<Part> {
+    let lengths = |i: usize| vec![i as u64; 40 + i % 9];
+    let parts = (0..20).map(|i| Part { lengths: lengths(i) });
+    parts.collect()
+}
+
+// All but one are gone when it returns.
+#[inline(never)]
+fn longest(parts: &[Part]) -> Part {
+    let mut copies = parts.to_vec();
+    while copies.len() > 1 {
+        let at = usize::from(copies[0].lengths.len() > copies[1].lengths.len());
+        copies.remove(at);
+    }
+    copies.remove(0)
+}
+
+fn case_copied_whole() {
+    let parts = parts();
+    for _ in 0..VALUES {
+        black_box(longest(&parts).lengths.len());
+    }
+}
+
+#[inline(never)]
+fn copied(parts: &[Part]) -> Vec<Part> {
+    parts.to_vec()
+}
+
+fn case_copied_and_kept() {
+    let parts = parts();
+    for i in 0..VALUES {
+        let mut copies = copied(&parts);
+        copies[i % 20].lengths[0] = 7;
+        black_box(copies.swap_remove(i * 7 % 11).lengths.len());
+    }
+}
+
+// Elements of their own, which only begin as copies.
+#[inline(never)]
+fn case_filled() {
+    for i in 0..VALUES {
+        let part = Part { lengths: vec![i as u64; 40] };
+        let mut rows = vec![part; 20];
+        rows[i % 20].lengths[0] = 7;
+        while !rows.is_empty() {
+            black_box(rows.swap_remove(rows.len() * 7 / 11).lengths.len());
+        }
+    }
+}
+
+fn case_borrowed() {
+    for i in 0..VALUES {
+        black_box(dependency::with_slashes(["a/b", "src/lib.rs", "long/enough/to/need/a/block"][i % 3]));
+    }
+}
+
+thread_local! {
+    static LAST: std::cell::Cell<String> = const { std::cell::Cell::new(String::new()) };
+}
+
+#[inline(never)]
+fn sentence(i: usize) -> String {
+    let text = "word ".repeat(20 + i % 3); // @sentence
+    black_box(&text);
+    text
+}
+
+#[inline(never)]
+fn read(i: usize) -> usize {
+    let text = sentence(i);
+    black_box(&text).len()
+}
+
+#[inline(never)]
+fn read_and_keep(i: usize) -> usize {
+    let bytes = read(i);
+    LAST.set(sentence(i));
+    black_box(bytes)
+}
+
+#[inline(never)]
+fn case_callers() {
+    for i in 0..VALUES {
+        black_box(read_and_keep(i));
+    }
+}
+
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("kept") => case_kept(),
@@ -95,6 +239,14 @@ fn main() {
         Some("passed") => case_passed(),
         Some("given") => case_given(),
         Some("long") => case_long(),
+        Some("formatted") => case_formatted(),
+        Some("counted") => case_counted(),
+        Some("counted_long") => case_counted_long(),
+        Some("copied_whole") => case_copied_whole(),
+        Some("copied_and_kept") => case_copied_and_kept(),
+        Some("filled") => case_filled(),
+        Some("borrowed") => case_borrowed(),
+        Some("callers") => case_callers(),
         _ => std::process::exit(2),
     }
 }

@@ -1,5 +1,5 @@
-//! Vectors and strings that nearly always hold little, and that no function could keep between calls:
-//! with inline capacity they need no block.
+//! Vectors, strings and counted slices that nearly always hold little, and that no function could keep between
+//! calls: with inline capacity they need no block.
 
 use larder_base::number::percent;
 use rustc_hash::FxHashMap;
@@ -11,12 +11,15 @@ use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Pattern, Place, buffers_up_to, grouped_by,
 };
 use crate::advise::sizes::Sizes;
+use crate::reading::attribute::functions;
 
 /// A larger value is expensive to move.
 const MOST_BYTES: u64 = 256;
 /// Bytes may be a string, of any length in the next run; this many fit into the size of a vector.
 const MOST_TEXT_BYTES: u64 = 24;
 const WORD_BYTES: u64 = 8;
+/// The counts before the bytes of an `Arc<[u8]>` or an `Rc<str>`.
+const COUNTS_BYTES: u64 = 16;
 /// The share of the vectors that must fit.
 const MOST_OF_THEM: f64 = 0.9;
 
@@ -47,9 +50,19 @@ pub fn detect<'a>(
 
 /// Only for Rust, where libraries have such vectors.
 fn is_held(site: &Site) -> bool {
-    site.facts.buffers.begun > 0
-        && matches!(site.container(), Some("Vec" | "String"))
-        && site.library_function().is_none()
+    let holds = match site.container() {
+        Some("Vec" | "String") => true,
+        Some("Rc" | "Arc") => is_counted_slice(site),
+        _ => false,
+    };
+    site.facts.buffers.begun > 0 && holds && site.library_function().is_none()
+}
+
+/// An object behind a pointer that counts may be of any kind; a slice is a text or a list.
+fn is_counted_slice(site: &Site) -> bool {
+    let below = functions(&site.chain).take(site.site.unwrap_or(0));
+    let mut names = below.filter_map(|frame| frame.source.function.as_ref());
+    names.any(|function| function.name.contains("::allocate_for_slice"))
 }
 
 fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
@@ -60,11 +73,17 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
     }
     let [half, most, nearly_all] = [0.5, MOST_OF_THEM, 0.99].map(|share| finals.covering(share));
     let unit = types.unit_of_grown(image, group, &finals);
-    let text = image.sites[group[0]].container() == Some("String");
+    let container = image.sites[group[0]].container();
+    let (text, counted) = (
+        container == Some("String"),
+        matches!(container, Some("Rc" | "Arc")),
+    );
+    let counts = if counted { COUNTS_BYTES } else { 0 };
     let words = [finals.smallest(), finals.largest()]
         .iter()
         .all(|bytes| bytes % WORD_BYTES == 0);
     let room = match unit.size_bytes() {
+        _ if counted => COUNTS_BYTES + MOST_TEXT_BYTES,
         Some(2..) => MOST_BYTES,
         _ if text || finals.smallest() == finals.largest() || words => MOST_TEXT_BYTES,
         // Bytes of one fixed length per vector are a table.
@@ -91,14 +110,18 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
         cure: format!(
             "let the value hold up to {} itself, and allocate only for more ({}), if no pointer leads into \
              it when it moves: {:.0} % need no block",
-            unit.in_full(most),
-            match text {
-                true => "SmolStr, CompactString",
-                false => "SmallVec, ArrayVec",
+            match counted {
+                true => format!("{} bytes", most.saturating_sub(counts)),
+                false => unit.in_full(most),
+            },
+            match (text, counted) {
+                (true, _) => "SmolStr, CompactString",
+                (_, true) => "SmolStr; TinyVec",
+                _ => "SmallVec, ArrayVec",
             },
             percent(finals.up_to(most), finals.total())
         ),
-        size_bytes: Some(most),
+        size_bytes: Some(most.saturating_sub(counts)),
         confidence: Confidence::Medium,
     })
 }

@@ -4,6 +4,7 @@
 mod arrays;
 mod batch;
 mod contents;
+mod copies;
 mod cures;
 mod growth;
 mod hot;
@@ -30,6 +31,7 @@ pub struct Asked {
     pairs: pairs::Asked,
     memory: memory::Asked,
     hot: hot::Asked,
+    copies: copies::Asked,
 }
 
 /// The questions that must be answered before anything can be concluded.
@@ -40,6 +42,7 @@ pub fn ask(image: &ImageFacts, worth: &Worth) -> (Asked, Questions) {
         pairs: pairs::ask(image, worth, &mut questions),
         memory: memory::ask(image, &mut questions),
         hot: hot::ask(image, &mut questions),
+        copies: copies::ask(image, worth, &mut questions),
     };
     (asked, questions)
 }
@@ -68,11 +71,13 @@ pub fn conclude(
     let sure = short.findings.iter().chain(&pairs).chain(&batch);
     let taken = origins(sure.filter(|finding| finding.confidence > Confidence::Low));
     let mut swept = swept::detect(image, &asked.short, answers, &taken);
+    let sure = short.findings.iter().chain(&pairs).chain(&batch);
+    let copies = copies::conclude(image, &asked.copies, answers, sure);
     // Texts of another run may be too long for their values.
     let is_text = |finding: &&Finding| image.sites[finding.site].container() == Some("String");
     let others = short.findings.iter().chain(&batch);
     let others = others.chain(swept.iter().filter(is_text));
-    let mut findings = inline::detect(image, types, others);
+    let mut findings = without_copies(inline::detect(image, types, others), copies);
     let held = origins(findings.iter());
     swept.retain(|finding| !all_parts(finding, &held));
     let of_swept = origins(swept.iter());
@@ -116,6 +121,20 @@ pub fn conclude(
     }
     findings.extend(hot::conclude(image, &asked.hot, answers));
     findings
+}
+
+/// Findings to hold values inline, and to copy less. A type that several lines copy is cured at the type; what one
+/// line need not copy needs no place.
+fn without_copies(mut held: Vec<Finding>, mut copies: Vec<Finding>) -> Vec<Finding> {
+    let goes_beyond =
+        |held: &Finding, copies: &Finding| !all_parts(held, &origins(std::iter::once(copies)));
+    copies.retain(|copies| {
+        let beyond = held.iter().filter(|held| goes_beyond(held, copies));
+        !all_parts(copies, &origins(beyond))
+    });
+    held.retain(|held| copies.iter().all(|copies| goes_beyond(held, copies)));
+    held.extend(copies);
+    held
 }
 
 /// What is live at the end, but for lines that are known to grow.
