@@ -54,8 +54,13 @@ pub fn escape_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Whether a terminal shows the character and does nothing else.
+pub fn is_plain(c: char) -> bool {
+    !c.is_control() && !changes_direction(c)
+}
+
 fn needs_escape(c: char) -> bool {
-    c == '\\' || c.is_control() || changes_direction(c)
+    c == '\\' || !is_plain(c)
 }
 
 /// Characters that reorder or hide the text around them on a terminal.

@@ -127,7 +127,15 @@ fn sites_are_ranked_with_their_lines_and_intervals() {
     let full = output(
         larder()
             .args([
-                "profile", "--sort", "in-use", "--top", "1", "--mean", "1", "--",
+                "profile",
+                "--sort",
+                "in-use",
+                "--top",
+                "1",
+                "--mean",
+                "1",
+                "--no-source",
+                "--",
             ])
             .arg(&program),
     );

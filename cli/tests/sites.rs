@@ -301,7 +301,7 @@ fn without_debug_information_there_are_functions_and_without_symbols_offsets() {
     let advice = output(larder().arg("advise").arg(&trace));
     assert_success(&advice);
     assert!(
-        stdout(&advice).contains("debuginfod-find debuginfo FILE"),
+        stdout(&advice).contains("--debuginfod URL"),
         "{}",
         stdout(&advice)
     );

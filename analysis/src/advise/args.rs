@@ -7,6 +7,7 @@ use larder_base::format::Format;
 use super::AdvisePlan;
 use super::finding::Confidence;
 use crate::html::HtmlPlan;
+use crate::reading::lookup::RawSource;
 use crate::reading::subject::RawSubject;
 use crate::view::{self, RawOutput, View};
 
@@ -33,6 +34,8 @@ pub struct RawAdvise {
     #[arg(long)]
     stacks: bool,
     #[command(flatten)]
+    source: RawSource,
+    #[command(flatten)]
     output: RawOutput,
 }
 
@@ -41,7 +44,8 @@ impl RawAdvise {
         let format = self
             .output
             .format(&[Format::Text, Format::Json, Format::Html])?;
-        let subject = self.subject.check()?;
+        let mut subject = self.subject.check()?;
+        self.source.check(&mut subject.charging.lookup)?;
         if format == Format::Html {
             view::refuse(&[
                 ("--top", self.top.is_some()),

@@ -23,6 +23,8 @@ use crate::reading::attribute::functions;
 use crate::reading::chain::Location;
 use crate::reading::plumbing::ModuleRole;
 use crate::reading::resolve::{ChainFrame, Resolver};
+use crate::symbols::shorten::shorten;
+use crate::symbols::source::FoundSource;
 use crate::symbols::types::{CodePlace, ModuleTypes, NamedType};
 
 /// Endings of source files that are parsed.
@@ -214,7 +216,7 @@ impl<'a> Types<'a> {
                 return Some(vec![Suspect { named, single }]);
             }
             let frame = location.get(place.depth).filter(|_| by_source)?;
-            of_source(types, frame, place)
+            of_source(types, frame, self.resolver.source(frame)?, place)
         };
         let found: Suspects = find().unwrap_or_default().into();
         self.known.borrow_mut().insert(key, found.clone());
@@ -234,16 +236,23 @@ fn only_family(site: &Site, charged: usize) -> bool {
 
 /// The types on the source line of a frame, if the debug information has all of them. A source file
 /// that is newer than the debug information is not the compiled one.
-fn of_source(types: &ModuleTypes, frame: &ChainFrame, place: CodePlace) -> Option<Vec<Suspect>> {
+fn of_source(
+    types: &ModuleTypes,
+    frame: &ChainFrame,
+    source: FoundSource,
+    place: CodePlace,
+) -> Option<Vec<Suspect>> {
     let line = usize::try_from(frame.source.line?).ok()?;
-    let path = Path::new(&**frame.source.file.as_ref()?);
-    let extension = path.extension()?.to_str()?;
+    let FoundSource { path, is_compiled } = source;
+    let named = Path::new(&**frame.source.file.as_ref()?);
+    let extension = named.extension()?.to_str()?;
     if !C_FILES.contains(&extension) {
         return None;
     }
-    let file = open_regular(path).ok()?;
+    let file = open_regular(&path).ok()?;
     let about = file.metadata().ok()?;
-    if about.modified().ok()? > types.modified()? || about.len() > MOST_SOURCE_BYTES {
+    let is_newer = !is_compiled && about.modified().ok()? > types.modified()?;
+    if is_newer || about.len() > MOST_SOURCE_BYTES {
         return None;
     }
     let first = line.saturating_sub(LINES_BEFORE).max(1);
@@ -279,7 +288,7 @@ fn lines(file: impl Read, first: usize, last: usize) -> Option<String> {
 
 /// A name without default template arguments, and with text for the library's own nodes.
 fn shown(name: &str) -> String {
-    let text = shortened(name);
+    let text = shorten(name);
     const NODES: &[(&str, &str)] = &[
         ("std::_Sp_counted_ptr_inplace<", "std::make_shared"),
         ("std::_Rb_tree_node<", "a node of std::map or std::set"),
@@ -313,29 +322,6 @@ fn argument_end(arguments: &str) -> Option<usize> {
         }
         None
     })
-}
-
-fn shortened(name: &str) -> String {
-    let mut text = name.replace("std::__cxx11::", "std::");
-    for default in ["std::allocator<", "std::less<", "std::char_traits<"] {
-        let argument = format!(", {default}");
-        while let Some(start) = text.find(&argument) {
-            let inside = start + argument.len();
-            let mut end = inside;
-            while let Some(length) = argument_end(&text[end..]) {
-                end += length + 1;
-                if text[..end].ends_with('>') {
-                    break;
-                }
-            }
-            if end == inside {
-                break;
-            }
-            text.replace_range(start..end, "");
-        }
-    }
-    let text = text.replace(" >", ">");
-    text.replace("std::basic_string<char>", "std::string")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::reading::attribute::functions;
 use crate::reading::naming::{frame_name, frame_place, function_name};
 use crate::reading::plumbing::ModuleRole;
 use crate::reading::resolve::ChainFrame;
+use crate::reading::sites::SiteStack;
 
 /// A pattern with fewer blocks is chance.
 pub const FEWEST_BLOCKS: u64 = 8;
@@ -307,7 +308,7 @@ impl PlaceKey {
             // A constructor has one name and several symbols, none where it is inlined.
             function: source.and_then(|source| source.function.as_ref()).map(
                 |function| match line {
-                    Some(_) => function.name.clone(),
+                    Some(_) => function.full.clone(),
                     None => function.symbol.clone(),
                 },
             ),
@@ -324,6 +325,13 @@ impl Site {
     /// All functions of the stack, innermost first.
     pub fn functions(&self) -> Vec<&ChainFrame> {
         functions(&self.chain).collect()
+    }
+
+    pub fn stack(&self) -> SiteStack {
+        SiteStack {
+            chain: self.chain.clone(),
+            site: self.site,
+        }
     }
 
     pub fn site_frame(&self) -> Option<&ChainFrame> {
@@ -424,7 +432,7 @@ impl Site {
         let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
         below.iter().rev().find_map(|frame| {
             let name = frame.source.function.as_ref()?;
-            in_name(&name.name).or_else(|| in_file(frame.source.file.as_deref()?))
+            in_name(&name.full).or_else(|| in_file(frame.source.file.as_deref()?))
         })
     }
 }

@@ -15,8 +15,9 @@ use super::rank::Ranked;
 use super::rates;
 use super::{AdvisePlan, ImageAdvice};
 use crate::reading::Analysis;
+use crate::reading::excerpt;
 use crate::reading::losses;
-use crate::reading::resolve::ChainFrame;
+use crate::reading::resolve::{ChainFrame, Resolver};
 
 pub fn print(
     plan: &AdvisePlan,
@@ -29,12 +30,14 @@ pub fn print(
         "trace": printable::name(&plan.subject.trace),
         "losses": losses::details(analysis),
         "wrappers": analysis.wrappers.names(),
-        "processes": advice.iter().map(|image| process(plan, image)).collect::<Vec<_>>(),
+        "processes": advice.iter().map(|image| process(plan, analysis, image)).collect::<Vec<_>>(),
     });
     output::write_json(&document, out)
 }
 
-fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
+fn process(plan: &AdvisePlan, analysis: &Analysis, image: &ImageAdvice) -> Value {
+    let resolver = &analysis.resolver;
+    let finding = |ranked| finding(resolver, &image.facts, ranked);
     let findings = image.findings.iter().take(plan.top);
     json!({
         "process": image.title,
@@ -50,8 +53,8 @@ fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
             "ns": image.totals.ns.round(),
             "of_ns": image.totals.all_ns.round(),
         },
-        "findings": findings.map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
-        "busy": image.busy.iter().map(|ranked| finding(&image.facts, ranked)).collect::<Vec<_>>(),
+        "findings": findings.map(finding).collect::<Vec<_>>(),
+        "busy": image.busy.iter().map(finding).collect::<Vec<_>>(),
         "not_shown": image.hidden,
         "cpu": image.times.as_ref().map(|times| json!({
             "samples": times.all.samples,
@@ -60,12 +63,13 @@ fn process(plan: &AdvisePlan, image: &ImageAdvice) -> Value {
             "recorder_ns": times.recorder.ns,
         })),
         "calls": image.calls.as_ref().map(|calls| {
-            calls.iter().take(plan.top).map(calls::print::json).collect::<Vec<_>>()
+            let calls = calls.iter().take(plan.top);
+            calls.map(|finding| calls::print::json(resolver, finding)).collect::<Vec<_>>()
         }),
     })
 }
 
-fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
+fn finding(resolver: &Resolver, image: &ImageFacts, ranked: &Ranked) -> Value {
     let finding = &ranked.finding;
     let named = &image.sites[finding.site];
     let related = finding
@@ -77,6 +81,7 @@ fn finding(image: &ImageFacts, ranked: &Ranked) -> Value {
         "title": finding.pattern.title(),
         "confidence": finding.confidence.name(),
         "site": site(named),
+        "source": excerpt::json(resolver, Some(&named.stack())),
         "related": related.collect::<Vec<_>>(),
         "saves": {
             "calls": finding.calls(),

@@ -56,6 +56,7 @@ use facts::ImageFacts;
 use finding::{Confidence, Finding, Pattern};
 use prove::{Answers, Prover};
 use rank::{Ranked, Totals, Worth};
+pub use text::FindingText;
 pub use watch::Watch;
 use within::{Times, Within};
 
@@ -141,12 +142,8 @@ pub fn advise(plan: &AdvisePlan) -> Result<()> {
     printed
 }
 
-/// The findings of a trace after a `Watch` has read it, for a page: a title and lines of text each.
-pub fn findings(
-    subject: &Subject,
-    watch: Watch,
-    analysis: &mut Analysis,
-) -> Vec<(String, Vec<String>)> {
+/// The findings of a trace after a `Watch` has read it, for a page.
+pub fn findings(subject: &Subject, watch: Watch, analysis: &mut Analysis) -> Vec<FindingText> {
     let plan = AdvisePlan {
         subject: subject.clone(),
         top: usize::MAX,
@@ -163,7 +160,7 @@ pub fn findings(
             .iter()
             .chain(&image.busy)
             .take(FINDINGS_A_PAGE);
-        findings.map(|ranked| text::lines(image, ranked))
+        findings.map(|ranked| text::lines(&analysis.resolver, image, ranked))
     });
     findings.collect()
 }

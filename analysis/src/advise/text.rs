@@ -19,9 +19,10 @@ use super::rates;
 use super::within::Share;
 use super::{AdvisePlan, ImageAdvice};
 use crate::reading::Analysis;
+use crate::reading::excerpt::{self, Excerpt};
 use crate::reading::losses;
 use crate::reading::naming::{self, frame_place, function_name};
-use crate::reading::sites::SiteStack;
+use crate::reading::resolve::Resolver;
 
 /// Callers named of those that a cure helps, too.
 const MOST_CALLERS: usize = 3;
@@ -43,7 +44,7 @@ pub fn print(
         return writeln!(out, "No allocation was recorded.");
     }
     for image in advice.iter().take(plan.processes) {
-        print_image(plan, image, advice.len() > 1, out)?;
+        print_image(plan, analysis, image, advice.len() > 1, out)?;
     }
     if advice.iter().all(|image| !image.facts.has_contents) {
         writeln!(
@@ -80,6 +81,7 @@ pub fn print(
 
 fn print_image(
     plan: &AdvisePlan,
+    analysis: &Analysis,
     image: &ImageAdvice,
     titled: bool,
     out: &mut dyn Write,
@@ -116,7 +118,7 @@ fn print_image(
         if number == image.worth {
             writeln!(out, "\n{FAINT}too little to be worth a change:{FAINT:#}")?;
         }
-        print_finding(plan, image, number + 1, ranked, out)?;
+        print_finding(plan, analysis, (image, number + 1), ranked, out)?;
     }
     let more = image.findings.len() - shown;
     if more > 0 {
@@ -134,7 +136,7 @@ fn print_image(
         )?;
     }
     if let Some(calls) = &image.calls {
-        calls::print::print(calls, plan.top, plan.stacks, out)?;
+        calls::print::print(&analysis.resolver, calls, plan, out)?;
     }
     if image.hidden > 0 {
         let hidden = counted(image.hidden as u64, "weaker finding");
@@ -175,8 +177,8 @@ fn summary(totals: &Totals, allocations: u64) -> String {
 
 fn print_finding(
     plan: &AdvisePlan,
-    image: &ImageAdvice,
-    number: usize,
+    analysis: &Analysis,
+    (image, number): (&ImageAdvice, usize),
     ranked: &Ranked,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -188,6 +190,8 @@ fn print_finding(
         finding.pattern.title(),
         site.shown(),
     )?;
+    let stack = site.stack();
+    excerpt::print(&analysis.resolver, &stack, out)?;
     writeln!(out, "   saves  {}", saving(image, ranked))?;
     print_cpu(ranked.cpu, "", out)?;
     for (index, claim) in finding.evidence.iter().enumerate() {
@@ -207,10 +211,6 @@ fn print_finding(
         "   {FAINT}confidence {}{FAINT:#}",
         finding.confidence.name()
     )?;
-    let stack = SiteStack {
-        chain: site.chain.clone(),
-        site: site.site,
-    };
     if plan.stacks {
         naming::print_stack(&stack, out)
     } else {
@@ -279,8 +279,15 @@ pub fn print_kit(kit: Option<Kit>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A finding without colours: its title, and its other lines.
-pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
+/// A finding without colours.
+pub struct FindingText {
+    pub title: String,
+    /// The source around the site; empty if it is not found.
+    pub source: Vec<String>,
+    pub lines: Vec<String>,
+}
+
+pub fn lines(resolver: &Resolver, image: &ImageAdvice, ranked: &Ranked) -> FindingText {
     let finding = &ranked.finding;
     let site = &image.facts.sites[finding.site];
     let title = format!("{}: {}", finding.pattern.title(), site.shown());
@@ -290,7 +297,15 @@ pub fn lines(image: &ImageAdvice, ranked: &Ranked) -> (String, Vec<String>) {
     lines.extend(context(image, ranked));
     lines.push(format!("cure: {}", finding.cure));
     lines.push(format!("confidence {}", finding.confidence.name()));
-    (title, lines)
+    let source = Excerpt::of(resolver, &site.stack());
+    let rows = source.iter().flat_map(Excerpt::rows);
+    FindingText {
+        title,
+        source: rows
+            .map(|(gutter, text)| format!("{gutter} {text}"))
+            .collect(),
+        lines,
+    }
 }
 
 /// Why the cure holds for other callers of the line, or for other lines.

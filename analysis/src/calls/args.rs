@@ -8,6 +8,7 @@ use larder_base::format::Format;
 
 use super::{CallsPlan, Direction};
 use crate::error::AnalysisError;
+use crate::reading::lookup::{RawDebuginfod, RawNames};
 use crate::reading::resolve::Charging;
 use crate::reading::subject::Subject;
 use crate::view::{RawOutput, View};
@@ -43,6 +44,10 @@ pub struct RawCalls {
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     #[command(flatten)]
+    names: RawNames,
+    #[command(flatten)]
+    debuginfod: RawDebuginfod,
+    #[command(flatten)]
     output: RawOutput,
 }
 
@@ -52,6 +57,8 @@ impl RawCalls {
             return Err(AnalysisError::usage("'': name a function").into());
         }
         let format = self.output.format(&[Format::Text, Format::Json])?;
+        let mut lookup = self.names.check();
+        self.debuginfod.check(&mut lookup)?;
         Ok(View::Calls(CallsPlan {
             direction,
             function: self.function,
@@ -60,7 +67,10 @@ impl RawCalls {
                 trace: self.trace,
                 pid: self.pid,
                 wrappers: Vec::new(),
-                charging: Charging::default(),
+                charging: Charging {
+                    lookup,
+                    ..Charging::default()
+                },
             },
             depth: usize::from(self.depth),
             top: match (self.top, format) {

@@ -116,7 +116,14 @@ impl RawDiff {
             .format(&[Format::Text, Format::Json, Format::Svg])?;
         let subjects = self.traces.into_iter();
         let subjects = subjects.map(|trace| self.reading.check(trace));
-        let subjects: Vec<Subject> = subjects.collect::<Result<_>>()?;
+        let mut subjects: Vec<Subject> = subjects.collect::<Result<_>>()?;
+        if let Some((first, others)) = subjects.split_first_mut() {
+            // So that a server that cannot be reached is found once.
+            let asked = &first.charging.lookup.debuginfod;
+            for subject in others {
+                subject.charging.lookup.debuginfod.clone_from(asked);
+            }
+        }
         let output = self.output.output;
         if let (Format::Svg, [before, after, ..]) = (format, &subjects[..]) {
             view::refuse(&[

@@ -6,6 +6,7 @@ use clap::Args;
 use larder_base::failure::Result;
 use larder_base::format::{self, Format};
 
+use crate::reading::lookup::RawSource;
 use crate::reading::subject::{RawSubject, Subject};
 use crate::view::View;
 
@@ -27,6 +28,8 @@ Examples:
 pub struct RawHtml {
     #[command(flatten)]
     subject: RawSubject,
+    #[command(flatten)]
+    source: RawSource,
     /// The page to write; an existing one is replaced [default: TRACE.html in this directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -68,7 +71,8 @@ impl HtmlPlan {
 impl RawHtml {
     pub fn check(self) -> Result<View> {
         format::expect(Format::Html, self.output.as_deref())?;
-        let subject = self.subject.check()?;
+        let mut subject = self.subject.check()?;
+        self.source.check(&mut subject.charging.lookup)?;
         Ok(View::Html(HtmlPlan::new(subject, self.output)))
     }
 }

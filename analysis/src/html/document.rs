@@ -7,7 +7,8 @@ use larder_base::printable;
 use serde_json::{Value, json};
 
 use super::gathered::Gathered;
-use super::{Finding, Found, called, tree};
+use super::{Found, called, tree};
+use crate::advise::FindingText;
 use crate::reading::Analysis;
 use crate::reading::attribute::functions;
 use crate::reading::family::Counters;
@@ -54,7 +55,7 @@ pub fn document(
     analysis: &Analysis,
     found: &Found,
     trace: &str,
-    findings: &[Finding],
+    findings: &[FindingText],
     share: f64,
 ) -> Value {
     let mut names = Names::default();
@@ -74,7 +75,7 @@ pub fn document(
     let tables = called::tables(called, &mut names);
     let findings = findings
         .iter()
-        .map(|f| json!({"title": f.title, "lines": f.lines}));
+        .map(|f| json!({"title": f.title, "source": f.source, "lines": f.lines}));
     json!({
         "trace": trace,
         "version": env!("CARGO_PKG_VERSION"),

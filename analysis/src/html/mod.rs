@@ -36,22 +36,12 @@ use gathered::Gathered;
 /// All that is observed for a page, beside the findings.
 pub type Found = Both<Gathered, Called>;
 
-/// A finding of `advise`, to be shown as text.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    pub title: String,
-    pub lines: Vec<String>,
-}
-
 pub fn html(plan: &HtmlPlan) -> Result<()> {
     let mut observer = Both(Both(Gathered::new(), called::observer()), Watch::default());
     let mut analysis = Analysis::read(&plan.subject, &mut observer)?;
     let Both(found, watch) = observer;
     let trace = printable::name(&plan.subject.trace);
-    let findings: Vec<Finding> = advise::findings(&plan.subject, watch, &mut analysis)
-        .into_iter()
-        .map(|(title, lines)| Finding { title, lines })
-        .collect();
+    let findings = advise::findings(&plan.subject, watch, &mut analysis);
     let page = page::render(&analysis, &found, &trace, &findings);
     output::write(Some(&plan.output), Content::Text, |out| {
         out.write_all(page.as_bytes())

@@ -68,6 +68,7 @@
     for (const finding of data.findings) {
       const box = make(place, "div", "finding");
       make(box, "b", "", finding.title);
+      if (finding.source.length) make(box, "pre", "", finding.source.join("\n"));
       for (const line of finding.lines) make(box, "p", "", line);
     }
   }

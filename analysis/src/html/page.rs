@@ -5,9 +5,10 @@ use larder_base::svg::escape;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::Found;
 use super::document::document;
 use super::timeline;
-use super::{Finding, Found};
+use crate::advise::FindingText;
 use crate::reading::Analysis;
 
 const SCRIPT: &str = include_str!("page.js");
@@ -18,7 +19,7 @@ const SHARE: f64 = 0.001;
 /// The size limit of the data; beyond it, more is folded.
 const DATA_BYTES: usize = 1_800_000;
 
-pub fn render(analysis: &Analysis, found: &Found, trace: &str, findings: &[Finding]) -> String {
+pub fn render(analysis: &Analysis, found: &Found, trace: &str, findings: &[FindingText]) -> String {
     let mut share = SHARE;
     let data = loop {
         let data = embedded(&document(analysis, found, trace, findings, share));

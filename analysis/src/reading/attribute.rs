@@ -115,7 +115,7 @@ fn find_wrapper<'r>(
         let function = frame.source.function.as_ref()?;
         rules
             .iter()
-            .find(|rule| rule.matches(&function.name) || rule.matches(&function.symbol))
+            .find(|rule| function.is_named(|name| rule.matches(name)))
     };
     let innermost = frames
         .iter()

@@ -14,6 +14,7 @@ use super::naming::{shown, without_start};
 use super::pattern;
 use super::plumbing::ModuleRole;
 use super::resolve::{ChainFrame, FunctionKey, ModuleLabel, Resolver};
+use crate::symbols::FunctionName;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(u32);
@@ -31,7 +32,7 @@ impl FunctionId {
 pub struct CountedFunction {
     /// For printing: escaped; of a function without a name its module and first address.
     pub name: String,
-    symbol: Option<Rc<str>>,
+    function: Option<FunctionName>,
     /// `None`: the recorder, or known only by calls that it recorded.
     pub module: Option<Rc<ModuleLabel>>,
     pub file: Option<Rc<str>>,
@@ -41,7 +42,7 @@ impl CountedFunction {
     fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            symbol: None,
+            function: None,
             module: None,
             file: None,
         }
@@ -49,9 +50,9 @@ impl CountedFunction {
 
     /// Whether a pattern with `*` and `?` names it, demangled or not.
     pub fn matches(&self, wanted: &str) -> bool {
-        let symbol = self.symbol.as_ref();
-        pattern::matches(wanted, &self.name)
-            || symbol.is_some_and(|symbol| pattern::matches(wanted, symbol))
+        let is_meant = |name: &str| pattern::matches(wanted, name);
+        let function = self.function.as_ref();
+        is_meant(&self.name) || function.is_some_and(|function| function.is_named(is_meant))
     }
 }
 
@@ -177,7 +178,7 @@ fn counted(frame: &ChainFrame, key: &FunctionKey) -> CountedFunction {
             None if key.code == (0, 0) => "[no names]".to_owned(),
             None => format!("{}+{:#x}", frame.module.name, key.code.0),
         },
-        symbol: function.map(|function| function.symbol.clone()),
+        function: function.cloned(),
         module: Some(frame.module.clone()),
         file: frame.source.file.clone(),
     }

@@ -509,7 +509,7 @@ impl<O: Observer> Image<'_, O> {
         for (rule, matched) in self.rules.iter().zip(self.rules_matched.iter_mut()) {
             let named = |frame: &ChainFrame| {
                 let function = frame.source.function.as_ref();
-                function.is_some_and(|f| rule.matches(&f.name) || rule.matches(&f.symbol))
+                function.is_some_and(|f| f.is_named(|name| rule.matches(name)))
             };
             *matched = *matched || functions(&chain).any(named);
         }

@@ -11,10 +11,12 @@
 
 pub mod attribute;
 pub mod chain;
+pub mod excerpt;
 pub mod family;
 pub mod functions;
 pub mod heap;
 pub mod image;
+pub mod lookup;
 pub mod losses;
 pub mod measure;
 pub mod naming;

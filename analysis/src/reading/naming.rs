@@ -12,7 +12,7 @@ use larder_base::style::{FAINT, WARNING};
 use super::attribute::functions;
 use super::plumbing::ModuleRole;
 use super::resolve::{ChainFrame, Resolver};
-use super::sites::{Site, SiteStack, SortKey};
+use super::sites::{Site, SiteStack};
 use crate::symbols::SymbolProblem;
 
 /// Callers shown in the one line of a site when all rankings are printed.
@@ -157,14 +157,6 @@ fn allocator_inside(frames: &[&ChainFrame]) -> usize {
     family.count().saturating_sub(1)
 }
 
-/// The stack with the most calls.
-pub fn print_heaviest_in_line(site: &Site, out: &mut dyn Write) -> io::Result<()> {
-    match site.heaviest(SortKey::Calls) {
-        Some(stack) => print_stack_in_line(stack, out),
-        None => Ok(()),
-    }
-}
-
 /// The functions that the site is inlined into, those between it and the allocator, and the next
 /// callers.
 pub fn print_stack_in_line(stack: &SiteStack, out: &mut dyn Write) -> io::Result<()> {
@@ -265,7 +257,7 @@ pub fn print_problems(resolver: &Resolver, out: &mut dyn Write) -> io::Result<()
         writeln!(
             out,
             "{heading}{FAINT}no debug information, so no source lines, in: {}\n\
-             compile with -g, or get it: debuginfod-find debuginfo FILE{FAINT:#}",
+             compile with -g, or name a debuginfod server that has it: --debuginfod URL{FAINT:#}",
             without_lines.join(", ")
         )?;
     }

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use larder_base::printable;
 use larder_trace::symbols::Function;
@@ -16,9 +17,12 @@ use larder_trace::{Module, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
 use super::chain::{Chain, Location};
+use super::excerpt::Texts;
+use super::lookup::Lookup;
 use super::pattern;
 use super::plumbing::{ModuleRole, is_family, is_known_wrapper, is_plumbing};
 use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
+use crate::symbols::source::{FoundSource, Sources};
 use crate::symbols::types::ModuleTypes;
 use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};
 
@@ -31,6 +35,13 @@ pub struct ModuleLabel {
     pub name: String,
     pub build_id: Vec<u8>,
     pub role: ModuleRole,
+}
+
+impl ModuleLabel {
+    /// It has no file.
+    fn is_of_kernel(&self) -> bool {
+        self.name.starts_with("linux-vdso")
+    }
 }
 
 /// One function of a stack, inlined ones included.
@@ -111,6 +122,7 @@ pub struct Charging {
     /// Patterns of functions that are plumbing too.
     pub skips: Vec<String>,
     pub wrappers: Wrappers,
+    pub lookup: Lookup,
 }
 
 /// How the program's own allocation functions are charged.
@@ -126,6 +138,10 @@ pub enum Wrappers {
 pub struct Resolver {
     roots: DebugRoots,
     skips: Vec<Skip>,
+    full_names: bool,
+    sources: Sources,
+    /// Of the sources that are shown; `None`: none is.
+    texts: Option<Texts>,
     /// Whether the program's own allocation functions are passed over.
     passes_wrappers: bool,
     wrappers: Vec<FunctionKey>,
@@ -151,11 +167,21 @@ const NO_MODULE: usize = usize::MAX;
 impl Resolver {
     /// Charges callers by these options.
     pub fn new(charging: Charging) -> Self {
-        let Charging { skips, wrappers } = charging;
+        let Charging {
+            skips,
+            wrappers,
+            lookup,
+        } = charging;
         Self {
-            roots: DebugRoots::from_environment(),
+            roots: DebugRoots {
+                debuginfod: lookup.debuginfod.clone(),
+                ..DebugRoots::from_environment()
+            },
             passes_wrappers: wrappers == Wrappers::PassedOver,
             wrappers: Vec::new(),
+            full_names: lookup.full_names,
+            texts: lookup.shows_source.then(Texts::default),
+            sources: Sources::new(lookup.sources, lookup.debuginfod),
             skips: skips
                 .into_iter()
                 .map(|pattern| Skip {
@@ -357,6 +383,25 @@ impl Resolver {
         self.resolve(index.unwrap_or(NO_MODULE), address).into()
     }
 
+    /// The source file of a frame.
+    pub fn source(&self, frame: &ChainFrame) -> Option<FoundSource> {
+        let file = frame.source.file.as_ref()?;
+        self.sources.find(file, &frame.module.build_id)
+    }
+
+    /// What was read of sources, if they are shown.
+    pub fn shown_texts(&self) -> Option<&Texts> {
+        self.texts.as_ref()
+    }
+
+    /// When a frame's module was written.
+    pub fn built(&self, frame: &ChainFrame) -> Option<SystemTime> {
+        let mut modules = self.modules.iter();
+        let module = modules.find(|module| Rc::ptr_eq(&module.label, &frame.module))?;
+        let path = Path::new(OsStr::from_bytes(&module.path));
+        path.metadata().ok()?.modified().ok()
+    }
+
     /// The types of a frame's module, if its names were looked up.
     pub fn types(&self, frame: &ChainFrame) -> Option<&ModuleTypes> {
         let mut modules = self.modules.iter();
@@ -395,18 +440,15 @@ impl Resolver {
 
     /// A function without a name goes by its module and address, as reports show it.
     fn is_skipped(&self, source: &SourceFrame, module: &ModuleLabel, address: u64) -> bool {
-        let bare = || format!("{}+{address:#x}", module.name);
-        let names = match &source.function {
-            Some(function) => [function.name.to_string(), function.symbol.to_string()],
-            None if self.skips.is_empty() => return false,
-            None => [bare(), String::new()],
-        };
+        if self.skips.is_empty() {
+            return false;
+        }
+        let bare = format!("{}+{address:#x}", module.name);
         let mut skipped = false;
         for skip in &self.skips {
-            if names
-                .iter()
-                .any(|name| pattern::matches(&skip.pattern, name))
-            {
+            let is_meant = |name: &str| pattern::matches(&skip.pattern, name);
+            let function = source.function.as_ref();
+            if function.map_or_else(|| is_meant(&bare), |f| f.is_named(is_meant)) {
                 skip.matched.set(true);
                 skipped = true;
             }
@@ -414,7 +456,10 @@ impl Resolver {
         skipped
     }
 
-    fn judge(&self, source: SourceFrame, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
+    fn judge(&self, mut source: SourceFrame, module: &Rc<ModuleLabel>, address: u64) -> ChainFrame {
+        if let (true, Some(function)) = (self.full_names, &mut source.function) {
+            function.name = function.full.clone();
+        }
         let skipped = self.is_skipped(&source, module, address);
         let known = self.passes_wrappers && is_known_wrapper(&source);
         let frame = ChainFrame {
@@ -512,8 +557,7 @@ impl Resolver {
     pub fn problems(&self) -> Vec<ModuleProblem> {
         self.modules
             .iter()
-            // The kernel's own module has no file.
-            .filter(|module| !module.label.name.starts_with("linux-vdso"))
+            .filter(|module| !module.label.is_of_kernel())
             .filter_map(|module| {
                 let problem = module.symbols.as_ref()?.problem.clone()?;
                 Some(ModuleProblem {
@@ -540,8 +584,13 @@ fn symbols<'m>(
     index: usize,
 ) -> Option<&'m ModuleSymbols> {
     let module = modules.get_mut(index)?;
-    let path = Path::new(OsStr::from_bytes(&module.path));
-    let load = || ModuleSymbols::load(path, &module.label.build_id, roots);
+    let (path, label) = (Path::new(OsStr::from_bytes(&module.path)), &module.label);
+    // Larder's own functions are not shown, and the kernel's module has no file.
+    let is_asked_for = label.role != ModuleRole::Larder && !label.is_of_kernel();
+    let load = || match is_asked_for {
+        true => ModuleSymbols::load(path, &label.build_id, roots),
+        false => ModuleSymbols::load(path, &label.build_id, &roots.local()),
+    };
     Some(module.symbols.get_or_insert_with(load))
 }
 

@@ -9,6 +9,7 @@ use larder_base::order;
 use larder_base::printable;
 use larder_trace::{Trace, TraceError, trace_files};
 
+use super::lookup::{RawDebuginfod, RawNames};
 use super::resolve::{Charging, Wrappers};
 use super::wrapper::WrapperRule;
 use crate::error::AnalysisError;
@@ -33,6 +34,8 @@ pub struct RawReading {
     wrapper: Vec<String>,
     #[command(flatten)]
     charging: RawCharging,
+    #[command(flatten)]
+    debuginfod: RawDebuginfod,
 }
 
 /// Options about charging, for every command that names sites.
@@ -45,6 +48,8 @@ pub struct RawCharging {
     /// Charge the program's own allocation functions, not their callers
     #[arg(long)]
     no_wrappers: bool,
+    #[command(flatten)]
+    names: RawNames,
 }
 
 impl RawCharging {
@@ -58,6 +63,7 @@ impl RawCharging {
                 true => Wrappers::Charged,
                 false => Wrappers::PassedOver,
             },
+            lookup: self.names.check(),
         })
     }
 }
@@ -75,11 +81,13 @@ impl RawReading {
             .iter()
             .map(|rule| WrapperRule::parse(rule))
             .collect::<std::result::Result<_, _>>()?;
+        let mut charging = self.charging.check()?;
+        self.debuginfod.check(&mut charging.lookup)?;
         Ok(Subject {
             trace,
             pid: self.pid,
             wrappers,
-            charging: self.charging.check()?,
+            charging,
         })
     }
 }

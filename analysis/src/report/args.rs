@@ -9,6 +9,7 @@ use crate::export::ExportPlan;
 use crate::flamegraph::FlamegraphPlan;
 use crate::html::HtmlPlan;
 use crate::of::{Of, RawOf};
+use crate::reading::lookup::RawSource;
 use crate::reading::measure::Measure;
 use crate::reading::sites::SortKey;
 use crate::reading::subject::RawSubject;
@@ -65,6 +66,8 @@ pub struct RawReport {
     #[command(flatten)]
     of: RawOf,
     #[command(flatten)]
+    source: RawSource,
+    #[command(flatten)]
     output: RawOutput,
 }
 
@@ -77,7 +80,12 @@ impl RawReport {
             _ => &OF_CALLS,
         };
         let format = self.output.format(made)?;
-        let subject = self.subject.check()?;
+        let mut subject = self.subject.check()?;
+        if let Format::Text | Format::Json | Format::Html = format {
+            self.source.check(&mut subject.charging.lookup)?;
+        } else {
+            view::refuse(&self.source.given())?;
+        }
         let output = self.output.output;
         if let Format::Text | Format::Json = format {
             return Ok(View::Report(ReportPlan {

@@ -12,8 +12,9 @@ use super::Report;
 use super::copies::{self, Copies};
 use super::cpu::{self, Cpu};
 use super::syscalls::{self, SystemCalls};
+use crate::reading::Analysis;
 use crate::reading::attribute::functions;
-use crate::reading::family::Counters;
+use crate::reading::excerpt;
 use crate::reading::image::ImageReport;
 use crate::reading::losses;
 use crate::reading::naming::inlined_into;
@@ -62,7 +63,7 @@ fn document(report: &Report) -> Value {
     let sites: Vec<Value> = ranked
         .iter()
         .take(report.top())
-        .map(|s| site(s, key, &analysis.counters, analysis.sites.at_peak(s)))
+        .map(|s| site(s, key, analysis))
         .collect();
     let mut document = about(report);
     document["counters"] = json!(analysis.counters);
@@ -85,7 +86,8 @@ fn about(report: &Report) -> Value {
     })
 }
 
-fn site(site: &Site, key: SortKey, counters: &Counters, at_peak: Option<u64>) -> Value {
+fn site(site: &Site, key: SortKey, analysis: &Analysis) -> Value {
+    let (counters, at_peak) = (&analysis.counters, analysis.sites.at_peak(site));
     let stack = site.heaviest(key);
     let frames: Vec<&ChainFrame> = stack
         .map(|stack| functions(&stack.chain).collect())
@@ -99,6 +101,7 @@ fn site(site: &Site, key: SortKey, counters: &Counters, at_peak: Option<u64>) ->
         "offset": site.offset,
         "file": site.file.as_deref(),
         "line": site.line,
+        "source": excerpt::json(&analysis.resolver, stack),
         "module": site.module.as_ref().map(|module| &module.path),
         "address": site.address,
         "inlined": list(inlined),

@@ -10,6 +10,7 @@ use super::Report;
 use super::copies::{self, Copies};
 use super::cpu::{self, Cpu};
 use super::syscalls::{self, SystemCalls};
+use crate::reading::excerpt;
 use crate::reading::family::Counters;
 use crate::reading::losses;
 use crate::reading::naming::{self, site_name, site_place};
@@ -70,13 +71,13 @@ pub fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 pub fn print_syscalls(report: &Report, found: &SystemCalls, out: &mut dyn Write) -> io::Result<()> {
     print_head(report, out)?;
     let seconds = report.duration_ns() as f64 / 1e9;
-    syscalls::text::print(found, seconds, report.top(), out)?;
+    syscalls::text::print(&report.analysis.resolver, found, seconds, report.top(), out)?;
     naming::print_problems(&report.analysis.resolver, out)
 }
 
 pub fn print_copies(report: &Report, found: &Copies, out: &mut dyn Write) -> io::Result<()> {
     print_head(report, out)?;
-    copies::text::print(found, report.top(), out)?;
+    copies::text::print(&report.analysis.resolver, found, report.top(), out)?;
     naming::print_problems(&report.analysis.resolver, out)
 }
 
@@ -181,13 +182,18 @@ fn print_ranking(report: &Report, key: SortKey, out: &mut dyn Write) -> io::Resu
         out,
         "{FAINT}{share:>7} {calls:>12} {bytes:>15} {peak:>13} {tiny:>10} {live:>13}  site{FAINT:#}"
     )?;
-    for site in ranked.iter().take(shown) {
-        print_site(report, site, key, out)?;
+    for (place, site) in ranked.iter().take(shown).enumerate() {
+        print_site(report, (place, site), key, out)?;
     }
     Ok(())
 }
 
-fn print_site(report: &Report, site: &Site, key: SortKey, out: &mut dyn Write) -> io::Result<()> {
+fn print_site(
+    report: &Report,
+    (place, site): (usize, &Site),
+    key: SortKey,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let total = report.analysis.counters.of(key);
     let at_peak = report.analysis.sites.at_peak(site);
     writeln!(
@@ -202,10 +208,18 @@ fn print_site(report: &Report, site: &Site, key: SortKey, out: &mut dyn Write) -
         site_name(site),
         site_place(site),
     )?;
-    match site.heaviest(key) {
-        Some(stack) if report.plan.sort.is_some() => naming::print_stack(stack, out),
-        Some(stack) => naming::print_stack_in_line(stack, out),
-        None => Ok(()),
+    let (resolver, Some(stack)) = (&report.analysis.resolver, site.heaviest(key)) else {
+        return Ok(());
+    };
+    match report.plan.sort {
+        Some(_) => {
+            excerpt::print(resolver, stack, out)?;
+            naming::print_stack(stack, out)
+        }
+        None => {
+            excerpt::print_ranked(resolver, place, stack, out)?;
+            naming::print_stack_in_line(stack, out)
+        }
     }
 }
 

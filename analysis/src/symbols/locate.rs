@@ -7,11 +7,15 @@ use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use larder_base::cache;
+use larder_base::printable;
 use larder_base::regular::open_regular;
 use memmap2::Mmap;
 use object::{Object, ObjectSection, ObjectSymbol};
+
+use super::debuginfod::{self, Debuginfod};
 
 /// Where distributions put separate debug information.
 const DEBUG_ROOT: &str = "/usr/lib/debug";
@@ -21,6 +25,8 @@ const DEBUG_ROOT: &str = "/usr/lib/debug";
 pub struct DebugRoots {
     pub system: PathBuf,
     pub debuginfod_cache: Option<PathBuf>,
+    /// Asked for what is in neither.
+    pub debuginfod: Option<Arc<Debuginfod>>,
 }
 
 impl DebugRoots {
@@ -28,15 +34,41 @@ impl DebugRoots {
         Self {
             system: DEBUG_ROOT.into(),
             debuginfod_cache: debuginfod_cache(),
+            debuginfod: None,
+        }
+    }
+
+    /// What is on this machine.
+    pub fn local(&self) -> Self {
+        Self {
+            debuginfod: None,
+            ..self.clone()
         }
     }
 
     /// The separate debug file of a module, if there is one that matches.
-    pub fn find(&self, module: Option<(&Path, &ElfFile)>, build_id: &[u8]) -> Option<ElfFile> {
+    pub fn find(&self, path: &Path, module: Option<&ElfFile>, build_id: &[u8]) -> Option<ElfFile> {
         let by_id = self.by_build_id(build_id).into_iter().find_map(|path| {
             ElfFile::open(&path).filter(|file| file.build_id() == build_id && file.has_dwarf())
         });
-        by_id.or_else(|| module.and_then(|(path, file)| self.by_debuglink(path, file)))
+        by_id
+            .or_else(|| module.and_then(|file| self.by_debuglink(path, file)))
+            .or_else(|| self.asked_for(path, build_id))
+    }
+
+    fn asked_for(&self, module: &Path, build_id: &[u8]) -> Option<ElfFile> {
+        let debuginfod = self.debuginfod.as_ref()?;
+        let name = Path::new(module.file_name()?).to_string_lossy();
+        let path = debuginfod.debug_info(build_id, &name)?;
+        let found = ElfFile::open(&path).filter(|file| file.build_id() == build_id);
+        if found.is_none() {
+            debuginfod::warn(&format!(
+                "debuginfod: what it has for {} is no file of that build: remove {}",
+                printable::name(module),
+                printable::name(&path)
+            ));
+        }
+        found.filter(ElfFile::has_dwarf)
     }
 
     fn by_build_id(&self, build_id: &[u8]) -> Vec<PathBuf> {
@@ -94,7 +126,7 @@ impl DebugInfo {
         if file.has_dwarf() {
             return DebugInfo::Own;
         }
-        if let Some(found) = roots.find(Some((path, &file)), &file.build_id()) {
+        if let Some(found) = roots.find(path, Some(&file), &file.build_id()) {
             return DebugInfo::Separate(found.path);
         }
         if file.has_symbol_table() {
@@ -179,7 +211,7 @@ impl ElfFile {
     }
 
     /// The file into which `dwz` moved parts of this one.
-    pub fn supplement(&self) -> Option<PathBuf> {
+    pub fn supplement(&self, roots: &DebugRoots) -> Option<PathBuf> {
         let file = self.parse()?;
         let (name, build_id) = file.gnu_debugaltlink().ok()??;
         let name = Path::new(OsStr::from_bytes(name));
@@ -188,8 +220,12 @@ impl ElfFile {
             beside,
             Path::new(DEBUG_ROOT).join(".dwz").join(name.file_name()?),
         ];
-        candidates
-            .into_iter()
-            .find(|path| ElfFile::open(path).is_some_and(|file| file.build_id() == build_id))
+        let is_it =
+            |path: &PathBuf| ElfFile::open(path).is_some_and(|file| file.build_id() == build_id);
+        candidates.into_iter().find(is_it).or_else(|| {
+            let debuginfod = roots.debuginfod.as_ref()?;
+            let path = debuginfod.debug_info(build_id, &name.file_name()?.to_string_lossy())?;
+            Some(path).filter(is_it)
+        })
     }
 }

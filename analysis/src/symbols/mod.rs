@@ -1,13 +1,16 @@
 //! Turns an address in a module into functions, files and lines, inlined frames included.
 //!
-//! Debug information comes from the module's file, or from a file found by build id or debug link;
+//! Debug information comes from the module's file, or from a file found by build id, debug link or debuginfod;
 //! without it, from function symbols. A file with another build id than the recorded one is never used.
 //! One thread; results are cached, so memory grows with distinct addresses.
 
+pub mod debuginfod;
 mod demangle;
 mod dwarf;
 mod locate;
 pub mod loops;
+pub mod shorten;
+pub mod source;
 mod table;
 pub mod types;
 
@@ -19,6 +22,7 @@ use addr2line::Loader;
 
 use demangle::demangle;
 pub use locate::{DebugInfo, DebugRoots, ElfFile, hex};
+use shorten::shorten;
 use table::SymbolTable;
 use types::ModuleTypes;
 
@@ -35,19 +39,32 @@ pub struct SourceFrame {
 pub struct FunctionName {
     /// The linker's name, or that of the debug information.
     pub symbol: Rc<str>,
-    /// The name in source form.
+    /// The name as it is shown: in source form, short.
     pub name: Rc<str>,
+    /// The same with all template arguments.
+    pub full: Rc<str>,
     /// The offset of the address in the function; only from symbol tables.
     pub offset: Option<u64>,
 }
 
 impl FunctionName {
     pub fn new(symbol: &str, offset: Option<u64>) -> Self {
+        let full: Rc<str> = demangle(symbol).into();
+        let short = shorten(&full);
         Self {
             symbol: symbol.into(),
-            name: demangle(symbol).into(),
+            name: match short == *full {
+                true => full.clone(),
+                false => short.into(),
+            },
+            full,
             offset,
         }
+    }
+
+    /// Whether one of the forms that a user may write is meant.
+    pub fn is_named(&self, is_meant: impl Fn(&str) -> bool) -> bool {
+        is_meant(&self.name) || is_meant(&self.symbol) || is_meant(&self.full)
     }
 }
 
@@ -79,15 +96,15 @@ impl ModuleSymbols {
         let own_dwarf = file.as_ref().is_some_and(ElfFile::has_dwarf);
         let separate = match own_dwarf {
             true => None,
-            false => roots.find(file.as_ref().map(|file| (path, file)), build_id),
+            false => roots.find(path, file.as_ref(), build_id),
         };
         let dwarf_file = if own_dwarf {
             file.as_ref()
         } else {
             separate.as_ref()
         };
-        let dwarf =
-            dwarf_file.and_then(|file| Loader::new_with_sup(&file.path, file.supplement()).ok());
+        let dwarf = dwarf_file
+            .and_then(|file| Loader::new_with_sup(&file.path, file.supplement(roots)).ok());
         let dwarf_path = dwarf_file.map(|file| file.path.clone());
         if dwarf.is_none() && problem.is_none() {
             problem = Some(SymbolProblem::NoDebugInfo);
@@ -248,6 +265,7 @@ mod tests {
         let roots = DebugRoots {
             system: "/nowhere".into(),
             debuginfod_cache: None,
+            debuginfod: None,
         };
         let symbols = ModuleSymbols::load(&own, &[1, 2, 3], &roots);
         assert!(matches!(&symbols.problem,
@@ -262,6 +280,7 @@ mod tests {
         let roots = DebugRoots {
             system: "/nowhere".into(),
             debuginfod_cache: None,
+            debuginfod: None,
         };
         let symbols = ModuleSymbols::load(&own, &build_id, &roots);
         assert_eq!(symbols.problem, None);

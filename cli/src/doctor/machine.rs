@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use larder_analysis::symbols::debuginfod;
 use larder_base::printable;
 use rustix::process::{Resource, getrlimit};
 
@@ -244,17 +245,21 @@ fn debug_information() -> Finding {
     let urls = std::env::var_os("DEBUGINFOD_URLS").filter(|urls| !urls.is_empty());
     match (installed, urls) {
         (true, _) => Finding::ok(CHECK, "separate debug files in /usr/lib/debug"),
+        (false, Some(_)) if debuginfod::is_installed() => Finding::ok(
+            CHECK,
+            "none in /usr/lib/debug; the servers in DEBUGINFOD_URLS are asked",
+        ),
         (false, Some(_)) => Finding::new(
             CHECK,
             Health::Note,
-            "none in /usr/lib/debug; what debuginfod has fetched is used, nothing is fetched",
-            "debuginfod-find debuginfo FILE, for each library whose lines are wanted",
+            "none in /usr/lib/debug, and debuginfod-find, which asks the servers in DEBUGINFOD_URLS, is missing",
+            "apt install debuginfod, or your system's package with elfutils' client",
         ),
         (false, None) => Finding::new(
             CHECK,
             Health::Note,
             "none in /usr/lib/debug: stripped libraries show functions, not lines",
-            "install the -dbgsym packages of the libraries whose lines are wanted",
+            "set DEBUGINFOD_URLS, or install the -dbgsym packages of the libraries whose lines are wanted",
         ),
     }
 }

@@ -132,7 +132,8 @@ pub fn bare_larder() -> Command {
     let mut command = Command::new(tool());
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
-        if name_text.starts_with("LARDER_") || name_text == "LD_PRELOAD" {
+        let others = ["LD_PRELOAD", "DEBUGINFOD_URLS"];
+        if name_text.starts_with("LARDER_") || others.contains(&&*name_text) {
             command.env_remove(&name);
         }
     }

@@ -86,7 +86,7 @@ fn slow_paths(file: &Path) -> BTreeMap<&'static str, u64> {
     let mut found = BTreeMap::new();
     let own = ElfFile::open(file);
     let build_id = own.as_ref().map(ElfFile::build_id).unwrap_or_default();
-    let debug = DebugRoots::from_environment().find(own.as_ref().map(|own| (file, own)), &build_id);
+    let debug = DebugRoots::from_environment().find(file, own.as_ref(), &build_id);
     for parsed in [&own, &debug]
         .into_iter()
         .flatten()

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use larder_analysis::reading::lookup::{RawDebuginfod, RawSource};
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
 use larder_base::error::system;
@@ -50,6 +51,10 @@ pub struct RawLeaks {
     top: Option<usize>,
     #[command(flatten)]
     charging: RawCharging,
+    #[command(flatten)]
+    debuginfod: RawDebuginfod,
+    #[command(flatten)]
+    source: RawSource,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -119,6 +124,9 @@ impl RawLeaks {
                 .map_err(system(printable::name(&file), "name it by its whole path"))?;
             Ok((whole, list))
         });
+        let mut charging = self.charging.check()?;
+        self.debuginfod.check(&mut charging.lookup)?;
+        self.source.check(&mut charging.lookup)?;
         Ok(LeaksPlan {
             source: match self.process {
                 Some(process) => Source::Process(process),
@@ -134,7 +142,7 @@ impl RawLeaks {
                 (Some(top), _) => top,
                 (None, false) => DEFAULT_TOP,
             },
-            charging: self.charging.check()?,
+            charging,
             json: self.json,
         })
     }

@@ -107,7 +107,7 @@ fn suppressed_stacks(profile: &HeapProfile, list: &Suppressions) -> Vec<Option<u
         let frames = functions(&row.chain).flat_map(|frame| {
             let function = frame.source.function.as_ref();
             let names =
-                function.map(|function| [function.name.to_string(), function.symbol.to_string()]);
+                function.map(|f| [&f.name, &f.symbol, &f.full].map(|name| name.to_string()));
             names
                 .into_iter()
                 .flatten()

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_analysis::reading::excerpt;
 use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, grouped};
 use larder_base::order;
@@ -127,7 +128,9 @@ fn print_sites(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             .profiled
             .heaviest(site, |figures| figures.in_use.bytes)
         {
-            naming::print_stack(&row.stack(), out)?;
+            let stack = row.stack();
+            excerpt::print(&report.profiled.resolver, &stack, out)?;
+            naming::print_stack(&stack, out)?;
         }
     }
     if !more.is_empty() {

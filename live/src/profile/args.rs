@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use larder_analysis::reading::lookup::{RawDebuginfod, RawSource};
 use larder_analysis::reading::measure::Measure;
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
+use larder_analysis::view;
 use larder_base::failure::Result;
 use larder_base::format::{self, Format};
 
@@ -72,6 +74,10 @@ pub struct RawProfile {
     mean: Option<u64>,
     #[command(flatten)]
     charging: RawCharging,
+    #[command(flatten)]
+    debuginfod: RawDebuginfod,
+    #[command(flatten)]
+    source: RawSource,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -226,11 +232,18 @@ impl RawProfile {
             )
             .into());
         }
+        let mut charging = self.charging.check()?;
+        self.debuginfod.check(&mut charging.lookup)?;
+        if whole {
+            self.source.check(&mut charging.lookup)?;
+        } else {
+            view::refuse(&self.source.given())?;
+        }
         Ok(ProfilePlan {
             source,
             base: self.base,
             sort: self.sort,
-            charging: self.charging.check()?,
+            charging,
             top: self.top,
             format,
             output: self.output,

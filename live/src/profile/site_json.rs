@@ -1,6 +1,7 @@
 //! A site as JSON, the same in every command.
 
 use larder_analysis::reading::attribute::functions;
+use larder_analysis::reading::excerpt;
 use larder_analysis::report::frame_json;
 use serde_json::{Value, json};
 
@@ -16,6 +17,7 @@ pub fn place(profiled: &Profiled, site: &ProfiledSite, weigh: impl Fn(&Figures) 
         "function": named.function.as_deref(),
         "file": named.file.as_deref(),
         "line": named.line,
+        "source": excerpt::json(&profiled.resolver, heaviest.map(|row| row.stack()).as_ref()),
         "module": named.module.as_ref().map(|module| &module.path),
         "address": named.address,
         "stacks": site.rows.len(),

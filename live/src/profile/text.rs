@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_analysis::reading::excerpt;
 use larder_analysis::reading::naming::{self, site_name, site_place};
 use larder_base::number::{counted, duration, grouped};
 use larder_base::order;
@@ -149,7 +150,11 @@ fn print_growing_site(
         .profiled
         .heaviest(site, |figures| figures.in_use.bytes)
     {
-        Some(row) => naming::print_stack(&row.stack(), out),
+        Some(row) => {
+            let stack = row.stack();
+            excerpt::print(&report.profiled.resolver, &stack, out)?;
+            naming::print_stack(&stack, out)
+        }
         None => Ok(()),
     }
 }
@@ -343,10 +348,14 @@ fn print_site(
         site_name(named),
         site_place(named),
     )?;
-    match profiled.heaviest(site, |figures| weight(key, figures)) {
-        Some(row) if report.plan.sort.is_some() => naming::print_stack(&row.stack(), out),
-        Some(row) => naming::print_stack_in_line(&row.stack(), out),
-        None => Ok(()),
+    let Some(row) = profiled.heaviest(site, |figures| weight(key, figures)) else {
+        return Ok(());
+    };
+    let stack = row.stack();
+    excerpt::print(&profiled.resolver, &stack, out)?;
+    match report.plan.sort {
+        Some(_) => naming::print_stack(&stack, out),
+        None => naming::print_stack_in_line(&stack, out),
     }
 }
 

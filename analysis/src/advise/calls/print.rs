@@ -8,10 +8,13 @@ use larder_base::style::{FAINT, FUNCTION, HEADING};
 use serde_json::{Value, json};
 
 use super::{CallFinding, Conversion, Pattern};
+use crate::advise::AdvisePlan;
 use crate::advise::kit::Kit;
 use crate::advise::text::{print_cpu, print_kit};
 use crate::reading::attribute::functions;
+use crate::reading::excerpt;
 use crate::reading::naming::{self, frame_name, frame_place};
+use crate::reading::resolve::Resolver;
 use crate::reading::sites::SiteStack;
 
 /// `function  file:line`.
@@ -169,16 +172,16 @@ fn saves(finding: &CallFinding) -> String {
 }
 
 pub fn print(
+    resolver: &Resolver,
     findings: &[CallFinding],
-    top: usize,
-    stacks: bool,
+    plan: &AdvisePlan,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     writeln!(out, "\n{HEADING}System calls and copies{HEADING:#}")?;
     if findings.is_empty() {
         return writeln!(out, "Nothing needless was found.");
     }
-    for (number, finding) in findings.iter().take(top).enumerate() {
+    for (number, finding) in findings.iter().take(plan.top).enumerate() {
         let site = place(&finding.site);
         let title = finding.pattern.title();
         let number = number + 1;
@@ -186,6 +189,7 @@ pub fn print(
             out,
             "\n{HEADING}{number}. {title}{HEADING:#}: {FUNCTION}{site}{FUNCTION:#}"
         )?;
+        excerpt::print(resolver, &finding.site, out)?;
         writeln!(out, "   saves  {}", saves(finding))?;
         let without = match finding.pattern {
             Pattern::MapInTurn => ", without the unmapping",
@@ -204,25 +208,26 @@ pub fn print(
             "   {FAINT}confidence {}{FAINT:#}",
             finding.confidence.name()
         )?;
-        match stacks {
+        match plan.stacks {
             true => naming::print_stack(&finding.site, out)?,
             false => naming::print_stack_in_line(&finding.site, out)?,
         }
     }
-    let more = findings.len().saturating_sub(top);
+    let more = findings.len().saturating_sub(plan.top);
     if more > 0 {
         writeln!(out, "\n{FAINT}{more} more: --top 0{FAINT:#}")?;
     }
     Ok(())
 }
 
-pub fn json(finding: &CallFinding) -> Value {
+pub fn json(resolver: &Resolver, finding: &CallFinding) -> Value {
     let figures = &finding.figures;
     json!({
         "pattern": finding.pattern.id(),
         "title": finding.pattern.title(),
         "confidence": finding.confidence.name(),
         "site": described(&finding.site),
+        "source": excerpt::json(resolver, Some(&finding.site)),
         "other": finding.other.as_ref().map(described),
         "saves": { "calls": figures.calls, "bytes": figures.bytes, "ns": figures.ns.round() },
         "share": finding.share,

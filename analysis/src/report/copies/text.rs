@@ -6,7 +6,9 @@ use larder_base::number::{bytes, counted, grouped, percent, percent_of};
 use larder_base::style::{FAINT, FUNCTION, HEADING};
 
 use super::{Copied, Copies, Key, Unseen};
-use crate::reading::naming::{self, site_name, site_place};
+use crate::reading::excerpt;
+use crate::reading::naming::{site_name, site_place};
+use crate::reading::resolve::Resolver;
 use crate::report::callers::Sum as _;
 
 impl Key {
@@ -18,7 +20,12 @@ impl Key {
     }
 }
 
-pub fn print(found: &Copies, top: usize, out: &mut dyn Write) -> io::Result<()> {
+pub fn print(
+    resolver: &Resolver,
+    found: &Copies,
+    top: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let functions = found.functions();
     if functions.is_empty() {
         return writeln!(
@@ -53,7 +60,7 @@ pub fn print(found: &Copies, top: usize, out: &mut dyn Write) -> io::Result<()> 
             .print(&format!("{} by bytes", call.name()), out)?;
     }
     for key in Key::ALL {
-        print_callers(found, key, &all, top, out)?;
+        print_callers(resolver, found, key, &all, top, out)?;
     }
     Ok(())
 }
@@ -93,6 +100,7 @@ fn figures(copied: &Copied, all: &Copied, key: Key, out: &mut dyn Write) -> io::
 }
 
 fn print_callers(
+    resolver: &Resolver,
     found: &Copies,
     key: Key,
     all: &Copied,
@@ -107,7 +115,7 @@ fn print_callers(
     };
     writeln!(out, "\n{HEADING}{}{HEADING:#} ({scope})", key.title())?;
     heading("caller", out)?;
-    for caller in callers.into_iter().take(top) {
+    for (place, caller) in callers.into_iter().take(top).enumerate() {
         let site = found.callers.site(caller);
         figures(&caller.sum, all, key, out)?;
         writeln!(
@@ -117,7 +125,7 @@ fn print_callers(
             site_name(site),
             site_place(site),
         )?;
-        naming::print_heaviest_in_line(site, out)?;
+        excerpt::print_heaviest(resolver, place, site, out)?;
     }
     Ok(())
 }

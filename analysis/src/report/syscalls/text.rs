@@ -7,7 +7,9 @@ use larder_base::order;
 use larder_base::style::{FAINT, FUNCTION, HEADING};
 
 use super::{Caller, Needless, Results, SystemCalls, TINY_BYTES, UNFILLED, error_name};
-use crate::reading::naming::{self, site_name, site_place};
+use crate::reading::excerpt;
+use crate::reading::naming::{site_name, site_place};
+use crate::reading::resolve::Resolver;
 
 /// A function's errors, the most frequent ones.
 const ERRORS_SHOWN: usize = 4;
@@ -29,7 +31,13 @@ impl Needless {
 }
 
 /// `seconds`: how long the trace is.
-pub fn print(found: &SystemCalls, seconds: f64, top: usize, out: &mut dyn Write) -> io::Result<()> {
+pub fn print(
+    resolver: &Resolver,
+    found: &SystemCalls,
+    seconds: f64,
+    top: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let functions = found.callers.kinds();
     if functions.is_empty() {
         return writeln!(
@@ -73,7 +81,7 @@ pub fn print(found: &SystemCalls, seconds: f64, top: usize, out: &mut dyn Write)
         results.results.print(&title, out)?;
     }
     for kind in Needless::ALL {
-        print_callers(found, kind, top, out)?;
+        print_callers(resolver, found, kind, top, out)?;
     }
     Ok(())
 }
@@ -112,6 +120,7 @@ fn errors_of(results: &Results) -> String {
 }
 
 fn print_callers(
+    resolver: &Resolver,
     found: &SystemCalls,
     kind: Needless,
     top: usize,
@@ -134,8 +143,10 @@ fn print_callers(
         out,
         "{FAINT}{share:>7} {calls:>13} {of:>13} {time:>12}  caller{FAINT:#}"
     )?;
-    for caller in callers.into_iter().take(top) {
+    for (place, caller) in callers.into_iter().take(top).enumerate() {
         print_caller(found, caller, kind, all, out)?;
+        let site = found.callers.site(caller);
+        excerpt::print_heaviest(resolver, place, site, out)?;
     }
     Ok(())
 }
@@ -163,6 +174,5 @@ fn print_caller(
         caller.kind.name(),
         site_name(site),
         site_place(site),
-    )?;
-    naming::print_heaviest_in_line(site, out)
+    )
 }
