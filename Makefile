@@ -25,7 +25,7 @@ LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_pre
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
-.PHONY: help setup build demo test bench peers workloads install install-debug uninstall fmt lint clean
+.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -90,6 +90,10 @@ install-debug: ## Add the debug information of the files that make install copie
 
 uninstall: ## Remove the files that make install and make install-debug copied
 	@scripts/install-tree uninstall out '$(DESTDIR)$(PREFIX)' $(if $(DEBUGDIR),'$(DESTDIR)$(DEBUGDIR)')
+
+dist: ## A source tarball of the last commit, in build/packages/
+	@scripts/setup --check package
+	@package/dist build/packages
 
 fmt: ## Format all sources in place
 	@scripts/setup --check lint
