@@ -25,7 +25,7 @@ LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_pre
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
-.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist fmt lint clean
+.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -94,6 +94,11 @@ uninstall: ## Remove the files that make install and make install-debug copied
 dist: ## A source tarball of the last commit, in build/packages/
 	@scripts/setup --check package
 	@package/dist build/packages
+
+deb: ## Debian packages of the staged tree, in build/packages/
+	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
+	@scripts/setup --check package
+	@package/deb/build out build/packages
 
 fmt: ## Format all sources in place
 	@scripts/setup --check lint
