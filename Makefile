@@ -25,7 +25,7 @@ LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_pre
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
-.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb fmt lint clean
+.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb crate fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -100,10 +100,17 @@ deb: ## Debian packages of the staged tree, in build/packages/
 	@scripts/setup --check package
 	@package/deb/build out build/packages
 
+crate: ## The Rust crate larder-malloc, built once from its package, in build/packages/
+	@scripts/setup --check build
+	@mkdir -p build/packages
+	cargo package --manifest-path package/rust/Cargo.toml --target-dir build/rust
+	@cp build/rust/package/*.crate build/packages/
+
 fmt: ## Format all sources in place
 	@scripts/setup --check lint
 	@scripts/sources c++ | xargs -0 -r clang-format-19 -i
 	cargo fmt --all
+	cargo fmt --manifest-path package/rust/Cargo.toml
 
 lint: ## Formatters, linters and the dependency order, errors only
 	@scripts/setup lint
