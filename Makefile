@@ -25,7 +25,7 @@ LIBRARIES = larder_shared larder_minimal_shared larder_static_archive larder_pre
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
-.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb crate fmt lint clean
+.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb wheel crate fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -99,6 +99,10 @@ deb: ## Debian packages of the staged tree, in build/packages/
 	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
 	@scripts/setup --check package
 	@package/deb/build out build/packages
+
+wheel: ## A Python wheel of the staged tree, in build/packages/
+	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
+	@package/wheel out build/packages
 
 crate: ## The Rust crate larder-malloc, built once from its package, in build/packages/
 	@scripts/setup --check build
