@@ -10,12 +10,16 @@ crate_packs() {
 
 crate_has_no_links() { [ -z "$(find "$source" -type l)" ] && [ -f "$source/alloc/core/entry.cc" ]; }
 
-# As for docs.rs, which need not have a C++ compiler.
-crate_lint() {
-  DOCS_RS=1 cargo clippy --quiet --locked --all-features --all-targets --manifest-path "$source/Cargo.toml"
+# Clippy compiles the crate, so that it is compiled once for both.
+crate_tests() {
+  (cd "$source" && RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ \
+    cargo test --locked --features profile)
 }
 
-crate_tests() { (cd "$source" && cargo test --locked --features profile); }
+# Nothing is compiled for it, since its builder need not have a C++ compiler.
+crate_documents() {
+  DOCS_RS=1 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --manifest-path "$source/Cargo.toml"
+}
 
 crate_refuses() {
   refuses_with "larder-malloc is for Linux on x86-64 with glibc (x86_64-unknown-linux-gnu), not for $1" \
@@ -36,7 +40,6 @@ tool_reads_crate() {
 
 check crate-packs crate_packs
 check crate-has-its-sources crate_has_no_links
-check crate-lint crate_lint
 for target in aarch64-unknown-linux-gnu x86_64-unknown-linux-musl x86_64-apple-darwin; do
   check "crate-refuses-$target" crate_refuses $target
 done
@@ -45,6 +48,7 @@ check crate-program-has-a-heap tool_reads_crate stats '^in use  *64\.'
 check crate-program-has-a-profile tool_reads_crate profile 'hold\.rs'
 if [ $long = yes ]; then
   unset CXXFLAGS
+  check crate-documents crate_documents
   check crate-without-profile cargo test --locked --manifest-path "$source/Cargo.toml"
   check crate-for-release cargo test --locked --release --features profile --manifest-path "$source/Cargo.toml"
 fi

@@ -11,7 +11,9 @@ deb_is_the_same_again() {
 }
 
 # Not root of its own: maintainers' scripts are what would need that, and there are none.
-dpkg_there() { dpkg --force-not-root --force-unsafe-io --force-script-chrootless --root="$system" --log=/dev/null "$@"; }
+dpkg_there() {
+  dpkg --force-not-root --force-unsafe-io --force-script-chrootless --root="$system" --log=/dev/null "$@"
+}
 
 empty_system() {
   mkdir -p "$system"/var/lib/dpkg/{info,updates,triggers} && dpkg-query --status libc6 libgcc-s1 libstdc++6 \
@@ -30,8 +32,8 @@ deb_changed_no_file() { dpkg_there --verify larder liblarder0 liblarder-dev && d
 deb_records() {
   local larder=$system/usr/bin/larder said
   rm -rf "$root/deb.trace" && "$larder" record -o "$root/deb.trace" -- sh -c 'exit 0' &&
-    "$larder" report "$root/deb.trace" | tee /dev/stderr | grep "^Mallocs: [1-9]" && said=$("$larder" run -- cat /proc/self/maps) &&
-    grep "$(realpath "$system")/usr/lib/$multiarch/liblarder.so.0" <<<"$said"
+    "$larder" report "$root/deb.trace" | tee /dev/stderr | grep "^Mallocs: [1-9]" &&
+    said=$("$larder" run -- cat /proc/self/maps) && grep "$(realpath "$system")/usr/lib/$multiarch/liblarder.so.0" <<<"$said"
 }
 
 deb_lab_runs() { "$system/usr/bin/larder" torture --seconds 1; }
