@@ -25,7 +25,7 @@ LIBRARIES = larder_shared larder_minimal_shared larder_hardened_shared larder_st
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
-.PHONY: help setup build demo test bench peers workloads install install-debug uninstall fmt lint clean
+.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb wheel crate fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -91,10 +91,30 @@ install-debug: ## Add the debug information of the files that make install copie
 uninstall: ## Remove the files that make install and make install-debug copied
 	@scripts/install-tree uninstall out '$(DESTDIR)$(PREFIX)' $(if $(DEBUGDIR),'$(DESTDIR)$(DEBUGDIR)')
 
+dist: ## A source tarball of the last commit, in build/packages/
+	@scripts/setup --check package
+	@package/dist build/packages
+
+deb: ## Debian packages of the staged tree, in build/packages/
+	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
+	@scripts/setup --check package
+	@package/deb/build out build/packages
+
+wheel: ## A Python wheel of the staged tree, in build/packages/
+	@test -x out/libexec/larder/larder-lab || $(MAKE) --no-print-directory build
+	@package/wheel out build/packages
+
+crate: ## The Rust crate larder-malloc, built once from its package, in build/packages/
+	@scripts/setup --check build
+	@mkdir -p build/packages
+	cargo package --manifest-path package/rust/Cargo.toml --target-dir build/rust
+	@cp build/rust/package/*.crate build/packages/
+
 fmt: ## Format all sources in place
 	@scripts/setup --check lint
 	@scripts/sources c++ | xargs -0 -r clang-format-19 -i
 	cargo fmt --all
+	cargo fmt --manifest-path package/rust/Cargo.toml
 
 lint: ## Formatters, linters and the dependency order, errors only
 	@scripts/setup lint
