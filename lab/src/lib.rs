@@ -1,7 +1,6 @@
-//! Tests and measures allocators: `bench` compares them by programs, `replay` by a trace, `instruments`
-//! by one question each, and `torture` finds faults. It depends on `larder-analysis` for traces and
-//! symbols, and on `larder-base`. It is a program of its own, `larder-lab`, which `larder bench` and the like
-//! start in the tool's place, so that reading a trace does not need it. In its messages it is `larder`.
+//! The definitions of the command line, for `cli/pages`, which makes man pages of them. The program is `main`.
+
+#![allow(dead_code, reason = "the program uses the rest")]
 
 mod args;
 mod bench;
@@ -12,25 +11,3 @@ mod replay;
 mod torture;
 
 pub use args::command;
-
-use std::process::ExitCode;
-
-use larder_base::command_line;
-use larder_base::failure::Result;
-
-use args::Plan;
-
-/// The program's `main`.
-pub fn main() -> ExitCode {
-    command_line::exit_code(perform())
-}
-
-fn perform() -> Result<ExitCode> {
-    match args::parse(std::env::args_os())? {
-        Plan::Bench(plan) => bench::bench(*plan).map(ExitCode::from),
-        Plan::Instrument(plan) => instruments::run(&plan).map(|()| ExitCode::SUCCESS),
-        Plan::Replay(plan) => replay::replay(&plan).map(ExitCode::from),
-        Plan::Torture(plan) => torture::torture(&plan).map(ExitCode::from),
-        Plan::Show(text) => command_line::show(&text),
-    }
-}
