@@ -216,9 +216,9 @@ mod tests {
         assert_eq!(site(&["libx.so!xmalloc:0", "libx.so!xstrdup:0"]), Some(1));
     }
 
-    /// The text grows within `fmt`, for who formats; a text of its own is its own.
+    /// It grows within `fmt`; a text that a `fmt` function makes is that function's.
     #[test]
-    fn who_formats_is_charged_for_the_text() {
+    fn the_line_that_formats_is_charged_for_the_text() {
         let grows = "std!<alloc::string::String as core::fmt::Write>::write_str:1";
         let formatter = [
             "std!<core::fmt::Formatter>::write_fmt:2",
