@@ -199,18 +199,25 @@ size_t with_room(size_t size_bytes) {
   return size_bytes > kMaxSize ? size_bytes : size_bytes + Hardened::kRoom;
 }
 
+// Tries again without what is quarantined. errno is kept if that succeeds.
+template <typename Allocate>
+LARDER_SLOW void* allocate_again(Allocate allocate, int errno_before) {
+  bool any = reopen_all();
+  if (quarantine.enter()) {
+    any = quarantine.drop_all() || any;
+    quarantine.leave();
+  }
+  void* p = any ? allocate() : nullptr;
+  if (p != nullptr) errno = errno_before;
+  return p;
+}
+
 template <typename Allocate>
 void* hand_out(Allocate allocate) {
+  int saved_errno = errno;
   void* p = allocate();
-  if (unlikely(p == nullptr)) {
-    bool any = reopen_all();
-    if (quarantine.enter()) {
-      any = quarantine.drop_all() || any;
-      quarantine.leave();
-    }
-    p = any ? allocate() : nullptr;
-    if (p == nullptr) return nullptr;
-  }
+  if (unlikely(p == nullptr)) p = allocate_again(allocate, saved_errno);
+  if (unlikely(p == nullptr)) return nullptr;
   *end_word(p, page_map.find(p)) = canary_of(p);
   if (likely(quarantine.enter())) {
     quarantine.look_at_one();
@@ -284,8 +291,9 @@ void* Hardened::resize(void* p, Slab* s, size_t size_bytes) {
          room = size_bytes > old && size_bytes > kSmallMax ? size_bytes / kGrowShare : 0;
   void* q = allocate(size_bytes + room);
   if (q == nullptr && room != 0) q = allocate(size_bytes);
-  if (q == nullptr) return size_bytes <= old ? p : nullptr;
+  if (q == nullptr && size_bytes > old) return nullptr;
   errno = saved_errno;
+  if (q == nullptr) return p;
   memcpy(q, p, old < size_bytes ? old : size_bytes);
   retire(p, s);
   return q;

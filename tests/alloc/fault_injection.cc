@@ -129,7 +129,9 @@ struct Owned {
 Owned table[kBlocks];
 size_t refusals = 0;
 
+// REQUIRES: errno was 0 before the request.
 void adopt(Owned& owned, void* block, size_t size) {
+  CHECK_MSG(errno == 0, "a request that was served changed errno");
   owned = {block, size, pattern_key(block, size)};
   fill_pattern(block, size, owned.key);
 }
