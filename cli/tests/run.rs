@@ -202,10 +202,11 @@ fn hardened_stops_what_the_allocator_alone_lets_pass() {
     assert_success(&run(&[], &["x"]));
     let ran = run(&["--hardened"], &["x"]);
     assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
+    let report = stderr(&ran);
     assert!(
-        stderr(&ran).contains("): bytes beside the object were overwritten, an object of 48 bytes"),
-        "{}",
-        stderr(&ran)
+        report.contains("): bytes beside the object were overwritten, an object of 48 bytes")
+            && report.contains("/beyond+0x"),
+        "{report}"
     );
     assert_fails(
         &run(&["--hardened", "--guard"], &[]),
