@@ -18,6 +18,12 @@ namespace {
 
 // --- canaries
 
+struct Secret {
+  uintptr_t offset, factor;
+};
+// A factor of 0: not drawn yet. Each thread draws the same. Relaxed: the factor orders.
+constinit std::atomic<uintptr_t> secret_offset{0}, secret_factor{0};
+
 uintptr_t mixed(uintptr_t word) {
   word ^= word >> 29;
   word *= 0x9E3779B97F4A7C15u;
@@ -25,30 +31,34 @@ uintptr_t mixed(uintptr_t word) {
   return word * 0xD6E8FEB86659FD93u;
 }
 
-// 0: not drawn yet. Relaxed: each thread draws the same. The kernel's random bytes of the process
-// need no system call, which a sandbox may forbid; libc's canaries, which are some of them, do not
-// show through.
-constinit std::atomic<uintptr_t> secret_word{0};
-
-LARDER_SLOW uintptr_t draw_secret() {
+// The kernel's random bytes of the process need no system call, which a sandbox may forbid; libc's
+// canaries, which are some of them, do not show through.
+LARDER_SLOW Secret draw_secret() {
   uintptr_t random[2] = {};
   const void* given = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
   if (given != nullptr) memcpy(random, given, sizeof random);
-  uintptr_t secret = mixed(mixed(random[0]) ^ random[1]) | 1;
-  secret_word.store(secret, std::memory_order_relaxed);
+  Secret secret = {mixed(mixed(random[0]) ^ random[1]), mixed(mixed(random[1]) ^ random[0]) | 1};
+  secret_offset.store(secret.offset, std::memory_order_relaxed);
+  secret_factor.store(secret.factor, std::memory_order_release);
   return secret;
 }
 
 LARDER_FAST uintptr_t canary_of(const void* p) {
-  uintptr_t secret = secret_word.load(std::memory_order_relaxed);
-  if (unlikely(secret == 0)) secret = draw_secret();
+  uintptr_t factor = secret_factor.load(std::memory_order_acquire);
+  Secret secret = {secret_offset.load(std::memory_order_relaxed), factor};
+  if (unlikely(factor == 0)) secret = draw_secret();
   // The first byte is none that most overflows by one byte write: no zero, no ASCII, not odd.
-  return (mixed(secret ^ uintptr_t(p)) & ~uintptr_t{1}) | 0x80;
+  return (((uintptr_t(p) ^ secret.offset) * secret.factor) & ~uintptr_t{1}) | 0x80;
 }
 
-// Behind the content. REQUIRES: an object begins at p.
-LARDER_FAST uintptr_t* end_word(const void* p, const Slab* s) {
-  return reinterpret_cast<uintptr_t*>(uintptr_t(p) + usable_size(s) - Hardened::kRoom);
+// The content and the canary.
+LARDER_FAST size_t object_bytes(const Slab* s) {
+  return likely(is_small(s)) ? kSizeClasses.size[s->size_class] : usable_size(s);
+}
+
+// REQUIRES: an object of `bytes` begins at p.
+LARDER_FAST uintptr_t* end_word(const void* p, size_t bytes) {
+  return reinterpret_cast<uintptr_t*>(uintptr_t(p) + bytes - Hardened::kRoom);
 }
 
 // --- objects above kSpanMax
@@ -89,24 +99,31 @@ bool reopen_all() {
 
 struct Freed {
   char* p;
-  size_t bytes;  // with the canary
+  Slab* slab;
 };
 
-// Whether the first `bytes` and the canary are as free() has left them.
-bool is_intact(const Freed& freed, size_t bytes) {
-  const auto* words = reinterpret_cast<const uintptr_t*>(freed.p);
-  size_t last = freed.bytes / sizeof(uintptr_t) - 1, count = bytes / sizeof(uintptr_t);
-  uintptr_t any = 0;
-  for (size_t i = 0; i < (count < last ? count : last); ++i) any |= words[i];
-  return any == 0 && words[last] == ~canary_of(freed.p);
+// All objects but those of 8 bytes are of whole pairs.
+using Pair = uintptr_t __attribute__((vector_size(16), may_alias));
+
+// As free() leaves an object.
+LARDER_FAST void clear(char* p, size_t bytes) {
+  if (bytes > kClearedInline) {
+    memset(p, 0, bytes);
+  } else {
+    for (char* at = p; at + sizeof(Pair) <= p + bytes; at += sizeof(Pair)) {
+      *reinterpret_cast<Pair*>(at) = Pair{};
+      __asm__("" : "+r"(at));  // not a call of memset
+    }
+  }
+  *end_word(p, bytes) = ~canary_of(p);
 }
 
-// To the heap. REQUIRES: free() has cleared it.
-void give_back(const Freed& freed, const char* call) {
-  if (!is_intact(freed, freed.bytes))
-    return report_misuse(call, Misuse::kWriteAfterFree, freed.p);  // and is never used again
-  memset(freed.p + freed.bytes - Hardened::kRoom, 0, Hardened::kRoom);
-  free_fast(freed.p);
+LARDER_FAST bool is_clear(const char* p, size_t bytes) {
+  const uintptr_t* end = end_word(p, bytes);
+  Pair any = {bytes > Hardened::kRoom ? end[-1] : 0, *end ^ ~canary_of(p)};
+  for (const char* at = p; at + sizeof(Pair) < p + bytes; at += sizeof(Pair))
+    any |= *reinterpret_cast<const Pair*>(at);
+  return (any[0] | any[1]) == 0;
 }
 
 void on_thread_exit(void*);
@@ -124,35 +141,34 @@ constinit Key exits;
 class Quarantine {
  public:
   // Within, a signal handler finds it taken, and so does a callback of the program.
-  bool enter() {
-    if (unlikely(busy_ || state_ == State::kOff)) return false;
-    busy_ = true;
+  LARDER_FAST bool enter() {
+    if (unlikely(state_ != State::kOn) && !begin()) return false;
+    state_ = State::kBusy;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (unlikely(state_ == State::kNew)) begin();
     return true;
   }
-  void leave() {
+  LARDER_FAST void leave() {
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    busy_ = false;
+    state_ = State::kOn;
   }
 
-  // REQUIRES: entered.
-  void add(const Freed& freed) {
-    random_ = mixed(random_ + uintptr_t(freed.p));
-    latest_ = uint32_t(random_ >> 32) % kQuarantined;
-    Freed other = std::exchange(freed_[latest_], freed);
-    looked_at_ = latest_;
-    bytes_ += freed.bytes - other.bytes;
-    if (other.p != nullptr) give_back(other, "free");
-    for (uint32_t i = latest_ + 1; bytes_ > kQuarantineBytes; ++i) drop(i % kQuarantined);
+  // REQUIRES: entered; it was cleared.
+  LARDER_FAST void add(const Freed& freed, size_t bytes) {
+    random_ = (random_ ^ uintptr_t(freed.p)) * 0x9E3779B97F4A7C15u;
+    uint32_t latest = uint32_t(random_ >> 32) % kQuarantined;
+    looked_at_ = latest;
+    bytes_ += bytes;
+    Freed other = std::exchange(freed_[latest], freed);
+    if (likely(other.p != nullptr)) release(other);
+    for (uint32_t i = latest + 1; unlikely(bytes_ > kQuarantineBytes); ++i) drop(i % kQuarantined);
   }
-  void look_at_one() {
-    Freed& freed = freed_[looked_at_];
+  // What is listed is clear, also while a call is interrupted.
+  LARDER_FAST void look_at_one() {
+    const char* p = freed_[looked_at_].p;
+    if (p != nullptr && unlikely(*reinterpret_cast<const uintptr_t*>(p) != 0)) examine(looked_at_);
     looked_at_ = (looked_at_ + 1) % kQuarantined;
-    if (freed.p == nullptr || likely(is_intact(freed, kLookedAt))) return;
-    bytes_ -= freed.bytes;
-    report_misuse("malloc", Misuse::kWriteAfterFree, std::exchange(freed, {}).p);
   }
+  // REQUIRES: entered.
   bool drop_all() {
     bool any = bytes_ != 0;
     for (uint32_t i = 0; i < kQuarantined; ++i) drop(i);
@@ -162,35 +178,54 @@ class Quarantine {
     if (!enter()) return;
     drop_all();
     state_ = State::kOff;
-    leave();
   }
 
  private:
-  enum class State : uint8_t { kNew, kOn, kOff };
+  enum class State : uint8_t { kNew, kOn, kBusy, kOff };
 
-  void drop(uint32_t i) {
-    Freed freed = std::exchange(freed_[i], {});
-    bytes_ -= freed.bytes;
-    if (freed.p != nullptr) give_back(freed, "free");
+  // To the heap.
+  LARDER_FAST void release(const Freed& freed) {
+    size_t bytes = object_bytes(freed.slab);
+    bytes_ -= bytes;
+    if (unlikely(!is_clear(freed.p, bytes)))
+      return report_misuse("free", Misuse::kWriteAfterFree, freed.p);  // and is never used again
+    *end_word(freed.p, bytes) = 0;
+    free_in_use(freed.p, freed.slab);
   }
-  LARDER_SLOW void begin() {
+  LARDER_SLOW void drop(uint32_t i) {
+    Freed freed = std::exchange(freed_[i], {});
+    if (freed.p != nullptr) release(freed);
+  }
+  // The word is not zero: it was written to, or is the canary of an object without content.
+  LARDER_SLOW void examine(uint32_t i) {
+    if (!enter()) return;
+    if (!is_clear(freed_[i].p, object_bytes(freed_[i].slab))) drop(i);
+    leave();
+  }
+  LARDER_SLOW bool begin() {
+    if (state_ != State::kNew || !exits.is_made) return false;
     // libc may allocate for the value: it finds the quarantine taken.
-    if (exits.is_made && pthread_setspecific(exits.key, this) != 0) return;
-    if (exits.is_made) state_ = State::kOn;
-    random_ = canary_of(this);
+    state_ = State::kBusy;
+    if (pthread_setspecific(exits.key, this) == 0) {
+      random_ = canary_of(this);
+      return true;
+    }
+    state_ = State::kNew;
+    return false;
   }
 
   Freed freed_[kQuarantined] = {};
   size_t bytes_ = 0;
   uintptr_t random_ = 0;
-  uint32_t latest_ = 0, looked_at_ = 0;
+  uint32_t looked_at_ = 0;
   State state_ = State::kNew;
-  bool busy_ = false;
 };
 
 constinit thread_local Quarantine quarantine __attribute__((tls_model("initial-exec")));
 
 void on_thread_exit(void* of_thread) { static_cast<Quarantine*>(of_thread)->end(); }
+
+[[gnu::destructor]] void at_exit() { quarantine.end(); }
 
 // --- the calls
 
@@ -213,43 +248,51 @@ LARDER_SLOW void* allocate_again(Allocate allocate, int errno_before) {
 }
 
 template <typename Allocate>
-void* hand_out(Allocate allocate) {
+LARDER_FAST void* hand_out(Allocate allocate) {
   int saved_errno = errno;
   void* p = allocate();
   if (unlikely(p == nullptr)) p = allocate_again(allocate, saved_errno);
   if (unlikely(p == nullptr)) return nullptr;
-  *end_word(p, page_map.find(p)) = canary_of(p);
-  if (likely(quarantine.enter())) {
-    quarantine.look_at_one();
-    quarantine.leave();
-  }
+  *end_word(p, object_bytes(page_map.find(p))) = canary_of(p);
+  quarantine.look_at_one();
   return p;
 }
 
-// Whether an object that is in use begins at p. REQUIRES: p is in Larder's memory.
-bool is_in_use(const char* call, Misuse if_free, const void* p, const Slab* s) {
-  if (unlikely(is_small(s) ? !at_object(p, s) : p != s->object() || s->kind == Kind::kFree))
-    return !misused(call, if_free, p, s);
-  uintptr_t word = *end_word(p, s), canary = canary_of(p);
-  if (likely(word == canary)) return true;
-  bool is_free = word == ~canary || (word == 0 && is_small(s) && has_link(p));
+// Whether an object begins there, in use or free. REQUIRES: p is in Larder's memory.
+LARDER_FAST bool begins_object(const void* p, const Slab* s) {
+  return likely(is_small(s)) ? at_object(p, s) : p == s->object() && s->kind != Kind::kFree;
+}
+
+// Of an address where no object in use begins: reports what it is. Whether the call may go on.
+LARDER_SLOW bool refuse(const char* call, Misuse if_free, const void* p, const Slab* s) {
+  if (!begins_object(p, s)) return !misused(call, if_free, p, s);
+  uintptr_t word = *end_word(p, object_bytes(s));
+  bool is_free = word == ~canary_of(p) || (word == 0 && is_small(s) && has_link(p));
   report_misuse(call, is_free ? if_free : Misuse::kOverflow, p);
   return false;
 }
 
+// Whether an object that is in use begins at p. REQUIRES: p is in Larder's memory.
+LARDER_FAST bool is_in_use(const char* call, Misuse if_free, const void* p, const Slab* s) {
+  if (likely(begins_object(p, s)) && likely(*end_word(p, object_bytes(s)) == canary_of(p)))
+    return true;
+  return refuse(call, if_free, p, s);
+}
+
+// What is not quarantined. REQUIRES: in use.
+LARDER_WARM void retire_now(void* p, Slab* s) {
+  if (s->kind == Kind::kHuge) return close_mapping(s);
+  if (s->kind != Kind::kEmergency) memset(p, 0, object_bytes(s));
+  free_fast(p);
+}
+
 // REQUIRES: in use.
-void retire(void* p, Slab* s) {
-  if (unlikely(s->kind == Kind::kHuge)) return close_mapping(s);
-  if (unlikely(s->kind == Kind::kEmergency)) return free_fast(p);
-  Freed freed = {static_cast<char*>(p), usable_size(s)};
-  memset(p, 0, freed.bytes - Hardened::kRoom);
-  uintptr_t* end = end_word(p, s);
-  if (unlikely(freed.bytes > kQuarantineBytes || !quarantine.enter())) {
-    *end = 0;
-    return free_fast(p);
-  }
-  *end = ~canary_of(p);
-  quarantine.add(freed);
+LARDER_FAST void retire(void* p, Slab* s) {
+  size_t bytes = object_bytes(s);
+  if (unlikely(s->kind == Kind::kEmergency || bytes > kQuarantineBytes || !quarantine.enter()))
+    return retire_now(p, s);
+  clear(static_cast<char*>(p), bytes);
+  quarantine.add({static_cast<char*>(p), s}, bytes);
   quarantine.leave();
 }
 
@@ -278,11 +321,13 @@ void* Hardened::resize(void* p, Slab* s, size_t size_bytes) {
     errno = ENOMEM;
     return nullptr;
   }
-  if (is_small(s) || size_bytes + kRoom > kSmallMax) {
-    *end_word(p, s) = 0;
+  if (is_small(s)) {
+    if (void* q = resize_without_copy(p, s, size_bytes + kRoom, false)) return q;
+  } else if (size_bytes + kRoom > kSmallMax) {
+    *end_word(p, object_bytes(s)) = 0;
     void* q = resize_without_copy(p, s, size_bytes + kRoom, false);
     void* at = q != nullptr ? q : p;
-    *end_word(at, page_map.find(at)) = canary_of(at);
+    *end_word(at, object_bytes(page_map.find(at))) = canary_of(at);
     if (q != nullptr) return q;
   }
   // One that has grown beyond the small sizes will grow again.
@@ -299,7 +344,7 @@ void* Hardened::resize(void* p, Slab* s, size_t size_bytes) {
   return q;
 }
 
-size_t Hardened::usable(const Slab* s) { return usable_size(s) - kRoom; }
+size_t Hardened::usable(const Slab* s) { return object_bytes(s) - kRoom; }
 
 bool Hardened::may_resize(const void* p, const Slab* s) {
   return is_in_use("realloc", Misuse::kUseOfFree, p, s);

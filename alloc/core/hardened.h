@@ -5,10 +5,10 @@
 //   free          as the heap has it        one of them, at random, for each that is freed
 //
 // A free, a realloc and a malloc_usable_size check the canary: what wrote beyond the object, or
-// freed it before, is reported. A free clears the object. One that leaves the quarantine must still
-// be zeros, and each malloc looks at the first kLookedAt bytes of one that is there, the latest
-// first: what wrote to freed memory is reported. Of objects above kSpanMax the latest kClosed of
-// the process are neither readable nor writable.
+// freed it before, is reported. A free clears the object. One that leaves the quarantine, at the
+// latest when its thread or the process ends, must still be zeros, and each malloc looks at the
+// first word of one that is there, the latest first: what wrote to freed memory is reported. Of
+// objects above kSpanMax the latest kClosed of the process are neither readable nor writable.
 //
 // Thread safety: any thread. In a signal handler that interrupted a call, and in a thread without a
 // heap, a freed object is cleared and goes to the heap at once.

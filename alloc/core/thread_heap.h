@@ -347,6 +347,13 @@ LARDER_FAST void free_at(void* p, const ProcessPageMap* map, uintptr_t offset) {
   push_to_owned(p, s);
 }
 
+// Without a check. REQUIRES: p is in use.
+LARDER_FAST void free_in_use(void* p, Slab* s) {
+  if (unlikely(!s->owned_by(thread_state.owner))) return free_slow(p, s);
+  thread_state.last = ThreadState::kNoLast;
+  push_to_owned(p, s);
+}
+
 LARDER_FAST void free_fast(void* p) {
   const ProcessPageMap* map = page_map.in_register();
   free_at(p, map, map->offset_at(p));

@@ -189,8 +189,8 @@ fn a_path_with_spaces_and_bytes_that_are_not_utf8_is_run() {
 fn hardened_stops_what_the_allocator_alone_lets_pass() {
     const SOURCE: &str = "#include <malloc.h>\n#include <stdlib.h>\nint main(int count, char** words) {\n  \
         volatile char* p = malloc(40);\n  volatile char* q = malloc(40);\n  \
-        if (count > 1) p[malloc_usable_size((void*)p)] = words[1][0];\n  \
-        free((void*)p);\n  free((void*)q);\n}\n";
+        if (count == 2) p[malloc_usable_size((void*)p)] = words[1][0];\n  \
+        free((void*)p);\n  free((void*)q);\n  if (count == 3) q[24] = 1;\n}\n";
     let directory = temporary();
     let program = compile(directory.path(), "beyond.c", SOURCE, &["-O0"]);
     let run = |option: &[&str], words: &[&str]| {
@@ -200,12 +200,21 @@ fn hardened_stops_what_the_allocator_alone_lets_pass() {
     };
     assert_success(&run(&["--hardened"], &[]));
     assert_success(&run(&[], &["x"]));
+    assert_success(&run(&[], &["x", "y"]));
     let ran = run(&["--hardened"], &["x"]);
     assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
     let report = stderr(&ran);
     assert!(
         report.contains("): bytes beside the object were overwritten, an object of 48 bytes")
             && report.contains("/beyond+0x"),
+        "{report}"
+    );
+    // Nothing is freed after it: the end of the process tells.
+    let ran = run(&["--hardened"], &["x", "y"]);
+    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
+    let report = stderr(&ran);
+    assert!(
+        report.contains("): the object was written to after it was freed, an object of 48 bytes"),
         "{report}"
     );
     assert_fails(

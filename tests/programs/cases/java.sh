@@ -13,10 +13,10 @@ public class Work {
     static long run(int seed) throws Exception {
         Random random = new Random(seed);
         Map<String, Integer> counts = new TreeMap<>();
-        for (int i = 0; i < 100_000; i++) counts.merge(Integer.toString(random.nextInt(5_000), 36), 1, Integer::sum);
+        for (int i = 0; i < 50_000; i++) counts.merge(Integer.toString(random.nextInt(5_000), 36), 1, Integer::sum);
         byte[] text = counts.toString().getBytes("UTF-8");
         long sum = 0;
-        for (int i = 0; i < 300; i++) {
+        for (int i = 0; i < 150; i++) {
             ByteBuffer buffer = ByteBuffer.allocateDirect(1 + random.nextInt(100_000));
             buffer.put(buffer.capacity() / 2, (byte) i);
             sum += buffer.get(buffer.capacity() / 2) + buffer.capacity();

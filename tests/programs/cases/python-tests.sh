@@ -2,6 +2,7 @@
 # programs: python3(\.\d+)?
 # needs: python3
 # record: off
+# checks: itself
 
 # Debian's, which its test suite belongs to, whatever else is called python3.
 python=/usr/bin/python3
