@@ -42,6 +42,10 @@ void* realloc_any(void* p, size_t size) {
 
 }  // namespace
 
+void* larder::link_carved(Slab* s, char* first, uint32_t count) {
+  return Front::link_carved(s, first, count);
+}
+
 LARDER_EXPORT LARDER_HOT void* LARDER_NAME(malloc)(size_t size) noexcept {
   return Front::allocate(size);
 }

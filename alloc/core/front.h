@@ -33,6 +33,14 @@ struct Plain {
   LARDER_FAST static void* resize(void* p, Slab* s, size_t size_bytes) {
     return larder::resize(p, s, size_bytes);
   }
+  // In the order of memory.
+  static void* link_carved(Slab* s, char* first, uint32_t count) {
+    const size_t size = kSizeClasses.size[s->size_class];
+    char* p = first;
+    for (uint32_t i = 1; i < count; ++i, p += size) set_next(p, p + size);
+    set_next(p, nullptr);
+    return first;
+  }
   // What the program may use.
   LARDER_FAST static size_t usable(const Slab* s) { return usable_size(s); }
   // Whether `p`, of Larder's memory, is an object in use; what is not is reported. A small object

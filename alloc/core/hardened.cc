@@ -118,10 +118,10 @@ LARDER_FAST void clear(char* p, size_t bytes) {
   *end_word(p, bytes) = ~canary_of(p);
 }
 
-LARDER_FAST bool is_clear(const char* p, size_t bytes) {
-  const uintptr_t* end = end_word(p, bytes);
-  Pair any = {bytes > Hardened::kRoom ? end[-1] : 0, *end ^ ~canary_of(p)};
-  for (const char* at = p; at + sizeof(Pair) < p + bytes; at += sizeof(Pair))
+// REQUIRES: 8 bytes, or whole pairs.
+LARDER_FAST bool is_zero(const char* p, size_t bytes) {
+  Pair any = {};
+  for (const char* at = p; at + sizeof(Pair) <= p + bytes; at += sizeof(Pair))
     any |= *reinterpret_cast<const Pair*>(at);
   return (any[0] | any[1]) == 0;
 }
@@ -159,7 +159,7 @@ class Quarantine {
     looked_at_ = latest;
     bytes_ += bytes;
     Freed other = std::exchange(freed_[latest], freed);
-    if (likely(other.p != nullptr)) release(other);
+    if (likely(other.p != nullptr)) release(other, is_small(other.slab));
     for (uint32_t i = latest + 1; unlikely(bytes_ > kQuarantineBytes); ++i) drop(i % kQuarantined);
   }
   // What is listed is clear, also while a call is interrupted.
@@ -168,6 +168,7 @@ class Quarantine {
     if (p != nullptr && unlikely(*reinterpret_cast<const uintptr_t*>(p) != 0)) examine(looked_at_);
     looked_at_ = (looked_at_ + 1) % kQuarantined;
   }
+  uintptr_t draw() { return random_ = mixed(random_ + canary_of(this)); }
   // REQUIRES: entered.
   bool drop_all() {
     bool any = bytes_ != 0;
@@ -183,23 +184,24 @@ class Quarantine {
  private:
   enum class State : uint8_t { kNew, kOn, kBusy, kOff };
 
-  // To the heap.
-  LARDER_FAST void release(const Freed& freed) {
+  // To the heap. What malloc will check when it hands it out need not be checked here.
+  LARDER_FAST void release(const Freed& freed, bool is_checked_later) {
     size_t bytes = object_bytes(freed.slab);
     bytes_ -= bytes;
-    if (unlikely(!is_clear(freed.p, bytes)))
+    uintptr_t* end = end_word(freed.p, bytes);
+    bool is_intact = std::exchange(*end, 0) == ~canary_of(freed.p);
+    if (unlikely(!is_intact || (!is_checked_later && !is_zero(freed.p, bytes))))
       return report_misuse("free", Misuse::kWriteAfterFree, freed.p);  // and is never used again
-    *end_word(freed.p, bytes) = 0;
     free_in_use(freed.p, freed.slab);
   }
   LARDER_SLOW void drop(uint32_t i) {
     Freed freed = std::exchange(freed_[i], {});
-    if (freed.p != nullptr) release(freed);
+    if (freed.p != nullptr) release(freed, false);
   }
   // The word is not zero: it was written to, or is the canary of an object without content.
   LARDER_SLOW void examine(uint32_t i) {
     if (!enter()) return;
-    if (!is_clear(freed_[i].p, object_bytes(freed_[i].slab))) drop(i);
+    if (object_bytes(freed_[i].slab) > Hardened::kRoom) drop(i);
     leave();
   }
   LARDER_SLOW bool begin() {
@@ -253,7 +255,13 @@ LARDER_FAST void* hand_out(Allocate allocate) {
   void* p = allocate();
   if (unlikely(p == nullptr)) p = allocate_again(allocate, saved_errno);
   if (unlikely(p == nullptr)) return nullptr;
-  *end_word(p, object_bytes(page_map.find(p))) = canary_of(p);
+  const Slab* s = page_map.find(p);
+  size_t bytes = object_bytes(s);
+  if (likely(is_small(s)) && unlikely(!is_zero(static_cast<char*>(p), bytes))) {
+    report_misuse("malloc", Misuse::kWriteAfterFree, p);
+    memset(p, 0, bytes);
+  }
+  *end_word(p, bytes) = canary_of(p);
   quarantine.look_at_one();
   return p;
 }
@@ -303,7 +311,12 @@ void* Hardened::allocate(size_t size_bytes) {
 }
 
 void* Hardened::allocate_zeroed(size_t size_bytes) {
-  return hand_out([=] { return zeroed_alloc(with_room(size_bytes)); });
+  if (size_bytes > kSmallMax - kRoom)
+    return hand_out([=] { return zeroed_alloc(with_room(size_bytes)); });
+  void* p = allocate(size_bytes);
+  // What a signal handler got is no small object.
+  if (p != nullptr && unlikely(!is_small(page_map.find(p)))) memset(p, 0, size_bytes);
+  return p;
 }
 
 void* Hardened::allocate_aligned(size_t size_bytes, size_t align) {
@@ -342,6 +355,21 @@ void* Hardened::resize(void* p, Slab* s, size_t size_bytes) {
   memcpy(q, p, old < size_bytes ? old : size_bytes);
   retire(p, s);
   return q;
+}
+
+void* Hardened::link_carved(Slab* s, char* first, uint32_t count) {
+  const size_t size = kSizeClasses.size[s->size_class];
+  const char* dirty_end = s->zero ? s->base + s->touched : first + count * size;
+  if (first < dirty_end) memset(first, 0, size_t(dirty_end - first));
+  // Sattolo's shuffle: each object leads to another, and all are on one cycle, which is cut.
+  auto at = [=](uint32_t i) { return first + i * size; };
+  for (uint32_t i = 0; i < count; ++i) set_next(at(i), at(i));
+  for (uint32_t i = count - 1; i > 0; --i)
+    std::swap(link_of(at(i)),
+              link_of(at(uint32_t(uint64_t{uint32_t(quarantine.draw())} * i >> 32))));
+  void* head = next_of(first);
+  set_next(first, nullptr);
+  return head;
 }
 
 size_t Hardened::usable(const Slab* s) { return object_bytes(s) - kRoom; }

@@ -398,10 +398,7 @@ void* ThreadHeap::carve(int c) {
   auto count = uint32_t((end - at + size - 1) / size);
   if (count > uint32_t(s->capacity - s->carved)) count = uint32_t(s->capacity - s->carved);
   s->carved = uint16_t(s->carved + count);
-  char* p = first;
-  for (uint32_t i = 1; i < count; ++i, p += size) set_next(p, p + size);
-  set_next(p, nullptr);
-  return hand_out(c, first, count * size);
+  return hand_out(c, link_carved(s, first, count), count * size);
 }
 
 // The size-class fallback: the first objects of a class come from the current slab of a slightly

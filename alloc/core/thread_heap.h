@@ -277,6 +277,10 @@ inline bool countdown_hits(size_t object_bytes, float* expected) {
                          : sample_hits(object_bytes, expected);
 }
 
+// By the front: a list of `count` objects that the slab has not had yet, the first of them at
+// `first`.
+void* link_carved(Slab* s, char* first, uint32_t count);
+
 // The slow paths behind the entry points. `c` is the size class.
 LARDER_WARM void* malloc_slow(size_t size_bytes, size_t c);
 LARDER_WARM void* malloc_large(size_t size_bytes);

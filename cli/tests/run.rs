@@ -224,6 +224,32 @@ fn hardened_stops_what_the_allocator_alone_lets_pass() {
     );
 }
 
+/// After 1,000 other frees the object is no longer in the quarantine (of 32, of which each lets one go by chance).
+#[test]
+fn hardened_finds_a_write_to_free_memory_when_it_is_handed_out() {
+    const SOURCE: &str = "#include <stdlib.h>\nint main(int count, char** words) {\n  \
+        (void)words;\n  volatile char* p = malloc(40);\n  void* others[1000];\n  \
+        for (int i = 0; i < 1000; ++i) others[i] = malloc(40);\n  free((void*)p);\n  \
+        for (int i = 0; i < 1000; ++i) free(others[i]);\n  if (count > 1) p[24] = 1;\n  \
+        for (int i = 0; i < 2000; ++i) if (malloc(40) == p) return 3;\n  return 4;\n}\n";
+    let directory = temporary();
+    let program = compile(directory.path(), "after.c", SOURCE, &["-O0"]);
+    let run = |words: &[&str]| {
+        let mut command = larder();
+        command.args(["run", "--hardened", "--"]).arg(&program);
+        output(command.args(words))
+    };
+    assert_eq!(code(&run(&[])), 3);
+    let ran = run(&["write"]);
+    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
+    let report = stderr(&ran);
+    assert!(
+        report.contains("larder: malloc(0x")
+            && report.contains("): the object was written to after it was freed"),
+        "{report}"
+    );
+}
+
 #[test]
 fn guard_reports_an_overflow_with_its_allocation() {
     const SOURCE: &str = "#include <stdlib.h>\nint main(void) {\n  volatile char* all[200];\n  \

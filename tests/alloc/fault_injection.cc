@@ -1,6 +1,6 @@
-// The kernel's memory calls fail at the k-th call, for every k: requests return NULL with ENOMEM
-// or succeed, live data stay intact, free keeps errno, and all recovers when the kernel does.
-// Usage: fault_injection [STRIDE]: every STRIDE-th k (1: all of them).
+// The kernel's memory calls fail at the k-th call, for every k, with any of kErrors: requests
+// return NULL with ENOMEM or succeed, live data stay intact, free keeps errno, and all recovers
+// when the kernel does. Usage: fault_injection [STRIDE]: every STRIDE-th k (1: all of them).
 //
 // A seccomp filter turns each mmap, munmap, mprotect, mremap, madvise and brk of the process into
 // SIGSYS; the handler either returns an error or makes the call itself, from one instruction that
@@ -58,18 +58,19 @@ namespace {
 struct Injection {
   const char* name;
   long number;  // -1: all of them
-  int error;
 };
 
 const Injection kInjections[] = {
-    {"mmap", SYS_mmap, ENOMEM},         {"munmap", SYS_munmap, ENOMEM},
-    {"mprotect", SYS_mprotect, ENOMEM}, {"mremap", SYS_mremap, ENOMEM},
-    {"madvise", SYS_madvise, EINVAL},   {"madvise-nomem", SYS_madvise, ENOMEM},
-    {"brk", SYS_brk, ENOMEM},           {"every call", -1, ENOMEM},
+    {"mmap", SYS_mmap},     {"munmap", SYS_munmap},   {"mprotect", SYS_mprotect},
+    {"mremap", SYS_mremap}, {"madvise", SYS_madvise}, {"brk", SYS_brk},
+    {"every call", -1},
 };
+// No memory, locked memory, a filter of system calls, an old kernel.
+const int kErrors[] = {ENOMEM, EAGAIN, EPERM, EINVAL};
 const long kTrapped[] = {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_brk};
 
 const Injection* injection = nullptr;
+int error = 0;
 std::atomic<long> calls_seen{0};
 std::atomic<long> calls_failed{0};
 long fail_from = 0, fail_until = 0;
@@ -98,8 +99,7 @@ void on_trapped_call(int, siginfo_t* info, void* raw_context) {
     if (seen >= fail_from && seen < fail_until) {
       calls_failed.fetch_add(1);
       // A failing brk returns the old break, like brk(0).
-      set_result(context,
-                 number == SYS_brk ? gate_syscall(SYS_brk, 0, 0, 0, 0, 0, 0) : -injection->error);
+      set_result(context, number == SYS_brk ? gate_syscall(SYS_brk, 0, 0, 0, 0, 0, 0) : -error);
       return;
     }
   }
@@ -229,10 +229,11 @@ struct Outcome {
   size_t refusals;
 };
 
-void run_once(const Injection& what, long from, long until, Outcome* outcome) {
+void run_once(const Injection& what, int with_error, long from, long until, Outcome* outcome) {
   in_child(what.name, [&] {
     install_trap();
     injection = &what;
+    error = with_error;
     fail_from = from;
     fail_until = until;
     workload();
@@ -250,14 +251,14 @@ int main(int argc, char** argv) {
   CHECK(shared != MAP_FAILED);
   auto* outcome = static_cast<Outcome*>(shared);
   for (const Injection& what : kInjections) {
-    run_once(what, LONG_MAX, LONG_MAX, outcome);
+    run_once(what, 0, LONG_MAX, LONG_MAX, outcome);
     const long calls = outcome->calls;
     long runs = 0, failed = 0;
     size_t all_refusals = 0;
     for (long k = 1; k <= calls; k += stride) {
       // One call alone, ten in a row, and from there to the end.
       for (long until : {k + 1, k + 10, LONG_MAX}) {
-        run_once(what, k, until, outcome);
+        run_once(what, kErrors[runs % std::size(kErrors)], k, until, outcome);
         ++runs;
         failed += outcome->failed;
         all_refusals += outcome->refusals;
