@@ -208,7 +208,8 @@ struct StoppedWorld::Tracer {
     t->thread_pointer = general->fs_base;
     long vectors = NT_X86_XSTATE;
 #else
-    t->stack_pointer = reinterpret_cast<user_regs_struct*>(t->word)->sp;
+    auto* general = reinterpret_cast<user_regs_struct*>(t->word);
+    t->stack_pointer = general->sp;
     uint64_t tls = 0;
     read_set(t->id, NT_ARM_TLS, &tls, 1);
     t->thread_pointer = tls;
