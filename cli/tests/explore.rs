@@ -273,6 +273,12 @@ fn sites_are_sorted_and_searched() {
     );
     browser.search("MANY page.c");
     assert_eq!(browser.value(FUNCTIONS), json!(["many"]));
+    browser.open("Findings");
+    let found = "[...document.querySelectorAll('#findings h3')].map(title => title.textContent.split(' ')[3])";
+    assert_eq!(browser.value(found), json!(["many"]));
+    browser.search("no such words");
+    assert_eq!(browser.value(found), json!([]));
+    browser.open("Sites");
     // `/` leads to the search.
     browser.value("document.activeElement.blur()");
     browser.press("/");
@@ -378,10 +384,11 @@ extern "C" void *volatile kept = nullptr;
 template <typename T> __attribute__((noinline)) void hold(T) { kept = malloc(sizeof(T)); }
 static int compare(const void *a, const void *) { hold(a); return 0; }
 struct Less { bool operator<(int) const __attribute__((noinline)) { hold(1.5); return false; } };
+template <typename T> __attribute__((noinline)) int operator+(Less, T) { kept = malloc(1); return 0; }
 int main() {
     int row[2] = {1, 2};
     qsort(row, 2, sizeof *row, compare);
-    return Less() < 1;
+    return (Less() < 1) + (Less() + 2.5);
 }
 "#;
 
@@ -408,7 +415,10 @@ fn arguments_of_templates_and_libraries_are_folded() {
     assert!(!library.is_empty());
     browser.click("#flame", "fold templates");
     assert_eq!(find(&mut browser, "hold<"), ["hold<…>", "hold<…>"]);
-    assert_eq!(find(&mut browser, "operator"), ["Less::operator<"]);
+    assert_eq!(
+        find(&mut browser, "operator"),
+        ["Less::operator<", "operator+<…>"]
+    );
     browser.click("#flame", "fold libraries");
     assert_eq!(find(&mut browser, "[libc"), ["[libc.so.6]"]);
     assert_eq!(find(&mut browser, "sort"), [""; 0]);
@@ -547,6 +557,45 @@ fn a_click_on_the_timeline_chooses_the_site_below_it() {
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }
 
+#[test]
+fn the_parts_of_a_row_add_up_to_it() {
+    let source = "#include <stdlib.h>
+int main(void) { for (int i = 0; i < 20000; i++) free(malloc(i % 100 + i / 500)); return 0; }
+";
+    let directory = temporary();
+    let program = compile(directory.path(), "parts.c", source, &["-g", "-fno-builtin"]);
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let page = page(directory.path(), &trace);
+    let mut browser = Browser::open(&page, "");
+    let sums = "rows.map(row => [0, 1, 2].map(key => row.spans.filter((_, index) => index % 3 === key).reduce((a, b) => a + b, 0)).slice(1).concat(row.weights.slice(0, 2)))";
+    let bytes: u64 = (0..20000).map(|i| i % 100 + i / 500).sum();
+    assert_eq!(browser.value(sums), json!([[20000, bytes, 20000, bytes]]));
+    assert!(browser.value("rows[0].spans.length").as_u64() > Some(9));
+}
+
+#[test]
+fn a_deep_stack_has_both_of_its_ends() {
+    let source = "#include <stdlib.h>
+static void *volatile kept;
+__attribute__((noinline)) static void end(void) { kept = malloc(9); }
+__attribute__((noinline)) static int down(int more) { if (more) return down(more - 1) + 1; end(); return 1; }
+int main(void) { return down(600) != 601; }
+";
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-optimize-sibling-calls"];
+    let program = compile(directory.path(), "deep.c", source, &flags);
+    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
+    let page = page(directory.path(), &trace);
+    let mut browser = Browser::open(&page, "#site=0");
+    browser.click("aside", "The stack with most calls");
+    let stack =
+        "[...document.querySelectorAll('aside .frames button')].map(frame => frame.textContent)";
+    let stack = browser.value(stack);
+    let stack = stack.as_array().expect("frames");
+    assert!(stack.len() <= 256, "{}", stack.len());
+    assert_eq!(stack[..2], [json!("→ end"), json!("down")]);
+}
+
 const THREADS: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -650,6 +699,8 @@ const UNNAMED: &str = r#"
   }
   if (document.querySelectorAll('[tabindex]:not([tabindex="0"]):not([tabindex="-1"])').length) faults.push('an order of its own');
   if (document.querySelector('header').getBoundingClientRect().top + scrollY > 1) faults.push('a gap above');
+  const tab = document.querySelector('[aria-selected=true]').getBoundingClientRect();
+  if (tab.left < 0 || tab.right > innerWidth) faults.push('the tab is out of view');
   const over = document.documentElement.scrollWidth - innerWidth;
   if (over > 0) faults.push('wider than the window by ' + over);
   // WCAG 2: 4.5 to 1.

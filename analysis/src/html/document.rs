@@ -160,6 +160,8 @@ impl<'a> Page<'a> {
             json!({"title": f.title, "site": number(*site), "source": f.source, "lines": f.lines})
         });
         let timeline = self.gathered.drawn();
+        let all = analysis.sites.ids();
+        let all = all.filter(|id| analysis.sites.get(*id).sums.calls > 0);
         let problems = analysis.resolver.problems();
         json!({
             "trace": self.trace,
@@ -172,7 +174,7 @@ impl<'a> Page<'a> {
             "counters": counter_rows(&analysis.counters),
             "findings": findings.collect::<Vec<_>>(),
             "sites": found,
-            "folded": analysis.sites.ids().count() - sites.len(),
+            "folded": all.count() - sites.len(),
             "tables": tables,
             "measures": tree::MEASURES,
             "nodes": nodes,
@@ -234,16 +236,15 @@ fn threads(gathered: &Gathered) -> Vec<Value> {
     let shown = gathered.shown_threads().into_iter();
     let rows = shown.map(|number| {
         let sums = &gathered.threads[number];
-        let (id, calls, frees) = ([sums.pid, sums.thread], sums.calls, sums.frees);
-        json!([
-            id[0],
-            id[1],
-            calls,
+        let made = [
+            sums.calls,
             sums.bytes,
-            frees,
+            sums.frees,
             sums.foreign,
-            sums.live_bytes
-        ])
+            sums.live_bytes,
+        ];
+        let id = [u64::from(sums.pid), u64::from(sums.thread)];
+        json!([id.as_slice(), &made].concat())
     });
     rows.collect()
 }

@@ -16,7 +16,7 @@ use crate::reading::naming::{frame_name, frame_place, without_start};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::sites::{SiteId, SiteStack, SiteTable, SortKey};
 
-/// Frames of one stack beyond this depth, counted from `main`, are left out.
+/// Of a deeper stack, as many frames from `main` as from the allocator are kept.
 const DEPTH: usize = 256;
 
 /// The measures of what allocates.
@@ -127,10 +127,14 @@ impl Tree {
     /// The node of a stack.
     pub fn add(&mut self, stack: &SiteStack) -> usize {
         let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
-        let frames = without_start(&frames).iter();
-        let frames = frames.rev().take(DEPTH).filter(|frame| !frame.family);
+        let frames = without_start(&frames);
+        let outermost = frames.iter().rev().enumerate();
+        let kept = outermost.filter(|(index, frame)| {
+            let is_near = *index < DEPTH / 2 || index + DEPTH / 2 >= frames.len();
+            is_near && !frame.family
+        });
         let mut at = 0;
-        for frame in frames {
+        for (_, frame) in kept {
             let step = (at, self.frames.of(frame));
             at = *self.children.entry(step).or_insert_with(|| {
                 self.nodes.push(step);
@@ -235,19 +239,37 @@ impl RowSums {
     }
 }
 
-/// Numbers in base 36, between commas.
-fn list(out: &mut String, numbers: impl IntoIterator<Item = u64>) {
-    for (index, mut number) in numbers.into_iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        let mut digits = Vec::new();
-        while number > 0 || digits.is_empty() {
-            digits.push(char::from_digit((number % 36) as u32, 36).unwrap_or('0'));
-            number /= 36;
-        }
-        out.extend(digits.iter().rev());
+fn base_36(mut number: u64) -> String {
+    let mut digits = Vec::new();
+    while number > 0 || digits.is_empty() {
+        digits.push(char::from_digit((number % 36) as u32, 36).unwrap_or('0'));
+        number /= 36;
     }
+    digits.iter().rev().collect()
+}
+
+/// `part:calls.bytes,…` without what follows from the rest: a part is the next one, the bytes are the row's for so
+/// many of its calls, or the only part has all of its calls.
+fn cells(parts: &BTreeMap<usize, (u64, u64)>, whole: (u64, u64)) -> String {
+    let mut next = 0;
+    let cells = parts.iter().map(|(part, (calls, bytes))| {
+        let mut cell = String::new();
+        let has_all = (*calls, *bytes) == whole;
+        if has_all || *part != next {
+            cell += &format!("{}:", base_36(*part as u64));
+        }
+        if !has_all {
+            cell += &base_36(*calls);
+        }
+        let [own, all] =
+            [(*bytes, whole.0), (*calls, whole.1)].map(|(a, b)| u128::from(a) * u128::from(b));
+        if own != all {
+            cell += &format!(".{}", base_36(*bytes));
+        }
+        next = part + 1;
+        cell
+    });
+    cells.collect::<Vec<String>>().join(",")
 }
 
 /// The tree without what is too small to show.
@@ -297,47 +319,30 @@ impl Kept<'_> {
     }
 
     /// What is allocated at each node for each site, in base 36, which takes half of the space of JSON:
-    /// `node site weights spans threads;`. A list is `1,2,3`: weights without zeros at the end, spans as `part,calls,bytes…`
-    /// and threads the same. One part that has all is its number alone. The site is `-` if it is not shown.
+    /// `node site weights spans threads;`. Weights are `1,2,3`, without zeros at the end. The site is `-` if it is not
+    /// shown.
     pub fn rows(&self, site: impl Fn(SiteId) -> Option<usize>) -> String {
         let mut rows: BTreeMap<(usize, Option<usize>), RowSums> = BTreeMap::new();
         for row in &self.tree.rows {
             let key = (self.numbers[row.node], site(row.site));
             rows.entry(key).or_default().add(row);
         }
-        let mut out = String::new();
-        for ((node, site), sums) in &rows {
-            list(&mut out, [*node as u64]);
-            out.push(' ');
-            match site {
-                Some(site) => list(&mut out, [*site as u64]),
-                None => out.push('-'),
-            }
-            out.push(' ');
+        let rows = rows.iter().map(|((node, site), sums)| {
             let used = sums.weights.iter().rposition(|weight| *weight > 0);
-            list(
-                &mut out,
-                sums.weights[..used.map_or(0, |last| last + 1)]
-                    .iter()
-                    .copied(),
-            );
-            for parts in &sums.parts {
-                out.push(' ');
-                let whole = (sums.weights[0], sums.weights[1]);
-                match parts.iter().next() {
-                    Some((part, sums)) if *sums == whole => list(&mut out, [*part as u64]),
-                    _ => list(
-                        &mut out,
-                        parts
-                            .iter()
-                            .flat_map(|(part, sums)| [*part as u64, sums.0, sums.1]),
-                    ),
-                }
-            }
-            out.push(';');
-        }
-        out.pop();
-        out
+            let weights = sums.weights[..used.map_or(0, |last| last + 1)].iter();
+            let weights: Vec<String> = weights.map(|weight| base_36(*weight)).collect();
+            let [spans, threads] = &sums.parts;
+            let whole = (sums.weights[0], sums.weights[1]);
+            let columns = [
+                base_36(*node as u64),
+                site.map_or("-".to_owned(), |site| base_36(site as u64)),
+                weights.join(","),
+                cells(spans, whole),
+                cells(threads, whole),
+            ];
+            columns.join(" ")
+        });
+        rows.collect::<Vec<String>>().join(";")
     }
 
     /// `[title, whether it is a time, [node, weight…]]` of each measure that is not of allocations.
@@ -368,9 +373,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_in_base_36() {
-        let mut out = String::new();
-        list(&mut out, [0, 35, 36, u64::MAX]);
-        assert_eq!(out, "0,z,10,3w5e11264sgsf");
+    fn cells_leave_out_what_follows() {
+        assert_eq!(base_36(u64::MAX), "3w5e11264sgsf");
+        let parts = BTreeMap::from([(0, (2, 20)), (1, (3, 31)), (35, (36, 359))]);
+        assert_eq!(cells(&parts, (41, 410)), "2,3.v,z:10.9z");
+        let one = BTreeMap::from([(36, (5, 50))]);
+        assert_eq!(cells(&one, (5, 50)), "10:");
+        assert_eq!(cells(&BTreeMap::new(), (5, 50)), "");
     }
 }

@@ -413,6 +413,16 @@ mod tests {
                 "column {index}"
             );
         }
+        for (origin, track) in recording.tracks.iter().enumerate() {
+            for part in &track.parts {
+                let made = steps.iter().filter(|(time, of, bytes)| {
+                    let column = (time - 1000) / recording.width;
+                    (*of, column) == (origin, part.column as u64) && *bytes >= 0
+                });
+                let sums = made.fold((0, 0), |(calls, sum), (.., bytes)| (calls + 1, sum + bytes));
+                assert_eq!((part.calls, part.bytes as i64), sums);
+            }
+        }
         recording
     }
 

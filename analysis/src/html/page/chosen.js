@@ -1,6 +1,7 @@
 // What was chosen, beside every view: its figures, findings, source, stacks, callers and callees.
 
 const BELOW = 12; // Callers or callees of each, until the reader asks for all.
+const OPEN = 16; // Levels of a path without a branch, which is one thing to read.
 
 // A tree of functions from the chosen frame, outwards or inwards: { weight, below: by name }.
 function callsFrom(outwards) {
@@ -21,7 +22,7 @@ function callsFrom(outwards) {
   return root;
 }
 
-function drawCalls(parent, node, whole, all) {
+function drawCalls(parent, node, whole, all, levels = OPEN) {
   const below = [...node.below.values()].sort((a, b) => b.weight - a.weight);
   for (const next of below.slice(0, all ? Infinity : BELOW)) {
     const isEnd = next.below.size === 0;
@@ -31,10 +32,9 @@ function drawCalls(parent, node, whole, all) {
     make(line, "span", "name", next.frame.name).title = figure(next.weight);
     make(line, "span", "place", next.frame.place + (next.frame.inlined ? "  [inlined]" : ""));
     if (isEnd) continue;
-    const open = () => box.childElementCount > 1 || drawCalls(box, next, whole, false);
+    const open = () => box.childElementCount > 1 || drawCalls(box, next, whole, false, levels - 1);
     box.addEventListener("toggle", open);
-    // A path without a branch is one thing to read.
-    if (below.length === 1) {
+    if (below.length === 1 && levels > 0) {
       open();
       box.open = true;
     }
@@ -97,7 +97,7 @@ function drawSite(pane, site) {
   const calls = (outwards) => (box) => {
     const tree = callsFrom(outwards);
     drawCalls(box, tree, tree.weight, false);
-    if (tree.below.size === 0) make(box, "p", "soft", "none with " + measures[state.measure][0]);
+    if (tree.below.size === 0) make(box, "p", "soft", "none");
   };
   const by = " by " + measures[state.measure][0];
   fold(pane, "Callers" + by, calls(true), true);
@@ -118,7 +118,7 @@ function drawFunction(pane, name) {
     fold(pane, title + by, (box) => {
       const tree = callsFrom(outwards);
       drawCalls(box, tree, tree.weight, false);
-      if (tree.below.size === 0) make(box, "p", "soft", "none with " + measures[state.measure][0]);
+      if (tree.below.size === 0) make(box, "p", "soft", "none");
     }, true);
   }
   const below = new Map();

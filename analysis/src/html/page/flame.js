@@ -9,7 +9,7 @@ function withoutArguments(name) {
   for (let at = 0; at < name.length; at++) {
     const letter = name[at];
     const isOperator = /operator[<>=-]{0,2}$/.test(name.slice(0, at));
-    if (letter === "<" && !isOperator && (depth > 0 || /[\w:]/.test(name[at - 1] || ""))) {
+    if (letter === "<" && !isOperator && (depth > 0 || /[^\s(,&*]/.test(name[at - 1] || ""))) {
       if (depth++ === 0) out += "<…>";
     } else if (letter === ">" && !isOperator && depth > 0 && name[at - 1] !== "-") {
       depth--;
@@ -106,7 +106,7 @@ function flameTools(panel, redraw) {
   });
   whole.disabled = state.zoom.length === 0;
   const next = button(tools, "boxed", "next match", () => nextMatch());
-  next.disabled = words().length === 0;
+  next.disabled = !state.filter;
 }
 
 let current = null; // The box that the keyboard is at.
@@ -165,13 +165,11 @@ function drawFlame(panel) {
   const root = flameTree();
   let focus = root;
   for (const label of state.zoom) focus = focus.below.get(label) || focus;
-  const wanted = words();
   const boxes = new Map();
   let [depths, hits] = [1, 0];
   for (const [node, depth, left, width] of root.weight > 0 ? placeNodes(focus) : []) {
     const text = describe(node, root.weight);
-    const lower = text.toLowerCase();
-    const isHit = wanted.length > 0 && node !== root && wanted.every((word) => lower.includes(word));
+    const isHit = state.filter !== "" && node !== root && matches(text);
     hits += isHit;
     const box = make(graph, "div", [isHit && "hit", node.lit].filter(Boolean).join(" "), node.label);
     boxes.set(node, box);
@@ -196,6 +194,6 @@ function drawFlame(panel) {
   }
   graph.style.height = depths * ROW + "px";
   caption.textContent = [figure(root.weight), partNote(state.measure),
-    wanted.length ? counted(hits, "frame") + (hits === 1 ? " matches" : " match") : "",
+    state.filter ? counted(hits, "frame") + (hits === 1 ? " matches" : " match") : "",
     "frames under " + data.share + " % are part of their callers"].filter(Boolean).join("; ");
 }

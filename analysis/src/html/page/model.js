@@ -56,14 +56,26 @@ for (const site of sites) {
   site.text = [site.frame.name, site.frame.place, site.frame.module, site.kinds, ...around].join("\n").toLowerCase();
 }
 
-// `node site weights spans threads`, all lists of numbers in base 36.
+// `part:calls.bytes,…` as [part, calls, bytes, …]. A part alone has all; one without a number is the next.
+const number = (digits) => parseInt(digits, 36);
+function cells(text, [allCalls, allBytes]) {
+  const found = [];
+  for (const cell of text.split(",").filter(Boolean)) {
+    const [, part, calls, bytes] = /^(?:(\w+):)?(\w*)(?:\.(\w+))?$/.exec(cell);
+    const made = calls ? number(calls) : allCalls;
+    found.push(part ? number(part) : (found.at(-3) ?? -1) + 1, made,
+      bytes ? number(bytes) : Math.round(made / allCalls * allBytes));
+  }
+  return found;
+}
+
+// `node site weights spans threads`, all numbers in base 36.
 const rows = data.rows.split(";").filter(Boolean).map((row) => {
-  const [[node], [site], weights, ...parts] = row.split(" ")
-    .map((list) => list.split(",").filter(Boolean).map((number) => parseInt(number, 36)));
+  const [node, site, given, ...parts] = row.split(" ");
+  const weights = given.split(",").filter(Boolean).map(number);
   while (weights.length < KEYS.length) weights.push(0);
-  // A number alone is the one part of all.
-  const [spans, threads] = parts.map((part) => (part.length === 1 ? [part[0], weights[0], weights[1]] : part));
-  return { stack: stacks[node], site: sites[site], weights, spans, threads, now: weights };
+  const [spans, threads] = parts.map((part) => cells(part, weights));
+  return { stack: stacks[number(node)], site: sites[number(site)], weights, spans, threads, now: weights };
 });
 const measures = [...data.measures.map((title) => [title, false]), ...data.others];
 
@@ -150,21 +162,21 @@ const isChosen = (chosen) => state.chosen !== null
 
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const number = (key, count) => {
+  const index = (key, count) => {
     const value = Number(given.get(key));
     return given.has(key) && Number.isInteger(value) && value >= 0 && value < count ? value : undefined;
   };
   if (KEYS.includes(given.get("sort")) || given.get("sort") === "name") state.sort = given.get("sort");
   state.up = given.get("order") === "up";
   state.filter = given.get("filter") || "";
-  state.measure = number("measure", measures.length) ?? 0;
+  state.measure = index("measure", measures.length) ?? 0;
   for (const key of ["inverted", "templates", "libraries"]) state[key] = given.has(key);
   if (given.has("tab")) state.tab = given.get("tab");
-  if (number("site", sites.length) !== undefined) state.chosen = { site: number("site", sites.length) };
+  if (index("site", sites.length) !== undefined) state.chosen = { site: index("site", sites.length) };
   else if (given.has("function")) state.chosen = { name: given.get("function") };
-  const [from, to] = [number("from", groups), number("to", groups + 1)];
+  const [from, to] = [index("from", groups), index("to", groups + 1)];
   if (from < to) state.part = { span: [from, to] };
-  const thread = number("thread", data.threads.length);
+  const thread = index("thread", data.threads.length);
   if (thread !== undefined) state.part = { thread };
 }
 
@@ -207,4 +219,8 @@ function table(parent, label, headings) {
   for (const [text, className] of headings) make(head, "th", className, text).scope = "col";
   return make(made, "tbody");
 }
-const words = () => state.filter.toLowerCase().split(/\s+/).filter(Boolean);
+// Whether these texts have all words of the search.
+function matches(...texts) {
+  const text = texts.join("\n").toLowerCase();
+  return state.filter.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}

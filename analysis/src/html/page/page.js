@@ -88,6 +88,7 @@ function drawTables(panel, id, measure) {
     const body = table(panel, one.title || views.find((view) => view.id === id).title, titles);
     for (const line of one.rows) {
       const [title, place] = [data.names[line.name], data.names[line.place]];
+      if (!matches(title, place)) continue;
       const chosen = line.node === null ? { name: title } : { node: line.node, title };
       const row = make(body, "tr", isChosen(chosen) ? "chosen" : "");
       const cell = make(row, "th", "words");

@@ -17,7 +17,8 @@ function findingOf(parent, finding, isWhole) {
 
 function drawFindings(panel) {
   make(panel, "p", "soft", "Of the whole run: what a part of it would save is not known.");
-  for (const finding of data.findings) findingOf(panel, finding, true);
+  const found = data.findings.filter((finding) => matches(finding.title, ...finding.source, ...finding.lines));
+  for (const finding of found) findingOf(panel, finding, true);
 }
 
 function siteLink(parent, site) {
@@ -32,9 +33,7 @@ function sortedSites() {
   const key = KEYS.indexOf(state.sort);
   const value = (site) => (key >= 0 ? site.now[key] : site.frame.name);
   const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-  const wanted = words();
-  return sites.filter((site) => wanted.every((word) => site.text.includes(word)))
-    .filter((site) => !state.part || site.now[0] > 0)
+  return sites.filter((site) => matches(site.text) && (!state.part || site.now[0] > 0))
     .sort((a, b) => (state.up ? 1 : -1) * order(value(a), value(b)) || b.now[0] - a.now[0]);
 }
 
