@@ -144,11 +144,6 @@ impl Svg {
         self.element(&attributes, label)
     }
 
-    /// For a page whose style sheet has this class.
-    pub fn finish_as(self, class: &str, label: &str) -> String {
-        self.element(&format!("class=\"{class}\""), label)
-    }
-
     /// A self-contained file.
     pub fn alone(mut self, class: &str, style: &str, label: &str) -> String {
         self.body

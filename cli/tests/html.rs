@@ -1,203 +1,45 @@
 //! `larder html` and `larder timeline`: the page in a real browser, hostile names, sizes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::browser::Browser;
 use crate::common::written::Written;
 use crate::common::*;
+use crate::explore::{FUNCTIONS, Reader, line_of_text, page, recorded};
 use serde_json::json;
-
-const SOURCE: &str = r#"
-#include <stdlib.h>
-#define APART __attribute__((noinline)) static
-static void *volatile kept[3];
-APART void many(void) { kept[0] = malloc(16); free(kept[0]); }
-APART void large(void) { kept[1] = malloc(100000); }
-APART void middle(int i) { kept[2] = calloc(1, 1000); if (i) free(kept[2]); }
-int main(void) {
-    for (int i = 0; i < 5000; i++) many();
-    for (int i = 0; i < 30; i++) middle(i);
-    large();
-    return 0;
-}
-"#;
-
-fn page(directory: &Path, trace: &Path) -> PathBuf {
-    let page = directory.join("page.html");
-    let made = output(larder().arg("html").arg(trace).arg("-o").arg(&page));
-    assert_success(&made);
-    assert_eq!(stdout(&made), "");
-    page
-}
-
-fn recorded(directory: &Path) -> PathBuf {
-    let program = compile(directory, "page.c", SOURCE, &["-g", "-O1"]);
-    record(directory, &program, &["an argument"], &["--no-larder"])
-}
-
-/// The functions in the table, from top to bottom.
-const FUNCTIONS: &str =
-    "[...document.querySelectorAll('#sites tr.site')].map(row => row.cells[6].textContent)";
-
-#[test]
-fn the_page_sorts_filters_and_unfolds_in_a_browser() {
-    let directory = temporary();
-    let trace = recorded(directory.path());
-    let page = page(directory.path(), &trace);
-    let mut browser = Browser::open(&page, "");
-    let heading = browser.value("document.querySelector('h1').textContent");
-    assert!(
-        heading.as_str().unwrap().ends_with("page an argument"),
-        "{heading}"
-    );
-    let findings = browser.value("document.querySelector('#findings').textContent");
-    let findings = findings.as_str().expect("the section");
-    assert!(findings.contains("Use the stack: many"), "{findings}");
-    assert_eq!(browser.value(FUNCTIONS), json!(["many", "middle", "large"]));
-    let click = |key: &str| {
-        format!(
-            "[...document.querySelectorAll('#sites th button')].find(b => b.textContent === '{key}').click()"
-        )
-    };
-    browser.value(&click("bytes"));
-    assert_eq!(browser.value(FUNCTIONS), json!(["large", "many", "middle"]));
-    browser.value(&click("bytes"));
-    assert_eq!(browser.value(FUNCTIONS), json!(["middle", "many", "large"]));
-    browser.value(&click("function"));
-    assert_eq!(browser.value(FUNCTIONS), json!(["large", "many", "middle"]));
-    assert_eq!(browser.value("location.hash"), "#sort=name&order=up");
-    let figures = "[...document.querySelector('#sites tr.site').cells].slice(1, 6).map(cell => cell.textContent)";
-    assert_eq!(
-        browser.value(figures),
-        json!(["1", "100,000", "100,000", "0", "100,000"])
-    );
-    let shown = "[...document.querySelectorAll('#flame .graph .hit')].map(box => box.textContent)";
-    browser.value("{ const box = document.querySelector('#sites input'); box.value = 'MANY page.c'; box.dispatchEvent(new Event('input')); }");
-    assert_eq!(browser.value(FUNCTIONS), json!(["many"]));
-    browser.value("{ const box = document.querySelector('#sites input'); box.value = 'many'; box.dispatchEvent(new Event('input')); }");
-    assert_eq!(browser.value(shown), json!(["many"]));
-    browser.value("document.querySelector('#sites tr.site').click()");
-    let line = line_of_text(SOURCE, "APART void many");
-    let stack = browser.value("document.querySelector('#sites .frames .at').textContent");
-    assert!(
-        stack.as_str().unwrap().ends_with(&format!("page.c:{line}")),
-        "{stack}"
-    );
-    // The root and `main` are full wide; a click on a frame makes it so.
-    let width = "[...document.querySelectorAll('#flame .graph div')].find(box => box.textContent === 'middle').style.width";
-    assert_ne!(browser.value(width), "100%");
-    browser.value("[...document.querySelectorAll('#flame .graph div')].find(box => box.textContent === 'middle').click()");
-    assert_eq!(browser.value(width), "100%");
-    let counters =
-        "[...document.querySelectorAll('.figure')].map(row => row.textContent).join('\\n')";
-    let counters = browser.value(counters);
-    assert!(
-        counters.as_str().unwrap().contains("Allocations5,031"),
-        "{counters}"
-    );
-    assert!(
-        browser
-            .value("document.querySelectorAll('svg.timeline path').length")
-            .as_u64()
-            >= Some(2)
-    );
-    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
-}
-
-#[test]
-fn a_program_of_several_threads_has_all_of_them_on_its_page() {
-    let source = r#"
-#include <pthread.h>
-#include <stdlib.h>
-#define APART __attribute__((noinline)) static
-static void *volatile kept[3][500];
-APART void *produce(void *row) {
-    for (int i = 0; i < 500; i++) ((void *volatile *)row)[i] = malloc(2000);
-    return NULL;
-}
-APART void consume(void) {
-    for (int i = 0; i < 1500; i++) free(kept[i / 500][i % 500]);
-}
-int main(void) {
-    pthread_t threads[3];
-    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, produce, (void *)kept[i]);
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
-    consume();
-    return 0;
-}
-"#;
-    let directory = temporary();
-    let flags = ["-g", "-O1", "-fno-builtin", "-pthread"];
-    let program = compile(directory.path(), "threads.c", source, &flags);
-    let trace = record(directory.path(), &program, &[], &["--no-larder"]);
-    let page = page(directory.path(), &trace);
-    let mut browser = Browser::open(&page, "");
-    let mut text = |of: &str| {
-        let text = browser.value(&format!("document.querySelector('{of}').textContent"));
-        text.as_str().unwrap_or_else(|| panic!("{of}")).to_owned()
-    };
-    assert!(text("#head").contains("4 threads"), "{}", text("#head"));
-    let findings = text("#findings");
-    for part in [
-        "Free on the thread that allocated: produce",
-        "1,500",
-        "1.00 calls an iteration of the loop in produce",
-        "1,500 iterations or more",
-    ] {
-        assert!(findings.contains(part), "{part}: {findings}");
-    }
-    // What lived at the peak: all three rows, and what the threads themselves needed.
-    let peak = report_json(&trace, &[])["counters"]["peak_bytes"].clone();
-    assert!(peak.as_u64().unwrap() >= 3_000_000, "{peak}");
-    let timeline = text("svg.timeline");
-    assert!(
-        timeline.contains("produce, ") && timeline.contains("up to 2.9 MiB"),
-        "{timeline}"
-    );
-    let figures = "[...document.querySelector('#sites tr.site').cells].slice(1, 6).map(cell => cell.textContent)";
-    assert_eq!(
-        browser.value(figures),
-        json!(["1,500", "3,000,000", "3,000,000", "0", "0"])
-    );
-    assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
-}
-
-fn line_of_text(source: &str, text: &str) -> usize {
-    source
-        .lines()
-        .position(|line| line.contains(text))
-        .expect("the line")
-        + 1
-}
 
 #[test]
 fn an_address_with_a_sorting_and_a_filter_opens_so() {
     let directory = temporary();
     let trace = recorded(directory.path());
     let page = page(directory.path(), &trace);
-    let mut browser = Browser::open(&page, "#sort=bytes&order=up&filter=m&measure=1");
-    assert_eq!(browser.value(FUNCTIONS), json!(["middle", "many", "large"]));
-    assert_eq!(
-        browser.value("document.querySelector('#flame select').value"),
-        "1"
+    let mut browser = Browser::open(
+        &page,
+        "#tab=sites&sort=bytes&order=up&filter=m&measure=1&site=0",
     );
-    let mut browser = Browser::open(&page, "#sort=__proto__&measure=99&filter=%00");
+    assert_eq!(browser.value(FUNCTIONS), json!(["middle", "many", "large"]));
+    assert_eq!(browser.value("document.querySelector('select').value"), "1");
+    assert!(browser.text("aside").contains("page.c"));
+    let hash = "#tab=__proto__&sort=__proto__&measure=99&filter=%00&site=-1&thread=1&from=9&to=1";
+    let mut browser = Browser::open(&page, hash);
+    assert_eq!(browser.text("nav [aria-selected=true]"), "Summary");
+    browser.open("Sites");
     assert_eq!(browser.value(FUNCTIONS), json!([]));
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }
 
-/// The texts of a table's cells, row by row, up to the place.
+/// The texts of a table's cells, row by row: the name, and the figures.
 fn table(browser: &mut Browser, id: &str) -> serde_json::Value {
     browser.value(&format!(
-        "[...document.querySelectorAll('#{id} tbody tr')].map(row => [...row.cells].slice(0, -1).map(cell => cell.textContent))"
+        "[...document.querySelectorAll('#{id} tbody tr')].map(row => [...row.cells].map(cell => (cell.querySelector('button') || cell).textContent))"
     ))
 }
 
-const HIDDEN: &str =
-    "['copies', 'syscalls', 'cpu'].filter(id => document.getElementById(id).hidden)";
-const TITLES: &str = "[...document.querySelectorAll('#flame select option')].slice(4).map(option => option.textContent)";
+const MISSING: &str =
+    "['copies', 'syscalls', 'cpu', 'threads'].filter(id => !document.getElementById(id))";
+const TITLES: &str =
+    "[...document.querySelectorAll('select option')].slice(6).map(option => option.textContent)";
 
 const CALLS: &str = r#"
 #include <linux/futex.h>
@@ -228,18 +70,19 @@ fn copies_and_system_calls_have_tables_and_a_flame_graph() {
     let options = ["--no-larder", "--copies", "--syscalls"];
     let trace = record(directory.path(), &program, &[], &options);
     let page = page(directory.path(), &trace);
-    let mut browser = Browser::open(&page, "#measure=4");
-    assert_eq!(browser.value(HIDDEN), json!(["cpu"]));
+    let mut browser = Browser::open(&page, "#tab=copies&measure=6");
+    assert_eq!(browser.value(MISSING), json!(["cpu", "threads"]));
     let expected = json!([
-        ["75.0 %", "3,000", "30", "100 B", "memcpy by pack"],
-        ["25.0 %", "1,000", "10", "100 B", "memset by fill"],
+        ["memcpy by pack", "75.0 %", "3,000", "30", "100 B"],
+        ["memset by fill", "25.0 %", "1,000", "10", "100 B"],
     ]);
     assert_eq!(table(&mut browser, "copies"), expected);
+    browser.open("System calls");
     let calls = table(&mut browser, "syscalls");
-    let calls: Vec<_> = calls.as_array().expect("rows").iter().take(2).collect();
-    let without_time: Vec<_> = calls
+    let calls = calls.as_array().expect("rows");
+    let without_time: Vec<_> = calls[..2]
         .iter()
-        .map(|row| json!([row[1], row[3], row[4], row[5]]))
+        .map(|row| json!([row[2], row[4], row[5], row[0]]))
         .collect();
     let expected = [
         json!(["7", "0", "7", "lseek by seek"]),
@@ -248,9 +91,9 @@ fn copies_and_system_calls_have_tables_and_a_flame_graph() {
     assert_eq!(without_time, expected);
     let needless = browser.value(
         "[...document.querySelectorAll('#syscalls h3')].map(title => {
-           const row = [...title.parentNode.querySelectorAll('h3, tbody tr')];
-           const cells = [...row[row.indexOf(title) + 1].cells].map(cell => cell.textContent);
-           return [title.textContent, cells[1], cells[4]];
+           const all = [...title.parentNode.querySelectorAll('h3, tbody tr')];
+           const row = all[all.indexOf(title) + 1];
+           return [title.textContent, row.cells[2].textContent, row.querySelector('button').textContent];
          })",
     );
     let expected = json!([
@@ -267,19 +110,21 @@ fn copies_and_system_calls_have_tables_and_a_flame_graph() {
         ],
     ]);
     assert_eq!(needless, expected);
-    browser.value("document.querySelector('#copies tr.site').click()");
-    let stack = browser.value("document.querySelector('#copies .frames').textContent");
+    browser.open("Copies");
+    browser.click("#copies", "memcpy by pack");
     let line = line_of_text(CALLS, "APART void pack");
-    let stack = stack.as_str().expect("a stack");
+    let stack = browser.text("aside .frames");
     assert!(
         stack.contains(&format!("calls.c:{line}")) && stack.contains("main"),
         "{stack}"
     );
     let titles = json!(["bytes copied", "time within system calls"]);
     assert_eq!(browser.value(TITLES), titles);
-    let text = browser.value("document.querySelector('#flame .tools .soft').textContent");
-    let text = text.as_str().expect("a text");
+    browser.click("aside", "→ Flame graph");
+    let text = browser.text("#flame p");
     assert!(text.starts_with("4,000 bytes copied; frames"), "{text}");
+    let lit = "document.querySelector('#flame [aria-selected]').textContent";
+    assert_eq!(browser.value(lit), "pack");
     let width = "[...document.querySelectorAll('#flame .graph div')].find(box => box.textContent === 'pack').style.width";
     assert_eq!(browser.value(width), "75%");
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
@@ -291,31 +136,37 @@ fn processor_time_has_a_table_of_functions_and_samples_say_so() {
     let trace = Written::new(directory.path(), "written");
     let trace = trace.samples(1, 30).samples(2, 10).copies(1, 5, 2000);
     let page = page(directory.path(), &trace.done());
-    let mut browser = Browser::open(&page, "#measure=5");
-    assert_eq!(browser.value(HIDDEN), json!(["syscalls"]));
+    let mut browser = Browser::open(&page, "#tab=cpu&measure=7");
+    assert_eq!(browser.value(MISSING), json!(["syscalls", "threads"]));
     let expected = json!([
-        ["75.0 %", "75.0 %", "30.0 ms", "30", "first"],
-        ["25.0 %", "25.0 %", "10.0 ms", "10", "second"],
-        ["0.0 %", "100.0 %", "0", "0", "main"],
+        ["first", "75.0 %", "75.0 %", "30.0 ms", "30"],
+        ["second", "25.0 %", "25.0 %", "10.0 ms", "10"],
+        ["main", "0.0 %", "100.0 %", "0", "0"],
     ]);
     assert_eq!(table(&mut browser, "cpu"), expected);
-    let note = browser.value("document.querySelector('#cpu p').textContent");
-    assert_eq!(note, "3 functions, 40.0 ms in 40 samples");
-    let note = browser.value("document.querySelector('#copies p:nth-of-type(2)').textContent");
-    assert_eq!(note, "Estimated from samples, one in 2.0 KiB on average.");
+    let notes = browser.text("#cpu");
+    assert!(
+        notes.contains("3 functions, 40.0 ms in 40 samples"),
+        "{notes}"
+    );
+    browser.click("#cpu", "first");
+    let chosen = browser.text("aside");
+    assert!(chosen.contains("100.0 %main"), "{chosen}");
+    browser.open("Copies");
+    let notes = browser.text("#copies");
+    assert!(
+        notes.contains("Estimated from samples, one in 2.0 KiB on average."),
+        "{notes}"
+    );
     let titles = json!(["bytes copied", "processor time"]);
     assert_eq!(browser.value(TITLES), titles);
-    let text = browser.value("document.querySelector('#flame .tools .soft').textContent");
-    let text = text.as_str().expect("a text");
+    browser.open("Flame graph");
+    let text = browser.text("#flame p");
     assert!(text.starts_with("40.0 ms processor time; frames"), "{text}");
-    browser.value("{ const measure = document.querySelector('#flame select'); measure.value = 4; measure.dispatchEvent(new Event('change')); }");
-    let text = browser.value("document.querySelector('#flame .tools .soft').textContent");
-    assert!(
-        text.as_str()
-            .is_some_and(|text| text.contains(" bytes copied; frames")),
-        "{text}"
-    );
-    assert_eq!(browser.value("location.hash.includes('measure=4')"), true);
+    browser.measure(6);
+    let text = browser.text("#flame p");
+    assert!(text.contains(" bytes copied; frames"), "{text}");
+    assert_eq!(browser.value("location.hash.includes('measure=6')"), true);
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }
 
@@ -324,10 +175,11 @@ fn a_trace_of_allocations_alone_has_no_other_tables() {
     let directory = temporary();
     let trace = recorded(directory.path());
     let page = page(directory.path(), &trace);
-    let mut browser = Browser::open(&page, "#measure=4");
-    assert_eq!(browser.value(HIDDEN), json!(["copies", "syscalls", "cpu"]));
+    let mut browser = Browser::open(&page, "#measure=6");
+    let missing = json!(["copies", "syscalls", "cpu", "threads"]);
+    assert_eq!(browser.value(MISSING), missing);
     assert_eq!(browser.value(TITLES), json!([]));
-    let measure = browser.value("document.querySelector('#flame select').value");
+    let measure = browser.value("document.querySelector('select').value");
     assert_eq!(measure, "0");
     assert_eq!(browser.complaints(), Vec::<&serde_json::Value>::new());
 }
@@ -424,12 +276,12 @@ fn a_program_of_many_sites_makes_a_small_page_that_says_what_is_folded() {
     let trace = record(directory.path(), &program, &[], &["--no-larder"]);
     let page = page(directory.path(), &trace);
     assert!(fs::metadata(&page).unwrap().len() < 2_000_000);
-    let mut browser = Browser::open(&page, "");
+    let mut browser = Browser::open(&page, "#tab=sites");
     let rows = "document.querySelectorAll('#sites tr.site').length";
     assert_eq!(browser.value(rows), 25);
-    browser.value("document.querySelector('#sites > button').click()");
-    // One call each is no share of anything, but of the 32 tiny blocks.
-    assert_eq!(browser.value(rows), 32);
+    browser.value("document.querySelector('#sites .boxed').click()");
+    // One call each is no share of anything, but of the 32 tiny blocks; and ten are in the timeline.
+    assert_eq!(browser.value(rows), 42);
     let folded = browser.value("document.querySelector('#sites .folded').textContent");
     assert!(
         folded.as_str().unwrap().contains("other sites under 0.1 %"),

@@ -14,6 +14,7 @@ mod diff_calls;
 mod diff_growth;
 mod endpoint;
 mod exact_counts;
+mod explore;
 mod export;
 mod fail;
 mod html;

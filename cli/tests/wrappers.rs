@@ -309,7 +309,7 @@ fn a_page_says_in_its_head_whom_it_passes_over() {
     };
     let file = page(&[]);
     let mut browser = Browser::open(&file, "");
-    let head = browser.value("document.getElementById('head').innerText");
+    let head = browser.value("document.querySelector('header').innerText");
     assert!(head.as_str().expect("text").contains(PASSED), "{head}");
     let text = fs::read_to_string(page(&["--no-wrappers"])).unwrap();
     assert!(!text.contains("callers are charged for"), "the head");

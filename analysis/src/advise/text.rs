@@ -23,6 +23,7 @@ use crate::reading::excerpt::{self, Excerpt};
 use crate::reading::losses;
 use crate::reading::naming::{self, frame_place, function_name};
 use crate::reading::resolve::Resolver;
+use crate::reading::sites::SiteStack;
 
 /// Callers named of those that a cure helps, too.
 const MOST_CALLERS: usize = 3;
@@ -282,6 +283,7 @@ pub fn print_kit(kit: Option<Kit>, out: &mut dyn Write) -> io::Result<()> {
 /// A finding without colours.
 pub struct FindingText {
     pub title: String,
+    pub site: SiteStack,
     /// The source around the site; empty if it is not found.
     pub source: Vec<String>,
     pub lines: Vec<String>,
@@ -301,6 +303,7 @@ pub fn lines(resolver: &Resolver, image: &ImageAdvice, ranked: &Ranked) -> Findi
     let rows = source.iter().flat_map(Excerpt::rows);
     FindingText {
         title,
+        site: site.stack(),
         source: rows
             .map(|(gutter, text)| format!("{gutter} {text}"))
             .collect(),

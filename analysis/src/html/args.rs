@@ -13,8 +13,8 @@ use crate::view::View;
 pub const HTML_EXAMPLES: &str = "\
 Examples:
   larder html app.trace
-      Writes app.trace.html: counters, sites, flame graph, timeline; also copies, system calls and
-      processor time if they were recorded. Open it in any browser.
+      Writes app.trace.html: findings, sites, flame graph, timeline, threads, sizes; also copies,
+      system calls and processor time if they were recorded. Open it in any browser, and explore.
   larder html app.trace -o report.html
   larder html app.trace --pid 4711 -o worker.html";
 

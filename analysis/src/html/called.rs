@@ -4,13 +4,12 @@
 //! Memory: by the distinct stacks of all process images, like that of the stacks that allocate.
 
 use larder_base::number::{bytes, counted, grouped, percent, percent_of};
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::document::{self, Names};
+use super::tree::{Kept, Shown, Tree};
 use crate::reading::naming::{site_name, site_place};
 use crate::reading::observe::Both;
-use crate::reading::sites::{SiteTable, SortKey};
+use crate::reading::sites::SortKey;
 use crate::report::callers::{Callers, Kind, Sum};
 use crate::report::syscalls::text::time_of;
 use crate::report::syscalls::{Needless, Results};
@@ -23,7 +22,7 @@ const ROWS: usize = 25;
 pub type Called = Both<Both<Copies, SystemCalls>, Both<Cpu, Samples>>;
 
 /// In a section of the page.
-#[derive(Default, Serialize)]
+#[derive(Default)]
 pub struct Table {
     /// Of the section.
     id: &'static str,
@@ -31,7 +30,37 @@ pub struct Table {
     title: Option<String>,
     notes: Vec<String>,
     columns: Vec<&'static str>,
-    rows: Vec<Value>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    cells: Vec<String>,
+    name: String,
+    place: String,
+    /// The node of its heaviest stack.
+    node: Option<usize>,
+}
+
+impl Table {
+    /// The nodes of the stacks.
+    pub fn nodes(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().filter_map(|row| row.node)
+    }
+
+    pub fn json(&self, kept: &Kept<'_>, shown: &mut Shown) -> Value {
+        let rows = self.rows.iter().map(|row| {
+            let [name, place] = [&row.name, &row.place].map(|text| shown.names.of(text));
+            let node = row.node.map(|node| kept.node(node));
+            json!({ "cells": row.cells, "name": name, "place": place, "node": node })
+        });
+        json!({
+            "rows": rows.collect::<Vec<_>>(),
+            "id": self.id,
+            "title": self.title,
+            "notes": self.notes,
+            "columns": self.columns,
+        })
+    }
 }
 
 pub fn observer() -> Called {
@@ -41,8 +70,8 @@ pub fn observer() -> Called {
     )
 }
 
-/// The measures that the flame graph can have: the name, the sites with their stacks, and their figure.
-pub fn measures(called: &Called) -> Vec<(&'static str, &SiteTable, SortKey)> {
+/// Adds the measures that the trace has to the tree.
+pub fn measure(called: &Called, tree: &mut Tree) {
     let Both(Both(copies, calls), Both(_, samples)) = called;
     let all = [
         ("bytes copied", &copies.callers.sites, SortKey::Bytes),
@@ -53,20 +82,21 @@ pub fn measures(called: &Called) -> Vec<(&'static str, &SiteTable, SortKey)> {
         ),
         ("processor time", &samples.sites, SortKey::Time),
     ];
-    let known = all.into_iter();
-    known.filter(|(_, sites, _)| !sites.is_empty()).collect()
+    for (title, sites, key) in all.into_iter().filter(|(_, sites, _)| !sites.is_empty()) {
+        tree.measure(title, sites, key);
+    }
 }
 
-pub fn tables(called: &Called, names: &mut Names) -> Vec<Table> {
+pub fn tables(called: &Called, tree: &mut Tree) -> Vec<Table> {
     let Both(Both(copies, calls), Both(cpu, _)) = called;
-    let needless = Needless::ALL.map(|kind| of_needless(calls, kind, names));
-    let tables = [of_copies(copies, names), of_calls(calls, names)];
+    let needless = Needless::ALL.map(|kind| of_needless(calls, kind, tree));
+    let tables = [of_copies(copies, tree), of_calls(calls, tree)];
     let tables = tables.into_iter().chain(needless);
-    let tables = tables.chain([of_functions(cpu, names)]);
+    let tables = tables.chain([of_functions(cpu)]);
     tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
-fn of_copies(copies: &Copies, names: &mut Names) -> Table {
+fn of_copies(copies: &Copies, tree: &mut Tree) -> Table {
     let cells = |copied: &Copied| {
         let [all, calls] = [copied.bytes, copied.calls].map(|sum| sum.round() as u64);
         vec![grouped(all), grouped(calls), bytes(all / calls.max(1))]
@@ -74,7 +104,7 @@ fn of_copies(copies: &Copies, names: &mut Names) -> Table {
     let mut table = Table {
         id: "copies",
         columns: vec!["share", "bytes", "calls", "a call"],
-        ..callers(&copies.callers, |copied| copied.bytes, cells, names)
+        ..callers(&copies.callers, |copied| copied.bytes, cells, tree)
     };
     if copies.rate > 0 {
         let rate = bytes(copies.rate);
@@ -84,7 +114,7 @@ fn of_copies(copies: &Copies, names: &mut Names) -> Table {
     table
 }
 
-fn of_calls(calls: &SystemCalls, names: &mut Names) -> Table {
+fn of_calls(calls: &SystemCalls, tree: &mut Tree) -> Table {
     let cells = |results: &Results| {
         let errors = results.needless(Needless::Failed);
         let [calls, bytes, errors] = [results.calls, results.bytes, errors].map(grouped);
@@ -93,11 +123,11 @@ fn of_calls(calls: &SystemCalls, names: &mut Names) -> Table {
     Table {
         id: "syscalls",
         columns: vec!["share", "calls", "time within", "bytes", "errors"],
-        ..callers(&calls.callers, Results::calls, cells, names)
+        ..callers(&calls.callers, Results::calls, cells, tree)
     }
 }
 
-fn of_needless(calls: &SystemCalls, kind: Needless, names: &mut Names) -> Table {
+fn of_needless(calls: &SystemCalls, kind: Needless, tree: &mut Tree) -> Table {
     let cells = |results: &Results| {
         let [calls, of] = [results.needless(kind), results.calls].map(grouped);
         vec![calls, of, time_of(results)]
@@ -107,7 +137,7 @@ fn of_needless(calls: &SystemCalls, kind: Needless, names: &mut Names) -> Table 
         id: "syscalls",
         title: Some(kind.title()),
         columns: vec!["share", "calls", "of its", "their time"],
-        ..callers(&calls.callers, weight, cells, names)
+        ..callers(&calls.callers, weight, cells, tree)
     }
 }
 
@@ -116,22 +146,19 @@ fn callers<K: Kind, S: Sum>(
     callers: &Callers<K, S>,
     weight: impl Fn(&S) -> f64,
     cells: impl Fn(&S) -> Vec<String>,
-    names: &mut Names,
+    tree: &mut Tree,
 ) -> Table {
     let ranked = callers.ranked(&weight);
     let all = ranked.iter().map(|caller| weight(&caller.sum)).sum();
     let shown = ranked.iter().take(ROWS).map(|caller| {
         let site = callers.site(caller);
         let share = format!("{:.1} %", percent_of(weight(&caller.sum), all));
-        let stack = site.heaviest(SortKey::Calls).into_iter();
-        let stacks: Vec<Value> = stack.map(|s| document::stack(s, names)).collect();
-        let cells = [vec![share], cells(&caller.sum)].concat();
-        json!({
-            "cells": cells,
-            "name": names.of(&format!("{} by {}", caller.kind.text(), site_name(site))),
-            "place": names.of(&site_place(site)),
-            "stacks": stacks,
-        })
+        Row {
+            cells: [vec![share], cells(&caller.sum)].concat(),
+            name: format!("{} by {}", caller.kind.text(), site_name(site)),
+            place: site_place(site),
+            node: site.heaviest(SortKey::Calls).map(|stack| tree.add(stack)),
+        }
     });
     Table {
         rows: shown.collect(),
@@ -141,19 +168,18 @@ fn callers<K: Kind, S: Sum>(
 }
 
 /// Those with the most time of their own.
-fn of_functions(cpu: &Cpu, names: &mut Names) -> Table {
+fn of_functions(cpu: &Cpu) -> Table {
     let functions = cpu.rows();
     let shown = functions.iter().take(ROWS).map(|row| {
         let share = |ns| format!("{:.1} %", percent(ns, cpu.all.ns));
         let (own, total) = (share(row.own.ns), share(row.total.ns));
         let module = row.function.module.as_ref();
-        let module = module.map_or(String::new(), |module| format!("in {}", module.name));
-        json!({
-            "cells": [own, total, time(row.own.ns), grouped(row.own.samples)],
-            "name": names.of(&row.function.name),
-            "place": names.of(&module),
-            "stacks": [],
-        })
+        Row {
+            cells: vec![own, total, time(row.own.ns), grouped(row.own.samples)],
+            name: row.function.name.clone(),
+            place: module.map_or(String::new(), |module| format!("in {}", module.name)),
+            node: None,
+        }
     });
     let scope = scope(functions.len(), "function");
     let samples = counted(cpu.all.samples, "sample");

@@ -4,30 +4,33 @@ use std::collections::HashMap;
 
 use larder_base::number::percent;
 use larder_base::printable;
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::gathered::Gathered;
-use super::{Found, called, tree};
+use super::Found;
+use super::called::{self, Table};
+use super::gathered::{self, Gathered};
+use super::tree::{self, Kept, Shown, Tree};
 use crate::advise::FindingText;
 use crate::reading::Analysis;
-use crate::reading::attribute::functions;
+use crate::reading::excerpt::Excerpt;
 use crate::reading::family::Counters;
 use crate::reading::losses;
-use crate::reading::naming::{frame_name, frame_place, site_name, site_place, without_start};
 use crate::reading::observe::Both;
-use crate::reading::resolve::{ChainFrame, ModuleProblem};
-use crate::reading::sites::{Site, SiteStack, SortKey};
+use crate::reading::resolve::ModuleProblem;
+use crate::reading::sites::{Site, SiteId, SortKey};
+use crate::reading::timeline::Timeline;
 use crate::symbols::SymbolProblem;
 
-/// Frames of a stack beyond this, from the innermost, are not shown.
-const FRAMES_SHOWN: usize = 64;
 /// Characters of a name beyond this are not shown.
 const NAME_CHARS: usize = 300;
+/// A site with this share of any figure is shown with its source.
+const SHARE_WITH_SOURCE: f64 = 0.01;
 
 /// Distinct names, each once in the page.
 #[derive(Default)]
 pub struct Names {
-    texts: Vec<String>,
+    pub texts: Vec<String>,
     numbers: HashMap<String, usize>,
 }
 
@@ -50,50 +53,156 @@ impl Names {
     }
 }
 
-/// The whole document; rows below `share` of every figure are folded into one.
-pub fn document(
-    analysis: &Analysis,
-    found: &Found,
-    trace: &str,
-    findings: &[FindingText],
-    share: f64,
-) -> Value {
-    let mut names = Names::default();
-    let counters = &analysis.counters;
-    let ranked = analysis.sites.ranked(SortKey::Calls);
-    let (shown, folded): (Vec<&Site>, Vec<&Site>) = ranked
-        .into_iter()
-        .partition(|site| weighs(site, counters, share));
-    let sites: Vec<Value> = shown.iter().map(|s| site(s, &mut names)).collect();
-    let Both(gathered, called) = found;
-    let others = called::measures(called);
-    let nodes = tree::nodes(&gathered.stacks.rows, &others, share, &mut names);
-    let timed = others
-        .iter()
-        .map(|(title, _, key)| (*title, *key == SortKey::Time));
-    let measures = tree::MEASURES.map(|title| (title, false)).into_iter();
-    let tables = called::tables(called, &mut names);
-    let findings = findings
-        .iter()
-        .map(|f| json!({"title": f.title, "source": f.source, "lines": f.lines}));
-    json!({
-        "trace": trace,
-        "version": env!("CARGO_PKG_VERSION"),
-        "share": share * 100.0,
-        "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
-        "losses": losses::details(analysis),
-        "wrappers": analysis.wrappers.describe(),
-        "symbols": analysis.resolver.problems().iter().filter_map(problem).collect::<Vec<_>>(),
-        "counters": counter_rows(counters),
-        "findings": findings.collect::<Vec<_>>(),
-        "sites": sites,
-        "folded": folded_row(&folded),
-        "tables": tables,
-        "measures": measures.chain(timed).collect::<Vec<_>>(),
-        "tree": nodes,
-        "sizes": sizes(gathered),
-        "names": names.texts,
-    })
+/// A site that may be shown.
+struct ShownSite {
+    id: SiteId,
+    /// Of the tree's frames.
+    frame: Option<usize>,
+    /// The nodes of its heaviest stacks.
+    nodes: Vec<usize>,
+}
+
+/// What a page is made of.
+pub struct Page<'a> {
+    analysis: &'a Analysis,
+    gathered: &'a Gathered,
+    trace: &'a str,
+    findings: Vec<(&'a FindingText, SiteId)>,
+    /// The sites of the timeline.
+    timed: Vec<SiteId>,
+    sites: Vec<ShownSite>,
+    tables: Vec<Table>,
+    tree: Tree,
+}
+
+impl<'a> Page<'a> {
+    /// Without sites that have less than `share` of every figure.
+    pub fn new(
+        analysis: &'a mut Analysis,
+        Both(gathered, called): &'a Found,
+        trace: &'a str,
+        findings: &'a [FindingText],
+        share: f64,
+    ) -> Self {
+        let table = &mut analysis.sites;
+        let mut tree = Tree::new(gathered, table);
+        called::measure(called, &mut tree);
+        let tables = called::tables(called, &mut tree);
+        let findings = findings.iter().map(|f| (f, table.intern(&f.site)));
+        let findings: Vec<(&FindingText, SiteId)> = findings.collect();
+        let timed = gathered.timed().map(|stack| table.intern(&stack)).collect();
+        let mut page = Self {
+            analysis,
+            gathered,
+            trace,
+            findings,
+            timed,
+            sites: Vec::new(),
+            tables,
+            tree,
+        };
+        page.sites = page.shown_sites(share);
+        page
+    }
+
+    fn is_shown(&self, id: SiteId, share: f64) -> bool {
+        let site = self.analysis.sites.get(id);
+        let mut found = self.findings.iter().map(|(_, site)| site);
+        site.sums.calls > 0
+            && (weighs(site, &self.analysis.counters, share)
+                || self.timed.contains(&id)
+                || found.any(|site| *site == id))
+    }
+
+    fn shown_sites(&mut self, share: f64) -> Vec<ShownSite> {
+        let sites = &self.analysis.sites;
+        let shown = sites.ids().filter(|id| self.is_shown(*id, share));
+        let shown: Vec<SiteId> = shown.collect();
+        let found = shown.into_iter().map(|id| {
+            let keys = SortKey::OF_ALLOCATIONS.into_iter();
+            let stacks = keys.filter_map(|key| sites.get(id).heaviest(key));
+            let mut nodes: Vec<usize> = Vec::new();
+            for node in stacks.map(|stack| self.tree.add(stack)) {
+                if !nodes.contains(&node) {
+                    nodes.push(node);
+                }
+            }
+            let frame = sites.get(id).heaviest(SortKey::Calls);
+            let frame = frame.and_then(|stack| self.tree.frame_of(stack));
+            ShownSite { id, frame, nodes }
+        });
+        found.collect()
+    }
+
+    /// The data; sites and nodes below `share` of every figure are left out.
+    pub fn data(&self, share: f64) -> Value {
+        let analysis = self.analysis;
+        let sites = self.sites.iter();
+        let sites: Vec<&ShownSite> = sites.filter(|site| self.is_shown(site.id, share)).collect();
+        let numbered = sites.iter().enumerate();
+        let numbers: FxHashMap<SiteId, usize> = numbered.map(|(n, site)| (site.id, n)).collect();
+        let number = |id| numbers.get(&id).copied();
+        let wanted = sites.iter().flat_map(|site| &site.nodes).copied();
+        let wanted = wanted.chain(self.tables.iter().flat_map(Table::nodes));
+        let kept = self.tree.kept(share, wanted);
+        let mut shown = Shown::default();
+        let nodes = kept.nodes(&mut shown);
+        let found = sites
+            .iter()
+            .map(|found| self.site(found, &kept, &mut shown));
+        let found: Vec<Value> = found.collect();
+        let tables = self
+            .tables
+            .iter()
+            .map(|table| table.json(&kept, &mut shown));
+        let tables: Vec<Value> = tables.collect();
+        let findings = self.findings.iter().map(|(f, site)| {
+            json!({"title": f.title, "site": number(*site), "source": f.source, "lines": f.lines})
+        });
+        let timeline = self.gathered.drawn();
+        let all = analysis.sites.ids();
+        let all = all.filter(|id| analysis.sites.get(*id).sums.calls > 0);
+        let problems = analysis.resolver.problems();
+        json!({
+            "trace": self.trace,
+            "version": env!("CARGO_PKG_VERSION"),
+            "share": share * 100.0,
+            "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
+            "losses": losses::details(analysis),
+            "wrappers": analysis.wrappers.describe(),
+            "symbols": problems.iter().filter_map(problem).collect::<Vec<_>>(),
+            "counters": counter_rows(&analysis.counters),
+            "findings": findings.collect::<Vec<_>>(),
+            "sites": found,
+            "folded": all.count() - sites.len(),
+            "tables": tables,
+            "measures": tree::MEASURES,
+            "nodes": nodes,
+            "rows": kept.rows(number),
+            "others": kept.others(),
+            "timeline": timeline.map(|drawn| timeline_of(drawn, &self.timed, number)),
+            "threads": threads(self.gathered),
+            "sizes": sizes(self.gathered),
+            "frames": shown.frames(),
+            "names": shown.names.texts,
+        })
+    }
+
+    fn site(&self, found: &ShownSite, kept: &Kept<'_>, shown: &mut Shown) -> Value {
+        let site = self.analysis.sites.get(found.id);
+        let kinds: Vec<&str> = site.kinds.keys().copied().collect();
+        let excerpt = weighs(site, &self.analysis.counters, SHARE_WITH_SOURCE)
+            .then(|| site.heaviest(SortKey::Calls))
+            .flatten()
+            .and_then(|stack| Excerpt::of(&self.analysis.resolver, stack));
+        let source = excerpt.iter().flat_map(Excerpt::rows);
+        json!({
+            "frame": found.frame.map(|frame| kept.frame(frame, shown)),
+            "kinds": kinds.join(", "),
+            "nodes": found.nodes.iter().map(|node| kept.node(*node)).collect::<Vec<_>>(),
+            "source": source.map(|(gutter, text)| format!("{gutter} {text}")).collect::<Vec<_>>(),
+        })
+    }
 }
 
 /// Whether a site has this share of any figure.
@@ -104,60 +213,40 @@ fn weighs(site: &Site, counters: &Counters, share: f64) -> bool {
     })
 }
 
-/// Calls, bytes, at the peak, tiny, live.
-fn figures(site: &Site) -> [u64; 5] {
-    SortKey::OF_ALLOCATIONS.map(|key| site.weight(key))
-}
-
-fn site(site: &Site, names: &mut Names) -> Value {
-    let mut stacks: Vec<Value> = Vec::new();
-    for key in SortKey::OF_ALLOCATIONS {
-        if let Some(found) = site.heaviest(key) {
-            let found = stack(found, names);
-            if !stacks.contains(&found) {
-                stacks.push(found);
-            }
-        }
-    }
-    let kinds: Vec<String> = site.kinds.keys().map(|kind| (*kind).to_owned()).collect();
+/// Columns of the timeline: of all, and of the sites `[site, bytes…]`.
+fn timeline_of(
+    drawn: &Timeline,
+    timed: &[SiteId],
+    number: impl Fn(SiteId) -> Option<usize>,
+) -> Value {
+    let sites = drawn.sites.iter().zip(timed);
+    let sites = sites.map(|((.., columns), id)| json!([number(*id), columns]));
     json!({
-        "name": names.of(&site_name(site)),
-        "place": names.of(&site_place(site)),
-        "module": names.of(site.module.as_ref().map_or("", |module| &module.name)),
-        "kinds": kinds.join(", "),
-        "figures": figures(site),
-        "stacks": stacks,
+        "pid": drawn.pid,
+        "column_ns": drawn.column_ns,
+        "group": gathered::group(drawn),
+        "totals": drawn.totals,
+        "sites": sites.collect::<Vec<_>>(),
+        "others": drawn.other_sites,
     })
 }
 
-/// `{at, frames: [name, place, inlined]…}`, innermost first; `at` is the site's frame.
-pub fn stack(stack: &SiteStack, names: &mut Names) -> Value {
-    let frames: Vec<&ChainFrame> = functions(&stack.chain).collect();
-    let frames = without_start(&frames);
-    let shown = frames.iter().take(FRAMES_SHOWN).map(|frame| {
-        let inlined = u8::from(frame.source.inlined);
-        json!([
-            names.of(&frame_name(frame)),
-            names.of(&frame_place(frame)),
-            inlined
-        ])
+/// `[pid, thread, calls, bytes, frees, of other threads' blocks, live bytes]`, in the order of the parts of rows.
+fn threads(gathered: &Gathered) -> Vec<Value> {
+    let shown = gathered.shown_threads().into_iter();
+    let rows = shown.map(|number| {
+        let sums = &gathered.threads[number];
+        let made = [
+            sums.calls,
+            sums.bytes,
+            sums.frees,
+            sums.foreign,
+            sums.live_bytes,
+        ];
+        let id = [u64::from(sums.pid), u64::from(sums.thread)];
+        json!([id.as_slice(), &made].concat())
     });
-    let shown: Vec<Value> = shown.collect();
-    json!({
-        "at": stack.site,
-        "more": frames.len() - shown.len(),
-        "frames": shown,
-    })
-}
-
-fn folded_row(folded: &[&Site]) -> Value {
-    let mut sums = [0u64; 5];
-    for site in folded {
-        for (sum, figure) in sums.iter_mut().zip(figures(site)) {
-            *sum = sum.saturating_add(figure);
-        }
-    }
-    json!({ "count": folded.len(), "figures": sums })
+    rows.collect()
 }
 
 fn counter_rows(counters: &Counters) -> Value {
@@ -186,7 +275,9 @@ fn process(image: &crate::reading::image::ImageReport) -> Value {
         false => words.join(" "),
     };
     let counters = &image.counters;
+    let program = image.process.executable.rsplit(|byte| *byte == b'/').next();
     json!({
+        "program": printable::escape_bytes(program.unwrap_or_default()),
         "pid": image.process.pid,
         "command": command.chars().take(4 * NAME_CHARS).collect::<String>(),
         "duration_ns": image.duration_ns,

@@ -1,14 +1,23 @@
-//! The data of the page beyond the analysis: stacks, timeline, and sizes of blocks.
+//! The data of the page beyond the analysis: stacks, timeline, threads, and sizes of blocks.
+//!
+//! Memory: by the distinct stacks, each with the parts of the timeline and the threads in which it allocates.
 
 use larder_trace::{Event, Events, Trace};
+use rustc_hash::FxHashMap;
 
 use super::timeline::SITES;
 use crate::reading::heap::Block;
 use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
+use crate::reading::sites::SiteStack;
 use crate::reading::stacks::Stacks;
-use crate::reading::timeline::TimelineObserver;
+use crate::reading::timeline::{Timeline, TimelineObserver};
 
 type Note = <Stacks as Observer>::Note;
+
+/// The timeline's columns are told apart by stack in up to this many groups.
+const SPANS: usize = 32;
+/// Threads told apart by stack; the others are one.
+const THREADS: usize = 64;
 
 /// Calls and bytes of blocks whose size has this many binary digits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,11 +26,40 @@ pub struct SizeClass {
     pub bytes: u64,
 }
 
+/// What a stack allocates in a part of the run: a group of columns, or a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    pub part: usize,
+    pub calls: u64,
+    pub bytes: u64,
+}
+
+/// A thread of one process image.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadSums {
+    pub pid: u32,
+    pub thread: u32,
+    pub calls: u64,
+    pub bytes: u64,
+    pub frees: u64,
+    /// Of these, of blocks that another thread allocated.
+    pub foreign: u64,
+    /// Of its own allocations.
+    pub live_bytes: u64,
+}
+
 pub struct Gathered {
     pub stacks: Stacks,
     pub timeline: TimelineObserver,
     /// By the number of binary digits of the size: 0, 1, 2–3, 4–7 …
     pub sizes: [SizeClass; 65],
+    pub threads: Vec<ThreadSums>,
+    /// The numbers of the current image's threads in `threads`.
+    numbers: FxHashMap<u32, usize>,
+    /// Calls and bytes by the thread's number and the current image's origin.
+    made: FxHashMap<(usize, usize), (u64, u64)>,
+    /// By the rows of `stacks`.
+    cells: Vec<Vec<Cell>>,
 }
 
 impl Gathered {
@@ -30,8 +68,97 @@ impl Gathered {
             stacks: Stacks::default(),
             timeline: TimelineObserver::new(SITES),
             sizes: [SizeClass::default(); 65],
+            threads: Vec::new(),
+            numbers: FxHashMap::default(),
+            made: FxHashMap::default(),
+            cells: Vec::new(),
         }
     }
+
+    fn thread(&mut self, id: u32) -> usize {
+        *self.numbers.entry(id).or_insert_with(|| {
+            self.threads.push(ThreadSums {
+                thread: id,
+                ..ThreadSums::default()
+            });
+            self.threads.len() - 1
+        })
+    }
+
+    /// The threads with the most calls, whose parts are told apart.
+    pub fn shown_threads(&self) -> Vec<usize> {
+        let mut ranked: Vec<usize> = (0..self.threads.len()).collect();
+        ranked.sort_by_key(|number| std::cmp::Reverse(self.threads[*number].calls));
+        ranked.truncate(THREADS);
+        ranked
+    }
+
+    /// What a row's stack allocates by thread, in the order of `shown_threads`; nothing if there is but one.
+    pub fn by_thread(&self, row: usize, shown: &FxHashMap<usize, usize>) -> Vec<Cell> {
+        if self.threads.len() < 2 {
+            return Vec::new();
+        }
+        let cells = self.cells[row].iter().filter_map(|cell| {
+            let part = *shown.get(&cell.part)?;
+            Some(Cell { part, ..*cell })
+        });
+        cells.collect()
+    }
+
+    /// A stack of each site of the timeline.
+    pub fn timed(&self) -> impl Iterator<Item = SiteStack> {
+        let sites = self
+            .drawn()
+            .map(|timeline| (self.first_row(timeline), &timeline.sites));
+        sites.into_iter().flat_map(move |(first, sites)| {
+            let origins = sites.iter().map(|(_, origin, _)| *origin);
+            origins.map(move |origin| self.stacks.rows[first + origin].charged())
+        })
+    }
+
+    /// An image's rows are in the order of its origins.
+    fn first_row(&self, timeline: &Timeline) -> usize {
+        let rows = &self.stacks.rows;
+        rows.partition_point(|row| row.image < timeline.image)
+    }
+
+    pub fn drawn(&self) -> Option<&Timeline> {
+        let timeline = self.timeline.timeline.as_ref();
+        timeline.filter(|found| found.peak_bytes > 0)
+    }
+
+    /// What a row's stack allocates by group of columns; nothing if another image has the timeline.
+    pub fn spans(&self, row: usize) -> Vec<Cell> {
+        let Some(timeline) = self.drawn() else {
+            return Vec::new();
+        };
+        if self.stacks.rows[row].image != timeline.image {
+            return Vec::new();
+        }
+        let first = self.first_row(timeline);
+        let mut cells: Vec<Cell> = Vec::new();
+        for part in timeline.parts.get(row - first).into_iter().flatten() {
+            let (group, calls, bytes) = (part.column / group(timeline), part.calls, part.bytes);
+            match cells.last_mut().filter(|cell| cell.part == group) {
+                Some(cell) => {
+                    cell.calls += calls;
+                    cell.bytes = cell.bytes.saturating_add(bytes);
+                }
+                None if calls == 0 => {}
+                None => cells.push(Cell {
+                    part: group,
+                    calls,
+                    bytes,
+                }),
+            }
+        }
+        cells
+    }
+}
+
+/// Columns of a group.
+pub fn group(timeline: &Timeline) -> usize {
+    timeline.totals.len().div_ceil(SPANS).max(1)
 }
 
 impl Observer for Gathered {
@@ -51,16 +178,44 @@ impl Observer for Gathered {
         let class = &mut self.sizes[(u64::BITS - made.size.leading_zeros()) as usize];
         class.calls += 1;
         class.bytes = class.bytes.saturating_add(made.size);
+        let thread = self.thread(moment.thread);
+        let (calls, bytes) = self.made.entry((thread, made.origin.index())).or_default();
+        *calls += 1;
+        *bytes = bytes.saturating_add(made.size);
         self.timeline.add(made.origin, made.size);
         self.stacks.made(moment, made)
     }
 
     fn ended(&mut self, moment: Moment, address: u64, block: &Block<Note>, how: End) {
+        if matches!(how, End::Freed(_)) {
+            let thread = self.thread(moment.thread);
+            let sums = &mut self.threads[thread];
+            sums.frees += 1;
+            sums.foreign += u64::from(block.note.thread != moment.thread);
+        }
         self.timeline.remove(block.origin, block.size);
         self.stacks.ended(moment, address, block, how);
     }
 
     fn end_image(&mut self, image: &mut Finished<'_, '_>, live: &Live<'_, Note>) {
+        live(&mut |_, block| {
+            if let Some(number) = self.numbers.get(&block.note.thread) {
+                let sum = &mut self.threads[*number].live_bytes;
+                *sum = sum.saturating_add(block.size);
+            }
+        });
+        let first = self.cells.len();
+        self.cells
+            .resize_with(first + image.sources.len(), Vec::new);
+        for ((part, origin), (calls, bytes)) in self.made.drain() {
+            let sums = &mut self.threads[part];
+            sums.calls += calls;
+            sums.bytes = sums.bytes.saturating_add(bytes);
+            self.cells[first + origin].push(Cell { part, calls, bytes });
+        }
+        for (_, number) in self.numbers.drain() {
+            self.threads[number].pid = image.trace.process().pid;
+        }
         self.timeline.finish(image);
         self.stacks.end_image(image, live);
     }

@@ -1,52 +1,47 @@
-//! The page as markup: a frame with sections that the script fills, the data, and a policy that
-//! allows this script and this style and nothing else.
+//! The page as markup: the data, the script that shows it, and a policy that allows this script and this style
+//! and nothing else.
 
 use larder_base::svg::escape;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::Found;
-use super::document::document;
+use super::document::Page;
 use super::timeline;
 use crate::advise::FindingText;
 use crate::reading::Analysis;
 
-const SCRIPT: &str = include_str!("page.js");
-const STYLE: &str = include_str!("page.css");
+/// One script, of one scope.
+const SCRIPT: &str = concat!(
+    include_str!("page/model.js"),
+    include_str!("page/sites.js"),
+    include_str!("page/chosen.js"),
+    include_str!("page/flame.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/page.js"),
+);
+const STYLE: &str = include_str!("page/page.css");
 
 /// A site or frame below this share of every figure is folded into the others.
 const SHARE: f64 = 0.001;
 /// The size limit of the data; beyond it, more is folded.
 const DATA_BYTES: usize = 1_800_000;
 
-pub fn render(analysis: &Analysis, found: &Found, trace: &str, findings: &[FindingText]) -> String {
+pub fn render(
+    analysis: &mut Analysis,
+    found: &Found,
+    trace: &str,
+    findings: &[FindingText],
+) -> String {
+    let page = Page::new(analysis, found, trace, findings, SHARE);
     let mut share = SHARE;
     let data = loop {
-        let data = embedded(&document(analysis, found, trace, findings, share));
+        let data = embedded(&page.data(share));
         if data.len() <= DATA_BYTES || share >= 1.0 {
             break data;
         }
         share *= 2.0;
     };
-    let found = found
-        .0
-        .timeline
-        .timeline
-        .as_ref()
-        .filter(|found| found.peak_bytes > 0);
-    let drawing = found.map_or_else(
-        || "<p class=\"soft\">No block was live at any time.</p>".to_owned(),
-        |found| {
-            let of = match analysis.images.len() {
-                0 | 1 => String::new(),
-                _ => format!(
-                    "<p class=\"soft\">Of process {}, the image with the highest peak.</p>",
-                    found.pid
-                ),
-            };
-            of + &timeline::draw(found, trace)
-        },
-    );
     let style = format!("{STYLE}{}", timeline::STYLE);
     let policy = format!(
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
@@ -57,20 +52,10 @@ pub fn render(analysis: &Analysis, found: &Found, trace: &str, findings: &[Findi
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n\
+         <title>{}</title>\n<style>{style}</style>\n</head>\n<body>\n\
+         <svg id=\"pictures\" hidden></svg>\n\
          <noscript>This page needs its own script, which is inside it.</noscript>\n\
-         <section id=\"head\"></section>\n\
-         <section id=\"findings\" hidden><h2>Findings</h2></section>\n\
-         <section id=\"counters\"><h2>Counters</h2></section>\n\
-         <section id=\"timeline\"><h2>Live bytes over time</h2>\n{drawing}</section>\n\
-         <section id=\"sites\"><h2>Sites</h2></section>\n\
-         <section id=\"copies\" hidden><h2>Copies</h2></section>\n\
-         <section id=\"syscalls\" hidden><h2>System calls</h2></section>\n\
-         <section id=\"cpu\" hidden><h2>Processor time</h2></section>\n\
-         <section id=\"flame\"><h2>Flame graph</h2></section>\n\
-         <section id=\"sizes\"><h2>Sizes</h2></section>\n\
-         <section id=\"processes\" hidden><h2>Process images</h2></section>\n\
-         </main>\n<script type=\"application/json\" id=\"data\">{data}</script>\n\
+         <script type=\"application/json\" id=\"data\">{data}</script>\n\
          <script>{SCRIPT}</script>\n</body>\n</html>\n",
         escape(trace)
     )

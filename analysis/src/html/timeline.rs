@@ -27,16 +27,8 @@ pub const STYLE: &str = include_str!("timeline.css");
 
 /// A file of its own.
 pub fn standalone(timeline: &Timeline, trace: &str) -> String {
-    drawing(timeline).alone(CLASS, STYLE, &label(trace))
-}
-
-/// An element for a page that has `STYLE`.
-pub fn draw(timeline: &Timeline, trace: &str) -> String {
-    drawing(timeline).finish_as(CLASS, &label(trace))
-}
-
-fn label(trace: &str) -> String {
-    format!("Live bytes over time, {trace}")
+    let label = format!("Live bytes over time, {trace}");
+    drawing(timeline).alone(CLASS, STYLE, &label)
 }
 
 /// Converts columns and bytes to pixels.
@@ -64,7 +56,7 @@ fn drawing(timeline: &Timeline) -> Svg {
     };
     draw_axes(&mut svg, timeline, &scale);
     let mut base = vec![0u64; timeline.totals.len()];
-    for (index, (id, columns)) in timeline.sites.iter().enumerate() {
+    for (index, (id, _, columns)) in timeline.sites.iter().enumerate() {
         let site = timeline.table.get(*id);
         let top: Vec<u64> = base
             .iter()

@@ -305,6 +305,10 @@ impl SiteTable {
         &self.sites[id.0]
     }
 
+    pub fn ids(&self) -> impl Iterator<Item = SiteId> {
+        (0..self.sites.len()).map(SiteId)
+    }
+
     /// Begins a process image with this peak; returns whether the shares of it are to be stored.
     pub fn begin_image(&mut self, peak_bytes: u64, shares_known: bool) -> bool {
         if peak_bytes <= self.peak_bytes {

@@ -9,6 +9,7 @@ use super::chain::Chain;
 use super::heap::{Block, Origin};
 use super::observe::{End, Finished, Live, Made, Moment, Observer};
 use super::resolve::ChainFrame;
+use super::sites::SiteStack;
 
 /// One stack and the function of the malloc family that it called, in one image.
 #[derive(Debug)]
@@ -83,6 +84,13 @@ impl StackRow {
     /// Innermost first.
     pub fn functions(&self) -> impl DoubleEndedIterator<Item = &ChainFrame> {
         self.locations().flatten()
+    }
+
+    pub fn charged(&self) -> SiteStack {
+        SiteStack {
+            chain: self.chain.clone(),
+            site: self.site,
+        }
     }
 
     /// The charged function.
@@ -161,7 +169,7 @@ struct ImageLives {
 /// The thread that allocated a block, the number of this allocation in the thread, and the time.
 #[derive(Clone, Copy, Default)]
 pub struct Birth {
-    thread: u32,
+    pub thread: u32,
     number: u64,
     /// In ticks.
     time: u64,

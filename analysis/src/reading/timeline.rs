@@ -4,7 +4,7 @@
 //! doubles. A column shows the moment with the most live bytes in it, so the origins' shares add up to
 //! that, and the peak's column shows the peak exactly.
 //!
-//! Memory: 24 bytes for each column in which an origin changed, up to `COLUMNS` an origin. Time:
+//! Memory: 40 bytes for each column in which an origin changed, up to `COLUMNS` an origin. Time:
 //! constant a change; each doubling, of up to 64, passes over all columns.
 
 use larder_base::order;
@@ -21,17 +21,21 @@ pub const COLUMNS: usize = 512;
 /// Live bytes of a process image.
 pub struct Timeline {
     pub pid: u32,
+    /// Its number, in the order of reading.
+    pub image: usize,
     pub column_ns: f64,
     /// The highest live bytes in each column.
     pub totals: Vec<u64>,
     pub peak_bytes: u64,
-    /// The sites with the highest live bytes at any time, in descending order, and their share of each
-    /// column.
-    pub sites: Vec<(SiteId, Vec<u64>)>,
+    /// The sites with the highest live bytes at any time, in descending order, one of the origins of each, and
+    /// their share of each column.
+    pub sites: Vec<(SiteId, usize, Vec<u64>)>,
     /// The table of the `SiteId`s.
     pub table: SiteTable,
     /// Sites that are not in `sites`.
     pub other_sites: usize,
+    /// By origin.
+    pub parts: Vec<Vec<Part>>,
 }
 
 /// Collects the timeline of the image with the highest peak.
@@ -39,6 +43,7 @@ pub struct TimelineObserver {
     /// Sites shown separately.
     shown: usize,
     recording: Recording,
+    images: usize,
     pub timeline: Option<Timeline>,
 }
 
@@ -47,6 +52,7 @@ impl TimelineObserver {
         Self {
             shown,
             recording: Recording::new(0),
+            images: 0,
             timeline: None,
         }
     }
@@ -68,8 +74,13 @@ impl TimelineObserver {
         let peak_bytes = recording.totals.iter().copied().max().unwrap_or(0);
         let best = self.timeline.as_ref();
         if best.is_none_or(|best| peak_bytes > best.peak_bytes) {
-            self.timeline = Some(recording.timeline(image, self.shown, peak_bytes));
+            let timeline = recording.timeline(image, self.shown, peak_bytes);
+            self.timeline = Some(Timeline {
+                image: self.images,
+                ..timeline
+            });
         }
+        self.images += 1;
     }
 }
 
@@ -105,21 +116,26 @@ enum Change {
 
 /// An origin's share of one column in which it changed.
 #[derive(Clone, Copy, Debug)]
-struct Part {
-    column: usize,
+pub struct Part {
+    pub column: usize,
     /// At the moment that the column shows.
     shown: u64,
     /// At the column's end.
     end: u64,
+    /// Of the blocks allocated in it.
+    pub calls: u64,
+    pub bytes: u64,
 }
 
-/// An origin while it is recorded. `shown` and `changed_at` are of the open column, if the origin
-/// changed in it.
+/// An origin while it is recorded. `shown`, `changed_at`, `calls` and `bytes` are of the open column, if the
+/// origin changed in it.
 #[derive(Clone, Debug, Default)]
 struct Track {
     live: u64,
     shown: u64,
     changed_at: u64,
+    calls: u64,
+    bytes: u64,
     open: bool,
     parts: Vec<Part>,
 }
@@ -175,7 +191,12 @@ impl Recording {
         let track = &mut self.tracks[origin];
         if !track.open {
             track.open = true;
+            (track.calls, track.bytes) = (0, 0);
             self.changed.push(origin);
+        }
+        if let Change::More(size) = change {
+            track.calls += 1;
+            track.bytes = track.bytes.saturating_add(size);
         }
         track.settle(self.shown_at);
         self.now += 1;
@@ -215,6 +236,8 @@ impl Recording {
                 column: self.open,
                 shown: track.shown,
                 end: track.live,
+                calls: track.calls,
+                bytes: track.bytes,
             });
         }
         self.totals.push(self.most);
@@ -248,7 +271,17 @@ impl Recording {
                     Some(true) => first.map_or(before, |part| part.shown),
                     _ => second.map_or(middle, |part| part.shown),
                 };
-                merged.push(Part { column, shown, end });
+                let sum = |of: fn(&Part) -> u64| {
+                    let parts = first.into_iter().chain(second);
+                    parts.map(of).fold(0, u64::saturating_add)
+                };
+                merged.push(Part {
+                    column,
+                    shown,
+                    end,
+                    calls: sum(|part| part.calls),
+                    bytes: sum(|part| part.bytes),
+                });
                 before = end;
             }
             track.parts = merged;
@@ -288,15 +321,19 @@ impl Recording {
         ranked.truncate(shown);
         let sites = ranked
             .into_iter()
-            .map(|(id, (_, origins))| (id, self.columns(&origins)));
+            .map(|(id, (_, origins))| (id, origins[0], self.columns(&origins)))
+            .collect();
+        let parts = self.tracks.into_iter().map(|track| track.parts);
         Timeline {
             pid: image.trace.process().pid,
+            image: 0,
             column_ns: self.width as f64 * image.trace.clock().ns_per_tick,
             peak_bytes,
-            sites: sites.collect(),
+            sites,
             totals: self.totals,
             table,
             other_sites,
+            parts: parts.collect(),
         }
     }
 
@@ -375,6 +412,16 @@ mod tests {
                 column.iter().sum::<u64>(),
                 "column {index}"
             );
+        }
+        for (origin, track) in recording.tracks.iter().enumerate() {
+            for part in &track.parts {
+                let made = steps.iter().filter(|(time, of, bytes)| {
+                    let column = (time - 1000) / recording.width;
+                    (*of, column) == (origin, part.column as u64) && *bytes >= 0
+                });
+                let sums = made.fold((0, 0), |(calls, sum), (.., bytes)| (calls + 1, sum + bytes));
+                assert_eq!((part.calls, part.bytes as i64), sums);
+            }
         }
         recording
     }

@@ -85,6 +85,54 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// Shows the page in a window of this width, dark or light.
+    pub fn show(&mut self, width: u32, scheme: &str) {
+        let size =
+            json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.ask("Emulation.setDeviceMetricsOverride", size);
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": features }),
+        );
+    }
+
+    /// As if on paper.
+    pub fn print(&mut self) {
+        self.ask("Page.printToPDF", json!({}));
+    }
+
+    /// A key of the keyboard, down and up.
+    pub fn press(&mut self, key: &str) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let code = match key {
+                "Enter" => 13,
+                "Escape" => 27,
+                "End" => 35,
+                "Home" => 36,
+                "ArrowLeft" => 37,
+                "ArrowRight" => 39,
+                _ => 0,
+            };
+            let event = json!({ "type": kind, "key": key, "windowsVirtualKeyCode": code });
+            self.ask("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// The mouse pressed at one point, released at the other.
+    pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
+        let steps = [
+            ("mouseMoved", from),
+            ("mousePressed", from),
+            ("mouseMoved", to),
+            ("mouseReleased", to),
+        ];
+        for (kind, (x, y)) in steps {
+            let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
+            self.ask("Input.dispatchMouseEvent", event);
+        }
+    }
+
     /// What should never come from a page of ours: messages, errors, dialogs, requests.
     pub fn complaints(&self) -> Vec<&Value> {
         let reported = [

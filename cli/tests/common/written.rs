@@ -74,7 +74,7 @@ impl Written {
                 class,
                 stack,
                 time: self.time,
-                address: 4096 + 128 * number,
+                address: (function << 32) + 128 * number,
                 size: 100,
                 extra,
                 old: 64,
@@ -85,8 +85,13 @@ impl Written {
     }
 
     pub fn allocations(self, count: u64) -> Self {
+        self.allocations_of(1, count)
+    }
+
+    /// Of 100 bytes each.
+    pub fn allocations_of(self, function: u64, count: u64) -> Self {
         let call = Call::Alloc(AllocCall::Malloc);
-        self.calls(1, count, call, Class::Alloc, 0)
+        self.calls(function, count, call, Class::Alloc, 0)
     }
 
     pub fn copies(self, function: u64, count: u64, rate: u64) -> Self {
