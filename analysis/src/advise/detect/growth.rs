@@ -177,9 +177,10 @@ fn grown_at(image: &ImageFacts, group: &[usize]) -> Option<usize> {
             *line = (line.0 + steps, line.1.min(stepper));
         }
     }
-    let (_, most) = lines.into_values().max()?;
+    let all: u64 = lines.values().map(|(steps, _)| steps).sum();
+    let (steps, most) = lines.into_values().max()?;
     let function = |origin: usize| image.sites[origin].function_name();
-    (function(most) != function(*group.first()?)).then_some(most)
+    (steps > all / 2 && function(most) != function(*group.first()?)).then_some(most)
 }
 
 fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {

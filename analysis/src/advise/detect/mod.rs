@@ -133,7 +133,9 @@ pub fn conclude(
 fn is_in_library_class(image: &ImageFacts, types: &Types<'_>, pair: &Finding) -> bool {
     const LIBRARY: &[&str] = &["alloc::", "core::", "std::collections::"];
     let host = pair.related.last().map(|host| &image.sites[*host]);
-    let host = host.and_then(|host| types.of(host));
+    let file = |host: &Site| host.site_frame()?.source.file.clone();
+    let is_rust = |host: &&Site| file(host).is_some_and(|file| file.ends_with(".rs"));
+    let host = host.filter(is_rust).and_then(|host| types.of(host));
     host.is_some_and(|host| LIBRARY.iter().any(|library| host.name.starts_with(library)))
 }
 
