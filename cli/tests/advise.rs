@@ -137,6 +137,20 @@ fn buffers_that_grow() {
 }
 
 #[test]
+fn the_line_that_lets_buffers_grow_is_named() {
+    let directory = temporary();
+    let source = include_str!("advice/growth.c");
+    let program = compile(directory.path(), "growth.c", source, C);
+    let libraries = built_libraries();
+    for (case, line) in [("elsewhere", Some("enlarged")), ("doubling", None)] {
+        let advice = advice(directory.path(), libraries.path(), &program, case, &[]);
+        let related = &advice["processes"][0]["findings"][0]["related"][0]["line"];
+        let expected = line.map(|mark| line_of(source, mark));
+        assert_eq!(related.as_u64(), expected, "{case}: {advice:#}");
+    }
+}
+
+#[test]
 fn containers_that_grow_and_objects_that_are_made_in_pairs() {
     check("containers.cc", &["-g", "-O1"], &[]);
 }
@@ -152,7 +166,12 @@ fn one_cure_for_several_callers_or_lines_is_one_finding() {
     let source = include_str!("advice/pairs.c");
     let program = compile(directory.path(), "pairs.c", source, C);
     let libraries = built_libraries();
-    for (case, others, calls) in [("two_makers", 1, 300), ("object", 1, 600)] {
+    let cases = [
+        ("two_makers", 1, 300),
+        ("object", 1, 600),
+        ("two_at_once", 0, 299),
+    ];
+    for (case, others, calls) in cases {
         let advice = advice(directory.path(), libraries.path(), &program, case, &[]);
         let finding = &advice["processes"][0]["findings"][0];
         let also = finding["also"].as_array().expect("others");
@@ -187,6 +206,7 @@ fn texts_that_a_dependency_makes() {
     assert_eq!(found_of("given"), [("inline".to_owned(), 4)]);
     assert_eq!(found_of("long"), []);
     assert_eq!(found_of("borrowed"), [("copied".to_owned(), 18)]);
+    assert_eq!(found_of("part"), [("inline".to_owned(), 29)]);
 }
 
 /// The finding about a whole line covers the blocks of each caller.

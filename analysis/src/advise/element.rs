@@ -164,7 +164,7 @@ impl<'a> Types<'a> {
         SizeUnit(found.filter(|found| seen.iter().all(|bytes| whole(*bytes, found.size_bytes))))
     }
 
-    fn of(&self, site: &Site) -> Option<AllocatedType> {
+    pub fn of(&self, site: &Site) -> Option<AllocatedType> {
         let sizes = &site.facts.sizes;
         let (smallest, largest) = (sizes.smallest(), sizes.largest());
         let suspects = self.suspects(site)?;

@@ -137,11 +137,12 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// A function that could keep an object, if its blocks are as many as another's.
+/// A function that could keep an object, if its blocks are as many as another's, in all and at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper {
     pub function: String,
     pub blocks: u64,
+    pub at_once: u64,
 }
 
 #[derive(Debug)]
@@ -378,6 +379,32 @@ impl Site {
         let mut names = names.map(|function| function.name.to_lowercase());
         self.call_name.contains("realloc")
             || names.any(|name| name.contains("realloc") || name.contains("resize"))
+    }
+
+    /// Whether it copies a text, of any length, by a function of the program or of the C library.
+    pub fn copies_text(&self) -> bool {
+        let below = functions(&self.chain).take(self.site.unwrap_or(0));
+        let mut names = below.filter_map(|frame| frame.source.function.as_ref());
+        let is_dup = |name: &str| name.to_lowercase().contains("dup");
+        is_dup(self.call_name) || names.any(|function| is_dup(&function.name))
+    }
+
+    /// Whether Rust dropped it as a part of an object of another package than its library's.
+    pub fn is_part(&self) -> bool {
+        const DROP: &str = "core::ptr::drop_in_place";
+        const LIBRARY: &[&str] = &["alloc::", "core::", "std::", "hashbrown::", "[", "("];
+        let Some(owner) = &self.owner else {
+            return false;
+        };
+        let frees = owner.frees.iter();
+        let frees = frees.take(owner.frees_frame.map_or(0, |frame| frame + 1));
+        let names = frees.flat_map(|frames| frames.iter());
+        let mut names = names.filter_map(|frame| frame.source.function.as_ref());
+        names.any(|function| {
+            let dropped = function.full.strip_prefix(DROP);
+            let dropped = dropped.and_then(|rest| rest.trim_start_matches("::").strip_prefix('<'));
+            dropped.is_some_and(|name| !LIBRARY.iter().any(|library| name.starts_with(library)))
+        })
     }
 
     /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line;

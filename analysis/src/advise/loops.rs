@@ -123,11 +123,20 @@ fn innermost(
     None
 }
 
-/// Whether the innermost function of a stack, of the program's own, has a loop around its call.
+/// Whether the innermost function of a stack, of the program's own, has a loop around its call. Where it is
+/// inlined, the loop around may be its caller's.
 pub fn repeats(chain: &Chain, resolver: &mut Resolver) -> bool {
-    let own = |frames: &&Rc<[ChainFrame]>| !frames.iter().all(ChainFrame::is_passed_over);
-    let frame = chain.iter().find(own).and_then(|frames| frames.last());
-    frame.is_some_and(|frame| matches!(resolver.loop_around(frame, false), Around::Loop(_)))
+    let innermost = chain.iter().find_map(|frames| {
+        let own = frames.iter().position(|frame| !frame.is_passed_over())?;
+        Some((frames, own, frames.last()?))
+    });
+    let Some((frames, own, frame)) = innermost else {
+        return false;
+    };
+    match resolver.loop_around(frame, false) {
+        Around::Loop(found) => owner(frames, found, resolver).is_some_and(|owner| owner <= own),
+        _ => false,
+    }
 }
 
 /// The function with the loop: the innermost one at the call that also contains the jump back and the

@@ -17,3 +17,15 @@ pub fn sentence(i: usize) -> String {
 pub fn with_slashes(path: &str) -> String {
     path.to_string()
 }
+
+pub struct Dimensions {
+    pub lengths: Vec<u64>,
+}
+
+// The copy is a part of what it returns.
+#[inline(never)]
+pub fn dimensions(lengths: &[u64]) -> Dimensions {
+    Dimensions {
+        lengths: lengths.to_vec(),
+    }
+}

@@ -3,6 +3,7 @@
 // case doubling: finds reserve at doubling
 // case by_steps: finds grow-by-factor at steps
 // case by_copy: finds reserve at copy
+// case elsewhere: finds reserve at begun
 // case shrinking: nothing
 // case replacing: nothing
 // case once: nothing
@@ -52,6 +53,22 @@ static void case_by_copy(void) {
   for (int i = 0; i < 64; i++) free(held[(i * 5) % 64]);
 }
 
+// Another function makes it larger.
+NOINLINE static char* begun(void) {
+  return malloc(16);  // @begun
+}
+NOINLINE static char* enlarged(char* buffer, size_t size) {
+  return realloc(buffer, size);  // @enlarged
+}
+static void case_elsewhere(void) {
+  for (int i = 0; i < 64; i++) {
+    held[i] = begun();
+    for (size_t size = 32; size <= (size_t)(i % 8 == 0 ? 4096 : 1024); size *= 2)
+      held[i] = enlarged(held[i], size);
+  }
+  for (int i = 0; i < 64; i++) free(held[(i * 5) % 64]);
+}
+
 // realloc gives back what was too much.
 static void case_shrinking(void) {
   for (int i = 0; i < 64; i++) {
@@ -90,6 +107,7 @@ int main(int argc, char** argv) {
   CASE(doubling);
   CASE(by_steps);
   CASE(by_copy);
+  CASE(elsewhere);
   CASE(shrinking);
   CASE(replacing);
   CASE(once);

@@ -8,6 +8,7 @@
 // case breathing: finds arena at filled
 // case one_is_replaced: nothing
 // case dropped_one_by_one: nothing
+// case dropped_inline: nothing
 // case all_freed: nothing
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,18 @@ static void case_dropped_one_by_one(void) {
   }
 }
 
+// The same, where the compiler inlines it.
+__attribute__((always_inline)) static inline void drop_inline(int i) {
+  free(blocks[i]);
+  blocks[i] = 0;
+}
+static void case_dropped_inline(void) {
+  for (int round = 0; round < 5; round++) {
+    fill(100, kBlocks);
+    for (int i = 0; i < kBlocks; i++) drop_inline((i * 7) % kBlocks);
+  }
+}
+
 static void case_all_freed(void) {
   fill(64, kBlocks);
   drop_all();
@@ -134,6 +147,7 @@ int main(int argc, char** argv) {
   CASE(breathing);
   CASE(one_is_replaced);
   CASE(dropped_one_by_one);
+  CASE(dropped_inline);
   CASE(all_freed);
   return 0;
 }

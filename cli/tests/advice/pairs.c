@@ -7,6 +7,10 @@
 // case object: finds embed at window
 // case kept_object: finds arena at state
 // case one_sweep: finds embed at payload
+// case late: finds embed at late
+// case two_at_once: finds reuse at request
+// case far_strangers: nothing
+// case set_later: nothing
 // case outlives: nothing
 // case optional: nothing
 // case grown: nothing
@@ -169,6 +173,78 @@ static void case_strangers(void) {
   for (int i = 0; i < kNodes; i++) free(others[(i * 7) % kNodes]);
 }
 
+// Another function makes the payload, far from the first, and one frees both.
+NOINLINE static struct Node* opened(void) { return calloc(1, sizeof(struct Node)); }
+NOINLINE static void filled(struct Node* node) {
+  node->data = malloc(40);  // @late
+  node->data[0] = 1;
+}
+NOINLINE static void read_part(struct Node* node, int part) {
+  if (node->data == NULL) filled(node);
+  node->number[part]++;
+}
+NOINLINE static void read_some(struct Node* node) {
+  read_part(node, 1);
+  read_part(node, 2);
+}
+NOINLINE static void read_all(struct Node* node) {
+  read_some(node);
+  read_some(node);
+}
+static void case_late(void) {
+  for (int i = 0; i < kNodes; i++) {
+    nodes[i] = opened();
+    read_all(nodes[i]);
+  }
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
+// The function that frees both only happens to have made both.
+static void case_far_strangers(void) {
+  for (int i = 0; i < kNodes; i++) {
+    nodes[i] = opened();
+    read_all(nodes[i]);
+  }
+  for (int i = 0; i < kNodes; i++) {
+    struct Node* one = nodes[any(i)];
+    free(one->data);
+    free(one);
+  }
+}
+
+// A text that may be set anew.
+NOINLINE static void set_text(struct Node* node, size_t size) { node->data = calloc(size, 1); }
+static void case_set_later(void) {
+  for (int i = 0; i < kNodes; i++) {
+    nodes[i] = opened();
+    set_text(nodes[i], (size_t)(10 + i));
+  }
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
+// As many answers as requests, and two of them at once: no object.
+NOINLINE static char* request(void) {
+  return malloc(5000);  // @request
+}
+NOINLINE static char* answer(size_t size) { return malloc(size); }
+NOINLINE static int ask(int i) {
+  char* sent = request();
+  sent[0] = 1;
+  if (i % 2 == 0) {
+    char* answers[] = {answer(600), answer(700)};
+    answers[0][0] = answers[1][0] = 1;
+    free(answers[1]);
+    free(answers[0]);
+  }
+  free(sent);
+  return 1;
+}
+static void case_two_at_once(void) {
+  for (int i = 0; i < kNodes; i++) {
+    if (ask(i) != 1) abort();
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
 #define CASE(name) \
@@ -180,6 +256,10 @@ int main(int argc, char** argv) {
   CASE(object);
   CASE(kept_object);
   CASE(one_sweep);
+  CASE(late);
+  CASE(two_at_once);
+  CASE(far_strangers);
+  CASE(set_later);
   CASE(outlives);
   CASE(optional);
   CASE(grown);

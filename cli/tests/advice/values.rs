@@ -200,6 +200,12 @@ fn case_borrowed() {
     }
 }
 
+fn case_part() {
+    for i in 0..VALUES {
+        black_box(dependency::dimensions(&[3, 4, 5][..1 + i % 3]).lengths.len());
+    }
+}
+
 thread_local! {
     static LAST: std::cell::Cell<String> = const { std::cell::Cell::new(String::new()) };
 }
@@ -242,6 +248,7 @@ fn main() {
         Some("formatted") => case_formatted(),
         Some("counted") => case_counted(),
         Some("counted_long") => case_counted_long(),
+        Some("part") => case_part(),
         Some("copied_whole") => case_copied_whole(),
         Some("copied_and_kept") => case_copied_and_kept(),
         Some("filled") => case_filled(),

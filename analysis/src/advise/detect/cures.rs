@@ -60,8 +60,8 @@ pub struct Lender {
 /// Classes that keep their memory when they are cleared.
 const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec", "HashMap"];
 /// The cases of other runs.
-const UNLESS: &str = "malloc for a second while it is in use, and for what a callee may keep, \
-                      reallocate or free";
+const UNLESS: &str = "malloc for a second while it is in use, and for what is returned, or a callee may \
+                      keep, reallocate or free";
 
 impl About<'_> {
     /// A local array cannot be freed elsewhere or enlarged.
@@ -163,12 +163,12 @@ fn stack_cure(about: &About<'_>, size: u64) -> String {
         Some(class) => format!("{}: {bytes}", nodes(class)),
         None if sizes.largest() > size => format!(
             "a local array of {bytes} covers {:.1} % of the calls; malloc for the larger ones, for a \
-             second while it is in use, and for what a callee may keep, reallocate or free",
+             second while it is in use, and for what is returned, or a callee may keep, reallocate or free",
             percent(sizes.up_to(size), sizes.total())
         ),
         None => format!(
             "a local array of {bytes} covers all calls; malloc for larger ones, for a second while it is \
-             in use, and for what a callee may keep, reallocate or free"
+             in use, and for what is returned, or a callee may keep, reallocate or free"
         ),
     }
 }

@@ -1,12 +1,16 @@
 //! Buffers that grow in steps: by realloc, or by a larger block, a copy and a free of the smaller one.
 //! The cure is to allocate the final size at once; the recorded sizes show which.
 
+use std::collections::BTreeMap;
+
 use larder_base::number::percent;
 
 use crate::advise::claim::Claim;
 use crate::advise::element::{SizeUnit, Types};
 use crate::advise::facts::{Growth, ImageFacts, Site};
-use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, grouped_by};
+use crate::advise::finding::{
+    Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, Place, grouped_by,
+};
 use crate::advise::sizes::Sizes;
 
 /// A buffer that grows by less than this at a step is copied a quadratic number of times.
@@ -91,7 +95,8 @@ impl Grown {
             && self.crawls as f64 >= CRAWLING * total as f64
     }
 
-    fn evidence(&self, group: &[usize]) -> Vec<Claim> {
+    /// `at`: the line that enlarges them, if it is another than the one that allocates.
+    fn evidence(&self, group: &[usize], at: Option<&Site>) -> Vec<Claim> {
         let [half, most, nearly_all] = self.covering();
         let mut evidence = vec![
             Claim::Grew {
@@ -113,6 +118,7 @@ impl Grown {
             );
             evidence.push(text.into());
         }
+        evidence.extend(at.map(|line| format!("most grow at {}", line.shown()).into()));
         evidence
     }
 
@@ -159,8 +165,27 @@ fn parts<'a>(growths: impl Iterator<Item = &'a Growth>, saved: f64) -> Vec<Part>
     parts
 }
 
+/// The line of most steps, if another function's than the line that allocates: there the size is known.
+fn grown_at(image: &ImageFacts, group: &[usize]) -> Option<usize> {
+    let mut lines: BTreeMap<Place, (u64, usize)> = BTreeMap::new();
+    for origin in group {
+        for (stepper, steps) in &image.sites[*origin].facts.growth.steppers {
+            let stepper = *stepper as usize;
+            let line = lines
+                .entry(image.sites[stepper].place)
+                .or_insert((0, stepper));
+            *line = (line.0 + steps, line.1.min(stepper));
+        }
+    }
+    let all: u64 = lines.values().map(|(steps, _)| steps).sum();
+    let (steps, most) = lines.into_values().max()?;
+    let function = |origin: usize| image.sites[origin].function_name();
+    (steps > all / 2 && function(most) != function(*group.first()?)).then_some(most)
+}
+
 fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
     let site = *group.first()?;
+    let at = grown_at(image, group);
     let growths = || {
         let sites = group.iter().map(|origin| &image.sites[*origin]);
         sites.map(|site| &site.facts.growth)
@@ -184,11 +209,11 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
             Pattern::Reserve
         },
         site,
-        related: Vec::new(),
+        related: at.into_iter().collect(),
         parts: parts(growths(), steps.up_to(most) as f64 / total.max(1) as f64),
         memory_bytes: 0,
         keeper: None,
-        evidence: grown.evidence(group),
+        evidence: grown.evidence(group, at.map(|at| &image.sites[at])),
         cure: grown.cure(container, &unit),
         size_bytes: Some(most),
         // Most buffers would waste memory; records of one size may have another in the next input.

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use super::claim::Claim;
 use super::costs::Costs;
 use super::element::Types;
-use super::facts::ImageFacts;
+use super::facts::{ImageFacts, Site};
 use super::finding::{Confidence, Finding, Part, Pattern};
 use super::prove::{Answers, Questions};
 use super::rank::Worth;
@@ -67,6 +67,12 @@ pub fn conclude(
     let mut pairs = pairs::conclude(image, &asked.pairs, answers, &short.within);
     pairs.retain(|pair| !of_objects.contains(&pair.site));
     pairs.extend(objects);
+    for pair in pairs
+        .iter_mut()
+        .filter(|pair| is_in_library_class(image, types, pair))
+    {
+        pair.confidence = Confidence::Low;
+    }
     let batch = batch::detect(image);
     let sure = short.findings.iter().chain(&pairs).chain(&batch);
     let taken = origins(sure.filter(|finding| finding.confidence > Confidence::Low));
@@ -77,7 +83,7 @@ pub fn conclude(
     let is_text = |finding: &&Finding| image.sites[finding.site].container() == Some("String");
     let others = short.findings.iter().chain(&batch);
     let others = others.chain(swept.iter().filter(is_text));
-    let mut findings = without_copies(inline::detect(image, types, others), copies);
+    let mut findings = without_copies(image, inline::detect(image, types, others), copies);
     let held = origins(findings.iter());
     swept.retain(|finding| !all_parts(finding, &held));
     let of_swept = origins(swept.iter());
@@ -123,14 +129,32 @@ pub fn conclude(
     findings
 }
 
-/// Findings to hold values inline, and to copy less. A type that several lines copy is cured at the type; what one
-/// line need not copy needs no place.
-fn without_copies(mut held: Vec<Finding>, mut copies: Vec<Finding>) -> Vec<Finding> {
+/// Whether it embeds something in an object of Rust's library, which has no members of the program's.
+fn is_in_library_class(image: &ImageFacts, types: &Types<'_>, pair: &Finding) -> bool {
+    const LIBRARY: &[&str] = &["alloc::", "core::", "std::collections::"];
+    let host = pair.related.last().map(|host| &image.sites[*host]);
+    let file = |host: &Site| host.site_frame()?.source.file.clone();
+    let is_rust = |host: &&Site| file(host).is_some_and(|file| file.ends_with(".rs"));
+    let host = host.filter(is_rust).and_then(|host| types.of(host));
+    host.is_some_and(|host| LIBRARY.iter().any(|library| host.name.starts_with(library)))
+}
+
+/// Findings to hold values inline, and to copy less. A type that several lines copy is cured at the type, and so is
+/// what is a part of another object; what one line need not copy needs no place.
+fn without_copies(
+    image: &ImageFacts,
+    mut held: Vec<Finding>,
+    mut copies: Vec<Finding>,
+) -> Vec<Finding> {
     let goes_beyond =
         |held: &Finding, copies: &Finding| !all_parts(held, &origins(std::iter::once(copies)));
     copies.retain(|copies| {
-        let beyond = held.iter().filter(|held| goes_beyond(held, copies));
-        !all_parts(copies, &origins(beyond))
+        let mut copied = copies.parts.iter().map(|part| &image.sites[part.origin]);
+        let is_part = copied.all(Site::is_part);
+        let stronger = held
+            .iter()
+            .filter(|held| is_part || goes_beyond(held, copies));
+        !all_parts(copies, &origins(stronger))
     });
     held.retain(|held| copies.iter().all(|copies| goes_beyond(held, copies)));
     held.extend(copies);

@@ -12,6 +12,9 @@ use crate::advise::finding::{Confidence, FEWEST_BLOCKS, Finding, Part, Pattern, 
 use crate::advise::prove::{self, Answers, Questions, Together};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
+use crate::reading::chain::Location;
+use crate::reading::naming::function_name;
+use crate::reading::resolve::ChainFrame;
 
 /// The share of the second block's calls that must come soon after the first and be freed with it.
 const ALWAYS: f64 = 0.99;
@@ -39,34 +42,40 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
             continue;
         }
         for first in site.facts.companions.of((calls as f64 * MOSTLY) as u64) {
-            let of_fixed = |a: &&Site| !a.is_resizable();
-            if image
-                .sites
-                .get(first)
-                .filter(of_fixed)
-                .is_some_and(|a| near(a, site))
-            {
-                let one_place = numbers[first] == numbers[second];
-                // At one place only blocks of the C++ library are distinguished, by their stacks.
-                if one_place && site.container() != Some(SHARED_POINTER) {
-                    continue;
-                }
-                let apart = one_place.then_some((first, second));
-                let key = (numbers[first], numbers[second], apart);
-                places.entry(key).or_default().insert((first, second));
+            let host = image.sites.get(first).filter(|host| !host.is_resizable());
+            let Some(leads) = host.and_then(|host| Leads::to(host, site)) else {
+                continue;
+            };
+            let one_place = numbers[first] == numbers[second];
+            // At one place only blocks of the C++ library are distinguished, by their stacks.
+            if one_place && site.container() != Some(SHARED_POINTER) {
+                continue;
             }
+            let apart = one_place.then_some((first, second));
+            let key = (leads, numbers[first], numbers[second], apart);
+            places.entry(key).or_default().insert((first, second));
         }
     }
-    let asked = places.into_values().filter_map(|pairs| {
+    let groups = places.into_iter().map(|((leads, ..), pairs)| {
         let first: BTreeSet<usize> = pairs.iter().map(|(first, _)| *first).collect();
         let second: BTreeSet<usize> = pairs.iter().map(|(_, second)| *second).collect();
-        let (first, second): (Vec<_>, Vec<_>) =
-            (first.into_iter().collect(), second.into_iter().collect());
-        let asks = calls(image, &second) >= FEWEST_BLOCKS && worth.admits(image, &second);
-        asks.then(|| {
-            let asked = questions.together(&first, &second);
-            (first, second, asked)
-        })
+        (leads, Vec::from_iter(first), Vec::from_iter(second))
+    });
+    let worthy = groups.filter(|(_, _, second)| {
+        calls(image, second) >= FEWEST_BLOCKS && worth.admits(image, second)
+    });
+    let mut worthy: Vec<(Leads, Vec<usize>, Vec<usize>)> = worthy.collect();
+    // What a function makes at once is an object, and what others make is no part of it.
+    let made = worthy.iter().filter(|(leads, ..)| *leads == Leads::Made);
+    let made = made.flat_map(|(_, first, second)| first.iter().chain(second));
+    let made: HashSet<usize> = made.copied().collect();
+    worthy.retain(|(leads, first, second)| {
+        let mut both = first.iter().chain(second);
+        *leads == Leads::Made || !both.any(|origin| made.contains(origin))
+    });
+    let asked = worthy.into_iter().map(|(_, first, second)| {
+        let asked = questions.together(&first, &second);
+        (first, second, asked)
     });
     Asked(asked.collect())
 }
@@ -114,7 +123,32 @@ pub fn conclude(
         let outer = (outer != chosen).then_some(outer);
         (first[0] == chosen).then(|| finding(image, first, second, *together, outer))?
     });
-    found.collect()
+    let mut found: Vec<Finding> = found.collect();
+    doubt_as_host(&mut found);
+    found
+}
+
+/// What goes where the first goes is in doubt if that is.
+fn doubt_as_host(found: &mut [Finding]) {
+    let mut of_origin: HashMap<usize, usize> = HashMap::new();
+    for (index, finding) in found.iter().enumerate() {
+        let origins = finding.parts.iter().map(|part| (part.origin, index));
+        of_origin.extend(origins);
+    }
+    let host = |finding: &Finding| match &finding.related[..] {
+        [first, _outer] => of_origin.get(first).copied(),
+        _ => None,
+    };
+    let hosts: Vec<Option<usize>> = found.iter().map(host).collect();
+    let is_low = |finding: &Finding| finding.confidence == Confidence::Low;
+    let mut more = true;
+    while std::mem::take(&mut more) {
+        for (index, host) in hosts.iter().enumerate() {
+            if host.is_some_and(|host| is_low(&found[host])) && !is_low(&found[index]) {
+                (found[index].confidence, more) = (Confidence::Low, true);
+            }
+        }
+    }
 }
 
 /// Objects of three blocks or more that one function allocates at once: findings for all but the first.
@@ -213,23 +247,51 @@ pub fn holder(
     holding.map(|(first, _, _)| first[0])
 }
 
-/// Whether one function, or a short chain of calls from it, allocates both, all in one module: a caller
-/// of a library cannot change the library's objects.
-fn near(a: &Site, b: &Site) -> bool {
-    let [outer_a, outer_b] = [a, b].map(|site| site.chain.iter().collect::<Vec<_>>());
-    let pairs = outer_a.iter().rev().zip(outer_b.iter().rev());
-    let same = pairs.take_while(|(x, y)| Rc::ptr_eq(x, y)).count();
-    let apart = |site: &Site, depth: usize| depth.saturating_sub(site_depth(site) + same);
-    let module = |site: &Site| site.site_frame().map(|frame| frame.module.path.clone());
-    // The first caller that they do not share lies in the function that leads to both.
-    let maker = outer_a
-        .len()
-        .checked_sub(same + 1)
-        .and_then(|depth| outer_a.get(depth));
-    let maker = maker.and_then(|frames| frames.last()).or(a.site_frame());
-    let one_module = module(a) == module(b)
-        && maker.is_none_or(|maker| Some(&maker.module.path) == module(a).as_ref());
-    one_module && apart(a, outer_a.len()).max(apart(b, outer_b.len())) <= MOST_FRAMES_APART
+/// What two lines, all in one module, have in common: a caller of a library cannot change the library's objects.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Leads {
+    /// One function, or a short chain of calls from it, allocates both.
+    Made,
+    /// One function frees both, and is not the one that leads to both: it knows them as parts of one object.
+    Freed,
+}
+
+impl Leads {
+    fn to(a: &Site, b: &Site) -> Option<Self> {
+        let [outer_a, outer_b] = [a, b].map(|site| site.chain.iter().collect::<Vec<_>>());
+        let pairs = outer_a.iter().rev().zip(outer_b.iter().rev());
+        let same = pairs.take_while(|(x, y)| Rc::ptr_eq(x, y)).count();
+        let apart = |site: &Site, depth: usize| depth.saturating_sub(site_depth(site) + same);
+        let module = |site: &Site| site.site_frame().map(|frame| frame.module.path.clone());
+        // The first caller that they do not share lies in the function that leads to both.
+        let maker = outer_a
+            .len()
+            .checked_sub(same + 1)
+            .and_then(|depth| outer_a.get(depth));
+        let maker = maker.and_then(|frames| frames.last()).or(a.site_frame());
+        let one_module = module(a) == module(b)
+            && maker.is_none_or(|maker| Some(&maker.module.path) == module(a).as_ref());
+        let apart = apart(a, outer_a.len()).max(apart(b, outer_b.len()));
+        let leads = match apart <= MOST_FRAMES_APART {
+            true => Some(Self::Made),
+            false => freed_by_one(a, b, maker).then_some(Self::Freed),
+        };
+        leads.filter(|_| one_module)
+    }
+}
+
+fn freed_by_one(a: &Site, b: &Site, maker: Option<&ChainFrame>) -> bool {
+    let frees = |site: &Site| -> Vec<Location> {
+        let owner = site.owner.as_ref();
+        owner.map_or(Vec::new(), |owner| owner.frees.iter().cloned().collect())
+    };
+    let [frees_a, frees_b] = [frees(a), frees(b)];
+    let mut pairs = frees_a.iter().rev().zip(frees_b.iter().rev());
+    let apart = pairs.find(|(x, y)| !Rc::ptr_eq(x, y));
+    let name = |frames: &Location| frames.last().map(function_name);
+    let function =
+        apart.and_then(|(x, y)| name(x).filter(|function| name(y).as_ref() == Some(function)));
+    function.is_some() && function != maker.map(function_name)
 }
 
 /// The number of physical frames below the charged one.
@@ -259,9 +321,10 @@ fn finding(
     let of_second = calls(image, second);
     let shared = b.container() == Some(SHARED_POINTER);
     let sizes = merged(image, second);
-    // A string may have another length in the next run.
-    let text = b.call_name.contains("dup");
-    let fixed = sizes.smallest() == sizes.largest() && !text;
+    // A string, and what the line allocates for another caller, may have another length in the next run.
+    let of_line = (0..image.sites.len()).filter(|origin| image.sites[*origin].place == b.place);
+    let of_line = merged(image, &of_line.collect::<Vec<_>>());
+    let fixed = of_line.smallest() == of_line.largest() && !b.copies_text();
     let member_bytes = fixed.then(|| sizes.largest());
     let related = [Some(other), outer].into_iter().flatten().collect();
     let outer = outer.map(|outer| &image.sites[outer]);
@@ -369,11 +432,14 @@ fn has_own_life(
     // Two strings, or buffers of any length, have independent lifetimes.
     let root = outer.unwrap_or(first);
     let host = &root.facts.sizes;
-    let host_varies = host.smallest() != host.largest() || root.call_name.contains("dup");
-    let texts = !fixed && host_varies && !shared;
+    let host_varies = host.smallest() != host.largest();
+    // What another function sets, it may set anew.
+    let set_apart = first.function_name() != second.function_name();
+    let texts = !fixed && (host_varies || set_apart) && !shared;
     // A class allocates its own block, which cannot be placed elsewhere.
     let classed = second.container().is_some() && !shared;
-    swept || texts || classed
+    // Nothing can be a member of a text.
+    swept || texts || root.copies_text() || classed
 }
 
 fn merged(image: &ImageFacts, group: &[usize]) -> Sizes {

@@ -288,24 +288,23 @@ fn makes_one(site: &Site) -> bool {
     }
 }
 
-/// Whether the line is a dependency's and the function the program's own: the function has the result,
-/// and no influence on the allocation.
+/// The package of Rust that a function is in.
+fn package(frame: &ChainFrame) -> Option<&str> {
+    let file = frame.source.file.as_deref();
+    let file = file.filter(|file| file.ends_with(".rs"))?;
+    file.get(..file.rfind("/src/").or_else(|| file.rfind('/'))?)
+}
+
+fn is_fetched(package: &str) -> bool {
+    let places = ["/registry/src/", "/git/checkouts/", "/vendor/"];
+    places.iter().any(|place| package.contains(place))
+}
+
+/// Whether the line is a dependency's and the function of another package: the function has the result, and no
+/// influence on the allocation.
 fn is_elsewhere(site: &Site, function: &ChainFrame) -> bool {
-    let package = |frame: &ChainFrame| -> Option<String> {
-        let file = frame
-            .source
-            .file
-            .as_deref()
-            .filter(|file| file.ends_with(".rs"))?;
-        let end = file.rfind("/src/").or_else(|| file.rfind('/'))?;
-        Some(file[..end].to_owned())
-    };
-    let fetched = |package: &String| {
-        let places = ["/registry/src/", "/git/checkouts/", "/vendor/"];
-        places.iter().any(|place| package.contains(place))
-    };
     let line = site.site_frame().and_then(package);
-    line.is_some_and(|line| fetched(&line)) && !package(function).is_some_and(|own| fetched(&own))
+    line.is_some_and(|line| is_fetched(line) && package(function) != Some(line))
 }
 
 /// Without the C library's symbol table the function that starts `main` has no name.
@@ -368,6 +367,7 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Find
     let keeper = Keeper {
         function: keeper,
         blocks: counted.begun,
+        at_once: most,
     };
     found.keeper = Some(keeper).filter(|_| about.once && first.container().is_none());
     Some((found, is_kept))
@@ -460,9 +460,9 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
     }
     let largest = largest(image, group);
     let shared = Shared::of(first).filter(|shared| shared.kind() == Kind::Caller);
-    let elsewhere = shared
-        .as_ref()
-        .is_some_and(|shared| is_elsewhere(first, shared.frame));
+    let elsewhere = shared.as_ref().is_some_and(|shared| {
+        is_elsewhere(first, shared.frame) && !package(shared.frame).is_some_and(is_fetched)
+    });
     // `main` has no next call for which it could keep anything.
     let owner = shared.filter(|shared| !elsewhere && !shared.outermost);
     let owner = owner.map(|shared| function_name(shared.frame));
@@ -484,6 +484,7 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
     found.keeper = keeper.map(|function| Keeper {
         function,
         blocks: counted.begun,
+        at_once: most,
     });
     Some(found)
 }
