@@ -377,7 +377,7 @@ int main(void) {
 fn short_threads_count_on_average_and_give_their_timers_back() {
     const PROGRAM: &str = r#"
 static void *brief(void *unused) { spin(0.002); return unused; }
-static void *tiny(void *unused) { spin(0.1); return unused; }
+static void *tiny(void *unused) { spin(0.3); return unused; }
 int main(void) {
   struct rlimit few = {50, 50};
   pthread_attr_t attributes;
@@ -402,7 +402,8 @@ int main(void) {
     // 400 threads of 2 ms; a sample is one of 4 ms or 10 ms, by the kernel: 80 at least, six standard errors.
     let seconds = sums["brief"].0 as f64 / 1e9;
     assert!((0.3..1.4).contains(&seconds), "{seconds}");
-    assert_seconds(&sums, "tiny", 0.2);
+    // Up to a few samples of a thread are lost when it ends on a busy machine.
+    assert_seconds(&sums, "tiny", 0.6);
 }
 
 /// A timer of its own sends the recorder's signal far more often than the kernel's clock of processor time does.
