@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::common::*;
 use regex::Regex;
 use serde_json::Value;
+use tempfile::TempDir;
 
 struct Case {
     name: String,
@@ -36,28 +37,36 @@ fn cases(source: &str) -> Vec<Case> {
         .collect()
 }
 
-fn advice(
-    directory: &Path,
-    libraries: &Path,
-    program: &Path,
-    case: &str,
-    options: &[&str],
-) -> Value {
-    let trace = directory.join(format!("{case}.trace"));
-    let mut record = larder();
-    record.env("LARDER_LIB", libraries);
-    record.arg("record").arg("--no-larder").args(options);
-    assert_success(&output(
-        record
-            .arg("-o")
-            .arg(&trace)
-            .arg("--")
-            .arg(program)
-            .arg(case),
-    ));
-    let advised = output(larder().arg("advise").arg("--json").arg(&trace));
-    assert_success(&advised);
-    serde_json::from_slice(&advised.stdout).expect("JSON")
+/// A program that runs one case, and the recorder for it.
+struct Compiled {
+    directory: TempDir,
+    libraries: TempDir,
+    program: PathBuf,
+}
+
+impl Compiled {
+    fn new(file: &str, source: &str, flags: &[&str]) -> Self {
+        let directory = temporary();
+        let program = compile_any(directory.path(), file, source, flags);
+        let libraries = built_libraries();
+        Self {
+            directory,
+            libraries,
+            program,
+        }
+    }
+
+    fn advice(&self, case: &str, options: &[&str]) -> Value {
+        let trace = self.directory.path().join(format!("{case}.trace"));
+        let mut record = larder();
+        record.env("LARDER_LIB", self.libraries.path());
+        record.arg("record").arg("--no-larder").args(options);
+        record.arg("-o").arg(&trace).arg("--").arg(&self.program);
+        assert_success(&output(record.arg(case)));
+        let advised = output(larder().arg("advise").arg("--json").arg(&trace));
+        assert_success(&advised);
+        serde_json::from_slice(&advised.stdout).expect("JSON")
+    }
 }
 
 /// Findings with a cure, as pattern and line.
@@ -79,9 +88,7 @@ fn check(file: &str, flags: &[&str], options: &[&str]) {
         .join("tests/advice")
         .join(file);
     let source = fs::read_to_string(&path).expect("the program's source");
-    let directory = temporary();
-    let program = compile_any(directory.path(), file, &source, flags);
-    let libraries = built_libraries();
+    let program = Compiled::new(file, &source, flags);
     let cases = cases(&source);
     assert!(
         cases.iter().any(|case| case.expected.is_none()),
@@ -89,13 +96,7 @@ fn check(file: &str, flags: &[&str], options: &[&str]) {
     );
     let mut wrong = Vec::new();
     for case in cases {
-        let advice = advice(
-            directory.path(),
-            libraries.path(),
-            &program,
-            &case.name,
-            options,
-        );
+        let advice = program.advice(&case.name, options);
         let found = found(&advice);
         let right = match &case.expected {
             Some(expected) => found.first() == Some(expected),
@@ -119,11 +120,9 @@ fn blocks_that_live_within_a_call() {
 /// One buffer a call of the lender is left.
 #[test]
 fn a_caller_with_several_lines_lends_one_buffer() {
-    let directory = temporary();
     let source = include_str!("advice/short.c");
-    let program = compile(directory.path(), "short.c", source, C);
-    let libraries = built_libraries();
-    let advice = advice(directory.path(), libraries.path(), &program, "lent", &[]);
+    let program = Compiled::new("short.c", source, C);
+    let advice = program.advice("lent", &[]);
     let finding = &advice["processes"][0]["findings"][0];
     assert_eq!(finding["saves"]["calls"], 500, "{finding:#}");
     let cure = finding["cure"].as_str().expect("a cure");
@@ -138,12 +137,10 @@ fn buffers_that_grow() {
 
 #[test]
 fn the_line_that_lets_buffers_grow_is_named() {
-    let directory = temporary();
     let source = include_str!("advice/growth.c");
-    let program = compile(directory.path(), "growth.c", source, C);
-    let libraries = built_libraries();
+    let program = Compiled::new("growth.c", source, C);
     for (case, line) in [("elsewhere", Some("enlarged")), ("doubling", None)] {
-        let advice = advice(directory.path(), libraries.path(), &program, case, &[]);
+        let advice = program.advice(case, &[]);
         let related = &advice["processes"][0]["findings"][0]["related"][0]["line"];
         let expected = line.map(|mark| line_of(source, mark));
         assert_eq!(related.as_u64(), expected, "{case}: {advice:#}");
@@ -162,17 +159,15 @@ fn blocks_that_are_made_together() {
 
 #[test]
 fn one_cure_for_several_callers_or_lines_is_one_finding() {
-    let directory = temporary();
     let source = include_str!("advice/pairs.c");
-    let program = compile(directory.path(), "pairs.c", source, C);
-    let libraries = built_libraries();
+    let program = Compiled::new("pairs.c", source, C);
     let cases = [
         ("two_makers", 1, 300),
         ("object", 1, 600),
         ("two_at_once", 0, 299),
     ];
     for (case, others, calls) in cases {
-        let advice = advice(directory.path(), libraries.path(), &program, case, &[]);
+        let advice = program.advice(case, &[]);
         let finding = &advice["processes"][0]["findings"][0];
         let also = finding["also"].as_array().expect("others");
         assert_eq!(also.len(), others, "{case}: {finding:#}");
@@ -190,19 +185,9 @@ fn values_that_hold_little() {
 /// What a dependency makes the program cannot lend it memory for.
 #[test]
 fn texts_that_a_dependency_makes() {
-    let directory = temporary();
     let source = include_str!("advice/values.rs");
-    let program = compile_rust(directory.path(), "values.rs", source, &["-g", "-O"]);
-    let libraries = built_libraries();
-    let found_of = |case| {
-        found(&advice(
-            directory.path(),
-            libraries.path(),
-            &program,
-            case,
-            &[],
-        ))
-    };
+    let program = Compiled::new("values.rs", source, &["-g", "-O"]);
+    let found_of = |case| found(&program.advice(case, &[]));
     assert_eq!(found_of("given"), [("inline".to_owned(), 4)]);
     assert_eq!(found_of("long"), []);
     assert_eq!(found_of("borrowed"), [("copied".to_owned(), 18)]);
@@ -212,11 +197,9 @@ fn texts_that_a_dependency_makes() {
 /// The finding about a whole line covers the blocks of each caller.
 #[test]
 fn joined_findings_count_a_block_once() {
-    let directory = temporary();
     let source = include_str!("advice/values.rs");
-    let program = compile_rust(directory.path(), "values.rs", source, &["-g", "-O"]);
-    let libraries = built_libraries();
-    let advice = advice(directory.path(), libraries.path(), &program, "callers", &[]);
+    let program = Compiled::new("values.rs", source, &["-g", "-O"]);
+    let advice = program.advice("callers", &[]);
     let finding = &advice["processes"][0]["findings"][0];
     assert_eq!(finding["site"]["line"], line_of(source, "sentence"));
     let also = finding["also"].as_array().expect("others");
@@ -392,20 +375,12 @@ fn loop_cases(source: &str) -> Vec<(String, Option<Turns>)> {
 fn the_loop_that_makes_the_blocks_is_named_with_its_turns() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/advice/loops.c");
     let source = fs::read_to_string(path).expect("the program's source");
-    let libraries = built_libraries();
     let mut wrong = Vec::new();
     for level in ["-O0", "-O2"] {
-        let directory = temporary();
         let flags = ["-g", level, "-fno-builtin", "-pthread"];
-        let program = compile(directory.path(), "loops.c", &source, &flags);
+        let program = Compiled::new("loops.c", &source, &flags);
         for (name, expected) in loop_cases(&source) {
-            let advice = advice(
-                directory.path(),
-                libraries.path(),
-                &program,
-                &name,
-                &["--syscalls"],
-            );
+            let advice = program.advice(&name, &["--syscalls"]);
             let processes = advice["processes"].as_array().expect("processes").iter();
             let found = processes.flat_map(|process| {
                 let [cured, busy] = ["findings", "busy"].map(|list| process[list].as_array());

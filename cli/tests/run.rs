@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::*;
 
@@ -185,6 +185,12 @@ fn a_path_with_spaces_and_bytes_that_are_not_utf8_is_run() {
     assert_eq!(stdout(&ran), "hello\n");
 }
 
+#[track_caller]
+fn report_of_abort(ran: &Output) -> String {
+    assert_eq!(code(ran), 128 + 6, "{}", stderr(ran));
+    stderr(ran)
+}
+
 #[test]
 fn hardened_stops_what_the_allocator_alone_lets_pass() {
     const SOURCE: &str = "#include <malloc.h>\n#include <stdlib.h>\nint main(int count, char** words) {\n  \
@@ -201,18 +207,14 @@ fn hardened_stops_what_the_allocator_alone_lets_pass() {
     assert_success(&run(&["--hardened"], &[]));
     assert_success(&run(&[], &["x"]));
     assert_success(&run(&[], &["x", "y"]));
-    let ran = run(&["--hardened"], &["x"]);
-    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
-    let report = stderr(&ran);
+    let report = report_of_abort(&run(&["--hardened"], &["x"]));
     assert!(
         report.contains("): bytes beside the object were overwritten, an object of 48 bytes")
             && report.contains("/beyond+0x"),
         "{report}"
     );
     // Nothing is freed after it: the end of the process tells.
-    let ran = run(&["--hardened"], &["x", "y"]);
-    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
-    let report = stderr(&ran);
+    let report = report_of_abort(&run(&["--hardened"], &["x", "y"]));
     assert!(
         report.contains("): the object was written to after it was freed, an object of 48 bytes"),
         "{report}"
@@ -240,9 +242,7 @@ fn hardened_finds_a_write_to_free_memory_when_it_is_handed_out() {
         output(command.args(words))
     };
     assert_eq!(code(&run(&[])), 3);
-    let ran = run(&["write"]);
-    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
-    let report = stderr(&ran);
+    let report = report_of_abort(&run(&["write"]));
     assert!(
         report.contains("larder: malloc(0x")
             && report.contains("): the object was written to after it was freed"),
@@ -263,9 +263,7 @@ fn guard_reports_an_overflow_with_its_allocation() {
         command.env(sampled.0, sampled.1).arg("run").args(words);
         output(command.arg("--").arg(&program))
     };
-    let ran = run(&["--guard"]);
-    assert_eq!(code(&ran), 128 + 6, "{}", stderr(&ran));
-    let report = stderr(&ran);
+    let report = report_of_abort(&run(&["--guard"]));
     assert!(
         report.contains("larder: a write at 0x")
             && report.contains("overflow, 0 bytes behind the end of an object of 64 bytes"),

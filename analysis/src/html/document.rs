@@ -170,7 +170,7 @@ impl<'a> Page<'a> {
             "processes": analysis.images.iter().map(process).collect::<Vec<_>>(),
             "losses": losses::details(analysis),
             "wrappers": analysis.wrappers.describe(),
-            "symbols": problems.iter().filter_map(problem).collect::<Vec<_>>(),
+            "symbols": problems.iter().map(problem).collect::<Vec<_>>(),
             "counters": counter_rows(&analysis.counters),
             "findings": findings.collect::<Vec<_>>(),
             "sites": found,
@@ -287,7 +287,7 @@ fn process(image: &crate::reading::image::ImageReport) -> Value {
     })
 }
 
-fn problem(found: &ModuleProblem) -> Option<String> {
+fn problem(found: &ModuleProblem) -> String {
     let why = match found.problem {
         SymbolProblem::NoDebugInfo => "no debug information, so no source lines",
         SymbolProblem::NoFile => "not found, so its functions have no names",
@@ -295,7 +295,7 @@ fn problem(found: &ModuleProblem) -> Option<String> {
             "replaced since the recording, so its symbols are not used"
         }
     };
-    Some(format!("{}: {why}", found.path))
+    format!("{}: {why}", found.path)
 }
 
 /// `[least, most, calls, bytes]`, from the smallest class with calls to the largest.

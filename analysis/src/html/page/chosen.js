@@ -3,6 +3,8 @@
 const BELOW = 12; // Callers or callees of each, until the reader asks for all.
 const OPEN = 16; // Levels of a path without a branch, which is one thing to read.
 
+const placeText = (frame) => frame.place + (frame.inlined ? "  [inlined]" : "");
+
 // A tree of functions from the chosen frame, outwards or inwards: { weight, below: by name }.
 function callsFrom(outwards) {
   const root = { weight: 0, below: new Map() };
@@ -30,7 +32,7 @@ function drawCalls(parent, node, whole, all, levels = OPEN) {
     const line = isEnd ? box : make(box, "summary");
     make(line, "span", "share", percent(next.weight, whole));
     make(line, "span", "name", next.frame.name).title = figure(next.weight);
-    make(line, "span", "place", next.frame.place + (next.frame.inlined ? "  [inlined]" : ""));
+    make(line, "span", "place", placeText(next.frame));
     if (isEnd) continue;
     const open = () => box.childElementCount > 1 || drawCalls(box, next, whole, false, levels - 1);
     box.addEventListener("toggle", open);
@@ -53,7 +55,7 @@ function drawStack(parent, stack, site) {
     const isIt = site && isAt(frame, site.frame);
     const line = make(list, "li", isIt ? "at" : "");
     button(line, "link name", (isIt ? "→ " : "") + frame.name, () => choose({ name: frame.function }));
-    make(line, "span", "place", frame.place + (frame.inlined ? "  [inlined]" : ""));
+    make(line, "span", "place", placeText(frame));
   }
 }
 
@@ -84,6 +86,14 @@ function figuresOf(chosen) {
   return sums;
 }
 
+function foldCalls(pane, outwards, isOpen) {
+  fold(pane, (outwards ? "Callers" : "Callees") + " by " + measures[state.measure][0], (box) => {
+    const tree = callsFrom(outwards);
+    drawCalls(box, tree, tree.weight, false);
+    if (tree.below.size === 0) make(box, "p", "soft", "none");
+  }, isOpen);
+}
+
 function drawSite(pane, site) {
   make(pane, "p", "place", site.frame.place);
   make(pane, "p", "soft", [site.kinds, site.frame.module && "in " + site.frame.module].filter(Boolean).join(" "));
@@ -94,14 +104,8 @@ function drawSite(pane, site) {
       for (const line of finding.lines) make(box, "p", "", line);
     }, true);
   }
-  const calls = (outwards) => (box) => {
-    const tree = callsFrom(outwards);
-    drawCalls(box, tree, tree.weight, false);
-    if (tree.below.size === 0) make(box, "p", "soft", "none");
-  };
-  const by = " by " + measures[state.measure][0];
-  fold(pane, "Callers" + by, calls(true), true);
-  fold(pane, "Callees" + by, calls(false), false);
+  foldCalls(pane, true, true);
+  foldCalls(pane, false, false);
   site.nodes.forEach((node, index) => {
     const title = index > 0 ? "Another stack" : "The stack with most calls";
     fold(pane, title, (box) => drawStack(box, stacks[node], site), false);
@@ -113,14 +117,8 @@ function drawFunction(pane, name) {
   for (const place of [...places].slice(0, 4)) make(pane, "p", "place", place);
   if (places.size > 4) make(pane, "p", "soft", counted(places.size - 4, "more line"));
   drawFigures(pane, figuresOf({ name }));
-  const by = " by " + measures[state.measure][0];
-  for (const [title, outwards] of [["Callers", true], ["Callees", false]]) {
-    fold(pane, title + by, (box) => {
-      const tree = callsFrom(outwards);
-      drawCalls(box, tree, tree.weight, false);
-      if (tree.below.size === 0) make(box, "p", "soft", "none");
-    }, true);
-  }
+  foldCalls(pane, true, true);
+  foldCalls(pane, false, true);
   const below = new Map();
   for (const row of rows) {
     if (row.site && row.now[0] > 0 && placeOf({ name }, row.stack) >= 0) {
