@@ -130,6 +130,24 @@ inline constexpr uint32_t kColourStride = 11;
 // measured.
 inline constexpr int kSegmentLooks = 8;
 
+// --- huge pages
+
+// A heap with at least this in use asks for huge pages. A clean segment that it opens is resident
+// as a whole: at most one part in 16 more. "Huge pages".
+inline constexpr size_t kHugeHeapBytes = size_t{32} << 20;
+// Milliseconds. A heap that opened its last clean segment longer ago grows too slowly to fill one
+// before it would be purged. Not measured.
+inline constexpr uint64_t kHugeGrowthMs = 1000;
+// A huge page is split by a purge if at least one part in this is free. No heap of which more is
+// free asks for one. Not measured.
+inline constexpr size_t kSparseHugeShare = 8;
+// Microseconds. A huge page that takes longer to get is slow: to clear one takes 50 to 200. Slow
+// ones may take one part in kHugeShare of the time. "Huge pages".
+inline constexpr uint64_t kSlowHugeUs = 1000, kHugeShare = 32;
+// Segments that may have no huge page. Each may split a mapping, of which a process may have
+// 65,530. Not measured.
+inline constexpr size_t kMaxForbiddenHuge = 8192;
+
 // --- memory back to the system
 
 // Milliseconds between two purges. Not measured.

@@ -2,9 +2,12 @@
 
 #include "base/layout.h"
 #include "base/policy.h"
+#include "base/size_class.h"
 #include "core/limit.h"
 #include "core/page_map.h"
 #include "core/source.h"
+#include "os/backing.h"
+#include "os/options.h"
 
 namespace larder {
 
@@ -153,12 +156,79 @@ bool PageHeap::add_region(unsigned min_segments) {
   return true;
 }
 
+// --- huge pages
+
+// A huge page is resident as a whole, so only a heap asks for them that is large and has little
+// free memory.
+bool PageHeap::wants_huge_pages() {
+  if (used_bytes() < kHugeHeapBytes || dirty_bytes() * kSparseHugeShare > used_bytes() ||
+      forbidden_huge_ >= kMaxForbiddenHuge || option(Option::kHugePages) == 0)
+    return false;
+  if (!system_huge_known_) system_huge_ = os::huge_pages();
+  system_huge_known_ = true;
+  return system_huge_ != os::HugePages::kNever;
+}
+
+bool PageHeap::may_be_huge(const Segment* segment) const {
+  return segment->huge == Huge::kAsked ||
+         (segment->huge == Huge::kUnasked && system_huge_ == os::HugePages::kAlways);
+}
+
+// REQUIRES: the segment is in no dirty list.
+void PageHeap::set_huge(Segment* segment, Huge huge) {
+  forbidden_huge_ += size_t(huge == Huge::kForbidden) - size_t(segment->huge == Huge::kForbidden);
+  segment->huge = huge;
+}
+
+// Of a heap that grows fast, a clean segment is soon filled if small spans are what fills it.
+void PageHeap::open_segment(Segment* segment, unsigned pages) {
+  uint64_t now_ms = os::now_ms();
+  bool fast = now_ms - opened_ms_ < kHugeGrowthMs;
+  opened_ms_ = now_ms;
+  set_free_pages(segment, 0);
+  set_huge(segment, Huge::kUnasked);
+  if (fast && pages <= SizeClasses::pages_for(kSmallMax) && wants_huge_pages() &&
+      limit::allows(kSegmentBytes) &&
+      os::now_us() >= huge_again_us_.load(std::memory_order_relaxed) &&
+      backing::ask_for_huge_pages(segment->base, kSegmentBytes)) {
+    set_huge(segment, Huge::kAsked);
+    segment->dirty = kAllPages;
+    segment->dirty_since_ms = segment->last_free_ms = now_ms;
+  }
+  set_free_pages(segment, kAllPages);
+}
+
+// Where huge pages are scarce the kernel searches and copies; then they wait.
+void PageHeap::touch_huge_page(const Slab* span) {
+  uint64_t before_us = os::now_us();
+  *static_cast<volatile char*>(span->base) = 0;
+  uint64_t us = os::now_us() - before_us;
+  if (us > kSlowHugeUs)
+    huge_again_us_.store(before_us + us * kHugeShare, std::memory_order_relaxed);
+}
+
+void PageHeap::forbid_huge_pages(Segment* segment) {
+  {
+    LockGuard guard(lock_);
+    if (!may_be_huge(segment)) return;
+    PageSet free_pages = segment->free_pages;
+    set_free_pages(segment, 0);
+    set_huge(segment, Huge::kForbidden);
+    set_free_pages(segment, free_pages);
+  }
+  backing::forbid_huge_pages(segment->base, kSegmentBytes);
+}
+
 // Dirty before clean: dirty memory causes no page fault.
-Segment* PageHeap::take_free_segment() {
+Segment* PageHeap::take_free_segment(unsigned pages) {
   if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    for (Region* r = regions_; r != nullptr; r = r->next)
-      if (r->free_segments != 0) return &r->segments[__builtin_ctzll(r->free_segments)];
+    for (Region* r = regions_; r != nullptr; r = r->next) {
+      if (r->free_segments == 0) continue;
+      Segment* segment = &r->segments[__builtin_ctzll(r->free_segments)];
+      open_segment(segment, pages);
+      return segment;
+    }
     if (!add_region(1)) return nullptr;
   }
   return nullptr;
@@ -191,7 +261,7 @@ Segment* PageHeap::find_segment(unsigned pages, unsigned align_pages, int* page)
   }
   if (cold != nullptr && dirty_whole_.tail == nullptr) return cold;
   *page = 0;
-  return take_free_segment();
+  return take_free_segment(pages);
 }
 
 Slab* PageHeap::claim(Segment* segment, int page, unsigned pages, Kind kind) {
@@ -210,19 +280,33 @@ Slab* PageHeap::claim(Segment* segment, int page, unsigned pages, Kind kind) {
   page_map.set(s->base, pages, s);
   count_used(pages);
   set_free_pages(segment, segment->free_pages & ~taken);
+  // Full, and dense: the kernel makes it huge in the background.
+  if (segment->free_pages == 0 && segment->huge == Huge::kUnasked && !segment->purging &&
+      wants_huge_pages() && backing::ask_for_huge_pages(segment->base, kSegmentBytes)) {
+    set_huge(segment, Huge::kAsked);
+    segment->dirty = kAllPages;
+  }
   return s;
 }
 
 // --- spans
 
 Slab* PageHeap::alloc_span(unsigned pages, unsigned align_pages, Kind kind) {
-  LockGuard guard(lock_);
-  int page = 0;
-  Segment* segment = find_segment(pages, align_pages, &page);
-  if (segment == nullptr) return nullptr;
-  int clean = count_pages(page_range(page, int(pages)) & ~segment->dirty);
-  if (clean != 0 && !limit::allows(size_t(clean) * kPageBytes)) return nullptr;
-  return claim(segment, page, pages, kind);
+  Slab* span = nullptr;
+  bool first_of_huge = false;
+  {
+    LockGuard guard(lock_);
+    int page = 0;
+    Segment* segment = find_segment(pages, align_pages, &page);
+    if (segment == nullptr) return nullptr;
+    PageSet taken = page_range(page, int(pages));
+    int clean = count_pages(taken & ~segment->dirty);
+    if (clean != 0 && !limit::allows(size_t(clean) * kPageBytes)) return nullptr;
+    span = claim(segment, page, pages, kind);
+    first_of_huge = segment->huge == Huge::kAsked && segment->free_pages == ~taken;
+  }
+  if (first_of_huge) touch_huge_page(span);
+  return span;
 }
 
 void PageHeap::free_span(Slab* span, size_t touched_bytes) {
@@ -267,7 +351,8 @@ void PageHeap::shrink_span(Slab* span, unsigned new_pages) {
 
 bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job) {
   LockGuard guard(lock_);
-  for (DirtyList* list : {&dirty_whole_, &dirty_part_}) {
+  for (DirtyList* list : {&dirty_whole_, &dirty_part_, &dirty_dense_}) {
+    if (list == &dirty_dense_ && deadline_ms != UINT64_MAX) break;
     for (Segment* segment = list->head; segment != nullptr; segment = segment->dirty_next) {
       bool idle = segment->last_free_ms <= deadline_ms;
       uint64_t decay_ms = os::now_ms() - deadline_ms;
@@ -278,6 +363,8 @@ bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job
       segment->purging = true;
       segment->purge_pass = pass;
       set_free_pages(segment, segment->free_pages & ~job->pages);
+      job->forbid_huge = may_be_huge(segment);
+      if (job->forbid_huge) set_huge(segment, Huge::kForbidden);
       return true;
     }
   }
@@ -307,6 +394,7 @@ size_t PageHeap::release_regions() {
     if (r->free_segments == segment_bits(r->count)) {
       for (unsigned i = 0; i < r->count; ++i)
         if (r->segments[i].in_dirty_list) dirty_remove(&r->segments[i]);
+      for (unsigned i = 0; i < r->count; ++i) set_huge(&r->segments[i], Huge::kUnasked);
       Region* following = r->next;
       unsigned count = r->count;
       int dirty = 0;
@@ -393,7 +481,7 @@ void PageHeap::for_each_free(void (*visit)(const void*, size_t, bool, void*), vo
 void PageHeap::check() {
   LockGuard guard(lock_);
   size_t dirty_segments = 0;
-  size_t free_pages = 0, clean_pages = 0;
+  size_t free_pages = 0, clean_pages = 0, forbidden = 0;
   for (Region* r = regions_; r != nullptr; r = r->next) {
     for (unsigned i = 0; i < r->count; ++i) {
       const Segment& segment = r->segments[i];
@@ -401,6 +489,7 @@ void PageHeap::check() {
       LARDER_CHECK((r->free_segments >> i & 1) == (segment.wholly_free() ? 1u : 0u));
       LARDER_CHECK(segment.in_dirty_list == ((segment.free_pages & segment.dirty) != 0));
       dirty_segments += segment.in_dirty_list ? 1 : 0;
+      forbidden += segment.huge == Huge::kForbidden ? 1 : 0;
       free_pages += size_t(count_pages(segment.free_pages));
       clean_pages += size_t(count_pages(segment.free_pages & ~segment.dirty));
     }
@@ -410,7 +499,8 @@ void PageHeap::check() {
     for (Segment* segment = buckets_[length]; segment != nullptr; segment = segment->next)
       LARDER_CHECK(segment->longest == length);
   }
-  LARDER_CHECK(dirty_segments == dirty_whole_.count + dirty_part_.count);
+  LARDER_CHECK(dirty_segments == dirty_whole_.count + dirty_part_.count + dirty_dense_.count);
+  LARDER_CHECK(forbidden == forbidden_huge_);
   LARDER_CHECK(this != &page_heap || limit::state.clean_bytes == clean_pages * kPageBytes);
   LARDER_CHECK(used_bytes_ == (segments_ * kPagesPerSegment - free_pages) * kPageBytes);
 }

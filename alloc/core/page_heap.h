@@ -7,14 +7,17 @@
 // descriptors a segment, of which a span touches 128 bytes.
 #pragma once
 
+#include "base/policy.h"
 #include "core/segment.h"
 #include "os/lock.h"
+#include "os/os.h"
 
 namespace larder {
 
 struct PurgeJob {
   Segment* segment;
   PageSet pages;
+  bool forbid_huge;  // first: else the kernel would fill the gaps again
 };
 
 struct PagesLayout;
@@ -33,10 +36,12 @@ class PageHeap {
 
   // Takes free dirty pages out of the heap, so that they can be discarded without the lock: wholly
   // free segments first, then those that were freed before `deadline_ms`; each segment once a pass.
-  // False: there are none.
+  // Of dense huge pages only if the deadline is UINT64_MAX. False: there are none.
   bool take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job);
   // Returns the job's pages; those in `discarded` read as zeros now.
   void finish_purge(const PurgeJob& job, PageSet discarded);
+  // Before parts of a span of this segment are discarded.
+  void forbid_huge_pages(Segment* segment);
   // Unchecked, as below: the counts are hints.
   bool has_dirty() const LARDER_UNCHECKED {
     return (dirty_whole_.count.load(std::memory_order_relaxed) |
@@ -87,7 +92,12 @@ class PageHeap {
   };
 
   Segment* find_segment(unsigned pages, unsigned align_pages, int* page) LARDER_REQUIRES(lock_);
-  Segment* take_free_segment() LARDER_REQUIRES(lock_);
+  Segment* take_free_segment(unsigned pages) LARDER_REQUIRES(lock_);
+  void open_segment(Segment* segment, unsigned pages) LARDER_REQUIRES(lock_);
+  bool wants_huge_pages() LARDER_REQUIRES(lock_);
+  bool may_be_huge(const Segment* segment) const LARDER_REQUIRES(lock_);
+  void set_huge(Segment* segment, Huge huge) LARDER_REQUIRES(lock_);
+  void touch_huge_page(const Slab* span);
   Slab* claim(Segment* segment, int page, unsigned pages, Kind kind) LARDER_REQUIRES(lock_);
   void set_free_pages(Segment* segment, PageSet pages) LARDER_REQUIRES(lock_);
   void count_used(size_t more_pages) LARDER_REQUIRES(lock_);
@@ -97,7 +107,10 @@ class PageHeap {
   void dirty_insert(Segment* segment) LARDER_REQUIRES(lock_);
   void dirty_remove(Segment* segment) LARDER_REQUIRES(lock_);
   DirtyList& dirty_list(const Segment* segment) LARDER_REQUIRES(lock_) {
-    return segment->wholly_free() ? dirty_whole_ : dirty_part_;
+    if (segment->wholly_free()) return dirty_whole_;
+    bool dense = segment->huge == Huge::kAsked &&
+                 count_pages(segment->free_pages) * kSparseHugeShare < kPagesPerSegment;
+    return dense ? dirty_dense_ : dirty_part_;
   }
   bool add_region(unsigned min_segments) LARDER_REQUIRES(lock_);
 
@@ -106,7 +119,15 @@ class PageHeap {
   size_t segments_ LARDER_GUARDED_BY(lock_) = 0;
   Segment* buckets_[kPagesPerSegment] LARDER_GUARDED_BY(lock_) = {};  // by longest, 1..127
   PageSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;  // bit i: buckets_[i] is not empty
-  DirtyList dirty_whole_ LARDER_GUARDED_BY(lock_), dirty_part_ LARDER_GUARDED_BY(lock_);
+  DirtyList dirty_whole_ LARDER_GUARDED_BY(lock_), dirty_part_ LARDER_GUARDED_BY(lock_),
+      dirty_dense_ LARDER_GUARDED_BY(lock_);
+  // Huge pages: what the system does, once that is known; segments that may have none; when a clean
+  // segment was last opened.
+  os::HugePages system_huge_ LARDER_GUARDED_BY(lock_) = os::HugePages::kNever;
+  bool system_huge_known_ LARDER_GUARDED_BY(lock_) = false;
+  size_t forbidden_huge_ LARDER_GUARDED_BY(lock_) = 0;
+  uint64_t opened_ms_ LARDER_GUARDED_BY(lock_) = 0;
+  std::atomic<uint64_t> huge_again_us_{0};  // relaxed: a hint
   // Written under the lock. Relaxed: others read them as statistics.
   std::atomic<size_t> used_bytes_{0}, peak_bytes_{0};
   uint64_t reused_bytes_ LARDER_GUARDED_BY(lock_) = 0;

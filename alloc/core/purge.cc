@@ -24,6 +24,7 @@ constinit std::atomic<uint64_t> last_pass{0};  // relaxed: a number for each pas
 PageSet discard(const PurgeJob& job, size_t* discarded_bytes) {
   // With system pages larger than a page, a page at the edge cannot be discarded alone.
   size_t system_page = os::page_size();
+  if (job.forbid_huge) backing::forbid_huge_pages(job.segment->base, kSegmentBytes);
   PageSet discarded = 0;
   for (PageSet rest = job.pages; rest != 0;) {
     int first = first_page(rest);

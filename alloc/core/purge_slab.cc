@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/policy.h"
-#include "core/segment.h"
+#include "core/page_heap.h"
 #include "os/backing.h"
 
 namespace larder {
@@ -57,6 +57,7 @@ void slab_purge(Slab* s) {
   }
   remaining.end_with(std::exchange(s->free, nullptr));
   s->free = remaining.first();
+  if (found != 0) page_heap.forbid_huge_pages(s->segment);
   for (PageSet rest = found; rest != 0;) {
     int first = first_page(rest);
     int count = span_length_at(rest, first);

@@ -4,7 +4,7 @@
 // its pages. Segments and regions are out of line and never freed.
 //
 // Invariants:
-//   free_pages & dirty   free, and may hold memory
+//   free_pages & dirty   free, and may hold memory; all of them once the segment has huge pages
 //   ~dirty               reads as zeros
 //   longest == longest_span(free_pages)
 //   longest == 128: the segment is in its region's free_segments and in no bucket
@@ -72,6 +72,10 @@ constexpr int span_length_at(PageSet set, int at) {
 
 struct Segment;
 
+// What the kernel was last told of a segment: nothing, that it may have a huge page, or that it may
+// not, because a part of it was discarded.
+enum class Huge : uint8_t { kUnasked, kAsked, kForbidden };
+
 // The set of the first `count` (<= 64) segments of a region.
 constexpr uint64_t segment_bits(unsigned count) {
   return count == 0 ? 0 : ~uint64_t{0} >> (64 - count);
@@ -100,6 +104,7 @@ struct alignas(128) Segment {
   uint8_t longest;
   bool in_dirty_list;
   bool purging;
+  Huge huge;
   Slab* slabs;  // one a page
 
   bool wholly_free() const { return free_pages == kAllPages; }

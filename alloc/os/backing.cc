@@ -400,6 +400,14 @@ bool discard(void* addr, size_t size_bytes) {
   return likely(w == nullptr) ? os::discard(addr, size_bytes) : release(*w, addr, size_bytes);
 }
 
+bool ask_for_huge_pages(void* addr, size_t size_bytes) {
+  return window_of(addr) == nullptr && os::ask_for_huge_pages(addr, size_bytes);
+}
+
+bool forbid_huge_pages(void* addr, size_t size_bytes) {
+  return window_of(addr) == nullptr && os::forbid_huge_pages(addr, size_bytes);
+}
+
 bool close(void* addr, size_t size_bytes) {
   return window_of(addr) == nullptr && !os::from_break(addr) && os::decommit(addr, size_bytes);
 }

@@ -32,6 +32,9 @@ void* map_aligned(size_t size_bytes, size_t align);
 bool unmap(void* addr, size_t size_bytes);
 os::Resized resize_in_place(void* addr, size_t old_bytes, size_t new_bytes);
 bool discard(void* addr, size_t size_bytes);
+// False: also in a window, which has the pages of its file.
+bool ask_for_huge_pages(void* addr, size_t size_bytes);
+bool forbid_huge_pages(void* addr, size_t size_bytes);
 // Discards pages and forbids every access to them; opens them again, as zeros. False: refused, or
 // of a window or the break; nothing changed.
 bool close(void* addr, size_t size_bytes);

@@ -54,6 +54,8 @@ constexpr Row kRows[] = {
     {"BACKGROUND_PURGE", Form::kSwitch, 0, 0, 1, "switch", ""},
     // 0 keeps free memory for the decay time even when hardly anything is in use.
     {"EARLY_PURGE", Form::kSwitch, 1, 0, 1, "switch", ""},
+    // 0 asks for no huge pages.
+    {"HUGE_PAGES", Form::kSwitch, 1, 0, 1, "switch", ""},
     // A factor for the speed of purging; 0: nothing is purged by itself.
     {"RELEASE_RATE", Form::kRate, bits_of(1), 0, 1000, "times", "1", true},
     // Bounds what all heaps together cache.

@@ -20,6 +20,7 @@ enum class Option {
   kColour,
   kBackgroundPurge,
   kEarlyPurge,
+  kHugePages,
   kReleaseRate,
   kMaxThreadCacheBytes,
   kAggressiveDecommit,

@@ -31,6 +31,14 @@ bool move_pages(void* addr, size_t old_bytes, void* target, size_t new_bytes);
 // Discards pages: they read as zeros afterwards. False: refused (mlock, a sandbox), content
 // unchanged.
 bool discard(void* addr, size_t size_bytes);
+// Asks for huge pages in this range, or forbids them there. False: the kernel has none, or the
+// range is no memory for them.
+bool ask_for_huge_pages(void* addr, size_t size_bytes);
+bool forbid_huge_pages(void* addr, size_t size_bytes);
+// What the system does with the ranges that say nothing. Reads a small file. kNever: also where the
+// kernel has no huge pages.
+enum class HugePages : uint8_t { kNever, kIfAsked, kAlways };
+HugePages huge_pages();
 
 // Address space without memory: every access faults. nullptr: refused.
 void* reserve(size_t size_bytes);
