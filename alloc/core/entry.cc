@@ -42,6 +42,8 @@ void* realloc_any(void* p, size_t size) {
 
 }  // namespace
 
+size_t larder::carve_end(const Slab* s, size_t end) { return Front::carve_end(s, end); }
+
 void* larder::link_carved(Slab* s, char* first, uint32_t count) {
   return Front::link_carved(s, first, count);
 }

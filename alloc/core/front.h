@@ -33,6 +33,8 @@ struct Plain {
   LARDER_FAST static void* resize(void* p, Slab* s, size_t size_bytes) {
     return larder::resize(p, s, size_bytes);
   }
+  // All that is touched already.
+  static size_t carve_end(const Slab* s, size_t end) { return end < s->touched ? s->touched : end; }
   // In the order of memory.
   static void* link_carved(Slab* s, char* first, uint32_t count) {
     const size_t size = kSizeClasses.size[s->size_class];

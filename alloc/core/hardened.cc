@@ -359,7 +359,8 @@ void* Hardened::resize(void* p, Slab* s, size_t size_bytes) {
 
 void* Hardened::link_carved(Slab* s, char* first, uint32_t count) {
   const size_t size = kSizeClasses.size[s->size_class];
-  const char* dirty_end = s->zero ? s->base + s->touched : first + count * size;
+  const char *end = first + count * size, *touched_end = s->base + s->touched;
+  const char* dirty_end = s->zero && touched_end < end ? touched_end : end;
   if (first < dirty_end) memset(first, 0, size_t(dirty_end - first));
   // Sattolo's shuffle: each object leads to another, and all are on one cycle, which is cut.
   auto at = [=](uint32_t i) { return first + i * size; };

@@ -33,6 +33,8 @@ struct Hardened {
   static void free(void* p);
   LARDER_FAST static void free_at(void* p, const ProcessPageMap*, uintptr_t) { free(p); }
   static void* resize(void* p, Slab* s, size_t size_bytes);
+  // No more: what is carved is cleared and shuffled.
+  static size_t carve_end(const Slab*, size_t end) { return end; }
   static void* link_carved(Slab* s, char* first, uint32_t count);
   static size_t usable(const Slab* s);
   static bool may_resize(const void* p, const Slab* s);

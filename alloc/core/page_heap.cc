@@ -2,12 +2,9 @@
 
 #include "base/layout.h"
 #include "base/policy.h"
-#include "base/size_class.h"
 #include "core/limit.h"
 #include "core/page_map.h"
 #include "core/source.h"
-#include "os/backing.h"
-#include "os/options.h"
 
 namespace larder {
 
@@ -156,69 +153,6 @@ bool PageHeap::add_region(unsigned min_segments) {
   return true;
 }
 
-// --- huge pages
-
-// A huge page is resident as a whole, so only a heap asks for them that is large and has little
-// free memory.
-bool PageHeap::wants_huge_pages() {
-  if (used_bytes() < kHugeHeapBytes || dirty_bytes() * kSparseHugeShare > used_bytes() ||
-      forbidden_huge_ >= kMaxForbiddenHuge || option(Option::kHugePages) == 0)
-    return false;
-  if (!system_huge_known_) system_huge_ = os::huge_pages();
-  system_huge_known_ = true;
-  return system_huge_ != os::HugePages::kNever;
-}
-
-bool PageHeap::may_be_huge(const Segment* segment) const {
-  return segment->huge == Huge::kAsked ||
-         (segment->huge == Huge::kUnasked && system_huge_ == os::HugePages::kAlways);
-}
-
-// REQUIRES: the segment is in no dirty list.
-void PageHeap::set_huge(Segment* segment, Huge huge) {
-  forbidden_huge_ += size_t(huge == Huge::kForbidden) - size_t(segment->huge == Huge::kForbidden);
-  segment->huge = huge;
-}
-
-// Of a heap that grows fast, a clean segment is soon filled if small spans are what fills it.
-void PageHeap::open_segment(Segment* segment, unsigned pages) {
-  uint64_t now_ms = os::now_ms();
-  bool fast = now_ms - opened_ms_ < kHugeGrowthMs;
-  opened_ms_ = now_ms;
-  set_free_pages(segment, 0);
-  set_huge(segment, Huge::kUnasked);
-  if (fast && pages <= SizeClasses::pages_for(kSmallMax) && wants_huge_pages() &&
-      limit::allows(kSegmentBytes) &&
-      os::now_us() >= huge_again_us_.load(std::memory_order_relaxed) &&
-      backing::ask_for_huge_pages(segment->base, kSegmentBytes)) {
-    set_huge(segment, Huge::kAsked);
-    segment->dirty = kAllPages;
-    segment->dirty_since_ms = segment->last_free_ms = now_ms;
-  }
-  set_free_pages(segment, kAllPages);
-}
-
-// Where huge pages are scarce the kernel searches and copies; then they wait.
-void PageHeap::touch_huge_page(const Slab* span) {
-  uint64_t before_us = os::now_us();
-  *static_cast<volatile char*>(span->base) = 0;
-  uint64_t us = os::now_us() - before_us;
-  if (us > kSlowHugeUs)
-    huge_again_us_.store(before_us + us * kHugeShare, std::memory_order_relaxed);
-}
-
-void PageHeap::forbid_huge_pages(Segment* segment) {
-  {
-    LockGuard guard(lock_);
-    if (!may_be_huge(segment)) return;
-    PageSet free_pages = segment->free_pages;
-    set_free_pages(segment, 0);
-    set_huge(segment, Huge::kForbidden);
-    set_free_pages(segment, free_pages);
-  }
-  backing::forbid_huge_pages(segment->base, kSegmentBytes);
-}
-
 // Dirty before clean: dirty memory causes no page fault.
 Segment* PageHeap::take_free_segment(unsigned pages) {
   if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;
@@ -226,7 +160,8 @@ Segment* PageHeap::take_free_segment(unsigned pages) {
     for (Region* r = regions_; r != nullptr; r = r->next) {
       if (r->free_segments == 0) continue;
       Segment* segment = &r->segments[__builtin_ctzll(r->free_segments)];
-      open_segment(segment, pages);
+      bool large = used_bytes() >= kHugeHeapBytes;
+      if (unlikely(large || segment->huge != Huge::kUnasked)) open_segment(segment, pages);
       return segment;
     }
     if (!add_region(1)) return nullptr;
@@ -281,11 +216,9 @@ Slab* PageHeap::claim(Segment* segment, int page, unsigned pages, Kind kind) {
   count_used(pages);
   set_free_pages(segment, segment->free_pages & ~taken);
   // Full, and dense: the kernel makes it huge in the background.
-  if (segment->free_pages == 0 && segment->huge == Huge::kUnasked && !segment->purging &&
-      wants_huge_pages() && backing::ask_for_huge_pages(segment->base, kSegmentBytes)) {
-    set_huge(segment, Huge::kAsked);
-    segment->dirty = kAllPages;
-  }
+  if (unlikely(segment->free_pages == 0 && used_bytes() >= kHugeHeapBytes) &&
+      segment->huge == Huge::kUnasked && !segment->purging)
+    ask_for_huge_pages(segment);
   return s;
 }
 
@@ -363,7 +296,7 @@ bool PageHeap::take_for_purge(uint64_t deadline_ms, uint64_t pass, PurgeJob* job
       segment->purging = true;
       segment->purge_pass = pass;
       set_free_pages(segment, segment->free_pages & ~job->pages);
-      job->forbid_huge = may_be_huge(segment);
+      job->forbid_huge = segment->huge == Huge::kAsked;
       if (job->forbid_huge) set_huge(segment, Huge::kForbidden);
       return true;
     }
@@ -412,97 +345,6 @@ size_t PageHeap::release_regions() {
     link = &r->next;
   }
   return bytes;
-}
-
-// --- walks
-
-PageHeap::Totals PageHeap::totals() {
-  LockGuard guard(lock_);
-  Totals t = {};
-  for (Region* r = regions_; r != nullptr; r = r->next) {
-    t.region_bytes += r->count * kSegmentBytes;
-    for (unsigned i = 0; i < r->count; ++i) {
-      const Segment& segment = r->segments[i];
-      t.free_bytes += size_t(count_pages(segment.free_pages)) * kPageBytes;
-      t.dirty_free_bytes += size_t(count_pages(segment.free_pages & segment.dirty)) * kPageBytes;
-    }
-  }
-  return t;
-}
-
-Slab* PageHeap::span_at(Segment& segment, int page) {
-  Slab* s = &segment.slabs[page];
-  bool in_use = (segment.free_pages >> page & 1) == 0 &&
-                s->base == segment.base + size_t(page) * kPageBytes && s->kind != Kind::kNull &&
-                s->kind != Kind::kFree;
-  return in_use ? s : nullptr;
-}
-
-void PageHeap::for_each_segment(void (*visit)(Segment&, void*), void* context) {
-  LockGuard guard(lock_);
-  for (Region* r = regions_; r != nullptr; r = r->next)
-    for (unsigned i = 0; i < r->count; ++i) visit(r->segments[i], context);
-}
-
-void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
-  struct Visit {
-    void (*visit)(Slab*, void*);
-    void* context;
-  } each = {visit, context};
-  auto visit_segment = [](Segment& segment, void* to) {
-    for (int page = 0; page < kPagesPerSegment;) {
-      Slab* s = span_at(segment, page);
-      if (s != nullptr) static_cast<Visit*>(to)->visit(s, static_cast<Visit*>(to)->context);
-      page += s != nullptr ? int(s->pages) : 1;
-    }
-  };
-  for_each_segment(visit_segment, &each);
-}
-
-void PageHeap::for_each_free(void (*visit)(const void*, size_t, bool, void*), void* context) {
-  LockGuard guard(lock_);
-  for (Region* r = regions_; r != nullptr; r = r->next) {
-    for (unsigned i = 0; i < r->count; ++i) {
-      const Segment& segment = r->segments[i];
-      for (PageSet set :
-           {segment.free_pages & segment.dirty, segment.free_pages & ~segment.dirty}) {
-        for (PageSet rest = set; rest != 0;) {
-          int first = first_page(rest);
-          int count = span_length_at(rest, first);
-          rest &= ~page_range(first, count);
-          visit(segment.base + size_t(first) * kPageBytes, size_t(count) * kPageBytes,
-                (set & segment.dirty) != 0, context);
-        }
-      }
-    }
-  }
-}
-
-void PageHeap::check() {
-  LockGuard guard(lock_);
-  size_t dirty_segments = 0;
-  size_t free_pages = 0, clean_pages = 0, forbidden = 0;
-  for (Region* r = regions_; r != nullptr; r = r->next) {
-    for (unsigned i = 0; i < r->count; ++i) {
-      const Segment& segment = r->segments[i];
-      LARDER_CHECK(segment.longest == longest_span(segment.free_pages));
-      LARDER_CHECK((r->free_segments >> i & 1) == (segment.wholly_free() ? 1u : 0u));
-      LARDER_CHECK(segment.in_dirty_list == ((segment.free_pages & segment.dirty) != 0));
-      dirty_segments += segment.in_dirty_list ? 1 : 0;
-      forbidden += segment.huge == Huge::kForbidden ? 1 : 0;
-      free_pages += size_t(count_pages(segment.free_pages));
-      clean_pages += size_t(count_pages(segment.free_pages & ~segment.dirty));
-    }
-  }
-  for (int length = 1; length < kPagesPerSegment; ++length) {
-    LARDER_CHECK((buckets_[length] != nullptr) == ((bucket_bits_ >> length & 1) != 0));
-    for (Segment* segment = buckets_[length]; segment != nullptr; segment = segment->next)
-      LARDER_CHECK(segment->longest == length);
-  }
-  LARDER_CHECK(dirty_segments == dirty_whole_.count + dirty_part_.count + dirty_dense_.count);
-  LARDER_CHECK(forbidden == forbidden_huge_);
-  LARDER_CHECK(this != &page_heap || limit::state.clean_bytes == clean_pages * kPageBytes);
-  LARDER_CHECK(used_bytes_ == (segments_ * kPagesPerSegment - free_pages) * kPageBytes);
 }
 
 }  // namespace larder

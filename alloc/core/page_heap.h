@@ -10,7 +10,6 @@
 #include "base/policy.h"
 #include "core/segment.h"
 #include "os/lock.h"
-#include "os/os.h"
 
 namespace larder {
 
@@ -95,7 +94,7 @@ class PageHeap {
   Segment* take_free_segment(unsigned pages) LARDER_REQUIRES(lock_);
   void open_segment(Segment* segment, unsigned pages) LARDER_REQUIRES(lock_);
   bool wants_huge_pages() LARDER_REQUIRES(lock_);
-  bool may_be_huge(const Segment* segment) const LARDER_REQUIRES(lock_);
+  void ask_for_huge_pages(Segment* segment) LARDER_REQUIRES(lock_);
   void set_huge(Segment* segment, Huge huge) LARDER_REQUIRES(lock_);
   void touch_huge_page(const Slab* span);
   Slab* claim(Segment* segment, int page, unsigned pages, Kind kind) LARDER_REQUIRES(lock_);
@@ -121,10 +120,8 @@ class PageHeap {
   PageSet bucket_bits_ LARDER_GUARDED_BY(lock_) = 0;  // bit i: buckets_[i] is not empty
   DirtyList dirty_whole_ LARDER_GUARDED_BY(lock_), dirty_part_ LARDER_GUARDED_BY(lock_),
       dirty_dense_ LARDER_GUARDED_BY(lock_);
-  // Huge pages: what the system does, once that is known; segments that may have none; when a clean
-  // segment was last opened.
-  os::HugePages system_huge_ LARDER_GUARDED_BY(lock_) = os::HugePages::kNever;
-  bool system_huge_known_ LARDER_GUARDED_BY(lock_) = false;
+  // Segments that may have no huge page; when a clean segment was last opened; when the next may
+  // ask.
   size_t forbidden_huge_ LARDER_GUARDED_BY(lock_) = 0;
   uint64_t opened_ms_ LARDER_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> huge_again_us_{0};  // relaxed: a hint

@@ -386,15 +386,14 @@ Slab* ThreadHeap::fresh_slab(int c) {
   return s;
 }
 
-// Links the objects that start in the next kCarveBytes of the current slab, and in all that is
-// touched already: system pages are touched when they are needed, not before.
+// Links the objects that start in the next kCarveBytes of the current slab, or more if the front
+// says so: system pages are touched when they are needed, not before.
 void* ThreadHeap::carve(int c) {
   Slab* s = bins[c].current;
   size_t size = kSizeClasses.size[c];
   char* first = s->base + s->carved * size;
   size_t at = uintptr_t(first) - uintptr_t(s->base);
-  size_t end = round_down(at, kCarveBytes) + kCarveBytes;
-  if (end < s->touched) end = s->touched;
+  size_t end = carve_end(s, round_down(at, kCarveBytes) + kCarveBytes);
   auto count = uint32_t((end - at + size - 1) / size);
   if (count > uint32_t(s->capacity - s->carved)) count = uint32_t(s->capacity - s->carved);
   s->carved = uint16_t(s->carved + count);

@@ -277,6 +277,8 @@ inline bool countdown_hits(size_t object_bytes, float* expected) {
                          : sample_hits(object_bytes, expected);
 }
 
+// By the front: how far to carve, in bytes from the slab's base, at least to `end`.
+size_t carve_end(const Slab* s, size_t end);
 // By the front: a list of `count` objects that the slab has not had yet, the first of them at
 // `first`.
 void* link_carved(Slab* s, char* first, uint32_t count);

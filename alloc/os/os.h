@@ -35,10 +35,6 @@ bool discard(void* addr, size_t size_bytes);
 // range is no memory for them.
 bool ask_for_huge_pages(void* addr, size_t size_bytes);
 bool forbid_huge_pages(void* addr, size_t size_bytes);
-// What the system does with the ranges that say nothing. Reads a small file. kNever: also where the
-// kernel has no huge pages.
-enum class HugePages : uint8_t { kNever, kIfAsked, kAlways };
-HugePages huge_pages();
 
 // Address space without memory: every access faults. nullptr: refused.
 void* reserve(size_t size_bytes);

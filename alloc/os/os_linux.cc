@@ -273,21 +273,6 @@ bool forbid_huge_pages(void* addr, size_t size_bytes) {
   return !is_error(call(SYS_madvise, addr, size_bytes, MADV_NOHUGEPAGE));
 }
 
-HugePages huge_pages() {
-  int file = open("/sys/kernel/mm/transparent_hugepage/enabled");
-  if (file < 0) return HugePages::kNever;
-  char text[64];
-  long length = read(file, text, sizeof text);
-  close(file);
-  // The one in force is in brackets.
-  for (long i = 0; i + 2 < length; ++i)
-    if (text[i] == '[')
-      return text[i + 1] == 'a'   ? HugePages::kAlways
-             : text[i + 1] == 'm' ? HugePages::kIfAsked
-                                  : HugePages::kNever;
-  return HugePages::kNever;
-}
-
 void* reserve(size_t size_bytes) {
   stats::add(stats::kMmapCalls, 1);
   long ret = call(SYS_mmap, nullptr, size_bytes, PROT_NONE,
