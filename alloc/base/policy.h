@@ -133,8 +133,8 @@ inline constexpr int kSegmentLooks = 8;
 // --- huge pages
 
 // A heap with at least this in use asks for huge pages. A clean segment that it opens is resident
-// as a whole: at most one part in 16 more. "Huge pages".
-inline constexpr size_t kHugeHeapBytes = size_t{32} << 20;
+// as a whole: at most one part in 32 more. "Huge pages".
+inline constexpr size_t kHugeHeapBytes = size_t{64} << 20;
 // Milliseconds. A heap that opened its last clean segment longer ago grows too slowly to fill one
 // before it would be purged. Not measured.
 inline constexpr uint64_t kHugeGrowthMs = 1000;
