@@ -19,7 +19,7 @@ use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents}
 use larder_trace::modules::{Load, encode_load, encode_unload};
 
 use crate::registers::Tables;
-use crate::{clock, file, real, sys};
+use crate::{clock, file, real, redirect, sys};
 
 pub type Unwinder = UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>;
 
@@ -32,7 +32,7 @@ struct Known {
     bias: u64,
     path: Vec<u8>,
     build_id: Vec<u8>,
-    /// The loader's record; 0 for modules from the program's start, which are never unloaded.
+    /// The loader's record, or `NO_RECORD`; 0 for modules from the program's start, which are never unloaded.
     link_map: usize,
     tables: Option<Tables>,
 }
@@ -49,6 +49,9 @@ pub struct Snapshot {
     /// Where the malloc below has its code, if it is not libc's.
     allocator: Range<u64>,
 }
+
+/// Of a module that may be unloaded, if the loader does not say where its record is.
+const NO_RECORD: usize = 1;
 
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
 static LOCKED: AtomicBool = AtomicBool::new(false);
@@ -111,7 +114,10 @@ pub fn start() {
         loader: 0..0,
         allocator: 0..0,
     };
-    for known in found {
+    for (number, mut known) in found.into_iter().enumerate() {
+        if number > 0 && real::is_loaded_later() {
+            known.may_be_unloaded();
+        }
         snapshot.add(known);
     }
     // SAFETY: the name is a C string: a symbol that all versions of the loader, and nothing else, export.
@@ -308,6 +314,16 @@ fn known_of(image: &Image<'_>, range: (u64, u64), path: Vec<u8>, link_map: usize
         build_id: image.build_id(),
         link_map,
         tables: None,
+    }
+}
+
+impl Known {
+    /// A module that was there when the recording began, in a program that had loaded some itself.
+    fn may_be_unloaded(&mut self) {
+        if let Some(object) = find_object(self.start) {
+            (self.start, self.end) = (object.start, object.end);
+            self.link_map = (object.link_map as usize).max(NO_RECORD);
+        }
     }
 }
 
@@ -528,6 +544,9 @@ fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
     if let Some(object) = object {
         let added = next.add(known_of_object(&object));
         chunk.load(&added);
+        if let Some(headers) = image_at(&added) {
+            redirect::module_loaded(added.bias as usize, headers);
+        }
     }
     chunk.write();
     CURRENT.store(Box::into_raw(Box::new(next)), Ordering::Release);
