@@ -179,6 +179,10 @@ fn start() -> bool {
 /// Begins to record a program that runs already, and only this process. REQUIRES: `folder` is absolute. `None`: it
 /// is recorded already.
 pub fn attach(folder: &[u8]) -> Option<Result<(), Errno>> {
+    if MODE.load(Ordering::Acquire) == RECORDING && !is_recording() {
+        // A child of fork, in which no call was made yet: its parent is recorded.
+        enter_slow();
+    }
     let from = MODE.load(Ordering::Acquire);
     if from != UNSTARTED && from != OFF {
         return None;
@@ -210,8 +214,7 @@ fn start_attached(folder: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Ends the recording that `attach` began; another may follow. Threads that are in a hook may still write to their
-/// parts of the file, which stay mapped. Returns whether there was one.
+/// Ends the recording that `attach` began; another may follow. Returns whether there was one.
 pub fn detach() -> bool {
     let was = MODE.swap(OFF, Ordering::AcqRel);
     if was == RECORDING {
@@ -219,7 +222,11 @@ pub fn detach() -> bool {
     }
     // SAFETY: as in `recording`.
     unsafe { (*ALIVE.load(Ordering::Relaxed)).store(0, Ordering::Release) };
+    // A thread that is in a hook may still add a call to its part of the file, which stays mapped, but no chunk.
+    stream::await_writers();
     file::close();
+    // One of them may have stopped the recording.
+    MODE.store(OFF, Ordering::Release);
     was == RECORDING || was == STOPPED
 }
 
@@ -312,6 +319,7 @@ fn asked() -> u32 {
 
 /// The first call of a child of fork: abandons all state of the parent.
 fn start_child() -> bool {
+    stream::forget_threads();
     if !FOLLOW_FORK.load(Ordering::Relaxed) {
         return false;
     }

@@ -26,8 +26,8 @@ use crate::registers::Registers;
 use crate::walk::{Walked, Walker};
 use crate::{clock, cpu, file, real, stack, state, sys};
 
-pub use registry::{after_fork, set_aside};
-use registry::{make, of_earlier_recording, take_retired};
+pub use registry::{after_fork, await_writers, forget_threads, set_aside};
+use registry::{make, of_earlier_recording, take_retired, while_recording};
 
 pub struct Stream {
     /// The next in the registry.
@@ -102,7 +102,9 @@ pub fn attach(caller_sp: usize) -> *mut Stream {
     begun.begin_recording(recording);
     begun.walker.forget();
     let mut done = false;
-    begun.work(caller_sp, |stream| done = stream.begin_thread());
+    begun.work(caller_sp, |stream| {
+        done = while_recording(recording, || stream.begin_thread()).unwrap_or(false);
+    });
     if !done {
         return std::ptr::null_mut();
     }
@@ -202,15 +204,12 @@ impl Stream {
     fn finish(&mut self) {
         self.tally.tell_live();
         let time = self.predictor.time();
-        if self.is_current() && self.live.is_open() && self.live.seal(time) {
-            self.live.shrink();
-            self.begin_chunk(time);
-        }
-    }
-
-    /// Whether it belongs to the recording that runs. A thread may be in a hook while one ends.
-    fn is_current(&self) -> bool {
-        self.recording == state::recording()
+        while_recording(self.recording, || {
+            if self.live.is_open() && self.live.seal(time) {
+                self.live.shrink();
+                self.begin_chunk(time);
+            }
+        });
     }
 
     /// Makes sure that `bytes` fit.
@@ -223,12 +222,15 @@ impl Stream {
     #[inline(never)]
     fn make_room_slow(&mut self) -> bool {
         let time = self.predictor.time();
-        if !self.is_current() || !self.live.is_open() || !self.live.seal(time) {
-            return false;
-        }
-        self.live.enlarge();
-        self.begin_chunk(time);
-        state::is_recording()
+        while_recording(self.recording, || {
+            if !self.live.is_open() || !self.live.seal(time) {
+                return false;
+            }
+            self.live.enlarge();
+            self.begin_chunk(time);
+            state::is_recording()
+        })
+        .unwrap_or(false)
     }
 
     /// Writes a definition.

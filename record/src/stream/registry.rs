@@ -1,9 +1,10 @@
 //! All streams of the process: how a thread gets one, and what becomes of it at the thread's end.
 //!
 //! Thread safety: the registry only grows; taking and retiring happen under a spin lock. Streams are freed in a child
-//! of fork alone.
+//! of fork alone. A stream writes chunks to the file of its own recording alone: `while_recording` does so, and after
+//! the end of a recording `await_writers` waits for that.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 
 use larder_trace::StopReason;
 use larder_trace::codec::Predictor;
@@ -21,6 +22,25 @@ static REGISTRY: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static LOCKED: AtomicBool = AtomicBool::new(false);
 static RETIRED: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
+/// How many threads are in `while_recording`.
+static WRITERS: AtomicU32 = AtomicU32::new(0);
+
+/// Does this if the recording of this number still runs; no other begins meanwhile.
+pub fn while_recording<R>(recording: u32, act: impl FnOnce() -> R) -> Option<R> {
+    WRITERS.fetch_add(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    let result = (state::recording() == recording).then(act);
+    WRITERS.fetch_sub(1, Ordering::Release);
+    result
+}
+
+/// After the end of a recording: until no thread writes to its file any more.
+pub fn await_writers() {
+    fence(Ordering::SeqCst);
+    while WRITERS.load(Ordering::Acquire) != 0 {
+        sys::yield_processor();
+    }
+}
 
 /// The stream that the thread has from an earlier recording of this process, or null.
 pub fn of_earlier_recording(own: *mut Stream) -> *mut Stream {
@@ -125,11 +145,16 @@ pub fn set_aside(stream: *mut Stream) {
     });
 }
 
-/// In a child of fork: every stream was the parent's, and the threads do not exist.
+/// In a child of fork, also one that is not recorded: the threads that held the lock, or wrote, do not exist.
+pub fn forget_threads() {
+    LOCKED.store(false, Ordering::Release);
+    WRITERS.store(0, Ordering::Release);
+}
+
+/// In a child of fork: every stream was the parent's.
 pub fn after_fork() {
     let mut stream = REGISTRY.swap(std::ptr::null_mut(), Ordering::Relaxed);
     RETIRED.store(std::ptr::null_mut(), Ordering::Relaxed);
-    LOCKED.store(false, Ordering::Release);
     COUNT.store(0, Ordering::Relaxed);
     clock::after_fork();
     while !stream.is_null() {
