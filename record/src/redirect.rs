@@ -89,10 +89,11 @@ pub fn new_modules() {
         let loaded = unsafe { (*info).dlpi_adds };
         i32::from(LOADED.swap(loaded, Ordering::Relaxed) != loaded)
     }
+    if !ON.load(Ordering::Acquire) {
+        return;
+    }
     // SAFETY: the callback fits.
-    if ON.load(Ordering::Acquire)
-        && unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) } != 0
-    {
+    if unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) } != 0 {
         each_module();
     }
 }
@@ -269,7 +270,7 @@ impl<'a> Module<'a> {
         let writable = |header: &libc::Elf64_Phdr| header.p_flags & libc::PF_W != 0;
         if hook == 0
             || below == 0
-            || place % 8 != 0
+            || !place.is_multiple_of(8)
             || !self.segment_of(place).is_some_and(writable)
         {
             return None;

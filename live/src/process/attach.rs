@@ -100,13 +100,10 @@ impl Attached {
     fn end(&self) -> Result<Option<Duration>, Refusal> {
         let memory = Memory::open(self.id)?;
         loop {
-            let code = match Code::read(&memory, &self.library) {
-                Err(Refusal::NotDynamic | Refusal::NotGlibc) => return Ok(None),
-                other => other?,
-            };
-            let Some(loaded) = code.recorder else {
+            let Some(loaded) = Loaded::find(&memory, &self.library)? else {
                 return Ok(None);
             };
+            let code = Code::read(&memory, &self.library)?;
             let mut held = Held::stop(&memory, &code)?;
             let answer = held.call(loaded.detach, &[])? as i32;
             let pause = held.pause();
@@ -193,8 +190,8 @@ fn load(
         let words = held.call(code.libc.dlerror, &[])?;
         return Err(Refusal::NotLoaded(text(memory, words)));
     }
-    let now = Code::read(memory, library)?;
-    now.recorder.ok_or(Refusal::NotLoaded(String::new()))
+    let loaded = Loaded::find(memory, library)?;
+    loaded.ok_or_else(|| Refusal::NotLoaded("it is another file there".to_owned()))
 }
 
 fn write_path(memory: &Memory, at: u64, path: &Path) -> Result<(), Refusal> {

@@ -43,6 +43,18 @@ pub struct Loaded {
     pub detach: u64,
 }
 
+impl Loaded {
+    /// Where it is, if this file is loaded.
+    pub fn find(memory: &Memory, recorder: &Path) -> Result<Option<Self>, Refusal> {
+        let mappings = maps::read(memory)?;
+        let mut groups = maps::by_file(&mappings);
+        let group =
+            groups.find(|group| group.first().is_some_and(|first| is_file(first, recorder)));
+        let symbols = group.and_then(|group| Symbols::read(memory, group));
+        Ok(symbols.and_then(|symbols| symbols.recorder()))
+    }
+}
+
 /// `mov rax, 15; syscall`: what libc and the recorder have handlers return to.
 const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
