@@ -7,6 +7,7 @@
 
 mod at_end;
 mod look;
+#[cfg(target_arch = "x86_64")]
 mod running;
 
 use std::ffi::{OsStr, OsString};
@@ -163,6 +164,7 @@ impl RecordPlan {
 
 /// Records one run; the command's own exit code.
 pub fn record(plan: &RecordPlan) -> Result<u8> {
+    #[cfg(target_arch = "x86_64")]
     if let Some(process) = plan.process() {
         return running::record(plan, process);
     }

@@ -1,6 +1,7 @@
 //! `larder record PID`: programs that run already are recorded for a while, and go on as if they had not been.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -208,6 +209,60 @@ fn a_program_on_another_malloc_keeps_it() {
 }
 
 #[test]
+fn a_process_of_another_user_is_recorded_into_a_directory_of_its_own() {
+    let directory = temporary();
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(directory.path(), open).expect("set");
+    let mut program = ready(&mut without_rights(rounds(directory.path(), &[])));
+    let recording = Recording::start(program.id(), &directory.path().join("t"));
+    program.round();
+    assert_rounds(&recording.report(), 1);
+    last_words(program);
+}
+
+/// Each byte of stdin is a round.
+const OPERATORS: &str = r#"
+#include <cstdio>
+struct alignas(64) Wide { char bytes[64]; };
+static void* volatile kept;
+int main() {
+  std::puts("ready");
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+    for (int i = 0; i < 100; ++i) {
+      long* one = new long(i);  // @new
+      char* array = new char[i + 1];
+      Wide* wide = new Wide;
+      kept = one, kept = array, kept = wide;
+      delete one;
+      delete[] array;
+      delete wide;
+    }
+    std::puts("done");
+    std::fflush(stdout);
+  }
+}
+"#;
+
+#[test]
+fn an_operator_and_its_malloc_are_one_call() {
+    let directory = temporary();
+    let flags = ["-g", "-O1", "-fno-builtin"];
+    let program = compile(directory.path(), "operators.cc", OPERATORS, &flags);
+    let mut program = ready(&mut Command::new(program));
+    let recording = Recording::start(program.id(), &directory.path().join("t"));
+    (0..2).for_each(|_| program.round());
+    let report = recording.report();
+    let counters = &report["counters"];
+    for name in ["news", "deletes", "mallocs", "frees"] {
+        assert_eq!(counters[name], 600, "{name}: {counters:#}");
+    }
+    let site = site_at(&report, "operators.cc", line_of(OPERATORS, "new"));
+    assert_eq!(site["calls"], 200, "{site:#}");
+    assert_eq!(last_words(program), "");
+}
+
+#[test]
 fn a_program_that_ends_meanwhile_ends_its_recording() {
     let directory = temporary();
     let mut program = ready(&mut Command::new(rounds(directory.path(), &[])));
@@ -228,12 +283,15 @@ const BUSY: &str = r#"
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -253,11 +311,11 @@ static int wait_by_epoll(void) {
   epoll_ctl(set, EPOLL_CTL_ADD, 0, &event);
   return epoll_wait(set, &event, 1, -1) == 1 ? 0 : 3;
 }
-static int wait_by_sleep(void) {
+static int wait_for_time(void) {
   while (!at_end()) {
-    struct timespec begin, end, time = {.tv_nsec = 300000000};
+    struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    if (clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL) != 0) return 3;
+    if (poll(NULL, 0, 300) != 0) return 3;
     clock_gettime(CLOCK_MONOTONIC, &end);
     double took = (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
     if (took < 0.3) return 4;
@@ -294,10 +352,16 @@ static void* allocate(void* argument) {
 }
 int main(int count, char** arguments) {
   const char* kind = count > 1 ? arguments[1] : "";
+  if (strcmp(kind, "filtered") == 0) {
+    struct sock_filter allow = {.code = BPF_RET, .k = SECCOMP_RET_ALLOW};
+    struct sock_fprog program = {.len = 1, .filter = &allow};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) return 2;
+    kind = "epoll";
+  }
   puts("ready");
   fflush(stdout);
   if (strcmp(kind, "epoll") == 0) return wait_by_epoll();
-  if (strcmp(kind, "sleep") == 0) return wait_by_sleep();
+  if (strcmp(kind, "time") == 0) return wait_for_time();
   if (strcmp(kind, "signals") == 0) {
     struct sigaction action = {.sa_handler = tick, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
@@ -323,7 +387,7 @@ fn busy(directory: &Path) -> PathBuf {
 fn whatever_a_thread_does_it_does_not_notice() {
     let directory = temporary();
     let program = busy(directory.path());
-    for kind in ["epoll", "sleep", "compute", "signals"] {
+    for kind in ["epoll", "time", "compute", "signals"] {
         let running = ready(Command::new(&program).arg(kind));
         for number in 0..3 {
             let trace = directory.path().join(format!("{kind}-{number}"));
@@ -392,6 +456,17 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
         .arg(directory.path().join("t"));
     own.env("LARDER_LIB", library_directory());
     assert_fails(&output(&mut own), 125, &["it is this tool"]);
+
+    let filtered = ready(Command::new(busy(directory.path())).arg("filtered"));
+    assert_refused(filtered.id(), &["filters its system calls"]);
+    last_words(filtered);
+
+    let mut stranger = without_rights(tool());
+    stranger
+        .args(["record", "1"])
+        .current_dir("/tmp")
+        .env("LARDER_LIB", library_directory());
+    assert_fails(&output(&mut stranger), 125, &["process 1", "be its user"]);
 
     let program = rounds(directory.path(), &["-static"]);
     let running = ready(&mut Command::new(&program));

@@ -7,7 +7,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_base::failure::Failure;
 use larder_trace::attach::{BUSY, TAKEN, UNFIT};
@@ -15,7 +15,7 @@ use larder_trace::attach::{BUSY, TAKEN, UNFIT};
 use super::Obstacle;
 use super::code::{Code, Loaded};
 use super::find;
-use super::held::Held;
+use super::held::{Held, Purpose};
 use super::memory::{Fields, Memory};
 use crate::error::LiveError;
 
@@ -59,6 +59,11 @@ pub struct Attached {
 /// For paths and the stack of the calls: the recorder's start takes less than a tenth.
 const AREA_BYTES: u64 = 512 << 10;
 
+/// How long a thread at a safe place is looked for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Before another try, if the thread was in the recorder.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Begins to record into the directory. REQUIRES: absolute paths.
 pub fn attach(id: u32, library: &Path, directory: &Path) -> Result<Attached, Refusal> {
     if id == std::process::id() {
@@ -67,15 +72,16 @@ pub fn attach(id: u32, library: &Path, directory: &Path) -> Result<Attached, Ref
     let memory = Memory::open(id)?;
     check(&memory, &[library, directory])?;
     let code = Code::read(&memory, library)?;
+    let until = Instant::now() + PATIENCE;
     let mut pause = Duration::ZERO;
     loop {
-        let mut held = Held::stop(&memory, &code)?;
+        let mut held = Held::stop(&memory, &code, Purpose::Load, until)?;
         let answer = begin(&memory, &code, &mut held, library, directory);
         pause = pause.max(held.pause());
         drop(held);
         match answer? {
             0 => break,
-            BUSY => {}
+            BUSY => std::thread::sleep(PAUSE),
             TAKEN => return Err(Refusal::Taken),
             UNFIT => return Err(Refusal::Unfit),
             errno => return Err(Refusal::NotWritten(errno)),
@@ -99,17 +105,20 @@ impl Attached {
 
     fn end(&self) -> Result<Option<Duration>, Refusal> {
         let memory = Memory::open(self.id)?;
+        let until = Instant::now() + PATIENCE;
         loop {
             let Some(loaded) = Loaded::find(&memory, &self.library)? else {
                 return Ok(None);
             };
             let code = Code::read(&memory, &self.library)?;
-            let mut held = Held::stop(&memory, &code)?;
+            let mut held = Held::stop(&memory, &code, Purpose::Call, until)?;
             let answer = held.call(loaded.detach, &[])? as i32;
             let pause = held.pause();
+            drop(held);
             if answer != BUSY {
                 return Ok(Some(pause));
             }
+            std::thread::sleep(PAUSE);
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct Code {
     executable: Vec<Range<u64>>,
     /// The part of it in which a thread may hold a lock.
     locking: Vec<Range<u64>>,
-    /// The part in which it may also while it waits for the kernel.
+    /// The loader and the recorder: the part in which it may also while it waits for the kernel.
     inner: Vec<Range<u64>>,
     /// Where signal handlers return to.
     pub signal_returns: Vec<u64>,
@@ -87,11 +87,11 @@ impl Code {
         })
     }
 
-    /// Whether a thread whose next instruction is here holds no lock that loading the recorder takes. `waits`: in a
-    /// system call that neither the loader nor a malloc makes.
-    pub fn is_safe(&self, ip: u64, waits: bool) -> bool {
+    /// Whether a thread whose next instruction is here holds no lock that loading the recorder takes.
+    /// `outside_of_malloc`: it holds none of malloc's, or that does not matter.
+    pub fn is_safe(&self, ip: u64, outside_of_malloc: bool) -> bool {
         let within = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.contains(&ip));
-        match waits {
+        match outside_of_malloc {
             true => within(&self.executable) && !within(&self.inner),
             false => within(&self.executable) && !within(&self.locking),
         }

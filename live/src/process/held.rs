@@ -16,8 +16,6 @@ use super::memory::Memory;
 use super::stopped::{VECTORS, begin_call_anew, tasks, tracer};
 use crate::ptrace;
 
-/// How long threads are tried.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// For a call to return: it may wait for another thread, which loads a library.
 const CALL_PATIENCE: Duration = Duration::from_secs(20);
 /// Of the stack, for handlers of signals.
@@ -29,6 +27,15 @@ macro_rules! at {
     ($register:ident) => {
         offset_of!(libc::user_regs_struct, $register) / 8
     };
+}
+
+/// What a thread is stopped for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To load a library, which takes locks of the loader and of malloc.
+    Load,
+    /// To call the recorder, which takes the loader's.
+    Call,
 }
 
 pub struct Held<'a> {
@@ -60,24 +67,31 @@ enum Stop {
 
 impl<'a> Held<'a> {
     /// Tries one thread after the other until one is at a safe place.
-    pub fn stop(memory: &'a Memory, code: &Code) -> Result<Self, Refusal> {
-        let until = Instant::now() + PATIENCE;
+    pub fn stop(
+        memory: &'a Memory,
+        code: &Code,
+        purpose: Purpose,
+        until: Instant,
+    ) -> Result<Self, Refusal> {
         let mut pause = Duration::from_micros(300);
-        loop {
+        while Instant::now() < until {
             for thread in tasks(memory)? {
-                if let Some(held) = Self::try_thread(memory, code, thread)? {
+                if let Some(held) = Self::try_thread(memory, code, purpose, thread)? {
                     return Ok(held);
                 }
-            }
-            if Instant::now() >= until {
-                return Err(Refusal::NeverSafe);
             }
             std::thread::sleep(pause);
             pause = (pause * 3 / 2).min(Duration::from_millis(20));
         }
+        Err(Refusal::NeverSafe)
     }
 
-    fn try_thread(memory: &'a Memory, code: &Code, thread: i32) -> Result<Option<Self>, Refusal> {
+    fn try_thread(
+        memory: &'a Memory,
+        code: &Code,
+        purpose: Purpose,
+        thread: i32,
+    ) -> Result<Option<Self>, Refusal> {
         if let Err(error) = ptrace::request(libc::PTRACE_SEIZE, thread, 0) {
             return match error.raw_os_error() {
                 Some(libc::ESRCH) => Ok(None),
@@ -114,7 +128,7 @@ impl<'a> Held<'a> {
             since,
             lost: false,
         };
-        if signal != 0 || !held.is_safe(code) || held.block_signals().is_err() {
+        if signal != 0 || !held.is_safe(code, purpose) || held.block_signals().is_err() {
             held.lost = true;
             detach(thread, signal);
             return Ok(None);
@@ -133,15 +147,17 @@ impl<'a> Held<'a> {
         self.general.get(number).copied().unwrap_or(0)
     }
 
-    fn is_safe(&self, code: &Code) -> bool {
+    fn is_safe(&self, code: &Code, purpose: Purpose) -> bool {
         let call = self.register(at!(orig_rax)) as i64;
         let waits = call >= 0 && may_wait_in(call, self.register(at!(rsi)));
-        code.is_safe(self.register(at!(rip)), waits) && !self.handler_interrupted_lock(code)
+        let calls = purpose == Purpose::Call;
+        code.is_safe(self.register(at!(rip)), calls || waits)
+            && !self.handler_interrupted_lock(code, calls)
     }
 
     /// Whether the thread is in a handler of a signal that came in code which is not safe. A word of the stack may
     /// only look so: then another moment serves.
-    fn handler_interrupted_lock(&self, code: &Code) -> bool {
+    fn handler_interrupted_lock(&self, code: &Code, calls: bool) -> bool {
         const PAGE: u64 = 4096;
         /// In the frame above the address that a handler returns to: the interrupted instruction.
         const IP: u64 = 8 + 40 + 16 * 8;
@@ -157,7 +173,7 @@ impl<'a> Held<'a> {
                 let place = at + 8 * number as u64;
                 if code.signal_returns.contains(&word)
                     && let Ok(ip) = self.memory.word(place + IP)
-                    && !code.is_safe(ip, false)
+                    && !code.is_safe(ip, calls)
                 {
                     return true;
                 }
