@@ -100,7 +100,7 @@ passage!("larder_record_dlsym" => look_up);
 extern "C" fn look_up() -> usize {
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
-    if local.guard == guard::NONE && local.in_vfork == 0 {
+    if local.guard == guard::NONE && local.in_vfork == 0 && state::is_recording() {
         let _errno = Errno::keep();
         local.guard = guard::RECORDER;
         redirect::new_modules();

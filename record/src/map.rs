@@ -102,9 +102,6 @@ pub fn start() {
     // SAFETY: the name is a C string; the loader's function has this type since it exists.
     let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     FIND_OBJECT.store(find as usize, Ordering::Relaxed);
-    let mut found: Vec<Known> = Vec::new();
-    // SAFETY: the callback only reads what it is given, and the vector outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut found).cast()) };
     let mut snapshot = Snapshot {
         generation: 1,
         last_unload: 0,
@@ -114,12 +111,8 @@ pub fn start() {
         loader: 0..0,
         allocator: 0..0,
     };
-    for (number, mut known) in found.into_iter().enumerate() {
-        if number > 0 && real::is_loaded_later() {
-            known.may_be_unloaded();
-        }
-        snapshot.add(known);
-    }
+    // SAFETY: the callback fits the snapshot, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut snapshot).cast()) };
     // SAFETY: the name is a C string: a symbol that all versions of the loader, and nothing else, export.
     let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_mcount".as_ptr()) };
     if let Some(known) = snapshot.known(inside as u64) {
@@ -149,13 +142,15 @@ pub fn write_all_loads() {
     chunk.write();
 }
 
+/// Adds a module, which the loader does not unload meanwhile.
 unsafe extern "C" fn collect(
     info: *mut libc::dl_phdr_info,
     _bytes: usize,
-    found: *mut c_void,
+    snapshot: *mut c_void,
 ) -> i32 {
-    // SAFETY: the loader's struct and the vector given to `dl_iterate_phdr`.
-    let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<Known>>()) };
+    // SAFETY: the loader's struct and the snapshot given to `dl_iterate_phdr`.
+    let (info, snapshot) = unsafe { (&*info, &mut *snapshot.cast::<Snapshot>()) };
+    let first = snapshot.modules.is_empty();
     if info.dlpi_phdr.is_null() {
         return 0;
     }
@@ -163,13 +158,17 @@ unsafe extern "C" fn collect(
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     // SAFETY: a C string, or null.
-    let name = unsafe { name_of(info.dlpi_name, found.is_empty()) };
+    let name = unsafe { name_of(info.dlpi_name, first) };
     let image = Image {
         bias: info.dlpi_addr,
         headers,
     };
     let range = image.range();
-    found.push(known_of(&image, range, name, 0));
+    let mut known = known_of(&image, range, name, 0);
+    if !first && real::is_loaded_later() {
+        known.may_be_unloaded();
+    }
+    snapshot.add(known);
     0
 }
 

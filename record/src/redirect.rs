@@ -4,8 +4,8 @@
 //! A word is changed only if it has the address of the function below, or is not yet bound; back only if it has the
 //! hook's. So a module that calls another malloc keeps it, and what the program has stored there since stays.
 //!
-//! Thread safety: a word is changed by one store. Two changes at once give one of both. The table is complete before
-//! `READY` is set.
+//! Thread safety: a word is changed by one store; a spin lock, under which no other is taken, has one thread at a time
+//! make words writable. The table is complete before `READY` is set.
 //!
 //! Not seen: pointers to the functions that the program has copied, and a malloc that is linked in statically.
 
@@ -52,6 +52,14 @@ static LOADED: AtomicU64 = AtomicU64::new(0);
 static READY: AtomicBool = AtomicBool::new(false);
 /// Whether calls lead to the hooks.
 static ON: AtomicBool = AtomicBool::new(false);
+
+/// One thread makes changes.
+static LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// In a child of fork: resets the lock, which another thread may have held.
+pub fn after_fork() {
+    LOCKED.store(false, Ordering::Release);
+}
 
 /// Finds the hooks and what is below them. `below`: of a name, or 0.
 pub fn prepare(own: *mut c_void, below: fn(&CStr) -> usize) {
@@ -128,7 +136,11 @@ fn change(bias: usize, headers: &[libc::Elf64_Phdr]) {
     if let Some(module) = Module::of(bias, headers)
         && !module.is_own()
     {
+        while LOCKED.swap(true, Ordering::Acquire) {
+            sys::yield_processor();
+        }
         module.change(ON.load(Ordering::Acquire));
+        LOCKED.store(false, Ordering::Release);
     }
 }
 

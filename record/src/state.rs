@@ -22,7 +22,9 @@ use crate::fixed::FixedPath;
 use crate::hooks::guard;
 use crate::stream::{self, Stream};
 use crate::sys::{self, Errno};
-use crate::{HEAP, arch, ask, chunk, clock, contents, counters, cpu, file, map, real, walk};
+use crate::{
+    HEAP, arch, ask, chunk, clock, contents, counters, cpu, file, map, real, redirect, walk,
+};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -119,7 +121,11 @@ fn begin(from: u8, start: impl FnOnce() -> bool) -> bool {
 /// Ends the recording permanently; the program continues.
 #[cold]
 pub fn stop(reason: StopReason, errno: i32) {
-    let was = MODE.swap(STOPPED, Ordering::AcqRel);
+    // After `detach` a thread may still fail to write.
+    let stopped = |mode| (mode != OFF).then_some(STOPPED);
+    let Ok(was) = MODE.fetch_update(Ordering::AcqRel, Ordering::Acquire, stopped) else {
+        return;
+    };
     // SAFETY: as in `is_recording`.
     unsafe { (*ALIVE.load(Ordering::Relaxed)).store(0, Ordering::Release) };
     if was != STOPPED {
@@ -206,6 +212,8 @@ fn start_attached(folder: &[u8]) -> Result<(), Errno> {
     if is_first && !(make_alive_page() && make_key()) {
         return Err(Errno(libc::ENOMEM));
     }
+    // A thread that still noted a module has opened the last file again.
+    file::close();
     open_file(folder, Origin::Attach)?;
     let stack = InitialStack::find();
     walk::start(stack.address() as u64);
@@ -225,8 +233,6 @@ pub fn detach() -> bool {
     // A thread that is in a hook may still add a call to its part of the file, which stays mapped, but no chunk.
     stream::await_writers();
     file::close();
-    // One of them may have stopped the recording.
-    MODE.store(OFF, Ordering::Release);
     was == RECORDING || was == STOPPED
 }
 
@@ -319,13 +325,14 @@ fn asked() -> u32 {
 
 /// The first call of a child of fork: abandons all state of the parent.
 fn start_child() -> bool {
+    HEAP.after_fork();
+    map::after_fork();
+    chunk::after_fork();
+    redirect::after_fork();
     stream::forget_threads();
     if !FOLLOW_FORK.load(Ordering::Relaxed) {
         return false;
     }
-    HEAP.after_fork();
-    map::after_fork();
-    chunk::after_fork();
     // SAFETY: the thread's own. Its stream was the parent's.
     unsafe { (*arch::local()).stream = std::ptr::null_mut() };
     stream::after_fork();
