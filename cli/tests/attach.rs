@@ -78,6 +78,10 @@ void* late(size_t size) {
 }
 "#;
 
+fn plugin(directory: &Path) -> PathBuf {
+    compile(directory, "plugin.c", PLUGIN, &["-g", "-shared", "-fPIC"])
+}
+
 fn rounds(directory: &Path, flags: &[&str]) -> PathBuf {
     let all = [&["-g", "-O1", "-fno-builtin", "-pthread"], flags].concat();
     compile(directory, "rounds.c", ROUNDS, &all)
@@ -180,12 +184,7 @@ fn each_call_is_recorded_from_then_on_and_the_program_goes_on() {
 #[test]
 fn a_library_that_is_loaded_meanwhile_is_recorded_too() {
     let directory = temporary();
-    let plugin = compile(
-        directory.path(),
-        "plugin.c",
-        PLUGIN,
-        &["-g", "-shared", "-fPIC"],
-    );
+    let plugin = plugin(directory.path());
     let mut command = Command::new(rounds(directory.path(), &["-rdynamic"]));
     let mut program = ready(command.arg(plugin));
     let recording = Recording::start(program.id(), &directory.path().join("t"));
@@ -279,6 +278,7 @@ fn a_program_that_ends_meanwhile_ends_its_recording() {
 /// nothing did.
 const BUSY: &str = r#"
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -293,6 +293,7 @@ const BUSY: &str = r#"
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 static volatile sig_atomic_t ticks;
@@ -338,17 +339,45 @@ static int compute(void) {
   }
   return 0;
 }
-static void* allocate(void* argument) {
+static void* allocate_once(void* argument) {
   uint32_t random = (uint32_t)(uintptr_t)argument;
+  void* blocks[100];
+  for (int i = 0; i < 100; ++i) {
+    random = random * 1664525 + 1013904223;
+    blocks[i] = memset(malloc(8 + (random >> 22)), 1, 8);
+  }
+  for (int i = 0; i < 100; ++i) free(blocks[i]);
+  return NULL;
+}
+static void* allocate(void* argument) {
+  while (!at_end()) allocate_once(argument);
+  return NULL;
+}
+static void* start_threads(void* unused) {
   while (!at_end()) {
-    void* blocks[100];
-    for (int i = 0; i < 100; ++i) {
-      random = random * 1664525 + 1013904223;
-      blocks[i] = memset(malloc(8 + (random >> 22)), 1, 8);
-    }
-    for (int i = 0; i < 100; ++i) free(blocks[i]);
+    pthread_t thread;
+    pthread_create(&thread, NULL, allocate_once, NULL);
+    pthread_join(thread, NULL);
+  }
+  return unused;
+}
+static void* load(void* plugin) {
+  while (!at_end()) {
+    void* handle = dlopen(plugin, RTLD_NOW);
+    void* (*late)(size_t) = (void* (*)(size_t))dlsym(handle, "late");
+    free(late(30));
+    dlclose(handle);
   }
   return NULL;
+}
+static void* fork_on(void* unused) {
+  while (!at_end()) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) _exit(allocate_once(NULL) == NULL ? 5 : 6);
+    if (waitpid(child, &status, 0) != child || status != 5 << 8) abort();
+  }
+  return unused;
 }
 int main(int count, char** arguments) {
   const char* kind = count > 1 ? arguments[1] : "";
@@ -370,7 +399,10 @@ int main(int count, char** arguments) {
   }
   if (strcmp(kind, "threads") == 0) {
     pthread_t threads[8];
-    for (uintptr_t i = 0; i < 8; ++i) pthread_create(&threads[i], NULL, allocate, (void*)i);
+    for (uintptr_t i = 0; i < 5; ++i) pthread_create(&threads[i], NULL, allocate, (void*)i);
+    pthread_create(&threads[5], NULL, start_threads, NULL);
+    pthread_create(&threads[6], NULL, load, arguments[2]);
+    pthread_create(&threads[7], NULL, fork_on, NULL);
     for (int i = 0; i < 8; ++i) pthread_join(threads[i], NULL);
     return 0;
   }
@@ -400,8 +432,9 @@ fn whatever_a_thread_does_it_does_not_notice() {
 #[test]
 fn threads_that_allocate_all_the_time_are_recorded_again_and_again() {
     let directory = temporary();
+    let plugin = plugin(directory.path());
     let mut command = ended_if_it_hangs(busy(directory.path()));
-    let running = ready(command.arg("threads"));
+    let running = ready(command.arg("threads").arg(plugin));
     let program = only_child(running.id());
     for number in 0..50 {
         let trace = directory.path().join(number.to_string());
