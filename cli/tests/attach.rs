@@ -524,6 +524,21 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_recording_whose_tool_was_killed_ends_when_the_next_begins() {
+    let directory = temporary();
+    let mut program = ready(&mut Command::new(rounds(directory.path(), &[])));
+    let mut killed = Recording::start(program.id(), &directory.path().join("first"));
+    program.round();
+    killed.tool.end();
+    program.round();
+    let recording = Recording::start(program.id(), &directory.path().join("second"));
+    program.round();
+    assert_rounds(&recording.report(), 1);
+    assert_rounds(&report_json(&killed.trace, &[]), 2);
+    last_words(program);
+}
+
+#[test]
 fn a_recorded_command_is_not_recorded_twice() {
     let directory = temporary();
     let program = rounds(directory.path(), &[]);

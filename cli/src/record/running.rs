@@ -3,7 +3,7 @@
 //! Invariant: from the first change to the process until the recording has ended, a signal does not end the tool.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -16,8 +16,9 @@ use larder_base::libraries::{Library, LibraryPath};
 use larder_base::printable;
 use larder_base::target::reason;
 use larder_live::process::Obstacle;
-use larder_live::process::attach::{Attached, attach};
+use larder_live::process::attach::{Attached, Refusal, attach};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{RecordPlan, default_output, make_trace_directory, summary};
@@ -48,8 +49,10 @@ pub fn record(plan: &RecordPlan, process: u32) -> Result<u8> {
     };
     let directory = fs::canonicalize(make_trace_directory(&shown)?);
     let directory = directory.map_err(|error| Failure::failed(reason(&error)))?;
+    // Held while the tool runs; see `left_behind`.
+    let _lock = lock(&directory);
     let attached = give_to_user(&directory, process)
-        .and_then(|()| attach(process, &recorder, &directory).map_err(|why| why.failure(process)));
+        .and_then(|()| begin(process, &recorder, &directory).map_err(|why| why.failure(process)));
     let attached = attached.inspect_err(|_| {
         let _ = fs::remove_dir_all(&directory);
     })?;
@@ -65,6 +68,44 @@ pub fn record(plan: &RecordPlan, process: u32) -> Result<u8> {
     let program = fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
     say(&summary(&shown, &directory, &program));
     Ok(0)
+}
+
+/// Ends the recording of a tool that was killed, if there is one.
+fn begin(
+    process: u32,
+    recorder: &Path,
+    directory: &Path,
+) -> std::result::Result<Attached, Refusal> {
+    match attach(process, recorder, directory) {
+        Err(Refusal::Taken) if left_behind(process) => {
+            Attached::left_behind(process, recorder).detach()?;
+            attach(process, recorder, directory)
+        }
+        other => other,
+    }
+}
+
+/// Whether the process records into a directory that no tool has locked.
+fn left_behind(process: u32) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd"));
+    let files = descriptors.into_iter().flatten().flatten();
+    let traces = files.filter_map(|file| {
+        let trace = fs::read_link(file.path()).ok()?;
+        let is_trace = trace.extension().is_some_and(|ending| ending == "ltrace");
+        is_trace
+            .then(|| trace.parent().map(Path::to_owned))
+            .flatten()
+    });
+    traces
+        .into_iter()
+        .any(|directory| lock(&directory).is_some())
+}
+
+/// `None`: another tool has it, or it is gone.
+fn lock(directory: &Path) -> Option<File> {
+    let directory = File::open(directory).ok()?;
+    let locked = flock(&directory, FlockOperation::NonBlockingLockExclusive);
+    locked.is_ok().then_some(directory)
 }
 
 fn finish(attached: &Attached, process: u32) -> Result<()> {

@@ -95,6 +95,15 @@ pub fn attach(id: u32, library: &Path, directory: &Path) -> Result<Attached, Ref
 }
 
 impl Attached {
+    /// What an earlier tool has left, if its recorder is this file.
+    pub fn left_behind(id: u32, library: &Path) -> Self {
+        Self {
+            id,
+            library: library.to_owned(),
+            pause: Duration::ZERO,
+        }
+    }
+
     /// Ends the recording. `None`: the process has ended, or become another program.
     pub fn detach(&self) -> Result<Option<Duration>, Refusal> {
         match self.end() {

@@ -13,9 +13,11 @@ use super::Obstacle;
 use super::attach::Refusal;
 use super::code::Code;
 use super::memory::Memory;
-use super::stopped::{VECTORS, begin_call_anew, tasks, tracer};
+use super::stopped::{VECTORS, begin_call_anew, state, tasks, tracer};
 use crate::ptrace;
 
+/// For a thread to stop. If it does not, the tool ends, and the kernel lets it go on.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// For a call to return: it may wait for another thread, which loads a library.
 const CALL_PATIENCE: Duration = Duration::from_secs(20);
 /// Of the stack, for handlers of signals.
@@ -92,6 +94,10 @@ impl<'a> Held<'a> {
         purpose: Purpose,
         thread: i32,
     ) -> Result<Option<Self>, Refusal> {
+        // Such a one may stop much later.
+        if state(memory, thread) == Some(b'D') {
+            return Ok(None);
+        }
         if let Err(error) = ptrace::request(libc::PTRACE_SEIZE, thread, 0) {
             return match error.raw_os_error() {
                 Some(libc::ESRCH) => Ok(None),
@@ -102,7 +108,7 @@ impl<'a> Held<'a> {
         }
         let since = Instant::now();
         let _ = ptrace::request(libc::PTRACE_INTERRUPT, thread, 0);
-        let signal = match wait(thread, Instant::now() + Duration::from_secs(1)) {
+        let signal = match wait(thread, since + STOP_PATIENCE) {
             Stop::Interrupted => 0,
             Stop::Signal(signal) => signal,
             Stop::Ended => return Ok(None),
@@ -110,10 +116,7 @@ impl<'a> Held<'a> {
                 detach(thread, 0);
                 return Err(Refusal::Standing);
             }
-            Stop::Late => {
-                detach(thread, 0);
-                return Ok(None);
-            }
+            Stop::Late => return Err(Obstacle::NotStopped(thread.unsigned_abs()).into()),
         };
         let mut general = ptrace::registers(thread, libc::NT_PRSTATUS);
         begin_call_anew(thread, &mut general);
@@ -260,7 +263,7 @@ impl<'a> Held<'a> {
                 Stop::Interrupted | Stop::Group => {}
                 Stop::Late => {
                     let _ = ptrace::request(libc::PTRACE_INTERRUPT, self.thread, 0);
-                    let stops = wait(self.thread, Instant::now() + Duration::from_secs(1));
+                    let stops = wait(self.thread, Instant::now() + STOP_PATIENCE);
                     self.lost = matches!(stops, Stop::Ended | Stop::Late);
                     return Err(Refusal::Hangs(self.thread));
                 }

@@ -199,15 +199,15 @@ pub fn tasks(memory: &Memory) -> Result<Vec<i32>, Obstacle> {
 
 /// Whether the thread has ended, and waits for the others.
 fn is_ending(memory: &Memory, id: i32) -> bool {
-    let Ok(stat) = memory.text(&format!("task/{id}/stat")) else {
-        return true;
-    };
+    matches!(state(memory, id), None | Some(b'Z' | b'X'))
+}
+
+/// The letter of a thread's state, as in `ps`.
+pub fn state(memory: &Memory, id: i32) -> Option<u8> {
+    let stat = memory.text(&format!("task/{id}/stat")).ok()?;
     // Behind the name, which may contain anything.
-    let state = stat
-        .iter()
-        .rposition(|byte| *byte == b')')
-        .and_then(|at| stat.get(at + 2));
-    matches!(state, None | Some(b'Z' | b'X'))
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(end + 2).copied()
 }
 
 /// The process that traces it, such as a debugger.
