@@ -73,7 +73,7 @@ enum RawCommand {
     /// Run a command on Larder's allocator
     #[command(after_help = fail::EXAMPLES)]
     Run(RawRun),
-    /// Run a command and record each of its allocations
+    /// Record each allocation of a command, or of a process that runs already
     #[command(after_help = record::EXAMPLES)]
     Record(RecordPlan),
     /// Convert another tool's recording into a trace
@@ -222,7 +222,7 @@ impl RawCommand {
                     command: raw.command,
                 }),
             }),
-            RawCommand::Record(plan) => Ok(Plan::Record(plan)),
+            RawCommand::Record(plan) => Ok(Plan::Record(plan.check()?)),
             RawCommand::Report(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Diff(raw) => Ok(Plan::View(raw.check()?)),
             RawCommand::Callers(raw) => Ok(Plan::View(raw.check(Direction::Callers)?)),
@@ -307,6 +307,8 @@ mod tests {
             &["callers", "f", "t", "--skip", "g"],
             &["stats", "1", "-o", "app.svg"],
             &["record", "--no-larder", "--malloc", "m", "ls"],
+            &["record", "--seconds", "1", "ls"],
+            &["record", "--copies", "4711"],
         ] {
             let failure = plan(words).unwrap_err();
             assert_eq!(failure.message.lines().count(), 1, "{words:?}: {failure}");

@@ -1,4 +1,5 @@
-//! `larder record`: runs the command with the recorder preloaded and prints where the trace lies.
+//! `larder record`: runs the command with the recorder preloaded, or loads it into a process that runs already
+//! (`running`), and prints where the trace lies.
 //!
 //! The trace directory is made before the command starts, never reused, and readable by its owner
 //! alone; the recorder writes one file a process image into it. With `--leaks` the recorder asks at a
@@ -6,6 +7,8 @@
 
 mod at_end;
 mod look;
+#[cfg(target_arch = "x86_64")]
+mod running;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
@@ -55,6 +58,7 @@ Examples:
   larder record --cpu -- ./server --once
   larder record --contents -- ./server --once
   larder record --leaks -- ./server --once
+  larder record --seconds 10 4711
   larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once";
 
 #[derive(Debug, Default, Args)]
@@ -95,9 +99,12 @@ pub struct RecordPlan {
     #[arg(default_missing_value = "997")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub cpu: Option<u32>,
-    /// The command and its arguments
+    /// End after so many seconds; only with a PID
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: Option<u32>,
+    /// The command and its arguments, or a process that runs already: its number
     #[arg(required = true, trailing_var_arg = true)]
-    #[arg(value_name = "COMMAND")]
+    #[arg(value_name = "COMMAND|PID")]
     pub command: Vec<OsString>,
 }
 
@@ -111,6 +118,40 @@ pub enum MadeBy {
 }
 
 impl RecordPlan {
+    /// The process that runs already, if the only word is a number; a program of that name has a path.
+    pub fn process(&self) -> Option<u32> {
+        let [word] = self.command.as_slice() else {
+            return None;
+        };
+        let digits = word.to_str()?;
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| digits.parse().ok()).flatten()
+    }
+
+    /// What a process that runs already cannot be recorded with, or a command.
+    pub fn check(self) -> Result<Self> {
+        let of_commands = [
+            self.aggregate,
+            self.contents,
+            self.leaks,
+            self.no_larder,
+            self.malloc.is_some(),
+            self.syscalls.is_some(),
+            self.copies.is_some(),
+            self.cpu.is_some(),
+        ];
+        match (self.process(), self.seconds) {
+            (Some(process), _) if of_commands.contains(&true) => Err(Failure::failed(format!(
+                "process {process}: runs already, which allows only --seconds and --output: see \
+                 `larder record --help`"
+            ))),
+            (None, Some(_)) => Err(Failure::failed(
+                "--seconds needs a process that runs already: name it by its number",
+            )),
+            _ => Ok(self),
+        }
+    }
+
     /// The malloc below the recorder.
     pub fn allocator(&self) -> Allocator {
         match &self.malloc {
@@ -123,6 +164,10 @@ impl RecordPlan {
 
 /// Records one run; the command's own exit code.
 pub fn record(plan: &RecordPlan) -> Result<u8> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(process) = plan.process() {
+        return running::record(plan, process);
+    }
     let shown = match &plan.output {
         Some(output) => output.clone(),
         None => default_output(&plan.command[0]),

@@ -2,6 +2,7 @@
 
 mod advise;
 mod aggregate;
+mod attach;
 mod bad_command;
 mod bad_trace;
 mod check;

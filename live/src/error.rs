@@ -10,6 +10,8 @@ use larder_base::printable::name;
 use larder_base::target::reason;
 
 use crate::process::Obstacle;
+#[cfg(target_arch = "x86_64")]
+use crate::process::attach::Refusal;
 use crate::profile::NoProfile;
 use crate::serve::TOKEN_VARIABLE;
 
@@ -31,6 +33,9 @@ pub enum LiveError {
     LongSuppressions(PathBuf),
     #[error("process {id}: {obstacle}")]
     Obstacle { id: u32, obstacle: Obstacle },
+    #[cfg(target_arch = "x86_64")]
+    #[error("process {id}: {refusal}")]
+    Refusal { id: u32, refusal: Refusal },
     #[error("process {0}: takes no samples: start it without LARDER_PROFILE_BYTES=0")]
     NoSamples(u32),
     #[error("{}: {cause}", name(path))]

@@ -1,4 +1,4 @@
-//! ptrace's requests that access no memory of ours except whole sets of registers.
+//! ptrace's requests that access no memory of ours except whole sets of registers or signals.
 
 use std::io;
 use std::ptr;
@@ -7,8 +7,28 @@ use std::ptr;
 const MOST_WORDS: usize = 2048;
 
 pub fn request(request: libc::c_uint, thread: libc::pid_t, data: usize) -> io::Result<()> {
-    // SAFETY: only `registers` and `write_registers` pass an address of ours.
+    // SAFETY: only the functions below pass an address of ours.
     let done = unsafe { libc::ptrace(request, thread, ptr::null_mut::<libc::c_void>(), data) };
+    match done {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// The signals that a stopped thread blocks.
+pub fn signal_mask(thread: libc::pid_t) -> io::Result<u64> {
+    let mut mask = 0;
+    mask_request(libc::PTRACE_GETSIGMASK, thread, &mut mask)?;
+    Ok(mask)
+}
+
+pub fn set_signal_mask(thread: libc::pid_t, mut mask: u64) -> io::Result<()> {
+    mask_request(libc::PTRACE_SETSIGMASK, thread, &mut mask)
+}
+
+fn mask_request(request: libc::c_uint, thread: libc::pid_t, mask: &mut u64) -> io::Result<()> {
+    // SAFETY: the kernel reads or writes as many bytes as `mask` has.
+    let done = unsafe { libc::ptrace(request, thread, size_of::<u64>(), mask) };
     match done {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

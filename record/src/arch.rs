@@ -45,7 +45,9 @@ pub struct Local {
     pub sampler: *mut Sampler,
     /// When the call began that a stub makes, or `vfork`.
     pub call_begin: u64,
-    pub reserved: usize,
+    /// The recording that `stream` belongs to; see `state::is_joined`.
+    pub joined: u32,
+    pub reserved: u32,
 }
 
 global_asm!(
@@ -227,7 +229,8 @@ fn own_code() -> Range<usize> {
     }
 }
 
-fn segment() -> Range<usize> {
+/// The segment of this library that has its code.
+pub fn segment() -> Range<usize> {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,
         _: usize,

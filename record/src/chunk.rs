@@ -201,13 +201,13 @@ impl Live {
         }
     }
 
-    /// In a child of fork: the region is the parent's.
+    /// The region stays in its file: in a child of fork the parent's, or that of an earlier recording.
     pub fn abandon(&mut self) {
         if !self.region.start.is_null() {
-            // SAFETY: the child's own mapping of it.
+            // SAFETY: the process's own mapping of it, which only this stream uses.
             unsafe { sys::unmap(self.region.start, self.region.bytes) };
-            self.region = Region::NONE;
         }
+        *self = Live::new(self.contents.stream);
     }
 }
 

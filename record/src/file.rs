@@ -132,13 +132,18 @@ impl NewFile {
     }
 }
 
-/// In a child of fork: gives up the parent's file. `make` makes the child's; if that fails, the parent's
-/// header, which the child still has mapped, counts it.
-pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+/// Gives the descriptor back. What is mapped stays so.
+pub fn close() {
     let fd = DESCRIPTOR.swap(-1, Ordering::Relaxed);
     if fd >= 0 && is_ours(fd) {
         sys::close(fd);
     }
+}
+
+/// In a child of fork: gives up the parent's file. `make` makes the child's; if that fails, the parent's
+/// header, which the child still has mapped, counts it.
+pub fn leave_to_child(make: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    close();
     let page = HEADER.load(Ordering::Relaxed);
     let made = make();
     if made.is_err() {

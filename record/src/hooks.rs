@@ -52,7 +52,7 @@ impl Hook {
     pub fn enter(sp: usize, bp: usize) -> Option<Hook> {
         // SAFETY: the thread's own; the reference does not outlive the call.
         let local = unsafe { &mut *arch::local() };
-        if local.guard != guard::NONE || !state::is_recording() || local.stream.is_null() {
+        if local.guard != guard::NONE || !state::is_joined(local.joined) {
             return Self::enter_slow(local, sp, bp);
         }
         if local.in_vfork != 0 {
@@ -95,7 +95,7 @@ impl Hook {
                 None
             };
         }
-        if local.guard == guard::NEW && state::is_recording() && !local.stream.is_null() {
+        if local.guard == guard::NEW && state::is_joined(local.joined) {
             local.guard = guard::RECORDER;
             let stream = local.stream;
             return Some(Hook {
@@ -106,7 +106,7 @@ impl Hook {
             });
         }
         if local.guard != guard::NONE {
-            if local.guard == guard::RECORDER && state::is_recording() && !local.stream.is_null() {
+            if local.guard == guard::RECORDER && state::is_joined(local.joined) {
                 file::add_to_slot(Slot::LostReentrant, 1);
             }
             return None;
@@ -115,10 +115,10 @@ impl Hook {
         local.guard = guard::RECORDER;
         let mut stream = std::ptr::null_mut();
         if state::is_recording() || state::enter_slow() {
-            stream = local.stream;
-            if stream.is_null() {
-                stream = stream::attach(sp);
-            }
+            stream = match state::is_joined(local.joined) {
+                true => local.stream,
+                false => stream::attach(sp),
+            };
         }
         drop(errno);
         if stream.is_null() {
@@ -729,7 +729,7 @@ pub fn begin_now() {
     if local.guard == guard::NONE && local.in_vfork == 0 && state::is_recording() {
         let errno = Errno::keep();
         local.guard = guard::RECORDER;
-        if local.stream.is_null() {
+        if !state::is_joined(local.joined) {
             let here = 0u8;
             stream::attach((&raw const here).addr());
         }

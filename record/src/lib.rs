@@ -5,12 +5,14 @@
 //! `malloc`, never panics into the program, does not change `errno`, and if it cannot continue, it stops
 //! recording and notes that in the trace.
 //!
-//! Modules, each using only those behind it: `dispatch` → `notes`, `duplicate`, `hooks`, `operators`, `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`,
-//! `intern`, `marks`, `chunk`, `counters`, `contents` → `familiar`, `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
-//! `fixed`, `blocks`, `stack`, `signals` → `memory`, `arch`, `sys`, `hash`.
+//! Modules, each using only those behind it: `attached`, `dispatch` → `notes`, `duplicate`, `hooks`, `operators`,
+//! `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`, `intern`, `marks`, `chunk`, `counters`, `contents` →
+//! `familiar`, `recent`, `rules` → `map`, `file`, `clock` → `redirect`, `real`, `config`, `fixed`, `blocks`, `stack`,
+//! `signals` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;
 mod ask;
+mod attached;
 mod blocks;
 mod chunk;
 mod clock;
@@ -36,6 +38,7 @@ mod notes;
 mod operators;
 mod real;
 mod recent;
+mod redirect;
 mod registers;
 mod rules;
 mod signals;
@@ -53,6 +56,10 @@ static HEAP: memory::Heap = memory::Heap::new();
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn constructor() {
+        if attached::is_loaded_later() {
+            // `attached` begins.
+            return;
+        }
         real::look_up();
         hooks::start();
         cpu::begin_now();

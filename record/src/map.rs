@@ -19,7 +19,7 @@ use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents}
 use larder_trace::modules::{Load, encode_load, encode_unload};
 
 use crate::registers::Tables;
-use crate::{clock, file, real, sys};
+use crate::{clock, file, real, redirect, sys};
 
 pub type Unwinder = UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>;
 
@@ -32,7 +32,7 @@ struct Known {
     bias: u64,
     path: Vec<u8>,
     build_id: Vec<u8>,
-    /// The loader's record; 0 for modules from the program's start, which are never unloaded.
+    /// The loader's record, or `NO_RECORD`; 0 for modules from the program's start, which are never unloaded.
     link_map: usize,
     tables: Option<Tables>,
 }
@@ -49,6 +49,9 @@ pub struct Snapshot {
     /// Where the malloc below has its code, if it is not libc's.
     allocator: Range<u64>,
 }
+
+/// Of a module that may be unloaded, if the loader does not say where its record is.
+const NO_RECORD: usize = 1;
 
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
 static LOCKED: AtomicBool = AtomicBool::new(false);
@@ -99,9 +102,6 @@ pub fn start() {
     // SAFETY: the name is a C string; the loader's function has this type since it exists.
     let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     FIND_OBJECT.store(find as usize, Ordering::Relaxed);
-    let mut found: Vec<Known> = Vec::new();
-    // SAFETY: the callback only reads what it is given, and the vector outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut found).cast()) };
     let mut snapshot = Snapshot {
         generation: 1,
         last_unload: 0,
@@ -111,9 +111,8 @@ pub fn start() {
         loader: 0..0,
         allocator: 0..0,
     };
-    for known in found {
-        snapshot.add(known);
-    }
+    // SAFETY: the callback fits the snapshot, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut snapshot).cast()) };
     // SAFETY: the name is a C string: a symbol that all versions of the loader, and nothing else, export.
     let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_mcount".as_ptr()) };
     if let Some(known) = snapshot.known(inside as u64) {
@@ -143,13 +142,15 @@ pub fn write_all_loads() {
     chunk.write();
 }
 
+/// Adds a module, which the loader does not unload meanwhile.
 unsafe extern "C" fn collect(
     info: *mut libc::dl_phdr_info,
     _bytes: usize,
-    found: *mut c_void,
+    snapshot: *mut c_void,
 ) -> i32 {
-    // SAFETY: the loader's struct and the vector given to `dl_iterate_phdr`.
-    let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<Known>>()) };
+    // SAFETY: the loader's struct and the snapshot given to `dl_iterate_phdr`.
+    let (info, snapshot) = unsafe { (&*info, &mut *snapshot.cast::<Snapshot>()) };
+    let first = snapshot.modules.is_empty();
     if info.dlpi_phdr.is_null() {
         return 0;
     }
@@ -157,13 +158,17 @@ unsafe extern "C" fn collect(
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     // SAFETY: a C string, or null.
-    let name = unsafe { name_of(info.dlpi_name, found.is_empty()) };
+    let name = unsafe { name_of(info.dlpi_name, first) };
     let image = Image {
         bias: info.dlpi_addr,
         headers,
     };
     let range = image.range();
-    found.push(known_of(&image, range, name, 0));
+    let mut known = known_of(&image, range, name, 0);
+    if !first && real::is_loaded_later() {
+        known.may_be_unloaded();
+    }
+    snapshot.add(known);
     0
 }
 
@@ -308,6 +313,16 @@ fn known_of(image: &Image<'_>, range: (u64, u64), path: Vec<u8>, link_map: usize
         build_id: image.build_id(),
         link_map,
         tables: None,
+    }
+}
+
+impl Known {
+    /// A module that was there when the recording began, in a program that had loaded some itself.
+    fn may_be_unloaded(&mut self) {
+        if let Some(object) = find_object(self.start) {
+            (self.start, self.end) = (object.start, object.end);
+            self.link_map = (object.link_map as usize).max(NO_RECORD);
+        }
     }
 }
 
@@ -528,6 +543,9 @@ fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
     if let Some(object) = object {
         let added = next.add(known_of_object(&object));
         chunk.load(&added);
+        if let Some(headers) = image_at(&added) {
+            redirect::module_loaded(added.bias as usize, headers);
+        }
     }
     chunk.write();
     CURRENT.store(Box::into_raw(Box::new(next)), Ordering::Release);

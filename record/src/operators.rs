@@ -43,26 +43,31 @@ impl Below {
     #[cold]
     fn find(&self) -> usize {
         let _errno = Errno::keep();
-        let mut found = real::next(self.name);
-        for runtime in RUNTIMES {
-            if found != 0 {
-                break;
-            }
-            // SAFETY: only returns a handle of a library that is loaded already.
-            let handle =
-                unsafe { libc::dlopen(runtime.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-            if !handle.is_null() {
-                // SAFETY: a live handle and a C string.
-                found = unsafe { libc::dlsym(handle, self.name.as_ptr()) as usize };
-            }
-            if found == 0 {
-                // SAFETY: clears the message that the look-up left.
-                unsafe { libc::dlerror() };
-            }
-        }
+        let found = next(self.name);
         self.found.store(found, Ordering::Relaxed);
         found
     }
+}
+
+/// An operator's next definition, or 0.
+pub fn next(name: &CStr) -> usize {
+    let mut found = real::next(name);
+    for runtime in RUNTIMES {
+        if found != 0 {
+            break;
+        }
+        // SAFETY: only returns a handle of a library that is loaded already.
+        let handle = unsafe { libc::dlopen(runtime.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if !handle.is_null() {
+            // SAFETY: a live handle and a C string.
+            found = unsafe { libc::dlsym(handle, name.as_ptr()) as usize };
+        }
+        if found == 0 {
+            // SAFETY: clears the message that the look-up left.
+            unsafe { libc::dlerror() };
+        }
+    }
+    found
 }
 
 /// Records a call that ends with an exception as failed.

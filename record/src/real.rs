@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::arch;
@@ -132,7 +133,31 @@ pub fn look_up() -> bool {
     }
 }
 
-pub use larder_wrap::next;
+/// Where this library's functions are, if it was loaded into a program that ran already; else 0. No other module
+/// then finds its symbols, and nothing comes after it: below is what any module finds.
+static LOADED_LATER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// REQUIRES: called before the first look-up.
+pub fn load_later(own: Range<usize>) {
+    LOADED_LATER[0].store(own.start, Ordering::Relaxed);
+    LOADED_LATER[1].store(own.end, Ordering::Release);
+}
+
+pub fn is_loaded_later() -> bool {
+    LOADED_LATER[1].load(Ordering::Acquire) != 0
+}
+
+/// The definition below, or 0.
+pub fn next(name: &CStr) -> usize {
+    let own = LOADED_LATER[0].load(Ordering::Relaxed)..LOADED_LATER[1].load(Ordering::Acquire);
+    if own.is_empty() {
+        return larder_wrap::next(name);
+    }
+    match larder_wrap::anywhere(name) {
+        found if own.contains(&found) => 0,
+        found => found,
+    }
+}
 
 const AREA_BYTES: usize = 64 << 10;
 const HEAD_BYTES: usize = 16;

@@ -22,7 +22,12 @@ pub fn trust_no_guard() {
 
 pub fn start(main_stack: u64) {
     MAIN_STACK.store(main_stack, Ordering::Relaxed);
-    if sys::thread_id() == sys::process_id() {
+    note_thread();
+}
+
+/// If the recording begins in another thread, the main one is not known before its first call.
+pub fn note_thread() {
+    if MAIN_THREAD.load(Ordering::Relaxed) == 0 && sys::thread_id() == sys::process_id() {
         MAIN_THREAD.store(arch::thread_pointer() as u64, Ordering::Relaxed);
     }
 }

@@ -4,9 +4,11 @@
 //! in a child of fork, so that the first call in a child detects the fork, whichever call made it, before
 //! it accesses anything of the parent's.
 //!
-//! Invariant: hooks record only while `alive`; every way out of recording clears it.
+//! Invariant: hooks record only while `alive`, which is the recording's number, from 1 on; every way out of
+//! recording clears it. A thread's stream is of the recording `joined - 1`.
 
 use std::ffi::{CStr, c_void};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use larder_trace::layout::{
@@ -15,12 +17,14 @@ use larder_trace::layout::{
 use larder_trace::{StopReason, process};
 
 use crate::arch::Local;
-use crate::config::{self, Config};
+use crate::config;
 use crate::fixed::FixedPath;
 use crate::hooks::guard;
 use crate::stream::{self, Stream};
 use crate::sys::{self, Errno};
-use crate::{HEAP, arch, ask, chunk, clock, contents, counters, cpu, file, map, walk};
+use crate::{
+    HEAP, arch, ask, chunk, clock, contents, counters, cpu, file, map, real, redirect, walk,
+};
 
 const UNSTARTED: u8 = 0;
 const STARTING: u8 = 1;
@@ -34,6 +38,8 @@ static MODE: AtomicU8 = AtomicU8::new(UNSTARTED);
 static DEAD: AtomicU32 = AtomicU32::new(0);
 static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const DEAD).cast_mut());
 static FOLDER: FixedPath = FixedPath::new();
+/// How many recordings this process and those that it is forked from have begun.
+static RECORDINGS: AtomicU32 = AtomicU32::new(0);
 static COPIES: AtomicBool = AtomicBool::new(false);
 static FOLLOW_FORK: AtomicBool = AtomicBool::new(true);
 static KERNEL: AtomicBool = AtomicBool::new(false);
@@ -42,8 +48,20 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 
 #[inline(always)]
 pub fn is_recording() -> bool {
+    recording() != 0
+}
+
+/// The number of the recording that runs; 0: none does.
+#[inline(always)]
+pub fn recording() -> u32 {
     // SAFETY: points at `DEAD` or at a page that stays mapped.
-    unsafe { (*ALIVE.load(Ordering::Relaxed)).load(Ordering::Relaxed) == 1 }
+    unsafe { (*ALIVE.load(Ordering::Relaxed)).load(Ordering::Relaxed) }
+}
+
+/// Whether a thread's stream is of the recording that runs. Never of a thread that has none: its word is 0.
+#[inline(always)]
+pub fn is_joined(joined: u32) -> bool {
+    recording().wrapping_add(1) == joined
 }
 
 /// Called if `is_recording` is false: starts the recording if necessary. Returns whether to record now.
@@ -55,10 +73,18 @@ pub fn enter_slow() -> bool {
         RECORDING if !is_recording() => begin(RECORDING, start_child),
         RECORDING => true,
         STOPPED => {
-            file::add_to_slot(Slot::LostStopped, 1);
+            count_lost();
             false
         }
         _ => false,
+    }
+}
+
+/// Counts a call that came after the recording had stopped early.
+#[cold]
+pub fn count_lost() {
+    if MODE.load(Ordering::Relaxed) == STOPPED {
+        file::add_to_slot(Slot::LostStopped, 1);
     }
 }
 
@@ -73,17 +99,18 @@ pub fn system_calls_are_dispatched() -> bool {
     is_recording() && KERNEL.load(Ordering::Relaxed)
 }
 
-fn begin(from: u8, start: fn() -> bool) -> bool {
+fn begin(from: u8, start: impl FnOnce() -> bool) -> bool {
     if MODE
         .compare_exchange(from, STARTING, Ordering::AcqRel, Ordering::Relaxed)
         .is_err()
     {
         return false;
     }
-    let started = std::panic::catch_unwind(start).unwrap_or(false);
+    let started = std::panic::catch_unwind(AssertUnwindSafe(start)).unwrap_or(false);
     if started {
+        let number = RECORDINGS.fetch_add(1, Ordering::Relaxed) + 1;
         // SAFETY: points at the page that `start` made.
-        unsafe { (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Release) };
+        unsafe { (*ALIVE.load(Ordering::Relaxed)).store(number, Ordering::Release) };
     }
     // The first write may have failed because the disk is full.
     let to = if started { RECORDING } else { OFF };
@@ -94,7 +121,11 @@ fn begin(from: u8, start: fn() -> bool) -> bool {
 /// Ends the recording permanently; the program continues.
 #[cold]
 pub fn stop(reason: StopReason, errno: i32) {
-    let was = MODE.swap(STOPPED, Ordering::AcqRel);
+    // After `detach` a thread may still fail to write.
+    let stopped = |mode| (mode != OFF).then_some(STOPPED);
+    let Ok(was) = MODE.fetch_update(Ordering::AcqRel, Ordering::Acquire, stopped) else {
+        return;
+    };
     // SAFETY: as in `is_recording`.
     unsafe { (*ALIVE.load(Ordering::Relaxed)).store(0, Ordering::Release) };
     if was != STOPPED {
@@ -125,7 +156,13 @@ fn start() -> bool {
         }
         COPIES.store(config.copies, Ordering::Relaxed);
     }
-    if !open_file(&config) {
+    if let Err(errno) = open_file(config.folder, Origin::Start) {
+        file::warn(
+            b"this program is not recorded: cannot write a trace into ",
+            FOLDER.get(),
+            Some(errno),
+            b"give `larder record -o` a folder that can be written",
+        );
         return false;
     }
     if config.counters_only {
@@ -143,6 +180,60 @@ fn start() -> bool {
     }
     KERNEL.store(config.kernel && !config.counters_only, Ordering::Relaxed);
     true
+}
+
+/// Begins to record a program that runs already, and only this process. REQUIRES: `folder` is absolute. `None`: it
+/// is recorded already.
+pub fn attach(folder: &[u8]) -> Option<Result<(), Errno>> {
+    if MODE.load(Ordering::Acquire) == RECORDING && !is_recording() {
+        // A child of fork, in which no call was made yet: its parent is recorded.
+        enter_slow();
+    }
+    let from = MODE.load(Ordering::Acquire);
+    if from != UNSTARTED && from != OFF {
+        return None;
+    }
+    let mut done = Err(Errno(libc::ENOMEM));
+    begin(from, || {
+        done = start_attached(folder);
+        done.is_ok()
+    });
+    Some(done)
+}
+
+fn start_attached(folder: &[u8]) -> Result<(), Errno> {
+    if is_privileged() {
+        return Err(Errno(libc::EPERM));
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    FOLLOW_FORK.store(false, Ordering::Relaxed);
+    clock::start();
+    let is_first = ALIVE.load(Ordering::Relaxed).cast_const() == &raw const DEAD;
+    if is_first && !(make_alive_page() && make_key()) {
+        return Err(Errno(libc::ENOMEM));
+    }
+    // A thread that still noted a module has opened the last file again.
+    file::close();
+    open_file(folder, Origin::Attach)?;
+    let stack = InitialStack::find();
+    walk::start(stack.address() as u64);
+    map::start();
+    write_process(&stack);
+    Ok(())
+}
+
+/// Ends the recording that `attach` began; another may follow. Returns whether there was one.
+pub fn detach() -> bool {
+    let was = MODE.swap(OFF, Ordering::AcqRel);
+    if was == RECORDING {
+        clock::note();
+    }
+    // SAFETY: as in `recording`.
+    unsafe { (*ALIVE.load(Ordering::Relaxed)).store(0, Ordering::Release) };
+    // A thread that is in a hook may still add a call to its part of the file, which stays mapped, but no chunk.
+    stream::await_writers();
+    file::close();
+    was == RECORDING || was == STOPPED
 }
 
 fn is_privileged() -> bool {
@@ -180,46 +271,34 @@ fn make_key() -> bool {
     true
 }
 
-/// Makes the trace file in the configured folder, or reports why it cannot.
-fn open_file(config: &Config) -> bool {
+/// Makes the trace file in the folder.
+fn open_file(folder: &[u8], origin: Origin) -> Result<(), Errno> {
     let mut cwd = [0u8; 4096];
-    let folder = config.folder;
     let joined = if folder.first() == Some(&b'/') {
         FOLDER.set(&[folder])
     } else {
         let len = sys::working_directory(&mut cwd).unwrap_or(0);
         FOLDER.set(&[&cwd[..len], b"/", folder])
     };
-    let made = if joined.is_some() {
-        make_file(None)
-    } else {
-        Err(Errno(libc::ENAMETOOLONG))
-    };
-    if let Err(errno) = made {
-        file::warn(
-            b"this program is not recorded: cannot write a trace into ",
-            FOLDER.get(),
-            Some(errno),
-            b"give `larder record -o` a folder that can be written",
-        );
-        return false;
+    match joined {
+        Some(_) => make_file(origin),
+        None => Err(Errno(libc::ENAMETOOLONG)),
     }
-    true
 }
 
-fn make_file(parent: Option<u32>) -> Result<(), Errno> {
+/// `origin`: what the process's first image would have.
+fn make_file(origin: Origin) -> Result<(), Errno> {
     let pid = sys::process_id();
     let new = FOLDER.with(|folder| file::create(folder.to_bytes(), pid))?;
     let (kind, shift) = clock::kind();
     let (start_ticks, start_monotonic_ns) = clock::origin();
-    let origin = match (parent, new.image) {
-        (Some(_), 0) => Origin::Fork,
-        (None, 0) => Origin::Start,
+    let origin = match (origin, new.image) {
+        (Origin::Attach, _) | (_, 0) => origin,
         _ => Origin::Exec,
     };
     let header = FileHeader {
         pid,
-        ppid: parent.unwrap_or_else(sys::parent_id),
+        ppid: sys::parent_id(),
         image: new.image,
         origin,
         clock: kind,
@@ -246,21 +325,22 @@ fn asked() -> u32 {
 
 /// The first call of a child of fork: abandons all state of the parent.
 fn start_child() -> bool {
-    if !FOLLOW_FORK.load(Ordering::Relaxed) {
-        return false;
-    }
     HEAP.after_fork();
     map::after_fork();
     chunk::after_fork();
+    redirect::after_fork();
+    stream::forget_threads();
+    if !FOLLOW_FORK.load(Ordering::Relaxed) {
+        return false;
+    }
     // SAFETY: the thread's own. Its stream was the parent's.
     unsafe { (*arch::local()).stream = std::ptr::null_mut() };
     stream::after_fork();
     counters::after_fork();
     contents::after_fork();
-    let parent = sys::parent_id();
     // A child with another user or root may not be able to write here. The parent's header page, which it
     // still has mapped, counts it.
-    file::leave_to_child(|| make_file(Some(parent))).is_ok_and(|()| {
+    file::leave_to_child(|| make_file(Origin::Fork)).is_ok_and(|()| {
         map::write_all_loads();
         write_process(&InitialStack::find());
         // SAFETY: the thread's own.
@@ -357,8 +437,13 @@ impl InitialStack {
 /// Registers the calling thread, so that libc reports its end.
 pub fn watch_thread_end(stream: *mut Stream) {
     if let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) {
+        // SAFETY: the thread's own.
+        let local = unsafe { &mut *arch::local() };
+        // For a high key libc allocates.
+        let outer = std::mem::replace(&mut local.guard, guard::BELOW);
         // SAFETY: the key was made by `make_key`.
         unsafe { libc::pthread_setspecific(key, stream.cast()) };
+        local.guard = outer;
     }
 }
 
@@ -368,7 +453,14 @@ unsafe extern "C" fn at_thread_end(stream: *mut c_void) {
     const ROUNDS: usize = 4;
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
-    if local.stream.cast() != stream || !is_recording() {
+    if local.stream.cast() != stream {
+        return;
+    }
+    if !is_joined(local.joined) {
+        if real::is_loaded_later() && MODE.load(Ordering::Relaxed) == OFF {
+            // Its recording has ended; the stream may serve in the next.
+            stream::set_aside(local.stream);
+        }
         return;
     }
     local.rounds += 1;

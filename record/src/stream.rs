@@ -1,11 +1,11 @@
-//! A thread records into a stream, which a later thread takes over after its end.
+//! A thread records into a stream, which a later thread takes over after its end (`registry`).
 //!
 //! Thread safety: only the thread that owns a stream writes to it; no thread does between its retirement
-//! and the next owner. The registry only grows; taking and retiring happen under a spin lock.
+//! and the next owner.
 //!
 //! Invariant: a definition precedes the first record that refers to it.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+mod registry;
 
 use larder_trace::codec::{
     CallRecord, Class, Link, MAX_DEFINITION_BYTES, MAX_MARK_NAME_BYTES, Predictor, ROOT_COMPLETE,
@@ -24,13 +24,19 @@ use crate::map::{self, Snapshot};
 use crate::marks::MarkNames;
 use crate::registers::Registers;
 use crate::walk::{Walked, Walker};
-use crate::{clock, cpu, file, state, sys};
+use crate::{clock, cpu, file, real, stack, state, sys};
+
+pub use registry::{after_fork, await_writers, forget_threads, set_aside};
+use registry::{make, of_earlier_recording, take_retired, while_recording};
 
 pub struct Stream {
     /// The next in the registry.
     next: *mut Stream,
     /// The next among the retired.
     next_retired: *mut Stream,
+    is_retired: bool,
+    /// The recording that it belongs to.
+    recording: u32,
     tid: u32,
     generation: u32,
     live: Live,
@@ -67,11 +73,6 @@ const INNER_FRAMES: usize = 4;
 /// Frames in one record of nodes.
 const NODES_AT_ONCE: usize = 64;
 
-static REGISTRY: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
-static COUNT: AtomicU32 = AtomicU32::new(0);
-static LOCKED: AtomicBool = AtomicBool::new(false);
-static RETIRED: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
-
 /// The calling thread's stream; makes one or takes one over if it has none. Without memory or room in the
 /// file, stops the recording and returns null.
 #[cold]
@@ -79,102 +80,39 @@ static RETIRED: AtomicPtr<Stream> = AtomicPtr::new(std::ptr::null_mut());
 pub fn attach(caller_sp: usize) -> *mut Stream {
     // SAFETY: the thread's own.
     let local = unsafe { &mut *arch::local() };
-    let mut stream = take_retired();
+    let recording = state::recording();
+    if recording == 0 {
+        return std::ptr::null_mut();
+    }
+    let mut stream = of_earlier_recording(local.stream);
     if stream.is_null() {
-        stream = make();
+        stream = take_retired();
+    }
+    if stream.is_null() {
+        stream = make(recording);
     }
     if stream.is_null() {
         return stream;
     }
-    // SAFETY: just made or taken, so no other thread uses it.
+    if real::is_loaded_later() {
+        stack::note_thread();
+    }
+    // SAFETY: the thread's own, just made or taken, so no other thread uses it.
     let begun = unsafe { &mut *stream };
+    begun.begin_recording(recording);
     begun.walker.forget();
     let mut done = false;
-    begun.work(caller_sp, |stream| done = stream.begin_thread());
+    begun.work(caller_sp, |stream| {
+        done = while_recording(recording, || stream.begin_thread()).unwrap_or(false);
+    });
     if !done {
         return std::ptr::null_mut();
     }
     local.stream = stream;
+    local.joined = recording + 1;
     state::watch_thread_end(stream);
     begun.sampler = cpu::begin_thread(local);
     stream
-}
-
-fn make() -> *mut Stream {
-    let Ok(memory) = sys::map_anonymous(size_of::<Stream>()) else {
-        state::stop(StopReason::NoMemory, libc::ENOMEM);
-        return std::ptr::null_mut();
-    };
-    let stream = memory.cast::<Stream>();
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    if number > 0 {
-        clock::share();
-    }
-    // SAFETY: fresh memory of the right size and alignment.
-    unsafe {
-        stream.write(Stream {
-            next: std::ptr::null_mut(),
-            next_retired: std::ptr::null_mut(),
-            tid: 0,
-            generation: 0,
-            live: Live::new(number),
-            tally: Tally::new(number),
-            predictor: Predictor::new(),
-            interned: Interned::new(),
-            marks: MarkNames::new(),
-            walker: Walker::new(),
-            familiars: Familiars::new(),
-            own_stack: std::ptr::null_mut(),
-            sampler: std::ptr::null_mut(),
-        });
-    }
-    let mut head = REGISTRY.load(Ordering::Relaxed);
-    loop {
-        // SAFETY: not yet shared.
-        unsafe { (*stream).next = head };
-        match REGISTRY.compare_exchange_weak(head, stream, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return stream,
-            Err(now) => head = now,
-        }
-    }
-}
-
-fn locked<R>(act: impl FnOnce() -> R) -> R {
-    while LOCKED.swap(true, Ordering::Acquire) {
-        sys::yield_processor();
-    }
-    let result = act();
-    LOCKED.store(false, Ordering::Release);
-    result
-}
-
-/// A stream whose thread has ended for the kernel: glibc frees a thread's last memory after its last
-/// destructor, so a retired stream may still be written to.
-fn take_retired() -> *mut Stream {
-    let (process, thread) = (sys::process_id(), sys::thread_id());
-    locked(|| {
-        let mut before: *mut Stream = std::ptr::null_mut();
-        let mut at = RETIRED.load(Ordering::Relaxed);
-        for _ in 0..8 {
-            if at.is_null() {
-                break;
-            }
-            // SAFETY: streams are never freed, and the list is only changed under the lock.
-            let (owner, next) = unsafe { ((*at).tid, (*at).next_retired) };
-            if owner == thread || sys::thread_is_gone(process, owner) {
-                if before.is_null() {
-                    RETIRED.store(next, Ordering::Relaxed);
-                } else {
-                    // SAFETY: as above.
-                    unsafe { (*before).next_retired = next };
-                }
-                return at;
-            }
-            before = at;
-            at = next;
-        }
-        std::ptr::null_mut()
-    })
 }
 
 /// The thread is ending. It keeps its stream until it has ended; then another may take it.
@@ -184,39 +122,7 @@ pub fn retire(stream: *mut Stream) {
         (*stream).sampler = std::ptr::null_mut();
         (*stream).end_thread();
     };
-    locked(|| {
-        // SAFETY: in no list now, and the list is only changed under the lock.
-        unsafe { (*stream).next_retired = RETIRED.load(Ordering::Relaxed) };
-        RETIRED.store(stream, Ordering::Relaxed);
-    });
-}
-
-/// In a child of fork: every stream was the parent's, and the threads do not exist.
-pub fn after_fork() {
-    let mut stream = REGISTRY.swap(std::ptr::null_mut(), Ordering::Relaxed);
-    RETIRED.store(std::ptr::null_mut(), Ordering::Relaxed);
-    LOCKED.store(false, Ordering::Release);
-    COUNT.store(0, Ordering::Relaxed);
-    clock::after_fork();
-    while !stream.is_null() {
-        // SAFETY: the child has one thread, and none of these is in use by it.
-        unsafe {
-            let gone = &mut *stream;
-            let next = gone.next;
-            gone.live.abandon();
-            gone.tally.release();
-            gone.interned.release();
-            gone.marks.release();
-            gone.walker.release();
-            gone.familiars.forget();
-            cpu::abandon(gone.sampler);
-            if !gone.own_stack.is_null() {
-                sys::unmap(gone.own_stack, OWN_STACK_BYTES);
-            }
-            sys::unmap(stream.cast(), size_of::<Stream>());
-            stream = next;
-        }
-    }
+    set_aside(stream);
 }
 
 /// At the program's end: seals the open chunks of the calling thread and of ended ones. Those of other
@@ -235,18 +141,28 @@ pub fn seal_at_exit(own: *mut Stream) {
     }
 }
 
-/// Counts a call that came after the recording had ended.
-#[cold]
-fn count_lost() {
-    file::add_to_slot(Slot::LostStopped, 1);
-}
-
 fn out_of_memory<T>() -> Option<T> {
     state::stop(StopReason::NoMemory, libc::ENOMEM);
     None
 }
 
 impl Stream {
+    /// Forgets what belongs to an earlier recording: its file has the chunk.
+    fn begin_recording(&mut self, recording: u32) {
+        if self.recording == recording {
+            return;
+        }
+        self.recording = recording;
+        self.generation = 0;
+        self.live.abandon();
+        self.predictor = Predictor::new();
+        self.interned.release();
+        self.interned = Interned::new();
+        self.marks.release();
+        self.walker.end();
+        self.familiars.forget();
+    }
+
     /// Takes the stream over for the calling thread.
     fn begin_thread(&mut self) -> bool {
         let fresh = !self.live.is_open();
@@ -288,10 +204,12 @@ impl Stream {
     fn finish(&mut self) {
         self.tally.tell_live();
         let time = self.predictor.time();
-        if self.live.is_open() && self.live.seal(time) {
-            self.live.shrink();
-            self.begin_chunk(time);
-        }
+        while_recording(self.recording, || {
+            if self.live.is_open() && self.live.seal(time) {
+                self.live.shrink();
+                self.begin_chunk(time);
+            }
+        });
     }
 
     /// Makes sure that `bytes` fit.
@@ -304,12 +222,15 @@ impl Stream {
     #[inline(never)]
     fn make_room_slow(&mut self) -> bool {
         let time = self.predictor.time();
-        if !self.live.is_open() || !self.live.seal(time) {
-            return false;
-        }
-        self.live.enlarge();
-        self.begin_chunk(time);
-        state::is_recording()
+        while_recording(self.recording, || {
+            if !self.live.is_open() || !self.live.seal(time) {
+                return false;
+            }
+            self.live.enlarge();
+            self.begin_chunk(time);
+            state::is_recording()
+        })
+        .unwrap_or(false)
     }
 
     /// Writes a definition.
@@ -383,7 +304,7 @@ impl Stream {
         if counters::are_on() {
             self.count_here(caller, call);
         } else if self.record_here(caller, call).is_none() {
-            count_lost();
+            state::count_lost();
         }
     }
 
@@ -447,7 +368,7 @@ impl Stream {
         }
         self.work(caller.sp, |stream| {
             if stream.copied_here(caller, call).is_none() {
-                count_lost();
+                state::count_lost();
             }
         });
     }
@@ -580,7 +501,7 @@ impl Stream {
         }
         match self.counter(caller, call.code) {
             Some(number) => self.tally.made(number, call.address, call.size),
-            None => count_lost(),
+            None => state::count_lost(),
         }
     }
 

@@ -93,6 +93,17 @@ pub unsafe fn remap(address: *mut u8, old: usize, new: usize) -> Result<*mut u8>
         .map(|address| address as *mut u8)
 }
 
+/// Whether whole pages, which can be read, can be written, too.
+///
+/// # Safety
+/// What lies there must not rely on it.
+pub unsafe fn protect(pages: std::ops::Range<usize>, writable: bool) -> Result<()> {
+    let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+    let arguments = [pages.start, pages.len(), protection as usize, 0, 0, 0];
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_mprotect, arguments) }.map(|_| ())
+}
+
 /// The pages of the range read as zero in a child of fork.
 ///
 /// # Safety

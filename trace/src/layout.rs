@@ -63,6 +63,8 @@ numbered! {
         Fork = 1;
         /// `exec` in a process that was recorded before.
         Exec = 2;
+        /// The recorder was loaded into a program that ran already.
+        Attach = 3;
     }
 }
 

@@ -4,7 +4,7 @@
 //! size. `docs/reference/trace-format.md` specifies the bytes.
 //!
 //! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
-//! `layout`, `varint`, `call`, `fingerprint`.
+//! `layout`, `varint`, `call`, `fingerprint`, `attach`.
 //! The recorder's part (`layout`, `codec`, `columns::split`, `modules`, `process`) does not allocate, panic
 //! or take a lock, because it runs inside `malloc` of arbitrary programs; `writer`, `symbols` and `lost`
 //! allocate, and the recorder does not use them. The reading part treats a trace as hostile input: it
@@ -31,6 +31,7 @@
 //! # Ok::<(), larder_trace::TraceError>(())
 //! ```
 
+pub mod attach;
 pub mod call;
 pub mod codec;
 pub mod columns;

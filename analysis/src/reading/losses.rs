@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use larder_base::number::{counted, grouped};
 use larder_base::printable;
-use larder_trace::{Damage, Events, Losses, StopReason, Trace};
+use larder_trace::{Damage, Events, Losses, Origin, StopReason, Trace};
 
 use super::Analysis;
 use super::image::ImageReport;
@@ -111,6 +111,9 @@ fn image_details(image: &ImageReport) -> Vec<String> {
         add(format!(
             "recording stopped: {reason}; later calls are not counted"
         ));
+    }
+    if image.process.origin == Origin::Attach {
+        add("recording began while it ran; blocks allocated before are unknown".to_owned());
     }
     let losses = &image.losses;
     for (calls, why) in [

@@ -141,6 +141,7 @@ fn process(image: &ImageReport) -> Value {
         Origin::Start => "start",
         Origin::Fork => "fork",
         Origin::Exec => "exec",
+        Origin::Attach => "attach",
     };
     let end = match process.end {
         EndState::Running => "not seen",

@@ -73,7 +73,7 @@ pub fn several(memory: &Memory) -> Result<bool, Obstacle> {
 }
 
 /// Whether its program is a 32-bit one.
-fn is_narrow(memory: &Memory) -> bool {
+pub fn is_narrow(memory: &Memory) -> bool {
     const CLASS_32: u8 = 1;
     let mut head = [0; 5];
     let read = memory.open_file("exe").map(|mut file| {

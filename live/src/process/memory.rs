@@ -1,5 +1,5 @@
-//! The memory of another process, read by process_vm_readv: all of a range, or an error. Numbers in it
-//! have the machine's byte order, little-endian.
+//! The memory of another process, read by process_vm_readv: all of a range, or an error. Only `attach` writes to
+//! it. Numbers in it have the machine's byte order, little-endian.
 //!
 //! The directory under /proc stays open, so that another process that gets the same number later is
 //! not mistaken for this one.
@@ -87,6 +87,26 @@ impl Memory {
             // Not mapped: the process is another program now or is exiting, or the address is stale.
             _ if self.has_ended() => Err(Obstacle::Ended),
             _ => Err(Obstacle::Unsound("an address")),
+        }
+    }
+
+    /// Writes all of `bytes`, or fails.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Obstacle> {
+        let local = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: address as *mut libc::c_void,
+            iov_len: bytes.len(),
+        };
+        // SAFETY: `local` describes `bytes`, which is only read; `remote` is the other process's, and the kernel
+        // checks it.
+        let written = unsafe { libc::process_vm_writev(self.id as i32, &local, 1, &remote, 1, 0) };
+        match usize::try_from(written) == Ok(bytes.len()) {
+            true => Ok(()),
+            false if self.has_ended() => Err(Obstacle::Ended),
+            false => Err(Obstacle::Unsound("an address")),
         }
     }
 

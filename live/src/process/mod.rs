@@ -1,18 +1,26 @@
-//! Reads a running process on Larder from outside. The process is not signalled, nothing is loaded into
-//! it, and only `leaks` stops it. Its heap changes meanwhile, and it may be hostile: any word can have
+//! Reads a running process on Larder from outside. The process is not signalled, and only `leaks` and `attach`
+//! stop it; only `attach` loads anything into it. Its heap changes meanwhile, and it may be hostile: any word can have
 //! any value. So every count and every list is bounded, and an item with an invalid value is left out.
 //!
 //! `memory` reads, `maps` lists what is mapped, `find` finds `larder_anchor` (alloc/statistics/anchor.h)
 //! and `anchor` reads it; `pages` finds descriptors. `sites` reads the heap profile, `heap` what is in
 //! use and free, `heaps` the threads' heaps, `residence` what is in memory. `leaks` takes registers from
 //! `stopped`, objects from `objects`, other memory from `roots`, data from `globals`, and `reach`
-//! floods. `lost` does the same with the blocks of a trace (`traced`), on any allocator.
+//! floods. `lost` does the same with the blocks of a trace (`traced`), on any allocator. `attach` loads the
+//! recorder into a process on any allocator: `code` knows where which code is, `held` stops a thread at a safe moment
+//! and calls functions there.
 
 mod anchor;
+#[cfg(target_arch = "x86_64")]
+pub mod attach;
+#[cfg(target_arch = "x86_64")]
+mod code;
 mod find;
 mod globals;
 mod heap;
 mod heaps;
+#[cfg(target_arch = "x86_64")]
+mod held;
 mod leaks;
 mod lost;
 mod maps;

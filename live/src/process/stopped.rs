@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_THREADS: usize = 1 << 17;
 
 #[cfg(target_arch = "x86_64")]
-const VECTORS: i32 = 0x202; // NT_X86_XSTATE
+pub const VECTORS: i32 = 0x202; // NT_X86_XSTATE
 #[cfg(not(target_arch = "x86_64"))]
-const VECTORS: i32 = 2; // NT_PRFPREG
+pub const VECTORS: i32 = 2; // NT_PRFPREG
 
 pub struct Thread {
     pub id: i32,
@@ -116,7 +116,7 @@ impl Drop for Stopped {
 impl Thread {
     fn read_registers(&mut self) {
         let mut words = ptrace::registers(self.id, libc::NT_PRSTATUS);
-        self.begin_call_anew(&mut words);
+        begin_call_anew(self.id, &mut words);
         let word = |at: usize| words.get(at / 8).copied().unwrap_or(0);
         #[cfg(target_arch = "x86_64")]
         {
@@ -135,29 +135,29 @@ impl Thread {
         words.extend(ptrace::registers(self.id, VECTORS));
         self.registers = words;
     }
-
-    /// Some calls (epoll_wait, semop, sigtimedwait...) fail with EINTR after any stop. Restarts them like
-    /// the kernel restarts others, also with a signal, which may be an ignored one that was queued only
-    /// because of us. Not close: its descriptor may be another file's by now.
-    #[cfg(target_arch = "x86_64")]
-    fn begin_call_anew(&mut self, words: &mut [u64]) {
-        const ERESTARTNOHAND: i64 = 514;
-        const RAX: usize = std::mem::offset_of!(libc::user_regs_struct, rax) / 8;
-        const ORIG_RAX: usize = std::mem::offset_of!(libc::user_regs_struct, orig_rax) / 8;
-        let (Some(result), Some(call)) = (words.get(RAX), words.get(ORIG_RAX)) else {
-            return;
-        };
-        let interrupted = *call as i64 >= 0 && *result as i64 == -i64::from(libc::EINTR);
-        if !interrupted || *call as i64 == libc::SYS_close {
-            return;
-        }
-        words[RAX] = -ERESTARTNOHAND as u64;
-        ptrace::write_registers(self.id, libc::NT_PRSTATUS, words);
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn begin_call_anew(&mut self, _: &mut [u64]) {}
 }
+
+/// Some calls (epoll_wait, semop, sigtimedwait...) fail with EINTR after any stop. Restarts them like
+/// the kernel restarts others, also with a signal, which may be an ignored one that was queued only
+/// because of us. Not close: its descriptor may be another file's by now.
+#[cfg(target_arch = "x86_64")]
+pub fn begin_call_anew(thread: i32, words: &mut [u64]) {
+    const ERESTARTNOHAND: i64 = 514;
+    const RAX: usize = std::mem::offset_of!(libc::user_regs_struct, rax) / 8;
+    const ORIG_RAX: usize = std::mem::offset_of!(libc::user_regs_struct, orig_rax) / 8;
+    let (Some(result), Some(call)) = (words.get(RAX), words.get(ORIG_RAX)) else {
+        return;
+    };
+    let interrupted = *call as i64 >= 0 && *result as i64 == -i64::from(libc::EINTR);
+    if !interrupted || *call as i64 == libc::SYS_close {
+        return;
+    }
+    words[RAX] = -ERESTARTNOHAND as u64;
+    ptrace::write_registers(thread, libc::NT_PRSTATUS, words);
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn begin_call_anew(_: i32, _: &mut [u64]) {}
 
 enum Stop {
     /// Continues the thread with this signal, or with none.
@@ -191,7 +191,7 @@ fn await_stop(id: i32, until: Instant) -> Option<Stop> {
     }
 }
 
-fn tasks(memory: &Memory) -> Result<Vec<i32>, Obstacle> {
+pub fn tasks(memory: &Memory) -> Result<Vec<i32>, Obstacle> {
     let entries = std::fs::read_dir(memory.proc_path("task")).map_err(|_| Obstacle::Ended)?;
     let id = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     Ok(entries.flatten().filter_map(id).collect())
@@ -199,19 +199,19 @@ fn tasks(memory: &Memory) -> Result<Vec<i32>, Obstacle> {
 
 /// Whether the thread has ended, and waits for the others.
 fn is_ending(memory: &Memory, id: i32) -> bool {
-    let Ok(stat) = memory.text(&format!("task/{id}/stat")) else {
-        return true;
-    };
+    matches!(state(memory, id), None | Some(b'Z' | b'X'))
+}
+
+/// The letter of a thread's state, as in `ps`.
+pub fn state(memory: &Memory, id: i32) -> Option<u8> {
+    let stat = memory.text(&format!("task/{id}/stat")).ok()?;
     // Behind the name, which may contain anything.
-    let state = stat
-        .iter()
-        .rposition(|byte| *byte == b')')
-        .and_then(|at| stat.get(at + 2));
-    matches!(state, None | Some(b'Z' | b'X'))
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(end + 2).copied()
 }
 
 /// The process that traces it, such as a debugger.
-fn tracer(memory: &Memory) -> Option<u32> {
+pub fn tracer(memory: &Memory) -> Option<u32> {
     let status = memory.text("status").ok()?;
     let mut lines = status.split(|byte| *byte == b'\n');
     let id = lines.find_map(|line| line.strip_prefix(b"TracerPid:"))?;
