@@ -6,8 +6,8 @@
 //! recording and notes that in the trace.
 //!
 //! Modules, each using only those behind it: `dispatch` → `notes`, `duplicate`, `hooks`, `operators`, `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`,
-//! `intern`, `marks`, `chunk`, `counters`, `contents` → `familiar`, `recent`, `rules` → `map`, `file`, `clock` → `real`, `config`,
-//! `fixed`, `blocks`, `stack`, `signals` → `memory`, `arch`, `sys`, `hash`.
+//! `intern`, `marks`, `chunk`, `counters`, `contents` → `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `exports`,
+//! `real`, `config`, `fixed`, `blocks`, `stack`, `signals`, `table` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;
 mod ask;
@@ -22,6 +22,7 @@ mod dispatch;
 mod duplicate;
 mod errno;
 mod exec;
+mod exports;
 mod familiar;
 mod file;
 mod filter;
@@ -34,6 +35,7 @@ mod marks;
 mod memory;
 mod notes;
 mod operators;
+mod python;
 mod real;
 mod recent;
 mod registers;
@@ -43,6 +45,7 @@ mod stack;
 mod state;
 mod stream;
 mod sys;
+mod table;
 mod walk;
 
 #[global_allocator]
