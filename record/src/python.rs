@@ -87,7 +87,8 @@ impl Interpreter {
     /// on stderr.
     pub fn begin(&self, module: u32) -> Option<Python> {
         let version = self.version()?;
-        let layout = KNOWN.iter().find(|layout| version == [3, layout.minor]);
+        static LAYOUTS: [Layout; 4] = KNOWN;
+        let layout = LAYOUTS.iter().find(|layout| version == [3, layout.minor]);
         let python = layout.map(|layout| Python {
             layout,
             thread_state: self.thread_state,

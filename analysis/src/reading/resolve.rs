@@ -594,6 +594,8 @@ impl Resolver {
         self.modules
             .iter()
             .filter(|module| module.label.has_file())
+            // Its lines are Python's.
+            .filter(|module| module.label.language != Language::Interpreter)
             .filter_map(|module| {
                 let problem = module.symbols.as_ref()?.problem.clone()?;
                 Some(ModuleProblem {

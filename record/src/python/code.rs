@@ -40,6 +40,11 @@ pub fn read_word(address: u64) -> Option<u64> {
     Some(u64::from_ne_bytes(read(address, 8)?.try_into().ok()?))
 }
 
+fn word_at(bytes: &[u8], offset: u64) -> Option<u64> {
+    let word = bytes.get(offset as usize..)?.first_chunk()?;
+    Some(u64::from_ne_bytes(*word))
+}
+
 /// The place of a frame.
 pub fn place(layout: &Layout, frame: PythonFrame) -> Option<Place> {
     let PythonFrame {
@@ -48,15 +53,13 @@ pub fn place(layout: &Layout, frame: PythonFrame) -> Option<Place> {
     if !is_plausible(code) {
         return None;
     }
-    let field = |offset: u32| read_word(code + u64::from(offset));
+    let last = layout.lines.max(layout.shown_name).max(layout.first_line);
+    let fields = read(code, u64::from(last) + 8)?;
+    let field = |offset: u32| word_at(fields, offset.into());
     let first = field(layout.first_line)? as u32;
     let lines = field(layout.lines)?;
-    let length = read_word(lines + LENGTH)?;
-    let table = match length {
-        0 => &[],
-        // Bytes end with a zero, so that eight can be read of a short table.
-        _ => read(lines + BYTES, length.max(8))?.get(..length as usize)?,
-    };
+    let length = read_word(lines.checked_add(LENGTH)?)?;
+    let table = read(lines, BYTES.checked_add(length)?)?.get(BYTES as usize..)?;
     let line = match layout.evaluation {
         Evaluation::FrameEach => line_by_pairs(table, first, instruction as u32 as i32),
         _ => {
@@ -76,9 +79,10 @@ pub fn text(layout: &Layout, object: u64) -> Option<Vec<u8>> {
     if !is_plausible(object) {
         return None;
     }
-    let state = read_word(object + TEXT_STATE)?;
+    let head = read(object, TEXT_STATE + 8)?;
+    let state = word_at(head, TEXT_STATE)?;
     let (width, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1 != 0, state >> 6 & 1 != 0);
-    let count = read_word(object + LENGTH)?.min(MAX_CHARACTERS);
+    let count = word_at(head, LENGTH)?.min(MAX_CHARACTERS);
     if !is_compact || !matches!(width, 1 | 2 | 4) {
         return None;
     }

@@ -56,7 +56,8 @@ pub const TEXT_STATE: u64 = 32;
 /// In a bytes object.
 pub const BYTES: u64 = 32;
 
-pub const KNOWN: &[Layout] = &[
+/// By version, from 3.10 on.
+pub const KNOWN: [Layout; 4] = [
     Layout {
         minor: 10,
         evaluation: Evaluation::FrameEach,

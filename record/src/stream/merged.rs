@@ -23,7 +23,9 @@ pub struct Merged {
     lines: Table,
     /// The addresses whose names were written.
     named: Table,
+    /// The last stack that was defined.
     walker: Walker,
+    last_complete: bool,
 }
 
 impl Merged {
@@ -35,6 +37,7 @@ impl Merged {
             lines: Table::new(),
             named: Table::new(),
             walker: Walker::new(),
+            last_complete: false,
         }
     }
 
@@ -47,6 +50,7 @@ impl Merged {
         self.python = map.python;
         if reset {
             self.stacks.release();
+            self.walker.drop_last();
         }
     }
 
@@ -138,12 +142,21 @@ impl Stream {
         let frames = self.walker.last().iter().rev();
         let native: Vec<(u64, u64)> = frames.map(|frame| (frame.packed, frame.sp)).collect();
         let mut names = SymbolChunk::default();
-        let packed = self.in_place(python, &native, evaluated, &mut names);
+        let mut packed = self.in_place(python, &native, evaluated, &mut names);
         python::write(names);
+        packed.reverse();
+        if std::mem::replace(&mut self.merged.last_complete, complete) != complete {
+            self.merged.walker.drop_last();
+        }
         let mut walker = std::mem::replace(&mut self.merged.walker, Walker::new());
-        let replayed = walker.replay(packed.iter().rev().copied());
-        let whole = Walked { kept: 0, complete };
-        let node = replayed.and_then(|()| self.number(&mut walker, map, whole, false)?);
+        let kept = walker.replay_onto_last(&packed);
+        let node = kept.and_then(|kept| {
+            let walked = Walked { kept, complete };
+            self.number(&mut walker, map, walked, false)?
+        });
+        if node.is_none() {
+            walker.drop_last();
+        }
         self.merged.walker = walker;
         node
     }
