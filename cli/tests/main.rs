@@ -27,6 +27,7 @@ mod memdebug;
 mod needless;
 mod profile;
 mod push;
+mod python;
 mod record;
 mod run;
 mod serve;

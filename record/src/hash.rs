@@ -2,7 +2,7 @@
 //! the key; and that of bytes.
 
 /// 2^64 over the golden ratio.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[inline(always)]
 pub const fn spread(key: u64) -> u64 {

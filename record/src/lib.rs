@@ -7,8 +7,8 @@
 //!
 //! Modules, each using only those behind it: `attached`, `dispatch` → `notes`, `duplicate`, `hooks`, `operators`,
 //! `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`, `intern`, `marks`, `chunk`, `counters`, `contents` →
-//! `familiar`, `recent`, `rules` → `map`, `file`, `clock` → `redirect`, `real`, `config`, `fixed`, `blocks`, `stack`,
-//! `signals` → `memory`, `arch`, `sys`, `hash`.
+//! `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `redirect`, `exports`, `real`, `config`, `fixed`,
+//! `blocks`, `stack`, `signals`, `table` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;
 mod ask;
@@ -24,6 +24,7 @@ mod dispatch;
 mod duplicate;
 mod errno;
 mod exec;
+mod exports;
 mod familiar;
 mod file;
 mod filter;
@@ -36,6 +37,7 @@ mod marks;
 mod memory;
 mod notes;
 mod operators;
+mod python;
 mod real;
 mod recent;
 mod redirect;
@@ -46,6 +48,7 @@ mod stack;
 mod state;
 mod stream;
 mod sys;
+mod table;
 mod walk;
 
 #[global_allocator]

@@ -18,6 +18,8 @@ use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, U
 use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents};
 use larder_trace::modules::{Load, encode_load, encode_unload};
 
+use crate::exports::Exports;
+use crate::python::{self, Interpreter, Python};
 use crate::registers::Tables;
 use crate::{clock, file, real, redirect, sys};
 
@@ -48,6 +50,9 @@ pub struct Snapshot {
     loader: Range<u64>,
     /// Where the malloc below has its code, if it is not libc's.
     allocator: Range<u64>,
+    interpreter: Option<Interpreter>,
+    /// Since the interpreter was first seen to run.
+    pub python: Option<&'static Python>,
 }
 
 /// Of a module that may be unloaded, if the loader does not say where its record is.
@@ -110,6 +115,8 @@ pub fn start() {
         next_id: 0,
         loader: 0..0,
         allocator: 0..0,
+        interpreter: None,
+        python: None,
     };
     // SAFETY: the callback fits the snapshot, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut snapshot).cast()) };
@@ -333,6 +340,27 @@ impl Snapshot {
             .find(|known| (known.start..known.end).contains(&address))
     }
 
+    /// The same with the next generation's number.
+    fn next(&self) -> Snapshot {
+        Snapshot {
+            generation: self.generation + 1,
+            last_unload: self.last_unload,
+            unwinder: self.unwinder.clone(),
+            modules: self.modules.clone(),
+            next_id: self.next_id,
+            loader: self.loader.clone(),
+            allocator: self.allocator.clone(),
+            interpreter: self.interpreter.clone(),
+            python: self.python,
+        }
+    }
+
+    /// Whether this code evaluates Python code, and its frames are not known yet.
+    pub fn begins_python(&self, address: u64) -> bool {
+        let interpreter = self.interpreter.as_ref();
+        self.python.is_none() && interpreter.is_some_and(|i| i.evaluates.contains(&address))
+    }
+
     /// Whether code at this address belongs to a module.
     pub fn covers(&self, address: u64) -> bool {
         self.known(address).is_some()
@@ -355,14 +383,15 @@ impl Snapshot {
         known.id = self.next_id;
         known.loaded = self.generation;
         self.next_id += 1;
-        let sections = match image_at(&known) {
-            Some(headers) => Image {
-                bias: known.bias,
-                headers,
-            }
-            .sections(),
-            None => ExplicitModuleSectionInfo::default(),
-        };
+        let headers = image_at(&known);
+        let bias = known.bias;
+        let sections = headers.map(|headers| Image { bias, headers }.sections());
+        let sections = sections.unwrap_or_default();
+        // SAFETY: the headers of a module that is loaded.
+        let exports = headers.and_then(|headers| unsafe { Exports::of(bias, headers) });
+        if let Some(interpreter) = exports.as_ref().and_then(Interpreter::of) {
+            self.interpreter = Some(interpreter);
+        }
         known.tables = match (sections.eh_frame_hdr, sections.eh_frame) {
             (Some(header), Some(frames)) => Some(Tables { header, frames }),
             _ => None,
@@ -375,9 +404,34 @@ impl Snapshot {
         known
     }
 
-    fn remove(&mut self, start: u64) {
-        self.unwinder.remove_module(start);
-        self.modules.retain(|known| known.start != start);
+    /// The module of Python's lines has no code.
+    fn add_lines(&mut self) {
+        let known = Arc::new(Known {
+            id: self.next_id,
+            loaded: self.generation,
+            loaded_at: clock::now(),
+            start: python::ADDRESSES.start,
+            end: python::ADDRESSES.end,
+            bias: 0,
+            path: python::PATH.to_vec(),
+            build_id: Vec::new(),
+            link_map: 0,
+            tables: None,
+        });
+        self.next_id += 1;
+        let mut chunk = MapChunk::new();
+        chunk.load(&known);
+        chunk.write();
+        self.modules.push(known);
+    }
+
+    fn remove(&mut self, module: Range<u64>) {
+        self.unwinder.remove_module(module.start);
+        self.modules.retain(|known| known.start != module.start);
+        let interpreter = self.interpreter.as_ref();
+        if interpreter.is_some_and(|i| module.contains(&i.evaluates.start)) {
+            (self.interpreter, self.python) = (None, None);
+        }
     }
 }
 
@@ -505,13 +559,37 @@ pub fn check_all() {
 }
 
 fn change(address: u64, object: Option<Object>) {
+    locked(|old| publish_change(old, address, object));
+}
+
+fn locked(act: impl FnOnce(&Snapshot)) {
     while LOCKED.swap(true, Ordering::Acquire) {
         sys::yield_processor();
     }
     if let Some(old) = current() {
-        publish_change(old, address, object);
+        act(old);
     }
     LOCKED.store(false, Ordering::Release);
+}
+
+/// The calling thread evaluates Python code: publishes a snapshot with the module of Python's lines, or, if its frames
+/// cannot be read, without the interpreter.
+#[cold]
+pub fn begin_python() {
+    locked(|old| {
+        let Some(interpreter) = old.interpreter.as_ref().filter(|_| old.python.is_none()) else {
+            return; // Another thread was faster.
+        };
+        let mut next = old.next();
+        let begun = interpreter.begin(next.next_id);
+        if let Some(python) = begun {
+            next.python = Some(Box::leak(Box::new(python)));
+            next.add_lines();
+        } else {
+            next.interpreter = None;
+        }
+        CURRENT.store(Box::into_raw(Box::new(next)), Ordering::Release);
+    });
 }
 
 fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
@@ -520,15 +598,7 @@ fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
     {
         return; // Another thread was faster.
     }
-    let mut next = Snapshot {
-        generation: old.generation + 1,
-        last_unload: old.last_unload,
-        unwinder: old.unwinder.clone(),
-        modules: old.modules.clone(),
-        next_id: old.next_id,
-        loader: old.loader.clone(),
-        allocator: old.allocator.clone(),
-    };
+    let mut next = old.next();
     let mut chunk = MapChunk::new();
     let (start, end) = object.map_or((address, address + 1), |o| (o.start, o.end));
     for known in old
@@ -536,7 +606,7 @@ fn publish_change(old: &Snapshot, address: u64, object: Option<Object>) {
         .iter()
         .filter(|k| k.start < end && start < k.end)
     {
-        next.remove(known.start);
+        next.remove(known.start..known.end);
         next.last_unload = next.generation;
         chunk.unload(known.id, next.generation);
     }

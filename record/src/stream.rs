@@ -5,6 +5,7 @@
 //!
 //! Invariant: a definition precedes the first record that refers to it.
 
+mod merged;
 mod registry;
 
 use larder_trace::codec::{
@@ -26,6 +27,7 @@ use crate::registers::Registers;
 use crate::walk::{Walked, Walker};
 use crate::{clock, cpu, file, real, stack, state, sys};
 
+use merged::Merged;
 pub use registry::{after_fork, await_writers, forget_threads, set_aside};
 use registry::{make, of_earlier_recording, take_retired, while_recording};
 
@@ -46,6 +48,7 @@ pub struct Stream {
     marks: MarkNames,
     walker: Walker,
     familiars: Familiars,
+    merged: Merged,
     /// A stack to work on when the thread's is small; null until then.
     own_stack: *mut u8,
     /// The thread's; null if its processor time is not sampled.
@@ -161,6 +164,8 @@ impl Stream {
         self.marks.release();
         self.walker.end();
         self.familiars.forget();
+        self.merged.release();
+        self.merged = Merged::new();
     }
 
     /// Takes the stream over for the calling thread.
@@ -359,7 +364,9 @@ impl Stream {
     #[inline]
     pub fn copied(&mut self, caller: Caller, call: &Call) {
         let same_map = map::current().is_some_and(|map| map.generation == self.generation);
+        // A familiar caller may serve another line of Python.
         if same_map
+            && !self.merged.is_on()
             && self.live.room() >= RECORD_ROOM
             && let Some(site) = self.familiars.find(caller, call.code)
         {
@@ -432,8 +439,9 @@ impl Stream {
             if !walked.complete {
                 file::add_to_slot(Slot::TruncatedStacks, 1);
             }
+            let complete = walked.complete;
             if let Some(node) = self.number_last(map, walked, try_again)? {
-                return Some(node);
+                return self.node_of_last(node, complete);
             }
             self.walker.drop_last();
         }
@@ -518,9 +526,9 @@ impl Stream {
             .then_some(number)
     }
 
-    /// The number of the caller's stack, defined if it is new.
+    /// The number of the caller's native stack, defined if it is new.
     #[inline]
-    fn node(&mut self, caller: Caller) -> Option<u32> {
+    fn native_node(&mut self, caller: Caller) -> Option<u32> {
         let mut tries = 0;
         loop {
             let map = map::current()?;
@@ -545,7 +553,7 @@ impl Stream {
                 let _ = self.walker.remember();
                 return Some(parent);
             }
-            if tries >= 4 || !self.is_stale(map, at) {
+            if tries >= 4 || !(self.begins_python(map) || self.is_stale(map, at)) {
                 return self.define(at, parent);
             }
             self.walker.drop_last();
@@ -574,6 +582,16 @@ impl Stream {
             at += 1;
         }
         Some((parent, at))
+    }
+
+    /// Whether the last stack is the first one with Python code. Then the map is another afterwards.
+    fn begins_python(&mut self, map: &Snapshot) -> bool {
+        let mut frames = self.walker.last().iter();
+        let begins = frames.any(|frame| map.begins_python(frame.ip()));
+        if begins {
+            map::begin_python();
+        }
+        begins
     }
 
     /// New addresses are checked against the loader; if the map was wrong, the stack is to be walked again.
@@ -672,6 +690,7 @@ impl Stream {
         self.generation = map.generation;
         self.walker.forget_rules();
         self.familiars.forget();
+        self.merged.follow(map, reset);
         if reset {
             self.interned.forget();
         }

@@ -297,6 +297,27 @@ impl Walker {
         Some(())
     }
 
+    /// The same, where the last stack was made so, too: returns how many outermost frames are the last one's, numbers
+    /// included.
+    pub fn replay_onto_last(&mut self, packed: &[u64]) -> Option<usize> {
+        let last = self.frames.slice().get(..self.len)?.iter();
+        let same = last
+            .zip(packed)
+            .take_while(|(frame, packed)| frame.packed == **packed);
+        let kept = same.count();
+        self.len = 0;
+        let len = packed.len();
+        if !self.frames.grow_to(len, len.next_power_of_two().max(64)) {
+            return None;
+        }
+        let places = self.frames.slice().iter_mut().zip(packed);
+        for (place, packed) in places.skip(kept) {
+            *place = Frame::new(*packed, 0, 0);
+        }
+        self.len = len;
+        Some(kept)
+    }
+
     #[inline]
     fn walk_from(
         &mut self,

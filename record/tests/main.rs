@@ -11,5 +11,6 @@ mod io;
 mod marks;
 mod names;
 mod processes;
+mod python;
 mod stacks;
 mod support;

@@ -7,7 +7,7 @@
 //! `layout`, `varint`, `call`, `fingerprint`, `attach`.
 //! The recorder's part (`layout`, `codec`, `columns::split`, `modules`, `process`) does not allocate, panic
 //! or take a lock, because it runs inside `malloc` of arbitrary programs; `writer`, `symbols` and `lost`
-//! allocate, and the recorder does not use them. The reading part treats a trace as hostile input: it
+//! allocate. Of these the recorder uses `symbols`, whose allocations its own heap serves. The reading part treats a trace as hostile input: it
 //! cannot cause a panic, or an allocation that the file's size does not bound.
 //!
 //! # Reading

@@ -5,7 +5,7 @@
 //! first name of an address counts; `Symbols` takes a small multiple of the bytes of its chunks, which are
 //! never compressed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::modules::ModuleId;
 use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
@@ -35,11 +35,11 @@ fn cut(text: &[u8]) -> &[u8] {
     text.get(..MAX_TEXT_BYTES).unwrap_or(text)
 }
 
-/// The payload of a symbol chunk while it is written. Allocates: not for the recorder.
+/// The payload of a symbol chunk while it is written. Allocates; asks the system for no random numbers.
 #[derive(Debug, Default)]
 pub struct SymbolChunk {
     bytes: Vec<u8>,
-    texts: HashMap<Vec<u8>, u64>,
+    texts: BTreeMap<Vec<u8>, u64>,
     address: u64,
 }
 
@@ -67,6 +67,10 @@ impl SymbolChunk {
 
     pub fn is_full(&self) -> bool {
         self.bytes.len() > FULL_BYTES
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// The payload; the chunk is empty afterwards.
@@ -109,6 +113,7 @@ pub struct Symbols {
     functions: Vec<(usize, usize, u32)>,
     /// The first function, and their number.
     by_address: HashMap<(ModuleId, u64), (usize, usize)>,
+    modules: HashSet<ModuleId>,
 }
 
 impl Symbols {
@@ -132,6 +137,11 @@ impl Symbols {
 
     pub fn is_empty(&self) -> bool {
         self.by_address.is_empty()
+    }
+
+    /// Whether the trace names any function of a module.
+    pub fn name_some_of(&self, module: ModuleId) -> bool {
+        self.modules.contains(&module)
     }
 
     fn text(&self, number: usize) -> &[u8] {
@@ -171,6 +181,7 @@ impl Symbols {
                         let file = self.text_number(&mut input, first)?;
                         self.functions.push((name, file, input.varint_u32()?));
                     }
+                    self.modules.insert(module);
                     self.by_address
                         .entry((module, address))
                         .or_insert((begin, count));

@@ -138,7 +138,7 @@ fn find_wrapper<'r>(
 mod tests {
     use super::super::family::Kind;
     use super::super::plumbing;
-    use super::super::resolve::ModuleLabel;
+    use super::super::resolve::{Language, ModuleLabel};
     use super::*;
     use crate::symbols::{FunctionName, SourceFrame};
     use std::cell::Cell;
@@ -173,6 +173,7 @@ mod tests {
                         name: module.into(),
                         build_id: Vec::new(),
                         role,
+                        language: Language::Native,
                     }),
                     address: 0,
                 }])

@@ -11,7 +11,7 @@ use larder_base::style::{FAINT, WARNING};
 
 use super::attribute::functions;
 use super::plumbing::ModuleRole;
-use super::resolve::{ChainFrame, Resolver};
+use super::resolve::{ChainFrame, Language, Resolver};
 use super::sites::{Site, SiteStack};
 use crate::symbols::SymbolProblem;
 
@@ -75,9 +75,19 @@ pub fn is_start(frame: &ChainFrame) -> bool {
     function.is_some_and(|function| STARTS.contains(&&*function.name))
 }
 
-/// The frames up to `main` or a thread's function.
-/// Without the C library's symbol table the innermost of the starting functions has no name.
+/// The frames up to `main` or a thread's function; of Python code, up to what the interpreter ran first.
 pub fn without_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFrame] {
+    let frames = without_c_start(frames);
+    let of = |language| move |frame: &&&ChainFrame| frame.module.language == language;
+    if !frames.iter().any(|frame| of(Language::Python)(&frame)) {
+        return frames;
+    }
+    let start = frames.iter().rev().take_while(of(Language::Interpreter));
+    &frames[..frames.len() - start.count()]
+}
+
+/// Without the C library's symbol table the innermost of the starting functions has no name.
+fn without_c_start<'a, 'f>(frames: &'a [&'f ChainFrame]) -> &'a [&'f ChainFrame] {
     let name = |frame: &ChainFrame| Some(frame.source.function.as_ref()?.name.clone());
     let Some(mut end) = frames.iter().position(|frame| is_start(frame)) else {
         return frames;

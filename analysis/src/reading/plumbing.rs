@@ -37,6 +37,9 @@ const SYSTEM_MODULES: &[&str] = &[
     "[vdso]",
 ];
 
+/// The path of the module that the recorder gives Python's lines.
+pub const PYTHON: &[u8] = b"[python]";
+
 /// Well-known wrappers of malloc: their callers are charged.
 const KNOWN_WRAPPERS: &[&str] = &[
     // GNU programs.
@@ -127,6 +130,13 @@ impl ModuleRole {
     }
 }
 
+/// Whether a file is CPython, or of its standard library.
+pub fn is_interpreter(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let of_library = || path.windows(13).any(|part| part == b"/lib-dynload/");
+    name.starts_with(b"python3") || name.starts_with(b"libpython3") || of_library()
+}
+
 /// Whether the frame is the malloc family itself, wherever it is defined.
 pub fn is_family(role: ModuleRole, frame: &SourceFrame) -> bool {
     role == ModuleRole::Larder
@@ -186,6 +196,15 @@ fn is_standard_library_file(file: &str) -> bool {
         || file.starts_with("/rustc/")
         || file.starts_with("/rust/deps/")
         || file.contains("/lib/rustlib/src/rust/library/")
+        || is_pythons_library(file)
+}
+
+/// Python's standard library, parts of which are compiled into the interpreter; not packages installed beside it.
+fn is_pythons_library(file: &str) -> bool {
+    file.starts_with("<frozen ")
+        || file.contains("/lib/python3.")
+            && !file.contains("/site-packages/")
+            && !file.contains("/dist-packages/")
 }
 
 /// For functions without debug information, which have nothing but a name.
@@ -255,6 +274,27 @@ mod tests {
         ));
         assert!(skipped("_Znwm", None));
         assert!(skipped("malloc", Some("/home/u/interpose.c")));
+    }
+
+    #[test]
+    fn pythons_library_is_plumbing_and_packages_are_not() {
+        assert!(skipped(
+            "loads",
+            Some("/usr/lib/python3.11/json/__init__.py")
+        ));
+        assert!(skipped(
+            "_find_and_load",
+            Some("<frozen importlib._bootstrap>")
+        ));
+        let packages = "/usr/local/lib/python3.11/dist-packages/regex/regex.py";
+        assert!(!skipped("compile", Some(packages)));
+        assert!(!skipped("<module>", Some("/home/u/script.py")));
+        assert!(is_interpreter(b"/usr/bin/python3.11"));
+        assert!(is_interpreter(b"/opt/lib/libpython3.13.so.1.0"));
+        assert!(is_interpreter(
+            b"/usr/lib/python3.11/lib-dynload/_json.cpython-311-x86_64-linux-gnu.so"
+        ));
+        assert!(!is_interpreter(b"/usr/lib/python3/dist-packages/_regex.so"));
     }
 
     #[test]

@@ -20,7 +20,9 @@ use super::chain::{Chain, Location};
 use super::excerpt::Texts;
 use super::lookup::Lookup;
 use super::pattern;
-use super::plumbing::{ModuleRole, is_family, is_known_wrapper, is_plumbing};
+use super::plumbing::{
+    ModuleRole, PYTHON, is_family, is_interpreter, is_known_wrapper, is_plumbing,
+};
 use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
 use crate::symbols::source::{FoundSource, Sources};
 use crate::symbols::types::ModuleTypes;
@@ -35,13 +37,23 @@ pub struct ModuleLabel {
     pub name: String,
     pub build_id: Vec<u8>,
     pub role: ModuleRole,
+    pub language: Language,
 }
 
 impl ModuleLabel {
-    /// It has no file.
-    fn is_of_kernel(&self) -> bool {
-        self.name.starts_with("linux-vdso")
+    fn has_file(&self) -> bool {
+        !self.name.starts_with("linux-vdso") && self.language != Language::Python
     }
+}
+
+/// What a module's code is to Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    Native,
+    /// The interpreter, in a trace that has lines of Python.
+    Interpreter,
+    /// Its functions are Python's.
+    Python,
 }
 
 /// One function of a stack, inlined ones included.
@@ -163,6 +175,8 @@ pub struct Resolver {
 
 /// The number of the place for addresses in no module.
 const NO_MODULE: usize = usize::MAX;
+/// In place of an image: the interpreter's module in traces that have lines of Python.
+const OF_PYTHON: u64 = u64::MAX;
 
 impl Resolver {
     /// Charges callers by these options.
@@ -197,6 +211,7 @@ impl Resolver {
                 name: "[unknown]".to_owned(),
                 build_id: Vec::new(),
                 role: ModuleRole::Program,
+                language: Language::Native,
             }),
             frames: FxHashMap::default(),
             chains: Vec::new(),
@@ -267,7 +282,8 @@ impl Resolver {
 
     /// The same for an address in a file, or in none, without a trace; the bias is ignored.
     pub fn frames_in_file(&mut self, module: Option<&Module>, address: u64) -> Rc<[ChainFrame]> {
-        let index = module.map_or(NO_MODULE, |module| self.index_of(module, 0));
+        let native = Language::Native;
+        let index = module.map_or(NO_MODULE, |module| self.index_of(module, 0, |_| native));
         if let Some(frames) = self.frames.get(&(index, address)) {
             return frames.clone();
         }
@@ -288,7 +304,10 @@ impl Resolver {
         let functions = trace.symbols().functions(module?.id, in_file);
         let outermost = functions.len().checked_sub(1)?;
         let frames = functions.enumerate().map(|(depth, function)| {
-            let source = self.source_frame(&function, depth < outermost);
+            let source = match label.language {
+                Language::Python => python_frame(&function),
+                _ => self.source_frame(&function, depth < outermost),
+            };
             self.judge(source, &label, in_file)
         });
         Some(frames.collect())
@@ -312,16 +331,30 @@ impl Resolver {
     }
 
     fn module_index(&mut self, trace: &Trace, module: &Module) -> usize {
-        let image = if trace.symbols().is_empty() {
-            0
-        } else {
-            self.image
+        let names = trace.symbols();
+        let image = match names.is_empty() {
+            true => 0,
+            false if names.name_some_of(module.id) => self.image,
+            false if is_interpreter(&module.path) => OF_PYTHON,
+            false => 0,
         };
-        self.index_of(module, image)
+        self.index_of(module, image, |path| {
+            let has_python = || trace.modules().iter().any(|other| other.path == PYTHON);
+            match image {
+                _ if path == PYTHON => Language::Python,
+                OF_PYTHON if has_python() => Language::Interpreter,
+                _ => Language::Native,
+            }
+        })
     }
 
     /// `image` is 0 where names come from the file alone.
-    fn index_of(&mut self, module: &Module, image: u64) -> usize {
+    fn index_of(
+        &mut self,
+        module: &Module,
+        image: u64,
+        language: impl FnOnce(&[u8]) -> Language,
+    ) -> usize {
         let identity = (module.path.clone(), module.build_id.clone(), image);
         if let Some(index) = self.by_identity.get(&identity) {
             return *index;
@@ -331,6 +364,7 @@ impl Resolver {
         let label = ModuleLabel {
             path: printable::name(path),
             role: ModuleRole::of(&name),
+            language: language(&module.path),
             name,
             build_id: identity.1.clone(),
         };
@@ -464,7 +498,9 @@ impl Resolver {
         let known = self.passes_wrappers && is_known_wrapper(&source);
         let frame = ChainFrame {
             family: is_family(module.role, &source),
-            plumbing: skipped || is_plumbing(module.role, &source),
+            plumbing: skipped
+                || module.language == Language::Interpreter
+                || is_plumbing(module.role, &source),
             source,
             module: module.clone(),
             address,
@@ -557,7 +593,9 @@ impl Resolver {
     pub fn problems(&self) -> Vec<ModuleProblem> {
         self.modules
             .iter()
-            .filter(|module| !module.label.is_of_kernel())
+            .filter(|module| module.label.has_file())
+            // Its lines are Python's.
+            .filter(|module| module.label.language != Language::Interpreter)
             .filter_map(|module| {
                 let problem = module.symbols.as_ref()?.problem.clone()?;
                 Some(ModuleProblem {
@@ -585,13 +623,27 @@ fn symbols<'m>(
 ) -> Option<&'m ModuleSymbols> {
     let module = modules.get_mut(index)?;
     let (path, label) = (Path::new(OsStr::from_bytes(&module.path)), &module.label);
+    if label.language == Language::Python {
+        return None;
+    }
     // Larder's own functions are not shown, and the kernel's module has no file.
-    let is_asked_for = label.role != ModuleRole::Larder && !label.is_of_kernel();
+    let is_asked_for = label.role != ModuleRole::Larder && label.has_file();
     let load = || match is_asked_for {
         true => ModuleSymbols::load(path, &label.build_id, roots),
         false => ModuleSymbols::load(path, &label.build_id, &roots.local()),
     };
     Some(module.symbols.get_or_insert_with(load))
+}
+
+/// The line of a Python function, whose name is not mangled.
+fn python_frame(function: &Function<'_>) -> SourceFrame {
+    let text = String::from_utf8_lossy;
+    SourceFrame {
+        function: some(function.name).map(|name| FunctionName::plain(&text(name))),
+        file: some(function.file).map(|file| (*text(file)).into()),
+        line: Some(function.line).filter(|line| *line > 0),
+        inlined: false,
+    }
 }
 
 fn some(text: &[u8]) -> Option<&[u8]> {

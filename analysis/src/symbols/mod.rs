@@ -62,6 +62,17 @@ impl FunctionName {
         }
     }
 
+    /// A name that is not mangled.
+    pub fn plain(name: &str) -> Self {
+        let name: Rc<str> = name.into();
+        Self {
+            symbol: name.clone(),
+            name: name.clone(),
+            full: name,
+            offset: None,
+        }
+    }
+
     /// Whether one of the forms that a user may write is meant.
     pub fn is_named(&self, is_meant: impl Fn(&str) -> bool) -> bool {
         is_meant(&self.name) || is_meant(&self.symbol) || is_meant(&self.full)

@@ -14,7 +14,7 @@ use super::debuginfod::Debuginfod;
 const ENDINGS: &[&str] = &[
     "C", "S", "adb", "ads", "asm", "c", "c++", "cc", "cpp", "cppm", "cu", "cuh", "cxx", "d", "f",
     "f90", "go", "h", "h++", "hh", "hpp", "hxx", "inc", "inl", "ipp", "ixx", "l", "ll", "m", "mm",
-    "nim", "pyx", "rs", "s", "swift", "tcc", "tpp", "vala", "y", "yy", "zig",
+    "nim", "py", "pyx", "rs", "s", "swift", "tcc", "tpp", "vala", "y", "yy", "zig",
 ];
 
 /// Where sources are, beside the paths of the debug information.

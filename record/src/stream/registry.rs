@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 use larder_trace::StopReason;
 use larder_trace::codec::Predictor;
 
+use super::merged::Merged;
 use super::{OWN_STACK_BYTES, Stream};
 use crate::chunk::Live;
 use crate::counters::Tally;
@@ -78,6 +79,7 @@ pub fn make(recording: u32) -> *mut Stream {
             marks: MarkNames::new(),
             walker: Walker::new(),
             familiars: Familiars::new(),
+            merged: Merged::new(),
             own_stack: std::ptr::null_mut(),
             sampler: std::ptr::null_mut(),
         });
@@ -168,6 +170,7 @@ pub fn after_fork() {
             gone.marks.release();
             gone.walker.release();
             gone.familiars.forget();
+            gone.merged.release();
             cpu::abandon(gone.sampler);
             if !gone.own_stack.is_null() {
                 sys::unmap(gone.own_stack, OWN_STACK_BYTES);

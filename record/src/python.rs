@@ -1,0 +1,222 @@
+//! Python code in a stack: finds CPython in a module, and its frames of the calling thread.
+//!
+//! Each line of a function gets an address in a range that no code can have, as if it were machine code of a module of
+//! its own, which symbol chunks name. The address follows from the names, so that threads and processes agree on it
+//! without a table.
+//!
+//! Thread safety: values here never change.
+
+mod chain;
+mod code;
+mod layout;
+
+use std::ffi::{CStr, CString, c_char};
+use std::ops::Range;
+
+use larder_trace::ModuleId;
+use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents};
+use larder_trace::symbols::{Function, SymbolChunk};
+
+use crate::exports::Exports;
+use crate::{arch, file, hash, sys};
+use chain::is_plausible;
+pub use chain::{Evaluated, PythonFrame, Thread};
+use code::Place;
+use layout::{KNOWN, Layout, OBJECT_TYPE};
+
+/// The module of all Python code.
+pub const PATH: &[u8] = b"[python]";
+/// Its addresses: none is canonical.
+pub const ADDRESSES: Range<u64> = 1 << 62..(1 << 63) - 1;
+
+type ThreadState = unsafe extern "C" fn() -> usize;
+type VersionText = unsafe extern "C" fn() -> *const c_char;
+
+/// A module that has CPython.
+#[derive(Clone)]
+pub struct Interpreter {
+    /// The code of the function that evaluates Python code, without what the compiler has moved elsewhere.
+    pub evaluates: Range<u64>,
+    /// Returns the calling thread's state, or 0; plain reads.
+    thread_state: ThreadState,
+    /// Since Python 3.11.
+    version: Option<u64>,
+    version_text: VersionText,
+    code_type: u64,
+    text_type: u64,
+    /// The working directory at the program's start.
+    folder: Vec<u8>,
+}
+
+impl Interpreter {
+    pub fn of(exports: &Exports) -> Option<Interpreter> {
+        let find = |name| exports.find(name);
+        let evaluates = find(b"_PyEval_EvalFrameDefault")?;
+        let thread_state = find(b"PyGILState_GetThisThreadState")?.address as usize;
+        let version_text = find(b"Py_GetVersion")?.address as usize;
+        let mut folder = vec![0; 4096];
+        let length = sys::working_directory(&mut folder).unwrap_or(0);
+        folder.truncate(length);
+        Some(Interpreter {
+            evaluates: evaluates.address..evaluates.address + evaluates.bytes,
+            // SAFETY: CPython's functions of these names have these types.
+            thread_state: unsafe { std::mem::transmute::<usize, ThreadState>(thread_state) },
+            version: find(b"Py_Version").map(|version| version.address),
+            // SAFETY: as above.
+            version_text: unsafe { std::mem::transmute::<usize, VersionText>(version_text) },
+            code_type: find(b"PyCode_Type")?.address,
+            text_type: find(b"PyUnicode_Type")?.address,
+            folder,
+        })
+    }
+
+    /// Major and minor version. The interpreter has begun to run.
+    fn version(&self) -> Option<[u32; 2]> {
+        if let Some(at) = self.version {
+            let word = code::read_word(at)? as u32;
+            return Some([word >> 24, word >> 16 & 255]);
+        }
+        // SAFETY: the function formats into memory of its own, always the same text.
+        let text = unsafe { CStr::from_ptr((self.version_text)()) };
+        let mut parts = text.to_str().ok()?.split('.');
+        let mut part = || parts.next()?.parse().ok();
+        Some([part()?, part()?])
+    }
+
+    /// How to read frames, if that can be done: the calling thread evaluates Python code. If not, says so in one line
+    /// on stderr.
+    pub fn begin(&self, module: u32) -> Option<Python> {
+        let version = self.version()?;
+        static LAYOUTS: [Layout; 4] = KNOWN;
+        let layout = LAYOUTS.iter().find(|layout| version == [3, layout.minor]);
+        let python = layout.map(|layout| Python {
+            layout,
+            thread_state: self.thread_state,
+            module: ModuleId(module),
+            folder: self.folder.clone(),
+        });
+        if let Some(python) = python
+            && python.can_be_read(self)
+        {
+            return Some(python);
+        }
+        let [major, minor] = version;
+        let version = CString::new(format!("{major}.{minor}")).unwrap_or_default();
+        let known = layout.map_or("its frames are not known", |_| "its frames cannot be read");
+        let rest = format!("{known}: native ones are recorded");
+        file::warn(b"Python ", &version, None, rest.as_bytes());
+        None
+    }
+}
+
+/// A running CPython whose frames can be read.
+pub struct Python {
+    layout: &'static Layout,
+    thread_state: ThreadState,
+    module: ModuleId,
+    folder: Vec<u8>,
+}
+
+/// A line of a Python function.
+pub struct Line {
+    place: Place,
+    address: u64,
+}
+
+impl Line {
+    /// Its address in the trace's form: as behind the call that is looked up.
+    pub fn packed(&self) -> u64 {
+        (self.address + 1) << 1
+    }
+}
+
+impl Python {
+    /// The calling thread, if it runs Python code. `checked`: the state that was found to be its own last.
+    #[inline]
+    pub fn thread(&self, checked: &mut u64) -> Option<Thread<'_>> {
+        // SAFETY: the module is loaded, and has initialized itself: it has evaluated code.
+        let state = unsafe { (self.thread_state)() } as u64;
+        if state != *checked {
+            *checked = if self.is_own(state) { state } else { 0 };
+        }
+        // SAFETY: just checked, or before; a thread's state stays as long as it is returned.
+        (*checked != 0).then(|| unsafe { Thread::new(self.layout, *checked) })
+    }
+
+    #[cold]
+    fn is_own(&self, state: u64) -> bool {
+        let thread = |state| code::read_word(state + u64::from(self.layout.thread));
+        is_plausible(state) && thread(state) == Some(arch::thread_pointer() as u64)
+    }
+
+    /// Whether the layout is right for the calling thread's frames: each has a code object with texts as names.
+    fn can_be_read(&self, interpreter: &Interpreter) -> bool {
+        let is = |object: u64, kind| code::read_word(object + OBJECT_TYPE) == Some(kind);
+        let is_text = |code: u64, offset: u32| {
+            code::read_word(code + u64::from(offset))
+                .is_some_and(|text| is_plausible(text) && is(text, interpreter.text_type))
+        };
+        let Some(thread) = self.thread(&mut 0) else {
+            return false;
+        };
+        let Some(codes) = thread.checked_codes() else {
+            return false;
+        };
+        let layout = self.layout;
+        codes.into_iter().all(|code| {
+            is_plausible(code)
+                && is(code, interpreter.code_type)
+                && [layout.name, layout.shown_name, layout.file].map(|at| is_text(code, at))
+                    == [true; 3]
+        })
+    }
+
+    /// The line that a frame is at, which is read with care.
+    pub fn line(&self, frame: PythonFrame) -> Option<Line> {
+        let place = code::place(self.layout, frame)?;
+        let (function, file) = (hash::bytes(&place.function), hash::bytes(&place.file));
+        let key = hash::fold(function ^ u64::from(place.line).rotate_left(32), file | 1);
+        let address = ADDRESSES.start | (key & (ADDRESSES.start - 2));
+        Some(Line { place, address })
+    }
+
+    /// Adds the line's names.
+    pub fn name(&self, line: &Line, names: &mut SymbolChunk) {
+        let path = self.path(&line.place.file);
+        let function = Function {
+            name: &line.place.function,
+            file: &path,
+            line: line.place.line,
+        };
+        names.add(self.module, line.address, &[function]);
+    }
+
+    /// The path of a file as the program's start had it; `<frozen …>` and its like are no paths.
+    fn path(&self, file: &[u8]) -> Vec<u8> {
+        match file.first() {
+            None | Some(b'/' | b'<') => file.to_vec(),
+            Some(_) => {
+                let file = file.strip_prefix(b"./").unwrap_or(file);
+                [&self.folder, &b"/"[..], file].concat()
+            }
+        }
+    }
+}
+
+/// Writes names to the trace.
+pub fn write(mut names: SymbolChunk) {
+    if names.is_empty() {
+        return;
+    }
+    let mut bytes = vec![0; CHUNK_HEADER_BYTES];
+    bytes.extend(names.take());
+    let header = ChunkHeader {
+        kind: ChunkKind::Symbols,
+        compressed: false,
+        columns: false,
+        stored_bytes: 0,
+        raw_bytes: (bytes.len() - CHUNK_HEADER_BYTES) as u32,
+        contents: Contents::default(),
+    };
+    file::append(&mut bytes, header);
+}

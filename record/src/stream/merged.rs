@@ -1,0 +1,194 @@
+//! Stacks with Python's lines: where the interpreter evaluates Python code, that code's frames stand in its place.
+//!
+//! A stack follows from the native one and the thread's Python frames, so it is kept by both (`Merged::stacks`).
+//! Thread safety: belongs to a stream.
+
+use larder_trace::symbols::SymbolChunk;
+
+use super::Stream;
+use crate::arch::Caller;
+use crate::hash;
+use crate::map::{self, Snapshot};
+use crate::python::{self, Evaluated, Python, PythonFrame};
+use crate::table::Table;
+use crate::walk::{Walked, Walker};
+
+pub struct Merged {
+    python: Option<&'static Python>,
+    /// The thread's state that was found to be its own last.
+    checked: u64,
+    /// The numbers of stacks, by native stack and Python frames.
+    stacks: Table,
+    /// The addresses of lines, by frame.
+    lines: Table,
+    /// The addresses whose names were written.
+    named: Table,
+    /// The last stack that was defined.
+    walker: Walker,
+    last_complete: bool,
+}
+
+impl Merged {
+    pub const fn new() -> Self {
+        Merged {
+            python: None,
+            checked: 0,
+            stacks: Table::new(),
+            lines: Table::new(),
+            named: Table::new(),
+            walker: Walker::new(),
+            last_complete: false,
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.python.is_some()
+    }
+
+    /// Another module map. `reset`: the numbers of stacks begin anew.
+    pub fn follow(&mut self, map: &Snapshot, reset: bool) {
+        self.python = map.python;
+        if reset {
+            self.stacks.release();
+            self.walker.drop_last();
+        }
+    }
+
+    pub fn release(&mut self) {
+        self.stacks.release();
+        self.lines.release();
+        self.named.release();
+        self.walker.release();
+    }
+
+    /// The address of a frame's line, in the trace's form.
+    fn line(
+        &mut self,
+        python: &Python,
+        frame: PythonFrame,
+        names: &mut SymbolChunk,
+    ) -> Option<u64> {
+        let key = frame.mix(0) | 1;
+        if let Some(known) = self.lines.get(key) {
+            return Some(known);
+        }
+        let line = python.line(frame)?;
+        let packed = line.packed();
+        if self.named.get(packed).is_none() {
+            python.name(&line, names);
+            self.named.insert(packed, packed);
+        }
+        self.lines.insert(key, packed);
+        Some(packed)
+    }
+}
+
+impl Stream {
+    /// The number of the caller's stack, defined if it is new.
+    #[inline]
+    pub(super) fn node(&mut self, caller: Caller) -> Option<u32> {
+        let native = self.native_node(caller)?;
+        match self.merged.python {
+            None => Some(native),
+            Some(python) => self.merged_node(python, native, |stream| {
+                let walked = stream.walker.walk(map::current()?, caller)?;
+                let complete = walked.complete;
+                // Numbers the frames that the walk has replaced.
+                stream.known_part(&walked)?;
+                Some(complete)
+            }),
+        }
+    }
+
+    /// The same for the stack that was walked last, which has this number.
+    pub(super) fn node_of_last(&mut self, native: u32, complete: bool) -> Option<u32> {
+        match self.merged.python {
+            None => Some(native),
+            Some(python) => self.merged_node(python, native, |_| Some(complete)),
+        }
+    }
+
+    /// `walk` makes the native stack the last one, and returns whether it is complete.
+    #[inline]
+    fn merged_node(
+        &mut self,
+        python: &Python,
+        native: u32,
+        walk: impl FnOnce(&mut Stream) -> Option<bool>,
+    ) -> Option<u32> {
+        let Some(thread) = python.thread(&mut self.merged.checked) else {
+            return Some(native);
+        };
+        let frames = thread.key();
+        if frames == 0 {
+            return Some(native);
+        }
+        let key = hash::fold(frames, hash::FACTOR ^ u64::from(native)) | 1;
+        if let Some(node) = self.merged.stacks.get(key) {
+            return Some(node as u32);
+        }
+        let native_complete = walk(self)?;
+        let (evaluated, complete) = thread.frames();
+        let node = self.merge(python, &evaluated, complete && native_complete)?;
+        self.merged.stacks.insert(key, u64::from(node));
+        Some(node)
+    }
+
+    /// Defines the stack of these frames and the last stack's.
+    #[cold]
+    #[inline(never)]
+    fn merge(&mut self, python: &Python, evaluated: &[Evaluated], complete: bool) -> Option<u32> {
+        let map = map::current()?;
+        let frames = self.walker.last().iter().rev();
+        let native: Vec<(u64, u64)> = frames.map(|frame| (frame.packed, frame.sp)).collect();
+        let mut names = SymbolChunk::default();
+        let mut packed = self.in_place(python, &native, evaluated, &mut names);
+        python::write(names);
+        packed.reverse();
+        if std::mem::replace(&mut self.merged.last_complete, complete) != complete {
+            self.merged.walker.drop_last();
+        }
+        let mut walker = std::mem::replace(&mut self.merged.walker, Walker::new());
+        let kept = walker.replay_onto_last(&packed);
+        let node = kept.and_then(|kept| {
+            let walked = Walked { kept, complete };
+            self.number(&mut walker, map, walked, false)?
+        });
+        if node.is_none() {
+            walker.drop_last();
+        }
+        self.merged.walker = walker;
+        node
+    }
+
+    /// The frames, innermost first: each native one that evaluates Python code is replaced by that code's.
+    /// `native`: addresses and stack pointers, innermost first.
+    fn in_place(
+        &mut self,
+        python: &Python,
+        native: &[(u64, u64)],
+        evaluated: &[Evaluated],
+        names: &mut SymbolChunk,
+    ) -> Vec<u64> {
+        let mut packed = Vec::with_capacity(native.len() + evaluated.len());
+        let mut evaluated = evaluated.iter().peekable();
+        for (index, (address, sp)) in native.iter().enumerate() {
+            let end = native.get(index + 1).map_or(*sp, |(_, outer)| *outer);
+            // What is below belongs to no frame of this stack.
+            while evaluated
+                .next_if(|here| here.at < *sp && *sp < end)
+                .is_some()
+            {}
+            let before = packed.len();
+            while let Some(here) = evaluated.next_if(|here| (*sp..end).contains(&here.at)) {
+                for frame in &here.frames {
+                    packed.extend(self.merged.line(python, *frame, names));
+                }
+            }
+            if packed.len() == before {
+                packed.push(*address);
+            }
+        }
+        packed
+    }
+}

@@ -1,0 +1,234 @@
+//! Python's frames in stacks: against the interpreter's own, in each CPython that is found here.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Bench, Run};
+use larder_trace::{Action, Frame, Trace, trace_files};
+
+/// At each allocation of 77,778 bytes a program notes the interpreter's own stack. At its end it prints them.
+const ORACLE: &str = include_str!("python/oracle.py");
+/// Each with how often it is there.
+type Stacks = BTreeMap<String, usize>;
+
+const SIZE: u64 = 77_778;
+
+/// Debian's, and the versions of pyenv: others than the one that is always there are tested where they are.
+fn pythons() -> Vec<PathBuf> {
+    let debians = PathBuf::from("/usr/bin/python3");
+    assert!(debians.exists(), "no python3: run scripts/setup");
+    let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    let versions = root.and_then(|root| root.join("versions").read_dir().ok());
+    let versions = versions.into_iter().flatten().filter_map(Result::ok);
+    let known = ["3.10.", "3.11.", "3.12.", "3.13."];
+    let others = versions.filter(|version| {
+        let name = version.file_name();
+        known
+            .iter()
+            .any(|begin| name.to_string_lossy().starts_with(begin))
+    });
+    let others = others.map(|version| version.path().join("bin/python3"));
+    let others = others.filter(|python| python.exists());
+    [debians].into_iter().chain(others).collect()
+}
+
+/// Functions and lines of Python in the stacks of the marked allocations.
+fn stacks(run: &Run, python: &Path) -> Stacks {
+    let evaluates = evaluating_code(python);
+    let mut stacks = Stacks::new();
+    for file in trace_files(&run.folder).expect("traces") {
+        let trace = Trace::open(&file).expect("a trace");
+        let mut events = trace.events();
+        while let Some(event) = events.next() {
+            // A bytearray begins by a realloc of nothing.
+            let (Action::Alloc {
+                size: SIZE, stack, ..
+            }
+            | Action::ReallocEnd {
+                size: SIZE, stack, ..
+            }) = event.action
+            else {
+                continue;
+            };
+            let frames: Vec<&Frame> = events.stacks().frames(stack).collect();
+            let is_python = |frame: &Frame| {
+                let address = frame.lookup_address();
+                let module = trace.module(frame.module.expect("a module")).expect("one");
+                evaluates.contains(&address.wrapping_sub(module.bias)) && module.path != b"[python]"
+            };
+            assert!(!frames.iter().any(|frame| is_python(frame)), "{stacks:#?}");
+            let names = frames.iter().filter_map(|frame| name(&trace, frame));
+            let names: Vec<String> = names.collect();
+            *stacks.entry(names.join(" ")).or_default() += 1;
+        }
+        assert_eq!(events.damage().len(), 0);
+    }
+    stacks
+}
+
+fn name(trace: &Trace, frame: &Frame) -> Option<String> {
+    let module = frame.module?;
+    let function = trace
+        .symbols()
+        .functions(module, frame.lookup_address())
+        .next()?;
+    let text = String::from_utf8_lossy;
+    let file = text(function.file);
+    let file = file.rsplit('/').next().unwrap_or_default();
+    Some(format!("{}@{file}:{}", text(function.name), function.line))
+}
+
+/// Where the function that evaluates Python code has its code, in its file.
+fn evaluating_code(python: &Path) -> std::ops::Range<u64> {
+    let real = python.canonicalize().expect("a program");
+    let library = real
+        .parent()
+        .and_then(Path::parent)
+        .expect("a folder")
+        .join("lib");
+    let libraries = library.read_dir().expect("a folder").filter_map(Result::ok);
+    let is_python = |path: &PathBuf| path.to_string_lossy().contains("/libpython3.");
+    let libraries = libraries.map(|entry| entry.path()).filter(is_python);
+    for file in [real].into_iter().chain(libraries) {
+        let output = Command::new("nm")
+            .args(["-DS", "--defined-only"])
+            .arg(&file)
+            .output();
+        let text = output.expect("nm cannot be run; install binutils").stdout;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let line = text
+            .lines()
+            .find(|line| line.ends_with(" _PyEval_EvalFrameDefault"));
+        if let Some(line) = line {
+            let number = |part: &str| u64::from_str_radix(part, 16).expect("a number");
+            let parts: Vec<&str> = line.split(' ').collect();
+            return number(parts[0])..number(parts[0]) + number(parts[1]);
+        }
+    }
+    panic!("{} exports no function that evaluates", python.display());
+}
+
+fn assert_stacks_are_right(run: &Run, python: &Path, least: usize) {
+    run.succeeded();
+    let mut expected = Stacks::new();
+    for line in run.stdout().lines() {
+        *expected.entry(line.to_owned()).or_default() += 1;
+    }
+    assert!(expected.len() >= least, "only {}", expected.len());
+    let found = stacks(run, python);
+    let differ = |a: &Stacks, b: &Stacks| {
+        let other = a
+            .iter()
+            .filter(|(stack, count)| b.get(*stack) != Some(count));
+        other
+            .map(|(stack, count)| format!("{count} × {stack}"))
+            .collect::<Vec<_>>()
+    };
+    let differences = [differ(&expected, &found), differ(&found, &expected)];
+    assert_eq!(
+        differences,
+        [const { Vec::<String>::new() }; 2],
+        "{}",
+        python.display()
+    );
+}
+
+#[test]
+fn pythons_frames_are_the_interpreters_own() {
+    let bench = Bench::new();
+    let script = bench.path("oracle.py");
+    std::fs::write(&script, ORACLE).expect("written");
+    let script = script.to_str().expect("a path").to_owned();
+    for python in pythons() {
+        for (option, malloc) in [("-S", "pymalloc"), ("-s", "malloc")] {
+            let run = bench.run_with(&python, &[option, &script], |command| {
+                command.env("PYTHONMALLOC", malloc);
+            });
+            assert_stacks_are_right(&run, &python, 40);
+        }
+    }
+}
+
+/// A program that exports what is looked for in an interpreter, and allocates where it would evaluate.
+const PRETENDER: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+unsigned long Py_Version = VERSION;
+long PyCode_Type[64], PyUnicode_Type[64];
+static char *state;
+void *PyGILState_GetThisThreadState(void) { return state; }
+const char *Py_GetVersion(void) { return "3.10.99 (like no other)"; }
+__attribute__((noinline)) int _PyEval_EvalFrameDefault(void) {
+  char *block = malloc(77778);
+  block[0] = 1;
+  free(block);
+  return block == 0;
+}
+int main(void) {
+  static unsigned long fields[64], frame[64], code[64];
+  for (int i = 0; i < 64; i++) fields[i] = frame[i] = code[i] = BAD;
+  /* Its state is the thread's own in every version. */
+  fields[17] = fields[19] = fields[22] = (unsigned long)pthread_self();
+  fields[6] = fields[7] = fields[9] = fields[3] = START;
+  state = (char *)fields;
+  int result = 0;
+  for (int i = 0; i < 100; i++) result |= _PyEval_EvalFrameDefault();
+  return result;
+}
+"#;
+
+fn pretend(version: &str, bad: &str, start: &str) -> String {
+    let bench = Bench::new();
+    let defines = [("VERSION", version), ("BAD", bad), ("START", start)];
+    let defines = defines.map(|(name, value)| format!("-D{name}={value}"));
+    let options: Vec<&str> = defines.iter().map(String::as_str).collect();
+    let program = bench.build(
+        "pretender.c",
+        PRETENDER,
+        &[&options[..], &["-rdynamic"]].concat(),
+    );
+    let run = bench.run(&program, &[]);
+    let trace = run.succeeded().only().assert_whole();
+    let marked = |call: &&crate::support::Recording| {
+        matches!(call.event.action, Action::Alloc { size: SIZE, .. })
+    };
+    assert_eq!(trace.calls.iter().filter(marked).count(), 100);
+    run.stderr()
+}
+
+#[test]
+fn a_version_that_is_not_known_is_named_once() {
+    let told = pretend("0x03630000", "0", "0");
+    let words = "larder: Python 3.99; its frames are not known: native ones are recorded\n";
+    assert_eq!(told, words);
+}
+
+/// Nothing is read of what is no frame.
+#[test]
+fn frames_of_another_layout_are_left_alone() {
+    for (version, name) in [
+        ("0x030b02f0", "3.11"),
+        ("0x030c00f0", "3.12"),
+        ("0x030d00f0", "3.13"),
+    ] {
+        for bad in ["0", "1", "0x4141414141414140", "0x700000000000"] {
+            for start in [
+                "0",
+                "8",
+                "0x7ffffffff000",
+                "(unsigned long)fields",
+                "(unsigned long)frame",
+            ] {
+                let told = pretend(version, bad, start);
+                let words = format!(
+                    "larder: Python {name}; its frames cannot be read: native ones are recorded\n"
+                );
+                assert_eq!(told, words, "{bad} {start}");
+            }
+        }
+    }
+}
