@@ -111,11 +111,11 @@ impl Recording {
         }
     }
 
-    /// By Ctrl-C.
+    /// Not by Ctrl-C's signal, which is ignored where the tests run in the background of a shell.
     #[track_caller]
     fn end(mut self) {
         // SAFETY: sends a signal to a child that was not waited for.
-        unsafe { libc::kill(self.tool.id() as i32, libc::SIGINT) };
+        unsafe { libc::kill(self.tool.id() as i32, libc::SIGTERM) };
         assert!(self.tool.wait().success());
     }
 
