@@ -507,6 +507,15 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
     last_words(running);
 
     let program = rounds(directory.path(), &[]);
+    let mut limited = Command::new("sh");
+    let limited = ready(
+        limited
+            .args(["-c", "ulimit -f 0; exec \"$0\""])
+            .arg(&program),
+    );
+    assert_refused(limited.id(), &["cannot write into the trace directory"]);
+    last_words(limited);
+
     let running = ready(&mut Command::new(&program));
     let recording = Recording::start(running.id(), &directory.path().join("first"));
     assert_refused(running.id(), &["recorded already"]);

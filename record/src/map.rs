@@ -108,7 +108,8 @@ pub fn start() {
     let find = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     FIND_OBJECT.store(find as usize, Ordering::Relaxed);
     let mut snapshot = Snapshot {
-        generation: 1,
+        // A process may be recorded again.
+        generation: current().map_or(0, |last| last.generation) + 1,
         last_unload: 0,
         unwinder: Unwinder::new(),
         modules: Vec::new(),

@@ -186,20 +186,21 @@ impl<'a> Held<'a> {
         false
     }
 
-    /// All but those that a fault sends: the kernel would change what the program does about them.
+    /// All but those that a fault sends, also if the program blocks them: the kernel would change what it does about
+    /// them. The one that a file's limit sends stays as it is, because the recorder takes it away.
     fn block_signals(&mut self) -> io::Result<()> {
-        let faults = [
+        const FAULTS: [i32; 5] = [
             libc::SIGSEGV,
             libc::SIGBUS,
             libc::SIGILL,
             libc::SIGFPE,
             libc::SIGTRAP,
         ];
-        let faults = faults
-            .iter()
-            .fold(0, |all, signal| all | 1u64 << (signal - 1));
+        let bit = |signal| 1u64 << (signal - 1);
+        let faults = FAULTS.iter().fold(0, |all, signal| all | bit(*signal));
+        let limit = bit(libc::SIGXFSZ);
         self.mask = ptrace::signal_mask(self.thread)?;
-        ptrace::set_signal_mask(self.thread, !faults)
+        ptrace::set_signal_mask(self.thread, !faults & !limit | self.mask & limit)
     }
 
     fn keep_errno(&mut self, code: &Code) -> Result<(), Refusal> {
