@@ -12,7 +12,7 @@ A block with a file's name behind its language (`c program.c`) is a file for the
 import re
 
 SHELL = ("sh", "console")
-LANGUAGES = SHELL + ("text", "c", "cc", "rust", "toml", "json", "yaml", "sql")
+LANGUAGES = SHELL + ("text", "c", "cc", "rust", "toml", "json", "yaml", "sql", "python")
 NOT_RUN = re.compile(r"<!-- not run: (\S.*\s\S.*) -->$")
 EXITS_WITH = re.compile(r"<!-- exits with (\d+): (\S.*\s\S.*) -->$")
 LIKE_A_MARK = re.compile(r"<!--\s*(?:not run|run|exits)\b", re.IGNORECASE)

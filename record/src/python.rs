@@ -93,6 +93,7 @@ impl Interpreter {
             layout,
             thread_state: self.thread_state,
             module: ModuleId(module),
+            code_type: self.code_type,
             folder: self.folder.clone(),
         });
         if let Some(python) = python
@@ -114,7 +115,13 @@ pub struct Python {
     layout: &'static Layout,
     thread_state: ThreadState,
     module: ModuleId,
+    code_type: u64,
     folder: Vec<u8>,
+}
+
+/// Whether an object is of a type; nothing is trusted.
+fn is_of(object: u64, kind: u64) -> bool {
+    code::read_word(object + OBJECT_TYPE) == Some(kind)
 }
 
 /// A line of a Python function.
@@ -151,24 +158,30 @@ impl Python {
 
     /// Whether the layout is right for the calling thread's frames: each has a code object with texts as names.
     fn can_be_read(&self, interpreter: &Interpreter) -> bool {
-        let is = |object: u64, kind| code::read_word(object + OBJECT_TYPE) == Some(kind);
         let is_text = |code: u64, offset: u32| {
             code::read_word(code + u64::from(offset))
-                .is_some_and(|text| is_plausible(text) && is(text, interpreter.text_type))
-        };
-        let Some(thread) = self.thread(&mut 0) else {
-            return false;
-        };
-        let Some(codes) = thread.checked_codes() else {
-            return false;
+                .is_some_and(|text| is_plausible(text) && is_of(text, interpreter.text_type))
         };
         let layout = self.layout;
-        codes.into_iter().all(|code| {
-            is_plausible(code)
-                && is(code, interpreter.code_type)
-                && [layout.name, layout.shown_name, layout.file].map(|at| is_text(code, at))
-                    == [true; 3]
+        let texts = [layout.name, layout.shown_name, layout.file];
+        let checked = self.thread(&mut 0).and_then(|thread| self.checked(thread));
+        checked.is_some_and(|(_, codes)| {
+            let mut codes = codes.into_iter();
+            codes.all(|code| texts.iter().all(|offset| is_text(code, *offset)))
         })
+    }
+
+    /// Where the thread's innermost evaluation is on the native stack, if all its frames can be read.
+    #[cold]
+    pub fn anchor(&self, thread: Thread<'_>) -> Option<u64> {
+        self.checked(thread).map(|(anchor, _)| anchor)
+    }
+
+    fn checked(&self, thread: Thread<'_>) -> Option<(u64, Vec<u64>)> {
+        let is_code = |code: &u64| is_plausible(*code) && is_of(*code, self.code_type);
+        thread
+            .checked()
+            .filter(|(_, codes)| codes.iter().all(is_code))
     }
 
     /// The line that a frame is at, which is read with care.

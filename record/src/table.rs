@@ -31,11 +31,16 @@ impl Table {
 
     #[inline]
     pub fn get(&self, key: u64) -> Option<u64> {
+        Some(self.places.get(self.find(key)?)?.value)
+    }
+
+    #[inline]
+    fn find(&self, key: u64) -> Option<usize> {
         let mut place = place_of(key) & self.mask;
         loop {
             let entry = self.places.get(place)?;
             if entry.key == key {
-                return Some(entry.value);
+                return Some(place);
             }
             if entry.key == 0 {
                 return None;
@@ -51,6 +56,15 @@ impl Table {
         }
         put(self.places.slice(), self.mask, Entry { key, value });
         self.used += 1;
+    }
+
+    /// Sets a key's value, whether it has one or none.
+    pub fn set(&mut self, key: u64, value: u64) {
+        let found = self.find(key);
+        match found.and_then(|place| self.places.slice().get_mut(place)) {
+            Some(entry) => entry.value = value,
+            None => self.insert(key, value),
+        }
     }
 
     fn grow(&mut self) -> bool {
@@ -105,6 +119,9 @@ mod tests {
         for key in 1..10_000u64 {
             assert_eq!(table.get(key << 40), Some(key));
         }
+        table.set(7 << 40, 1);
+        table.set(7, 2);
+        assert_eq!([7 << 40, 7].map(|key| table.get(key)), [Some(1), Some(2)]);
         table.release();
         assert_eq!(table.get(1 << 40), None);
     }

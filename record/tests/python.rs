@@ -58,9 +58,10 @@ fn stacks(run: &Run, python: &Path) -> Stacks {
                 let module = trace.module(frame.module.expect("a module")).expect("one");
                 evaluates.contains(&address.wrapping_sub(module.bias)) && module.path != b"[python]"
             };
-            assert!(!frames.iter().any(|frame| is_python(frame)), "{stacks:#?}");
             let names = frames.iter().filter_map(|frame| name(&trace, frame));
             let names: Vec<String> = names.collect();
+            let evaluates = frames.iter().any(|frame| is_python(frame));
+            assert_eq!(evaluates, names.is_empty(), "{names:?}");
             *stacks.entry(names.join(" ")).or_default() += 1;
         }
         assert_eq!(events.damage().len(), 0);
@@ -88,7 +89,11 @@ fn evaluating_code(python: &Path) -> std::ops::Range<u64> {
         .and_then(Path::parent)
         .expect("a folder")
         .join("lib");
-    let libraries = library.read_dir().expect("a folder").filter_map(Result::ok);
+    let libraries = library
+        .read_dir()
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     let is_python = |path: &PathBuf| path.to_string_lossy().contains("/libpython3.");
     let libraries = libraries.map(|entry| entry.path()).filter(is_python);
     for file in [real].into_iter().chain(libraries) {
@@ -231,4 +236,59 @@ fn frames_of_another_layout_are_left_alone() {
             }
         }
     }
+}
+
+/// Like a program that exchanges the native stack, so that the interpreter's record of what it evaluates is another's for
+/// a moment.
+const EXCHANGE: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+unsigned long Py_Version = 0x030b02f0;
+char PyCode_Type[8], PyUnicode_Type[8];
+static unsigned long state[64], frame[16], code[64];
+void *PyGILState_GetThisThreadState(void) { return state; }
+const char *Py_GetVersion(void) { return "3.11.2"; }
+static unsigned long object(void *type, const char *bytes, unsigned long length, int at) {
+  unsigned long *made = calloc(16, 8);
+  made[1] = (unsigned long)type;
+  made[2] = length;
+  made[4] = 1 << 2 | 1 << 5 | 1 << 6;
+  memcpy((char *)made + at, bytes, length);
+  return (unsigned long)made;
+}
+__attribute__((noinline)) void _PyEval_EvalFrameDefault(unsigned long *other) {
+  volatile unsigned long record[3] = {0, (unsigned long)frame, 0};
+  state[56 / 8] = (unsigned long)(other ? other : record);
+  char *volatile block = malloc(77778);
+  free(block);
+}
+int main(void) {
+  state[152 / 8] = (unsigned long)pthread_self();
+  code[8 / 8] = (unsigned long)PyCode_Type;
+  *(int *)((char *)code + 72) = 7;
+  code[112 / 8] = object(PyUnicode_Type, "/a.py", 5, 48);
+  code[120 / 8] = code[128 / 8] = object(PyUnicode_Type, "evaluated", 9, 48);
+  code[136 / 8] = object(0, "\xef", 2, 32);
+  frame[32 / 8] = (unsigned long)code;
+  frame[56 / 8] = (unsigned long)code + 184;
+  ((char *)frame)[68] = 1;
+  unsigned long broken[3] = {0, 0x700000000000, 0};
+  for (int i = 0; i < 20; i++) _PyEval_EvalFrameDefault(i % 4 == 3 ? broken : 0);
+  return 0;
+}
+"#;
+
+#[test]
+fn frames_are_read_only_where_the_native_stack_has_them() {
+    let bench = Bench::new();
+    let program = bench.build("exchange.c", EXCHANGE, &["-rdynamic"]);
+    let run = bench.run(&program, &[]);
+    run.succeeded().only().assert_whole();
+    assert_eq!(run.stderr(), "");
+    let found = stacks(&run, &program);
+    let expected =
+        [("", 5), ("evaluated@a.py:7", 15)].map(|(stack, count)| (stack.to_owned(), count));
+    assert_eq!(found, Stacks::from(expected));
 }

@@ -1,7 +1,10 @@
 //! The frames of one thread's Python code, from its innermost outward.
 //!
 //! Thread safety: a thread reads its own frames. The interpreter keeps them whole wherever it allocates, because
-//! its own tracing of memory reads them there. Each frame holds its code.
+//! its own tracing of memory reads them there. Each frame holds its code. But a program may exchange the native stack
+//! (greenlets), and the frames a moment before or after. So they are read only if the innermost evaluation is where the
+//! native stack has it: the anchor, the record or the frame that the evaluating function keeps there. Where that is, is
+//! found once for each native stack, with care.
 
 use super::code::read_word;
 use super::layout::{BYTES, Evaluation, KIND_OWN, KNOWN, Layout};
@@ -78,14 +81,15 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// A hash of all frames; 0 if there is none. For each layout there is a loop of its own, with constant offsets.
+    /// A hash of all frames, 0 if there is none; `None` if the innermost evaluation is not at `anchor`, which is where the
+    /// native stack has it. For each layout there is a loop of its own, with constant offsets.
     #[inline]
-    pub fn key(&self) -> u64 {
+    pub fn key(&self, anchor: u64) -> Option<u64> {
         match self.layout.minor {
-            10 => self.by::<0>().hash(),
-            11 => self.by::<1>().hash(),
-            12 => self.by::<2>().hash(),
-            _ => self.by::<3>().hash(),
+            10 => self.by::<0>().hash(anchor),
+            11 => self.by::<1>().hash(anchor),
+            12 => self.by::<2>().hash(anchor),
+            _ => self.by::<3>().hash(anchor),
         }
     }
 
@@ -98,18 +102,32 @@ impl<'a> Thread<'a> {
     }
 
     #[inline(always)]
-    fn hash(&self) -> u64 {
+    fn hash(&self, anchor: u64) -> Option<u64> {
+        /// A thread that evaluates nothing has its record in its state.
+        const STATE_BYTES: u64 = 1024;
         let layout = self.layout;
+        if let Some(record) = layout.record {
+            // SAFETY: the contract of `new`.
+            let record = unsafe { word(self.state, record) };
+            if record != anchor {
+                return (record.wrapping_sub(self.state) < STATE_BYTES).then_some(0);
+            }
+        }
+        let mut is_at_anchor = layout.record.is_some();
         let mut frame = self.innermost();
         let mut key = 0;
         for _ in 0..MAX_FRAMES {
             if !is_plausible(frame) {
                 break;
             }
+            is_at_anchor |= frame == anchor;
             // SAFETY: a frame of the chain.
             unsafe {
                 let kind = self.kind(frame);
                 if layout.evaluation == Evaluation::OwnFrame && kind >= KIND_OWN {
+                    if !is_at_anchor {
+                        return None;
+                    }
                     key = hash::fold(!key, hash::FACTOR);
                 } else {
                     key = self.frame(frame).mix(key ^ u64::from(kind));
@@ -117,7 +135,7 @@ impl<'a> Thread<'a> {
                 frame = word(frame, layout.outer);
             }
         }
-        key
+        Some(key)
     }
 
     /// # Safety
@@ -212,25 +230,43 @@ impl<'a> Thread<'a> {
         (found, false)
     }
 
-    /// The code objects of all frames; nothing is trusted. `None` if the chain cannot be read, or is empty.
-    pub fn checked_codes(&self) -> Option<Vec<u64>> {
+    /// The same without trust in anything: the anchor and the code objects of all frames. `None` if there are none, or
+    /// not all can be read.
+    pub fn checked(&self) -> Option<(u64, Vec<u64>)> {
         let layout = self.layout;
         let field = |at: u64, offset: u32| match is_plausible(at) {
             true => read_word(at + u64::from(offset)),
             false => None,
         };
-        let mut frame = match (layout.evaluation, layout.record) {
-            (Evaluation::FrameEach, _) | (_, None) => field(self.state, layout.innermost)?,
-            (_, Some(record)) => field(field(self.state, record)?, layout.record_innermost)?,
+        let mut record = match layout.record {
+            Some(record) => field(self.state, record)?,
+            None => 0,
         };
+        let mut frame = match layout.evaluation {
+            Evaluation::FrameEach => field(self.state, layout.innermost)?,
+            _ if layout.record.is_none() => field(self.state, layout.innermost)?,
+            _ => field(record, layout.record_innermost)?,
+        };
+        let mut anchor = layout.record.map(|_| record);
         let mut codes = Vec::new();
         for _ in 0..MAX_FRAMES {
             if frame == 0 {
-                return (!codes.is_empty()).then_some(codes);
+                return anchor.filter(|_| !codes.is_empty()).zip(Some(codes));
             }
-            let kind = field(frame & !7, layout.kind & !7)?.to_ne_bytes()[layout.kind as usize & 7];
-            if layout.evaluation != Evaluation::OwnFrame || kind < KIND_OWN {
+            let kind = field(frame, layout.kind & !7)?.to_ne_bytes()[layout.kind as usize & 7];
+            let is_own = layout.evaluation == Evaluation::OwnFrame && kind >= KIND_OWN;
+            if is_own {
+                anchor = anchor.or(Some(frame));
+            } else {
                 codes.push(field(frame, layout.code)?);
+            }
+            let is_last = match layout.evaluation {
+                Evaluation::FrameEach => true,
+                Evaluation::FramesUpToMark => kind != 0,
+                Evaluation::OwnFrame => false,
+            };
+            if is_last {
+                record = field(record, layout.record_outer)?;
             }
             frame = field(frame, layout.outer)?;
         }

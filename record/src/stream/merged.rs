@@ -9,7 +9,7 @@ use super::Stream;
 use crate::arch::Caller;
 use crate::hash;
 use crate::map::{self, Snapshot};
-use crate::python::{self, Evaluated, Python, PythonFrame};
+use crate::python::{self, Evaluated, Python, PythonFrame, Thread};
 use crate::table::Table;
 use crate::walk::{Walked, Walker};
 
@@ -17,6 +17,8 @@ pub struct Merged {
     python: Option<&'static Python>,
     /// The thread's state that was found to be its own last.
     checked: u64,
+    /// How far above a native stack's lower end Python's innermost evaluation is, by stack.
+    anchors: Table,
     /// The numbers of stacks, by native stack and Python frames.
     stacks: Table,
     /// The addresses of lines, by frame.
@@ -33,6 +35,7 @@ impl Merged {
         Merged {
             python: None,
             checked: 0,
+            anchors: Table::new(),
             stacks: Table::new(),
             lines: Table::new(),
             named: Table::new(),
@@ -49,16 +52,33 @@ impl Merged {
     pub fn follow(&mut self, map: &Snapshot, reset: bool) {
         self.python = map.python;
         if reset {
+            self.anchors.release();
             self.stacks.release();
             self.walker.drop_last();
         }
     }
 
     pub fn release(&mut self) {
+        self.anchors.release();
         self.stacks.release();
         self.lines.release();
         self.named.release();
         self.walker.release();
+    }
+
+    /// The hash of the thread's frames, once it is found where they are.
+    #[cold]
+    fn find_anchor(
+        &mut self,
+        python: &Python,
+        thread: Thread<'_>,
+        native: u32,
+        sp: u64,
+    ) -> Option<u64> {
+        let anchor = python.anchor(thread)?;
+        let distance = anchor.checked_sub(sp)?;
+        self.anchors.set(u64::from(native) + 1, distance);
+        thread.key(anchor)
     }
 
     /// The address of a frame's line, in the trace's form.
@@ -90,7 +110,7 @@ impl Stream {
         let native = self.native_node(caller)?;
         match self.merged.python {
             None => Some(native),
-            Some(python) => self.merged_node(python, native, |stream| {
+            Some(python) => self.merged_node(python, native, caller.sp as u64, |stream| {
                 let walked = stream.walker.walk(map::current()?, caller)?;
                 let complete = walked.complete;
                 // Numbers the frames that the walk has replaced.
@@ -102,27 +122,35 @@ impl Stream {
 
     /// The same for the stack that was walked last, which has this number.
     pub(super) fn node_of_last(&mut self, native: u32, complete: bool) -> Option<u32> {
+        let sp = self.walker.last().last().map_or(0, |frame| frame.sp);
         match self.merged.python {
             None => Some(native),
-            Some(python) => self.merged_node(python, native, |_| Some(complete)),
+            Some(python) => self.merged_node(python, native, sp, |_| Some(complete)),
         }
     }
 
-    /// `walk` makes the native stack the last one, and returns whether it is complete.
+    /// `sp`: at the same place of the native stack each time. `walk` makes that stack the last one, and returns whether
+    /// it is complete.
     #[inline]
     fn merged_node(
         &mut self,
         python: &Python,
         native: u32,
+        sp: u64,
         walk: impl FnOnce(&mut Stream) -> Option<bool>,
     ) -> Option<u32> {
         let Some(thread) = python.thread(&mut self.merged.checked) else {
             return Some(native);
         };
-        let frames = thread.key();
-        if frames == 0 {
+        let distance = self.merged.anchors.get(u64::from(native) + 1);
+        let anchor = distance.map_or(0, |distance| sp.wrapping_add(distance));
+        let frames = match thread.key(anchor) {
+            None => self.merged.find_anchor(python, thread, native, sp),
+            known => known,
+        };
+        let Some(frames) = frames.filter(|frames| *frames != 0) else {
             return Some(native);
-        }
+        };
         let key = hash::fold(frames, hash::FACTOR ^ u64::from(native)) | 1;
         if let Some(node) = self.merged.stacks.get(key) {
             return Some(node as u32);
