@@ -16,21 +16,20 @@ use larder_base::failure::Result;
 use larder_base::number::counted;
 use larder_base::printable;
 
-use args::ImportFormat;
-pub use args::{EXAMPLES, ImportPlan, RawImport};
+pub use args::{EXAMPLES, ImportFormat, ImportPlan, RawImport};
 use target::Target;
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Outcome {
-    calls: u64,
+pub struct Outcome {
+    pub calls: u64,
     /// Lines that are malformed in the format; left out.
-    not_understood: u64,
+    pub not_understood: u64,
     warning: Option<String>,
 }
 
-/// Writes the trace directory, and prints a line on stderr with its contents.
-pub fn import(plan: &ImportPlan) -> Result<()> {
+/// Writes the trace directory.
+pub fn convert(plan: &ImportPlan) -> Result<Outcome> {
     let mut target = Target::create(plan)?;
     let outcome = match plan.format {
         ImportFormat::Memdebug => memdebug::import(plan, &mut target)?,
@@ -38,6 +37,12 @@ pub fn import(plan: &ImportPlan) -> Result<()> {
         ImportFormat::Collapsed => collapsed::import(plan, &mut target)?,
     };
     target.finish()?;
+    Ok(outcome)
+}
+
+/// Writes the trace directory, and prints a line on stderr with its contents.
+pub fn import(plan: &ImportPlan) -> Result<()> {
+    let outcome = convert(plan)?;
     let mut out = io::stderr();
     // A closed stderr is no error.
     if let Some(warning) = &outcome.warning {

@@ -52,7 +52,7 @@ impl Request {
 pub struct Refusal(pub u16, pub &'static str);
 
 /// `None`: the request is incomplete.
-fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
+pub fn parse(text: &[u8]) -> Result<Option<Request>, Refusal> {
     const GARBLED: Refusal = Refusal(400, "the request is not understood: GET PATH HTTP/1.1");
     const LARGE: Refusal = Refusal(413, "a GET has no body, and a POST up to 512 KiB");
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
