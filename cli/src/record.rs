@@ -351,6 +351,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_number_alone_is_a_process() {
+        let process = |words: &[&str]| {
+            let command = words.iter().map(OsString::from).collect();
+            let plan = RecordPlan {
+                command,
+                ..RecordPlan::default()
+            };
+            plan.process()
+        };
+        assert_eq!(process(&["4711"]), Some(4711));
+        for command in [&["4711", "x"][..], &["./4711"], &["47a"], &["99999999999"]] {
+            assert_eq!(process(command), None, "{command:?}");
+        }
+    }
+
+    #[test]
     fn a_trace_is_named_after_its_program() {
         let name = default_output(OsStr::new("/usr/bin/env"));
         let name = name.to_str().unwrap();

@@ -16,16 +16,19 @@ pub fn request(request: libc::c_uint, thread: libc::pid_t, data: usize) -> io::R
 }
 
 /// The signals that a stopped thread blocks.
+#[cfg(target_arch = "x86_64")]
 pub fn signal_mask(thread: libc::pid_t) -> io::Result<u64> {
     let mut mask = 0;
     mask_request(libc::PTRACE_GETSIGMASK, thread, &mut mask)?;
     Ok(mask)
 }
 
+#[cfg(target_arch = "x86_64")]
 pub fn set_signal_mask(thread: libc::pid_t, mut mask: u64) -> io::Result<()> {
     mask_request(libc::PTRACE_SETSIGMASK, thread, &mut mask)
 }
 
+#[cfg(target_arch = "x86_64")]
 fn mask_request(request: libc::c_uint, thread: libc::pid_t, mask: &mut u64) -> io::Result<()> {
     // SAFETY: the kernel reads or writes as many bytes as `mask` has.
     let done = unsafe { libc::ptrace(request, thread, size_of::<u64>(), mask) };

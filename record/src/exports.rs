@@ -1,6 +1,41 @@
-//! The symbols that a loaded module exports, read from its tables in memory: the loader's own look-up takes a lock.
+//! The dynamic section of a loaded module, and the symbols that it exports, read from its tables in memory: the
+//! loader's own look-up takes a lock.
 //!
 //! Thread safety: only reads, while the module is loaded. Only modules with a GNU hash table have exports here.
+
+/// What a module tells the loader.
+pub struct Dynamic<'a> {
+    bias: u64,
+    entries: &'a [[i64; 2]],
+}
+
+impl<'a> Dynamic<'a> {
+    /// # Safety
+    /// The program headers are those of a module that the loader has mapped, for `'a`.
+    pub unsafe fn of(bias: u64, headers: &[libc::Elf64_Phdr]) -> Option<Self> {
+        let header = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC)?;
+        let entries = bias.wrapping_add(header.p_vaddr) as *const [i64; 2];
+        let count = header.p_memsz as usize / size_of::<[i64; 2]>();
+        // SAFETY: a segment that the loader mapped.
+        let entries = unsafe { std::slice::from_raw_parts(entries, count) };
+        Some(Dynamic { bias, entries })
+    }
+
+    pub fn value(&self, tag: i64) -> Option<u64> {
+        let mut entries = self.entries.iter().take_while(|[found, _]| *found != 0);
+        let entry = entries.find(|[found, _]| *found == tag);
+        entry.map(|[_, value]| *value as u64)
+    }
+
+    /// The loader has added the bias, except in a section that cannot be written.
+    pub fn address(&self, tag: i64) -> Option<u64> {
+        let value = self.value(tag)?;
+        Some(match value < self.bias {
+            true => value + self.bias,
+            false => value,
+        })
+    }
+}
 
 /// A loaded module's dynamic symbols.
 pub struct Exports {
@@ -16,33 +51,21 @@ pub struct Export {
     pub bytes: u64,
 }
 
-const SYMBOLS: i64 = 6;
-const NAMES: i64 = 5;
+pub const NAMES: i64 = 5;
+pub const SYMBOLS: i64 = 6;
 const GNU_HASHES: i64 = 0x6fff_fef5;
 
 impl Exports {
     /// # Safety
     /// The program headers are those of a module that the loader has mapped.
     pub unsafe fn of(bias: u64, headers: &[libc::Elf64_Phdr]) -> Option<Exports> {
-        let dynamic = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC)?;
-        let entries = bias.wrapping_add(dynamic.p_vaddr) as *const [i64; 2];
-        let count = dynamic.p_memsz as usize / 16;
-        // SAFETY: a segment that the loader mapped.
-        let entries = unsafe { std::slice::from_raw_parts(entries, count) };
-        let find = |tag: i64| {
-            let [_, value] = entries
-                .iter()
-                .take_while(|e| e[0] != 0)
-                .find(|e| e[0] == tag)?;
-            // The loader replaces offsets by addresses, except in segments that it cannot write to.
-            let value = *value as u64;
-            Some(if value < bias { value + bias } else { value })
-        };
+        // SAFETY: by contract.
+        let dynamic = unsafe { Dynamic::of(bias, headers) }?;
         Some(Exports {
             bias,
-            symbols: find(SYMBOLS)?,
-            names: find(NAMES)?,
-            hashes: find(GNU_HASHES)?,
+            symbols: dynamic.address(SYMBOLS)?,
+            names: dynamic.address(NAMES)?,
+            hashes: dynamic.address(GNU_HASHES)?,
         })
     }
 

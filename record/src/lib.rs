@@ -7,7 +7,7 @@
 //!
 //! Modules, each using only those behind it: `attached`, `dispatch` → `notes`, `duplicate`, `hooks`, `operators`,
 //! `exec`, `filter` → `state` → `ask`, `cpu`, `stream` → `walk`, `intern`, `marks`, `chunk`, `counters`, `contents` →
-//! `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `redirect`, `exports`, `real`, `config`, `fixed`,
+//! `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `redirect` → `exports`, `real`, `config`, `fixed`,
 //! `blocks`, `stack`, `signals`, `table` → `memory`, `arch`, `sys`, `hash`.
 
 mod arch;

@@ -13,6 +13,7 @@ use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use crate::exports::{Dynamic, NAMES, SYMBOLS};
 use crate::sys;
 
 /// A function, its hook, and what is below that.
@@ -179,29 +180,15 @@ struct Module<'a> {
 
 impl<'a> Module<'a> {
     fn of(bias: usize, headers: &'a [libc::Elf64_Phdr]) -> Option<Self> {
-        const NAMES: usize = 5;
-        const SYMBOLS: usize = 6;
-        const TABLE: (usize, usize) = (7, 8);
-        const PLT_TABLE: (usize, usize) = (23, 2);
+        const TABLE: (i64, i64) = (7, 8);
+        const PLT_TABLE: (i64, i64) = (23, 2);
         let header = |kind| headers.iter().find(|header| header.p_type == kind);
-        let dynamic = bias.wrapping_add(header(libc::PT_DYNAMIC)?.p_vaddr as usize);
-        let value = |tag: usize| {
-            let mut at = dynamic as *const [usize; 2];
-            loop {
-                // SAFETY: the section ends with tag 0.
-                match unsafe { *at } {
-                    [0, _] => return None,
-                    [found, value] if found == tag => return Some(value),
-                    _ => at = at.wrapping_add(1),
-                }
-            }
-        };
-        // The loader has added the bias, except in a section that cannot be written.
-        let address = |tag| value(tag).map(|at| if at < bias { at + bias } else { at });
-        let table = |(start, bytes): (usize, usize)| match (address(start), value(bytes)) {
+        // SAFETY: the loader calls this for a module that stays meanwhile.
+        let dynamic = unsafe { Dynamic::of(bias as u64, headers) }?;
+        let table = |(start, bytes)| match (dynamic.address(start), dynamic.value(bytes)) {
             // SAFETY: the module's table, of so many bytes.
             (Some(start), Some(bytes)) => unsafe {
-                let count = bytes / size_of::<Relocation>();
+                let count = bytes as usize / size_of::<Relocation>();
                 std::slice::from_raw_parts(start as *const Relocation, count)
             },
             _ => &[],
@@ -214,8 +201,8 @@ impl<'a> Module<'a> {
         Some(Module {
             bias,
             headers,
-            symbols: address(SYMBOLS)? as *const Symbol,
-            names: address(NAMES)? as *const libc::c_char,
+            symbols: dynamic.address(SYMBOLS)? as *const Symbol,
+            names: dynamic.address(NAMES)? as *const libc::c_char,
             tables: [table(TABLE), table(PLT_TABLE)],
             read_only,
         })

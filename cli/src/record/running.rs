@@ -109,17 +109,11 @@ fn lock(directory: &Path) -> Option<File> {
 }
 
 fn finish(attached: &Attached, process: u32) -> Result<()> {
-    let ended = attached.detach().map_err(|why| {
-        let why = why.failure(process);
-        Failure::new(
-            why.status,
-            format!(
-                "{}; its recording goes on: end it by ending the process",
-                why.message
-            ),
-        )
-    });
-    ended.map(|_| ())
+    attached.detach().map(|_| ()).map_err(|why| {
+        let Failure { status, message } = why.failure(process);
+        let remedy = "its recording goes on until its end, or the next `larder record` of it";
+        Failure::new(status, format!("{message}; {remedy}"))
+    })
 }
 
 /// What the command of a process is called.

@@ -91,6 +91,7 @@ impl Memory {
     }
 
     /// Writes all of `bytes`, or fails.
+    #[cfg(target_arch = "x86_64")]
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Obstacle> {
         let local = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),

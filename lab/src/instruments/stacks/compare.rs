@@ -17,8 +17,32 @@ pub enum Verdict {
     Longer,
 }
 
+/// No code is at these addresses: they are lines of Python.
+const LINES: u64 = 1 << 62;
+
+/// The stack with native frames in place of Python's lines, of which the interpreter evaluates one or several in each:
+/// as many of the other's as let the rest agree.
+fn native(ours: &[u64], other: &[u64]) -> Addresses {
+    let mut frames = Addresses::new();
+    let mut rest = ours;
+    while let Some(first) = rest.first() {
+        let lines = rest.iter().take_while(|line| **line >= LINES).count();
+        if lines == 0 {
+            frames.push(*first);
+            rest = &rest[1..];
+            continue;
+        }
+        rest = &rest[lines..];
+        let there = &other[frames.len().min(other.len())..];
+        let agrees = |count: &usize| there.get(*count) == rest.first();
+        let count = (1..=lines).find(agrees).unwrap_or(1);
+        frames.extend(there.iter().take(count));
+    }
+    frames
+}
+
 pub fn judge(recorded: &Recorded, other: &[u64]) -> Verdict {
-    let ours = &recorded.addresses;
+    let ours = &native(&recorded.addresses, other);
     if ours == other {
         Verdict::Same
     } else if other.starts_with(ours) && !recorded.complete {
@@ -123,6 +147,16 @@ mod tests {
             (&[1, 9], false, Verdict::False),
             (&[1, 2, 3, 4], true, Verdict::Longer),
             (&[], true, Verdict::False),
+            (&[1, LINES + 5, 3], true, Verdict::Same),
+            (
+                &[1, LINES + 5, LINES + 6, LINES + 7, 3],
+                true,
+                Verdict::Same,
+            ),
+            (&[LINES + 5, LINES + 6, 3], true, Verdict::Same),
+            (&[1, LINES + 5], true, Verdict::False),
+            (&[1, 2, LINES + 5, 4], true, Verdict::Longer),
+            (&[1, LINES + 5, 9], true, Verdict::False),
         ] {
             assert_eq!(judge(&stack(ours, complete), &other), verdict, "{ours:?}");
         }
