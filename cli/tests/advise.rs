@@ -194,6 +194,23 @@ fn texts_that_a_dependency_makes() {
     assert_eq!(found_of("part"), [("inline".to_owned(), 29)]);
 }
 
+#[test]
+fn values_with_other_owners() {
+    check("owners.rs", &["-g", "-O"], &[]);
+    let source = include_str!("advice/owners.rs");
+    let program = Compiled::new("owners.rs", source, &["-g", "-O"]);
+    assert_eq!(found(&program.advice("of_another", &[])), []);
+    // The counted object itself is one of the function.
+    let counted = found(&program.advice("counted", &[]));
+    let lines: Vec<u64> = counted.iter().map(|(_, line)| *line).collect();
+    assert_eq!(lines, [line_of(source, "counted") + 1], "{counted:?}");
+}
+
+#[test]
+fn objects_that_a_function_makes() {
+    check("objects.c", &["-g", "-O2", "-fno-builtin"], &[]);
+}
+
 /// The finding about a whole line covers the blocks of each caller.
 #[test]
 fn joined_findings_count_a_block_once() {

@@ -29,3 +29,16 @@ pub fn dimensions(lengths: &[u64]) -> Dimensions {
         lengths: lengths.to_vec(),
     }
 }
+
+// Makes objects and drops them, in no order.
+#[inline(never)]
+pub fn total(count: usize) -> usize {
+    let lengths = [3, 4, 5];
+    let made = (0..count).map(|i| dimensions(&lengths[..1 + i % 3]));
+    let mut all: Vec<Dimensions> = made.collect();
+    let mut total = 0;
+    while !all.is_empty() {
+        total += all.swap_remove(all.len() * 7 / 11).lengths.len();
+    }
+    total
+}
