@@ -24,6 +24,22 @@ pub fn is_elsewhere(site: &Site, function: &ChainFrame) -> bool {
     line.is_some_and(|line| is_fetched(line) && package(function) != Some(line))
 }
 
+/// Whether a function of the line's own package ends the object that has it: that can keep the object.
+pub fn ends_at_home(site: &Site) -> bool {
+    const DROP: &str = "core::ops::drop::Drop>::drop";
+    let line = site.site_frame().and_then(package);
+    let owner = site.owner.iter();
+    let frees = owner.flat_map(|owner| owner.frees.iter().take(owner.frees_frame.unwrap_or(0)));
+    let mut functions = frees.flat_map(|frames| frames.iter());
+    line.is_some()
+        && site.is_part()
+        && functions.any(|frame| {
+            let function = frame.source.function.as_ref();
+            let drops = function.is_some_and(|function| function.full.ends_with(DROP));
+            !drops && package(frame) == line
+        })
+}
+
 /// Whether a dependency drops it as a part of another package's object, which alone can hold it in another way.
 pub fn is_of_another(site: &Site) -> bool {
     let owner = site.owner.as_ref();

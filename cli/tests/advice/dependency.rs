@@ -1,4 +1,4 @@
-// A dependency, as far as `values.rs` can tell by its path.
+// A dependency, as far as its users can tell by its path.
 #[inline(never)]
 pub fn name(i: usize) -> String {
     let text = ["one", "three", "fifteen"][i % 3].repeat(2);
@@ -41,4 +41,20 @@ pub fn total(count: usize) -> usize {
         total += all.swap_remove(all.len() * 7 / 11).lengths.len();
     }
     total
+}
+
+#[path = "../../cleared-1.0.0/src/lib.rs"]
+mod cleared;
+#[path = "../../table-1.0.0/src/lib.rs"]
+mod table;
+
+#[inline(never)]
+pub fn cells(i: usize) -> usize {
+    std::hint::black_box(table::table(i)).cells.len()
+}
+
+// This table could be kept.
+#[inline(never)]
+pub fn cells_cleared(i: usize) -> usize {
+    std::hint::black_box(cleared::table(i)).cells.len()
 }

@@ -9,7 +9,10 @@
 // case long_text: finds reuse at long_text
 // case given_away: nothing
 // case lent: finds stack at lent
+// case notes: finds reuse at notes
+// case yielded: nothing
 use std::any::Any;
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -182,6 +185,58 @@ fn case_of_another() {
     black_box(dependency::total(VALUES));
 }
 
+fn case_of_dependency() {
+    for i in 0..VALUES {
+        black_box(dependency::cells(i));
+    }
+}
+
+fn case_cleared() {
+    for i in 0..VALUES {
+        black_box(dependency::cells_cleared(i));
+    }
+}
+
+// The first memory of a map, too, comes from a function called resize.
+struct Notes {
+    by_number: HashMap<usize, usize>,
+}
+
+#[inline(never)]
+fn notes(i: usize) -> Notes {
+    let mut by_number = HashMap::new();
+    by_number.insert(i, i + 1); // @notes
+    Notes { by_number }
+}
+
+#[inline(never)]
+fn case_notes() {
+    for i in 0..VALUES {
+        black_box(notes(i).by_number.len());
+    }
+}
+
+// An iterator is given nothing to fill.
+struct Rows(usize);
+
+impl Iterator for Rows {
+    type Item = Vec<u64>;
+
+    #[inline(never)]
+    fn next(&mut self) -> Option<Vec<u64>> {
+        self.0 += 1;
+        let row = vec![self.0 as u64; 60 + self.0 % 5];
+        (self.0 < VALUES).then_some(row)
+    }
+}
+
+#[inline(never)]
+fn case_yielded() {
+    for row in Rows(0) {
+        black_box(row.len());
+    }
+}
+
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("counted") => case_counted(),
@@ -195,6 +250,10 @@ fn main() {
         Some("given_away") => case_given_away(),
         Some("lent") => case_lent(),
         Some("of_another") => case_of_another(),
+        Some("of_dependency") => case_of_dependency(),
+        Some("cleared") => case_cleared(),
+        Some("notes") => case_notes(),
+        Some("yielded") => case_yielded(),
         _ => std::process::exit(2),
     }
 }

@@ -75,8 +75,13 @@ pub fn is_of_rust(site: &Site) -> bool {
 }
 
 /// Whether it ends with an object that others may hold, that is in another of its type, or that holds a short text
-/// better itself; or is one of any type.
+/// better itself; or is one of any type, or what an iterator yields.
 pub fn is_owned_elsewhere(site: &Site, largest: &Sizes) -> bool {
+    const YIELDS: &str = "core::iter::traits::iterator::Iterator>::next";
+    let function = site
+        .site_frame()
+        .and_then(|frame| frame.source.function.as_ref());
+    let is_yielded = function.is_some_and(|function| function.full.ends_with(YIELDS));
     let any = match site.container() {
         None => site.is_of_any_type(),
         Some("String") => {
@@ -85,7 +90,7 @@ pub fn is_owned_elsewhere(site: &Site, largest: &Sizes) -> bool {
         }
         Some(_) => false,
     };
-    any || site.is_shared() || site.is_in_tree()
+    any || is_yielded || site.is_shared() || site.is_in_tree()
 }
 
 impl About<'_> {

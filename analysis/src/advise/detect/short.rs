@@ -18,7 +18,7 @@ use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Keeper, Part, buffers_up_to, buffers_whole, grouped_by,
 };
-use crate::advise::packages::{is_elsewhere, is_fetched, package};
+use crate::advise::packages::{ends_at_home, is_elsewhere, is_fetched, package};
 use crate::advise::prove::{self, Answers, AtOnce, Questions, Through};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
@@ -479,7 +479,7 @@ fn few_at_once(
     let elsewhere = shared.as_ref().is_some_and(|shared| {
         let fetched = package(shared.frame).is_some_and(is_fetched);
         let lends = || !first.is_part() || types.can_be_cleared(first);
-        is_elsewhere(first, shared.frame) && !(fetched && lends())
+        is_elsewhere(first, shared.frame) && !(fetched && lends()) && !ends_at_home(first)
     });
     // `main` has no next call for which it could keep anything.
     let owner = shared.filter(|shared| !elsewhere && !shared.outermost);
