@@ -194,6 +194,27 @@ fn texts_that_a_dependency_makes() {
     assert_eq!(found_of("part"), [("inline".to_owned(), 29)]);
 }
 
+#[test]
+fn values_with_other_owners() {
+    check("owners.rs", &["-g", "-O"], &[]);
+    let source = include_str!("advice/owners.rs");
+    let program = Compiled::new("owners.rs", source, &["-g", "-O"]);
+    assert_eq!(found(&program.advice("of_another", &[])), []);
+    assert_eq!(found(&program.advice("of_dependency", &[])), []);
+    let cells = line_of(include_str!("advice/table.rs"), "cells");
+    let cleared = found(&program.advice("cleared", &[]));
+    assert_eq!(cleared, [("reuse".to_owned(), cells)]);
+    // The counted object itself is one of the function.
+    let counted = found(&program.advice("counted", &[]));
+    let lines: Vec<u64> = counted.iter().map(|(_, line)| *line).collect();
+    assert_eq!(lines, [line_of(source, "counted") + 1], "{counted:?}");
+}
+
+#[test]
+fn objects_that_a_function_makes() {
+    check("objects.c", &["-g", "-O2", "-fno-builtin"], &[]);
+}
+
 /// The finding about a whole line covers the blocks of each caller.
 #[test]
 fn joined_findings_count_a_block_once() {
@@ -451,13 +472,19 @@ fn types_of(advice: &Value, function: &str) -> Vec<Option<(String, u64)>> {
 fn compile_rust(directory: &Path, file: &str, source: &str, flags: &[&str]) -> PathBuf {
     let path = directory.join(file);
     fs::write(&path, source).expect("the source");
-    let dependency = directory.join("registry/src/dependency-1.0.0/src");
-    fs::create_dir_all(&dependency).expect("a directory");
-    fs::write(
-        dependency.join("lib.rs"),
-        include_str!("advice/dependency.rs"),
-    )
-    .expect("the source");
+    let table = include_str!("advice/table.rs");
+    let clears = "impl Table { pub fn clear(&mut self) { self.cells.clear(); } }\n";
+    // The same code would be compiled once.
+    let cleared = [&table.replace("60 +", "70 +"), clears].concat();
+    for (package, source) in [
+        ("dependency", include_str!("advice/dependency.rs")),
+        ("table", table),
+        ("cleared", &cleared),
+    ] {
+        let folder = directory.join(format!("registry/src/{package}-1.0.0/src"));
+        fs::create_dir_all(&folder).expect("a directory");
+        fs::write(folder.join("lib.rs"), source).expect("the source");
+    }
     let program = path.with_extension("");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut rustc = std::process::Command::new(compiler);

@@ -174,6 +174,36 @@ impl<'a> Types<'a> {
         fitting.iter().all(|other| *other == first).then_some(first)
     }
 
+    /// The name of the structure that the charged line calls a function to make, if each block is one: the line gives
+    /// no size, and may not even know it. For C and C++.
+    pub fn made_for(&self, site: &Site) -> Option<String> {
+        let frame = site.site_frame()?;
+        let path = Path::new(&**frame.source.file.as_ref()?);
+        if !C_FILES.contains(&path.extension()?.to_str()?) {
+            return None;
+        }
+        let callee = self.resolver.callee(frame)?;
+        let made = self.resolver.types(frame)?.of_result(callee)?;
+        let sizes = &site.facts.sizes;
+        let alone = [sizes.smallest(), sizes.largest()] == [made.size_bytes; 2];
+        alone.then(|| shown(&made.name))
+    }
+
+    /// Whether the file of the charged line has a function of Rust that empties an object for its next use.
+    pub fn can_be_cleared(&self, site: &Site) -> bool {
+        const CLEARS: &[&str] = &["fn clear(&mut self", "fn reset(&mut self"];
+        let text = || {
+            let source = self.resolver.source(site.site_frame()?)?;
+            let file = open_regular(&source.path).ok()?;
+            let mut text = String::new();
+            file.take(MOST_SOURCE_BYTES)
+                .read_to_string(&mut text)
+                .ok()?;
+            Some(text)
+        };
+        text().is_some_and(|text| CLEARS.iter().any(|function| text.contains(function)))
+    }
+
     /// The first type found at the addresses from the allocator outward.
     fn suspects(&self, site: &Site) -> Option<Suspects> {
         let charged = site.site?;

@@ -389,24 +389,6 @@ impl Site {
         is_dup(self.call_name) || names.any(|function| is_dup(&function.name))
     }
 
-    /// Whether Rust dropped it as a part of an object of another package than its library's.
-    pub fn is_part(&self) -> bool {
-        const DROP: &str = "core::ptr::drop_in_place";
-        const LIBRARY: &[&str] = &["alloc::", "core::", "std::", "hashbrown::", "[", "("];
-        let Some(owner) = &self.owner else {
-            return false;
-        };
-        let frees = owner.frees.iter();
-        let frees = frees.take(owner.frees_frame.map_or(0, |frame| frame + 1));
-        let names = frees.flat_map(|frames| frames.iter());
-        let mut names = names.filter_map(|frame| frame.source.function.as_ref());
-        names.any(|function| {
-            let dropped = function.full.strip_prefix(DROP);
-            let dropped = dropped.and_then(|rest| rest.trim_start_matches("::").strip_prefix('<'));
-            dropped.is_some_and(|name| !LIBRARY.iter().any(|library| name.starts_with(library)))
-        })
-    }
-
     /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line;
     /// by name only if it is not a part of another class.
     pub fn container(&self) -> Option<&'static str> {

@@ -269,8 +269,8 @@ fn one_block(
         false => "",
     };
     let cure = format!(
-        "allocate all {} at once, in one block{of} that begins with what {} allocates{order}; reallocate \
-         and free all together where one is alone today",
+        "allocate all {} at once, in one block{of} that begins with what {} allocates{order}; where one \
+         alone is reallocated or freed today, do so with all, or move that one to a block of its own first",
         lines + 1,
         root.shown()
     );

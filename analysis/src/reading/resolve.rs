@@ -23,7 +23,7 @@ use super::pattern;
 use super::plumbing::{
     ModuleRole, PYTHON, is_family, is_interpreter, is_known_wrapper, is_plumbing,
 };
-use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES};
+use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES, direct_call};
 use crate::symbols::source::{FoundSource, Sources};
 use crate::symbols::types::ModuleTypes;
 use crate::symbols::{DebugRoots, FunctionName, ModuleSymbols, SourceFrame, SymbolProblem};
@@ -441,6 +441,16 @@ impl Resolver {
         let mut modules = self.modules.iter();
         let module = modules.find(|module| Rc::ptr_eq(&module.label, &frame.module))?;
         module.symbols.as_ref()?.types()
+    }
+
+    /// The address that a frame's call leads to in its own module, if it is a direct call.
+    pub fn callee(&self, frame: &ChainFrame) -> Option<u64> {
+        let mut modules = self.modules.iter();
+        let module = modules.find(|module| Rc::ptr_eq(&module.label, &frame.module))?;
+        let (start, code) = module.symbols.as_ref()?.code(frame.address)?;
+        let returns_to = frame.address.wrapping_add(1);
+        let end = usize::try_from(returns_to.checked_sub(start)?).ok()?;
+        direct_call(code.get(..end)?).map(|by| returns_to.wrapping_add_signed(by))
     }
 
     /// What the file has from an address on, to the end of its section.

@@ -191,6 +191,15 @@ impl FunctionCode {
     }
 }
 
+/// How far a direct call at the end of some code leads, from there.
+pub fn direct_call(code: &[u8]) -> Option<i64> {
+    const CALL: u8 = 0xe8;
+    match code.get(code.len().checked_sub(5)?..)? {
+        [CALL, a, b, c, d] => Some(i64::from(i32::from_le_bytes([*a, *b, *c, *d]))),
+        _ => None,
+    }
+}
+
 fn decode(code: &[u8], start: u64) -> Vec<Instruction> {
     let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
     let mut instructions = Vec::new();
@@ -400,6 +409,14 @@ fn reverse_postorder(blocks: &[Block]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_direct_call_leads_to_a_known_place() {
+        assert_eq!(direct_call(&[0x90, 0xe8, 0x10, 0, 0, 0]), Some(16));
+        assert_eq!(direct_call(&[0xe8, 0xf0, 0xff, 0xff, 0xff]), Some(-16));
+        assert_eq!(direct_call(&[0x90, 0x90, 0x90, 0xff, 0xd0]), None);
+        assert_eq!(direct_call(&[0xe8, 0, 0, 0]), None);
+    }
 
     const START: u64 = 0x1000;
     const CALL: [u8; 5] = [0xe8, 0, 0x10, 0, 0];

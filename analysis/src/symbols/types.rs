@@ -119,6 +119,23 @@ impl ModuleTypes {
             TypeExpression::Value { variable, steps } => value_type(unit, place, variable, steps),
         })
     }
+
+    /// The structure to which the function at this address returns a pointer.
+    pub fn of_result(&self, address: u64) -> Option<NamedType> {
+        self.0.ask(address, |unit| {
+            let function = origin(unit, &physical_at(unit, address)?);
+            let declared = follow(unit, &function, dw::DW_AT_specification);
+            let returned = unit.referred(&function, dw::DW_AT_type);
+            let returned = returned.or_else(|| unit.referred(&declared, dw::DW_AT_type))?;
+            let pointer = bare(unit, &returned).filter(|entry| is_pointer(entry.tag()))?;
+            let target = unit.referred(&pointer, dw::DW_AT_type)?;
+            let is_structure = matches!(
+                bare(unit, &target)?.tag(),
+                dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type
+            );
+            is_structure.then(|| named_type(unit, &target))?
+        })
+    }
 }
 
 fn pointer_type(
@@ -159,9 +176,7 @@ fn value_type(
 /// abstract instance. `None` if their number is not the expected one.
 fn functions_at<'d>(unit: &UnitView<'d>, place: CodePlace) -> Option<Vec<Entry<'d>>> {
     let address = place.address;
-    let entries = unit.index.functions.iter();
-    let mut functions = entries.filter_map(|offset| unit.entry_at(*offset));
-    let physical = functions.find(|entry| unit.has_code_at(entry, address))?;
+    let physical = physical_at(unit, address)?;
     let mut found = vec![origin(unit, &physical)];
     let descend = |entry: &Entry<'d>| {
         let tag = entry.tag();
@@ -175,6 +190,13 @@ fn functions_at<'d>(unit: &UnitView<'d>, place: CodePlace) -> Option<Vec<Entry<'
     });
     found.reverse();
     (found.len() == place.functions).then_some(found)
+}
+
+/// The function with code at an address.
+fn physical_at<'d>(unit: &UnitView<'d>, address: u64) -> Option<Entry<'d>> {
+    let entries = unit.index.functions.iter();
+    let mut functions = entries.filter_map(|offset| unit.entry_at(*offset));
+    functions.find(|entry| unit.has_code_at(entry, address))
 }
 
 fn origin<'d>(unit: &UnitView<'d>, entry: &Entry<'d>) -> Entry<'d> {
@@ -515,6 +537,8 @@ mod tests {
         union either { int i; char c[12]; };
         static struct item **table;
         void make(list_t *list, union either *e) { (void)list; (void)e; table = 0; }
+        list_t *made(void) { static list_t one; return &one; }
+        void *any(void) { return table; }
         int main(void) { make(0, 0); return 0; }";
 
     /// A program with debug information, and the address of a function of it.
@@ -606,6 +630,23 @@ mod tests {
     }
 
     #[test]
+    fn the_structure_that_a_function_returns_by_a_pointer() {
+        let directory = tempfile::tempdir().unwrap();
+        for (function, expected) in [
+            ("made", Some(("list_t", 24))),
+            ("any", None),
+            ("make", None),
+            ("main", None),
+        ] {
+            let (program, address) = program(directory.path(), function);
+            let types = ModuleTypes::open(&program).unwrap();
+            let found = types.of_result(address);
+            let found = found.as_ref().map(|found| (&*found.name, found.size_bytes));
+            assert_eq!(found, expected, "{function}");
+        }
+    }
+
+    #[test]
     fn damaged_debug_information_neither_panics_nor_loops() {
         let directory = tempfile::tempdir().unwrap();
         let (program, address) = program(directory.path(), "make");
@@ -637,6 +678,7 @@ mod tests {
                 depth: 1,
                 ..place(address + 1)
             });
+            types.of_result(address);
         }
     }
 }

@@ -11,6 +11,7 @@
 // case two_at_once: finds reuse at request
 // case far_strangers: nothing
 // case set_later: nothing
+// case any_number: nothing
 // case outlives: nothing
 // case optional: nothing
 // case grown: nothing
@@ -222,6 +223,20 @@ static void case_set_later(void) {
   for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
 }
 
+// A row that another function makes, which happens to be of one length.
+NOINLINE static void set_row(struct Node* node, size_t count) {
+  long* row = malloc(count * sizeof *row);
+  row[0] = 1;
+  node->data = (char*)row;
+}
+static void case_any_number(void) {
+  for (int i = 0; i < kNodes; i++) {
+    nodes[i] = opened();
+    set_row(nodes[i], 3);
+  }
+  for (int i = 0; i < kNodes; i++) drop(nodes[any(i)]);
+}
+
 // As many answers as requests, and two of them at once: no object.
 NOINLINE static char* request(void) {
   return malloc(5000);  // @request
@@ -260,6 +275,7 @@ int main(int argc, char** argv) {
   CASE(two_at_once);
   CASE(far_strangers);
   CASE(set_later);
+  CASE(any_number);
   CASE(outlives);
   CASE(optional);
   CASE(grown);

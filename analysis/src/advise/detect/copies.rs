@@ -120,6 +120,11 @@ fn finding(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Find
     })
 }
 
+/// Whether a block is the copy of something, by name.
+pub(super) fn is_copy(site: &Site) -> bool {
+    Copied::of(site).is_some()
+}
+
 /// Copies that were freed before the function that asked for them had certainly returned.
 fn within_maker(image: &ImageFacts, group: &[usize]) -> f64 {
     let within = group.iter().map(|origin| {

@@ -6,6 +6,7 @@
 
 use larder_base::number::{counted, grouped, percent};
 
+use super::{copies, inline};
 use crate::advise::claim::Scope;
 use crate::advise::facts::Site;
 use crate::advise::finding::{Confidence, Pattern};
@@ -47,6 +48,8 @@ pub struct About<'a> {
     pub elsewhere: bool,
     /// The function that the owner calls to free them, and which then owns them.
     pub freed_by: Option<String>,
+    /// See `is_owned_elsewhere`.
+    pub owned_elsewhere: bool,
 }
 
 /// A function that could lend one buffer to all its calls of another.
@@ -62,6 +65,33 @@ const CLASSES: &[&str] = &["std::string", "std::vector", "String", "Vec", "HashM
 /// The cases of other runs.
 const UNLESS: &str = "malloc for a second while it is in use, and for what is returned, or a callee may \
                       keep, reallocate or free";
+const UNLESS_LOCAL: &str = "for a second while it is in use, and for what is returned, or a callee may keep; \
+                            a callee that frees or reallocates it must test that it is not the array, and \
+                            copy that to enlarge it";
+
+/// Whether it is of a class of Rust that keeps its memory: what a function frees of it was given to that function.
+pub fn is_of_rust(site: &Site) -> bool {
+    matches!(site.container(), Some("String" | "Vec" | "HashMap"))
+}
+
+/// Whether it ends with an object that others may hold, that is in another of its type, or that holds a short text
+/// better itself; or is one of any type, or what an iterator yields.
+pub fn is_owned_elsewhere(site: &Site, largest: &Sizes) -> bool {
+    const YIELDS: &str = "core::iter::traits::iterator::Iterator>::next";
+    let function = site
+        .site_frame()
+        .and_then(|frame| frame.source.function.as_ref());
+    let is_yielded = function.is_some_and(|function| function.full.ends_with(YIELDS));
+    let any = match site.container() {
+        None => site.is_of_any_type(),
+        Some("String") => {
+            let short = largest.largest() <= inline::MOST_TEXT_BYTES;
+            short && site.is_part() && !copies::is_copy(site)
+        }
+        Some(_) => false,
+    };
+    any || is_yielded || site.is_shared() || site.is_in_tree()
+}
 
 impl About<'_> {
     /// A local array cannot be freed elsewhere or enlarged.
@@ -79,8 +109,10 @@ impl About<'_> {
         // A node is kept only by another container or an allocator, a counted object by its last reference.
         let container = self.site.container();
         let node = container.is_some_and(|class| !CLASSES.contains(&class));
-        let given_away = self.freed_by.is_some() || node;
-        match self.elsewhere || kept_for_good || given_away || self.site.is_resizable() {
+        let given_away = self.freed_by.is_some() || node || self.owned_elsewhere;
+        // A hash table allocates its first memory by a function of this name.
+        let resizable = container != Some("HashMap") && self.site.is_resizable();
+        match self.elsewhere || kept_for_good || given_away || resizable {
             true => Confidence::Low,
             false => Confidence::Medium,
         }
@@ -100,7 +132,9 @@ pub fn same(about: &About<'_>, owner: &str, lender: Option<&Lender>) -> Advice {
     let sizes = about.largest;
     let most = sizes.covering(0.99);
     let (confidence, hidden) = match &about.freed_by {
+        None if about.owned_elsewhere => (Confidence::Low, String::new()),
         None => (sure(sizes), String::new()),
+        Some(_) if is_of_rust(about.site) => (Confidence::Low, String::new()),
         Some(function) => (
             Confidence::Medium,
             format!("; {function} frees it today and must not"),
@@ -162,14 +196,26 @@ fn stack_cure(about: &About<'_>, size: u64) -> String {
         }
         Some(class) => format!("{}: {bytes}", nodes(class)),
         None if sizes.largest() > size => format!(
-            "a local array of {bytes} covers {:.1} % of the calls; malloc for the larger ones, for a \
-             second while it is in use, and for what is returned, or a callee may keep, reallocate or free",
+            "a local array of {bytes} covers {:.1} % of the calls; malloc for the larger ones, {UNLESS_LOCAL}",
             percent(sizes.up_to(size), sizes.total())
         ),
         None => format!(
-            "a local array of {bytes} covers all calls; malloc for larger ones, for a second while it is \
-             in use, and for what is returned, or a callee may keep, reallocate or free"
+            "a local array of {bytes} covers all calls; malloc for larger ones, {UNLESS_LOCAL}"
         ),
+    }
+}
+
+/// For objects that a function makes for the owner, one at a time; it does not give their size.
+pub fn made(about: &About<'_>, owner: &str, object: &str) -> Advice {
+    let most = about.largest.largest();
+    Advice {
+        pattern: Pattern::Reuse,
+        cure: format!(
+            "let {owner} keep one {object} for its next use, if it can be reset; else malloc as today"
+        ),
+        confidence: Confidence::Medium,
+        size_bytes: Some(most),
+        kept: Kept::Some(1),
     }
 }
 

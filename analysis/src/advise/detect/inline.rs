@@ -10,13 +10,14 @@ use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Pattern, Place, buffers_up_to, grouped_by,
 };
+use crate::advise::packages;
 use crate::advise::sizes::Sizes;
 use crate::reading::attribute::functions;
 
 /// A larger value is expensive to move.
 const MOST_BYTES: u64 = 256;
 /// Bytes may be a string, of any length in the next run; this many fit into the size of a vector.
-const MOST_TEXT_BYTES: u64 = 24;
+pub(super) const MOST_TEXT_BYTES: u64 = 24;
 const WORD_BYTES: u64 = 8;
 /// The counts before the bytes of an `Arc<[u8]>` or an `Rc<str>`.
 const COUNTS_BYTES: u64 = 16;
@@ -65,6 +66,12 @@ fn is_counted_slice(site: &Site) -> bool {
     names.any(|function| function.name.contains("::allocate_for_slice"))
 }
 
+/// Whether the object that has one of a line's vectors cannot hold it.
+fn is_held_elsewhere(image: &ImageFacts, group: &[usize]) -> bool {
+    let mut sites = group.iter().map(|origin| &image.sites[*origin]);
+    sites.any(|site| site.holds_its_own_type() || packages::is_of_another(site))
+}
+
 fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Finding> {
     let (mut finals, mut largest) = (Sizes::default(), Sizes::default());
     for facts in group.iter().map(|origin| &image.sites[*origin].facts) {
@@ -92,7 +99,8 @@ fn finding(image: &ImageFacts, types: &Types<'_>, group: &[usize]) -> Option<Fin
     // A shrunk vector held more before; a far larger one is of another kind.
     let shrunk = largest.covering(MOST_OF_THEM) > most;
     let mixed = largest.largest() > most.saturating_mul(MOST_TIMES_LARGER);
-    if finals.total() < FEWEST_BLOCKS || most > room || shrunk || mixed {
+    let unfit = finals.total() < FEWEST_BLOCKS || most > room || shrunk || mixed;
+    if unfit || is_held_elsewhere(image, group) {
         return None;
     }
     Some(Finding {

@@ -60,17 +60,16 @@ pub fn conclude(
     if image.lost_calls > 0 {
         return from_sums(image, costs);
     }
-    let short = short::conclude(image, &asked.short, answers);
+    let short = short::conclude(image, types, &asked.short, answers);
     // Several blocks of one object are joined before a function is asked to keep its parts.
     let objects = pairs::objects(image, &asked.pairs, answers, &short.kept);
     let of_objects = origins(objects.iter());
     let mut pairs = pairs::conclude(image, &asked.pairs, answers, &short.within);
     pairs.retain(|pair| !of_objects.contains(&pair.site));
     pairs.extend(objects);
-    for pair in pairs
-        .iter_mut()
-        .filter(|pair| is_in_library_class(image, types, pair))
-    {
+    for pair in pairs.iter_mut().filter(|pair| {
+        is_in_library_class(image, types, pair) || is_row_of_its_own(image, types, pair)
+    }) {
         pair.confidence = Confidence::Low;
     }
     let batch = batch::detect(image);
@@ -137,6 +136,14 @@ fn is_in_library_class(image: &ImageFacts, types: &Types<'_>, pair: &Finding) ->
     let is_rust = |host: &&Site| file(host).is_some_and(|file| file.ends_with(".rs"));
     let host = host.filter(is_rust).and_then(|host| types.of(host));
     host.is_some_and(|host| LIBRARY.iter().any(|library| host.name.starts_with(library)))
+}
+
+/// Whether it embeds a row of elements that another function makes: another run may need another number.
+fn is_row_of_its_own(image: &ImageFacts, types: &Types<'_>, pair: &Finding) -> bool {
+    let row = &image.sites[pair.site];
+    let first = pair.related.first().map(|first| &image.sites[*first]);
+    let set_apart = first.is_some_and(|first| first.function_name() != row.function_name());
+    set_apart && types.of(row).is_some_and(|found| found.several)
 }
 
 /// Findings to hold values inline, and to copy less. A type that several lines copy is cured at the type, and so is

@@ -405,7 +405,8 @@ fn cure(
     if together.first_before > 0 {
         cure += "; the first is freed before the second today: free it last";
     }
-    cure + "; reallocate and free both where one is alone today"
+    cure + "; where one alone is reallocated or freed today, do so with both, or move the second to a block of \
+            its own first"
 }
 
 fn is_swept(image: &ImageFacts, first: &Site, second: &Site) -> bool {

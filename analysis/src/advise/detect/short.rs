@@ -13,10 +13,12 @@ use larder_trace::StackId;
 
 use super::cures::{self, About, Advice, Kept, Lender};
 use crate::advise::claim::{Claim, Scope};
+use crate::advise::element::Types;
 use crate::advise::facts::{ImageFacts, Site};
 use crate::advise::finding::{
     Confidence, FEWEST_BLOCKS, Finding, Keeper, Part, buffers_up_to, buffers_whole, grouped_by,
 };
+use crate::advise::packages::{ends_at_home, is_elsewhere, is_fetched, package};
 use crate::advise::prove::{self, Answers, AtOnce, Questions, Through};
 use crate::advise::rank::Worth;
 use crate::advise::sizes::Sizes;
@@ -103,12 +105,12 @@ pub struct Found {
     pub kept: HashSet<usize>,
 }
 
-pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Found {
+pub fn conclude(image: &ImageFacts, types: &Types<'_>, asked: &Asked, answers: &Answers) -> Found {
     let (mut findings, worth) = (Vec::new(), Worth::of(image));
     let mut explained: HashSet<usize> = HashSet::new();
     let (mut all_within, mut kept) = (HashSet::new(), HashSet::new());
     for (group, asked) in &asked.within {
-        if let Some((finding, is_kept)) = within(image, group, &answers.at_once(*asked)) {
+        if let Some((finding, is_kept)) = within(image, types, group, &answers.at_once(*asked)) {
             // A small part of a line does not stand for the whole line.
             if finding.confidence > Confidence::Low && worth.admits(image, group) {
                 explained.extend(group);
@@ -125,7 +127,7 @@ pub fn conclude(image: &ImageFacts, asked: &Asked, answers: &Answers) -> Found {
         if group.iter().all(|origin| explained.contains(origin)) {
             continue;
         }
-        if let Some(finding) = few_at_once(image, group, &answers.at_once(*asked)) {
+        if let Some(finding) = few_at_once(image, types, group, &answers.at_once(*asked)) {
             explained.extend(group);
             findings.push(finding);
         }
@@ -288,25 +290,6 @@ fn makes_one(site: &Site) -> bool {
     }
 }
 
-/// The package of Rust that a function is in.
-fn package(frame: &ChainFrame) -> Option<&str> {
-    let file = frame.source.file.as_deref();
-    let file = file.filter(|file| file.ends_with(".rs"))?;
-    file.get(..file.rfind("/src/").or_else(|| file.rfind('/'))?)
-}
-
-fn is_fetched(package: &str) -> bool {
-    let places = ["/registry/src/", "/git/checkouts/", "/vendor/"];
-    places.iter().any(|place| package.contains(place))
-}
-
-/// Whether the line is a dependency's and the function of another package: the function has the result, and no
-/// influence on the allocation.
-fn is_elsewhere(site: &Site, function: &ChainFrame) -> bool {
-    let line = site.site_frame().and_then(package);
-    line.is_some_and(|line| is_fetched(line) && package(function) != Some(line))
-}
-
 /// Without the C library's symbol table the function that starts `main` has no name.
 fn starts(frame: &ChainFrame) -> bool {
     let unnamed = frame.source.function.is_none() && frame.module.role == ModuleRole::System;
@@ -316,7 +299,12 @@ fn starts(frame: &ChainFrame) -> bool {
 /// The finding if all buffers are freed within the call of one function that allocated them.
 ///
 /// Also returns whether that function keeps them, on its stack or between calls.
-fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Finding, bool)> {
+fn within(
+    image: &ImageFacts,
+    types: &Types<'_>,
+    group: &[usize],
+    counted: &AtOnce,
+) -> Option<(Finding, bool)> {
     let first = &image.sites[*group.first()?];
     let shared = lives_within(first)?;
     let elsewhere = shared.kind() == Kind::Caller && is_elsewhere(first, shared.frame);
@@ -333,11 +321,12 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Find
         once: kind == Kind::Caller && makes_one(first),
         elsewhere,
         freed_by: freed_by(first, &shared),
+        owned_elsewhere: owned_elsewhere(image, group, &largest),
     };
     let advice = match (kind, most) {
         (Kind::Inside, _) => cures::inside(&owner),
         _ if let Some(library) = first.library_function() => cures::inside(&library),
-        (Kind::Same, 1) => cures::same(&about, &owner, lender(image, group).as_ref()),
+        (Kind::Same, 1) => same(image, types, group, &about, &owner),
         (Kind::Caller, 1) => cures::caller(&about, &owner),
         _ if shared.outermost => return None,
         (_, ..=MOST_KEPT) if counted.begun >= MOST_KEPT_SHARE * most => {
@@ -371,6 +360,21 @@ fn within(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<(Find
     };
     found.keeper = Some(keeper).filter(|_| about.once && first.container().is_none());
     Some((found, is_kept))
+}
+
+/// For what the charged line frees itself: an object that another function makes for it is no array.
+fn same(
+    image: &ImageFacts,
+    types: &Types<'_>,
+    group: &[usize],
+    about: &About<'_>,
+    owner: &str,
+) -> Advice {
+    let plain = about.site.container().is_none();
+    match plain.then(|| types.made_for(about.site)).flatten() {
+        Some(object) => cures::made(about, owner, &object),
+        None => cures::same(about, owner, lender(image, group).as_ref()),
+    }
 }
 
 /// The physical frame this far outside of the owner's.
@@ -436,7 +440,12 @@ fn is_growth(image: &ImageFacts, group: &[usize]) -> bool {
 }
 
 /// The finding if few of all blocks of a line live at once, whichever thread or function frees them.
-fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<Finding> {
+fn few_at_once(
+    image: &ImageFacts,
+    types: &Types<'_>,
+    group: &[usize],
+    counted: &AtOnce,
+) -> Option<Finding> {
     let buffers = |origin: &usize| &image.sites[*origin].facts.buffers;
     let foreign = group.iter().any(|origin| buffers(origin).foreign > 0);
     let (scope, most) = match (counted.most, counted.most_of_a_thread) {
@@ -459,9 +468,18 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
         return None;
     }
     let largest = largest(image, group);
-    let shared = Shared::of(first).filter(|shared| shared.kind() == Kind::Caller);
+    let innermost = Shared::of(first);
+    // In Rust what a function frees was given to it.
+    let given = innermost
+        .as_ref()
+        .filter(|shared| shared.kind() == Kind::Same && cures::is_of_rust(first));
+    let freed_by = given.and_then(|shared| freed_by(first, shared));
+    let shared = innermost.filter(|shared| shared.kind() == Kind::Caller);
+    // A dependency may ask another for a text, and for an object that can be cleared; a program asks none.
     let elsewhere = shared.as_ref().is_some_and(|shared| {
-        is_elsewhere(first, shared.frame) && !package(shared.frame).is_some_and(is_fetched)
+        let fetched = package(shared.frame).is_some_and(is_fetched);
+        let lends = || !first.is_part() || types.can_be_cleared(first);
+        is_elsewhere(first, shared.frame) && !(fetched && lends()) && !ends_at_home(first)
     });
     // `main` has no next call for which it could keep anything.
     let owner = shared.filter(|shared| !elsewhere && !shared.outermost);
@@ -471,7 +489,8 @@ fn few_at_once(image: &ImageFacts, group: &[usize], counted: &AtOnce) -> Option<
         largest: &largest,
         once: false,
         elsewhere: elsewhere && first.container().is_some(),
-        freed_by: None,
+        freed_by,
+        owned_elsewhere: owned_elsewhere(image, group, &largest),
     };
     let advice = match first.library_function() {
         Some(library) => cures::inside(&library),
@@ -504,6 +523,11 @@ fn at_once(
         largest_bytes: largest.largest(),
         equal: largest.smallest() == largest.largest(),
     }
+}
+
+fn owned_elsewhere(image: &ImageFacts, group: &[usize], largest: &Sizes) -> bool {
+    let mut sites = group.iter().map(|origin| &image.sites[*origin]);
+    sites.any(|site| cures::is_owned_elsewhere(site, largest))
 }
 
 /// The largest size of each buffer of a group.
