@@ -390,8 +390,8 @@ impl Snapshot {
         let sections = sections.unwrap_or_default();
         // SAFETY: the headers of a module that is loaded.
         let exports = headers.and_then(|headers| unsafe { Exports::of(bias, headers) });
-        if let Some(interpreter) = exports.as_ref().and_then(Interpreter::of) {
-            self.interpreter = Some(interpreter);
+        if self.interpreter.is_none() {
+            self.interpreter = exports.as_ref().and_then(Interpreter::of);
         }
         known.tables = match (sections.eh_frame_hdr, sections.eh_frame) {
             (Some(header), Some(frames)) => Some(Tables { header, frames }),
