@@ -8,6 +8,7 @@ use larder_trace::codec::{Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, SiteMemo
 
 use crate::hash;
 use crate::memory::Pages;
+use crate::table::Table;
 
 #[derive(Clone, Copy)]
 struct Node {
@@ -44,30 +45,16 @@ fn tag(address: u64) -> u8 {
     hash::top(address, 8) as u8
 }
 
-#[derive(Clone, Copy)]
-struct Site {
-    /// Node and call, never 0 in a used place.
-    key: u64,
-    number: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Frame {
-    /// The packed address, never 0 in a used place.
-    address: u64,
-    number: u32,
-}
-
 pub struct Interned {
-    frames: Pages<Frame>,
-    frame_mask: usize,
+    /// The numbers of frames, by packed address.
+    frames: Table,
     next_frame: u32,
     callees: Pages<Callees>,
     nodes: Pages<Node>,
     node_mask: usize,
     next_node: u32,
-    sites: Pages<Site>,
-    site_mask: usize,
+    /// The numbers of sites, by node and call.
+    sites: Table,
     next_site: u32,
     memories: Pages<SiteMemory>,
     /// By node, the roots included.
@@ -94,15 +81,13 @@ fn mix(a: u64, b: u64) -> usize {
 impl Interned {
     pub const fn new() -> Self {
         Interned {
-            frames: Pages::empty(),
-            frame_mask: 0,
+            frames: Table::new(),
             next_frame: FIRST_FRAME,
             callees: Pages::empty(),
             nodes: Pages::empty(),
             node_mask: 0,
             next_node: FIRST_NODE,
-            sites: Pages::empty(),
-            site_mask: 0,
+            sites: Table::new(),
             next_site: FIRST_SITE,
             memories: Pages::empty(),
             known: Pages::empty(),
@@ -129,11 +114,8 @@ impl Interned {
             parent: 0,
             number: 0,
         });
-        self.sites.slice().fill(Site { key: 0, number: 0 });
-        self.frames.slice().fill(Frame {
-            address: 0,
-            number: 0,
-        });
+        self.sites.forget();
+        self.frames.forget();
         self.known.slice().fill(UNKNOWN);
         self.next_node = FIRST_NODE;
         self.next_site = FIRST_SITE;
@@ -152,59 +134,21 @@ impl Interned {
 
     /// The number of this frame; assigns one if it has none.
     pub fn frame(&mut self, address: u64) -> Found {
-        let mask = self.frame_mask;
-        let mut place = mix(address, 0) & mask;
-        while let Some(frame) = self.frames.slice().get(place) {
-            if frame.address == address {
-                return Found::Known(frame.number);
-            }
-            if frame.address == 0 {
-                break;
-            }
-            place = (place + 1) & mask;
+        match self.frames.get(address) {
+            Some(number) => Found::Known(number as u32),
+            None => self.add_frame(address),
         }
-        self.add_frame(address)
     }
 
     fn add_frame(&mut self, address: u64) -> Found {
-        let used = (self.next_frame - FIRST_FRAME) as usize;
-        if (self.frame_mask == 0 || used * 4 >= (self.frame_mask + 1) * 3)
-            && self.grow_frames().is_none()
-        {
-            return Found::Full;
-        }
         let number = self.next_frame;
         let wanted = number as usize + 1;
-        if wanted > self.callees.capacity() && !self.callees.grow(wanted.next_power_of_two()) {
+        let room = wanted.next_power_of_two();
+        if !self.callees.grow_to(wanted, room) || !self.frames.insert(address, number.into()) {
             return Found::Full;
         }
-        insert_frame(
-            self.frames.slice(),
-            self.frame_mask,
-            Frame { address, number },
-        );
         self.next_frame = number + 1;
         Found::New(number)
-    }
-
-    fn grow_frames(&mut self) -> Option<()> {
-        let places = next_places(self.frame_mask);
-        let mut bigger = Pages::empty();
-        if !bigger.grow(places) {
-            return None;
-        }
-        for frame in self
-            .frames
-            .slice()
-            .iter()
-            .filter(|frame| frame.address != 0)
-        {
-            insert_frame(bigger.slice(), places - 1, *frame);
-        }
-        self.frames.release();
-        self.frames = bigger;
-        self.frame_mask = places - 1;
-        Some(())
     }
 
     /// The number of this node if it has one.
@@ -285,7 +229,7 @@ impl Interned {
 
     #[cold]
     fn grow_nodes(&mut self) -> Option<()> {
-        let places = next_places(self.node_mask);
+        let places = (2 * (self.node_mask + 1)).max(FIRST_PLACES);
         let mut bigger = Pages::empty();
         if !bigger.grow(places) {
             return None;
@@ -323,52 +267,22 @@ impl Interned {
 
     fn find_site(&mut self, node: u32, call: u8) -> Found {
         let key = (u64::from(node) << 8) | u64::from(call);
-        let mask = self.site_mask;
-        let mut place = mix(key, 0) & mask;
-        let sites = self.sites.slice();
-        while let Some(site) = sites.get(place) {
-            if site.key == key {
-                return Found::Known(site.number);
-            }
-            if site.key == 0 {
-                break;
-            }
-            place = (place + 1) & mask;
+        match self.sites.get(key) {
+            Some(number) => Found::Known(number as u32),
+            None => self.add_site(key),
         }
-        self.add_site(key)
     }
 
     #[cold]
     fn add_site(&mut self, key: u64) -> Found {
-        let used = (self.next_site - FIRST_SITE) as usize;
-        if (self.site_mask == 0 || used * 4 >= (self.site_mask + 1) * 3)
-            && self.grow_sites().is_none()
-        {
-            return Found::Full;
-        }
         let number = self.next_site;
         let wanted = number as usize + 1;
-        if wanted > self.memories.capacity() && !self.memories.grow(wanted.next_power_of_two()) {
+        let room = wanted.next_power_of_two();
+        if !self.memories.grow_to(wanted, room) || !self.sites.insert(key, number.into()) {
             return Found::Full;
         }
-        insert_site(self.sites.slice(), self.site_mask, Site { key, number });
         self.next_site = number + 1;
         Found::New(number)
-    }
-
-    fn grow_sites(&mut self) -> Option<()> {
-        let places = next_places(self.site_mask);
-        let mut bigger = Pages::empty();
-        if !bigger.grow(places) {
-            return None;
-        }
-        for site in self.sites.slice().iter().filter(|site| site.key != 0) {
-            insert_site(bigger.slice(), places - 1, *site);
-        }
-        self.sites.release();
-        self.sites = bigger;
-        self.site_mask = places - 1;
-        Some(())
     }
 }
 
@@ -403,41 +317,11 @@ impl Tables for Interned {
     }
 }
 
-fn next_places(mask: usize) -> usize {
-    if mask == 0 {
-        FIRST_PLACES
-    } else {
-        (mask + 1) * 2
-    }
-}
-
-fn insert_frame(frames: &mut [Frame], mask: usize, frame: Frame) {
-    let mut place = mix(frame.address, 0) & mask;
-    while let Some(at) = frames.get_mut(place) {
-        if at.address == 0 {
-            *at = frame;
-            return;
-        }
-        place = (place + 1) & mask;
-    }
-}
-
 fn insert_node(nodes: &mut [Node], mask: usize, node: Node) {
     let mut place = mix(node.address, u64::from(node.parent)) & mask;
     while let Some(at) = nodes.get_mut(place) {
         if at.address == 0 {
             *at = node;
-            return;
-        }
-        place = (place + 1) & mask;
-    }
-}
-
-fn insert_site(sites: &mut [Site], mask: usize, site: Site) {
-    let mut place = mix(site.key, 0) & mask;
-    while let Some(at) = sites.get_mut(place) {
-        if at.key == 0 {
-            *at = site;
             return;
         }
         place = (place + 1) & mask;

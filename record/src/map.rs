@@ -17,9 +17,10 @@ use framehop::x86_64::UnwinderX86_64;
 use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _};
 use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents};
 use larder_trace::modules::{Load, encode_load, encode_unload};
+use larder_trace::symbols::{PYTHON, PYTHON_ADDRESSES};
 
 use crate::exports::Exports;
-use crate::python::{self, Interpreter, Python};
+use crate::python::{Interpreter, Python};
 use crate::registers::Tables;
 use crate::{clock, file, real, redirect, sys};
 
@@ -411,10 +412,10 @@ impl Snapshot {
             id: self.next_id,
             loaded: self.generation,
             loaded_at: clock::now(),
-            start: python::ADDRESSES.start,
-            end: python::ADDRESSES.end,
+            start: PYTHON_ADDRESSES.start,
+            end: PYTHON_ADDRESSES.end,
             bias: 0,
-            path: python::PATH.to_vec(),
+            path: PYTHON.to_vec(),
             build_id: Vec::new(),
             link_map: 0,
             tables: None,

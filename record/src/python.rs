@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use larder_trace::ModuleId;
 use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents};
-use larder_trace::symbols::{Function, SymbolChunk};
+use larder_trace::symbols::{Function, PYTHON_ADDRESSES, SymbolChunk};
 
 use crate::exports::Exports;
 use crate::{arch, file, hash, sys};
@@ -23,11 +23,6 @@ use chain::is_plausible;
 pub use chain::{Evaluated, PythonFrame, Thread};
 use code::Place;
 use layout::{KNOWN, Layout, OBJECT_TYPE};
-
-/// The module of all Python code.
-pub const PATH: &[u8] = b"[python]";
-/// Its addresses: none is canonical.
-pub const ADDRESSES: Range<u64> = 1 << 62..(1 << 63) - 1;
 
 type ThreadState = unsafe extern "C" fn() -> usize;
 type VersionText = unsafe extern "C" fn() -> *const c_char;
@@ -189,7 +184,7 @@ impl Python {
         let place = code::place(self.layout, frame)?;
         let (function, file) = (hash::bytes(&place.function), hash::bytes(&place.file));
         let key = hash::fold(function ^ u64::from(place.line).rotate_left(32), file | 1);
-        let address = ADDRESSES.start | (key & (ADDRESSES.start - 2));
+        let address = PYTHON_ADDRESSES.start | (key & (PYTHON_ADDRESSES.start - 2));
         Some(Line { place, address })
     }
 

@@ -49,21 +49,22 @@ impl Table {
         }
     }
 
-    /// Sets the value of a key that has none. Without memory it keeps none.
-    pub fn insert(&mut self, key: u64, value: u64) {
+    /// Sets the value of a key that has none. False: no memory, nothing changed.
+    pub fn insert(&mut self, key: u64, value: u64) -> bool {
         if self.used * 4 >= self.places.capacity() * 3 && !self.grow() {
-            return;
+            return false;
         }
         put(self.places.slice(), self.mask, Entry { key, value });
         self.used += 1;
+        true
     }
 
-    /// Sets a key's value, whether it has one or none.
+    /// Sets a key's value, whether it has one or none, if there is memory.
     pub fn set(&mut self, key: u64, value: u64) {
         let found = self.find(key);
         match found.and_then(|place| self.places.slice().get_mut(place)) {
             Some(entry) => entry.value = value,
-            None => self.insert(key, value),
+            None => _ = self.insert(key, value),
         }
     }
 
@@ -79,6 +80,12 @@ impl Table {
         self.places.release();
         (self.places, self.mask) = (bigger, places - 1);
         true
+    }
+
+    /// Empties it.
+    pub fn forget(&mut self) {
+        self.places.slice().fill(Entry { key: 0, value: 0 });
+        self.used = 0;
     }
 
     /// Empties it, and returns its memory.

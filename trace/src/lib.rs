@@ -6,9 +6,9 @@
 //! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
 //! `layout`, `varint`, `call`, `fingerprint`, `attach`.
 //! The recorder's part (`layout`, `codec`, `columns::split`, `modules`, `process`) does not allocate, panic
-//! or take a lock, because it runs inside `malloc` of arbitrary programs; `writer`, `symbols` and `lost`
-//! allocate. Of these the recorder uses `symbols`, whose allocations its own heap serves. The reading part treats a trace as hostile input: it
-//! cannot cause a panic, or an allocation that the file's size does not bound.
+//! or take a lock, because it runs inside `malloc` of arbitrary programs. `writer`, `symbols` and `lost`
+//! allocate; of these the recorder uses `symbols` alone, on a heap of its own. The reading part treats a trace
+//! as hostile input: it cannot cause a panic, or an allocation that the file's size does not bound.
 //!
 //! # Reading
 //!

@@ -1,11 +1,12 @@
 //! Symbol chunks: the trace's own names for addresses, for code that no file on disk describes (an imported
-//! trace).
+//! trace, lines of Python).
 //!
 //! Invariants: texts are numbered from 1 in each chunk, so that a chunk can be read without the others; the
 //! first name of an address counts; `Symbols` takes a small multiple of the bytes of its chunks, which are
 //! never compressed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use crate::modules::ModuleId;
 use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
@@ -20,6 +21,11 @@ pub struct Function<'a> {
     /// 0 if unknown.
     pub line: u32,
 }
+
+/// The path of the module that has Python's lines.
+pub const PYTHON: &[u8] = b"[python]";
+/// Its addresses. None is canonical, so no code is at any.
+pub const PYTHON_ADDRESSES: Range<u64> = 1 << 62..(1 << 63) - 1;
 
 const TEXT: u8 = 1;
 const ADDRESS: u8 = 2;

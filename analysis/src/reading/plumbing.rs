@@ -37,9 +37,6 @@ const SYSTEM_MODULES: &[&str] = &[
     "[vdso]",
 ];
 
-/// The path of the module that the recorder gives Python's lines.
-pub const PYTHON: &[u8] = b"[python]";
-
 /// Well-known wrappers of malloc: their callers are charged.
 const KNOWN_WRAPPERS: &[&str] = &[
     // GNU programs.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use larder_base::printable;
-use larder_trace::symbols::Function;
+use larder_trace::symbols::{Function, PYTHON};
 use larder_trace::{Module, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
@@ -20,9 +20,7 @@ use super::chain::{Chain, Location};
 use super::excerpt::Texts;
 use super::lookup::Lookup;
 use super::pattern;
-use super::plumbing::{
-    ModuleRole, PYTHON, is_family, is_interpreter, is_known_wrapper, is_plumbing,
-};
+use super::plumbing::{ModuleRole, is_family, is_interpreter, is_known_wrapper, is_plumbing};
 use crate::symbols::loops::{Around, FunctionCode, MOST_CODE_BYTES, direct_call};
 use crate::symbols::source::{FoundSource, Sources};
 use crate::symbols::types::ModuleTypes;

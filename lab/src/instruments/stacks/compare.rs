@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::samples::{Addresses, Key, Recorded};
 use larder_base::order;
+use larder_trace::symbols::PYTHON_ADDRESSES;
 
 /// How a recorded stack differs from the other unwinder's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +18,16 @@ pub enum Verdict {
     Longer,
 }
 
-/// No code is at these addresses: they are lines of Python.
-const LINES: u64 = 1 << 62;
-
 /// The stack with native frames in place of Python's lines, of which the interpreter evaluates one or several in each:
 /// as many of the other's as let the rest agree.
 fn native(ours: &[u64], other: &[u64]) -> Addresses {
     let mut frames = Addresses::new();
     let mut rest = ours;
     while let Some(first) = rest.first() {
-        let lines = rest.iter().take_while(|line| **line >= LINES).count();
+        let lines = rest
+            .iter()
+            .take_while(|line| PYTHON_ADDRESSES.contains(line))
+            .count();
         if lines == 0 {
             frames.push(*first);
             rest = &rest[1..];
@@ -127,6 +128,8 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LINES: u64 = PYTHON_ADDRESSES.start;
 
     fn stack(addresses: &[u64], complete: bool) -> Recorded {
         Recorded {
