@@ -1,15 +1,12 @@
 // Which segments the page heap wants huge pages for. What the kernel was told is read from its list
 // of mappings.
-#include <gtest/gtest.h>
-
 #include <fstream>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/policy.h"
-#include "core/page_heap.h"
+#include "core/page_heap_test.h"
 #include "os/options.h"
 #include "tests/clock.h"
 
@@ -44,9 +41,8 @@ bool kernel_takes_requests() {
   return takes;
 }
 
-class HugePages : public testing::Test {
+class HugePages : public PageHeapTest {
  protected:
-  std::unique_ptr<PageHeap> heap = std::make_unique<PageHeap>();
   std::vector<Slab*> spans;
   const bool system_has_them = kernel_takes_requests();
 
@@ -80,21 +76,6 @@ class HugePages : public testing::Test {
       --count;
     }
     ASSERT_EQ(count, 0);
-  }
-
-  size_t purge(uint64_t deadline_ms) {
-    static uint64_t pass = 0;
-    PurgeJob job;
-    size_t pages = 0;
-    for (++pass; heap->take_for_purge(deadline_ms, pass, &job);) {
-      pages += size_t(count_pages(job.pages));
-      if (job.forbid_huge) os::forbid_huge_pages(job.segment->base, kSegmentBytes);
-      for (int i = 0; i < kPagesPerSegment; ++i)
-        if ((job.pages >> i & 1) != 0)
-          os::discard(job.segment->base + size_t(i) * kPageBytes, kPageBytes);
-      heap->finish_purge(job, job.pages);
-    }
-    return pages;
   }
 
   size_t asked() {

@@ -1,9 +1,7 @@
-#include "core/page_heap.h"
+#include "core/page_heap_test.h"
 
-#include <gtest/gtest.h>
 #include <string.h>
 
-#include <memory>
 #include <random>
 #include <vector>
 
@@ -11,25 +9,6 @@
 
 namespace larder {
 namespace {
-
-class PageHeapTest : public testing::Test {
- protected:
-  std::unique_ptr<PageHeap> heap = std::make_unique<PageHeap>();
-
-  size_t purge(uint64_t deadline_ms) {
-    static uint64_t pass = 0;
-    PurgeJob job;
-    size_t pages = 0;
-    for (++pass; heap->take_for_purge(deadline_ms, pass, &job);) {
-      pages += size_t(count_pages(job.pages));
-      for (int i = 0; i < kPagesPerSegment; ++i)
-        if ((job.pages >> i & 1) != 0)
-          os::discard(job.segment->base + size_t(i) * kPageBytes, kPageBytes);
-      heap->finish_purge(job, job.pages);
-    }
-    return pages;
-  }
-};
 
 TEST_F(PageHeapTest, ASpanIsFoundFromEveryByteOfIt) {
   Slab* span = heap->alloc_span(5, 1, Kind::kSpan);
