@@ -141,3 +141,25 @@ fn callers_and_advice_name_functions_of_python() {
     let line = line_of(SCRIPT, "parse");
     assert!(advice.contains(&format!("script.py:{line}")), "{advice}");
 }
+
+#[test]
+fn cures_that_python_has_no_words_for_are_weak() {
+    let recorded = Recorded::new();
+    let advice = output(
+        larder()
+            .args(["advise", "--all", "--json"])
+            .arg(&recorded.trace),
+    );
+    assert_success(&advice);
+    let advice: Value = serde_json::from_str(&stdout(&advice)).expect("JSON");
+    let findings = advice["processes"][0]["findings"]
+        .as_array()
+        .expect("findings");
+    let of_script = findings.iter().filter(|finding| {
+        let file = finding["site"]["file"].as_str();
+        file.is_some_and(|file| file.ends_with("script.py"))
+    });
+    let confidences: Vec<&Value> = of_script.map(|finding| &finding["confidence"]).collect();
+    assert!(!confidences.is_empty(), "{findings:?}");
+    assert!(confidences.iter().all(|one| *one == "low"), "{findings:?}");
+}
