@@ -9,7 +9,6 @@ import argparse
 import os
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -68,7 +67,7 @@ class Recording:
         self.pause = float(re.search(r"stood for ([\d.]+) ms", line).group(1))
 
     def end(self):
-        self.tool.send_signal(signal.SIGINT)
+        self.tool.terminate()
         self.tool.communicate()
         assert self.tool.returncode == 0
         shutil.rmtree(self.trace)
