@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::globals::{self, Data, Split};
-use super::memory::{Fields, Memory};
+use super::memory::Memory;
 use super::objects::{Bits, Objects, Slot};
 use super::reach::{self, Reach};
 use super::residence::Residence;
@@ -196,10 +196,8 @@ fn sleeps_elsewhere(process: &Process, thread: i32) -> bool {
     };
     match call.number {
         libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap | libc::SYS_madvise => false,
-        libc::SYS_futex => {
-            let word = process.memory.bytes(call.first, 4);
-            !word.is_ok_and(|word| is_contended_lock(Fields(&word).u32(0)))
-        }
+        // Not the word itself: once the lock is free, the thread is only about to continue.
+        libc::SYS_futex => !is_contended_lock(call.third as u32),
         _ => true,
     }
 }
@@ -214,7 +212,8 @@ fn is_contended_lock(word: u32) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     number: libc::c_long,
-    first: u64,
+    /// Its third argument: of a futex call, the value that the word had.
+    third: u64,
 }
 
 impl Call {
@@ -222,8 +221,8 @@ impl Call {
     fn parse(text: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(text).ok()?.split_whitespace();
         let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
-        let first = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-        Some(Self { number, first })
+        let third = u64::from_str_radix(words.nth(2)?.strip_prefix("0x")?, 16).ok()?;
+        Some(Self { number, third })
     }
 }
 
@@ -306,10 +305,17 @@ mod tests {
     #[test]
     fn the_call_that_a_thread_sleeps_in_is_parsed() {
         let call = |text: &str| Call::parse(text.as_bytes());
-        let of = |number, first| Some(Call { number, first });
-        assert_eq!(call("0 0x4 0x7ffd 0x1 0x0 0x0 0x0 0x7f 0x7f\n"), of(0, 4));
-        assert_eq!(call("202 0xffffffff 0x80\n"), of(202, 0xffff_ffff));
-        for none in ["", "running\n", "-1 0x7ffd 0x7f\n", "0", "x 0x1", "0 1"] {
+        let of = |number, third| Some(Call { number, third });
+        assert_eq!(call("0 0x4 0x7ffd 0x1 0x0 0x0 0x0 0x7f 0x7f\n"), of(0, 1));
+        assert_eq!(call("202 0x7f 0x80 0x80000002\n"), of(202, 0x8000_0002));
+        for none in [
+            "",
+            "running\n",
+            "-1 0x7ffd 0x7f\n",
+            "0",
+            "x 0x1 0x2 0x3",
+            "0 1 2 3",
+        ] {
             assert_eq!(call(none), None, "{none}");
         }
     }
