@@ -95,7 +95,7 @@ void give_up_heap() {
   if (!path.entered() || heap == nullptr) return;
   heap->collect();
   heap->release_all();
-  heap->reset_cache_limit();
+  heap->cache.reset_limit();
   thread_state.last = ThreadState::kNoLast;
 }
 

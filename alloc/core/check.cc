@@ -75,8 +75,8 @@ void check_current(const ThreadHeap& heap, int c) {
     LARDER_CHECK(heap.heads[c] == nullptr && heap.bins[c].sample_points == nullptr);
   }
   LARDER_CHECK(deferred <= kSizeClasses.max_deferred[c]);
-  bool counted = heap.deferred[c] != 0 && heap.deferred[c] != kDeferNoMore;
-  LARDER_CHECK(!counted || (heap.deferred_classes >> c & 1) != 0);
+  const uint8_t counted = heap.bins[c].deferred;
+  LARDER_CHECK(counted == 0 || counted == kDeferNoMore || heap.with_deferred.contains(c));
 }
 
 // Deferred frees are in use for their slabs.
@@ -104,15 +104,15 @@ void check_list(const SlabList& list, Visit visit) {
 void check_cached(const ThreadHeap& heap) {
   size_t empty_bytes = 0;
   for (int step = 0; step < kSlabPageSteps; ++step)
-    check_list(heap.empties[step], [&](const Slab* s) {
+    check_list(heap.cache.empties[step], [&](const Slab* s) {
       check_slab(s, &heap, s->size_class);
       check_counts(s);
       LARDER_CHECK(s->used == 0 && s->pages == 1u << step);
       empty_bytes += s->pages * kPageBytes;
     });
-  LARDER_CHECK(empty_bytes == heap.empty_bytes);
+  LARDER_CHECK(empty_bytes == heap.cache.empty_bytes);
   size_t full_bytes = 0;
-  check_list(heap.full, [&](const Slab* s) {
+  check_list(heap.full.slabs, [&](const Slab* s) {
     // `used` of a slab on the full list is counted when it leaves the list.
     check_slab(s, &heap, s->size_class);
     LARDER_CHECK(s->list == &s->free && s->carved == s->capacity && remote_state(s) == kOwned);
@@ -122,15 +122,15 @@ void check_cached(const ThreadHeap& heap) {
     met.add_list(remote_list(s));
     full_bytes += s->pages * kPageBytes;
   });
-  LARDER_CHECK(full_bytes == heap.full_bytes);
+  LARDER_CHECK(full_bytes == heap.full.bytes);
   size_t span_bytes = 0;
   for (unsigned pages = 0; pages <= kMaxCachedSpanPages; ++pages)
-    for (const Slab* s = heap.cached_spans[pages]; s != nullptr; s = s->next) {
+    for (const Slab* s = heap.cache.spans[pages]; s != nullptr; s = s->next) {
       LARDER_CHECK(s->kind == Kind::kFree && s->pages == pages && page_map.find(s->base) == s);
       span_bytes += s->bytes;
     }
-  LARDER_CHECK(span_bytes == heap.cached_span_bytes);
-  if (const Slab* s = heap.last_freed) LARDER_CHECK(s->kind == Kind::kFree);
+  LARDER_CHECK(span_bytes == heap.cache.span_bytes);
+  if (const Slab* s = heap.cache.last_freed) LARDER_CHECK(s->kind == Kind::kFree);
 }
 
 void check_pending(const RemoteCache& cache) {
@@ -155,11 +155,11 @@ struct Census {
 };
 
 void visit_heap(ThreadHeap& heap, void* context) {
-  if (heap.orphaned || heap.leaked) return;
+  if (heap.registered.orphaned || heap.registered.leaked) return;
   check_heap(heap);
   size_t& known = static_cast<Census*>(context)->owned_known;
-  known += heap.full.size();
-  for (const SlabList& list : heap.empties) known += list.size();
+  known += heap.full.slabs.size();
+  for (const SlabList& list : heap.cache.empties) known += list.size();
   for (const Bin& bin : heap.bins) known += bin.partial.size() + (bin.current != nullptr ? 1 : 0);
 }
 
@@ -179,7 +179,7 @@ void visit_slab(Slab* s, void* context) {
   switch (remote_state(s)) {
     case kOwned:
       LARDER_CHECK(owner != kUnowned);
-      census->owned += owner->orphaned || owner->leaked ? 0 : 1;
+      census->owned += owner->registered.orphaned || owner->registered.leaked ? 0 : 1;
       break;
     case kFull:
       check_slab(s, kUnowned, s->size_class);
@@ -197,7 +197,7 @@ void check_heap(const ThreadHeap& heap) {
   for (int c = 0; c < kClasses; ++c) {
     check_current(heap, c);
     check_deferred(heap, c);
-    LARDER_CHECK(heap.bins[c].partial.empty() || (heap.partial_classes >> c & 1) != 0);
+    LARDER_CHECK(heap.bins[c].partial.empty() || heap.with_partial.contains(c));
     check_list(heap.bins[c].partial, [&](const Slab* s) {
       check_slab(s, &heap, c);
       check_counts(s);

@@ -59,7 +59,7 @@ TEST_F(Check, AnAddressWithinAnObjectIsFound) {
 }
 
 TEST_F(Check, AWrongSumOfCachedBytesIsFound) {
-  EXPECT_DEATH((thread_state.heap->empty_bytes += kPageBytes, larder_check()), "empty_bytes");
+  EXPECT_DEATH((thread_state.heap->cache.empty_bytes += kPageBytes, larder_check()), "empty_bytes");
 }
 
 TEST_F(Check, ASlabThatNoListHasIsFound) {

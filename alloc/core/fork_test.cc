@@ -63,14 +63,14 @@ TEST(Fork, TheChildReclaimsSlabsOfAbandonedHeaps) {
   while (stage != 1) std::this_thread::yield();
   ThreadHeap* owner = page_map.find(theirs[0])->owner();
   EXPECT_EQ(in_child([&] {
-              if (!owner->orphaned) return 10;
+              if (!owner->registered.orphaned) return 10;
               for (void* p : theirs) larder_free(p);
               remote_flush(thread_state.heap);
               if (page_map.find(theirs[0])->owner() != thread_state.heap) return 11;
               return allocate_everything();
             }),
             0);
-  EXPECT_FALSE(owner->orphaned);
+  EXPECT_FALSE(owner->registered.orphaned);
   stage = 2;
   other.join();
   for (void* p : theirs) larder_free(p);

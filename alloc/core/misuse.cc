@@ -50,7 +50,8 @@ LARDER_RACES bool has_inlined(const larder_inline_state& state, const Search& se
 // The registry's lock is held: no thread ends meanwhile, and its list heads stay readable.
 LARDER_RACES void search_heap(ThreadHeap& heap, void* context) {
   auto& search = *static_cast<Search*>(context);
-  if (search.found || heap.orphaned || heap.leaked || heap.heads == nullptr) return;
+  if (search.found || heap.registered.orphaned || heap.registered.leaked || heap.heads == nullptr)
+    return;
   int c = search.slab->size_class;
   search.found = has(heap.heads[c], search.p);
   for (const RemoteCache::Slot& slot : heap.remote.slots)

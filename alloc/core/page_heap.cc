@@ -106,9 +106,9 @@ void PageHeap::count_used(size_t more_pages) {
 
 // The only writer of free_pages: keeps buckets, regions, dirty lists and the limit's count in step.
 void PageHeap::set_free_pages(Segment* segment, PageSet pages) {
-  int more_clean =
-      count_pages(pages & ~segment->dirty) - count_pages(segment->free_pages & ~segment->dirty);
-  limit::count_clean(int64_t(more_clean) * int64_t(kPageBytes));
+  PageSet clean = pages & ~segment->dirty, was_clean = segment->free_pages & ~segment->dirty;
+  if (clean != was_clean)
+    limit::count_clean(int64_t(count_pages(clean) - count_pages(was_clean)) * int64_t(kPageBytes));
   bucket_remove(segment);
   if (segment->in_dirty_list) dirty_remove(segment);
   segment->free_pages = pages;

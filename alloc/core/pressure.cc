@@ -54,7 +54,7 @@ bool notify_program(larder_pressure kind, size_t bytes) {
 bool trim_heap() {
   ThreadHeap* heap = thread_state.heap;
   if (heap == nullptr) return false;
-  heap->reset_cache_limit();
+  heap->cache.reset_limit();
   return heap->trim() != 0;
 }
 

@@ -130,10 +130,10 @@ TEST_F(Purge, WhatAHeapCachesIsNotInUseAndGoesWithTheRest) {
     for (void*& p : spans) p = memset(larder_malloc(200 << 10), 1, 200 << 10);
     for (void* p : spans) larder_free(p);
   }
-  EXPECT_GE(thread_state.heap->cached_bytes(), size_t{8} << 20);
+  EXPECT_GE(thread_state.heap->cache.bytes(), size_t{8} << 20);
   set_option(Option::kEarlyPurge, 1);
   for (void* p : mappings) larder_free(p);
-  EXPECT_EQ(thread_state.heap->cached_bytes(), 0u);
+  EXPECT_EQ(thread_state.heap->cache.bytes(), 0u);
   expect_resident(before + (size_t{4} << 20));
 }
 

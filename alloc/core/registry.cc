@@ -59,10 +59,11 @@ void find_leaked() LARDER_REQUIRES(registry.lock) {
   uint64_t now = os::now_ms();
   if (now - registry.searched_ms < kSearchMs) return;
   registry.searched_ms = now;
-  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
-    if (!heap->assigned || heap->leaked || heap->thread == 0) continue;
-    if (os::is_thread(heap->thread)) continue;
-    heap->leaked = true;
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->registered.next) {
+    if (!heap->registered.assigned || heap->registered.leaked || heap->registered.thread == 0)
+      continue;
+    if (os::is_thread(heap->registered.thread)) continue;
+    heap->registered.leaked = true;
     count_in_use(-1);
   }
 }
@@ -75,19 +76,19 @@ ThreadHeap* take_heap(ThreadState& t) LARDER_REQUIRES(registry.lock) {
   if (all_in_use()) return nullptr;
   ThreadHeap* heap = registry.unused;
   if (heap != nullptr) {
-    registry.unused = heap->next_unused;
+    registry.unused = heap->registered.next_unused;
     --registry.unused_count;
-    registry.waiting_bytes -= std::exchange(heap->waiting_bytes, 0);
+    registry.waiting_bytes -= std::exchange(heap->registered.waiting_bytes, 0);
   } else {
     heap = new_heap();
     if (heap == nullptr) return nullptr;
     stats::add(stats::kHeaps, 1);
-    heap->next = registry.heaps;
+    heap->registered.next = registry.heaps;
     registry.heaps = heap;
   }
   heap->move_in(t);
-  heap->thread = os::system_thread_id();
-  heap->assigned = true;
+  heap->registered.thread = os::system_thread_id();
+  heap->registered.assigned = true;
   count_in_use(1);
   return heap;
 }
@@ -122,17 +123,17 @@ constinit const HeapsLayout heaps_layout = {
     .shared = &registry.shared,
     .most_shared = kMaxShared,
     .heap_bytes = offsetof(ThreadHeap, remote),
-    .next = offsetof(ThreadHeap, next),
+    .next = offsetof(ThreadHeap, registered.next),
     .heads = offsetof(ThreadHeap, heads),
     .bins = offsetof(ThreadHeap, bins),
     .bin_bytes = sizeof(Bin),
     .bin_points = offsetof(Bin, sample_points),
-    .cached_span_bytes = offsetof(ThreadHeap, cached_span_bytes),
+    .cached_span_bytes = offsetof(ThreadHeap, cache.span_bytes),
     .refills = offsetof(ThreadHeap, counters.refills),
     .fresh_slabs = offsetof(ThreadHeap, counters.fresh_slabs),
     .remote_frees = offsetof(ThreadHeap, counters.remote_frees),
-    .orphaned = offsetof(ThreadHeap, orphaned),
-    .assigned = offsetof(ThreadHeap, assigned),
+    .orphaned = offsetof(ThreadHeap, registered.orphaned),
+    .assigned = offsetof(ThreadHeap, registered.assigned),
     .pending = offsetof(ThreadHeap, remote.slots),
     .pending_count = kRemoteSlots,
     .pending_bytes = sizeof(RemoteCache::Slot),
@@ -185,13 +186,13 @@ void thread_exit() {
       heap->release_all();
       bytes = 0;
     }
-    heap->waiting_bytes = bytes;
+    heap->registered.waiting_bytes = bytes;
     registry.waiting_bytes += bytes;
-    heap->assigned = false;
-    heap->next_unused = registry.unused;
+    heap->registered.assigned = false;
+    heap->registered.next_unused = registry.unused;
     registry.unused = heap;
     ++registry.unused_count;
-    if (!std::exchange(heap->leaked, false)) count_in_use(-1);
+    if (!std::exchange(heap->registered.leaked, false)) count_in_use(-1);
   }
   t.busy = false;
 }
@@ -199,10 +200,10 @@ void thread_exit() {
 bool registry_release_unused() {
   LockGuard guard(registry.lock);
   bool any = false;
-  for (ThreadHeap* heap = registry.unused; heap != nullptr; heap = heap->next_unused) {
+  for (ThreadHeap* heap = registry.unused; heap != nullptr; heap = heap->registered.next_unused) {
     if (heap->owned_bytes() == 0) continue;
     heap->release_all();
-    registry.waiting_bytes -= std::exchange(heap->waiting_bytes, 0);
+    registry.waiting_bytes -= std::exchange(heap->registered.waiting_bytes, 0);
     any = true;
   }
   return any;
@@ -213,7 +214,7 @@ void registry_init() {
   registry.has_key = true;
   os::learn_system_thread_ids();
   if (thread_state.heap == nullptr) return;
-  thread_state.heap->thread = os::system_thread_id();
+  thread_state.heap->registered.thread = os::system_thread_id();
   pthread_setspecific(registry.key, &thread_state);
 }
 
@@ -226,15 +227,16 @@ HeapCounts heap_counts() {
   auto add = [&counts](const ThreadHeap& heap) {
     const HeapCounters& c = heap.counters;
     // Relaxed: figures of other threads.
-    counts.cached_bytes += __atomic_load_n(&heap.cached_span_bytes, __ATOMIC_RELAXED) +
-                           __atomic_load_n(&heap.empty_bytes, __ATOMIC_RELAXED);
+    counts.cached_bytes += __atomic_load_n(&heap.cache.span_bytes, __ATOMIC_RELAXED) +
+                           __atomic_load_n(&heap.cache.empty_bytes, __ATOMIC_RELAXED);
     counts.refills += c.refills.load(std::memory_order_relaxed);
     counts.fresh_slabs += c.fresh_slabs.load(std::memory_order_relaxed);
     counts.adopted_slabs += c.adopted_slabs.load(std::memory_order_relaxed);
     counts.remote_frees += c.remote_frees.load(std::memory_order_relaxed);
     counts.remote_pushes += c.remote_pushes.load(std::memory_order_relaxed);
   };
-  for (const ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) add(*heap);
+  for (const ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->registered.next)
+    add(*heap);
   for (const auto& slot : registry.shared) {
     const ThreadHeap* heap = slot.load(std::memory_order_acquire);
     if (heap == nullptr) continue;
@@ -246,7 +248,8 @@ HeapCounts heap_counts() {
 
 void registry_for_each(void (*visit)(ThreadHeap&, void*), void* context) {
   LockGuard guard(registry.lock);
-  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) visit(*heap, context);
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->registered.next)
+    visit(*heap, context);
   for (auto& slot : registry.shared) {
     ThreadHeap* heap = slot.load(std::memory_order_acquire);
     if (heap == nullptr) continue;
@@ -265,20 +268,20 @@ void registry_for_each_lock(void (*visit)(Lock&)) {
 // The child has one thread.
 void registry_abandon_others() LARDER_UNCHECKED {
   size_t in_use = 0;
-  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->next) {
-    if (!heap->assigned) continue;
+  for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->registered.next) {
+    if (!heap->registered.assigned) continue;
     if (heap == thread_state.heap) {
-      heap->thread = os::system_thread_id();
-      heap->leaked = false;
+      heap->registered.thread = os::system_thread_id();
+      heap->registered.leaked = false;
       ++in_use;
     } else {
-      heap->assigned = false;
-      heap->orphaned = true;
+      heap->registered.assigned = false;
+      heap->registered.orphaned = true;
       ++registry.orphaned;
     }
   }
   registry.in_use.store(in_use, std::memory_order_relaxed);
-  forget_caches_of_others();
+  forget_caches_but(thread_state.heap != nullptr ? &thread_state.heap->cache : nullptr);
 }
 
 Lock& reclaim_lock() { return registry.reclaim; }

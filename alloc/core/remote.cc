@@ -13,7 +13,7 @@ namespace {
 
 bool owner_is_orphaned(const Slab* s) {
   ThreadHeap* owner = s->owner();
-  return owner != kUnowned && owner->orphaned;
+  return owner != kUnowned && owner->registered.orphaned;
 }
 
 void free_locally(ThreadHeap* heap, Slab* s, const Chain& chain) {

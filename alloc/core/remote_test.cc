@@ -71,7 +71,7 @@ TEST(Remote, WhatAnEndedThreadOwnedServesTheNext) {
   // The next thread gets the heap with its slabs, because these are few.
   ThreadHeap* heap = slab->owner();
   EXPECT_NE(heap, kUnowned);
-  EXPECT_FALSE(heap->assigned);
+  EXPECT_FALSE(heap->registered.assigned);
   on_thread([&] {
     EXPECT_EQ(thread_heap(), heap);
     void* p = larder_malloc(11000);

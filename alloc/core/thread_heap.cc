@@ -67,9 +67,10 @@ void* ThreadHeap::hand_out(int c, void* list, size_t bytes) {
 void* ThreadHeap::attach(int c, Slab* s) {
   LARDER_ASSERT(heads[c] == nullptr);
   if (unlikely(s->purged_at != 0)) slab_recommit(s);
-  if (idle_adoptions[c] != 0) --idle_adoptions[c];
+  Bin& bin = bins[c];
+  if (bin.idle_adoptions != 0) --bin.idle_adoptions;
   void* list = s->free;
-  bins[c].current = s;
+  bin.current = s;
   s->free = nullptr;
   s->list = &heads[c];
   s->used += kCurrentBias;
@@ -78,31 +79,19 @@ void* ThreadHeap::attach(int c, Slab* s) {
 
 void ThreadHeap::join_partial(Slab* s) {
   bins[s->size_class].partial.push_back(s);
-  partial_classes |= ClassSet{1} << s->size_class;
+  with_partial.insert(s->size_class);
 }
 
-// The current slab is full. The heap owns it for a while longer: the next frees are likely to be in
-// it, and then cost no atomic operation.
 void ThreadHeap::move_to_full_list(int c) {
   Slab* s = std::exchange(bins[c].current, nullptr);
   s->list = &s->free;
-  s->used = 1;  // the first free leads to emptied()
   full.push_back(s);
-  full_bytes += slab_bytes(s);
-  while (full.size() > kMaxFull || full_bytes > kMaxFullBytes) disown_oldest_full();
-}
-
-// Restores `used`, which counts the objects that were freed meanwhile.
-void ThreadHeap::take_off_full_list(Slab* s) {
-  full.remove(s);
-  full_bytes -= slab_bytes(s);
-  s->used = s->carved;
-  for (void* p = s->free; p != nullptr; p = next_of(p)) --s->used;
+  while (full.beyond_bound()) disown_oldest_full();
 }
 
 void ThreadHeap::disown_oldest_full() {
-  Slab* s = full.front();
-  take_off_full_list(s);
+  Slab* s = full.slabs.front();
+  full.remove(s);
   if (s->free == nullptr) {
     s->set_owner(kUnowned);
     if (remote_release(s, kFull)) return;
@@ -126,7 +115,7 @@ bool ThreadHeap::emptied(Slab* s) {
   }
   // The first free in a slab of the full list.
   if (s->carved == s->capacity && s->purged_at == 0 && next_of(s->free) == nullptr) {
-    take_off_full_list(s);
+    full.remove(s);
     join_partial(s);
     return false;
   }
@@ -136,12 +125,13 @@ bool ThreadHeap::emptied(Slab* s) {
 
 bool ThreadHeap::defer_free(Slab* s, void* p) {
   int c = s->size_class;
+  Bin& bin = bins[c];
   // A heap that does not allocate the class would not use the object. Two frees in a row in one
   // slab make it worth adopting.
-  bool useful = bins[c].current != nullptr && last_deferred_slab[c] != s;
-  if (!useful || deferred[c] >= kSizeClasses.max_deferred[c]) return false;
-  if (deferred[c]++ == 0) deferred_classes |= ClassSet{1} << c;
-  last_deferred_slab[c] = s;
+  bool useful = bin.current != nullptr && bin.last_deferred_slab != s;
+  if (!useful || bin.deferred >= kSizeClasses.max_deferred[c]) return false;
+  if (bin.deferred++ == 0) with_deferred.insert(c);
+  bin.last_deferred_slab = s;
   set_next(p, heads[c]);
   heads[c] = p;
   return true;
@@ -149,19 +139,20 @@ bool ThreadHeap::defer_free(Slab* s, void* p) {
 
 void ThreadHeap::release_deferred(int c) {
   release_inlined(c);
-  deferred_classes &= ~(ClassSet{1} << c);
-  if (deferred[c] == 0 || deferred[c] == kDeferNoMore) return;
-  deferred[c] = kDeferNoMore;
+  with_deferred.remove(c);
+  Bin& bin = bins[c];
+  if (bin.deferred == 0 || bin.deferred == kDeferNoMore) return;
+  bin.deferred = kDeferNoMore;
   thread_state.last = ThreadState::kNoLast;
   // Points stay on slots that stay in the list.
-  SamplePoint* point = std::exchange(bins[c].sample_points, nullptr);
-  SamplePoint** points = &bins[c].sample_points;
+  SamplePoint* point = std::exchange(bin.sample_points, nullptr);
+  SamplePoint** points = &bin.sample_points;
   ObjectList remaining;
   for (void* list = std::exchange(heads[c], nullptr);;) {
     while (void* p = list) {
       list = next_of(p);
       Slab* s = page_map.find(p);
-      if (s == bins[c].current) {
+      if (s == bin.current) {
         remaining.append(p);
       } else {
         remote_push(this, s, {p, p, 1});
@@ -170,7 +161,7 @@ void ThreadHeap::release_deferred(int c) {
     if (point == nullptr) break;
     SamplePoint* following = point->next;
     list = point->slot;
-    if (page_map.find(list) == bins[c].current) {
+    if (page_map.find(list) == bin.current) {
       // The list of what precedes it has ended; its own begins.
       void* slot = list;
       list = next_of(slot);
@@ -187,12 +178,11 @@ void ThreadHeap::release_deferred(int c) {
 }
 
 void ThreadHeap::release_some_deferred() {
-  ClassSet todo = inlined != nullptr ? page_range(0, kClasses) : deferred_classes;
+  ClassSet todo = inlined != nullptr ? page_range(0, kClasses) : with_deferred.set;
   for (int i = 0; i < kReleasedClasses && todo != 0; ++i) {
-    ClassSet ahead = todo >> release_class << release_class;
-    release_class = first_page(ahead != 0 ? ahead : todo);
-    release_deferred(release_class);
-    todo &= ~(ClassSet{1} << release_class);
+    int c = with_deferred.turn_to(todo);
+    release_deferred(c);
+    todo &= ~(ClassSet{1} << c);
   }
 }
 
@@ -207,13 +197,12 @@ void ThreadHeap::adopt(Slab* s) {
   s->free = nullptr;
   s->used = s->carved;
   s->set_owner(this);
-  int c = s->size_class;
-  SlabList& partial = bins[c].partial;
+  Bin& bin = bins[s->size_class];
   join_partial(s);
-  if (idle_adoptions[c] < kIdleAdoptions)
-    ++idle_adoptions[c];
-  else if (partial.size() > kIdleAdoptions && !single_threaded())
-    disown(partial.pop_front());
+  if (bin.idle_adoptions < kIdleAdoptions)
+    ++bin.idle_adoptions;
+  else if (bin.partial.size() > kIdleAdoptions && !single_threaded())
+    disown(bin.partial.pop_front());
 }
 
 void ThreadHeap::adopt_to_central(Slab* s, const Chain& chain) {
@@ -260,7 +249,7 @@ void ThreadHeap::move_in(ThreadState& t) {
 void ThreadHeap::move_out(ThreadState& t) {
   flush();
   inlined = nullptr;
-  while (!full.empty()) disown_oldest_full();
+  while (!full.slabs.empty()) disown_oldest_full();
   t.last = ThreadState::kNoLast;
   t.owner = kNoHeap;
   t.heap = nullptr;
@@ -269,11 +258,11 @@ void ThreadHeap::move_out(ThreadState& t) {
     if (Slab* s = bins[c].current) s->list = &own_heads[c];
   }
   heads = own_heads;
-  reset_cache_limit();
+  cache.reset_limit();
 }
 
 size_t ThreadHeap::owned_bytes() const {
-  size_t bytes = cached_bytes();
+  size_t bytes = cache.bytes();
   for (int c = 0; c < kClasses; ++c) {
     bytes += bins[c].partial.size() * kSizeClasses.pages[c] * kPageBytes;
     if (const Slab* s = bins[c].current)
@@ -284,7 +273,7 @@ size_t ThreadHeap::owned_bytes() const {
 
 void ThreadHeap::release_all() {
   flush();
-  while (!full.empty()) disown_oldest_full();
+  while (!full.slabs.empty()) disown_oldest_full();
   for (int c = 0; c < kClasses; ++c) {
     Bin& bin = bins[c];
     if (Slab* s = bin.current) {
@@ -297,28 +286,31 @@ void ThreadHeap::release_all() {
       disown(s);
     }
     while (Slab* s = bin.partial.pop_front()) disown(s);
-    fallback_objects[c] = 0;
+    bin.fallback_objects = 0;
   }
   trim();
-}
-
-bool ThreadHeap::cache_last_freed(Slab* s) {
-  if (last_freed != nullptr || s->sample_point != nullptr) return false;
-  s->kind = Kind::kFree;
-  last_freed = s;
-  last_freed_min = s->bytes - kPageBytes + 1;
-  last_freed_range = large_usable(s) - last_freed_min;
-  return true;
 }
 
 void ThreadHeap::flush() {
   release_all_deferred();
   remote_flush(this);
-  evict_last_freed();
+  cache.evict_last_freed();
+}
+
+size_t ThreadHeap::trim() {
+  release_all_deferred();
+  remote_flush(this);
+  return cache.release_all();
+}
+
+void ThreadHeap::cache_empty_slab(Slab* s) {
+  bins[s->size_class].partial.remove(s);
+  emptied_bytes += slab_bytes(s);
+  cache.add_slab(s);
 }
 
 void ThreadHeap::collect() {
-  while (!full.empty()) disown_oldest_full();
+  while (!full.slabs.empty()) disown_oldest_full();
   for (Bin& bin : bins) {
     for (Slab* s = bin.partial.front(); s != nullptr;) {
       Slab* following = s->next;
@@ -331,12 +323,11 @@ void ThreadHeap::collect() {
 
 void ThreadHeap::collect_some() {
   release_some_deferred();
-  for (int i = 0; i < kDisownedSlabs && !full.empty(); ++i) disown_oldest_full();
+  for (int i = 0; i < kDisownedSlabs && !full.slabs.empty(); ++i) disown_oldest_full();
   int looks = kCollectLooks;
-  for (ClassSet todo = partial_classes; todo != 0 && looks > 0;) {
-    ClassSet ahead = todo >> collect_class << collect_class;
-    collect_class = first_page(ahead != 0 ? ahead : todo);
-    Bin& bin = bins[collect_class];
+  for (ClassSet todo = with_partial.set; todo != 0 && looks > 0;) {
+    int c = with_partial.turn_to(todo);
+    Bin& bin = bins[c];
     for (size_t left = bin.partial.size(); left > 0 && looks > 0; --left, --looks) {
       // From the back to the front: the next call takes others.
       Slab* s = bin.partial.back();
@@ -345,10 +336,55 @@ void ThreadHeap::collect_some() {
       take_remote(s);
       if (s->used == 0) cache_empty_slab(s);
     }
-    ClassSet looked_through = ClassSet{1} << collect_class;
-    if (bin.partial.empty()) partial_classes &= ~looked_through;
-    todo &= ~looked_through;
-    if (looks > 0) collect_class = (collect_class + 1) % kClasses;
+    if (bin.partial.empty()) with_partial.remove(c);
+    todo &= ~(ClassSet{1} << c);
+    if (looks > 0) with_partial.last = (c + 1) % kClasses;
+  }
+}
+
+// --- purge
+
+namespace {
+
+// The time for slab purges is spent up to here. Relaxed: a budget, exact by compare-and-swap alone.
+constinit std::atomic<uint64_t> slab_purge_paid_us{0};
+
+}  // namespace
+
+void start_slab_purge_clock() { slab_purge_paid_us.store(os::now_us(), std::memory_order_relaxed); }
+
+void ThreadHeap::purge_partial_if_shrinking() {
+  if (emptied_bytes < kSlabPurgeAfterBytes) return;
+  emptied_bytes = 0;
+  if (release_rate() == 0) return;
+  uint64_t now = os::now_us(), paid = slab_purge_paid_us.load(std::memory_order_relaxed);
+  uint64_t oldest = now - kSlabPurgeMaxUs * kSlabPurgeShare;
+  uint64_t since = paid < oldest ? oldest : paid;
+  uint64_t credit = (now - since) / kSlabPurgeShare;
+  if (since > now || credit < kSlabPurgeMinUs ||
+      !slab_purge_paid_us.compare_exchange_strong(paid, now, std::memory_order_relaxed))
+    return;
+  purge_partial(now + credit);
+  uint64_t spent = os::now_us() - now;
+  slab_purge_paid_us.fetch_add((spent - credit) * kSlabPurgeShare, std::memory_order_relaxed);
+}
+
+void ThreadHeap::purge_partial(uint64_t end_us) {
+  unsigned looks = 0;
+  for (int i = 0; i < kClasses; ++i) {
+    // Larger classes first: more system pages an object.
+    purge_class = (purge_class + kClasses - 1) % kClasses;
+    SlabList& list = bins[purge_class].partial;
+    // To the back: the slabs that are used next should be those that keep their memory.
+    for (size_t left = list.size(); left > 0; --left) {
+      Slab* s = list.pop_front();
+      slab_purge(s);
+      list.push_back(s);
+      if (++looks % kSlabsAClockRead == 0 && os::now_us() >= end_us) {
+        ++purge_class;
+        return;
+      }
+    }
   }
 }
 
@@ -369,13 +405,13 @@ Slab* ThreadHeap::usable_partial(int c) {
 
 Slab* ThreadHeap::fresh_slab(int c) {
   emptied_bytes = 0;
-  if (Slab* s = take_cached_slab(c)) return s;
+  if (Slab* s = cache.take_slab(c)) return s;
   remote_flush(this);
   collect_some();
-  raise_cache_limit(kSizeClasses.pages[c] * kPageBytes);
+  if (!shared) cache.raise_limit(kSizeClasses.pages[c] * kPageBytes);
   Slab* s = slab_acquire(c);
   // The cached memory is dirty, a clean span would raise the peak: use the cache up first.
-  if (s != nullptr && s->zero && cached_bytes() != 0) {
+  if (s != nullptr && s->zero && cache.bytes() != 0) {
     slab_release(s);
     trim();
     s = slab_acquire(c);
@@ -404,7 +440,7 @@ void* ThreadHeap::carve(int c) {
 // larger one. A thread that uses many classes a little needs half the slabs and system pages. Keeps
 // the alignment of class `c`; nullptr if there is no such slab.
 void* ThreadHeap::take_from_larger_class(int c) {
-  if (fallback_objects[c] >= kMaxFallbackObjects) return nullptr;
+  if (bins[c].fallback_objects >= kMaxFallbackObjects) return nullptr;
   uint32_t align = kSizeClasses.size[c] & (~kSizeClasses.size[c] + 1);
   for (int larger = c + 1; larger <= c + 2 && larger < kClasses; ++larger) {
     Bin& bin = bins[larger];
@@ -412,11 +448,11 @@ void* ThreadHeap::take_from_larger_class(int c) {
     void* p = heads[larger];
     bool sampled = p == nullptr && bin.sample_points != nullptr;
     if (p == nullptr && !sampled && bin.current->carved == bin.current->capacity) continue;
-    ++fallback_objects[c];
+    ++bins[c].fallback_objects;
     if (sampled) return take_sampled(larger);
     return p == nullptr ? carve(larger) : serve(larger, p);
   }
-  fallback_objects[c] = kMaxFallbackObjects;
+  bins[c].fallback_objects = kMaxFallbackObjects;
   return nullptr;
 }
 
@@ -427,7 +463,7 @@ void* ThreadHeap::refill(int c) {
   if (heads[c] != nullptr) return serve(c, heads[c]);
   Bin& bin = bins[c];
   if (bin.sample_points != nullptr) return take_sampled(c);
-  deferred[c] = 0;
+  bin.deferred = 0;
   for (;;) {
     Slab* current = bin.current;
     if (current != nullptr)
@@ -461,328 +497,6 @@ void* ThreadHeap::refill(int c) {
     size_t bytes = free_bytes(s);
     if (void* list = attach(c, s)) return hand_out(c, list, bytes);
   }
-}
-
-// --- the slow paths, each guarded against a signal handler that interrupts it (SlowPath)
-
-namespace {
-
-void* or_enomem(void* p) {
-  if (unlikely(p == nullptr)) errno = ENOMEM;
-  return p;
-}
-
-// Calls `allocate`. On failure it releases all free memory and tries again, then calls the
-// out-of-memory callback and tries again; not for sizes beyond the address space.
-template <typename Allocate>
-void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
-  void* p = allocate();
-  if (size_bytes > kSmallMax) purge_tick();
-  if (p == nullptr && size_bytes < size_t{1} << (kAddressBits - 1)) {
-    if (release_all_memory()) p = allocate();
-    if (p == nullptr && call_out_of_memory_callback(size_bytes)) p = allocate();
-  }
-  if (unlikely(limit::crossed())) relieve_pressure();
-  return or_enomem(p);
-}
-
-// What malloc_slow() returns for a slot with a sample point.
-LARDER_SLOW void* sample_object(SamplePoint* point, size_t size_bytes, void* caller) {
-  // The slot may be of a larger class, by fallback.
-  int c = page_map.find(point->slot)->size_class;
-  return sample_small(point, c, size_bytes, caller, countdown_of_thread());
-}
-
-LARDER_SLOW void* shared_malloc(int c, size_t size_bytes, void* caller) {
-  ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return nullptr;
-  SamplePoint* point = nullptr;
-  void* p = nullptr;
-  {
-    LockGuard guard(heap->lock);
-    p = heap->heads[c];
-    if (p != nullptr) {
-      heap->heads[c] = next_of(p);
-      clear_link(p);
-      return p;
-    }
-    p = heap->refill(c);
-    point = std::exchange(heap->sampled_point, nullptr);
-  }
-  return point == nullptr ? p : sample_object(point, size_bytes, caller);
-}
-
-// Old content might point to leaked objects.
-void clear_large(Slab* s) {
-  if (s->kind == Kind::kHuge && backing::discard(s->base, s->bytes)) return;
-  memset(s->base, 0, s->bytes);
-}
-
-// A new large object on which no sample point falls.
-LARDER_FAST void* charge(Slab* s, size_t size_bytes, const Countdown& countdown) {
-  s->charged = size_bytes;
-  s->expected = countdown.mean_points(size_bytes);
-  return s->object();
-}
-
-// Counts a new large object for the sampler.
-void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
-  if (p == nullptr) return p;
-  Slab* s = page_map.find(p);
-  s->charged = size_bytes;
-  bool hit = countdown_hits(size_bytes, &s->expected);
-  if (likely(!hit && !sample_all)) return p;
-  if (sample_all && !zero) clear_large(s);
-  SamplePoint* point =
-      sample_point_new(nullptr, sample_all ? 1 : objects_of_sample(double(s->expected)));
-  if (point != nullptr) sample_large(point, s, size_bytes, caller, countdown_of_thread());
-  return p;
-}
-
-void slab_free_slow(void* p, Slab* s) {
-  if (ThreadHeap* heap = thread_heap()) {
-    if (s->owner() != kUnowned || !remote_try_adopt(s)) return remote_free(heap, s, p);
-    HeapCounters::add(heap->counters.adopted_slabs, 1);
-    heap->adopt(s);
-    return heap->push_local(s, p);
-  }
-  // A thread without a heap frees into the CPU's shared heap if that owns the slab, else by a push.
-  ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return;
-  LockGuard guard(heap->lock);
-  if (s->owner() == heap)
-    heap->push_local(s, p);
-  else
-    remote_free(heap, s, p);
-}
-
-void free_in_signal(void* p, Slab* s) {
-  // These take no lock.
-  if (s->kind == Kind::kEmergency) return large_free(s);
-  if (s->kind == Kind::kSampled) return sample_free_in_signal(p);
-  if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
-    stats::add(stats::kLeakedInSignal, 1);
-}
-
-LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
-  SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
-  void* caller = __builtin_return_address(0);
-  ThreadHeap* heap = size_bytes <= kSpanMax ? thread_heap() : nullptr;
-  void* p = nullptr;
-  if (heap != nullptr && heap->last_freed_fits(size_bytes)) {
-    p = heap->take_last_freed()->object();
-  } else if (heap != nullptr) {
-    unsigned pages = span_pages(size_bytes);
-    heap->evict_last_freed();
-    if (Slab* span = heap->take_cached_span(pages))
-      p = large_reuse(span, size_bytes);
-    else
-      heap->raise_cache_limit(pages * kPageBytes);
-  }
-  if (size_bytes > kSpanMax)
-    if (Slab* s = large_take_last_freed(size_bytes)) p = s->object();
-  bool zero = false;
-  if (p == nullptr)
-    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  // The cached memory is dirty, a clean span would raise the peak: use the cache up first.
-  if (p != nullptr && heap != nullptr && zero && heap->cached_bytes() != 0) {
-    page_heap.free_span(page_map.find(p), 0);
-    heap->trim();
-    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  }
-  return charge_large(p, size_bytes, zero, caller);
-}
-
-void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
-  if (likely(purge_early_count() == count_before) || heap == nullptr) return;
-  heap->trim();
-  purge_all();
-}
-
-}  // namespace
-
-void* malloc_slow(size_t size_bytes, size_t c) {
-  thread_state.last = ThreadState::kNoLast;
-  SlowPath path;
-  if (!path.entered()) {
-    // The alignment of the class.
-    size_t size = kSizeClasses.size[c];
-    size_t align = size & (~size + 1);
-    return or_enomem(emergency_alloc(size, align < 16 ? 16 : align));
-  }
-  void* caller = __builtin_return_address(0);
-  return allocate_with_retry(kSizeClasses.size[c], [size_bytes, c, caller] {
-    if (unlikely(sample_all)) return sample_exact(int(c), size_bytes, caller);
-    ThreadHeap* heap = thread_heap();
-    if (heap == nullptr) return shared_malloc(int(c), size_bytes, caller);
-    void* p = heap->refill(int(c));
-    if (likely(heap->sampled_point == nullptr)) return p;
-    return sample_object(std::exchange(heap->sampled_point, nullptr), size_bytes, caller);
-  });
-}
-
-void* malloc_large(size_t size_bytes) {
-  ThreadHeap* heap = thread_state.heap;
-  if (heap != nullptr && !thread_state.busy) {
-    if (heap->last_freed_fits(size_bytes)) {
-      if (heap->countdown.passes(size_bytes))
-        return charge(heap->take_last_freed(), size_bytes, heap->countdown);
-    } else if (size_bytes > kSpanMax && large_last_freed_fits(size_bytes) &&
-               heap->countdown.passes(size_bytes)) {
-      if (Slab* s = large_take_last_freed(size_bytes))
-        return charge(s, size_bytes, heap->countdown);
-      // Another thread has taken it, or it is too small by its colour: counted below.
-      heap->countdown.large_bytes += size_bytes;
-    }
-  }
-  return malloc_large_slow(size_bytes);
-}
-
-void free_empty(Slab* s) noexcept {
-  SlowPath path;
-  // In a signal handler the slab stays partial, with all objects free.
-  if (!path.entered()) return;
-  ThreadHeap* heap = thread_state.heap;
-  unsigned early = purge_early_count();
-  // The heap frees more than it allocates. Deferred frees might keep other slabs from becoming
-  // empty.
-  if (heap->emptied(s)) {
-    heap->release_some_deferred();
-    heap->purge_partial_if_shrinking();
-  }
-  follow_early_purge(heap, early);
-}
-
-namespace {
-
-// Frees the slot of a sampled object, by a thread without a heap.
-void free_slot_shared(SamplePoint* point) {
-  Slab* s = page_map.find(point->slot);
-  ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return sample_point_drop(point);
-  LockGuard guard(heap->lock);
-  if (s->owner() == heap) {
-    heap->push_local(s, point->slot);
-    heap->free_sampled_slot(s->size_class, point);
-  } else {
-    remote_free(heap, s, point->slot);
-    sample_point_drop(point);
-  }
-}
-
-// Frees the object of a sample slab, then its slot.
-LARDER_WARM void free_sampled(void* p, Slab* s) {
-  SamplePoint* point = nullptr;
-  int c = s->size_class;  // another thread may own the slab once the object is free
-  {
-    SlowPath path;
-    if (!path.entered()) return free_in_signal(p, s);
-    point = sample_free(s, p);
-    if (point != nullptr && thread_heap() == nullptr) return free_slot_shared(point);
-  }
-  if (point != nullptr) {
-    free_fast(point->slot);
-    SlowPath path;
-    if (path.entered()) thread_state.heap->free_sampled_slot(c, point);
-  }
-  free_left_by_signals();
-}
-
-LARDER_WARM void free_slower(void* p, Slab* s) {
-  if (s->kind == Kind::kNull) {
-    if (!foreign_free(p)) report_misuse("free", Misuse::kNoObject, p);
-    return;
-  }
-  if (s->kind == Kind::kSampled) return free_sampled(p, s);
-  SlowPath path;
-  if (!path.entered()) return free_in_signal(p, s);
-  if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
-  ThreadHeap* heap = s->kind == Kind::kSpan ? thread_heap() : thread_state.heap;
-  if (unlikely(s->sample_point != nullptr)) {
-    sample_end(s->sample_point);
-    sample_point_drop(std::exchange(s->sample_point, nullptr));
-    if (s->kind == Kind::kSpan && heap != nullptr && heap->cache_last_freed(s)) return;
-  }
-  if (s->kind == Kind::kHuge && large_cache_last_freed(s)) return purge_wake();
-  if (s->kind == Kind::kSpan && heap != nullptr && heap->cache_span(s)) return;
-  if (heap != nullptr) heap->report_cached_bytes();
-  unsigned early = purge_early_count();
-  large_free(s);
-  purge_tick();
-  follow_early_purge(heap, early);
-}
-
-}  // namespace
-
-void free_suspect(void* p, Slab* s) noexcept {
-  if (!misused("free", Misuse::kDoubleFree, p, s)) push_to_owned(p, s);
-}
-
-void free_slow(void* p, Slab* s) noexcept {
-  if (p == nullptr) return;
-  bool is_ours = s->kind != Kind::kNull;
-  if (is_ours && unlikely(looks_misused(p, s)) && misused("free", Misuse::kDoubleFree, p, s))
-    return;
-  ThreadHeap* heap = thread_state.heap;
-  if (heap != nullptr && !thread_state.busy) {
-    if (s->kind == Kind::kSlab && s->owner() == kUnowned && heap->defer_free(s, p)) return;
-    if (s->kind == Kind::kSpan && heap->cache_last_freed(s)) return;
-    if (s->kind == Kind::kHuge && large_cache_last_freed(s)) return purge_wake();
-  }
-  free_slower(p, s);
-}
-
-void* aligned_alloc_any(size_t size_bytes, size_t align) {
-  if (unlikely(size_bytes > kMaxSize || align > kMaxSize || size_bytes + align > kMaxSize))
-    return or_enomem(nullptr);
-  size_t rounded = round_up(size_bytes != 0 ? size_bytes : 1, align);
-  if (align <= kPageBytes && rounded <= kSmallMax)
-    return malloc_small(class_of(rounded), guard_is_on() ? rounded : size_bytes);
-  if (align <= 16) return malloc_large(size_bytes);
-  SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, align));
-  bool zero = false;
-  void* p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, align, &zero); });
-  return charge_large(p, size_bytes, zero, __builtin_return_address(0));
-}
-
-void* zeroed_alloc(size_t size_bytes) {
-  if (size_bytes <= kSmallMax) {
-    void* p = malloc_fast(size_bytes);
-    return p == nullptr ? nullptr : memset(p, 0, size_bytes);
-  }
-  SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
-  bool zero = false;
-  void* p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  charge_large(p, size_bytes, true, __builtin_return_address(0));
-  return p == nullptr || zero ? p : memset(p, 0, size_bytes);
-}
-
-size_t usable_size(const Slab* s) {
-  return is_small(s) && !s->guarded ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
-}
-
-void free_left_by_signals() {
-  void* following = nullptr;
-  for (void* p = sample_take_freed_in_signal(); p != nullptr; p = following) {
-    following = next_of(p);
-    free_fast(p);
-  }
-}
-
-size_t release_free_memory() {
-  SlowPath path;
-  if (!path.entered()) return 0;
-  if (ThreadHeap* heap = thread_state.heap) {
-    heap->collect();
-    heap->purge_partial(UINT64_MAX);
-    heap->trim();
-    heap->reset_cache_limit();
-  }
-  registry_release_unused();
-  return purge_all();
 }
 
 }  // namespace larder

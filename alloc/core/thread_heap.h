@@ -17,18 +17,17 @@
 //   heads[c] ends before each object with a sample point (sampler.h), so that malloc calls refill
 //   there; the list continues with bins[c].sample_points.
 //   A slab that the heap owns is either a bin's current, or in one of a bin's partial list,
-//   `empties` (used == 0), or `full`. Other full slabs are unowned.
-// Bounds:
-//   empty_bytes, cached_span_bytes <= LARDER_HEAP_EMPTY_KIB each, and cache_extra beyond that;
-//   the sum of cache_extra over all heaps <= kCacheExtraBytes
-//   current slabs <= 1 a class; deferred[c] <= kSizeClasses.max_deferred[c]
-//   full.size() <= kMaxFull, full_bytes <= kMaxFullBytes
+//   the cache (used == 0), or `full`. Other full slabs are unowned.
+// Bounds: one current slab a class; deferred <= kSizeClasses.max_deferred[c]; those of FullList,
+// HeapCache and RemoteCache.
 #pragma once
 
 #include <utility>
 
 #include "base/policy.h"
 #include "base/size_class.h"
+#include "core/full_list.h"
+#include "core/heap_cache.h"
 #include "core/page_map.h"
 #include "core/remote.h"
 #include "core/sampler.h"
@@ -93,56 +92,61 @@ struct HeapCounters {
 using ClassSet = PageSet;
 static_assert(kClasses <= kPagesPerSegment, "a set of classes is one of bits");
 
+// Classes that are looked through round robin.
+struct ClassesInTurn {
+  ClassSet set;  // bit c: class c may be worth a look
+  int last;
+
+  void insert(int c) { set |= ClassSet{1} << c; }
+  void remove(int c) { set &= ~(ClassSet{1} << c); }
+  bool contains(int c) const { return (set >> c & 1) != 0; }
+  // The next class of `todo`, which is not empty.
+  int turn_to(ClassSet todo) {
+    ClassSet ahead = todo >> last << last;
+    return last = first_page(ahead != 0 ? ahead : todo);
+  }
+};
+
+// What a heap has of a size class.
 struct Bin {
   Slab* current;
   SamplePoint* sample_points;  // on free slots; the list of each continues heads[c]
   SlabList partial;
+  Slab* last_deferred_slab;  // of the last deferred free
+  uint8_t deferred;          // in heads[c] since it was last empty; or kDeferNoMore
+  // Slabs adopted, minus those needed since; 0 to kIdleAdoptions. High in a heap that frees more
+  // than it allocates.
+  uint8_t idle_adoptions;
+  uint8_t fallback_objects;  // taken; kMaxFallbackObjects: no more
+};
+
+// What the registry knows of a heap.
+struct Registered {
+  ThreadHeap* next;
+  ThreadHeap* next_unused;
+  size_t waiting_bytes;  // owned when its thread ended
+  int thread;            // system_thread_id() of its thread, or 0
+  bool assigned;         // to a living thread
+  bool leaked;           // its thread has ended without giving it up, as far as known
+  bool orphaned;         // abandoned in fork's child
 };
 
 struct ThreadHeap {
   Link* heads;
   Bin bins[kClasses];
-  // Slabs of the class adopted, minus those needed since; 0 to kIdleAdoptions. High in a heap that
-  // frees more than it allocates.
-  uint8_t idle_adoptions[kClasses];
-  uint8_t deferred[kClasses];        // in heads[c] since it was last empty; or kDeferNoMore
-  SlabList empties[kSlabPageSteps];  // cached empty slabs, by log2(pages), the latest first
-  size_t empty_bytes;
-  SlabList full;  // the full list, the oldest first
-  size_t full_bytes;
-  Slab* cached_spans[kMaxCachedSpanPages + 1];  // by pages, linked by next
-  size_t cached_span_bytes;
-  // The cache limit is LARDER_HEAP_EMPTY_KIB + cache_extra (raise_cache_limit).
-  size_t cache_extra;
-  size_t evicted_bytes;       // released by the cache limit, and not asked for again yet
-  size_t cache_extra_unused;  // minimum of the unused part of cache_extra
-  uint64_t cache_extra_since_ms;
-  size_t reported_cached_bytes;  // its share of kHeapsCachedBytes
-  size_t emptied_bytes;          // of slabs that became empty since one was needed
-  int purge_class;               // where purge_partial() continues
-  uint8_t cache_events;
-  uint8_t fallback_objects[kClasses];  // taken; kMaxFallbackObjects: no more
-  // The one-entry cache: the span freed last. Serves sizes last_freed_min + 0..last_freed_range.
-  Slab* last_freed;
-  size_t last_freed_min, last_freed_range;
-  ClassSet partial_classes;   // bit c: bins[c].partial may not be empty
-  ClassSet deferred_classes;  // bit c: deferred[c] may not be 0
-  int collect_class;          // where collect_some() continues
-  int release_class;          // where release_some_deferred() continues
+  FullList full;
+  HeapCache cache;
+  ClassesInTurn with_partial;   // bins[c].partial may not be empty
+  ClassesInTurn with_deferred;  // bins[c].deferred may not be 0
+  size_t emptied_bytes;         // of slabs that became empty since one was needed
+  int purge_class;              // where purge_partial() continues
   HeapCounters counters;
-  Countdown countdown;         // to the next sample point
-  SamplePoint* sampled_point;  // of the object that refill() has just returned, or nullptr
-  bool shared;
-  bool orphaned;  // abandoned in fork's child
-  Lock lock;      // guards a shared heap; any other belongs to its thread
-  bool assigned;  // to a living thread; this and what follows belongs to the registry
-  bool leaked;    // its thread has ended without giving it up, as far as known
-  int thread;     // system_thread_id() of its thread, or 0
-  ThreadHeap* next;
-  ThreadHeap* next_unused;
-  size_t waiting_bytes;          // owned when its thread ended
+  Countdown countdown;           // to the next sample point
+  SamplePoint* sampled_point;    // of the object that refill() has just returned, or nullptr
   larder_inline_state* inlined;  // the thread's cache for inlined code, or nullptr (inline.cc)
-  Slab* last_deferred_slab[kClasses];  // the slab of the last deferred free of the class
+  bool shared;
+  Lock lock;  // guards a shared heap; any other belongs to its thread
+  Registered registered;
   // Last: most threads never touch what follows.
   RemoteCache remote;
   Link own_heads[kClasses];  // while no thread has the heap
@@ -179,34 +183,6 @@ struct ThreadHeap {
   size_t owned_bytes() const;
   // Gives up all slabs: empty ones to the page heap, others to the central lists.
   void release_all();
-  // Puts a freed span into the one-entry cache. False: the entry is taken, or the span has a sample
-  // point.
-  bool cache_last_freed(Slab* s);
-  bool last_freed_fits(size_t size_bytes) const {
-    return last_freed != nullptr && size_bytes - last_freed_min <= last_freed_range;
-  }
-  // REQUIRES: it fits.
-  Slab* take_last_freed() {
-    Slab* s = std::exchange(last_freed, nullptr);
-    s->kind = Kind::kSpan;
-    return s;
-  }
-  // Moves the entry to the cached spans, or releases it.
-  void evict_last_freed();
-  // Caches a freed span. False: it is not worth it. take_cached_span returns a span of at least
-  // `pages`, or nullptr.
-  bool cache_span(Slab* s);
-  Slab* take_cached_span(unsigned pages);
-  // The heap asks the page heap for this many bytes. If it released as many before, its limit was
-  // too low.
-  void raise_cache_limit(size_t bytes);
-  // Back to LARDER_HEAP_EMPTY_KIB.
-  void reset_cache_limit();
-  // Publishes cached_bytes(), so that the purge knows what is not in use.
-  void report_cached_bytes();
-  size_t cached_bytes() const {
-    return empty_bytes + cached_span_bytes + (last_freed != nullptr ? last_freed->bytes : 0);
-  }
   // Nothing stays deferred, pending, or in the one-entry cache.
   void flush();
   // Releases cached slabs and spans. Returns bytes.
@@ -244,27 +220,18 @@ struct ThreadHeap {
   void* attach(int c, Slab* s);
   void join_partial(Slab* s);
   void move_to_full_list(int c);
-  void take_off_full_list(Slab* s);
   void disown_oldest_full();
   Slab* usable_partial(int c);
-  Slab* take_cached_slab(int c);
   Slab* fresh_slab(int c);
   void* carve(int c);
   void* take_from_larger_class(int c);
   void disown(Slab* s);
   void take_remote(Slab* s);
   void cache_empty_slab(Slab* s);
-  Slab* pop_cached_span(unsigned pages);
-  size_t cached_beyond_option() const;
-  void lower_cache_limit(size_t bytes);
-  void enforce_cache_limit();
-  void note_taken();
 };
 
 // In the constructor: the time for slab purges counts from here.
 void start_slab_purge_clock();
-// In a fork's child.
-void forget_caches_of_others();
 
 inline Countdown* countdown_of_thread() {
   return thread_state.heap != nullptr ? &thread_state.heap->countdown : nullptr;

@@ -96,10 +96,11 @@ TEST(ThreadHeap, EmptySlabsAreCachedUpToTheBoundThenReleased) {
   for (int i = 0; i < 100000; ++i) objects.push_back(larder_malloc(200));
   size_t free_before = page_heap.totals().free_bytes;
   for (void* p : objects) larder_free(p);
-  EXPECT_LE(thread_state.heap->empty_bytes, (size_t{512} << 10) + thread_state.heap->cache_extra);
+  EXPECT_LE(thread_state.heap->cache.empty_bytes,
+            (size_t{512} << 10) + thread_state.heap->cache.extra);
   EXPECT_GE(page_heap.totals().free_bytes, free_before + 100000 * 200 - (1 << 20));
   larder_release_free_memory();
-  EXPECT_EQ(thread_state.heap->empty_bytes, 0u);
+  EXPECT_EQ(thread_state.heap->cache.empty_bytes, 0u);
 }
 
 TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
@@ -108,7 +109,7 @@ TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
     larder_free(larder_malloc(70000));
     larder_free(p);
     ASSERT_NE(thread_state.heap, nullptr) << "a thread of large blocks only has a heap, too";
-    EXPECT_GE(thread_state.heap->cached_span_bytes, 60000u);
+    EXPECT_GE(thread_state.heap->cache.span_bytes, 60000u);
   }).join();
   larder_release_free_memory();
   void* p = larder_malloc(60000);
@@ -121,7 +122,7 @@ TEST(ThreadHeap, AFreedSpanServesTheNextRequestOfItsSizeWithoutALock) {
   EXPECT_EQ(s->kind, Kind::kSpan);
   larder_free(q);
   larder_release_free_memory();
-  EXPECT_EQ(thread_state.heap->cached_span_bytes, 0u);
+  EXPECT_EQ(thread_state.heap->cache.span_bytes, 0u);
 }
 
 TEST(ThreadHeap, TheSpanFreedLastIsInTheOneEntryCache) {
@@ -129,15 +130,15 @@ TEST(ThreadHeap, TheSpanFreedLastIsInTheOneEntryCache) {
   auto* p = static_cast<char*>(larder_malloc(60000));
   p[59999] = 1;
   larder_free(p);
-  ASSERT_NE(thread_state.heap->last_freed, nullptr);
-  EXPECT_EQ(thread_state.heap->last_freed->kind, Kind::kFree);
+  ASSERT_NE(thread_state.heap->cache.last_freed, nullptr);
+  EXPECT_EQ(thread_state.heap->cache.last_freed->kind, Kind::kFree);
   EXPECT_EQ(larder_malloc(58000), p);
-  EXPECT_EQ(thread_state.heap->last_freed, nullptr);
+  EXPECT_EQ(thread_state.heap->cache.last_freed, nullptr);
   larder_free(p);
   // The entry does not fit: it moves to the cached spans.
   void* larger = larder_malloc(70000);
   EXPECT_NE(larger, p);
-  EXPECT_EQ(thread_state.heap->last_freed, nullptr);
+  EXPECT_EQ(thread_state.heap->cache.last_freed, nullptr);
   larder_free(larder_realloc(larger, 40000));
   EXPECT_GE(larder_malloc_usable_size(larder_malloc(70000)), 70000u);
   EXPECT_DEATH(
@@ -234,7 +235,7 @@ TEST(ThreadHeap, DeferredFreesGoBackToTheirSlabs) {
   for (int i = 0; i < capacity; ++i)
     for (int slab = 0; slab < kSlabs; ++slab) larder_free(objects[slab * capacity + i]);
   larder_release_free_memory();
-  EXPECT_EQ(thread_state.heap->deferred[class_of(400)], kDeferNoMore);
+  EXPECT_EQ(thread_state.heap->bins[class_of(400)].deferred, kDeferNoMore);
   larder_stats after = {};
   ASSERT_EQ(larder_get_stats(&after, sizeof after), 0);
   EXPECT_LT(after.in_use, size_t{kSlabs} * 16384 / 20);
@@ -324,11 +325,11 @@ TEST(ThreadHeap, MemoryThatAHeapCachesServesBeforeMoreIsTouched) {
     void* last = larder_malloc(10);
     larder_free(span);
     larder_free(last);
-    ASSERT_NE(thread_state.heap->cached_bytes(), 0u);
-    size_t before = thread_state.heap->cached_bytes();
+    ASSERT_NE(thread_state.heap->cache.bytes(), 0u);
+    size_t before = thread_state.heap->cache.bytes();
     std::vector<void*> objects;
     for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(20000));
-    EXPECT_LT(thread_state.heap->cached_bytes(), before);
+    EXPECT_LT(thread_state.heap->cache.bytes(), before);
     for (void* p : objects) larder_free(p);
   }).join();
 }
@@ -439,11 +440,11 @@ void in_a_thread(void (*body)()) {
 TEST(ThreadHeap, WhatIsTurnedOverIsCached) {
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(1000, 5000);
-    EXPECT_GE(thread_state.heap->empty_bytes, 4u << 20);
+    EXPECT_GE(thread_state.heap->cache.empty_bytes, 4u << 20);
   });
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(40, 100000);
-    EXPECT_GE(thread_state.heap->cached_span_bytes, 3u << 20);
+    EXPECT_GE(thread_state.heap->cache.span_bytes, 3u << 20);
   });
 }
 
@@ -451,20 +452,20 @@ TEST(ThreadHeap, WhatIsCachedIsBoundedAndFallsWithoutUse) {
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
     ThreadHeap* heap = thread_state.heap;
-    EXPECT_GT(heap->cache_extra, kCacheExtraBytes / 2);
-    EXPECT_LE(heap->cache_extra, kCacheExtraBytes);
-    EXPECT_LE(heap->cached_bytes(), kCacheExtraBytes + (1 << 20));
+    EXPECT_GT(heap->cache.extra, kCacheExtraBytes / 2);
+    EXPECT_LE(heap->cache.extra, kCacheExtraBytes);
+    EXPECT_LE(heap->cache.bytes(), kCacheExtraBytes + (1 << 20));
     for (int round = 0; round < 1000; ++round) {
-      heap->cache_extra_since_ms = 0;  // as if the time had passed
+      heap->cache.extra_since_ms = 0;  // as if the time had passed
       turn_over(60, 5000);
     }
-    EXPECT_LE(heap->cache_extra, 1u << 20);
-    EXPECT_LE(heap->cached_bytes(), 2u << 20);
+    EXPECT_LE(heap->cache.extra, 1u << 20);
+    EXPECT_LE(heap->cache.bytes(), 2u << 20);
   });
   // The extra limit ends with the thread.
   in_a_thread([] {
     for (int round = 0; round < 4; ++round) turn_over(10000, 5000);
-    EXPECT_GT(thread_state.heap->cache_extra, kCacheExtraBytes / 2);
+    EXPECT_GT(thread_state.heap->cache.extra, kCacheExtraBytes / 2);
   });
 }
 

@@ -145,7 +145,7 @@ bool to_be_freed(void* p) {
   }
   if constexpr (kBug == Bug::hoard)
     if (ThreadHeap* heap = thread_state.heap)
-      heap->idle_adoptions[page_map.find(p)->size_class] = 0;
+      heap->bins[page_map.find(p)->size_class].idle_adoptions = 0;
   if constexpr (kBug == Bug::miscount) {
     // Not on the full list, where `used` is always 1.
     Slab* s = page_map.find(p);

@@ -198,7 +198,7 @@ void add_mapping(const char* base, size_t bytes, size_t offset, void* context) {
 
 void add_heap(ThreadHeap& heap, void* context) {
   auto* out = static_cast<HeapSnapshot*>(context);
-  if (&heap == thread_state.heap) out->mine += peek(heap.cached_span_bytes);
+  if (&heap == thread_state.heap) out->mine += peek(heap.cache.span_bytes);
 }
 
 void add_metadata(Walk& walk) {
