@@ -14,9 +14,6 @@ namespace larder {
 // Bytes. Carving links, and so touches, this much of a slab at a time: one system page, so that the
 // rest of a slab costs no memory. Not measured.
 inline constexpr size_t kCarveBytes = 4096;
-// Objects that a class without a slab takes from the next larger classes before it gets a slab: a
-// program that uses many classes a little touches fewer system pages. "Small processes".
-inline constexpr uint8_t kMaxFallbackObjects = 32;
 // Deferred frees of a class in a heap: this many bytes, but at least and at most this many objects.
 // "Full slabs that get one object back".
 inline constexpr uint32_t kDeferBytes = 16 * 1024, kMinDeferred = 4, kMaxDeferred = 64;
@@ -29,8 +26,6 @@ inline constexpr unsigned kIdleAdoptions = 8;
 // Bytes. An empty slab of objects of more than a cache line, up to this, is carved anew: a list in
 // address order is prefetched. "Batches".
 inline constexpr uint32_t kCarvedAnewBytes = 1024;
-// Cached slabs that are searched for one of the class, whose list can stay. Not measured.
-inline constexpr int kCachedSlabLooks = 4;
 // What a heap does for each new slab: classes whose deferred frees it releases, full slabs that it
 // disowns, partial slabs whose remote frees it takes. Not measured.
 inline constexpr int kReleasedClasses = 8, kDisownedSlabs = 2, kCollectLooks = 8;

@@ -122,17 +122,12 @@ void HeapCache::add_slab(Slab* s) {
   enforce_limit();
 }
 
-// One of the same class keeps its free list; one of another class of the same size is carved anew.
+// The latest. One of the same class keeps its free list; one of another class is carved anew.
 // So is a slab whose objects have cache lines of their own: kCarvedAnewBytes.
 Slab* HeapCache::take_slab(int c) {
   SlabList& list = empties[__builtin_ctz(kSizeClasses.pages[c])];
-  Slab* s = list.front();
+  Slab* s = list.pop_front();
   if (s == nullptr) return nullptr;
-  Slab* same = s;
-  for (int looks = kCachedSlabLooks; same != nullptr && same->size_class != c && looks > 0; --looks)
-    same = same->next;
-  if (same != nullptr && same->size_class == c) s = same;
-  list.remove(s);
   empty_bytes -= slab_bytes(s);
   note_taken();
   uint32_t size = kSizeClasses.size[c];

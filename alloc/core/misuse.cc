@@ -144,11 +144,7 @@ bool misused(const char* call, Misuse if_free, const void* p, const Slab* s) {
 
 bool size_fits(const Slab* s, size_t size_bytes) {
   if (s->kind == Kind::kNull || s->kind == Kind::kFree || s->kind == Kind::kEmergency) return true;
-  if (is_small(s)) {
-    // The size-class fallback takes one of the next two classes.
-    return size_bytes <= kSizeClasses.size[s->size_class] &&
-           class_of(size_bytes) + 2 >= s->size_class;
-  }
+  if (is_small(s)) return size_bytes <= kSmallMax && class_of(size_bytes) == s->size_class;
   // A cached span or mapping may be longer than its request.
   size_t usable = large_usable(s);
   return size_bytes <= usable && size_bytes > usable / 2;

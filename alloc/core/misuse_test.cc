@@ -131,7 +131,7 @@ TEST(Misuse, WhatMallocReturnsHasNoLink) {
   }
 }
 
-// A class's size is that of several requests, and the size-class fallback takes a larger class.
+// A class's size is that of several requests.
 TEST(Misuse, EachSizeFitsItsOwnAllocation) {
   for (size_t bytes = 1; bytes <= size_t{4} << 20; bytes += 1 + bytes / 7) {
     void* p = larder_malloc(bytes);

@@ -94,9 +94,9 @@ LARDER_FAST bool is_array_delete_own() {
 
 template <bool kIsArray>
 LARDER_WARM void delete_slow(void* p, size_t size) noexcept {
-  const Slab* s = page_map.find(p);
-  size_t whole = size + Front::kRoom;
-  if (unlikely(!has_class_of(s, whole) && !size_fits(s, whole)))
+  // A program that has replaced the operators may have put a header before the object.
+  bool is_own = kIsArray ? is_array_delete_own() : is_delete_own();
+  if (unlikely(is_own && !size_fits(page_map.find(p), size + Front::kRoom)))
     return report_misuse("operator delete", Misuse::kSize, p);
   kIsArray ? ::operator delete[](p) : ::operator delete(p);
 }

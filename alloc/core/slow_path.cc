@@ -41,13 +41,6 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   return or_enomem(p);
 }
 
-// What malloc_slow() returns for a slot with a sample point.
-LARDER_SLOW void* sample_object(SamplePoint* point, size_t size_bytes, void* caller) {
-  // The slot may be of a larger class, by fallback.
-  int c = page_map.find(point->slot)->size_class;
-  return sample_small(point, c, size_bytes, caller, countdown_of_thread());
-}
-
 LARDER_SLOW void* shared_malloc(int c, size_t size_bytes, void* caller) {
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return nullptr;
@@ -64,7 +57,7 @@ LARDER_SLOW void* shared_malloc(int c, size_t size_bytes, void* caller) {
     p = heap->refill(c);
     point = std::exchange(heap->sampled_point, nullptr);
   }
-  return point == nullptr ? p : sample_object(point, size_bytes, caller);
+  return point == nullptr ? p : sample_small(point, c, size_bytes, caller, countdown_of_thread());
 }
 
 // Old content might point to leaked objects.
@@ -172,8 +165,9 @@ void* malloc_slow(size_t size_bytes, size_t c) {
     ThreadHeap* heap = thread_heap();
     if (heap == nullptr) return shared_malloc(int(c), size_bytes, caller);
     void* p = heap->refill(int(c));
-    if (likely(heap->sampled_point == nullptr)) return p;
-    return sample_object(std::exchange(heap->sampled_point, nullptr), size_bytes, caller);
+    SamplePoint* point = std::exchange(heap->sampled_point, nullptr);
+    if (likely(point == nullptr)) return p;
+    return sample_small(point, int(c), size_bytes, caller, &heap->countdown);
   });
 }
 

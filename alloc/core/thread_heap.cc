@@ -286,7 +286,6 @@ void ThreadHeap::release_all() {
       disown(s);
     }
     while (Slab* s = bin.partial.pop_front()) disown(s);
-    bin.fallback_objects = 0;
   }
   trim();
 }
@@ -410,9 +409,10 @@ Slab* ThreadHeap::fresh_slab(int c) {
   collect_some();
   if (!shared) cache.raise_limit(kSizeClasses.pages[c] * kPageBytes);
   Slab* s = slab_acquire(c);
-  // The cached memory is dirty, a clean span would raise the peak: use the cache up first.
-  if (s != nullptr && s->zero && cache.bytes() != 0) {
-    slab_release(s);
+  // The cached memory is dirty, a clean span would raise the peak, and a limit may forbid it: use
+  // the cache up first.
+  if ((s == nullptr || s->zero) && cache.bytes() != 0) {
+    if (s != nullptr) slab_release(s);
     trim();
     s = slab_acquire(c);
   }
@@ -434,26 +434,6 @@ void* ThreadHeap::carve(int c) {
   if (count > uint32_t(s->capacity - s->carved)) count = uint32_t(s->capacity - s->carved);
   s->carved = uint16_t(s->carved + count);
   return hand_out(c, link_carved(s, first, count), count * size);
-}
-
-// The size-class fallback: the first objects of a class come from the current slab of a slightly
-// larger one. A thread that uses many classes a little needs half the slabs and system pages. Keeps
-// the alignment of class `c`; nullptr if there is no such slab.
-void* ThreadHeap::take_from_larger_class(int c) {
-  if (bins[c].fallback_objects >= kMaxFallbackObjects) return nullptr;
-  uint32_t align = kSizeClasses.size[c] & (~kSizeClasses.size[c] + 1);
-  for (int larger = c + 1; larger <= c + 2 && larger < kClasses; ++larger) {
-    Bin& bin = bins[larger];
-    if (bin.current == nullptr || (kSizeClasses.size[larger] & (align - 1)) != 0) continue;
-    void* p = heads[larger];
-    bool sampled = p == nullptr && bin.sample_points != nullptr;
-    if (p == nullptr && !sampled && bin.current->carved == bin.current->capacity) continue;
-    ++bins[c].fallback_objects;
-    if (sampled) return take_sampled(larger);
-    return p == nullptr ? carve(larger) : serve(larger, p);
-  }
-  bins[c].fallback_objects = kMaxFallbackObjects;
-  return nullptr;
 }
 
 void* ThreadHeap::refill(int c) {
@@ -485,8 +465,6 @@ void* ThreadHeap::refill(int c) {
     if (current != nullptr) {
       if (current->carved < current->capacity) return carve(c);
       move_to_full_list(c);
-    } else if (void* p = take_from_larger_class(c)) {
-      return p;
     }
     Slab* s = central_pop(c);
     if (s != nullptr)

@@ -117,7 +117,6 @@ struct Bin {
   // Slabs adopted, minus those needed since; 0 to kIdleAdoptions. High in a heap that frees more
   // than it allocates.
   uint8_t idle_adoptions;
-  uint8_t fallback_objects;  // taken; kMaxFallbackObjects: no more
 };
 
 // What the registry knows of a heap.
@@ -224,7 +223,6 @@ struct ThreadHeap {
   Slab* usable_partial(int c);
   Slab* fresh_slab(int c);
   void* carve(int c);
-  void* take_from_larger_class(int c);
   void disown(Slab* s);
   void take_remote(Slab* s);
   void cache_empty_slab(Slab* s);

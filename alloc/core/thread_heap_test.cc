@@ -299,25 +299,6 @@ TEST(ThreadHeap, AnEmptiedSlabServesInAddressOrder) {
   for (void* p : objects) larder_free(p);
 }
 
-TEST(ThreadHeap, TheFirstObjectsOfAClassComeFromALargerOneUntilItHasASlab) {
-  std::thread([] {
-    void* larger = larder_malloc(160);
-    std::vector<void*> objects;
-    for (int i = 0; i < 100; ++i) objects.push_back(larder_malloc(144));
-    EXPECT_EQ(page_map.find(objects[0]), page_map.find(larger));
-    EXPECT_EQ(larder_malloc_usable_size(objects[0]), 160u);
-    EXPECT_EQ(larder_malloc_usable_size(objects[99]), 144u);
-    for (void* p : objects) larder_free(p);
-    larder_free(larger);
-    // The larger class keeps the alignment that the class promises.
-    larger = larder_malloc(288);
-    void* aligned = larder_aligned_alloc(256, 256);
-    EXPECT_EQ(uintptr_t(aligned) % 256, 0u);
-    larder_free(aligned);
-    larder_free(larger);
-  }).join();
-}
-
 TEST(ThreadHeap, MemoryThatAHeapCachesServesBeforeMoreIsTouched) {
   std::thread([] {
     void* span = larder_malloc(200 << 10);

@@ -18,6 +18,7 @@ long deletes = 0;
 struct Header {
   uint64_t magic;
   uint64_t size;
+  char unused[48];  // so that no size class of the object is one of the size that is asked for
 };
 
 }  // namespace
@@ -25,7 +26,7 @@ struct Header {
 void* operator new(size_t size) {
   auto* header = static_cast<Header*>(malloc(sizeof(Header) + size));
   if (header == nullptr) throw std::bad_alloc();
-  *header = {kMagic, size};
+  *header = {kMagic, size, {}};
   ++news;
   return header + 1;
 }
