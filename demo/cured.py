@@ -41,6 +41,10 @@ class Program:
     name = ""
     findings = ()
 
+    def unpack(self, folder, steps):
+        """The sources before the patch, in a new folder."""
+        raise NotImplementedError
+
     def build(self, side, folder, steps):
         """The executable, in a new folder; `side` is before or after."""
         raise NotImplementedError
@@ -56,10 +60,12 @@ class DebianProgram(Program):
     version = sha256 = ""
     executable = ""
 
+    def unpack(self, folder, steps):
+        debian_source.unpack(debian_source.archive(self.name, self.version, self.sha256, steps), folder)
+
     def build(self, side, folder, steps):
-        tar = debian_source.archive(self.name, self.version, self.sha256, steps)
+        self.unpack(folder, steps)
         with steps.step(f"Building {self.name}, {side}"):
-            debian_source.unpack(tar, folder)
             if side == "after":
                 command(["patch", "-p1", "-s", "-i", str(PATCHES / f"{self.name}.patch")], folder)
             self._make(folder)
@@ -168,13 +174,17 @@ class Curl(Program):
     """libcurl 7.51 fetches 512 MiB and a small page at once (demo/transfer.c)."""
 
     name = "curl"
+    version = "7.51.0"
     findings = (Finding("allocations", "stack", "curl_multi_wait"),)
     LARGE_MIB = 512
+
+    def unpack(self, folder, steps):
+        shutil.copytree(curl_source.find_source(self.version, steps), folder)
 
     def build(self, side, folder, steps):
         folder.mkdir()
         patch = PATCHES / "curl.patch" if side == "after" else None
-        return curl_source.link_transfer("7.51.0", folder / "transfer", steps, patch)
+        return curl_source.link_transfer(self.version, folder / "transfer", steps, patch)
 
     def run(self, executable, folder, record=()):
         served = {name: folder / name for name in ("small", "large")}

@@ -5,6 +5,8 @@ they print. tests/docs runs them, but where an HTML comment stands on the line b
 
     <!-- not run: REASON -->            only options, scripts and targets are looked up
     <!-- exits with N: REASON -->       the last command's exit code; 0 otherwise, or what `$ echo $?` shows
+    <!-- step -->                       all steps of a page are one shell session, and print what `console` shows:
+                                        a line `…` is any lines, `…` in a line any text
 
 A block with a file's name behind its language (`c program.c`) is a file for the commands below it.
 """
@@ -15,14 +17,24 @@ SHELL = ("sh", "console")
 LANGUAGES = SHELL + ("text", "c", "cc", "rust", "toml", "json", "yaml", "sql", "python")
 NOT_RUN = re.compile(r"<!-- not run: (\S.*\s\S.*) -->$")
 EXITS_WITH = re.compile(r"<!-- exits with (\d+): (\S.*\s\S.*) -->$")
-LIKE_A_MARK = re.compile(r"<!--\s*(?:not run|run|exits)\b", re.IGNORECASE)
+STEP = re.compile(r"<!-- step -->$")
+LIKE_A_MARK = re.compile(r"<!--\s*(?:not run|run|exits|step)\b", re.IGNORECASE)
 
 
 class Command:
-    """One command: its line on the page, its text with continued lines joined, its exit code."""
+    """One command: its line on the page, its text with continued lines joined, its exit code, and the lines that
+    show what it prints, or None."""
 
-    def __init__(self, line, text, code=0):
-        self.line, self.text, self.code = line, text, code
+    def __init__(self, line, text, shown=None):
+        self.line, self.text, self.code, self.shown = line, text, 0, shown
+
+    def prints(self, output):
+        """Is this what is shown?"""
+        if self.shown is None:
+            return True
+        lines = (r"(?:.*\n)*" if line == "…" else ".*".join(map(re.escape, line.split("…"))) + r"\n"
+                 for line in self.shown)
+        return re.fullmatch("".join(lines), re.sub(r"[ \t]+$", "", output, flags=re.MULTILINE)) is not None
 
 
 def language(fence):
@@ -46,9 +58,12 @@ def commands(fence):
             if found and found[-1].text == "echo $?" and text.isdigit():
                 found.pop()
                 found[-1].code = int(text)
-            if not text.startswith("$ "):
                 continue
-            found.append(Command(number, text[2:]))
+            if not text.startswith("$ "):
+                if found:
+                    found[-1].shown.append(line.rstrip())
+                continue
+            found.append(Command(number, text[2:], []))
         elif text and not text.startswith("#"):
             found.append(Command(number, text))
         continued = text.endswith("\\")
@@ -56,6 +71,10 @@ def commands(fence):
     if exits and found:
         found[-1].code = int(exits[1])
     return found
+
+
+def is_step(fence):
+    return STEP.match(fence.before) is not None
 
 
 def why_not_run(fence):

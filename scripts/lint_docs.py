@@ -104,10 +104,10 @@ def fence_faults(fence, paths, there):
         return [(number, "a command in a block that is not looked at; call the block console")
                 for number, line in enumerate(fence.lines, fence.line + 1) if line.startswith("$ ")]
     faults = []
-    if doc_commands.LIKE_A_MARK.match(fence.before) and not (
-            doc_commands.NOT_RUN.match(fence.before) or doc_commands.EXITS_WITH.match(fence.before)):
-        faults.append((fence.line - 1, "not a mark; write <!-- not run: REASON --> or <!-- exits with N: REASON -->,"
-                       " with a reason of several words"))
+    marks = (doc_commands.NOT_RUN, doc_commands.EXITS_WITH, doc_commands.STEP)
+    if doc_commands.LIKE_A_MARK.match(fence.before) and not any(mark.match(fence.before) for mark in marks):
+        faults.append((fence.line - 1, "not a mark; write <!-- not run: REASON -->, <!-- exits with N: REASON -->,"
+                       " with a reason of several words, or <!-- step -->"))
     shown = doc_commands.commands(fence)
     if not shown:
         faults.append((fence.line, "shows no command; call the block text, or write $ before the command"))
