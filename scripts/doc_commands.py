@@ -8,17 +8,22 @@ they print. tests/docs runs them, but where an HTML comment stands on the line b
     <!-- step -->                       all steps of a page are one shell session, and print what `console` shows:
                                         a line `…` is any lines, `…` in a line any text
 
-A block with a file's name behind its language (`c program.c`) is a file for the commands below it.
+A block with a file's name behind its language (`c program.c`) is a file for the commands below it. Behind
+`<!-- table of commands -->` the commands in the last column are run, each row like a block.
 """
 
 import re
+
+from markdown import Fence, cells
 
 SHELL = ("sh", "console")
 LANGUAGES = SHELL + ("text", "c", "cc", "rust", "toml", "json", "yaml", "sql", "python")
 NOT_RUN = re.compile(r"<!-- not run: (\S.*\s\S.*) -->$")
 EXITS_WITH = re.compile(r"<!-- exits with (\d+): (\S.*\s\S.*) -->$")
 STEP = re.compile(r"<!-- step -->$")
-LIKE_A_MARK = re.compile(r"<!--\s*(?:not run|run|exits|step)\b", re.IGNORECASE)
+TABLE = re.compile(r"<!-- table of commands -->\n\|.*\n\|.*\n((?:\|.*\n)+)")
+IN_A_ROW = re.compile(r"`((?:[A-Z_]+=\S+ )*(?:larder|pprof|\./app)\b[^`]*)`")
+LIKE_A_MARK = re.compile(r"<!--\s*(?:not run|run|exits|step|table)\b", re.IGNORECASE)
 
 
 class Command:
@@ -35,6 +40,17 @@ class Command:
         lines = (r"(?:.*\n)*" if line == "…" else ".*".join(map(re.escape, line.split("…"))) + r"\n"
                  for line in self.shown)
         return re.fullmatch("".join(lines), re.sub(r"[ \t]+$", "", output, flags=re.MULTILINE)) is not None
+
+
+def tables(page):
+    """(line of the mark, the rows that have commands, as blocks) of each table of commands."""
+    for table in TABLE.finditer(page.blocked):
+        rows, line = [], page.line_at(table.start())
+        for number, row in enumerate(table[1].splitlines(), line + 3):
+            fence = Fence("sh", number, "")
+            fence.lines = IN_A_ROW.findall(cells(row)[-1])
+            rows += [fence] if fence.lines else []
+        yield line, rows
 
 
 def language(fence):

@@ -89,10 +89,11 @@ def docs_commands(paths):
         for fence in page.fences:
             wrong += [f"{page.path}:{line}: {fault}" for line, fault in fence_faults(fence, paths, there)]
         marked = {fence.line - 1 for fence in page.fences if doc_commands.language(fence) in doc_commands.SHELL}
+        marked |= {line for line, rows in doc_commands.tables(page) if rows}
         for number, line in enumerate(page.blocked.split("\n"), 1):
             if doc_commands.LIKE_A_MARK.search(line) and number not in marked:
                 wrong.append(f"{page.path}:{number}: a mark that belongs to no command;"
-                             " put it on the line before ```sh or ```console")
+                             " put it on the line before ```sh or ```console, or before a table of commands")
     return wrong
 
 
