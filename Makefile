@@ -25,7 +25,7 @@ LIBRARIES = larder_shared larder_minimal_shared larder_hardened_shared larder_st
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
-.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb wheel crate fmt lint clean
+.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb wheel crate site fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -109,6 +109,10 @@ crate: ## The Rust crate larder-malloc, built once from its package, in build/pa
 	@mkdir -p build/packages
 	cargo package --manifest-path package/rust/Cargo.toml --target-dir build/rust
 	@cp build/rust/package/*.crate build/packages/
+
+site: ## The docs as one site to read and search without a network, in build/site/
+	@scripts/setup --check build
+	@scripts/site
 
 fmt: ## Format all sources in place
 	@scripts/setup --check lint

@@ -10,6 +10,7 @@ import re
 import urllib.parse
 
 import doc_commands
+import site_pages
 from markdown import Page, table_faults
 
 # Not a file's name: a placeholder, or several names in one.
@@ -80,6 +81,13 @@ def missing_paths(code, paths, there):
         if not found:
             missing.append(word)
     return missing
+
+
+def docs_listed(paths):
+    """docs/README.md leads to every page, which is how the site orders them."""
+    listed = {path for depth, path in site_pages.Pages().chapters() if depth is not None}
+    return [f"{path}:1: {site_pages.START} does not list this page; link to it there, or in its folder's README.md"
+            for path in sorted(paths) if path.startswith("docs/") and path.endswith(".md") and path not in listed]
 
 
 def docs_commands(paths):
