@@ -2,22 +2,19 @@
 //! pseudoterminal, whose output vt100 draws.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::num::NonZero;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::clock::Clock;
-use crate::common::running::{Running, failure_at, preloaded, wait_until};
+use crate::common::running::{Running, preloaded, wait_until};
+use crate::common::terminal::{OnTerminal, USUAL};
 use crate::common::{
     assert_fails, assert_success, code, compile, larder, line_of, output, stderr, stdout, temporary,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::{Value, json};
 
 /// Keeps 16 MiB in `fill`. In each round, leaks about 1 MB in `leak`, and takes and frees as much in
@@ -255,7 +252,7 @@ fn names_are_shown_and_not_obeyed() {
         let text = looks(&id(&running), 1, form, || {});
         assert!(!text.contains(['\x1b', '\u{202e}']), "{text}");
     }
-    let mut top = OnTerminal::start(&id(&running));
+    let mut top = on_terminal(&id(&running));
     top.turn("\r", "\\x1b[2J\\u{202e}x");
     top.press("q");
     assert_eq!(top.ended().code(), Some(0));
@@ -360,129 +357,21 @@ fn what_cannot_be_watched_is_reported_with_the_reason() {
     }
 }
 
-/// The tool on a terminal of its own.
-struct OnTerminal {
-    child: Running,
-    master: File,
-    /// Kept open, so that what the terminal is set to can be asked when the tool has ended.
-    slave: File,
-    shown: vt100::Parser,
-}
-
-/// (rows, columns)
-const USUAL: (u16, u16) = (30, 120);
-
-impl OnTerminal {
-    /// Until its first screen is drawn.
-    #[track_caller]
-    fn start(id: &str) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-            .expect("a terminal");
-        grantpt(&master).expect("a terminal");
-        unlockpt(&master).expect("a terminal");
-        let name = ptsname(&master, Vec::new()).expect("its name");
-        let name = name.into_string().expect("its name");
-        let slave = File::options().read(true).write(true).open(name);
-        let slave = slave.expect("its other end");
-        let end = || Stdio::from(slave.try_clone().expect("its other end"));
-        let child = Running::start(
-            Command::new("setsid")
-                .arg("--ctty")
-                .arg(larder().get_program())
-                .args(["top", id, "-d", "0.2"])
-                .env("TERM", "xterm-256color")
-                .stdin(end())
-                .stdout(end())
-                .stderr(end()),
-        );
-        let mut terminal = Self {
-            child,
-            master: master.into(),
-            slave,
-            shown: vt100::Parser::default(),
-        };
-        terminal.resize(USUAL);
-        terminal.wait_for("10Quit");
-        assert!(terminal.shown.screen().alternate_screen());
-        terminal
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.master.write_all(keys.as_bytes()).expect("keys");
-    }
-
-    fn resize(&mut self, (rows, columns): (u16, u16)) {
-        let length = |cells| NonZero::new(cells).unwrap_or(NonZero::<u16>::MIN);
-        let screen = self.shown.screen_mut();
-        screen.set_size(length(rows), length(columns));
-        let size = Winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&self.master, size).expect("a size");
-    }
-
-    /// Reads on until the screen is so.
-    #[track_caller]
-    fn wait_until(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
-        let deadline = failure_at();
-        let mut bytes = [0; 4096];
-        while !is_so(self.shown.screen()) {
-            let now = self.shown.screen().contents();
-            assert!(Instant::now() < deadline, "not {what}:\n{now}");
-            let mut ready = [PollFd::new(&self.master, PollFlags::IN)];
-            let second = Timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            };
-            if poll(&mut ready, Some(&second)).expect("poll") > 0 {
-                let count = self.master.read(&mut bytes).expect("output");
-                self.shown.process(&bytes[..count]);
-            }
-        }
-    }
-
-    #[track_caller]
-    fn wait_for(&mut self, words: &str) {
-        self.wait_until(words, |screen| screen.contents().contains(words));
-    }
-
-    /// Presses these, and waits until the screen has this.
-    #[track_caller]
-    fn turn(&mut self, keys: &str, words: &str) {
-        self.press(keys);
-        self.wait_for(words);
-    }
-
-    fn line(&self, with: &str) -> Option<String> {
-        let contents = self.shown.screen().contents();
-        contents
-            .lines()
-            .find(|line| line.contains(with))
-            .map(str::to_owned)
-    }
-
-    /// The tool has ended, the screen is left, the cursor is there, and the terminal edits lines
-    /// and echoes again.
-    #[track_caller]
-    fn ended(&mut self) -> ExitStatus {
-        let status = self.child.wait();
-        self.wait_until("left", |screen| !screen.alternate_screen());
-        assert!(!self.shown.screen().hide_cursor());
-        let modes = tcgetattr(&self.slave).expect("a terminal").local_modes;
-        let edits = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
-        assert!(modes.contains(edits), "{modes:?}");
-        status
-    }
+/// On a terminal, when its first screen is drawn.
+#[track_caller]
+fn on_terminal(id: &str) -> OnTerminal {
+    let mut top = larder();
+    let mut top = OnTerminal::start(top.args(["top", id, "-d", "0.2"]), USUAL);
+    top.wait_for("10Quit");
+    assert!(top.screen().alternate_screen());
+    top
 }
 
 #[test]
 fn keys_turn_pages_filter_and_sort() {
     let directory = temporary();
     let running = start(directory.path());
-    let mut top = OnTerminal::start(&id(&running));
+    let mut top = on_terminal(&id(&running));
     top.wait_for("leak  ");
     top.turn("t", "REFILLS/s");
     top.turn("?", "KEYS AND COLUMNS");
@@ -520,10 +409,89 @@ fn keys_turn_pages_filter_and_sort() {
 }
 
 #[test]
+fn the_mouse_sorts_selects_opens_and_scrolls() {
+    let directory = temporary();
+    let running = start(directory.path());
+    let mut top = on_terminal(&id(&running));
+    top.wait_for("leak  ");
+    // The rows stay where they are.
+    top.turn(" ", "PAUSED");
+    top.click("GROWTH");
+    top.wait_for("GROWTH▼");
+    top.click("GROWTH");
+    top.wait_for("GROWTH▲");
+    top.click("IN USE");
+    top.wait_for("▲IN USE");
+    top.click("IN USE");
+    top.wait_for("▼IN USE");
+    top.click("leak  ");
+    top.wait_until("selected", |screen| {
+        let is_marked = |row| screen.cell(row, 0).is_some_and(vt100::Cell::inverse);
+        let lines = screen.contents();
+        let mut lines = (0..).zip(lines.lines());
+        lines.any(|(row, line)| line.contains("leak  ") && is_marked(row))
+    });
+    top.click("leak  ");
+    top.wait_for("→ leak");
+    top.turn("?", "KEYS AND COLUMNS");
+    top.wheel(true);
+    top.wait_until("further down", |screen| {
+        !screen.contents().contains("PgUp PgDn")
+    });
+    top.wheel(false);
+    top.wait_for("PgUp PgDn");
+    top.press("q");
+    assert_eq!(top.ended().code(), Some(0));
+}
+
+/// As raw mode is: the shell has no use for the mouse.
+#[test]
+fn the_mouse_is_released_while_it_is_suspended() {
+    let directory = temporary();
+    let running = start(directory.path());
+    let script = r#""$0" top "$1" -d 0.2; echo suspended; read line; fg"#;
+    let mut shell = Command::new("bash");
+    shell.args(["-mc", script]).arg(larder().get_program());
+    let mut top = OnTerminal::start(shell.arg(id(&running)), USUAL);
+    top.wait_for("10Quit");
+    top.turn("\x1a", "suspended");
+    assert!(!top.screen().alternate_screen() && !top.reports_the_mouse());
+    top.turn("\r", "10Quit");
+    assert!(top.screen().alternate_screen() && top.reports_the_mouse());
+    top.press("q");
+    assert_eq!(top.ended().code(), Some(0));
+}
+
+#[test]
+fn the_graph_is_there_where_there_is_room() {
+    let directory = temporary();
+    let running = start(directory.path());
+    let mut top = on_terminal(&id(&running));
+    for (size, rows) in [
+        ((30, 120), 5),
+        ((50, 120), 8),
+        ((20, 80), 0),
+        ((60, 200), 8),
+    ] {
+        top.resize(size);
+        top.wait_until("drawn", |screen| {
+            let text = screen.contents();
+            let axis = text.lines().filter(|line| line.contains('│'));
+            axis.count() == rows && text.contains("10Quit")
+        });
+        let line = top.line("│");
+        let names_memory = line.is_none_or(|line| line.trim_start().starts_with(char::is_numeric));
+        assert!(names_memory, "{}", top.screen().contents());
+    }
+    top.press("q");
+    assert_eq!(top.ended().code(), Some(0));
+}
+
+#[test]
 fn the_screen_follows_the_terminals_size() {
     let directory = temporary();
     let running = start(directory.path());
-    let mut top = OnTerminal::start(&id(&running));
+    let mut top = on_terminal(&id(&running));
     top.wait_for("leak  ");
     for small in [(5, 20), (2, 10), (1, 1), (0, 0)] {
         top.resize(small);
@@ -548,14 +516,14 @@ fn the_screen_follows_the_terminals_size() {
 fn the_terminal_is_given_back_when_the_process_ends_and_on_a_signal() {
     let directory = temporary();
     let mut running = start(directory.path());
-    let mut top = OnTerminal::start(&id(&running));
+    let mut top = on_terminal(&id(&running));
     running.end();
     assert_eq!(top.ended().code(), Some(0));
     top.wait_for(&format!("process {} has ended", id(&running)));
 
     let running = start(directory.path());
     for keys in ["", "/", "\x1b[", "p"] {
-        let mut top = OnTerminal::start(&id(&running));
+        let mut top = on_terminal(&id(&running));
         top.press(keys);
         kill_process(Pid::from_child(&top.child), Signal::TERM).expect("kill");
         assert_eq!(
@@ -570,13 +538,7 @@ fn the_terminal_is_given_back_when_the_process_ends_and_on_a_signal() {
 fn a_terminal_that_is_closed_ends_it() {
     let directory = temporary();
     let running = start(directory.path());
-    let OnTerminal {
-        mut child,
-        master,
-        slave,
-        ..
-    } = OnTerminal::start(&id(&running));
-    drop((master, slave));
+    let mut child = on_terminal(&id(&running)).close();
     assert_eq!(child.wait().signal(), Some(Signal::HUP.as_raw()));
 }
 
@@ -622,7 +584,7 @@ impl Held {
 fn a_look_that_does_not_end_holds_up_no_key() {
     let directory = temporary();
     let running = start(directory.path());
-    let mut top = OnTerminal::start(&id(&running));
+    let mut top = on_terminal(&id(&running));
     let held = Held::stop(top.child.id(), "larder-read");
     // Asks for a look at once, which does not end.
     top.press("r");

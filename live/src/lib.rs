@@ -1,5 +1,5 @@
 //! Reads running processes: `process` walks a heap from outside; `profile`, `leaks`, `stats`, `top` and
-//! `serve` are the tool's commands that show what it finds; `traced` stops a command's processes at
+//! `serve` are the tool's commands that show what it finds; `terminal` has what screens share; `traced` stops a command's processes at
 //! their end. Depends on `larder-analysis`, which names stacks and exports them, and on `larder-base`.
 
 pub mod leaks;
@@ -11,4 +11,5 @@ pub mod top;
 
 mod error;
 mod ptrace;
+mod terminal;
 mod traced;

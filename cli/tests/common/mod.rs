@@ -9,6 +9,7 @@ pub mod clock;
 pub mod diff;
 pub mod http;
 pub mod running;
+pub mod terminal;
 pub mod written;
 
 use std::ffi::OsStr;

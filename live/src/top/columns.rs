@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use larder_base::order;
 
 use super::model::SiteRow;
+use crate::terminal::table;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Column {
@@ -50,34 +51,19 @@ impl Column {
         }
     }
 
-    fn width(self) -> usize {
+    /// 0: all that is left.
+    pub fn width(self) -> usize {
         match self {
             Self::InUse => 20,
             Self::Growth => 9,
+            Self::Site => 0,
             _ => 8,
-        }
-    }
-
-    fn aligned(self, text: &str) -> String {
-        let width = self.width();
-        match self {
-            Self::Site => text.to_owned(),
-            _ => format!("{text:>width$}"),
         }
     }
 
     /// With an arrow if the table is sorted by this column.
     pub fn header(self, sorted: bool, reversed: bool) -> String {
-        let mark = match (sorted, reversed) {
-            (false, _) => "",
-            (true, false) => "▼",
-            (true, true) => "▲",
-        };
-        // The mark takes the place of a blank of the title's.
-        match self.title().strip_suffix(' ') {
-            Some(title) if sorted => self.aligned(&format!("{title}{mark}")),
-            _ => self.aligned(&format!("{mark}{}", self.title())),
-        }
+        table::title(self.title(), self.width(), sorted, reversed)
     }
 
     pub fn cell(self, site: &SiteRow) -> String {
@@ -97,7 +83,7 @@ impl Column {
             Self::Samples => number(site.samples),
             Self::Site => format!("{}  {}", site.name, site.place),
         };
-        self.aligned(&text)
+        table::aligned(&text, self.width())
     }
 
     /// Sorts descending by the figure, or ascending by the name.

@@ -1,16 +1,18 @@
-//! Draws the model as the view selects it. Changes nothing, and does not depend on the terminal.
+//! Draws the model as the view selects it, and notes there where. Does not depend on the terminal.
 
 use larder_base::number::counted;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::Paragraph;
 
 use super::columns::Column;
+use super::graph::{self, History};
 use super::model::Model;
 use super::text;
 use super::view::{Page, View};
+use crate::terminal::page;
 
 /// A screen with fewer lines does not show the kinds.
 const LINES_FOR_KINDS: u16 = 18;
@@ -32,7 +34,11 @@ const HELP: &str = " Up Down j k PgUp PgDn Home End   move
  ^L          redraw the screen
  ^Z          suspend
  F10 q ^C    quit
+ Wheel       scroll
+ Click       on a head: sort by it, again: reverse; on a site: select, again: its stacks
+             Shift and the mouse select text in most terminals
 
+ Graph       since this screen began: RSS in blue, objects in use in green
  IN USE      what the site holds, estimated by sampling, and the bounds that contain it
              in 19 of 20 cases
  GROWTH      since the start of this screen or the last r; * marks significant growth
@@ -47,31 +53,37 @@ pub struct Extra<'a> {
     pub stacks: &'a [String],
     /// Why the last snapshot failed.
     pub trouble: Option<&'a str>,
+    pub history: &'a History,
 }
 
-/// Returns the number of the page's rows that fit.
-pub fn draw(frame: &mut Frame, model: &Model, view: &View, extra: &Extra<'_>) -> usize {
+pub fn draw(frame: &mut Frame, model: &Model, view: &mut View, extra: &Extra<'_>) {
     let area = frame.area();
     let head = head(model, area, extra);
-    let [top, body, foot] = Layout::vertical([
+    let [title, graph, top, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(graph::rows(area.height)),
         Constraint::Length(head.len().try_into().unwrap_or(u16::MAX)),
         Constraint::Min(2),
         Constraint::Length(1),
     ])
     .areas(area);
+    frame.render_widget(Line::from(text::title(model)).bold(), title);
+    extra.history.draw(frame, graph);
     frame.render_widget(Paragraph::new(head), top);
-    let height = usize::from(body.height.saturating_sub(1));
+    let drawn = match view.page {
+        Page::Sites => &mut view.list,
+        _ => &mut view.text,
+    };
+    (drawn.head, drawn.height) = (body.y, usize::from(body.height.saturating_sub(1)));
     let page = match view.page {
-        Page::Sites => sites(model, view, height),
-        Page::Threads => scrolled(
-            text::threads_header(),
-            text::thread_lines(model),
-            view,
-            height,
-        ),
+        Page::Sites => sites(model, view),
+        Page::Threads => {
+            let lines = text::thread_lines(model);
+            page::text(text::threads_header(), lines, &mut view.text)
+        }
         Page::Help => {
             let lines = HELP.lines().map(str::to_owned).collect();
-            scrolled(" KEYS AND COLUMNS".to_owned(), lines, view, height)
+            page::text(" KEYS AND COLUMNS".to_owned(), lines, &mut view.text)
         }
         Page::Stacks(id) => {
             let site = model.sites.iter().find(|site| site.id == id);
@@ -79,17 +91,16 @@ pub fn draw(frame: &mut Frame, model: &Model, view: &View, extra: &Extra<'_>) ->
                 || "this site is gone".to_owned(),
                 |site| text::line(|column| column.cell(site)),
             );
-            scrolled(title, extra.stacks.to_vec(), view, height)
+            page::text(title, extra.stacks.to_vec(), &mut view.text)
         }
     };
     frame.render_widget(Paragraph::new(page), body);
     frame.render_widget(Paragraph::new(foot_line(model, view)), foot);
-    height
 }
 
+/// What stands between the graph and the page.
 fn head<'a>(model: &Model, area: Rect, extra: &Extra<'a>) -> Vec<Line<'a>> {
     let mut lines = vec![
-        Line::from(text::title(model)).bold(),
         bar(model),
         Line::from(text::memory(model)),
         Line::from(text::profile(model)),
@@ -136,43 +147,29 @@ fn bar(model: &Model) -> Line<'static> {
     Line::from(spans)
 }
 
-fn sites(model: &Model, view: &View, height: usize) -> Text<'static> {
+fn sites(model: &Model, view: &mut View) -> Text<'static> {
     let rows = view.rows(model);
     let at = view.position(&rows);
-    let mut lines = vec![Line::styled(text::header(view), header_style())];
-    let first = (at + 1).saturating_sub(height);
-    for (index, row) in rows.iter().enumerate().skip(first).take(height) {
-        let style = match (index == at, row.growth.is_significant()) {
-            (true, _) => Style::new().add_modifier(Modifier::REVERSED),
-            (false, true) if row.growth.bytes > 0.0 => Style::new().fg(Color::Red),
-            _ => Style::new(),
+    view.list.show(at, rows.len());
+    let lines = rows.iter().map(|row| {
+        let style = match row.growth.is_significant() && row.growth.bytes > 0.0 {
+            true => Style::new().fg(Color::Red),
+            false => Style::new(),
         };
-        let line = text::line(|column: Column| column.cell(row));
-        lines.push(Line::styled(line, style));
-    }
+        (text::line(|column: Column| column.cell(row)), style)
+    });
+    let mut text = page::list(text::header(view), lines, at, &view.list);
     if rows.is_empty() {
-        lines.push("no site".dim().into());
+        text.push_line("no site".dim());
     }
-    Text::from(lines)
-}
-
-fn scrolled(title: String, lines: Vec<String>, view: &View, height: usize) -> Text<'static> {
-    let first = view.scroll.min(lines.len().saturating_sub(height));
-    let shown = lines.into_iter().skip(first).take(height).map(Line::from);
-    let title = Line::styled(title, header_style());
-    std::iter::once(title).chain(shown).collect()
-}
-
-fn header_style() -> Style {
-    Style::new().fg(Color::Black).bg(Color::Green)
+    text
 }
 
 fn foot_line(model: &Model, view: &View) -> Line<'static> {
-    if view.is_typing {
-        let filter = larder_base::printable::escape(&view.filter).into_owned();
-        return Line::from(format!("Filter: {filter}_   Enter keeps it, Esc clears it"));
+    if view.filter.is_typing {
+        return Line::from(view.filter.prompt());
     }
-    let keys = [
+    let mut spans = page::keys(&[
         ("F1", "Help"),
         ("F4", "Filter"),
         ("F6", "Sort"),
@@ -181,23 +178,12 @@ fn foot_line(model: &Model, view: &View) -> Line<'static> {
         ("r", "Mark"),
         ("p", "Pause"),
         ("F10", "Quit"),
-    ];
-    let mut spans = Vec::new();
-    for (key, what) in keys {
-        spans.push(Span::raw(key));
-        spans.push(Span::styled(
-            format!("{what} "),
-            (Color::Black, Color::Cyan),
-        ));
-    }
-    let mut state = format!("  {}", counted(view.rows(model).len() as u64, "site"));
-    if !view.filter.is_empty() {
-        state += &format!(
-            " with \u{201c}{}\u{201d}",
-            larder_base::printable::escape(&view.filter)
-        );
-    }
-    spans.push(Span::raw(state));
+    ]);
+    spans.push(Span::raw(format!(
+        "  {}{}",
+        counted(view.rows(model).len() as u64, "site"),
+        view.filter.describe()
+    )));
     if view.is_paused {
         spans.push("  PAUSED".yellow().bold());
     }
@@ -206,20 +192,24 @@ fn foot_line(model: &Model, view: &View) -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
-    use crossterm::event::{KeyCode, KeyEvent};
+    use std::time::Duration;
+
+    use crossterm::event::KeyCode;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     use super::super::model::tests::{model, site};
     use super::*;
 
+    static EMPTY: History = History::new();
     const NOTHING: Extra = Extra {
         stacks: &[],
         trouble: None,
+        history: &EMPTY,
     };
 
     /// The lines of a screen of this size.
-    fn drawn(model: &Model, view: &View, extra: &Extra<'_>, size: (u16, u16)) -> Vec<String> {
+    fn drawn(model: &Model, view: &mut View, extra: &Extra<'_>, size: (u16, u16)) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
         terminal
             .draw(|frame| {
@@ -245,7 +235,7 @@ mod tests {
             site(2, "cache_insert", 9e6, 1e6),
         ]);
         model.sites[0].rate = None;
-        let lines = drawn(&model, &view(), &NOTHING, (100, 18));
+        let lines = drawn(&model, &mut view(), &NOTHING, (100, 18));
         let expected = [
             "larder top: process 4711 (server) on Larder 0.1.0, watched for 0:01:23, growth since 0:00:40 ago",
             "    [██████████████████████████████▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░]",
@@ -279,18 +269,18 @@ mod tests {
     fn a_small_screen_keeps_the_sites_and_the_tiniest_does_not_panic() {
         let sites = (0..50).map(|i| site(i, "f", 1e6 * (50 - i) as f64, 0.0));
         let (model, mut view) = (model(sites.collect()), view());
-        let lines = drawn(&model, &view, &NOTHING, (80, 10));
+        let lines = drawn(&model, &mut view, &NOTHING, (80, 10));
         assert!(
             lines[4].contains("IN USE") && lines[5].ends_with("src/f.c:0"),
             "{lines:#?}"
         );
-        view.press(KeyEvent::from(KeyCode::End), &model);
-        let lines = drawn(&model, &view, &NOTHING, (80, 10));
+        let _ = view.press(KeyCode::End, &model);
+        let lines = drawn(&model, &mut view, &NOTHING, (80, 10));
         assert!(lines[8].ends_with("src/f.c:49"), "{lines:#?}");
         for size in [(1, 1), (3, 2), (80, 1), (1, 60), (300, 100)] {
             for page in [Page::Sites, Page::Threads, Page::Help] {
                 view.page = page;
-                drawn(&model, &view, &NOTHING, size);
+                drawn(&model, &mut view, &NOTHING, size);
             }
         }
     }
@@ -299,7 +289,7 @@ mod tests {
     fn the_other_pages_are_drawn_and_scroll_to_their_end() {
         let (model, mut view) = (model(vec![site(1, "parse", 3e6, 0.0)]), view());
         view.page = Page::Threads;
-        let lines = drawn(&model, &view, &NOTHING, (100, 24)).join("\n");
+        let lines = drawn(&model, &mut view, &NOTHING, (100, 24)).join("\n");
         assert!(
             lines.contains("REFILLS/s") && lines.contains("4712 worker"),
             "{lines}"
@@ -315,9 +305,10 @@ mod tests {
         let extra = Extra {
             stacks: &stacks,
             trouble: Some("the list of sites"),
+            history: &EMPTY,
         };
-        view.press(KeyEvent::from(KeyCode::End), &model);
-        let lines = drawn(&model, &view, &extra, (100, 24));
+        let _ = view.press(KeyCode::End, &model);
+        let lines = drawn(&model, &mut view, &extra, (100, 24));
         assert_eq!(lines[22], "frame 39");
         assert!(
             lines
@@ -325,7 +316,7 @@ mod tests {
                 .contains("no new figures: the list of sites")
         );
         view.page = Page::Help;
-        let lines = drawn(&model, &view, &NOTHING, (100, 40)).join("\n");
+        let lines = drawn(&model, &mut view, &NOTHING, (100, 40)).join("\n");
         assert!(lines.contains("F10 q ^C    quit"), "{lines}");
     }
 
@@ -333,20 +324,43 @@ mod tests {
     fn typing_and_filters_are_shown() {
         let (model, mut view) = (model(vec![site(1, "parse", 3e6, 0.0)]), view());
         for code in ['/', 'x', '\u{202e}'] {
-            view.press(KeyEvent::from(KeyCode::Char(code)), &model);
+            let _ = view.press(KeyCode::Char(code), &model);
         }
-        let foot = |view: &View| drawn(&model, view, &NOTHING, (120, 24)).pop().unwrap();
-        assert!(
-            foot(&view).starts_with("Filter: x\\u{202e}_"),
-            "{}",
-            foot(&view)
-        );
-        view.press(KeyEvent::from(KeyCode::Enter), &model);
-        view.press(KeyEvent::from(KeyCode::Char('p')), &model);
-        let text = foot(&view);
+        let foot = |view: &mut View| drawn(&model, view, &NOTHING, (120, 24)).pop().unwrap();
+        let text = foot(&mut view);
+        assert!(text.starts_with("Filter: x\\u{202e}_"), "{text}");
+        let _ = view.press(KeyCode::Enter, &model);
+        let _ = view.press(KeyCode::Char('p'), &model);
+        let text = foot(&mut view);
         assert!(
             text.contains("0 sites with") && text.ends_with("PAUSED"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_graph_has_the_rows_that_a_screen_can_spare() {
+        let (mut model, mut view) = (model(vec![site(1, "parse", 3e6, 0.0)]), view());
+        let mut history = History::new();
+        for seconds in 0..60 {
+            model.watched = Duration::from_secs(seconds);
+            model.snapshot.memory.rss = (seconds + 1) << 20;
+            history.add(&model);
+        }
+        let extra = Extra {
+            history: &history,
+            ..NOTHING
+        };
+        for (size, rows) in [((100, 60), 8), ((100, 24), 5), ((100, 23), 0), ((20, 5), 0)] {
+            let lines = drawn(&model, &mut view, &extra, size);
+            let is_dot = |c: char| ('\u{2801}'..='\u{28ff}').contains(&c);
+            let with_dots = lines.iter().filter(|line| line.contains(is_dot));
+            assert_eq!(with_dots.count(), rows, "{lines:#?}");
+            if rows > 0 {
+                assert!(lines[1].starts_with("60.0M"), "{lines:#?}");
+                assert!(lines[rows].trim_start().starts_with("0│"), "{lines:#?}");
+                assert!(lines[rows + 1].starts_with("    ["), "{lines:#?}");
+            }
+        }
     }
 }

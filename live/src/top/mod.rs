@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! live, stats, profile ─> watch ─> model ─┬─> text, json              a table for each interval
-//!               reader (a thread) ─> view ─┴─> draw, screen <─ keys
+//!               reader (a thread) ─> view ─┴─> draw, graph, screen <─ keys, mouse
 //! ```
 //!
-//! Only `watch` reads the process, and only `screen` uses the terminal.
+//! Only `watch` reads the process; `screen` uses the terminal by `crate::terminal`.
 
 mod args;
 mod columns;
 mod draw;
+mod graph;
 mod json;
 mod model;
 mod reader;
@@ -18,7 +19,7 @@ mod text;
 mod view;
 mod watch;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Instant;
 
 pub use args::{EXAMPLES, RawTop, TopPlan};
@@ -28,13 +29,14 @@ use larder_base::failure::Result;
 use larder_base::output;
 
 use crate::process::Obstacle;
+use crate::terminal;
 use reader::Reader;
 use view::View;
 use watch::Watch;
 
 pub fn top(plan: &TopPlan) -> Result<()> {
     let failure = |obstacle: Obstacle| obstacle.failure(plan.process);
-    if plan.count.is_some() || plan.json || !is_screen() {
+    if plan.count.is_some() || plan.json || !terminal::screen::is_there() {
         let mut watch = Watch::open(plan.process, &plan.charging).map_err(failure)?;
         watch.read().map_err(failure)?;
         return tables(plan, &mut watch);
@@ -50,12 +52,6 @@ pub fn top(plan: &TopPlan) -> Result<()> {
         }
         Some(obstacle) => Err(failure(obstacle)),
     }
-}
-
-/// Whether there is a terminal that can draw.
-fn is_screen() -> bool {
-    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb" || name.is_empty());
-    io::stdout().is_terminal() && !is_dumb
 }
 
 /// One at the end of each interval. The process's end is no failure, if there was one before.

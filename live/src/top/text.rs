@@ -11,6 +11,7 @@ use super::model::{Model, ThreadRow};
 use super::view::View;
 use crate::process::Size;
 use crate::stats::KIND_LABELS;
+use crate::terminal::table;
 
 pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", title(model))?;
@@ -44,7 +45,7 @@ pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) ->
 
 /// The cells of a row of sites.
 pub fn line(cell: impl Fn(Column) -> String) -> String {
-    Column::ALL.map(cell).join("  ").trim_end().to_owned()
+    Column::ALL.map(cell).join(table::GAP).trim_end().to_owned()
 }
 
 pub fn header(view: &View) -> String {

@@ -1,10 +1,15 @@
-//! Which part of the model is shown, and what keys change there. Does not depend on the terminal.
+//! Which part of the model is shown, and what keys and the mouse change there. Does not depend on the terminal.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::ops::ControlFlow;
+
+use crossterm::event::KeyCode;
 use larder_analysis::reading::sites::SiteId;
 
 use super::columns::Column;
 use super::model::{Model, SiteRow};
+use crate::terminal::filter::Filter;
+use crate::terminal::page::Drawn;
+use crate::terminal::table;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
@@ -15,34 +20,20 @@ pub enum Page {
     Stacks(SiteId),
 }
 
-/// What the loop has to do after a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    Nothing,
-    Quit,
-    /// Take a snapshot, and count growth from it.
-    Mark,
-    /// Suspend, like a job of the shell.
-    Suspend,
-    /// Redraw the whole screen.
-    Redraw,
-}
-
 #[derive(Debug)]
 pub struct View {
     pub page: Page,
     pub sort: Column,
     pub reversed: bool,
-    pub filter: String,
-    /// Keys go into the filter.
-    pub is_typing: bool,
+    pub filter: Filter,
     pub is_paused: bool,
+    /// Growth is to be counted from the next snapshot on.
+    pub to_mark: bool,
     /// None: the first.
     selected: Option<SiteId>,
-    /// The first line that is shown of a page other than the sites.
-    pub scroll: usize,
-    /// Rows that were shown last.
-    pub height: usize,
+    /// Where the sites were drawn last, and any other page.
+    pub list: Drawn,
+    pub text: Drawn,
 }
 
 impl View {
@@ -51,22 +42,21 @@ impl View {
             page: if threads { Page::Threads } else { Page::Sites },
             sort,
             reversed: false,
-            filter: filter.to_owned(),
-            is_typing: false,
+            filter: Filter::new(filter),
             is_paused: false,
+            to_mark: false,
             selected: None,
-            scroll: 0,
-            height: 1,
+            list: Drawn::default(),
+            text: Drawn::default(),
         }
     }
 
     /// Those that pass the filter, in order.
     pub fn rows<'a>(&self, model: &'a Model) -> Vec<&'a SiteRow> {
-        let wanted = self.filter.to_lowercase();
-        let has = |text: &str| text.to_lowercase().contains(&wanted);
+        let passes = self.filter.passes();
         let sites = model.sites.iter();
         let mut rows: Vec<&SiteRow> = sites
-            .filter(|site| has(&site.name) || has(&site.place))
+            .filter(|site| passes(&[&site.name, &site.place]))
             .collect();
         self.sort.sort(&mut rows);
         if self.reversed {
@@ -82,27 +72,18 @@ impl View {
         found.unwrap_or(0)
     }
 
-    pub fn press(&mut self, key: KeyEvent, model: &Model) -> Wish {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let code = match key.code {
-            KeyCode::Char('c') if control => return Wish::Quit,
-            KeyCode::Char('z') if control => return Wish::Suspend,
-            KeyCode::Char('l') if control => return Wish::Redraw,
-            // A line feed: what is typed ahead of the screen ends so.
-            KeyCode::Char('j') if control => KeyCode::Enter,
-            KeyCode::Char(_) if control => return Wish::Nothing,
-            code => code,
-        };
-        if self.is_typing {
-            self.type_filter(code, model);
-            return Wish::Nothing;
+    /// Breaks if that ends the screen.
+    pub fn press(&mut self, code: KeyCode, model: &Model) -> ControlFlow<()> {
+        if self.filter.is_typing && self.filter.type_in(code) {
+            return ControlFlow::Continue(());
         }
         match code {
-            KeyCode::Char('q') | KeyCode::F(10) => return Wish::Quit,
-            KeyCode::Char('r') => return Wish::Mark,
+            _ if self.filter.is_typing => self.go(code, model),
+            KeyCode::Char('q') | KeyCode::F(10) => return ControlFlow::Break(()),
+            KeyCode::Char('r') => self.to_mark = true,
             KeyCode::Char(' ' | 'p' | 'Z') => self.is_paused = !self.is_paused,
             KeyCode::Char('/' | '\\') | KeyCode::F(3 | 4) => {
-                (self.page, self.is_typing) = (Page::Sites, true);
+                (self.page, self.filter.is_typing) = (Page::Sites, true);
             }
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.turn_to(Page::Help),
             KeyCode::Char('t' | 'H') => self.turn_to(Page::Threads),
@@ -121,56 +102,67 @@ impl View {
                     _ => self.page = Page::Sites,
                 }
             }
-            KeyCode::Esc if self.page == Page::Sites => self.filter.clear(),
+            KeyCode::Esc if self.page == Page::Sites => self.filter = Filter::default(),
             KeyCode::Esc => self.page = Page::Sites,
             code => self.go(code, model),
         }
-        Wish::Nothing
+        ControlFlow::Continue(())
+    }
+
+    /// On the head of a column: sorts by it, or the other way round if that is so already. On a site: selects it, or
+    /// opens it if that is so already.
+    pub fn click(&mut self, x: u16, y: u16, model: &Model) {
+        if self.page != Page::Sites {
+            return;
+        }
+        if y == self.list.head {
+            match table::column_at(&Column::ALL, Column::width, x) {
+                Some(column) if column == self.sort => self.reversed = !self.reversed,
+                column => self.sort = column.unwrap_or(self.sort),
+            }
+            return;
+        }
+        let rows = self.rows(model);
+        let Some((at, row)) = self.list.row(y).and_then(|at| Some((at, rows.get(at)?))) else {
+            return;
+        };
+        match at == self.position(&rows) {
+            true => self.turn_to(Page::Stacks(row.id)),
+            false => self.select(at, &rows),
+        }
+    }
+
+    pub fn wheel(&mut self, by: isize, model: &Model) {
+        if self.page != Page::Sites {
+            self.text.first = self.text.first.saturating_add_signed(by);
+            return;
+        }
+        let rows = self.rows(model);
+        let at = self.list.wheel(by, self.position(&rows), rows.len());
+        self.select(at, &rows);
     }
 
     /// To a page, or from it to the sites.
     fn turn_to(&mut self, page: Page) {
         self.page = if self.page == page { Page::Sites } else { page };
-        self.scroll = 0;
-    }
-
-    fn type_filter(&mut self, code: KeyCode, model: &Model) {
-        match code {
-            KeyCode::Char(c) if !c.is_control() => self.filter.push(c),
-            KeyCode::Backspace => drop(self.filter.pop()),
-            KeyCode::Enter | KeyCode::F(4) => self.is_typing = false,
-            KeyCode::Esc => {
-                self.filter.clear();
-                self.is_typing = false;
-            }
-            code => self.go(code, model),
-        }
+        self.text.first = 0;
     }
 
     fn go(&mut self, code: KeyCode, model: &Model) {
-        let rows = self.rows(model);
-        let on_sites = self.page == Page::Sites;
-        let at = if on_sites {
-            self.position(&rows)
-        } else {
-            self.scroll
-        };
-        let to = match code {
-            KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => at + 1,
-            KeyCode::PageUp => at.saturating_sub(self.height),
-            KeyCode::PageDown => at + self.height,
-            KeyCode::Home => 0,
-            // Drawing knows where the end of other pages is.
-            KeyCode::End => usize::MAX,
-            _ => return,
-        };
-        if on_sites {
-            let last = rows.len().saturating_sub(1);
-            self.selected = rows.get(to.min(last)).map(|row| row.id).filter(|_| to > 0);
-        } else {
-            self.scroll = to;
+        if self.page == Page::Sites {
+            let rows = self.rows(model);
+            if let Some(to) = self.list.moved(code, self.position(&rows)) {
+                self.select(to, &rows);
+            }
+        } else if let Some(to) = self.text.moved(code, self.text.first) {
+            // Drawing knows where the end is.
+            self.text.first = to;
         }
+    }
+
+    fn select(&mut self, at: usize, rows: &[&SiteRow]) {
+        let last = rows.len().saturating_sub(1);
+        self.selected = rows.get(at.min(last)).map(|row| row.id).filter(|_| at > 0);
     }
 }
 
@@ -179,17 +171,13 @@ mod tests {
     use super::super::model::tests::{model, site};
     use super::*;
 
-    fn press(view: &mut View, model: &Model, keys: &[KeyCode]) -> Wish {
-        let mut wish = Wish::Nothing;
-        for code in keys {
-            wish = view.press(KeyEvent::from(*code), model);
-        }
-        wish
+    fn press(view: &mut View, model: &Model, keys: &[KeyCode]) -> ControlFlow<()> {
+        keys.iter().try_for_each(|code| view.press(*code, model))
     }
 
     fn type_in(view: &mut View, model: &Model, text: &str) {
         let codes: Vec<KeyCode> = text.chars().map(KeyCode::Char).collect();
-        press(view, model, &codes);
+        let _ = press(view, model, &codes);
     }
 
     fn three() -> Model {
@@ -206,37 +194,34 @@ mod tests {
     }
 
     #[test]
-    fn keys_end_mark_suspend_and_pause() {
+    fn keys_end_mark_and_pause() {
         let (mut view, model) = (View::new(Column::InUse, "", false), three());
-        assert_eq!(press(&mut view, &model, &[KeyCode::Char('q')]), Wish::Quit);
-        assert_eq!(press(&mut view, &model, &[KeyCode::F(10)]), Wish::Quit);
-        assert_eq!(press(&mut view, &model, &[KeyCode::Char('r')]), Wish::Mark);
-        for (c, wish) in [('c', Wish::Quit), ('z', Wish::Suspend), ('l', Wish::Redraw)] {
-            let key = KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
-            assert_eq!(view.press(key, &model), wish);
+        for code in [KeyCode::Char('q'), KeyCode::F(10)] {
+            assert!(press(&mut view, &model, &[code]).is_break());
         }
-        press(&mut view, &model, &[KeyCode::Char(' ')]);
+        assert!(press(&mut view, &model, &[KeyCode::Char('r')]).is_continue() && view.to_mark);
+        let _ = press(&mut view, &model, &[KeyCode::Char(' ')]);
         assert!(view.is_paused);
-        press(&mut view, &model, &[KeyCode::Char('Z')]);
+        let _ = press(&mut view, &model, &[KeyCode::Char('Z')]);
         assert!(!view.is_paused);
     }
 
     #[test]
     fn the_selection_stays_with_its_site() {
         let (mut view, mut model) = (View::new(Column::InUse, "", false), three());
-        press(&mut view, &model, &[KeyCode::Down, KeyCode::Down]);
+        let _ = press(&mut view, &model, &[KeyCode::Down, KeyCode::Down]);
         assert_eq!(view.position(&view.rows(&model)), 2);
         model.sites[0].in_use = 1e9;
         assert_eq!(view.position(&view.rows(&model)), 0);
-        press(&mut view, &model, &[KeyCode::End]);
+        let _ = press(&mut view, &model, &[KeyCode::End]);
         assert_eq!(view.position(&view.rows(&model)), 2);
-        press(&mut view, &model, &[KeyCode::Down, KeyCode::PageDown]);
+        let _ = press(&mut view, &model, &[KeyCode::Down, KeyCode::PageDown]);
         assert_eq!(view.position(&view.rows(&model)), 2);
         // The first, if its site is gone.
         model.sites.retain(|site| site.name != "read_line");
         assert_eq!(view.position(&view.rows(&model)), 0);
         model.sites.clear();
-        press(
+        let _ = press(
             &mut view,
             &model,
             &[KeyCode::End, KeyCode::Up, KeyCode::Enter],
@@ -248,11 +233,11 @@ mod tests {
     fn columns_are_chosen_and_turned_around() {
         let (mut view, model) = (View::new(Column::InUse, "", false), three());
         assert_eq!(names(&view, &model), ["cache_insert", "read_line", "parse"]);
-        press(&mut view, &model, &[KeyCode::F(6)]);
+        let _ = press(&mut view, &model, &[KeyCode::F(6)]);
         assert_eq!(names(&view, &model), ["parse", "cache_insert", "read_line"]);
-        press(&mut view, &model, &[KeyCode::Char('I')]);
+        let _ = press(&mut view, &model, &[KeyCode::Char('I')]);
         assert_eq!(names(&view, &model), ["read_line", "cache_insert", "parse"]);
-        press(&mut view, &model, &[KeyCode::Char('<'), KeyCode::Char('<')]);
+        let _ = press(&mut view, &model, &[KeyCode::Char('<'), KeyCode::Char('<')]);
         assert_eq!(view.sort, Column::Site);
         for (c, column) in [
             ('M', Column::InUse),
@@ -260,7 +245,7 @@ mod tests {
             ('P', Column::Rate),
             ('N', Column::Site),
         ] {
-            press(&mut view, &model, &[KeyCode::Char(c)]);
+            let _ = press(&mut view, &model, &[KeyCode::Char(c)]);
             assert_eq!(view.sort, column);
         }
     }
@@ -269,41 +254,68 @@ mod tests {
     fn a_filter_is_typed_kept_and_dropped() {
         let (mut view, model) = (View::new(Column::InUse, "", false), three());
         type_in(&mut view, &model, "/READqx");
-        assert!(view.is_typing && view.filter == "READqx");
-        press(
+        assert!(view.filter.is_typing && view.filter.text == "READqx");
+        let _ = press(
             &mut view,
             &model,
             &[KeyCode::Backspace, KeyCode::Backspace, KeyCode::Enter],
         );
         assert_eq!(names(&view, &model), ["read_line"]);
-        press(&mut view, &model, &[KeyCode::Esc]);
+        let _ = press(&mut view, &model, &[KeyCode::Esc]);
         assert_eq!(names(&view, &model).len(), 3);
-        press(&mut view, &model, &[KeyCode::F(4)]);
+        let _ = press(&mut view, &model, &[KeyCode::F(4)]);
         type_in(&mut view, &model, "src/parse.c:1");
         assert_eq!(names(&view, &model), ["parse"]);
-        press(&mut view, &model, &[KeyCode::Esc]);
-        assert!(!view.is_typing && view.filter.is_empty());
-        // Other keys still move; a line feed is Enter.
+        let _ = press(&mut view, &model, &[KeyCode::Esc]);
+        assert!(!view.filter.is_typing && view.filter.text.is_empty());
+        // Other keys still move.
         type_in(&mut view, &model, "\\r");
-        press(&mut view, &model, &[KeyCode::Down]);
+        let _ = press(&mut view, &model, &[KeyCode::Down]);
         assert_eq!(view.position(&view.rows(&model)), 1);
-        view.press(
-            KeyEvent::new(KeyCode::Char('j'), KeyModifiers::CONTROL),
-            &model,
-        );
-        assert!(!view.is_typing && view.filter == "r");
+        let _ = press(&mut view, &model, &[KeyCode::Enter]);
+        assert!(!view.filter.is_typing && view.filter.text == "r");
     }
 
     #[test]
     fn pages_are_turned_to_and_back() {
         let (mut view, model) = (View::new(Column::InUse, "", false), three());
-        press(&mut view, &model, &[KeyCode::Down, KeyCode::Enter]);
+        let _ = press(&mut view, &model, &[KeyCode::Down, KeyCode::Enter]);
         assert_eq!(view.page, Page::Stacks(SiteId(3)));
-        press(&mut view, &model, &[KeyCode::Esc, KeyCode::Char('H')]);
+        let _ = press(&mut view, &model, &[KeyCode::Esc, KeyCode::Char('H')]);
         assert_eq!(view.page, Page::Threads);
-        press(&mut view, &model, &[KeyCode::Down, KeyCode::Char('?')]);
-        assert_eq!((view.page, view.scroll), (Page::Help, 0));
-        press(&mut view, &model, &[KeyCode::F(1)]);
+        let _ = press(&mut view, &model, &[KeyCode::Down, KeyCode::Char('?')]);
+        assert_eq!((view.page, view.text.first), (Page::Help, 0));
+        let _ = press(&mut view, &model, &[KeyCode::F(1)]);
         assert_eq!(view.page, Page::Sites);
+    }
+
+    #[test]
+    fn a_click_sorts_selects_and_opens_and_the_wheel_scrolls() {
+        let (mut view, model) = (View::new(Column::InUse, "", false), three());
+        view.list = Drawn {
+            head: 9,
+            height: 2,
+            first: 0,
+        };
+        view.click(24, 9, &model);
+        assert_eq!((view.sort, view.reversed), (Column::Growth, false));
+        view.click(24, 9, &model);
+        assert_eq!((view.sort, view.reversed), (Column::Growth, true));
+        assert_eq!(names(&view, &model), ["read_line", "cache_insert", "parse"]);
+        view.click(0, 11, &model);
+        assert_eq!(view.position(&view.rows(&model)), 1);
+        // Neither the third row, which is not drawn, nor what is above the table.
+        view.click(0, 12, &model);
+        view.click(0, 2, &model);
+        assert_eq!(view.position(&view.rows(&model)), 1);
+        view.wheel(3, &model);
+        assert_eq!((view.list.first, view.position(&view.rows(&model))), (1, 1));
+        view.wheel(-3, &model);
+        assert_eq!((view.list.first, view.position(&view.rows(&model))), (0, 1));
+        view.click(0, 11, &model);
+        assert_eq!(view.page, Page::Stacks(SiteId(2)));
+        view.wheel(3, &model);
+        view.click(0, 10, &model);
+        assert_eq!((view.page, view.text.first), (Page::Stacks(SiteId(2)), 3));
     }
 }

@@ -16,6 +16,7 @@ use super::model::{self, Counters, Model};
 use crate::process::{Obstacle, Process};
 use crate::profile::{HeapProfile, Profiled, with_modules};
 use crate::stats::Snapshot;
+use crate::terminal::page;
 
 /// Of a site, shown with Enter.
 const MOST_STACKS: usize = 20;
@@ -120,11 +121,7 @@ impl Watch {
                 counted(figures.in_use.objects.round() as u64, "object"),
                 counted(figures.spread.samples.round() as u64, "sample"),
             ));
-            let mut text = Vec::new();
-            // Writing to memory cannot fail.
-            let _ = naming::print_stack(&row.stack(), &mut text);
-            let text = anstream::adapter::strip_bytes(&text).into_vec();
-            lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
+            lines.extend(page::lines(|out| naming::print_stack(&row.stack(), out)));
             if row.truncated {
                 lines.push("          (cut off: the stack is deeper)".to_owned());
             }

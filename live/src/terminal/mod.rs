@@ -1,0 +1,8 @@
+//! What screens share: the terminal and the loop that waits for keys (`screen`), lists and
+//! pages of text (`page`), heads of tables (`table`), and what is typed to select rows (`filter`). Nothing here knows
+//! what is shown.
+
+pub mod filter;
+pub mod page;
+pub mod screen;
+pub mod table;
