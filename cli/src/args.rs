@@ -22,6 +22,7 @@ use larder_live::profile::{self, ProfilePlan, RawProfile};
 use larder_live::serve::{self, RawServe, ServePlan};
 use larder_live::stats::{self, RawStats, StatsPlan};
 use larder_live::top::{self, RawTop, TopPlan};
+use larder_live::view::{self, RawView, ViewPlan};
 
 use crate::check::args::{self as check, CheckPlan, RawCheck};
 use crate::doctor::DoctorPlan;
@@ -85,6 +86,9 @@ enum RawCommand {
     /// Count a trace's allocations and rank the source lines that make them
     #[command(after_help = report::EXAMPLES)]
     Report(RawReport),
+    /// Explore a trace in a terminal: sites, stacks, callers, callees, findings
+    #[command(after_help = view::EXAMPLES)]
+    View(RawView),
     /// Report which allocations are needless, what each costs, and the cure
     #[command(after_help = advise::EXAMPLES)]
     Advise(RawAdvise),
@@ -172,6 +176,7 @@ pub enum Plan {
     Memdebug(MemdebugPlan),
     Stats(StatsPlan),
     Top(TopPlan),
+    Explore(Box<ViewPlan>),
     Serve(Box<ServePlan>),
     Leaks(LeaksPlan),
     Check(Box<CheckPlan>),
@@ -240,6 +245,7 @@ impl RawCommand {
             RawCommand::Memdebug(raw) => Ok(Plan::Memdebug(raw.check())),
             RawCommand::Stats(raw) => Ok(Plan::Stats(raw.check()?)),
             RawCommand::Top(raw) => Ok(Plan::Top(raw.check()?)),
+            RawCommand::View(raw) => Ok(Plan::Explore(Box::new(raw.check()?))),
             RawCommand::Serve(raw) => Ok(Plan::Serve(Box::new(raw.check()?))),
             RawCommand::Leaks(raw) => Ok(Plan::Leaks(raw.check()?)),
             RawCommand::Import(raw) => Ok(Plan::Import(raw.check())),

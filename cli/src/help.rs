@@ -9,6 +9,7 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         &[
             "report",
             "advise",
+            "view",
             "callers",
             "callees",
             "diff",

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use larder_analysis::{advise, import, memdebug};
 use larder_base::command_line;
 use larder_base::failure::Result;
-use larder_live::{leaks, profile, serve, stats, top};
+use larder_live::{leaks, profile, serve, stats, top, view};
 
 use args::Plan;
 
@@ -43,6 +43,7 @@ fn perform() -> Result<ExitCode> {
         Plan::Leaks(plan) => leaks::leaks(&plan).map(ExitCode::from),
         Plan::Stats(plan) => stats::stats(&plan).map(ExitCode::from),
         Plan::Top(plan) => top::top(&plan).map(|()| ExitCode::SUCCESS),
+        Plan::Explore(plan) => view::view(*plan).map(|()| ExitCode::SUCCESS),
         Plan::Import(plan) => import::import(&plan).map(|()| ExitCode::SUCCESS),
         Plan::Check(plan) => check::check(&plan).map(ExitCode::from),
         Plan::History(plan) => history::history(&plan).map(|()| ExitCode::SUCCESS),

@@ -36,5 +36,6 @@ mod source;
 mod stats;
 mod syscalls;
 mod top;
+mod view;
 mod views;
 mod wrappers;

@@ -1,6 +1,7 @@
 //! Reads running processes: `process` walks a heap from outside; `profile`, `leaks`, `stats`, `top` and
-//! `serve` are the tool's commands that show what it finds; `terminal` has what screens share; `traced` stops a command's processes at
-//! their end. Depends on `larder-analysis`, which names stacks and exports them, and on `larder-base`.
+//! `serve` are the tool's commands that show what it finds, and `view` shows a trace on a screen like `top`'s, of the
+//! parts in `terminal`; `traced` stops a command's processes at their end. Depends on `larder-analysis`, which reads
+//! traces, names stacks and exports them, and on `larder-base`.
 
 pub mod leaks;
 pub mod process;
@@ -8,6 +9,7 @@ pub mod profile;
 pub mod serve;
 pub mod stats;
 pub mod top;
+pub mod view;
 
 mod error;
 mod ptrace;

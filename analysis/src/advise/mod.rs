@@ -48,9 +48,9 @@ use larder_base::format::Format;
 use larder_base::order;
 use larder_base::output;
 
+use crate::reading::Analysis;
 use crate::reading::observe::Both;
 use crate::reading::subject::Subject;
-use crate::reading::{Analysis, Progress};
 use calls::{CallFinding, Calls};
 use costs::{AllCosts, Costs};
 use element::Types;
@@ -181,7 +181,7 @@ fn prove_all(
         found.is_some_and(|found| !found.is_empty())
     };
     let traces = std::mem::take(&mut analysis.traces);
-    let bar = Progress::new("proving", traces.iter());
+    let bar = analysis.progress("proving", &traces);
     let images = watch.images.into_iter().enumerate();
     let proven = images
         .filter(|(index, facts)| facts.allocations > 0 || has_others(*index))

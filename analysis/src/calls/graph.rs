@@ -1,7 +1,4 @@
-//! The callers or callees of the functions that a pattern names, as a tree with sums.
-//!
-//! Invariants: on each stack a function counts once: as caller beyond its outermost frame, as callee within its
-//! innermost one. The sums of a node are those of the nodes below it, as far as the tree reaches.
+//! The callers or callees of the functions that a pattern names, from all that a trace measures.
 //!
 //! Memory: by the distinct stacks of one process image, and the tree, whose depth is given.
 
@@ -10,84 +7,30 @@ use larder_trace::{Action, AllocCall, Call, Event, Events, StackId};
 use rustc_hash::FxHashMap;
 
 use super::Direction;
-use crate::reading::functions::{FunctionId, FunctionTable, Leaf};
+use super::tree::{Sums, Tree};
+use crate::reading::functions::{CountedFunction, FunctionId, FunctionTable, Leaf};
 use crate::reading::observe::{Finished, Live, Observer};
 use crate::reading::weights;
 
-/// What a trace measures of a stack. Calls and bytes of copies that were sampled are estimates.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sums {
-    pub samples: u64,
-    pub cpu_ns: u64,
-    /// Recorded calls of the malloc family, of functions that copy, and of those that make system calls.
-    pub calls: f64,
-    /// What these requested, copied or moved.
-    pub bytes: f64,
-}
-
-impl Sums {
-    fn add(&mut self, other: &Sums) {
-        self.samples += other.samples;
-        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
-        self.calls += other.calls;
-        self.bytes += other.bytes;
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.samples == 0 && self.calls == 0.0
-    }
-}
-
-/// A step from the function, or the end of the stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    Function(FunctionId),
-    /// Callers: there is none. Callees: its own code.
-    End,
-}
-
-#[derive(Debug)]
-struct Node {
-    step: Step,
-    sums: Sums,
-    below: Vec<usize>,
-}
-
 pub struct Graph {
-    direction: Direction,
     wanted: String,
-    depth: usize,
+    pub tree: Tree,
     pub functions: FunctionTable,
     /// Whether each function is named, as far as that was asked.
     named: Vec<bool>,
     /// Of the image that is being read: samples under `None`.
     stacks: FxHashMap<(StackId, Option<Call>), Sums>,
-    /// The root first.
-    nodes: Vec<Node>,
-    places: FxHashMap<(usize, Step), usize>,
 }
 
 impl Graph {
     pub fn new(direction: Direction, wanted: &str, depth: usize) -> Self {
         Self {
-            direction,
             wanted: wanted.to_owned(),
-            depth,
+            tree: Tree::new(direction, depth),
             functions: FunctionTable::default(),
             named: Vec::new(),
             stacks: FxHashMap::default(),
-            nodes: vec![Node {
-                step: Step::End,
-                sums: Sums::default(),
-                below: Vec::new(),
-            }],
-            places: FxHashMap::default(),
         }
-    }
-
-    /// The sums of the requested functions.
-    pub fn root(&self) -> &Sums {
-        &self.nodes[0].sums
     }
 
     /// Those of the named functions that are on a stack.
@@ -96,72 +39,14 @@ impl Graph {
         named.filter(|(_, named)| **named).map(|((id, _), _)| id)
     }
 
-    /// The steps from a node, 0 for the root, those with the most time first, or without samples those with the
-    /// most calls.
-    pub fn below(&self, node: usize) -> Vec<(usize, Step, &Sums)> {
-        let below = self.nodes[node].below.iter();
-        let mut steps: Vec<_> = below
-            .map(|at| (*at, self.nodes[*at].step, &self.nodes[*at].sums))
-            .collect();
-        order::sort_by(&mut steps, |(a, _, x), (b, _, y)| {
-            let by_calls = y.calls.total_cmp(&x.calls);
-            y.cpu_ns.cmp(&x.cpu_ns).then(by_calls).then(a.cmp(b))
-        });
-        steps
-    }
-
-    fn is_named(&mut self, id: FunctionId) -> bool {
-        let known = self.named.len();
-        let new = self.functions.iter().skip(known);
-        let wanted = &self.wanted;
-        self.named.extend(
-            new.map(|(id, function)| id != FunctionId::RECORDER && function.matches(wanted)),
-        );
-        self.named.get(id.index()).copied().unwrap_or(false)
-    }
-
-    /// Adds a stack, innermost function first.
     fn add(&mut self, path: &[FunctionId], sums: &Sums) {
-        let named: Vec<bool> = path.iter().map(|id| self.is_named(*id)).collect();
-        let steps: Vec<Step> = match self.direction {
-            Direction::Callers => {
-                let Some(at) = named.iter().rposition(|named| *named) else {
-                    return;
-                };
-                path[at + 1..].iter().copied().map(Step::Function).collect()
-            }
-            Direction::Callees => {
-                let Some(at) = named.iter().position(|named| *named) else {
-                    return;
-                };
-                path[..at]
-                    .iter()
-                    .rev()
-                    .copied()
-                    .map(Step::Function)
-                    .collect()
-            }
+        let new = self.functions.iter().skip(self.named.len());
+        let is_named = |(id, function): (FunctionId, &CountedFunction)| {
+            id != FunctionId::RECORDER && function.matches(&self.wanted)
         };
-        let mut at = 0;
-        self.nodes[at].sums.add(sums);
-        for step in steps.into_iter().chain([Step::End]).take(self.depth) {
-            at = self.step(at, step);
-            self.nodes[at].sums.add(sums);
-        }
-    }
-
-    fn step(&mut self, from: usize, step: Step) -> usize {
-        let next = self.nodes.len();
-        let at = *self.places.entry((from, step)).or_insert(next);
-        if at == next {
-            self.nodes.push(Node {
-                step,
-                sums: Sums::default(),
-                below: Vec::new(),
-            });
-            self.nodes[from].below.push(at);
-        }
-        at
+        self.named.extend(new.map(is_named));
+        let is_named = |id: FunctionId| self.named.get(id.index()).copied().unwrap_or(false);
+        self.tree.add(path, is_named, sums);
     }
 }
 

@@ -6,7 +6,8 @@ use larder_base::output;
 use larder_base::printable;
 use serde_json::{Value, json};
 
-use super::graph::{Graph, Step, Sums};
+use super::graph::Graph;
+use super::tree::{Step, Sums};
 use super::{CallsPlan, Direction};
 
 pub fn print(plan: &CallsPlan, graph: &Graph, out: &mut dyn Write) -> io::Result<()> {
@@ -22,17 +23,17 @@ pub fn print(plan: &CallsPlan, graph: &Graph, out: &mut dyn Write) -> io::Result
         "functions": named.collect::<Vec<_>>(),
         "depth": plan.depth,
     });
-    add_sums(&mut document, graph.root(), graph.root());
+    add_sums(&mut document, graph.tree.root(), graph.tree.root());
     document[key] = below(plan, graph, key, 0);
     output::write_json(&document, out)
 }
 
 /// Recursion is bounded by the requested depth.
 fn below(plan: &CallsPlan, graph: &Graph, key: &str, node: usize) -> Value {
-    let steps = graph.below(node).into_iter().take(plan.top);
+    let steps = graph.tree.below(node).into_iter().take(plan.top);
     let list = steps.map(|(at, step, sums)| {
         let mut found = described(graph, step);
-        add_sums(&mut found, sums, graph.root());
+        add_sums(&mut found, sums, graph.tree.root());
         found[key] = below(plan, graph, key, at);
         found
     });

@@ -1,15 +1,17 @@
 //! `larder callers` and `larder callees`: the callers and callees of a function, by samples of processor
 //! time and by the calls that the trace records.
 //!
-//! `graph` gathers, `text` and `json` print.
+//! `graph` gathers a `tree`, `text` and `json` print.
 
 mod args;
 mod graph;
 mod json;
 mod near;
 mod text;
+mod tree;
 
 pub use args::{CALLEES_EXAMPLES, CALLERS_EXAMPLES, RawCalls};
+pub use tree::{Step, Sums, Tree};
 
 use std::path::PathBuf;
 
@@ -47,7 +49,7 @@ pub struct CallsPlan {
 pub fn calls(plan: &CallsPlan) -> Result<()> {
     let mut graph = Graph::new(plan.direction, &plan.function, plan.depth);
     let analysis = Analysis::read(&plan.subject, &mut graph)?;
-    if graph.root().is_empty() {
+    if graph.tree.root().is_empty() {
         return Err(not_found(plan, &graph).into());
     }
     output::write(

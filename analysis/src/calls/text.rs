@@ -6,7 +6,8 @@ use larder_base::number::{bytes, counted, duration, percent, percent_of, rounded
 use larder_base::order;
 use larder_base::style::{FAINT, FUNCTION, HEADING};
 
-use super::graph::{Graph, Step, Sums};
+use super::graph::Graph;
+use super::tree::{Step, Sums};
 use super::{CallsPlan, Direction};
 use crate::reading::Analysis;
 use crate::reading::naming;
@@ -28,7 +29,7 @@ pub fn print(
     analysis: &Analysis,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let root = graph.root();
+    let root = graph.tree.root();
     let columns = Columns {
         cpu: root.samples > 0,
         calls: root.calls > 0.0,
@@ -99,7 +100,7 @@ fn print_below(
     columns: Columns,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut waiting = vec![(0, graph.below(0).into_iter())];
+    let mut waiting = vec![(0, graph.tree.below(0).into_iter())];
     let mut printed = vec![0];
     while let Some((level, steps)) = waiting.last_mut() {
         let level = *level;
@@ -112,7 +113,7 @@ fn print_below(
         match next {
             Some((at, step, sums)) if count <= plan.top => {
                 print_step(plan, graph, columns, level, (step, sums), out)?;
-                waiting.push((level + 1, graph.below(at).into_iter()));
+                waiting.push((level + 1, graph.tree.below(at).into_iter()));
                 printed.push(0);
             }
             next => {
@@ -143,7 +144,7 @@ fn print_step(
     (step, sums): (Step, &Sums),
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let root = graph.root();
+    let root = graph.tree.root();
     if columns.cpu {
         let part = percent(sums.cpu_ns, root.cpu_ns);
         let time = match sums.cpu_ns {

@@ -137,7 +137,7 @@ impl FunctionTable {
         id
     }
 
-    fn of_frame(&mut self, resolver: &mut Resolver, frame: &ChainFrame) -> FunctionId {
+    pub fn of_frame(&mut self, resolver: &mut Resolver, frame: &ChainFrame) -> FunctionId {
         let place = std::ptr::from_ref(frame) as usize;
         if let Some(id) = self.by_frame.get(&place) {
             return *id;

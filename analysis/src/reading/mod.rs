@@ -72,12 +72,33 @@ pub struct Analysis {
     stacks: Vec<StackTable>,
     /// Trace files that could not be read, and why.
     pub unreadable: Vec<String>,
+    /// Shows how far a reading is, if the caller does.
+    bar: Option<ProgressBar>,
 }
 
 impl Analysis {
     /// Reads all files of a trace; `observer` gets every block, image by image. Prints a bar on stderr
     /// if that is a terminal, and a warning of losses.
     pub fn read<O: Observer>(subject: &Subject, observer: &mut O) -> Result<Self> {
+        let analysis = Self::read_all(subject, observer, None)?;
+        analysis.warn();
+        Ok(analysis)
+    }
+
+    /// The same without a word on stderr: the caller shows the bar.
+    pub fn read_silently<O: Observer>(
+        subject: &Subject,
+        observer: &mut O,
+        bar: &ProgressBar,
+    ) -> Result<Self> {
+        Self::read_all(subject, observer, Some(bar.clone()))
+    }
+
+    fn read_all<O: Observer>(
+        subject: &Subject,
+        observer: &mut O,
+        bar: Option<ProgressBar>,
+    ) -> Result<Self> {
         let (traces, unreadable) = subject.open()?;
         let counted = traces.iter().find(|trace| trace.counters().is_some());
         if let Some(counted) = counted {
@@ -97,15 +118,26 @@ impl Analysis {
             traces: Vec::new(),
             stacks: Vec::new(),
             unreadable,
+            bar,
         };
-        let bar = Progress::new("reading", traces.iter());
+        let bar = analysis.progress("reading", &traces);
         for trace in &traces {
             analysis.add(trace, observer, bar.each());
         }
         bar.finish();
         analysis.traces = traces;
-        analysis.warn();
         Ok(analysis)
+    }
+
+    /// The progress of a pass over these.
+    pub fn progress(&self, doing: &'static str, traces: &[Trace]) -> Progress {
+        let Some(bar) = &self.bar else {
+            return Progress::new(doing, traces.iter());
+        };
+        bar.reset();
+        bar.set_length(events(traces.iter()));
+        bar.set_message(doing);
+        Progress(bar.clone())
     }
 
     fn warn(&self) {
@@ -174,12 +206,16 @@ pub fn counters_will_not_do(counted: &Trace, reason: &str) -> Failure {
     AnalysisError::unfit(counted.path(), lack).into()
 }
 
+fn events<'t>(traces: impl Iterator<Item = &'t Trace>) -> u64 {
+    traces.map(Trace::event_count).sum()
+}
+
 /// A bar on stderr for a long trace, if stderr is a terminal.
 pub struct Progress(ProgressBar);
 
 impl Progress {
     pub fn new<'t>(doing: &'static str, traces: impl Iterator<Item = &'t Trace>) -> Self {
-        let events = traces.map(Trace::event_count).sum();
+        let events = events(traces);
         if events < PROGRESS_FROM_EVENTS || !io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }

@@ -395,11 +395,13 @@ impl SiteTable {
 
     /// The sites above 0, heaviest first; equal ones by name.
     pub fn ranked(&self, key: SortKey) -> Vec<&Site> {
-        let mut sites: Vec<&Site> = self
-            .sites
-            .iter()
-            .filter(|site| site.sums.calls > 0)
-            .collect();
+        let ids = self.ranked_ids(key).into_iter();
+        ids.map(|id| self.get(id)).collect()
+    }
+
+    pub fn ranked_ids(&self, key: SortKey) -> Vec<SiteId> {
+        let mut sites: Vec<SiteId> = self.ids().collect();
+        sites.retain(|id| self.get(*id).sums.calls > 0);
         let name = |site: &Site| {
             (
                 site.file.clone(),
@@ -409,6 +411,7 @@ impl SiteTable {
             )
         };
         order::sort_by(&mut sites, |a, b| {
+            let (a, b) = (self.get(*a), self.get(*b));
             b.weight(key)
                 .cmp(&a.weight(key))
                 .then_with(|| b.sums.calls.cmp(&a.sums.calls))

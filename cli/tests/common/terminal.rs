@@ -36,23 +36,20 @@ impl OnTerminal {
         let slave = File::options().read(true).write(true).open(name);
         let slave = slave.expect("its other end");
         let end = || Stdio::from(slave.try_clone().expect("its other end"));
-        let child = Running::start(
-            Command::new("setsid")
-                .arg("--ctty")
-                .arg(command.get_program())
-                .args(command.get_args())
-                .envs(
-                    command
-                        .get_envs()
-                        .filter_map(|(name, value)| Some((name, value?))),
-                )
-                .env("TERM", "xterm-256color")
-                .stdin(end())
-                .stdout(end())
-                .stderr(end()),
-        );
+        let mut started = Command::new("setsid");
+        started.arg("--ctty").arg(command.get_program());
+        started
+            .args(command.get_args())
+            .env("TERM", "xterm-256color");
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => started.env(name, value),
+                None => started.env_remove(name),
+            };
+        }
+        started.stdin(end()).stdout(end()).stderr(end());
         let mut terminal = Self {
-            child,
+            child: Running::start(&mut started),
             master: master.into(),
             slave,
             shown: vt100::Parser::default(),

@@ -87,13 +87,35 @@ pub fn list(
         .collect()
 }
 
-/// The lines of a text that fit from this one on; at its end, its last ones.
-pub fn text(head: String, lines: Vec<String>, drawn: &mut Drawn) -> Text<'static> {
+/// The lines of a text that fit from this one on; at its end, its last ones. Longer lines than the screen's go on
+/// below.
+pub fn text(head: String, lines: &[String], width: u16, drawn: &mut Drawn) -> Text<'static> {
+    let lines: Vec<&str> = lines.iter().flat_map(|line| folded(line, width)).collect();
     drawn.first = drawn.first.min(lines.len().saturating_sub(drawn.height));
     let shown = lines.into_iter().skip(drawn.first).take(drawn.height);
     std::iter::once(Line::styled(head, head_style()))
-        .chain(shown.map(Line::from))
+        .chain(shown.map(|line| Line::from(line.to_owned())))
         .collect()
+}
+
+/// A line in pieces of up to this width, which end behind a word unless that is at the beginning of a long one.
+fn folded(line: &str, width: u16) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::new(), line);
+    // A character has a byte for each column or more.
+    while rest.len() > usize::from(width) {
+        let mut columns = 0;
+        let mut ends = rest.char_indices().skip_while(|(start, c)| {
+            columns += Span::raw(&rest[*start..start + c.len_utf8()]).width();
+            columns <= usize::from(width.max(2))
+        });
+        let Some((end, _)) = ends.next() else { break };
+        let word = rest[..end].rfind(' ').map(|space| space + 1);
+        let end = word.filter(|word| *word > end / 2).unwrap_or(end);
+        pieces.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    pieces.push(rest);
+    pieces
 }
 
 /// The last line of a screen: keys, and what each does.
@@ -118,6 +140,18 @@ pub fn lines(print: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_folded_behind_words() {
+        assert_eq!(folded("", 5), [""]);
+        assert_eq!(folded("12345", 5), ["12345"]);
+        assert_eq!(folded("  one two three", 9), ["  one ", "two three"]);
+        // No word ends in the second half.
+        assert_eq!(folded("  > 12345678", 9), ["  > 12345", "678"]);
+        // Two columns each.
+        assert_eq!(folded("読読読 読", 5), ["読読", "読 読"]);
+        assert_eq!(folded("読読", 0), ["読", "読"]);
+    }
 
     #[test]
     fn the_rows_that_are_shown_move_only_for_the_selected_one() {

@@ -134,7 +134,8 @@ fn step(shown: &mut dyn Shown, event: &Event) -> Step {
             MouseEventKind::ScrollUp => shown.wheel(-WHEEL_ROWS),
             _ => return Step::Nothing,
         },
-        Event::Resize(..) => {}
+        // A terminal that became smaller for a moment has lost what was there.
+        Event::Resize(..) => return Step::DrawAll,
         _ => return Step::Nothing,
     }
     Step::Draw

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use larder_base::order;
 
 use super::model::SiteRow;
-use crate::terminal::table;
+use crate::terminal::table::{self, number, size};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Column {
@@ -124,46 +124,13 @@ pub fn signed(bytes: f64) -> String {
     format!("{sign}{}", size(bytes.abs()))
 }
 
-/// Bytes in up to six characters: 1.5M is 1.5 MiB.
-pub fn size(bytes: f64) -> String {
-    short(bytes, 1024.0)
-}
-
-fn number(count: f64) -> String {
-    short(count, 1000.0)
-}
-
-fn short(value: f64, step: f64) -> String {
-    let mut value = value;
-    for unit in ["", "K", "M", "G", "T", "P"] {
-        let digits = usize::from(!unit.is_empty());
-        if value < step - 0.05 {
-            return format!("{value:.digits$}{unit}");
-        }
-        value /= step;
-    }
-    "?".to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::model::tests::site;
     use super::*;
 
     #[test]
-    fn sizes_are_short() {
-        for (bytes, text) in [
-            (0.0, "0"),
-            (1023.0, "1023"),
-            (1024.0, "1.0K"),
-            (1048570.0, "1.0M"),
-            (1.5 * 1048576.0, "1.5M"),
-            (1e15, "909.5T"),
-            (f64::MAX, "?"),
-            (f64::NAN, "?"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
+    fn growth_has_a_sign() {
         assert_eq!(signed(-2048.0), "-2.0K");
         assert_eq!(signed(0.2), "0");
     }

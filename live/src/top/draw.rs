@@ -71,7 +71,7 @@ pub fn draw(frame: &mut Frame, model: &Model, view: &mut View, extra: &Extra<'_>
     extra.history.draw(frame, graph);
     frame.render_widget(Paragraph::new(head), top);
     let drawn = match view.page {
-        Page::Sites => &mut view.list,
+        Page::Sites => &mut view.list.drawn,
         _ => &mut view.text,
     };
     (drawn.head, drawn.height) = (body.y, usize::from(body.height.saturating_sub(1)));
@@ -79,11 +79,16 @@ pub fn draw(frame: &mut Frame, model: &Model, view: &mut View, extra: &Extra<'_>
         Page::Sites => sites(model, view),
         Page::Threads => {
             let lines = text::thread_lines(model);
-            page::text(text::threads_header(), lines, &mut view.text)
+            page::text(text::threads_header(), &lines, area.width, &mut view.text)
         }
         Page::Help => {
-            let lines = HELP.lines().map(str::to_owned).collect();
-            page::text(" KEYS AND COLUMNS".to_owned(), lines, &mut view.text)
+            let lines: Vec<String> = HELP.lines().map(str::to_owned).collect();
+            page::text(
+                " KEYS AND COLUMNS".to_owned(),
+                &lines,
+                area.width,
+                &mut view.text,
+            )
         }
         Page::Stacks(id) => {
             let site = model.sites.iter().find(|site| site.id == id);
@@ -91,7 +96,7 @@ pub fn draw(frame: &mut Frame, model: &Model, view: &mut View, extra: &Extra<'_>
                 || "this site is gone".to_owned(),
                 |site| text::line(|column| column.cell(site)),
             );
-            page::text(title, extra.stacks.to_vec(), &mut view.text)
+            page::text(title, extra.stacks, area.width, &mut view.text)
         }
     };
     frame.render_widget(Paragraph::new(page), body);
@@ -149,8 +154,9 @@ fn bar(model: &Model) -> Line<'static> {
 
 fn sites(model: &Model, view: &mut View) -> Text<'static> {
     let rows = view.rows(model);
-    let at = view.position(&rows);
-    view.list.show(at, rows.len());
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let at = view.list.position(&ids);
+    view.list.drawn.show(at, rows.len());
     let lines = rows.iter().map(|row| {
         let style = match row.growth.is_significant() && row.growth.bytes > 0.0 {
             true => Style::new().fg(Color::Red),
@@ -158,7 +164,7 @@ fn sites(model: &Model, view: &mut View) -> Text<'static> {
         };
         (text::line(|column: Column| column.cell(row)), style)
     });
-    let mut text = page::list(text::header(view), lines, at, &view.list);
+    let mut text = page::list(text::header(view), lines, at, &view.list.drawn);
     if rows.is_empty() {
         text.push_line("no site".dim());
     }

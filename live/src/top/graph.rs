@@ -6,9 +6,9 @@ use ratatui::style::{Color, Style};
 use ratatui::symbols::Marker;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 
-use super::columns::size;
 use super::model::Model;
 use super::text;
+use crate::terminal::table::size;
 
 /// Twice the columns of a wide terminal: a character has two dots beside each other.
 const MOST_POINTS: usize = 500;

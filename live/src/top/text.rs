@@ -6,12 +6,12 @@ use std::time::Duration;
 use larder_base::number::{counted, grouped, percent};
 
 use super::args::TopPlan;
-use super::columns::{Column, signed, size};
+use super::columns::{Column, signed};
 use super::model::{Model, ThreadRow};
 use super::view::View;
 use crate::process::Size;
 use crate::stats::KIND_LABELS;
-use crate::terminal::table;
+use crate::terminal::table::{self, size};
 
 pub fn print(model: &Model, plan: &TopPlan, view: &View, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", title(model))?;

@@ -8,6 +8,7 @@ use larder_analysis::reading::sites::SiteId;
 use super::columns::Column;
 use super::model::{Model, SiteRow};
 use crate::terminal::filter::Filter;
+use crate::terminal::list::List;
 use crate::terminal::page::Drawn;
 use crate::terminal::table;
 
@@ -29,10 +30,8 @@ pub struct View {
     pub is_paused: bool,
     /// Growth is to be counted from the next snapshot on.
     pub to_mark: bool,
-    /// None: the first.
-    selected: Option<SiteId>,
-    /// Where the sites were drawn last, and any other page.
-    pub list: Drawn,
+    pub list: List<SiteId>,
+    /// Where a page other than the sites was drawn last.
     pub text: Drawn,
 }
 
@@ -45,8 +44,7 @@ impl View {
             filter: Filter::new(filter),
             is_paused: false,
             to_mark: false,
-            selected: None,
-            list: Drawn::default(),
+            list: List::default(),
             text: Drawn::default(),
         }
     }
@@ -65,11 +63,8 @@ impl View {
         rows
     }
 
-    /// Where the selected site is.
-    pub fn position(&self, rows: &[&SiteRow]) -> usize {
-        let selected = self.selected;
-        let found = selected.and_then(|id| rows.iter().position(|row| row.id == id));
-        found.unwrap_or(0)
+    fn ids(&self, model: &Model) -> Vec<SiteId> {
+        self.rows(model).iter().map(|row| row.id).collect()
     }
 
     /// Breaks if that ends the screen.
@@ -95,9 +90,9 @@ impl View {
             KeyCode::Char('N') => self.sort = Column::Site,
             KeyCode::Char('I') => self.reversed = !self.reversed,
             KeyCode::Enter => {
-                let rows = self.rows(model);
-                match (self.page, rows.get(self.position(&rows))) {
-                    (Page::Sites, Some(row)) => self.turn_to(Page::Stacks(row.id)),
+                let selected = self.list.selected(&self.ids(model));
+                match (self.page, selected) {
+                    (Page::Sites, Some(id)) => self.turn_to(Page::Stacks(id)),
                     (Page::Sites, None) => {}
                     _ => self.page = Page::Sites,
                 }
@@ -115,31 +110,23 @@ impl View {
         if self.page != Page::Sites {
             return;
         }
-        if y == self.list.head {
+        if y == self.list.drawn.head {
             match table::column_at(&Column::ALL, Column::width, x) {
                 Some(column) if column == self.sort => self.reversed = !self.reversed,
                 column => self.sort = column.unwrap_or(self.sort),
             }
             return;
         }
-        let rows = self.rows(model);
-        let Some((at, row)) = self.list.row(y).and_then(|at| Some((at, rows.get(at)?))) else {
-            return;
-        };
-        match at == self.position(&rows) {
-            true => self.turn_to(Page::Stacks(row.id)),
-            false => self.select(at, &rows),
+        if let Some(id) = self.list.click(y, &self.ids(model)) {
+            self.turn_to(Page::Stacks(id));
         }
     }
 
     pub fn wheel(&mut self, by: isize, model: &Model) {
-        if self.page != Page::Sites {
-            self.text.first = self.text.first.saturating_add_signed(by);
-            return;
+        match self.page {
+            Page::Sites => self.list.wheel(by, &self.ids(model)),
+            _ => self.text.first = self.text.first.saturating_add_signed(by),
         }
-        let rows = self.rows(model);
-        let at = self.list.wheel(by, self.position(&rows), rows.len());
-        self.select(at, &rows);
     }
 
     /// To a page, or from it to the sites.
@@ -150,19 +137,11 @@ impl View {
 
     fn go(&mut self, code: KeyCode, model: &Model) {
         if self.page == Page::Sites {
-            let rows = self.rows(model);
-            if let Some(to) = self.list.moved(code, self.position(&rows)) {
-                self.select(to, &rows);
-            }
+            self.list.press(code, &self.ids(model));
         } else if let Some(to) = self.text.moved(code, self.text.first) {
             // Drawing knows where the end is.
             self.text.first = to;
         }
-    }
-
-    fn select(&mut self, at: usize, rows: &[&SiteRow]) {
-        let last = rows.len().saturating_sub(1);
-        self.selected = rows.get(at.min(last)).map(|row| row.id).filter(|_| at > 0);
     }
 }
 
@@ -210,16 +189,16 @@ mod tests {
     fn the_selection_stays_with_its_site() {
         let (mut view, mut model) = (View::new(Column::InUse, "", false), three());
         let _ = press(&mut view, &model, &[KeyCode::Down, KeyCode::Down]);
-        assert_eq!(view.position(&view.rows(&model)), 2);
+        assert_eq!(view.list.position(&view.ids(&model)), 2);
         model.sites[0].in_use = 1e9;
-        assert_eq!(view.position(&view.rows(&model)), 0);
+        assert_eq!(view.list.position(&view.ids(&model)), 0);
         let _ = press(&mut view, &model, &[KeyCode::End]);
-        assert_eq!(view.position(&view.rows(&model)), 2);
+        assert_eq!(view.list.position(&view.ids(&model)), 2);
         let _ = press(&mut view, &model, &[KeyCode::Down, KeyCode::PageDown]);
-        assert_eq!(view.position(&view.rows(&model)), 2);
+        assert_eq!(view.list.position(&view.ids(&model)), 2);
         // The first, if its site is gone.
         model.sites.retain(|site| site.name != "read_line");
-        assert_eq!(view.position(&view.rows(&model)), 0);
+        assert_eq!(view.list.position(&view.ids(&model)), 0);
         model.sites.clear();
         let _ = press(
             &mut view,
@@ -271,7 +250,7 @@ mod tests {
         // Other keys still move.
         type_in(&mut view, &model, "\\r");
         let _ = press(&mut view, &model, &[KeyCode::Down]);
-        assert_eq!(view.position(&view.rows(&model)), 1);
+        assert_eq!(view.list.position(&view.ids(&model)), 1);
         let _ = press(&mut view, &model, &[KeyCode::Enter]);
         assert!(!view.filter.is_typing && view.filter.text == "r");
     }
@@ -292,7 +271,7 @@ mod tests {
     #[test]
     fn a_click_sorts_selects_and_opens_and_the_wheel_scrolls() {
         let (mut view, model) = (View::new(Column::InUse, "", false), three());
-        view.list = Drawn {
+        view.list.drawn = Drawn {
             head: 9,
             height: 2,
             first: 0,
@@ -303,15 +282,21 @@ mod tests {
         assert_eq!((view.sort, view.reversed), (Column::Growth, true));
         assert_eq!(names(&view, &model), ["read_line", "cache_insert", "parse"]);
         view.click(0, 11, &model);
-        assert_eq!(view.position(&view.rows(&model)), 1);
+        assert_eq!(view.list.position(&view.ids(&model)), 1);
         // Neither the third row, which is not drawn, nor what is above the table.
         view.click(0, 12, &model);
         view.click(0, 2, &model);
-        assert_eq!(view.position(&view.rows(&model)), 1);
+        assert_eq!(view.list.position(&view.ids(&model)), 1);
         view.wheel(3, &model);
-        assert_eq!((view.list.first, view.position(&view.rows(&model))), (1, 1));
+        assert_eq!(
+            (view.list.drawn.first, view.list.position(&view.ids(&model))),
+            (1, 1)
+        );
         view.wheel(-3, &model);
-        assert_eq!((view.list.first, view.position(&view.rows(&model))), (0, 1));
+        assert_eq!(
+            (view.list.drawn.first, view.list.position(&view.ids(&model))),
+            (0, 1)
+        );
         view.click(0, 11, &model);
         assert_eq!(view.page, Page::Stacks(SiteId(2)));
         view.wheel(3, &model);

@@ -17,6 +17,7 @@ use crate::process::{Obstacle, Process};
 use crate::profile::{HeapProfile, Profiled, with_modules};
 use crate::stats::Snapshot;
 use crate::terminal::page;
+use crate::terminal::table::size;
 
 /// Of a site, shown with Enter.
 const MOST_STACKS: usize = 20;
@@ -117,7 +118,7 @@ impl Watch {
             let figures = &row.figures;
             lines.push(format!(
                 "{} in use in {} ({})",
-                super::columns::size(figures.in_use.bytes),
+                size(figures.in_use.bytes),
                 counted(figures.in_use.objects.round() as u64, "object"),
                 counted(figures.spread.samples.round() as u64, "sample"),
             ));
