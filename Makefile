@@ -25,7 +25,7 @@ LIBRARIES = larder_shared larder_minimal_shared larder_hardened_shared larder_st
 # Rust libraries that the tool preloads.
 PRELOADED = $(patsubst %,liblarder_%.so,record endpoint record_io record_copies record_cpu fail)
 
-.PHONY: help setup build demo test bench peers workloads install install-debug uninstall dist deb wheel crate site fmt lint clean
+.PHONY: help setup build musl demo test bench peers workloads install install-debug uninstall dist deb wheel crate site fmt lint clean
 
 help: ## Show this list
 	@echo 'Larder: a memory toolkit for native Linux programs.'
@@ -48,6 +48,10 @@ build: ## Build everything in release mode, staged into out/
 	  $(foreach name,$(PRELOADED),"$(CARGO_OUT)/$(name)" lib/$(name))
 	@rm -rf out/share && "$(CARGO_OUT)/larder-pages" out/share
 	@echo 'Staged in out/: bin/larder, lib/liblarder.so and the rest.'
+
+musl: ## Also the libraries for musl programs, in out/lib/musl/
+	@scripts/setup build musl
+	@scripts/musl
 
 # Apart from out/, because this tool is not optimized.
 demo: ## Record a real program on Larder and rank its allocations; builds only what that takes

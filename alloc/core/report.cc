@@ -11,7 +11,7 @@
 // The unwinder is the program's, if it has one, like every C++ program.
 extern "C" {
 [[gnu::weak]] _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn, void*);
-[[gnu::weak]] _Unwind_Ptr _Unwind_GetIP(_Unwind_Context*);
+[[gnu::weak]] uintptr_t _Unwind_GetIP(_Unwind_Context*);
 // From the linker: this library's code.
 [[gnu::visibility("hidden")]] extern const char __ehdr_start;
 [[gnu::visibility("hidden")]] extern const char _end;

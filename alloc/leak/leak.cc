@@ -17,8 +17,9 @@
 #include "os/line.h"
 #include "os/os.h"
 
-// glibc's, for thread_local objects; and the compiler's.
+// glibc's, to flush, and for thread_local objects; and the compiler's.
 extern "C" {
+[[gnu::weak]] int fcloseall();
 [[gnu::weak]] int __cxa_thread_atexit_impl(void (*)(void*), void*, void*);
 [[gnu::visibility("hidden")]] extern void* __dso_handle;
 }
@@ -158,7 +159,7 @@ bool leak_cancel() { return !checker.checked.exchange(true); }
 void leak_exit() {
   say("Exiting with error code (instead of crashing) because of whole-program memory leaks\n");
   // Flushes the program's output like exit(), which does not wait for a thread that reads.
-  fcloseall();
+  &fcloseall != nullptr ? fcloseall() : fflush(nullptr);
   if (&larder_endpoint_close != nullptr) larder_endpoint_close();
   os::end_process(leak_options->exit_code);
 }

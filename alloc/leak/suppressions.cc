@@ -7,6 +7,7 @@
 
 #include "base/policy.h"
 #include "os/line.h"
+#include "os/os_file.h"
 
 namespace larder {
 
@@ -123,7 +124,7 @@ void suppressions_init() {
     text = read_all(path, &length, &error);
   }
   if (text != nullptr) return parse(path, text, length);
-  const char* name = strerrordesc_np(error);
+  const char* name = os::error_text(error);
   Line()
       .put("leak suppressions ")
       .put(wanted)

@@ -15,8 +15,6 @@
 #include "os/os.h"
 #include "os/os_file.h"
 
-extern "C" [[gnu::weak]] const char* strerrordesc_np(int) noexcept;
-
 namespace larder::backing {
 
 namespace {
@@ -65,7 +63,7 @@ Window& device = backing.windows[1];
 static_assert(kPagesPerSegment < 256, "a chunk's units are counted in a byte");
 
 Line& put_error(Line& line, int error) {
-  const char* text = &strerrordesc_np != nullptr ? strerrordesc_np(error) : nullptr;
+  const char* text = os::error_text(error);
   return text != nullptr ? line.put(text) : line.put("error ").put_number(size_t(error));
 }
 

@@ -27,4 +27,7 @@ int map_file(void* place, size_t size_bytes, int file, uint64_t offset, bool sha
 // False: no pipe, and both ends are -1.
 bool make_pipe(int (&ends)[2]);
 
+// nullptr: unknown.
+const char* error_text(int error);
+
 }  // namespace larder::os

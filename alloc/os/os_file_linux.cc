@@ -12,6 +12,8 @@
 #include "os/os.h"
 #include "os/os_file.h"
 
+extern "C" [[gnu::weak]] const char* strerrordesc_np(int) noexcept;
+
 namespace larder::os {
 
 namespace {
@@ -82,6 +84,15 @@ bool make_pipe(int (&ends)[2]) {
   if (pipe2(ends, O_CLOEXEC) == 0) return true;
   ends[0] = ends[1] = -1;
   return false;
+}
+
+const char* error_text(int error) {
+#ifdef __GLIBC__
+  // Its strerror may allocate.
+  return &strerrordesc_np != nullptr ? strerrordesc_np(error) : nullptr;
+#else
+  return strerror(error);
+#endif
 }
 
 }  // namespace larder::os

@@ -10,6 +10,7 @@
 #include "core/thread_heap.h"
 #include "os/options.h"
 #include "os/os.h"
+#include "os/os_file.h"
 #include "sample/site.h"
 
 namespace larder {
@@ -209,7 +210,7 @@ void profile_complain(const char* path, int error) {
   put("larder: cannot write the heap profile to ");
   put(path);
   put(": ");
-  const char* name = strerrordesc_np(error);
+  const char* name = os::error_text(error);
   put(name != nullptr ? name : "unknown error");
   line[used++] = '\n';
   os::write_stderr(line, used);

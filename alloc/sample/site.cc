@@ -147,10 +147,11 @@ constinit const ProfileLayout profile_layout = {.first_site = &sites.others,
                                                 .exempt = offsetof(Site, exempt)};
 
 bool can_capture() {
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
-  return true;  // libgcc asks _dl_find_object
+#ifdef __GLIBC__
+  // Else libgcc takes a lock under which the loader allocates.
+  return __GLIBC_PREREQ(2, 35);
 #else
-  return false;  // dl_iterate_phdr takes the loader's lock
+  return true;  // musl's loader allocates from a malloc of its own
 #endif
 }
 

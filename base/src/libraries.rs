@@ -1,11 +1,12 @@
 //! Where Larder's shared libraries are: `../lib` from the tool's own real path, then
-//! `$LARDER_LIB`.
+//! `$LARDER_LIB`; those for musl in the folder `musl` there.
 
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Fatal;
+use crate::failure::{ExitStatus, Fatal};
 use crate::{installed, printable};
 
 /// The directory that overrides nothing but helps when the tool is not installed.
@@ -48,25 +49,50 @@ impl Library {
     }
 }
 
+/// The C library that a library or a program is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Libc {
+    Glibc,
+    Musl,
+}
+
+impl Libc {
+    /// By the name of a program's loader.
+    pub fn of(loader: &Path) -> Self {
+        let name = loader.file_name().unwrap_or_default();
+        match name.as_bytes().starts_with(b"ld-musl") {
+            true => Libc::Musl,
+            false => Libc::Glibc,
+        }
+    }
+}
+
 /// A library that is in none of the places searched.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} is neither in {} nor in {}: run `make build` and use out/bin/larder, or set \
-     {LIBRARY_VARIABLE} to the directory that holds {0}",
-    library.file_name(), searched.describe_beside(), searched.describe_variable()
+    "{} is neither in {} nor in {}: {}",
+    library.file_name(), searched.describe_beside(), searched.describe_variable(), searched.remedy(*library)
 )]
 pub struct LibraryNotFound {
     pub library: Library,
     pub searched: LibraryPath,
 }
 
-impl Fatal for LibraryNotFound {}
+impl Fatal for LibraryNotFound {
+    fn status(&self) -> ExitStatus {
+        match self.searched.libc {
+            Libc::Glibc => ExitStatus::Failed,
+            Libc::Musl => ExitStatus::Unfit,
+        }
+    }
+}
 
 /// The places that are searched, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryPath {
     beside_tool: Option<PathBuf>,
     variable: Option<OsString>,
+    libc: Libc,
 }
 
 impl LibraryPath {
@@ -74,7 +100,13 @@ impl LibraryPath {
         Self {
             beside_tool: installed::under_prefix("lib"),
             variable: env::var_os(LIBRARY_VARIABLE).filter(|v| !v.is_empty()),
+            libc: Libc::Glibc,
         }
+    }
+
+    /// The same places for programs of this C library.
+    pub fn built_for(self, libc: Libc) -> Self {
+        Self { libc, ..self }
     }
 
     /// The library's absolute path, or what was searched and what to do.
@@ -85,6 +117,7 @@ impl LibraryPath {
             .as_deref()
             .into_iter()
             .chain(variable)
+            .map(|directory| self.folder(directory))
             .find(|directory| directory.join(name).is_file())
             .and_then(|directory| directory.canonicalize().ok())
             // A link stays: it has the name without a version, by which reports know the library.
@@ -113,9 +146,33 @@ impl LibraryPath {
             .collect()
     }
 
+    fn folder(&self, directory: &Path) -> PathBuf {
+        match self.libc {
+            Libc::Glibc => directory.to_owned(),
+            Libc::Musl => directory.join("musl"),
+        }
+    }
+
+    fn remedy(&self, library: Library) -> String {
+        match (self.libc, library) {
+            (Libc::Glibc, _) => format!(
+                "run `make build` and use out/bin/larder, or set {LIBRARY_VARIABLE} to the directory \
+                 that holds {}",
+                library.file_name()
+            ),
+            (Libc::Musl, Library::Endpoint) => format!(
+                "a musl program cannot serve its own heap: unset {LISTEN_VARIABLE}, and use \
+                 `larder serve PID`"
+            ),
+            (Libc::Musl, _) => "the program is linked against musl: run `make musl`, or build the \
+                                program with glibc"
+                .to_owned(),
+        }
+    }
+
     fn describe_beside(&self) -> String {
         match &self.beside_tool {
-            Some(directory) => printable::name(directory),
+            Some(directory) => printable::name(self.folder(directory)),
             None => "../lib (the tool's own path is unknown)".to_owned(),
         }
     }
@@ -139,6 +196,7 @@ mod tests {
         let path = LibraryPath {
             beside_tool: Some(beside.path().to_owned()),
             variable: Some(variable.path().into()),
+            libc: Libc::Glibc,
         };
         std::fs::write(variable.path().join("liblarder.so"), b"").unwrap();
         let found = path.find(Library::Allocator).unwrap();
@@ -155,10 +213,40 @@ mod tests {
     }
 
     #[test]
+    fn a_musl_program_gets_the_libraries_for_musl_alone() {
+        assert_eq!(Libc::of(Path::new("/lib/ld-musl-x86_64.so.1")), Libc::Musl);
+        let glibc = Path::new("/lib64/ld-linux-x86-64.so.2");
+        assert_eq!(Libc::of(glibc), Libc::Glibc);
+        let beside = tempfile::tempdir().unwrap();
+        let path = LibraryPath {
+            beside_tool: Some(beside.path().to_owned()),
+            variable: None,
+            libc: Libc::Glibc,
+        };
+        let musl = path.clone().built_for(Libc::Musl);
+        std::fs::write(beside.path().join("liblarder.so"), b"").unwrap();
+        let error = musl.find(Library::Allocator).unwrap_err();
+        assert_eq!(error.status(), ExitStatus::Unfit);
+        assert!(error.to_string().contains("make musl"), "{error}");
+        let folder = beside.path().canonicalize().unwrap().join("musl");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("liblarder.so"), b"").unwrap();
+        assert_eq!(
+            musl.find(Library::Allocator).unwrap(),
+            folder.join("liblarder.so")
+        );
+        assert_ne!(
+            path.find(Library::Allocator).unwrap(),
+            folder.join("liblarder.so")
+        );
+    }
+
+    #[test]
     fn a_missing_library_is_named_with_the_places_searched() {
         let path = LibraryPath {
             beside_tool: Some("/nowhere/lib".into()),
             variable: None,
+            libc: Libc::Glibc,
         };
         let error = path.find(Library::Recorder).unwrap_err();
         assert_eq!(error.library, Library::Recorder);

@@ -195,10 +195,11 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub fn prepare(plan: &'a RecordPlan) -> Result<Self> {
+        let target = Target::resolve(&plan.command[0])?;
         Ok(Self {
             plan,
-            target: Target::resolve(&plan.command[0])?,
-            preload: preload_value(&libraries(plan)?)?,
+            preload: preload_value(&libraries(plan, &target.libraries())?)?,
+            target,
         })
     }
 
@@ -284,8 +285,7 @@ fn summary(shown: &Path, directory: &Path, program: &Path) -> String {
     format!("{text}; see it with: larder report {}", quoted(shown))
 }
 
-fn libraries(plan: &RecordPlan) -> Result<Vec<PathBuf>> {
-    let path = LibraryPath::from_environment();
+fn libraries(plan: &RecordPlan, path: &LibraryPath) -> Result<Vec<PathBuf>> {
     let mut libraries = vec![path.find(Library::Recorder)?];
     if plan.syscalls == Some(MadeBy::Libc) {
         libraries.push(path.find(Library::RecorderIo)?);

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
-use larder_base::libraries::{Library, LibraryPath};
+use larder_base::libraries::Library;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
@@ -24,7 +24,7 @@ pub struct RunPlan {
 /// Returns only if the command did not start, with the reason.
 pub fn run(plan: &RunPlan) -> Result<Infallible> {
     let target = Target::resolve(&plan.command[0])?;
-    let libraries = LibraryPath::from_environment().with_endpoint(plan.allocator)?;
+    let libraries = target.libraries().with_endpoint(plan.allocator)?;
     let preload = preload_value(&libraries)?;
     let mut environment = vec![(PRELOAD_VARIABLE, preload.as_os_str())];
     if plan.guard {

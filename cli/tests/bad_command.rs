@@ -106,9 +106,24 @@ fn a_program_of_another_architecture() {
 #[test]
 fn a_musl_program_and_one_whose_loader_is_not_there() {
     let directory = temporary();
-    let musl = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
-    let program = compile(directory.path(), "musl.c", MAIN, &[musl]);
-    assert_refused(&program, 126, &["musl", "glibc"]);
+    let loader = directory.path().join("ld-musl-x86_64.so.1");
+    fs::write(&loader, "").unwrap();
+    let musl = format!("-Wl,--dynamic-linker={}", loader.display());
+    let program = compile(directory.path(), "musl.c", MAIN, &[&musl]);
+    for subcommand in ["run", "record"] {
+        let mut tool = larder();
+        tool.env("LARDER_LIB", directory.path());
+        let refused = output(tool.arg(subcommand).arg("--").arg(&program));
+        assert_fails(&refused, 126, &["/musl", "make musl", "glibc"]);
+    }
+    let mut doctor = larder();
+    let doctor = output(
+        doctor
+            .env("LARDER_LIB", directory.path())
+            .arg("doctor")
+            .arg(&program),
+    );
+    assert_eq!(code(&doctor), 126, "{}", stdout(&doctor));
     let gone = "-Wl,--dynamic-linker=/no/such/ld-linux.so.2";
     let program = compile(directory.path(), "gone.c", MAIN, &[gone]);
     assert_refused(&program, 126, &["/no/such/ld-linux.so.2", "not installed"]);

@@ -90,6 +90,16 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
+/// Where musl began the thread's stack: below the first table of the thread's variables, which libraries that are loaded
+/// later may replace.
+#[cfg(target_env = "musl")]
+pub fn stack_top() -> u64 {
+    let top: u64;
+    // SAFETY: the second word of the thread's control block.
+    unsafe { asm!("mov {0}, qword ptr fs:[8]", out(reg) top, options(pure, readonly, nostack)) };
+    top
+}
+
 /// The counter, read after all earlier loads and before any later store is visible: not before the caller
 /// has the block that it frees, and not after another thread can get its memory. Plain `rdtsc` may run
 /// ahead of the load that read the block's address.

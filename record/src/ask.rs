@@ -29,14 +29,9 @@ static ASKED_BY: AtomicU32 = AtomicU32::new(0);
 /// The longest name that fits an address.
 const MOST_NAME: usize = 100;
 
-unsafe extern "C" {
-    /// glibc's: runs the function when the thread ends or calls `exit`, before the functions of `atexit`.
-    fn __cxa_thread_atexit_impl(
-        act: unsafe extern "C" fn(*mut c_void),
-        argument: *mut c_void,
-        library: *mut c_void,
-    ) -> i32;
-}
+/// glibc's: runs the function when the thread ends or calls `exit`, before the functions of `atexit`.
+type AtThreadExit =
+    unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void, *mut c_void) -> i32;
 
 pub fn start(name: &'static [u8]) {
     if name.len() <= MOST_NAME {
@@ -53,7 +48,7 @@ fn name() -> Option<&'static [u8]> {
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, bytes) })
 }
 
-/// Makes the thread that runs constructors ask before any destructor has run.
+/// Makes the thread that runs constructors ask before any destructor has run. With musl the library's destructor asks.
 pub fn watch_exit() {
     static HERE: u8 = 0;
     // SAFETY: the thread's own.
@@ -61,11 +56,17 @@ pub fn watch_exit() {
     if name().is_none() || local.guard != guard::NONE {
         return;
     }
+    let found = larder_wrap::anywhere(c"__cxa_thread_atexit_impl");
+    if found == 0 {
+        return;
+    }
+    // SAFETY: the function has this type.
+    let at_thread_exit = unsafe { std::mem::transmute::<usize, AtThreadExit>(found) };
     // The block that it allocates is not the program's.
     local.guard = guard::BELOW;
     let library = (&raw const HERE).cast_mut().cast();
-    // SAFETY: the function has the right type, and this library is never unloaded.
-    unsafe { __cxa_thread_atexit_impl(before_destructors, std::ptr::null_mut(), library) };
+    // SAFETY: this library is never unloaded.
+    unsafe { at_thread_exit(before_destructors, std::ptr::null_mut(), library) };
     local.guard = guard::NONE;
 }
 

@@ -122,16 +122,18 @@ pub fn start() {
     };
     // SAFETY: the callback fits the snapshot, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut snapshot).cast()) };
-    // SAFETY: the name is a C string: a symbol that all versions of the loader, and nothing else, export.
+    // SAFETY: the name is a C string: a symbol that all versions of glibc's loader, and nothing else, export.
     let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_mcount".as_ptr()) };
+    // SAFETY: as above; libc has code of other kinds, too.
+    let libc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_start_main".as_ptr()) };
+    // With musl they are one.
+    let inside = if inside.is_null() { libc } else { inside };
     if let Some(known) = snapshot.known(inside as u64) {
         snapshot.loader = known.start..known.end;
     }
     // Not known yet if a system call begins the recording.
     real::look_up();
     let malloc = real::malloc().map_or(0, |malloc| malloc as usize);
-    // SAFETY: as above; libc has code of other kinds, too.
-    let libc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()) };
     if let Some(known) = snapshot.known(malloc as u64)
         && !(known.start..known.end).contains(&(libc as u64))
     {
@@ -192,7 +194,8 @@ unsafe fn name_of(name: *const libc::c_char, first: bool) -> Vec<u8> {
         // SAFETY: the caller's promise.
         unsafe { CStr::from_ptr(name) }.to_bytes()
     };
-    if given.is_empty() && first {
+    // musl has it as it was started.
+    if first && !given.starts_with(b"/") {
         executable()
     } else {
         given.to_vec()
@@ -474,7 +477,7 @@ fn find_object(address: u64) -> Option<Object> {
     })
 }
 
-/// For a glibc before 2.35: the loader's list, under its lock.
+/// For musl and a glibc before 2.35: the loader's list, under its lock.
 fn find_by_iteration(address: u64) -> Option<Object> {
     struct Search {
         address: u64,

@@ -143,7 +143,7 @@ impl Called {
                 // SAFETY: as above.
                 let message = unsafe { &*(self.argument(1) as *const libc::msghdr) };
                 // SAFETY: as above.
-                return unsafe { bytes_of(message.msg_iov as usize, message.msg_iovlen) };
+                return unsafe { bytes_of(message.msg_iov as usize, message.msg_iovlen as _) };
             }
             _ => return 0,
         };

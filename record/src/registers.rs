@@ -156,15 +156,16 @@ impl Registers {
 }
 
 /// Whether the frame of the code at an address is addressed by a register that the unwinder does not
-/// keep. The unwinder does not report that: it uses the frame pointer, which may be any outer frame's.
-pub fn needed(map: &Snapshot, address: u64) -> bool {
+/// keep. The unwinder does not report that: it uses the frame pointer, which may be any outer frame's. `None`: the code
+/// has no table.
+pub fn needed(map: &Snapshot, address: u64) -> Option<bool> {
     let by_other = |row: &Row| match row.cfa() {
         CfaRule::RegisterAndOffset { register, .. } => {
             ![X86_64::RSP, X86_64::RBP].contains(register)
         }
         CfaRule::Expression(_) => false,
     };
-    with_row(map, address, by_other) == Some(true)
+    with_row(map, address, by_other)
 }
 
 #[inline(never)]

@@ -32,11 +32,16 @@ pub fn note_thread() {
     }
 }
 
-/// The loader's first function has no unwinding information, but it has no caller.
+/// The loader's first function has no unwinding information, but it has no caller; with musl that also holds for
+/// those that call `main` and a thread's function.
 pub fn is_first_frame(sp: u64) -> bool {
-    const ROOM: u64 = 16;
-    let main = MAIN_STACK.load(Ordering::Relaxed);
-    (main.saturating_sub(ROOM)..=main).contains(&sp)
+    const ROOM: u64 = if cfg!(target_env = "musl") { 256 } else { 16 };
+    let is_below = |top: u64| (top.saturating_sub(ROOM)..=top).contains(&sp);
+    #[cfg(target_env = "musl")]
+    if is_below(arch::stack_top()) {
+        return true;
+    }
+    is_below(MAIN_STACK.load(Ordering::Relaxed))
 }
 
 /// The part of the stack that may be read: from the start of the walk to the stack's base.

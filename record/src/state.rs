@@ -374,6 +374,7 @@ pub struct InitialStack {
 }
 
 impl InitialStack {
+    #[cfg(target_env = "gnu")]
     pub fn find() -> Self {
         // SAFETY: the loader's variable, which holds the stack pointer at the program's entry.
         let start = unsafe {
@@ -385,6 +386,19 @@ impl InitialStack {
             }
         };
         InitialStack { start }
+    }
+
+    #[cfg(target_env = "musl")]
+    pub fn find() -> Self {
+        // The program may close /proc to itself later.
+        static START: AtomicPtr<usize> = AtomicPtr::new(std::ptr::null_mut());
+        if START.load(Ordering::Relaxed).is_null() {
+            let start = sys::first_stack_pointer().unwrap_or(0);
+            START.store(start as *mut usize, Ordering::Relaxed);
+        }
+        InitialStack {
+            start: START.load(Ordering::Relaxed),
+        }
     }
 
     fn address(&self) -> usize {

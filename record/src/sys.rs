@@ -168,7 +168,24 @@ pub fn file_system(fd: i32) -> Result<i64> {
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     let arguments = [fd as usize, &raw mut stat as usize, 0, 0, 0, 0];
     // SAFETY: the kernel fills the struct.
-    unsafe { syscall(libc::SYS_fstatfs, arguments) }.map(|_| stat.f_type)
+    unsafe { syscall(libc::SYS_fstatfs, arguments) }.map(|_| stat.f_type as i64)
+}
+
+/// The main thread's stack pointer at the program's entry, where libc does not say it.
+#[cfg(target_env = "musl")]
+pub fn first_stack_pointer() -> Option<usize> {
+    /// Of proc(5), after the second, which may contain anything.
+    const START_STACK: usize = 28 - 2;
+    let mut text = [0; 1024];
+    let fd = open(c"/proc/self/stat", libc::O_RDONLY | libc::O_CLOEXEC, 0).ok()?;
+    let bytes = read(fd, &mut text);
+    close(fd);
+    let rest = text
+        .get(..bytes.ok()?)?
+        .rsplit(|byte| *byte == b')')
+        .next()?;
+    let field = rest.split(|byte| *byte == b' ').nth(START_STACK)?;
+    str::from_utf8(field).ok()?.parse().ok()
 }
 
 pub fn read(fd: i32, out: &mut [u8]) -> Result<usize> {

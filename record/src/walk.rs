@@ -94,9 +94,12 @@ static CONTEXT_ROOT: AtomicU64 = AtomicU64::new(0);
 pub fn start(main_stack: u64) {
     stack::start(main_stack);
     learn_trampoline();
+    #[cfg(target_env = "gnu")]
     learn_context_root();
 }
 
+/// musl has no `makecontext`.
+#[cfg(target_env = "gnu")]
 fn learn_context_root() {
     extern "C" fn never() {}
     let mut stack = [0usize; 128];
@@ -447,15 +450,12 @@ impl Steps {
         if ip == ours || ip == TRAMPOLINE.load(Ordering::Relaxed) && ip != 0 {
             return (never, self.over_signal(at, interrupted), false);
         }
+        let last = Step {
+            words: [end; 2],
+            ..never
+        };
         if ip == CONTEXT_ROOT.load(Ordering::Relaxed) && ip != 0 {
-            return (
-                Step {
-                    words: [end; 2],
-                    ..never
-                },
-                None,
-                true,
-            );
+            return (last, None, true);
         }
         let address = if at.is_interrupted() {
             Some(FrameAddress::from_instruction_pointer(ip))
@@ -466,9 +466,15 @@ impl Steps {
             return (never, None, false);
         };
         // Code that was not interrupted has made a call; of such code, only the loader's does.
-        let candidate = at.is_interrupted() || map.is_loader(ip);
-        if candidate && registers::needed(map, address.address_for_lookup()) {
-            return (never, self.by_registers(map, at, interrupted), false);
+        let is_loader = map.is_loader(ip);
+        if at.is_interrupted() || is_loader {
+            match registers::needed(map, address.address_for_lookup()) {
+                Some(true) => return (never, self.by_registers(map, at, interrupted), false),
+                Some(false) => {}
+                // The unwinder would guess.
+                None if is_loader => return (last, None, stack::is_first_frame(at.sp)),
+                None => {}
+            }
         }
         let cache = &mut caches[hash::top(ip, CACHE_BITS)];
         let mut registers = UnwindRegsX86_64::new(ip, at.sp, at.bp);

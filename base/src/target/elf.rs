@@ -11,6 +11,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol};
 
 use crate::failure::Fatal;
+use crate::libraries::Libc;
 use crate::printable;
 use crate::regular::open_regular;
 
@@ -53,13 +54,6 @@ pub enum ElfError {
     )]
     Static { path: PathBuf },
     #[error(
-        "{}: is linked against musl ({}), and these libraries are built for glibc: build the \
-         program with glibc, or Larder with musl",
-        printable::name(path),
-        printable::name(loader)
-    )]
-    Musl { path: PathBuf, loader: PathBuf },
-    #[error(
         "{}: its loader {} is not installed: install the C library that it was built for",
         printable::name(path),
         printable::name(loader)
@@ -84,8 +78,8 @@ pub enum ElfError {
 
 impl Fatal for ElfError {}
 
-/// Refuses a program that cannot run here or that a preload cannot reach.
-pub fn check_program(path: &Path) -> Result<(), ElfError> {
+/// The C library of a program. Refuses one that cannot run here or that a preload cannot reach.
+pub fn check_program(path: &Path) -> Result<Libc, ElfError> {
     let map = map(path)?;
     check_machine(&map, path)?;
     let path = path.to_owned();
@@ -95,13 +89,10 @@ pub fn check_program(path: &Path) -> Result<(), ElfError> {
     let Some(loader) = loader else {
         return Err(ElfError::Static { path });
     };
-    if is_musl(&loader) {
-        return Err(ElfError::Musl { path, loader });
-    }
     if !loader.exists() {
         return Err(ElfError::NoLoader { path, loader });
     }
-    Ok(())
+    Ok(Libc::of(&loader))
 }
 
 /// Refuses a file that the loader could not preload, as LD_PRELOAD would only warn and go on; and a
@@ -188,10 +179,4 @@ fn interpreter(data: &[u8]) -> Option<Option<PathBuf>> {
         }
     }
     Some(None)
-}
-
-fn is_musl(loader: &Path) -> bool {
-    loader
-        .file_name()
-        .is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
 }

@@ -15,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{ExitStatus, Fatal};
+use crate::libraries::{Libc, LibraryPath};
 
 pub use elf::{ElfError, check_allocator_library, program_loader};
 pub use error::{Privilege, TargetError};
@@ -37,14 +38,25 @@ pub struct Target {
     pub path: PathBuf,
     /// The program behind it: the file itself, or the interpreter of a script.
     pub program: PathBuf,
+    /// The C library of that program.
+    pub libc: Libc,
 }
 
 impl Target {
     /// Finds `command` and examines it and its interpreters.
     pub fn resolve(command: &OsStr) -> Result<Self> {
         let path = find(command)?;
-        let program = examine(&path)?;
-        Ok(Self { path, program })
+        let (program, libc) = examine(&path)?;
+        Ok(Self {
+            path,
+            program,
+            libc,
+        })
+    }
+
+    /// Where the libraries are that can be preloaded into it.
+    pub fn libraries(&self) -> LibraryPath {
+        LibraryPath::from_environment().built_for(self.libc)
     }
 }
 
@@ -104,18 +116,18 @@ fn check_is_program(path: &Path) -> Result<()> {
 }
 
 /// Follows the chain of interpreters to the program, checking every file of it.
-fn examine(path: &Path) -> Result<PathBuf> {
+fn examine(path: &Path) -> Result<(PathBuf, Libc)> {
     let mut current = path.to_owned();
     for _ in 0..=MAX_INTERPRETERS {
         check_privileges(&current)?;
         let head = match read_head(&current)? {
             Some(head) => head,
             // Executable but not readable: the kernel can run it, but no tool can examine it.
-            None => return Ok(current),
+            None => return Ok((current, Libc::Glibc)),
         };
         if head.starts_with(b"\x7fELF") {
-            elf::check_program(&current)?;
-            return Ok(current);
+            let libc = elf::check_program(&current)?;
+            return Ok((current, libc));
         }
         let Some(interpreter) = script_interpreter(&head) else {
             return Err(TargetError::NotAProgram { path: current });

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use larder_analysis::symbols::{DebugInfo, DebugRoots, ElfFile};
+use larder_base::libraries::{Libc, Library};
 use larder_base::printable;
 use larder_base::target::{Target, program_loader};
 
@@ -26,6 +27,11 @@ pub fn findings(command: &OsStr) -> Vec<Finding> {
         Ok(target) => target,
         Err(error) => return vec![Finding::from_failure("command", error.into())],
     };
+    if target.libc == Libc::Musl
+        && let Err(missing) = target.libraries().find(Library::Recorder)
+    {
+        return vec![Finding::from_failure("command", missing.into())];
+    }
     let mut findings = vec![reachable(&target)];
     let Some(program) = ElfFile::open(&target.program) else {
         findings.push(Finding::new(

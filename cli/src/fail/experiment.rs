@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use larder_analysis::symbols::ElfFile;
 use larder_base::execute;
 use larder_base::failure::{Failure, Result};
-use larder_base::libraries::{Library, LibraryPath};
+use larder_base::libraries::Library;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::printable;
 use larder_base::target::{Target, reason};
@@ -78,7 +78,7 @@ pub struct Runner<'p> {
 impl<'p> Runner<'p> {
     pub fn new(plan: &'p FailPlan) -> Result<Self> {
         let target = Target::resolve(&plan.command[0])?;
-        let path = LibraryPath::from_environment();
+        let path = target.libraries();
         let mut libraries = vec![path.find(Library::Fail)?];
         let sanitized = has_sanitizer(&target);
         // A sanitizer's runtime is a malloc of its own, which has to know of every block.

@@ -8,7 +8,6 @@ use larder_analysis::reading::losses;
 use larder_base::error::{BaseError, system};
 use larder_base::execute;
 use larder_base::failure::Result;
-use larder_base::libraries::LibraryPath;
 use larder_base::order;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::target::Target;
@@ -48,7 +47,7 @@ pub fn run(words: &[OsString], mean: Option<u64>) -> Result<(Vec<HeapProfile>, u
 pub fn run_with(run: &Run<'_>) -> Result<(Vec<HeapProfile>, u8)> {
     let words = run.words;
     let target = Target::resolve(&words[0])?;
-    let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;
+    let preload = preload_value(&target.libraries().allocator()?)?;
     let scratch = tempfile::Builder::new()
         .prefix("larder-profile-")
         .tempdir()

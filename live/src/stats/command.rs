@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use larder_analysis::reading::losses;
 use larder_base::execute;
 use larder_base::failure::Result;
-use larder_base::libraries::LibraryPath;
 use larder_base::preload::{PRELOAD_VARIABLE, preload_value};
 use larder_base::target::Target;
 
@@ -20,7 +19,7 @@ const MOST_SNAPSHOTS: usize = 1000;
 /// The figures of its processes, at least one, and the command's exit code.
 pub fn run(words: &[OsString]) -> Result<(Vec<Snapshot>, u8)> {
     let target = Target::resolve(&words[0])?;
-    let preload = preload_value(&LibraryPath::from_environment().allocator()?)?;
+    let preload = preload_value(&target.libraries().allocator()?)?;
     let environment = [(PRELOAD_VARIABLE, preload.as_os_str())];
     let (mut snapshots, mut left_out) = (Vec::new(), 0);
     let mut at_end = |id| match snapshot::try_take(id) {
