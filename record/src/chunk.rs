@@ -232,12 +232,7 @@ unsafe impl Sync for Compressor {}
 static COMPRESSORS: [Compressor; 4] = [const {
     Compressor {
         busy: AtomicBool::new(false),
-        work: std::cell::UnsafeCell::new(Work {
-            workspace: Pages::empty(),
-            output: Pages::empty(),
-            taken_apart: Pages::empty(),
-            columns: Pages::empty(),
-        }),
+        work: std::cell::UnsafeCell::new(Work::empty()),
     }
 }; 4];
 
@@ -255,14 +250,28 @@ fn with_compressor(act: impl FnOnce(&mut Work) -> bool) -> bool {
     }
 }
 
-/// In a child of fork: the thread that was compressing does not exist.
+/// In a child of fork: the thread that was compressing does not exist. It may have moved its memory without having
+/// noted where to, so the child leaves that alone.
 pub fn after_fork() {
     for compressor in &COMPRESSORS {
-        compressor.busy.store(false, Ordering::Release);
+        if compressor.busy.load(Ordering::Acquire) {
+            // SAFETY: the process has no other thread.
+            unsafe { compressor.work.get().write(Work::empty()) };
+            compressor.busy.store(false, Ordering::Release);
+        }
     }
 }
 
 impl Work {
+    const fn empty() -> Self {
+        Work {
+            workspace: Pages::empty(),
+            output: Pages::empty(),
+            taken_apart: Pages::empty(),
+            columns: Pages::empty(),
+        }
+    }
+
     fn write(&mut self, raw: &[u8], contents: Contents) -> bool {
         if !self.prepare(raw.len()) {
             state::stop(StopReason::NoMemory, libc::ENOMEM);
@@ -339,5 +348,27 @@ fn compress(workspace: &mut [u64], out: &mut [u8], raw: &[u8]) -> Option<usize> 
             raw.len(),
         );
         (zstd::ZSTD_isError(written) == 0).then_some(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_a_thread_was_moving_during_fork_is_not_used_in_the_child() {
+        with_compressor(|work| {
+            assert!(work.taken_apart.grow(1));
+            let moved = work.taken_apart.slice();
+            // SAFETY: whole pages of this compressor's, without another pointer into them.
+            unsafe { sys::unmap(moved.as_mut_ptr(), moved.len()) };
+            after_fork();
+            true
+        });
+        with_compressor(|work| {
+            assert!(work.taken_apart.grow(1));
+            work.taken_apart.slice()[0] = 1;
+            true
+        });
     }
 }
