@@ -35,6 +35,7 @@ mod sites;
 mod source;
 mod stats;
 mod syscalls;
+mod terminal;
 mod top;
 mod view;
 mod views;

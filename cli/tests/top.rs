@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::common::clock::Clock;
 use crate::common::running::{Running, preloaded, wait_until};
-use crate::common::terminal::{OnTerminal, USUAL};
 use crate::common::{
     assert_fails, assert_success, code, compile, larder, line_of, output, stderr, stdout, temporary,
 };
+use crate::terminal::{OnTerminal, USUAL};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use crate::common::terminal::{OnTerminal, USUAL};
 use crate::common::written::Written;
 use crate::common::{
     assert_fails, compile, larder, line_of, output, record, report_json, report_text, site_at,
     stdout, temporary,
 };
+use crate::terminal::{OnTerminal, USUAL};
 use larder_base::number::grouped;
 use larder_trace::symbols::Function;
 use larder_trace::writer::{About, Class, Stack, Writer, WrittenCall};

@@ -9,7 +9,6 @@ pub mod clock;
 pub mod diff;
 pub mod http;
 pub mod running;
-pub mod terminal;
 pub mod written;
 
 use std::ffi::OsStr;

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::running::{Running, failure_at};
+use crate::common::running::{Running, failure_at};
 
 /// A command on a terminal of its own.
 pub struct OnTerminal {
