@@ -228,6 +228,8 @@ pub struct Site {
     pub io: Io,
     /// The loop of its calls, if known.
     pub loop_place: Option<loops::Place>,
+    /// What `container` has found: many detectors ask.
+    pub found_container: OnceCell<Option<&'static str>>,
 }
 
 /// See `Site::owner`.

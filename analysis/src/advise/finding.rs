@@ -392,6 +392,10 @@ impl Site {
     /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line;
     /// by name only if it is not a part of another class.
     pub fn container(&self) -> Option<&'static str> {
+        *self.found_container.get_or_init(|| self.find_container())
+    }
+
+    fn find_container(&self) -> Option<&'static str> {
         const NAMES: &[(&str, &str)] = &[
             ("__shared_count", "std::shared_ptr"),
             ("basic_string", "std::string"),

@@ -545,6 +545,7 @@ impl Watch {
                 sums: image.origins[index].clone(),
                 facts,
                 owner,
+                found_container: OnceCell::new(),
             });
         }
         let (copies, has_contents) = std::mem::take(&mut self.contents).finish();
