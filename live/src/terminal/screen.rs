@@ -84,6 +84,8 @@ fn until_end(
     mut screen: Screen,
     signal: &AtomicUsize,
 ) -> io::Result<Option<i32>> {
+    // From here on a new size of the terminal is an event: before, it would be lost.
+    event::poll(Duration::ZERO)?;
     screen.draw(shown)?;
     loop {
         let number = signal.load(Ordering::Relaxed);
