@@ -75,7 +75,7 @@ fn larders_own_malloc_is_clean() {
         "{text}"
     );
     assert!(
-        text.contains("\nclean: ") && text.contains(" forks, "),
+        text.contains("\nclean: ") && text.contains(" fork"),
         "{text}"
     );
     assert_eq!(stderr(&ran), "");
