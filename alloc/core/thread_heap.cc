@@ -1,30 +1,17 @@
 #include "core/thread_heap.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include <atomic>
 #include <utility>
 
 #include "base/policy.h"
 #include "base/single_threaded.h"
-#include "base/stats.h"
 #include "core/central.h"
 #include "core/check.h"
-#include "core/foreign.h"
-#include "core/guard.h"
-#include "core/large.h"
-#include "core/limit.h"
-#include "core/misuse.h"
-#include "core/page_heap.h"
-#include "core/pressure.h"
 #include "core/purge.h"
 #include "core/purge_slab.h"
-#include "core/registry.h"
 #include "core/slab_span.h"
-#include "larder/inline.h"
-#include "os/backing.h"
 #include "os/options.h"
+#include "os/os.h"
 
 namespace larder {
 

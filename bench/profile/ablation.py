@@ -27,41 +27,70 @@ VARIANTS = {
     "as-it-is": [],
     # thread_heap
     "last-object": [("core/thread_heap.h", "if (uintptr_t(p) == thread_state.last) {", "if (false) {")],
-    "deferred-frees": [("core/thread_heap.cc", "bool useful = bin.current != nullptr && bin.last", "bool useful = false && bin.last")],
+    "deferred-frees": [
+        ("core/thread_heap.cc",
+         "bool useful = bin.current != nullptr && bin.last",
+         "bool useful = false && bin.last")],
     "full-list": [("core/thread_heap.cc", "while (full.beyond_bound())", "while (!full.slabs.empty())")],
     "passing-on": [("core/thread_heap.cc", "else if (bin.partial.size() > kIdleAdoptions &&", "else if (false &&")],
     "collecting": [("core/thread_heap.cc", "  remote_flush(this);\n  collect_some();\n", "  remote_flush(this);\n")],
     "cache-before-clean": [
         ("core/thread_heap.cc", "if ((s == nullptr || s->zero) && cache.bytes() != 0) {", "if (false) {"),
-        ("core/slow_path.cc", "if (p != nullptr && heap != nullptr && zero && heap->cache.bytes() != 0) {", "if (false) {")],
+        ("core/slow_path.cc",
+         "if (p != nullptr && heap != nullptr && zero && heap->cache.bytes() != 0) {",
+         "if (false) {")],
     "carving-by-page": [("base/policy.h", "kCarveBytes = 4096;", "kCarveBytes = 1 << 18;")],
     # heap_cache
-    "empty-slabs": [("core/heap_cache.cc", "void HeapCache::add_slab(Slab* s) {", "void HeapCache::add_slab(Slab* s) {\n  return slab_release(s);")],
+    "empty-slabs": [
+        ("core/heap_cache.cc",
+         "void HeapCache::add_slab(Slab* s) {",
+         "void HeapCache::add_slab(Slab* s) {\n  return slab_release(s);")],
     "cached-spans": [("core/heap_cache.cc", "if (s->pages > kMaxCachedSpanPages) return false;", "return false;")],
-    "last-span": [("core/heap_cache.cc", "if (last_freed != nullptr || s->sample_point", "if (true || s->sample_point")],
+    "last-span": [
+        ("core/heap_cache.cc", "if (last_freed != nullptr || s->sample_point", "if (true || s->sample_point")],
     "more-cache": [("core/heap_cache.cc", "if (evicted_bytes < more_bytes) return;", "if (more_bytes != 0) return;")],
     "carving-anew": [("core/heap_cache.cc", "if (s->size_class != c || own_lines ||", "if (s->size_class != c ||")],
-    "slab-purge": [("core/thread_heap.cc", "if (emptied_bytes < kSlabPurgeAfterBytes) return;", "if (emptied_bytes != ~size_t{0}) return;")],
+    "slab-purge": [
+        ("core/thread_heap.cc",
+         "if (emptied_bytes < kSlabPurgeAfterBytes) return;",
+         "if (emptied_bytes != ~size_t{0}) return;")],
     # remote, registry
-    "remote-slots": [("core/remote.cc", "return uint32_t(n < kMinPushed ? kMinPushed : n > kMaxPushed ? kMaxPushed : n);", "return uint32_t(n != 0 ? 1 : 1);"),
-                     ("core/remote.cc", "    set_next(p, nullptr);\n    *slot =", "    if (heap != nullptr) return remote_push(heap, s, {p, p, 1});\n    *slot =")],
+    "remote-slots": [
+        ("core/remote.cc",
+         "return uint32_t(n < kMinPushed ? kMinPushed : n > kMaxPushed ? kMaxPushed : n);",
+         "return uint32_t(n != 0 ? 1 : 1);"),
+        ("core/remote.cc",
+         "    set_next(p, nullptr);\n    *slot =",
+         "    if (heap != nullptr) return remote_push(heap, s, {p, p, 1});\n    *slot =")],
     "waiting-heaps": [("core/registry.cc", "if (bytes > kWaitingBytes) {", "if (bytes != 0) {")],
     # large, page_heap, purge
-    "last-mapping": [("core/large.cc", "if (s->sample_point != nullptr || sample_all ||\n", "if (s->sample_point != nullptr || sample_all || true ||\n")],
-    "cached-mappings": [("core/large.cc", "return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;", "return 0;")],
+    "last-mapping": [
+        ("core/large.cc",
+         "if (s->sample_point != nullptr || sample_all ||\n",
+         "if (s->sample_point != nullptr || sample_all || true ||\n")],
+    "cached-mappings": [
+        ("core/large.cc",
+         "return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;",
+         "return 0;")],
     "absorbing": [("core/large.cc", "bool grown = absorb(s, need - old);", "bool grown = false;")],
     "growth": [("core/large.cc", "{round_up(need + need / kGrowShare, large_granule()), need}", "{need, need}")],
     "mapped-bound": [("core/large.cc", "if (total > most && release_rate() != 0)", "if (false)")],
-    "span-growth": [("core/large.cc", "else if (pages > s->pages && !page_heap.extend_span(s, pages))", "else if (pages > s->pages)")],
+    "span-growth": [
+        ("core/large.cc",
+         "else if (pages > s->pages && !page_heap.extend_span(s, pages))",
+         "else if (pages > s->pages)")],
     "colour": [("core/colour.h", "if (slack_bytes < kCacheLine ||", "if (slack_bytes != ~size_t{0} ||")],
-    "dirty-first": [("core/page_heap.cc", "      if (warm != 0) {", "      if (false) {"),
-                    ("core/page_heap.cc", "if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;", "")],
+    "dirty-first": [
+        ("core/page_heap.cc", "      if (warm != 0) {", "      if (false) {"),
+        ("core/page_heap.cc", "if (dirty_whole_.tail != nullptr) return dirty_whole_.tail;", "")],
     "huge-pages": [("base/policy.h", "kHugeHeapBytes = size_t{64} << 20;", "kHugeHeapBytes = SIZE_MAX;")],
     "early-purge": [("base/policy.h", "kEarlyMaxThreads = 2;", "kEarlyMaxThreads = -1;")],
     "stale-decay": [("base/policy.h", "kStaleDecays = 4;", "kStaleDecays = 1 << 20;")],
     # base
-    "one-thread": [("base/single_threaded.h", "return &__libc_single_threaded != nullptr && __libc_single_threaded != 0;",
-                    "return false;")],
+    "one-thread": [
+        ("base/single_threaded.h",
+         "return &__libc_single_threaded != nullptr && __libc_single_threaded != 0;",
+         "return false;")],
 }
 
 

@@ -18,13 +18,12 @@ impl Filter {
         }
     }
 
-    /// Whether one of some texts contains it; case does not matter.
-    pub fn passes(&self) -> impl Fn(&[&str]) -> bool {
+    /// The rows of which one of the texts contains it; case does not matter.
+    pub fn passing<'r, R>(&self, rows: &'r [R], texts: impl Fn(&R) -> [&str; 2]) -> Vec<&'r R> {
         let wanted = self.text.to_lowercase();
-        move |texts| {
-            let mut texts = texts.iter();
-            wanted.is_empty() || texts.any(|text| text.to_lowercase().contains(&wanted))
-        }
+        let has = |text: &str| text.to_lowercase().contains(&wanted);
+        let passes = |row: &&R| wanted.is_empty() || texts(row).into_iter().any(has);
+        rows.iter().filter(passes).collect()
     }
 
     /// A key while it is typed; returns whether the key was for the text.

@@ -51,11 +51,9 @@ impl View {
 
     /// Those that pass the filter, in order.
     pub fn rows<'a>(&self, model: &'a Model) -> Vec<&'a SiteRow> {
-        let passes = self.filter.passes();
-        let sites = model.sites.iter();
-        let mut rows: Vec<&SiteRow> = sites
-            .filter(|site| passes(&[&site.name, &site.place]))
-            .collect();
+        let mut rows = self
+            .filter
+            .passing(&model.sites, |site| [&site.name, &site.place]);
         self.sort.sort(&mut rows);
         if self.reversed {
             rows.reverse();

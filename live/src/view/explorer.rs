@@ -72,11 +72,9 @@ impl Explorer {
 
     /// Those that pass the filter, in order.
     pub fn rows(&self) -> Vec<&SiteRow> {
-        let passes = self.filter.passes();
-        let sites = self.model.sites.iter();
-        let mut rows: Vec<&SiteRow> = sites
-            .filter(|site| passes(&[&site.name, &site.place]))
-            .collect();
+        let mut rows = self
+            .filter
+            .passing(&self.model.sites, |site| [&site.name, &site.place]);
         self.sort.sort(&mut rows);
         if self.reversed {
             rows.reverse();
