@@ -69,6 +69,9 @@ struct HeapsLayout {
   // What was freed for others' slabs: an array; and what inlined code caches, by class.
   uint16_t pending, pending_count, pending_bytes, pending_slab, pending_head, pending_objects;
   uint16_t inlined, inlined_classes, inlined_newer, inlined_older;
+  // What threads without a heap share: an array of CpuCache*, one a CPU (cpu_cache.h).
+  const void* cpu_caches;
+  uint16_t most_cpu_caches, cpu_cache_objects, cpu_cache_room;
 };
 
 // Memory for descriptors: chunks linked by their first word (meta.cc), and the page map.

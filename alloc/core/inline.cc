@@ -63,7 +63,7 @@ LARDER_WARM void free_without_room(void* p, size_t c) {
   state().room[c] = int8_t(kSizeClasses.max_deferred[c] / 2 - 1);
   if (older == nullptr) return;
   SlowPath path;
-  heap->free_inlined(older);
+  heap->free_list(older);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace larder {
 
-void ThreadHeap::free_inlined(void* list) {
+void ThreadHeap::free_list(void* list) {
   thread_state.last = ThreadState::kNoLast;
   while (void* head = list) {
     Slab* s = page_map.find(head);
@@ -67,10 +67,10 @@ void ThreadHeap::release_inlined(int c) {
   void* kept = std::exchange(inlined->kept[c], nullptr);
   if (LARDER_INLINE_IS_OBJECT(kept)) {
     set_next(kept, nullptr);
-    free_inlined(kept);
+    free_list(kept);
   }
-  free_inlined(std::exchange(inlined->newer[c], nullptr));
-  free_inlined(std::exchange(inlined->older[c], nullptr));
+  free_list(std::exchange(inlined->newer[c], nullptr));
+  free_list(std::exchange(inlined->older[c], nullptr));
 }
 
 }  // namespace larder

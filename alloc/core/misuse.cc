@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/policy.h"
+#include "core/cpu_cache.h"
 #include "core/guard.h"
 #include "core/large.h"
 #include "core/registry.h"
@@ -66,7 +67,8 @@ LARDER_RACES void search_heap(ThreadHeap& heap, void* context) {
 }
 
 LARDER_RACES bool is_listed(const void* p, const Slab* s) {
-  Search search = {p, s, has(s->free, p) || has(remote_list(s), p)};
+  Search search = {p, s,
+                   has(s->free, p) || has(remote_list(s), p) || cpu_caches_have(p, s->size_class)};
   if (!search.found) registry_for_each(search_heap, &search);
   return search.found;
 }

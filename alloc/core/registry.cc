@@ -8,6 +8,7 @@
 #include "base/layout.h"
 #include "base/policy.h"
 #include "base/stats.h"
+#include "core/cpu_cache.h"
 #include "core/meta.h"
 #include "larder/inline.h"
 #include "os/options.h"
@@ -143,7 +144,11 @@ constinit const HeapsLayout heaps_layout = {
     .inlined = offsetof(ThreadHeap, inlined),
     .inlined_classes = LARDER_INLINE_CLASSES,
     .inlined_newer = offsetof(larder_inline_state, newer),
-    .inlined_older = offsetof(larder_inline_state, older)};
+    .inlined_older = offsetof(larder_inline_state, older),
+    .cpu_caches = &cpu_caches.of,
+    .most_cpu_caches = kMaxShared,
+    .cpu_cache_objects = offsetof(CpuCache, objects),
+    .cpu_cache_room = kMaxDeferred};
 
 ThreadHeap* thread_heap() {
   ThreadHeap* heap = thread_state.heap;
@@ -281,6 +286,7 @@ void registry_abandon_others() LARDER_UNCHECKED {
     }
   }
   registry.in_use.store(in_use, std::memory_order_relaxed);
+  cpu_caches_forget();
   forget_caches_but(thread_state.heap != nullptr ? &thread_state.heap->cache : nullptr);
 }
 

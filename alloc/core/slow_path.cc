@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/stats.h"
+#include "core/cpu_cache.h"
 #include "core/foreign.h"
 #include "core/guard.h"
 #include "core/large.h"
@@ -41,23 +42,49 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   return or_enomem(p);
 }
 
+// Whether the thread shares CPU caches and heaps.
+LARDER_FAST bool shares() { return thread_state.phase >= ThreadState::kSurplus; }
+
+// Objects of a list that a CPU cache passes on at once, under the lock of a shared heap.
+int shared_batch(int c) { return kSizeClasses.max_deferred[c] / 2; }
+
 LARDER_SLOW void* shared_malloc(int c, size_t size_bytes, void* caller) {
   ThreadHeap* heap = shared_heap();
   if (heap == nullptr) return nullptr;
+  cpu_cache_make();
   SamplePoint* point = nullptr;
   void* p = nullptr;
   {
     LockGuard guard(heap->lock);
-    p = heap->heads[c];
-    if (p != nullptr) {
-      heap->heads[c] = next_of(p);
-      clear_link(p);
-      return p;
-    }
     p = heap->refill(c);
     point = std::exchange(heap->sampled_point, nullptr);
+    Link& head = heap->heads[c];
+    for (int i = point == nullptr ? shared_batch(c) : 0; i > 0 && head != nullptr; --i) {
+      void* object = head;
+      void* following = next_of(object);
+      if (!cpu_cache_push(c, object)) {
+        set_next(object, following);
+        break;
+      }
+      head = following;
+    }
   }
   return point == nullptr ? p : sample_small(point, c, size_bytes, caller, countdown_of_thread());
+}
+
+// Frees the object, and others of a full CPU cache, to the shared heap.
+LARDER_SLOW void shared_free(void* p, int c) {
+  ThreadHeap* heap = shared_heap();
+  if (heap == nullptr) return;
+  set_next(p, nullptr);
+  for (int i = shared_batch(c); i > 0; --i) {
+    void* more = cpu_cache_pop(c);
+    if (more == nullptr) break;
+    set_next(more, p);
+    p = more;
+  }
+  LockGuard guard(heap->lock);
+  heap->free_list(p);
 }
 
 // Old content might point to leaked objects.
@@ -94,14 +121,7 @@ void slab_free_slow(void* p, Slab* s) {
     heap->adopt(s);
     return heap->push_local(s, p);
   }
-  // A thread without a heap frees into the CPU's shared heap if that owns the slab, else by a push.
-  ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return;
-  LockGuard guard(heap->lock);
-  if (s->owner() == heap)
-    heap->push_local(s, p);
-  else
-    remote_free(heap, s, p);
+  shared_free(p, s->size_class);
 }
 
 void free_in_signal(void* p, Slab* s) {
@@ -112,46 +132,7 @@ void free_in_signal(void* p, Slab* s) {
     stats::add(stats::kLeakedInSignal, 1);
 }
 
-LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
-  SlowPath path;
-  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
-  void* caller = __builtin_return_address(0);
-  ThreadHeap* heap = size_bytes <= kSpanMax ? thread_heap() : nullptr;
-  void* p = nullptr;
-  if (heap != nullptr && heap->cache.last_freed_fits(size_bytes)) {
-    p = heap->cache.take_last_freed()->object();
-  } else if (heap != nullptr) {
-    unsigned pages = span_pages(size_bytes);
-    heap->cache.evict_last_freed();
-    if (Slab* span = heap->cache.take_span(pages))
-      p = large_reuse(span, size_bytes);
-    else
-      heap->cache.raise_limit(pages * kPageBytes);
-  }
-  if (size_bytes > kSpanMax)
-    if (Slab* s = large_take_last_freed(size_bytes)) p = s->object();
-  bool zero = false;
-  if (p == nullptr)
-    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  // The cached memory is dirty, a clean span would raise the peak: use the cache up first.
-  if (p != nullptr && heap != nullptr && zero && heap->cache.bytes() != 0) {
-    page_heap.free_span(page_map.find(p), 0);
-    heap->trim();
-    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
-  }
-  return charge_large(p, size_bytes, zero, caller);
-}
-
-void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
-  if (likely(purge_early_count() == count_before) || heap == nullptr) return;
-  heap->trim();
-  purge_all();
-}
-
-}  // namespace
-
-void* malloc_slow(size_t size_bytes, size_t c) {
-  thread_state.last = ThreadState::kNoLast;
+LARDER_WARM void* malloc_slower(size_t size_bytes, size_t c) {
   SlowPath path;
   if (!path.entered()) {
     // The alignment of the class.
@@ -169,6 +150,57 @@ void* malloc_slow(size_t size_bytes, size_t c) {
     if (likely(point == nullptr)) return p;
     return sample_small(point, int(c), size_bytes, caller, &heap->countdown);
   });
+}
+
+LARDER_WARM void* malloc_large_slow(size_t size_bytes) {
+  SlowPath path;
+  if (!path.entered()) return or_enomem(emergency_alloc(size_bytes, 16));
+  void* caller = __builtin_return_address(0);
+  // A thread of mappings alone needs a heap, too, to come through malloc_large() and free_slow().
+  ThreadHeap* heap = thread_heap();
+  bool has_cache = heap != nullptr && size_bytes <= kSpanMax;
+  void* p = nullptr;
+  if (size_bytes > kSpanMax) {
+    if (Slab* s = large_take_last_freed(size_bytes)) p = s->object();
+  } else if (has_cache && heap->cache.last_freed_fits(size_bytes)) {
+    p = heap->cache.take_last_freed()->object();
+  } else if (has_cache) {
+    unsigned pages = span_pages(size_bytes);
+    heap->cache.evict_last_freed();
+    if (Slab* span = heap->cache.take_span(pages))
+      p = large_reuse(span, size_bytes);
+    else
+      heap->cache.raise_limit(pages * kPageBytes);
+  }
+  bool zero = false;
+  if (p == nullptr)
+    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  // The cached memory is dirty, a clean span would raise the peak: use the cache up first.
+  if (p != nullptr && has_cache && zero && heap->cache.bytes() != 0) {
+    page_heap.free_span(page_map.find(p), 0);
+    heap->trim();
+    p = allocate_with_retry(size_bytes, [&] { return large_alloc(size_bytes, 16, &zero); });
+  }
+  return charge_large(p, size_bytes, zero, caller);
+}
+
+void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
+  if (likely(purge_early_count() == count_before) || heap == nullptr) return;
+  heap->trim();
+  purge_all();
+}
+
+}  // namespace
+
+void* malloc_slow(size_t size_bytes, size_t c) {
+  thread_state.last = ThreadState::kNoLast;
+  if (shares()) {
+    if (void* p = cpu_cache_pop(int(c))) {
+      clear_link(p);
+      return p;
+    }
+  }
+  return malloc_slower(size_bytes, c);
 }
 
 void* malloc_large(size_t size_bytes) {
@@ -278,6 +310,8 @@ void free_slow(void* p, Slab* s) noexcept {
     if (s->kind == Kind::kSlab && s->owner() == kUnowned && heap->defer_free(s, p)) return;
     if (s->kind == Kind::kSpan && heap->cache.set_last_freed(s)) return;
     if (s->kind == Kind::kHuge && large_cache_last_freed(s)) return purge_wake();
+  } else if (shares() && s->kind == Kind::kSlab && cpu_cache_push(s->size_class, p)) {
+    return;
   }
   free_slower(p, s);
 }
@@ -330,6 +364,8 @@ size_t release_free_memory() {
     heap->trim();
     heap->cache.reset_limit();
   }
+  for (int c = 0; c < kClasses; ++c)
+    while (void* p = cpu_cache_pop(c)) shared_free(p, c);
   registry_release_unused();
   return purge_all();
 }

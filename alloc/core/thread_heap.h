@@ -162,7 +162,7 @@ struct ThreadHeap {
   // Frees what inlined code caches of the class into the slabs.
   void release_inlined(int c);
   // Frees a list of objects that are in use for their slabs.
-  void free_inlined(void* list);
+  void free_list(void* list);
   // release_deferred() for a few classes, round robin; for all.
   void release_some_deferred();
   void release_all_deferred();

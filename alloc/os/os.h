@@ -82,6 +82,9 @@ bool own_mappings_are_known();
 uint64_t now_ms();
 // Monotonic microseconds.
 uint64_t now_us();
+// Where libc has registered each thread's area for restartable sequences, in bytes from its thread
+// pointer; 0: nowhere.
+ptrdiff_t rseq_offset();
 // A CPU number below cpu_count(). A hint: it may be stale.
 unsigned cpu();
 // The CPUs that this process may ever run on, >= 1. Read once.

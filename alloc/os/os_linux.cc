@@ -395,11 +395,13 @@ uint64_t now_ms() {
   return uint64_t(ts.tv_sec) * 1000 + uint64_t(ts.tv_nsec) / 1000000;
 }
 
+ptrdiff_t rseq_offset() { return &__rseq_size != nullptr && __rseq_size != 0 ? __rseq_offset : 0; }
+
 unsigned cpu() {
   int n = -1;
-  if (&__rseq_size != nullptr && __rseq_size != 0) {
+  if (ptrdiff_t offset = rseq_offset()) {
     // struct rseq: cpu_id_start, cpu_id; negative while unregistered. Relaxed: a hint.
-    const char* area = static_cast<const char*>(__builtin_thread_pointer()) + __rseq_offset;
+    const char* area = static_cast<const char*>(__builtin_thread_pointer()) + offset;
     n = __atomic_load_n(reinterpret_cast<const int*>(area + 4), __ATOMIC_RELAXED);
   }
   if (n < 0) {

@@ -37,7 +37,7 @@ VARIANTS = {
     "cache-before-clean": [
         ("core/thread_heap.cc", "if ((s == nullptr || s->zero) && cache.bytes() != 0) {", "if (false) {"),
         ("core/slow_path.cc",
-         "if (p != nullptr && heap != nullptr && zero && heap->cache.bytes() != 0) {",
+         "if (p != nullptr && has_cache && zero && heap->cache.bytes() != 0) {",
          "if (false) {")],
     "carving-by-page": [("base/policy.h", "kCarveBytes = 4096;", "kCarveBytes = 1 << 18;")],
     # heap_cache

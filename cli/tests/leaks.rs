@@ -705,3 +705,36 @@ fn what_a_thread_has_in_hand_while_it_waits_for_a_lock_is_not_lost() {
         assert_eq!(json(&stdout(&found))["lost"]["objects"], 0);
     }
 }
+
+/// A thread without a heap of its own, whose free objects its CPU keeps.
+const SHARER: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void* share(void* argument) {
+  void* objects[20];
+  for (int i = 0; i < 20; ++i) objects[i] = malloc(300);
+  for (int i = 0; i < 20; ++i) free(objects[i]);
+  write(1, "up\n", 3);
+  for (;;) pause();
+  return argument;
+}
+int main(void) {
+  pthread_t thread;
+  free(malloc(1));
+  pthread_create(&thread, NULL, share, NULL);
+  pthread_join(thread, NULL);
+}
+"#;
+
+#[test]
+fn what_a_cpu_keeps_for_threads_without_a_heap_is_not_lost() {
+    let directory = temporary();
+    let flags = ["-O1", "-g", "-fno-builtin-malloc", "-pthread"];
+    let program = compile(directory.path(), "sharer.c", SHARER, &flags);
+    let mut command = preloaded(&program);
+    let running = start(command.env("LARDER_MAX_HEAPS", "1"));
+    let found = leaks(&running, &["--json"]);
+    assert_success(&found);
+    assert_eq!(json(&stdout(&found))["lost"]["objects"], 0);
+}

@@ -144,6 +144,8 @@ impl Anchor {
             && self.heaps.pending_bytes <= 128
             && self.heaps.pending_count <= 4096
             && self.heaps.inlined_classes <= 128
+            && self.heaps.most_cpu_caches <= 1024
+            && self.heaps.cpu_cache_room <= 1024
             && (4096..=1 << 20).contains(&self.meta.chunk_bytes)
             && parts.page_map_leaf_offset <= 64 << 20
             && parts.page_map_leaf_entries <= 1 << 24

@@ -1,7 +1,7 @@
 //! Every object of a stopped heap: where it is, whether it is in use, and its sample, if it has one.
 //!
 //! A slot of a slab is in use unless a free list has it: the slab's own, its remote frees, the lists of
-//! thread heaps, pending remote frees, those of inlined code, and the deferred frees of signal handlers.
+//! thread heaps, pending remote frees, CPU caches, those of inlined code, and the deferred frees of signal handlers.
 //! A list ends at anything but a slot in use, so following one terminates. Memory: 2 bits a slot, 512
 //! bytes for 2 MiB of small objects, 40 bytes a sampled object.
 
@@ -522,9 +522,32 @@ impl Gather<'_> {
             self.pending(address)?;
             self.inlined(fields.u64(layout.inlined.into()));
         }
+        self.cpu_caches();
         self.out.orphaned_heaps = orphaned.len();
         self.exempt_unknown(&orphaned);
         Ok(())
+    }
+
+    /// What threads without a heap share.
+    fn cpu_caches(&mut self) {
+        let layout = &self.anchor.heaps;
+        let room = u64::from(layout.cpu_cache_room);
+        for cpu in 0..u64::from(layout.most_cpu_caches) {
+            let cache = self.pieces.word(layout.cpu_caches + cpu * 8).unwrap_or(0);
+            if cache == 0 {
+                continue;
+            }
+            for class in 0..u64::from(self.anchor.parts.class_count) {
+                let count = self.pieces.word(cache.wrapping_add(class * 4)).unwrap_or(0);
+                let objects = u64::from(layout.cpu_cache_objects) + class * room * 8;
+                for index in 0..u64::from(count as u32).min(room) {
+                    let at = cache.wrapping_add(objects + index * 8);
+                    if let Ok(object) = self.pieces.word(at) {
+                        self.out.set_free(object);
+                    }
+                }
+            }
+        }
     }
 
     fn lists_behind_points(&mut self, first: u64) {
