@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/stats.h"
-#include "core/cpu_cache.h"
 #include "core/foreign.h"
 #include "core/guard.h"
 #include "core/large.h"
@@ -16,6 +15,7 @@
 #include "core/pressure.h"
 #include "core/purge.h"
 #include "core/registry.h"
+#include "core/shared.h"
 #include "core/thread_heap.h"
 #include "os/backing.h"
 
@@ -40,51 +40,6 @@ void* allocate_with_retry(size_t size_bytes, Allocate allocate) {
   }
   if (unlikely(limit::crossed())) relieve_pressure();
   return or_enomem(p);
-}
-
-// Whether the thread shares CPU caches and heaps.
-LARDER_FAST bool shares() { return thread_state.phase >= ThreadState::kSurplus; }
-
-// Objects of a list that a CPU cache passes on at once, under the lock of a shared heap.
-int shared_batch(int c) { return kSizeClasses.max_deferred[c] / 2; }
-
-LARDER_SLOW void* shared_malloc(int c, size_t size_bytes, void* caller) {
-  ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return nullptr;
-  cpu_cache_make();
-  SamplePoint* point = nullptr;
-  void* p = nullptr;
-  {
-    LockGuard guard(heap->lock);
-    p = heap->refill(c);
-    point = std::exchange(heap->sampled_point, nullptr);
-    Link& head = heap->heads[c];
-    for (int i = point == nullptr ? shared_batch(c) : 0; i > 0 && head != nullptr; --i) {
-      void* object = head;
-      void* following = next_of(object);
-      if (!cpu_cache_push(c, object)) {
-        set_next(object, following);
-        break;
-      }
-      head = following;
-    }
-  }
-  return point == nullptr ? p : sample_small(point, c, size_bytes, caller, countdown_of_thread());
-}
-
-// Frees the object, and others of a full CPU cache, to the shared heap.
-LARDER_SLOW void shared_free(void* p, int c) {
-  ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return;
-  set_next(p, nullptr);
-  for (int i = shared_batch(c); i > 0; --i) {
-    void* more = cpu_cache_pop(c);
-    if (more == nullptr) break;
-    set_next(more, p);
-    p = more;
-  }
-  LockGuard guard(heap->lock);
-  heap->free_list(p);
 }
 
 // Old content might point to leaked objects.
@@ -194,12 +149,8 @@ void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
 
 void* malloc_slow(size_t size_bytes, size_t c) {
   thread_state.last = ThreadState::kNoLast;
-  if (shares()) {
-    if (void* p = cpu_cache_pop(int(c))) {
-      clear_link(p);
-      return p;
-    }
-  }
+  if (shares())
+    if (void* p = shared_take(int(c))) return p;
   return malloc_slower(size_bytes, c);
 }
 
@@ -237,21 +188,6 @@ void free_empty(Slab* s) noexcept {
 
 namespace {
 
-// Frees the slot of a sampled object, by a thread without a heap.
-void free_slot_shared(SamplePoint* point) {
-  Slab* s = page_map.find(point->slot);
-  ThreadHeap* heap = shared_heap();
-  if (heap == nullptr) return sample_point_drop(point);
-  LockGuard guard(heap->lock);
-  if (s->owner() == heap) {
-    heap->push_local(s, point->slot);
-    heap->free_sampled_slot(s->size_class, point);
-  } else {
-    remote_free(heap, s, point->slot);
-    sample_point_drop(point);
-  }
-}
-
 // Frees the object of a sample slab, then its slot.
 LARDER_WARM void free_sampled(void* p, Slab* s) {
   SamplePoint* point = nullptr;
@@ -260,7 +196,7 @@ LARDER_WARM void free_sampled(void* p, Slab* s) {
     SlowPath path;
     if (!path.entered()) return free_in_signal(p, s);
     point = sample_free(s, p);
-    if (point != nullptr && thread_heap() == nullptr) return free_slot_shared(point);
+    if (point != nullptr && thread_heap() == nullptr) return shared_free_slot(point);
   }
   if (point != nullptr) {
     free_fast(point->slot);
@@ -310,7 +246,7 @@ void free_slow(void* p, Slab* s) noexcept {
     if (s->kind == Kind::kSlab && s->owner() == kUnowned && heap->defer_free(s, p)) return;
     if (s->kind == Kind::kSpan && heap->cache.set_last_freed(s)) return;
     if (s->kind == Kind::kHuge && large_cache_last_freed(s)) return purge_wake();
-  } else if (shares() && s->kind == Kind::kSlab && cpu_cache_push(s->size_class, p)) {
+  } else if (shares() && s->kind == Kind::kSlab && shared_put(p, s->size_class)) {
     return;
   }
   free_slower(p, s);
@@ -364,8 +300,7 @@ size_t release_free_memory() {
     heap->trim();
     heap->cache.reset_limit();
   }
-  for (int c = 0; c < kClasses; ++c)
-    while (void* p = cpu_cache_pop(c)) shared_free(p, c);
+  shared_release_cache();
   registry_release_unused();
   return purge_all();
 }
