@@ -336,8 +336,10 @@ impl Sampler {
             let map = stream.follow_map()?;
             self.follow(map);
             let walked = self.walker.walk_interrupted(map, registers)?;
+            let complete = walked.complete;
             let node = stream.number(&mut self.walker, map, walked, try_again);
-            if let Some(node) = node? {
+            if let Some(native) = node? {
+                let node = stream.node_of_sample(&mut self.walker, native, complete)?;
                 return stream.sample(node, sample);
             }
             self.walker.drop_last();

@@ -360,10 +360,10 @@ impl Snapshot {
         }
     }
 
-    /// Whether this code evaluates Python code, and its frames are not known yet.
-    pub fn begins_python(&self, address: u64) -> bool {
+    /// Whether the calling thread, with these addresses on its stack, evaluates Python code whose frames are not known yet.
+    pub fn begins_python(&self, stack: impl Iterator<Item = u64> + Clone) -> bool {
         let interpreter = self.interpreter.as_ref();
-        self.python.is_none() && interpreter.is_some_and(|i| i.evaluates.contains(&address))
+        self.python.is_none() && interpreter.is_some_and(|i| i.runs(stack))
     }
 
     /// Whether code at this address belongs to a module.
@@ -395,7 +395,8 @@ impl Snapshot {
         // SAFETY: the headers of a module that is loaded.
         let exports = headers.and_then(|headers| unsafe { Exports::of(bias, headers) });
         if self.interpreter.is_none() {
-            self.interpreter = exports.as_ref().and_then(Interpreter::of);
+            let module = known.start..known.end;
+            self.interpreter = exports.and_then(|exports| Interpreter::of(&exports, module));
         }
         known.tables = match (sections.eh_frame_hdr, sections.eh_frame) {
             (Some(header), Some(frames)) => Some(Tables { header, frames }),

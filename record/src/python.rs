@@ -22,7 +22,7 @@ use crate::{arch, file, hash, sys};
 use chain::is_plausible;
 pub use chain::{Evaluated, PythonFrame, Thread};
 use code::Place;
-use layout::{KNOWN, Layout, OBJECT_TYPE};
+use layout::{Evaluation, KNOWN, Layout, OBJECT_TYPE};
 
 type ThreadState = unsafe extern "C" fn() -> usize;
 type VersionText = unsafe extern "C" fn() -> *const c_char;
@@ -32,6 +32,7 @@ type VersionText = unsafe extern "C" fn() -> *const c_char;
 pub struct Interpreter {
     /// The code of the function that evaluates Python code, without what the compiler has moved elsewhere.
     pub evaluates: Range<u64>,
+    module: Range<u64>,
     /// Returns the calling thread's state, or 0; plain reads.
     thread_state: ThreadState,
     /// Since Python 3.11.
@@ -44,7 +45,7 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    pub fn of(exports: &Exports) -> Option<Interpreter> {
+    pub fn of(exports: &Exports, module: Range<u64>) -> Option<Interpreter> {
         let find = |name| exports.find(name);
         let evaluates = find(b"_PyEval_EvalFrameDefault")?;
         let thread_state = find(b"PyGILState_GetThisThreadState")?.address as usize;
@@ -54,6 +55,7 @@ impl Interpreter {
         folder.truncate(length);
         Some(Interpreter {
             evaluates: evaluates.address..evaluates.address + evaluates.bytes,
+            module,
             // SAFETY: CPython's functions of these names have these types.
             thread_state: unsafe { std::mem::transmute::<usize, ThreadState>(thread_state) },
             version: find(b"Py_Version").map(|version| version.address),
@@ -65,7 +67,7 @@ impl Interpreter {
         })
     }
 
-    /// Major and minor version. The interpreter has begun to run.
+    /// Major and minor version.
     fn version(&self) -> Option<[u32; 2]> {
         if let Some(at) = self.version {
             let word = code::read_word(at)? as u32;
@@ -78,26 +80,39 @@ impl Interpreter {
         Some([part()?, part()?])
     }
 
+    fn layout(&self) -> Option<&'static Layout> {
+        static LAYOUTS: [Layout; 7] = KNOWN;
+        let version = self.version()?;
+        LAYOUTS.iter().find(|layout| version == [3, layout.minor])
+    }
+
+    fn python(&self, module: u32) -> Option<Python> {
+        let python = Python {
+            layout: self.layout()?,
+            module: ModuleId(module),
+            interpreter: self.clone(),
+        };
+        python.can_be_read().then_some(python)
+    }
+
+    /// Whether the calling thread, with these addresses on its stack, evaluates Python code. Of the function that does so
+    /// the compiler may have moved most elsewhere: then the thread's frames tell.
+    pub fn runs(&self, mut stack: impl Iterator<Item = u64> + Clone) -> bool {
+        let evaluates = stack
+            .clone()
+            .any(|address| self.evaluates.contains(&address));
+        evaluates || stack.any(|address| self.module.contains(&address)) && self.python(0).is_some()
+    }
+
     /// How to read frames, if that can be done: the calling thread evaluates Python code. If not, says so in one line
     /// on stderr.
     pub fn begin(&self, module: u32) -> Option<Python> {
-        let version = self.version()?;
-        static LAYOUTS: [Layout; 4] = KNOWN;
-        let layout = LAYOUTS.iter().find(|layout| version == [3, layout.minor]);
-        let python = layout.map(|layout| Python {
-            layout,
-            thread_state: self.thread_state,
-            module: ModuleId(module),
-            code_type: self.code_type,
-            folder: self.folder.clone(),
-        });
-        if let Some(python) = python
-            && python.can_be_read(self)
-        {
+        if let Some(python) = self.python(module) {
             return Some(python);
         }
-        let [major, minor] = version;
+        let [major, minor] = self.version()?;
         let version = CString::new(format!("{major}.{minor}")).unwrap_or_default();
+        let layout = self.layout();
         let known = layout.map_or("its frames are not known", |_| "its frames cannot be read");
         let rest = format!("{known}: native ones are recorded");
         file::warn(b"Python ", &version, None, rest.as_bytes());
@@ -108,10 +123,8 @@ impl Interpreter {
 /// A running CPython whose frames can be read.
 pub struct Python {
     layout: &'static Layout,
-    thread_state: ThreadState,
     module: ModuleId,
-    code_type: u64,
-    folder: Vec<u8>,
+    interpreter: Interpreter,
 }
 
 /// Whether an object is of a type; nothing is trusted.
@@ -136,8 +149,8 @@ impl Python {
     /// The calling thread, if it runs Python code. `checked`: the state that was found to be its own last.
     #[inline]
     pub fn thread(&self, checked: &mut u64) -> Option<Thread<'_>> {
-        // SAFETY: the module is loaded, and has initialized itself: it has evaluated code.
-        let state = unsafe { (self.thread_state)() } as u64;
+        // SAFETY: the module is loaded; before it has initialized itself, the function returns 0.
+        let state = unsafe { (self.interpreter.thread_state)() } as u64;
         if state != *checked {
             *checked = if self.is_own(state) { state } else { 0 };
         }
@@ -152,10 +165,10 @@ impl Python {
     }
 
     /// Whether the layout is right for the calling thread's frames: each has a code object with texts as names.
-    fn can_be_read(&self, interpreter: &Interpreter) -> bool {
+    fn can_be_read(&self) -> bool {
         let is_text = |code: u64, offset: u32| {
             code::read_word(code + u64::from(offset))
-                .is_some_and(|text| is_plausible(text) && is_of(text, interpreter.text_type))
+                .is_some_and(|text| is_plausible(text) && is_of(text, self.interpreter.text_type))
         };
         let layout = self.layout;
         let texts = [layout.name, layout.shown_name, layout.file];
@@ -173,10 +186,45 @@ impl Python {
     }
 
     fn checked(&self, thread: Thread<'_>) -> Option<(u64, Vec<u64>)> {
-        let is_code = |code: &u64| is_plausible(*code) && is_of(*code, self.code_type);
+        let is_code = |code: &u64| is_plausible(*code) && is_of(*code, self.interpreter.code_type);
         thread
             .checked()
             .filter(|(_, codes)| codes.iter().all(is_code))
+    }
+
+    /// The frames of a thread that was interrupted.
+    pub fn interrupted(&self, thread: Thread<'_>) -> (Vec<Evaluated>, bool) {
+        thread.frames(Some(self.interpreter.code_type))
+    }
+
+    /// Finds where the frames of each evaluation are on the native stack, if they do not say it themselves.
+    /// `native`: addresses in the trace's form and stack pointers, innermost first. `complete`: so are these stacks.
+    pub fn place(
+        &self,
+        native: &[(u64, u64)],
+        evaluated: &mut [Evaluated],
+        complete: bool,
+    ) -> bool {
+        if self.layout.evaluation != Evaluation::FrameInOrder {
+            return true;
+        }
+        let interpreter = &self.interpreter;
+        let bytes = |at: usize| native.get(at + 1).map(|outer| outer.1 - native[at].1);
+        let is_within = |at: &usize, code: &Range<u64>| code.contains(&(native[*at].0 >> 1));
+        let evaluates = |at: &usize| is_within(at, &interpreter.evaluates);
+        let all = 0..native.len();
+        let mut places: Vec<usize> = all.clone().filter(evaluates).collect();
+        if complete && places.len() < evaluated.len() {
+            // What the compiler has moved elsewhere has native frames of the same size.
+            let usual = places.first().map(|at| bytes(*at));
+            let is_like =
+                |at: &usize| is_within(at, &interpreter.module) && Some(bytes(*at)) == usual;
+            places = all.filter(|at| evaluates(at) || is_like(at)).collect();
+        }
+        for (at, here) in places.iter().zip(evaluated.iter_mut()) {
+            here.at = native[*at].1;
+        }
+        !complete || places.len() == evaluated.len()
     }
 
     /// The line that a frame is at, which is read with care.
@@ -205,7 +253,7 @@ impl Python {
             None | Some(b'/' | b'<') => file.to_vec(),
             Some(_) => {
                 let file = file.strip_prefix(b"./").unwrap_or(file);
-                [&self.folder, &b"/"[..], file].concat()
+                [&self.interpreter.folder, &b"/"[..], file].concat()
             }
         }
     }

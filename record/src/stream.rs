@@ -586,8 +586,7 @@ impl Stream {
 
     /// Whether the last stack is the first one with Python code. Then the map is another afterwards.
     fn begins_python(&mut self, map: &Snapshot) -> bool {
-        let mut frames = self.walker.last().iter();
-        let begins = frames.any(|frame| map.begins_python(frame.ip()));
+        let begins = map.begins_python(self.walker.last().iter().map(|frame| frame.ip()));
         if begins {
             map::begin_python();
         }

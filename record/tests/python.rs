@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Bench, Run};
+use crate::support::{Bench, Run, cpu_library, recorder};
 use larder_trace::{Action, Frame, Trace, trace_files};
 
 /// At each allocation of 77,778 bytes a program notes the interpreter's own stack. At its end it prints them.
@@ -14,24 +14,18 @@ type Stacks = BTreeMap<String, usize>;
 
 const SIZE: u64 = 77_778;
 
-/// Debian's, and the versions of pyenv: others than the one that is always there are tested where they are.
+/// The machine's own, or those that `tests/machines/python` has found.
 fn pythons() -> Vec<PathBuf> {
-    let debians = PathBuf::from("/usr/bin/python3");
-    assert!(debians.exists(), "no python3: run scripts/setup");
-    let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
-    let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
-    let versions = root.and_then(|root| root.join("versions").read_dir().ok());
-    let versions = versions.into_iter().flatten().filter_map(Result::ok);
-    let known = ["3.10.", "3.11.", "3.12.", "3.13."];
-    let others = versions.filter(|version| {
-        let name = version.file_name();
-        known
-            .iter()
-            .any(|begin| name.to_string_lossy().starts_with(begin))
-    });
-    let others = others.map(|version| version.path().join("bin/python3"));
-    let others = others.filter(|python| python.exists());
-    [debians].into_iter().chain(others).collect()
+    let named = std::env::var_os("LARDER_TEST_PYTHONS").unwrap_or("/usr/bin/python3".into());
+    let pythons: Vec<PathBuf> = std::env::split_paths(&named).collect();
+    for python in &pythons {
+        assert!(
+            python.exists(),
+            "no {}: run scripts/setup",
+            python.display()
+        );
+    }
+    pythons
 }
 
 /// Functions and lines of Python in the stacks of the marked allocations.
@@ -42,13 +36,9 @@ fn stacks(run: &Run, python: &Path) -> Stacks {
         let trace = Trace::open(&file).expect("a trace");
         let mut events = trace.events();
         while let Some(event) = events.next() {
-            // A bytearray begins by a realloc of nothing.
-            let (Action::Alloc {
+            let Action::Alloc {
                 size: SIZE, stack, ..
-            }
-            | Action::ReallocEnd {
-                size: SIZE, stack, ..
-            }) = event.action
+            } = event.action
             else {
                 continue;
             };
@@ -67,6 +57,28 @@ fn stacks(run: &Run, python: &Path) -> Stacks {
         assert_eq!(events.damage().len(), 0);
     }
     stacks
+}
+
+/// Whether there are stacks of the code that the interpreter evaluates first.
+fn are_from_the_beginning(run: &Run) -> bool {
+    let files = trace_files(&run.folder).expect("traces");
+    files.iter().any(|file| {
+        let trace = Trace::open(file).expect("a trace");
+        let mut events = trace.events();
+        let mut found = false;
+        while let Some(event) = events.next() {
+            if let Action::Alloc { stack, .. } = event.action {
+                let mut frames = events.stacks().frames(stack);
+                found |= frames.any(|frame| {
+                    let name = name(&trace, frame);
+                    name.is_some_and(|name| {
+                        name.starts_with("_install@<frozen importlib._bootstrap>")
+                    })
+                });
+            }
+        }
+        found
+    })
 }
 
 fn name(trace: &Trace, frame: &Frame) -> Option<String> {
@@ -152,7 +164,106 @@ fn pythons_frames_are_the_interpreters_own() {
                 command.env("PYTHONMALLOC", malloc);
             });
             assert_stacks_are_right(&run, &python, 40);
+            let early = malloc != "malloc" || are_from_the_beginning(&run);
+            assert!(early, "{} is recognized late", python.display());
         }
+    }
+}
+
+/// Calls of every kind; each takes as long as the others.
+const BUSY: &str = r#"
+def spin(count):
+    total = 0
+    for number in range(count):
+        total += number & 7
+    return total
+def deep(depth):
+    return spin(20000) if depth == 0 else deep(depth - 1)
+def generated():
+    for _ in range(3):
+        yield spin(20000)
+def by_c():
+    return max([1, 2, 3], key=lambda _: spin(20000))
+def listed():
+    return [spin(10000) + len(str(size)) for size in range(3)]
+def main():
+    for turn in range(200):
+        deep(5)
+        sum(generated())
+        by_c()
+        listed()
+        exec("spin(20000)")
+bytearray(77777)
+main()
+"#;
+
+/// Outermost first, the chains of functions that may be seen, each with what it may call.
+fn is_possible(names: &[String]) -> bool {
+    let calls = |outer: &str, inner: &str| match outer {
+        "<module>" => ["main", "spin"].contains(&inner),
+        "main" => [
+            "deep",
+            "generated",
+            "by_c",
+            "listed",
+            "<module>",
+            "<listcomp>",
+        ]
+        .contains(&inner),
+        "deep" => ["deep", "spin"].contains(&inner),
+        "generated" | "<listcomp>" | "<lambda>" => inner == "spin",
+        "by_c" => inner == "<lambda>",
+        "listed" => ["<listcomp>", "spin"].contains(&inner),
+        _ => false,
+    };
+    let short = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let names: Vec<String> = names.iter().map(|name| short(name)).collect();
+    names.first().is_some_and(|first| first == "<module>")
+        && names.windows(2).all(|pair| calls(&pair[0], &pair[1]))
+}
+
+#[test]
+fn samples_have_pythons_frames() {
+    let bench = Bench::new();
+    let script = bench.path("busy.py");
+    std::fs::write(&script, BUSY).expect("written");
+    let script = script.to_str().expect("a path").to_owned();
+    for python in pythons() {
+        let mut list = recorder().into_os_string();
+        list.push(":");
+        list.push(cpu_library());
+        let run = bench.run_with(&python, &["-S", &script], |command| {
+            command
+                .env("LD_PRELOAD", list)
+                .env("LARDER_RECORD_CPU", "997");
+        });
+        run.succeeded();
+        let (mut spinning, mut all) = (0, 0);
+        for file in trace_files(&run.folder).expect("traces") {
+            let trace = Trace::open(&file).expect("a trace");
+            let mut events = trace.events();
+            while let Some(event) = events.next() {
+                let Action::Sample { stack, .. } = event.action else {
+                    continue;
+                };
+                let frames = events.stacks().frames(stack);
+                let names: Vec<String> = frames.filter_map(|frame| name(&trace, frame)).collect();
+                let in_script =
+                    |name: &&String| name.contains("@busy.py:") || name.contains("@<string>:");
+                let functions = names.iter().rev().filter(in_script);
+                let functions = functions.filter_map(|name| name.split('@').next());
+                let functions: Vec<String> = functions.map(str::to_owned).collect();
+                all += 1;
+                spinning += usize::from(functions.last().is_some_and(|name| name == "spin"));
+                assert!(functions.is_empty() || is_possible(&functions), "{names:?}");
+            }
+            assert_eq!(events.damage().len(), 0);
+        }
+        let python = python.display();
+        assert!(
+            all > 50 && spinning * 10 >= all * 8,
+            "{python}: {spinning} of {all}"
+        );
     }
 }
 
@@ -219,6 +330,8 @@ fn frames_of_another_layout_are_left_alone() {
         ("0x030b02f0", "3.11"),
         ("0x030c00f0", "3.12"),
         ("0x030d00f0", "3.13"),
+        ("0x030e00f0", "3.14"),
+        ("0x030f00f0", "3.15"),
     ] {
         for bad in ["0", "1", "0x4141414141414140", "0x700000000000"] {
             for start in [

@@ -6,12 +6,19 @@
 //! native stack has it: the anchor, the record or the frame that the evaluating function keeps there. Where that is, is
 //! found once for each native stack, with care.
 
-use super::code::read_word;
-use super::layout::{BYTES, Evaluation, KIND_OWN, KNOWN, Layout};
+use super::code::{read, read_word};
+use super::layout::{
+    BYTES, CODE_TAG, Evaluation, KIND_OWN, KNOWN, Layout, OBJECT_TYPE, STATE_BYTES,
+};
 use crate::hash;
 
 /// Outer frames beyond are left out.
 const MAX_FRAMES: usize = 1 << 15;
+/// The same in a sample of processor time, where each is read with care.
+const MAX_SAMPLED_FRAMES: usize = 1 << 10;
+/// No layout needs more of a frame, or of a record.
+const FRAME_BYTES: u64 = 120;
+const RECORD_BYTES: u64 = 24;
 
 /// A frame of Python code.
 #[derive(Clone, Copy)]
@@ -34,7 +41,7 @@ impl PythonFrame {
 
 /// The frames that one invocation of the evaluating function has, innermost first.
 pub struct Evaluated {
-    /// An address in that function's native frame.
+    /// An address in that function's native frame; 0: as many further in as its place here.
     pub at: u64,
     pub frames: Vec<PythonFrame>,
 }
@@ -86,10 +93,13 @@ impl<'a> Thread<'a> {
     #[inline]
     pub fn key(&self, anchor: u64) -> Option<u64> {
         match self.layout.minor {
-            10 => self.by::<0>().hash(anchor),
-            11 => self.by::<1>().hash(anchor),
-            12 => self.by::<2>().hash(anchor),
-            _ => self.by::<3>().hash(anchor),
+            9 => self.by::<0>().hash(anchor),
+            10 => self.by::<1>().hash(anchor),
+            11 => self.by::<2>().hash(anchor),
+            12 => self.by::<3>().hash(anchor),
+            13 => self.by::<4>().hash(anchor),
+            14 => self.by::<5>().hash(anchor),
+            _ => self.by::<6>().hash(anchor),
         }
     }
 
@@ -103,17 +113,15 @@ impl<'a> Thread<'a> {
 
     #[inline(always)]
     fn hash(&self, anchor: u64) -> Option<u64> {
-        /// A thread that evaluates nothing has its record in its state.
-        const STATE_BYTES: u64 = 1024;
         let layout = self.layout;
         if let Some(record) = layout.record {
             // SAFETY: the contract of `new`.
             let record = unsafe { word(self.state, record) };
             if record != anchor {
-                return (record.wrapping_sub(self.state) < STATE_BYTES).then_some(0);
+                return self.is_in_state(record).then_some(0);
             }
         }
-        let mut is_at_anchor = layout.record.is_some();
+        let mut is_at_anchor = layout.evaluation != Evaluation::OwnFrame || layout.record.is_some();
         let mut frame = self.innermost();
         let mut key = 0;
         for _ in 0..MAX_FRAMES {
@@ -125,6 +133,9 @@ impl<'a> Thread<'a> {
             unsafe {
                 let kind = self.kind(frame);
                 if layout.evaluation == Evaluation::OwnFrame && kind >= KIND_OWN {
+                    if self.is_in_state(frame) {
+                        break;
+                    }
                     if !is_at_anchor {
                         return None;
                     }
@@ -138,12 +149,17 @@ impl<'a> Thread<'a> {
         Some(key)
     }
 
+    #[inline(always)]
+    fn is_in_state(&self, address: u64) -> bool {
+        address.wrapping_sub(self.state) < STATE_BYTES
+    }
+
     /// # Safety
     /// A frame of the chain.
     #[inline(always)]
     unsafe fn kind(&self, frame: u64) -> u8 {
         match self.layout.evaluation {
-            Evaluation::FrameEach => 0,
+            Evaluation::FrameInOrder | Evaluation::FrameEach => 0,
             // SAFETY: by contract.
             _ => unsafe { ((frame + u64::from(self.layout.kind)) as *const u8).read() },
         }
@@ -156,10 +172,13 @@ impl<'a> Thread<'a> {
         let layout = self.layout;
         // SAFETY: by contract.
         unsafe {
-            let (code, instruction) = (word(frame, layout.code), word(frame, layout.instruction));
+            let code = word(frame, layout.code) & !CODE_TAG;
+            let instruction = word(frame, layout.instruction);
             let instruction = match layout.evaluation {
                 // Its number, of 32 bits.
-                Evaluation::FrameEach => instruction & u64::from(u32::MAX),
+                Evaluation::FrameInOrder | Evaluation::FrameEach => {
+                    instruction & u64::from(u32::MAX)
+                }
                 _ => instruction,
             };
             let identity = match layout.version {
@@ -192,20 +211,33 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// All frames by invocation, innermost first, and whether these are all.
-    pub fn frames(&self) -> (Vec<Evaluated>, bool) {
+    /// All frames by invocation, innermost first, and whether these are all. `careful`, with the type of code objects:
+    /// the thread may have been interrupted anywhere, so nothing is trusted, and there are none if one cannot be read.
+    pub fn frames(&self, careful: Option<u64>) -> (Vec<Evaluated>, bool) {
         let layout = self.layout;
+        let most = careful.map_or(MAX_FRAMES, |_| MAX_SAMPLED_FRAMES);
+        let trusted = |address, bytes| {
+            careful.is_none() || is_plausible(address) && read(address, bytes).is_some()
+        };
+        let mut record = 0;
+        if let Some(offset) = layout.record {
+            // SAFETY: the contract of `new`.
+            record = unsafe { word(self.state, offset) };
+            if !trusted(record, RECORD_BYTES) {
+                return (Vec::new(), false);
+            }
+        }
         let mut found = Vec::new();
         let mut frames = Vec::new();
         let mut frame = self.innermost();
-        // SAFETY: the contract of `new`.
-        let first = |offset| unsafe { word(self.state, offset) };
-        let mut record = layout.record.map_or(0, first);
-        for _ in 0..MAX_FRAMES {
-            if !is_plausible(frame) {
+        for _ in 0..most {
+            if !is_plausible(frame) || self.is_in_state(frame) {
                 return (found, true);
             }
-            // SAFETY: as in `key`; a record of the native stack, one for each marked frame.
+            if !trusted(frame, FRAME_BYTES) {
+                return (Vec::new(), false);
+            }
+            // SAFETY: as in `key`, or just found readable; a record of the native stack, one for each marked frame.
             unsafe {
                 let kind = self.kind(frame);
                 let at = match layout.evaluation {
@@ -215,12 +247,16 @@ impl<'a> Thread<'a> {
                     _ => Some(record),
                 };
                 if at != Some(frame) {
+                    if careful.is_some_and(|kind| !self.has_code(frame, kind)) {
+                        return (Vec::new(), false);
+                    }
                     frames.push(self.frame(frame));
                 }
                 if let Some(at) = at {
                     let frames = std::mem::take(&mut frames);
                     found.push(Evaluated { at, frames });
-                    if layout.evaluation != Evaluation::OwnFrame && is_plausible(record) {
+                    let has_outer = layout.evaluation != Evaluation::OwnFrame;
+                    if has_outer && is_plausible(record) && trusted(record, RECORD_BYTES) {
                         record = word(record, layout.record_outer);
                     }
                 }
@@ -228,6 +264,21 @@ impl<'a> Thread<'a> {
             }
         }
         (found, false)
+    }
+
+    /// Whether a frame's code is an object of this type, with a table of lines.
+    ///
+    /// # Safety
+    /// A frame can be read there.
+    unsafe fn has_code(&self, frame: u64, code_type: u64) -> bool {
+        let layout = self.layout;
+        // SAFETY: by contract.
+        let code = unsafe { word(frame, layout.code) } & !CODE_TAG;
+        let field = |offset: u64| read_word(code.wrapping_add(offset));
+        let table = || field(layout.lines.into()).filter(|table| is_plausible(*table));
+        is_plausible(code)
+            && field(OBJECT_TYPE) == Some(code_type)
+            && table().is_some_and(|table| read(table, BYTES + 16).is_some())
     }
 
     /// The same without trust in anything: the anchor and the code objects of all frames. `None` if there are none, or
@@ -242,15 +293,15 @@ impl<'a> Thread<'a> {
             Some(record) => field(self.state, record)?,
             None => 0,
         };
-        let mut frame = match layout.evaluation {
-            Evaluation::FrameEach => field(self.state, layout.innermost)?,
-            _ if layout.record.is_none() => field(self.state, layout.innermost)?,
+        let mut frame = match (layout.evaluation, layout.record) {
+            (Evaluation::FrameEach, _) | (_, None) => field(self.state, layout.innermost)?,
             _ => field(record, layout.record_innermost)?,
         };
-        let mut anchor = layout.record.map(|_| record);
+        let is_in_order = layout.evaluation == Evaluation::FrameInOrder;
+        let mut anchor = (is_in_order || layout.record.is_some()).then_some(record);
         let mut codes = Vec::new();
         for _ in 0..MAX_FRAMES {
-            if frame == 0 {
+            if frame == 0 || self.is_in_state(frame) {
                 return anchor.filter(|_| !codes.is_empty()).zip(Some(codes));
             }
             let kind = field(frame, layout.kind & !7)?.to_ne_bytes()[layout.kind as usize & 7];
@@ -258,12 +309,12 @@ impl<'a> Thread<'a> {
             if is_own {
                 anchor = anchor.or(Some(frame));
             } else {
-                codes.push(field(frame, layout.code)?);
+                codes.push(field(frame, layout.code)? & !CODE_TAG);
             }
             let is_last = match layout.evaluation {
                 Evaluation::FrameEach => true,
                 Evaluation::FramesUpToMark => kind != 0,
-                Evaluation::OwnFrame => false,
+                Evaluation::FrameInOrder | Evaluation::OwnFrame => false,
             };
             if is_last {
                 record = field(record, layout.record_outer)?;

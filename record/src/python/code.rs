@@ -60,8 +60,10 @@ pub fn place(layout: &Layout, frame: PythonFrame) -> Option<Place> {
     let lines = field(layout.lines)?;
     let length = read_word(lines.checked_add(LENGTH)?)?;
     let table = read(lines, BYTES.checked_add(length)?)?.get(BYTES as usize..)?;
+    let number = instruction as u32 as i32;
     let line = match layout.evaluation {
-        Evaluation::FrameEach => line_by_pairs(table, first, instruction as u32 as i32),
+        Evaluation::FrameInOrder => Some(line_by_steps(table, first, number)),
+        Evaluation::FrameEach => line_by_pairs(table, first, number),
         _ => {
             let start = code + u64::from(layout.instructions);
             line_by_locations(table, first, instruction.wrapping_sub(start) / 2)
@@ -107,6 +109,20 @@ pub fn text(layout: &Layout, object: u64) -> Option<Vec<u8>> {
         }
     }
     Some(out)
+}
+
+/// Python 3.9: pairs of how many bytes behind the last line's instructions the next line's begin, and how far it is from
+/// the last one. `instruction`: its first byte, negative before the first.
+fn line_by_steps(table: &[u8], first: u32, instruction: i32) -> u32 {
+    let (mut begin, mut line) = (0, first);
+    for pair in table.chunks_exact(2) {
+        begin += i64::from(pair[0]);
+        if begin > i64::from(instruction) {
+            break;
+        }
+        line = line.wrapping_add_signed((pair[1] as i8).into());
+    }
+    line
 }
 
 /// Python 3.10: pairs of how many bytes of instructions a line has, and how far it is from the last one.
@@ -172,7 +188,7 @@ fn signed_varint(bytes: &[u8]) -> i64 {
 mod tests {
     use super::*;
 
-    /// Of this function at line 10, by CPython 3.11 and 3.10, with what `co_lines` says of it.
+    /// Of this function at line 10, by CPython 3.11, 3.10 and 3.9, with what `co_lines` or `dis` says of it.
     /// ```python
     /// def f(a):
     ///     b = [
@@ -192,6 +208,9 @@ mod tests {
         let lines = [None, Some(12), Some(11), Some(11), Some(14), Some(14)];
         let found = [-1, 0, 1, 2, 3, 4].map(|at| line_by_pairs(&pairs, 10, at));
         assert_eq!(found, lines);
+        let steps = [0, 2, 2, 255, 4, 3];
+        let found = [-1, 0, 1, 2, 4, 6, 8].map(|at| line_by_steps(&steps, 10, at));
+        assert_eq!(found, [10, 12, 12, 11, 11, 14, 14]);
     }
 
     #[test]
@@ -206,6 +225,7 @@ mod tests {
         ] {
             assert_eq!(line_by_locations(table, 10, u64::MAX), None);
             assert_eq!(line_by_pairs(table, 10, i32::MAX), None);
+            line_by_steps(table, 0, i32::MAX);
         }
     }
 

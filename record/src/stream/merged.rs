@@ -156,21 +156,54 @@ impl Stream {
             return Some(node as u32);
         }
         let native_complete = walk(self)?;
-        let (evaluated, complete) = thread.frames();
-        let node = self.merge(python, &evaluated, complete && native_complete)?;
+        let (evaluated, complete) = thread.frames(None);
+        let merged = self.merge(python, evaluated, complete && native_complete)?;
+        let node = merged.unwrap_or(native);
         self.merged.stacks.insert(key, u64::from(node));
         Some(node)
     }
 
-    /// Defines the stack of these frames and the last stack's.
+    /// The number of an interrupted stack, which `walker` has walked, and which has this number without Python's frames.
+    /// Reads those with care; where they are in the making, the stack stays as it is.
+    #[cold]
+    pub fn node_of_sample(
+        &mut self,
+        walker: &mut Walker,
+        native: u32,
+        complete: bool,
+    ) -> Option<u32> {
+        let Some(python) = self.merged.python else {
+            return Some(native);
+        };
+        let thread = python.thread(&mut self.merged.checked);
+        let (evaluated, all) =
+            thread.map_or((Vec::new(), true), |thread| python.interrupted(thread));
+        if evaluated.is_empty() {
+            return Some(native);
+        }
+        std::mem::swap(&mut self.walker, walker);
+        let merged = self.merge(python, evaluated, complete && all);
+        std::mem::swap(&mut self.walker, walker);
+        Some(merged?.unwrap_or(native))
+    }
+
+    /// Defines the stack of these frames and the last stack's; `Some(None)` if they are not of the same moment.
     #[cold]
     #[inline(never)]
-    fn merge(&mut self, python: &Python, evaluated: &[Evaluated], complete: bool) -> Option<u32> {
+    fn merge(
+        &mut self,
+        python: &Python,
+        mut evaluated: Vec<Evaluated>,
+        complete: bool,
+    ) -> Option<Option<u32>> {
         let map = map::current()?;
         let frames = self.walker.last().iter().rev();
         let native: Vec<(u64, u64)> = frames.map(|frame| (frame.packed, frame.sp)).collect();
+        if !python.place(&native, &mut evaluated, complete) {
+            return Some(None);
+        }
         let mut names = SymbolChunk::default();
-        let mut packed = self.in_place(python, &native, evaluated, &mut names);
+        let mut packed = self.in_place(python, &native, &evaluated, &mut names);
         python::write(names);
         packed.reverse();
         if std::mem::replace(&mut self.merged.last_complete, complete) != complete {
@@ -186,7 +219,7 @@ impl Stream {
             walker.drop_last();
         }
         self.merged.walker = walker;
-        node
+        node.map(Some)
     }
 
     /// The frames, innermost first: each native one that evaluates Python code is replaced by that code's.

@@ -12,7 +12,7 @@ noted = []
 
 
 def here():
-    block, line = bytearray(77777), sys._getframe().f_lineno
+    block, line = bytes(77745), sys._getframe().f_lineno
     stack = [f"here@oracle.py:{line}"]
     frame = sys._getframe().f_back
     while frame:
