@@ -231,6 +231,13 @@ impl<'a> Types<'a> {
         None
     }
 
+    /// The text of a frame's line, if its source is found.
+    pub fn line(&self, frame: &ChainFrame) -> Option<String> {
+        let line = usize::try_from(frame.source.line?).ok()?;
+        let file = open_regular(&self.resolver.source(frame)?.path).ok()?;
+        lines(file.take(MOST_SOURCE_BYTES), line, line)
+    }
+
     fn known(&self, location: &Location, place: CodePlace, by_source: bool) -> Suspects {
         let Some(first) = location.first() else {
             return Rc::default();

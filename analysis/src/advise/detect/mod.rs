@@ -11,6 +11,7 @@ mod hot;
 mod inline;
 mod memory;
 mod pairs;
+mod python;
 mod short;
 mod swept;
 mod threads;
@@ -24,7 +25,6 @@ use super::facts::{ImageFacts, Site};
 use super::finding::{Confidence, Finding, Part, Pattern};
 use super::prove::{Answers, Questions};
 use super::rank::Worth;
-use crate::reading::resolve::Language;
 
 /// The questions of the detectors.
 pub struct Asked {
@@ -119,6 +119,7 @@ pub fn conclude(
     findings.extend(arrays::detect(image));
     findings.extend(contents::duplicates(image));
     findings.extend(contents::zeroed(image));
+    python::reword(image, types, &mut findings);
     weaken(image, &mut findings);
     findings.extend(hot::conclude(image, &asked.hot, answers));
     findings
@@ -184,25 +185,14 @@ fn is_set_up(image: &ImageFacts, finding: &Finding) -> bool {
     finding.calls() > 0 && finding.parts.iter().all(early)
 }
 
-/// Lowers the confidence of what cannot be carried out, or is rarely worth it.
+/// Lowers the confidence of what is rarely worth it.
 fn weaken(image: &ImageFacts, findings: &mut [Finding]) {
-    for finding in findings {
-        if is_for_python(image, finding) {
-            finding.confidence = Confidence::Low;
-        } else if is_set_up(image, finding) {
-            finding.confidence = finding.confidence.weaker();
-        }
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| is_set_up(image, finding))
+    {
+        finding.confidence = finding.confidence.weaker();
     }
-}
-
-/// Whether a line of Python would have to change how it gets memory, which the interpreter decides.
-fn is_for_python(image: &ImageFacts, finding: &Finding) -> bool {
-    let stays = matches!(
-        finding.pattern,
-        Pattern::Growing | Pattern::Leak | Pattern::Duplicates
-    );
-    let frame = image.sites[finding.site].site_frame();
-    !stays && frame.is_some_and(|frame| frame.module.language == Language::Python)
 }
 
 fn origins<'a>(findings: impl Iterator<Item = &'a Finding>) -> HashSet<usize> {
