@@ -179,6 +179,7 @@ void fault(Fault kind, const Where* at, const Block* culprit, const Block* other
   add_options(line, at);
   line.add("\"}}\n");
   line.write_to(STDOUT_FILENO);
+  if (settings.aborts) abort();
   bool expected = is_expected(fault_name(kind));
   bool child = getpid() != settings.process;
   _exit(!expected ? 1 : child ? kExpectedInChild : 0);

@@ -46,6 +46,7 @@ struct Settings {
   bool progress = false;
   bool ignored[size_t(Fault::kCount)] = {};
   const char* expect = nullptr;  // the kind of fault that must be found
+  bool aborts = false;           // at a fault, for the fuzzer
   int process = 0;               // the first one's id
 };
 
