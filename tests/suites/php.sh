@@ -1,0 +1,13 @@
+# about: PHP's own tests of the engine, arrays and strings, with USE_ZEND_ALLOC=0: all memory is malloc's
+# program: /usr/bin/php8.2
+# packages: php8.2-cli
+# source: php8.2
+
+# -n: without extensions, which PHP opens with RTLD_DEEPBIND, so that they call glibc's free whatever is preloaded.
+suite() {
+  export USE_ZEND_ALLOC=0 NO_INTERACTION=1
+  $RUN php8.2 -n run-tests.php -n -p /usr/bin/php8.2 -q --no-color Zend/tests ext/standard/tests/{array,strings}
+}
+results() {
+  sed -nE 's/^(TEST.*)?PASS .*\[(.*)\].*/pass \2/p; s/^(TEST.*)?FAIL .*\[(.*)\].*/fail \2/p' "$LOG"
+}
