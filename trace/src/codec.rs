@@ -226,43 +226,34 @@ impl Predictor {
         self.time
     }
 
+    /// What this chunk remembers of a site.
     #[inline]
-    fn recall(&self, memory: &SiteMemory) -> SiteMemory {
-        if memory.epoch == self.epoch {
-            *memory
-        } else {
-            SiteMemory::default()
+    fn memory<'t, T: Tables + ?Sized>(
+        &self,
+        tables: &'t mut T,
+        site: u32,
+    ) -> Option<&'t mut SiteMemory> {
+        let memory = tables.site(site)?;
+        if memory.epoch != self.epoch {
+            *memory = SiteMemory {
+                epoch: self.epoch,
+                ..SiteMemory::default()
+            };
         }
-    }
-
-    fn predicted_site<T: Tables + ?Sized>(&self, tables: &mut T) -> u32 {
-        match tables.site(self.previous_site) {
-            Some(memory) if memory.epoch == self.epoch => memory.next,
-            _ => NO_SITE,
-        }
+        Some(memory)
     }
 
     /// Updates the memory of a call's site and of the previous one. Returns the prediction: the site, and its
     /// last values.
     #[inline]
     fn learn<T: Tables + ?Sized>(&self, tables: &mut T, call: &CallRecord) -> (u32, SiteMemory) {
-        let fresh = SiteMemory {
-            epoch: self.epoch,
-            ..SiteMemory::default()
-        };
         let mut predicted = NO_SITE;
-        if let Some(previous) = tables.site(self.previous_site) {
-            if previous.epoch != self.epoch {
-                *previous = fresh;
-            }
+        if let Some(previous) = self.memory(tables, self.previous_site) {
             predicted = std::mem::replace(&mut previous.next, call.site);
         }
-        let Some(memory) = tables.site(call.site) else {
+        let Some(memory) = self.memory(tables, call.site) else {
             return (predicted, SiteMemory::default());
         };
-        if memory.epoch != self.epoch {
-            *memory = fresh;
-        }
         let before = *memory;
         memory.size = call.size;
         memory.address = call.address;
@@ -380,14 +371,17 @@ impl Predictor {
             _ => return None,
         };
         let time = self.time.checked_add(input.varint()?)?;
+        let mut previous = self.memory(tables, self.previous_site);
         let site = if control & SITE_PREDICTED != 0 {
-            self.predicted_site(tables)
+            previous.as_ref().map_or(NO_SITE, |memory| memory.next)
         } else {
             input.varint_u32()?
         };
-        let memory = tables
-            .site(site)
-            .map_or(SiteMemory::default(), |m| self.recall(m));
+        if let Some(previous) = &mut previous {
+            previous.next = site;
+        }
+        let mut none = SiteMemory::default();
+        let memory = self.memory(tables, site).unwrap_or(&mut none);
         let size = if control & SIZE_SAME != 0 {
             memory.size
         } else {
@@ -426,7 +420,7 @@ impl Predictor {
                 _ => return None,
             };
         }
-        self.learn(tables, &call);
+        (memory.size, memory.address) = (call.size, call.address);
         self.note(&call);
         Some(call)
     }

@@ -59,35 +59,39 @@ impl Move for Split<'_> {
 /// Joins the columns to records, which it appends to `out`. `None` if the columns are malformed.
 pub fn join(columns: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (header, mut rest) = columns.split_at_checked(HEADER_BYTES)?;
+    let start = out.len();
+    out.resize(start + rest.len(), 0);
     let mut join = Join {
-        columns: [&[]; COLUMNS],
-        out,
+        columns: std::array::from_fn(|_| [].iter()),
+        out: out[start..].iter_mut(),
     };
     for (column, length) in join.columns.iter_mut().zip(header.chunks_exact(4)) {
         let length = u32::from_le_bytes(length.try_into().ok()?);
-        (*column, rest) = rest.split_at_checked(length as usize)?;
+        let (bytes, behind) = rest.split_at_checked(length as usize)?;
+        (*column, rest) = (bytes.iter(), behind);
     }
-    join.out.reserve(columns.len() - HEADER_BYTES);
-    while !join.columns[Field::Control as usize].is_empty() {
+    while !join.columns[Field::Control as usize].as_slice().is_empty() {
         shape::record(&mut join)?;
     }
-    let done = rest.is_empty() && join.columns.iter().all(|column| column.is_empty());
+    let done = rest.is_empty()
+        && join
+            .columns
+            .iter()
+            .all(|column| column.as_slice().is_empty());
     done.then_some(())
 }
 
 struct Join<'a> {
-    columns: [&'a [u8]; COLUMNS],
-    out: &'a mut Vec<u8>,
+    columns: [slice::Iter<'a, u8>; COLUMNS],
+    out: slice::IterMut<'a, u8>,
 }
 
 impl Move for Join<'_> {
     #[inline(always)]
     fn byte(&mut self, field: Field) -> Option<u8> {
-        let column = &mut self.columns[field as usize];
-        let (value, rest) = column.split_first()?;
-        *column = rest;
-        self.out.push(*value);
-        Some(*value)
+        let value = *self.columns[field as usize].next()?;
+        *self.out.next()? = value;
+        Some(value)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::Trace;
 use super::counters::Counted;
@@ -172,7 +173,11 @@ impl<'t> Events<'t> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Event> {
         loop {
-            let Reverse((_, _, number)) = self.queue.pop()?;
+            let Some(mut first) = self.queue.peek_mut() else {
+                self.stacks.rest();
+                return None;
+            };
+            let number = first.0.2;
             let stream = self.streams.get_mut(number)?.as_mut()?;
             let event = stream.pop();
             let mut shared = Shared {
@@ -182,12 +187,13 @@ impl<'t> Events<'t> {
                 counted: &mut self.counted,
                 room: &mut self.room,
             };
-            if stream.advance(&mut shared) {
-                if let Some((time, rank)) = stream.next_time() {
-                    self.queue.push(Reverse((time, rank, number)));
+            stream.advance(&mut shared);
+            match stream.next_time() {
+                Some((time, rank)) => *first = Reverse((time, rank, number)),
+                None => {
+                    PeekMut::pop(first);
+                    self.streams[number] = None;
                 }
-            } else {
-                self.streams[number] = None;
             }
             if event.is_some() {
                 return event;

@@ -14,25 +14,34 @@ impl<T> Numbered<T> {
         }
     }
 
-    fn run_of(&self, number: u32) -> Option<usize> {
-        let last = self.runs.len() - 1;
-        if number >= self.runs[last].0 {
-            return Some(last);
+    /// Most numbers are in the last run.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&T> {
+        match self.runs.last() {
+            Some((first, values)) if number >= *first => values.get((number - first) as usize),
+            _ => {
+                let (first, values) = &self.runs[self.earlier(number)?];
+                values.get((number - first) as usize)
+            }
         }
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        let last = self.runs.len() - 1;
+        let run = match number >= self.runs[last].0 {
+            true => last,
+            false => self.earlier(number)?,
+        };
+        let (first, values) = &mut self.runs[run];
+        values.get_mut((number - *first) as usize)
+    }
+
+    #[cold]
+    fn earlier(&self, number: u32) -> Option<usize> {
         self.runs
             .partition_point(|run| run.0 <= number)
             .checked_sub(1)
-    }
-
-    pub fn get(&self, number: u32) -> Option<&T> {
-        let (first, values) = &self.runs[self.run_of(number)?];
-        values.get((number - first) as usize)
-    }
-
-    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        let run = self.run_of(number)?;
-        let (first, values) = &mut self.runs[run];
-        values.get_mut((number - *first) as usize)
     }
 
     /// The number of the next value.

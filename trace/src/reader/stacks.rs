@@ -51,7 +51,7 @@ pub struct StackTable {
     nodes: Vec<(u32, FrameId)>,
     frames: Vec<Frame>,
     // Seeded in each process, so that a trace cannot cause collisions on purpose; takes a third of the time of
-    // the standard one.
+    // the standard one. Empty after `rest`, until it is needed again.
     node_ids: HashMap<(u32, FrameId), u32, RandomState>,
     frame_ids: HashMap<Frame, FrameId, RandomState>,
     /// The definitions in order, and how many of them were repeated; `NO_ORDER`: the order differs.
@@ -78,12 +78,14 @@ impl Default for StackTable {
 
 impl StackTable {
     /// The frames of a stack, innermost first.
+    #[inline]
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = &Frame> {
         self.frame_ids(stack)
             .filter_map(|id| self.frames.get(id.0 as usize))
     }
 
     /// The same by number, for callers that store data for each distinct frame.
+    #[inline]
     pub fn frame_ids(&self, stack: StackId) -> impl Iterator<Item = FrameId> {
         let mut node = stack.0;
         std::iter::from_fn(move || {
@@ -96,6 +98,7 @@ impl StackTable {
         })
     }
 
+    #[inline]
     pub fn frame(&self, id: FrameId) -> Option<&Frame> {
         self.frames.get(id.0 as usize)
     }
@@ -110,6 +113,7 @@ impl StackTable {
     }
 
     /// The stack of the innermost frame's caller.
+    #[inline]
     pub fn parent(&self, stack: StackId) -> StackId {
         StackId(
             self.nodes
@@ -177,8 +181,17 @@ impl StackTable {
         node
     }
 
+    /// Frees what only new definitions need.
+    pub(super) fn rest(&mut self) {
+        self.node_ids = HashMap::default();
+    }
+
     fn look_up(&mut self, parent: u32, frame: FrameId) -> u32 {
         let next = self.nodes.len() as u32;
+        if self.node_ids.is_empty() {
+            let known = self.nodes.iter().copied().zip(0..);
+            self.node_ids = known.skip(ROOTS as usize).collect();
+        }
         let node = *self.node_ids.entry((parent, frame)).or_insert(next);
         if node == next {
             self.nodes.push((parent, frame));
@@ -211,6 +224,7 @@ mod tests {
         assert_eq!(addresses, [20, 10]);
         assert_eq!(table.root(StackId(leaf)), StackId::COMPLETE_ROOT);
         assert_eq!(table.frames(StackId::UNKNOWN).count(), 0);
+        table.rest();
         let mut again = table.again();
         assert_eq!(again.add(ROOT_COMPLETE, ten), main);
         assert_eq!(again.add(main, twenty), leaf);

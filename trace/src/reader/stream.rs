@@ -3,7 +3,7 @@
 //! Invariants: times do not decrease; a stream holds up to one decompressed chunk; the tables grow with the
 //! chunks' definitions, so the file's size bounds them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 
 use super::Trace;
@@ -58,7 +58,9 @@ pub struct Stream<'t> {
     tid: u32,
 
     time: u64,
-    ready: VecDeque<Event>,
+    /// The events of the last record, and how many of them were taken.
+    ready: Vec<Event>,
+    taken: usize,
 }
 
 /// A defined site: its stack and call, and the chunk's memory of it.
@@ -125,13 +127,14 @@ impl Definitions {
 }
 
 impl Tables for Definitions {
+    #[inline]
     fn site(&mut self, site: u32) -> Option<&mut SiteMemory> {
         if site == NO_SITE {
             return None;
         }
         match self.sites.get_mut(site) {
             Some(site) => Some(&mut site.memory),
-            None => Some(self.lost_sites.entry(site).or_default()),
+            None => Some(lost(&mut self.lost_sites, site)),
         }
     }
 
@@ -155,6 +158,11 @@ impl Tables for Definitions {
     }
 }
 
+#[cold]
+fn lost(sites: &mut HashMap<u32, SiteMemory>, site: u32) -> &mut SiteMemory {
+    sites.entry(site).or_default()
+}
+
 impl<'t> Stream<'t> {
     pub fn new(trace: &'t Trace, entries: &'t [Entry]) -> Self {
         Stream {
@@ -173,7 +181,8 @@ impl<'t> Stream<'t> {
             generation: 0,
             tid: 0,
             time: 0,
-            ready: VecDeque::new(),
+            ready: Vec::new(),
+            taken: 0,
         }
     }
 
@@ -183,22 +192,26 @@ impl<'t> Stream<'t> {
     }
 
     pub fn next_time(&self) -> Option<(u64, u8)> {
-        self.ready.front().map(|event| (event.time, event.rank()))
+        let event = self.ready.get(self.taken)?;
+        Some((event.time, event.rank()))
     }
 
     pub fn pop(&mut self) -> Option<Event> {
-        self.ready.pop_front()
+        let event = *self.ready.get(self.taken)?;
+        self.taken += 1;
+        Some(event)
     }
 
-    /// Decodes until an event is ready; false at the end of the stream.
-    pub fn advance(&mut self, shared: &mut Shared<'_>) -> bool {
-        while self.ready.is_empty() {
+    /// Decodes until an event is ready or the stream ends.
+    pub fn advance(&mut self, shared: &mut Shared<'_>) {
+        while self.taken >= self.ready.len() {
             if self.pos >= self.bytes.len() && !self.open_next(shared) {
-                return false;
+                return;
             }
+            self.ready.clear();
+            self.taken = 0;
             self.decode_one(shared);
         }
-        true
     }
 
     /// Opens the next readable chunk; false if there is none.
@@ -427,7 +440,7 @@ impl<'t> Stream<'t> {
 
     fn emit(&mut self, time: u64, action: Action) {
         self.time = self.time.max(time);
-        self.ready.push_back(Event {
+        self.ready.push(Event {
             time: self.time,
             thread: self.tid,
             action,
