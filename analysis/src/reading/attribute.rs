@@ -5,6 +5,7 @@ use super::chain::Chain;
 use super::plumbing::ModuleRole;
 use super::resolve::ChainFrame;
 use super::wrapper::{WrapperKind, WrapperRule};
+use crate::symbols::SourceFrame;
 
 /// How a call from one stack is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +36,16 @@ pub fn functions(chain: &Chain) -> impl Iterator<Item = &ChainFrame> {
 }
 
 pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
-    let frames: Vec<&ChainFrame> = functions(chain).collect();
     if rules.is_empty() {
         return Attribution {
             counted: Counted::AsCalled,
-            site: find_site(&frames, formatting(&frames)),
+            site: find_site(chain, formatting(chain)),
         };
     }
+    let frames: Vec<&ChainFrame> = functions(chain).collect();
     match find_wrapper(&frames, rules) {
         Some((outermost, rule)) => {
-            let site = find_site(&frames, outermost + 1).or(Some(outermost));
+            let site = find_site(chain, outermost + 1).or(Some(outermost));
             let counted = Counted::As {
                 kind: rule.kind,
                 header_bytes: rule.header_bytes,
@@ -61,26 +62,32 @@ pub fn attribute(chain: &Chain, rules: &[WrapperRule]) -> Attribution {
 /// The innermost frame with a line that is not passed over. If there is none, the innermost one, named
 /// or not, because its caller does not decide what it allocates. If all are passed over, the outermost
 /// wrapper, or else the innermost that is not of the malloc family.
-fn find_site(frames: &[&ChainFrame], from: usize) -> Option<usize> {
-    let find = |wanted: &dyn Fn(&ChainFrame) -> bool| {
-        (from..frames.len()).find(|index| wanted(frames[*index]))
+fn find_site(chain: &Chain, from: usize) -> Option<usize> {
+    let all = |wanted: fn(&ChainFrame) -> bool| {
+        let frames = functions(chain).enumerate().skip(from);
+        frames.filter_map(move |(index, frame)| wanted(frame).then_some(index))
     };
-    let own = |frame: &ChainFrame| !frame.is_passed_over();
-    let outermost = || (from..frames.len()).rfind(|index| frames[*index].wrapper.get());
-    find(&|frame| own(frame) && frame.source.line.is_some())
-        .or_else(|| find(&own))
-        .or_else(outermost)
-        .or_else(|| find(&|frame| !frame.family))
-        .or_else(|| (from < frames.len()).then_some(from))
+    all(|frame| !frame.is_passed_over() && frame.source.line.is_some())
+        .next()
+        .or_else(|| all(|frame| !frame.is_passed_over()).next())
+        .or_else(|| all(|frame| frame.wrapper.get()).last())
+        .or_else(|| all(|frame| !frame.family).next())
+        .or_else(|| all(|_| true).next())
 }
 
-/// The frame that formats into a text of its own, if the allocation makes room in that text; else the
-/// innermost. In between are `fmt` functions, which write where their caller says.
-fn formatting(frames: &[&ChainFrame]) -> usize {
+/// Whether it is the function by which `fmt` functions write to a text.
+pub fn writes_text(frame: &SourceFrame) -> bool {
     const WRITES: &[&str] = &[
         "alloc::string::String as core::fmt::Write>::write_str",
         "alloc::string::String as core::fmt::Write>::write_char",
     ];
+    let function = frame.function.as_ref();
+    function.is_some_and(|function| WRITES.iter().any(|part| function.name.contains(part)))
+}
+
+/// The frame that formats into a text of its own, if the allocation makes room in that text; else the
+/// innermost. In between are `fmt` functions, which write where their caller says.
+fn formatting(chain: &Chain) -> usize {
     const BEGINS: &[&str] = &[
         "core::fmt::Write::write_fmt",
         "core::fmt::Write>::write_fmt",
@@ -91,9 +98,10 @@ fn formatting(frames: &[&ChainFrame]) -> usize {
     let is = |frame: &&ChainFrame, parts: &[&str]| {
         name(frame).is_some_and(|name| parts.iter().any(|part| name.contains(part)))
     };
-    let Some(writes) = frames.iter().position(|frame| is(frame, WRITES)) else {
+    let Some(writes) = functions(chain).position(|frame| frame.writes_text) else {
         return 0;
     };
+    let frames: Vec<&ChainFrame> = functions(chain).collect();
     // A function may also write to a text of its own.
     let by_formatter = frames.get(writes + 1).is_some_and(|frame| {
         name(frame).is_some_and(|name| name.contains("core::fmt::") && frame.plumbing)
@@ -140,8 +148,8 @@ mod tests {
     use super::super::plumbing;
     use super::super::resolve::{Language, ModuleLabel};
     use super::*;
-    use crate::symbols::{FunctionName, SourceFrame};
-    use std::cell::Cell;
+    use crate::symbols::FunctionName;
+    use std::cell::{Cell, OnceCell};
     use std::rc::Rc;
 
     /// `module!function:line`, line 0 for none, function `?` for none.
@@ -167,6 +175,8 @@ mod tests {
                     family: plumbing::is_family(role, &source),
                     plumbing: plumbing::is_plumbing(role, &source),
                     wrapper: Cell::new(plumbing::is_known_wrapper(&source)),
+                    writes_text: writes_text(&source),
+                    container: OnceCell::new(),
                     source,
                     module: Rc::new(ModuleLabel {
                         path: module.into(),

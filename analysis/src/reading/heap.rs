@@ -108,7 +108,10 @@ impl<T: Copy> Heap<T> {
         address: u64,
         block: Block<T>,
     ) -> Option<Block<T>> {
-        let replaced = self.end_block(address);
+        let replaced = self.blocks.insert(address, block);
+        if let Some(old) = replaced {
+            self.release(old);
+        }
         let (size, origin) = (block.size, block.origin);
         self.now += 1;
         self.counters.count_allocations(kind, call, 1);
@@ -126,7 +129,6 @@ impl<T: Copy> Heap<T> {
             entry.tiny += 1;
             self.counters.tiny += 1;
         }
-        self.blocks.insert(address, block);
         if self.counters.live_bytes > self.counters.peak_bytes {
             self.counters.peak_bytes = self.counters.live_bytes;
             self.peak_at = self.now;

@@ -3,7 +3,7 @@
 //! One thread. Every distinct address is resolved once and cached; a module is loaded at its first
 //! address. The cache lasts for all process images of a trace.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,9 +13,10 @@ use std::time::SystemTime;
 
 use larder_base::printable;
 use larder_trace::symbols::{Function, PYTHON};
-use larder_trace::{Module, StackId, StackTable, Trace};
+use larder_trace::{Frame, FrameId, Module, StackId, StackTable, Trace};
 use rustc_hash::FxHashMap;
 
+use super::attribute::writes_text;
 use super::chain::{Chain, Location};
 use super::excerpt::Texts;
 use super::lookup::Lookup;
@@ -67,6 +68,10 @@ pub struct ChainFrame {
     pub plumbing: bool,
     /// An allocation function of the program's own: its callers are charged.
     pub wrapper: Cell<bool>,
+    /// See `attribute::writes_text`.
+    pub writes_text: bool,
+    /// The library's class that it is a part of, for advice; computed on first use.
+    pub container: OnceCell<Option<&'static str>>,
 }
 
 impl ChainFrame {
@@ -161,8 +166,12 @@ pub struct Resolver {
     image: u64,
     unknown: Rc<ModuleLabel>,
     frames: FxHashMap<(usize, u64), Location>,
+    /// The same for `frames_beside`, which takes no names from the trace.
+    beside: FxHashMap<(usize, u64), Location>,
     /// The resolved stacks of the image, by number; empty where not resolved yet.
     chains: Vec<Chain>,
+    /// The resolved frames of the image, by number.
+    locations: Vec<Option<Location>>,
     /// The trace's own names.
     names: HashMap<Vec<u8>, FunctionName>,
     files: HashMap<Vec<u8>, Rc<str>>,
@@ -212,7 +221,9 @@ impl Resolver {
                 language: Language::Native,
             }),
             frames: FxHashMap::default(),
+            beside: FxHashMap::default(),
             chains: Vec::new(),
+            locations: Vec::new(),
             names: HashMap::new(),
             files: HashMap::new(),
             functions: FxHashMap::default(),
@@ -224,25 +235,25 @@ impl Resolver {
     pub fn begin_image(&mut self) {
         self.image += 1;
         self.chains.clear();
+        self.locations.clear();
     }
 
     /// A stack of the image. Takes time and memory only for the part that no earlier stack had.
     pub fn chain(&mut self, trace: &Trace, stacks: &StackTable, stack: StackId) -> Chain {
         let (mut at, mut new) = (stack, Vec::new());
         let mut chain = Chain::default();
-        while let Some(frame) = stacks.frames(at).next() {
+        while let Some(frame) = stacks.frame_ids(at).next() {
             match self.chains.get(at.0 as usize) {
                 Some(known) if !known.is_empty() => {
                     chain = known.clone();
                     break;
                 }
-                _ => new.push((at, *frame)),
+                _ => new.push((at, frame)),
             }
             at = stacks.parent(at);
         }
         while let Some((at, frame)) = new.pop() {
-            let module = frame.module.and_then(|id| trace.module(id));
-            chain = Chain::called(self.frames(trace, module, frame.lookup_address()), chain);
+            chain = Chain::called(self.location(trace, stacks, frame), chain);
             let place = at.0 as usize;
             if self.chains.len() <= place {
                 self.chains.resize(place + 1, Chain::default());
@@ -250,6 +261,22 @@ impl Resolver {
             self.chains[place] = chain.clone();
         }
         chain
+    }
+
+    fn location(&mut self, trace: &Trace, stacks: &StackTable, id: FrameId) -> Location {
+        let place = id.0 as usize;
+        if let Some(Some(known)) = self.locations.get(place) {
+            return known.clone();
+        }
+        let frame = stacks.frame(id);
+        let module = frame.and_then(|frame| trace.module(frame.module?));
+        let address = frame.map_or(0, Frame::lookup_address);
+        let location = self.frames(trace, module, address);
+        if self.locations.len() <= place {
+            self.locations.resize(place + 1, None);
+        }
+        self.locations[place] = Some(location.clone());
+        location
     }
 
     /// The functions at an address, innermost first; at least one. The trace's own names take
@@ -412,7 +439,13 @@ impl Resolver {
     pub fn frames_beside(&mut self, frame: &ChainFrame, address: u64) -> Rc<[ChainFrame]> {
         let mut modules = self.modules.iter();
         let index = modules.position(|module| Rc::ptr_eq(&module.label, &frame.module));
-        self.resolve(index.unwrap_or(NO_MODULE), address).into()
+        let index = index.unwrap_or(NO_MODULE);
+        if let Some(frames) = self.beside.get(&(index, address)) {
+            return frames.clone();
+        }
+        let frames: Location = self.resolve(index, address).into();
+        self.beside.insert((index, address), frames.clone());
+        frames
     }
 
     /// The source file of a frame.
@@ -506,6 +539,7 @@ impl Resolver {
         let known = self.passes_wrappers && is_known_wrapper(&source);
         let frame = ChainFrame {
             family: is_family(module.role, &source),
+            writes_text: writes_text(&source),
             plumbing: skipped
                 || module.language == Language::Interpreter
                 || is_plumbing(module.role, &source),
@@ -513,6 +547,7 @@ impl Resolver {
             module: module.clone(),
             address,
             wrapper: Cell::new(known),
+            container: OnceCell::new(),
         };
         if !frame.plumbing && self.wrappers.iter().any(|key| key.is_of(&frame)) {
             frame.wrapper.set(true);

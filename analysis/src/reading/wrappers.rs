@@ -9,7 +9,7 @@
 //! `xstrdup`) is a wrapper even with one caller.
 //! Found wrappers are passed over, and the search begins again: it finds wrappers of wrappers at any depth.
 //!
-//! Time: rounds × stacks × `LOOK_THROUGH`; memory: 4 bytes a function of a stack, of up to `FRAMES`.
+//! Time: rounds × stacks × `LOOK_THROUGH`; memory: 8 bytes × `FRAMES` a stack.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -131,6 +131,16 @@ struct Stack {
     bytes: u64,
 }
 
+impl Stack {
+    /// The innermost functions once the found ones are passed over.
+    fn beyond(&self, found: &[bool]) -> &[Place] {
+        let passed = |place: &Place| found[place.function as usize];
+        let first = self.own.iter().position(|place| !passed(place));
+        let rest = &self.own[first.unwrap_or(self.own.len())..];
+        &rest[..rest.len().min(LOOK_THROUGH + 2)]
+    }
+}
+
 #[derive(Default)]
 struct Functions {
     known: Vec<Function>,
@@ -142,13 +152,14 @@ impl Functions {
     fn stack(&mut self, path: &Path, resolver: &mut Resolver) -> Stack {
         let frames = path.chain.iter().flat_map(|location| location.iter());
         let own = frames.filter(|frame| !frame.is_passed_over()).take(FRAMES);
+        let places = own.map(|frame| Place {
+            function: self.number(frame, resolver),
+            address: frame.address as u32,
+        });
+        let mut own = Vec::with_capacity(FRAMES);
+        own.extend(places);
         Stack {
-            own: own
-                .map(|frame| Place {
-                    function: self.number(frame, resolver),
-                    address: frame.address as u32,
-                })
-                .collect(),
+            own,
             calls: path.calls,
             bytes: path.bytes,
         }
@@ -219,16 +230,11 @@ fn depends<'a>(served: impl ExactSizeIterator<Item = &'a (u64, u64)>, function: 
 
 /// The wrappers among the functions that are innermost once those already found are passed over.
 fn round(stacks: &[Stack], functions: &Functions, found: &[bool]) -> FxHashSet<u32> {
-    let own = |stack: &Stack| -> Vec<Place> {
-        let passed = |place: &&Place| found[place.function as usize];
-        let rest = stack.own.iter().skip_while(passed);
-        rest.take(LOOK_THROUGH + 2).copied().collect()
-    };
     let mut served: FxHashMap<u32, Served> = FxHashMap::default();
     for stack in stacks {
-        let own = own(stack);
+        let own = stack.beyond(found);
         if !own.is_empty() {
-            add(&mut served, &own, 0, stack);
+            add(&mut served, own, 0, stack);
         }
     }
     let qualifies =
@@ -248,12 +254,12 @@ fn round(stacks: &[Stack], functions: &Functions, found: &[bool]) -> FxHashSet<u
     };
     let mut behind: FxHashMap<u32, Served> = FxHashMap::default();
     for stack in stacks {
-        let own = own(stack);
+        let own = stack.beyond(found);
         for depth in 1..=LOOK_THROUGH.min(own.len().saturating_sub(1)) {
             if !narrow(own[depth - 1].function) {
                 break;
             }
-            add(&mut behind, &own, depth, stack);
+            add(&mut behind, own, depth, stack);
         }
     }
     let wrappers = behind

@@ -105,12 +105,15 @@ fn print<O: Observer>(plan: ReportPlan, mut found: O, [text, json]: [Print<O>; 2
     let analysis = Analysis::read(&plan.subject, &mut found)?;
     let report = Report { analysis, plan };
     let plan = &report.plan;
-    output::write(
+    let printed = output::write(
         plan.output.as_deref(),
         plan.format.content(),
         |out| match plan.format {
             Format::Json => json(&report, &found, out),
             _ => text(&report, &found, out),
         },
-    )
+    );
+    // The process ends: freeing a block for each stack would take time.
+    std::mem::forget(report);
+    printed
 }
