@@ -220,7 +220,7 @@ pub struct Site {
     /// Whether its stack reaches the thread's first function.
     pub whole_stack: bool,
     pub sums: Origin,
-    pub facts: Facts,
+    pub facts: Box<Facts>,
     /// The function within whose call all buffers allocated here were freed: its index in `chain`'s
     /// physical frames, from the innermost; and its place at one of the frees.
     pub owner: Option<Owner>,
@@ -228,8 +228,6 @@ pub struct Site {
     pub io: Io,
     /// The loop of its calls, if known.
     pub loop_place: Option<loops::Place>,
-    /// What `container` has found: many detectors ask.
-    pub found_container: OnceCell<Option<&'static str>>,
 }
 
 /// See `Site::owner`.

@@ -392,62 +392,62 @@ impl Site {
     /// The class of the C++ or Rust library for which the block was allocated: the nearest to the line;
     /// by name only if it is not a part of another class.
     pub fn container(&self) -> Option<&'static str> {
-        *self.found_container.get_or_init(|| self.find_container())
-    }
-
-    fn find_container(&self) -> Option<&'static str> {
-        const NAMES: &[(&str, &str)] = &[
-            ("__shared_count", "std::shared_ptr"),
-            ("basic_string", "std::string"),
-            ("std::vector", "std::vector"),
-            ("_Vector_base", "std::vector"),
-            ("_Rb_tree", "std::map or std::set"),
-            ("std::map", "std::map or std::set"),
-            ("std::set", "std::map or std::set"),
-            (
-                "std::unordered_",
-                "std::unordered_map or std::unordered_set",
-            ),
-            ("std::list", "std::list"),
-            ("_Hashtable", "std::unordered_map or std::unordered_set"),
-            ("_Deque", "std::deque"),
-            ("std::deque", "std::deque"),
-            ("_List", "std::list"),
-            ("std::function", "std::function"),
-            ("_Function_base", "std::function"),
-            ("alloc::rc::Rc", "Rc"),
-            ("alloc::sync::Arc", "Arc"),
-            ("alloc::str", "String"),
-            ("alloc::vec", "Vec"),
-            ("alloc::raw_vec", "Vec"),
-            ("std::collections::hash", "HashMap"),
-            ("hashbrown", "HashMap"),
-            ("alloc::collections::btree", "BTreeMap"),
-        ];
-        // Where names have no paths.
-        const FILES: &[(&str, &str)] = &[
-            ("library/alloc/src/str", "String"),
-            ("library/alloc/src/vec/", "Vec"),
-            ("library/alloc/src/raw_vec", "Vec"),
-            ("library/alloc/src/collections/btree/", "BTreeMap"),
-            ("/hashbrown-", "HashMap"),
-        ];
-        let in_name = |name: &str| {
-            let found = NAMES
-                .iter()
-                .filter_map(|(part, class)| Some((name.find(part)?, *class)));
-            found.min_by_key(|(at, _)| *at).map(|(_, class)| class)
-        };
-        let in_file = |file: &str| {
-            let found = FILES.iter().find(|(part, _)| file.contains(part));
-            found.map(|(_, class)| *class)
-        };
         let below: Vec<&ChainFrame> = functions(&self.chain).take(self.site?).collect();
-        below.iter().rev().find_map(|frame| {
-            let name = frame.source.function.as_ref()?;
-            in_name(&name.full).or_else(|| in_file(frame.source.file.as_deref()?))
-        })
+        let class = |frame: &ChainFrame| *frame.container.get_or_init(|| container_of(frame));
+        below.into_iter().rev().find_map(class)
     }
+}
+
+/// The class of the C++ or Rust library that a function is a part of.
+fn container_of(frame: &ChainFrame) -> Option<&'static str> {
+    const NAMES: &[(&str, &str)] = &[
+        ("__shared_count", "std::shared_ptr"),
+        ("basic_string", "std::string"),
+        ("std::vector", "std::vector"),
+        ("_Vector_base", "std::vector"),
+        ("_Rb_tree", "std::map or std::set"),
+        ("std::map", "std::map or std::set"),
+        ("std::set", "std::map or std::set"),
+        (
+            "std::unordered_",
+            "std::unordered_map or std::unordered_set",
+        ),
+        ("std::list", "std::list"),
+        ("_Hashtable", "std::unordered_map or std::unordered_set"),
+        ("_Deque", "std::deque"),
+        ("std::deque", "std::deque"),
+        ("_List", "std::list"),
+        ("std::function", "std::function"),
+        ("_Function_base", "std::function"),
+        ("alloc::rc::Rc", "Rc"),
+        ("alloc::sync::Arc", "Arc"),
+        ("alloc::str", "String"),
+        ("alloc::vec", "Vec"),
+        ("alloc::raw_vec", "Vec"),
+        ("std::collections::hash", "HashMap"),
+        ("hashbrown", "HashMap"),
+        ("alloc::collections::btree", "BTreeMap"),
+    ];
+    // Where names have no paths.
+    const FILES: &[(&str, &str)] = &[
+        ("library/alloc/src/str", "String"),
+        ("library/alloc/src/vec/", "Vec"),
+        ("library/alloc/src/raw_vec", "Vec"),
+        ("library/alloc/src/collections/btree/", "BTreeMap"),
+        ("/hashbrown-", "HashMap"),
+    ];
+    let in_name = |name: &str| {
+        let found = NAMES
+            .iter()
+            .filter_map(|(part, class)| Some((name.find(part)?, *class)));
+        found.min_by_key(|(at, _)| *at).map(|(_, class)| class)
+    };
+    let in_file = |file: &str| {
+        let found = FILES.iter().find(|(part, _)| file.contains(part));
+        found.map(|(_, class)| *class)
+    };
+    let name = frame.source.function.as_ref()?;
+    in_name(&name.full).or_else(|| in_file(frame.source.file.as_deref()?))
 }
 
 /// Origins grouped by `key`, those of each group heaviest first, groups in the order of their first

@@ -216,8 +216,8 @@ struct Run {
 #[derive(Default)]
 struct Thread {
     events: u64,
-    /// The innermost frame right below a watched call.
-    at: Option<StackId>,
+    /// The number of its path below the watched calls.
+    at: u32,
     /// The functions below the watched calls, the outermost first; the last one that returned with the
     /// event `ended_at`.
     runs: Vec<Run>,
@@ -250,13 +250,17 @@ pub struct Note {
 const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 
-/// Instead of a stack: none, and not known yet. These are not numbers of stacks with frames.
-const NONE: StackId = StackId(0);
-const UNSEEN: StackId = StackId(u32::MAX);
-
-fn known(stack: StackId) -> Option<StackId> {
-    (stack != NONE).then_some(stack)
+/// A frame directly below watched calls: these, with the function, and the next such frame outward.
+#[derive(Default)]
+struct Below {
+    outer: u32,
+    functions: Vec<(u32, u32)>,
 }
+
+/// The path of a stack below no watched call.
+const NO_PATH: u32 = 0;
+/// The stack was not looked up yet.
+const UNSEEN: u32 = u32::MAX;
 
 /// Answers the questions about one image.
 pub struct Prover {
@@ -272,10 +276,14 @@ pub struct Prover {
     roles: Vec<u8>,
     watched: Vec<Through>,
     watched_of: FxHashMap<u32, u32>,
-    /// By the frame directly below a watched call: the call, and the function.
+    /// By the frame directly below a watched call, until it is seen: the call, and the function.
     functions: FxHashMap<StackId, Vec<(u32, u32)>>,
-    /// By stack: the innermost of its frames in `functions`. `UNSEEN`: not looked up yet.
-    nearest: Vec<StackId>,
+    /// By stack: the number of its path, or `UNSEEN`.
+    path_of: Vec<u32>,
+    /// The paths below watched calls, one for each frame in `functions` that was seen; the first is of none.
+    paths: Vec<Below>,
+    /// The calls and functions of one path, the innermost first: empty, but keeps its memory.
+    path: Vec<(u32, u32)>,
     threads: Threads<Thread>,
     serial: u64,
     events: u64,
@@ -296,7 +304,9 @@ impl Prover {
             pairs: Vec::new(),
             roles: Vec::new(),
             functions: FxHashMap::default(),
-            nearest: Vec::new(),
+            path_of: Vec::new(),
+            paths: vec![Below::default()],
+            path: Vec::new(),
             watched_of: questions.watched_of,
             watched: questions.watched,
             threads: Threads::default(),
@@ -379,61 +389,65 @@ impl Prover {
 
     /// Records which functions run below the watched calls.
     fn run(&mut self, thread: u32, stacks: &StackTable, stack: StackId) {
-        let nearest = self.watched_from(stacks, stack);
+        let number = self.path(stacks, stack);
         let thread = self.threads.of(thread);
         thread.events += 1;
-        if thread.at == nearest {
+        if thread.at == number {
             return;
         }
-        thread.at = nearest;
-        let (mut path, mut next) = (Vec::new(), nearest);
-        while let Some(at) = next {
-            path.extend(self.functions.get(&at).into_iter().flatten().rev());
-            next = known(self.nearest[stacks.parent(at).0 as usize]);
+        thread.at = number;
+        let (mut path, mut at) = (std::mem::take(&mut self.path), number);
+        while at != NO_PATH {
+            let below = &self.paths[at as usize];
+            path.extend(below.functions.iter().rev());
+            at = below.outer;
         }
-        path.reverse();
         let goes_on = |(run, new): &(&Run, &(u32, u32))| (run.call, run.function) == **new;
-        let shared = thread.runs.iter().zip(&path).take_while(goes_on).count();
+        let outward = thread.runs.iter().zip(path.iter().rev());
+        let shared = outward.take_while(goes_on).count();
         thread.ended_runs.clear();
         thread.ended_runs.extend(thread.runs.drain(shared..));
         thread.ended_at = thread.events;
         let since = self.serial;
-        let begun = path[shared..].iter().map(|(call, function)| Run {
-            call: *call,
-            function: *function,
+        let begun = path.drain(..).rev().skip(shared);
+        let begun = begun.map(|(call, function)| Run {
+            call,
+            function,
             since,
         });
         thread.runs.extend(begun);
+        self.path = path;
     }
 
-    /// The innermost frame directly below a watched call, of a stack and of each of its callers'
-    /// stacks.
-    fn watched_from(&mut self, stacks: &StackTable, stack: StackId) -> Option<StackId> {
+    /// The number of a stack's path below the watched calls.
+    fn path(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
         let (mut at, mut new) = (stack, Vec::new());
-        loop {
+        let mut found = loop {
             let place = at.0 as usize;
-            if self.nearest.len() <= place {
-                self.nearest.resize(place + 1, UNSEEN);
+            if self.path_of.len() <= place {
+                self.path_of.resize(place + 1, UNSEEN);
             }
-            if self.nearest[place] != UNSEEN {
-                break;
+            if self.path_of[place] != UNSEEN {
+                break self.path_of[place];
             }
             new.push(at);
             let parent = stacks.parent(at);
             if parent == at {
-                self.nearest[place] = NONE;
-                break;
+                break NO_PATH;
             }
             at = parent;
-        }
-        let mut found = self.nearest[at.0 as usize];
+        };
         for at in new.into_iter().rev() {
-            if self.functions.contains_key(&at) {
-                found = at;
+            if let Some(functions) = self.functions.remove(&at) {
+                self.paths.push(Below {
+                    outer: found,
+                    functions,
+                });
+                found = self.paths.len() as u32 - 1;
             }
-            self.nearest[at.0 as usize] = found;
+            self.path_of[at.0 as usize] = found;
         }
-        known(found)
+        found
     }
 
     /// Whether the function to which a watched call led had returned when a buffer is freed.
@@ -494,7 +508,7 @@ impl Prover {
             made[between].serial = 0;
             break;
         }
-        made.rotate_right(1);
+        made.copy_within(..NEAR - 1, 1);
         made[0] = Recent {
             origin: note.root,
             serial: if role & FIRST == 0 { 0 } else { note.serial },
@@ -528,7 +542,7 @@ impl Prover {
                 together.frees_between = together.frees_between.max(between as u64);
             }
         }
-        ended.rotate_right(1);
+        ended.copy_within(..NEAR_ENDS - 1, 1);
         ended[0] = *note;
     }
 }
@@ -542,7 +556,7 @@ impl Observer for Prover {
     }
 
     fn event(&mut self, event: &Event, events: &Events<'_>) {
-        if let Some(stack) = stack_of(event).filter(|_| !self.functions.is_empty()) {
+        if let Some(stack) = stack_of(event).filter(|_| !self.watched.is_empty()) {
             self.run(event.thread, events.stacks(), stack);
         }
         self.events += u64::from(is_call(&event.action));

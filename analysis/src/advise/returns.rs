@@ -31,7 +31,16 @@ pub struct Depths(Vec<u32>);
 
 impl Depths {
     /// Frames of a stack.
+    #[inline]
     pub fn of(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
+        match self.0.get(stack.0 as usize) {
+            Some(depth) if *depth != u32::MAX => *depth,
+            _ => self.count(stacks, stack),
+        }
+    }
+
+    #[cold]
+    fn count(&mut self, stacks: &StackTable, stack: StackId) -> u32 {
         let mut path = Vec::new();
         let mut at = stack;
         let known = loop {

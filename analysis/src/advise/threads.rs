@@ -23,10 +23,16 @@ impl<T> Default for Threads<T> {
 }
 
 impl<T: Default> Threads<T> {
+    #[inline]
     pub fn number(&mut self, thread: u32) -> u32 {
-        if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == thread) {
-            return number;
+        match self.latest {
+            Some((latest, number)) if latest == thread => number,
+            _ => self.look_up(thread),
         }
+    }
+
+    #[cold]
+    fn look_up(&mut self, thread: u32) -> u32 {
         let next = self.states.len() as u32;
         let number = *self.numbers.entry(thread).or_insert(next);
         if number == next {
@@ -36,6 +42,7 @@ impl<T: Default> Threads<T> {
         number
     }
 
+    #[inline]
     pub fn of(&mut self, thread: u32) -> &mut T {
         let number = self.number(thread);
         &mut self.states[number as usize]

@@ -19,7 +19,6 @@ use crate::reading::attribute::functions;
 use crate::reading::chain::{Chain, Location};
 use crate::reading::heap::{Block, OriginId};
 use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
-use crate::reading::resolve::ChainFrame;
 use crate::reading::work::{Io, Marks};
 
 /// Blocks from this size on count as arrays.
@@ -75,7 +74,9 @@ pub struct Watch {
     pub images: Vec<ImageFacts>,
     depths: Depths,
     threads: Threads<Thread>,
-    facts: Vec<Facts>,
+    /// They move to the sites, which would be as large again.
+    #[allow(clippy::vec_box)]
+    facts: Vec<Box<Facts>>,
     stacks: Vec<StackId>,
     /// The thread's event of the last block, by origin and thread, except for the thread in the
     /// origin's facts.
@@ -99,7 +100,7 @@ impl Watch {
     fn facts(&mut self, origin: OriginId) -> &mut Facts {
         let index = origin.index();
         if self.facts.len() <= index {
-            self.facts.resize_with(index + 1, Facts::default);
+            self.facts.resize_with(index + 1, Box::default);
             self.stacks.resize(index + 1, StackId::UNKNOWN);
         }
         &mut self.facts[index]
@@ -309,7 +310,7 @@ impl Observer for Watch {
                 facts.companions.add(companion);
             }
         }
-        thread.made.rotate_right(1);
+        thread.made.copy_within(..NEAR - 1, 1);
         thread.made[0] = Some(index);
         let next_to = thread
             .last_made
@@ -353,7 +354,9 @@ impl Observer for Watch {
 
     fn ended(&mut self, at: Moment<'_>, address: u64, block: &Block<Note>, how: End) {
         let note = block.note;
-        self.arrays.remove(&address);
+        if block.size >= ARRAY_BYTES {
+            self.arrays.remove(&address);
+        }
         let held = self.contents.take(address);
         self.look(held, block, how, self.serial);
         let grown = self.grown.remove(&note.serial);
@@ -511,17 +514,16 @@ impl Watch {
     }
 
     fn finish(&mut self, image: &mut Finished<'_, '_>) -> ImageFacts {
-        let (mut sites, mut loops, mut places) = (Vec::new(), Loops::default(), Places::default());
+        let (mut loops, mut places) = (Loops::default(), Places::default());
+        let mut sites = Vec::with_capacity(image.sources.len());
+        let mut all_facts = std::mem::take(&mut self.facts).into_iter();
         let io: Vec<(StackId, u64)> = self.io.iter().map(|(s, io)| (*s, io.all_calls())).collect();
         for (stack, calls) in io {
             loops.add(image, stack, calls, None);
         }
         let (io, below) = self.io_below(image.events.stacks());
         for (index, source) in image.sources.iter().enumerate() {
-            let facts = match self.facts.get_mut(index) {
-                Some(facts) => std::mem::take(facts),
-                None => Facts::default(),
-            };
+            let facts = all_facts.next().unwrap_or_default();
             let owner = self.owner(image, source.stack, &facts);
             let chain = image.chain(source.stack);
             let stacks = image.events.stacks();
@@ -529,8 +531,7 @@ impl Watch {
             let io = below.get(&stacks.parent(function)).cloned();
             let calls = image.origins[index].calls;
             let root = stacks.root(source.stack);
-            let frames: Vec<&ChainFrame> = functions(&chain).collect();
-            let frame = |index: Option<usize>| frames.get(index?).copied();
+            let frame = |index: Option<usize>| functions(&chain).nth(index?);
             let place = places.of(frame(source.site));
             let caller = places.of(frame(source.site.map(|site| site + 1)));
             sites.push(Site {
@@ -545,7 +546,6 @@ impl Watch {
                 sums: image.origins[index].clone(),
                 facts,
                 owner,
-                found_container: OnceCell::new(),
             });
         }
         let (copies, has_contents) = std::mem::take(&mut self.contents).finish();

@@ -32,28 +32,25 @@ const SHARED_POINTER: &str = "std::shared_ptr";
 pub struct Asked(Vec<(Vec<usize>, Vec<usize>, prove::Asked)>);
 
 pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Asked {
+    let is_worthy =
+        |second: &[usize]| calls(image, second) >= FEWEST_BLOCKS && worth.admits(image, second);
     let mut places: BTreeMap<_, BTreeSet<(usize, usize)>> = BTreeMap::new();
-    let numbers = numbered(image);
-    for (second, site) in image.sites.iter().enumerate() {
-        let calls = site.sums.calls;
-        // Realloc's blocks are of any size.
-        let resized = site.facts.reallocated > 0 || site.is_resizable();
-        if resized || site.site.is_none() || calls == 0 {
-            continue;
-        }
-        for first in site.facts.companions.of((calls as f64 * MOSTLY) as u64) {
-            let host = image.sites.get(first).filter(|host| !host.is_resizable());
-            let Some(leads) = host.and_then(|host| Leads::to(host, site)) else {
-                continue;
-            };
-            let one_place = numbers[first] == numbers[second];
-            // At one place only blocks of the C++ library are distinguished, by their stacks.
-            if one_place && site.container() != Some(SHARED_POINTER) {
+    let candidates = candidates(image).into_iter();
+    // What all stacks of two places are not worth, no part of them is.
+    for (key, pairs) in candidates.filter(|(_, pairs)| {
+        let second: BTreeSet<usize> = pairs.iter().map(|(_, second)| *second).collect();
+        is_worthy(&Vec::from_iter(second))
+    }) {
+        for (first, second) in pairs {
+            let (host, site) = (&image.sites[first], &image.sites[second]);
+            // Realloc's blocks are of any size.
+            if site.is_resizable() || host.is_resizable() {
                 continue;
             }
-            let apart = one_place.then_some((first, second));
-            let key = (leads, numbers[first], numbers[second], apart);
-            places.entry(key).or_default().insert((first, second));
+            if let Some(leads) = Leads::to(host, site) {
+                let of_both = places.entry((leads, key)).or_default();
+                of_both.insert((first, second));
+            }
         }
     }
     let groups = places.into_iter().map(|((leads, ..), pairs)| {
@@ -61,9 +58,7 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
         let second: BTreeSet<usize> = pairs.iter().map(|(_, second)| *second).collect();
         (leads, Vec::from_iter(first), Vec::from_iter(second))
     });
-    let worthy = groups.filter(|(_, _, second)| {
-        calls(image, second) >= FEWEST_BLOCKS && worth.admits(image, second)
-    });
+    let worthy = groups.filter(|(_, _, second)| is_worthy(second));
     let mut worthy: Vec<(Leads, Vec<usize>, Vec<usize>)> = worthy.collect();
     // What a function makes at once is an object, and what others make is no part of it.
     let made = worthy.iter().filter(|(leads, ..)| *leads == Leads::Made);
@@ -78,6 +73,33 @@ pub fn ask(image: &ImageFacts, worth: &Worth, questions: &mut Questions) -> Aske
         (first, second, asked)
     });
     Asked(asked.collect())
+}
+
+/// The numbers of two places, and, where these are one, the two stacks.
+type Key = (usize, usize, Option<(usize, usize)>);
+
+/// Blocks that are mostly allocated soon after another, which comes first, by their places.
+fn candidates(image: &ImageFacts) -> BTreeMap<Key, Vec<(usize, usize)>> {
+    let mut candidates: BTreeMap<Key, Vec<(usize, usize)>> = BTreeMap::new();
+    let numbers = numbered(image);
+    for (second, site) in image.sites.iter().enumerate() {
+        let calls = site.sums.calls;
+        if site.facts.reallocated > 0 || site.site.is_none() || calls == 0 {
+            continue;
+        }
+        let companions = site.facts.companions.of((calls as f64 * MOSTLY) as u64);
+        for first in companions.filter(|first| *first < image.sites.len()) {
+            let one_place = numbers[first] == numbers[second];
+            // At one place only blocks of the C++ library are distinguished, by their stacks.
+            if one_place && site.container() != Some(SHARED_POINTER) {
+                continue;
+            }
+            let apart = one_place.then_some((first, second));
+            let key = (numbers[first], numbers[second], apart);
+            candidates.entry(key).or_default().push((first, second));
+        }
+    }
+    candidates
 }
 
 /// Findings for all blocks that no finding in `explained` makes needless.
