@@ -4,7 +4,7 @@
 //! Invariant: `symbols` is sorted by address, one symbol an address.
 
 use addr2line::gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
-use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+use object::{Architecture, Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 use super::locate::ElfFile;
 
@@ -81,9 +81,12 @@ impl SymbolTable {
         Some((found.initial_address(), found.len()))
     }
 
-    /// The file's bytes at an address.
+    /// The file's bytes at an address, if they are of the processor whose code `loops` reads.
     pub fn code(&self, start: u64, size: u64) -> Option<&[u8]> {
         let parsed = self.file.parse()?;
+        if parsed.architecture() != Architecture::X86_64 {
+            return None;
+        }
         let mut sections = parsed.sections();
         let code = sections.find_map(|section| section.data_range(start, size).ok().flatten())?;
         self.mapped(code)
@@ -150,16 +153,41 @@ fn collect(file: &ElfFile) -> Vec<Symbol> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use std::path::PathBuf;
 
-    #[test]
-    fn the_exported_functions_of_libc_are_found() {
+    fn libc() -> PathBuf {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let path = maps.lines().find_map(|line| {
             line.contains("libc.so.6")
                 .then(|| line.split_whitespace().last().unwrap())
         });
-        let table = SymbolTable::new(ElfFile::open(Path::new(path.unwrap())).unwrap());
+        path.unwrap().into()
+    }
+
+    #[test]
+    fn only_the_code_of_x86_64_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = std::fs::read(libc()).unwrap();
+        let copy = folder.path().join("libc.so.6");
+        for (machine, is_read) in [
+            (object::elf::EM_X86_64, true),
+            (object::elf::EM_AARCH64, false),
+        ] {
+            file[18..20].copy_from_slice(&machine.0.to_le_bytes());
+            std::fs::write(&copy, &file).unwrap();
+            let table = SymbolTable::new(ElfFile::open(&copy).unwrap());
+            let function = table.symbols.iter().find(|symbol| symbol.size > 0);
+            let function = function.expect("libc has functions");
+            assert_eq!(
+                table.code(function.address, function.size).is_some(),
+                is_read
+            );
+        }
+    }
+
+    #[test]
+    fn the_exported_functions_of_libc_are_found() {
+        let table = SymbolTable::new(ElfFile::open(&libc()).unwrap());
         let malloc = table.symbols.iter().find(|symbol| {
             table
                 .find(symbol.address)
