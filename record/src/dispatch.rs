@@ -37,8 +37,6 @@ use crate::{clock, file, filter, state};
 /// `si_code` of a dispatched call.
 const DISPATCHED: c_int = 2;
 const SIGNAL: u64 = 1 << (libc::SIGSYS - 1);
-/// `si_arch` of a call with this processor's numbers.
-const ARCHITECTURE: u32 = 0xc000_003e;
 /// Bytes of `syscall`.
 const INSTRUCTION: i64 = 2;
 /// Bytes of the code that a handler returns to; `syscall` is its end; see `arch::signal_return`.
@@ -229,7 +227,7 @@ pub unsafe extern "C" fn prepare(
     let mut context = unsafe { Context::new(context) };
     // SAFETY: the kernel's, of SIGSYS.
     let kind = unsafe { (*(&raw const *info).cast::<SystemCallInfo>()).architecture };
-    if kind != ARCHITECTURE {
+    if kind != arch::AUDIT {
         end(b"the program makes system calls of another kind of processor");
         context.make_natively();
         return false;

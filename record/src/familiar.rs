@@ -36,14 +36,6 @@ pub struct Familiars {
     entries: Pages<Familiar>,
 }
 
-/// # Safety
-/// The stack pointer points at the return address.
-#[inline(always)]
-unsafe fn ip(caller: Caller) -> usize {
-    // SAFETY: by contract.
-    unsafe { (caller.sp as *const usize).read() }
-}
-
 #[inline(always)]
 fn index(ip: usize, sp: usize) -> usize {
     hash::top((ip ^ sp.rotate_left(32)) as u64, BITS)
@@ -64,7 +56,7 @@ impl Familiars {
     #[inline(always)]
     pub fn find(&mut self, caller: Caller, code: u8) -> Option<u32> {
         // SAFETY: a hook's caller.
-        let ip = unsafe { ip(caller) };
+        let ip = unsafe { caller.return_address() };
         let entry = self.entries.slice().get_mut(index(ip, caller.sp))?;
         let other_bp = (entry.bp ^ caller.bp) & entry.bp_mask;
         let other = (entry.ip ^ ip) | (entry.sp ^ caller.sp) | other_bp;
@@ -90,7 +82,7 @@ impl Familiars {
             return;
         };
         // SAFETY: a hook's caller.
-        let ip = unsafe { ip(caller) };
+        let ip = unsafe { caller.return_address() };
         if let Some(entry) = self.entries.slice().get_mut(index(ip, caller.sp)) {
             let mut words = [first; WORDS];
             for (to, from) in words.iter_mut().zip(inner) {

@@ -30,7 +30,7 @@ const NEEDED: [i64; 23] = [
     libc::SYS_close,
     libc::SYS_fstat,
     libc::SYS_fcntl,
-    libc::SYS_readlink,
+    libc::SYS_readlinkat,
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_gettid,
@@ -43,8 +43,6 @@ const NEEDED: [i64; 23] = [
     libc::SYS_process_vm_readv,
 ];
 
-/// `seccomp_data.arch` of this processor.
-const ARCHITECTURE: u32 = 0xc000_003e;
 const MODE_FILTER: usize = 2;
 const SET_MODE_FILTER: usize = 1;
 /// A filter's answers.
@@ -152,7 +150,7 @@ fn run(code: &[Step], number: u32) -> Option<u32> {
             0x20 => {
                 a = match place {
                     0 => number,
-                    4 => ARCHITECTURE,
+                    4 => arch::AUDIT,
                     _ => 0,
                 }
             }
@@ -253,7 +251,7 @@ mod tests {
         // Of another processor 1; of call 9 what is 3 times 4 minus 5, from its memory; else 2.
         let code = [
             step(0x20, 4, 0, 0),
-            step(0x15, ARCHITECTURE, 1, 0),
+            step(0x15, arch::AUDIT, 1, 0),
             step(0x06, 1, 0, 0),
             step(0x20, 0, 0, 0),
             step(0x15, 9, 0, 7),

@@ -10,6 +10,11 @@
 //! `familiar`, `recent`, `rules` → `map` → `python` → `file`, `clock` → `redirect` → `exports`, `real`, `config`, `fixed`,
 //! `blocks`, `stack`, `signals`, `table` → `memory`, `arch`, `sys`, `hash`.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "what `dispatch` uses")
+)]
+
 mod arch;
 mod ask;
 mod attached;
@@ -20,6 +25,7 @@ mod config;
 mod contents;
 mod counters;
 mod cpu;
+#[cfg(target_arch = "x86_64")]
 mod dispatch;
 mod duplicate;
 mod errno;
@@ -68,7 +74,7 @@ static CONSTRUCTOR: extern "C" fn() = {
         cpu::begin_now();
         ask::watch_exit();
         if state::system_calls_are_dispatched() {
-            dispatch::start();
+            arch::dispatch_system_calls();
         }
     }
     constructor

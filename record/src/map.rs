@@ -13,8 +13,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use framehop::x86_64::UnwinderX86_64;
-use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _};
+use framehop::{
+    ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _, UnwinderNative,
+};
 use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents};
 use larder_trace::modules::{Load, encode_load, encode_unload};
 use larder_trace::symbols::{PYTHON, PYTHON_ADDRESSES};
@@ -24,7 +25,7 @@ use crate::python::{Interpreter, Python};
 use crate::registers::Tables;
 use crate::{clock, file, real, redirect, sys};
 
-pub type Unwinder = UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>;
+pub type Unwinder = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
 
 struct Known {
     id: u32,

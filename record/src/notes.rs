@@ -314,10 +314,10 @@ unsafe extern "C" fn larder_record_system_call(call: u32, result: isize, called:
     }
     // SAFETY: by contract.
     let called = unsafe { &*called };
-    let (sp, bp) = (&raw const called.return_address as usize, called.bp);
+    let sp = &raw const called.return_address as usize - arch::RETURN_ADDRESS_AT;
     // What malloc does within a call of the program's is not recorded, nor is what it does besides.
     let own = || map::current().is_some_and(|map| map.is_allocator(called.return_address as u64));
-    if let Some(mut hook) = Hook::enter_quietly(sp, bp)
+    if let Some(mut hook) = Hook::enter_quietly(sp, called.bp)
         && !own()
     {
         hook.system_call(call.code(), record_of(call, result, called, skipped));

@@ -18,7 +18,7 @@ use larder_trace::layout::{CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, Contents}
 use larder_trace::symbols::{Function, PYTHON_ADDRESSES, SymbolChunk};
 
 use crate::exports::Exports;
-use crate::{arch, file, hash, sys};
+use crate::{file, hash, sys};
 use chain::is_plausible;
 pub use chain::{Evaluated, PythonFrame, Thread};
 use code::Place;
@@ -161,7 +161,9 @@ impl Python {
     #[cold]
     fn is_own(&self, state: u64) -> bool {
         let thread = |state| code::read_word(state + u64::from(self.layout.thread));
-        is_plausible(state) && thread(state) == Some(arch::thread_pointer() as u64)
+        // SAFETY: reads a register.
+        let own = unsafe { libc::pthread_self() };
+        is_plausible(state) && thread(state) == Some(own)
     }
 
     /// Whether the layout is right for the calling thread's frames: each has a code object with texts as names.

@@ -13,6 +13,7 @@ use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use crate::arch::{GOT_ENTRY, PLT_ENTRY, WORD};
 use crate::exports::{Dynamic, NAMES, SYMBOLS};
 use crate::sys;
 
@@ -162,10 +163,6 @@ struct Symbol {
     value: usize,
     size: usize,
 }
-
-const WORD: u32 = 1;
-const GOT_ENTRY: u32 = 6;
-const PLT_ENTRY: u32 = 7;
 
 /// A loaded module, as far as its dynamic section says.
 struct Module<'a> {

@@ -7,23 +7,11 @@
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule,
-    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow, X86_64,
+    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
 };
 
+use crate::arch::{self, BP, COUNT, INTERRUPTED, IP, PRESERVED, RETURN_ADDRESS, SP};
 use crate::map::Snapshot;
-
-const COUNT: usize = 17;
-const IP: Register = X86_64::RA;
-
-/// The registers that a call preserves, without `rsp`.
-const PRESERVED: [Register; 6] = [
-    X86_64::RBX,
-    X86_64::RBP,
-    X86_64::R12,
-    X86_64::R13,
-    X86_64::R14,
-    X86_64::R15,
-];
 
 /// A frame's registers, by their numbers in the tables; `None`: lost.
 #[derive(Clone, Copy)]
@@ -36,49 +24,34 @@ pub struct Tables {
     pub frames: &'static [u8],
 }
 
-struct OnStack;
+pub struct OnStack;
 
 impl UnwindContextStorage<usize> for OnStack {
     type Rules = [(Register, RegisterRule<usize>); 32];
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
-type Row = UnwindTableRow<usize, OnStack>;
+pub type Row = UnwindTableRow<usize, OnStack>;
 
 impl Registers {
-    /// In the order of the kernel's `sigcontext`, r8 to r15 first.
+    pub fn unknown() -> Registers {
+        Registers([None; COUNT])
+    }
+
+    /// From the words that the kernel has stored, by their offset.
     pub fn interrupted(mut read: impl FnMut(u64) -> Option<u64>) -> Option<Registers> {
-        const ORDER: [Register; COUNT] = [
-            X86_64::R8,
-            X86_64::R9,
-            X86_64::R10,
-            X86_64::R11,
-            X86_64::R12,
-            X86_64::R13,
-            X86_64::R14,
-            X86_64::R15,
-            X86_64::RDI,
-            X86_64::RSI,
-            X86_64::RBP,
-            X86_64::RBX,
-            X86_64::RDX,
-            X86_64::RAX,
-            X86_64::RCX,
-            X86_64::RSP,
-            IP,
-        ];
-        let mut registers = Registers([None; COUNT]);
-        for (register, offset) in ORDER.into_iter().zip((0..).step_by(8)) {
+        let mut registers = Registers::unknown();
+        for (register, offset) in INTERRUPTED.into_iter().zip((0..).step_by(8)) {
             registers.set(register, Some(read(offset)?));
         }
         Some(registers)
     }
 
-    fn get(&self, register: Register) -> Option<u64> {
+    pub fn get(&self, register: Register) -> Option<u64> {
         *self.0.get(usize::from(register.0))?
     }
 
-    fn set(&mut self, register: Register, value: Option<u64>) {
+    pub fn set(&mut self, register: Register, value: Option<u64>) {
         if let Some(place) = self.0.get_mut(usize::from(register.0)) {
             *place = value;
         }
@@ -96,15 +69,11 @@ impl Registers {
     }
 
     pub fn sp(&self) -> Option<u64> {
-        self.get(X86_64::RSP)
-    }
-
-    pub fn bx(&self) -> Option<u64> {
-        self.get(X86_64::RBX)
+        self.get(SP)
     }
 
     pub fn bp(&self) -> Option<u64> {
-        self.get(X86_64::RBP)
+        self.get(BP)
     }
 
     /// From interrupted registers to those of the caller of an outer frame, which is identified by its stack
@@ -123,7 +92,7 @@ impl Registers {
             }
             let found = at == sp && self.ip()? == ip;
             let here = self.ip()?.checked_sub(after_call)?;
-            let next = with_row(map, here, |row| self.step(row, read))??;
+            let next = with_row(map, here, |row| self.step(row, &PRESERVED, read))??;
             if found {
                 return Some(next);
             }
@@ -134,13 +103,19 @@ impl Registers {
         }
     }
 
-    fn step(&self, row: &Row, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<Registers> {
+    /// The caller's, of which only those that are named are known, and where it continues.
+    pub fn step(
+        &self,
+        row: &Row,
+        wanted: &[Register],
+        read: &mut impl FnMut(u64) -> Option<u64>,
+    ) -> Option<Registers> {
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
             return None;
         };
         let top = self.get(register)?.wrapping_add_signed(offset);
-        let mut caller = Registers([None; COUNT]);
-        for register in PRESERVED.into_iter().chain([IP]) {
+        let mut caller = Registers::unknown();
+        for register in wanted.iter().copied().chain([RETURN_ADDRESS]) {
             let value = match row.register(register) {
                 None | Some(RegisterRule::SameValue) if register != IP => self.get(register),
                 Some(RegisterRule::Offset(offset)) => read(top.wrapping_add_signed(offset)),
@@ -150,7 +125,9 @@ impl Registers {
             };
             caller.set(register, value);
         }
-        caller.set(X86_64::RSP, Some(top));
+        let ip = caller.get(RETURN_ADDRESS)?;
+        caller.set(IP, Some(arch::without_signature(ip)));
+        caller.set(SP, Some(top));
         Some(caller)
     }
 }
@@ -160,16 +137,15 @@ impl Registers {
 /// has no table.
 pub fn needed(map: &Snapshot, address: u64) -> Option<bool> {
     let by_other = |row: &Row| match row.cfa() {
-        CfaRule::RegisterAndOffset { register, .. } => {
-            ![X86_64::RSP, X86_64::RBP].contains(register)
-        }
+        CfaRule::RegisterAndOffset { register, .. } => ![SP, BP].contains(register),
         CfaRule::Expression(_) => false,
     };
     with_row(map, address, by_other)
 }
 
+/// Looks at what the tables say about an address.
 #[inline(never)]
-fn with_row<T>(map: &Snapshot, address: u64, look: impl FnOnce(&Row) -> T) -> Option<T> {
+pub fn with_row<T>(map: &Snapshot, address: u64, look: impl FnOnce(&Row) -> T) -> Option<T> {
     let tables = map.tables(address)?;
     let place = |bytes: &[u8]| bytes.as_ptr() as u64;
     let bases = BaseAddresses::default()
@@ -177,7 +153,8 @@ fn with_row<T>(map: &Snapshot, address: u64, look: impl FnOnce(&Row) -> T) -> Op
         .set_eh_frame(place(tables.frames));
     let header = EhFrameHdr::new(tables.header, NativeEndian);
     let header = header.parse(&bases, 8).ok()?;
-    let frames = EhFrame::new(tables.frames, NativeEndian);
+    let mut frames = EhFrame::new(tables.frames, NativeEndian);
+    frames.set_vendor(arch::VENDOR);
     let mut context = UnwindContext::<usize, OnStack>::new_in();
     let found = header.table()?.unwind_info_for_address(
         &frames,

@@ -8,28 +8,37 @@
 //! Thread safety: a table belongs to a walker. Memory: 16 bytes an address, up to 128 KiB; unused entries
 //! are not accessed.
 
-use framehop::x86_64::UnwindRegsX86_64;
-use framehop::{FrameAddress, Unwinder as _};
+use framehop::FrameAddress;
 
+use crate::arch;
 use crate::hash;
-use crate::map::Unwinder;
+use crate::map::Snapshot;
 use crate::memory::Pages;
+use crate::stack::Frame;
 
-pub type Cache = framehop::x86_64::CacheX86_64<framehop::MustNotAllocateDuringUnwind>;
+pub type Cache = framehop::CacheNative<framehop::MustNotAllocateDuringUnwind>;
 
 /// How to compute the caller's stack pointer, and where its return address and frame pointer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Caller's stack pointer - the frame's own, or its frame pointer. The return address is just below.
+    /// Caller's stack pointer - the frame's own, or its frame pointer.
     pub up: i32,
-    /// Offset of the caller's frame pointer from its stack pointer, not above the return address. The return
-    /// address's offset if it is still in its register.
+    /// Offset of the caller's frame pointer from its stack pointer, not above the return address, to which
+    /// `arch::return_address_at` leads. The return address's offset if it is still in its register.
     pub bp_at: i16,
     pub from_bp: bool,
     pub restores_bp: bool,
 }
 
-const RETURN_ADDRESS_AT: i16 = -8;
+impl Rule {
+    #[inline(always)]
+    pub fn return_address_at(self) -> i16 {
+        arch::return_address_at(self.bp_at, self.restores_bp)
+    }
+}
+
+/// The last word of a frame.
+const LAST: i16 = -8;
 
 #[derive(Clone, Copy)]
 struct Place {
@@ -70,7 +79,7 @@ impl Rules {
 
     /// Learns the rule for a return address, unless it is known.
     #[cold]
-    pub fn learn(&mut self, unwinder: &Unwinder, cache: &mut Cache, ip: u64) {
+    pub fn learn(&mut self, map: &Snapshot, cache: &mut Cache, ip: u64) {
         if !self.places.grow(PLACES) {
             return;
         }
@@ -78,27 +87,22 @@ impl Rules {
             return;
         };
         if place.ip != ip {
-            let rule = watch(unwinder, cache, ip);
+            let rule = watch(map, cache, ip);
             *place = Place { ip, rule };
         }
     }
 }
 
-fn watch(unwinder: &Unwinder, cache: &mut Cache, ip: u64) -> Option<Rule> {
+fn watch(map: &Snapshot, cache: &mut Cache, ip: u64) -> Option<Rule> {
     // Far apart, so that results can be distinguished; the second pair has another alignment.
     const FIRST: (u64, u64) = (0x1000_0000_0000, 0x2000_0000_0000);
     const SECOND: (u64, u64) = (0x1000_0000_1238, 0x2000_0000_5428);
-    let first = take_step(unwinder, cache, ip, FIRST)?;
-    (take_step(unwinder, cache, ip, SECOND)? == first).then_some(first)
+    let first = take_step(map, cache, ip, FIRST)?;
+    (take_step(map, cache, ip, SECOND)? == first).then_some(first)
 }
 
 /// The unwinder's step for these registers, as a rule.
-fn take_step(
-    unwinder: &Unwinder,
-    cache: &mut Cache,
-    ip: u64,
-    (sp, bp): (u64, u64),
-) -> Option<Rule> {
+fn take_step(map: &Snapshot, cache: &mut Cache, ip: u64, (sp, bp): (u64, u64)) -> Option<Rule> {
     const FIRST_WORD: u64 = 0x4000_0000_0000;
     let address = FrameAddress::from_return_address(ip)?;
     let mut reads = [0; 2];
@@ -108,34 +112,31 @@ fn take_step(
         count += 1;
         Ok(FIRST_WORD + count as u64)
     };
-    let mut registers = UnwindRegsX86_64::new(ip, sp, bp);
-    let caller = unwinder
-        .unwind_frame(address, &mut registers, cache, &mut read)
-        .ok()??;
-    // Which read a word came from.
+    let mut registers = arch::unwind_registers(&Frame::new(ip << 1, sp, bp), &None);
+    let caller = arch::unwind(map, address, &mut registers, cache, &mut read).ok()??;
+    let top = registers.sp();
+    // Where a word was read.
     let origin = |word: u64| {
         let number = word.checked_sub(FIRST_WORD + 1)?;
-        reads.get(..count)?.get(number as usize).copied()
+        let address = reads.get(..count)?.get(number as usize)?;
+        i16::try_from(address.wrapping_sub(top) as i64).ok()
     };
-    let top = registers.sp();
-    if origin(caller)? != top.wrapping_sub(8) {
-        return None;
-    }
-    let restores_bp = registers.bp() != bp;
-    let bp_at = if restores_bp {
-        i16::try_from(origin(registers.bp())?.wrapping_sub(top) as i64).ok()?
-    } else {
-        RETURN_ADDRESS_AT
+    let caller_at = origin(caller)?;
+    let restores_bp = arch::frame_pointer(&registers) != bp;
+    let bp_at = match restores_bp {
+        true => origin(arch::frame_pointer(&registers))?,
+        false => caller_at,
     };
-    if count != 1 + usize::from(restores_bp) || bp_at > RETURN_ADDRESS_AT {
+    if count != 1 + usize::from(restores_bp) || bp_at.max(caller_at) > LAST {
         return None;
     }
     let from_bp = top > bp;
     let base = if from_bp { bp } else { sp };
-    Some(Rule {
+    let rule = Rule {
         up: i32::try_from(top.wrapping_sub(base) as i64).ok()?,
         bp_at,
         from_bp,
         restores_bp,
-    })
+    };
+    (rule.return_address_at() == caller_at).then_some(rule)
 }

@@ -109,8 +109,12 @@ fn begin(from: u8, start: impl FnOnce() -> bool) -> bool {
     let started = std::panic::catch_unwind(AssertUnwindSafe(start)).unwrap_or(false);
     if started {
         let number = RECORDINGS.fetch_add(1, Ordering::Relaxed) + 1;
-        // SAFETY: points at the page that `start` made.
-        unsafe { (*ALIVE.load(Ordering::Relaxed)).store(number, Ordering::Release) };
+        // SAFETY: the first two words of the page that `start` made.
+        unsafe {
+            let alive = ALIVE.load(Ordering::Relaxed);
+            (*alive.add(1)).store(sys::process_id(), Ordering::Relaxed);
+            (*alive).store(number, Ordering::Release);
+        }
     }
     // The first write may have failed because the disk is full.
     let to = if started { RECORDING } else { OFF };
@@ -245,21 +249,24 @@ fn make_alive_page() -> bool {
     let Ok(page) = sys::map_anonymous(4096) else {
         return false;
     };
-    // SAFETY: the page just mapped.
-    if unsafe { sys::wipe_on_fork(page, 4096) }.is_err() {
-        // A kernel before 4.14: libc's handlers see fork(), if not the bare system call.
-        // SAFETY: the handler only clears the word.
-        if unsafe { libc::pthread_atfork(None, None, Some(clear_alive)) } != 0 {
-            return false;
-        }
-    }
     ALIVE.store(page.cast(), Ordering::Release);
-    true
+    // SAFETY: the page just mapped; the handler only clears its word. A kernel before 4.14 refuses the first, and qemu
+    // ignores it: libc's handlers see fork(), if not the bare system call.
+    unsafe {
+        let _ = sys::wipe_on_fork(page, 4096);
+        libc::pthread_atfork(None, None, Some(clear_alive)) == 0
+    }
 }
 
+/// In a child, which may be recorded already if the kernel has wiped the page.
 extern "C" fn clear_alive() {
-    // SAFETY: as in `is_recording`.
-    unsafe { (*ALIVE.load(Ordering::Relaxed)).store(0, Ordering::Relaxed) };
+    // SAFETY: the first two words of the page.
+    unsafe {
+        let alive = ALIVE.load(Ordering::Relaxed);
+        if (*alive.add(1)).load(Ordering::Relaxed) != sys::process_id() {
+            (*alive).store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 fn make_key() -> bool {

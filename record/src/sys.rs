@@ -3,9 +3,10 @@
 //!
 //! Every call returns `Err(Errno)` with the kernel's number on failure. Thread safety: the kernel's.
 
-use std::arch::asm;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::arch;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -14,18 +15,8 @@ type Result<T> = std::result::Result<T, Errno>;
 
 #[inline]
 unsafe fn syscall(number: i64, a: [usize; 6]) -> Result<usize> {
-    let result: isize;
-    // SAFETY: the caller vouches for the arguments; the kernel clobbers rcx and r11 only.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
-            in("r10") a[3], in("r8") a[4], in("r9") a[5],
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack)
-        );
-    }
+    // SAFETY: the caller vouches for the arguments.
+    let result = unsafe { arch::system_call(number, a) };
     if (-4095..0).contains(&result) {
         Err(Errno(-result as i32))
     } else {
@@ -307,21 +298,16 @@ pub fn send(fd: i32, bytes: &[u8]) -> Result<()> {
 }
 
 pub fn unlink(path: &CStr) {
+    let (at, path) = (libc::AT_FDCWD as isize as usize, path.as_ptr() as usize);
     // SAFETY: the path ends with a NUL.
-    let _ = unsafe { syscall(libc::SYS_unlink, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { syscall(libc::SYS_unlinkat, [at, path, 0, 0, 0, 0]) };
 }
 
 pub fn readlink(path: &CStr, out: &mut [u8]) -> Result<usize> {
-    let arguments = [
-        path.as_ptr() as usize,
-        out.as_mut_ptr() as usize,
-        out.len(),
-        0,
-        0,
-        0,
-    ];
+    let (at, path) = (libc::AT_FDCWD as isize as usize, path.as_ptr() as usize);
+    let arguments = [at, path, out.as_mut_ptr() as usize, out.len(), 0, 0];
     // SAFETY: the kernel writes up to `out.len()` bytes.
-    unsafe { syscall(libc::SYS_readlink, arguments) }
+    unsafe { syscall(libc::SYS_readlinkat, arguments) }
 }
 
 /// Writes the working directory with its NUL; returns the length without it.

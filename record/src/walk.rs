@@ -10,8 +10,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use framehop::x86_64::UnwindRegsX86_64;
-use framehop::{FrameAddress, Unwinder as _};
+use framehop::FrameAddress;
 
 use crate::arch::{self, Caller};
 use crate::hash;
@@ -25,9 +24,13 @@ use crate::sys;
 
 impl Caller {
     fn frame(self) -> Frame {
-        // SAFETY: a hook's stack pointer points at its return address.
-        let ip = unsafe { (self.sp as *const u64).read() };
-        Frame::new(ip << 1, self.sp as u64 + 8, self.bp as u64)
+        // SAFETY: a hook's caller.
+        let ip = unsafe { self.return_address() } as u64;
+        Frame::new(
+            ip << 1,
+            (self.sp + arch::ENTRY_BYTES) as u64,
+            self.bp as u64,
+        )
     }
 }
 
@@ -113,14 +116,7 @@ fn learn_context_root() {
         context.uc_stack.ss_size = size_of_val(&stack);
         context.uc_link = std::ptr::null_mut();
         libc::makecontext(&mut context, never, 0);
-        let top = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
-        let range = stack.as_ptr_range();
-        let inside = (range.start as usize..range.end as usize - 8).contains(&top);
-        if inside {
-            (top as *const u64).read()
-        } else {
-            0
-        }
+        arch::context_root(&context, &stack)
     };
     if address != 0 {
         CONTEXT_ROOT.store(address, Ordering::Relaxed);
@@ -447,7 +443,10 @@ impl Steps {
         };
         let ip = at.ip();
         let ours = arch::signal_return as *const () as u64;
-        if ip == ours || ip == TRAMPOLINE.load(Ordering::Relaxed) && ip != 0 {
+        if ip == ours
+            || ip == TRAMPOLINE.load(Ordering::Relaxed) && ip != 0
+            || arch::is_signal_return(ip, || map.covers(ip) || sys::readable(ip))
+        {
             return (never, self.over_signal(at, interrupted), false);
         }
         let last = Step {
@@ -477,7 +476,9 @@ impl Steps {
             }
         }
         let cache = &mut caches[hash::top(ip, CACHE_BITS)];
-        let mut registers = UnwindRegsX86_64::new(ip, at.sp, at.bp);
+        // The caller follows from a register that no frame has.
+        let by_link = arch::HAS_LINK_REGISTER && at.is_interrupted();
+        let mut registers = arch::unwind_registers(at, interrupted);
         let mut words = [end; 2];
         let mut count = 0;
         let stack = &mut self.stack;
@@ -489,22 +490,20 @@ impl Steps {
             count += 1;
             Ok(value)
         };
-        let result = map
-            .unwinder
-            .unwind_frame(address, &mut registers, cache, &mut read);
+        let result = arch::unwind(map, address, &mut registers, cache, &mut read);
         // Memory below the frame may be unmapped when the frame is checked again.
         let again = words.iter().take(count).all(|word| word.address >= at.sp);
-        let step = if count <= words.len() && again {
+        let step = if count <= words.len() && again && !by_link {
             Step { words, rule: None }
         } else {
             never
         };
         match result {
-            Ok(Some(ip)) if registers.sp() > at.sp => {
+            Ok(Some(ip)) if registers.sp() > at.sp || by_link && registers.sp() == at.sp => {
                 if !at.is_interrupted() {
-                    self.rules.learn(&map.unwinder, cache, at.ip());
+                    self.rules.learn(map, cache, at.ip());
                 }
-                let next = Frame::new(ip << 1, registers.sp(), registers.bp());
+                let next = Frame::new(ip << 1, registers.sp(), arch::frame_pointer(&registers));
                 (step, Some(next), false)
             }
             Ok(None) if map.covers(ip) => (step, None, true),
@@ -531,8 +530,10 @@ impl Steps {
             // SAFETY: the known part of the stack reaches from below this frame to `high`.
             value: unsafe { (address as *const u64).read_unaligned() },
         };
-        let words = [read(sp - 8), read(bp_at)];
+        let ip_at = sp.wrapping_add_signed(i64::from(rule.return_address_at()));
+        let words = [read(ip_at), read(bp_at)];
         let [ip, bp] = words.map(|word| word.value);
+        let ip = arch::without_signature(ip);
         if ip == 0 {
             return None;
         }
@@ -561,7 +562,8 @@ impl Steps {
 
     fn over_signal(&mut self, at: &Frame, interrupted: &mut Option<Registers>) -> Option<Frame> {
         let stack = &mut self.stack;
-        let registers = arch::interrupted(at.sp, &mut |address| stack.read(address))?;
+        let context = at.sp.checked_add(arch::CONTEXT_AT)?;
+        let registers = arch::interrupted(context, &mut |address| stack.read(address))?;
         *interrupted = Some(registers);
         let (ip, sp, bp) = (registers.ip()?, registers.sp()?, registers.bp()?);
         if !(stack.low..stack.high).contains(&sp) {

@@ -1,27 +1,11 @@
 //! The printf family. A wrapper with `...` stores its argument registers and makes a `va_list` of them, as a
-//! compiler does (System V ABI, AMD64, 3.5.7), and calls the form with a `va_list` below.
+//! compiler does, and calls the form with a `va_list` below.
 
 use larder_trace::CopyCall;
 
+use crate::arch::{Registers, format_wrapper};
 use crate::below::{self, Below};
 use crate::note::{Caller, Copy, note};
-
-/// What the wrapper stores, in the order that `va_arg` expects.
-#[repr(C)]
-struct Registers {
-    words: [usize; 6],
-    vectors: [u128; 8],
-    list: List,
-}
-
-/// A `va_list`.
-#[repr(C)]
-struct List {
-    words_used: u32,
-    vectors_used: u32,
-    on_stack: usize,
-    registers: usize,
-}
 
 type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
@@ -63,14 +47,11 @@ unsafe extern "C-unwind" fn formatted(
     let form = &FORMS[form];
     // SAFETY: the wrapper's frame.
     let registers = unsafe { &mut *registers };
-    let words = &mut registers.words;
     let format = usize::from(form.format);
-    // What `va_arg` reads comes after the format, so the word behind it can be passed anew.
-    let mut arguments = *words;
+    let mut arguments = registers.arguments();
     if form.variadic {
-        registers.list.words_used = 8 * (u32::from(form.format) + 1);
-        registers.list.vectors_used = 48;
-        arguments[format + 1] = &raw mut registers.list as usize;
+        // What `va_arg` reads comes after the format, so the word behind it can be passed anew.
+        arguments[format + 1] = std::ptr::from_mut(registers.list_after(format)) as usize;
     }
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the function below has these arguments.
@@ -107,57 +88,9 @@ macro_rules! forms {
             variadic: $variadic,
             to: To::$to,
         }),*];
-        $(wrapper!($number, $name);)*
+        $(format_wrapper!($number, $name);)*
     };
 }
-
-macro_rules! wrapper {
-    ($number:literal, $name:literal) => {
-        larder_wrap::exported! {
-            $name,
-            ".cfi_startproc",
-            "push rbp",
-            ".cfi_def_cfa_offset 16",
-            ".cfi_offset rbp, -16",
-            "mov rbp, rsp",
-            ".cfi_def_cfa_register rbp",
-            "sub rsp, 208",
-            "mov qword ptr [rsp], rdi",
-            "mov qword ptr [rsp + 8], rsi",
-            "mov qword ptr [rsp + 16], rdx",
-            "mov qword ptr [rsp + 24], rcx",
-            "mov qword ptr [rsp + 32], r8",
-            "mov qword ptr [rsp + 40], r9",
-            "test al, al",
-            "je 2f",
-            "movaps xmmword ptr [rsp + 48], xmm0",
-            "movaps xmmword ptr [rsp + 64], xmm1",
-            "movaps xmmword ptr [rsp + 80], xmm2",
-            "movaps xmmword ptr [rsp + 96], xmm3",
-            "movaps xmmword ptr [rsp + 112], xmm4",
-            "movaps xmmword ptr [rsp + 128], xmm5",
-            "movaps xmmword ptr [rsp + 144], xmm6",
-            "movaps xmmword ptr [rsp + 160], xmm7",
-            "2:",
-            "lea rax, [rbp + 16]",
-            "mov qword ptr [rsp + 184], rax",
-            "mov qword ptr [rsp + 192], rsp",
-            "mov edi, {number}",
-            "mov rsi, rsp",
-            "lea rdx, [rbp + 8]",
-            "mov rcx, qword ptr [rbp]",
-            "call {formatted}",
-            "leave",
-            ".cfi_def_cfa rsp, 8",
-            "ret",
-            ".cfi_endproc",
-            number = const $number,
-            formatted = sym formatted,
-        }
-    };
-}
-
-const _: () = assert!(std::mem::offset_of!(Registers, list) == 176);
 
 forms! {
     0 "printf" Printf VPRINTF 0 true Outside;

@@ -13,9 +13,9 @@
 //! the process the wrappers only forward. Until the library's constructor has run, nothing is recorded, and
 //! `memory` does the work itself, because the loader may call it before it has relocated libc.
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("the wrappers know x86-64 only");
-
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod arch;
 mod below;
 mod format;
 mod memory;

@@ -1,10 +1,9 @@
 //! `memcpy` and its like, whose number of bytes is an argument. A wrapper jumps to the function below with the
 //! stack and the argument registers as it found them.
 
-use std::arch::asm;
-
 use larder_trace::CopyCall;
 
+use crate::arch::{self, memory_wrapper};
 use crate::below::{self, Below};
 use crate::note::{Caller, Copy, note_counted};
 
@@ -30,22 +29,9 @@ extern "C" fn counted(
     true
 }
 
-/// No compiler turns these into calls of what they stand for.
 unsafe extern "C" fn own_copy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
-    // SAFETY: both are so long by contract; where they overlap, the end that is read last goes first.
-    unsafe {
-        if (to as usize).wrapping_sub(from as usize) >= bytes {
-            asm!("rep movsb", inout("rcx") bytes => _, inout("rdi") to => _, inout("rsi") from => _,
-                options(nostack, preserves_flags));
-        } else {
-            let (to, from) = (
-                to.add(bytes).wrapping_sub(1),
-                from.add(bytes).wrapping_sub(1),
-            );
-            asm!("std", "rep movsb", "cld", inout("rcx") bytes => _, inout("rdi") to => _,
-                inout("rsi") from => _, options(nostack));
-        }
-    }
+    // SAFETY: both are so long by contract.
+    unsafe { arch::copy(to, from, bytes) };
     to
 }
 
@@ -67,10 +53,9 @@ unsafe extern "C" fn own_wide_copy_to_end(to: *mut u8, from: *const u8, count: u
 }
 
 unsafe extern "C" fn own_wide_fill(to: *mut u8, value: i32, count: usize) -> *mut u8 {
-    // SAFETY: so long by contract.
-    unsafe {
-        asm!("rep stosd", inout("rcx") count => _, inout("rdi") to => _, in("eax") value,
-            options(nostack, preserves_flags));
+    for at in 0..count {
+        // SAFETY: so long by contract, and aligned or not.
+        unsafe { own_copy(to.add(at * WIDE), (&raw const value).cast(), WIDE) };
     }
     to
 }
@@ -82,10 +67,7 @@ unsafe extern "C" fn own_backward(from: *const u8, to: *mut u8, bytes: usize) {
 
 unsafe extern "C" fn own_fill(to: *mut u8, value: i32, bytes: usize) -> *mut u8 {
     // SAFETY: so long by contract.
-    unsafe {
-        asm!("rep stosb", inout("rcx") bytes => _, inout("rdi") to => _, in("al") value as u8,
-            options(nostack, preserves_flags));
-    }
+    unsafe { arch::fill(to, value as u8, bytes) };
     to
 }
 
@@ -94,92 +76,25 @@ unsafe extern "C" fn own_zero(to: *mut u8, bytes: usize) {
     unsafe { own_fill(to, 0, bytes) };
 }
 
-/// Arguments for `counted`: in rsi the destination, in rdx the source, if there is one.
-macro_rules! arguments {
-    (copy) => {
-        "mov rdx, rsi\nmov rsi, rdi"
-    };
-    (fill) => {
-        "xor edx, edx\nmov rsi, rdi"
-    };
-    (backward) => {
-        "mov rdx, rdi"
-    };
-}
-
-/// An exported function. The number of elements is in `$number`, an element has `$unit` bytes.
-macro_rules! wrapper {
-    ($name:literal $call:ident $shape:ident $number:literal $unit:literal $below:ident $own:ident) => {
-        larder_wrap::exported! {
-            $name,
-            ".cfi_startproc",
-            "mov rax, qword ptr [rip + larder_copies_left@GOTTPOFF]",
-            concat!("lea r11, [", $number, " * ", $unit, "]"),
-            // 0 before relocation.
-            "test rax, rax",
-            "je 2f",
-            "sub qword ptr fs:[rax], r11",
-            "jle 2f",
-            "jmp qword ptr [rip + {found} + {place}]",
-            "2:",
-            "push rdi",
-            ".cfi_adjust_cfa_offset 8",
-            "push rsi",
-            ".cfi_adjust_cfa_offset 8",
-            "push rdx",
-            ".cfi_adjust_cfa_offset 8",
-            "push rcx",
-            ".cfi_adjust_cfa_offset 8",
-            "lea r8, [rsp + 32]",
-            "mov r9, rbp",
-            "sub rsp, 8",
-            ".cfi_adjust_cfa_offset 8",
-            arguments!($shape),
-            "mov rcx, r11",
-            "mov edi, {code}",
-            "call {counted}",
-            "add rsp, 8",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rcx",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rdx",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rsi",
-            ".cfi_adjust_cfa_offset -8",
-            "pop rdi",
-            ".cfi_adjust_cfa_offset -8",
-            "test al, al",
-            "je {own}",
-            "jmp qword ptr [rip + {found} + {place}]",
-            ".cfi_endproc",
-            found = sym below::FOUND,
-            place = const Below::$below as usize * 8,
-            code = const CopyCall::$call as u8,
-            counted = sym counted,
-            own = sym $own,
-        }
-    };
-}
-
-wrapper!("memcpy" Memcpy copy "rdx" 1 MEMMOVE own_copy);
-wrapper!("memmove" Memmove copy "rdx" 1 MEMMOVE own_copy);
-wrapper!("mempcpy" Mempcpy copy "rdx" 1 MEMPCPY own_copy_to_end);
-wrapper!("__mempcpy" Mempcpy copy "rdx" 1 MEMPCPY own_copy_to_end);
-wrapper!("memset" Memset fill "rdx" 1 MEMSET own_fill);
-wrapper!("bcopy" Bcopy backward "rdx" 1 BCOPY own_backward);
-wrapper!("bzero" Bzero fill "rsi" 1 BZERO own_zero);
-wrapper!("wmemcpy" Wmemcpy copy "rdx" 4 WMEMMOVE own_wide_copy);
-wrapper!("wmemmove" Wmemmove copy "rdx" 4 WMEMMOVE own_wide_copy);
-wrapper!("wmempcpy" Wmempcpy copy "rdx" 4 WMEMPCPY own_wide_copy_to_end);
-wrapper!("wmemset" Wmemset fill "rdx" 4 WMEMSET own_wide_fill);
-wrapper!("__memcpy_chk" Memcpy copy "rdx" 1 MEMMOVE_CHK own_copy);
-wrapper!("__memmove_chk" Memmove copy "rdx" 1 MEMMOVE_CHK own_copy);
-wrapper!("__mempcpy_chk" Mempcpy copy "rdx" 1 MEMPCPY_CHK own_copy_to_end);
-wrapper!("__memset_chk" Memset fill "rdx" 1 MEMSET_CHK own_fill);
-wrapper!("__wmemcpy_chk" Wmemcpy copy "rdx" 4 WMEMMOVE_CHK own_wide_copy);
-wrapper!("__wmemmove_chk" Wmemmove copy "rdx" 4 WMEMMOVE_CHK own_wide_copy);
-wrapper!("__wmempcpy_chk" Wmempcpy copy "rdx" 4 WMEMPCPY_CHK own_wide_copy_to_end);
-wrapper!("__wmemset_chk" Wmemset fill "rdx" 4 WMEMSET_CHK own_wide_fill);
+memory_wrapper!("memcpy" Memcpy copy third 1 MEMMOVE own_copy);
+memory_wrapper!("memmove" Memmove copy third 1 MEMMOVE own_copy);
+memory_wrapper!("mempcpy" Mempcpy copy third 1 MEMPCPY own_copy_to_end);
+memory_wrapper!("__mempcpy" Mempcpy copy third 1 MEMPCPY own_copy_to_end);
+memory_wrapper!("memset" Memset fill third 1 MEMSET own_fill);
+memory_wrapper!("bcopy" Bcopy backward third 1 BCOPY own_backward);
+memory_wrapper!("bzero" Bzero fill second 1 BZERO own_zero);
+memory_wrapper!("wmemcpy" Wmemcpy copy third 4 WMEMMOVE own_wide_copy);
+memory_wrapper!("wmemmove" Wmemmove copy third 4 WMEMMOVE own_wide_copy);
+memory_wrapper!("wmempcpy" Wmempcpy copy third 4 WMEMPCPY own_wide_copy_to_end);
+memory_wrapper!("wmemset" Wmemset fill third 4 WMEMSET own_wide_fill);
+memory_wrapper!("__memcpy_chk" Memcpy copy third 1 MEMMOVE_CHK own_copy);
+memory_wrapper!("__memmove_chk" Memmove copy third 1 MEMMOVE_CHK own_copy);
+memory_wrapper!("__mempcpy_chk" Mempcpy copy third 1 MEMPCPY_CHK own_copy_to_end);
+memory_wrapper!("__memset_chk" Memset fill third 1 MEMSET_CHK own_fill);
+memory_wrapper!("__wmemcpy_chk" Wmemcpy copy third 4 WMEMMOVE_CHK own_wide_copy);
+memory_wrapper!("__wmemmove_chk" Wmemmove copy third 4 WMEMMOVE_CHK own_wide_copy);
+memory_wrapper!("__wmempcpy_chk" Wmempcpy copy third 4 WMEMPCPY_CHK own_wide_copy_to_end);
+memory_wrapper!("__wmemset_chk" Wmemset fill third 4 WMEMSET_CHK own_wide_fill);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,9 @@
 //! Invariant: a thread's `left` is above 0 only if the functions below are known and copies are sampled. So
 //! the count-down alone decides whether a wrapper may jump on.
 
-use std::arch::{asm, global_asm};
+use std::arch::global_asm;
+
+use crate::arch;
 
 /// How many bytes go by uncounted where nothing is recorded.
 const NEVER: i64 = i64::MAX / 2;
@@ -25,42 +27,27 @@ global_asm!(
 );
 
 #[repr(C)]
-struct Own {
+pub struct Own {
     left: i64,
     random: u64,
 }
 
 #[inline(always)]
-fn own() -> *mut Own {
-    let own: *mut Own;
-    // SAFETY: the thread pointer is at fs:0, and the loader has stored the variable's offset from it.
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + larder_copies_left@GOTTPOFF]",
-            "add {0}, qword ptr fs:[0]",
-            out(reg) own,
-            options(pure, readonly, nostack)
-        );
-    }
-    own
-}
-
-#[inline(always)]
 pub fn left() -> i64 {
     // SAFETY: the thread's own.
-    unsafe { (*own()).left }
+    unsafe { (*arch::own()).left }
 }
 
 #[inline(always)]
 pub fn set_left(left: i64) {
     // SAFETY: the thread's own.
-    unsafe { (*own()).left = left };
+    unsafe { (*arch::own()).left = left };
 }
 
 /// Whether a copy whose bytes used up what was left is recorded, if not all are; sets what is left from here.
 pub fn is_chosen(rate: i64, bytes: usize) -> bool {
     // SAFETY: the thread's own, and a signal handler in between only draws one number more.
-    let own = unsafe { &mut *own() };
+    let own = unsafe { &mut *arch::own() };
     match rate {
         ..0 => {
             own.left = NEVER;
@@ -69,9 +56,7 @@ pub fn is_chosen(rate: i64, bytes: usize) -> bool {
         _ => {
             let first = own.random == 0;
             if first {
-                // SAFETY: rdtsc has no preconditions.
-                let now = unsafe { core::arch::x86_64::_rdtsc() };
-                own.random = (now ^ (&raw const *own as u64)) | 1;
+                own.random = (arch::ticks() ^ (&raw const *own as u64)) | 1;
             }
             let gap = distance(rate as u64, next(&mut own.random));
             own.left = match first {

@@ -9,9 +9,9 @@
 //! Thread safety: a function below is looked up once and stored in an atomic word. Invariant: without the
 //! recorder, or if it does not sample, the wrappers only forward.
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("the wrappers know x86-64 only");
-
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod arch;
 mod below;
 mod signals;
 mod threads;

@@ -14,6 +14,12 @@ use larder_trace::{
     Action, DamageCause, Event, Frame, Losses, ProcessInfo, StackId, Trace, trace_files,
 };
 
+/// The processor that programs are compiled for, and run on by qemu, if it is another one: see `tests/machines`. The
+/// libraries for it are built.
+fn machine() -> Option<String> {
+    std::env::var("LARDER_TEST_MACHINE").ok()
+}
+
 /// Builds the recorder: for a test, cargo does not build a library that the test does not link.
 pub fn recorder() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -26,6 +32,8 @@ fn build_recorder() -> PathBuf {
         .parent()
         .and_then(Path::parent)
         .expect("the test lies in target/*/deps");
+    let shipped = machine().map(|m| folder.join(format!("../{m}-unknown-linux-gnu/release")));
+    let folder = shipped.as_deref().unwrap_or(folder);
     // In release mode this is the shipped library.
     if !folder.ends_with("release") {
         let mut cargo = Command::new(env!("CARGO"));
@@ -124,12 +132,13 @@ impl Bench {
         } else {
             "bin"
         });
-        let compiler = if source_name.ends_with(".c") {
-            "cc"
-        } else {
-            "c++"
+        let compiler = match (machine(), source_name.ends_with(".c")) {
+            (None, true) => "cc".to_owned(),
+            (None, false) => "c++".to_owned(),
+            (Some(machine), true) => format!("{machine}-linux-gnu-gcc"),
+            (Some(machine), false) => format!("{machine}-linux-gnu-g++"),
         };
-        let built = Command::new(compiler)
+        let built = Command::new(&compiler)
             .args(["-g", "-O1", "-Wall", "-pthread", "-o"])
             .args([&out, &file])
             .args(options)
@@ -167,7 +176,14 @@ impl Bench {
         arguments: &[&str],
         prepare: impl FnOnce(&mut Command),
     ) -> Run {
-        let mut command = Command::new(program);
+        let mut command = match machine() {
+            None => Command::new(program),
+            Some(machine) => {
+                let mut emulator = Command::new(format!("qemu-{machine}"));
+                emulator.arg(program);
+                emulator
+            }
+        };
         command
             .args(arguments)
             .env("LARDER_TRACE_DIR", traces)
@@ -176,6 +192,9 @@ impl Bench {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         prepare(&mut command);
+        if machine().is_some() {
+            preload_in_emulator(&mut command);
+        }
         let output = finish(command);
         let files = trace_files(traces).unwrap_or_default();
         let traces_read = files.iter().map(|file| read(file)).collect();
@@ -185,6 +204,17 @@ impl Bench {
             folder: traces.to_owned(),
         }
     }
+}
+
+/// Has the emulator preload what it would be given itself.
+fn preload_in_emulator(command: &mut Command) {
+    let preload = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD");
+    let Some((name, Some(libraries))) = preload else {
+        return;
+    };
+    let setting = [name, libraries].join(OsStr::new("="));
+    command.env_remove("LD_PRELOAD");
+    command.env("QEMU_SET_ENV", setting);
 }
 
 /// The time limit of these tests, far above what they take on a busy machine.

@@ -61,7 +61,9 @@ macro_rules! exported {
     };
 }
 
-/// An exported function of up to four arguments that passes its caller's registers as fifth and sixth.
+/// An exported function of up to four arguments that passes as fifth where its return address is, in the form of
+/// the recorder's `arch::Caller`, and its caller's frame pointer as sixth.
+#[cfg(target_arch = "x86_64")]
 #[macro_export]
 macro_rules! entry {
     ($(#[$doc:meta])* $name:literal => $implementation:path) => {
@@ -71,6 +73,33 @@ macro_rules! entry {
             "mov r8, rsp",
             "mov r9, rbp",
             "jmp {0}",
+            sym $implementation
+        }
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+#[macro_export]
+macro_rules! entry {
+    ($(#[$doc:meta])* $name:literal => $implementation:path) => {
+        $crate::exported! {
+            $(#[$doc])*
+            $name,
+            ".cfi_startproc",
+            "stp x29, x30, [sp, #-16]!",
+            ".cfi_def_cfa_offset 16",
+            ".cfi_offset x29, -16",
+            ".cfi_offset x30, -8",
+            "mov x4, sp",
+            "mov x5, x29",
+            "mov x29, sp",
+            "bl {0}",
+            "ldp x29, x30, [sp], #16",
+            ".cfi_def_cfa_offset 0",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            "ret",
+            ".cfi_endproc",
             sym $implementation
         }
     };

@@ -1,4 +1,4 @@
-//! A program of Rust for musl: allocates in `gather`, on two threads.
+//! A program of Rust for another C library or processor: allocates in `gather`, on two threads.
 
 #[inline(never)]
 fn gather(count: usize) -> Vec<String> {

@@ -1,5 +1,5 @@
-// A program for musl: `storm` for the allocator, `work` for what is recorded, `shell` for a glibc
-// child.
+// A program for another C library or processor: `storm` for the allocator, `work` for what is recorded, `shell` for a
+// child of this machine's.
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@ static char* volatile last;
 
 static void check(int fine, const char* what) {
   if (fine) return;
-  fprintf(stderr, "musl: %s\n", what);
+  fprintf(stderr, "program: %s\n", what);
   _exit(3);
 }
 
@@ -121,7 +121,7 @@ static int work(void) {
 }
 
 int main(int count, char** words) {
-  check(count == 2, "usage: musl storm|work|shell|wait");
+  check(count == 2, "usage: program storm|work|shell|wait");
   if (strcmp(words[1], "storm") == 0) return storm();
   if (strcmp(words[1], "shell") == 0) return system("echo glibc") == 0 ? 0 : 1;
   int result = work();
