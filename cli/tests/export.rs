@@ -308,7 +308,8 @@ fn a_cut_trace_is_exported_as_far_as_it_goes() {
         .unwrap()
         .path();
     let bytes = fs::read(&file).unwrap();
-    fs::write(&file, &bytes[..bytes.len() * 2 / 3]).unwrap();
+    // Within its last chunk.
+    fs::write(&file, &bytes[..bytes.len() - 20]).unwrap();
     let folder = directory.path().join("tables");
     let folder = folder.to_str().unwrap();
     for options in [

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -107,6 +107,59 @@ fn what_a_killed_program_had_done_is_in_the_trace() {
         report_text(&trace, &[]).contains("its end was not recorded"),
         "the early end is not reported"
     );
+}
+
+/// One of its threads never ends.
+const UNENDING: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static pthread_barrier_t made;
+static void *volatile kept;
+static void *wait_for_ever(void *argument) {
+    for (int i = 0; i < 1000; i++) kept = malloc(24);  // @waiting
+    pthread_barrier_wait(&made);
+    for (;;) pause();
+    return argument;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_barrier_init(&made, NULL, 2);
+    pthread_create(&thread, NULL, wait_for_ever, NULL);
+    for (int i = 0; i < 200000; i++) free(malloc((size_t)rand() % 4000 + 1));  // @main
+    pthread_barrier_wait(&made);
+    return 0;
+}
+"#;
+
+#[test]
+fn the_file_of_an_ended_process_has_no_holes_and_every_record() {
+    let directory = temporary();
+    let program = compile(
+        directory.path(),
+        "unending.c",
+        UNENDING,
+        &["-g", "-O0", "-pthread"],
+    );
+    let trace = directory.path().join("trace");
+    let recorded = output(larder().arg("record").arg("-o").arg(&trace).arg(&program));
+    assert_success(&recorded);
+    let report = report_json(&trace, &[]);
+    assert_eq!(report["losses"]["complete"], true, "{report:#}");
+    for (name, calls) in [("waiting", 1000), ("main", 200_000)] {
+        let site = site_at(&report, "unending.c", line_of(UNENDING, name));
+        assert_eq!(site["calls"], calls);
+    }
+    let files = larder_trace::trace_files(&trace).unwrap();
+    let [file] = files.as_slice() else {
+        panic!("{files:?}");
+    };
+    let meta = fs::metadata(file).unwrap();
+    assert!(meta.blocks() * 512 >= meta.len(), "{meta:?}");
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    let bytes = fs::read(file).unwrap();
+    let region = bytes.windows(5).position(|found| found == b"LCHK\x04");
+    assert_eq!(region, None);
 }
 
 const FORKING: &str = r#"

@@ -1,8 +1,8 @@
 //! Encodes and decodes the records of an event chunk.
 //!
 //! A record begins with a control byte. A call's record is short because of predictions from earlier
-//! records of the chunk: the site that followed this one last time, a site's last size and address, and a
-//! small table of recent addresses. Encoder and decoder run the same `Predictor`.
+//! records of the chunk: the site that followed this one last time, a site's last size and address, and
+//! the addresses of recent calls (`recent`). Encoder and decoder run the same `Predictor`.
 //!
 //! Thread safety: a `Predictor` belongs to one stream, and a stream to one thread at a time.
 //!
@@ -11,6 +11,7 @@
 //! stream.
 
 mod definitions;
+mod recent;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,9 @@ pub use definitions::{
     max_nodes_bytes,
 };
 
+use crate::layout::Form;
 use crate::varint::{Input, unzigzag, zigzag};
+use recent::Recent;
 
 /// No call record is longer.
 pub const MAX_CALL_BYTES: usize = 80;
@@ -38,8 +41,6 @@ pub const FIRST_FRAME: u32 = 1;
 /// Site 0 is never defined: a call whose site could not be interned.
 pub const NO_SITE: u32 = 0;
 pub const FIRST_SITE: u32 = 1;
-
-const RECENT: usize = 256;
 
 /// The stored bits of an address: more than any processor translates, and a difference of two leaves room
 /// for a sign and a tag.
@@ -109,7 +110,7 @@ pub struct Predictor {
     previous_site: u32,
     time: u64,
     address: u64,
-    recent: [u64; RECENT],
+    recent: Recent,
     /// Nodes from here on were defined by this chunk.
     first_node: u32,
     /// The packed address of the frame defined last.
@@ -145,11 +146,6 @@ pub enum Link {
     /// A frame that gets the next number. Its packed address: times two, plus one if the frame was
     /// interrupted there by a signal and is not waiting for a call to return.
     New(u64),
-}
-
-#[inline]
-fn recent_slot(address: u64) -> u8 {
-    ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 /// A difference of addresses. It is mostly a multiple of eight, which has the shorter form.
@@ -198,13 +194,18 @@ impl Pen<'_> {
 }
 
 impl Predictor {
+    /// Of records in the form that is written.
     pub const fn new() -> Self {
+        Self::of(Form::V3)
+    }
+
+    pub const fn of(form: Form) -> Self {
         Predictor {
             epoch: 0,
             previous_site: NO_SITE,
             time: 0,
             address: 0,
-            recent: [0; RECENT],
+            recent: Recent::new(form),
             first_node: FIRST_NODE,
             frame_address: 0,
         }
@@ -217,7 +218,7 @@ impl Predictor {
         self.previous_site = NO_SITE;
         self.time = time;
         self.address = 0;
-        self.recent = [0; RECENT];
+        self.recent.clear();
         self.first_node = first_node;
         self.frame_address = 0;
     }
@@ -267,10 +268,10 @@ impl Predictor {
         self.time = call.time;
         if call.address != 0 {
             self.address = call.address;
-            self.recent[recent_slot(call.address) as usize] = call.address;
+            self.recent.note(call.address);
         }
         if call.class == Class::Copy && call.old != 0 {
-            self.recent[recent_slot(call.old) as usize] = call.old;
+            self.recent.note(call.old);
         }
     }
 
@@ -287,7 +288,6 @@ impl Predictor {
         call.address &= ADDRESS_BITS;
         call.old &= ADDRESS_BITS;
         let (predicted, site) = self.learn(tables, &call);
-        let slot = recent_slot(call.address);
         let mut control = (call.class as u8) << CLASS_SHIFT;
         if call.site == predicted {
             control |= SITE_PREDICTED;
@@ -301,7 +301,8 @@ impl Predictor {
         let mut packed = 0;
         control |= if call.address == site.address {
             ADDRESS_SITE
-        } else if self.recent[slot as usize] == call.address {
+        } else if let Some(age) = self.recent.age(call.address) {
+            packed = age;
             ADDRESS_RECENT
         } else {
             packed = pack_difference(call.address, self.address);
@@ -325,7 +326,6 @@ impl Predictor {
         }
         match control & ADDRESS_MASK {
             ADDRESS_SITE => {}
-            ADDRESS_RECENT => pen.byte(slot),
             _ => pen.varint(packed),
         }
         if control & EXTRA != 0 {
@@ -347,14 +347,21 @@ impl Predictor {
             pen.varint(OLD_NONE);
         } else if call.old == call.address {
             pen.varint(OLD_SAME);
-        } else if self.recent[recent_slot(call.old) as usize] == call.old {
+        } else if let Some(age) = self.recent.age(call.old) {
             pen.varint(OLD_RECENT);
-            pen.byte(recent_slot(call.old));
+            pen.varint(age);
         } else {
             // A separate byte for the tag, because the number may need all its bits.
             pen.varint(OLD_DELTA);
             pen.varint(pack_difference(call.old, call.address));
         }
+    }
+
+    fn decode_recent(&self, input: &mut Input<'_>) -> Option<u64> {
+        Some(self.recent.get(match self.recent.form() {
+            Form::V2 => u64::from(input.byte()?),
+            Form::V3 => input.varint()?,
+        }))
     }
 
     fn decode_call<T: Tables + ?Sized>(
@@ -389,7 +396,7 @@ impl Predictor {
         };
         let address = match control & ADDRESS_MASK {
             ADDRESS_DELTA => unpack_difference(input.varint()?, self.address),
-            ADDRESS_RECENT => self.recent[usize::from(input.byte()?)],
+            ADDRESS_RECENT => self.decode_recent(input)?,
             ADDRESS_SITE => memory.address,
             _ => unpack_difference(input.varint()?, memory.address),
         } & ADDRESS_BITS;
@@ -415,7 +422,7 @@ impl Predictor {
             call.old = match input.varint()? {
                 OLD_NONE => 0,
                 OLD_SAME => address,
-                OLD_RECENT => self.recent[usize::from(input.byte()?)],
+                OLD_RECENT => self.decode_recent(input)?,
                 OLD_DELTA => unpack_difference(input.varint()?, address) & ADDRESS_BITS,
                 _ => return None,
             };

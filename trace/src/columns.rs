@@ -7,6 +7,7 @@
 use std::slice;
 
 use crate::codec::shape::{self, Field, Move};
+use crate::layout::Form;
 
 pub const COLUMNS: usize = Field::Definition as usize + 1;
 /// The columns' lengths, before the columns themselves.
@@ -24,7 +25,7 @@ pub fn split(records: &[u8], work: &mut [u8], out: &mut [u8]) -> Option<usize> {
         ends: starts,
     };
     while !split.records.as_slice().is_empty() {
-        shape::record(&mut split)?;
+        shape::record(&mut split, Form::V3)?;
     }
     let Split { work, ends, .. } = split;
     let (header, mut rest) = out.split_at_mut_checked(HEADER_BYTES)?;
@@ -57,7 +58,7 @@ impl Move for Split<'_> {
 }
 
 /// Joins the columns to records, which it appends to `out`. `None` if the columns are malformed.
-pub fn join(columns: &[u8], out: &mut Vec<u8>) -> Option<()> {
+pub fn join(columns: &[u8], form: Form, out: &mut Vec<u8>) -> Option<()> {
     let (header, mut rest) = columns.split_at_checked(HEADER_BYTES)?;
     let start = out.len();
     out.resize(start + rest.len(), 0);
@@ -71,7 +72,7 @@ pub fn join(columns: &[u8], out: &mut Vec<u8>) -> Option<()> {
         (*column, rest) = (bytes.iter(), behind);
     }
     while !join.columns[Field::Control as usize].as_slice().is_empty() {
-        shape::record(&mut join)?;
+        shape::record(&mut join, form)?;
     }
     let done = rest.is_empty()
         && join
@@ -119,14 +120,14 @@ mod tests {
                 }
             };
             let mut back = vec![7];
-            prop_assert_eq!(join(&columns, &mut back), Some(()));
+            prop_assert_eq!(join(&columns, Form::V3, &mut back), Some(()));
             prop_assert_eq!(&back[1..], &records[..]);
         }
 
         #[test]
         fn damaged_columns_write_no_more_than_they_hold(columns in proptest::collection::vec(any::<u8>(), 0..400)) {
             let mut out = Vec::new();
-            let _ = join(&columns, &mut out);
+            let _ = join(&columns, Form::V3, &mut out);
             prop_assert!(out.len() <= columns.len());
         }
     }
@@ -137,13 +138,17 @@ mod tests {
         let records = [0, 1, 2, 3, 4, 0b0010_1110, 5];
         let good = taken_apart(&records).unwrap();
         let mut out = Vec::new();
-        assert_eq!(join(&good, &mut out), Some(()));
+        assert_eq!(join(&good, Form::V3, &mut out), Some(()));
         assert_eq!(out, records);
         for length in 0..good.len() {
-            assert_eq!(join(&good[..length], &mut Vec::new()), None, "{length}");
+            assert_eq!(
+                join(&good[..length], Form::V3, &mut Vec::new()),
+                None,
+                "{length}"
+            );
         }
         let longer = [good.as_slice(), &[0]].concat();
-        assert_eq!(join(&longer, &mut Vec::new()), None);
+        assert_eq!(join(&longer, Form::V3, &mut Vec::new()), None);
     }
 
     #[test]

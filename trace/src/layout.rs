@@ -8,10 +8,19 @@
 
 /// The first eight bytes. The first is no text, and the last two detect a newline translation.
 pub const FILE_MAGIC: [u8; 8] = *b"\x89LARDR\r\n";
-pub const VERSION_MAJOR: u16 = 2;
-pub const VERSION_MINOR: u16 = 3;
+pub const VERSION_MAJOR: u16 = 3;
+pub const VERSION_MINOR: u16 = 0;
 /// The oldest major version that can be read.
 pub const OLDEST_MAJOR: u16 = 1;
+
+/// How records name a recent address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// By its place, a byte: before version 3.
+    V2,
+    /// By its age, a varint.
+    V3,
+}
 
 /// The header page's size, and where the first chunk begins.
 pub const HEADER_BYTES: usize = 4096;
@@ -39,6 +48,9 @@ pub const COUNTER_PLACE_BITS: u32 = 16;
 /// Bounds that a reader may rely on when it reserves memory.
 pub const MAX_RAW_BYTES: usize = 1 << 20;
 pub const MAX_STORED_BYTES: usize = MAX_RAW_BYTES + (64 << 10);
+
+/// Counters are compressed to no less than this part, so that the file's size bounds them.
+pub const MAX_RATIO: usize = 32;
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident : $int:ty { $($(#[$vdoc:meta])* $variant:ident = $number:literal;)* }) => {
@@ -267,6 +279,14 @@ impl FileHeader {
     }
 }
 
+/// The form of the records behind a valid header page.
+pub fn form(page: &[u8; HEADER_BYTES]) -> Form {
+    match u16::from_le_bytes(get(page, 8)) {
+        ..=2 => Form::V2,
+        _ => Form::V3,
+    }
+}
+
 /// One slot out of a header page.
 pub fn slot(page: &[u8; HEADER_BYTES], slot: Slot) -> u64 {
     u64_at(page, SLOTS_OFFSET + 8 * slot as usize)
@@ -472,7 +492,7 @@ mod tests {
         let mut page = [0; HEADER_BYTES];
         page[..FIXED_BYTES].copy_from_slice(&header.encode());
         assert_eq!(FileHeader::decode(&page), Ok(header));
-        for (version, known) in [(0, false), (1, true), (2, true), (3, false)] {
+        for (version, known) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
             let mut other = page;
             put(&mut other, 8, u16::to_le_bytes(version));
             let crc = crc32fast::hash(&other[..FIXED_BYTES - 4]);

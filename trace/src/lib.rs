@@ -3,10 +3,10 @@
 //! A trace file has every call of the malloc family of one process image, with its stack, thread, time and
 //! size. `docs/reference/trace-format.md` specifies the bytes.
 //!
-//! Dependencies point one way: `reader`, `writer` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
+//! Dependencies point one way: `reader`, `writer`, `pack` → `chunk` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
 //! `layout`, `varint`, `call`, `fingerprint`, `attach`.
 //! The recorder's part (`layout`, `codec`, `columns::split`, `modules`, `process`) does not allocate, panic
-//! or take a lock, because it runs inside `malloc` of arbitrary programs. `writer`, `symbols` and `lost`
+//! or take a lock, because it runs inside `malloc` of arbitrary programs. `writer`, `pack`, `symbols` and `lost`
 //! allocate; of these the recorder uses `symbols` alone, on a heap of its own. The reading part treats a trace
 //! as hostile input: it cannot cause a panic, or an allocation that the file's size does not bound.
 //!
@@ -33,6 +33,7 @@
 
 pub mod attach;
 pub mod call;
+mod chunk;
 pub mod codec;
 pub mod columns;
 pub mod error;
@@ -40,6 +41,7 @@ mod fingerprint;
 pub mod layout;
 pub mod lost;
 pub mod modules;
+mod pack;
 pub mod process;
 mod reader;
 pub mod symbols;
@@ -52,6 +54,7 @@ pub use fingerprint::Fingerprint;
 pub use layout::{ClockKind, EndState, Origin, StopReason};
 pub use lost::Lost;
 pub use modules::{Module, ModuleId};
+pub use pack::pack;
 pub use process::ProcessInfo;
 pub use reader::{
     Action, Clock, Counted, Counter, Counters, Event, Events, Frame, FrameId, Losses, MarkId,

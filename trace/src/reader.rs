@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Damage, TraceError};
 use crate::layout::{
-    self, ClockKind, EndState, FileHeader, HEADER_BYTES, HeaderFault, Slot, StopReason,
+    self, ClockKind, EndState, FileHeader, Form, HEADER_BYTES, HeaderFault, Slot, StopReason,
 };
 use crate::lost::Lost;
 use crate::modules::Module;
@@ -44,6 +44,7 @@ pub struct Trace {
     index: Index,
     process: ProcessInfo,
     asked: u32,
+    form: Form,
 }
 
 /// The recorder's own counts of what it did not record.
@@ -182,6 +183,7 @@ impl Trace {
             index,
             process,
             asked: header.asked,
+            form: layout::form(&page),
         })
     }
 

@@ -141,6 +141,13 @@ impl Symbols {
             })
     }
 
+    /// What is named, in order.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (ModuleId, u64)> {
+        let mut all: Vec<_> = self.by_address.keys().copied().collect();
+        all.sort_unstable();
+        all.into_iter()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.by_address.is_empty()
     }

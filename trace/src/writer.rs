@@ -11,14 +11,15 @@ use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::call::Call;
+use crate::chunk;
 use crate::codec::{
     CallRecord, Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, MAX_DEFINITION_BYTES,
     Predictor, ROOT_COMPLETE, SiteMemory, Tables, max_nodes_bytes,
 };
 use crate::fingerprint::Fingerprint;
 use crate::layout::{
-    CHUNK_ALIGN, ChunkHeader, ChunkKind, ClockKind, Contents, EndState, FileHeader, HEADER_BYTES,
-    MAX_RAW_BYTES, Origin, SLOTS_OFFSET, Slot,
+    ChunkKind, ClockKind, Contents, EndState, FileHeader, HEADER_BYTES, MAX_RAW_BYTES, Origin,
+    SLOTS_OFFSET, Slot,
 };
 use crate::lost;
 use crate::modules::{self, Load, ModuleId};
@@ -31,7 +32,6 @@ pub use crate::codec::Class;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Frames in one record; a longer chain takes several.
 const LINKS_AT_ONCE: usize = 1024;
-const COMPRESSION_LEVEL: i32 = 3;
 const MAX_PROCESS_BYTES: usize = 64 << 10;
 
 /// The data of the header and the process chunk.
@@ -360,36 +360,9 @@ impl<W: Write + Seek> Writer<W> {
         Ok(())
     }
 
-    fn chunk(&mut self, kind: ChunkKind, payload: &[u8], mut contents: Contents) -> io::Result<()> {
+    fn chunk(&mut self, kind: ChunkKind, payload: &[u8], contents: Contents) -> io::Result<()> {
         debug_assert!(payload.len() <= MAX_RAW_BYTES);
-        let mut packed = Vec::new();
-        let compressed = kind == ChunkKind::Events;
-        if compressed {
-            packed.resize(zstd_safe::compress_bound(payload.len()), 0);
-            let length = zstd_safe::compress(packed.as_mut_slice(), payload, COMPRESSION_LEVEL)
-                .map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
-            packed.truncate(length);
-        }
-        let stored = if compressed { &packed } else { payload };
-        contents.check_or_committed = crc32fast::hash(stored);
-        let header = ChunkHeader {
-            kind,
-            compressed,
-            columns: false,
-            stored_bytes: stored.len() as u32,
-            raw_bytes: payload.len() as u32,
-            contents,
-        };
-        let padding = stored.len().next_multiple_of(CHUNK_ALIGN as usize) - stored.len();
-        let parts = [
-            &header.encode()[..],
-            stored,
-            &[0; CHUNK_ALIGN as usize][..padding],
-        ];
-        for part in parts {
-            self.out.write_all(part)?;
-            self.offset += part.len() as u64;
-        }
+        self.offset += chunk::write(&mut self.out, kind, payload, contents)?;
         Ok(())
     }
 

@@ -124,6 +124,8 @@ fn the_seeds_of_this_version_are_read_whole() {
     );
     let earlier = held("version-2-2.ltrace");
     assert_eq!((earlier.marks, earlier.system_calls), (30, 20));
+    let before_ages = held("version-2-3.ltrace");
+    assert_eq!(before_ages.calls, marked.calls, "{before_ages:?}");
     let copied = held("copied.ltrace");
     assert!(copied.copies > 200 && copied.system_calls > 4, "{copied:?}");
     let contents = held("contents.ltrace");

@@ -9,6 +9,7 @@ use super::{
     ADDRESS_DELTA, ADDRESS_MASK, ADDRESS_RECENT, ADDRESS_SITE_DELTA, CLASS_SHIFT, CLASS_SPECIAL,
     Class, EXTRA, OLD_DELTA, OLD_RECENT, SITE_PREDICTED, SIZE_SAME,
 };
+use crate::layout::Form;
 
 /// Kinds of fields with similar content.
 #[derive(Clone, Copy)]
@@ -47,7 +48,7 @@ pub trait Move {
 
 /// Moves one record; `None` if it is invalid or truncated.
 #[inline(always)]
-pub fn record(fields: &mut impl Move) -> Option<()> {
+pub fn record(fields: &mut impl Move, form: Form) -> Option<()> {
     let control = fields.byte(Field::Control)?;
     let class = control >> CLASS_SHIFT;
     if class == CLASS_SPECIAL {
@@ -65,7 +66,7 @@ pub fn record(fields: &mut impl Move) -> Option<()> {
     }
     match control & ADDRESS_MASK {
         ADDRESS_DELTA => _ = fields.varint(Field::Address)?,
-        ADDRESS_RECENT => _ = fields.byte(Field::Recent)?,
+        ADDRESS_RECENT => recent(fields, Field::Recent, form)?,
         ADDRESS_SITE_DELTA => _ = fields.varint(Field::SiteAddress)?,
         _ => {}
     }
@@ -77,10 +78,19 @@ pub fn record(fields: &mut impl Move) -> Option<()> {
     }
     if class == Class::Realloc as u8 || class == Class::Copy as u8 {
         match fields.varint(Field::Rest)? {
-            OLD_RECENT => _ = fields.byte(Field::Rest)?,
+            OLD_RECENT => recent(fields, Field::Rest, form)?,
             OLD_DELTA => _ = fields.varint(Field::Rest)?,
             _ => {}
         }
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn recent(fields: &mut impl Move, field: Field, form: Form) -> Option<()> {
+    match form {
+        Form::V2 => _ = fields.byte(field)?,
+        Form::V3 => _ = fields.varint(field)?,
     }
     Some(())
 }

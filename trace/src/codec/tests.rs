@@ -295,6 +295,33 @@ fn the_other_records_return_as_written() {
     }
 }
 
+/// Malloc of a block, and free of it: version 2 names it by its place, one byte.
+#[test]
+fn a_recent_address_of_an_earlier_version_is_read() {
+    let slot = ((0x4000u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    assert!(slot >= 0x80, "a varint would go on");
+    let records = [0b0000_0000, 1, 1, 50, 0x80, 0x40, 0b0010_1001, 1, 2, slot];
+    let lengths: Vec<u8> = [2u32, 2, 2, 1, 2, 1, 0, 0, 0]
+        .iter()
+        .flat_map(|length| length.to_le_bytes())
+        .collect();
+    let columns = [0b0000_0000, 0b0010_1001, 1, 1, 1, 2, 50, 0x80, 0x40, slot];
+    let mut joined = Vec::new();
+    let columns = [&lengths[..], &columns].concat();
+    assert_eq!(columns::join(&columns, Form::V2, &mut joined), Some(()));
+    assert_eq!(joined, records);
+    let (mut decoder, mut tables) = (Predictor::of(Form::V2), Fixed::new());
+    decoder.begin_chunk(0, FIRST_NODE);
+    let mut pos = 0;
+    for class in [Class::Alloc, Class::Free] {
+        let record = decoder.decode(&records, &mut pos, &mut tables, &mut Vec::new());
+        let Some(Record::Call(call)) = record else {
+            panic!("{record:?}");
+        };
+        assert_eq!((call.class, call.address), (class, 0x4000));
+    }
+}
+
 /// As version 2.2 wrote it: no duration, limit or descriptor.
 #[test]
 fn a_system_call_of_an_earlier_version_is_read() {
@@ -317,7 +344,10 @@ fn columns_of_the_other_records_join_to_what_was_split() {
     let (mut work, mut columns) = ([0; 16 << 10], [0; 1024]);
     let split = columns::split(&bytes, &mut work, &mut columns).expect("records");
     let mut joined = Vec::new();
-    assert_eq!(columns::join(&columns[..split], &mut joined), Some(()));
+    assert_eq!(
+        columns::join(&columns[..split], Form::V3, &mut joined),
+        Some(())
+    );
     assert_eq!(joined, bytes);
 }
 

@@ -13,8 +13,8 @@ use super::map::ModuleMap;
 use crate::error::{Damage, DamageCause, TraceError};
 use crate::layout::{
     CHUNK_ALIGN, CHUNK_HEADER_BYTES, CHUNK_MAGIC, CONTENTS_BYTES, ChunkFault, ChunkHeader,
-    ChunkKind, Contents, HEADER_BYTES, LIVE_DATA_OFFSET, LIVE_STATE_BYTES, MAX_RAW_BYTES,
-    MAX_STORED_BYTES, chunk_span,
+    ChunkKind, Contents, HEADER_BYTES, LIVE_DATA_OFFSET, LIVE_STATE_BYTES, MAX_RATIO,
+    MAX_RAW_BYTES, MAX_STORED_BYTES, chunk_span,
 };
 use crate::lost::{self, Lost};
 use crate::modules::{self, Module, ModuleId};
@@ -351,6 +351,16 @@ impl Scan<'_> {
         let mut payload = vec![0; stored.min(there) as usize];
         self.read(&mut payload, offset + CHUNK_HEADER_BYTES as u64)?;
         let counters = self.index.counters.get_or_insert_default();
+        if header.compressed {
+            let intact = crc32fast::hash(&payload) == header.contents.check_or_committed;
+            match decompress(&payload, header).filter(|_| intact) {
+                Some(raw) => payload = raw,
+                None => {
+                    self.damaged(offset, rest.min(stored), None, DamageCause::Checksum);
+                    return Ok(());
+                }
+            }
+        }
         let damaged = counters.add_region(header.contents.seq, &payload);
         if let Some((at, length)) = damaged {
             let at = offset + CHUNK_HEADER_BYTES as u64 + at;
@@ -385,4 +395,12 @@ impl Scan<'_> {
         }
         Ok(())
     }
+}
+
+/// The counters of a chunk; `None` if they are malformed, or far larger than the chunk.
+fn decompress(stored: &[u8], header: &ChunkHeader) -> Option<Vec<u8>> {
+    let bytes = header.raw_bytes as usize;
+    let mut raw = vec![0; bytes.min(stored.len().saturating_mul(MAX_RATIO))];
+    let length = zstd_safe::decompress(raw.as_mut_slice(), stored).ok()?;
+    (length == bytes).then_some(raw)
 }

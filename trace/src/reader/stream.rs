@@ -174,7 +174,7 @@ impl<'t> Stream<'t> {
             pos: 0,
             decoded: 0,
             lost_definitions: 0,
-            predictor: Predictor::new(),
+            predictor: Predictor::of(trace.form),
             definitions: Definitions::new(),
             links: Vec::new(),
             mark_names: HashMap::new(),
@@ -278,7 +278,7 @@ impl<'t> Stream<'t> {
         }
         if entry.columns {
             let columns = std::mem::take(&mut self.bytes);
-            columns::join(&columns, &mut self.bytes).ok_or(DamageCause::Record)?;
+            columns::join(&columns, self.trace.form, &mut self.bytes).ok_or(DamageCause::Record)?;
         }
         Ok(())
     }

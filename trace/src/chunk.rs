@@ -1,0 +1,61 @@
+//! Writes a chunk: the header, the payload, compressed if it is of a kind that may be, and the padding.
+
+use std::io::{self, Write};
+
+use crate::columns;
+use crate::layout::{CHUNK_ALIGN, ChunkHeader, ChunkKind, Contents, MAX_RATIO};
+
+const COMPRESSION_LEVEL: i32 = 3;
+
+/// Returns the bytes written. REQUIRES: payload and columns' lengths ≤ `MAX_RAW_BYTES`.
+pub fn write(
+    out: &mut impl Write,
+    kind: ChunkKind,
+    payload: &[u8],
+    mut contents: Contents,
+) -> io::Result<u64> {
+    let columns = match kind {
+        ChunkKind::Events => split(payload),
+        _ => None,
+    };
+    let raw = columns.as_deref().unwrap_or(payload);
+    let packed = match kind {
+        ChunkKind::Events => Some(compress(raw)?),
+        ChunkKind::Counters => Some(compress(raw)?)
+            .filter(|packed| raw.len() <= packed.len().saturating_mul(MAX_RATIO)),
+        _ => None,
+    };
+    let packed = packed.filter(|packed| packed.len() < payload.len());
+    let (stored, raw_bytes) = match &packed {
+        Some(packed) => (packed.as_slice(), raw.len()),
+        None => (payload, payload.len()),
+    };
+    contents.check_or_committed = crc32fast::hash(stored);
+    let header = ChunkHeader {
+        kind,
+        compressed: packed.is_some(),
+        columns: packed.is_some() && columns.is_some(),
+        stored_bytes: stored.len() as u32,
+        raw_bytes: raw_bytes as u32,
+        contents,
+    };
+    let padding = stored.len().next_multiple_of(CHUNK_ALIGN as usize) - stored.len();
+    let header = header.encode();
+    let parts = [&header[..], stored, &[0; CHUNK_ALIGN as usize][..padding]];
+    parts.iter().try_for_each(|part| out.write_all(part))?;
+    Ok(parts.iter().map(|part| part.len() as u64).sum())
+}
+
+fn split(records: &[u8]) -> Option<Vec<u8>> {
+    let mut work = vec![0; columns::COLUMNS * records.len()];
+    let mut out = vec![0; records.len() + columns::HEADER_BYTES];
+    columns::split(records, &mut work, &mut out).map(|_| out)
+}
+
+fn compress(raw: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = vec![0; zstd_safe::compress_bound(raw.len())];
+    let length = zstd_safe::compress(packed.as_mut_slice(), raw, COMPRESSION_LEVEL)
+        .map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
+    packed.truncate(length);
+    Ok(packed)
+}
