@@ -1,5 +1,5 @@
-// A program for another C library or processor: `storm` for the allocator, `work` for what is recorded, `shell` for a
-// child of this machine's.
+// A program for another C library or processor: `storm` for the allocator, `work` for what is
+// recorded, `shell` for a child of this machine's.
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
