@@ -162,7 +162,7 @@ impl Python {
     fn is_own(&self, state: u64) -> bool {
         let thread = |state| code::read_word(state + u64::from(self.layout.thread));
         // SAFETY: reads a register.
-        let own = unsafe { libc::pthread_self() };
+        let own = unsafe { libc::pthread_self() } as usize as u64;
         is_plausible(state) && thread(state) == Some(own)
     }
 
