@@ -183,7 +183,9 @@ TEST(CpuCache, NoObjectIsHandedOutTwice) {
       ASSERT_EQ(*last, char(me));
       larder_free(p);
     };
-    for (int round = 0; round < kRounds; ++round) {
+    // Without caches there is little to find.
+    const int rounds = cpu_caches.area != 0 ? kRounds : kRounds / 100;
+    for (int round = 0; round < rounds; ++round) {
       random = random * 6364136223846793005u + 1442695040888963407u;
       Stamp*& slot = slots[(random >> 33) % kSlots];
       check_and_free(slot);
