@@ -1,4 +1,5 @@
-// Frees objects that inlined code has cached (inline.cc) into their slabs: methods of ThreadHeap.
+// Frees lists of objects that inlined code (inline.cc) or a CPU (shared.cc) has cached into their
+// slabs: methods of ThreadHeap.
 #include <utility>
 
 #include "core/foreign.h"
