@@ -15,7 +15,7 @@ constinit std::atomic<bool> is_begun[kMaxShared] = {};  // relaxed: it says who 
 
 void cpu_cache_make() {
   ptrdiff_t area = os::rseq_offset();
-  if (area == 0) return;
+  if (!kHasCpuCaches || area == 0) return;
   const auto* thread = static_cast<const char*>(__builtin_thread_pointer());
   uint32_t cpu =
       __atomic_load_n(reinterpret_cast<const uint32_t*>(thread + area + 4), __ATOMIC_RELAXED);
@@ -24,7 +24,7 @@ void cpu_cache_make() {
     return;
   auto* cache = static_cast<CpuCache*>(meta_alloc(sizeof(CpuCache), alignof(CpuCache)));
   cpu_caches.of[cpu].store(cache, std::memory_order_relaxed);
-  __atomic_store_n(&cpu_caches.area, area, __ATOMIC_RELAXED);
+  cpu_caches.area.store(area, std::memory_order_relaxed);
 }
 
 // Relaxed: a hint.

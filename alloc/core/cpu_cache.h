@@ -29,7 +29,8 @@ struct CpuCache {
 
 struct CpuCaches {
   // Of the thread's area for sequences, in bytes from its thread pointer; 0: there are no caches.
-  ptrdiff_t area;
+  // Relaxed: the same for all threads.
+  std::atomic<ptrdiff_t> area;
   // Relaxed: a sequence reads that of its own CPU, and a new one is zeros.
   std::atomic<CpuCache*> of[kMaxShared];
 };
@@ -43,6 +44,8 @@ void cpu_caches_forget();
 
 // ThreadSanitizer would not see that one thread's push comes before another's pop.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+
+inline constexpr bool kHasCpuCaches = true;
 
 // From label 1 to label 2 the thread stays on its CPU, or goes on at label 3, behind the signature
 // that glibc has registered. %fs:4(area) is the CPU, negative for a thread that is not registered;
@@ -76,7 +79,7 @@ void cpu_caches_forget();
 
 // An object of the class, or nullptr.
 LARDER_FAST void* cpu_cache_pop(int c) {
-  ptrdiff_t area = cpu_caches.area;
+  ptrdiff_t area = cpu_caches.area.load(std::memory_order_relaxed);
   if (area == 0) return nullptr;
   void* p;
   size_t at, count;
@@ -97,7 +100,7 @@ LARDER_FAST void* cpu_cache_pop(int c) {
 
 // REQUIRES: no other thread knows the object. False: there is no room.
 LARDER_FAST bool cpu_cache_push(int c, void* p) {
-  ptrdiff_t area = cpu_caches.area;
+  ptrdiff_t area = cpu_caches.area.load(std::memory_order_relaxed);
   if (area == 0) return false;
   set_next(p, nullptr);
   size_t at, count, pushed;
@@ -120,6 +123,8 @@ LARDER_FAST bool cpu_cache_push(int c, void* p) {
 }
 
 #else
+
+inline constexpr bool kHasCpuCaches = false;
 
 inline void* cpu_cache_pop(int) { return nullptr; }
 inline bool cpu_cache_push(int, void*) { return false; }

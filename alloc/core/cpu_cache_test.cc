@@ -52,7 +52,8 @@ void stay_on_first_cpu() {
 // Makes this CPU's cache. False: the machine or the build has none.
 bool has_cache() {
   larder_free(larder_malloc(100));
-  return cpu_caches.area != 0 && cpu_cache_push(0, larder_malloc(8)) && cpu_cache_pop(0) != nullptr;
+  return cpu_caches.area.load() != 0 && cpu_cache_push(0, larder_malloc(8)) &&
+         cpu_cache_pop(0) != nullptr;
 }
 
 TEST(CpuCache, APairNeedsNoSharedHeap) {
@@ -184,7 +185,7 @@ TEST(CpuCache, NoObjectIsHandedOutTwice) {
       larder_free(p);
     };
     // Without caches there is little to find.
-    const int rounds = cpu_caches.area != 0 ? kRounds : kRounds / 100;
+    const int rounds = cpu_caches.area.load() != 0 ? kRounds : kRounds / 100;
     for (int round = 0; round < rounds; ++round) {
       random = random * 6364136223846793005u + 1442695040888963407u;
       Stamp*& slot = slots[(random >> 33) % kSlots];
