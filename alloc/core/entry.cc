@@ -24,7 +24,7 @@ LARDER_SLOW void* invalid() {
   return nullptr;
 }
 
-void* realloc_any(void* p, size_t size) {
+LARDER_WARM void* realloc_slow(void* p, size_t size) {
   if (p == nullptr) return Front::allocate(size);
   Slab* s = page_map.find(p);
   if (unlikely(s->kind == Kind::kNull)) {
@@ -38,6 +38,10 @@ void* realloc_any(void* p, size_t size) {
     return nullptr;
   }
   return Front::may_resize(p, s) ? Front::resize(p, s, size) : invalid();
+}
+
+LARDER_FAST void* realloc_fast(void* p, size_t size) {
+  return likely(Front::stays(page_map.find(p), size)) ? p : realloc_slow(p, size);
 }
 
 }  // namespace
@@ -60,14 +64,14 @@ LARDER_EXPORT void* LARDER_NAME(calloc)(size_t count, size_t size) noexcept {
   return Front::allocate_zeroed(bytes);
 }
 
-LARDER_EXPORT void* LARDER_NAME(realloc)(void* p, size_t size) noexcept {
-  return realloc_any(p, size);
+LARDER_EXPORT LARDER_HOT void* LARDER_NAME(realloc)(void* p, size_t size) noexcept {
+  return realloc_fast(p, size);
 }
 
 LARDER_EXPORT void* LARDER_NAME(reallocarray)(void* p, size_t count, size_t size) noexcept {
   size_t bytes;
   if (unlikely(__builtin_mul_overflow(count, size, &bytes))) return no_memory();
-  return realloc_any(p, bytes);
+  return realloc_fast(p, bytes);
 }
 
 LARDER_EXPORT void LARDER_NAME(free_sized)(void* p, size_t) noexcept { Front::free(p); }

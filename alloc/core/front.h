@@ -29,7 +29,11 @@ struct Plain {
   LARDER_FAST static void free_at(void* p, const ProcessPageMap* map, uintptr_t offset) {
     larder::free_at(p, map, offset);
   }
-  // REQUIRES: size_bytes != 0, p is Larder's, and checked.
+  // Whether realloc has nothing to do. Any slab, and any size.
+  LARDER_FAST static bool stays(const Slab* s, size_t size_bytes) {
+    return s->kind == Kind::kSlab && serves(kSizeClasses.size[s->size_class], size_bytes);
+  }
+  // REQUIRES: size_bytes != 0, p is Larder's, and checked; it does not stay.
   LARDER_FAST static void* resize(void* p, Slab* s, size_t size_bytes) {
     return larder::resize(p, s, size_bytes);
   }

@@ -32,6 +32,7 @@ struct Hardened {
   static void* allocate_aligned(size_t size_bytes, size_t align);
   static void free(void* p);
   LARDER_FAST static void free_at(void* p, const ProcessPageMap*, uintptr_t) { free(p); }
+  LARDER_FAST static bool stays(const Slab*, size_t) { return false; }
   static void* resize(void* p, Slab* s, size_t size_bytes);
   // No more: what is carved is cleared and shuffled.
   static size_t carve_end(const Slab*, size_t end) { return end; }

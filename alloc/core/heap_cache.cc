@@ -61,7 +61,10 @@ void HeapCache::raise_limit(size_t more_bytes) {
   evicted_bytes -= more_bytes;
   // A program with LARDER_BACKGROUND_PURGE wants memory purged while it sleeps.
   if (limit_bytes() == 0 || option(Option::kBackgroundPurge) != 0) return;
-  if (all_extra.fetch_add(more_bytes, std::memory_order_relaxed) + more_bytes > all_extra_limit())
+  // Looks first: where the sum stays at its bound, its line stays in every processor's cache.
+  size_t limit = all_extra_limit();
+  if (all_extra.load(std::memory_order_relaxed) + more_bytes > limit) return;
+  if (all_extra.fetch_add(more_bytes, std::memory_order_relaxed) + more_bytes > limit)
     all_extra.fetch_sub(more_bytes, std::memory_order_relaxed);
   else
     extra += more_bytes;

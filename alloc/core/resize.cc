@@ -57,10 +57,7 @@ bool limit_refuses(const Slab* s, size_t size_bytes) {
 
 void* resize_without_copy(void* p, Slab* s, size_t size_bytes, bool at_limit) {
   if (is_small(s)) {
-    // A small shrink is not worth a copy (kShrinkShare).
-    if (unlikely(sample_all)) return nullptr;
-    size_t have = usable_size(s);
-    return size_bytes <= have && size_bytes >= have - have / kShrinkShare ? p : nullptr;
+    return serves(usable_size(s), size_bytes) && !sample_all ? p : nullptr;
   }
   SlowPath path;
   if (!path.entered()) return nullptr;
@@ -80,7 +77,8 @@ void* resize(void* p, Slab* s, size_t size_bytes) {
     errno = ENOMEM;
     return nullptr;
   }
-  if (void* q = resize_without_copy(p, s, size_bytes, false)) return q;
+  if (s->kind != Kind::kSlab)
+    if (void* q = resize_without_copy(p, s, size_bytes, false)) return q;
   int saved_errno = errno;
   size_t old = usable_size(s);
   // A large object that moves will grow again: it gets extra room, which costs nothing while

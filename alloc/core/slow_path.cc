@@ -280,7 +280,8 @@ void* zeroed_alloc(size_t size_bytes) {
 }
 
 size_t usable_size(const Slab* s) {
-  return is_small(s) && !s->guarded ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
+  bool whole = s->kind == Kind::kSlab || (s->kind == Kind::kSampled && !s->guarded);
+  return whole ? kSizeClasses.size[s->size_class] : s->bytes - s->offset;
 }
 
 void free_left_by_signals() {

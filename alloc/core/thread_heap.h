@@ -334,7 +334,11 @@ LARDER_FAST void free_fast(void* p) {
 void* aligned_alloc_any(size_t size_bytes, size_t align);
 // Like malloc; the content is zero.
 void* zeroed_alloc(size_t size_bytes);
-// REQUIRES: size_bytes != 0, p is Larder's.
+// Whether an object may stay where it is: a small shrink is not worth a copy (kShrinkShare).
+LARDER_FAST bool serves(size_t have_bytes, size_t size_bytes) {
+  return size_bytes <= have_bytes && size_bytes >= have_bytes - have_bytes / kShrinkShare;
+}
+// REQUIRES: size_bytes != 0, p is Larder's; an object in a slab does not fit where it is.
 [[gnu::nonnull]] void* resize(void* p, Slab* s, size_t size_bytes);
 // In place or by moving system pages; at_limit, where a copy was refused, by pieces, too. nullptr:
 // it must be copied.
