@@ -97,6 +97,8 @@ constexpr Row kRows[] = {
     // What follows an error of the program: a report and abort(), the report alone, or nothing. In
     // the latter two the erroneous call has no effect.
     {"ON_ERROR", Form::kOnError, 0, 0, 2, "", "abort"},
+    // 1 leaves dlopen its RTLD_DEEPBIND, by which a library finds libc's malloc before ours.
+    {"DEEPBIND", Form::kSwitch, 0, 0, 1, "switch", ""},
 };
 static_assert(sizeof kRows / sizeof kRows[0] == size_t(Option::kCount), "one row an option");
 

@@ -39,6 +39,7 @@ enum class Option {
   kProfileBytes,
   kGuard,
   kOnError,
+  kDeepbind,
   kCount
 };
 
