@@ -149,8 +149,13 @@ void follow_early_purge(ThreadHeap* heap, unsigned count_before) {
 
 void* malloc_slow(size_t size_bytes, size_t c) {
   thread_state.last = ThreadState::kNoLast;
-  if (shares())
+  if (ThreadHeap* heap = thread_state.heap) {
+    SlowPath path;
+    if (path.entered())
+      if (void* p = heap->refill_from_partial(int(c))) return p;
+  } else if (shares()) {
     if (void* p = shared_take(int(c))) return p;
+  }
   return malloc_slower(size_bytes, c);
 }
 
@@ -176,6 +181,7 @@ void free_empty(Slab* s) noexcept {
   // In a signal handler the slab stays partial, with all objects free.
   if (!path.entered()) return;
   ThreadHeap* heap = thread_state.heap;
+  if (likely(heap->reopened(s))) return;
   unsigned early = purge_early_count();
   // The heap frees more than it allocates. Deferred frees might keep other slabs from becoming
   // empty.

@@ -69,9 +69,15 @@ void ThreadHeap::join_partial(Slab* s) {
   with_partial.insert(s->size_class);
 }
 
-void ThreadHeap::move_to_full_list(int c) {
+// REQUIRES: heads[c] is empty.
+void ThreadHeap::put_current_away(int c) {
   Slab* s = std::exchange(bins[c].current, nullptr);
+  if (s == nullptr) return;
   s->list = &s->free;
+  if (s->carved < s->capacity) {
+    s->used = s->carved;
+    return join_partial(s);
+  }
   full.push_back(s);
   while (full.beyond_bound()) disown_oldest_full();
 }
@@ -94,18 +100,23 @@ void ThreadHeap::push_local(Slab* s, void* p) {
   if (--s->used == 0) emptied(s);
 }
 
-bool ThreadHeap::emptied(Slab* s) {
+bool ThreadHeap::reopened(Slab* s) {
   // A current slab gets here after 2^30 frees.
   if (is_current(s)) {
     s->used = kCurrentBias;
-    return false;
+    return true;
   }
   // The first free in a slab of the full list.
-  if (s->carved == s->capacity && s->purged_at == 0 && next_of(s->free) == nullptr) {
+  bool was_full = s->carved == s->capacity && s->purged_at == 0 && next_of(s->free) == nullptr;
+  if (was_full) {
     full.remove(s);
     join_partial(s);
-    return false;
   }
+  return was_full;
+}
+
+bool ThreadHeap::emptied(Slab* s) {
+  if (reopened(s)) return false;
   cache_empty_slab(s);
   return true;
 }
@@ -423,6 +434,23 @@ void* ThreadHeap::carve(int c) {
   return hand_out(c, link_carved(s, first, count), count * size);
 }
 
+void* ThreadHeap::refill_from_partial(int c) {
+  Bin& bin = bins[c];
+  Slab *current = bin.current, *s = bin.partial.front();
+  // A signal handler may have filled the list meanwhile.
+  if (s == nullptr || heads[c] != nullptr || bin.sample_points != nullptr) return nullptr;
+  if (s->free == nullptr || s->purged_at != 0) return nullptr;
+  if (current != nullptr && remote_list(current) != nullptr) return nullptr;
+  size_t bytes = free_bytes(s);
+  if (countdown.bytes < bytes) return nullptr;
+  countdown.bytes -= bytes;
+  HeapCounters::add(counters.refills, 1);
+  bin.deferred = 0;
+  bin.partial.remove(s);
+  put_current_away(c);
+  return serve(c, attach(c, s));
+}
+
 void* ThreadHeap::refill(int c) {
   HeapCounters::add(counters.refills, 1);
   if (kChecked && counters.refills.load(std::memory_order_relaxed) % 256 == 0) check_heap(*this);
@@ -436,22 +464,14 @@ void* ThreadHeap::refill(int c) {
     if (current != nullptr)
       if (void* list = remote_take(current)) return hand_out(c, list, slab_bytes(current));
     if (Slab* s = usable_partial(c)) {
-      if (current != nullptr) {
-        if (current->carved < current->capacity) {
-          current->list = &current->free;
-          current->used = current->carved;
-          join_partial(current);
-        } else {
-          move_to_full_list(c);
-        }
-      }
+      put_current_away(c);
       size_t bytes = free_bytes(s);
       if (void* list = attach(c, s)) return hand_out(c, list, bytes);
       continue;
     }
     if (current != nullptr) {
       if (current->carved < current->capacity) return carve(c);
-      move_to_full_list(c);
+      put_current_away(c);
     }
     Slab* s = central_pop(c);
     if (s != nullptr)

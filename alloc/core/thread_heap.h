@@ -153,6 +153,9 @@ struct ThreadHeap {
   // REQUIRES: heads[c] is empty. An object of the class; nullptr without memory. If its slot has a
   // sample point, sampled_point is set and the caller samples the object.
   void* refill(int c);
+  // The same where the first partial slab has free objects on which no sample point falls: most
+  // refills, if objects live for random times. Else nullptr, and nothing is changed.
+  void* refill_from_partial(int c);
   void push_local(Slab* s, void* p);
   // Keeps a freed object of an unowned slab for the next malloc of its class, so that the slab need
   // not be adopted. False: enough frees are deferred.
@@ -174,6 +177,8 @@ struct ThreadHeap {
   // REQUIRES: used == 0. A slab of the full list becomes partial: false. A partial slab is cached
   // or released: true.
   bool emptied(Slab* s);
+  // The first of these two cases.
+  bool reopened(Slab* s);
   // The heap's lists move to the thread, or away from it. A heap without a thread keeps what it
   // owns, if that is little, for the next thread.
   void move_in(ThreadState& t);
@@ -218,7 +223,7 @@ struct ThreadHeap {
   void* take_unsampled_list(int c);
   void* attach(int c, Slab* s);
   void join_partial(Slab* s);
-  void move_to_full_list(int c);
+  void put_current_away(int c);
   void disown_oldest_full();
   Slab* usable_partial(int c);
   Slab* fresh_slab(int c);

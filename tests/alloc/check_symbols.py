@@ -4,7 +4,7 @@
 prefixed FILE.a   every global symbol starts with larder_, or is hidden and of this project
 program FILE      malloc, free and the rest are defined in the program itself
 minimal FILE.so   as shared, without gperftools' profiler and leak checker
-shared FILE.so    the whole family is exported, and nothing but the family and larder_ names
+shared FILE.so    the whole family is exported, and nothing but the family, dlopen and larder_ names
 """
 
 import re
@@ -15,9 +15,9 @@ FAMILY = """malloc calloc realloc reallocarray free free_sized free_aligned_size
 posix_memalign memalign valloc pvalloc malloc_usable_size mallopt mallinfo mallinfo2 malloc_info
 malloc_stats malloc_trim""".split()
 OPERATORS = "_Znwm _Znam _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZnwmSt11align_val_t _ZdlPvSt11align_val_t".split()
-# The mangled operators new and delete, libc's own names for its malloc, and gperftools' interface.
+# The mangled operators new and delete, libc's own names for its malloc, dlopen, and gperftools' interface.
 EXPORTABLE = re.compile(r"^(larder_\w+|_Z(nw|na|dl|da)\w+|__libc_\w+|cfree|__posix_memalign|__malloc_\w+"
-                        r"|tc_\w+|nallocx|HeapProfiler(Start|Stop|Dump)|IsHeapProfilerRunning|GetHeapProfile|MallocExtension_\w+|_ZN1(5MallocExtension|2SysAllocator)\w+"
+                        r"|dlopen|tc_\w+|nallocx|HeapProfiler(Start|Stop|Dump)|IsHeapProfilerRunning|GetHeapProfile|MallocExtension_\w+|_ZN1(5MallocExtension|2SysAllocator)\w+"
                         r"|_ZNK?1(5HeapLeakChecker|1HeapCleaner)\w+|_Z3\dHeapLeakChecker_\w+|__lsan_\w+"
                         r"|_ZT[VIS]1(5MallocExtension|2SysAllocator))$")
 
