@@ -13,6 +13,7 @@
 #include "larder/inline.h"
 #include "os/line.h"
 #include "os/options.h"
+#include "os/os.h"
 
 namespace larder {
 
@@ -48,12 +49,14 @@ LARDER_RACES bool has_inlined(const larder_inline_state& state, const Search& se
   return false;
 }
 
-// The registry's lock is held: no thread ends meanwhile, and its list heads stay readable.
+// The registry's lock is held: no thread gives up its heap meanwhile. The list heads of a leaked
+// heap went with its thread (registry.cc), and perhaps their memory.
 LARDER_RACES void search_heap(ThreadHeap& heap, void* context) {
   auto& search = *static_cast<Search*>(context);
   if (search.found || heap.registered.orphaned || heap.registered.leaked || heap.heads == nullptr)
     return;
   int c = search.slab->size_class;
+  if (!os::is_readable(&heap.heads[c])) return;
   search.found = has(heap.heads[c], search.p);
   for (const RemoteCache::Slot& slot : heap.remote.slots)
     search.found = search.found || (slot.slab == search.slab && has(slot.head, search.p));

@@ -194,6 +194,22 @@ TEST(Registry, ALeakedHeapStopsCounting) {
   pthread_key_delete(late_key);
 }
 
+// The list heads of a leaked heap, which its thread had, are no longer mapped.
+TEST(Registry, ASearchForAFreeObjectPassesOverALeakedHeap) {
+  ASSERT_EQ(pthread_key_create(&late_key, allocate_in_the_last_round), 0);
+  late_rounds = 0;
+  run_thread([](void*) -> void* {
+    pthread_setspecific(late_key, &late_key);
+    return nullptr;
+  });
+  larder_free(last_words);
+  void* looks_free = larder_malloc(100);
+  link_of(looks_free) = nullptr;
+  EXPECT_GE(larder_malloc_usable_size(looks_free), 100);
+  larder_free(looks_free);
+  pthread_key_delete(late_key);
+}
+
 // The child's number differs from that of the thread that forked.
 TEST(Registry, AForkedThreadsHeapIsNotTakenForLeaked) {
   larder_free(larder_malloc(10));

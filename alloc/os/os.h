@@ -93,6 +93,8 @@ unsigned cpu_count();
 // Sleeps while *word == expected; may wake spuriously.
 void wait(uint32_t* word, uint32_t expected);
 void wake_one(uint32_t* word);
+// Whether the word's memory is mapped. REQUIRES: a multiple of 4.
+bool is_readable(const void* word);
 void yield();
 void sleep_ms(unsigned ms);
 

@@ -503,6 +503,14 @@ int system_thread_id() {
   return *reinterpret_cast<const volatile int*>(uintptr_t(pthread_self()) + id_in_descriptor);
 }
 
+// By futex, which every sandbox allows: before it waits, the kernel compares the word with the
+// value, which no pointer to an object has.
+bool is_readable(const void* word) {
+  constexpr timespec kNoTime = {};
+  return syscall6(SYS_futex, reinterpret_cast<long>(word), FUTEX_WAIT_PRIVATE, UINT32_MAX,
+                  reinterpret_cast<long>(&kNoTime), 0, 0) != -EFAULT;
+}
+
 // By futex, which every sandbox allows: the kernel looks up the lock's holder.
 bool is_thread(int id) {
   auto held = uint32_t(id);
