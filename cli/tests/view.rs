@@ -441,6 +441,39 @@ fn a_damaged_trace_is_read_as_far_as_a_report_reads_it() {
 }
 
 #[test]
+fn of_a_trace_of_counters_it_shows_what_they_know() {
+    let directory = temporary();
+    let flags = ["-O1", "-g", "-fno-builtin"];
+    let program = compile(directory.path(), "work.c", PROGRAM, &flags);
+    let options = ["--no-larder", "--aggregate"];
+    let trace = record(directory.path(), &program, &[], &options);
+    let mut view = view(&trace, &[]);
+    view.wait_for("only counted (record --aggregate)");
+    sorted(&mut view, "", "▼CALLS", "scan");
+    sorted(&mut view, "B", "▼BYTES", "build");
+    sorted(&mut view, "L", "▼LIVE", "cache");
+    sorted(&mut view, "Y", "▼TINY", "scan");
+    for (key, head) in [("P", "▼PEAK"), ("T", "▼TEMP")] {
+        view.turn(key, head);
+        let rows = below(view.screen(), head);
+        let row = rows.iter().find(|row| row.contains("  build  "));
+        let cells: Vec<&str> = row.expect("a site").split_whitespace().collect();
+        assert_eq!(cells[..7], ["300", "878.9K", "?", "0", "?", "0", "build"]);
+    }
+    assert!(view.line("(1,000 tiny), 1.3 MiB at the peak").is_some());
+    all(
+        &mut view,
+        "C\r",
+        &["1,000 calls of malloc, 16,000 bytes, 1,000 tiny", "→ scan"],
+    );
+    view.turn("\r", "▼CALLS");
+    all(&mut view, "c", &["CALLERS OF scan", "▸ parse"]);
+    view.turn("\x1b", "▼CALLS");
+    all(&mut view, "f", &["holds counters", "without --aggregate"]);
+    end(view, "q");
+}
+
+#[test]
 fn without_a_terminal_it_names_the_report() {
     let directory = temporary();
     let trace = Written::new(directory.path(), "empty").done();

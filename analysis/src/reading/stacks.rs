@@ -140,9 +140,9 @@ impl StackRow {
     }
 }
 
-/// Collects the rows.
+/// Collects the rows; with `COUNTERS_WILL_DO` also of counters, which have no `Life` and no share of the peak.
 #[derive(Default)]
-pub struct Stacks {
+pub struct Stacks<const COUNTERS_WILL_DO: bool = false> {
     pub rows: Vec<StackRow>,
     /// The time of the highest peak in its image, and the length of that image's recording.
     pub peak_at_ns: u64,
@@ -184,8 +184,9 @@ impl ImageLives {
     }
 }
 
-impl Observer for Stacks {
+impl<const COUNTERS_WILL_DO: bool> Observer for Stacks<COUNTERS_WILL_DO> {
     type Note = Birth;
+    const WILL_DO_WITH_COUNTERS: bool = COUNTERS_WILL_DO;
 
     fn event(&mut self, event: &Event, _events: &Events<'_>) {
         self.image.last = event.time;

@@ -85,7 +85,7 @@ impl Column {
             Self::Bytes => Some(figures.bytes),
             Self::Peak => figures.peak_bytes,
             Self::Live => Some(figures.live_bytes),
-            Self::Temporary => Some(figures.temporary),
+            Self::Temporary => figures.temporary,
             Self::Tiny => Some(figures.tiny),
             Self::Site => None,
         }

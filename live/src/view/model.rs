@@ -27,6 +27,10 @@ const MOST_STACKS: usize = 20;
 /// Of a tree, which a deep recursion would fill memory with.
 const MOST_LEVELS: usize = 100;
 
+/// The note about a trace of counters.
+const COUNTED: &str = "calls were only counted (record --aggregate): no shares of the peak, temporary blocks or \
+                       findings";
+
 /// What a site, a stack or all sites add up to. Blocks, where it is not bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -35,7 +39,8 @@ pub struct Figures {
     /// `None`: not known.
     pub peak_bytes: Option<u64>,
     pub live_bytes: u64,
-    pub temporary: u64,
+    /// `None`: not known.
+    pub temporary: Option<u64>,
     pub tiny: u64,
 }
 
@@ -73,7 +78,7 @@ pub struct Model {
 impl Model {
     /// Reads the trace, once.
     pub fn read(subject: &Subject) -> Result<Self> {
-        let mut found = Stacks::default();
+        let mut found = Stacks::<true>::default();
         let mut analysis = Analysis::read(subject, &mut found)?;
         let stacks = found.rows;
         let mut by_site: FxHashMap<SiteId, Vec<usize>> = FxHashMap::default();
@@ -88,9 +93,13 @@ impl Model {
         });
         let sites: Vec<SiteRow> = sites.collect();
         let total = total(&analysis, &sites);
+        let mut notes = losses::details(&analysis);
+        if is_counted(&analysis) {
+            notes.insert(0, COUNTED.to_owned());
+        }
         Ok(Self {
             head: head(subject, &analysis, &total),
-            notes: losses::details(&analysis),
+            notes,
             stacks,
             functions: FunctionTable::default(),
             sites,
@@ -109,7 +118,7 @@ impl Model {
             return Text::default();
         };
         let mut rows: Vec<&StackRow> = site.stacks.iter().map(|i| &self.stacks[*i]).collect();
-        let weight = |row: &StackRow| (by.of(&figures(row)), row.sums.calls);
+        let weight = |row: &StackRow| (by.of(&self.figures(row)), row.sums.calls);
         order::sort_by(&mut rows, |a, b| weight(b).cmp(&weight(a)));
         let resolver = &self.analysis.resolver;
         let mut lines = Vec::new();
@@ -135,9 +144,21 @@ impl Model {
         }
     }
 
+    fn figures(&self, row: &StackRow) -> Figures {
+        let is_counted = is_counted(&self.analysis);
+        Figures {
+            calls: row.sums.calls,
+            bytes: row.sums.bytes,
+            peak_bytes: (!is_counted).then_some(row.sums.peak_bytes),
+            live_bytes: row.sums.live_bytes,
+            temporary: (!is_counted).then_some(row.life.temporary),
+            tiny: row.sums.tiny,
+        }
+    }
+
     /// A stack's figures, those that are 0 left out.
     fn describe(&self, row: &StackRow) -> String {
-        let found = figures(row);
+        let found = self.figures(row);
         let mut parts = vec![
             format!("{} of {}", counted(found.calls, "call"), row.call),
             counted(found.bytes, "byte"),
@@ -145,7 +166,7 @@ impl Model {
         for (figure, what) in [
             (found.peak_bytes.unwrap_or(0), "bytes at the peak"),
             (found.live_bytes, "bytes live at the end"),
-            (found.temporary, "temporary"),
+            (found.temporary.unwrap_or(0), "temporary"),
             (found.tiny, "tiny"),
         ] {
             if figure > 0 {
@@ -196,15 +217,10 @@ fn recorded(name: &str) -> Option<Call> {
     calls.find(|call| call.name() == name)
 }
 
-fn figures(row: &StackRow) -> Figures {
-    Figures {
-        calls: row.sums.calls,
-        bytes: row.sums.bytes,
-        peak_bytes: Some(row.sums.peak_bytes),
-        live_bytes: row.sums.live_bytes,
-        temporary: row.life.temporary,
-        tiny: row.sums.tiny,
-    }
+/// Whether a process image has only counters.
+fn is_counted(analysis: &Analysis) -> bool {
+    let mut traces = analysis.traces.iter();
+    traces.any(|trace| trace.counters().is_some())
 }
 
 fn site_row(analysis: &Analysis, id: SiteId, all: &[StackRow], stacks: Vec<usize>) -> SiteRow {
@@ -218,7 +234,8 @@ fn site_row(analysis: &Analysis, id: SiteId, all: &[StackRow], stacks: Vec<usize
             bytes: site.sums.bytes,
             peak_bytes: analysis.sites.at_peak(site),
             live_bytes: site.sums.live_bytes,
-            temporary: stacks.iter().map(|index| all[*index].life.temporary).sum(),
+            temporary: (!is_counted(analysis))
+                .then(|| stacks.iter().map(|index| all[*index].life.temporary).sum()),
             tiny: site.sums.tiny,
         },
         stacks,
@@ -240,6 +257,10 @@ fn total(analysis: &Analysis, sites: &[SiteRow]) -> Figures {
 fn head(subject: &Subject, analysis: &Analysis, total: &Figures) -> Vec<String> {
     let images = &analysis.images;
     let longest = images.iter().map(|image| image.duration_ns).max();
+    let temporary = total
+        .temporary
+        .map(|blocks| format!("{} temporary, ", grouped(blocks)));
+    let temporary = temporary.unwrap_or_default();
     let mut lines = vec![
         format!(
             "larder view: {}: {}, {}, {}",
@@ -249,10 +270,9 @@ fn head(subject: &Subject, analysis: &Analysis, total: &Figures) -> Vec<String> 
             duration(longest.unwrap_or(0)),
         ),
         format!(
-            "{} of {} ({} temporary, {} tiny), {} at the peak, {} live at the end",
+            "{} of {} ({temporary}{} tiny), {} at the peak, {} live at the end",
             counted(total.calls, "allocation"),
             bytes(total.bytes),
-            grouped(total.temporary),
             grouped(total.tiny),
             bytes(total.peak_bytes.unwrap_or(0)),
             bytes(total.live_bytes),
