@@ -586,6 +586,46 @@ fn a_command_ends_as_it_would_and_the_tool_says_what_it_has_lost() {
     );
 }
 
+/// Perl's interpreter, with a file of the user's, which is named by an option or by the library's variable.
+#[test]
+fn known_leaks_of_libraries_are_left_out() {
+    let directory = temporary();
+    let known = directory.path().join("known");
+    std::fs::write(&known, "leak:perl_alloc_nowhere\nleak:Perl_init_stacks\n").unwrap();
+    let leaks = |options: &[&str], variable: &str| {
+        let mut command = larder();
+        command.env(variable, &known).args(["leaks"]).args(options);
+        output(command.args(["--", "perl", "-e", "1"]))
+    };
+    let frame = "perl_construct+";
+    let found = leaks(&[], "UNUSED");
+    assert!(!stdout(&found).contains(frame), "{}", stdout(&found));
+    let words = stderr(&found);
+    assert!(words.contains("objects by leak:perl_construct"), "{words}");
+    assert!(!words.contains("leak:Perl_init_stacks"), "{words}");
+    let option = ["--suppressions", known.to_str().expect("a name")];
+    for found in [
+        leaks(&option, "UNUSED"),
+        leaks(&[], "LARDER_LEAK_SUPPRESSIONS"),
+    ] {
+        assert!(!stdout(&found).contains(frame), "{}", stdout(&found));
+        let words = stderr(&found);
+        for pattern in ["leak:Perl_init_stacks", "leak:perl_construct"] {
+            assert!(words.contains(pattern), "{words}");
+        }
+    }
+    let found = leaks(&["--no-built-in-suppressions"], "UNUSED");
+    assert_eq!(code(&found), 1, "{}", stdout(&found));
+    assert_eq!(stderr(&found), "");
+    assert!(stdout(&found).contains(frame));
+    let mut ours = larder();
+    ours.env("LSAN_OPTIONS", format!("suppressions={}", known.display()));
+    let found = output(ours.args(["leaks", "--", "perl", "-e", "1"]));
+    assert_eq!(code(&found), 1, "{}", stdout(&found));
+    let words = stderr(&found);
+    assert!(words.contains("leak:Perl_init_stacks") && !words.contains("leak:perl_construct"));
+}
+
 #[test]
 fn a_command_that_was_not_checked_is_reported() {
     let found = output(larder().args(["leaks", "--", "sh", "-c", "kill -9 $$"]));

@@ -190,6 +190,27 @@ fn without_a_search_nothing_is_called_lost() {
     }
 }
 
+#[test]
+fn known_leaks_of_libraries_are_left_out() {
+    let bench = Bench::new();
+    for options in [&["--leaks"][..], &["--leaks", "--no-larder"]] {
+        let (_, trace) = bench.record(options, Path::new("perl"), &["-e", "1"]);
+        let advise = |options: &[&str]| {
+            let mut advise = larder();
+            let advised = output(advise.arg("advise").arg(&trace).args(options));
+            assert_success(&advised);
+            stdout(&advised)
+        };
+        let left_out = "objects by leak:perl_construct\n";
+        assert!(advise(&[]).contains(left_out), "{}", advise(&[]));
+        assert!(!advise(&["--no-built-in-suppressions"]).contains("suppressed"));
+        let leak = "Free what is left";
+        let leaks = |options: &[&str]| advise(options).matches(leak).count();
+        let all = leaks(&["--top", "0", "--no-built-in-suppressions"]);
+        assert!(leaks(&["--top", "0"]) < all, "{all}");
+    }
+}
+
 /// A list of all that there is, given up at the end.
 const LIST: &str = r#"
 #include <stdlib.h>

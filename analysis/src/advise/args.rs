@@ -9,6 +9,7 @@ use super::finding::Confidence;
 use crate::html::HtmlPlan;
 use crate::reading::lookup::RawSource;
 use crate::reading::subject::RawSubject;
+use crate::reading::suppressions::RawBuiltIn;
 use crate::view::{self, RawOutput, View};
 
 pub const EXAMPLES: &str = "Examples:\n  larder advise app.trace\n  \
@@ -34,6 +35,8 @@ pub struct RawAdvise {
     #[arg(long)]
     stacks: bool,
     #[command(flatten)]
+    built_in: RawBuiltIn,
+    #[command(flatten)]
     source: RawSource,
     #[command(flatten)]
     output: RawOutput,
@@ -51,6 +54,10 @@ impl RawAdvise {
                 ("--top", self.top.is_some()),
                 ("--all", self.all),
                 ("--stacks", self.stacks),
+                (
+                    "--no-built-in-suppressions",
+                    self.built_in.no_built_in_suppressions,
+                ),
             ])?;
             return Ok(View::Html(HtmlPlan::new(subject, self.output.output)));
         }
@@ -69,6 +76,7 @@ impl RawAdvise {
             } else {
                 Confidence::Medium
             },
+            suppressions: self.built_in.check(),
             stacks: self.stacks,
             format,
             output: self.output.output,

@@ -2,6 +2,7 @@
 //! 2 KiB an origin.
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 
 use larder_trace::StackId;
 use rustc_hash::FxHashMap;
@@ -13,6 +14,7 @@ use super::sizes::Sizes;
 use crate::reading::chain::{Chain, Location, StackKey};
 use crate::reading::heap::{Origin, OriginId};
 use crate::reading::resolve::ChainFrame;
+use crate::reading::suppressions::Suppressions;
 use crate::reading::work::{Io, Marks};
 
 /// The run is divided into this many parts with equally many events, to detect growth.
@@ -306,6 +308,21 @@ impl ImageFacts {
         let shared = b.iter().find(|call| a.contains(call));
         let freed_below = self.freed_below.get_or_init(|| freed_below(&self.sites));
         shared.map_or(0, |call| freed_below.get(call).map_or(0, Vec::len))
+    }
+
+    /// Forgets that these known leaks were lost; returns a line for each that was there.
+    pub fn suppress(&mut self, known: &Suppressions) -> Vec<String> {
+        let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for site in self.sites.iter_mut().filter(|site| site.facts.lost > 0) {
+            if let Some(by) = known.find(&site.chain) {
+                let (blocks, bytes) = sums.entry(by).or_default();
+                *blocks += std::mem::take(&mut site.facts.lost);
+                *bytes += std::mem::take(&mut site.facts.lost_bytes);
+            }
+        }
+        let sums = sums.into_iter();
+        sums.map(|(by, (blocks, bytes))| known.0[by].describe(blocks, bytes))
+            .collect()
     }
 
     /// Whether the call that frees a site's blocks frees those of many lines: a collector, or the end

@@ -51,6 +51,7 @@ use larder_base::output;
 use crate::reading::Analysis;
 use crate::reading::observe::Both;
 use crate::reading::subject::Subject;
+use crate::reading::suppressions::Suppressions;
 use calls::{CallFinding, Calls};
 use costs::{AllCosts, Costs};
 use element::Types;
@@ -73,6 +74,8 @@ pub struct AdvisePlan {
     pub processes: usize,
     /// Findings below this are not shown.
     pub least: Confidence,
+    /// Known leaks.
+    pub suppressions: Suppressions,
     pub stacks: bool,
     /// Text or JSON.
     pub format: Format,
@@ -151,6 +154,7 @@ pub fn findings(subject: &Subject, watch: Watch, analysis: &mut Analysis) -> Vec
         top: usize::MAX,
         processes: usize::MAX,
         least: Confidence::Medium,
+        suppressions: Suppressions::built_in(),
         stacks: false,
         format: Format::Text,
         output: None,
@@ -165,6 +169,16 @@ pub fn findings(subject: &Subject, watch: Watch, analysis: &mut Analysis) -> Vec
         findings.map(|ranked| text::lines(&analysis.resolver, image, ranked))
     });
     findings.collect()
+}
+
+/// Leaves out known leaks, and notes how much that is.
+fn suppress(known: &Suppressions, watch: &mut Watch, analysis: &mut Analysis) {
+    for (facts, image) in watch.images.iter_mut().zip(&analysis.images) {
+        let pid = image.process.pid;
+        let lines = facts.suppress(known).into_iter();
+        let lines = lines.map(|line| format!("process {pid}: {line}"));
+        analysis.suppressed.extend(lines);
+    }
 }
 
 type Proven = (usize, ImageFacts, detect::Asked, Answers);
@@ -208,10 +222,11 @@ fn prove_all(
 /// questions.
 fn conclude_all(
     plan: &AdvisePlan,
-    watch: Watch,
+    mut watch: Watch,
     (mut calls, mut times): (Vec<Option<Vec<CallFinding>>>, Vec<Option<Times>>),
     analysis: &mut Analysis,
 ) -> Vec<ImageAdvice> {
+    suppress(&plan.suppressions, &mut watch, analysis);
     let proven = prove_all(plan.least, watch, &calls, analysis);
     let (types, mut costs) = (Types::new(&analysis.resolver), AllCosts::default());
     let mut advice: Vec<ImageAdvice> = proven

@@ -89,7 +89,7 @@ fn damage_summary<'a>(mut damage: impl Iterator<Item = (&'a str, &'a Damage)>) -
     })
 }
 
-/// All losses, a line each.
+/// All losses, and known leaks that are left out, a line each.
 pub fn details(analysis: &Analysis) -> Vec<String> {
     let mut lines: Vec<String> = analysis
         .unreadable
@@ -99,6 +99,7 @@ pub fn details(analysis: &Analysis) -> Vec<String> {
     for image in &analysis.images {
         lines.extend(image_details(image));
     }
+    lines.extend_from_slice(&analysis.suppressed);
     lines
 }
 

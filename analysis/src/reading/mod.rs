@@ -27,6 +27,7 @@ pub mod resolve;
 pub mod sites;
 pub mod stacks;
 pub mod subject;
+pub mod suppressions;
 pub mod timeline;
 pub mod weights;
 pub mod work;
@@ -72,6 +73,8 @@ pub struct Analysis {
     stacks: Vec<StackTable>,
     /// Trace files that could not be read, and why.
     pub unreadable: Vec<String>,
+    /// Known leaks that are left out, a line each.
+    pub suppressed: Vec<String>,
     /// Shows how far a reading is, if the caller does.
     bar: Option<ProgressBar>,
 }
@@ -118,6 +121,7 @@ impl Analysis {
             traces: Vec::new(),
             stacks: Vec::new(),
             unreadable,
+            suppressed: Vec::new(),
             bar,
         };
         let bar = analysis.progress("reading", &traces);

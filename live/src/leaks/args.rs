@@ -1,5 +1,6 @@
 //! The command line of `larder leaks`, and its check.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -7,11 +8,11 @@ use clap::{Args, ValueEnum};
 use larder_analysis::reading::lookup::{RawDebuginfod, RawSource};
 use larder_analysis::reading::resolve::Charging;
 use larder_analysis::reading::subject::RawCharging;
-use larder_base::error::system;
+use larder_analysis::reading::suppressions::{RawBuiltIn, Suppressions};
 use larder_base::failure::Result;
-use larder_base::printable;
 
-use super::suppressions::Suppressions;
+use super::command::SUPPRESSIONS_VARIABLE;
+use super::suppressions::read;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -43,6 +44,8 @@ pub struct RawLeaks {
     /// Leave out what this suppression file, in LeakSanitizer's format, names
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
+    #[command(flatten)]
+    built_in: RawBuiltIn,
     /// The exit code if anything leaked
     #[arg(long, value_name = "N", default_value = "1")]
     exit_code: u8,
@@ -104,8 +107,7 @@ pub enum Source {
 #[derive(Debug)]
 pub struct LeaksPlan {
     pub source: Source,
-    /// The file, by its whole path, and what is in it.
-    pub suppressions: Option<(PathBuf, Suppressions)>,
+    pub suppressions: Suppressions,
     pub exit_code: u8,
     /// Of sites; `usize::MAX`: all.
     pub top: usize,
@@ -117,13 +119,27 @@ pub struct LeaksPlan {
 const DEFAULT_TOP: usize = 20;
 
 impl RawLeaks {
+    /// The user's, then those that are built in. The processes of a command are given one file of all.
+    fn suppressions(&self) -> Result<Suppressions> {
+        let variable = |name| {
+            let value = env::var_os(name).filter(|_| self.process.is_none());
+            value.filter(|value| !value.is_empty())
+        };
+        let of_library = variable(SUPPRESSIONS_VARIABLE).map(PathBuf::from);
+        let mut list = match self.suppressions.clone().or(of_library) {
+            Some(file) => read(&file)?,
+            None => Suppressions::default(),
+        };
+        let of_sanitizer = variable("LSAN_OPTIONS").filter(|_| list.0.is_empty());
+        // The file would take the place of the one that is named there.
+        if !of_sanitizer.is_some_and(|it| it.to_string_lossy().contains("suppressions=")) {
+            list.0.extend(self.built_in.check().0);
+        }
+        Ok(list)
+    }
+
     pub fn check(self) -> Result<LeaksPlan> {
-        let suppressions = self.suppressions.map(|file| -> Result<_> {
-            let list = Suppressions::read(&file)?;
-            let whole = std::path::absolute(&file)
-                .map_err(system(printable::name(&file), "name it by its whole path"))?;
-            Ok((whole, list))
-        });
+        let suppressions = self.suppressions()?;
         let mut charging = self.charging.check()?;
         self.debuginfod.check(&mut charging.lookup)?;
         self.source.check(&mut charging.lookup)?;
@@ -135,7 +151,7 @@ impl RawLeaks {
                     mode: self.mode.unwrap_or_default(),
                 },
             },
-            suppressions: suppressions.transpose()?,
+            suppressions,
             exit_code: self.exit_code,
             top: match (self.top, self.json) {
                 (Some(0), _) | (None, true) => usize::MAX,

@@ -2,9 +2,12 @@
 //! ends.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::io::Write;
 
+use larder_analysis::reading::suppressions::Suppressions;
+use larder_base::error::system;
 use larder_base::failure::Result;
+use tempfile::NamedTempFile;
 
 use super::args::Mode;
 use crate::profile::command::{Run, run_with};
@@ -12,16 +15,19 @@ use crate::profile::heap::HeapProfile;
 
 const MODE_VARIABLE: &str = "LARDER_HEAPCHECK";
 const REPORTS_VARIABLE: &str = "LARDER_LEAK_REPORTS";
-const SUPPRESSIONS_VARIABLE: &str = "LARDER_LEAK_SUPPRESSIONS";
+pub const SUPPRESSIONS_VARIABLE: &str = "LARDER_LEAK_SUPPRESSIONS";
 
 /// Returns the reports of its processes, at least one, and the command's exit code.
 pub fn run(
     words: &[OsString],
     mode: Mode,
-    suppressions: Option<&Path>,
+    suppressions: &Suppressions,
 ) -> Result<(Vec<HeapProfile>, u8)> {
     let mut environment = vec![(MODE_VARIABLE, OsStr::new(mode.name()))];
-    environment.extend(suppressions.map(|file| (SUPPRESSIONS_VARIABLE, file.as_os_str())));
+    let known = written(suppressions)?;
+    if !suppressions.0.is_empty() {
+        environment.push((SUPPRESSIONS_VARIABLE, known.path().as_os_str()));
+    }
     run_with(&Run {
         words,
         place: REPORTS_VARIABLE,
@@ -30,4 +36,17 @@ pub fn run(
         none: "was not checked for leaks: a process that ends by a signal or _exit is not, nor one \
                that Larder cannot be preloaded into",
     })
+}
+
+/// A file that the processes read.
+fn written(suppressions: &Suppressions) -> Result<NamedTempFile> {
+    let write = || -> std::io::Result<NamedTempFile> {
+        let mut file = NamedTempFile::with_prefix("larder-known-leaks-")?;
+        for suppression in &suppressions.0 {
+            writeln!(file, "leak:{}", suppression.pattern)?;
+        }
+        Ok(file)
+    };
+    let cause = "no place for the suppressions";
+    Ok(write().map_err(system(cause, "set TMPDIR to a writable directory"))?)
 }

@@ -39,13 +39,11 @@ struct Report<'a> {
 pub fn leaks(plan: &LeaksPlan) -> Result<u8> {
     let (profiles, title, running, code) = match &plan.source {
         Source::Command { words, mode } => {
-            let file = plan.suppressions.as_ref().map(|(file, _)| file.as_path());
-            let (profiles, code) = command::run(words, *mode, file)?;
+            let (profiles, code) = command::run(words, *mode, &plan.suppressions)?;
             (profiles, printable::name(&words[0]), None, code)
         }
         Source::Process(id) => {
-            let list = plan.suppressions.as_ref().map(|(_, list)| list);
-            let (profile, running) = running::check(*id, list)?;
+            let (profile, running) = running::check(*id, &plan.suppressions)?;
             (vec![profile], running.title.clone(), Some(running), 0)
         }
     };

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use larder_analysis::reading::attribute::functions;
 use larder_analysis::reading::resolve::Charging;
+use larder_analysis::reading::suppressions::Suppressions;
 use larder_base::failure::Result;
 
-use super::suppressions::Suppressions;
 use crate::process::{Leaks, Reached};
 use crate::profile::heap::{Estimate, Figures, HeapProfile, LeakCheck, Origin, ProfiledStack};
 use crate::profile::running;
@@ -26,7 +25,7 @@ pub struct Running {
     pub sizes: BTreeMap<u64, Figures>,
 }
 
-pub fn check(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfile, Running)> {
+pub fn check(id: u32, suppressions: &Suppressions) -> Result<(HeapProfile, Running)> {
     let process = running::open(id)?;
     let title = running::title(&process);
     let leaks = process.leaks().map_err(|obstacle| obstacle.failure(id))?;
@@ -51,8 +50,8 @@ pub fn check(id: u32, suppressions: Option<&Suppressions>) -> Result<(HeapProfil
         }),
         ..HeapProfile::default()
     };
-    let known = suppressions.map(|list| suppressed_stacks(&profile, list));
-    let left_out = left_out(&leaks, known.as_deref().unwrap_or_default(), suppressions);
+    let known = suppressed_stacks(&profile, suppressions);
+    let left_out = left_out(&leaks, &known, suppressions);
     let mut sizes = BTreeMap::new();
     for (object, indirect) in indirect(&leaks, &left_out) {
         let one = estimate(1, object.bytes);
@@ -103,27 +102,12 @@ fn size_class(bytes: u64) -> u64 {
 /// For each stack, which of the suppressions match it.
 fn suppressed_stacks(profile: &HeapProfile, list: &Suppressions) -> Vec<Option<usize>> {
     let profiled = Profiled::new(Charging::default(), std::slice::from_ref(profile), None);
-    let names = |row: &crate::profile::sites::Row| {
-        let frames = functions(&row.chain).flat_map(|frame| {
-            let function = frame.source.function.as_ref();
-            let names =
-                function.map(|f| [&f.name, &f.symbol, &f.full].map(|name| name.to_string()));
-            names
-                .into_iter()
-                .flatten()
-                .chain([frame.module.path.to_string()])
-        });
-        frames.collect::<Vec<_>>()
-    };
-    let rows = profiled.rows.iter().map(|row| {
-        let names = names(row);
-        list.find(names.iter().map(String::as_str))
-    });
-    rows.collect()
+    let rows = profiled.rows.iter();
+    rows.map(|row| list.find(&row.chain)).collect()
 }
 
 /// The objects that are suppressed, and what is reachable from them. Reports them on stderr.
-fn left_out(leaks: &Leaks, known: &[Option<usize>], list: Option<&Suppressions>) -> Vec<bool> {
+fn left_out(leaks: &Leaks, known: &[Option<usize>], list: &Suppressions) -> Vec<bool> {
     let mut left_out = vec![false; leaks.objects.len()];
     let mut used: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     let mut waiting = Vec::new();
@@ -137,12 +121,12 @@ fn left_out(leaks: &Leaks, known: &[Option<usize>], list: Option<&Suppressions>)
     }
     flood(leaks, waiting, &mut left_out);
     for (by, (objects, bytes)) in used {
-        if let Some(suppression) = list.and_then(|list| list.0.get(by)) {
-            let pattern = larder_base::printable::escape(&suppression.pattern);
-            // The same line as the library's. There is nowhere to report a closed stderr.
+        if let Some(suppression) = list.0.get(by) {
+            // There is nowhere to report a closed stderr.
             let _ = writeln!(
                 io::stderr(),
-                "larder: suppressed {bytes} bytes in {objects} objects by leak:{pattern}"
+                "larder: {}",
+                suppression.describe(objects, bytes)
             );
         }
     }
@@ -236,9 +220,10 @@ mod tests {
         let mut leaks = leaks(&[&[1], &[0, 2], &[], &[]]);
         leaks.objects[0].stack = Some(0);
         assert_eq!(
-            left_out(&leaks, &[Some(7)], None),
+            left_out(&leaks, &[Some(7)], &Suppressions::default()),
             [true, true, true, false]
         );
-        assert_eq!(left_out(&leaks, &[None], None), [false; 4]);
+        let none = left_out(&leaks, &[None], &Suppressions::default());
+        assert_eq!(none, [false; 4]);
     }
 }

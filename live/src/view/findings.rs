@@ -103,7 +103,12 @@ fn find(subject: &Subject, bar: &ProgressBar) -> Result<Vec<Text>> {
     let mut watch = Watch::default();
     let mut analysis = Analysis::read_silently(subject, &mut watch, bar)?;
     let found = advise::findings(subject, watch, &mut analysis);
-    Ok(found.into_iter().map(text).collect())
+    let suppressed = analysis.suppressed.into_iter();
+    let suppressed = suppressed.map(|title| Text {
+        title,
+        lines: Vec::new(),
+    });
+    Ok(found.into_iter().map(text).chain(suppressed).collect())
 }
 
 fn text(finding: FindingText) -> Text {
