@@ -141,6 +141,12 @@ impl RecordPlan {
             self.cpu.is_some(),
         ];
         match (self.process(), self.seconds) {
+            (Some(process), _) if cfg!(not(target_arch = "x86_64")) => {
+                Err(Failure::failed(format!(
+                    "process {process}: runs already, which is recorded on x86-64 only: start the command with `larder \
+                     record -- COMMAND`"
+                )))
+            }
             (Some(process), _) if of_commands.contains(&true) => Err(Failure::failed(format!(
                 "process {process}: runs already, which allows only --seconds and --output: see \
                  `larder record --help`"

@@ -50,6 +50,7 @@ pub fn registers(thread: libc::pid_t, set: i32) -> Vec<u64> {
 }
 
 /// As they came from `registers`.
+#[cfg(target_arch = "x86_64")]
 pub fn write_registers(thread: libc::pid_t, set: i32, words: &mut [u64]) {
     let room = room(words);
     let kind = set as usize;

@@ -82,7 +82,7 @@ impl Memory {
         }
         let error = std::io::Error::last_os_error();
         match (read, error.raw_os_error()) {
-            (-1, Some(libc::EPERM)) => Err(Obstacle::NotPermitted),
+            (-1, Some(libc::EPERM | libc::ENOSYS)) => Err(Obstacle::NotPermitted),
             (-1, Some(libc::ESRCH)) => Err(Obstacle::Ended),
             // Not mapped: the process is another program now or is exiting, or the address is stale.
             _ if self.has_ended() => Err(Obstacle::Ended),
