@@ -58,6 +58,7 @@ Examples:
   larder record --cpu -- ./server --once
   larder record --contents -- ./server --once
   larder record --leaks -- ./server --once
+  larder record --no-times -- ./server --once
   larder record --seconds 10 4711
   larder record --malloc /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -- ./server --once";
 
@@ -73,6 +74,10 @@ pub struct RecordPlan {
     /// Hash each allocation's contents when it ends, so that advise finds copies and needless zeroing
     #[arg(long)]
     pub contents: bool,
+    /// Leave out times and addresses when the command has ended: a fifth of the size, and all that report,
+    /// advise and the rest show but times
+    #[arg(long, conflicts_with_all = ["aggregate", "syscalls", "copies", "cpu", "contents", "leaks"])]
+    pub no_times: bool,
     /// Find the live allocations that are unreachable at the program's end, so that advise reports leaks
     #[arg(long)]
     pub leaks: bool,
@@ -133,6 +138,7 @@ impl RecordPlan {
         let of_commands = [
             self.aggregate,
             self.contents,
+            self.no_times,
             self.leaks,
             self.no_larder,
             self.malloc.is_some(),
@@ -183,9 +189,13 @@ pub fn record(plan: &RecordPlan) -> Result<u8> {
     let status = run.start(&directory).inspect_err(|_| {
         let _ = fs::remove_dir(&directory);
     })?;
-    // A file that cannot be rewritten is only larger.
-    for file in trace_files(&directory).unwrap_or_default() {
-        let _ = larder_trace::pack(&file);
+    let with_times = shrink(&directory, plan.no_times);
+    if with_times > 0 {
+        let _ = writeln!(
+            io::stderr(),
+            "larder: times and addresses stay in {}: damaged, not writable, or of a process that still runs",
+            counted(with_times, "file")
+        );
     }
     // A closed stderr is no error: the exit code is the command's.
     let _ = writeln!(
@@ -194,6 +204,20 @@ pub fn record(plan: &RecordPlan) -> Result<u8> {
         summary(&shown, &directory, &run.target.program)
     );
     Ok(execute::exit_code(status))
+}
+
+/// Rewrites the files of ended processes; how many were to lose their times and could not. One that cannot be
+/// rewritten is only larger.
+fn shrink(directory: &Path, no_times: bool) -> u64 {
+    let mut with_times = 0;
+    for file in trace_files(directory).unwrap_or_default() {
+        let packed = larder_trace::pack(&file);
+        if no_times {
+            let dropped = packed.and_then(|packed| Ok(packed && larder_trace::drop_times(&file)?));
+            with_times += u64::from(!dropped.unwrap_or(false));
+        }
+    }
+    with_times
 }
 
 /// A command that can be recorded.

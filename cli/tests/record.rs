@@ -437,3 +437,123 @@ int main(void) { char b[3]; return read(0, b, 3) != 3 || write(1, b, 3) != 3; }"
         assert_eq!(results, [("read", 3), ("write", 3)][..expected]);
     }
 }
+
+const SHARING: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+static void *volatile shared[64];
+static void *make(void *argument) {
+    for (int i = 0; i < 20000; i++) {
+        free(shared[i % 64]);
+        shared[i % 64] = realloc(malloc((size_t)i % 300), 400);  // @made
+        free(calloc(3, 50));  // @short
+    }
+    return argument;
+}
+int main(void) {
+    pthread_t thread;
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&thread, NULL, make, NULL);
+        pthread_join(thread, NULL);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn without_times_a_trace_is_smaller_and_says_the_rest() {
+    let directory = temporary();
+    let flags = ["-g", "-O0", "-pthread"];
+    let program = compile(directory.path(), "sharing.c", SHARING, &flags);
+    let record = |name: &str, options: &[&str]| {
+        let trace = directory.path().join(name);
+        let mut command = larder();
+        command.arg("record").args(options).arg("-o").arg(&trace);
+        let recorded = output(command.arg(&program));
+        assert_success(&recorded);
+        assert_eq!(stderr(&recorded).lines().count(), 1, "{recorded:?}");
+        trace
+    };
+    let (full, small) = (record("full", &[]), record("small", &["--no-times"]));
+    let bytes = |trace: &PathBuf| {
+        let files = larder_trace::trace_files(trace).unwrap();
+        fs::metadata(&files[0]).unwrap().len()
+    };
+    assert!(bytes(&small) * 2 < bytes(&full), "{} bytes", bytes(&small));
+    let reports = [&full, &small].map(|trace| report_json(trace, &[]));
+    for what in ["counters", "site_count"] {
+        assert_eq!(reports[0][what], reports[1][what], "{what}");
+    }
+    assert_eq!(reports[1]["losses"]["complete"], true);
+    assert_eq!(reports[1]["processes"][0]["threads"], 3);
+    assert!(reports[1]["processes"][0]["duration_ns"].as_u64() > Some(1_000_000));
+    for (name, calls) in [("made", 80_000), ("short", 40_000)] {
+        let site = site_at(&reports[1], "sharing.c", line_of(SHARING, name));
+        assert_eq!(site["calls"], calls);
+    }
+    let advice = [&full, &small].map(|trace| {
+        let advised = output(larder().args(["advise", "--json"]).arg(trace));
+        assert_success(&advised);
+        let advice: serde_json::Value = serde_json::from_str(&stdout(&advised)).unwrap();
+        advice["processes"][0]["findings"].clone()
+    });
+    assert!(advice[0].as_array().is_some_and(|found| !found.is_empty()));
+    assert_eq!(advice[0], advice[1]);
+    for (command, lack) in [
+        (&["timeline"][..], "the timeline counts events"),
+        (&["html"], "the timeline counts events"),
+        (&["export", "--format", "dhat"], "lifetimes are 0"),
+        (&["export", "--format", "parquet"], "lifetimes are 0"),
+        (&["flamegraph"], ""),
+        (&["export", "--format", "pprof"], ""),
+    ] {
+        let shown = directory.path().join(command.join(" "));
+        let shown = output(larder().args(command).arg(&small).arg("-o").arg(shown));
+        assert_success(&shown);
+        let said = stderr(&shown);
+        assert_eq!(
+            said.matches("no times").count(),
+            usize::from(!lack.is_empty()),
+            "{said}"
+        );
+        assert!(said.contains(lack), "{command:?}: {said}");
+    }
+}
+
+const LEAVING: &str = r#"
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    free(malloc(100));
+    if (fork() > 0) return 0;
+    free(malloc(200));
+    close(1);
+    close(2);
+    char ends;  // Until the test is over.
+    return (int)read(atoi(argv[1]), &ends, 1);
+}
+"#;
+
+#[test]
+fn a_file_of_a_process_that_still_runs_keeps_its_times() {
+    let directory = temporary();
+    let program = compile(directory.path(), "leaving.c", LEAVING, &["-O0"]);
+    let trace = directory.path().join("trace");
+    let (waits, ends) = std::io::pipe().unwrap();
+    let mut command = larder();
+    command.args(["record", "--no-times", "-o"]).arg(&trace);
+    command.arg(&program).arg("0").stdin(waits);
+    let recorded = output(&mut command);
+    assert_success(&recorded);
+    let said = stderr(&recorded);
+    let files = larder_trace::trace_files(&trace).unwrap();
+    let with_times = files
+        .iter()
+        .filter(|file| larder_trace::Trace::open(file).unwrap().has_times());
+    assert_eq!((files.len(), with_times.count()), (2, 1));
+    assert!(
+        said.contains("times and addresses stay in 1 file:"),
+        "{said}"
+    );
+    drop(ends);
+}

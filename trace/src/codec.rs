@@ -11,6 +11,8 @@
 //! stream.
 
 mod definitions;
+mod live;
+mod ordered;
 mod recent;
 pub(crate) mod shape;
 #[cfg(test)]
@@ -20,6 +22,7 @@ pub use definitions::{
     MAX_DEFINITION_BYTES, MAX_MARK_NAME, MAX_MARK_NAME_BYTES, Record, SystemCallRecord,
     max_nodes_bytes,
 };
+pub use ordered::{Block, Ordered, OrderedCall};
 
 use crate::layout::Form;
 use crate::varint::{Input, unzigzag, zigzag};
@@ -360,7 +363,7 @@ impl Predictor {
     fn decode_recent(&self, input: &mut Input<'_>) -> Option<u64> {
         Some(self.recent.get(match self.recent.form() {
             Form::V2 => u64::from(input.byte()?),
-            Form::V3 => input.varint()?,
+            Form::V3 | Form::Ordered => input.varint()?,
         }))
     }
 

@@ -9,17 +9,19 @@
 /// The first eight bytes. The first is no text, and the last two detect a newline translation.
 pub const FILE_MAGIC: [u8; 8] = *b"\x89LARDR\r\n";
 pub const VERSION_MAJOR: u16 = 3;
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// The oldest major version that can be read.
 pub const OLDEST_MAJOR: u16 = 1;
 
-/// How records name a recent address.
+/// How records name addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// By its place, a byte: before version 3.
+    /// A recent one by its place, a byte: before version 3.
     V2,
-    /// By its age, a varint.
+    /// A recent one by its age, a varint.
     V3,
+    /// A live block by its age. Records have no times.
+    Ordered,
 }
 
 /// The header page's size, and where the first chunk begins.
@@ -130,6 +132,8 @@ numbered! {
         Counters = 5;
         Symbols = 6;
         Lost = 7;
+        /// Events of all threads in one order, without times and addresses.
+        Ordered = 8;
     }
 }
 

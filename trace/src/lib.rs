@@ -3,7 +3,7 @@
 //! A trace file has every call of the malloc family of one process image, with its stack, thread, time and
 //! size. `docs/reference/trace-format.md` specifies the bytes.
 //!
-//! Dependencies point one way: `reader`, `writer`, `pack` → `chunk` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
+//! Dependencies point one way: `writer::ordered` → `reader`, `writer`, `pack` → `chunk` → `columns`, `codec`, `modules`, `process`, `symbols`, `lost` →
 //! `layout`, `varint`, `call`, `fingerprint`, `attach`.
 //! The recorder's part (`layout`, `codec`, `columns::split`, `modules`, `process`) does not allocate, panic
 //! or take a lock, because it runs inside `malloc` of arbitrary programs. `writer`, `pack`, `symbols` and `lost`
@@ -60,3 +60,4 @@ pub use reader::{
     Action, Clock, Counted, Counter, Counters, Event, Events, Frame, FrameId, Losses, MarkId,
     Sampling, StackId, StackTable, Totals, Trace, trace_files,
 };
+pub use writer::drop_times;

@@ -45,6 +45,7 @@ pub struct Trace {
     process: ProcessInfo,
     asked: u32,
     form: Form,
+    has_times: bool,
 }
 
 /// The recorder's own counts of what it did not record.
@@ -180,6 +181,7 @@ impl Trace {
             },
             file,
             length,
+            has_times: index.has_times(),
             index,
             process,
             asked: header.asked,
@@ -200,8 +202,31 @@ impl Trace {
         &self.process
     }
 
+    /// Of the events: their times are numbers in order if the trace has no times.
     pub fn clock(&self) -> Clock {
-        self.clock
+        match self.has_times() {
+            true => self.clock,
+            false => Clock {
+                start_ticks: 0,
+                ns_per_tick: 0.0,
+                ..self.clock
+            },
+        }
+    }
+
+    /// False after `record --no-times`.
+    pub fn has_times(&self) -> bool {
+        self.has_times
+    }
+
+    /// From the recording's start to the time of this event, or, without times, to the last one.
+    pub fn duration_ns(&self, last: u64) -> u64 {
+        let last = if self.has_times {
+            last
+        } else {
+            self.noted_ticks
+        };
+        self.clock.since_start_ns(last)
     }
 
     /// The last time that the recorder has stored, in ticks: of the exit, if it saw one.

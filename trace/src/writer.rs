@@ -7,6 +7,8 @@
 //! Invariants: a stream's nodes, frames and sites are numbered in order of definition, and defined before
 //! they are used; payload of a sealed chunk ≤ `MAX_RAW_BYTES`.
 
+mod ordered;
+
 use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -14,12 +16,12 @@ use crate::call::Call;
 use crate::chunk;
 use crate::codec::{
     CallRecord, Callees, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, MAX_DEFINITION_BYTES,
-    Predictor, ROOT_COMPLETE, SiteMemory, Tables, max_nodes_bytes,
+    Predictor, ROOT_COMPLETE, ROOT_TRUNCATED, SiteMemory, Tables, max_nodes_bytes,
 };
 use crate::fingerprint::Fingerprint;
 use crate::layout::{
-    ChunkKind, ClockKind, Contents, EndState, FileHeader, HEADER_BYTES, MAX_RAW_BYTES, Origin,
-    SLOTS_OFFSET, Slot,
+    ChunkKind, ClockKind, Contents, EndState, FIXED_BYTES, FileHeader, HEADER_BYTES, MAX_RAW_BYTES,
+    Origin, SLOTS_OFFSET, Slot,
 };
 use crate::lost;
 use crate::modules::{self, Load, ModuleId};
@@ -27,6 +29,7 @@ use crate::process;
 use crate::symbols::{Function, SymbolChunk};
 
 pub use crate::codec::Class;
+pub use ordered::drop_times;
 
 /// Records in a chunk before it is sealed.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -51,6 +54,8 @@ pub struct Stack(u32);
 impl Stack {
     /// The stack without frames.
     pub const EMPTY: Stack = Stack(0);
+    /// The same, where the outer frames are missing.
+    const CUT: Stack = Stack(1);
 }
 
 /// A call to write, with the fields of `CallRecord`. Times are in nanoseconds, and do not decrease within
@@ -71,9 +76,11 @@ pub struct WrittenCall {
 
 pub struct Writer<W: Write + Seek> {
     out: W,
-    header: FileHeader,
+    page: Box<[u8; HEADER_BYTES]>,
+    kind: ChunkKind,
+    chunk_bytes: usize,
     offset: u64,
-    /// Parent and address of each stack, by number; the first is the empty one.
+    /// Parent and packed address of each stack, by number; the first two are the empty ones.
     stacks: Vec<(u32, u64)>,
     stack_numbers: HashMap<(u32, u64), u32>,
     streams: Vec<Stream>,
@@ -83,6 +90,8 @@ pub struct Writer<W: Write + Seek> {
     modules: u32,
     symbols: SymbolChunk,
     last_time: u64,
+    /// Of the module map, for the next stacks.
+    generation: u32,
 }
 
 impl<W: Write + Seek> Writer<W> {
@@ -102,11 +111,26 @@ impl<W: Write + Seek> Writer<W> {
             page_bytes: HEADER_BYTES as u32,
             asked: 0,
         };
+        let mut page = [0; HEADER_BYTES];
+        page[..FIXED_BYTES].copy_from_slice(&header.encode());
+        let mut writer = Self::of(out, page, ChunkKind::Events, CHUNK_BYTES)?;
+        let mut payload = vec![0; MAX_PROCESS_BYTES];
+        let cut = about.executable.get(..MAX_PROCESS_BYTES / 2);
+        let executable = cut.unwrap_or(about.executable);
+        let length = process::encode(&mut payload, executable, about.argv.iter().copied());
+        payload.truncate(length.unwrap_or(0));
+        writer.chunk(ChunkKind::Process, &payload, Contents::default())?;
+        Ok(writer)
+    }
+
+    fn of(out: W, page: [u8; HEADER_BYTES], kind: ChunkKind, most: usize) -> io::Result<Self> {
         let mut writer = Writer {
             out,
-            header,
-            offset: 0,
-            stacks: vec![(0, 0)],
+            page: Box::new(page),
+            kind,
+            chunk_bytes: most,
+            offset: HEADER_BYTES as u64,
+            stacks: vec![(0, 0); 2],
             stack_numbers: HashMap::new(),
             streams: Vec::new(),
             stream_numbers: HashMap::new(),
@@ -114,16 +138,9 @@ impl<W: Write + Seek> Writer<W> {
             modules: 0,
             symbols: SymbolChunk::default(),
             last_time: 0,
+            generation: 0,
         };
-        writer.write_header(EndState::Running)?;
-        writer.offset = HEADER_BYTES as u64;
-        writer.out.seek(SeekFrom::Start(writer.offset))?;
-        let mut payload = vec![0; MAX_PROCESS_BYTES];
-        let cut = about.executable.get(..MAX_PROCESS_BYTES / 2);
-        let executable = cut.unwrap_or(about.executable);
-        let length = process::encode(&mut payload, executable, about.argv.iter().copied());
-        payload.truncate(length.unwrap_or(0));
-        writer.chunk(ChunkKind::Process, &payload, Contents::default())?;
+        writer.write_header()?;
         Ok(writer)
     }
 
@@ -176,7 +193,7 @@ impl<W: Write + Seek> Writer<W> {
             .entry((parent.0, return_address))
             .or_insert(next);
         if number == next {
-            self.stacks.push((parent.0, return_address));
+            self.stacks.push((parent.0, return_address << 1));
         }
         Stack(number)
     }
@@ -264,7 +281,19 @@ impl<W: Write + Seek> Writer<W> {
             self.seal(number)?;
         }
         self.flush_symbols()?;
-        self.write_header(EndState::Exited)?;
+        for (slot, value) in [
+            (Slot::LastTicks, self.last_time),
+            (Slot::LastMonotonicNs, self.last_time),
+            (Slot::EndState, EndState::Exited as u64),
+        ] {
+            self.set(slot, value);
+        }
+        self.finish_file()
+    }
+
+    fn finish_file(mut self) -> io::Result<W> {
+        self.set(Slot::FileEnd, self.offset);
+        self.write_header()?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -309,6 +338,9 @@ impl<W: Write + Seek> Writer<W> {
             if at == Stack::EMPTY {
                 break ROOT_COMPLETE;
             }
+            if at == Stack::CUT {
+                break ROOT_TRUNCATED;
+            }
             if let Some(&node) = stream.nodes.get(&at) {
                 break node;
             }
@@ -316,6 +348,9 @@ impl<W: Write + Seek> Writer<W> {
             at = Stack(self.stacks.get(at.0 as usize).map_or(0, |stack| stack.0));
         };
         missing.reverse();
+        if !missing.is_empty() {
+            self.announce_generation()?;
+        }
         for chain in missing.chunks(LINKS_AT_ONCE) {
             self.make_room(max_nodes_bytes(chain.len()))?;
             let addresses = chain
@@ -329,7 +364,7 @@ impl<W: Write + Seek> Writer<W> {
 
     /// Seals the current stream's chunk if this many more bytes do not fit.
     fn make_room(&mut self, bytes: usize) -> io::Result<()> {
-        if self.streams[self.current].bytes.len() + bytes > CHUNK_BYTES {
+        if self.streams[self.current].bytes.len() + bytes > self.chunk_bytes {
             self.seal(self.current)?;
         }
         Ok(())
@@ -341,7 +376,13 @@ impl<W: Write + Seek> Writer<W> {
             return Ok(());
         }
         let (payload, contents) = stream.take_chunk();
-        self.chunk(ChunkKind::Events, &payload, contents)
+        if self.kind == ChunkKind::Events {
+            let next = &stream.contents;
+            stream
+                .predictor
+                .begin_chunk(next.first_time, next.first_node);
+        }
+        self.chunk(self.kind, &payload, contents)
     }
 
     fn flush_symbols(&mut self) -> io::Result<()> {
@@ -366,21 +407,14 @@ impl<W: Write + Seek> Writer<W> {
         Ok(())
     }
 
-    fn write_header(&mut self, end: EndState) -> io::Result<()> {
-        let mut page = [0; HEADER_BYTES];
-        let fixed = self.header.encode();
-        page[..fixed.len()].copy_from_slice(&fixed);
-        for (slot, value) in [
-            (Slot::LastTicks, self.last_time),
-            (Slot::LastMonotonicNs, self.last_time),
-            (Slot::FileEnd, self.offset),
-            (Slot::EndState, end as u64),
-        ] {
-            let at = SLOTS_OFFSET + 8 * slot as usize;
-            page[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        }
+    fn set(&mut self, slot: Slot, value: u64) {
+        let at = SLOTS_OFFSET + 8 * slot as usize;
+        self.page[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn write_header(&mut self) -> io::Result<()> {
         self.out.seek(SeekFrom::Start(0))?;
-        self.out.write_all(&page)
+        self.out.write_all(&*self.page)
     }
 }
 
@@ -397,6 +431,7 @@ struct Stream {
     /// Describes the open chunk; checksum, events and last time are set when it is sealed.
     contents: Contents,
     events: u32,
+    generation: u32,
 }
 
 impl Stream {
@@ -412,8 +447,10 @@ impl Stream {
             bytes: Vec::new(),
             contents: Contents::default(),
             events: 0,
+            generation: 0,
         };
         stream.begin_chunk(0, 0);
+        stream.predictor.begin_chunk(0, FIRST_NODE);
         stream
     }
 
@@ -426,9 +463,9 @@ impl Stream {
             first_site: self.tables.next_site(),
             first_frame: self.tables.next_frame(),
             first_time: time,
+            generation: self.generation,
             ..Contents::default()
         };
-        self.predictor.begin_chunk(time, self.contents.first_node);
         self.events = 0;
     }
 
@@ -449,8 +486,7 @@ impl Stream {
         let first_new = self.tables.next_frame();
         let mut links = Vec::with_capacity(chain.len());
         let mut frames = Vec::with_capacity(chain.len());
-        for &address in addresses {
-            let packed = address << 1;
+        for &packed in addresses {
             let next = self.tables.next_frame();
             let frame = *self.frames.entry(packed).or_insert(next);
             links.push(if frame == next {

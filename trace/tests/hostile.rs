@@ -131,6 +131,12 @@ fn the_seeds_of_this_version_are_read_whole() {
     let contents = held("contents.ltrace");
     assert!(contents.calls > 500, "{contents:?}");
     assert!(contents.contents > 400, "{contents:?}");
+    let ordered = held("ordered.ltrace");
+    assert_eq!(
+        (ordered.calls, ordered.marks),
+        (marked.calls, marked.marks),
+        "{ordered:?}"
+    );
     let killed = held("cut-off.ltrace");
     assert!(killed.calls > 2000, "{killed:?}");
     let counted = held("counted.ltrace");

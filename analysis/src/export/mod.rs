@@ -139,6 +139,9 @@ pub fn export(plan: ExportPlan) -> Result<()> {
     let output = plan.output.as_deref();
     output::refuse_terminal(output, content)?;
     let (analysis, mut stacks) = read(&plan.subject, plan.measure)?;
+    if matches!(plan.format, Format::Dhat | Format::Json) {
+        losses::warn_without_times(&analysis, "lifetimes are 0");
+    }
     if plan.from_site {
         stacks.rows.iter_mut().for_each(StackRow::begin_at_site);
     }

@@ -22,6 +22,7 @@ use super::ExportPlan;
 use super::table::Table;
 use crate::reading::Analysis;
 use crate::reading::heap::Block;
+use crate::reading::losses;
 use crate::reading::observe::{End, Finished, Live, Made, Moment, Observer};
 use crate::reading::resolve::ChainFrame;
 use crate::reading::stacks::{Birth, StackRow, Stacks};
@@ -95,6 +96,7 @@ pub fn export(plan: &ExportPlan) -> Result<()> {
     let columns = Columns::new(EVENTS, events_file.as_file_mut()).map_err(failed)?;
     let mut calls = Calls::new(columns);
     let analysis = Analysis::read(&plan.subject, &mut calls)?;
+    losses::warn_without_times(&analysis, "all times are the start's, and lifetimes are 0");
     let (columns, mut stacks) = calls.finish().map_err(failed)?;
     if plan.from_site {
         stacks.iter_mut().for_each(|(_, row)| row.begin_at_site());

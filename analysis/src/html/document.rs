@@ -224,6 +224,7 @@ fn timeline_of(
     json!({
         "pid": drawn.pid,
         "column_ns": drawn.column_ns,
+        "column_events": drawn.column_events,
         "group": gathered::group(drawn),
         "totals": drawn.totals,
         "sites": sites.collect::<Vec<_>>(),

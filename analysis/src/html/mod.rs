@@ -27,6 +27,7 @@ use larder_base::printable;
 use crate::advise::{self, Watch};
 use crate::error::AnalysisError;
 use crate::reading::Analysis;
+use crate::reading::losses;
 use crate::reading::observe::Both;
 use crate::reading::timeline::TimelineObserver;
 use called::Called;
@@ -35,9 +36,12 @@ use gathered::Gathered;
 /// All that is observed for a page, beside the findings.
 pub type Found = Both<Gathered, Called>;
 
+const COUNTS_EVENTS: &str = "the timeline counts events";
+
 pub fn html(plan: &HtmlPlan) -> Result<()> {
     let mut observer = Both(Both(Gathered::new(), called::observer()), Watch::default());
     let mut analysis = Analysis::read(&plan.subject, &mut observer)?;
+    losses::warn_without_times(&analysis, COUNTS_EVENTS);
     let Both(found, watch) = observer;
     let trace = printable::name(&plan.subject.trace);
     let findings = advise::findings(&plan.subject, watch, &mut analysis);
@@ -52,7 +56,8 @@ pub fn html(plan: &HtmlPlan) -> Result<()> {
 
 pub fn timeline(plan: &TimelinePlan) -> Result<()> {
     let mut observer = TimelineObserver::new(timeline::SITES);
-    Analysis::read(&plan.subject, &mut observer)?;
+    let analysis = Analysis::read(&plan.subject, &mut observer)?;
+    losses::warn_without_times(&analysis, COUNTS_EVENTS);
     let Some(found) = observer.timeline.filter(|found| found.peak_bytes > 0) else {
         let lack = "no block was live at any time: record a program that allocates";
         return Err(AnalysisError::unfit(&plan.subject.trace, lack).into());

@@ -97,13 +97,24 @@ fn draw_axes(svg: &mut Svg, timeline: &Timeline, scale: &Scale) {
     let columns = timeline.totals.len();
     for quarter in 0..=4 {
         let column = columns * quarter / 4;
-        let time = duration((column as f64 * timeline.column_ns) as u64);
+        let time = moment(timeline, column);
         let anchor = match quarter {
             0 => Anchor::Start,
             4 => Anchor::End,
             _ => Anchor::Middle,
         };
         svg.text((scale.x(column), BOTTOM + 18.0), anchor, "", &time);
+    }
+}
+
+/// When a column begins.
+fn moment(timeline: &Timeline, column: usize) -> String {
+    match timeline.column_ns {
+        Some(column_ns) => duration((column as f64 * column_ns) as u64),
+        None => counted(
+            timeline.column_events.saturating_mul(column as u64),
+            "event",
+        ),
     }
 }
 
@@ -148,7 +159,7 @@ fn draw_peak(svg: &mut Svg, timeline: &Timeline, scale: &Scale) {
         true => Anchor::End,
         false => Anchor::Start,
     };
-    let time = duration((column as f64 * timeline.column_ns) as u64);
+    let time = moment(timeline, column);
     svg.line((x, TOP - 8.0), (x, BOTTOM), "peak");
     let text = format!("peak {} at {time}", bytes(timeline.peak_bytes));
     svg.text((x, TOP - 10.0), anchor, "", &text);

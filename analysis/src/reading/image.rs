@@ -86,7 +86,7 @@ impl Analysis {
             last_time = last_time.max(trace.noted_ticks());
             damage.extend(lost_definitions);
         }
-        let duration_ns = trace.clock().since_start_ns(last_time);
+        let duration_ns = trace.duration_ns(last_time);
         self.finish(trace, &events, observer, &sources, &heap, duration_ns);
         let (counters, origins) = (heap.counters().clone(), heap.origins());
         let keep_peak = self

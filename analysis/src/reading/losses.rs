@@ -64,6 +64,15 @@ pub fn of_events(trace: &Trace, events: &Events) -> Vec<String> {
     lines
 }
 
+/// Warns that what needs times is missing, if a file was recorded without.
+pub fn warn_without_times(analysis: &Analysis, what: &str) {
+    if analysis.traces.iter().any(|trace| !trace.has_times()) {
+        warn(&format!(
+            "the trace has no times (record --no-times): {what}"
+        ));
+    }
+}
+
 pub fn warn(line: &str) {
     // A closed stderr is no error.
     let _ = writeln!(io::stderr(), "larder: warning: {line}");

@@ -23,7 +23,9 @@ pub struct Timeline {
     pub pid: u32,
     /// Its number, in the order of reading.
     pub image: usize,
-    pub column_ns: f64,
+    /// `None` in a trace without times: then columns count events.
+    pub column_ns: Option<f64>,
+    pub column_events: u64,
     /// The highest live bytes in each column.
     pub totals: Vec<u64>,
     pub peak_bytes: u64,
@@ -327,7 +329,11 @@ impl Recording {
         Timeline {
             pid: image.trace.process().pid,
             image: 0,
-            column_ns: self.width as f64 * image.trace.clock().ns_per_tick,
+            column_ns: image
+                .trace
+                .has_times()
+                .then(|| self.width as f64 * image.trace.clock().ns_per_tick),
+            column_events: self.width,
             peak_bytes,
             sites,
             totals: self.totals,

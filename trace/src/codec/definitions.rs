@@ -6,7 +6,7 @@
 
 use super::{
     ADDRESS_BITS, CLASS_SHIFT, CLASS_SPECIAL, CallRecord, Callees, FIRST_NODE, Link, NO_SITE,
-    Predictor, Tables, pack_difference, unpack_difference,
+    Ordered, Predictor, Tables, pack_difference, unpack_difference,
 };
 use crate::fingerprint::Fingerprint;
 use crate::varint::{Input, MAX_BYTES, Out, unzigzag, zigzag};
@@ -25,6 +25,7 @@ pub(super) const COUNTER: u8 = 8;
 pub(super) const CONTENTS: u8 = 9;
 pub(super) const SYSTEM_CALL: u8 = 10;
 pub(super) const SAMPLE: u8 = 11;
+pub(super) const SWITCH: u8 = 12;
 
 /// Varints of a system call.
 pub(super) const SYSTEM_CALL_FIELDS: usize = 7;
@@ -95,6 +96,10 @@ pub enum Record {
         time: u64,
         node: u32,
         cpu_ns: u64,
+    },
+    /// The following records are this thread's, which has begun before.
+    Switch {
+        tid: u32,
     },
 }
 
@@ -367,6 +372,13 @@ impl Predictor {
         sink.finish()
     }
 
+    pub fn encode_switch(&mut self, out: &mut [u8], tid: u32) -> Option<usize> {
+        let mut sink = Out::new(out);
+        sink.byte(control(SWITCH));
+        sink.varint(u64::from(tid));
+        sink.finish()
+    }
+
     fn advance(&mut self, time: u64) -> u64 {
         let later = time.max(self.time);
         let difference = later - self.time;
@@ -390,13 +402,28 @@ impl Predictor {
         tables: &mut T,
         links: &mut Vec<Link>,
     ) -> Option<Record> {
+        self.decode_with(None, bytes, pos, tables, links)
+    }
+
+    /// The same; of a trace without times, `ordered` is the rest of the state.
+    pub fn decode_with<T: Tables + ?Sized>(
+        &mut self,
+        ordered: Option<&mut Ordered>,
+        bytes: &[u8],
+        pos: &mut usize,
+        tables: &mut T,
+        links: &mut Vec<Link>,
+    ) -> Option<Record> {
         links.clear();
         let mut input = Input::at(bytes, *pos);
         let control = input.byte()?;
         let record = if control >> CLASS_SHIFT == CLASS_SPECIAL {
             self.decode_definition(control & 0x1f, &mut input, tables, links)?
         } else {
-            Record::Call(self.decode_call(control, &mut input, tables)?)
+            Record::Call(match ordered {
+                Some(ordered) => ordered.decode(self, control, &mut input, tables)?,
+                None => self.decode_call(control, &mut input, tables)?,
+            })
         };
         *pos = input.pos();
         Some(record)
@@ -463,6 +490,9 @@ impl Predictor {
                 time: self.later(input.varint()?)?,
                 node: tables.next_node().checked_sub(input.varint_u32()?)?,
                 cpu_ns: input.varint()?,
+            },
+            SWITCH => Record::Switch {
+                tid: input.varint_u32()?,
             },
             _ => return None,
         })

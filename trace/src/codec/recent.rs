@@ -62,7 +62,7 @@ impl Recent {
     /// The address that a record names.
     pub fn get(&self, name: u64) -> u64 {
         let at = match self.form {
-            Form::V3 => u64::from(self.noted).wrapping_sub(1).wrapping_sub(name),
+            Form::V3 | Form::Ordered => u64::from(self.noted).wrapping_sub(1).wrapping_sub(name),
             Form::V2 => name,
         };
         self.addresses[at as usize % ADDRESSES]
@@ -71,7 +71,7 @@ impl Recent {
     #[inline]
     pub fn note(&mut self, address: u64) {
         let at = match self.form {
-            Form::V3 => self.noted as usize % ADDRESSES,
+            Form::V3 | Form::Ordered => self.noted as usize % ADDRESSES,
             Form::V2 => hash(address, OLD_PLACES_BITS),
         };
         self.addresses[at] = address;

@@ -3,8 +3,9 @@
 
 use super::definitions::{
     CONTENTS, COUNTER, FINGERPRINT_BYTES, GENERATION, LINK_NEW, MARK, MARK_NAME, NODES, SAMPLE,
-    SITE, SYSTEM_CALL, SYSTEM_CALL_2_2, SYSTEM_CALL_FIELDS, THREAD, THREAD_END,
+    SITE, SWITCH, SYSTEM_CALL, SYSTEM_CALL_2_2, SYSTEM_CALL_FIELDS, THREAD, THREAD_END,
 };
+use super::ordered::{MADE_BLOCK, NAMED, NAMED_OTHER};
 use super::{
     ADDRESS_DELTA, ADDRESS_MASK, ADDRESS_RECENT, ADDRESS_SITE_DELTA, CLASS_SHIFT, CLASS_SPECIAL,
     Class, EXTRA, OLD_DELTA, OLD_RECENT, SITE_PREDICTED, SIZE_SAME,
@@ -31,18 +32,23 @@ pub enum Field {
 pub trait Move {
     fn byte(&mut self, field: Field) -> Option<u8>;
 
+    /// A byte that is not a number's first.
+    #[inline(always)]
+    fn further(&mut self, field: Field) -> Option<u8> {
+        self.byte(field)
+    }
+
     /// A varint's value; bits that do not fit are dropped.
     #[inline(always)]
     fn varint(&mut self, field: Field) -> Option<u64> {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte(field)?;
+        let mut byte = self.byte(field)?;
+        let (mut value, mut shift) = (u64::from(byte & 0x7f), 7);
+        while byte & 0x80 != 0 {
+            byte = self.further(field)?;
             value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
             shift += 7;
         }
+        Some(value)
     }
 }
 
@@ -57,7 +63,13 @@ pub fn record(fields: &mut impl Move, form: Form) -> Option<()> {
     if class > Class::Copy as u8 {
         return None;
     }
-    fields.varint(Field::Time)?;
+    let is_ordered = form == Form::Ordered;
+    if is_ordered && class == Class::Copy as u8 {
+        return None;
+    }
+    if !is_ordered {
+        fields.varint(Field::Time)?;
+    }
     if control & SITE_PREDICTED == 0 {
         fields.varint(Field::Site)?;
     }
@@ -65,6 +77,8 @@ pub fn record(fields: &mut impl Move, form: Form) -> Option<()> {
         fields.varint(Field::Size)?;
     }
     match control & ADDRESS_MASK {
+        NAMED if is_ordered => number(fields, Field::Recent)?,
+        _ if is_ordered => {}
         ADDRESS_DELTA => _ = fields.varint(Field::Address)?,
         ADDRESS_RECENT => recent(fields, Field::Recent, form)?,
         ADDRESS_SITE_DELTA => _ = fields.varint(Field::SiteAddress)?,
@@ -72,6 +86,12 @@ pub fn record(fields: &mut impl Move, form: Form) -> Option<()> {
     }
     if control & EXTRA != 0 {
         fields.varint(Field::Rest)?;
+    }
+    if is_ordered && class == Class::Realloc as u8 {
+        if fields.varint(Field::Rest)? == MADE_BLOCK {
+            number(fields, Field::Rest)?;
+        }
+        return Some(());
     }
     if class == Class::Realloc as u8 {
         fields.varint(Field::Rest)?;
@@ -90,7 +110,17 @@ pub fn record(fields: &mut impl Move, form: Form) -> Option<()> {
 fn recent(fields: &mut impl Move, field: Field, form: Form) -> Option<()> {
     match form {
         Form::V2 => _ = fields.byte(field)?,
-        Form::V3 => _ = fields.varint(field)?,
+        Form::V3 | Form::Ordered => _ = fields.varint(field)?,
+    }
+    Some(())
+}
+
+/// Of a block, in a trace without times.
+#[inline(always)]
+fn number(fields: &mut impl Move, field: Field) -> Option<()> {
+    if fields.varint(field)? == NAMED_OTHER {
+        fields.varint(field)?;
+        fields.varint(field)?;
     }
     Some(())
 }
@@ -106,7 +136,7 @@ fn definition(kind: u8, fields: &mut impl Move) -> Option<()> {
                 }
             }
         }
-        THREAD_END | COUNTER => _ = varint()?,
+        THREAD_END | COUNTER | SWITCH => _ = varint()?,
         THREAD | MARK => _ = (varint()?, varint()?),
         SYSTEM_CALL_2_2 | SAMPLE => _ = (varint()?, varint()?, varint()?),
         SYSTEM_CALL => {

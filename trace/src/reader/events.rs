@@ -142,6 +142,7 @@ pub struct Events<'t> {
     damage: Vec<Damage>,
     counted: Vec<Counted>,
     room: u64,
+    generation: u32,
 }
 
 impl<'t> Events<'t> {
@@ -166,6 +167,7 @@ impl<'t> Events<'t> {
             damage: trace.index.damage().to_vec(),
             counted: Vec::new(),
             room: NODES_ANYWAY.saturating_add(trace.length.saturating_mul(NODES_A_BYTE)),
+            generation: 0,
         }
     }
 
@@ -179,6 +181,7 @@ impl<'t> Events<'t> {
             };
             let number = first.0.2;
             let stream = self.streams.get_mut(number)?.as_mut()?;
+            self.generation = stream.generation();
             let event = stream.pop();
             let mut shared = Shared {
                 stacks: &mut self.stacks,
@@ -208,6 +211,11 @@ impl<'t> Events<'t> {
 
     pub fn into_stacks(self) -> StackTable {
         self.stacks
+    }
+
+    /// Of the module map, at the last event.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// The name of a mark that an event so far has named: any bytes, up to `codec::MAX_MARK_NAME`.

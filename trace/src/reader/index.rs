@@ -31,6 +31,8 @@ pub struct Entry {
     pub raw_bytes: u32,
     pub compressed: bool,
     pub columns: bool,
+    /// Without times, and of all threads.
+    pub ordered: bool,
     /// It is not sealed, so no checksum covers it.
     pub live: bool,
     pub contents: Contents,
@@ -95,6 +97,12 @@ impl Index {
 
     pub fn streams(&self) -> impl Iterator<Item = &[Entry]> {
         self.streams.values().map(Vec::as_slice)
+    }
+
+    /// Whether events have times.
+    pub fn has_times(&self) -> bool {
+        let mut entries = self.streams.values().flatten();
+        !entries.any(|entry| entry.ordered)
     }
 
     pub fn event_count(&self) -> u64 {
@@ -250,7 +258,7 @@ impl Scan<'_> {
     fn chunk(&mut self, offset: u64, rest: u64, header: &ChunkHeader) -> Result<u64, TraceError> {
         let span = chunk_span(header.stored_bytes);
         let events = match header.kind {
-            ChunkKind::Events => Some(u64::from(header.contents.events)),
+            ChunkKind::Events | ChunkKind::Ordered => Some(u64::from(header.contents.events)),
             _ => None,
         };
         let whole = CHUNK_HEADER_BYTES as u64 + u64::from(header.stored_bytes);
@@ -269,13 +277,14 @@ impl Scan<'_> {
             return Ok(offset + span);
         }
         match header.kind {
-            ChunkKind::Events => self.insert(Entry {
+            ChunkKind::Events | ChunkKind::Ordered => self.insert(Entry {
                 offset,
                 payload_offset: offset + CHUNK_HEADER_BYTES as u64,
                 stored_bytes: header.stored_bytes,
                 raw_bytes: header.raw_bytes,
                 compressed: header.compressed,
                 columns: header.columns,
+                ordered: header.kind == ChunkKind::Ordered,
                 live: false,
                 contents: header.contents,
             }),
@@ -339,6 +348,7 @@ impl Scan<'_> {
             raw_bytes: committed,
             compressed: false,
             columns: false,
+            ordered: false,
             live: true,
             contents,
         });

@@ -15,8 +15,8 @@ use super::numbered::Numbered;
 use super::stacks::{Frame, FrameId, StackId, StackTable};
 use crate::call::{AllocCall, Call};
 use crate::codec::{
-    CallRecord, Callees, Class, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE, Predictor,
-    ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, SystemCallRecord, Tables,
+    CallRecord, Callees, Class, FIRST_FRAME, FIRST_NODE, FIRST_SITE, Link, NO_SITE, Ordered,
+    Predictor, ROOT_COMPLETE, ROOT_TRUNCATED, Record, SiteMemory, SystemCallRecord, Tables,
 };
 use crate::columns;
 use crate::error::{Damage, DamageCause};
@@ -50,6 +50,8 @@ pub struct Stream<'t> {
     decoded: u32,
     lost_definitions: u64,
     predictor: Predictor,
+    /// Of a trace without times.
+    ordered: Option<Box<Ordered>>,
     definitions: Definitions,
     links: Vec<Link>,
     /// Indexed by the chunk's own numbers.
@@ -175,6 +177,7 @@ impl<'t> Stream<'t> {
             decoded: 0,
             lost_definitions: 0,
             predictor: Predictor::of(trace.form),
+            ordered: None,
             definitions: Definitions::new(),
             links: Vec::new(),
             mark_names: HashMap::new(),
@@ -189,6 +192,11 @@ impl<'t> Stream<'t> {
     /// The earliest possible time of this stream's next event, before anything is decoded.
     pub fn first_time(&self) -> Option<u64> {
         Some(self.entries.first()?.contents.first_time)
+    }
+
+    /// Of the module map, at the last record that was decoded.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     pub fn next_time(&self) -> Option<(u64, u8)> {
@@ -232,6 +240,10 @@ impl<'t> Stream<'t> {
                             cause: DamageCause::MissingChunk,
                         };
                         shared.damage.push(damage);
+                        if entry.ordered {
+                            self.leave_rest(entry.contents.events, shared);
+                            return false;
+                        }
                     }
                     self.begin(entry);
                     return true;
@@ -248,7 +260,9 @@ impl<'t> Stream<'t> {
                         events,
                         cause,
                     });
-                    if !again {
+                    if entry.ordered {
+                        self.leave_rest(0, shared);
+                    } else if !again {
                         self.next_seq = entry.contents.seq.saturating_add(1);
                     }
                 }
@@ -256,6 +270,18 @@ impl<'t> Stream<'t> {
         }
         self.bytes = Vec::new();
         false
+    }
+
+    /// Counts the events behind a lost part of a trace without times: they name blocks by what came before.
+    fn leave_rest(&mut self, mut events: u32, shared: &mut Shared<'_>) {
+        let rest = std::mem::take(&mut self.entries);
+        for entry in rest {
+            events = events.saturating_add(entry.contents.events);
+        }
+        if let (Some(last), 1..) = (shared.damage.last_mut(), events) {
+            let before = last.events.unwrap_or(0);
+            last.events = Some(before.saturating_add(events.into()));
+        }
     }
 
     fn load(&mut self, entry: &Entry) -> Result<(), DamageCause> {
@@ -278,7 +304,11 @@ impl<'t> Stream<'t> {
         }
         if entry.columns {
             let columns = std::mem::take(&mut self.bytes);
-            columns::join(&columns, self.trace.form, &mut self.bytes).ok_or(DamageCause::Record)?;
+            let joined = match entry.ordered {
+                true => columns::apart::join(&columns, &mut self.bytes),
+                false => columns::join(&columns, self.trace.form, &mut self.bytes),
+            };
+            joined.ok_or(DamageCause::Record)?;
         }
         Ok(())
     }
@@ -289,8 +319,14 @@ impl<'t> Stream<'t> {
         self.decoded = 0;
         self.next_seq = contents.seq.saturating_add(1);
         self.time = self.time.max(contents.first_time);
-        self.predictor
-            .begin_chunk(contents.first_time, contents.first_node.max(FIRST_NODE));
+        // Predictions go on with the next chunk of a trace without times.
+        if !entry.ordered || self.ordered.is_none() {
+            self.predictor
+                .begin_chunk(contents.first_time, contents.first_node.max(FIRST_NODE));
+        }
+        if entry.ordered {
+            self.ordered.get_or_insert_default();
+        }
         self.generation = contents.generation;
         self.tid = contents.tid;
         self.mark_names.clear();
@@ -314,8 +350,28 @@ impl<'t> Stream<'t> {
         }
     }
 
+    /// Reports the rest of the chunk as damage.
+    fn malformed(&mut self, is_ordered: bool, shared: &mut Shared<'_>) {
+        if let Some(entry) = &self.current {
+            let left = (self.bytes.len() - self.pos) as u64;
+            let events = u64::from(entry.contents.events.saturating_sub(self.decoded));
+            shared.damage.push(Damage {
+                offset: entry.offset,
+                length: left.min(u64::from(entry.stored_bytes)),
+                events: Some(events),
+                cause: DamageCause::Record,
+            });
+        }
+        self.pos = self.bytes.len();
+        if is_ordered {
+            self.leave_rest(0, shared);
+        }
+    }
+
     fn decode_one(&mut self, shared: &mut Shared<'_>) {
-        let record = self.predictor.decode(
+        let is_ordered = self.current.is_some_and(|entry| entry.ordered);
+        let record = self.predictor.decode_with(
+            self.ordered.as_deref_mut().filter(|_| is_ordered),
             &self.bytes,
             &mut self.pos,
             &mut self.definitions,
@@ -326,25 +382,16 @@ impl<'t> Stream<'t> {
             _ => true,
         });
         let Some(record) = record else {
-            if let Some(entry) = &self.current {
-                let left = (self.bytes.len() - self.pos) as u64;
-                let events = u64::from(entry.contents.events.saturating_sub(self.decoded));
-                shared.damage.push(Damage {
-                    offset: entry.offset,
-                    length: left.min(u64::from(entry.stored_bytes)),
-                    events: Some(events),
-                    cause: DamageCause::Record,
-                });
-            }
-            self.pos = self.bytes.len();
+            self.malformed(is_ordered, shared);
             return;
         };
         match record {
             Record::Call(call) => self.call(&call),
             Record::Nodes { parent } => self.define_nodes(parent, shared.stacks),
             Record::Site { node, call } => self.define_site(node, call),
+            Record::Switch { tid } => self.switch(tid),
             Record::Thread { tid, time } => {
-                self.tid = tid;
+                self.switch(tid);
                 self.emit(time, Action::ThreadStart);
             }
             Record::ThreadEnd { time } => self.emit(time, Action::ThreadEnd),
@@ -383,6 +430,13 @@ impl<'t> Stream<'t> {
             }
             Record::Sample { time, node, cpu_ns } => self.sample(time, node, cpu_ns),
             Record::Counter { number } => self.define_counter(number, shared.counted),
+        }
+    }
+
+    fn switch(&mut self, tid: u32) {
+        self.tid = tid;
+        if let Some(ordered) = &mut self.ordered {
+            ordered.switch(&mut self.predictor, tid);
         }
     }
 

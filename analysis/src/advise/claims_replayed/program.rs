@@ -160,6 +160,13 @@ impl Program {
         program
     }
 
+    /// Contents of blocks, and what was lost.
+    pub fn forget_all_but_calls(&mut self) {
+        self.calls.iter_mut().for_each(|call| call.held = None);
+        self.left.clear();
+        self.look = None;
+    }
+
     /// A few contents are shared by many blocks, most are unique.
     fn held(&mut self) -> Option<Fingerprint> {
         let unique = self.calls.len() as u64 + 10;

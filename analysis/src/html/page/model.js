@@ -85,7 +85,10 @@ const isAt = (frame, of) => frame.name === of.name && frame.place === of.place;
 
 const timeline = data.timeline;
 const groups = timeline ? Math.ceil(timeline.totals.length / timeline.group) : 0;
-const groupStart = (group) => seconds(Math.min(group * timeline.group, timeline.totals.length) * timeline.column_ns);
+// When a column begins; in a trace without times after so many events.
+const moment = (column) => (timeline.column_ns === null
+  ? counted(Math.round(column * timeline.column_events), "event") : seconds(column * timeline.column_ns));
+const groupStart = (group) => moment(Math.min(group * timeline.group, timeline.totals.length));
 const threadName = ([pid, thread]) => "thread " + thread + (data.processes.length > 1 ? " of process " + pid : "");
 
 function partName(part) {

@@ -12,7 +12,7 @@ function drawn(parent, tag, attributes, text) {
 }
 
 const peakBytes = Math.max(...(timeline?.totals || [0]));
-const peakTime = () => "at " + seconds(timeline.totals.indexOf(peakBytes) * timeline.column_ns);
+const peakTime = () => "at " + moment(timeline.totals.indexOf(peakBytes));
 const columnX = (column) => (column * WIDE / timeline.totals.length).toFixed(1);
 const bytesY = (bytes) => (BOTTOM - (BOTTOM - TOP) * bytes / peakBytes).toFixed(1);
 
@@ -151,8 +151,7 @@ function drawTimeline(panel) {
   const svg = drawChart(panel);
   listens(svg);
   const axis = make(panel, "div", "axis soft");
-  const whole = timeline.totals.length * timeline.column_ns;
-  for (const quarter of [0, 1, 2, 3, 4]) make(axis, "span", "", seconds(whole * quarter / 4));
+  for (const quarter of [0, 1, 2, 3, 4]) make(axis, "span", "", moment(timeline.totals.length * quarter / 4));
   spanTools(panel);
   if (state.chosen) {
     const isAmong = timeline.sites.some(([site]) => site === state.chosen.site);
