@@ -194,6 +194,22 @@ TEST(Registry, ALeakedHeapStopsCounting) {
   pthread_key_delete(late_key);
 }
 
+// A thread that ends frees the thread-local storage of others, when nothing gives up a heap
+// anymore.
+TEST(Registry, AThreadsFirstFreesTakeNoHeap) {
+  void* objects[kFreesWithoutHeap + 1];
+  for (void*& p : objects) p = larder_malloc(100);
+  void* span = larder_malloc(100'000);
+  std::thread([&] {
+    larder_free(span);
+    for (int i = 0; i < kFreesWithoutHeap - 1; ++i) larder_free(objects[i]);
+    EXPECT_EQ(thread_state.heap, nullptr);
+    for (int i = kFreesWithoutHeap - 1; i <= kFreesWithoutHeap; ++i) larder_free(objects[i]);
+    EXPECT_NE(thread_state.heap, nullptr);
+  }).join();
+  EXPECT_NE(remote_list(page_map.find(objects[0])), nullptr);
+}
+
 // The list heads of a leaked heap, which its thread had, are no longer mapped.
 TEST(Registry, ASearchForAFreeObjectPassesOverALeakedHeap) {
   ASSERT_EQ(pthread_key_create(&late_key, allocate_in_the_last_round), 0);

@@ -122,7 +122,7 @@ void remote_flush(ThreadHeap* heap) {
   }
 }
 
-bool remote_push_from_signal(Slab* s, void* p) {
+bool remote_push_without_heap(Slab* s, void* p) {
   while (remote_state(s) == kOwned && !owner_is_orphaned(s))
     if (remote_try_push(s, {p, p, 1})) return true;
   return false;

@@ -32,7 +32,8 @@ void remote_free(ThreadHeap* heap, Slab* s, void* p);
 // Pushes without collecting.
 void remote_push(ThreadHeap* heap, Slab* s, const Chain& chain);
 void remote_flush(ThreadHeap* heap);
-// For a signal handler, which may not touch its thread's heap. False: not freed.
-bool remote_push_from_signal(Slab* s, void* p);
+// For a signal handler, which may not touch its thread's heap, and a thread that has none. Takes no
+// lock. False: not freed.
+bool remote_push_without_heap(Slab* s, void* p);
 
 }  // namespace larder

@@ -110,10 +110,10 @@ TEST(Remote, AListOfAnOlderGenerationIsDropped) {
   slab.kind = Kind::kSlab;
   remote_reset(&slab);
   alignas(16) char object[16];
-  ASSERT_TRUE(remote_push_from_signal(&slab, object));
+  ASSERT_TRUE(remote_push_without_heap(&slab, object));
   remote_new_generation();
   EXPECT_EQ(remote_take(&slab), nullptr);
-  ASSERT_TRUE(remote_push_from_signal(&slab, object));
+  ASSERT_TRUE(remote_push_without_heap(&slab, object));
   EXPECT_EQ(remote_take(&slab), static_cast<void*>(object));
 }
 
@@ -122,11 +122,11 @@ TEST(Remote, ASlabIsNotDisownedWhileAPushIsPending) {
   slab.kind = Kind::kSlab;
   remote_reset(&slab);
   alignas(16) char object[16];
-  ASSERT_TRUE(remote_push_from_signal(&slab, object));
+  ASSERT_TRUE(remote_push_without_heap(&slab, object));
   EXPECT_FALSE(remote_release(&slab, kFull));
   EXPECT_EQ(remote_take(&slab), static_cast<void*>(object));
   EXPECT_TRUE(remote_release(&slab, kFull));
-  EXPECT_FALSE(remote_push_from_signal(&slab, object));
+  EXPECT_FALSE(remote_push_without_heap(&slab, object));
 }
 
 // Objects move between threads that come and go. Each byte is checked when its object is freed.

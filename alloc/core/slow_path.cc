@@ -69,13 +69,24 @@ void* charge_large(void* p, size_t size_bytes, bool zero, void* caller) {
   return p;
 }
 
+// A new thread's first frees may be its last, after its keys' destructors: glibc frees the
+// thread-local storage of the stacks that it caches no longer. Nothing would give up a heap there.
+ThreadHeap* heap_for_free() {
+  ThreadState& t = thread_state;
+  if (t.phase != ThreadState::kNew || t.frees == kFreesWithoutHeap) return thread_heap();
+  ++t.frees;
+  return nullptr;
+}
+
 void slab_free_slow(void* p, Slab* s) {
-  if (ThreadHeap* heap = thread_heap()) {
+  if (ThreadHeap* heap = heap_for_free()) {
     if (s->owner() != kUnowned || !remote_try_adopt(s)) return remote_free(heap, s, p);
     HeapCounters::add(heap->counters.adopted_slabs, 1);
     heap->adopt(s);
     return heap->push_local(s, p);
   }
+  bool is_new = thread_state.phase == ThreadState::kNew;
+  if (is_new && remote_push_without_heap(s, p)) return;
   shared_free(p, s->size_class);
 }
 
@@ -83,7 +94,7 @@ void free_in_signal(void* p, Slab* s) {
   // These take no lock.
   if (s->kind == Kind::kEmergency) return large_free(s);
   if (s->kind == Kind::kSampled) return sample_free_in_signal(p);
-  if (s->kind != Kind::kSlab || !remote_push_from_signal(s, p))
+  if (s->kind != Kind::kSlab || !remote_push_without_heap(s, p))
     stats::add(stats::kLeakedInSignal, 1);
 }
 
@@ -221,7 +232,7 @@ LARDER_WARM void free_slower(void* p, Slab* s) {
   SlowPath path;
   if (!path.entered()) return free_in_signal(p, s);
   if (s->kind == Kind::kSlab) return slab_free_slow(p, s);
-  ThreadHeap* heap = s->kind == Kind::kSpan ? thread_heap() : thread_state.heap;
+  ThreadHeap* heap = s->kind == Kind::kSpan ? heap_for_free() : thread_state.heap;
   if (unlikely(s->sample_point != nullptr)) {
     sample_end(s->sample_point);
     sample_point_drop(std::exchange(s->sample_point, nullptr));
