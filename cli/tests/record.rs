@@ -525,11 +525,16 @@ const LEAVING: &str = r#"
 #include <unistd.h>
 int main(int argc, char **argv) {
     free(malloc(100));
-    if (fork() > 0) return 0;
+    int begun[2];
+    char ends;
+    if (pipe(begun) != 0) return 1;
+    // The child lets go of this process's file when it begins its own.
+    if (fork() > 0) return read(begun[0], &ends, 1) != 1;
     free(malloc(200));
+    if (write(begun[1], "", 1) != 1) return 1;
     close(1);
     close(2);
-    char ends;  // Until the test is over.
+    // Until the test is over.
     return (int)read(atoi(argv[1]), &ends, 1);
 }
 "#;
