@@ -556,7 +556,7 @@ int main(void) { for (int i = 0; i < 20000; i++) free(malloc(i % 100 + i / 500))
     let sums = "rows.map(row => [0, 1, 2].map(key => row.spans.filter((_, index) => index % 3 === key).reduce((a, b) => a + b, 0)).slice(1).concat(row.weights.slice(0, 2)))";
     let bytes: u64 = (0..20000).map(|i| i % 100 + i / 500).sum();
     assert_eq!(browser.value(sums), json!([[20000, bytes, 20000, bytes]]));
-    assert!(browser.value("rows[0].spans.length").as_u64() > Some(9));
+    assert!(browser.value("rows[0].spans.length").as_u64() >= Some(6));
 }
 
 #[test]
