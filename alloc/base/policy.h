@@ -58,8 +58,8 @@ inline constexpr size_t kWaitingBytes = 512 * 1024, kAllWaitingBytes = size_t{12
 // Heaps of threads: this many a processor, and at least kMinHeaps. "A thousand threads" has more;
 // these are not measured.
 inline constexpr size_t kHeapsPerCpu = 4, kMinHeaps = 64;
-// Objects that a new thread frees without a heap: more than a thread that is about to end frees of
-// the thread-local storage of others. Not measured.
+// A new thread's first frees, this many, take no heap: more than what a thread frees at its end of
+// other threads' thread-local storage. Not measured.
 inline constexpr uint8_t kFreesWithoutHeap = 16;
 // Shared heaps, one a processor. Bounds a table; no machine had more processors. Not measured.
 inline constexpr unsigned kMaxShared = 256;
