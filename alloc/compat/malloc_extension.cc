@@ -110,26 +110,24 @@ struct RangeList {
   }
 };
 
-void add_range(Slab* s, void* context) {
-  size_t used = s->bytes - s->offset;
-  if (is_small(s))
-    used =
-        (s->kind == Kind::kSlab ? objects_in_use(s) : s->used) * kSizeClasses.size[s->size_class];
-  static_cast<RangeList*>(context)->add(s->base, s->bytes, base::MallocRange::INUSE,
-                                        double(used) / double(s->bytes));
-}
-
-void add_free_range(const void* from, size_t bytes, bool dirty, void* context) {
-  using Range = base::MallocRange;
-  static_cast<RangeList*>(context)->add(from, bytes, dirty ? Range::FREE : Range::UNMAPPED, 0);
+size_t used_bytes(const Slab* s) {
+  if (!is_small(s)) return s->bytes - s->offset;
+  size_t objects = s->kind == Kind::kSlab ? objects_in_use(s) : s->used;
+  return objects * kSizeClasses.size[s->size_class];
 }
 
 void gather(RangeList* ranges) {
   ranges->count = 0;
   SlowPath path;
   if (!path.entered()) return;
-  page_heap.for_each(add_range, ranges);
-  page_heap.for_each_free(add_free_range, ranges);
+  page_heap.for_each([ranges](const PageRange& pages) {
+    using Range = base::MallocRange;
+    if (const Slab* s = pages.slab)
+      ranges->add(s->base, s->bytes, Range::INUSE, double(used_bytes(s)) / double(s->bytes));
+    else if (pages.state != PageRange::kCached)
+      ranges->add(pages.base, pages.bytes,
+                  pages.state == PageRange::kDirty ? Range::FREE : Range::UNMAPPED, 0);
+  });
 }
 
 struct Stacks {

@@ -53,10 +53,10 @@ bool central_free(Slab* s, const Chain& chain) {
   return true;
 }
 
-void central_for_each(void (*visit)(const SlabList&, int, void*), void* context) {
+void central_for_each(FunctionRef<void(const SlabList&, int)> visit) {
   for (int c = 0; c < kClasses; ++c) {
     LockGuard guard(central[c].lock);
-    visit(central[c].slabs, c, context);
+    visit(central[c].slabs, c);
   }
 }
 

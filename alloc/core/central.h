@@ -6,6 +6,7 @@
 // `used`. used > 0.
 #pragma once
 
+#include "base/function_ref.h"
 #include "core/remote_word.h"
 #include "core/slab.h"
 #include "os/lock.h"
@@ -22,7 +23,7 @@ Slab* central_pop(int size_class);
 bool central_free(Slab* s, const Chain& chain);
 
 // Calls `visit` for each class's list, under its lock.
-void central_for_each(void (*visit)(const SlabList& list, int size_class, void*), void* context);
+void central_for_each(FunctionRef<void(const SlabList& list, int size_class)> visit);
 void central_for_each_lock(void (*visit)(Lock&));
 
 }  // namespace larder

@@ -3,10 +3,8 @@
 #ifdef LARDER_DEBUG
 
 #include "core/central.h"
+#include "core/free_memory.h"
 #include "core/page_heap.h"
-#include "core/purge_slab.h"
-#include "core/registry.h"
-#include "core/thread_heap.h"
 
 namespace larder {
 
@@ -17,19 +15,14 @@ class Met {
  public:
   explicit Met(const Slab* s) : slab_(s), size_(kSizeClasses.size[s->size_class]) {}
   // A free object lies on a boundary, is carved, and is free once: so each list is finite.
-  void add(void* p) {
-    auto at = size_t(static_cast<char*>(p) - slab_->base);
-    LARDER_CHECK(static_cast<char*>(p) >= slab_->base && at % size_ == 0);
+  void add(const void* p) {
+    auto at = size_t(static_cast<const char*>(p) - slab_->base);
+    LARDER_CHECK(p >= slab_->base && at % size_ == 0);
     LARDER_CHECK(at / size_ < slab_->carved);
     uint64_t& word = bits_[at / size_ / 64];
     uint64_t bit = uint64_t{1} << at / size_ % 64;
     LARDER_CHECK((word & bit) == 0);
     word |= bit;
-  }
-  uint32_t add_list(void* list) {
-    uint32_t count = 0;
-    for (void* p = list; p != nullptr; p = next_of(p), ++count) add(p);
-    return count;
   }
 
  private:
@@ -46,48 +39,52 @@ void check_slab(const Slab* s, const ThreadHeap* owner, int c) {
     LARDER_CHECK(page_map.find(s->base + page * kPageBytes) == s);
 }
 
-// REQUIRES: the slab is not current.
-void check_counts(const Slab* s) {
-  LARDER_CHECK(s->list == &s->free);
+// REQUIRES: the slab is not current. Returns the number of its free objects, without remote frees.
+uint32_t count_free(const Slab* s, uint32_t* remote) {
   Met met(s);
-  uint32_t decommitted = 0;
-  for_each_decommitted(s, [&](uint32_t object) {
-    met.add(s->base + object * size_t{kSizeClasses.size[s->size_class]});
-    ++decommitted;
+  uint32_t counts[int(Place::kRemote) + 1] = {};
+  for_each_free(s, [&](const void* p, size_t, Place place) {
+    met.add(p);
+    ++counts[int(place)];
   });
-  LARDER_CHECK(s->decommitted == 0 || s->purged_at != 0);
-  LARDER_CHECK(s->used + met.add_list(s->free) + decommitted == s->carved);
-  LARDER_CHECK(met.add_list(remote_list(s)) <= s->used);
+  LARDER_CHECK(counts[int(Place::kDecommitted)] == 0 || s->purged_at != 0);
+  *remote = counts[int(Place::kRemote)];
+  return counts[int(Place::kSlab)] + counts[int(Place::kDecommitted)];
 }
 
-void check_current(const ThreadHeap& heap, int c) {
+void check_counts(const Slab* s) {
+  LARDER_CHECK(s->list == &s->free);
+  uint32_t remote = 0;
+  LARDER_CHECK(s->used + count_free(s, &remote) == s->carved);
+  LARDER_CHECK(remote <= s->used);
+}
+
+// What the heap has of the class outside of slabs that are not current.
+void check_class(const ThreadHeap& heap, int c) {
   const Slab* s = heap.bins[c].current;
-  int deferred = 0;
   if (s != nullptr) {
     check_slab(s, &heap, c);
     LARDER_CHECK(s->list == &heap.heads[c] && s->free == nullptr && s->purged_at == 0);
     LARDER_CHECK(remote_state(s) == kOwned && s->used <= kCurrentBias + s->capacity);
-    Met met(s);
-    heap.for_each_listed(c,
-                         [&](void* p) { page_map.find(p) == s ? met.add(p) : void(++deferred); });
-    met.add_list(remote_list(s));
   } else {
     LARDER_CHECK(heap.heads[c] == nullptr && heap.bins[c].sample_points == nullptr);
   }
+  Met met(s != nullptr ? s : page_map.null_slab());
+  if (s != nullptr) for_each_free(s, [&](const void* p, size_t, Place) { met.add(p); });
+  int deferred = 0;
+  for_each_free(heap, c, [&](const void* p, size_t, Place place) {
+    const Slab* of = page_map.find(p);
+    if (place == Place::kHeads && of == s) return met.add(p);
+    LARDER_CHECK(of->kind != Kind::kSlab || at_object(p, of));
+    if (place != Place::kHeads) return;
+    LARDER_CHECK(of->kind == Kind::kSlab && of->size_class == c);
+    ++deferred;
+    if (of->owner() == &heap)
+      for_each_free(of, [&](const void* other, size_t, Place) { LARDER_CHECK(other != p); });
+  });
   LARDER_CHECK(deferred <= kSizeClasses.max_deferred[c]);
   const uint8_t counted = heap.bins[c].deferred;
   LARDER_CHECK(counted == 0 || counted == kDeferNoMore || heap.with_deferred.contains(c));
-}
-
-// Deferred frees are in use for their slabs.
-void check_deferred(const ThreadHeap& heap, int c) {
-  heap.for_each_listed(c, [&](void* p) {
-    const Slab* s = page_map.find(p);
-    LARDER_CHECK(s->kind == Kind::kSlab && s->size_class == c);
-    LARDER_CHECK(size_t(static_cast<char*>(p) - s->base) % kSizeClasses.size[c] == 0);
-    if (s == heap.bins[c].current || s->owner() != &heap) return;
-    for (void* other = s->free; other != nullptr; other = next_of(other)) LARDER_CHECK(other != p);
-  });
 }
 
 template <typename Visit>
@@ -117,9 +114,8 @@ void check_cached(const ThreadHeap& heap) {
     check_slab(s, &heap, s->size_class);
     LARDER_CHECK(s->list == &s->free && s->carved == s->capacity && remote_state(s) == kOwned);
     LARDER_CHECK(s->purged_at == 0);
-    Met met(s);
-    met.add_list(s->free);
-    met.add_list(remote_list(s));
+    uint32_t remote = 0;
+    count_free(s, &remote);
     full_bytes += s->pages * kPageBytes;
   });
   LARDER_CHECK(full_bytes == heap.full.bytes);
@@ -154,32 +150,13 @@ struct Census {
   size_t central_known = 0, central = 0;
 };
 
-void visit_heap(ThreadHeap& heap, void* context) {
-  if (heap.registered.orphaned || heap.registered.leaked) return;
-  check_heap(heap);
-  size_t& known = static_cast<Census*>(context)->owned_known;
-  known += heap.full.slabs.size();
-  for (const SlabList& list : heap.cache.empties) known += list.size();
-  for (const Bin& bin : heap.bins) known += bin.partial.size() + (bin.current != nullptr ? 1 : 0);
-}
-
-void visit_central(const SlabList& list, int c, void* context) {
-  check_list(list, [c](const Slab* s) {
-    check_slab(s, kUnowned, c);
-    check_counts(s);
-    LARDER_CHECK(remote_state(s) == kCentral && s->used != 0);
-  });
-  static_cast<Census*>(context)->central_known += list.size();
-}
-
-void visit_slab(Slab* s, void* context) {
-  auto* census = static_cast<Census*>(context);
+void check_state(const Slab* s, Census& census) {
   if (s->kind != Kind::kSlab) return;
   const ThreadHeap* owner = s->owner();
   switch (remote_state(s)) {
     case kOwned:
       LARDER_CHECK(owner != kUnowned);
-      census->owned += owner->registered.orphaned || owner->registered.leaked ? 0 : 1;
+      census.owned += owner->registered.orphaned || owner->registered.leaked ? 0 : 1;
       break;
     case kFull:
       check_slab(s, kUnowned, s->size_class);
@@ -187,7 +164,7 @@ void visit_slab(Slab* s, void* context) {
       LARDER_CHECK(s->purged_at == 0);
       break;
     default:
-      ++census->central;
+      ++census.central;
   }
 }
 
@@ -195,8 +172,7 @@ void visit_slab(Slab* s, void* context) {
 
 void check_heap(const ThreadHeap& heap) {
   for (int c = 0; c < kClasses; ++c) {
-    check_current(heap, c);
-    check_deferred(heap, c);
+    check_class(heap, c);
     LARDER_CHECK(heap.bins[c].partial.empty() || heap.with_partial.contains(c));
     check_list(heap.bins[c].partial, [&](const Slab* s) {
       check_slab(s, &heap, c);
@@ -215,12 +191,33 @@ void larder_check(void) {
   SlowPath path;
   if (!path.entered()) return;
   Census census;
-  registry_for_each(visit_heap, &census);
-  central_for_each(visit_central, &census);
-  page_heap.for_each(visit_slab, &census);
+  registry_for_each([&](const ThreadHeap& heap) {
+    if (heap.registered.orphaned || heap.registered.leaked) return;
+    check_heap(heap);
+    census.owned_known += heap.full.slabs.size();
+    for (const SlabList& list : heap.cache.empties) census.owned_known += list.size();
+    for (const Bin& bin : heap.bins)
+      census.owned_known += bin.partial.size() + (bin.current != nullptr ? 1 : 0);
+  });
+  central_for_each([&](const SlabList& list, int c) {
+    check_list(list, [c](const Slab* s) {
+      check_slab(s, kUnowned, c);
+      check_counts(s);
+      LARDER_CHECK(remote_state(s) == kCentral && s->used != 0);
+    });
+    census.central_known += list.size();
+  });
+  page_heap.for_each([&](const PageRange& pages) {
+    if (pages.slab != nullptr) check_state(pages.slab, census);
+  });
   LARDER_CHECK(census.owned == census.owned_known);
   LARDER_CHECK(census.central == census.central_known);
   page_heap.check();
+  for_each_free([](const void* at, size_t, Place place) {
+    const Slab* s = page_map.find(at);  // the end of a span that was shrunk has its entries still
+    bool in_use = s->kind > Kind::kFree && at < s->base + s->bytes;
+    LARDER_CHECK(place < Place::kCachedPages || !in_use);
+  });
 }
 
 #endif  // LARDER_DEBUG

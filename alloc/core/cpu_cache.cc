@@ -27,18 +27,6 @@ void cpu_cache_make() {
   cpu_caches.area.store(area, std::memory_order_relaxed);
 }
 
-// Relaxed: a hint.
-bool cpu_caches_have(const void* p, int c) {
-  for (const auto& of_cpu : cpu_caches.of) {
-    const CpuCache* cache = of_cpu.load(std::memory_order_relaxed);
-    if (cache == nullptr) continue;
-    uint32_t count = __atomic_load_n(&cache->count[c], __ATOMIC_RELAXED);
-    for (uint32_t i = 0; i < count && i < kMaxDeferred; ++i)
-      if (__atomic_load_n(&cache->objects[c][i], __ATOMIC_RELAXED) == p) return true;
-  }
-  return false;
-}
-
 // What another thread was pushing while this one forked may be half there. Relaxed: one thread.
 void cpu_caches_forget() {
   for (auto& of_cpu : cpu_caches.of)

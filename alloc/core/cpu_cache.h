@@ -38,8 +38,6 @@ extern CpuCaches cpu_caches __attribute__((visibility("hidden")));
 
 // Makes the cache of this thread's CPU, unless there is one, or cannot be one.
 void cpu_cache_make();
-// A hint, while other threads push and pop. O(CPUs).
-bool cpu_caches_have(const void* p, int c);
 void cpu_caches_forget();
 
 // ThreadSanitizer would not see that one thread's push comes before another's pop.

@@ -15,6 +15,7 @@
 // stack walks a sample, which the sampler's budget bounds.
 #pragma once
 
+#include "base/function_ref.h"
 #include "base/policy.h"
 #include "core/sampler.h"
 #include "os/options.h"
@@ -42,7 +43,7 @@ bool guard_release(Slab* s, const GuardedFree& freed) LARDER_REQUIRES(sample_loc
 // Writes the stacks of the allocation, and of the free, of the object that is or was here; nothing
 // if there is none.
 void guard_report_origin(const void* p);
-// Calls `visit(base, bytes, context)` for the pages of each guarded object in use.
-void guard_for_each(void (*visit)(const char*, size_t, void*), void* context);
+// Calls `visit(base, bytes)` for the pages of each guarded object in use.
+void guard_for_each(FunctionRef<void(const char*, size_t)> visit);
 
 }  // namespace larder

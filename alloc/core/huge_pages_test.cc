@@ -80,10 +80,10 @@ class HugePages : public PageHeapTest {
 
   size_t asked() {
     size_t count = 0;
-    auto visit = [](Segment& segment, void* to) {
-      if (segment.huge == Huge::kAsked) ++*static_cast<size_t*>(to);
-    };
-    heap->for_each_segment(visit, &count);
+    heap->for_each([&](const PageRange& pages) {
+      bool begins = pages.base == pages.segment->base;
+      if (begins && pages.segment->huge == Huge::kAsked) ++count;
+    });
     return count;
   }
 };

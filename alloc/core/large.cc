@@ -523,7 +523,7 @@ size_t large_used_bytes() {
 
 size_t large_cached_bytes() { return huge.cached_bytes.load(std::memory_order_relaxed); }
 
-void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* context) {
+void large_for_each(FunctionRef<void(const char*, size_t, size_t)> visit) {
   const Slab* s;
   {
     LockGuard guard(huge.lock);
@@ -536,11 +536,11 @@ void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* con
     if (Kind(__atomic_load_n(kind, __ATOMIC_RELAXED)) == Kind::kHuge)
       visit(__atomic_load_n(&s->base, __ATOMIC_RELAXED),
             __atomic_load_n(&s->bytes, __ATOMIC_RELAXED),
-            __atomic_load_n(&s->offset, __ATOMIC_RELAXED), context);
+            __atomic_load_n(&s->offset, __ATOMIC_RELAXED));
   }
 }
 
-void large_for_each_cached(void (*visit)(const char*, size_t, void*), void* context) {
+void large_for_each_cached(FunctionRef<void(const char*, size_t)> visit) {
   CachedRange cached[kMaxCachedMappings];
   int count;
   {
@@ -548,7 +548,7 @@ void large_for_each_cached(void (*visit)(const char*, size_t, void*), void* cont
     count = huge.cached_count;
     memcpy(cached, huge.cached, size_t(count) * sizeof(CachedRange));
   }
-  for (int i = 0; i < count; ++i) visit(cached[i].base, cached[i].bytes, context);
+  for (int i = 0; i < count; ++i) visit(cached[i].base, cached[i].bytes);
 }
 
 // Relaxed: a figure.

@@ -13,6 +13,7 @@
 // its object is allocated, realloc excepted. Every function keeps errno.
 #pragma once
 
+#include "base/function_ref.h"
 #include "core/slab.h"
 
 namespace larder {
@@ -61,11 +62,10 @@ uint64_t large_reused_bytes();
 // Bytes of mappings in use, without the one-entry cache.
 size_t large_used_bytes();
 bool large_has_cached();
-// Calls `visit(base, bytes, offset of the object, context)` for each mapping in use, and
-// `visit(base, bytes, context)` for each cached one. Holds no lock: concurrent changes may be
-// missed.
-void large_for_each(void (*visit)(const char*, size_t, size_t, void*), void* context);
-void large_for_each_cached(void (*visit)(const char*, size_t, void*), void* context);
+// Calls `visit(base, bytes, offset of the object)` for each mapping in use, and `visit(base,
+// bytes)` for each cached one. Holds no lock: concurrent changes may be missed.
+void large_for_each(FunctionRef<void(const char*, size_t, size_t)> visit);
+void large_for_each_cached(FunctionRef<void(const char*, size_t)> visit);
 Lock& large_lock();
 
 // A mapping that takes no lock: for a signal handler that interrupted the allocator.

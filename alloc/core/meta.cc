@@ -21,14 +21,14 @@ constinit Meta meta;
 constinit const MetaLayout meta_layout = {.last_chunk = static_cast<const void*>(&meta.chunks),
                                           .chunk_bytes = kMetaChunkBytes};
 
-void meta_for_each_chunk(void (*visit)(const void*, size_t, void*), void* context) {
+void meta_for_each_chunk(FunctionRef<void(const void*, size_t)> visit) {
   const uintptr_t* chunk;
   {
     LockGuard guard(meta.lock);
     chunk = meta.chunks;
   }
   for (; chunk != nullptr; chunk = reinterpret_cast<const uintptr_t*>(*chunk))
-    visit(chunk, kMetaChunkBytes, context);
+    visit(chunk, kMetaChunkBytes);
 }
 
 Lock& meta_lock() { return meta.lock; }

@@ -4,14 +4,15 @@
 // Cost: descriptors share chunks of 64 KiB; bigger requests get a mapping.
 #pragma once
 
+#include "base/function_ref.h"
 #include "os/lock.h"
 
 namespace larder {
 
 // Zero memory at a multiple of `align` (<= the system page), or nullptr.
 void* meta_alloc(size_t size_bytes, size_t align);
-// Calls `visit(base, bytes, context)` for each chunk.
-void meta_for_each_chunk(void (*visit)(const void*, size_t, void*), void* context);
+// Calls `visit(base, bytes)` for each chunk.
+void meta_for_each_chunk(FunctionRef<void(const void*, size_t)> visit);
 Lock& meta_lock();
 
 }  // namespace larder

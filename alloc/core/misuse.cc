@@ -3,14 +3,10 @@
 #include <stdlib.h>
 
 #include "base/policy.h"
-#include "core/cpu_cache.h"
+#include "core/free_memory.h"
 #include "core/guard.h"
 #include "core/large.h"
-#include "core/registry.h"
-#include "core/remote_word.h"
 #include "core/report.h"
-#include "core/thread_heap.h"
-#include "larder/inline.h"
 #include "os/line.h"
 #include "os/options.h"
 #include "os/os.h"
@@ -19,61 +15,12 @@ namespace larder {
 
 namespace {
 
-// Reads what other threads may change meanwhile: whatever it reads, it takes for no more than an
-// address, which the page map must know.
-#define LARDER_RACES __attribute__((no_sanitize("thread")))
-
-// Follows a list that other threads may change meanwhile. What is handed out has no link, so the
-// walk ends there: an object that it meets behind another one is free.
-LARDER_RACES bool has(const void* list, const void* p) {
-  for (uint32_t i = 0; i < kMaxListed && list != nullptr; ++i) {
-    if (list == p) return true;
-    const Slab* s = page_map.find_any(list);
-    if (s->kind != Kind::kSlab || !at_object(list, s) || !has_link(list)) return false;
-    list = next_of(list);
-  }
-  return false;
-}
-
-struct Search {
-  const void* p;
-  const Slab* slab;
-  bool found;
-};
-
-LARDER_RACES bool has_inlined(const larder_inline_state& state, const Search& search) {
-  // The inlined code goes by the size of the request, which may be of a smaller class.
-  for (int c = 0; c <= search.slab->size_class && c < LARDER_INLINE_CLASSES; ++c)
-    if (state.kept[c] == search.p || has(state.newer[c], search.p) || has(state.older[c], search.p))
-      return true;
-  return false;
-}
-
-// The registry's lock is held: no thread gives up its heap meanwhile. The list heads of a leaked
-// heap went with its thread (registry.cc), and perhaps their memory.
-LARDER_RACES void search_heap(ThreadHeap& heap, void* context) {
-  auto& search = *static_cast<Search*>(context);
-  if (search.found || heap.registered.orphaned || heap.registered.leaked || heap.heads == nullptr)
-    return;
-  int c = search.slab->size_class;
-  if (!os::is_readable(&heap.heads[c])) return;
-  search.found = has(heap.heads[c], search.p);
-  for (const RemoteCache::Slot& slot : heap.remote.slots)
-    search.found = search.found || (slot.slab == search.slab && has(slot.head, search.p));
-  search.found = search.found || (heap.inlined != nullptr && has_inlined(*heap.inlined, search));
-  // Points are never unmapped, and a dropped one has no slot.
-  const SamplePoint* point = heap.bins[c].sample_points;
-  for (uint32_t i = 0; i < kMaxListed && point != nullptr && !search.found; ++i) {
-    search.found = has(point->slot, search.p);
-    point = point->next;
-  }
-}
-
-LARDER_RACES bool is_listed(const void* p, const Slab* s) {
-  Search search = {p, s,
-                   has(s->free, p) || has(remote_list(s), p) || cpu_caches_have(p, s->size_class)};
-  if (!search.found) registry_for_each(search_heap, &search);
-  return search.found;
+bool is_listed(const void* p, const Slab* s) {
+  bool found = false;
+  auto compare = [&found, p](const void* object, size_t, Place) { found = found || object == p; };
+  for_each_free(s, compare);
+  if (!found) for_each_free(s->size_class, compare);
+  return found;
 }
 
 // Objects whose content looks like a link, perhaps on purpose, must not make each free a search:

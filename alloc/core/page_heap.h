@@ -7,11 +7,24 @@
 // descriptors a segment, of which a span touches 128 bytes.
 #pragma once
 
+#include "base/function_ref.h"
 #include "base/policy.h"
 #include "core/segment.h"
 #include "os/lock.h"
 
 namespace larder {
+
+// Pages in a row of one segment.
+struct PageRange {
+  // kCached: they have no object, and the page heap does not have them. Heaps cache them, or they
+  // are being purged or freed.
+  enum State : uint8_t { kInUse, kCached, kDirty, kClean };
+  State state;
+  Segment* segment;
+  char* base;
+  size_t bytes;
+  Slab* slab;  // kInUse: the slab or span
+};
 
 struct PurgeJob {
   Segment* segment;
@@ -58,19 +71,8 @@ class PageHeap {
   // Unmaps wholly free regions, for when address space is short. Returns bytes.
   size_t release_regions();
 
-  struct Totals {
-    size_t region_bytes, free_bytes, dirty_free_bytes;
-  };
-  Totals totals();
-  // Calls `visit(segment, context)` for each segment, under the lock.
-  void for_each_segment(void (*visit)(Segment&, void*), void* context);
-  // The slab or span that begins at this page, or nullptr.
-  static Slab* span_at(Segment& segment, int page);
-  // Calls `visit(slab, context)` for each slab and span, under the lock.
-  void for_each(void (*visit)(Slab*, void*), void* context);
-  // Calls `visit` for each free span, under the lock, with whether it is dirty.
-  void for_each_free(void (*visit)(const void* base, size_t bytes, bool dirty, void* context),
-                     void* context);
+  // Calls `visit` for all pages of all segments, in their order, under the lock.
+  void for_each(FunctionRef<void(const PageRange&)> visit);
   // Checks every invariant of segment.h: debug builds and tests.
   void check();
 

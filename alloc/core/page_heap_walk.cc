@@ -1,72 +1,37 @@
 // The page heap looked at as a whole: by statistics, the leak search and the checks of its
 // invariants.
-#include <initializer_list>
-
 #include "core/limit.h"
 #include "core/page_heap.h"
 
 namespace larder {
 
-PageHeap::Totals PageHeap::totals() {
-  LockGuard guard(lock_);
-  Totals t = {};
-  for (Region* r = regions_; r != nullptr; r = r->next) {
-    t.region_bytes += r->count * kSegmentBytes;
-    for (unsigned i = 0; i < r->count; ++i) {
-      const Segment& segment = r->segments[i];
-      t.free_bytes += size_t(count_pages(segment.free_pages)) * kPageBytes;
-      t.dirty_free_bytes += size_t(count_pages(segment.free_pages & segment.dirty)) * kPageBytes;
-    }
-  }
-  return t;
-}
-
-Slab* PageHeap::span_at(Segment& segment, int page) {
-  Slab* s = &segment.slabs[page];
-  bool in_use = (segment.free_pages >> page & 1) == 0 &&
-                s->base == segment.base + size_t(page) * kPageBytes && s->kind != Kind::kNull &&
-                s->kind != Kind::kFree;
-  return in_use ? s : nullptr;
-}
-
-void PageHeap::for_each_segment(void (*visit)(Segment&, void*), void* context) {
+void PageHeap::for_each(FunctionRef<void(const PageRange&)> visit) {
   LockGuard guard(lock_);
   for (Region* r = regions_; r != nullptr; r = r->next)
-    for (unsigned i = 0; i < r->count; ++i) visit(r->segments[i], context);
-}
-
-void PageHeap::for_each(void (*visit)(Slab*, void*), void* context) {
-  struct Visit {
-    void (*visit)(Slab*, void*);
-    void* context;
-  } each = {visit, context};
-  auto visit_segment = [](Segment& segment, void* to) {
-    for (int page = 0; page < kPagesPerSegment;) {
-      Slab* s = span_at(segment, page);
-      if (s != nullptr) static_cast<Visit*>(to)->visit(s, static_cast<Visit*>(to)->context);
-      page += s != nullptr ? int(s->pages) : 1;
-    }
-  };
-  for_each_segment(visit_segment, &each);
-}
-
-void PageHeap::for_each_free(void (*visit)(const void*, size_t, bool, void*), void* context) {
-  LockGuard guard(lock_);
-  for (Region* r = regions_; r != nullptr; r = r->next) {
     for (unsigned i = 0; i < r->count; ++i) {
-      const Segment& segment = r->segments[i];
-      for (PageSet set :
-           {segment.free_pages & segment.dirty, segment.free_pages & ~segment.dirty}) {
-        for (PageSet rest = set; rest != 0;) {
-          int first = first_page(rest);
-          int count = span_length_at(rest, first);
-          rest &= ~page_range(first, count);
-          visit(segment.base + size_t(first) * kPageBytes, size_t(count) * kPageBytes,
-                (set & segment.dirty) != 0, context);
+      Segment& segment = r->segments[i];
+      PageSet dirty = segment.free_pages & segment.dirty;
+      PageSet clean = segment.free_pages & ~segment.dirty;
+      for (int page = 0, count = 1; page < kPagesPerSegment; page += count) {
+        PageRange pages = {PageRange::kCached, &segment, segment.base + size_t(page) * kPageBytes,
+                           0, nullptr};
+        Slab* s = &segment.slabs[page];
+        count = 1;
+        if ((dirty >> page & 1) != 0) {
+          pages.state = PageRange::kDirty;
+          count = span_length_at(dirty, page);
+        } else if ((clean >> page & 1) != 0) {
+          pages.state = PageRange::kClean;
+          count = span_length_at(clean, page);
+        } else if (s->base == pages.base && s->kind != Kind::kNull && s->kind != Kind::kFree) {
+          pages.state = PageRange::kInUse;
+          pages.slab = s;
+          count = s->pages;
         }
+        pages.bytes = size_t(count) * kPageBytes;
+        visit(pages);
       }
     }
-  }
 }
 
 void PageHeap::check() {

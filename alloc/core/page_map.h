@@ -65,19 +65,18 @@ class PageMap {
   // bytes behind the root.
   static constexpr size_t kNullLeafOffset = kRootSize * sizeof(uintptr_t);
 
-  // Calls `visit(base, bytes, context)` for the map itself and for each table.
-  // Skips parts of the root that `touched(base, bytes)` denies: reading them would map them.
-  template <typename Touched>
-  void for_each_table(Touched touched, void (*visit)(const void*, size_t, void*),
-                      void* context) const {
+  // Calls `visit(base, bytes)` for the map itself and for each table. Skips parts of the root that
+  // `touched(base, bytes)` denies: reading them would map them.
+  template <typename Touched, typename Visit>
+  void for_each_table(Touched touched, Visit visit) const {
     static_assert(kLevels == 2);
     constexpr size_t kStep = 4096 / sizeof(Entry);
-    visit(this, sizeof *this, context);
+    visit(this, sizeof *this);
     for (size_t first = 0; first < kRootSize; first += kStep) {
       if (!touched(&root_[first], kStep * sizeof(Entry))) continue;
       for (size_t i = first; i < first + kStep; ++i)
         if (root_[i].load(std::memory_order_relaxed) != 0)
-          visit(table(&root_[i]), kLeafSize * sizeof(Entry), context);
+          visit(table(&root_[i]), kLeafSize * sizeof(Entry));
     }
   }
 

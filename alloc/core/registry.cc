@@ -251,15 +251,15 @@ HeapCounts heap_counts() {
   return counts;
 }
 
-void registry_for_each(void (*visit)(ThreadHeap&, void*), void* context) {
+void registry_for_each(FunctionRef<void(ThreadHeap&)> visit) {
   LockGuard guard(registry.lock);
   for (ThreadHeap* heap = registry.heaps; heap != nullptr; heap = heap->registered.next)
-    visit(*heap, context);
+    visit(*heap);
   for (auto& slot : registry.shared) {
     ThreadHeap* heap = slot.load(std::memory_order_acquire);
     if (heap == nullptr) continue;
     LockGuard shared(heap->lock);
-    visit(*heap, context);
+    visit(*heap);
   }
 }
 

@@ -5,6 +5,7 @@
 // never freed, so a slab's owner can always be read.
 #pragma once
 
+#include "base/function_ref.h"
 #include "core/thread_heap.h"
 
 namespace larder {
@@ -32,7 +33,7 @@ HeapCounts heap_counts();
 
 // Calls `visit` for all heaps, also waiting, orphaned and shared ones, under the registry's lock
 // and each shared heap's.
-void registry_for_each(void (*visit)(ThreadHeap&, void*), void* context);
+void registry_for_each(FunctionRef<void(ThreadHeap&)> visit);
 
 // The registry's lock and those of the shared heaps, in locking order.
 void registry_for_each_lock(void (*visit)(Lock&));

@@ -208,12 +208,6 @@ struct ThreadHeap {
   void forget_sampled(Slab* s, void* p);
   // Whether the point of a slot that may be reused at once stays.
   bool keep_sample_point(SamplePoint* point);
-  template <typename Visit>
-  void for_each_listed(int c, Visit visit) const {
-    for (void* p = heads[c]; p != nullptr; p = next_of(p)) visit(p);
-    for (SamplePoint* point = bins[c].sample_points; point != nullptr; point = point->next)
-      for (void* p = point->slot; p != nullptr; p = next_of(p)) visit(p);
-  }
 
  private:
   void* serve(int c, void* list);

@@ -29,7 +29,7 @@ constinit const ProfileLayout profile_layout = {};
 constinit const SamplerLayout sampler_layout = {};
 size_t sites_count() { return 0; }
 double sites_bytes() { return 0; }
-void sites_table(void (*)(const void*, size_t, void*), void*) {}
+void sites_table(FunctionRef<void(const void*, size_t)>) {}
 
 constinit std::atomic<size_t> sample_mean_bytes{0};
 void set_sample_mean(size_t) {}
@@ -62,7 +62,7 @@ void* sample_exact(int, size_t, void*) { never(); }
 void* sample_small(SamplePoint*, int, size_t, void*, Countdown*) { never(); }
 const char* guard_init() { return "liblarder_minimal.so takes no samples"; }
 void guard_report_origin(const void*) {}
-void guard_for_each(void (*)(const char*, size_t, void*), void*) {}
+void guard_for_each(FunctionRef<void(const char*, size_t)>) {}
 SamplePoint* sample_free(Slab*, void*) { never(); }
 void sample_large(SamplePoint*, Slab*, size_t, void*, Countdown*) { never(); }
 void sample_end(SamplePoint*) { never(); }

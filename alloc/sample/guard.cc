@@ -232,14 +232,14 @@ void guard_report_origin(const void* p) {
   report_frames(slot.freed.stack, slot.freed.depth);
 }
 
-void guard_for_each(void (*visit)(const char*, size_t, void*), void* context) {
+void guard_for_each(FunctionRef<void(const char*, size_t)> visit) {
   // Relaxed: the caller counts a heap that changes meanwhile.
   for (uint32_t i = 0, count = made(); i < count; ++i) {
     const Slab* s = guard.slots[i].slab;
     auto* kind = reinterpret_cast<const uint8_t*>(&s->kind);
     if (Kind(__atomic_load_n(kind, __ATOMIC_RELAXED)) != Kind::kSampled) continue;
     Pages pages = pages_of(uintptr_t(__atomic_load_n(&s->base, __ATOMIC_RELAXED)));
-    visit(pages.begin, pages.bytes(), context);
+    visit(pages.begin, pages.bytes());
   }
 }
 

@@ -221,11 +221,11 @@ double sites_bytes() {
 }
 
 // Relaxed: the table may be replaced meanwhile, and unmapped memory counts as not resident.
-void sites_table(void (*visit)(const void*, size_t, void*), void* context) {
+void sites_table(FunctionRef<void(const void*, size_t)> visit) {
   auto* slots = __atomic_load_n(&sites.slots, __ATOMIC_RELAXED);
   if (slots != nullptr)
     visit(static_cast<const void*>(slots),
-          __atomic_load_n(&sites.slot_count, __ATOMIC_RELAXED) * sizeof(Site*), context);
+          __atomic_load_n(&sites.slot_count, __ATOMIC_RELAXED) * sizeof(Site*));
 }
 
 void sites_before_change(Site* site) {

@@ -4,6 +4,7 @@
 // stack and 8 a frame, never freed. Beyond kMaxSites all stacks share the site without frames.
 #pragma once
 
+#include "base/function_ref.h"
 #include "base/policy.h"
 #include "core/sampler.h"
 
@@ -66,7 +67,7 @@ Site* first_site();
 size_t sites_count();
 // The estimate of all bytes in use.
 double sites_bytes();
-void sites_table(void (*visit)(const void*, size_t, void*), void* context);
+void sites_table(FunctionRef<void(const void*, size_t)> visit);
 
 // Around each change of a site: keeps its estimate at the peak of the sum.
 void sites_before_change(Site* site) LARDER_REQUIRES(sample_lock());

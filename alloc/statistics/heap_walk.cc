@@ -1,13 +1,13 @@
 #include "statistics/heap_walk.h"
 
 #include "base/stats.h"
+#include "core/free_memory.h"
 #include "core/guard.h"
 #include "core/large.h"
 #include "core/meta.h"
 #include "core/page_heap.h"
 #include "core/page_map.h"
 #include "core/source.h"
-#include "core/thread_heap.h"
 #include "sample/site.h"
 
 namespace larder {
@@ -165,58 +165,32 @@ void add_span(Slab* s, Walk& walk) {
   }
 }
 
-void add_segment(Segment& segment, void* context) {
-  Walk& walk = *static_cast<Walk*>(context);
-  if (segment.index() == 0) {
-    const Region& region = *segment.region;
+void add_pages(const PageRange& pages, Walk& walk) {
+  const Region& region = *pages.segment->region;
+  if (pages.base == region.base) {
     walk.out->region_bytes += region.count * kSegmentBytes;
     walk.add_descriptors(region.segments, source_table_bytes(region));
   }
-  walk.residency.expect(segment.base);
-  for (int page = 0; page < kPagesPerSegment;) {
-    const char* base = segment.base + size_t(page) * kPageBytes;
-    if (Slab* s = PageHeap::span_at(segment, page)) {
-      add_span(s, walk);
-      page += int(s->pages);
-      continue;
-    }
-    bool free = (segment.free_pages >> page & 1) != 0, dirty = (segment.dirty >> page & 1) != 0;
-    walk.add(!free   ? Part::kCachedSpans
-             : dirty ? Part::kPageDirty
-                     : Part::kPageClean,
-             base, kPageBytes);
-    ++page;
-  }
-}
-
-void add_mapping(const char* base, size_t bytes, size_t offset, void* context) {
-  Walk& walk = *static_cast<Walk*>(context);
-  ++walk.out->mappings;
-  walk.out->huge_bytes += bytes;
-  walk.add_large(base, bytes, offset);
-}
-
-void add_heap(ThreadHeap& heap, void* context) {
-  auto* out = static_cast<HeapSnapshot*>(context);
-  if (&heap == thread_state.heap) out->mine += peek(heap.cache.span_bytes);
+  walk.residency.expect(pages.segment->base);
+  constexpr Part kOf[] = {Part::kInUse, Part::kCachedSpans, Part::kPageDirty, Part::kPageClean};
+  pages.slab != nullptr ? add_span(pages.slab, walk)
+                        : walk.add(kOf[pages.state], pages.base, pages.bytes);
 }
 
 void add_metadata(Walk& walk) {
   HeapSnapshot& s = *walk.out;
-  auto visit = [](const void* base, size_t bytes, void* context) {
-    static_cast<Walk*>(context)->add_descriptors(base, bytes);
-  };
   size_t objects = s.heap_bytes();
   s.parts[int(Part::kMetadata)].bytes = s.mapped > objects ? s.mapped - objects : 0;
   if (!walk.residency.known()) return;
-  meta_for_each_chunk(visit, &walk);
-  sites_table(visit, &walk);
+  auto visit = [&](const void* base, size_t bytes) { walk.add_descriptors(base, bytes); };
+  meta_for_each_chunk(visit);
+  sites_table(visit);
   page_map.for_each_table(
       [&](const void* base, size_t bytes) {
         auto* from = static_cast<const char*>(base);
         return walk.residency.resident(from, from + bytes) != 0;
       },
-      visit, &walk);
+      visit);
 }
 
 }  // namespace
@@ -229,7 +203,9 @@ size_t objects_in_use(const Slab* s) {
   size_t listed = 0;
   // A slab that is being made has no owner and no list yet.
   if (thread_state.heap != nullptr && s->owner() == thread_state.heap)
-    thread_state.heap->for_each_listed(s->size_class, [&](void*) { ++listed; });
+    for_each_free(*thread_state.heap, s->size_class, [&](const void*, size_t, Place place) {
+      listed += place == Place::kHeads ? 1 : 0;
+    });
   return carved - less(listed, carved);
 }
 
@@ -265,21 +241,19 @@ void walk_heap(HeapSnapshot* out, Residence residence) {
   large_evict_last_freed();
   registry_release_unused();
   Walk walk = {out, Residency(residence == Residence::kAsked)};
-  page_heap.for_each_segment(add_segment, &walk);
-  large_for_each(add_mapping, &walk);
+  page_heap.for_each([&](const PageRange& pages) { add_pages(pages, walk); });
+  large_for_each([&](const char* base, size_t bytes, size_t offset) {
+    ++out->mappings;
+    out->huge_bytes += bytes;
+    walk.add_large(base, bytes, offset);
+  });
   large_for_each_cached(
-      [](const char* base, size_t bytes, void* context) {
-        static_cast<Walk*>(context)->add(Part::kCachedMappings, base, bytes);
-      },
-      &walk);
-  guard_for_each(
-      [](const char* base, size_t bytes, void* context) {
-        auto* to = static_cast<Walk*>(context);
-        to->out->guarded_bytes += bytes;
-        to->add(Part::kSampleSlabs, base, bytes);
-      },
-      &walk);
-  registry_for_each(add_heap, out);
+      [&](const char* base, size_t bytes) { walk.add(Part::kCachedMappings, base, bytes); });
+  guard_for_each([&](const char* base, size_t bytes) {
+    out->guarded_bytes += bytes;
+    walk.add(Part::kSampleSlabs, base, bytes);
+  });
+  if (const ThreadHeap* heap = thread_state.heap) out->mine += heap->cache.span_bytes;
   out->heaps = heap_counts();
   out->mapped = size_t(stats::get(stats::kMappedBytes));
   out->huge_peak = size_t(stats::get(stats::kHugePeakBytes));
