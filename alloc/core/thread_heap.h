@@ -12,25 +12,20 @@
 // Threads beyond the bound, and threads whose heap is torn down, use the shared heap of their CPU.
 //
 // Invariants:
-//   heads[c] = free objects of bins[c].current, and deferred frees: objects that this thread freed
-//   and that are in use for their slabs. A deferred free needs no slab until it is released.
-//   heads[c] ends before each object with a sample point (sampler.h), so that malloc calls refill
-//   there; the list continues with bins[c].sample_points.
 //   A slab that the heap owns is either a bin's current, or in one of a bin's partial list,
 //   the cache (used == 0), or `full`. Other full slabs are unowned.
-// Bounds: one current slab a class; deferred <= kSizeClasses.max_deferred[c]; those of FullList,
-// HeapCache and RemoteCache.
+// Bounds: those of Bin, FullList, HeapCache and RemoteCache.
 #pragma once
 
 #include <utility>
 
 #include "base/policy.h"
 #include "base/size_class.h"
+#include "core/bin.h"
 #include "core/full_list.h"
 #include "core/heap_cache.h"
 #include "core/page_map.h"
 #include "core/remote.h"
-#include "core/sampler.h"
 #include "core/segment.h"
 #include "core/slab.h"
 #include "os/lock.h"
@@ -38,8 +33,6 @@
 struct larder_inline_state;
 
 namespace larder {
-
-inline constexpr uint8_t kDeferNoMore = 255;
 
 // The owner word of a thread without a heap: equals no slab's owner, not even the null slab's.
 inline constexpr uintptr_t kNoHeap = 1;
@@ -106,18 +99,6 @@ struct ClassesInTurn {
     ClassSet ahead = todo >> last << last;
     return last = first_page(ahead != 0 ? ahead : todo);
   }
-};
-
-// What a heap has of a size class.
-struct Bin {
-  Slab* current;
-  SamplePoint* sample_points;  // on free slots; the list of each continues heads[c]
-  SlabList partial;
-  Slab* last_deferred_slab;  // of the last deferred free
-  uint8_t deferred;          // in heads[c] since it was last empty; or kDeferNoMore
-  // Slabs adopted, minus those needed since; 0 to kIdleAdoptions. High in a heap that frees more
-  // than it allocates.
-  uint8_t idle_adoptions;
 };
 
 // What the registry knows of a heap.

@@ -65,16 +65,16 @@ VARIANTS = {
     "waiting-heaps": [("core/registry.cc", "if (bytes > kWaitingBytes) {", "if (bytes != 0) {")],
     # large, page_heap, purge
     "last-mapping": [
-        ("core/large.cc",
+        ("core/mapping_cache.cc",
          "if (s->sample_point != nullptr || sample_all ||\n",
          "if (s->sample_point != nullptr || sample_all || true ||\n")],
     "cached-mappings": [
-        ("core/large.cc",
+        ("core/mapping_cache.cc",
          "return release_rate() == 0 ? SIZE_MAX / 2 : option(Option::kHugeKeptMib) << 20;",
          "return 0;")],
-    "absorbing": [("core/large.cc", "bool grown = absorb(s, need - old);", "bool grown = false;")],
+    "absorbing": [("core/large.cc", "bool grown = large_absorb(s, need - old);", "bool grown = false;")],
     "growth": [("core/large.cc", "{round_up(need + need / kGrowShare, large_granule()), need}", "{need, need}")],
-    "mapped-bound": [("core/large.cc", "if (total > most && release_rate() != 0)", "if (false)")],
+    "mapped-bound": [("core/mapping_cache.cc", "if (total > most && release_rate() != 0)", "if (false)")],
     "span-growth": [
         ("core/large.cc",
          "else if (pages > s->pages && !page_heap.extend_span(s, pages))",
